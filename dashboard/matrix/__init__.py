@@ -1,0 +1,88 @@
+"""A row of matrices side by side on canvases: one colour scale, one crosshair, exact values.
+
+The browser code lies in matrix.js and matrix.css. It is mounted as a component of its own whose
+message never changes, so Streamlit sends it once per session and a 20-byte reference afterwards;
+a rerun then costs the values alone. (An asset directory would need this folder to lie inside the
+package named like the distribution, `posenc`, which knows nothing of the dashboard.)
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import streamlit as st
+
+from dashboard.matrix.payload import (
+    Curve,
+    Full,
+    MatrixValues,
+    Panel,
+    Scale,
+    Triangle,
+    encode,
+    smallest,
+)
+
+__all__ = [
+    "CODE_COMPONENT",
+    "ROW_COMPONENT",
+    "Curve",
+    "Full",
+    "MatrixValues",
+    "Panel",
+    "Scale",
+    "Triangle",
+    "matrix_row",
+    "smallest",
+]
+
+ROW_COMPONENT = "posenc_matrix_row"
+CODE_COMPONENT = "posenc_matrix_code"
+
+# Hands the data to the code, or leaves it where the code looks on arrival: the newest wins.
+HAND_OVER = """
+export default (component) => {
+  const shared = (globalThis[Symbol.for("posenc.matrix")] ??= { waiting: new Map() });
+  if (shared.draw) shared.draw(component);
+  else shared.waiting.set(component.parentElement, component);
+};
+"""
+
+FOLDER = Path(__file__).parent
+
+# Registered once, at import; a definition made here follows into every later runtime.
+_row = st.components.v2.component(ROW_COMPONENT, js=HAND_OVER)
+_code = st.components.v2.component(
+    CODE_COMPONENT, js=(FOLDER / "matrix.js").read_text(encoding="utf-8")
+)
+_style = (FOLDER / "matrix.css").read_text(encoding="utf-8")
+
+
+def matrix_row(
+    panels: Sequence[Panel],
+    *,
+    key: str,
+    scale: Scale,
+    text_alternative: str,
+    row_label: str = "query position",
+    column_label: str = "key position",
+    height: int | None = None,
+) -> None:
+    """Draw `panels` side by side, on one colour `scale` and under one crosshair.
+
+    `key` names the row for good: with the same key a rerun repaints in place and the crosshair
+    stays. `text_alternative` is the sentence a reader hears instead of the picture. `height` is
+    the plots' height in CSS pixels; None makes them square.
+    Raises SchemeArgumentError for an empty row or a height outside 80 to 4,000.
+    """
+    data = encode(
+        panels,
+        scale=scale,
+        row_label=row_label,
+        column_label=column_label,
+        height=height,
+        text_alternative=text_alternative,
+    )
+    # No gap: the code's element has no height and must not add a blank line.
+    with st.container(gap=None):
+        _row(key=key, data=data)
+        _code(key=f"{key}-code", data={"style": _style})

@@ -1,0 +1,62 @@
+"""posenc: positional encodings, exact, comparable and checked.
+
+Schemes are configs in `SCHEMES`; `SCHEMES["rope"](dim=128).build()` gives a module with three hooks
+into attention. `position_kernel` is the common object by which all of them are compared.
+"""
+
+from posenc.attention import attention
+from posenc.device import best_device, device_name, run_with_fallback
+from posenc.errors import (
+    CheckpointError,
+    ConfigError,
+    NoPositionKernel,
+    NoPositionVectors,
+    NotStationary,
+    PosencError,
+    PositionOutOfRange,
+    SchemeArgumentError,
+)
+from posenc.kernel import offset_curve, position_kernel, position_vectors
+from posenc.modules import (
+    LearnedPositionalEncoding,
+    SinusoidalPositionalEncoding,
+    TokenPlusPositionEmbedding,
+)
+from posenc.phases import rope_tables, sinusoidal_table
+from posenc.rotation import apply_rope
+from posenc.schemes import SCHEMES
+from posenc.schemes.alibi import alibi_bias, alibi_slopes
+from posenc.schemes.scheme import Scheme, SchemeConfig
+from posenc.setting import Setting
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "SCHEMES",
+    "CheckpointError",
+    "ConfigError",
+    "LearnedPositionalEncoding",
+    "NoPositionKernel",
+    "NoPositionVectors",
+    "NotStationary",
+    "PosencError",
+    "PositionOutOfRange",
+    "Scheme",
+    "SchemeArgumentError",
+    "SchemeConfig",
+    "Setting",
+    "SinusoidalPositionalEncoding",
+    "TokenPlusPositionEmbedding",
+    "alibi_bias",
+    "alibi_slopes",
+    "apply_rope",
+    "attention",
+    "best_device",
+    "device_name",
+    "offset_curve",
+    "position_kernel",
+    "position_vectors",
+    "rope_tables",
+    "run_with_fallback",
+    "sinusoidal_table",
+]

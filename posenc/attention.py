@@ -1,0 +1,180 @@
+r"""The one attention function: any scheme through its hooks, on scaled_dot_product_attention.
+
+Causality comes from positions, never from the shape of the scores, so that a window, a decoding step
+and a whole sequence agree. A bias that depends on the offset alone stays a curve: query blocks read
+it through a view without copies, and memory grows with T x block, not with T x T.
+"""
+
+import math
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+from torch.nn import functional
+
+from posenc.errors import SchemeArgumentError
+from posenc.schemes.scheme import Positions, Scheme, contiguous
+from posenc.toeplitz import flipped_rows
+
+QUERY_BLOCK = 256
+
+
+def attention(
+    q: Float[Tensor, "b h q d"],
+    k: Float[Tensor, "b g k d"],
+    v: Float[Tensor, "b g k e"],
+    scheme: Scheme,
+    *,
+    q_positions: Positions = None,
+    k_positions: Positions = None,
+    key_mask: Bool[Tensor, "b k"] | None = None,
+    causal: bool = True,
+) -> Float[Tensor, "b h q e"]:
+    """Return softmax(scheme.scores(q, k)) v, with queries blind to later keys if `causal`.
+
+    k and v may have fewer heads g than q, where g divides h (grouped queries). Positions are (n,) or
+    (b, n) whole numbers; None is 0, 1, 2, ...: a decoding step with one query and n keys must say
+    `q_positions=torch.tensor([n - 1])`. key_mask is True where a key may be seen. A query that sees
+    no key gets zeros. Raises SchemeArgumentError for shapes that do not fit.
+    """
+    _check_shapes(q, k, v, q_positions, k_positions, key_mask)
+    rotated_q, rotated_k = scheme.rotate(q, k, q_positions, k_positions)
+    scale = scheme.softmax_scale(q.shape[-1])
+    if key_mask is None and type(scheme).bias is Scheme.bias:
+        first_query, first_key = _first(q_positions), _first(k_positions)
+        if first_query is not None and first_key is not None:
+            shift = first_query - first_key
+            return _windowed(rotated_q, rotated_k, v, scheme, shift, scale, causal)
+    query_positions = contiguous(q.shape[-2], q) if q_positions is None else q_positions
+    key_positions = contiguous(k.shape[-2], k) if k_positions is None else k_positions
+    blocks = []
+    for start in range(0, q.shape[-2], QUERY_BLOCK):
+        rows = slice(start, start + QUERY_BLOCK)
+        positions = query_positions[..., rows]
+        bias = scheme.bias(q[..., rows, :], k, positions, key_positions)
+        visible = _visible(positions, key_positions, key_mask, causal)
+        blocks.append(_masked(rotated_q[..., rows, :], rotated_k, v, bias, visible, scale))
+    return torch.cat(blocks, dim=-2)
+
+
+def _windowed(
+    q: Tensor, k: Tensor, v: Tensor, scheme: Scheme, shift: int, scale: float, causal: bool
+) -> Tensor:
+    """Attend where query i stands at position i + shift and key j at position j."""
+    queries, keys = q.shape[-2], k.shape[-2]
+    offsets = torch.arange(1 - queries - shift, keys - shift, device=q.device)
+    curve = scheme.offset_bias(offsets)
+    if curve is None:
+        if not causal or shift >= keys - 1:
+            return _sdpa(q, k, v, None, scale)
+        if shift == 0:
+            return _sdpa(q, k, v, None, scale, causal=True)
+        curve = torch.zeros(1, len(offsets), device=q.device)
+    if causal:
+        curve = curve.masked_fill(offsets > 0, -math.inf)
+    # Scores are float32 inside the kernel whatever q is, and so is the bias: see Scheme.bias.
+    curve = curve.to(torch.promote_types(q.dtype, torch.float32))
+    blocks = []
+    for start in range(0, queries, QUERY_BLOCK):
+        stop = min(start + QUERY_BLOCK, queries)
+        seen = min(keys, max(stop + shift, 0)) if causal else keys
+        rows = q[..., start:stop, :].flip(-2)
+        if seen == 0:
+            blocks.append(v.new_zeros(*q.shape[:2], stop - start, v.shape[-1]))
+            continue
+        mask = flipped_rows(curve, queries, start, stop, seen)[None]
+        block = _sdpa(rows, k[..., :seen, :], v[..., :seen, :], mask, scale).flip(-2)
+        blind = max(-shift - start, 0) if causal else 0  # queries before the first key
+        if blind > 0:
+            kept = torch.arange(stop - start, device=q.device) >= blind
+            block = torch.where(kept[:, None], block, 0.0)
+        blocks.append(block)
+    return torch.cat(blocks, dim=-2)
+
+
+def _masked(
+    q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, visible: Tensor | None, scale: float
+) -> Tensor:
+    """Attend one block of queries under a dense mask of its rows."""
+    if visible is None:
+        return _sdpa(q, k, v, bias, scale)
+    sees_any = visible.any(dim=-1, keepdim=True)
+    # A row without any key would be 0/0: let it see everything, then blank it.
+    usable = visible | ~sees_any
+    mask = usable if bias is None else bias.masked_fill(~usable, -math.inf)
+    return torch.where(sees_any, _sdpa(q, k, v, mask, scale), 0.0)
+
+
+def _sdpa(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float, causal: bool = False
+) -> Tensor:
+    if mask is not None and mask.is_floating_point() and mask.device.type != "cpu":
+        mask = mask.to(q.dtype)  # accelerator kernels take no float32 mask beside half precision
+    return functional.scaled_dot_product_attention(
+        q, k, v, mask, is_causal=causal, scale=scale, enable_gqa=q.shape[1] != k.shape[1]
+    )
+
+
+def _visible(
+    q_positions: Tensor, k_positions: Tensor, key_mask: Tensor | None, causal: bool
+) -> Bool[Tensor, "#b 1 q k"] | None:
+    visible = None
+    if causal:
+        later = k_positions[..., None, :] > q_positions[..., :, None]
+        visible = ~(later[:, None] if later.dim() == 3 else later[None, None])
+    if key_mask is not None:
+        keys = key_mask[:, None, None, :]
+        queries = q_positions.shape[-1]
+        visible = keys.expand(-1, -1, queries, -1) if visible is None else visible & keys
+    return visible
+
+
+def _first(positions: Positions) -> int | None:
+    """Return the first of contiguous ascending positions known on the host, else None."""
+    if positions is None:
+        return 0
+    if positions.dim() != 1 or positions.device.type != "cpu" or torch.compiler.is_compiling():
+        return None
+    if positions.numel() == 0:
+        return None
+    first = int(positions[0])
+    steps = torch.arange(first, first + positions.numel())
+    return first if torch.equal(positions, steps.to(positions.dtype)) else None
+
+
+def _check_shapes(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    q_positions: Positions,
+    k_positions: Positions,
+    key_mask: Tensor | None,
+) -> None:
+    if q.dim() != 4 or k.dim() != 4 or v.dim() != 4:
+        raise SchemeArgumentError("q, k and v must each have the shape (batch, heads, tokens, width).")
+    if k.shape[:3] != v.shape[:3] or q.shape[0] != k.shape[0] or q.shape[3] != k.shape[3]:
+        raise SchemeArgumentError(
+            f"q {tuple(q.shape)}, k {tuple(k.shape)} and v {tuple(v.shape)} do not fit: batch and "
+            "head width must agree, and k and v must agree in heads and tokens."
+        )
+    if q.shape[1] % k.shape[1]:
+        raise SchemeArgumentError(
+            f"the key heads must divide the query heads, got {k.shape[1]} and {q.shape[1]}."
+        )
+    for name, positions, side in (("q_positions", q_positions, q), ("k_positions", k_positions, k)):
+        if positions is None:
+            continue
+        if positions.is_floating_point() or positions.dtype == torch.bool:
+            raise SchemeArgumentError(f"{name} must hold whole numbers, got {positions.dtype}.")
+        if positions.shape not in ((side.shape[2],), (side.shape[0], side.shape[2])):
+            raise SchemeArgumentError(
+                f"{name} must have the shape ({side.shape[2]},) or {(side.shape[0], side.shape[2])}, "
+                f"got {tuple(positions.shape)}."
+            )
+    if key_mask is not None and (
+        key_mask.dtype != torch.bool or key_mask.shape != (k.shape[0], k.shape[2])
+    ):
+        raise SchemeArgumentError(
+            f"key_mask must be boolean with the shape {(k.shape[0], k.shape[2])}, "
+            f"got {key_mask.dtype} {tuple(key_mask.shape)}."
+        )

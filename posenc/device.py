@@ -1,0 +1,75 @@
+"""The device to compute on: the best that really works, and the CPU when its memory runs out."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import torch
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Ran(Generic[Result]):
+    """What a computation gave, where it ran, and a sentence if that is not where it was asked to."""
+
+    value: Result
+    device: torch.device
+    notice: str | None
+
+
+def best_device() -> torch.device:
+    """Return cuda, else mps, else cpu: the first on which one real operation has run.
+
+    A device that is reported present may still have no kernels for its card or a broken driver;
+    an addition that comes back right is what counts.
+    """
+    for name in ("cuda", "mps"):
+        if _available(name) and works(name):
+            return torch.device(name)
+    return torch.device("cpu")
+
+
+def works(device: torch.device | str) -> bool:
+    """Whether 1 + 1 computed on `device` comes back as 2."""
+    try:
+        one = torch.ones(1, device=device)
+        return (one + one).item() == 2
+    except (RuntimeError, AssertionError, NotImplementedError):
+        # RuntimeError covers torch.AcceleratorError; a build without the backend asserts.
+        return False
+
+
+def device_name(device: torch.device | str) -> str:
+    """Return the device's name as people know it, such as "cuda: NVIDIA H200"."""
+    chosen = torch.device(device)
+    if chosen.type == "cuda":
+        return f"cuda: {torch.cuda.get_device_name(chosen)}"
+    return {"mps": "mps: Apple GPU", "cpu": "CPU"}.get(chosen.type, str(chosen))
+
+
+def run_with_fallback(
+    compute: Callable[[torch.device], Result], device: torch.device | str | None = None
+) -> Ran[Result]:
+    """Return compute(device); if an accelerator's memory runs out, compute on the CPU and say so.
+
+    device: None is `best_device()`. Errors other than running out of memory are the caller's.
+    """
+    chosen = best_device() if device is None else torch.device(device)
+    try:
+        return Ran(compute(chosen), chosen, None)
+    except torch.OutOfMemoryError:
+        if chosen.type == "cpu":
+            raise
+    # Outside the except block: the traceback held there would keep the failed tensors alive.
+    if chosen.type == "cuda":
+        torch.cuda.empty_cache()
+    cpu = torch.device("cpu")
+    notice = f"The memory of {chosen.type} ran out; this was computed on the CPU instead."
+    return Ran(compute(cpu), cpu, notice)
+
+
+def _available(name: str) -> bool:
+    if name == "cuda":
+        return torch.cuda.is_available()
+    return torch.backends.mps.is_available()

@@ -1,0 +1,244 @@
+"""Field rules: the single source of default, range and help for validation, sliders and links."""
+
+import dataclasses
+import math
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from posenc.errors import ConfigError
+
+# ASCII only and bounded: int() and float() also take Arabic digits, underscores and 5,000 digits.
+_NUMBER = re.compile(r"[+-]?[0-9]{1,40}(?:\.[0-9]{0,40})?(?:[eE][+-]?[0-9]{1,3})?", re.ASCII)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule(ABC):
+    """What a field may hold. `label` and `help` are shown to people, the rest is checked."""
+
+    label: str
+    help: str = ""
+
+    @abstractmethod
+    def allowed(self) -> str:
+        """Say in words what is allowed."""
+
+    @abstractmethod
+    def accepts(self, value: object) -> bool:
+        """Whether `value` may be held as it is."""
+
+    @abstractmethod
+    def nearest(self, text: str) -> Any | None:
+        """Return the legal value nearest to what `text` says, or None if it says nothing usable."""
+
+    def write(self, value: Any) -> str:
+        """Return the text that `nearest` reads back as `value`."""
+        return str(value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Whole(Rule):
+    """A whole number in [low, high], a multiple of `multiple_of`; `grid` are the slider's stops."""
+
+    low: int
+    high: int
+    multiple_of: int = 1
+    grid: tuple[int, ...] = ()
+
+    def allowed(self) -> str:
+        kind = "a whole number" if self.multiple_of == 1 else f"a multiple of {self.multiple_of}"
+        return f"{kind} from {self.low:,} to {self.high:,}"
+
+    def accepts(self, value: object) -> bool:
+        return (
+            isinstance(value, int)
+            and not isinstance(value, bool)
+            and self.low <= value <= self.high
+            and value % self.multiple_of == 0
+        )
+
+    def nearest(self, text: str) -> int | None:
+        number = _number(text)
+        if number is None:
+            return None
+        return self.clamp(number)
+
+    def clamp(self, number: float) -> int:
+        """Return the legal value nearest to `number`."""
+        step = self.multiple_of
+        bounded = min(max(number, self.low), self.high)
+        value = round(bounded / step) * step
+        if value < self.low:
+            value += step
+        elif value > self.high:
+            value -= step
+        return int(value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Real(Rule):
+    """A finite number above `low` (or at it, if `closed`) and at most `high`."""
+
+    low: float
+    high: float
+    closed: bool = True
+    floor: float | None = None  # what a too small number is moved to, when `low` itself is excluded
+    grid: tuple[float, ...] = ()
+
+    def allowed(self) -> str:
+        edge = f"from {self.low:g}" if self.closed else f"greater than {self.low:g}"
+        return f"a number {edge} {'to' if self.closed else 'and at most'} {self.high:g}"
+
+    def accepts(self, value: object) -> bool:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return False
+        return self.low <= value <= self.high and (self.closed or value > self.low)
+
+    def nearest(self, text: str) -> float | None:
+        number = _number(text)
+        if number is None:
+            return None
+        least = self.low if self.floor is None else self.floor
+        return float(min(max(number, least), self.high))
+
+    def write(self, value: float) -> str:
+        return str(int(value)) if float(value).is_integer() and abs(value) < 2**53 else repr(value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice(Rule):
+    """One of a few words."""
+
+    options: tuple[str, ...]
+
+    def allowed(self) -> str:
+        return "one of " + ", ".join(self.options)
+
+    def accepts(self, value: object) -> bool:
+        return isinstance(value, str) and value in self.options
+
+    def nearest(self, text: str) -> str | None:
+        return text if text in self.options else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flag(Rule):
+    """On or off."""
+
+    def allowed(self) -> str:
+        return "true or false"
+
+    def accepts(self, value: object) -> bool:
+        return isinstance(value, bool)
+
+    def nearest(self, text: str) -> bool | None:
+        return {"true": True, "false": False}.get(text)
+
+    def write(self, value: bool) -> str:
+        return "true" if value else "false"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Word(Rule):
+    """Text of a fixed form; `described` says the form in words."""
+
+    pattern: str
+    described: str
+
+    def allowed(self) -> str:
+        return self.described
+
+    def accepts(self, value: object) -> bool:
+        return isinstance(value, str) and re.fullmatch(self.pattern, value, re.ASCII) is not None
+
+    def nearest(self, text: str) -> str | None:
+        return text if self.accepts(text) else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Several(Rule):
+    """A non-empty choice of at most `most` words, kept in the order of `options`."""
+
+    options: tuple[str, ...]
+    most: int
+
+    def allowed(self) -> str:
+        return f"1 to {self.most} of " + ", ".join(self.options)
+
+    def accepts(self, value: object) -> bool:
+        if not isinstance(value, tuple) or not 1 <= len(value) <= self.most:
+            return False
+        return list(value) == [option for option in self.options if option in value]
+
+    def nearest(self, text: str) -> tuple[str, ...] | None:
+        asked = set(text.split(","))
+        return tuple(option for option in self.options if option in asked)[: self.most] or None
+
+    def write(self, value: tuple[str, ...]) -> str:
+        return ",".join(value)
+
+
+def ruled(default: Any, rule: Rule) -> Any:
+    """Return a dataclass field with this default and rule."""
+    return dataclasses.field(default=default, metadata={"rule": rule})
+
+
+def rules(owner: Any) -> dict[str, Rule]:
+    """Return the rule of every ruled field of a dataclass (or an instance), in order."""
+    return {
+        field.name: field.metadata["rule"]
+        for field in dataclasses.fields(owner)
+        if "rule" in field.metadata
+    }
+
+
+def defaults(owner: Any) -> dict[str, Any]:
+    """Return the default of every ruled field of a dataclass, in order."""
+    return {
+        field.name: field.default for field in dataclasses.fields(owner) if "rule" in field.metadata
+    }
+
+
+def check(instance: Any) -> None:
+    """Raise ConfigError naming the first field of `instance` whose value its rule refuses."""
+    for name, rule in rules(instance).items():
+        value = getattr(instance, name)
+        if not rule.accepts(value):
+            shown = repr(value) if len(repr(value)) <= 60 else repr(value)[:57] + "..."
+            raise ConfigError(
+                f"{type(instance).__name__}.{name} must be {rule.allowed()}, got {shown}."
+            )
+
+
+def snap(owner: Any, raw: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
+    """Read the ruled fields of `owner` from text: legal values, and a sentence per change made."""
+    values, notices = defaults(owner), []
+    for name, rule in rules(owner).items():
+        if name not in raw:
+            continue
+        value = rule.nearest(raw[name])
+        if value is None:
+            value = values[name]
+            notices.append(
+                f"{rule.label} must be {rule.allowed()}; {rule.write(value)} is used instead."
+            )
+        elif rule.write(value) != raw[name] and not _says(raw[name], value):
+            notices.append(f"{rule.label} is {rule.allowed()}; {rule.write(value)} is used.")
+        values[name] = value
+    return values, notices
+
+
+def _says(text: str, value: Any) -> bool:
+    """Whether `text` is another way of writing exactly `value`, such as 1e4 for 10000."""
+    if isinstance(value, tuple):
+        return sorted(text.split(",")) == sorted(value)
+    return not isinstance(value, bool | str) and _number(text) == value
+
+
+def _number(text: str) -> float | None:
+    if not _NUMBER.fullmatch(text):
+        return None
+    number = float(text)
+    return None if math.isnan(number) else number

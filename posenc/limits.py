@@ -1,0 +1,75 @@
+"""Every cap on length, width and size, stated once and enforced by the library and the dashboard."""
+
+from posenc.errors import SchemeArgumentError
+
+# Library: what the arithmetic guarantees.
+MAX_POSITION = 2**31 - 1  # exact phases hold for |position| <= this
+MAX_DIM = 65_536
+MAX_TABLE_ELEMENTS = 2**31  # length * dim of one table (8 GiB in float32)
+MAX_HEADS = 1_024
+MIN_BASE, MAX_BASE = 1.0, 1e12  # the base is greater than 1 and at most 1e12
+MAX_KERNEL_LENGTH = 16_384  # a dense (T, T) float64 kernel: 2 GiB
+
+# Dashboard: what one visitor of a shared server may ask for, so that every page answers at once.
+MAX_SHOWN_LENGTH = 2_048  # positions shown
+MAX_TRAIN_LENGTH = 1_048_576
+MAX_SHOWN_DIM = 4_096
+MAX_SHOWN_HEADS = 64
+MAX_SCHEMES = 6
+MAX_DRAWN_CELLS = 512  # rows and columns of one drawn matrix; longer ranges are shown as a window
+
+# Checkpoints.
+MAX_UPLOAD_BYTES = 50 * 2**20
+MAX_FILE_BYTES = 2 * 2**30
+MAX_HEADER_BYTES = 8 * 2**20
+MAX_TENSORS = 20_000
+MAX_TENSOR_NAME = 256
+MAX_RANK = 4
+MAX_TENSOR_ELEMENTS = 64 * 2**20
+
+
+def check_count(name: str, value: int, low: int, high: int) -> int:
+    """Return `value` if it is a whole number in [low, high], else raise SchemeArgumentError."""
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise SchemeArgumentError(
+            f"{name} must be a whole number from {low:,} to {high:,}, got {value!r}."
+        )
+    return value
+
+
+def check_width(name: str, value: int, high: int = MAX_DIM) -> int:
+    """Return `value` if it is an even width in [2, high], else raise SchemeArgumentError."""
+    check_count(name, value, 2, high)
+    if value % 2:
+        raise SchemeArgumentError(
+            f"{name} must be even, because sines and cosines come in pairs, got {value}."
+        )
+    return value
+
+
+def check_base(value: float) -> float:
+    """Return `value` if it is a usable base (> 1, finite, at most 1e12), else raise."""
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not MIN_BASE < value <= MAX_BASE
+    ):
+        raise SchemeArgumentError(
+            f"base must be a number greater than {MIN_BASE:g} and at most {MAX_BASE:g}, got {value!r}."
+        )
+    return float(value)
+
+
+def check_table(length: int, dim: int, start: int = 0) -> None:
+    """Raise SchemeArgumentError unless a (length, dim) table from position `start` is allowed."""
+    check_count("length", length, 0, MAX_POSITION)
+    check_width("dim", dim)
+    check_count("start", start, -MAX_POSITION, MAX_POSITION)
+    if start + length - 1 > MAX_POSITION:
+        raise SchemeArgumentError(
+            f"positions must stay at or below {MAX_POSITION:,}, got start {start:,} and length {length:,}."
+        )
+    if length * dim > MAX_TABLE_ELEMENTS:
+        raise SchemeArgumentError(
+            f"length x dim must be at most {MAX_TABLE_ELEMENTS:,}, got {length:,} x {dim:,}."
+        )

@@ -1,0 +1,108 @@
+r"""The modules people know from tutorials, on top of the same schemes.
+
+Sizes are keyword-only because tutorials disagree on their order. Two faults of the snippets these
+replace are tested beside them: one multiplies by `self.d_model` without ever setting it, and the
+slice assignments `pe[:, 0::2]`, `pe[:, 1::2]` break at an odd width.
+"""
+
+import math
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from posenc import limits
+from posenc.errors import PositionOutOfRange, SchemeArgumentError
+from posenc.phases import sinusoidal_table
+from posenc.schemes.learned import INITIAL_STD
+
+
+class SinusoidalPositionalEncoding(nn.Module):
+    """Adds the sinusoidal table (Vaswani et al. 2017, arXiv 1706.03762, section 3.5), then dropout.
+
+    The table is a buffer saved with the model, (max_len, d_model), in the dtype the model has.
+    Raises SchemeArgumentError for an odd d_model: sines and cosines come in pairs.
+    """
+
+    table: Tensor
+
+    def __init__(
+        self, *, d_model: int, max_len: int = 5000, base: float = 10000.0, dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        limits.check_count("max_len", max_len, 1, limits.MAX_POSITION)
+        self.register_buffer("table", sinusoidal_table(max_len, d_model, base))
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Float[Tensor, "b t d"]) -> Float[Tensor, "b t d"]:
+        """Return x plus the rows of positions 0 .. t-1. Raises PositionOutOfRange past max_len."""
+        _check_input(x, self.table)
+        return self.dropout(x + self.table[: x.shape[1]])
+
+
+class LearnedPositionalEncoding(nn.Module):
+    """Adds a trainable row per position (Gehring et al. 2017, arXiv 1705.03122), then dropout.
+
+    The table starts as N(0, 0.02), drawn from torch's own generator like any other layer.
+    """
+
+    def __init__(self, *, d_model: int, max_len: int = 5000, dropout: float = 0.0) -> None:
+        super().__init__()
+        limits.check_count("max_len", max_len, 1, limits.MAX_POSITION)
+        limits.check_count("d_model", d_model, 1, limits.MAX_DIM)
+        self.table = nn.Parameter(torch.randn(max_len, d_model) * INITIAL_STD)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Float[Tensor, "b t d"]) -> Float[Tensor, "b t d"]:
+        """Return x plus the rows of positions 0 .. t-1. Raises PositionOutOfRange past max_len."""
+        _check_input(x, self.table)
+        return self.dropout(x + self.table[: x.shape[1]])
+
+
+class TokenPlusPositionEmbedding(nn.Module):
+    """Token embedding times sqrt(d_model), plus position, then dropout (Vaswani et al. 2017, 3.4-3.5).
+
+    position: "sinusoidal" or "learned".
+    """
+
+    def __init__(
+        self,
+        *,
+        vocab_size: int,
+        d_model: int,
+        max_len: int = 5000,
+        dropout: float = 0.1,
+        position: Literal["sinusoidal", "learned"] = "sinusoidal",
+    ) -> None:
+        super().__init__()
+        limits.check_count("vocab_size", vocab_size, 1, limits.MAX_POSITION)
+        kinds = {"sinusoidal": SinusoidalPositionalEncoding, "learned": LearnedPositionalEncoding}
+        if position not in kinds:
+            raise SchemeArgumentError(
+                f"position must be one of {', '.join(kinds)}, got {position!r}."
+            )
+        self.position = kinds[position](d_model=d_model, max_len=max_len)
+        self.token = nn.Embedding(vocab_size, d_model)
+        self.scale = math.sqrt(d_model)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, tokens: Int[Tensor, "b t"]) -> Float[Tensor, "b t d"]:
+        """Return the vectors of token numbers at positions 0 .. t-1.
+
+        Raises PositionOutOfRange past max_len.
+        """
+        return self.dropout(self.position(self.token(tokens) * self.scale))
+
+
+def _check_input(x: Tensor, table: Tensor) -> None:
+    if x.dim() != 3 or x.shape[2] != table.shape[1]:
+        raise SchemeArgumentError(
+            f"x must have the shape (batch, tokens, {table.shape[1]}), got {tuple(x.shape)}."
+        )
+    if x.shape[1] > table.shape[0]:
+        raise PositionOutOfRange(
+            f"The table has rows for positions 0 to {table.shape[0] - 1:,}; "
+            f"position {x.shape[1] - 1:,} has none.",
+            limit=table.shape[0],
+        )

@@ -1,0 +1,80 @@
+"""Rows of the tables that the schemes' hooks use: made for any positions, kept where asked again.
+
+A training loop asks for positions 0 .. t-1 at every step; those windows are kept, a few and small.
+Under torch.compile nothing is kept: the rows become part of the graph.
+"""
+
+import functools
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from posenc.phases import Phases, cos_sin
+
+_WINDOWS_KEPT = 16
+_LARGEST_KEPT = 2**20  # entries of one kept table: 4 MiB in float32
+_COSINE_TILE = 2**20  # cosines in memory at once while summing over pairs
+
+
+def rotary_rows(
+    positions: int | Int[Tensor, "*n"],
+    phases: Phases,
+    *,
+    dtype: torch.dtype,
+    device: torch.device,
+) -> tuple[Float[Tensor, "*n p"], Float[Tensor, "*n p"]]:
+    """Return (cos, sin) of position * theta; a whole number n stands for positions 0 .. n-1."""
+    if not isinstance(positions, int):
+        return cos_sin(positions.to(device), phases, dtype=dtype)
+    if torch.compiler.is_compiling() or positions * phases.pairs > _LARGEST_KEPT:
+        return cos_sin(torch.arange(positions, device=device), phases, dtype=dtype)
+    return _kept_rotary(positions, phases, dtype, device)
+
+
+def sinusoidal_rows(
+    positions: int | Int[Tensor, "*n"],
+    phases: Phases,
+    *,
+    layout: str,
+    dtype: torch.dtype,
+    device: torch.device,
+) -> Float[Tensor, "*n d"]:
+    """Return sinusoidal rows; a whole number n stands for positions 0 .. n-1."""
+    if not isinstance(positions, int) or torch.compiler.is_compiling():
+        return _joined(*rotary_rows(positions, phases, dtype=dtype, device=device), layout)
+    if positions * phases.pairs > _LARGEST_KEPT:
+        return _joined(*rotary_rows(positions, phases, dtype=dtype, device=device), layout)
+    return _kept_sinusoidal(positions, phases, layout, dtype, device)
+
+
+def cosine_sum(offsets: Int[Tensor, "*n"], phases: Phases) -> Float[Tensor, "*n"]:
+    """Return the sum over pairs of cos(offset * theta), in float64, a tile of offsets at a time."""
+    flat = offsets.reshape(-1)
+    tiles = flat.split(max(1, _COSINE_TILE // phases.pairs))
+    sums = [cos_sin(tile, phases, dtype=torch.float64)[0].sum(dim=-1) for tile in tiles]
+    return torch.cat(sums).reshape(offsets.shape)
+
+
+def _joined(cos: Tensor, sin: Tensor, layout: str) -> Tensor:
+    if layout == "interleaved":
+        return torch.stack((sin, cos), dim=-1).flatten(-2)
+    return torch.cat((sin, cos), dim=-1)
+
+
+@functools.lru_cache(maxsize=_WINDOWS_KEPT)
+def _kept_rotary(
+    count: int, phases: Phases, dtype: torch.dtype, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    # Outside inference mode, because a tensor made inside it could never enter a training step.
+    with torch.inference_mode(False), torch.no_grad():
+        return cos_sin(torch.arange(count, device=device), phases, dtype=dtype)
+
+
+@functools.lru_cache(maxsize=_WINDOWS_KEPT)
+def _kept_sinusoidal(
+    count: int, phases: Phases, layout: str, dtype: torch.dtype, device: torch.device
+) -> Tensor:
+    with torch.inference_mode(False), torch.no_grad():
+        rows = cos_sin(torch.arange(count, device=device), phases, dtype=dtype)
+        return _joined(*rows, layout)

@@ -1,0 +1,127 @@
+r"""ALiBi: every logit is lowered in proportion to the distance, each head by its own slope.
+
+Press et al. 2022, Train Short, Test Long, arXiv 2108.12409, section 3. After the scaling by
+1/sqrt(d) the bias :math:`-s_h\,|j - i|` is added. With n heads, a power of two,
+:math:`s_h = 2^{-8h/n}` for h = 1..n; otherwise the slopes of the power of two c below n, followed by
+every other slope of 2c. The factor that position puts on an attention weight is
+:math:`K(o) = e^{-s_h |o|}`, which is positive definite: with :math:`r = e^{-s}` its vectors are
+:math:`\varphi(0) = e_0,\ \varphi(i) = r\,\varphi(i-1) + \sqrt{1 - r^2}\,e_i`.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from posenc import fields, limits
+from posenc.schemes.scheme import Head, Scheme, SchemeConfig, float64_device, rounded
+
+
+def alibi_slopes(
+    heads: int,
+    *,
+    dtype: torch.dtype = torch.float32,
+    device: torch.device | str | None = None,
+) -> Float[Tensor, "h"]:
+    """Return ALiBi's slope of each head, correctly rounded to `dtype`.
+
+    Press et al. 2022, arXiv 2108.12409, section 3 and its public code for other head counts.
+    Unit: logits per position. Raises SchemeArgumentError unless 1 <= heads <= 1,024.
+    """
+    limits.check_count("heads", heads, 1, limits.MAX_HEADS)
+    power = 1 << (heads.bit_length() - 1)
+    slopes = _power_of_two_slopes(power) + _power_of_two_slopes(2 * power)[::2]
+    return torch.tensor(slopes[:heads], dtype=torch.float64).to(dtype).to(device)
+
+
+def alibi_bias(
+    q_positions: Int[Tensor, "*b q"],
+    k_positions: Int[Tensor, "*b k"],
+    slopes: Float[Tensor, "h"],
+) -> Float[Tensor, "*b h q k"]:
+    """Return -slope * |key - query| for every head, in the dtype of `slopes`.
+
+    Press et al. 2022, arXiv 2108.12409, section 3; symmetric in the offset, so that it also reads
+    without a causal mask. Computed in float64 and rounded once. Unit: logits, added after scaling.
+    """
+    offsets = k_positions[..., None, :] - q_positions[..., :, None]
+    return _bias(offsets, slopes.to(float64_device(slopes.device))).to(slopes).movedim(0, -3)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlibiConfig(SchemeConfig):
+    """Attention with linear biases for `heads` heads."""
+
+    kind: Literal["alibi"] = "alibi"
+    heads: int = fields.ruled(8, fields.Whole(low=1, high=limits.MAX_HEADS, label="Heads"))
+
+    label: ClassVar[str] = "ALiBi"
+    paper: ClassVar[str] = "Press et al. 2022, arXiv 2108.12409"
+    shared: ClassVar[dict[str, str]] = {"heads": "heads"}
+
+    def build(self, device: torch.device | str | None = None, seed: int = 0) -> "Alibi":
+        return Alibi(self)
+
+
+class Alibi(Scheme):
+    """Adds a linear penalty on distance. Stores nothing: slopes follow from the head count."""
+
+    config: AlibiConfig
+
+    def __init__(self, config: AlibiConfig) -> None:
+        super().__init__(config)
+        self.heads = config.heads
+        # A plain attribute, not a buffer: casting a model to bfloat16 must not round the slopes.
+        self._slopes = alibi_slopes(config.heads, dtype=torch.float64)
+
+    @property
+    def slopes(self) -> Float[Tensor, "h"]:
+        """Slope of each head in float64, logits per position."""
+        return self._slopes
+
+    def offset_bias(self, offsets: Int[Tensor, "*shape"]) -> Float[Tensor, "h *shape"]:
+        return _bias(offsets, self._slopes.to(float64_device(offsets.device)))
+
+    def offset_kernel(
+        self,
+        offsets: Int[Tensor, "*n"],
+        head: Head = "mean",
+        dtype: torch.dtype | None = None,
+    ) -> Float[Tensor, "*n"]:
+        factors = rounded(self.offset_bias(offsets), dtype).exp()
+        return factors.mean(dim=0) if head == "mean" else factors[head]
+
+    def vectors(
+        self,
+        length: int,
+        *,
+        head: Head = "mean",
+        start: int = 0,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> Float[Tensor, "n m"]:
+        self.check_kernel_request(length, head)
+        limits.check_count("length", length, 1, limits.MAX_KERNEL_LENGTH)
+        slopes = self._slopes.to(float64_device(device))
+        chosen = slopes if head == "mean" else slopes[head : head + 1]
+        steps = torch.arange(length, device=slopes.device)
+        back = steps[:, None] - steps[None, :]
+        # Row i of a head: r^i at feature 0, then sqrt(1 - r^2) r^(i-j) at feature j <= i.
+        powers = torch.exp(-chosen[:, None, None] * back.clamp(min=0)) * (back >= 0)
+        fresh = torch.sqrt(-torch.expm1(-2 * chosen))[:, None, None]
+        columns = torch.cat((powers[..., :1], powers[..., 1:] * fresh), dim=-1)
+        return columns.movedim(0, 1).flatten(1) / math.sqrt(len(chosen))
+
+
+def _power_of_two_slopes(heads: int) -> list[float]:
+    return [2.0 ** (-8 * h / heads) for h in range(1, heads + 1)]
+
+
+def _bias(offsets: Tensor, slopes: Float[Tensor, "h"]) -> Float[Tensor, "h *shape"]:
+    """-slope * |offset|; offsets may live where there is no float64, then the result does not."""
+    distances = offsets.abs().to(slopes.device)
+    biases = -slopes.reshape(-1, *(1,) * offsets.dim()) * distances
+    return biases if biases.device == offsets.device else biases.float().to(offsets.device)

@@ -1,0 +1,165 @@
+"""Learned absolute positions: one trainable vector per position, added to the token vectors.
+
+Gehring et al. 2017, arXiv 1705.03122; BERT (Devlin et al. 2018, arXiv 1810.04805); GPT-2. Rows start
+as N(0, 0.02) and mean nothing until trained. There is no row past the table: asking for one is an
+error, never a silent wrap.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Self
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional
+
+from posenc import fields, limits
+from posenc.errors import PositionOutOfRange, SchemeArgumentError
+from posenc.interop.sources import named_table
+from posenc.schemes.scheme import (
+    Head,
+    Positions,
+    SchemeConfig,
+    VectorScheme,
+    float64_device,
+    rounded,
+)
+
+
+INITIAL_STD = 0.02  # BERT's and GPT-2's own
+_DRAWN_ROWS = 256
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearnedConfig(SchemeConfig):
+    """A table of `max_len` vectors of width `dim`, or the table that `source` names.
+
+    A named table brings its own width and number of rows, which then stand in the built scheme's
+    config.
+    """
+
+    kind: Literal["learned"] = "learned"
+    dim: int = fields.ruled(512, fields.Whole(low=1, high=limits.MAX_DIM, label="Width"))
+    max_len: int = fields.ruled(
+        512, fields.Whole(low=1, high=limits.MAX_TRAIN_LENGTH, label="Rows of the table")
+    )
+
+    source: str = fields.ruled(
+        "random",
+        fields.Word(
+            pattern=r"random|minilm|table-[0-9a-f]{12}|.{1,4096}\.safetensors",
+            described="random, minilm, the name of a held table, or the path of a .safetensors file",
+            label="Learned table",
+        ),
+    )
+
+    label: ClassVar[str] = "Learned"
+    paper: ClassVar[str] = "Gehring et al. 2017, arXiv 1705.03122"
+    shared: ClassVar[dict[str, str]] = {
+        "dim": "dim",
+        "max_len": "learned_rows",
+        "source": "learned_source",
+    }
+
+    @property
+    def uses(self) -> tuple[str, ...]:
+        # A named table brings its own shape; only a random start is made to measure.
+        return super().uses + ("seed",) if self.source == "random" else ("learned_source",)
+
+    def build(self, device: torch.device | str | None = None, seed: int = 0) -> "Learned":
+        if self.source != "random":
+            found = named_table(self.source)
+            return Learned.from_table(found.table, found.provenance, source=self.source).to(device)
+        # Drawn on the CPU by its own generator: the same table on every device, whoever drew before.
+        generator = torch.Generator().manual_seed(seed)
+        # Drawn in whole blocks, so that a longer table begins with the rows of a shorter one.
+        blocks = -(-self.max_len // _DRAWN_ROWS)
+        drawn = [
+            torch.randn(_DRAWN_ROWS, self.dim, generator=generator) for _ in range(blocks)
+        ]
+        weight = torch.cat(drawn)[: self.max_len] * INITIAL_STD
+        return Learned(self, weight.to(device), f"random start, seed {seed}, untrained")
+
+
+class Learned(VectorScheme):
+    """Adds row p of a trainable table to the token at position p.
+
+    provenance: one phrase saying where the table's numbers come from.
+    trained: whether they come from training; a random start is noise and must be labelled so.
+    """
+
+    config: LearnedConfig
+    stationary = False
+
+    def __init__(
+        self,
+        config: LearnedConfig,
+        weight: Float[Tensor, "n d"],
+        provenance: str,
+        *,
+        trained: bool = False,
+    ) -> None:
+        super().__init__(config)
+        self.weight = nn.Parameter(weight)
+        self.max_length = config.max_len
+        self.provenance = provenance
+        self.trained = trained
+
+    @classmethod
+    def from_table(
+        cls, table: Float[Tensor, "n d"], provenance: str, *, source: str = "random"
+    ) -> Self:
+        """Make the scheme of a trained table of n positions; its shape decides width and length.
+
+        source: the name under which the config finds the same table again, where it has one.
+        """
+        if table.dim() != 2 or 0 in table.shape:
+            raise SchemeArgumentError(
+                f"a learned table has the shape (positions, width), got {tuple(table.shape)}."
+            )
+        config = LearnedConfig(dim=table.shape[1], max_len=table.shape[0], source=source)
+        return cls(config, table.detach().clone(), provenance, trained=True)
+
+    def embed(
+        self, x: Float[Tensor, "b t d"], positions: Positions = None
+    ) -> Float[Tensor, "b t d"]:
+        """Return x plus its positions' rows. Raises PositionOutOfRange past the table.
+
+        Where the positions are not known on the host (an accelerator, a compiled graph), rows past
+        the table are NaN, so that the fault shows instead of wrapping around.
+        """
+        if positions is None:
+            self._check_range(0, x.shape[-2] - 1)
+            return x + self.weight[: x.shape[-2]].to(x.dtype)
+        if positions.device.type == "cpu" and not torch.compiler.is_compiling():
+            if positions.numel():
+                self._check_range(int(positions.min()), int(positions.max()))
+            return x + functional.embedding(positions.to(x.device), self.weight).to(x.dtype)
+        inside = (positions >= 0) & (positions < self.config.max_len)
+        rows = functional.embedding(positions.clamp(0, self.config.max_len - 1), self.weight)
+        return x + torch.where(inside[..., None], rows, torch.nan).to(x.dtype)
+
+    def vectors(
+        self,
+        length: int,
+        *,
+        head: Head = "mean",
+        start: int = 0,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> Float[Tensor, "n d"]:
+        self.check_kernel_request(length, head)
+        limits.check_count("start", start, 0, limits.MAX_POSITION)
+        self._check_range(start, start + length - 1)
+        rows = self.weight[start : start + length].detach()
+        place = rows.device if device is None else torch.device(device)
+        return rounded(rows.to(float64_device(place)).to(torch.float64), dtype)
+
+    def _check_range(self, first: int, last: int) -> None:
+        if first < 0 or last >= self.config.max_len:
+            asked = first if first < 0 else last
+            raise PositionOutOfRange(
+                f"The learned table has rows for positions 0 to {self.config.max_len - 1:,}; "
+                f"position {asked:,} has none.",
+                limit=self.config.max_len,
+            )

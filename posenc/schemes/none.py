@@ -1,0 +1,25 @@
+"""NoPE: nothing is added; a causal decoder still sees order.
+
+Kazemnejad et al. 2023, The Impact of Positional Encoding on Length Generalization in Transformers,
+arXiv 2305.19466.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+
+from posenc.schemes.scheme import Scheme, SchemeConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoneConfig(SchemeConfig):
+    """No positional encoding."""
+
+    kind: Literal["none"] = "none"
+
+    label: ClassVar[str] = "NoPE"
+    paper: ClassVar[str] = "Kazemnejad et al. 2023, arXiv 2305.19466"
+
+    def build(self, device: torch.device | str | None = None, seed: int = 0) -> Scheme:
+        return Scheme(self)

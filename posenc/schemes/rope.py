@@ -1,0 +1,159 @@
+r"""RoPE: queries and keys turned by an angle proportional to their position.
+
+Su et al. 2021, RoFormer, arXiv 2104.09864, section 3.2.2 and eq. 34. Pair m of a head of rotary
+width r is multiplied by :math:`e^{i p \theta_m}`, :math:`\theta_m = b^{-2m/r}`, so a logit depends
+on the offset alone. With unit isotropic content q = k the expected logit at offset o is
+
+.. math:: K(o) = \frac{1}{d}\Bigl(2 \sum_m \cos(o\,\theta_m) + d - r\Bigr).
+
+Layout "interleaved" pairs features (2m, 2m+1) as in the paper, GPT-J and the original LLaMA; "half"
+pairs (m, m + r/2) as GPT-NeoX and transformers do. Partial rotary (GPT-J, GPT-NeoX, Phi) turns the
+first r features with a ladder made for r, and leaves the rest alone.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from posenc import fields, limits, phases
+from posenc.errors import ConfigError
+from posenc.rotation import apply_rope
+from posenc.rows import cosine_sum, rotary_rows
+from posenc.schemes.scheme import (
+    Head,
+    Positions,
+    SchemeConfig,
+    VectorScheme,
+    float64_device,
+    rounded,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RopeConfig(SchemeConfig):
+    """Rotary position embedding of a head of width `dim`."""
+
+    kind: Literal["rope"] = "rope"
+    dim: int = fields.ruled(
+        128, fields.Whole(low=2, high=limits.MAX_DIM, multiple_of=2, label="Head width")
+    )
+    base: float = fields.ruled(
+        10000.0,
+        fields.Real(low=limits.MIN_BASE, high=limits.MAX_BASE, closed=False, label="Base"),
+    )
+    layout: str = fields.ruled(
+        "interleaved",
+        fields.Choice(
+            options=("interleaved", "half"),
+            label="RoPE layout",
+            help="Which features form a pair: neighbours (paper), or m and m + half (GPT-NeoX).",
+        ),
+    )
+    partial_rotary_factor: float = fields.ruled(
+        1.0,
+        fields.Real(
+            low=0.0,
+            high=1.0,
+            closed=False,
+            floor=0.25,
+            grid=(0.25, 0.5, 0.75, 1.0),
+            label="RoPE rotated share",
+            help="Share of the head width that is rotated; the rest carries no position.",
+        ),
+    )
+
+    label: ClassVar[str] = "RoPE"
+    paper: ClassVar[str] = "Su et al. 2021, arXiv 2104.09864"
+    shared: ClassVar[dict[str, str]] = {"dim": "rope_width", "base": "base"}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.rotary_dim < 2 or self.rotary_dim % 2:
+            raise ConfigError(
+                f"RopeConfig.partial_rotary_factor {self.partial_rotary_factor:g} of width "
+                f"{self.dim} rotates {self.rotary_dim} features; it must be an even number of 2 "
+                "or more."
+            )
+
+    @property
+    def rotary_dim(self) -> int:
+        """Number of features that are rotated: the factor times the width, cut to a whole number."""
+        # The factor 0.29 of 100 is 28.999999999999996 in binary; what is meant is 29.
+        return math.floor(self.dim * self.partial_rotary_factor + 1e-9)
+
+    def build(self, device: torch.device | str | None = None, seed: int = 0) -> "Rope":
+        return Rope(self)
+
+
+class Rope(VectorScheme):
+    """Rotates queries and keys by position. Stores nothing: angles are made where needed."""
+
+    config: RopeConfig
+    kernel_unit = "logit"
+
+    def __init__(self, config: RopeConfig) -> None:
+        super().__init__(config)
+        self.phases = phases.Phases.geometric(config.rotary_dim, config.base)
+
+    @property
+    def inv_freq(self) -> Float[Tensor, "p"]:
+        """Inverse frequencies in float64, radians per position, pair 0 the fastest."""
+        return self.phases.inv_freq
+
+    def rotate(
+        self,
+        q: Float[Tensor, "b h q d"],
+        k: Float[Tensor, "b g k d"],
+        q_positions: Positions = None,
+        k_positions: Positions = None,
+    ) -> tuple[Float[Tensor, "b h q d"], Float[Tensor, "b g k d"]]:
+        return self.turn(q, q_positions), self.turn(k, k_positions)
+
+    def turn(
+        self, x: Float[Tensor, "b h n d"], positions: Positions = None
+    ) -> Float[Tensor, "b h n d"]:
+        """Rotate every feature pair of `x` counter-clockwise by position times inverse frequency."""
+        cos, sin = rotary_rows(
+            x.shape[-2] if positions is None else positions,
+            self.phases,
+            dtype=torch.promote_types(x.dtype, torch.float32),
+            device=x.device,
+        )
+        if cos.dim() == 3:  # one row of positions per batch entry, the same for every head
+            cos, sin = cos[:, None], sin[:, None]
+        return apply_rope(x, cos, sin, layout=self.config.layout)
+
+    def offset_kernel(
+        self,
+        offsets: Int[Tensor, "*n"],
+        head: Head = "mean",
+        dtype: torch.dtype | None = None,
+    ) -> Float[Tensor, "*n"]:
+        width, rotary = self.config.dim, self.config.rotary_dim
+        return (2 * cosine_sum(offsets, self.phases) + (width - rotary)) / width
+
+    def vectors(
+        self,
+        length: int,
+        *,
+        head: Head = "mean",
+        start: int = 0,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> Float[Tensor, "n d"]:
+        width, rotary = self.config.dim, self.config.rotary_dim
+        cos, sin = phases.rope_tables(
+            length,
+            rotary,
+            self.config.base,
+            start=start,
+            dtype=torch.float64,
+            device=float64_device(device),
+        )
+        turned = torch.stack((rounded(cos, dtype), rounded(sin, dtype)), dim=-1).flatten(-2)
+        untouched = turned.new_full((length, width - rotary), width**-0.5)
+        return torch.cat((turned * (2 / width) ** 0.5, untouched), dim=-1)

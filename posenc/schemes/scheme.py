@@ -1,0 +1,278 @@
+r"""Scheme: the three places where a positional encoding can touch attention, and nowhere else.
+
+The base class does nothing in each, so it is itself NoPE (Kazemnejad et al. 2023, arXiv 2305.19466).
+
+Axes: b batch, h heads, t tokens, q query positions, k key positions, n positions, d width, p pairs.
+Offsets are key minus query. Positions are whole numbers, (n,) or (b, n); None is 0, 1, 2, ...
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from posenc import fields, limits
+from posenc.errors import ConfigError, NoPositionVectors, NotStationary, SchemeArgumentError
+from posenc.toeplitz import toeplitz
+
+Head = Literal["mean"] | int
+Positions = Int[Tensor, "n"] | Int[Tensor, "b n"] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SchemeConfig(ABC):
+    """A scheme as a value: frozen, hashable, checked when made, turned into a module by `build`.
+
+    `kind` is an instance field, so that two configs with equal numbers never share a cache entry.
+    `shared` maps a field to the attribute of a Setting that fills it; the other fields are its own.
+    """
+
+    kind: str = ""
+
+    label: ClassVar[str]
+    paper: ClassVar[str]
+    shared: ClassVar[dict[str, str]] = {}
+
+    @property
+    def uses(self) -> tuple[str, ...]:
+        """The attributes of a Setting that change what this scheme does."""
+        return tuple(self.shared.values())
+
+    def __post_init__(self) -> None:
+        if self.kind != type(self).__dataclass_fields__["kind"].default:
+            raise ConfigError(f"{type(self).__name__}.kind is fixed, got {self.kind!r}.")
+        fields.check(self)
+
+    @classmethod
+    def from_setting(cls, setting: object, **own: Any) -> Self:
+        """Make the config that a posenc.Setting means for this scheme; `own` fills its own fields."""
+        taken = {field: getattr(setting, source) for field, source in cls.shared.items()}
+        return cls(**(taken | own))
+
+    @classmethod
+    def own_rules(cls) -> dict[str, fields.Rule]:
+        """Return the rules of the fields that no Setting fills."""
+        return {name: rule for name, rule in fields.rules(cls).items() if name not in cls.shared}
+
+    @abstractmethod
+    def build(self, device: torch.device | str | None = None, seed: int = 0) -> Scheme:
+        """Return the module of this config on `device`; `seed` fixes whatever is drawn at random."""
+
+    def replace(self, **changes: Any) -> Self:
+        """Return a copy with some fields changed."""
+        return dataclasses.replace(self, **changes)
+
+
+class Scheme(nn.Module):
+    """A positional encoding as three hooks; every default does nothing.
+
+    stationary: the position kernel is a function of the offset alone.
+    max_length: the first position that has no value, or None.
+    kernel_unit: what the position kernel counts: "inner product", "logit" or "weight factor".
+    heads: number of heads the scheme tells apart, or None where all heads are alike.
+    """
+
+    stationary: bool = True
+    max_length: int | None = None
+    kernel_unit: str = "weight factor"
+    heads: int | None = None
+
+    def __init__(self, config: SchemeConfig) -> None:
+        super().__init__()
+        self.config = config
+
+    # The hooks ------------------------------------------------------------------------------
+
+    def embed(
+        self, x: Float[Tensor, "b t d"], positions: Positions = None
+    ) -> Float[Tensor, "b t d"]:
+        """Return token vectors with position added."""
+        return x
+
+    def rotate(
+        self,
+        q: Float[Tensor, "b h q d"],
+        k: Float[Tensor, "b g k d"],
+        q_positions: Positions = None,
+        k_positions: Positions = None,
+    ) -> tuple[Float[Tensor, "b h q d"], Float[Tensor, "b g k d"]]:
+        """Return queries and keys, each changed by its own position only."""
+        return q, k
+
+    def bias(
+        self,
+        q: Float[Tensor, "b h q d"],
+        k: Float[Tensor, "b g k d"],
+        q_positions: Positions = None,
+        k_positions: Positions = None,
+    ) -> Float[Tensor, "#b h q k"] | None:
+        """Return what is added to the scaled scores of UNROTATED q and k, or None.
+
+        The default gathers from `offset_bias`, in float32 at least: a bias in half precision tells
+        fewer and fewer distances apart as they grow.
+        """
+        offsets = _offsets(q, k, q_positions, k_positions)
+        values = self.offset_bias(offsets)
+        if values is None:
+            return None
+        batched = values.movedim(0, 1) if offsets.dim() == 3 else values[None]
+        return batched.to(torch.promote_types(q.dtype, torch.float32))
+
+    def offset_bias(self, offsets: Int[Tensor, "*shape"]) -> Float[Tensor, "h *shape"] | None:
+        """Return the bias of a stationary scheme at offsets (key minus query), or None."""
+        return None
+
+    def softmax_scale(self, head_dim: int) -> float:
+        """Return the factor of q . k: 1 / sqrt(head_dim)."""
+        return head_dim**-0.5
+
+    def layer(self, index: int) -> Scheme:
+        """Return the scheme of one layer; self, unless layers have their own parameters."""
+        return self
+
+    def scores(
+        self,
+        q: Float[Tensor, "b h q d"],
+        k: Float[Tensor, "b g k d"],
+        q_positions: Positions = None,
+        k_positions: Positions = None,
+    ) -> Float[Tensor, "b h q k"]:
+        """Return the logits before softmax and masking: rotated q . k times the scale, plus bias."""
+        rotated_q, rotated_k = self.rotate(q, k, q_positions, k_positions)
+        shared = q.shape[1] // k.shape[1]  # grouped queries: several heads read one key head
+        keys = rotated_k.repeat_interleave(shared, dim=1) if shared > 1 else rotated_k
+        logits = rotated_q @ keys.mT * self.softmax_scale(q.shape[-1])
+        bias = self.bias(q, k, q_positions, k_positions)
+        return logits if bias is None else logits + bias
+
+    # What position alone contributes --------------------------------------------------------
+
+    def offset_kernel(
+        self,
+        offsets: Int[Tensor, "*n"],
+        head: Head = "mean",
+        dtype: torch.dtype | None = None,
+    ) -> Float[Tensor, "*n"]:
+        """Return the position kernel of a stationary scheme at offsets, in float64. NoPE: 1."""
+        return torch.ones(offsets.shape, dtype=torch.float64, device=offsets.device)
+
+    def offset_curve(
+        self,
+        length: int,
+        *,
+        head: Head = "mean",
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> Float[Tensor, "m"]:
+        """Return the kernel at offsets -(length-1) .. length-1, float64; see `posenc.offset_curve`."""
+        self.check_kernel_request(length, head)
+        if not self.stationary:
+            raise NotStationary(
+                f"{self.config.label} has no offset curve: its kernel is not a function of the "
+                "offset alone; use position_kernel."
+            )
+        offsets = torch.arange(1 - length, length, device=float64_device(device))
+        return self.offset_kernel(offsets, head, dtype)
+
+    def kernel(
+        self,
+        length: int,
+        *,
+        head: Head = "mean",
+        start: int = 0,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> Float[Tensor, "n n"]:
+        """Return what position alone contributes, K(i, j); see `posenc.position_kernel`."""
+        limits.check_count("length", length, 1, limits.MAX_KERNEL_LENGTH)
+        return toeplitz(self.offset_curve(length, head=head, dtype=dtype, device=device))
+
+    def vectors(
+        self,
+        length: int,
+        *,
+        head: Head = "mean",
+        start: int = 0,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> Float[Tensor, "n m"]:
+        """Return phi with phi(i) . phi(j) = K(i, j); see `posenc.position_vectors`."""
+        raise NoPositionVectors(
+            f"{self.config.label} has no position vectors: its kernel is the same for all pairs of "
+            "positions."
+        )
+
+    def check_kernel_request(self, length: int, head: Head) -> None:
+        """Raise unless `length` and `head` can be asked of this scheme."""
+        limits.check_count("length", length, 1, limits.MAX_POSITION)
+        if head != "mean" and self.heads is not None:
+            if isinstance(head, bool) or not isinstance(head, int) or not 0 <= head < self.heads:
+                raise SchemeArgumentError(
+                    f"head must be 'mean' or a whole number from 0 to {self.heads - 1}, got {head!r}."
+                )
+
+
+class VectorScheme(Scheme):
+    """A scheme whose kernel is the Gram matrix of position vectors it can show."""
+
+    kernel_unit = "inner product"
+
+    def offset_curve(
+        self,
+        length: int,
+        *,
+        head: Head = "mean",
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> Float[Tensor, "m"]:
+        if dtype is not None and self.stationary:
+            raise NotStationary(
+                f"{self.config.label} rounded to {str(dtype).removeprefix('torch.')} is no function "
+                "of the offset alone; use position_kernel."
+            )
+        return super().offset_curve(length, head=head, dtype=dtype, device=device)
+
+    def kernel(
+        self,
+        length: int,
+        *,
+        head: Head = "mean",
+        start: int = 0,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> Float[Tensor, "n n"]:
+        if self.stationary and dtype is None:
+            return super().kernel(length, head=head, start=start, device=device)
+        limits.check_count("length", length, 1, limits.MAX_KERNEL_LENGTH)
+        rows = self.vectors(length, head=head, start=start, dtype=dtype, device=device)
+        return rows @ rows.T
+
+
+def float64_device(device: torch.device | str | None) -> torch.device:
+    """Return `device`, or the CPU where the device has no float64 (mps)."""
+    chosen = torch.device("cpu" if device is None else device)
+    return torch.device("cpu") if chosen.type == "mps" else chosen
+
+
+def rounded(values: Float[Tensor, "*n"], dtype: torch.dtype | None) -> Float[Tensor, "*n"]:
+    """Return `values` as a model in `dtype` would hold them, as float64 again."""
+    return values if dtype is None else values.to(dtype).to(torch.float64)
+
+
+def contiguous(count: int, like: Tensor) -> Int[Tensor, "n"]:
+    """Return positions 0 .. count-1 on the device of `like`."""
+    return torch.arange(count, device=like.device)
+
+
+def _offsets(
+    q: Tensor, k: Tensor, q_positions: Positions, k_positions: Positions
+) -> Int[Tensor, "*b q k"]:
+    queries = contiguous(q.shape[-2], q) if q_positions is None else q_positions
+    keys = contiguous(k.shape[-2], k) if k_positions is None else k_positions
+    return keys[..., None, :] - queries[..., :, None]

@@ -1,0 +1,112 @@
+r"""Sinusoidal absolute positions: fixed sines and cosines added to the token vectors.
+
+Vaswani et al. 2017, Attention Is All You Need, section 3.5, arXiv 1706.03762:
+
+.. math:: PE(p, 2m) = \sin(p\,\theta_m), \quad PE(p, 2m+1) = \cos(p\,\theta_m), \quad
+          \theta_m = b^{-2m/d}
+
+so that :math:`PE(i) \cdot PE(j) = \sum_m \cos((j - i)\,\theta_m)` depends on the offset alone.
+Layout "half" stores all sines, then all cosines (tensor2tensor's order, the same kernel).
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from posenc import fields, limits, phases
+from posenc.rows import cosine_sum, sinusoidal_rows
+from posenc.schemes.scheme import (
+    Head,
+    Positions,
+    SchemeConfig,
+    VectorScheme,
+    float64_device,
+    rounded,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SinusoidalConfig(SchemeConfig):
+    """Sines and cosines of geometric frequencies, one (sine, cosine) pair per two features."""
+
+    kind: Literal["sinusoidal"] = "sinusoidal"
+    dim: int = fields.ruled(
+        512, fields.Whole(low=2, high=limits.MAX_DIM, multiple_of=2, label="Width")
+    )
+    base: float = fields.ruled(
+        10000.0,
+        fields.Real(low=limits.MIN_BASE, high=limits.MAX_BASE, closed=False, label="Base"),
+    )
+    layout: str = fields.ruled(
+        "interleaved",
+        fields.Choice(
+            options=("interleaved", "half"),
+            label="Sinusoidal layout",
+            help="Sine and cosine side by side (the paper), or all sines before all cosines.",
+        ),
+    )
+
+    label: ClassVar[str] = "Sinusoidal"
+    paper: ClassVar[str] = "Vaswani et al. 2017, arXiv 1706.03762"
+    shared: ClassVar[dict[str, str]] = {"dim": "dim", "base": "base"}
+
+    def build(self, device: torch.device | str | None = None, seed: int = 0) -> "Sinusoidal":
+        return Sinusoidal(self)
+
+
+class Sinusoidal(VectorScheme):
+    """Adds the sinusoidal table to the token vectors. Stores nothing: rows are made where needed."""
+
+    config: SinusoidalConfig
+
+    def __init__(self, config: SinusoidalConfig) -> None:
+        super().__init__(config)
+        self.phases = phases.Phases.geometric(config.dim, config.base)
+
+    @property
+    def inv_freq(self) -> Float[Tensor, "p"]:
+        """Inverse frequencies in float64, radians per position, pair 0 the fastest."""
+        return self.phases.inv_freq
+
+    def embed(
+        self, x: Float[Tensor, "b t d"], positions: Positions = None
+    ) -> Float[Tensor, "b t d"]:
+        rows = sinusoidal_rows(
+            x.shape[-2] if positions is None else positions,
+            self.phases,
+            layout=self.config.layout,
+            dtype=x.dtype,
+            device=x.device,
+        )
+        return x + rows
+
+    def offset_kernel(
+        self,
+        offsets: Int[Tensor, "*n"],
+        head: Head = "mean",
+        dtype: torch.dtype | None = None,
+    ) -> Float[Tensor, "*n"]:
+        return cosine_sum(offsets, self.phases)
+
+    def vectors(
+        self,
+        length: int,
+        *,
+        head: Head = "mean",
+        start: int = 0,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> Float[Tensor, "n d"]:
+        table = phases.sinusoidal_table(
+            length,
+            self.config.dim,
+            self.config.base,
+            start=start,
+            layout=self.config.layout,
+            dtype=torch.float64,
+            device=float64_device(device),
+        )
+        return rounded(table, dtype)

@@ -1,0 +1,307 @@
+"""One what-if: the shared numbers from which the config of every scheme is made.
+
+A Setting is a value: frozen, hashable, written to and read from the text of a link. `snap` turns any
+text, however odd, into a legal Setting and says in sentences what it changed; making a Setting
+directly is strict and raises ConfigError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import torch
+
+from posenc import fields, limits
+from posenc.errors import ConfigError
+from posenc.schemes import SCHEMES, SchemeConfig
+from posenc.schemes.scheme import Head
+
+DEFAULT_SCHEMES = ("learned", "sinusoidal", "rope", "alibi")
+PRECISIONS = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+# Even stops that are dense where people work and reach the caps: about equal steps by ratio.
+_WIDTHS = (2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256, 320, 384, 448, 512, 640, 768, 896, 1024)
+_WIDTHS += (1280, 1536, 1600, 2048, 2560, 3072, 4096)
+_LENGTHS = (8, 16, 32, 48, 64, 96, 128, 160, 192, 224, 256, 320, 384, 448, 512, 640, 768, 1024)
+_LENGTHS += (1280, 1536, 2048)
+_TRAINED = tuple(n for n in _LENGTHS if n <= 1024) + tuple(2**n for n in range(11, 21))
+_BASES = tuple(
+    float(mantissa) * 10**decade / 10
+    for decade in range(2, 9)
+    for mantissa in (10, 12.5, 16, 20, 25, 32, 40, 50, 63, 80)
+) + (1e8,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """The numbers that people tweak, shared by every scheme that is compared.
+
+    `own` holds the fields that belong to one scheme, as sorted pairs such as ("rope.layout", "half").
+    """
+
+    schemes: tuple[str, ...] = fields.ruled(
+        DEFAULT_SCHEMES,
+        fields.Several(
+            options=tuple(SCHEMES),
+            most=limits.MAX_SCHEMES,
+            label="Schemes",
+            help="Which schemes stand side by side.",
+        ),
+    )
+    dim: int = fields.ruled(
+        512,
+        fields.Whole(
+            low=2,
+            high=limits.MAX_SHOWN_DIM,
+            multiple_of=2,
+            grid=_WIDTHS,
+            label="Model dimension",
+            help="Width of the token vectors; learned and sinusoidal act on all of it.",
+        ),
+    )
+    base: float = fields.ruled(
+        10000.0,
+        fields.Real(
+            low=limits.MIN_BASE,
+            high=limits.MAX_BASE,
+            closed=False,
+            floor=2.0,
+            grid=_BASES,
+            label="Base",
+            help="Sets how slowly the slowest pair turns; sinusoidal and RoPE use it.",
+        ),
+    )
+    length: int = fields.ruled(
+        256,
+        fields.Whole(
+            low=2,
+            high=limits.MAX_SHOWN_LENGTH,
+            grid=_LENGTHS,
+            label="Positions shown",
+            help="How many positions every panel shows, from 0.",
+        ),
+    )
+    train_length: int = fields.ruled(
+        128,
+        fields.Whole(
+            low=1,
+            high=limits.MAX_TRAIN_LENGTH,
+            grid=_TRAINED,
+            label="Training length",
+            help="Positions seen in training; a learned table has no row past it.",
+        ),
+    )
+    heads: int = fields.ruled(
+        8,
+        fields.Whole(
+            low=1,
+            high=limits.MAX_SHOWN_HEADS,
+            label="Heads",
+            help="RoPE acts on dimension / heads; ALiBi has one slope per head.",
+        ),
+    )
+    equal_width: bool = fields.ruled(
+        False,
+        fields.Flag(
+            label="Compare at equal width",
+            help="Give RoPE the whole model dimension instead of dimension / heads.",
+        ),
+    )
+    alibi_head: int = fields.ruled(
+        0,
+        fields.Whole(
+            low=0,
+            high=limits.MAX_SHOWN_HEADS,
+            label="ALiBi head",
+            help="0 is the mean over heads; 1 is the head with the first slope.",
+        ),
+    )
+    seed: int = fields.ruled(
+        0,
+        fields.Whole(
+            low=0,
+            high=2**31 - 1,
+            label="Seed",
+            help="Fixes the random start of the learned table and the random controls.",
+        ),
+    )
+    learned_source: str = fields.ruled(
+        "random",
+        fields.Word(
+            pattern=r"random|minilm|table-[0-9a-f]{12}",
+            described="random, minilm, or the name of an uploaded table",
+            label="Learned table",
+            help="A random start, or a table from a trained model.",
+        ),
+    )
+    precision: str = fields.ruled(
+        "float32",
+        fields.Choice(
+            options=tuple(PRECISIONS),
+            label="Precision",
+            help="The precision in which a model would hold its tables (ALiBi: its bias).",
+        ),
+    )
+    device: str = fields.ruled(
+        "auto",
+        fields.Choice(
+            options=("auto", "cpu", "cuda", "mps"),
+            label="Device",
+            help="Where the numbers are computed; auto takes the best that works.",
+        ),
+    )
+    own: tuple[tuple[str, Any], ...] = ()
+
+    def __post_init__(self) -> None:
+        fields.check(self)
+        if self.dim % (2 * self.heads):
+            raise ConfigError(
+                f"Setting.dim must be a multiple of twice the heads, so that every head has an even "
+                f"width, got {self.dim} for {self.heads} heads."
+            )
+        if self.alibi_head > self.heads:
+            raise ConfigError(
+                f"Setting.alibi_head must be from 0 (the mean) to {self.heads}, "
+                f"got {self.alibi_head}."
+            )
+        for kind in SCHEMES:
+            self.config(kind)
+
+    @property
+    def head_dim(self) -> int:
+        """Width of one head."""
+        return self.dim // self.heads
+
+    @property
+    def rope_width(self) -> int:
+        """Width that rotary schemes act on: one head, or the model when widths are made equal."""
+        return self.dim if self.equal_width else self.head_dim
+
+    @property
+    def learned_rows(self) -> int:
+        """Rows of an untrained table: no more than any page can show are ever drawn."""
+        return min(self.train_length, limits.MAX_SHOWN_LENGTH)
+
+    @property
+    def head(self) -> Head:
+        """The head asked for, as `position_kernel` takes it: "mean" or a number from 0."""
+        return "mean" if self.alibi_head == 0 else self.alibi_head - 1
+
+    @property
+    def table_dtype(self) -> torch.dtype | None:
+        """The dtype tables are rounded to, or None where the exact value is shown.
+
+        float32 counts as exact: its rounding moves a similarity by less than 1e-6, which no picture
+        shows, while an exact stationary kernel travels as its curve.
+        """
+        return PRECISIONS[self.precision]
+
+    def config(self, kind: str) -> SchemeConfig:
+        """Return the config that this setting means for one scheme."""
+        prefix = kind + "."
+        own = {key.removeprefix(prefix): value for key, value in self.own if key.startswith(prefix)}
+        return SCHEMES[kind].from_setting(self, **own)
+
+    def ignored_by(self, kind: str) -> tuple[str, ...]:
+        """Return the labels of the main numbers (dimension, base, heads) that a scheme ignores."""
+        derived = {"rope_width": ("dim", "heads")}
+        used = {
+            name for source in self.config(kind).uses for name in derived.get(source, (source,))
+        }
+        labels = fields.rules(Setting)
+        return tuple(labels[name].label for name in ("dim", "base", "heads") if name not in used)
+
+    def configs(self) -> dict[str, SchemeConfig]:
+        """Return the configs of the chosen schemes, in their fixed order."""
+        return {kind: self.config(kind) for kind in self.schemes}
+
+    def replace(self, **changes: Any) -> Self:
+        """Return a copy with some fields changed."""
+        return replace(self, **changes)
+
+    def write(self) -> dict[str, str]:
+        """Return the text of every field that differs from its default; `snap` reads it back."""
+        default = fields.defaults(Setting)
+        shared = {
+            name: rule.write(getattr(self, name))
+            for name, rule in fields.rules(Setting).items()
+            if getattr(self, name) != default[name]
+        }
+        return shared | {key: own_rules()[key].write(value) for key, value in self.own}
+
+    @classmethod
+    def snap(cls, raw: Mapping[str, str]) -> tuple[Self, list[str]]:
+        """Return the legal setting nearest to `raw` and one sentence for each thing changed."""
+        values, notices = fields.snap(cls, raw)
+        notices += _fit_heads(values)
+        own, own_notices = _snap_own(raw)
+        setting = cls(**values)
+        for key, value in own.items():
+            try:
+                setting = setting.replace(own=tuple(sorted((dict(setting.own) | {key: value}).items())))
+            except ConfigError as error:
+                own_notices.append(f"{error} The default is used instead.")
+        return setting, notices + own_notices
+
+
+def own_rules() -> dict[str, fields.Rule]:
+    """Return the rules of the fields that belong to one scheme each, such as "rope.layout"."""
+    return {
+        f"{kind}.{name}": rule
+        for kind, config in SCHEMES.items()
+        for name, rule in config.own_rules().items()
+    }
+
+
+def own_defaults() -> dict[str, Any]:
+    """Return the defaults of the fields that belong to one scheme each."""
+    return {
+        f"{kind}.{name}": fields.defaults(config)[name]
+        for kind, config in SCHEMES.items()
+        for name in config.own_rules()
+    }
+
+
+def _fit_heads(values: dict[str, Any]) -> list[str]:
+    """Make dimension, heads and ALiBi head agree, in place; return what was changed."""
+    notices = []
+    dim, heads = values["dim"], values["heads"]
+    if dim < 2 * heads:
+        values["heads"] = max(n for n in range(1, heads + 1) if dim % (2 * n) == 0)
+        notices.append(
+            f"Heads must leave each an even width: {values['heads']} heads are used for dimension "
+            f"{dim} instead of {heads}."
+        )
+    elif dim % (2 * heads):
+        rule = fields.rules(Setting)["dim"]
+        assert isinstance(rule, fields.Whole)
+        values["dim"] = replace(rule, multiple_of=2 * heads).clamp(dim)
+        notices.append(
+            f"Model dimension must be a multiple of twice the heads ({2 * heads}): "
+            f"{values['dim']} is used instead of {dim}."
+        )
+    if values["alibi_head"] > values["heads"]:
+        notices.append(
+            f"ALiBi head must be from 0 (the mean) to {values['heads']}; the mean is used instead."
+        )
+        values["alibi_head"] = 0
+    return notices
+
+
+def _snap_own(raw: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
+    values: dict[str, Any] = {}
+    notices: list[str] = []
+    for kind, config in SCHEMES.items():
+        names = {f"{kind}.{name}": name for name in config.own_rules()}
+        given = {names[key]: text for key, text in raw.items() if key in names}
+        snapped, changed = fields.snap(config, given)
+        default = fields.defaults(config)
+        values |= {
+            f"{kind}.{name}": snapped[name] for name in given if snapped[name] != default[name]
+        }
+        notices += changed
+    return values, notices
+
+
