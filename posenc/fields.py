@@ -84,7 +84,6 @@ class Real(Rule):
     low: float
     high: float
     closed: bool = True
-    floor: float | None = None  # what a too small number is moved to, when `low` itself is excluded
     grid: tuple[float, ...] = ()
 
     def allowed(self) -> str:
@@ -100,7 +99,7 @@ class Real(Rule):
         number = _number(text)
         if number is None:
             return None
-        least = self.low if self.floor is None else self.floor
+        least = self.low if self.closed else math.nextafter(self.low, math.inf)
         return float(min(max(number, least), self.high))
 
     def write(self, value: float) -> str:
@@ -219,13 +218,13 @@ def snap(owner: Any, raw: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]
         if name not in raw:
             continue
         value = rule.nearest(raw[name])
+        said = value is not None
         if value is None:
             value = values[name]
+        if not said or (rule.write(value) != raw[name] and not _says(raw[name], value)):
             notices.append(
                 f"{rule.label} must be {rule.allowed()}; {rule.write(value)} is used instead."
             )
-        elif rule.write(value) != raw[name] and not _says(raw[name], value):
-            notices.append(f"{rule.label} is {rule.allowed()}; {rule.write(value)} is used.")
         values[name] = value
     return values, notices
 

@@ -64,10 +64,8 @@ class Setting:
     base: float = fields.ruled(
         10000.0,
         fields.Real(
-            low=limits.MIN_BASE,
+            low=2.0,
             high=limits.MAX_BASE,
-            closed=False,
-            floor=2.0,
             grid=_BASES,
             label="Base",
             help="Sets how slowly the slowest pair turns; sinusoidal and RoPE use it.",

@@ -38,15 +38,17 @@ const INDEX = {
 
 const entry = (panel, r, c) => panel.values[INDEX[panel.kind](panel, r, c)];
 
-/** Smallest and largest number of a panel, or null where every entry is a blank. */
+/** Smallest and largest number of `values` (low > high where all are blank), and any blanks. */
 function extent(values) {
   let low = Infinity;
   let high = -Infinity;
+  let blank = false;
   for (const value of values) {
     if (value < low) low = value;
     if (value > high) high = value;
+    if (value !== value) blank = true;
   }
-  return low <= high ? [low, high] : null;
+  return { low, high, blank };
 }
 
 // ---- Colour ----------------------------------------------------------------------------------
@@ -86,10 +88,12 @@ function between(stops, t) {
 /** `count` OKLab colours along `stops`, equally far from each other. */
 function ramp(stops, count) {
   const fine = 1000;
-  const path = Array.from({ length: fine + 1 }, (_, n) => between(stops, (n / fine) * (stops.length - 1)));
+  const last = stops.length - 1;
+  const path = Array.from({ length: fine + 1 }, (_, n) => between(stops, (n / fine) * last));
   const walked = [0];
   for (let n = 1; n <= fine; n++) {
-    walked.push(walked[n - 1] + Math.hypot(...path[n].map((value, axis) => value - path[n - 1][axis])));
+    const step = path[n].map((value, axis) => value - path[n - 1][axis]);
+    walked.push(walked[n - 1] + Math.hypot(...step));
   }
   let n = 0;
   return Array.from({ length: count }, (_, shade) => {
@@ -179,7 +183,6 @@ function paintLegend(canvas, kind) {
 /** The shortest decimal of 6 to 9 digits that names this float32 and no other. */
 function exact(value) {
   if (value !== value) return "no value";
-  if (!Number.isFinite(value)) return value > 0 ? "inf" : "-inf";
   for (let digits = 6; digits < 9; digits++) {
     const text = value.toPrecision(digits);
     if (Math.fround(text) === value) return text;
@@ -195,15 +198,18 @@ function roundStep(least) {
   return [1, 2, 5, 10].map((digit) => digit * power).find((step) => step >= least * (1 - 1e-9));
 }
 
-/** Ticks of an axis drawn `pixels` long, as [index, text], at least `room` pixels apart. */
-function axisTicks({ count, start, ticks }, pixels, room) {
-  const least = Math.max((room * count) / pixels, 1);
-  if (ticks) return spaced(ticks, least);
+/** Ticks of an axis drawn `pixels` long, as [fraction, text], at least `room` pixels apart. */
+function axisTicks(axis, pixels, room) {
+  const least = Math.max((room * axis.count) / pixels, 1);
+  const shown = axis.ticks ? spaced(axis.ticks, least) : roundTicks(axis, least);
+  return shown.map(([index, text]) => [(index + 0.5) / axis.count, text]);
+}
+
+function roundTicks({ count, start }, least) {
   const step = roundStep(least);
-  const first = Math.ceil(start / step) * step;
   const shown = [];
-  for (let position = first; position < start + count; position += step) {
-    shown.push([position - start, String(position)]);
+  for (let at = Math.ceil(start / step) * step; at < start + count; at += step) {
+    shown.push([at - start, String(at)]);
   }
   return shown;
 }
@@ -272,9 +278,8 @@ function makePanel(parent) {
   // "application" lets the arrow keys through to the crosshair in screen readers.
   plot.setAttribute("role", "application");
   plot.setAttribute("aria-roledescription", "matrix");
-  for (const element of [rowTicks, columnTicks, rowLabel, columnLabel, readout, ...boundaries, ...marks]) {
-    element.setAttribute("aria-hidden", "true");
-  }
+  const seen = [rowTicks, columnTicks, rowLabel, columnLabel, readout, ...boundaries, ...marks];
+  for (const element of seen) element.setAttribute("aria-hidden", "true");
   return {
     figure, swatch, title, subtitle, rowLabel, plot, canvas,
     rowTicks, columnTicks, boundaries, marks, columnLabel, readout,
@@ -283,16 +288,17 @@ function makePanel(parent) {
 
 function makeLegend(root) {
   const legend = make("div", "legend", root);
-  const scale = make("div", "scale", legend);
+  const keys = make("div", "keys", legend);
+  const scale = make("div", "scale", keys);
   const unit = make("span", "unit", scale);
   const bar = make("div", "bar", scale);
   const colours = make("canvas", "", bar);
   colours.setAttribute("aria-hidden", "true");
   const ticks = make("div", "ticks columns", bar);
-  const blank = make("span", "key", legend);
+  const blank = make("span", "key", keys);
   make("span", "hatch", blank);
   blank.append("no value");
-  const boundary = make("span", "key", legend);
+  const boundary = make("span", "key", keys);
   make("span", "dash", boundary);
   const boundaryText = make("span", "", boundary);
   const hints = make("div", "hints", legend);
@@ -319,23 +325,27 @@ class Row {
     this.legend = makeLegend(this.root);
     this.live = make("div", "live", this.root);
     this.live.setAttribute("role", "status");
+    this.live.setAttribute("aria-live", "polite");
     this.views = []; // one bundle of elements per panel, kept over reruns
+    this.panels = []; // as decoded
     this.at = null; // the crosshair as positions { i, j }, or null
     this.last = null; // where it was, for the next visit by keyboard
+    this.pinned = false;
+    this.pointed = false; // whether the pointer, not a key, moved the crosshair last
     this.paints = 0;
     new ResizeObserver(() => this.layout()).observe(this.root);
   }
 
   /** Show a new payload in the elements that are there; the crosshair stays where it was. */
   show(row) {
-    Object.assign(this, row);
+    ({ panels: this.panels, scale: this.scale, height: this.height } = row);
     while (this.views.length > this.panels.length) this.views.pop().figure.remove();
     while (this.views.length < this.panels.length) this.addPanel();
     this.panels.forEach((panel, n) => this.fill(this.views[n], panel));
     this.fillLegend();
     this.layout();
     this.drawCrosshair();
-    this.root.setAttribute("aria-label", this.text);
+    this.root.setAttribute("aria-label", row.text);
     this.root.dataset.panels = this.panels.length;
     this.root.dataset.paints = ++this.paints;
   }
@@ -344,7 +354,7 @@ class Row {
     const view = makePanel(this.grid);
     const index = this.views.push(view) - 1;
     const on = (type, handler) => view.plot.addEventListener(type, handler);
-    on("pointermove", (event) => this.pinned || this.moveTo(this.cellUnder(event, index)));
+    on("pointermove", (event) => this.point(event, index));
     on("pointerleave", (event) => this.leave(event));
     on("click", (event) => this.click(event, index));
     on("keydown", (event) => this.key(event, index));
@@ -367,13 +377,10 @@ class Row {
       line.hidden = panel.boundary === null || fraction <= 0 || fraction >= 1;
       line.style.setProperty("--at", fraction);
     });
-    const span = ({ count, start, label }) => `${count} (${label} ${start} to ${start + count - 1})`;
-    const range = panel.extent ? `from ${brief(panel.extent[0])} to ${brief(panel.extent[1])}` : "all blank";
-    view.canvas.setAttribute(
-      "aria-label",
-      `${panel.title}: matrix, rows ${span(rows)}, columns ${span(columns)}, ${this.scale.unit} ${range}`,
-    );
-    view.plot.setAttribute("aria-label", `${panel.title}: arrow keys move the crosshair, Enter pins it`);
+    const name = [panel.title, span("rows", rows), span("columns", columns), this.scale.unit];
+    view.canvas.setAttribute("aria-label", `${name.join(", ")} ${range(panel)}`);
+    const help = "arrow keys move the crosshair, Enter pins it";
+    view.plot.setAttribute("aria-label", `${panel.title}: ${help}`);
   }
 
   fillLegend() {
@@ -383,21 +390,23 @@ class Row {
     this.legend.kind = kind;
     write(unit, this.scale.unit);
     const texts = legendTicks(this.scale);
-    const extents = this.panels.map((panel) => panel.extent).filter(Boolean);
+    const extents = this.panels.map((panel) => panel.extent);
     // An end that stands for everything beyond it says so.
-    if (extents.some(([least]) => least < Math.fround(low))) texts[0][1] = `≤ ${texts[0][1]}`;
-    if (extents.some(([, most]) => most > Math.fround(high))) texts.at(-1)[1] = `≥ ${texts.at(-1)[1]}`;
+    const [first, last] = [texts[0], texts.at(-1)];
+    if (extents.some((each) => each.low < Math.fround(low))) first[1] = `≤ ${first[1]}`;
+    if (extents.some((each) => each.high > Math.fround(high))) last[1] = `≥ ${last[1]}`;
     placeTicks(ticks, texts);
-    blank.hidden = !this.panels.some((panel) => panel.values.some(Number.isNaN));
-    const lengths = new Set(this.panels.map((panel) => panel.boundary).filter((length) => length !== null));
+    blank.hidden = !extents.some((each) => each.blank);
+    const lengths = this.panels.map((panel) => panel.boundary).filter((length) => length !== null);
+    const length = new Set(lengths).size === 1 ? lengths[0] : "";
     boundary.hidden = !this.views.some((view) => view.boundaries.some((line) => !line.hidden));
-    write(boundaryText, lengths.size === 1 ? `training length ${[...lengths][0]}` : "training length");
+    write(boundaryText, `training length ${length}`);
   }
 
   /** Fit columns, plots and ticks to the width at hand. */
   layout() {
     const width = this.root.clientWidth;
-    if (!width || !this.panels) return; // inside a hidden tab: the observer calls again
+    if (!width || !this.panels.length) return; // inside a hidden tab: the observer calls again
     const most = Math.max(1, Math.floor((width + GAP) / (MIN_PANEL + GAP)));
     // Even lines: four panels where three fit are two lines of two, not three and one.
     const columns = Math.ceil(this.panels.length / Math.ceil(this.panels.length / most));
@@ -414,14 +423,13 @@ class Row {
     const width = wholeCells(Math.min(room, MAX_PLOT), columns.count);
     const height = wholeCells(this.height ?? Math.min(room, MAX_PLOT), rows.count);
     view.width = width;
-    view.plot.style.width = `${width}px`;
+    view.figure.style.setProperty("--plot", `${width}px`);
     view.plot.style.height = `${height}px`;
     // More cells than pixels: averaging shows what picking single cells would hide.
-    const dense = columns.count > width * devicePixelRatio || rows.count > height * devicePixelRatio;
+    const dense = Math.max(columns.count / width, rows.count / height) > devicePixelRatio;
     view.canvas.classList.toggle("dense", dense);
-    const place = ({ count }, ticks) => ticks.map(([n, text]) => [(n + 0.5) / count, text]);
-    placeTicks(view.columnTicks, place(columns, axisTicks(columns, width, 18 + 7 * longestTick(columns))));
-    placeTicks(view.rowTicks, place(rows, axisTicks(rows, height, 26)));
+    placeTicks(view.columnTicks, axisTicks(columns, width, 18 + 7 * longestTick(columns)));
+    placeTicks(view.rowTicks, axisTicks(rows, height, 26));
   }
 
   // ---- Crosshair ----
@@ -430,12 +438,9 @@ class Row {
   cellUnder(event, index) {
     const { rows, columns } = this.panels[index];
     const box = this.views[index].canvas.getBoundingClientRect();
-    const cell = (distance, size, { count, start }) =>
-      start + Math.min(Math.max(Math.floor((distance / size) * count), 0), count - 1);
-    return {
-      i: cell(event.clientY - box.top, box.height, rows),
-      j: cell(event.clientX - box.left, box.width, columns),
-    };
+    const down = Math.floor(((event.clientY - box.top) / box.height) * rows.count);
+    const right = Math.floor(((event.clientX - box.left) / box.width) * columns.count);
+    return { i: within(rows.start + down, rows), j: within(columns.start + right, columns) };
   }
 
   moveTo(at) {
@@ -461,7 +466,7 @@ class Row {
       view.plot.style.setProperty("--column", (cell.c + 0.5) / panel.columns.count);
     }
     view.readout.classList.toggle("idle", !this.at);
-    write(view.readout, this.at ? this.read(panel, this.at) : idleText(panel));
+    write(view.readout, this.at ? this.read(panel, this.at) : range(panel));
   }
 
   /** The 0-based cell of positions { i, j }, or null where this panel has none. */
@@ -470,26 +475,36 @@ class Row {
     return r >= 0 && r < rows.count && c >= 0 && c < columns.count ? { r, c } : null;
   }
 
-  read(panel, at) {
+  valueText(panel, at) {
     const cell = this.cellOf(panel, at);
-    return `(${at.i}, ${at.j}) = ${cell ? exact(entry(panel, cell.r, cell.c)) : "not drawn"}`;
+    return cell ? exact(entry(panel, cell.r, cell.c)) : "not drawn";
+  }
+
+  read(panel, at) {
+    const text = this.valueText(panel, at);
+    return `(${at.i}, ${at.j})${Number.isNaN(Number(text)) ? ":" : " ="} ${text}`;
   }
 
   /** Say the values aloud: only after a key, else every move of the mouse would speak. */
   announce(index) {
     const { rows, columns } = this.panels[index];
-    const values = this.panels.map((panel) => {
-      const cell = this.cellOf(panel, this.at);
-      return `${panel.title} ${cell ? exact(entry(panel, cell.r, cell.c)) : "not drawn"}`;
-    });
-    write(this.live, `${rows.label} ${this.at.i}, ${columns.label} ${this.at.j}: ${values.join("; ")}`);
+    const values = this.panels.map((panel) => `${panel.title} ${this.valueText(panel, this.at)}`);
+    const place = `${rows.label} ${this.at.i}, ${columns.label} ${this.at.j}`;
+    write(this.live, `${place}: ${values.join("; ")}`);
   }
 
   // ---- Input ----
 
+  point(event, index) {
+    if (this.pinned) return;
+    this.pointed = true;
+    this.moveTo(this.cellUnder(event, index));
+  }
+
   leave(event) {
-    // A finger that lifts also leaves; what it pointed at stays readable.
-    if (!this.pinned && event.pointerType !== "touch") this.moveTo(null);
+    // A finger that lifts also leaves; what it pointed at stays readable. And a page that scrolls
+    // from under a resting mouse must not take away what the keys have reached.
+    if (this.pointed && !this.pinned && event.pointerType !== "touch") this.moveTo(null);
   }
 
   click(event, index) {
@@ -515,6 +530,7 @@ class Row {
     } else {
       const at = this.stepped(event, index);
       if (!at) return;
+      this.pointed = false;
       this.moveTo(at);
       this.announce(index);
     }
@@ -528,10 +544,11 @@ class Row {
     const { rows, columns } = this.panels[index];
     const from = this.at ?? this.resting(index);
     const step = event.shiftKey ? 10 : 1;
+    const all = columns.count;
     const down = { ArrowUp: -step, ArrowDown: step }[event.key] ?? 0;
-    const right = { ArrowLeft: -step, ArrowRight: step, Home: -columns.count, End: columns.count }[event.key] ?? 0;
+    const right =
+      { ArrowLeft: -step, ArrowRight: step, Home: -all, End: all }[event.key] ?? 0;
     if (!down && !right) return null;
-    const within = (position, { start, count }) => Math.min(Math.max(position, start), start + count - 1);
     return { i: within(from.i + down, rows), j: within(from.j + right, columns) };
   }
 
@@ -544,8 +561,15 @@ class Row {
   }
 }
 
-function idleText({ extent: range }) {
-  return range ? `from ${brief(range[0])} to ${brief(range[1])}` : "no values";
+function range({ extent: { low, high } }) {
+  return low <= high ? `from ${brief(low)} to ${brief(high)}` : "no values";
+}
+
+const within = (position, { start, count }) =>
+  Math.min(Math.max(position, start), start + count - 1);
+
+function span(name, { count, start, label }) {
+  return `${count} ${name} (${label} ${start} to ${start + count - 1})`;
 }
 
 function longestTick({ count, start, ticks }) {

@@ -254,9 +254,7 @@ def panel_header(panel: Panel, row_label: str, column_label: str) -> dict[str, A
     }
 
 
-def axis_header(
-    count: int, start: int, label: str, ticks: Sequence[Tick] | None
-) -> dict[str, Any]:
+def axis_header(count: int, start: int, label: str, ticks: Sequence[Tick] | None) -> dict[str, Any]:
     return {
         "count": count,
         "start": start,

@@ -43,8 +43,8 @@ class KernelPast:
     """A kernel by offset, inside and past a training length, in the kernel's unit.
 
     `offsets` (n,): distance 0 .. n-1 of a key before its query. `values` (n,). `seen_low`,
-    `seen_high`: the range for offsets below `train_length`. `outside`: how many later offsets have a
-    value out of that range; `first_outside`: the first of them, or None.
+    `seen_high`: the range for offsets below `train_length`. `outside`: how many later offsets have
+    a value out of that range; `first_outside`: the first of them, or None.
     """
 
     train_length: int
@@ -77,7 +77,7 @@ def phase_coverage(inv_freq: Float[Tensor, " pairs"], length: int) -> PhaseCover
 
     A pair that has not completed a turn meets angles past `length` that training never showed.
     Raises SchemeArgumentError for bad frequencies or a length below 1.
-    Source: Liu et al. 2023, arXiv 2310.05209, section 4.
+    Source: Liu et al. 2023, arXiv 2310.05209.
     """
     inv_freq = as_inv_freq(inv_freq)
     turns = inv_freq * check_length("length", length) / (2 * math.pi)
@@ -91,7 +91,7 @@ def critical_dimension(dim: int, base: float, length: int) -> int:
     2 * ceil((dim / 2) * log_base(length / (2 pi))), kept within [0, dim]. LLaMA-2 (dim 128, base
     10000, length 4096): 92.
     Raises SchemeArgumentError for an odd width, a base not above 1, or a length below 1.
-    Source: Liu et al. 2023, arXiv 2310.05209, equation 9.
+    Source: Liu et al. 2023, arXiv 2310.05209.
     """
     check_width("dim", dim)
     base = check_base(base)
@@ -106,7 +106,7 @@ def base_bound_curve(inv_freq: Float[Tensor, " pairs"], length: int) -> Float[Te
     How much more a token attends to a similar token than to a random one at offset k: below 0 the
     wrong one wins. float64 with exact angles: error about 1e-16 per pair.
     Raises SchemeArgumentError for bad frequencies or a length outside 1 .. 2^27.
-    Source: Men et al. 2024, arXiv 2405.14591, theorem 1.
+    Source: Men et al. 2024, arXiv 2405.14591.
     """
     check_length("length", length, high=2**27)
     return torch.cat(list(_base_bound_chunks(as_inv_freq(inv_freq), length)))
@@ -118,7 +118,7 @@ def first_negative_offset(inv_freq: Float[Tensor, " pairs"], limit: int) -> int 
     Scans in chunks and stops at the first. Not monotone in the base, so nothing is bisected.
     Width 128: base 10000 gives 1,707, 5e5 gives 18,438, 1e6 gives 27,115.
     Raises SchemeArgumentError for bad frequencies or a limit outside 1 .. 2^31.
-    Source: Men et al. 2024, arXiv 2405.14591, theorem 1.
+    Source: Men et al. 2024, arXiv 2405.14591.
     """
     check_length("limit", limit)
     for index, values in enumerate(_base_bound_chunks(as_inv_freq(inv_freq), limit)):
@@ -133,9 +133,10 @@ def long_term_decay_bound(
 ) -> Float[Tensor, " length"]:
     """Upper bound on a rotary score's size by offset 0 .. length-1, (length,); not the score.
 
-    (1 / pairs) * sum_{i=1..pairs} |S_i| with S_i = sum_{m<i} exp(1j * k * inv_freq_m), pair 0 first.
+    (1 / pairs) * sum_{i=1..pairs} |S_i| with S_i = sum_{m<i} exp(1j * k * inv_freq_m), pair 0
+    first.
     Raises SchemeArgumentError for bad frequencies or a length outside 1 .. 2^24.
-    Source: Su et al. 2021, arXiv 2104.09864, section 3.4.3, equations 36 and 37.
+    Source: Su et al. 2021, arXiv 2104.09864, section 3.4.3.
     """
     inv_freq = as_inv_freq(inv_freq)
     check_length("length", length, high=2**24)
@@ -186,8 +187,8 @@ def nearest_seen_distance(
 
     From vectors (n, d) by differences; from a kernel (n, n) by K_ii + K_jj - K_ij - K_ji; from a
     curve (2n-1,) by 2 K(0) - K(k) - K(-k). The last two cannot tell distances below about 1e-8 of
-    the norm from 0. A row that is not finite has the distance NaN and is nobody's nearest. Without a
-    position past train_length the result is empty.
+    the norm from 0. A row that is not finite has the distance NaN and is nobody's nearest. Without
+    a position past train_length the result is empty.
     Raises SchemeArgumentError unless exactly one of the three is given, or for a train_length
     outside 1 .. n.
     """

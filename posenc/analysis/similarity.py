@@ -1,8 +1,8 @@
 """Cosine similarity of positions: the kernel scaled to a unit diagonal, whole, by row, by offset.
 
 Definition: cos(i, j) = K(i, j) / sqrt(K(i, i) K(j, j)), where K is the position kernel.
-Axes: n positions. A kernel is (n, n), row = query, column = key. An offset curve is (2n-1,) over the
-offsets -(n-1) .. n-1, offset = key minus query, so its middle value belongs to offset 0.
+Axes: n positions. A kernel is (n, n), row = query, column = key. An offset curve is (2n-1,) over
+the offsets -(n-1) .. n-1, offset = key minus query, so its middle value belongs to offset 0.
 """
 
 from collections.abc import Iterator
@@ -87,7 +87,8 @@ def as_kernel(kernel: Tensor) -> Float[Tensor, "n n"]:
     kernel = as_float64("kernel", kernel, "(n, n)")
     if kernel.shape[0] != kernel.shape[1]:
         raise SchemeArgumentError(
-            f"kernel must be square, one row and one column per position, got {tuple(kernel.shape)}."
+            "kernel must be square, one row and one column per position, "
+            f"got {tuple(kernel.shape)}."
         )
     return kernel
 
@@ -105,9 +106,11 @@ def as_curve(curve: Tensor) -> Float[Tensor, " offsets"]:
 
 def kernel_or_curve(kernel: Tensor | None, curve: Tensor | None) -> tuple[Tensor, bool]:
     """Return the one that was given as float64, and whether it is the curve."""
-    if (kernel is None) == (curve is None):
-        raise SchemeArgumentError("give exactly one of kernel and curve.")
-    return (as_curve(curve), True) if curve is not None else (as_kernel(kernel), False)
+    if kernel is not None and curve is None:
+        return as_kernel(kernel), False
+    if curve is not None and kernel is None:
+        return as_curve(curve), True
+    raise SchemeArgumentError("give exactly one of kernel and curve.")
 
 
 def reversed_rows_view(curve: Float[Tensor, " offsets"]) -> Float[Tensor, "n n"]:
@@ -139,8 +142,8 @@ def cosine_matrix(kernel: Float[Tensor, "n n"]) -> CosineMatrix:
 
     A position whose K(i, i) is not positive and finite has no cosine: its row and column are NaN
     and it is counted. Other entries that are not finite become NaN. Nothing is clamped: a value
-    above 1 by more than rounding shows a kernel that is no inner product. Norms are multiplied after
-    their square roots are taken, so no finite kernel overflows.
+    above 1 by more than rounding shows a kernel that is no inner product. Norms are multiplied
+    after their square roots are taken, so no finite kernel overflows.
     Raises SchemeArgumentError for a kernel that is not square.
     """
     kernel = as_kernel(kernel)
@@ -223,15 +226,16 @@ def similarity_by_offset(
         mean = source.masked_fill(source.isinf(), torch.nan)
         present = mean.isfinite()
         spread = torch.where(present, 0.0, torch.nan).to(mean.dtype)
-        statistics = (mean, spread, mean, mean, torch.where(present, count - offsets.abs(), 0))
+        counts = torch.where(present, count - offsets.abs(), 0)
+        low, high = mean, mean
     else:
-        statistics = _along_diagonals(source, side)
+        mean, spread, low, high, counts = _along_diagonals(source, side)
     kept = {
         "after": slice(count - 1, None),
         "before": slice(None, count),
         "both": slice(None),
     }[side]
-    fields = [field[kept] for field in (offsets, *statistics)]
+    fields = [field[kept] for field in (offsets, mean, spread, low, high, counts)]
     return OffsetProfile(*(f.flip(0) if side == "before" else f.clone() for f in fields))
 
 
@@ -241,13 +245,12 @@ def _norms(diagonal: Tensor) -> tuple[Tensor, Tensor]:
     return diagonal.masked_fill(undefined, torch.nan).sqrt(), undefined
 
 
-def _along_diagonals(kernel: Tensor, side: Side) -> tuple[Tensor, ...]:
+def _along_diagonals(kernel: Tensor, side: Side) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Mean, spread, low, high and counts of every diagonal, at offset + n - 1.
 
     Two passes over blocks of rows, each sheared so that one diagonal is one column. Deviations are
     taken from the diagonal's first entry, so that equal entries have a mean without rounding.
     """
-    count = len(kernel)
     # The first entry of diagonal k is K[0, k] for k >= 0 and K[-k, 0] for k < 0.
     anchor = torch.cat([kernel[1:, 0].flip(0), kernel[0]])
     anchor = torch.where(anchor.isfinite(), anchor, 0.0)
@@ -259,9 +262,7 @@ def _along_diagonals(kernel: Tensor, side: Side) -> tuple[Tensor, ...]:
         deviation = (sheared - anchor[columns]).masked_fill_(missing, 0.0)
         total[columns] += deviation.sum(0)
         counts[columns] += len(sheared) - missing.sum(0)
-        low[columns] = torch.minimum(
-            low[columns], sheared.masked_fill(missing, torch.inf).amin(0)
-        )
+        low[columns] = torch.minimum(low[columns], sheared.masked_fill(missing, torch.inf).amin(0))
         high[columns] = torch.maximum(
             high[columns], sheared.masked_fill(missing, -torch.inf).amax(0)
         )
@@ -269,9 +270,9 @@ def _along_diagonals(kernel: Tensor, side: Side) -> tuple[Tensor, ...]:
     for columns, sheared in _sheared_blocks(kernel, side):
         deviation = sheared.sub_(mean[columns])
         squares[columns] += deviation.square_().nan_to_num_(0.0, 0.0, 0.0).sum(0)
-    empty = counts == 0
-    spread = (squares / counts).sqrt()
-    return mean, spread, low.masked_fill(empty, torch.nan), high.masked_fill(empty, torch.nan), counts
+    for extreme in (low, high):
+        extreme.masked_fill_(counts == 0, torch.nan)
+    return mean, (squares / counts).sqrt(), low, high, counts
 
 
 def _sheared_blocks(kernel: Tensor, side: Side) -> Iterator[tuple[slice, Tensor]]:

@@ -7,7 +7,6 @@ so its wavelength is 2 pi / inv_freq_m positions. Pair 0 is the fastest.
 import math
 from dataclasses import dataclass
 
-import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -38,10 +37,12 @@ class Spectrum:
 
 
 def as_inv_freq(inv_freq: Tensor) -> Float[Tensor, " pairs"]:
-    """Return inverse frequencies as float64, or raise SchemeArgumentError for negative or not finite."""
+    """Return inverse frequencies as float64, or raise SchemeArgumentError for a bad one."""
     inv_freq = as_float64("inv_freq", inv_freq, "(pairs,)")
     if not (inv_freq.isfinite() & (inv_freq >= 0)).all():
-        raise SchemeArgumentError("inv_freq must be finite and not negative, in radians per position.")
+        raise SchemeArgumentError(
+            "inv_freq must be finite and not negative, in radians per position."
+        )
     return inv_freq
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints of real models: strict reading of .safetensors files, and the position tables in them."""
+"""Checkpoints of real models: strict reading of .safetensors, and the position tables in them."""
 
 from posenc.interop.position_tables import (
     Candidate,

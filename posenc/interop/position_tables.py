@@ -1,9 +1,9 @@
 """Position tables in checkpoints: found by name and shape, read, and described in one sentence.
 
-The names and the rows before position 0 follow the models' published code: RoBERTa and its kin begin
-at padding_idx + 1 = 2 (Liu et al. 2019, arXiv 1907.11692), BART and OPT at an offset of 2, vision
-transformers hold a class token in row 0 (Dosovitskiy et al. 2020, arXiv 2010.11929) and DeiT a
-distillation token in row 1 (Touvron et al. 2020, arXiv 2012.12877).
+The names and the rows before position 0 follow the models' published code: RoBERTa and its kin
+begin at padding_idx + 1 = 2 (Liu et al. 2019, arXiv 1907.11692), BART and OPT at an offset of 2,
+vision transformers hold a class token in row 0 (Dosovitskiy et al. 2020, arXiv 2010.11929) and
+DeiT a distillation token in row 1 (Touvron et al. 2020, arXiv 2012.12877).
 """
 
 import math
@@ -20,7 +20,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posenc import limits
-from posenc.errors import CheckpointError, SchemeArgumentError
+from posenc.errors import CheckpointError
 from posenc.interop.safetensors_file import (
     Header,
     Source,
@@ -72,7 +72,7 @@ class Relative(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TableCheck:
-    """What the rows of a table hold. Rows with NaN and rows with Inf are counted apart, NaN first."""
+    """What the rows of a table hold; a row with both NaN and Inf counts as a NaN row."""
 
     rows: int
     nan_rows: int
@@ -125,8 +125,8 @@ class TableCheck:
 class PositionTable:
     """A table read from a file: row p of `table` is position p; rows before position 0 are cut off.
 
-    `first_row` is how many were cut off; `check` describes the rows that are left; `sha256` is of the
-    whole tensor's bytes as stored, cut-off rows included.
+    `first_row` is how many were cut off; `check` describes the rows that are left; `sha256` is of
+    the whole tensor's bytes as stored, cut-off rows included.
     """
 
     table: Float[Tensor, "n d"]  # float32
@@ -160,13 +160,13 @@ _FAMILIES = tuple(
         (r"embeddings\.position_embeddings\.weight", "BERT", "offset by shape"),
         (r"(?:transformer\.)?wpe\.weight", "GPT-2", "none"),
         (r"(?:positions_embed|position_embeds_layer)\.weight", "GPT", "none"),
-        (r"embed_positions\.weight", "encoder-decoder", "offset by shape"),
+        (r"embed_positions\.weight", "Whisper and kin", "offset by shape"),
         (r"audio_spectrogram_transformer\.embeddings\.position_embeddings", "AST", "two tokens"),
         (r"text_model\.embeddings\.position_embedding\.weight", "CLIP text", "none"),
         (r"(?:vision_model\.)?embeddings\.position_embedding(?:\.weight)?", "CLIP", "grid"),
-        (r"visual\.positional_embedding", "CLIP vision", "grid"),
+        (r"(?:visual|vision_\w+)\.positional_embedding", "CLIP", "grid"),
         (r"positional_embedding", "CLIP text or Whisper", "none"),
-        (r"embeddings\.position_embeddings", "ViT", "grid"),
+        (r"position_embeddings", "ViT", "grid"),
         (r"(?:decoder_)?pos_embed(?:\.weight)?", "ViT", "grid"),
         (r"pos_embedding", "ViT", "grid"),
         (r"position\.weight", "posenc", "none"),
@@ -185,11 +185,15 @@ _RELATIVE = tuple(
         (r"(?:alibi|slopes)", "ALiBi's slopes"),
     )
 )
-_SPEAKS_OF_POSITION = re.compile(r"(?:^|[._])(?:pos|posemb|posembs|position\w*|pe)(?:$|[._])")
-_ONE_IMAGE_AXIS = re.compile(r"(?:^|[._])(?:[xyhw]|row|col|column)_pos")
+_SPEAKS_OF_POSITION = re.compile(
+    r"(?:^|[._])(?:pos(?:ition(?:al|s)?)?_?(?:(?:emb|enc|table)\w*)?|pe)"
+    r"(?:\.(?:weights?|emb|embed|embedding|pe|position_\w+|\d+))*$"
+)
+_ONE_IMAGE_AXIS = re.compile(r"(?:^|[._])(?:(?:[xyhw]|row|col|column)_pos|(?:row|column)_embed)")
+_IN_A_LAYER = re.compile(r"\.\d+\.")  # one of many layers, where no position table is kept
 # Object queries, Fourier matrices, hash buckets; token tables; the matrices of layers.
 _OTHER = re.compile(
-    r"query_position|shared_image_embedding|char_position|_token(?:$|\.)"
+    r"query_position|shared_(?:image_)?embedding|char_position|tile_|_token(?:$|\.)|proj(?:ect|$|\.)"
     r"|(?:^|[._])(?:word|words|token|tokens|tok|wte|shared|segment|type|types)(?:$|[._])"
     r"|(?:^|[._])(?:attn|attention|self_attn|mlp|ffn|fc|fc\d|dense|linear|proj|projection|query|key"
     r"|value|qkv|[qkvo]|wi|wo|wi_[01]|head|lm_head|classifier|pooler|experts?|gate|router|conv\d?|norm"
@@ -256,19 +260,20 @@ def _candidate(entry: TensorEntry) -> Candidate | None:
         return None
     other = _OTHER.search(entry.name) is not None
     known = None if other else next((f for f in _FAMILIES if f[0].search(entry.name)), None)
+    first_row, note, confidence = 0, None, Confidence.NAMED
     if known is not None:
         first_row, family, note = _first_row(rows, known[1], known[2])
         confidence = Confidence.KNOWN
     elif other:
         return None
     elif _ONE_IMAGE_AXIS.search(entry.name):
-        first_row, family, note = 0, "one image axis", "Positions along one axis of a page or image."
-        confidence = Confidence.NAMED
+        family, note = "one image axis", "Positions along one axis of a page or image."
     elif _SPEAKS_OF_POSITION.search(entry.name):
-        first_row, family, note = 0, "position table by its name", None
-        confidence = Confidence.NAMED
+        family = "position table by its name"
+    elif _IN_A_LAYER.search(entry.name):
+        return None
     else:
-        first_row, family, note = 0, "possible", "Offered for its shape alone; its name is unknown."
+        family, note = "possible", "Offered for its shape alone; its name is unknown."
         confidence = Confidence.POSSIBLE
     if rows - first_row < 2:
         return None
@@ -282,10 +287,12 @@ def _first_row(rows: int, family: str, rule: str) -> tuple[int, str, str | None]
     if rule == "offset by shape":
         # n + 2 rows for a round n: 514, 1,026, 2,050, 4,098. No name tells these families apart.
         if rows % 64 == _OFFSET_OF_TWO and rows > 64:
-            family = "RoBERTa" if family == "BERT" else "BART or OPT"
-            known_by = f" Recognised by {rows:,} = {rows - 2:,} + 2; give first_row=0 if that is wrong."
+            family = "RoBERTa" if family == "BERT" else "BART, OPT and kin"
+            known_by = (
+                f" Recognised by {rows:,} = {rows - 2:,} + 2; give first_row=0 if that is wrong."
+            )
             return _OFFSET_OF_TWO, family, offset + known_by
-        return 0, "Whisper, Marian or Pegasus" if family == "encoder-decoder" else family, None
+        return 0, family, None
     if rule == "two tokens":
         return 2, family, "Rows 0 and 1 are the class token and the distillation token."
     if rule == "grid":
@@ -294,15 +301,25 @@ def _first_row(rows: int, family: str, rule: str) -> tuple[int, str, str | None]
 
 
 def _grid(rows: int, family: str) -> tuple[int, str, str | None]:
-    tokens = ("", "Row 0 is the class token; ", "Rows 0 and 1 are the class and distillation tokens; ")
+    tokens = (
+        "",
+        "Row 0 is the class token; ",
+        "Rows 0 and 1 are the class and distillation tokens; ",
+    )
     for extra, spoken in enumerate(tokens):
         side = math.isqrt(rows - extra)
         if side > 1 and side * side == rows - extra:
-            order = f"{spoken}the {rows - extra:,} positions fit a {side} x {side} grid, row by row."
+            order = (
+                f"{spoken}the {rows - extra:,} positions fit a {side} x {side} grid, row by row."
+            )
             return extra, family, order[0].upper() + order[1:]
     if family == "CLIP":  # 77 rows: a text model saved without its prefix
         return 0, "CLIP text", None
-    return 0, family, "The rows fit no square grid; row 0 may be a class token (then give first_row=1)."
+    return (
+        0,
+        family,
+        "The rows fit no square grid; row 0 may be a class token (then give first_row=1).",
+    )
 
 
 def _nothing_found(header: Header) -> str:
@@ -310,8 +327,8 @@ def _nothing_found(header: Header) -> str:
     if relative:
         first = relative[0]
         return (
-            f"The file holds no position table: {printable_name(first.name)} is {first.what}, which "
-            "belongs to offsets, not to positions."
+            f"The file holds no position table: {printable_name(first.name)} holds {first.what}, "
+            "and belongs to offsets, not to positions."
         )
     for entry in header.tensors.values():
         if any(pattern.search(entry.name) for pattern, _, _ in _FAMILIES):
@@ -358,7 +375,9 @@ def read_position_table(
     stored = read.tensor.reshape(rows, width)[begin:]
     table = stored.to(torch.float32, copy=True)
     check = TableCheck.of(table)
-    chosen_row = None if first_row is None else f"Position 0 is row {begin}, as chosen by the caller."
+    chosen_row = (
+        None if first_row is None else f"Position 0 is row {begin}, as chosen by the caller."
+    )
     notes = [candidate.note if first_row is None else chosen_row, dropped]
     if stored.dtype == torch.float64:
         overflowed = int((table.isinf() & stored.isfinite()).sum())
@@ -368,7 +387,9 @@ def read_position_table(
         notes.append(read.note)
     sinusoidal = _looks_sinusoidal(table)
     if sinusoidal:
-        notes.append("Every row has the norm of sines and cosines: a formula's table, not a trained one.")
+        notes.append(
+            "Every row has the norm of sines and cosines: a formula's table, not a trained one."
+        )
     constant = check.all_rows_equal or check.zero_rows == check.rows
     kind = "sinusoidal table" if sinusoidal else "table" if constant else "trained table"
     where = f", rows {begin} to {rows - 1} of {rows}" if begin else ""
@@ -419,7 +440,9 @@ def _chosen(header: Header, tensor: str | None) -> Candidate:
             tensor, entry.dtype, rows, width, 0, "named by the caller", None, Confidence.POSSIBLE
         )
     candidates = find_position_tables(header)
-    best = [candidate for candidate in candidates if candidate.confidence == candidates[0].confidence]
+    best = [
+        candidate for candidate in candidates if candidate.confidence == candidates[0].confidence
+    ]
     shown = ", ".join(printable_name(candidate.name) for candidate in best[:4])
     shown += f" and {len(best) - 4} more" if len(best) > 4 else ""
     if candidates[0].confidence == Confidence.POSSIBLE:

@@ -1,13 +1,14 @@
-r"""Strict reading of .safetensors files: an untrusted header is checked in full before one byte of data.
+"""Strict reading of .safetensors files: the whole header is checked before any data is read.
 
-Format: 8 bytes little-endian header length, a JSON object, then the data of all tensors without gaps
-(safetensors, format description, https://huggingface.co/docs/safetensors). The header is matched
-against that grammar byte by byte, so depth, memory and time are bounded by the caps of
+Format: 8 bytes little-endian header length, a JSON object, then the data of all tensors without
+gaps (safetensors, format description, https://huggingface.co/docs/safetensors). The header is
+matched against that grammar piece by piece, so depth, memory and time are bounded by the caps of
 `posenc.limits`; no general JSON reader and no pickle is involved, and the file is never mapped into
 memory (a mapped file that shrinks kills the process).
 
 Whatever the safetensors library (0.8) refuses is refused here. Refused here and accepted there:
- 1. files, headers, tensor counts and names over the caps; more than 32 axes; an axis over 2^31;
+ 1. files, headers, tensor counts and names over the caps; more than 32 axes; an axis over 2^31, or
+    2^53 elements counted up to some axis;
  2. a tensor or a metadata key named twice (the library keeps the last one);
  3. `"__metadata__": null`, and more than 512 metadata entries;
  4. a field other than dtype, shape and data_offsets; a field name or dtype written with escapes; a
@@ -22,6 +23,7 @@ import math
 import os
 import re
 import stat
+import sys
 import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -38,6 +40,7 @@ Source = bytes | bytearray | memoryview | str | os.PathLike[str]
 
 MAX_AXES = 32  # listed in a header; reading stops at limits.MAX_RANK
 MAX_AXIS = 2**31
+MAX_NAMES_SIZE = 4 * 2**20  # memory of all names together
 MAX_METADATA_ENTRIES = 512
 MAX_METADATA_VALUE = 4_096  # bytes kept of one metadata value; a longer one is only measured
 MAX_ELEMENTS_STATED = 2**53  # products past this would overflow the library's 64-bit arithmetic
@@ -62,7 +65,7 @@ _QUANTISED = {"U8", "I8", "I16", "U16", "I32", "U32", "I64", "U64", "BOOL"}
 
 
 class TensorEntry(NamedTuple):
-    """One tensor of a header: bytes [start, stop) of the data section, counted from its beginning."""
+    """One tensor of a header: its data are the bytes [start, stop) of the data section."""
 
     name: str
     dtype: str
@@ -100,13 +103,15 @@ class TensorRead:
 
 
 def printable_name(name: str, limit: int = SHOWN_NAME) -> str:
-    """Return `name` for display: control, format and bidirectional characters escaped, cut to `limit`.
+    """Return `name` for display: control and bidirectional characters escaped, cut to `limit`.
 
     A backslash is doubled, so two different names that fit the limit never look the same.
     """
     shown = "".join(
         character.encode("unicode_escape").decode("ascii")
-        if character == "\\" or unicodedata.category(character)[0] in "C" or character in "\u2028\u2029"
+        if character == "\\"
+        or unicodedata.category(character)[0] in "C"
+        or character in "\u2028\u2029"
         else character
         for character in name[: limit + 1]
     )
@@ -127,7 +132,7 @@ def unreadable_reason(entry: TensorEntry) -> str | None:
     """Say why `entry` can be listed but not read as numbers, or None when it can be read."""
     shown = printable_name(entry.name)
     if entry.dtype in _QUANTISED:
-        return f"Tensor {shown} is quantised ({entry.dtype}): its values need a scale to mean anything."
+        return f"Tensor {shown} is quantised: {entry.dtype} needs a scale to mean anything."
     if entry.dtype not in FLOATS:
         return f"Tensor {shown} has the dtype {entry.dtype}, which is listed only, not analysed."
     if len(entry.shape) > limits.MAX_RANK:
@@ -161,9 +166,15 @@ def read_tensor(source: Source, name: str) -> TensorRead:
         # A copy of our own: writable for torch.frombuffer, and aligned whatever the offset.
         data = bytearray(file.read(header.data_start + entry.start, entry.stop - entry.start))
     dtype = FLOATS[entry.dtype]
-    stored = torch.frombuffer(data, dtype=torch.uint8).view(dtype) if data else torch.empty(0).to(dtype)
+    stored = (
+        torch.frombuffer(data, dtype=torch.uint8).view(dtype) if data else torch.empty(0).to(dtype)
+    )
     exact = dtype if dtype in (torch.float32, torch.float64) else torch.float32
-    note = None if entry.dtype == "F32" else f"Stored as {entry.dtype}, read as {str(exact)[6:]}, exactly."
+    note = (
+        None
+        if entry.dtype == "F32"
+        else f"Stored as {entry.dtype}, read as {str(exact)[6:]}, exactly."
+    )
     digest = hashlib.sha256(data).hexdigest()
     return TensorRead(name, stored.to(exact).reshape(entry.shape), entry.dtype, note, digest)
 
@@ -172,14 +183,18 @@ def read_tensor(source: Source, name: str) -> TensorRead:
 
 # Two lines each, run where the file's maker is trusted; clone(), because tied weights share memory.
 PICKLE_CONVERSION = """\
-import torch, safetensors.torch; state = torch.load("model.pt", weights_only=True, map_location="cpu")
+import torch, safetensors.torch; state = torch.load("model.pt", "cpu", weights_only=True)
 safetensors.torch.save_file({k: v.clone().contiguous() for k, v in state.items() \
 if isinstance(v, torch.Tensor)}, "model.safetensors")"""
 TORCHSCRIPT_CONVERSION = """\
-import torch, safetensors.torch; model = torch.jit.load("model.pt", map_location="cpu")
+import torch, safetensors.torch; model = torch.jit.load("model.pt", "cpu")
 safetensors.torch.save_file({k: v.clone().contiguous() for k, v in model.state_dict().items()}, \
 "model.safetensors")"""
 
+_CODE = (
+    "it contains code, not only weights, and is never opened here; where you trust its maker, save "
+    "it as .safetensors with these two lines"
+)
 _SIGNATURES = (
     (b"GGUF", "a GGUF file"),
     (b"version https://git-lfs", "a Git LFS pointer, not the weights (git lfs pull fetches them)"),
@@ -225,11 +240,7 @@ def _foreign_kind(head: bytes, tail: bytes) -> str | None:
 def _zip_kind(ends: bytes) -> str:
     # Entry names stand in the clear at both ends of a zip; nothing is unpacked.
     if b"constants.pkl" in ends:
-        return (
-            "This is a TorchScript archive: it contains code, not only weights, and is never opened "
-            "here; where you trust its maker, save it as .safetensors with these two lines:\n"
-            + TORCHSCRIPT_CONVERSION
-        )
+        return f"This is a TorchScript archive: {_CODE}:\n{TORCHSCRIPT_CONVERSION}"
     if b".pkl" in ends:
         return _pickle_sentence("zip form")
     kind = "a NumPy archive (.npz)" if b".npy" in ends else "a zip archive"
@@ -238,9 +249,8 @@ def _zip_kind(ends: bytes) -> str:
 
 def _pickle_sentence(form: str) -> str:
     return (
-        f"This is a pickle file ({form}; .pt, .pth and .bin are pickles): it contains code, not only "
-        "weights, and is never opened here; where you trust its maker, save it as .safetensors with "
-        "these two lines:\n" + PICKLE_CONVERSION
+        f"This is a pickle file ({form}; .pt, .pth and .bin are pickles): {_CODE}:\n"
+        f"{PICKLE_CONVERSION}"
     )
 
 
@@ -267,11 +277,13 @@ def _text_kind(head: bytes) -> str | None:
 
 class _Bytes(NamedTuple):
     size: int
-    read: Callable[[int, int], bytes | bytearray | memoryview]  # (start, count), all or CheckpointError
+    read: Callable[
+        [int, int], bytes | bytearray | memoryview
+    ]  # (start, count), all or CheckpointError
 
 
 @contextmanager
-def _opened(source: Source) -> Iterator[_Bytes]:
+def _opened(source: object) -> Iterator[_Bytes]:
     if isinstance(source, bytes | bytearray | memoryview):
         if isinstance(source, memoryview) and not source.c_contiguous:
             raise SchemeArgumentError("source must be contiguous bytes, got a strided memoryview.")
@@ -344,16 +356,16 @@ def _checked_header(file: _Bytes) -> Header:
             raise CheckpointError(foreign)
     if file.size < 8:
         raise CheckpointError(
-            f"This is not a .safetensors checkpoint: it is {file.size} long, a header needs 8 bytes and more."
+            f"This is not a .safetensors checkpoint: a header needs more bytes than {file.size}."
         )
     if length > limits.MAX_HEADER_BYTES:
         raise CheckpointError(
-            f"This is not a usable .safetensors checkpoint: it states a header of {length:,} bytes, "
+            f"This is not a .safetensors checkpoint: it states a header of {length:,} bytes, "
             f"at most {limits.MAX_HEADER_BYTES:,} are read."
         )
     if length > file.size - 8:
         raise CheckpointError(
-            f"The file is truncated: its header has {length:,} bytes, only {file.size - 8:,} are there."
+            f"The file is truncated: its header needs {length:,} bytes, it holds {file.size - 8:,}."
         )
     text = file.read(8, length)
     _require_utf8(text)
@@ -377,11 +389,13 @@ def _require_gapless(tensors: dict[str, TensorEntry], data_bytes: int) -> None:
     for entry in sorted(tensors.values(), key=lambda entry: (entry.start, entry.stop)):
         if entry.start != end:
             fault = "overlaps the one before it" if entry.start < end else "begins after a hole"
-            raise CheckpointError(f"Tensor {printable_name(entry.name)} {fault} in the data section.")
+            raise CheckpointError(
+                f"Tensor {printable_name(entry.name)} {fault} in the data section."
+            )
         end = entry.stop
     if end > data_bytes:
         raise CheckpointError(
-            f"The file is truncated: its tensors need {end:,} bytes of data, {data_bytes:,} are there."
+            f"The file is truncated: its tensors need {end:,} bytes, {data_bytes:,} are there."
         )
     if end < data_bytes:
         raise CheckpointError(
@@ -391,17 +405,20 @@ def _require_gapless(tensors: dict[str, TensorEntry], data_bytes: int) -> None:
 
 _WS = rb"[ \t\n\r]*+"
 # JSON strings, without the lone surrogates that Python's own reader lets through.
-_STRING = (
-    rb'"((?:[^"\\\x00-\x1f]++|\\["\\/bfnrt]|\\u(?![dD][89a-fA-F])[0-9a-fA-F]{4}'
-    rb'|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})*+)"'
+_PIECE = (
+    rb'(?:[^"\\\x00-\x1f]++|\\["\\/bfnrt]|\\u(?![dD][89a-fA-F])[0-9a-fA-F]{4}'
+    rb"|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})"
 )
 _COUNT = rb"(?:0|[1-9][0-9]{0,18})"
+_BEGIN = re.compile(rb"\{")
 _OPEN = re.compile(_WS + rb"\{")
 _CLOSE = re.compile(_WS + rb"\}")
 _END = re.compile(_WS + rb"\Z")
 _NEXT = re.compile(_WS + rb"([,}])")
-_KEY = re.compile(_WS + _STRING + _WS + rb":")
-_TEXT = re.compile(_WS + _STRING)
+# A name of 256 characters has at most 513 pieces: plain runs, and escapes between them.
+_KEY = re.compile(_WS + rb'"(%b{0,%d}+)"' % (_PIECE, 2 * limits.MAX_TENSOR_NAME + 1) + _WS + rb":")
+_TEXT = re.compile(_WS + rb'"(%b*+)"' % _PIECE)
+_OFFSETS_FIELD = re.compile(rb'"data_offsets"')
 _FIELD = re.compile(_WS + rb'"(dtype|shape|data_offsets)"' + _WS + rb":" + _WS)
 _VALUES = {
     b"dtype": (re.compile(rb'"([0-9A-Za-z_]{1,32})"'), "a name such as F32"),
@@ -427,14 +444,16 @@ class _HeaderText:
         self.at = 0
 
     def parse(self) -> tuple[dict[str, TensorEntry], dict[str, str]]:
+        self._limit_tensors()
         tensors: dict[str, TensorEntry] = {}
         metadata: dict[str, str] | None = None
-        self._take(_OPEN, "an object")
+        names_size = 0
+        self._take(_BEGIN, "an object")
         last = _CLOSE.match(self.text, self.at) is not None
         if last:
             self._take(_CLOSE, "the end")
         while not last:
-            name = self._name(self._take(_KEY, "a tensor's name"))
+            name = self._name(self._take(_KEY, "a name in quotes"))
             if name == "__metadata__":
                 if metadata is not None:
                     raise CheckpointError("The header holds __metadata__ twice.")
@@ -442,14 +461,25 @@ class _HeaderText:
             elif name in tensors:
                 raise CheckpointError(f"The header names tensor {printable_name(name)} twice.")
             elif len(tensors) == limits.MAX_TENSORS:
-                raise CheckpointError(
-                    f"The file holds more than {limits.MAX_TENSORS:,} tensors, which is the limit."
-                )
+                raise _too_many_tensors()
             else:
+                names_size += sys.getsizeof(name)
+                if names_size > MAX_NAMES_SIZE:
+                    raise CheckpointError(
+                        f"The names of the tensors take more than {MAX_NAMES_SIZE:,} bytes in all."
+                    )
                 tensors[name] = self._entry(name)
             last = self._take(_NEXT, "a comma or the end of the object")[1] == b"}"
         self._take(_END, "nothing more")
         return tensors, metadata or {}
+
+    def _limit_tensors(self) -> None:
+        # Before any is described: every tensor needs this field once. The slack is for a tensor and
+        # for metadata of that name.
+        allowed = limits.MAX_TENSORS + 2 * MAX_METADATA_ENTRIES + 1
+        for count, _ in enumerate(_OFFSETS_FIELD.finditer(self.text), start=1):
+            if count > allowed:
+                raise _too_many_tensors()
 
     def _take(self, pattern: re.Pattern[bytes], expected: str) -> re.Match[bytes]:
         match = pattern.match(self.text, self.at)
@@ -477,12 +507,12 @@ class _HeaderText:
             self._take(_CLOSE, "the end")
             return metadata
         while True:
-            key = self._name(self._take(_KEY, "a name"))
+            key = self._name(self._take(_KEY, "a name in quotes"))
             if key in metadata:
                 raise CheckpointError(f"The metadata names {printable_name(key)} twice.")
             if len(metadata) == MAX_METADATA_ENTRIES:
                 raise CheckpointError(
-                    f"The metadata holds more than {MAX_METADATA_ENTRIES} entries, which is the limit."
+                    f"The metadata holds more than {MAX_METADATA_ENTRIES} entries, the limit."
                 )
             value = self._take(_TEXT, "a text (metadata values are texts)")
             start, stop = value.span(1)
@@ -500,7 +530,9 @@ class _HeaderText:
                 break
             key = match[1]
             if key in fields:
-                raise CheckpointError(f"Tensor {printable_name(name)} states its {key.decode()} twice.")
+                raise CheckpointError(
+                    f"Tensor {printable_name(name)} states its {key.decode()} twice."
+                )
             pattern, allowed = _VALUES[key]
             value = pattern.match(self.text, match.end())
             if value is None:
@@ -513,9 +545,20 @@ class _HeaderText:
             self.at = value.end()
             if self._take(_NEXT, "a comma or the end of a tensor's description")[1] == b"}":
                 return _sized_entry(name, fields)
-        raise CheckpointError(
-            f"Tensor {printable_name(name)} must have exactly the fields dtype, shape and data_offsets."
-        )
+        raise _not_three_fields(name)
+
+
+def _not_three_fields(name: str) -> CheckpointError:
+    shown = printable_name(name)
+    return CheckpointError(
+        f"Tensor {shown} must have exactly the fields dtype, shape and data_offsets."
+    )
+
+
+def _too_many_tensors() -> CheckpointError:
+    return CheckpointError(
+        f"The file holds more than {limits.MAX_TENSORS:,} tensors, which is the limit."
+    )
 
 
 def _unquoted(token: bytes) -> str:
@@ -524,9 +567,7 @@ def _unquoted(token: bytes) -> str:
 
 def _sized_entry(name: str, fields: dict[bytes, bytes]) -> TensorEntry:
     if len(fields) < 3:
-        raise CheckpointError(
-            f"Tensor {printable_name(name)} must have exactly the fields dtype, shape and data_offsets."
-        )
+        raise _not_three_fields(name)
     dtype = fields[b"dtype"].decode("ascii")
     if dtype not in BITS:
         raise CheckpointError(f"Tensor {printable_name(name)} has the unknown dtype {dtype}.")
@@ -536,7 +577,9 @@ def _sized_entry(name: str, fields: dict[bytes, bytes]) -> TensorEntry:
     for size in shape:
         elements *= size
         if size > MAX_AXIS or elements > MAX_ELEMENTS_STATED:
-            raise CheckpointError(f"Tensor {printable_name(name)} has an impossible shape: too large.")
+            raise CheckpointError(
+                f"Tensor {printable_name(name)} has an impossible shape: too large."
+            )
     whole, rest = divmod(elements * BITS[dtype], 8)
     if rest or stop - start != whole:
         raise CheckpointError(

@@ -1,5 +1,6 @@
 """Where a learned table may come from, by name: an installed package, a file, or a held upload."""
 
+import hashlib
 import threading
 from collections import OrderedDict
 from pathlib import Path
@@ -18,7 +19,8 @@ def hold(table: PositionTable) -> str:
 
     The same table gives the same name in every process. The least recently used go first.
     """
-    name = f"table-{table.sha256[:12]}"
+    content = f"{table.sha256} from row {table.first_row}"
+    name = f"table-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
     with _lock:
         _held[name] = table
         _held.move_to_end(name)

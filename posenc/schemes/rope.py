@@ -56,11 +56,8 @@ class RopeConfig(SchemeConfig):
     partial_rotary_factor: float = fields.ruled(
         1.0,
         fields.Real(
-            low=0.0,
+            low=0.001,
             high=1.0,
-            closed=False,
-            floor=0.25,
-            grid=(0.25, 0.5, 0.75, 1.0),
             label="RoPE rotated share",
             help="Share of the head width that is rotated; the rest carries no position.",
         ),

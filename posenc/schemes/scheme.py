@@ -22,7 +22,8 @@ from posenc.errors import ConfigError, NoPositionVectors, NotStationary, SchemeA
 from posenc.toeplitz import toeplitz
 
 Head = Literal["mean"] | int
-Positions = Int[Tensor, "n"] | Int[Tensor, "b n"] | None
+# The length has no name: one call may take positions of queries and of keys, which differ in number.
+Positions = Int[Tensor, "_"] | Int[Tensor, "b _"] | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,6 +209,19 @@ class Scheme(nn.Module):
             "positions."
         )
 
+    def offset_map(self, offset: int, *, size: int, head: Head = "mean") -> Tensor | None:
+        """Return the closed form of M_k, phi(i + k) = M_k phi(i), or None where the scheme has none.
+
+        It acts on the position vectors of one head. `size` is how many positions it must reach in
+        schemes whose vectors grow with every position; the others ignore it.
+        """
+        return None
+
+    @property
+    def inv_freq(self) -> Float[Tensor, "p"] | None:
+        """Inverse frequencies in float64, radians per position, or None for a scheme without any."""
+        return None
+
     def check_kernel_request(self, length: int, head: Head) -> None:
         """Raise unless `length` and `head` can be asked of this scheme."""
         limits.check_count("length", length, 1, limits.MAX_POSITION)
@@ -219,9 +233,16 @@ class Scheme(nn.Module):
 
 
 class VectorScheme(Scheme):
-    """A scheme whose kernel is the Gram matrix of position vectors it can show."""
+    """A scheme whose kernel is the Gram matrix of position vectors it can show.
+
+    pair_layout, pair_first, unpaired: how the vectors' features pair up as waves: side by side or by
+    halves, sine or cosine first, and how many features at the end belong to no pair.
+    """
 
     kernel_unit = "inner product"
+    pair_layout: Literal["interleaved", "half"] = "interleaved"
+    pair_first: Literal["sin", "cos"] = "sin"
+    unpaired: int = 0
 
     def offset_curve(
         self,

@@ -1,0 +1,26 @@
+"""The dashboard's frame: page list, shared sidebar, and the page that was asked for."""
+
+import streamlit as st
+
+from dashboard import controls, page
+
+st.set_page_config(page_icon="📐", layout="wide", initial_sidebar_state="auto")
+
+PAGES = {
+    "": [
+        st.Page("views/overview.py", title="Overview", icon=":material/grid_view:", default=True),
+    ],
+    "Compare": [
+        st.Page("views/similarity.py", title="Similarity", icon=":material/join_inner:"),
+        st.Page("views/pca.py", title="PCA", icon=":material/scatter_plot:"),
+        st.Page("views/relative_offsets.py", title="Relative offsets", icon=":material/moving:"),
+        st.Page("views/extrapolation.py", title="Extrapolation", icon=":material/trending_up:"),
+    ],
+}
+
+chosen = st.navigation(PAGES)
+# After the navigation: a rerun before it would forget which page the link named.
+controls.restore_link()
+with page.kind_errors():
+    st.session_state["setting"] = controls.sidebar()
+    chosen.run()

@@ -1,0 +1,233 @@
+"""Charts: a constant specification each, into which frames are poured; one colour per scheme.
+
+A specification depends on which schemes are shown and on nothing else, so a moved slider changes
+data alone and the browser keeps its view. Built with Altair once and kept.
+"""
+
+import functools
+from typing import Any
+
+import altair as alt
+
+from posenc.schemes import SCHEMES
+
+# Okabe and Ito's palette, moved to one lightness so that each reads on white and on near-black.
+_PALETTE = ("#d55e00", "#2f86c6", "#0d9a74", "#c56fa3", "#8b8f96", "#b8860b", "#56a0c9", "#7d6bb5")
+_DASHES = ([1, 0], [1, 0], [7, 3], [2, 2], [1, 3], [9, 3, 2, 3], [4, 4], [12, 4])
+
+COLOURS = {kind: _PALETTE[i % len(_PALETTE)] for i, kind in enumerate(SCHEMES)}
+HEIGHT = 280
+PROJECTION = 175  # side of one PCA plot: two fit beside each other in half a page
+
+Spec = dict[str, Any]
+
+# The same for colour and dash, so that Vega merges both into one legend.
+_LEGEND = alt.Legend(
+    title=None, orient="top", symbolType="stroke", symbolStrokeWidth=3, symbolOpacity=1
+)
+
+
+def _scheme_colour(kinds: tuple[str, ...]) -> alt.Color:
+    return alt.Color(
+        "scheme:N",
+        scale=alt.Scale(
+            domain=[SCHEMES[kind].label for kind in kinds], range=[COLOURS[kind] for kind in kinds]
+        ),
+        legend=_LEGEND,
+    )
+
+
+def _scheme_dash(kinds: tuple[str, ...]) -> alt.StrokeDash:
+    order = list(SCHEMES)
+    return alt.StrokeDash(
+        "scheme:N",
+        scale=alt.Scale(
+            domain=[SCHEMES[kind].label for kind in kinds],
+            range=[_DASHES[order.index(kind) % len(_DASHES)] for kind in kinds],
+        ),
+        legend=_LEGEND,
+    )
+
+
+def _boundary() -> alt.Chart:
+    """The training length, drawn where the frame says; a frame without it draws none."""
+    return (
+        alt.Chart()
+        .mark_rule(strokeDash=[5, 4], opacity=0.7, color="gray")
+        .encode(x="min(boundary):Q")
+    )
+
+
+def _spec(chart: Any) -> Spec:
+    spec: Spec = _without(chart.to_dict(validate=False), ("data", "$schema", "datasets", "config"))
+    return spec
+
+
+def _without(node: Any, keys: tuple[str, ...]) -> Any:
+    """Drop what Altair adds for a chart that carries its own data: ours comes with every run."""
+    if isinstance(node, dict):
+        return {key: _without(value, keys) for key, value in node.items() if key not in keys}
+    return [_without(item, keys) for item in node] if isinstance(node, list) else node
+
+
+@functools.cache
+def by_offset(kinds: tuple[str, ...], x_title: str, y_title: str, *, band: bool = True) -> Spec:
+    """Lines over offset or position, one per scheme, with a band from low to high and a boundary.
+
+    Frame: scheme, x, y, low, high, boundary.
+    """
+    x = alt.X("x:Q", title=x_title, scale=alt.Scale(nice=False, zero=False))
+    y = alt.Y("y:Q", title=y_title, scale=alt.Scale(zero=False))
+    colour = _scheme_colour(kinds)
+    line = (
+        alt.Chart()
+        .mark_line(strokeWidth=2, interpolate="linear")
+        .encode(
+            x=x,
+            y=y,
+            color=colour,
+            strokeDash=_scheme_dash(kinds),
+            tooltip=["scheme:N", "x:Q", alt.Tooltip("y:Q", format=".6g")],
+        )
+    )
+    layers = [line, _boundary()]
+    if band:
+        layers.insert(
+            0, alt.Chart().mark_area(opacity=0.18).encode(x=x, y="low:Q", y2="high:Q", color=colour)
+        )
+    return _spec(alt.layer(*layers).properties(height=HEIGHT))
+
+
+@functools.cache
+def small_curve(kind: str) -> Spec:
+    """One scheme's curve by distance, small. Frame: x, y, low, high, boundary, last."""
+    x = alt.X("x:Q", title="distance", scale=alt.Scale(nice=False), axis=alt.Axis(tickCount=4))
+    y = alt.Y("y:Q", title="cosine similarity", scale=alt.Scale(domain=[-1, 1]))
+    band = alt.Chart().mark_area(opacity=0.2, color=COLOURS[kind]).encode(x=x, y="low:Q", y2="high:Q")
+    line = (
+        alt.Chart()
+        .mark_line(strokeWidth=2, color=COLOURS[kind])
+        .encode(x=x, y=y, tooltip=["x:Q", alt.Tooltip("y:Q", format=".6g")])
+    )
+    last = alt.Chart().mark_point(opacity=0, tooltip=None).encode(x=alt.X("max(last):Q"))
+    return _spec(alt.layer(band, line, _boundary(), last).properties(height=170))
+
+
+@functools.cache
+def linked_projection() -> Spec:
+    """PC1-PC2 beside PC2-PC3, joined in order of position; a brush in one marks both.
+
+    Frame: position, PC1, PC2, PC3, seen ("inside", "past"), lowest, highest. The last two are the
+    same in every panel of a page, which makes all panels share their axes.
+    """
+    brush = alt.selection_interval(name="brush", empty=True)
+    colour = alt.condition(
+        brush,
+        alt.Color(
+            "position:Q",
+            scale=alt.Scale(scheme="viridis"),
+            legend=alt.Legend(orient="bottom", gradientLength=150, title="position"),
+        ),
+        alt.value("#9aa0a6"),
+    )
+
+    def pair(first: str, second: str) -> alt.LayerChart:
+        def at(x: str, y: str) -> dict[str, Any]:
+            axis = alt.Axis(tickCount=5)
+            return {"x": alt.X(x, title=first, axis=axis), "y": alt.Y(y, title=second, axis=axis)}
+
+        here = at(f"{first}:Q", f"{second}:Q")
+        line = alt.Chart().mark_line(strokeWidth=1, opacity=0.35, color="gray")
+        points = (
+            alt.Chart()
+            .mark_point(filled=True, size=26, opacity=0.9)
+            .encode(
+                **here,
+                color=colour,
+                shape=alt.Shape(
+                    "seen:N",
+                    scale=alt.Scale(domain=["inside", "past"], range=["circle", "cross"]),
+                    legend=alt.Legend(orient="bottom", title="training length"),
+                ),
+                tooltip=["position:Q", "seen:N", *(alt.Tooltip(f"PC{i}:Q") for i in (1, 2, 3))],
+            )
+            .add_params(brush)
+        )
+        corners = [
+            alt.Chart().mark_point(opacity=0, tooltip=None).encode(**at(f"{end}:Q", f"{end}:Q"))
+            for end in ("min(lowest)", "max(highest)")
+        ]
+        ordered = line.encode(**here, order=alt.Order("position:Q"))
+        return alt.layer(ordered, points, *corners).properties(width=PROJECTION, height=PROJECTION)
+
+    chart = alt.hconcat(pair("PC1", "PC2"), pair("PC2", "PC3"), spacing=16)
+    spec = _spec(chart.resolve_scale(color="shared", shape="shared"))
+    return spec
+
+
+@functools.cache
+def explained(kinds: tuple[str, ...]) -> Spec:
+    """Cumulative explained variance by component. Frame: scheme, component, share."""
+    return _spec(
+        alt.Chart()
+        .mark_line(point=True, strokeWidth=2)
+        .encode(
+            x=alt.X("component:Q", axis=alt.Axis(tickMinStep=1)),
+            y=alt.Y("share:Q", title="explained so far", scale=alt.Scale(domain=[0, 1]),
+                    axis=alt.Axis(format="%")),
+            color=_scheme_colour(kinds),
+            strokeDash=_scheme_dash(kinds),
+            tooltip=["scheme:N", "component:Q", alt.Tooltip("share:Q", format=".4%")],
+        )
+        .properties(height=220)
+    )
+
+
+@functools.cache
+def turns(kinds: tuple[str, ...]) -> Spec:
+    """Full turns that each pair makes within the training length, log scale, with one turn marked.
+
+    Frame: scheme, pair, turns.
+    """
+    line = (
+        alt.Chart()
+        .mark_line(strokeWidth=2, point=alt.OverlayMarkDef(size=14))
+        .encode(
+            x=alt.X("pair:Q", title="pair (0 is the fastest)"),
+            y=alt.Y("turns:Q", title="turns within the training length",
+                    scale=alt.Scale(type="log")),
+            color=_scheme_colour(kinds),
+            strokeDash=_scheme_dash(kinds),
+            tooltip=["scheme:N", "pair:Q", alt.Tooltip("turns:Q", format=".4g")],
+        )
+    )
+    one = alt.Chart().mark_rule(strokeDash=[5, 4], color="gray").encode(y=alt.datum(1))
+    return _spec(alt.layer(line, one).properties(height=HEIGHT))
+
+
+@functools.cache
+def map_errors(kinds: tuple[str, ...]) -> Spec:
+    """Error of one matrix per offset, log scale, with the random control as a thin line.
+
+    Frame: scheme, offset, error, control.
+    """
+    x = alt.X("offset:Q", title="offset k", scale=alt.Scale(type="log", base=2))
+    y = alt.Y("error:Q", title="relative error", scale=alt.Scale(type="log"),
+              axis=alt.Axis(format=".0e"))
+    line = (
+        alt.Chart()
+        .mark_line(strokeWidth=2, point=True)
+        .encode(
+            x=x,
+            y=y,
+            color=_scheme_colour(kinds),
+            strokeDash=_scheme_dash(kinds),
+            tooltip=["scheme:N", "offset:Q", alt.Tooltip("error:Q", format=".3e")],
+        )
+    )
+    control = (
+        alt.Chart()
+        .mark_line(strokeWidth=1, color="gray", strokeDash=[2, 3])
+        .encode(x=x, y="mean(control):Q")
+    )
+    return _spec(alt.layer(line, control).properties(height=HEIGHT))

@@ -1,0 +1,188 @@
+"""Ruled fields become widgets, widgets become a Setting; every one of them lives in the link.
+
+A session starts from its link: `restore_link` reads it once, makes it legal and rewrites it before
+any widget exists. From then on the browser keeps the link in step with the bound widgets.
+"""
+
+from typing import Any, TypeVar
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from dashboard import sources
+from dashboard.choices import PAGE_CHOICES
+from posenc import Setting, fields
+from posenc.schemes import SCHEMES
+from posenc.setting import own_defaults, own_rules
+
+Owner = TypeVar("Owner")
+
+DIALS = ("dim", "base", "length", "train_length")  # shown as sliders, exact values underneath
+
+
+def restore_link() -> None:
+    """Make the link legal, once per session; keep what was changed to be told on the page."""
+    if "link_read" in st.session_state:
+        return
+    st.session_state["link_read"] = True
+    st.session_state["link_notices"] = []
+    raw = {name: ",".join(st.query_params.get_all(name)) for name in st.query_params}
+    setting, notices = Setting.snap(raw)
+    if setting.learned_source not in sources.available():
+        notices.append(sources.missing(setting.learned_source))
+        setting = setting.replace(learned_source="random")
+    values = {name: getattr(setting, name) for name in fields.rules(Setting)}
+    values |= own_defaults() | dict(setting.own)
+    for owner in PAGE_CHOICES:
+        snapped, changed = fields.snap(owner, raw)
+        values |= snapped
+        notices += changed
+    st.session_state["link_notices"] = notices
+    st.session_state["link_values"] = values
+    rules = fields.rules(Setting) | own_rules()
+    for owner in PAGE_CHOICES:
+        rules |= fields.rules(owner)
+    rewritten = {
+        name: list(values[name]) if isinstance(values[name], tuple) else rules[name].write(values[name])
+        for name in raw
+        if name in rules and raw[name] != rules[name].write(values[name])
+    }
+    if rewritten:
+        for name, text in rewritten.items():
+            st.query_params[name] = text
+        st.rerun()
+
+
+def sidebar() -> Setting:
+    """Draw the shared controls and return the what-if they mean, always a legal one."""
+    rules, default = fields.rules(Setting), fields.defaults(Setting)
+    with st.sidebar:
+        widget(st.sidebar, "schemes", rules["schemes"], default["schemes"])
+        for name in DIALS:
+            _dial(name, rules[name], default[name])
+        widget(st.sidebar, "equal_width", rules["equal_width"], default["equal_width"])
+        sources.picker(rules["learned_source"])
+        with st.expander("Exact values"):
+            for name in DIALS:
+                widget(st, name, rules[name], default[name])
+        with st.expander("More"):
+            for name in ("heads", "alibi_head", "seed", "precision", "device"):
+                widget(st, name, rules[name], default[name])
+            for name, rule in own_rules().items():
+                widget(st, name, rule, own_defaults()[name])
+    raw = {name: rule.write(st.session_state[name]) for name, rule in (rules | own_rules()).items()}
+    setting, notices = Setting.snap(raw)
+    tell(notices)
+    return setting
+
+
+def choices(owner: type[Owner], place: DeltaGenerator | None = None) -> Owner:
+    """Draw the controls of one page in a row and return what was chosen."""
+    target = place or st.container(horizontal=True, vertical_alignment="bottom")
+    values = {
+        name: widget(target, name, rule, fields.defaults(owner)[name])
+        for name, rule in fields.rules(owner).items()
+    }
+    return owner(**values)
+
+
+def tell(notices: list[str]) -> None:
+    """Show what had to be changed in the link or among the controls, in plain sentences."""
+    for notice in dict.fromkeys([*st.session_state.get("link_notices", ()), *notices]):
+        st.warning(_plain(notice), icon=":material/info:")
+    st.session_state["link_notices"] = []
+
+
+def widget(place: Any, name: str, rule: fields.Rule, default: Any) -> Any:
+    """Draw the widget of one ruled field, bound to the link under the field's name."""
+    common: dict[str, Any] = {"key": name, "help": rule.help or None, "bind": "query-params"}
+    match rule:
+        case fields.Several():
+            return place.pills(
+                rule.label,
+                rule.options,
+                selection_mode="multi",
+                default=list(default),
+                format_func=scheme_label,
+                **common,
+            )
+        case fields.Choice():
+            return place.segmented_control(
+                rule.label, rule.options, default=default, required=True, **common
+            )
+        case fields.Flag():
+            return place.toggle(rule.label, default, **common)
+        case fields.Whole(grid=()) if rule.high - rule.low <= 64:
+            return place.slider(
+                rule.label, rule.low, rule.high, default, rule.multiple_of, width=240, **common
+            )
+        case fields.Whole():
+            return place.number_input(
+                rule.label,
+                rule.low,
+                rule.high,
+                default,
+                rule.multiple_of,
+                on_change=_turn_dial,
+                args=(name,),
+                **common,
+            )
+        case fields.Real():
+            return place.number_input(
+                rule.label,
+                rule.low,
+                rule.high,
+                default,
+                step=None if rule.grid else rule.high / 4,
+                format="%.10g",
+                on_change=_turn_dial,
+                args=(name,),
+                **common,
+            )
+    raise TypeError(f"no widget is known for {type(rule).__name__}")
+
+
+def scheme_label(kind: str) -> str:
+    """Return the name of a scheme as people know it."""
+    return SCHEMES[kind].label
+
+
+def _dial(name: str, rule: fields.Rule, default: Any) -> None:
+    """A slider over the usual values of a number; the exact number is the field itself."""
+    key = f"{name}_dial"
+    # On a session's first run the number's own widget does not exist yet, only its link value.
+    value = st.session_state.get(name, st.session_state["link_values"].get(name, default))
+    nearest = _nearest_stop(rule, value)
+    # Only where they differ: telling the browser what it just sent makes a held key stutter.
+    if st.session_state.get(key) != nearest:
+        st.session_state[key] = nearest
+    st.select_slider(
+        rule.label,
+        rule.grid,  # type: ignore[attr-defined]
+        key=key,
+        help=rule.help,
+        format_func=lambda value: f"{value:,.10g}",
+        on_change=_take_dial,
+        args=(name,),
+    )
+
+
+def _take_dial(name: str) -> None:
+    st.session_state[name] = st.session_state[f"{name}_dial"]
+
+
+def _turn_dial(name: str) -> None:
+    if name in DIALS:
+        rule = fields.rules(Setting)[name]
+        st.session_state[f"{name}_dial"] = _nearest_stop(rule, st.session_state[name])
+
+
+def _nearest_stop(rule: fields.Rule, value: float) -> float:
+    """Return the slider's stop nearest to a value, by ratio."""
+    stops: tuple[float, ...] = rule.grid  # type: ignore[attr-defined]
+    return min(stops, key=lambda stop: max(stop, value) / min(stop, value))
+
+
+def _plain(text: str) -> str:
+    """Escape what Markdown would read as formatting."""
+    return "".join(f"\\{c}" if c in "\\`*_{}[]()#+-.!|$:<>~" else c for c in text)

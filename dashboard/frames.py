@@ -1,0 +1,283 @@
+"""Results become tidy frames: fixed column names, one row per mark."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+
+from dashboard.compute import (
+    Array,
+    DenseFit,
+    Ladder,
+    OffsetClaims,
+    OffsetMap,
+    Past,
+    Projected,
+    Similarity,
+)
+from posenc import Setting
+from posenc.analysis.properties import Properties
+from posenc.schemes import SCHEMES
+
+MOST_POINTS = 1_024  # marks of one line; a screen has no more columns
+
+
+def by_offset(found: Mapping[str, Similarity], boundary: float | None) -> pd.DataFrame:
+    """Mean cosine similarity by distance, with the range along each diagonal."""
+    parts = [
+        pd.DataFrame(
+            {
+                "scheme": SCHEMES[kind].label,
+                "x": result.offsets,
+                "y": result.mean,
+                "low": result.low,
+                "high": result.high,
+                "spread": result.spread,
+            }
+        )
+        for kind, result in found.items()
+    ]
+    frame = pd.concat(parts, ignore_index=True)
+    # The last distance asked for, so that a scheme with fewer positions is drawn on the same axis.
+    return _with_boundary(frame, boundary).assign(last=frame["x"].max())
+
+
+def lines(
+    curves: Mapping[str, tuple[Array, Array] | None], boundary: float | None
+) -> pd.DataFrame:
+    """One line per scheme; a scheme without values has no rows."""
+    parts = [
+        pd.DataFrame({"scheme": SCHEMES[kind].label, "x": curve[0], "y": curve[1]})
+        for kind, curve in curves.items()
+        if curve is not None
+    ]
+    frame = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=list("xy"))
+    return _with_boundary(frame, boundary)
+
+
+def projections(found: Mapping[str, Projected], fitted: int) -> pd.DataFrame:
+    """Scores of every position on three components, with the extent that all panels share."""
+    parts = []
+    for kind, result in found.items():
+        count = len(result.scores)
+        part = pd.DataFrame(result.scores, columns=["PC1", "PC2", "PC3"])
+        position = np.arange(count)
+        part.insert(0, "position", position)
+        part["seen"] = np.where(position < fitted, "inside", "past")
+        parts.append(part.assign(kind=kind))
+    frame = pd.concat(parts, ignore_index=True)
+    extent = float(np.nanmax(np.abs(frame[["PC1", "PC2", "PC3"]].to_numpy()), initial=0.0)) or 1.0
+    return frame.assign(lowest=-extent, highest=extent)
+
+
+def explained(found: Mapping[str, Projected]) -> pd.DataFrame:
+    """Share of variance explained by the first components together."""
+    parts = [
+        pd.DataFrame(
+            {
+                "scheme": SCHEMES[kind].label,
+                "component": np.arange(1, len(result.explained) + 1),
+                "own": result.explained,
+                "share": np.cumsum(result.explained),
+            }
+        )
+        for kind, result in found.items()
+    ]
+    return pd.concat(parts, ignore_index=True)
+
+
+def thinned(frame: pd.DataFrame, column: str = "x", most: int = MOST_POINTS) -> pd.DataFrame:
+    """Keep at most `most` evenly spaced values of a column, the first and the last among them."""
+    values = np.unique(frame[column])
+    if len(values) <= most:
+        return frame
+    kept = values[np.unique(np.linspace(0, len(values) - 1, most).round().astype(int))]
+    return frame[frame[column].isin(kept)]
+
+
+def boundary(setting: Setting, last: float) -> float | None:
+    """Return where the training length is drawn, None where it lies past what is shown."""
+    return setting.train_length if setting.train_length <= last else None
+
+
+def _with_boundary(frame: pd.DataFrame, position: float | None) -> pd.DataFrame:
+    return frame.assign(boundary=np.nan if position is None else float(position))
+
+
+PROPERTY_LABELS = {
+    "smallest_distance": "closest two positions, apart",
+    "neighbour_mean": "neighbours, mean distance",
+    "norm_low": "norm, least",
+    "norm_high": "norm, largest",
+    "value_low": "value, least",
+    "value_high": "value, largest",
+    "translation_invariance_error": "shift-invariance error",
+    "first_rise": "similarity first rises at distance",
+    "kendall_tau": "order kept by similarity (tau)",
+}
+
+
+def properties_table(measured: Properties) -> pd.DataFrame:
+    """The measured properties of one scheme, one row each, as text for a narrow column."""
+    rows = {
+        text: _shown(getattr(measured, name), "never" if name == "first_rise" else "none")
+        for name, text in PROPERTY_LABELS.items()
+    }
+    return pd.DataFrame({"measured": rows})
+
+
+def _shown(value: float | None, missing: str) -> str:
+    return missing if value is None else f"{value:.4g}"
+
+
+def properties(measured: Mapping[str, Properties]) -> pd.DataFrame:
+    """The measured properties of all schemes, one row per scheme, in full precision."""
+    return pd.DataFrame(
+        [
+            {"scheme": SCHEMES[kind].label, "positions": found.positions}
+            | {name: getattr(found, name) for name in PROPERTY_LABELS}
+            for kind, found in measured.items()
+        ]
+    )
+
+
+def offset_maps(found: Mapping[str, OffsetMap | None]) -> pd.DataFrame:
+    """Check 1 at one offset, one row per scheme."""
+    return pd.DataFrame(
+        [
+            {
+                "scheme": SCHEMES[kind].label,
+                "verdict": one.verdict if one else "no position vectors",
+                "closed form, error": one.closed if one else None,
+                "two numbers per pair, held out": one.pairs if one else None,
+                "same on a random table": one.control if one else None,
+                "M_a M_b against M_(a+b)": one.composed if one else None,
+            }
+            for kind, one in found.items()
+        ]
+    ).astype({name: float for name in _MAP_NUMBERS})
+
+
+_MAP_NUMBERS = (
+    "closed form, error",
+    "two numbers per pair, held out",
+    "same on a random table",
+    "M_a M_b against M_(a+b)",
+)
+_LEAST_ERROR = 1e-17  # where an exact 0 is drawn on a logarithmic axis
+
+
+def map_errors(found: Mapping[str, Mapping[str, Array]]) -> pd.DataFrame:
+    """Check 1 over offsets: the best error known for each scheme, and the random control."""
+    parts = []
+    for kind, errors in found.items():
+        best = np.where(np.isnan(errors["closed"]), errors["pairs"], errors["closed"])
+        parts.append(
+            pd.DataFrame(
+                {
+                    "scheme": SCHEMES[kind].label,
+                    "offset": errors["offset"],
+                    "error": np.maximum(best, _LEAST_ERROR),
+                    "control": errors["control"],
+                }
+            )
+        )
+    return pd.concat(parts, ignore_index=True)
+
+
+def dense_fits(found: Mapping[str, DenseFit]) -> pd.DataFrame:
+    """The fits that know nothing of the scheme, or why there is none."""
+    rows = []
+    for kind, dense in found.items():
+        fit = dense.fit
+        rows.append(
+            {
+                "scheme": SCHEMES[kind].label,
+                "held out": fit.held_out_error if fit else None,
+                "later positions": fit.later_error if fit else None,
+                "random, held out": fit.control_held_out if fit else None,
+                "random, later": fit.control_later if fit else None,
+                "in sample": fit.in_sample_error if fit else None,
+                "rank": f"{fit.rank} of {fit.dimension}" if fit else "",
+                "note": dense.reason or f"{fit.fitted if fit else 0} pairs of positions fitted",
+            }
+        )
+    numbers = ("held out", "later positions", "random, held out", "random, later", "in sample")
+    return pd.DataFrame(rows).astype({name: float for name in numbers})
+
+
+def offset_only(claims: Mapping[str, OffsetClaims]) -> pd.DataFrame:
+    """Check 2, one row per scheme."""
+    return pd.DataFrame(
+        [
+            {
+                "scheme": SCHEMES[kind].label,
+                "spread along diagonals / overall": found.only.error,
+                "random table": found.only.control,
+                "note": found.only.reason or "",
+            }
+            for kind, found in claims.items()
+        ]
+    ).astype({"spread along diagonals / overall": float, "random table": float})
+
+
+def straight_line(claims: Mapping[str, OffsetClaims]) -> pd.DataFrame:
+    """Check 3, one row per scheme."""
+    return pd.DataFrame(
+        [
+            {
+                "scheme": SCHEMES[kind].label,
+                "R squared": found.straight.r_squared,
+                "slope per position": found.straight.slope,
+                "R squared of noise": found.straight.control,
+                "note": found.straight.reason or "",
+            }
+            for kind, found in claims.items()
+        ]
+    ).astype({"R squared": float})
+
+
+def past_curves(found: Mapping[str, Past | None], train_length: int) -> pd.DataFrame:
+    """Cosine similarity past the training length; a scheme without values there has no rows."""
+    curves = {kind: (one.offsets, one.cosine) if one else None for kind, one in found.items()}
+    return lines(curves, train_length)
+
+
+def nearest(found: Mapping[str, Past | None]) -> pd.DataFrame:
+    """Distance of unseen positions to the nearest seen one."""
+    curves = {
+        kind: (one.nearest_positions, one.nearest) if one and len(one.nearest) else None
+        for kind, one in found.items()
+    }
+    return lines(curves, None)
+
+
+def turns(ladders: Mapping[str, Ladder | None]) -> pd.DataFrame:
+    """Turns of every pair within the training length."""
+    parts = [
+        pd.DataFrame(
+            {"scheme": SCHEMES[kind].label, "pair": np.arange(len(one.turns)), "turns": one.turns}
+        )
+        for kind, one in ladders.items()
+        if one
+    ]
+    empty = pd.DataFrame({"scheme": [], "pair": [], "turns": []})
+    return pd.concat(parts, ignore_index=True) if parts else empty
+
+
+def ladders(found: Mapping[str, Ladder | None]) -> pd.DataFrame:
+    """What the frequencies do within the training length, one row per scheme that has any."""
+    return pd.DataFrame(
+        [
+            {
+                "scheme": SCHEMES[kind].label,
+                "pairs with a full turn": f"{one.full_turn_pairs} of {len(one.turns)}",
+                "critical dimension": f"{one.critical_dimension} of {one.rotary_dim}",
+                "B(k) first negative at": f"{one.first_negative:,}"
+                if one.first_negative is not None
+                else f"not below {one.scanned:,}",
+            }
+            for kind, one in found.items()
+            if one
+        ]
+    )

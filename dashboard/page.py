@@ -1,0 +1,138 @@
+"""What every page has around its panels: headline, how to read it, definition, source, numbers."""
+
+import inspect
+import logging
+import textwrap
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from posenc import PosencError, Setting
+from posenc.schemes import SCHEMES
+
+log = logging.getLogger("dashboard")
+
+# What a fault in our own code can raise; Streamlit's control flow (rerun, stop) passes through.
+_FAULTS = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+
+
+def setting() -> Setting:
+    """Return the what-if that the sidebar of this run means."""
+    current: Setting = st.session_state["setting"]
+    return current
+
+
+def head(title: str, headline: str) -> None:
+    """Draw the page's title and the sentence that answers its question."""
+    st.title(title, anchor=False)
+    st.markdown(f"**{headline}**")
+
+
+def panel_note(setting: Setting, kind: str, provenance: str = "") -> str:
+    """Say what a panel really is: its width, where its numbers come from, what it ignores."""
+    config = setting.config(kind)
+    parts = []
+    width = config.shared.get("dim")
+    if provenance:
+        parts.append(provenance)
+    elif width == "rope_width" and not setting.equal_width:
+        parts.append(f"width {setting.rope_width} = {setting.dim} / {setting.heads}")
+    elif width is not None:
+        parts.append(f"width {getattr(setting, width)}")
+    if "heads" in config.shared:
+        head = "mean of" if setting.alibi_head == 0 else f"head {setting.alibi_head} of"
+        parts.append(f"{head} {setting.heads} heads")
+    ignored = setting.ignored_by(kind)
+    if ignored:
+        parts.append(f"{_and(ignored).lower()} change nothing here")
+    return "; ".join(parts)
+
+
+def how_to_read(text: str) -> None:
+    """Draw the guide to the pictures of this page."""
+    with st.expander("How to read this", icon=":material/visibility:"):
+        st.markdown(text)
+
+
+def definition(formula: str, words: str, *functions: Callable[..., Any]) -> None:
+    """Draw the definition: the formula beside the source that computed the numbers."""
+    with st.expander("Definition and code", icon=":material/function:"):
+        left, right = st.columns(2)
+        with left:
+            st.latex(formula)
+            st.markdown(words)
+        with right:
+            for function in functions:
+                st.code(textwrap.dedent(inspect.getsource(function)), language="python")
+
+
+def table(frame: pd.DataFrame) -> None:
+    """Draw a small table of findings, numbers with three significant digits."""
+    numeric = frame.select_dtypes("number").columns
+    st.dataframe(
+        frame,
+        hide_index=True,
+        column_config={
+            name: st.column_config.NumberColumn(format="%.3g" if frame[name].dtype.kind == "f" else "%d")
+            for name in numeric
+        },
+    )
+
+
+def numbers(frame: pd.DataFrame, name: str) -> None:
+    """Draw the numbers behind the pictures, and their CSV."""
+    with st.expander(f"Numbers: {name}", icon=":material/table:"):
+        st.dataframe(frame, hide_index=True, height=260)
+        st.download_button(
+            "Download CSV",
+            frame.to_csv(index=False).encode(),
+            file_name=f"posenc-{name.replace(' ', '-')}.csv",
+            mime="text/csv",
+            key=f"csv_{name}",
+            on_click="ignore",
+            icon=":material/download:",
+        )
+
+
+def label(kind: str) -> str:
+    """Return a scheme's name."""
+    return SCHEMES[kind].label
+
+
+def names(kinds: tuple[str, ...]) -> str:
+    """Return the schemes' names as a list in words."""
+    return _and(tuple(SCHEMES[kind].label for kind in kinds))
+
+
+@contextmanager
+def kind_errors() -> Iterator[None]:
+    """Turn a library error into its sentence, anything else into an incident with an id in the log."""
+    try:
+        yield
+    except PosencError as error:
+        st.error(str(error), icon=":material/block:")
+    except _FAULTS as error:
+        incident = uuid.uuid4().hex[:8]
+        log.exception("incident %s: %s", incident, type(error).__name__)
+        st.error(
+            f"This page could not be computed. The log of the server names the fault as incident "
+            f"{incident}; other pages and settings still work.",
+            icon=":material/error:",
+        )
+
+
+def _and(words: tuple[str, ...]) -> str:
+    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1]

@@ -1,0 +1,166 @@
+"""Findings in words: every sentence is made from the numbers on its page and changes with them."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import streamlit as st
+
+from dashboard.compute import OffsetClaims, OffsetMap, Past, Projected, Similarity
+from posenc import Setting
+from posenc.analysis.properties import Properties
+from posenc.schemes import SCHEMES
+
+
+def number(value: float, digits: int = 3) -> str:
+    """Write a measured number with a few significant digits, small ones as a power of ten."""
+    if value == 0:
+        return "0"
+    if abs(value) < 10.0**-digits:
+        mantissa, exponent = f"{value:.1e}".split("e")
+        return f"{mantissa} x 10^{int(exponent)}"
+    return f"{value:,.{digits}g}" if abs(value) < 1000 else f"{value:,.0f}"
+
+
+def similarity(setting: Setting, found: Mapping[str, Similarity]) -> str:
+    """Say how far apart two positions still look alike, per scheme."""
+    parts = []
+    for kind, result in found.items():
+        label = SCHEMES[kind].label
+        below = np.flatnonzero(result.mean < 0.5)
+        if not len(below):
+            parts.append(f"{label} stays above it to the last position")
+        else:
+            parts.append(f"{label} at distance {below[0]:,}")
+    return "Similarity falls under one half: " + ", ".join(parts) + "."
+
+
+def show_notices(found: Mapping[str, Similarity]) -> None:
+    """Tell what a person must know before believing a panel: untrained, moved, undefined."""
+    for kind, result in found.items():
+        if result.kernel.notice:
+            st.warning(result.kernel.notice, icon=":material/memory:")
+        if result.undefined:
+            st.warning(
+                f"{SCHEMES[kind].label}: {result.undefined} positions have no cosine similarity, "
+                "because their vector is zero or not finite.",
+                icon=":material/info:",
+            )
+
+
+def projection(found: Mapping[str, Projected]) -> str:
+    """Say how much of each scheme the first two components show."""
+    parts = [
+        f"{result.explained[:2].sum():.0%} of {SCHEMES[kind].label}"
+        for kind, result in found.items()
+        if result.explained.sum() > 0
+    ]
+    if not parts:
+        return "Positions do not differ, so there is nothing to project."
+    return "Two components show " + ", ".join(parts) + "; the rest is out of sight."
+
+
+def explained(result: Projected) -> str:
+    """Say what each of the three drawn components explains."""
+    if result.explained.sum() == 0:
+        return "All positions have the same vector: nothing to project."
+    shares = result.explained[:3]
+    text = ", ".join(f"PC{i + 1} {share:.1%}" for i, share in enumerate(shares))
+    past = len(result.scores) - result.fitted
+    missing = f"; {result.missing} positions are not finite and left out" if result.missing else ""
+    return f"{text} of the variance; fitted on {result.fitted:,} positions, {past:,} past them{missing}"
+
+
+def overview(
+    setting: Setting, found: Mapping[str, Similarity], measured: Mapping[str, Properties]
+) -> str:
+    """Say which schemes let similarity fall with every step and which do not."""
+    rises = {
+        kind: one.first_rise for kind, one in measured.items() if one.first_rise is not None
+    }
+    falls = [SCHEMES[kind].label for kind in found if kind not in rises]
+    parts = []
+    if falls:
+        parts.append(f"{_and(falls)} never {'rise' if len(falls) > 1 else 'rises'} again")
+    parts += [f"{SCHEMES[kind].label} rises at distance {at:,}" for kind, at in rises.items()]
+    return "Similarity falls with distance, but not for ever: " + "; ".join(parts) + "."
+
+
+def properties(kind: str, measured: Properties, found: Similarity) -> str:
+    """One sentence on one scheme: are its positions told apart, and does distance alone count?"""
+    if measured.smallest_distance is None or measured.closest_pair is None:
+        return "One position: nothing to compare."
+    if measured.smallest_distance == 0:
+        i, j = measured.closest_pair
+        told = f"Positions {i:,} and {j:,} cannot be told apart"
+    else:
+        told = f"All {measured.positions:,} positions differ, by {measured.smallest_distance:.3g} or more"
+    error = measured.translation_invariance_error
+    if error is None:
+        shift = "all pairs of positions count alike"
+    elif error < 1e-6:
+        shift = "only the distance counts"
+    else:
+        shift = f"the place counts too (shift-invariance error {error:.2g})"
+    untrained = ""
+    if found.kernel.provenance and not found.kernel.trained:
+        untrained = " Untrained: this is noise, not a learned table."
+    return f"{told}; {shift}.{untrained}"
+
+
+def show_equal_width(found: Mapping[str, Similarity]) -> None:
+    """State the measured difference between sinusoidal and RoPE where their widths are equal."""
+    if "sinusoidal" not in found or "rope" not in found:
+        return
+    gap = float(np.abs(found["sinusoidal"].mean - found["rope"].mean).max())
+    st.markdown(
+        "At equal base and width the sinusoidal inner product is half the width times RoPE's expected "
+        f"logit, so their similarities are equal: largest measured difference {number(gap)}."
+    )
+
+
+def offsets(
+    maps: Mapping[str, OffsetMap | None], claims: Mapping[str, OffsetClaims]
+) -> str:
+    """Say which schemes meet which of the three claims."""
+    groups: dict[str, list[str]] = {}
+    for kind, one in maps.items():
+        groups.setdefault(one.verdict if one else "no position vectors", []).append(
+            SCHEMES[kind].label
+        )
+    parts = [f"{_and(labels)}: {verdict}" for verdict, labels in groups.items() if verdict]
+    straight = [
+        SCHEMES[kind].label
+        for kind, claim in claims.items()
+        if claim.straight.r_squared is not None and claim.straight.r_squared > 1 - 1e-9
+    ]
+    line = f" A straight line in the offset: {_and(straight)} only." if straight else ""
+    return "One matrix per offset. " + "; ".join(parts) + "." + line
+
+
+def extrapolation(setting: Setting, past: Mapping[str, Past | None]) -> str:
+    """Say where each formula leaves what training showed."""
+    parts = []
+    for kind, one in past.items():
+        label = SCHEMES[kind].label
+        if one is None:
+            parts.append(f"{label} has no row past its last")
+        elif one.outside is None:
+            parts.append(f"{label} is defined")
+        elif one.outside == 0:
+            parts.append(f"{label} stays within the values seen in training")
+        else:
+            parts.append(f"{label} leaves the values seen in training at {one.first_outside:,}")
+    return f"Past position {setting.train_length - 1:,}: " + "; ".join(parts) + "."
+
+
+def outside(setting: Setting, past: Mapping[str, Past | None], length: int) -> str:
+    """Say how far and how densely the formulas were read."""
+    scanned = any(one is not None and one.outside is not None for one in past.values())
+    how = "every offset checked" if scanned else "samples drawn, not every offset checked"
+    missing = [SCHEMES[kind].label for kind, one in past.items() if one is None]
+    gone = f" {_and(missing)}: no row exists there." if missing else ""
+    return f"Read to distance {length - 1:,}, {how}.{gone}"
+
+
+def _and(words: list[str]) -> str:
+    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1]

@@ -1,0 +1,107 @@
+"""The learned table: a random start, the trained one of an installed package, or an upload."""
+
+import functools
+
+import streamlit as st
+
+from posenc import fields
+from posenc.errors import CheckpointError
+from posenc.interop import find_position_tables, minilm_table, printable_name, read_header
+from posenc.interop.position_tables import Candidate, PositionTable, read_position_table
+from posenc.interop.sources import hold, named_table
+
+NAMES = {"random": "Random start (untrained)", "minilm": "MiniLM, trained (package)"}
+
+
+@functools.cache
+def minilm_installed() -> bool:
+    """Whether the package with a real trained table is on this machine."""
+    return minilm_table() is not None
+
+
+def available() -> tuple[str, ...]:
+    """Return the names of the tables that this session can choose."""
+    uploaded: tuple[str, ...] = st.session_state.get("uploaded_tables", ())
+    asked = st.query_params.get("learned_source", "")
+    shared = (asked,) if asked.startswith("table-") and _held(asked) else ()
+    packaged = ("minilm",) if minilm_installed() else ()
+    return tuple(dict.fromkeys(("random", *packaged, *uploaded, *shared)))
+
+
+def missing(source: str) -> str:
+    """Say why a table cannot be shown, and what to do."""
+    try:
+        named_table(source)
+    except CheckpointError as error:
+        return f"{error} A random start is shown instead."
+    return "A random start is shown instead."
+
+
+def picker(rule: fields.Rule) -> None:
+    """Draw the choice of the learned table, and the upload that adds to it."""
+    # Remembered, so that a link's table stays among the options when the link changes.
+    st.session_state["uploaded_tables"] = available()
+    if "choose_source" in st.session_state:
+        st.session_state["learned_source"] = st.session_state.pop("choose_source")
+    st.selectbox(
+        rule.label,
+        st.session_state["uploaded_tables"],
+        key="learned_source",
+        help=rule.help,
+        format_func=source_label,
+        bind="query-params",
+    )
+    with st.expander("Upload a table"):
+        upload = st.file_uploader(
+            "Checkpoint (.safetensors)",
+            key=f"upload_{st.session_state.get('uploads', 0)}",
+            help="Only its position table is kept, in memory; the file itself is dropped.",
+        )
+        if upload is not None:
+            _take(upload.name, upload.getvalue())
+
+
+def source_label(source: str) -> str:
+    """Return what a person calls this table."""
+    if source in NAMES:
+        return NAMES[source]
+    rows, width = named_table(source).table.shape
+    return f"Upload {source.removeprefix('table-')}: {rows} x {width}"
+
+
+def _take(file_name: str, content: bytes) -> None:
+    """Read the uploaded checkpoint's table, hold it and choose it; say plainly what is wrong."""
+    try:
+        found = find_position_tables(read_header(content))
+        chosen = found[0]
+        if len(found) > 1:
+            chosen = st.selectbox("Several position tables", found, format_func=_candidate_label)
+        if not st.button("Use this table", key="use_upload"):
+            st.caption(_candidate_label(chosen))
+            return
+        table = read_position_table(content, chosen.name)
+    except CheckpointError as error:
+        st.error(f"{printable_name(file_name)}: {error}", icon=":material/block:")
+        return
+    _choose(table)
+
+
+def _choose(table: PositionTable) -> None:
+    name = hold(table)
+    st.session_state["uploaded_tables"] = (*st.session_state["uploaded_tables"], name)
+    # A fresh uploader, so that the file's bytes leave the session's memory.
+    st.session_state["uploads"] = st.session_state.get("uploads", 0) + 1
+    st.session_state["choose_source"] = name
+    st.rerun()
+
+
+def _candidate_label(candidate: Candidate) -> str:
+    return f"{printable_name(candidate.name)}: {candidate.rows} x {candidate.width}"
+
+
+def _held(name: str) -> bool:
+    try:
+        named_table(name)
+    except CheckpointError:
+        return False
+    return True

@@ -1,0 +1,76 @@
+"""Extrapolation: what the formulas give past the training length; nothing here is measured."""
+
+import streamlit as st
+
+from dashboard import charts, choices, compute, controls, frames, page, sentences
+from posenc.analysis import extrapolation
+
+setting = page.setting()
+header = st.container()
+chosen = controls.choices(choices.ExtrapolationChoice)
+length = min(int(chosen.reach) * setting.train_length, compute.MAX_READ)
+# Formulas are read exactly: what rounding does is the other pages' subject.
+queries = {
+    kind: compute.Query.of(setting.replace(precision="float32"), kind, length)
+    for kind in setting.schemes
+}
+past = {kind: compute.past(query, setting.train_length) for kind, query in queries.items()}
+ladders = {kind: compute.ladder(query, setting.train_length) for kind, query in queries.items()}
+with header:
+    page.head("Extrapolation, from the formula", sentences.extrapolation(setting, past))
+    st.info(
+        "This page reads formulas past the training length. A formula that is defined there is not a "
+        "model that works there: that takes trained models, and none is measured on this page.",
+        icon=":material/info:",
+    )
+
+st.subheader("Similarity past the training length", anchor=False)
+curves = frames.past_curves(past, setting.train_length)
+st.vega_lite_chart(
+    curves,
+    charts.by_offset(setting.schemes, "distance, query minus key", "cosine similarity", band=False),
+    key="past",
+)
+st.caption(sentences.outside(setting, past, length))
+
+left, right = st.columns(2)
+with left:
+    st.subheader("Distance to the nearest seen position", anchor=False)
+    st.caption("Over the vector's own norm: 0 repeats a position of training, 1.41 is unrelated.")
+    nearest = frames.nearest(past)
+    st.vega_lite_chart(
+        frames.thinned(nearest),
+        charts.by_offset(setting.schemes, "position", "distance / norm", band=False),
+        key="nearest",
+    )
+with right:
+    st.subheader("Turns within the training length", anchor=False)
+    st.caption("A pair under one turn (dashed) meets angles past it that training never showed.")
+    turned = frames.turns(ladders)
+    st.vega_lite_chart(
+        turned,
+        charts.turns(tuple(kind for kind, found in ladders.items() if found)),
+        key="turns",
+    )
+table = frames.ladders(ladders)
+page.table(table)
+
+page.how_to_read(
+    "Curves continue because their formulas do. Two warnings come from the formula alone: pairs that "
+    "never completed a turn in training, and, for RoPE, a sum of cosines B(k) that turns negative "
+    "inside the context, where a token attends less to its like than to a random one. A learned table "
+    "has no row past its last, so it has no line."
+)
+page.definition(
+    r"d_\mathrm{crit} = 2\left\lceil \tfrac{d}{2} \log_b \tfrac{L}{2\pi} \right\rceil, \qquad "
+    r"B(k) = \sum_m \cos(k\,\theta_m)",
+    "Critical dimension: Liu et al. 2023, arXiv 2310.05209. Base bound: Men et al. 2024, "
+    "arXiv 2405.14591. Both are statements about formulas.",
+    extrapolation.critical_dimension,
+    extrapolation.phase_coverage,
+    extrapolation.base_bound_curve,
+)
+page.numbers(curves.rename(columns={"x": "distance", "y": "cosine"}), "past the training length")
+page.numbers(nearest.rename(columns={"x": "position", "y": "distance"}), "nearest seen position")
+page.numbers(turned, "turns per pair")
+page.numbers(table, "frequencies")

@@ -1,0 +1,46 @@
+"""Overview: the schemes side by side, one column each: what attention sees of position."""
+
+import streamlit as st
+
+from dashboard import charts, compute, frames, page, panels, sentences
+from posenc.analysis import properties, similarity
+
+setting = page.setting()
+queries = {kind: compute.Query.of(setting, kind) for kind in setting.schemes}
+found = {kind: compute.cosine(query) for kind, query in queries.items()}
+measured = {kind: compute.measured(query) for kind, query in queries.items()}
+boundary = frames.boundary(setting, setting.length - 1)
+
+page.head("What attention sees of position", sentences.overview(setting, found, measured))
+sentences.show_notices(found)
+if setting.equal_width:
+    sentences.show_equal_width(found)
+by_offset = frames.by_offset(found, boundary)
+panels.cosine_row(panels.cosine_panels(setting, found), key="overview")
+for column, kind in zip(st.columns(len(found)), found, strict=True):
+    with column:
+        st.subheader(page.label(kind), anchor=False)
+        st.vega_lite_chart(
+            frames.thinned(by_offset[by_offset["scheme"] == page.label(kind)]),
+            charts.small_curve(kind),
+            key=f"curve_{kind}",
+        )
+        st.markdown(sentences.properties(kind, measured[kind], found[kind]))
+        st.table(frames.properties_table(measured[kind]))
+
+page.how_to_read(
+    "Each column is one scheme. The square shows how alike every two positions are when content is "
+    "held fixed; the curve is the mean of its diagonals, with the range as a band. Their units differ "
+    "before scaling (an inner product, a logit, a weight factor): compare shapes, not heights. The "
+    "dashed line is the training length; a learned table has no row past it."
+)
+page.definition(
+    r"K(i, j) = \varphi(i) \cdot \varphi(j), \qquad "
+    r"\lVert\varphi(i) - \varphi(j)\rVert^2 = K(i,i) + K(j,j) - 2K(i,j)",
+    "The effect of position alone, K, is what position contributes to attention between a query and a "
+    "key of fixed content. Distances, norms and invariance below are measured on it.",
+    properties.measure,
+    similarity.similarity_by_offset,
+)
+page.numbers(by_offset.rename(columns={"x": "distance", "y": "mean"}), "overview curves")
+page.numbers(frames.properties(measured), "measured properties")

@@ -1,0 +1,99 @@
+"""Analyses of positional encodings: tensors in, a frozen result out, nothing drawn.
+
+Axes: n positions, d width, pairs = d / 2. A kernel is (n, n), row = query, column = key; an offset
+curve is (2n-1,) over the offsets -(n-1) .. n-1, offset = key minus query; position vectors are
+(n, d); inverse frequencies are (pairs,), pair 0 the fastest. Everything is computed in float64 on
+the device of what is given (MPS has no float64 and goes to the CPU); what draws at random takes a
+seed or a torch.Generator. scikit-learn and SciPy are imported by the functions that use them.
+"""
+
+from posenc.analysis.extrapolation import (
+    KernelPast,
+    NearestSeen,
+    PhaseCoverage,
+    base_bound_curve,
+    critical_dimension,
+    first_negative_offset,
+    kernel_past,
+    long_term_decay_bound,
+    nearest_seen_distance,
+    phase_coverage,
+)
+from posenc.analysis.linearity import (
+    LinearInOffset,
+    LinearMapFit,
+    OffsetOnly,
+    Verdict,
+    block_rotation,
+    composition_error,
+    diagonal_spread,
+    expanding_shift,
+    fit_dense,
+    fit_kernel,
+    fit_pairs,
+    linear_in_offset,
+    offset_only,
+    verdict,
+    verify_map,
+)
+from posenc.analysis.projection import Projection, project, project_gram, project_waves
+from posenc.analysis.properties import Properties, first_rise, kendall_tau, measure
+from posenc.analysis.similarity import (
+    CosineMatrix,
+    OffsetProfile,
+    SimilarityRow,
+    cosine_curve,
+    cosine_matrix,
+    expand_curve,
+    reversed_rows_view,
+    similarity_by_offset,
+    similarity_row,
+)
+from posenc.analysis.spectrum import Spectrum, spectrum
+
+__all__ = [
+    "CosineMatrix",
+    "KernelPast",
+    "LinearInOffset",
+    "LinearMapFit",
+    "NearestSeen",
+    "OffsetOnly",
+    "OffsetProfile",
+    "PhaseCoverage",
+    "Projection",
+    "Properties",
+    "SimilarityRow",
+    "Spectrum",
+    "Verdict",
+    "base_bound_curve",
+    "block_rotation",
+    "composition_error",
+    "cosine_curve",
+    "cosine_matrix",
+    "critical_dimension",
+    "diagonal_spread",
+    "expand_curve",
+    "expanding_shift",
+    "first_negative_offset",
+    "first_rise",
+    "fit_dense",
+    "fit_kernel",
+    "fit_pairs",
+    "kendall_tau",
+    "kernel_past",
+    "linear_in_offset",
+    "long_term_decay_bound",
+    "measure",
+    "nearest_seen_distance",
+    "offset_only",
+    "phase_coverage",
+    "project",
+    "project_gram",
+    "project_waves",
+    "reversed_rows_view",
+    "similarity_by_offset",
+    "similarity_row",
+    "spectrum",
+    "verdict",
+    "verify_map",
+]

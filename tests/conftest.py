@@ -1,0 +1,122 @@
+"""Settings of the test run: shapes checked at every call, one thread, every scheme in small."""
+
+import os
+import shutil
+
+import hypothesis
+import pytest
+import torch
+from jaxtyping import install_import_hook
+
+from tests import shapes
+
+# Every shape annotation of the library is checked at every call, arguments and results. The hook must
+# stand before posenc is imported; POSENC_SHAPES=0 leaves it out, as torch.compile needs.
+if os.environ.get("POSENC_SHAPES") != "0":
+    install_import_hook("posenc", f"{shapes.__name__}.checked")
+
+from posenc import SCHEMES, ConfigError, Scheme, SchemeConfig, Setting, fields
+
+torch.set_num_threads(1)
+
+hypothesis.settings.register_profile(
+    "posenc",
+    deadline=None,
+    database=None,
+    derandomize="CI" in os.environ,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("posenc")
+
+# Small, with a head count that is no power of two, and enough learned rows for every law.
+SMALL = Setting(dim=80, heads=10, length=16, train_length=300)
+
+
+def small_configs() -> dict[str, SchemeConfig]:
+    """Return every scheme of the registry in small, and once more per alternative of its own fields."""
+    found = {}
+    for kind in SCHEMES:
+        found[kind] = SMALL.config(kind)
+        for name, rule in found[kind].own_rules().items():
+            for value in alternatives(rule):
+                if value == getattr(found[kind], name):
+                    continue
+                try:
+                    found[f"{kind}.{name}={value}"] = found[kind].replace(**{name: value})
+                except ConfigError:
+                    continue
+    return found
+
+
+def alternatives(rule: fields.Rule) -> tuple[object, ...]:
+    """Return a few other values of a rule: all words of a choice, the middle of a range."""
+    match rule:
+        case fields.Choice(options=options):
+            return options
+        case fields.Flag():
+            return (False, True)
+        case fields.Real(low=low, high=high):
+            return ((low + high) / 2,)
+        case fields.Whole():
+            return (rule.clamp((rule.low + rule.high) / 2),)
+    return ()
+
+
+SMALL_CONFIGS = small_configs()
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test that asks for `kind` or `variant` over the whole registry."""
+    if "kind" in metafunc.fixturenames:
+        metafunc.parametrize("kind", list(SCHEMES))
+    if "variant" in metafunc.fixturenames:
+        metafunc.parametrize("variant", list(SMALL_CONFIGS))
+
+
+@pytest.fixture
+def config(variant: str) -> SchemeConfig:
+    """The config of one scheme in small; a new scheme joins by being in the registry."""
+    return SMALL_CONFIGS[variant]
+
+
+@pytest.fixture
+def scheme(config: SchemeConfig) -> Scheme:
+    """One scheme in small, its parameters (if any) moved off their start so that none is trivial."""
+    built = config.build(seed=3)
+    generator = torch.Generator().manual_seed(4)
+    with torch.no_grad():
+        for parameter in built.parameters():
+            parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator))
+    return built
+
+
+@pytest.fixture
+def draw() -> torch.Generator:
+    """A generator with a fixed seed: no test depends on which test ran before it."""
+    return torch.Generator().manual_seed(0)
+
+
+def chromium() -> str | None:
+    """Return the installed Chromium, if there is one."""
+    names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+    return next((path for name in names if (path := shutil.which(name))), None)
+
+
+@pytest.fixture(scope="session")
+def chromium_path() -> str:
+    """The path of an installed Chromium, for Playwright's executable_path."""
+    path = chromium()
+    if path is None:
+        pytest.fail("POSENC_REQUIRE_BROWSER is 1, but no Chromium is installed.")
+    return path
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out browser tests where there is no browser, and longer proofs nobody asked for."""
+    no_browser = chromium() is None and os.environ.get("POSENC_REQUIRE_BROWSER") != "1"
+    not_asked = "long" not in config.option.markexpr
+    for item in items:
+        if no_browser and item.get_closest_marker("browser"):
+            item.add_marker(pytest.mark.skip(reason="no Chromium is installed"))
+        if not_asked and item.get_closest_marker("long"):
+            item.add_marker(pytest.mark.skip(reason="a longer proof: run it with -m long"))
