@@ -103,7 +103,9 @@ def small_curve(kind: str) -> Spec:
     """One scheme's curve by distance, small. Frame: x, y, low, high, boundary, last."""
     x = alt.X("x:Q", title="distance", scale=alt.Scale(nice=False), axis=alt.Axis(tickCount=4))
     y = alt.Y("y:Q", title="cosine similarity", scale=alt.Scale(domain=[-1, 1]))
-    band = alt.Chart().mark_area(opacity=0.2, color=COLOURS[kind]).encode(x=x, y="low:Q", y2="high:Q")
+    band = (
+        alt.Chart().mark_area(opacity=0.2, color=COLOURS[kind]).encode(x=x, y="low:Q", y2="high:Q")
+    )
     line = (
         alt.Chart()
         .mark_line(strokeWidth=2, color=COLOURS[kind])
@@ -131,7 +133,7 @@ def linked_projection() -> Spec:
         alt.value("#9aa0a6"),
     )
 
-    def pair(first: str, second: str) -> alt.LayerChart:
+    def pair(first: str, second: str) -> Any:
         def at(x: str, y: str) -> dict[str, Any]:
             axis = alt.Axis(tickCount=5)
             return {"x": alt.X(x, title=first, axis=axis), "y": alt.Y(y, title=second, axis=axis)}
@@ -173,8 +175,12 @@ def explained(kinds: tuple[str, ...]) -> Spec:
         .mark_line(point=True, strokeWidth=2)
         .encode(
             x=alt.X("component:Q", axis=alt.Axis(tickMinStep=1)),
-            y=alt.Y("share:Q", title="explained so far", scale=alt.Scale(domain=[0, 1]),
-                    axis=alt.Axis(format="%")),
+            y=alt.Y(
+                "share:Q",
+                title="explained so far",
+                scale=alt.Scale(domain=[0, 1]),
+                axis=alt.Axis(format="%"),
+            ),
             color=_scheme_colour(kinds),
             strokeDash=_scheme_dash(kinds),
             tooltip=["scheme:N", "component:Q", alt.Tooltip("share:Q", format=".4%")],
@@ -194,8 +200,9 @@ def turns(kinds: tuple[str, ...]) -> Spec:
         .mark_line(strokeWidth=2, point=alt.OverlayMarkDef(size=14))
         .encode(
             x=alt.X("pair:Q", title="pair (0 is the fastest)"),
-            y=alt.Y("turns:Q", title="turns within the training length",
-                    scale=alt.Scale(type="log")),
+            y=alt.Y(
+                "turns:Q", title="turns within the training length", scale=alt.Scale(type="log")
+            ),
             color=_scheme_colour(kinds),
             strokeDash=_scheme_dash(kinds),
             tooltip=["scheme:N", "pair:Q", alt.Tooltip("turns:Q", format=".4g")],
@@ -212,8 +219,9 @@ def map_errors(kinds: tuple[str, ...]) -> Spec:
     Frame: scheme, offset, error, control.
     """
     x = alt.X("offset:Q", title="offset k", scale=alt.Scale(type="log", base=2))
-    y = alt.Y("error:Q", title="relative error", scale=alt.Scale(type="log"),
-              axis=alt.Axis(format=".0e"))
+    y = alt.Y(
+        "error:Q", title="relative error", scale=alt.Scale(type="log"), axis=alt.Axis(format=".0e")
+    )
     line = (
         alt.Chart()
         .mark_line(strokeWidth=2, point=True)

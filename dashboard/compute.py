@@ -11,7 +11,7 @@ import numpy as np
 import streamlit as st
 import torch
 
-from dashboard.matrix import Curve, Full, MatrixValues, smallest
+from dashboard.matrix import Curve, MatrixValues, smallest
 from posenc import Setting, best_device, device_name, limits, run_with_fallback
 from posenc.analysis import extrapolation, linearity, projection, properties, similarity
 from posenc.errors import NoPositionVectors, NotStationary, SchemeArgumentError
@@ -276,7 +276,6 @@ def offset_map(query: Query, offset: int, second: int) -> OffsetMap | None:
     length = _known(scheme, query.length)
     heads = range(scheme.heads) if query.head == "mean" and scheme.heads else (query.head,)
     try:
-        width = scheme.vectors(2).shape[1]
         widths = [scheme.vectors(n, head=heads[0]).shape[1] for n in (length, max(1, length // 2))]
     except NoPositionVectors:
         return None
@@ -323,8 +322,10 @@ def map_errors(query: Query) -> dict[str, Array]:
         "offset": np.array(OFFSETS),
         **{
             name: np.array(
-                [np.nan if one is None or getattr(one, name) is None else getattr(one, name)
-                 for one in found],
+                [
+                    np.nan if one is None or getattr(one, name) is None else getattr(one, name)
+                    for one in found
+                ],
                 dtype=float,
             )
             for name in ("closed", "pairs", "control")
@@ -430,7 +431,7 @@ class Ladder:
 
     turns: Array
     full_turn_pairs: int
-    critical_dimension: int
+    critical_dimension: int  # Liu's formula counts exactly the pairs with a full turn, twice
     rotary_dim: int
     first_negative: int | None
     scanned: int
@@ -471,9 +472,7 @@ def ladder(query: Query, train_length: int) -> Ladder | None:
     return Ladder(
         turns=coverage.turns.numpy(),
         full_turn_pairs=coverage.full_turn_pairs,
-        critical_dimension=extrapolation.critical_dimension(
-            rotary_dim, query.config.base, train_length
-        ),
+        critical_dimension=2 * coverage.full_turn_pairs,
         rotary_dim=rotary_dim,
         first_negative=extrapolation.first_negative_offset(inv_freq, SCANNED_OFFSETS),
         scanned=SCANNED_OFFSETS,

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from dashboard import sources
+from dashboard import compute, sources
 from dashboard.choices import PAGE_CHOICES
 from posenc import Setting, fields
 from posenc.schemes import SCHEMES
@@ -43,7 +43,9 @@ def restore_link() -> None:
     for owner in PAGE_CHOICES:
         rules |= fields.rules(owner)
     rewritten = {
-        name: list(values[name]) if isinstance(values[name], tuple) else rules[name].write(values[name])
+        name: list(values[name])
+        if isinstance(values[name], tuple)
+        else rules[name].write(values[name])
         for name in raw
         if name in rules and raw[name] != rules[name].write(values[name])
     }
@@ -72,6 +74,10 @@ def sidebar() -> Setting:
                 widget(st, name, rule, own_defaults()[name])
     raw = {name: rule.write(st.session_state[name]) for name, rule in (rules | own_rules()).items()}
     setting, notices = Setting.snap(raw)
+    used = compute.device(setting.device)
+    if setting.device not in ("auto", used):
+        notices.append(f"No working {setting.device} device is here; {used} is used instead.")
+    st.sidebar.caption(f"Computed on {compute.device_label(used)}.")
     tell(notices)
     return setting
 

@@ -42,9 +42,7 @@ def by_offset(found: Mapping[str, Similarity], boundary: float | None) -> pd.Dat
     return _with_boundary(frame, boundary).assign(last=frame["x"].max())
 
 
-def lines(
-    curves: Mapping[str, tuple[Array, Array] | None], boundary: float | None
-) -> pd.DataFrame:
+def lines(curves: Mapping[str, tuple[Array, Array] | None], boundary: float | None) -> pd.DataFrame:
     """One line per scheme; a scheme without values has no rows."""
     parts = [
         pd.DataFrame({"scheme": SCHEMES[kind].label, "x": curve[0], "y": curve[1]})
@@ -147,15 +145,15 @@ def offset_maps(found: Mapping[str, OffsetMap | None]) -> pd.DataFrame:
         [
             {
                 "scheme": SCHEMES[kind].label,
-                "verdict": one.verdict if one else "no position vectors",
                 "closed form, error": one.closed if one else None,
                 "two numbers per pair, held out": one.pairs if one else None,
                 "same on a random table": one.control if one else None,
                 "M_a M_b against M_(a+b)": one.composed if one else None,
+                "verdict": one.verdict if one else "no position vectors",
             }
             for kind, one in found.items()
         ]
-    ).astype({name: float for name in _MAP_NUMBERS})
+    ).astype(dict.fromkeys(_MAP_NUMBERS, float))
 
 
 _MAP_NUMBERS = (
@@ -203,7 +201,7 @@ def dense_fits(found: Mapping[str, DenseFit]) -> pd.DataFrame:
             }
         )
     numbers = ("held out", "later positions", "random, held out", "random, later", "in sample")
-    return pd.DataFrame(rows).astype({name: float for name in numbers})
+    return pd.DataFrame(rows).astype(dict.fromkeys(numbers, float))
 
 
 def offset_only(claims: Mapping[str, OffsetClaims]) -> pd.DataFrame:

@@ -81,15 +81,14 @@ def definition(formula: str, words: str, *functions: Callable[..., Any]) -> None
 
 def table(frame: pd.DataFrame) -> None:
     """Draw a small table of findings, numbers with three significant digits."""
-    numeric = frame.select_dtypes("number").columns
-    st.dataframe(
-        frame,
-        hide_index=True,
-        column_config={
-            name: st.column_config.NumberColumn(format="%.3g" if frame[name].dtype.kind == "f" else "%d")
-            for name in numeric
-        },
-    )
+    columns: dict[str, Any] = {}
+    for name in frame:
+        kind = frame[name].dtype.kind
+        if kind in "fi":
+            columns[str(name)] = st.column_config.NumberColumn(
+                format="%.3g" if kind == "f" else "%d"
+            )
+    st.dataframe(frame, hide_index=True, column_config=columns)
 
 
 def numbers(frame: pd.DataFrame, name: str) -> None:

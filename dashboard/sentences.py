@@ -74,9 +74,7 @@ def overview(
     setting: Setting, found: Mapping[str, Similarity], measured: Mapping[str, Properties]
 ) -> str:
     """Say which schemes let similarity fall with every step and which do not."""
-    rises = {
-        kind: one.first_rise for kind, one in measured.items() if one.first_rise is not None
-    }
+    rises = {kind: one.first_rise for kind, one in measured.items() if one.first_rise is not None}
     falls = [SCHEMES[kind].label for kind in found if kind not in rises]
     parts = []
     if falls:
@@ -118,9 +116,7 @@ def show_equal_width(found: Mapping[str, Similarity]) -> None:
     )
 
 
-def offsets(
-    maps: Mapping[str, OffsetMap | None], claims: Mapping[str, OffsetClaims]
-) -> str:
+def offsets(maps: Mapping[str, OffsetMap | None], claims: Mapping[str, OffsetClaims]) -> str:
     """Say which schemes meet which of the three claims."""
     groups: dict[str, list[str]] = {}
     for kind, one in maps.items():

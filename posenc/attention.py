@@ -151,7 +151,9 @@ def _check_shapes(
     key_mask: Tensor | None,
 ) -> None:
     if q.dim() != 4 or k.dim() != 4 or v.dim() != 4:
-        raise SchemeArgumentError("q, k and v must each have the shape (batch, heads, tokens, width).")
+        raise SchemeArgumentError(
+            "q, k and v must each have the shape (batch, heads, tokens, width)."
+        )
     if k.shape[:3] != v.shape[:3] or q.shape[0] != k.shape[0] or q.shape[3] != k.shape[3]:
         raise SchemeArgumentError(
             f"q {tuple(q.shape)}, k {tuple(k.shape)} and v {tuple(v.shape)} do not fit: batch and "

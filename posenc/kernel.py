@@ -40,7 +40,7 @@ def offset_curve(
     head: Head = "mean",
     dtype: torch.dtype | None = None,
     device: torch.device | str | None = None,
-) -> Float[Tensor, "m"]:
+) -> Float[Tensor, " m"]:
     """Return K at the offsets -(length - 1) .. length - 1 (key minus query), float64, m = 2 length - 1.
 
     Raises NotStationary where K is not a function of the offset alone: for learned tables, and for

@@ -1,13 +1,13 @@
-r"""Tables of sines and cosines, right to half a unit in the last place at every position below 2^31.
+r"""Tables of sines and cosines, right to half a unit in the last place at positions below 2^31.
 
-Vaswani et al. 2017, arXiv 1706.03762, section 3.5; Su et al. 2021, arXiv 2104.09864, equation 15.
+Vaswani et al. 2017, arXiv 1706.03762, section 3.5; Su et al. 2021, arXiv 2104.09864, section 3.2.2.
 
-Two ideas carry the module. The angle is never formed as a floating-point product: the ladder is held
-as fixed-point fractions of a turn, so position times frequency, taken modulo one turn, is exact
-integer arithmetic. And e^{i(aB + b)w} = e^{iaBw} e^{ibw}: with a fixed block size B, two short float64
-tables and one multiplication per entry give every entry, rounded to the wanted dtype once.
-Every step after the two short tables is a correctly rounded elementary operation on fixed operands,
-so an entry has the same bits in whatever table, window or batch it is computed.
+The angle is never a floating-point product: the ladder is held as fixed-point fractions of a turn,
+so position times frequency modulo one turn is exact integer arithmetic. Only few positions need
+it, because e^{i(a + b)w} = e^{iaw} e^{ibw}: with fixed blocks of positions, short float64 tables
+and one multiplication give every entry, rounded to the wanted dtype once. The multiplication is
+made of correctly rounded elementary operations on operands fixed by the position alone, so an
+entry has the same bits in whatever table, window or batch it is computed.
 """
 
 import decimal
@@ -18,28 +18,33 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
-from jaxtyping import Complex, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from posenc.errors import PositionOutOfRange, SchemeArgumentError
 from posenc.limits import MAX_DIM, MAX_POSITION, check_base, check_table, check_width
 
 TableLayout = Literal["interleaved", "half"]
-_Columns = Literal["interleaved", "cos", "sin"]
+Columns = Literal["interleaved", "cos", "sin"]
+Factors = tuple[Tensor, Tensor, Tensor, Tensor]
 
-BLOCK = 128  # positions per block; fixed, because blocks begin at multiples of it from position 0
-STRIDE = 8  # the near factors of a block are products too: of multiples of STRIDE and of 0 .. STRIDE - 1
-TILE_ENTRIES = 131_072  # float64 entries of one scratch tile: 1 MiB
-FLOAT_DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+# A position is (first of its block) + (multiple of STRIDE) + (0 .. STRIDE - 1). Both numbers are
+# part of what a table's bits mean: fixed, with blocks counted from position 0.
+BLOCK = 128
+STRIDE = 8
 
-_MASK = 2**32 - 1
-_CUT = 2**29 - 1  # the bits that float64 has and float32 has not
+# Sizes of scratch tensors, which change the speed and nothing else.
+TILE_ENTRIES = 131_072  # float64 numbers of one tile of a table: 1 MiB
+NEAR_PAIRS = 65_536  # complex numbers of the near rows made at once: 1 MiB
+EXACT_PAIRS = 12_288  # pairs reduced at once: 96 KiB, below what malloc maps afresh every time
+KEPT_PAIRS = 4_096  # widest ladder whose coarse and fine factors are kept: 1.5 MiB
+ACCELERATOR_TILES = 64  # an accelerator's tile in CPU tiles
+
+DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+_LIMB = 2**32 - 1
+_CUT = 2**29 - 1  # the bits that a float64 has and a float32 has not
 _FRACTION_BITS = 96
 _PI_BITS = 1_280  # enough to reduce the largest float64 modulo one turn
-_LADDERS_KEPT = 64
-SLAB_PAIRS = 512
-RUN_PAIRS = 12_288
-_ACCELERATOR_TILES = 64
 
 
 def _arctan_inverse(n: int, bits: int) -> int:
@@ -61,24 +66,13 @@ def _inverse_two_pi() -> int:
     return (1 << (_PI_BITS + bits)) // (2 * pi)
 
 
-def _limbs(ratios: Sequence[tuple[int, int]]) -> Int[Tensor, "3 pairs"]:
-    """Turn fractions theta / (2 pi) mod 1 of exact rational frequencies, as 96-bit fixed point."""
-    shift = _PI_BITS - _FRACTION_BITS
-    rows = []
-    for numerator, denominator in ratios:
-        scaled = numerator * _inverse_two_pi() // denominator
-        turn = ((scaled + (1 << (shift - 1))) >> shift) % (1 << _FRACTION_BITS)
-        rows.append((turn >> 64, (turn >> 32) & _MASK, turn & _MASK))
-    return torch.tensor(rows, dtype=torch.int64).reshape(-1, 3).T.contiguous()
-
-
 @dataclass(frozen=True)
 class Phases:
     """An exact ladder of frequencies; equal and hashable by the configuration that made it.
 
     limbs: (3, pairs) int64 on CPU: the fraction of a turn per position, theta / (2 pi) mod 1, as
     96-bit fixed point in three 32-bit limbs, highest first.
-    inv_freq: (pairs,) float64 on CPU, radians per position, correctly rounded.
+    inv_freq: (pairs,) float64 on CPU: theta in radians per position, correctly rounded.
     """
 
     key: tuple[object, ...]
@@ -87,7 +81,7 @@ class Phases:
 
     @property
     def pairs(self) -> int:
-        """Number of frequencies, half the width of a table."""
+        """Number of frequencies: half the width of a table."""
         return self.inv_freq.numel()
 
     @staticmethod
@@ -100,11 +94,13 @@ class Phases:
 
     @staticmethod
     def given(inv_freq: Float[Tensor, "pairs"] | Sequence[float]) -> "Phases":
-        """A ladder as stored in a checkpoint: each binary number is taken as the exact frequency.
+        """A ladder as a checkpoint stores it: each binary number is taken as the exact frequency.
 
         Raises SchemeArgumentError unless it is one row of 1 to 32,768 finite floating-point numbers.
         """
-        ladder = torch.as_tensor(inv_freq, dtype=None if isinstance(inv_freq, Tensor) else torch.float64)
+        ladder = inv_freq
+        if not isinstance(ladder, Tensor):
+            ladder = torch.tensor(ladder, dtype=torch.float64, device="cpu")
         if ladder.ndim != 1 or not 1 <= ladder.numel() <= MAX_DIM // 2:
             raise SchemeArgumentError(
                 f"inv_freq must be one row of 1 to {MAX_DIM // 2:,} numbers, "
@@ -113,12 +109,28 @@ class Phases:
         if not ladder.is_floating_point():
             raise SchemeArgumentError(f"inv_freq must be floating point, got {ladder.dtype}.")
         exact = ladder.detach().cpu().double()
-        if not bool(torch.isfinite(exact).all()):
-            raise SchemeArgumentError("inv_freq must be finite; it holds NaN or infinity.")
+        if not bool(exact.isfinite().all()):
+            raise SchemeArgumentError("inv_freq must be finite, but it holds NaN or infinity.")
         return _given(tuple(exact.tolist()))
 
 
-@functools.lru_cache(maxsize=_LADDERS_KEPT)
+def _phases(
+    key: tuple[object, ...], ladder: Sequence[float], ratios: Sequence[tuple[int, int]]
+) -> Phases:
+    """Phases of a correctly rounded ladder and its exact frequencies as ratios of integers."""
+    shift = _PI_BITS - _FRACTION_BITS
+    limbs = []
+    for numerator, denominator in ratios:
+        scaled = numerator * _inverse_two_pi() // denominator
+        turn = ((scaled + (1 << (shift - 1))) >> shift) % (1 << _FRACTION_BITS)
+        limbs.append((turn >> 64, (turn >> 32) & _LIMB, turn & _LIMB))
+    columns = torch.tensor(limbs, dtype=torch.int64, device="cpu")
+    inv_freq = torch.tensor(ladder, dtype=torch.float64, device="cpu")
+    return Phases(key, columns.T.contiguous(), inv_freq)
+
+
+@functools.lru_cache(maxsize=64)
+@torch.inference_mode(False)
 def _geometric(dim: int, base: float) -> Phases:
     with decimal.localcontext(decimal.Context(prec=80)):
         ratio = (decimal.Decimal(base).ln() * -2 / dim).exp()
@@ -126,15 +138,14 @@ def _geometric(dim: int, base: float) -> Phases:
         for _ in range(dim // 2):
             ladder.append(theta)
             theta *= ratio
-    inv_freq = torch.tensor([float(theta) for theta in ladder], dtype=torch.float64)
-    limbs = _limbs([theta.as_integer_ratio() for theta in ladder])
-    return Phases(("geometric", dim, base), limbs, inv_freq)
+    rounded = [float(theta) for theta in ladder]
+    return _phases(("geometric", dim, base), rounded, [x.as_integer_ratio() for x in ladder])
 
 
-@functools.lru_cache(maxsize=_LADDERS_KEPT)
+@functools.lru_cache(maxsize=64)
+@torch.inference_mode(False)
 def _given(ladder: tuple[float, ...]) -> Phases:
-    limbs = _limbs([theta.as_integer_ratio() for theta in ladder])
-    return Phases(("given", ladder), limbs, torch.tensor(ladder, dtype=torch.float64))
+    return _phases(("given", ladder), ladder, [theta.as_integer_ratio() for theta in ladder])
 
 
 def _exact_cos_sin(
@@ -147,16 +158,16 @@ def _exact_cos_sin(
     low = p * limbs[2]
     mid = (p * limbs[1]).add_(low >> 32)
     high = (p * limbs[0]).add_(mid >> 32)
-    # Whole turns leave at the top; what remains is the turn in [-1/2, 1/2) in units of 2^-64.
-    turn = (high << 32).add_(mid.bitwise_and_(_MASK))
+    # Whole turns leave at the top; what remains is the turn in [-1/2, 1/2), in units of 2^-64.
+    turn = (high << 32).add_(mid.bitwise_and_(_LIMB))
     # Folded into [-1/4, 1/4), because a smaller angle has a smaller absolute rounding error:
-    # e^{i(t + pi)} = -e^{it}, and the two turns differ in the sign bit where half a turn was cut.
+    # e^{i(t + pi)} = -e^{it}, and where half a turn was cut the two differ in the sign bit alone.
     folded = (turn << 1) >> 1
     negate = turn.bitwise_xor_(folded)
     angle = folded.double().mul_(math.tau * 2.0**-64)
-    angle.add_(low.bitwise_and_(_MASK).double().mul_(math.tau * 2.0**-96))
+    angle.add_(low.bitwise_and_(_LIMB).double().mul_(math.tau * 2.0**-96))
     cos, sin = torch.cos(angle).view(torch.int64), torch.sin(angle).view(torch.int64)
-    return (cos ^ negate).view(torch.float64), (sin ^ negate).view(torch.float64)
+    return cos.bitwise_xor_(negate).view(torch.float64), sin.bitwise_xor_(negate).view(torch.float64)
 
 
 def _turn(
@@ -165,7 +176,7 @@ def _turn(
     cos_b: Float[Tensor, "*#n"],
     sin_b: Float[Tensor, "*#n"],
 ) -> tuple[Float[Tensor, "*#n"], Float[Tensor, "*#n"]]:
-    """Cosine and sine of a + b: the definition of every entry, in elementary operations only.
+    """Cosine and sine of a + b, in elementary operations only.
 
     Products and sums are separate calls, each correctly rounded by itself. A fused multiply-add
     rounds differently, and whether one is used can depend on an entry's place in memory.
@@ -173,50 +184,32 @@ def _turn(
     return cos_a * cos_b - sin_a * sin_b, sin_a * cos_b + cos_a * sin_b
 
 
+def _make_factors(phases: Phases, device: torch.device) -> Factors:
+    """Cosine and sine at offsets 0, STRIDE, 2 STRIDE, ... of a block, then at 0 .. STRIDE - 1."""
+    limbs = phases.limbs.to(device)
+    coarse = _exact_cos_sin(torch.arange(0, BLOCK, STRIDE, device=device), limbs)
+    return *coarse, *_exact_cos_sin(torch.arange(STRIDE, device=device), limbs)
+
+
+_kept_factors = functools.lru_cache(maxsize=16)(_make_factors)
+
+
+def _factors(phases: Phases, device: torch.device) -> Factors:
+    make = _kept_factors if phases.pairs <= KEPT_PAIRS else _make_factors
+    return make(phases, device)
+
+
 def _castable(x: Float[Tensor, "*n"], dtype: torch.dtype) -> Float[Tensor, "*n"]:
     """Float64 numbers that torch's cast takes to x rounded to `dtype` once.
 
-    torch casts float64 to a 16-bit type through float32, which rounds twice; rounded to odd at
-    float32's length (cut, then the last kept bit set if anything was lost) the cast is right.
+    torch casts float64 to a 16-bit type through float32, which rounds twice; of numbers rounded to
+    odd at float32's length (cut, and the last kept bit set if anything was lost) the cast is right.
     """
     if dtype not in (torch.bfloat16, torch.float16):
         return x
-    bits = x.contiguous().view(torch.int64)
+    bits = x.view(torch.int64)
     lost = (bits & _CUT).add_(_CUT)  # has bit 29 set if any of the 29 lower bits was
     return lost.bitwise_or_(bits).bitwise_and_(~_CUT).view(torch.float64)
-
-
-def _columns(
-    cos: Float[Tensor, "n pairs"], sin: Float[Tensor, "n pairs"], columns: _Columns
-) -> Float[Tensor, "n width"]:
-    """The columns of a table: sine and cosine by turns, or one of the two alone."""
-    if columns == "interleaved":
-        return torch.stack((sin, cos), -1).flatten(-2)
-    return cos if columns == "cos" else sin
-
-
-def _make_near(
-    limbs: Int[Tensor, "3 pairs"], columns: _Columns, scratch: Float[Tensor, "entries"] | None
-) -> tuple[Float[Tensor, "B width"], Float[Tensor, "B width"]]:
-    """What the far cosine and the far sine of a block multiply, by column."""
-    cos_a, sin_a = _exact_cos_sin(torch.arange(0, BLOCK, STRIDE, device=limbs.device), limbs)
-    cos_b, sin_b = _exact_cos_sin(torch.arange(STRIDE, device=limbs.device), limbs)
-    if scratch is not None:
-        near = cos_a.new_empty(BLOCK, 2 * limbs.shape[1])
-        rows = near.unflatten(0, (-1, STRIDE))
-        _combine_packed(rows, torch.complex(cos_a, -sin_a), _columns(cos_b, sin_b, columns), scratch)
-        return near, near
-    cos, sin = _turn(cos_a[:, None], sin_a[:, None], cos_b, sin_b)
-    cos, sin = cos.flatten(0, 1), sin.flatten(0, 1)
-    return _columns(cos, sin, columns), _columns(sin, cos, columns)
-
-
-@functools.lru_cache(maxsize=16)
-def _kept_near(
-    phases: Phases, columns: _Columns, packed: bool, device: torch.device
-) -> tuple[Float[Tensor, "B width"], Float[Tensor, "B width"]]:
-    scratch = torch.empty(BLOCK*2*phases.pairs, dtype=torch.float64, device=device) if packed else None
-    return _make_near(phases.limbs.to(device), columns, scratch)
 
 
 @functools.cache
@@ -226,124 +219,134 @@ def _complex_product_is_elementary() -> bool:
     torch's vectorised kernel does where it exists (x86), at nearly twice the speed of the separate
     calls; a kernel with fused multiply-adds would differ in about one entry in three.
     """
-    turns = torch.linspace(-1, 1, 2 * 8_192, dtype=torch.float64, device="cpu") * 100
+    turns = torch.linspace(-100, 100, 2 * 8_192, dtype=torch.float64, device="cpu")
     (cos_a, cos_b), (sin_a, sin_b) = turns.cos().view(2, 64, 128), turns.sin().view(2, 64, 128)
     product = torch.complex(cos_a, sin_a) * torch.complex(cos_b, sin_b)
     cos, sin = _turn(cos_a, sin_a, cos_b, sin_b)
     return torch.equal(product.real, cos) and torch.equal(product.imag, sin)
 
 
-def _packed(out: Float[Tensor, "n width"]) -> bool:
-    """Whether full blocks of this interleaved table may be made by complex multiplication.
-
-    The vectorised kernel leaves what does not fill 8 complex numbers to a scalar loop that may
-    fuse. Rows are therefore multiples of 16 pairs, and a tile is at most 2^16 pairs (2^17 for two
-    threads), which torch, giving a thread at least 2^15, cuts in half at most: at a multiple of 8.
-    """
-    return (
-        out.device.type == "cpu"
-        and out.shape[1] % 32 == 0
-        and torch.get_num_threads() <= 4  # with more, all threads on separate calls are faster
-        and _complex_product_is_elementary()
-    )
-
-
-def _fill(
-    out: Float[Tensor, "length width"], start: int, phases: Phases, columns: _Columns
-) -> None:
-    """Fill `out`, of any strides, with the rows of positions start, start + 1, ...
-
-    Each entry is far cosine * near operand + far sine * crossed near operand, signs included.
-    """
-    packed = columns == "interleaved" and _packed(out)
-    scale = 1 if out.device.type=="cpu" else 64
-    if out.device.type=="cpu": scale = (2 if torch.get_num_threads() <= 2 else 1) if packed else torch.get_num_threads()
-    limit = TILE_ENTRIES * scale
-    scratch = torch.empty(1 if packed else 2, min(limit, (len(out)+BLOCK)*min(out.shape[1],1024)), dtype=torch.float64, device=out.device)
-    if phases.pairs <= SLAB_PAIRS:
-        near = _kept_near(phases, columns, packed, out.device)
-        _fill_slab(out, start, phases.limbs.to(out.device), near, columns, packed, scratch)
-        return
-    # A wide table is filled in slabs of columns, so that the near operands stay small.
-    slabs = phases.limbs.to(out.device).split(SLAB_PAIRS, dim=1)
-    for part, limbs in zip(out.split(SLAB_PAIRS * out.shape[1] // phases.pairs, 1), slabs, strict=True):
-        _fill_slab(part, start, limbs, _make_near(limbs, columns, scratch[0] if packed else None), columns, packed, scratch)
-
-
-def _fill_slab(
-    out: Float[Tensor, "length width"],
-    start: int,
-    limbs: Int[Tensor, "3 pairs"],
-    near: tuple[Float[Tensor, "B width"], Float[Tensor, "B width"]],
-    columns: _Columns,
-    packed: bool,
-    scratch,
-) -> None:
-    # Far factors are made for a run of blocks at once, cut where a block is only partly wanted.
-    run = max(1, RUN_PAIRS // limbs.shape[1])
-    length, row = len(out), 0
-    while row < length:
-        block, offset = divmod(start + row, BLOCK)
-        rows = min(BLOCK - offset, length - row)
-        blocks = 1 if rows < BLOCK else min(run, (length - row) // BLOCK)
-        first = torch.arange(block, block + blocks, device=out.device) * BLOCK
-        cos, sin = _exact_cos_sin(first, limbs)
-        target = out[row : row + blocks * rows].unflatten(0, (blocks, rows))
-        direct, crossed = (operand[offset : offset + rows] for operand in near)
-        if packed:
-            _combine_packed(target, torch.complex(cos, -sin), direct, scratch[0])
-        else:
-            far, far_crossed = _columns(cos, cos, columns), _columns(-sin, sin, columns)
-            _combine(target, far, far_crossed, direct, crossed, scratch)
-        row += blocks * rows
-
-
 def _tiles(
     blocks: int, rows: int, width: int, entries: int
 ) -> Iterator[tuple[slice, slice]]:
-    """Cut (blocks, rows, width) into tiles of at most `entries`: the largest size, and the slices."""
+    """Slices of blocks and rows that cut (blocks, rows, width) into tiles of about `entries`."""
     step = max(1, min(rows, entries // width))
-    stack = max(1, min(blocks, entries // (step * width)))
+    stack = max(1, entries // (step * width))
     for row in range(0, rows, step):
         for block in range(0, blocks, stack):
             yield slice(block, block + stack), slice(row, row + step)
 
 
-def _combine(
-    out: Float[Tensor, "blocks rows width"],
-    far: Float[Tensor, "blocks width"],
-    far_crossed: Float[Tensor, "blocks width"],
-    near: Float[Tensor, "rows width"],
-    near_crossed: Float[Tensor, "rows width"],
-    scratch,
-) -> None:
-    """out = far * near + far_crossed * near_crossed, rounded to out's dtype once."""
-    for block, row in _tiles(*out.shape, scratch.shape[1]):
-        tile = out[block, row]
-        direct, crossed = scratch[:, : tile.numel()].view(2, *tile.shape)
-        torch.mul(far[block, None], near[row], out=direct)
-        torch.mul(far_crossed[block, None], near_crossed[row], out=crossed)
-        tile.copy_(_castable(direct.add_(crossed), out.dtype))
+class _Separate:
+    """Entries by two products and a sum: right for any width, on any device, with any threads."""
+
+    def __init__(self, factors: Factors, columns: Columns, shape: torch.Size) -> None:
+        parallel = ACCELERATOR_TILES
+        if factors[0].device.type == "cpu":
+            parallel = torch.get_num_threads()
+        self.factors, self.columns = factors, columns
+        self.entries = max(shape[1], min(TILE_ENTRIES * parallel, shape.numel()))
+        self.scratch = factors[0].new_empty(2, self.entries)
+
+    def _by_column(self, cos: Tensor, sin: Tensor) -> Tensor:
+        if self.columns == "interleaved":
+            return torch.stack((sin, cos), -1).flatten(-2)
+        return cos if self.columns == "cos" else sin
+
+    def far(self, cos: Tensor, sin: Tensor) -> tuple[Tensor, ...]:
+        """For the first positions of blocks: what multiplies each column, and each crossed one."""
+        return self._by_column(cos, cos), self._by_column(-sin, sin)
+
+    def near(self, coarse: slice) -> tuple[Tensor, ...]:
+        """For offsets into a block: each column, and each crossed (cosine for sine) one."""
+        cos_a, sin_a, cos_b, sin_b = self.factors
+        cos, sin = _turn(cos_a[coarse, None], sin_a[coarse, None], cos_b, sin_b)
+        cos, sin = cos.flatten(0, 1), sin.flatten(0, 1)
+        return self._by_column(cos, sin), self._by_column(sin, cos)
+
+    def combine(self, out: Tensor, far: Sequence[Tensor], near: Sequence[Tensor]) -> None:
+        """Fill out (blocks, rows, width)."""
+        for block, row in _tiles(*out.shape, self.entries):
+            tile = out[block, row]
+            direct, crossed = self.scratch[:, : tile.numel()].view(2, *tile.shape)
+            torch.mul(far[0][block, None], near[0][row], out=direct)
+            torch.mul(far[1][block, None], near[1][row], out=crossed)
+            tile.copy_(_castable(direct.add_(crossed), out.dtype))
 
 
-def _combine_packed(
-    out: Float[Tensor, "blocks rows width"],
-    far: Complex[Tensor, "blocks pairs"],
-    near: Float[Tensor, "rows width"],
-    scratch,
+class _Packed:
+    """Interleaved entries by one complex product, (sin + i cos)(cos - i sin): the same bits, faster.
+
+    The vectorised kernel leaves what does not fill 8 complex numbers to a scalar loop that may
+    fuse. So rows are multiples of 16 pairs, and a tile has at most 2^16 pairs (2^17 for up to two
+    threads): torch, giving a thread at least 2^15, cuts it in half at most, at a multiple of 8.
+    """
+
+    def __init__(self, factors: Factors, shape: torch.Size) -> None:
+        cos_a, sin_a, cos_b, sin_b = factors
+        self.coarse, self.fine = torch.complex(cos_a, -sin_a), torch.complex(cos_b, -sin_b)
+        self.pairs = TILE_ENTRIES if torch.get_num_threads() <= 2 else TILE_ENTRIES // 2
+        self.scratch = self.fine.new_empty(min(self.pairs, shape.numel() // 2))
+
+    @staticmethod
+    def serves(columns: Columns, pairs: int, device: torch.device) -> bool:
+        return (
+            columns == "interleaved"
+            and pairs % 16 == 0
+            and device.type == "cpu"
+            and torch.get_num_threads() <= 4  # more threads on separate calls beat two on this
+            and _complex_product_is_elementary()
+        )
+
+    def far(self, cos: Tensor, sin: Tensor) -> tuple[Tensor, ...]:
+        return (torch.complex(sin, cos),)
+
+    def near(self, coarse: slice) -> tuple[Tensor, ...]:
+        some = self.coarse[coarse]
+        near = some.new_empty(len(some), *self.fine.shape)
+        for block, row in _tiles(*near.shape, self.pairs):
+            torch.mul(some[block, None], self.fine[row], out=near[block, row])
+        return (near.flatten(0, 1),)
+
+    def combine(self, out: Tensor, far: Sequence[Tensor], near: Sequence[Tensor]) -> None:
+        blocks, rows, width = out.shape
+        for block, row in _tiles(blocks, rows, width // 2, self.pairs):
+            tile = out[block, row]
+            product = self.scratch[: tile.numel() // 2].view(*tile.shape[:2], -1)
+            torch.mul(far[0][block, None], near[0][row], out=product)
+            tile.copy_(_castable(torch.view_as_real(product).flatten(-2), out.dtype))
+
+
+def _fill(
+    out: Float[Tensor, "length width"], start: int, phases: Phases, columns: Columns
 ) -> None:
-    """The same numbers by one complex product: (cos - i sin)(sin + i cos), pair by pair."""
-    factors = torch.view_as_complex(near.unflatten(-1, (-1, 2)))
-    for block, row in _tiles(*out.shape, len(scratch)):
-        tile = out[block, row]
-        product = scratch[: tile.numel()].view(tile.shape)
-        packed = torch.view_as_complex(product.unflatten(-1, (-1, 2)))
-        torch.mul(far[block, None], factors[row], out=packed)
-        tile.copy_(_castable(product, out.dtype))
+    """Fill a table, of any strides, with the rows from position `start` on."""
+    length, pairs, device = len(out), phases.pairs, out.device
+    limbs, factors = phases.limbs.to(device), _factors(phases, device)
+    packed = _Packed.serves(columns, pairs, device)
+    product = _Packed(factors, out.shape) if packed else _Separate(factors, columns, out.shape)
+    few = max(1, EXACT_PAIRS // pairs)  # blocks whose angles are reduced at once
+    run = max(1, NEAR_PAIRS // pairs)  # blocks whose far factors are held at once
+    step = max(STRIDE, min(BLOCK, run // STRIDE * STRIDE))  # rows whose near factors are
+    row = 0
+    while row < length:
+        block, offset = divmod(start + row, BLOCK)
+        rows = min(BLOCK - offset, length - row)  # of each block: fewer at the table's two ends
+        blocks = min(run, (length - row) // BLOCK) if rows == BLOCK else 1
+        at = torch.arange(block, block + blocks, device=device) * BLOCK
+        parts = [product.far(*_exact_cos_sin(some, limbs)) for some in at.split(few)]
+        far = parts[0] if len(parts) == 1 else [torch.cat(part) for part in zip(*parts, strict=True)]
+        target = out[row : row + blocks * rows].unflatten(0, (blocks, rows))
+        for first in range(offset // STRIDE * STRIDE, offset + rows, step):
+            begin, end = max(first, offset), min(first + step, offset + rows)
+            near = product.near(slice(first // STRIDE, -(-end // STRIDE)))
+            near = [operand[begin - first : end - first] for operand in near]
+            product.combine(target[:, begin - offset : end - offset], far, near)
+        row += blocks * rows
 
 
 def _check_dtype(dtype: torch.dtype) -> None:
-    if dtype not in FLOAT_DTYPES:
+    if dtype not in DTYPES:
         raise SchemeArgumentError(
             f"dtype must be float32, float64, bfloat16 or float16, got {dtype}."
         )
@@ -412,18 +415,16 @@ def _fill_at(
             _fill(cos, start, phases, "cos")
             _fill(sin, start, phases, "sin")
             return
-    limbs = phases.limbs.to(cos.device)
-    if phases.pairs <= SLAB_PAIRS: 
-        near_cos, near_sin = _kept_near(phases, "cos", False, cos.device)
-    else:
-        near_cos, near_sin = _make_near(limbs, "cos", None)
-    step = max(1, TILE_ENTRIES // phases.pairs)
+    limbs, factors = phases.limbs.to(cos.device), _factors(phases, cos.device)
+    step = max(1, EXACT_PAIRS // phases.pairs)
     for row in range(0, len(positions), step):
         some = slice(row, row + step)
         offsets = positions[some] & (BLOCK - 1)
         blocks, at = torch.unique(positions[some] - offsets, return_inverse=True)
-        cos_a, sin_a = (plane[at] for plane in _exact_cos_sin(blocks, limbs))
-        planes = _turn(cos_a, sin_a, near_cos[offsets], near_sin[offsets])
+        far = (plane[at] for plane in _exact_cos_sin(blocks, limbs))
+        coarse = (plane[offsets // STRIDE] for plane in factors[:2])
+        fine = (plane[offsets % STRIDE] for plane in factors[2:])
+        planes = _turn(*far, *_turn(*coarse, *fine))
         for out, plane in zip((cos, sin), planes, strict=True):
             out[some] = _castable(plane, out.dtype)
 
@@ -456,7 +457,7 @@ def sinusoidal_table(
         positions = torch.arange(start, start + length, device=device)
         cos, sin = cos_sin(positions, phases, dtype=dtype)
         half = layout == "half"
-        table = torch.cat((sin, cos), -1) if half else _columns(cos, sin, "interleaved")
+        table = torch.cat((sin, cos), -1) if half else torch.stack((sin, cos), -1).flatten(-2)
         return table if out is None else out.copy_(table)
     if out is None:
         out = torch.empty(length, dim, dtype=dtype, device=device)

@@ -18,7 +18,7 @@ from posenc.limits import check_width
 Layout = Literal["interleaved", "half"]
 
 
-def half_to_interleaved(dim: int) -> Int[Tensor, "dim"]:
+def half_to_interleaved(dim: int) -> Int[Tensor, " dim"]:
     """Index that takes features in half-split order to interleaved order: y = x[..., index].
 
     dim: even width. Returns (dim,) int64: 0, dim/2, 1, dim/2 + 1, ...
@@ -26,7 +26,7 @@ def half_to_interleaved(dim: int) -> Int[Tensor, "dim"]:
     return torch.arange(check_width("dim", dim)).reshape(2, -1).T.flatten()
 
 
-def interleaved_to_half(dim: int) -> Int[Tensor, "dim"]:
+def interleaved_to_half(dim: int) -> Int[Tensor, " dim"]:
     """Index that takes features in interleaved order to half-split order: y = x[..., index].
 
     dim: even width. Returns (dim,) int64: 0, 2, 4, ..., 1, 3, 5, ...

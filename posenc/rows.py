@@ -18,7 +18,7 @@ _COSINE_TILE = 2**20  # cosines in memory at once while summing over pairs
 
 
 def rotary_rows(
-    positions: int | Int[Tensor, "*n"],
+    positions: int | Int[Tensor, " *n"],
     phases: Phases,
     *,
     dtype: torch.dtype,
@@ -33,7 +33,7 @@ def rotary_rows(
 
 
 def sinusoidal_rows(
-    positions: int | Int[Tensor, "*n"],
+    positions: int | Int[Tensor, " *n"],
     phases: Phases,
     *,
     layout: str,
@@ -48,7 +48,7 @@ def sinusoidal_rows(
     return _kept_sinusoidal(positions, phases, layout, dtype, device)
 
 
-def cosine_sum(offsets: Int[Tensor, "*n"], phases: Phases) -> Float[Tensor, "*n"]:
+def cosine_sum(offsets: Int[Tensor, " *n"], phases: Phases) -> Float[Tensor, " *n"]:
     """Return the sum over pairs of cos(offset * theta), in float64, a tile of offsets at a time."""
     flat = offsets.reshape(-1)
     tiles = flat.split(max(1, _COSINE_TILE // phases.pairs))

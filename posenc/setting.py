@@ -22,16 +22,13 @@ DEFAULT_SCHEMES = ("learned", "sinusoidal", "rope", "alibi")
 PRECISIONS = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 # Even stops that are dense where people work and reach the caps: about equal steps by ratio.
-_WIDTHS = (2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256, 320, 384, 448, 512, 640, 768, 896, 1024)
-_WIDTHS += (1280, 1536, 1600, 2048, 2560, 3072, 4096)
-_LENGTHS = (8, 16, 32, 48, 64, 96, 128, 160, 192, 224, 256, 320, 384, 448, 512, 640, 768, 1024)
-_LENGTHS += (1280, 1536, 2048)
+_WIDTHS: tuple[int, ...] = (2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256, 320, 384, 448, 512, 640)
+_WIDTHS += (768, 896, 1024, 1280, 1536, 1600, 2048, 2560, 3072, 4096)
+_LENGTHS: tuple[int, ...] = (8, 16, 32, 48, 64, 96, 128, 160, 192, 224, 256, 320, 384, 448, 512)
+_LENGTHS += (640, 768, 1024, 1280, 1536, 2048)
 _TRAINED = tuple(n for n in _LENGTHS if n <= 1024) + tuple(2**n for n in range(11, 21))
-_BASES = tuple(
-    float(mantissa) * 10**decade / 10
-    for decade in range(2, 9)
-    for mantissa in (10, 12.5, 16, 20, 25, 32, 40, 50, 63, 80)
-) + (1e8,)
+_MANTISSAS = (1, 1.25, 1.6, 2, 2.5, 3.2, 4, 5, 6.3, 8)  # ten steps a decade, equal by ratio
+_BASES = (*(mantissa * 10.0**decade for decade in range(1, 8) for mantissa in _MANTISSAS), 1e8)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -238,7 +235,9 @@ class Setting:
         setting = cls(**values)
         for key, value in own.items():
             try:
-                setting = setting.replace(own=tuple(sorted((dict(setting.own) | {key: value}).items())))
+                setting = setting.replace(
+                    own=tuple(sorted((dict(setting.own) | {key: value}).items()))
+                )
             except ConfigError as error:
                 own_notices.append(f"{error} The default is used instead.")
         return setting, notices + own_notices
@@ -301,5 +300,3 @@ def _snap_own(raw: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
         }
         notices += changed
     return values, notices
-
-

@@ -10,8 +10,7 @@ header = st.container()
 chosen = controls.choices(choices.OffsetChoice)
 queries = {kind: compute.Query.of(setting, kind) for kind in setting.schemes}
 maps = {
-    kind: compute.offset_map(query, chosen.offset, chosen.second)
-    for kind, query in queries.items()
+    kind: compute.offset_map(query, chosen.offset, chosen.second) for kind, query in queries.items()
 }
 claims = {kind: compute.offset_claims(query) for kind, query in queries.items()}
 with header:
@@ -24,9 +23,7 @@ st.caption(
 )
 map_table = frames.offset_maps(maps)
 page.table(map_table)
-by_offset = frames.map_errors(
-    {kind: compute.map_errors(query) for kind, query in queries.items()}
-)
+by_offset = frames.map_errors({kind: compute.map_errors(query) for kind, query in queries.items()})
 st.vega_lite_chart(by_offset, charts.map_errors(setting.schemes), key="map_errors")
 pictured = {kind: found for kind, found in maps.items() if found and found.picture is not None}
 if pictured:

@@ -57,6 +57,4 @@ page.definition(
     similarity.cosine_matrix,
 )
 page.numbers(by_offset.rename(columns={"x": "distance", "y": "mean"}), "similarity by distance")
-page.numbers(
-    one_row.rename(columns={"x": "position", "y": "cosine"}), "similarity to one position"
-)
+page.numbers(one_row.rename(columns={"x": "position", "y": "cosine"}), "similarity to one position")

@@ -27,7 +27,6 @@ from posenc.analysis.linearity import (
     block_rotation,
     composition_error,
     diagonal_spread,
-    expanding_shift,
     fit_dense,
     fit_kernel,
     fit_pairs,
@@ -50,6 +49,7 @@ from posenc.analysis.similarity import (
     similarity_row,
 )
 from posenc.analysis.spectrum import Spectrum, spectrum
+from posenc.offset_maps import expanding_shift
 
 __all__ = [
     "CosineMatrix",

@@ -13,7 +13,6 @@ positions named; predicting zero gives 1. Vectors are columns in M phi and rows 
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -23,9 +22,8 @@ from posenc.analysis.similarity import as_float64, as_kernel, similarity_by_offs
 from posenc.analysis.spectrum import as_inv_freq, check_length, cos_sin
 from posenc.errors import SchemeArgumentError
 from posenc.limits import check_count
+from posenc.offset_maps import First, Layout, pair_columns, pair_matrix
 
-Layout = Literal["interleaved", "half"]
-First = Literal["sin", "cos"]
 Seed = int | torch.Generator
 
 TOO_FEW_POSITIONS = "There are too few positions to compare one offset at two places."
@@ -123,27 +121,7 @@ def block_rotation(
     inv_freq = as_inv_freq(inv_freq)
     check_count("offset", offset, -(2**31) + 1, 2**31 - 1)
     cos, sin = cos_sin(torch.tensor([offset], device=inv_freq.device), inv_freq)
-    return _pair_matrix(cos[0], sin[0], layout, first, check_count("tail", tail, 0, 2**20))
-
-
-def expanding_shift(ratio: float, size: int, offset: int) -> Float[Tensor, "more size"]:
-    """The exact M_k of one ALiBi head, (size + offset, size): each step adds a dimension.
-
-    With r = ratio = exp(-slope): phi(0) = e_0, phi(i) = r phi(i-1) + sqrt(1 - r^2) e_i, so
-    M_1 e_0 = r e_0 + sqrt(1 - r^2) e_1 and M_1 e_i = e_(i+1); M_k is its k-th power. It acts on
-    vectors that use the first `size` dimensions, so M_a (from size + b) M_b (from size) = M_(a+b).
-    Raises SchemeArgumentError for a ratio outside [0, 1], a size below 1 or a negative offset.
-    """
-    if not 0 <= ratio <= 1:
-        raise SchemeArgumentError(f"ratio must be from 0 to 1, got {ratio!r}.")
-    check_length("size", size)
-    check_length("offset", offset, low=0)
-    shift = torch.zeros(size + offset, size, dtype=torch.float64)
-    powers = torch.tensor(ratio, dtype=torch.float64) ** torch.arange(offset, -1, -1)
-    shift[: offset + 1, 0] = powers
-    shift[1 : offset + 1, 0] *= ((1 - ratio) * (1 + ratio)) ** 0.5
-    shift[offset + 1 :, 1:].fill_diagonal_(1.0)
-    return shift
+    return pair_matrix(cos[0], sin[0], layout, first, check_count("tail", tail, 0, 2**20))
 
 
 def verify_map(
@@ -217,7 +195,7 @@ def fit_pairs(
         raise SchemeArgumentError(
             f"the width less tail must be even and positive, got {vectors.shape[1] - tail}."
         )
-    one, two = _pair_columns(pairs, layout)
+    one, two = pair_columns(pairs, layout)
     if first not in ("sin", "cos"):
         raise SchemeArgumentError(f"first must be 'sin' or 'cos', got {first!r}.")
     cos_columns, sin_columns = (one, two) if first == "cos" else (two, one)
@@ -228,7 +206,7 @@ def fit_pairs(
         power = before.abs().square().sum(0)
         turn = (before.conj() * after).sum(0) / torch.where(power > 0, power, 1.0)
         turn = torch.where(power > 0, turn, 1.0)
-        return _pair_matrix(turn.real, turn.imag, layout, first, tail)
+        return pair_matrix(turn.real, turn.imag, layout, first, tail)
 
     return _scored_fit(vectors, offset, train_length, seed, fit)
 
@@ -435,26 +413,6 @@ def _generator(seed: Seed) -> torch.Generator:
 def _relative(gap: Tensor, target: Tensor) -> float:
     size, scale = torch.linalg.vector_norm(gap), torch.linalg.vector_norm(target)
     return 0.0 if size == 0 else (size / scale).item()
-
-
-def _pair_columns(pairs: int, layout: Layout) -> tuple[Tensor, Tensor]:
-    """Columns of the first and of the second member of every pair."""
-    if layout not in ("interleaved", "half"):
-        raise SchemeArgumentError(f"layout must be 'interleaved' or 'half', got {layout!r}.")
-    index = torch.arange(pairs)
-    return (2 * index, 2 * index + 1) if layout == "interleaved" else (index, index + pairs)
-
-
-def _pair_matrix(cos: Tensor, sin: Tensor, layout: Layout, first: First, tail: int) -> Tensor:
-    """The matrix that turns every pair: cos + 1j sin multiplied by its own complex number."""
-    if first not in ("sin", "cos"):
-        raise SchemeArgumentError(f"first must be 'sin' or 'cos', got {first!r}.")
-    one, two = _pair_columns(len(cos), layout)
-    matrix = torch.eye(2 * len(cos) + tail, dtype=cos.dtype, device=cos.device)
-    matrix[one, one] = matrix[two, two] = cos
-    matrix[one, two] = sin if first == "sin" else -sin
-    matrix[two, one] = -sin if first == "sin" else sin
-    return matrix
 
 
 def _pairs_at(vectors: Tensor, offset: int) -> Tensor:

@@ -129,9 +129,10 @@ def project_gram(kernel: Float[Tensor, "n n"], components: int = 3, fit: Fit = N
     block = strip if fitted.all() else strip[:, fitted]
     count = len(block)
     size = min(components, count)
-    rounding = count * _EPS * peak / scale
+    # What centring leaves of the rounding of entries as large as the peak.
+    rounding = (count + 64) * _EPS * peak / scale
     if max(part.abs() for part in block.aminmax()) > rounding:
-        values, axes = _leading_eigenpairs(block, size)
+        values, axes = _leading_eigenpairs(block, size, count * rounding)
     else:  # all positions share one vector
         values, axes = block.new_zeros(size), block.new_zeros(count, size)
     floor = torch.maximum(count * _EPS * values[0], rounding)
@@ -262,7 +263,7 @@ def _check_symmetric(kernel: Tensor) -> Tensor:
     return peak
 
 
-def _check_positive(block: Tensor, slack: float) -> None:
+def _check_positive(block: Tensor, slack: Tensor) -> None:
     """Raise NoPositionVectors if a symmetric matrix has an eigenvalue below -slack."""
     shifted = block + slack * torch.eye(len(block), dtype=block.dtype, device=block.device)
     if torch.linalg.cholesky_ex(shifted).info:
@@ -293,11 +294,13 @@ def _merged(
     return values[order], torch.block_diag(even_axes, odd_axes)[:, order]
 
 
-def _leading_eigenpairs(block: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """Leading eigenpairs of a symmetric matrix, by halves where it equals its own half turn."""
-    count, slack = len(block), len(block) * _EPS * block.diagonal().abs().sum().item()
-    turned = block.flip(0, 1)
-    if (block - turned).abs_().amax() > count * _EPS * block.diagonal().abs().amax():
+def _leading_eigenpairs(block: Tensor, size: int, slack: Tensor) -> tuple[Tensor, Tensor]:
+    """Leading eigenpairs of a symmetric matrix, by halves where it equals its own half turn.
+
+    Raises NoPositionVectors if an eigenvalue is below -slack.
+    """
+    count = len(block)
+    if (block - block.flip(0, 1)).abs_().amax() > slack / count:
         _check_positive(block, slack)
         return _top_eigenpairs(block, size)
     half = count // 2
@@ -369,9 +372,9 @@ def _result(
         scores=scores.masked_fill(missing[:, None], torch.nan),
         components=components,
         mean=mean,
-        explained_variance=variance * scale**2,
+        explained_variance=variance * scale * scale,
         explained_variance_ratio=variance / total if total > 0 else torch.zeros_like(variance),
-        total_variance=total * scale**2,
+        total_variance=total * scale * scale,
         found=found,
         fitted=fitted,
         missing=missing,

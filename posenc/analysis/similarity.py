@@ -64,7 +64,7 @@ class OffsetProfile:
     counts: Int[Tensor, " offsets"]
 
 
-def as_float64(name: str, value: Tensor, shape: str) -> Tensor:
+def as_float64(name: str, value: object, shape: str) -> Tensor:
     """Return `value` as a detached float64 tensor of the rank that `shape`, such as "(n, d)", says.
 
     The device is kept, except that MPS has no float64 and goes to the CPU.
@@ -82,7 +82,7 @@ def as_float64(name: str, value: Tensor, shape: str) -> Tensor:
     return (value.cpu() if value.device.type == "mps" else value).to(torch.float64)
 
 
-def as_kernel(kernel: Tensor) -> Float[Tensor, "n n"]:
+def as_kernel(kernel: object) -> Float[Tensor, "n n"]:
     """Return a square kernel as float64, or raise SchemeArgumentError."""
     kernel = as_float64("kernel", kernel, "(n, n)")
     if kernel.shape[0] != kernel.shape[1]:
@@ -93,7 +93,7 @@ def as_kernel(kernel: Tensor) -> Float[Tensor, "n n"]:
     return kernel
 
 
-def as_curve(curve: Tensor) -> Float[Tensor, " offsets"]:
+def as_curve(curve: object) -> Float[Tensor, " offsets"]:
     """Return an offset curve of odd length 2n-1 as float64, or raise SchemeArgumentError."""
     curve = as_float64("curve", curve, "(2n-1,)")
     if len(curve) % 2 == 0:
@@ -104,7 +104,7 @@ def as_curve(curve: Tensor) -> Float[Tensor, " offsets"]:
     return curve
 
 
-def kernel_or_curve(kernel: Tensor | None, curve: Tensor | None) -> tuple[Tensor, bool]:
+def kernel_or_curve(kernel: object, curve: object) -> tuple[Tensor, bool]:
     """Return the one that was given as float64, and whether it is the curve."""
     if kernel is not None and curve is None:
         return as_kernel(kernel), False

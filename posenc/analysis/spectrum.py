@@ -36,7 +36,7 @@ class Spectrum:
     over_full_turn: int | None
 
 
-def as_inv_freq(inv_freq: Tensor) -> Float[Tensor, " pairs"]:
+def as_inv_freq(inv_freq: object) -> Float[Tensor, " pairs"]:
     """Return inverse frequencies as float64, or raise SchemeArgumentError for a bad one."""
     inv_freq = as_float64("inv_freq", inv_freq, "(pairs,)")
     if not (inv_freq.isfinite() & (inv_freq >= 0)).all():

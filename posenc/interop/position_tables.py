@@ -78,23 +78,28 @@ class TableCheck:
     nan_rows: int
     inf_rows: int
     zero_rows: int
-    all_rows_equal: bool
+    all_rows_equal: bool  # of the finite rows, where there are two or more
     largest: float  # largest finite magnitude
 
     @classmethod
     def of(cls, table: Float[Tensor, "n d"]) -> "TableCheck":
         """Count NaN, Inf and zero rows of `table`, in pieces that stay small beside it."""
         nan_rows = inf_rows = zero_rows = 0
-        equal, largest = len(table) > 1, 0.0
+        largest, equal, first = 0.0, True, None
         for part in table.split(max(1, 2**18 // max(1, table.shape[1]))):
             nan = part.isnan().any(1)
             nan_rows += int(nan.sum())
-            inf_rows += int((part.isinf().any(1) & ~nan).sum())
+            infinite = part.isinf().any(1) & ~nan
+            inf_rows += int(infinite.sum())
             zero_rows += int((part == 0).all(1).sum())
-            equal = equal and bool((part == table[0]).all())
+            finite = part[~(nan | infinite)]
+            if first is None and len(finite):
+                first = finite[0]
+            equal = equal and bool((finite == first).all()) if len(finite) else equal
             if part.numel():
-                finite = part.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
-                largest = max(largest, float(finite.abs().max()))
+                numbers = part.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
+                largest = max(largest, float(numbers.abs().max()))
+        equal = equal and len(table) - nan_rows - inf_rows > 1
         return cls(len(table), nan_rows, inf_rows, zero_rows, equal, largest)
 
     @property
@@ -117,7 +122,8 @@ class TableCheck:
         elif self.zero_rows:
             found.append(f"{_rows(self.zero_rows, self.rows)} only zeros and no cosine similarity.")
         if self.all_rows_equal and self.zero_rows < self.rows:
-            found.append("All rows are equal: the table tells no position from another.")
+            which = "rows" if self.finite_rows == self.rows else "finite rows"
+            found.append(f"All {which} are equal: the table tells no position from another.")
         return tuple(found)
 
 

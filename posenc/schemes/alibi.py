@@ -17,6 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from posenc import fields, limits
+from posenc.offset_maps import expanding_shift
 from posenc.schemes.scheme import Head, Scheme, SchemeConfig, float64_device, rounded
 
 
@@ -25,7 +26,7 @@ def alibi_slopes(
     *,
     dtype: torch.dtype = torch.float32,
     device: torch.device | str | None = None,
-) -> Float[Tensor, "h"]:
+) -> Float[Tensor, " h"]:
     """Return ALiBi's slope of each head, correctly rounded to `dtype`.
 
     Press et al. 2022, arXiv 2108.12409, section 3 and its public code for other head counts.
@@ -40,8 +41,8 @@ def alibi_slopes(
 def alibi_bias(
     q_positions: Int[Tensor, "*b q"],
     k_positions: Int[Tensor, "*b k"],
-    slopes: Float[Tensor, "h"],
-) -> Float[Tensor, "*b h q k"]:
+    slopes: Float[Tensor, " h"],
+) -> Float[Tensor, " *b h q k"]:
     """Return -slope * |key - query| for every head, in the dtype of `slopes`.
 
     Press et al. 2022, arXiv 2108.12409, section 3; symmetric in the offset, so that it also reads
@@ -78,21 +79,29 @@ class Alibi(Scheme):
         self._slopes = alibi_slopes(config.heads, dtype=torch.float64)
 
     @property
-    def slopes(self) -> Float[Tensor, "h"]:
+    def slopes(self) -> Float[Tensor, " h"]:
         """Slope of each head in float64, logits per position."""
         return self._slopes
 
-    def offset_bias(self, offsets: Int[Tensor, "*shape"]) -> Float[Tensor, "h *shape"]:
+    def offset_bias(self, offsets: Int[Tensor, " *shape"]) -> Float[Tensor, " h *shape"]:
         return _bias(offsets, self._slopes.to(float64_device(offsets.device)))
 
     def offset_kernel(
         self,
-        offsets: Int[Tensor, "*n"],
+        offsets: Int[Tensor, " *n"],
         head: Head = "mean",
         dtype: torch.dtype | None = None,
-    ) -> Float[Tensor, "*n"]:
+    ) -> Float[Tensor, " *n"]:
         factors = rounded(self.offset_bias(offsets), dtype).exp()
         return factors.mean(dim=0) if head == "mean" else factors[head]
+
+    def offset_map(self, offset: int, *, size: int, head: Head = "mean") -> Float[Tensor, "m n"]:
+        """Return M_k of one head, (size + k, size): seen vectors move along, one feature per step.
+
+        For "mean", whose vectors are the heads' side by side, this is the first head's block.
+        """
+        slope = self._slopes[0 if head == "mean" else head]
+        return expanding_shift(math.exp(-slope), size, offset)
 
     def vectors(
         self,
@@ -120,7 +129,7 @@ def _power_of_two_slopes(heads: int) -> list[float]:
     return [2.0 ** (-8 * h / heads) for h in range(1, heads + 1)]
 
 
-def _bias(offsets: Tensor, slopes: Float[Tensor, "h"]) -> Float[Tensor, "h *shape"]:
+def _bias(offsets: Tensor, slopes: Float[Tensor, " h"]) -> Float[Tensor, " h *shape"]:
     """-slope * |offset|; offsets may live where there is no float64, then the result does not."""
     distances = offsets.abs().to(slopes.device)
     biases = -slopes.reshape(-1, *(1,) * offsets.dim()) * distances

@@ -25,7 +25,6 @@ from posenc.schemes.scheme import (
     rounded,
 )
 
-
 INITIAL_STD = 0.02  # BERT's and GPT-2's own
 _DRAWN_ROWS = 256
 
@@ -64,7 +63,7 @@ class LearnedConfig(SchemeConfig):
     @property
     def uses(self) -> tuple[str, ...]:
         # A named table brings its own shape; only a random start is made to measure.
-        return super().uses + ("seed",) if self.source == "random" else ("learned_source",)
+        return (*super().uses, "seed") if self.source == "random" else ("learned_source",)
 
     def build(self, device: torch.device | str | None = None, seed: int = 0) -> "Learned":
         if self.source != "random":
@@ -74,9 +73,7 @@ class LearnedConfig(SchemeConfig):
         generator = torch.Generator().manual_seed(seed)
         # Drawn in whole blocks, so that a longer table begins with the rows of a shorter one.
         blocks = -(-self.max_len // _DRAWN_ROWS)
-        drawn = [
-            torch.randn(_DRAWN_ROWS, self.dim, generator=generator) for _ in range(blocks)
-        ]
+        drawn = [torch.randn(_DRAWN_ROWS, self.dim, generator=generator) for _ in range(blocks)]
         weight = torch.cat(drawn)[: self.max_len] * INITIAL_STD
         return Learned(self, weight.to(device), f"random start, seed {seed}, untrained")
 

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from posenc import fields, limits, phases
 from posenc.errors import ConfigError
+from posenc.offset_maps import Layout, pair_matrix
 from posenc.rotation import apply_rope
 from posenc.rows import cosine_sum, rotary_rows
 from posenc.schemes.scheme import (
@@ -45,7 +46,7 @@ class RopeConfig(SchemeConfig):
         10000.0,
         fields.Real(low=limits.MIN_BASE, high=limits.MAX_BASE, closed=False, label="Base"),
     )
-    layout: str = fields.ruled(
+    layout: Layout = fields.ruled(
         "interleaved",
         fields.Choice(
             options=("interleaved", "half"),
@@ -91,13 +92,15 @@ class Rope(VectorScheme):
 
     config: RopeConfig
     kernel_unit = "logit"
+    pair_first = "cos"  # the vectors are unit content, rotated; always side by side: see `vectors`
 
     def __init__(self, config: RopeConfig) -> None:
         super().__init__(config)
         self.phases = phases.Phases.geometric(config.rotary_dim, config.base)
+        self.unpaired = config.dim - config.rotary_dim
 
     @property
-    def inv_freq(self) -> Float[Tensor, "p"]:
+    def inv_freq(self) -> Float[Tensor, " p"]:
         """Inverse frequencies in float64, radians per position, pair 0 the fastest."""
         return self.phases.inv_freq
 
@@ -124,12 +127,19 @@ class Rope(VectorScheme):
             cos, sin = cos[:, None], sin[:, None]
         return apply_rope(x, cos, sin, layout=self.config.layout)
 
+    def offset_map(
+        self, offset: int, *, size: int = 1, head: Head = "mean"
+    ) -> Float[Tensor, "d d"]:
+        """Return M_k: per pair [cos; sin] -> [[cos a, -sin a], [sin a, cos a]] [cos; sin]."""
+        cos, sin = phases.cos_sin(torch.tensor(offset), self.phases, dtype=torch.float64)
+        return pair_matrix(cos, sin, "interleaved", "cos", self.unpaired)
+
     def offset_kernel(
         self,
-        offsets: Int[Tensor, "*n"],
+        offsets: Int[Tensor, " *n"],
         head: Head = "mean",
         dtype: torch.dtype | None = None,
-    ) -> Float[Tensor, "*n"]:
+    ) -> Float[Tensor, " *n"]:
         width, rotary = self.config.dim, self.config.rotary_dim
         return (2 * cosine_sum(offsets, self.phases) + (width - rotary)) / width
 

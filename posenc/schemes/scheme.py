@@ -23,7 +23,7 @@ from posenc.toeplitz import toeplitz
 
 Head = Literal["mean"] | int
 # The length has no name: one call may take positions of queries and of keys, which differ in number.
-Positions = Int[Tensor, "_"] | Int[Tensor, "b _"] | None
+Positions = Int[Tensor, " _"] | Int[Tensor, "b _"] | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +125,7 @@ class Scheme(nn.Module):
         batched = values.movedim(0, 1) if offsets.dim() == 3 else values[None]
         return batched.to(torch.promote_types(q.dtype, torch.float32))
 
-    def offset_bias(self, offsets: Int[Tensor, "*shape"]) -> Float[Tensor, "h *shape"] | None:
+    def offset_bias(self, offsets: Int[Tensor, " *shape"]) -> Float[Tensor, " h *shape"] | None:
         """Return the bias of a stationary scheme at offsets (key minus query), or None."""
         return None
 
@@ -156,10 +156,10 @@ class Scheme(nn.Module):
 
     def offset_kernel(
         self,
-        offsets: Int[Tensor, "*n"],
+        offsets: Int[Tensor, " *n"],
         head: Head = "mean",
         dtype: torch.dtype | None = None,
-    ) -> Float[Tensor, "*n"]:
+    ) -> Float[Tensor, " *n"]:
         """Return the position kernel of a stationary scheme at offsets, in float64. NoPE: 1."""
         return torch.ones(offsets.shape, dtype=torch.float64, device=offsets.device)
 
@@ -170,7 +170,7 @@ class Scheme(nn.Module):
         head: Head = "mean",
         dtype: torch.dtype | None = None,
         device: torch.device | str | None = None,
-    ) -> Float[Tensor, "m"]:
+    ) -> Float[Tensor, " m"]:
         """Return the kernel at offsets -(length-1) .. length-1, float64; see `posenc.offset_curve`."""
         self.check_kernel_request(length, head)
         if not self.stationary:
@@ -218,18 +218,19 @@ class Scheme(nn.Module):
         return None
 
     @property
-    def inv_freq(self) -> Float[Tensor, "p"] | None:
+    def inv_freq(self) -> Float[Tensor, " p"] | None:
         """Inverse frequencies in float64, radians per position, or None for a scheme without any."""
         return None
 
     def check_kernel_request(self, length: int, head: Head) -> None:
         """Raise unless `length` and `head` can be asked of this scheme."""
         limits.check_count("length", length, 1, limits.MAX_POSITION)
-        if head != "mean" and self.heads is not None:
-            if isinstance(head, bool) or not isinstance(head, int) or not 0 <= head < self.heads:
-                raise SchemeArgumentError(
-                    f"head must be 'mean' or a whole number from 0 to {self.heads - 1}, got {head!r}."
-                )
+        if head == "mean" or self.heads is None:
+            return
+        if isinstance(head, bool) or not isinstance(head, int) or not 0 <= head < self.heads:
+            raise SchemeArgumentError(
+                f"head must be 'mean' or a whole number from 0 to {self.heads - 1}, got {head!r}."
+            )
 
 
 class VectorScheme(Scheme):
@@ -251,7 +252,7 @@ class VectorScheme(Scheme):
         head: Head = "mean",
         dtype: torch.dtype | None = None,
         device: torch.device | str | None = None,
-    ) -> Float[Tensor, "m"]:
+    ) -> Float[Tensor, " m"]:
         if dtype is not None and self.stationary:
             raise NotStationary(
                 f"{self.config.label} rounded to {str(dtype).removeprefix('torch.')} is no function "
@@ -281,19 +282,19 @@ def float64_device(device: torch.device | str | None) -> torch.device:
     return torch.device("cpu") if chosen.type == "mps" else chosen
 
 
-def rounded(values: Float[Tensor, "*n"], dtype: torch.dtype | None) -> Float[Tensor, "*n"]:
+def rounded(values: Float[Tensor, " *n"], dtype: torch.dtype | None) -> Float[Tensor, " *n"]:
     """Return `values` as a model in `dtype` would hold them, as float64 again."""
     return values if dtype is None else values.to(dtype).to(torch.float64)
 
 
-def contiguous(count: int, like: Tensor) -> Int[Tensor, "n"]:
+def contiguous(count: int, like: Tensor) -> Int[Tensor, " n"]:
     """Return positions 0 .. count-1 on the device of `like`."""
     return torch.arange(count, device=like.device)
 
 
 def _offsets(
     q: Tensor, k: Tensor, q_positions: Positions, k_positions: Positions
-) -> Int[Tensor, "*b q k"]:
+) -> Int[Tensor, " *b q k"]:
     queries = contiguous(q.shape[-2], q) if q_positions is None else q_positions
     keys = contiguous(k.shape[-2], k) if k_positions is None else k_positions
     return keys[..., None, :] - queries[..., :, None]

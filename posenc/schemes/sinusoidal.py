@@ -17,6 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from posenc import fields, limits, phases
+from posenc.offset_maps import Layout, pair_matrix
 from posenc.rows import cosine_sum, sinusoidal_rows
 from posenc.schemes.scheme import (
     Head,
@@ -40,7 +41,7 @@ class SinusoidalConfig(SchemeConfig):
         10000.0,
         fields.Real(low=limits.MIN_BASE, high=limits.MAX_BASE, closed=False, label="Base"),
     )
-    layout: str = fields.ruled(
+    layout: Layout = fields.ruled(
         "interleaved",
         fields.Choice(
             options=("interleaved", "half"),
@@ -65,9 +66,10 @@ class Sinusoidal(VectorScheme):
     def __init__(self, config: SinusoidalConfig) -> None:
         super().__init__(config)
         self.phases = phases.Phases.geometric(config.dim, config.base)
+        self.pair_layout = config.layout
 
     @property
-    def inv_freq(self) -> Float[Tensor, "p"]:
+    def inv_freq(self) -> Float[Tensor, " p"]:
         """Inverse frequencies in float64, radians per position, pair 0 the fastest."""
         return self.phases.inv_freq
 
@@ -83,12 +85,19 @@ class Sinusoidal(VectorScheme):
         )
         return x + rows
 
+    def offset_map(
+        self, offset: int, *, size: int = 1, head: Head = "mean"
+    ) -> Float[Tensor, "d d"]:
+        """Return M_k: per pair [sin; cos] -> [[cos a, sin a], [-sin a, cos a]] [sin; cos]."""
+        cos, sin = phases.cos_sin(torch.tensor(offset), self.phases, dtype=torch.float64)
+        return pair_matrix(cos, sin, self.config.layout, "sin", tail=0)
+
     def offset_kernel(
         self,
-        offsets: Int[Tensor, "*n"],
+        offsets: Int[Tensor, " *n"],
         head: Head = "mean",
         dtype: torch.dtype | None = None,
-    ) -> Float[Tensor, "*n"]:
+    ) -> Float[Tensor, " *n"]:
         return cosine_sum(offsets, self.phases)
 
     def vectors(
