@@ -51,6 +51,8 @@ def picker(rule: fields.Rule) -> None:
         format_func=source_label,
         bind="query-params",
     )
+    for note in _notes(st.session_state["learned_source"]):
+        st.caption(note)
     with st.expander("Upload a table"):
         upload = st.file_uploader(
             "Checkpoint (.safetensors)",
@@ -79,7 +81,7 @@ def _take(file_name: str, content: bytes) -> None:
         if not st.button("Use this table", key="use_upload"):
             st.caption(_candidate_label(chosen))
             return
-        table = read_position_table(content, chosen.name)
+        table = read_position_table(content, chosen.name, file_name=printable_name(file_name))
     except CheckpointError as error:
         st.error(f"{printable_name(file_name)}: {error}", icon=":material/block:")
         return
@@ -105,3 +107,7 @@ def _held(name: str) -> bool:
     except CheckpointError:
         return False
     return True
+
+
+def _notes(source: str) -> tuple[str, ...]:
+    return () if source == "random" else named_table(source).notes

@@ -14,6 +14,7 @@ MAX_KERNEL_LENGTH = 16_384  # a dense (T, T) float64 kernel: 2 GiB
 MAX_SHOWN_LENGTH = 2_048  # positions shown
 MAX_TRAIN_LENGTH = 1_048_576
 MAX_SHOWN_DIM = 4_096
+MAX_SHOWN_ELEMENTS = 2**22  # positions shown x model dimension: a page's products stay under a second
 MAX_SHOWN_HEADS = 64
 MAX_SCHEMES = 6
 MAX_DRAWN_CELLS = 512  # rows and columns of one drawn matrix; longer ranges are shown as a window

@@ -156,6 +156,11 @@ class Setting:
                 f"Setting.dim must be a multiple of twice the heads, so that every head has an even "
                 f"width, got {self.dim} for {self.heads} heads."
             )
+        if self.length * self.dim > limits.MAX_SHOWN_ELEMENTS:
+            raise ConfigError(
+                "Setting.length times dim must be at most "
+                f"{limits.MAX_SHOWN_ELEMENTS:,}, got {self.length:,} x {self.dim:,}."
+            )
         if self.alibi_head > self.heads:
             raise ConfigError(
                 f"Setting.alibi_head must be from 0 (the mean) to {self.heads}, "
@@ -230,7 +235,7 @@ class Setting:
     def snap(cls, raw: Mapping[str, str]) -> tuple[Self, list[str]]:
         """Return the legal setting nearest to `raw` and one sentence for each thing changed."""
         values, notices = fields.snap(cls, raw)
-        notices += _fit_heads(values)
+        notices += _fit_together(values)
         own, own_notices = _snap_own(raw)
         setting = cls(**values)
         for key, value in own.items():
@@ -261,8 +266,8 @@ def own_defaults() -> dict[str, Any]:
     }
 
 
-def _fit_heads(values: dict[str, Any]) -> list[str]:
-    """Make dimension, heads and ALiBi head agree, in place; return what was changed."""
+def _fit_together(values: dict[str, Any]) -> list[str]:
+    """Make dimension, heads, ALiBi head and positions agree, in place; return what was changed."""
     notices = []
     dim, heads = values["dim"], values["heads"]
     if dim < 2 * heads:
@@ -279,6 +284,13 @@ def _fit_heads(values: dict[str, Any]) -> list[str]:
             f"Model dimension must be a multiple of twice the heads ({2 * heads}): "
             f"{values['dim']} is used instead of {dim}."
         )
+    longest = limits.MAX_SHOWN_ELEMENTS // values["dim"]
+    if values["length"] > longest:
+        notices.append(
+            f"Positions shown times model dimension must be at most {limits.MAX_SHOWN_ELEMENTS:,}: "
+            f"{longest:,} positions are used instead of {values['length']:,}."
+        )
+        values["length"] = longest
     if values["alibi_head"] > values["heads"]:
         notices.append(
             f"ALiBi head must be from 0 (the mean) to {values['heads']}; the mean is used instead."

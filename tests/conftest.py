@@ -2,18 +2,19 @@
 
 import os
 import shutil
+from collections.abc import Iterator
 
 import hypothesis
+import jaxtyping
 import pytest
 import torch
-from jaxtyping import install_import_hook
 
 from tests import shapes
 
 # Every shape annotation of the library is checked at every call, arguments and results. The hook must
 # stand before posenc is imported; POSENC_SHAPES=0 leaves it out, as torch.compile needs.
 if os.environ.get("POSENC_SHAPES") != "0":
-    install_import_hook("posenc", f"{shapes.__name__}.checked")
+    jaxtyping.install_import_hook("posenc", f"{shapes.__name__}.checked")
 
 from posenc import SCHEMES, ConfigError, Scheme, SchemeConfig, Setting, fields
 
@@ -94,6 +95,14 @@ def scheme(config: SchemeConfig) -> Scheme:
 def draw() -> torch.Generator:
     """A generator with a fixed seed: no test depends on which test ran before it."""
     return torch.Generator().manual_seed(0)
+
+
+@pytest.fixture
+def no_shape_checks() -> Iterator[None]:
+    """Calls as users make them: the library's own errors, not those of the test run's checks."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 def chromium() -> str | None:

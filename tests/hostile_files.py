@@ -317,7 +317,8 @@ def _field_faults() -> list[tuple[str, bytes, str]]:
         ("dtype empty", _one(dtype='""'), "must be a name such as F32"),
         ("dtype a number", _one(dtype="32"), "must be a name such as F32"),
         ("dtype of 1 MB", _one(dtype=f'"{"F" * 10**6}"'), "must be a name such as F32"),
-        ("F4 in half bytes", _one(dtype='"F4"', shape="[15]"), "declares 15 elements of F4"),
+        ("F4 in half bytes", _one('"F4"', "[15]"), "declares 15 elements of F4"),
+        ("F4 rounded down", _one('"F4"', "[15]", "[0,7]"), "declares 15 elements of F4"),
     ]
 
 

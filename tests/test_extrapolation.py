@@ -23,9 +23,7 @@ from posenc.analysis import (
 
 def ladder(width: int, base: float) -> torch.Tensor:
     """Inverse frequencies from Python's own power, one at a time."""
-    return torch.tensor(
-        [base ** (-2 * m / width) for m in range(width // 2)], dtype=torch.float64
-    )
+    return torch.tensor([base ** (-2 * m / width) for m in range(width // 2)], dtype=torch.float64)
 
 
 def noise(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -148,7 +146,9 @@ def test_nearest_seen_positions_are_those_of_a_loop(
         assert found.positions.tolist() == list(range(12, 30))
         assert found.nearest.tolist() == nearest
         assert found.distance.tolist() == pytest.approx(distance, rel=1e-12)
-        relative = [d / math.hypot(*row) for d, row in zip(distance, rows[12:].tolist(), strict=True)]
+        relative = [
+            d / math.hypot(*row) for d, row in zip(distance, rows[12:].tolist(), strict=True)
+        ]
         assert found.relative.tolist() == pytest.approx(relative, rel=1e-12)
 
 
@@ -189,7 +189,9 @@ def test_nothing_lies_past_a_training_length_that_covers_all() -> None:
 def test_out_of_range_arguments_are_refused_with_their_range() -> None:
     inv_freq = ladder(8, 100.0)
     rows = noise(5, 2)
-    with pytest.raises(SchemeArgumentError, match="train_length must be a whole number from 1 to 5"):
+    with pytest.raises(
+        SchemeArgumentError, match="train_length must be a whole number from 1 to 5"
+    ):
         nearest_seen_distance(6, vectors=rows)
     with pytest.raises(SchemeArgumentError, match="exactly one of vectors, kernel and curve"):
         nearest_seen_distance(2, vectors=rows, kernel=rows @ rows.T)

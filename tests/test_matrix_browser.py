@@ -20,7 +20,7 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect, sync_playwright
 
-from dashboard.matrix import Curve, Full, MatrixValues, Triangle
+from dashboard.matrix import MatrixValues
 
 pytestmark = pytest.mark.browser
 LENGTH = 48
@@ -52,6 +52,7 @@ from dashboard.matrix import Full, MatrixValues, Panel, Scale, matrix_row
 st.set_page_config(page_title="Probe", page_icon="📐", layout="wide")
 length = int(st.query_params.get("length", {length}))
 base = st.slider("Base", 1.0, 9.0, 3.0, 0.5)
+fewer = st.checkbox("Fewer")
 names = ["Curve", "Triangle", "Full", "<b>Plain</b>"]
 shown = matrices(length, base)
 if "four" in st.query_params:
@@ -63,6 +64,8 @@ panels = [
           color="#0072b2")
     for name, values in zip(names, shown)
 ]
+if fewer:
+    panels = panels[1:3]
 matrix_row(panels, key="first", scale=Scale(-1.0, 1.0, "diverging", "cosine similarity"),
            text_alternative="Three forms side by side")
 st.text(f"run {{base}}")
@@ -199,6 +202,17 @@ def same_float(left: object, right: object) -> bool:
     return bool(np.array_equal(np.float32(left), np.float32(right), equal_nan=True))
 
 
+def significant(text: str) -> int:
+    """Count the significant digits of the value in a readout (0 where there is none)."""
+    digits = text.split("=")[-1].split("e")[0].replace(".", "").strip(" -") if "=" in text else ""
+    return len(digits.lstrip("0")) or len(digits)
+
+
+def shortest(value: np.float32) -> int:
+    """Return the fewest digits, from 6 to 9, that name this float32 (0 for a blank)."""
+    return next((n for n in range(6, 10) if np.float32(f"{value:.{n - 1}e}") == value), 0)
+
+
 def set_base(page: Page, base: float) -> None:
     slider = page.locator('input[type=range][aria-label="Base"]')
     slider.focus()
@@ -238,6 +252,7 @@ def test_readout_is_the_exact_float32_at_every_cell_of_every_form(visit) -> None
         places, values = np.zeros((LENGTH**2, 2), int), np.zeros(LENGTH**2, np.float32)
         for n, text in enumerate(read):
             places[n, 0], places[n, 1], values[n] = parsed(text)
+            assert significant(text) == shortest(values[n])
         assert np.array_equal(places, np.argwhere(np.ones((LENGTH, LENGTH))))
         assert np.array_equal(values.reshape(LENGTH, LENGTH), expected, equal_nan=True)
 
@@ -407,6 +422,22 @@ def test_a_new_value_repaints_in_place_and_keeps_the_crosshair(visit) -> None:
         assert same_float(parsed(text)[2], matrix[33, 12])
 
 
+def test_panels_leave_and_return_in_place(visit) -> None:
+    page = visit()
+    row(page).evaluate("root => { root.mark = 'kept'; }")
+    page.mouse.click(*centre(page, 3, 9, 8))
+    box = page.get_by_text("Fewer")
+    for titles in (KINDS[1:], [*KINDS, "<b>Plain</b>"]):
+        box.click()
+        expect(row(page)).to_have_attribute("data-panels", str(len(titles)))
+        expect(row(page).locator(".title")).to_have_text(titles)
+        shown = dense()[1:] if len(titles) == 2 else dense()
+        for text, matrix in zip(readouts(page), shown, strict=False):
+            assert parsed(text)[:2] == (9, 8)
+            assert same_float(parsed(text)[2], matrix[9, 8])
+    assert row(page).evaluate("root => root.mark") == "kept"
+
+
 def test_a_rerun_of_four_256_panels_sends_at_most_150_kilobytes(visit) -> None:
     page = visit("length=256&four=1")
     frames: list[int] = []
@@ -443,7 +474,7 @@ def test_panels_fit_the_width_in_both_themes(visit, width: int, across: int, sch
     assert (lightness[0] > 500) == (scheme == "dark")
 
 
-def test_a_change_of_theme_or_width_is_followed_without_a_new_paint(visit) -> None:
+def test_a_change_of_theme_or_width_is_followed_in_place(visit) -> None:
     page = visit(color_scheme="light")
     before = painted(page)
     colour = "root => getComputedStyle(root).color"
@@ -547,7 +578,3 @@ def test_a_window_counts_from_its_start_and_names_its_dimensions(visit) -> None:
     expect(window.locator(".readout")).to_contain_text("(101, 1) = ")
     text = window.locator(".readout").inner_text()
     assert same_float(parsed(text)[2], dense()[1][1, 1])
-
-
-def test_the_probe_covers_every_form() -> None:
-    assert [type(values) for values in matrices(LENGTH, 3.0)] == [Curve, Triangle, Full]

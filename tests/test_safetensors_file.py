@@ -145,6 +145,11 @@ def test_a_header_over_the_cap_is_not_read(fault: str, tmp_path: Path) -> None:
     assert fault in refusal(lambda: read_header(path))
 
 
+def test_too_many_tensors_are_refused_before_any_is_described() -> None:
+    file = next(file for file in large_hostile_files() if file.label == "100,000 tensors")
+    assert peak_memory(lambda: refusal(lambda: read_header(file.content))) < MEBIBYTE // 2
+
+
 def test_every_truncation_is_refused() -> None:
     small = valid_file()
     large = safetensors.torch.save({f"layer.{n}": torch.ones(8, 8) for n in range(40)})
@@ -403,6 +408,12 @@ def test_a_tensor_over_the_reading_caps_is_listed_beside_the_others(
     assert fragment in refusal(lambda: read_tensor(path, "big"))
     assert torch.equal(read_tensor(path, "table").tensor, torch.arange(4.0).reshape(2, 2))
     assert peak_memory(lambda: read_tensor(path, "table")) < MEBIBYTE
+
+
+def test_a_tensor_read_from_a_path_takes_its_own_size_once(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(checkpoint({"a": ("F32", (4, MEBIBYTE), bytes(16 * MEBIBYTE))}))
+    assert peak_memory(lambda: read_tensor(path, "a")) < 17 * MEBIBYTE
 
 
 def test_a_file_over_the_size_cap_is_refused(tmp_path: Path) -> None:

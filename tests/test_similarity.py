@@ -107,7 +107,9 @@ def test_scaling_a_kernel_to_the_edge_of_float64_changes_no_bit(power: int) -> N
     assert torch.equal(cosine_matrix(kernel * 2.0**power).values, cosine_matrix(kernel).values)
 
 
-@pytest.mark.parametrize(("offset", "expected"), [(1, 0.9731), (2, 0.9052), (4, 0.7683), (8, 0.7225)])
+@pytest.mark.parametrize(
+    ("offset", "expected"), [(1, 0.9731), (2, 0.9052), (4, 0.7683), (8, 0.7225)]
+)
 def test_sinusoidal_similarity_at_width_512_is_as_published(offset: int, expected: float) -> None:
     rows = table(16, 512)
     values = cosine_matrix(rows @ rows.T).values
@@ -218,9 +220,7 @@ def test_statistics_by_offset_equal_a_loop_over_diagonals(
             for i in range(count)
             if 0 <= i + offset < count and math.isfinite(kernel[i, i + offset])
         ]
-        found = [
-            getattr(profile, name)[index].item() for name in ("mean", "spread", "low", "high")
-        ]
+        found = [getattr(profile, name)[index].item() for name in ("mean", "spread", "low", "high")]
         assert profile.counts[index].item() == len(entries)
         if not entries:
             assert all(math.isnan(value) for value in found)

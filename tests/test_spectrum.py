@@ -14,9 +14,7 @@ from posenc.analysis.spectrum import cos_sin
 
 def ladder(width: int, base: float) -> torch.Tensor:
     """Inverse frequencies from Python's own power, one at a time."""
-    return torch.tensor(
-        [base ** (-2 * m / width) for m in range(width // 2)], dtype=torch.float64
-    )
+    return torch.tensor([base ** (-2 * m / width) for m in range(width // 2)], dtype=torch.float64)
 
 
 def test_wavelengths_of_the_worked_example_are_powers_of_ten_turns() -> None:
@@ -52,8 +50,15 @@ def test_turns_count_whole_circles_within_the_length() -> None:
 
 @pytest.mark.parametrize(
     ("position", "tolerance"),
-    [(0, 0), (1, 2e-16), (4_095, 3e-16), (2**20 - 1, 3e-16), (411_557_987, 4e-15)]
-    + [(2**31 - 1, 2e-14), (-(2**31) + 1, 2e-14)],
+    [
+        (0, 0),
+        (1, 2e-16),
+        (4095, 3e-16),
+        (2**20 - 1, 3e-16),
+        (411557987, 4e-15),
+        (2**31 - 1, 2e-14),
+        (-(2**31) + 1, 2e-14),
+    ],
 )
 def test_angles_are_exact_to_rounding_at_every_position(position: int, tolerance: float) -> None:
     inv_freq = ladder(128, 500_000.0)

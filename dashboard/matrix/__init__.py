@@ -1,7 +1,7 @@
 """A row of matrices side by side on canvases: one colour scale, one crosshair, exact values.
 
 The browser code lies in matrix.js and matrix.css. It is mounted as a component of its own whose
-message never changes, so Streamlit sends it once per session and a 20-byte reference afterwards;
+message never changes, so Streamlit sends it once per session and a short reference afterwards;
 a rerun then costs the values alone. (An asset directory would need this folder to lie inside the
 package named like the distribution, `posenc`, which knows nothing of the dashboard.)
 """

@@ -365,6 +365,8 @@ class Row {
     const { rows, columns } = panel;
     panel.extent = extent(panel.values);
     paint(view.canvas, panel, this.scale);
+    view.plot.style.setProperty("--rows", rows.count);
+    view.plot.style.setProperty("--columns", columns.count);
     write(view.title, panel.title);
     write(view.subtitle, panel.subtitle);
     write(view.rowLabel, `↓ ${rows.label}`);
@@ -409,12 +411,12 @@ class Row {
     if (!width || !this.panels.length) return; // inside a hidden tab: the observer calls again
     const most = Math.max(1, Math.floor((width + GAP) / (MIN_PANEL + GAP)));
     // Even lines: four panels where three fit are two lines of two, not three and one.
-    const columns = Math.ceil(this.panels.length / Math.ceil(this.panels.length / most));
+    const across = Math.ceil(this.panels.length / Math.ceil(this.panels.length / most));
     const gutter = 14 + 7 * Math.max(...this.panels.map(({ rows }) => longestTick(rows)));
-    const room = (width - GAP * (columns - 1)) / columns - gutter;
+    const room = (width - GAP * (across - 1)) / across - gutter;
     this.panels.forEach((panel, n) => this.layoutPanel(panel, this.views[n], room));
     const plots = this.views.map((view) => view.width);
-    this.grid.style.setProperty("--columns", columns);
+    this.grid.style.setProperty("--across", across);
     this.grid.style.setProperty("--gutter", `${gutter}px`);
     this.grid.style.setProperty("--panel", `${gutter + Math.max(...plots)}px`);
   }

@@ -10,6 +10,7 @@ Axes: n positions, d width. An error of a map is ||phi(i+k) - M phi(i)||_F / ||p
 positions named; predicting zero gives 1. Vectors are columns in M phi and rows in a table.
 """
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -149,7 +150,7 @@ def verify_map(
             f"{tuple(matrix.shape)}."
         )
     target = written[fits, :outputs]
-    return _relative(target - read[fits, :inputs] @ matrix.T, target)
+    return _relative(target - (matrix @ read[fits, :inputs].T).T, target)
 
 
 def composition_error(
@@ -166,7 +167,10 @@ def composition_error(
             "the three matrices must compose, got shapes "
             f"{tuple(first.shape)}, {tuple(second.shape)} and {tuple(both.shape)}."
         )
-    return _relative(first @ second - both, both)
+    with warnings.catch_warnings():
+        # A sparse product passes through torch's CSR form, which it calls beta once per process.
+        warnings.filterwarnings("ignore", message="Sparse CSR tensor support")
+        return _relative(first @ second - both, both)
 
 
 def fit_pairs(
@@ -411,6 +415,8 @@ def _generator(seed: Seed) -> torch.Generator:
 
 
 def _relative(gap: Tensor, target: Tensor) -> float:
+    if target.is_sparse:  # entries that are not stored are 0 and add nothing to a norm
+        gap, target = gap.coalesce().values(), target.coalesce().values()
     size, scale = torch.linalg.vector_norm(gap), torch.linalg.vector_norm(target)
     return 0.0 if size == 0 else (size / scale).item()
 
@@ -460,7 +466,7 @@ def _scored_fit(
 
     def error(table: Tensor, matrix: Tensor, part: Tensor) -> float:
         target = table[part + offset]
-        return _relative(target - table[part] @ matrix.T, target)
+        return _relative(target - (matrix @ table[part].T).T, target)
 
     matrix, control = fit(vectors, sources), fit(noise, sources)
     table = vectors[:length]

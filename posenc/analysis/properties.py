@@ -33,16 +33,18 @@ class Properties:
 
     `positions`: rows that are finite; the others are left out everywhere.
     `smallest_distance`, `closest_pair`: unique positions are a distance above 0 apart. Distances
-    below `distance_resolution` cannot be told from 0 and are given as 0.
+    below `distance_resolution` cannot be told from 0 and are given as 0; with vectors it is 0.
     `neighbour_*`: distance between positions i and i + 1: smoothness.
-    `norm_low`, `norm_high`: sqrt K(i, i). `value_low`, `value_high`: entries of the vectors, when
-    given. `translation_invariance_error`: mean over offsets 1 <= k < n/2 of the standard deviation
-    of K(i, i + k) over i, divided by that of all off-diagonal entries; 0 is exact, a random table
-    is near 1; None with a `translation_reason` where it is undefined. `first_rise`: the first
-    distance k >= 1 whose mean cosine similarity exceeds that at k - 1, for keys before their query;
-    None when it never rises. `kendall_tau`: rank correlation (tau-b) of that similarity with -k; 1
-    falls at every step, None when it is constant. A number that needs two positions is None where
-    there is one.
+    `norm_low`, `norm_high`: sqrt K(i, i).
+    `value_low`, `value_high`: entries of the vectors, when given.
+    `translation_invariance_error`: mean over offsets 1 <= k < n/2 of the standard deviation of
+    K(i, i + k) over i, divided by that of all off-diagonal entries; 0 is exact, a random table is
+    near 1; None with a `translation_reason` where it is undefined.
+    `first_rise`: the first distance k >= 1 whose mean cosine similarity exceeds that at k - 1, for
+    keys before their query; None when it never rises, or when no row has a positive norm.
+    `kendall_tau`: rank correlation (tau-b) of that similarity with -k; 1 falls at every step, None
+    when it is constant.
+    A number that needs two positions is None where there is one.
     """
 
     positions: int
@@ -95,6 +97,11 @@ def measure(
             raise SchemeArgumentError("vectors beside a curve must be finite in every row.")
     if not finite.any():
         raise SchemeArgumentError("no position has a finite kernel value with itself.")
+    first, last = finite.nonzero()[[0, -1], 0].tolist()
+    if not is_curve:  # rows past a table's end do not count as positions
+        kept = slice(first, last + 1)
+        source, finite, diagonal = source[kept, kept], finite[kept], diagonal[kept]
+        vectors = None if vectors is None else vectors[kept]
     rows = None if vectors is None else vectors[finite]
     if is_curve:
         invariance: tuple[float | None, str | None] = _curve_invariance(source)
@@ -105,7 +112,7 @@ def measure(
         similarity = similarity_by_offset(cosine_matrix(source).values, side="before").mean
     similarity = similarity[similarity.isfinite()]
     peak = diagonal[finite].abs().amax().item()
-    resolution = (4 * _EPS if rows is not None else math.sqrt(64 * _EPS)) * math.sqrt(peak)
+    resolution = math.sqrt(64 * _EPS * peak) if rows is None else 0.0
     squared = _curve_gaps(source) if is_curve else None
     pair, smallest = _closest(source, squared, vectors, 64 * _EPS * peak)
     neighbours = _neighbours(source, squared, vectors, finite)
@@ -117,7 +124,7 @@ def measure(
     return Properties(
         positions=int(finite.sum()),
         smallest_distance=0.0 if smallest is not None and smallest <= resolution else smallest,
-        closest_pair=pair,
+        closest_pair=None if pair is None else (pair[0] + first, pair[1] + first),
         distance_resolution=resolution,
         neighbour_mean=neighbours.mean().item() if len(neighbours) else None,
         neighbour_low=neighbours.amin().item() if len(neighbours) else None,
@@ -128,8 +135,8 @@ def measure(
         value_high=None if rows is None else rows.amax().item(),
         translation_invariance_error=invariance[0],
         translation_reason=invariance[1],
-        first_rise=first_rise(similarity),
-        kendall_tau=kendall_tau(similarity),
+        first_rise=first_rise(similarity) if len(similarity) else None,
+        kendall_tau=kendall_tau(similarity) if len(similarity) else None,
     )
 
 

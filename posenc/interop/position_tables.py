@@ -143,6 +143,7 @@ class PositionTable:
     first_row: int
     source_dtype: str
     sha256: str
+    trained: bool  # False where the rows are a formula's or all alike
 
 
 def _rows(count: int, rows: int) -> str:
@@ -412,6 +413,7 @@ def read_position_table(
         begin,
         read.source_dtype,
         read.sha256,
+        trained=not (sinusoidal or constant),
     )
 
 

@@ -109,9 +109,7 @@ def printable_name(name: str, limit: int = SHOWN_NAME) -> str:
     """
     shown = "".join(
         character.encode("unicode_escape").decode("ascii")
-        if character == "\\"
-        or unicodedata.category(character)[0] in "C"
-        or character in "\u2028\u2029"
+        if character == "\\" or unicodedata.category(character).startswith(("C", "Zl", "Zp"))
         else character
         for character in name[: limit + 1]
     )
@@ -163,10 +161,11 @@ def read_tensor(source: Source, name: str) -> TensorRead:
         reason = unreadable_reason(entry)
         if reason is not None:
             raise CheckpointError(reason)
-        # A copy of our own: writable for torch.frombuffer, and aligned whatever the offset.
-        data = bytearray(file.read(header.data_start + entry.start, entry.stop - entry.start))
+        stored = file.read(header.data_start + entry.start, entry.stop - entry.start)
+    # Bytes of our own: writable for torch.frombuffer, and aligned whatever the offset was.
+    data = stored if isinstance(stored, bytearray) else bytearray(stored)
     dtype = FLOATS[entry.dtype]
-    stored = (
+    values = (
         torch.frombuffer(data, dtype=torch.uint8).view(dtype) if data else torch.empty(0).to(dtype)
     )
     exact = dtype if dtype in (torch.float32, torch.float64) else torch.float32
@@ -176,7 +175,7 @@ def read_tensor(source: Source, name: str) -> TensorRead:
         else f"Stored as {entry.dtype}, read as {str(exact)[6:]}, exactly."
     )
     digest = hashlib.sha256(data).hexdigest()
-    return TensorRead(name, stored.to(exact).reshape(entry.shape), entry.dtype, note, digest)
+    return TensorRead(name, values.to(exact).reshape(entry.shape), entry.dtype, note, digest)
 
 
 # What else the file may be.

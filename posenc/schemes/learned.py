@@ -68,7 +68,10 @@ class LearnedConfig(SchemeConfig):
     def build(self, device: torch.device | str | None = None, seed: int = 0) -> "Learned":
         if self.source != "random":
             found = named_table(self.source)
-            return Learned.from_table(found.table, found.provenance, source=self.source).to(device)
+            scheme = Learned.from_table(
+                found.table, found.provenance, trained=found.trained, source=self.source
+            )
+            return scheme.to(device)
         # Drawn on the CPU by its own generator: the same table on every device, whoever drew before.
         generator = torch.Generator().manual_seed(seed)
         # Drawn in whole blocks, so that a longer table begins with the rows of a shorter one.
@@ -104,7 +107,12 @@ class Learned(VectorScheme):
 
     @classmethod
     def from_table(
-        cls, table: Float[Tensor, "n d"], provenance: str, *, source: str = "random"
+        cls,
+        table: Float[Tensor, "n d"],
+        provenance: str,
+        *,
+        trained: bool = True,
+        source: str = "random",
     ) -> Self:
         """Make the scheme of a trained table of n positions; its shape decides width and length.
 
@@ -115,7 +123,7 @@ class Learned(VectorScheme):
                 f"a learned table has the shape (positions, width), got {tuple(table.shape)}."
             )
         config = LearnedConfig(dim=table.shape[1], max_len=table.shape[0], source=source)
-        return cls(config, table.detach().clone(), provenance, trained=True)
+        return cls(config, table.detach().clone(), provenance, trained=trained)
 
     def embed(
         self, x: Float[Tensor, "b t d"], positions: Positions = None

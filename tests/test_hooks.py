@@ -1,0 +1,464 @@
+"""Each hook as a user calls it: positions, precisions, devices, copies, saved weights, gradients."""
+
+import copy
+import dataclasses
+import io
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from posenc import (
+    SCHEMES,
+    PosencError,
+    PositionOutOfRange,
+    Scheme,
+    SchemeConfig,
+    alibi_bias,
+    alibi_slopes,
+    attention,
+    offset_curve,
+    position_kernel,
+    position_vectors,
+    sinusoidal_table,
+)
+from posenc.schemes.learned import Learned
+from tests.conftest import SMALL
+
+DIM, HEADS, WIDTH = SMALL.dim, SMALL.heads, SMALL.head_dim
+DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16]
+DEVICES = ["cpu", "meta"] + (["cuda"] if torch.cuda.is_available() else [])
+
+
+def random(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+
+def answers(scheme: Scheme, x: Tensor, q: Tensor, positions: Tensor | None) -> dict[str, Tensor]:
+    """What every hook and the attention function give."""
+    k = q.flip(-1)
+    rotated_q, rotated_k = scheme.rotate(q, k, positions, positions)
+    bias = scheme.bias(q, k, positions, positions)
+    mixed = attention(q, k, q, scheme, q_positions=positions, k_positions=positions)
+    found = {"embed": scheme.embed(x, positions), "q": rotated_q, "k": rotated_k, "mixed": mixed}
+    return found if bias is None else found | {"bias": bias}
+
+
+PLACES = [None, torch.arange(9) + 100, torch.tensor([[4, 2, 2, 9, 0, 1, 8, 7, 3]] * 2)]
+
+
+# Precisions -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("positions", PLACES, ids=["none", "window", "per entry"])
+def test_answers_come_in_the_dtype_of_the_question(
+    scheme: Scheme, dtype: torch.dtype, positions: Tensor | None
+) -> None:
+    x, q = random(2, 9, DIM, dtype=dtype), random(2, HEADS, 9, WIDTH, dtype=dtype)
+    for name, value in answers(scheme, x, q, positions).items():
+        # A bias stays in float32 at least, since half precision cannot tell far distances apart.
+        least = torch.promote_types(dtype, torch.float32) if name == "bias" else dtype
+        assert value.dtype == least, name
+        assert value.isfinite().all(), name
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("first", [0, 70_000, 2**31 - 20])
+def test_half_precision_adds_one_rounding_to_the_exact_answer_at_any_position(
+    scheme: Scheme, dtype: torch.dtype, first: int
+) -> None:
+    if scheme.max_length is not None:
+        first = 0
+    positions = torch.arange(9) + first
+    q = random(1, HEADS, 9, WIDTH, dtype=dtype)
+    exact = scheme.rotate(q.double(), q.double(), positions, positions)[0]
+    error = (scheme.rotate(q, q, positions, positions)[0].double() - exact).abs()
+    half_ulp = torch.finfo(dtype).eps / 2 * torch.exp2(exact.abs().log2().floor())
+    assert (error <= half_ulp * 1.001 + 1e-6).all()
+    rows = scheme.embed(torch.zeros(1, 9, DIM, dtype=dtype), positions)
+    exact_rows = scheme.embed(torch.zeros(1, 9, DIM, dtype=torch.float64), positions)
+    assert torch.equal(rows.double(), exact_rows.to(dtype).double()) or (
+        (rows.double() - exact_rows).abs() <= torch.finfo(dtype).eps / 2 * exact_rows.abs() * 1.001
+    ).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+def test_casting_the_module_never_casts_an_angle_or_a_slope(
+    scheme: Scheme, dtype: torch.dtype
+) -> None:
+    """model.to(bfloat16) with angles in a buffer is nonsense from position 2,000 on."""
+    cast = copy.deepcopy(scheme).to(dtype)
+    q = random(1, HEADS, 9, WIDTH, dtype=torch.float64)
+    positions = torch.arange(9) + 200
+    x = torch.zeros(1, 9, DIM, dtype=torch.float64)
+    before, after = answers(scheme, x, q, positions), answers(cast, x, q, positions)
+    for name, value in before.items():
+        if name == "embed" and list(scheme.parameters()):
+            rounded = next(scheme.parameters()).detach().to(dtype).double()[positions]
+            assert torch.equal(after[name][0], rounded)
+        else:
+            assert torch.equal(after[name], value), name
+    if not list(scheme.parameters()):
+        assert torch.equal(position_kernel(cast, 9), position_kernel(scheme, 9))
+
+
+@pytest.mark.parametrize("size", [(2, 1), (64, 8), (512, 8), (4_096, 64)])
+@pytest.mark.parametrize("base", [2.0, 10000.0, 1e12])
+def test_rounding_to_float32_moves_no_similarity_by_a_millionth(
+    kind: str, size: tuple[int, int], base: float
+) -> None:
+    """What Setting.table_dtype says, at the ends of what the dashboard can show."""
+    dim, heads = size
+    setting = SMALL.replace(dim=dim, heads=heads, base=base, train_length=1_024)
+    scheme = setting.config(kind).build()
+    length = 1_024
+
+    def similarity(dtype: torch.dtype | None) -> Tensor:
+        kernel = position_kernel(scheme, length, dtype=dtype)
+        size = kernel.diagonal().sqrt()
+        return kernel / (size[:, None] * size)
+
+    assert (similarity(torch.float32) - similarity(None)).abs().max() < 1e-6
+
+
+# Positions ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8], ids=str
+)
+@pytest.mark.usefixtures("no_shape_checks")
+def test_positions_of_any_whole_dtype_mean_the_same(scheme: Scheme, dtype: torch.dtype) -> None:
+    """An offset of uint8 positions computed in uint8 wraps around: 0 - 5 = 251."""
+    positions = torch.tensor([5, 0, 120, 3, 127, 1, 64, 2, 9])
+    x, q = random(1, 9, DIM), random(1, HEADS, 9, WIDTH)
+    expected = answers(scheme, x, q, positions)
+    for name, value in answers(scheme, x, q, positions.to(dtype)).items():
+        assert torch.equal(value, expected[name]), name
+    slopes = alibi_slopes(2)
+    expected_bias = alibi_bias(positions, positions, slopes)
+    assert torch.equal(alibi_bias(positions.to(dtype), positions.to(dtype), slopes), expected_bias)
+
+
+@pytest.mark.parametrize("value", [torch.arange(9.0), torch.ones(9, dtype=torch.bool)])
+@pytest.mark.usefixtures("no_shape_checks")
+def test_positions_that_are_no_whole_numbers_are_refused(kind: str, value: Tensor) -> None:
+    scheme = SMALL.config(kind).build()
+    if type(scheme).embed is not Scheme.embed:
+        with pytest.raises(PosencError, match="positions"):
+            scheme.embed(torch.zeros(1, 9, DIM), value)
+    if type(scheme).rotate is not Scheme.rotate:
+        q = torch.zeros(1, HEADS, 9, WIDTH)
+        with pytest.raises(PosencError, match="positions"):
+            scheme.rotate(q, q, value, value)
+
+
+@pytest.mark.usefixtures("no_shape_checks")
+def test_a_width_that_is_not_the_scheme_s_is_refused(kind: str) -> None:
+    """A rotary table on a wider head would turn a part of it in silence; one feature would spread."""
+    scheme = SMALL.config(kind).build()
+    for width in (1, DIM // 2, 2 * DIM):
+        if type(scheme).embed is not Scheme.embed:
+            with pytest.raises(PosencError, match=r"width|shape"):
+                scheme.embed(torch.zeros(1, 3, width))
+            with pytest.raises(PosencError, match=r"width|shape"):
+                scheme.embed(torch.zeros(1, 3, width), torch.arange(3))
+    for width in (2, WIDTH // 2, 2 * WIDTH):
+        if type(scheme).rotate is not Scheme.rotate:
+            q = torch.zeros(1, HEADS, 3, width)
+            with pytest.raises(PosencError, match=r"width|shape"):
+                scheme.rotate(q, q)
+
+
+def test_positions_beyond_2_31_are_refused_where_the_arithmetic_ends(kind: str) -> None:
+    scheme = SMALL.config(kind).build()
+    past = torch.tensor([2**31])
+    if type(scheme).embed is not Scheme.embed:
+        with pytest.raises(PositionOutOfRange):
+            scheme.embed(torch.zeros(1, 1, DIM), past)
+    if type(scheme).rotate is not Scheme.rotate:
+        q = torch.zeros(1, HEADS, 1, WIDTH)
+        with pytest.raises(PositionOutOfRange):
+            scheme.rotate(q, q, past, past)
+
+
+def test_a_learned_table_refuses_positions_it_has_no_row_for_and_never_wraps() -> None:
+    scheme = SCHEMES["learned"](dim=4, max_len=10).build()
+    x = torch.zeros(1, 1, 4)
+    for position in (-1, 10, 11, 20, 2**40):
+        with pytest.raises(PositionOutOfRange, match="0 to 9") as refused:
+            scheme.embed(x, torch.tensor([position]))
+        assert refused.value.limit == 10
+        assert f"{position:,}" in str(refused.value)
+    with pytest.raises(PositionOutOfRange, match="position 10 has none"):
+        scheme.embed(torch.zeros(1, 11, 4))
+    assert scheme.embed(torch.zeros(1, 10, 4)).shape == (1, 10, 4)
+    assert scheme.embed(torch.zeros(1, 0, 4), torch.arange(0)).shape == (1, 0, 4)
+
+
+@pytest.mark.parametrize("ask", [position_kernel, position_vectors, offset_curve])
+@pytest.mark.parametrize("length", [0, -1, 2**31, 10**30, 2.0, True, "8", None])
+@pytest.mark.usefixtures("no_shape_checks")
+def test_lengths_that_cannot_be_are_refused(scheme: Scheme, ask: object, length: object) -> None:
+    with pytest.raises(PosencError):
+        ask(scheme, length)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("head", [-1, HEADS, 1.0, True, "first", None])
+@pytest.mark.usefixtures("no_shape_checks")
+def test_heads_that_a_scheme_does_not_have_are_refused(head: object) -> None:
+    scheme = SMALL.config("alibi").build()
+    for ask in (position_kernel, position_vectors, offset_curve):
+        with pytest.raises(PosencError, match="head must be"):
+            ask(scheme, 4, head=head)  # type: ignore[arg-type]
+
+
+# Devices --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("positions", PLACES, ids=["none", "window", "per entry"])
+def test_answers_live_where_the_question_does_and_do_not_change(
+    scheme: Scheme, device: str, positions: Tensor | None
+) -> None:
+    x, q = random(2, 9, DIM), random(2, HEADS, 9, WIDTH)
+    expected = answers(scheme, x, q, positions)
+    moved = copy.deepcopy(scheme).to(device)
+    places = [positions] if positions is None else [positions, positions.to(device)]
+    for at in places:
+        for name, value in answers(moved, x.to(device), q.to(device), at).items():
+            assert value.device.type == device, name
+            assert value.shape == expected[name].shape, name
+            if device != "meta":
+                torch.testing.assert_close(value.cpu(), expected[name], rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_kernels_and_vectors_live_on_the_device_asked_for(scheme: Scheme, device: str) -> None:
+    for ask in (position_kernel, position_vectors, offset_curve):
+        try:
+            expected = ask(scheme, 7)
+        except PosencError:
+            continue
+        found = ask(scheme, 7, device=device)
+        assert found.device.type == device
+        assert found.dtype == torch.float64
+        if device != "meta":
+            torch.testing.assert_close(found.cpu(), expected, rtol=0, atol=1e-13)
+
+
+def test_building_under_a_meta_device_leaves_no_trace_in_later_schemes(
+    config: SchemeConfig,
+) -> None:
+    """`with torch.device("meta")` is how large models are made; caches must not keep its ghosts."""
+    fresh = {"base": 9_876.5} if "base" in {f.name for f in dataclasses.fields(config)} else {}
+    rare = config.replace(**fresh)  # a ladder that no other test has put into a cache
+    with torch.device("meta"):
+        rare.build()
+    scheme = rare.build()
+    q = random(1, HEADS, 3, WIDTH)
+    for name, value in answers(scheme, random(1, 3, DIM), q, None).items():
+        assert value.device.type == "cpu", name
+        assert value.isfinite().all(), name
+    assert position_kernel(scheme, 3).isfinite().all()
+
+
+def test_the_default_device_of_torch_does_not_matter(config: SchemeConfig) -> None:
+    x, q, positions = random(1, 9, DIM), random(1, HEADS, 9, WIDTH), torch.arange(9) + 3
+    expected = answers(config.build(seed=2), x, q, positions)
+    with torch.device("meta"):
+        found = answers(config.build(device="cpu", seed=2), x, q, positions)
+    for name, value in found.items():
+        assert torch.equal(value, expected[name]), name
+
+
+def test_the_default_dtype_of_torch_does_not_matter(config: SchemeConfig) -> None:
+    x, q, positions = random(1, 9, DIM), random(1, HEADS, 9, WIDTH), torch.arange(9) + 3
+    expected = answers(config.build(seed=2), x, q, positions)
+    torch.set_default_dtype(torch.float64)
+    try:
+        found = answers(config.build(seed=2), x, q, positions)
+        table = sinusoidal_table(3, 4)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert table.dtype == torch.float32
+    for name, value in found.items():
+        assert torch.equal(value, expected[name]), name
+
+
+# Copies and saved weights ---------------------------------------------------------------------
+
+
+def test_a_deep_copy_gives_the_same_bits_and_shares_no_parameter(scheme: Scheme) -> None:
+    copied = copy.deepcopy(scheme)
+    x, q = random(2, 9, DIM), random(2, HEADS, 9, WIDTH)
+    before = answers(scheme, x, q, None)
+    for parameter in copied.parameters():
+        with torch.no_grad():
+            parameter.add_(1)
+    after = answers(scheme, x, q, None)
+    for name, value in before.items():
+        assert torch.equal(after[name], value), name
+    for mine, theirs in zip(scheme.parameters(), copied.parameters(), strict=True):
+        assert mine.data_ptr() != theirs.data_ptr()
+    assert copied.config == scheme.config
+
+
+def test_a_state_dict_brings_every_bit_back(scheme: Scheme) -> None:
+    saved = io.BytesIO()
+    torch.save(scheme.state_dict(), saved)
+    saved.seek(0)
+    other = scheme.config.build(seed=77)
+    missing = other.load_state_dict(torch.load(saved, weights_only=True), strict=True)
+    assert not missing.missing_keys
+    assert not missing.unexpected_keys
+    x, q = random(2, 9, DIM), random(2, HEADS, 9, WIDTH)
+    expected = answers(scheme, x, q, None)
+    for name, value in answers(other, x, q, None).items():
+        assert torch.equal(value, expected[name]), name
+
+
+def test_inside_a_model_a_scheme_is_found_moved_and_saved(scheme: Scheme) -> None:
+    model = nn.Sequential(nn.Linear(DIM, DIM), scheme)
+    names = {f"1.{name}" for name, _ in scheme.named_parameters()}
+    assert names == {name for name in model.state_dict() if name.startswith("1.")}
+    assert scheme.layer(0) is scheme or isinstance(scheme.layer(0), Scheme)
+
+
+@pytest.mark.usefixtures("no_shape_checks")
+def test_a_config_is_a_value(config: SchemeConfig) -> None:
+    again = type(config)(**{f.name: getattr(config, f.name) for f in dataclasses.fields(config)})
+    assert again == config
+    assert hash(again) == hash(config)
+    assert dataclasses.asdict(config)["kind"] == config.kind
+    assert type(config) is SCHEMES[config.kind]
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        config.kind = "other"  # type: ignore[misc]
+    with pytest.raises(PosencError, match="kind is fixed"):
+        config.replace(kind="other")
+    assert len({other() for other in SCHEMES.values()}) == len(SCHEMES)
+
+
+def test_what_is_built_does_not_depend_on_what_was_built_before(config: SchemeConfig) -> None:
+    x, q = random(1, 9, DIM), random(1, HEADS, 9, WIDTH)
+    expected = answers(config.build(seed=5), x, q, None)
+    with torch.inference_mode():
+        answers(config.build(seed=5), x, q, None)
+    config.build(seed=6)
+    scheme = config.build(seed=5)
+    x.requires_grad_()
+    q.requires_grad_()
+    found = answers(scheme, x, q, None)
+    for name, value in found.items():  # under autograd a rotation may differ in the last bit
+        torch.testing.assert_close(value, expected[name], rtol=0, atol=1e-6)
+    (found["embed"].sum() + found["q"].sum() + found["mixed"].sum()).backward()
+    assert x.grad is not None
+    assert q.grad is not None
+
+
+def test_the_inputs_are_left_as_they_were(scheme: Scheme) -> None:
+    x, q, positions = random(2, 9, DIM), random(2, HEADS, 9, WIDTH), torch.arange(9) + 4
+    before = [value.clone() for value in (x, q, positions)]
+    first = answers(scheme, x, q, positions)
+    for value, kept in zip((x, q, positions), before, strict=True):
+        assert torch.equal(value, kept)
+    for value in first.values():
+        value.detach().mul_(0)  # a caller may write into what it was given
+    x, q = random(2, 9, DIM), random(2, HEADS, 9, WIDTH)
+    whole = answers(scheme, x, q, None)
+    for value in whole.values():
+        value.detach().mul_(0)
+    x, q = random(2, 9, DIM), random(2, HEADS, 9, WIDTH)
+    again = answers(scheme, x, q, None)
+    assert again["q"].any()
+    assert torch.equal(again["q"], answers(scheme, x, q, torch.arange(9))["q"])
+    assert torch.equal(again["embed"], answers(scheme, x, q, torch.arange(9))["embed"])
+
+
+# Gradients ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("positions", PLACES, ids=["none", "window", "per entry"])
+def test_gradients_of_the_hooks_pass_gradcheck(scheme: Scheme, positions: Tensor | None) -> None:
+    x = random(2, 9, DIM, dtype=torch.float64)[..., :DIM].requires_grad_()
+    q = random(2, 2, 9, WIDTH, dtype=torch.float64).requires_grad_()
+    assert torch.autograd.gradcheck(
+        lambda x: scheme.embed(x, positions), x, fast_mode=True
+    )
+    assert torch.autograd.gradcheck(
+        lambda q: scheme.rotate(q, q.flip(-1), positions, positions), q, fast_mode=True
+    )
+
+
+def test_the_gradient_of_a_rotation_is_the_rotation_back(scheme: Scheme) -> None:
+    q, upstream = random(1, HEADS, 9, WIDTH, dtype=torch.float64), random(1, HEADS, 9, WIDTH).double()
+    q.requires_grad_()
+    positions = torch.arange(9) + 31
+    turned, _ = scheme.rotate(q, q, positions, positions)
+    (gradient,) = torch.autograd.grad(turned, q, upstream)
+    back, _ = scheme.rotate(upstream, upstream, -positions, -positions)
+    torch.testing.assert_close(gradient, back, rtol=0, atol=1e-14)
+
+
+def test_a_learned_table_gets_gradients_in_the_rows_it_gave_out_only() -> None:
+    scheme = SCHEMES["learned"](dim=4, max_len=10).build()
+    scheme.embed(torch.zeros(1, 3, 4), torch.tensor([7, 2, 7])).sum().backward()
+    expected = torch.zeros(10, 4)
+    expected[2], expected[7] = 1, 2
+    assert torch.equal(scheme.weight.grad, expected)
+    scheme.weight.grad = None
+    scheme.embed(torch.zeros(2, 3, 4)).sum().backward()
+    expected = torch.zeros(10, 4)
+    expected[:3] = 2
+    assert torch.equal(scheme.weight.grad, expected)
+
+
+def test_schemes_without_parameters_have_none_and_learned_has_its_table() -> None:
+    sizes = {kind: [p.shape for p in SMALL.config(kind).build().parameters()] for kind in SCHEMES}
+    assert sizes["learned"] == [(300, DIM)]
+    for kind in ("sinusoidal", "rope", "alibi", "none"):
+        assert sizes[kind] == []
+
+
+# A trained table --------------------------------------------------------------------------------
+
+
+def test_a_trained_table_keeps_its_numbers_shape_and_provenance() -> None:
+    table = random(7, 5, dtype=torch.float16)
+    scheme = Learned.from_table(table, "from a test")
+    assert scheme.max_length == scheme.config.max_len == 7
+    assert scheme.config.dim == 5
+    assert scheme.trained
+    assert scheme.provenance == "from a test"
+    assert torch.equal(scheme.weight, table)
+    table.zero_()
+    assert scheme.weight.any(), "the scheme holds its own copy"
+    assert torch.equal(position_vectors(scheme, 7), scheme.weight.double())
+    fresh = SCHEMES["learned"](dim=5, max_len=7).build()
+    assert not fresh.trained
+    assert "untrained" in fresh.provenance
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        torch.zeros(3),
+        torch.zeros(0, 4),
+        torch.zeros(4, 0),
+        torch.zeros(1, 2, 3),
+        torch.zeros(3, 4, dtype=torch.int64),
+        torch.zeros(3, 4, dtype=torch.complex64),
+    ],
+    ids=str,
+)
+@pytest.mark.usefixtures("no_shape_checks")
+def test_what_is_no_table_is_refused(table: Tensor) -> None:
+    with pytest.raises(PosencError, match="table"):
+        Learned.from_table(table, "from a test")
+
+
+def test_softmax_scale_is_one_over_the_root_of_the_head_width(scheme: Scheme) -> None:
+    for width in (1, 8, 64, 80):
+        assert scheme.softmax_scale(width) == pytest.approx(1 / math.sqrt(width), rel=1e-15)
