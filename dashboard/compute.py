@@ -165,19 +165,21 @@ def cosine(query: Query) -> Similarity:
         profile = similarity.similarity_by_offset(curve=curve, side="before")
         middle = len(curve) // 2
         matrix: MatrixValues = Curve.from_tensor(curve[middle - drawn + 1 : middle + drawn])
+        low, high = _over_heads(query, profile.offsets) or (profile.low, profile.high)
     else:
         scaled = similarity.cosine_matrix(torch.from_numpy(found.values))
         undefined = scaled.undefined_count
         profile = similarity.similarity_by_offset(scaled.values, side="before")
         matrix = smallest(_padded(scaled.values[:drawn, :drawn], drawn))
+        low, high = profile.low, profile.high
     return Similarity(
         kernel=found,
         matrix=matrix,
         offsets=-profile.offsets.numpy(),
         mean=profile.mean.numpy(),
         spread=profile.spread.numpy(),
-        low=profile.low.numpy(),
-        high=profile.high.numpy(),
+        low=low.numpy(),
+        high=high.numpy(),
         undefined=undefined,
     )
 
@@ -488,6 +490,22 @@ def ladder(query: Query, train_length: int) -> Ladder | None:
 def _known(scheme: Scheme, length: int) -> int:
     """Return how many of the first `length` positions have a value."""
     return length if scheme.max_length is None else min(length, scheme.max_length)
+
+
+def _over_heads(query: Query, offsets: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """Return the lowest and highest head at every offset beside a mean of heads, None elsewhere."""
+    scheme = query.build()
+    if query.head != "mean" or scheme.heads is None:
+        return None
+    zero = torch.zeros(1, dtype=torch.int64)
+    heads = torch.stack(
+        [
+            scheme.offset_kernel(offsets, head, query.dtype)
+            / scheme.offset_kernel(zero, head, query.dtype)
+            for head in range(scheme.heads)
+        ]
+    )
+    return heads.amin(dim=0), heads.amax(dim=0)
 
 
 def _padded(matrix: torch.Tensor, size: int) -> torch.Tensor:

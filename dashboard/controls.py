@@ -77,7 +77,7 @@ def sidebar() -> Setting:
     used = compute.device(setting.device)
     if setting.device not in ("auto", used):
         notices.append(f"No working {setting.device} device is here; {used} is used instead.")
-    st.sidebar.caption(f"Computed on {compute.device_label(used)}.")
+    st.sidebar.caption(f"Position kernels computed on {compute.device_label(used)}.")
     tell(notices)
     return setting
 

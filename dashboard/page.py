@@ -55,6 +55,8 @@ def panel_note(setting: Setting, kind: str, provenance: str = "") -> str:
     if "heads" in config.shared:
         head = "mean of" if setting.alibi_head == 0 else f"head {setting.alibi_head} of"
         parts.append(f"{head} {setting.heads} heads")
+    if setting.table_dtype is not None:
+        parts.append(f"rounded to {setting.precision}")
     ignored = setting.ignored_by(kind)
     if ignored:
         parts.append(f"{_and(ignored).lower()} change nothing here")

@@ -17,7 +17,10 @@ by_offset = frames.by_offset(found, boundary)
 left, right = st.columns(2)
 with left:
     st.subheader("By distance", anchor=False)
-    st.caption("Mean over all pairs at a distance; the band runs from the lowest to the highest.")
+    st.caption(
+        "Mean over all pairs at a distance; the band runs from the lowest to the highest, "
+        "for a mean of heads from the lowest head to the highest."
+    )
     st.vega_lite_chart(
         frames.thinned(by_offset),
         charts.by_offset(setting.schemes, "distance, query minus key", "cosine similarity"),
