@@ -84,13 +84,18 @@ def explained(found: Mapping[str, Projected]) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
-def thinned(frame: pd.DataFrame, column: str = "x", most: int = MOST_POINTS) -> pd.DataFrame:
-    """Keep at most `most` evenly spaced values of a column, the first and the last among them."""
+def drawn(frame: pd.DataFrame, column: str = "x", most: int = MOST_POINTS) -> pd.DataFrame:
+    """Return what a line needs to be drawn: at most `most` values of a column, in float32.
+
+    The values kept are evenly spaced, the first and the last among them; a screen shows no more, and
+    half the bytes travel. The tables below a chart hold every number in full.
+    """
     values = np.unique(frame[column])
-    if len(values) <= most:
-        return frame
-    kept = values[np.unique(np.linspace(0, len(values) - 1, most).round().astype(int))]
-    return frame[frame[column].isin(kept)]
+    if len(values) > most:
+        kept = values[np.unique(np.linspace(0, len(values) - 1, most).round().astype(int))]
+        frame = frame[frame[column].isin(kept)]
+    narrow = dict.fromkeys(frame.select_dtypes("float64").columns, "float32")
+    return frame.drop(columns="spread", errors="ignore").astype(narrow)
 
 
 def boundary(setting: Setting, last: float) -> float | None:

@@ -94,15 +94,21 @@ def table(frame: pd.DataFrame) -> None:
 
 
 def numbers(frame: pd.DataFrame, name: str) -> None:
-    """Draw the numbers behind the pictures, and their CSV."""
-    with st.expander(f"Numbers: {name}", icon=":material/table:"):
+    """Draw the numbers behind the pictures, and their CSV; sent only once somebody opens them."""
+    key = name.replace(" ", "_")
+    drawer = st.expander(
+        f"Numbers: {name}", key=f"numbers_{key}", on_change="rerun", icon=":material/table:"
+    )
+    if not drawer.open:
+        return
+    with drawer:
         st.dataframe(frame, hide_index=True, height=260)
         st.download_button(
             "Download CSV",
             frame.to_csv(index=False).encode(),
             file_name=f"posenc-{name.replace(' ', '-')}.csv",
             mime="text/csv",
-            key=f"csv_{name}",
+            key=f"csv_{key}",
             on_click="ignore",
             icon=":material/download:",
         )

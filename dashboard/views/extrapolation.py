@@ -27,7 +27,7 @@ with header:
 st.subheader("Similarity past the training length", anchor=False)
 curves = frames.past_curves(past, setting.train_length)
 st.vega_lite_chart(
-    curves,
+    frames.drawn(curves, most=compute.DRAWN_OFFSETS),
     charts.by_offset(setting.schemes, "distance, query minus key", "cosine similarity", band=False),
     key="past",
 )
@@ -39,7 +39,7 @@ with left:
     st.caption("Over the vector's own norm: 0 repeats a position of training, 1.41 is unrelated.")
     nearest = frames.nearest(past)
     st.vega_lite_chart(
-        frames.thinned(nearest),
+        frames.drawn(nearest),
         charts.by_offset(setting.schemes, "position", "distance / norm", band=False),
         key="nearest",
     )
@@ -48,7 +48,7 @@ with right:
     st.caption("A pair under one turn (dashed) meets angles past it that training never showed.")
     turned = frames.turns(ladders)
     st.vega_lite_chart(
-        turned,
+        frames.drawn(turned, "pair"),
         charts.turns(tuple(kind for kind, found in ladders.items() if found)),
         key="turns",
     )

@@ -21,7 +21,7 @@ for column, kind in zip(st.columns(len(found)), found, strict=True):
     with column:
         st.subheader(page.label(kind), anchor=False)
         st.vega_lite_chart(
-            frames.thinned(by_offset[by_offset["scheme"] == page.label(kind)]),
+            frames.drawn(by_offset[by_offset["scheme"] == page.label(kind)]),
             charts.small_curve(kind),
             key=f"curve_{kind}",
         )

@@ -26,7 +26,7 @@ for column, (kind, result) in zip(columns, found.items(), strict=False):
         st.caption(sentences.explained(result))
         if result.explained.sum() > 0:
             st.vega_lite_chart(
-                panels[panels["kind"] == kind].drop(columns="kind"),
+                frames.drawn(panels[panels["kind"] == kind].drop(columns="kind"), "position"),
                 charts.linked_projection(),
                 key=f"projection_{kind}",
                 width="content",

@@ -22,7 +22,7 @@ with left:
         "for a mean of heads from the lowest head to the highest."
     )
     st.vega_lite_chart(
-        frames.thinned(by_offset),
+        frames.drawn(by_offset),
         charts.by_offset(setting.schemes, "distance, query minus key", "cosine similarity"),
         key="by_offset",
     )
@@ -36,7 +36,7 @@ with right:
     }
     one_row = frames.lines(rows, boundary)
     st.vega_lite_chart(
-        frames.thinned(one_row),
+        frames.drawn(one_row),
         charts.by_offset(setting.schemes, "key position", "cosine similarity", band=False),
         key="one_row",
     )
