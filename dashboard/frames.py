@@ -94,8 +94,8 @@ def drawn(frame: pd.DataFrame, column: str = "x", most: int = MOST_POINTS) -> pd
     if len(values) > most:
         kept = values[np.unique(np.linspace(0, len(values) - 1, most).round().astype(int))]
         frame = frame[frame[column].isin(kept)]
-    narrow = dict.fromkeys(frame.select_dtypes("float64").columns, "float32")
-    return frame.drop(columns="spread", errors="ignore").astype(narrow)
+    frame = frame.drop(columns="spread", errors="ignore")
+    return frame.astype(dict.fromkeys(frame.select_dtypes("float64").columns, "float32"))
 
 
 def boundary(setting: Setting, last: float) -> float | None:
