@@ -17,7 +17,8 @@ _DASHES = ([1, 0], [1, 0], [7, 3], [2, 2], [1, 3], [9, 3, 2, 3], [4, 4], [12, 4]
 
 COLOURS = {kind: _PALETTE[i % len(_PALETTE)] for i, kind in enumerate(SCHEMES)}
 HEIGHT = 280
-PROJECTION = 175  # side of one PCA plot: two fit beside each other in half a page
+PROJECTION = 162  # side of one PCA plot
+PROJECTION_WIDTH = 470  # two of them with their axes, half a page
 
 Spec = dict[str, Any]
 
@@ -116,8 +117,8 @@ def small_curve(kind: str) -> Spec:
 
 
 @functools.cache
-def linked_projection() -> Spec:
-    """PC1-PC2 beside PC2-PC3, joined in order of position; a brush in one marks both.
+def linked_projection(*, stacked: bool = False) -> Spec:
+    """PC1-PC2 beside PC2-PC3, on a narrow screen above it; a brush in one marks both.
 
     Frame: position, PC1, PC2, PC3, seen ("inside", "past"), lowest, highest. The last two are the
     same in every panel of a page, which makes all panels share their axes.
@@ -162,7 +163,8 @@ def linked_projection() -> Spec:
         ordered = line.encode(**here, order=alt.Order("position:Q"))
         return alt.layer(ordered, points, *corners).properties(width=PROJECTION, height=PROJECTION)
 
-    chart = alt.hconcat(pair("PC1", "PC2"), pair("PC2", "PC3"), spacing=16)
+    join = alt.vconcat if stacked else alt.hconcat
+    chart = join(pair("PC1", "PC2"), pair("PC2", "PC3"), spacing=16)
     spec = _spec(chart.resolve_scale(color="shared", shape="shared"))
     return spec
 

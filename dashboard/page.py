@@ -35,6 +35,11 @@ def setting() -> Setting:
     return current
 
 
+def on_phone() -> bool:
+    """Whether the visitor's browser calls itself mobile; a linked chart cannot wrap by itself."""
+    return "Mobi" in st.context.headers.get("User-Agent", "")
+
+
 def head(title: str, headline: str) -> None:
     """Draw the page's title and the sentence that answers its question."""
     st.title(title, anchor=False)

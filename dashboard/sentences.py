@@ -67,7 +67,7 @@ def explained(result: Projected) -> str:
     text = ", ".join(f"PC{i + 1} {share:.1%}" for i, share in enumerate(shares))
     past = len(result.scores) - result.fitted
     missing = f"; {result.missing} positions are not finite and left out" if result.missing else ""
-    return f"{text} of the variance; fitted on {result.fitted:,} positions, {past:,} past them{missing}"
+    return f"{text}; fitted on {result.fitted:,} positions, {past:,} past them{missing}"
 
 
 def overview(

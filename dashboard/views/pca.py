@@ -18,16 +18,16 @@ found = {
 with header:
     page.head("PCA", sentences.projection(found))
 panels = frames.projections(found, fitted)
-columns = st.columns(2) * ((len(found) + 1) // 2)
-for column, (kind, result) in zip(columns, found.items(), strict=False):
-    with column.container(key=f"pca_{kind}"):
+row = st.container(horizontal=True, gap="medium")
+for kind, result in found.items():
+    with row.container(width=charts.PROJECTION_WIDTH):
         st.subheader(page.label(kind), anchor=False)
         st.caption(page.panel_note(setting, kind, result.provenance))
         st.caption(sentences.explained(result))
         if result.explained.sum() > 0:
             st.vega_lite_chart(
                 frames.drawn(panels[panels["kind"] == kind].drop(columns="kind"), "position"),
-                charts.linked_projection(),
+                charts.linked_projection(stacked=page.on_phone()),
                 key=f"projection_{kind}",
                 width="content",
             )
