@@ -13,7 +13,15 @@ import torch
 
 from dashboard.matrix import Curve, MatrixValues, smallest
 from posenc import Setting, best_device, device_name, limits, run_with_fallback
-from posenc.analysis import extrapolation, linearity, projection, properties, similarity
+from posenc.analysis import (
+    extrapolation,
+    linear_map,
+    linear_map_fit,
+    linearity,
+    projection,
+    properties,
+    similarity,
+)
 from posenc.errors import NoPositionVectors, NotStationary, SchemeArgumentError
 from posenc.offset_maps import DENSE_WIDTH, corner
 from posenc.schemes.learned import Learned
@@ -262,7 +270,7 @@ class OffsetMap:
 class DenseFit:
     """One matrix fitted without knowing the scheme, or why it cannot be."""
 
-    fit: linearity.LinearMapFit | None
+    fit: linear_map_fit.LinearMapFit | None
     reason: str
 
 
@@ -291,14 +299,14 @@ def offset_map(query: Query, offset: int, second: int) -> OffsetMap | None:
         if matrix is None or length <= offset:
             break
         vectors = scheme.vectors(length, head=head, dtype=query.dtype)
-        errors.append(linearity.verify_map(vectors, matrix, offset))
+        errors.append(linear_map.verify_map(vectors, matrix, offset))
         first = scheme.offset_map(offset, size=size + second, head=head)
         after = scheme.offset_map(second, size=size, head=head)
         both = scheme.offset_map(offset + second, size=size, head=head)
         assert first is not None
         assert after is not None
         assert both is not None
-        composed.append(linearity.composition_error(first, after, both))
+        composed.append(linear_map.composition_error(first, after, both))
         picture = corner(matrix, PICTURED).numpy() if picture is None else picture
     fitted = _pair_fit(scheme, query, length, offset)
     error = max(errors) if errors else _kernel_fit(scheme, query, length, offset)
@@ -309,7 +317,7 @@ def offset_map(query: Query, offset: int, second: int) -> OffsetMap | None:
         composed=max(composed) if composed else None,
         verdict=""
         if error is None
-        else linearity.verdict(
+        else linear_map.verdict(
             error,
             dimension=widths[1],
             dimension_at_double=widths[0],
@@ -352,15 +360,15 @@ def dense_fit(query: Query, offset: int) -> DenseFit:
                 return DenseFit(
                     None,
                     f"width {width:,} is more than is fitted here ({MAX_DENSE_WIDTH}); "
-                    "use posenc.analysis.linearity.fit_dense",
+                    "use posenc.analysis.fit_dense",
                 )
             inside = 4 * width + 2 * offset
             length = _known(scheme, inside + width)
             vectors = scheme.vectors(length, dtype=query.dtype)
-            fit = linearity.fit_dense(vectors, offset, train_length=inside, seed=query.seed)
+            fit = linear_map_fit.fit_dense(vectors, offset, train_length=inside, seed=query.seed)
         else:
             values = scheme.kernel(DENSE_POSITIONS, head=query.head, dtype=query.dtype)
-            fit = linearity.fit_kernel(
+            fit = linear_map_fit.fit_kernel(
                 values, offset, train_length=DENSE_POSITIONS * 2 // 3, seed=query.seed
             )
     except SchemeArgumentError as error:
@@ -391,14 +399,14 @@ def offset_claims(query: Query) -> OffsetClaims:
 
 def _pair_fit(
     scheme: Scheme, query: Query, length: int, offset: int
-) -> linearity.LinearMapFit | None:
+) -> linear_map_fit.LinearMapFit | None:
     """Fit two numbers per pair of features, where the vectors come in pairs and there are enough."""
     if not isinstance(scheme, VectorScheme) or length < offset + 4:
         return None
     vectors = scheme.vectors(length, dtype=query.dtype)
     if (vectors.shape[1] - scheme.unpaired) % 2:
         return None
-    return linearity.fit_pairs(
+    return linear_map_fit.fit_pairs(
         vectors,
         offset,
         layout=scheme.pair_layout,
@@ -415,7 +423,7 @@ def _kernel_fit(scheme: Scheme, query: Query, length: int, offset: int) -> float
     values = scheme.kernel(min(length, CLAIM_POSITIONS), head=query.head, dtype=query.dtype)
     if len(values) < offset + 4:
         return None
-    return linearity.fit_kernel(values, offset, seed=query.seed).held_out_error
+    return linear_map_fit.fit_kernel(values, offset, seed=query.seed).held_out_error
 
 
 # Extrapolation ------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from posenc.errors import SchemeArgumentError
-from posenc.schemes.scheme import Positions, Scheme, contiguous
+from posenc.schemes.scheme import Positions, Scheme, placed
 from posenc.toeplitz import flipped_rows
 
 QUERY_BLOCK = 256
@@ -38,6 +38,7 @@ def attention(
     no key gets zeros. Raises SchemeArgumentError for shapes that do not fit.
     """
     _check_shapes(q, k, v, q_positions, k_positions, key_mask)
+    scheme.check_heads(q)
     rotated_q, rotated_k = scheme.rotate(q, k, q_positions, k_positions)
     scale = scheme.softmax_scale(q.shape[-1])
     if key_mask is None and type(scheme).bias is Scheme.bias:
@@ -45,8 +46,8 @@ def attention(
         if first_query is not None and first_key is not None:
             shift = first_query - first_key
             return _windowed(rotated_q, rotated_k, v, scheme, shift, scale, causal)
-    query_positions = contiguous(q.shape[-2], q) if q_positions is None else q_positions
-    key_positions = contiguous(k.shape[-2], k) if k_positions is None else k_positions
+    query_positions = placed(q_positions, q.shape[-2], q)
+    key_positions = placed(k_positions, k.shape[-2], k)
     blocks = []
     for start in range(0, q.shape[-2], QUERY_BLOCK):
         rows = slice(start, start + QUERY_BLOCK)
@@ -62,6 +63,8 @@ def _windowed(
 ) -> Tensor:
     """Attend where query i stands at position i + shift and key j at position j."""
     queries, keys = q.shape[-2], k.shape[-2]
+    if queries == 0:
+        return v.new_zeros(*q.shape[:3], v.shape[-1])
     offsets = torch.arange(1 - queries - shift, keys - shift, device=q.device)
     curve = scheme.offset_bias(offsets)
     if curve is None:
@@ -138,7 +141,7 @@ def _first(positions: Positions) -> int | None:
     if positions.numel() == 0:
         return None
     first = int(positions[0])
-    steps = torch.arange(first, first + positions.numel())
+    steps = torch.arange(first, first + positions.numel(), device="cpu")
     return first if torch.equal(positions, steps.to(positions.dtype)) else None
 
 

@@ -58,8 +58,10 @@ def run_with_fallback(
     chosen = best_device() if device is None else torch.device(device)
     try:
         return Ran(compute(chosen), chosen, None)
-    except torch.OutOfMemoryError:
-        if chosen.type == "cpu":
+    except RuntimeError as error:
+        # mps has no error of its own for this: it raises a RuntimeError that says so.
+        ran_out = isinstance(error, torch.OutOfMemoryError) or "out of memory" in str(error)
+        if chosen.type == "cpu" or not ran_out:
             raise
     # Outside the except block: the traceback held there would keep the failed tensors alive.
     if chosen.type == "cuda":

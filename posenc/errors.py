@@ -1,6 +1,14 @@
 """Named errors: each is one plain sentence that says what, where and what is allowed."""
 
 
+def shown(value: object) -> str:
+    """Return `value` as a message may show it: short, whatever it is."""
+    if isinstance(value, int) and abs(value) >= 10**40:  # Python refuses to write 5,000 digits
+        return "a number of more than 40 digits"
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
 class PosencError(ValueError):
     """Base of every error this library raises on purpose; a ValueError, so callers may catch that."""
 
@@ -39,3 +47,40 @@ class NotStationary(PosencError):
 
 class CheckpointError(PosencError):
     """A checkpoint file was refused; the message says why, without its path."""
+
+
+class PickleRefused(CheckpointError):
+    """The file is a pickle or a TorchScript archive: code, which is never opened.
+
+    `sentence` says so and ends in a colon; `conversion` is two lines of Python that save the weights
+    as .safetensors, to be run where the file's maker is trusted. The message is both, one below the
+    other.
+    """
+
+    def __init__(self, sentence: str, conversion: str) -> None:
+        super().__init__(sentence, conversion)
+        self.sentence = sentence
+        self.conversion = conversion
+
+    def __str__(self) -> str:
+        return f"{self.sentence}\n{self.conversion}"
+
+
+class NoPositionTable(CheckpointError):
+    """The file, or the tensor asked for, holds no position table; the message says what it holds.
+
+    `candidates` names the tensors that might be one by their shape alone, best first; each may be
+    asked for by its name. Most often there are none.
+    """
+
+    def __init__(self, message: str, candidates: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.candidates = candidates
+
+
+class SeveralPositionTables(CheckpointError):
+    """The file holds several position tables; `candidates` names all of them, in the file's order."""
+
+    def __init__(self, message: str, candidates: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.candidates = candidates

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from posenc.errors import ConfigError
+from posenc.errors import ConfigError, shown
 
 # ASCII only and bounded: int() and float() also take Arabic digits, underscores and 5,000 digits.
 _NUMBER = re.compile(r"[+-]?[0-9]{1,40}(?:\.[0-9]{0,40})?(?:[eE][+-]?[0-9]{1,3})?", re.ASCII)
@@ -205,9 +205,8 @@ def check(instance: Any) -> None:
     for name, rule in rules(instance).items():
         value = getattr(instance, name)
         if not rule.accepts(value):
-            shown = repr(value) if len(repr(value)) <= 60 else repr(value)[:57] + "..."
             raise ConfigError(
-                f"{type(instance).__name__}.{name} must be {rule.allowed()}, got {shown}."
+                f"{type(instance).__name__}.{name} must be {rule.allowed()}, got {shown(value)}."
             )
 
 

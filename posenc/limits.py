@@ -1,6 +1,6 @@
 """Every cap on length, width and size, stated once and enforced by the library and the dashboard."""
 
-from posenc.errors import SchemeArgumentError
+from posenc.errors import SchemeArgumentError, shown
 
 # Library: what the arithmetic guarantees.
 MAX_POSITION = 2**31 - 1  # exact phases hold for |position| <= this
@@ -14,7 +14,7 @@ MAX_KERNEL_LENGTH = 16_384  # a dense (T, T) float64 kernel: 2 GiB
 MAX_SHOWN_LENGTH = 2_048  # positions shown
 MAX_TRAIN_LENGTH = 1_048_576
 MAX_SHOWN_DIM = 4_096
-MAX_SHOWN_ELEMENTS = 2**22  # positions shown x model dimension: a page's products stay under a second
+MAX_SHOWN_ELEMENTS = 2**22  # positions x dimension: a page's products stay under a second
 MAX_SHOWN_HEADS = 64
 MAX_SCHEMES = 6
 MAX_DRAWN_CELLS = 512  # rows and columns of one drawn matrix; longer ranges are shown as a window
@@ -24,8 +24,13 @@ MAX_UPLOAD_BYTES = 50 * 2**20
 MAX_FILE_BYTES = 2 * 2**30
 MAX_HEADER_BYTES = 8 * 2**20
 MAX_TENSORS = 20_000
-MAX_TENSOR_NAME = 256
-MAX_RANK = 4
+MAX_TENSOR_NAME = 256  # characters
+MAX_NAMES_SIZE = 4 * 2**20  # bytes of memory of all names together
+MAX_METADATA_ENTRIES = 512
+MAX_METADATA_VALUE = 4_096  # bytes kept of one metadata value; a longer one is only measured
+MAX_AXES = 32  # of a tensor that is listed
+MAX_AXIS = 2**31  # size of one axis
+MAX_RANK = 4  # axes of a tensor that is read
 MAX_TENSOR_ELEMENTS = 64 * 2**20
 
 
@@ -33,7 +38,7 @@ def check_count(name: str, value: int, low: int, high: int) -> int:
     """Return `value` if it is a whole number in [low, high], else raise SchemeArgumentError."""
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise SchemeArgumentError(
-            f"{name} must be a whole number from {low:,} to {high:,}, got {value!r}."
+            f"{name} must be a whole number from {low:,} to {high:,}, got {shown(value)}."
         )
     return value
 
@@ -56,7 +61,8 @@ def check_base(value: float) -> float:
         or not MIN_BASE < value <= MAX_BASE
     ):
         raise SchemeArgumentError(
-            f"base must be a number greater than {MIN_BASE:g} and at most {MAX_BASE:g}, got {value!r}."
+            f"base must be a number greater than {MIN_BASE:g} and at most {MAX_BASE:g}, "
+            f"got {shown(value)}."
         )
     return float(value)
 

@@ -13,12 +13,13 @@ entry has the same bits in whatever table, window or batch it is computed.
 import decimal
 import functools
 import math
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Integer
 from torch import Tensor
 
 from posenc.errors import PositionOutOfRange, SchemeArgumentError
@@ -38,7 +39,9 @@ TILE_ENTRIES = 131_072  # float64 numbers of one tile of a table: 1 MiB
 NEAR_PAIRS = 65_536  # complex numbers of the near rows made at once: 1 MiB
 EXACT_PAIRS = 12_288  # pairs reduced at once: 96 KiB, below what malloc maps afresh every time
 KEPT_PAIRS = 4_096  # widest ladder whose coarse and fine factors are kept: 1.5 MiB
+KEPT_BLOCK_PAIRS = 512  # widest ladder of which whole blocks are kept: 1 MiB in float64
 ACCELERATOR_TILES = 64  # an accelerator's tile in CPU tiles
+KEPT_SCRATCH = 524_288  # float64 numbers of scratch that a thread keeps: 4 MiB
 
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 _LIMB = 2**32 - 1
@@ -77,7 +80,7 @@ class Phases:
 
     key: tuple[object, ...]
     limbs: Int[Tensor, "3 pairs"] = field(compare=False, repr=False)
-    inv_freq: Float[Tensor, "pairs"] = field(compare=False, repr=False)
+    inv_freq: Float[Tensor, " pairs"] = field(compare=False, repr=False)
 
     @property
     def pairs(self) -> int:
@@ -93,7 +96,7 @@ class Phases:
         return _geometric(check_width("dim", dim), check_base(base))
 
     @staticmethod
-    def given(inv_freq: Float[Tensor, "pairs"] | Sequence[float]) -> "Phases":
+    def given(inv_freq: Float[Tensor, " pairs"] | Sequence[float]) -> "Phases":
         """A ladder as a checkpoint stores it: each binary number is taken as the exact frequency.
 
         Raises SchemeArgumentError unless it is one row of 1 to 32,768 finite floating-point numbers.
@@ -149,7 +152,7 @@ def _given(ladder: tuple[float, ...]) -> Phases:
 
 
 def _exact_cos_sin(
-    positions: Int[Tensor, "n"], limbs: Int[Tensor, "3 pairs"]
+    positions: Int[Tensor, " n"], limbs: Int[Tensor, "3 pairs"]
 ) -> tuple[Float[Tensor, "n pairs"], Float[Tensor, "n pairs"]]:
     """Float64 cosine and sine of position * theta, the angle reduced exactly; |position| < 2^31."""
     p = positions.unsqueeze(-1)
@@ -166,8 +169,9 @@ def _exact_cos_sin(
     negate = turn.bitwise_xor_(folded)
     angle = folded.double().mul_(math.tau * 2.0**-64)
     angle.add_(low.bitwise_and_(_LIMB).double().mul_(math.tau * 2.0**-96))
-    cos, sin = torch.cos(angle).view(torch.int64), torch.sin(angle).view(torch.int64)
-    return cos.bitwise_xor_(negate).view(torch.float64), sin.bitwise_xor_(negate).view(torch.float64)
+    bits = torch.cos(angle).view(torch.int64), torch.sin(angle).view(torch.int64)
+    cos, sin = (plane.bitwise_xor_(negate).view(torch.float64) for plane in bits)
+    return cos, sin
 
 
 def _turn(
@@ -199,7 +203,7 @@ def _factors(phases: Phases, device: torch.device) -> Factors:
     return make(phases, device)
 
 
-def _castable(x: Float[Tensor, "*n"], dtype: torch.dtype) -> Float[Tensor, "*n"]:
+def _castable(x: Float[Tensor, " *n"], dtype: torch.dtype) -> Float[Tensor, " *n"]:
     """Float64 numbers that torch's cast takes to x rounded to `dtype` once.
 
     torch casts float64 to a 16-bit type through float32, which rounds twice; of numbers rounded to
@@ -226,15 +230,35 @@ def _complex_product_is_elementary() -> bool:
     return torch.equal(product.real, cos) and torch.equal(product.imag, sin)
 
 
-def _tiles(
-    blocks: int, rows: int, width: int, entries: int
-) -> Iterator[tuple[slice, slice]]:
+def _tiles(blocks: int, rows: int, width: int, entries: int) -> Iterator[tuple[slice, slice]]:
     """Slices of blocks and rows that cut (blocks, rows, width) into tiles of about `entries`."""
     step = max(1, min(rows, entries // width))
     stack = max(1, entries // (step * width))
     for row in range(0, rows, step):
         for block in range(0, blocks, stack):
             yield slice(block, block + stack), slice(row, row + step)
+
+
+class _Kept(threading.local):
+    """Scratch of this thread, kept because pages fresh from the system cost more than the work."""
+
+    numbers: Tensor | None = None
+
+
+_kept = _Kept()
+
+
+def _scratch(entries: int, device: torch.device) -> Float[Tensor, " entries"]:
+    """Uninitialised float64 numbers, to be used before the next call."""
+    if device.type != "cpu" or entries > KEPT_SCRATCH:
+        return torch.empty(entries, dtype=torch.float64, device=device)
+    if _kept.numbers is None:
+        with torch.inference_mode(False):
+            numbers = torch.empty(KEPT_SCRATCH, dtype=torch.float64, device="cpu")
+        if type(numbers) is not Tensor:  # a stand-in of some tracing mode
+            return numbers[:entries]
+        _kept.numbers = numbers
+    return _kept.numbers[:entries]
 
 
 class _Separate:
@@ -246,7 +270,7 @@ class _Separate:
             parallel = torch.get_num_threads()
         self.factors, self.columns = factors, columns
         self.entries = max(shape[1], min(TILE_ENTRIES * parallel, shape.numel()))
-        self.scratch = factors[0].new_empty(2, self.entries)
+        self.scratch = _scratch(2 * self.entries, factors[0].device).view(2, -1)
 
     def _by_column(self, cos: Tensor, sin: Tensor) -> Tensor:
         if self.columns == "interleaved":
@@ -286,7 +310,10 @@ class _Packed:
         cos_a, sin_a, cos_b, sin_b = factors
         self.coarse, self.fine = torch.complex(cos_a, -sin_a), torch.complex(cos_b, -sin_b)
         self.pairs = TILE_ENTRIES if torch.get_num_threads() <= 2 else TILE_ENTRIES // 2
-        self.scratch = self.fine.new_empty(min(self.pairs, shape.numel() // 2))
+        tile, near = min(self.pairs, shape.numel() // 2), BLOCK * self.fine.shape[1]
+        near = min(near, max(NEAR_PAIRS, STRIDE * self.fine.shape[1]))
+        scratch = torch.view_as_complex(_scratch(2 * (tile + near), cos_a.device).view(-1, 2))
+        self.scratch, self.near_rows = scratch[:tile], scratch[tile:]
 
     @staticmethod
     def serves(columns: Columns, pairs: int, device: torch.device) -> bool:
@@ -303,7 +330,8 @@ class _Packed:
 
     def near(self, coarse: slice) -> tuple[Tensor, ...]:
         some = self.coarse[coarse]
-        near = some.new_empty(len(some), *self.fine.shape)
+        count = len(some) * self.fine.numel()
+        near = self.near_rows[:count].view(len(some), *self.fine.shape)
         for block, row in _tiles(*near.shape, self.pairs):
             torch.mul(some[block, None], self.fine[row], out=near[block, row])
         return (near.flatten(0, 1),)
@@ -317,9 +345,7 @@ class _Packed:
             tile.copy_(_castable(torch.view_as_real(product).flatten(-2), out.dtype))
 
 
-def _fill(
-    out: Float[Tensor, "length width"], start: int, phases: Phases, columns: Columns
-) -> None:
+def _fill(out: Float[Tensor, "length width"], start: int, phases: Phases, columns: Columns) -> None:
     """Fill a table, of any strides, with the rows from position `start` on."""
     length, pairs, device = len(out), phases.pairs, out.device
     limbs, factors = phases.limbs.to(device), _factors(phases, device)
@@ -335,7 +361,7 @@ def _fill(
         blocks = min(run, (length - row) // BLOCK) if rows == BLOCK else 1
         at = torch.arange(block, block + blocks, device=device) * BLOCK
         parts = [product.far(*_exact_cos_sin(some, limbs)) for some in at.split(few)]
-        far = parts[0] if len(parts) == 1 else [torch.cat(part) for part in zip(*parts, strict=True)]
+        far = [torch.cat(part) for part in zip(*parts, strict=True)]
         target = out[row : row + blocks * rows].unflatten(0, (blocks, rows))
         for first in range(offset // STRIDE * STRIDE, offset + rows, step):
             begin, end = max(first, offset), min(first + step, offset + rows)
@@ -357,11 +383,18 @@ def _compute_device(device: torch.device) -> torch.device:
     return torch.device("cpu") if device.type == "mps" else device
 
 
-def _check_positions(positions: Int[Tensor, "*n"]) -> None:
+def _is_on(x: Tensor, device: torch.device | str | None) -> bool:
+    """Whether x is on this device, where "cuda" names any of its kind."""
+    wanted = x.device if device is None else torch.device(device)
+    return x.device.type == wanted.type and wanted.index in (None, x.device.index)
+
+
+def _extent(positions: Integer[Tensor, "*n"]) -> tuple[int, int] | None:
+    """Lowest and highest position where the host can tell at no cost; refuses what is no position."""
     if positions.is_floating_point() or positions.is_complex() or positions.dtype == torch.bool:
         raise SchemeArgumentError(f"positions must be integers, got {positions.dtype}.")
     if torch.compiler.is_compiling() or positions.device.type != "cpu" or not positions.numel():
-        return
+        return None
     low, high = (int(end) for end in torch.aminmax(positions))
     if max(high, -low) > MAX_POSITION:
         raise PositionOutOfRange(
@@ -369,10 +402,11 @@ def _check_positions(positions: Int[Tensor, "*n"]) -> None:
             f"got {low:,} to {high:,}.",
             limit=MAX_POSITION,
         )
+    return low, high
 
 
 def cos_sin(
-    positions: Int[Tensor, "*n"],
+    positions: Integer[Tensor, "*n"],
     phases: Phases,
     *,
     dtype: torch.dtype = torch.float32,
@@ -387,46 +421,68 @@ def cos_sin(
     Under torch.compile each entry is one cosine or sine, equal to within 1 float32 ulp.
     """
     _check_dtype(dtype)
-    _check_positions(positions)
+    extent = _extent(positions)
     target = positions.device if device is None else torch.device(device)
     compute = _compute_device(target)
     flat = positions.to(device=compute, dtype=torch.int64).flatten()
-    shape = (*positions.shape, phases.pairs)
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or compute.type == "meta":
         planes = _exact_cos_sin(flat, phases.limbs.to(compute))
         cos, sin = (_castable(plane, dtype).to(dtype) for plane in planes)
+    elif extent and phases.pairs <= KEPT_BLOCK_PAIRS and extent[0] // BLOCK == extent[1] // BLOCK:
+        # Decoding asks for one position after the other, in every layer.
+        kept = _kept_block(phases, extent[0] // BLOCK, dtype, compute)
+        cos, sin = (plane[flat & (BLOCK - 1)] for plane in kept)
     else:
         cos = torch.empty(len(flat), phases.pairs, dtype=dtype, device=compute)
         sin = torch.empty_like(cos)
-        _fill_at(cos, sin, flat, phases)
+        if extent and extent[1] - extent[0] == len(flat) - 1 and _ascend(flat, extent[0]):
+            _fill(cos, extent[0], phases, "cos")
+            _fill(sin, extent[0], phases, "sin")
+        else:
+            _fill_at(cos, sin, flat, phases)
+    shape = (*positions.shape, phases.pairs)
     return cos.view(shape).to(target), sin.view(shape).to(target)
+
+
+@functools.lru_cache(maxsize=16)
+@torch.inference_mode(False)
+def _kept_block(
+    phases: Phases, block: int, dtype: torch.dtype, device: torch.device
+) -> tuple[Float[Tensor, "B pairs"], Float[Tensor, "B pairs"]]:
+    cos = torch.empty(BLOCK, phases.pairs, dtype=dtype, device=device)
+    sin = torch.empty_like(cos)
+    _fill(cos, block * BLOCK, phases, "cos")
+    _fill(sin, block * BLOCK, phases, "sin")
+    return cos, sin
+
+
+def _ascend(positions: Int[Tensor, " n"], start: int) -> bool:
+    return torch.equal(positions, torch.arange(start, start + len(positions), device="cpu"))
 
 
 def _fill_at(
     cos: Float[Tensor, "n pairs"],
     sin: Float[Tensor, "n pairs"],
-    positions: Int[Tensor, "n"],
+    positions: Int[Tensor, " n"],
     phases: Phases,
 ) -> None:
-    """Fill cos and sin with the rows of these positions."""
-    if len(positions) > 1:
-        start = int(positions[0])
-        if torch.equal(positions, torch.arange(len(positions), device=cos.device) + start):
-            _fill(cos, start, phases, "cos")
-            _fill(sin, start, phases, "sin")
-            return
+    """Fill cos and sin with the rows of these positions, each block's far factor made once."""
     limbs, factors = phases.limbs.to(cos.device), _factors(phases, cos.device)
-    step = max(1, EXACT_PAIRS // phases.pairs)
-    for row in range(0, len(positions), step):
-        some = slice(row, row + step)
-        offsets = positions[some] & (BLOCK - 1)
-        blocks, at = torch.unique(positions[some] - offsets, return_inverse=True)
-        far = (plane[at] for plane in _exact_cos_sin(blocks, limbs))
-        coarse = (plane[offsets // STRIDE] for plane in factors[:2])
-        fine = (plane[offsets % STRIDE] for plane in factors[2:])
-        planes = _turn(*far, *_turn(*coarse, *fine))
-        for out, plane in zip((cos, sin), planes, strict=True):
-            out[some] = _castable(plane, out.dtype)
+    many, few = max(1, NEAR_PAIRS // phases.pairs), max(1, EXACT_PAIRS // phases.pairs)
+    for first in range(0, len(positions), many):
+        chunk = positions[first : first + many]
+        offsets = chunk & (BLOCK - 1)
+        starts, block = torch.unique(chunk - offsets, return_inverse=True)
+        parts = [_exact_cos_sin(part, limbs) for part in starts.split(few)]
+        far = [torch.cat(part) for part in zip(*parts, strict=True)]
+        for row in range(0, len(chunk), few):
+            at, offset = block[row : row + few], offsets[row : row + few]
+            coarse = (plane[offset // STRIDE] for plane in factors[:2])
+            fine = (plane[offset % STRIDE] for plane in factors[2:])
+            planes = _turn(*(plane[at] for plane in far), *_turn(*coarse, *fine))
+            for out, plane in zip((cos, sin), planes, strict=True):
+                place = first + row
+                out[place : place + len(at)] = _castable(plane, out.dtype)
 
 
 def sinusoidal_table(
@@ -461,9 +517,7 @@ def sinusoidal_table(
         return table if out is None else out.copy_(table)
     if out is None:
         out = torch.empty(length, dim, dtype=dtype, device=device)
-    elif out.shape != (length, dim) or out.dtype != dtype or (
-        device is not None and out.device != torch.empty(0, device=device).device
-    ):
+    elif out.shape != (length, dim) or out.dtype != dtype or not _is_on(out, device):
         raise SchemeArgumentError(
             f"out must be a ({length}, {dim}) tensor of {dtype}"
             f"{'' if device is None else f' on {device}'}, "
@@ -486,7 +540,7 @@ def rope_tables(
     dim: int,
     base: float = 10000.0,
     *,
-    inv_freq: Float[Tensor, "pairs"] | Sequence[float] | None = None,
+    inv_freq: Float[Tensor, " pairs"] | Sequence[float] | None = None,
     start: int = 0,
     dtype: torch.dtype = torch.float32,
     device: torch.device | str | None = None,

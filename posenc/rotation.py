@@ -11,16 +11,18 @@ from typing import Literal
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.nn.functional import pad
 
 from posenc.errors import SchemeArgumentError
 from posenc.limits import check_width
 
 Layout = Literal["interleaved", "half"]
 
-TILE_ENTRIES = 131_072  # numbers of x turned at once: 0.5 MiB of float32
+TILE_ENTRIES = 524_288  # numbers of x turned at once: 2 MiB of float32
 ACCELERATOR_TILES = 1_024  # an accelerator's tile in CPU tiles
-
-_LOW_PRECISION = (torch.bfloat16, torch.float16)
+# Complex numbers that the CPU multiplies at once, twice over. A row is padded to a multiple, because
+# the rest goes one by one and may be fused, so that its bits would depend on its place in memory.
+LANES = 16
 
 
 def half_to_interleaved(dim: int) -> Int[Tensor, " dim"]:
@@ -59,37 +61,44 @@ def apply_rope(
     recording = torch.is_grad_enabled() and (
         x.requires_grad or cos.requires_grad or sin.requires_grad
     )
-    if out is None:
-        if recording or torch.compiler.is_compiling():
-            return _turned(x, cos, sin, layout)
-        out = torch.empty_like(x)
-    else:
+    if out is not None:
         _check_out(out, x, recording)
+        if torch.compiler.is_compiling():
+            return out.copy_(_turned(x, cos, sin, layout))
         if out.untyped_storage().data_ptr() == x.untyped_storage().data_ptr():
             x = x.clone()
+    elif recording or torch.compiler.is_compiling() or x.numel() <= TILE_ENTRIES:
+        return _turned(x, cos, sin, layout)
+    else:
+        out = torch.empty_like(x)
     _turn_into(out, x, cos, sin, layout)
     return out
 
 
 def _check(x: Tensor, cos: Tensor, sin: Tensor, layout: str) -> None:
+    """Refuse what cannot be meant; cheap when all is well, because decoding calls it per token."""
     if layout not in ("interleaved", "half"):
         raise SchemeArgumentError(f'layout must be "interleaved" or "half", got {layout!r}.')
-    shape, rows = x.shape, cos.shape
     if not (x.is_floating_point() and cos.is_floating_point() and sin.is_floating_point()):
         raise SchemeArgumentError(
-            f"x, cos and sin must be floating point, got {x.dtype}, {cos.dtype}, {sin.dtype}."
+            f"x, cos and sin must be floating point, got {x.dtype}, {cos.dtype} and {sin.dtype}."
         )
+    shape, rows = x.shape, cos.shape
     if rows != sin.shape:
         raise SchemeArgumentError(
             f"cos and sin must have one shape, got {tuple(rows)} and {tuple(sin.shape)}."
         )
-    fits = 2 <= len(rows) <= len(shape) and 0 < 2 * rows[-1] <= shape[-1]
-    if not fits or any(
-        have not in (want, 1) for have, want in zip(rows[-3::-1], shape[-3::-1], strict=False)
-    ) or rows[-2] != shape[-2]:
+    fits = 2 <= len(rows) <= len(shape) and rows[-2] == shape[-2] and 0 < 2 * rows[-1] <= shape[-1]
+    if fits and len(rows) > 2:
+        fits = all(a in (1, b) for a, b in zip(rows[-3::-1], shape[-3::-1], strict=False))
+    if not fits:
         raise SchemeArgumentError(
-            "cos and sin must be (T, pairs) for x of (..., T, d) with 2 * pairs <= d, or broadcast "
-            f"against its leading dimensions; got {tuple(rows)} for x of {tuple(shape)}."
+            "cos and sin must be (T, pairs), or broadcast against the leading dimensions of x, "
+            f"for x of (..., T, d) with 2 * pairs <= d; got {tuple(rows)} for {tuple(shape)}."
+        )
+    if not x.device == cos.device == sin.device:
+        raise SchemeArgumentError(
+            f"x, cos and sin must be on one device, got {x.device}, {cos.device} and {sin.device}."
         )
 
 
@@ -101,72 +110,77 @@ def _check_out(out: Tensor, x: Tensor, recording: bool) -> None:
         )
     if recording or (torch.is_grad_enabled() and out.requires_grad):
         raise SchemeArgumentError(
-            "out cannot be given where a gradient is recorded; call without out, or in no_grad."
+            "out cannot be given where a gradient is recorded: leave it out, or use torch.no_grad()."
         )
+
+
+def _width(x: Tensor) -> torch.dtype:
+    """The precision of the arithmetic: x's own, but float32 for 16-bit x, rounded once after."""
+    return x.dtype if x.dtype in (torch.float32, torch.float64) else torch.float32
+
+
+def _cast(x: Tensor, dtype: torch.dtype) -> Tensor:
+    return x if x.dtype == dtype else x.to(dtype)  # a call that does nothing still costs as an add
 
 
 def _turned(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
     """The rotation as one differentiable, traceable expression."""
-    dtype = torch.float32 if x.dtype in _LOW_PRECISION else x.dtype
-    cos, sin = cos.to(dtype), sin.to(dtype)
-    pairs = cos.shape[-1]
-    head = x[..., : 2 * pairs].to(dtype)
-    if layout == "interleaved":
-        x0, x1 = head.unflatten(-1, (pairs, 2)).unbind(-1)
-        head = torch.stack((x0 * cos - x1 * sin, x1 * cos + x0 * sin), -1).flatten(-2)
+    width, pairs = _width(x), cos.shape[-1]
+    whole = x.shape[-1] == 2 * pairs
+    head = x if whole else x[..., : 2 * pairs]
+    head, cos, sin = _cast(head, width), _cast(cos, width), _cast(sin, width)
+    if layout == "half":
+        x0, x1 = head.chunk(2, -1)
+        turned = torch.cat(
+            (torch.addcmul(x0 * cos, x1, sin, value=-1), torch.addcmul(x1 * cos, x0, sin)), -1
+        )
+    elif torch.compiler.is_compiling() or x.device.type == "mps":
+        # Complex numbers are not compiled, and not everywhere supported: the same in real ones.
+        x0, x1 = head.unflatten(-1, (-1, 2)).unbind(-1)
+        turned = torch.stack((x0 * cos - x1 * sin, x1 * cos + x0 * sin), -1).flatten(-2)
     else:
-        x0, x1 = head.split(pairs, -1)
-        head = torch.cat((x0 * cos - x1 * sin, x1 * cos + x0 * sin), -1)
-    head = head.to(x.dtype)
-    return head if x.shape[-1] == 2 * pairs else torch.cat((head, x[..., 2 * pairs :]), -1)
-
-
-def _turn_into(out: Tensor, x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> None:
-    """The rotation tile by tile into out, which shares no memory with x."""
-    length, width = x.shape[-2:]
-    dtype = torch.float32 if x.dtype in _LOW_PRECISION else x.dtype
-    pairs = cos.shape[-1]
-    if width > 2 * pairs:
-        out[..., 2 * pairs :] = x[..., 2 * pairs :]
-        x, out = x[..., : 2 * pairs], out[..., : 2 * pairs]
-    limit = TILE_ENTRIES * (1 if x.device.type == "cpu" else ACCELERATOR_TILES)
-    turn = _turn_interleaved if layout == "interleaved" else _turn_half
-    if x.numel() <= limit:
-        turn(out, x, cos.to(dtype), sin.to(dtype))
-        return
-    step = max(1, limit * length // x.numel())
-    for row in range(0, length, step):
-        some = (..., slice(row, row + step), slice(None))
-        turn(out[some], x[some], cos[some].to(dtype), sin[some].to(dtype))
-
-
-def _turn_interleaved(out: Tensor, x: Tensor, cos: Tensor, sin: Tensor) -> None:
-    """One complex product of pairs with e^{it}."""
-    factor = torch.complex(cos, sin)
-    if x.dtype != cos.dtype or not _is_packed(x):
-        x = x.to(cos.dtype, memory_format=torch.contiguous_format, copy=True)
-    if out.dtype == cos.dtype and _is_packed(out):
-        torch.mul(x.view(factor.dtype), factor, out=out.view(factor.dtype))
-    else:
-        out.copy_(torch.mul(x.view(factor.dtype), factor).view(cos.dtype))
+        if not _is_packed(head):
+            head = head.clone(memory_format=torch.contiguous_format)
+        numbers, factors, spare = _as_complex(head), torch.complex(cos, sin), -pairs % LANES
+        if spare:
+            numbers, factors = pad(numbers, (0, spare)), pad(factors, (0, spare))
+        turned = torch.view_as_real((numbers * factors)[..., :pairs]).flatten(-2)
+    turned = _cast(turned, x.dtype)
+    return turned if whole else torch.cat((turned, x[..., 2 * pairs :]), -1)
 
 
 def _is_packed(x: Tensor) -> bool:
     """Whether neighbouring features can be viewed as complex numbers."""
+    if x.is_contiguous():
+        return x.storage_offset() % 2 == 0
     *strides, last = x.stride()
-    return last == 1 and not any(s % 2 for s in strides) and x.storage_offset() % 2 == 0
+    return last == 1 and x.storage_offset() % 2 == 0 and not any(s % 2 for s in strides)
 
 
-def _turn_half(out: Tensor, x: Tensor, cos: Tensor, sin: Tensor) -> None:
-    """Two products, each completed by a multiply-add."""
-    if x.dtype != cos.dtype:
-        wide = x.to(cos.dtype)
-        turned = torch.empty_like(wide)
-        _turn_half(turned, wide, cos, sin)
-        out.copy_(turned)
+def _as_complex(x: Tensor) -> Tensor:
+    """Neighbouring features as complex numbers. Not by x.view(dtype): it drops gradients silently."""
+    return torch.view_as_complex(x.unflatten(-1, (-1, 2)))
+
+
+def _turn_into(out: Tensor, x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> None:
+    """The rotation into out, which shares no memory with x, in tiles that stay in cache."""
+    length, pairs, width = x.shape[-2], cos.shape[-1], _width(x)
+    if x.shape[-1] > 2 * pairs:
+        out[..., 2 * pairs :] = x[..., 2 * pairs :]
+        x, out = x[..., : 2 * pairs], out[..., : 2 * pairs]
+    cos, sin = _cast(cos, width), _cast(sin, width)
+    fits = x.dtype == width and x.device.type != "mps"
+    if fits and layout == "interleaved" and not pairs % LANES and _is_packed(x) and _is_packed(out):
+        torch.mul(_as_complex(x), torch.complex(cos, sin), out=_as_complex(out))
         return
-    pairs = cos.shape[-1]
-    x0, x1 = x.split(pairs, -1)
-    out0, out1 = out.split(pairs, -1)
-    torch.mul(x0, cos, out=out0).addcmul_(x1, sin, value=-1)
-    torch.mul(x1, cos, out=out1).addcmul_(x0, sin)
+    limit = TILE_ENTRIES * (1 if x.device.type == "cpu" else ACCELERATOR_TILES)
+    step = max(1, limit * length // max(1, x.numel()))
+    for row in range(0, length, step):
+        some = (..., slice(row, row + step), slice(None))
+        tile, target, tile_cos, tile_sin = x[some], out[some], cos[some], sin[some]
+        if layout == "half" and x.dtype == width:
+            (x0, x1), (out0, out1) = tile.chunk(2, -1), target.chunk(2, -1)
+            torch.mul(x0, tile_cos, out=out0).addcmul_(x1, tile_sin, value=-1)
+            torch.mul(x1, tile_cos, out=out1).addcmul_(x0, tile_sin)
+        else:
+            target.copy_(_turned(tile, tile_cos, tile_sin, layout))

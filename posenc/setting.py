@@ -14,7 +14,7 @@ from typing import Any, Self
 import torch
 
 from posenc import fields, limits
-from posenc.errors import ConfigError
+from posenc.errors import ConfigError, shown
 from posenc.schemes import SCHEMES, SchemeConfig
 from posenc.schemes.scheme import Head
 
@@ -166,6 +166,7 @@ class Setting:
                 f"Setting.alibi_head must be from 0 (the mean) to {self.heads}, "
                 f"got {self.alibi_head}."
             )
+        object.__setattr__(self, "own", _canonical(self.own))
         for kind in SCHEMES:
             self.config(kind)
 
@@ -264,6 +265,24 @@ def own_defaults() -> dict[str, Any]:
         for kind, config in SCHEMES.items()
         for name in config.own_rules()
     }
+
+
+def _canonical(own: object) -> tuple[tuple[str, Any], ...]:
+    """Return `own` sorted and without defaults, so that equal settings compare equal."""
+    default = own_defaults()
+    pairs = own if isinstance(own, tuple) else (None,)
+    if not all(isinstance(p, tuple) and len(p) == 2 and isinstance(p[0], str) for p in pairs):
+        raise ConfigError(
+            'Setting.own must be a tuple of pairs such as ("rope.layout", "half"), '
+            f"got {shown(own)}."
+        )
+    keys = [key for key, _ in pairs]
+    for key in keys:
+        if key not in default or keys.count(key) > 1:
+            raise ConfigError(
+                f"Setting.own may hold {', '.join(default)}, each once, got {shown(key)}."
+            )
+    return tuple(sorted((key, value) for key, value in pairs if value != default[key]))
 
 
 def _fit_together(values: dict[str, Any]) -> list[str]:

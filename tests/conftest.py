@@ -67,11 +67,14 @@ SMALL_CONFIGS = small_configs()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test that asks for `kind` or `variant` over the whole registry."""
-    if "kind" in metafunc.fixturenames:
-        metafunc.parametrize("kind", list(SCHEMES))
-    if "variant" in metafunc.fixturenames:
-        metafunc.parametrize("variant", list(SMALL_CONFIGS))
+    """Run a test that asks for `kind` or `variant`, and does not give them, over the registry."""
+    given: set[str] = set()
+    for mark in metafunc.definition.iter_markers("parametrize"):
+        names = mark.args[0]
+        given |= {name.strip() for name in (names.split(",") if isinstance(names, str) else names)}
+    for name, values in (("kind", SCHEMES), ("variant", SMALL_CONFIGS)):
+        if name in metafunc.fixturenames and name not in given:
+            metafunc.parametrize(name, list(values))
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import importlib
 import math
-from collections.abc import Iterator
 
 import pytest
 import torch
@@ -27,10 +26,10 @@ def random(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Te
 
 
 @pytest.fixture(params=[256, 4], ids=["one block", "blocks of 4"])
-def block(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+def block(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """Also with small blocks of queries, so that a short test crosses their edges."""
     monkeypatch.setattr(module, "QUERY_BLOCK", request.param)
-    yield request.param
+    return request.param
 
 
 def positions_of(given: Tensor | None, count: int, entry: int) -> list[int]:
@@ -96,7 +95,7 @@ def test_attention_equals_a_plain_loop_over_the_definitions(
     ]
     for config, plain_q, plain_k, bias in cases:
         expected = independent.attention(
-            plain_q, plain_k, v, scale=0.5, bias=bias, visible=visible  # type: ignore[arg-type]
+            plain_q, plain_k, v, scale=0.5, bias=bias, visible=visible
         )
         mixed = attention(q, k, v, config.build(), causal=causal, **given)
         torch.testing.assert_close(mixed, expected, rtol=0, atol=1e-13)
@@ -257,7 +256,7 @@ class LargestTensor(TorchDispatchMode):
 
     most = 0
 
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         result = function(*args, **(kwargs or {}))
         for made in result if isinstance(result, tuple | list) else (result,):
             if isinstance(made, Tensor):

@@ -53,6 +53,9 @@ def test_phase_coverage_is_the_share_of_a_turn_by_pair() -> None:
     torch.testing.assert_close(found.turns, torch.tensor(expected, dtype=torch.float64))
     assert found.full_turn_pairs == 2
     assert found.share == 0.5
+    exactly_one = phase_coverage(torch.tensor([math.pi / 2], dtype=torch.float64), 4)
+    assert exactly_one.turns.tolist() == [1.0]
+    assert exactly_one.full_turn_pairs == 1
 
 
 def test_the_base_bound_is_the_sum_of_cosines() -> None:
@@ -80,6 +83,11 @@ def test_first_negative_offsets_at_width_128_are_as_published(base: float, offse
     assert first_negative_offset(inv_freq, 2**18) == offset
     assert first_negative_offset(inv_freq, offset + 1) == offset
     assert first_negative_offset(inv_freq, offset) is None
+
+
+def test_a_bound_just_below_zero_is_negative() -> None:
+    assert first_negative_offset(torch.tensor([math.pi / 2 + 1e-7], dtype=torch.float64), 9) == 1
+    assert first_negative_offset(torch.tensor([math.pi / 2 - 1e-7], dtype=torch.float64), 9) == 2
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The three claims about relative offsets: each holds where it should and fails where it should."""
 
 import inspect
+import itertools
 import math
 from collections.abc import Callable
 
@@ -26,6 +27,7 @@ from posenc.analysis import (
     verdict,
     verify_map,
 )
+from posenc.offset_maps import corner
 
 
 def ladder(width: int, base: float = 10_000.0) -> torch.Tensor:
@@ -156,6 +158,14 @@ def test_alibis_shifts_compose_and_a_wrong_ratio_shows() -> None:
     assert verify_map(alibi_vectors(31, 0.25), single, 1) > 0.05
 
 
+def test_a_matrix_is_never_judged_on_rows_it_does_not_reach() -> None:
+    rows = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [2.0, 0.0]], dtype=torch.float64)
+    double = torch.tensor([[2.0]], dtype=torch.float64)
+    assert verify_map(rows, double, 1) == 0.0
+    with pytest.raises(SchemeArgumentError, match="fits the matrix of shape"):
+        verify_map(rows[:3], double, 1)
+
+
 def test_shapes_that_do_not_compose_are_refused() -> None:
     one = torch.ones(2, 3, dtype=torch.float64)
     with pytest.raises(SchemeArgumentError, match="must compose"):
@@ -164,6 +174,89 @@ def test_shapes_that_do_not_compose_are_refused() -> None:
         verify_map(noise(5, 2), torch.eye(3, dtype=torch.float64), 1)
     with pytest.raises(SchemeArgumentError, match="no pair of finite positions 5 apart"):
         verify_map(noise(5, 2), torch.eye(2, dtype=torch.float64), 5)
+
+
+# One matrix per offset: wider than 1,024 features, where the matrix is stored sparsely.
+
+
+def turned(rows: torch.Tensor, inv_freq: torch.Tensor, offset: int) -> torch.Tensor:
+    """Interleaved (sin, cos) rows moved by an offset, pair by pair, without any matrix."""
+    moved = rows.clone()
+    for m, w in enumerate(inv_freq.tolist()):
+        sin, cos = rows[:, 2 * m], rows[:, 2 * m + 1]
+        moved[:, 2 * m] = math.cos(w * offset) * sin + math.sin(w * offset) * cos
+        moved[:, 2 * m + 1] = math.cos(w * offset) * cos - math.sin(w * offset) * sin
+    return moved
+
+
+@pytest.mark.parametrize(("width", "tail"), [(1_024, 0), (1_026, 0), (1_024, 2), (2_048, 5)])
+@pytest.mark.parametrize("offset", [1, 13, -7])
+def test_a_wide_closed_form_moves_every_position_by_its_offset(
+    width: int, tail: int, offset: int
+) -> None:
+    rows = torch.cat([table(40, width), torch.full((40, tail), 0.3, dtype=torch.float64)], 1)
+    matrix = block_rotation(ladder(width), offset, tail=tail)
+    assert matrix.shape == (width + tail, width + tail)
+    assert matrix.is_sparse == (width + tail > 1_024)
+    expected = turned(rows, ladder(width), offset)
+    torch.testing.assert_close((matrix @ rows.T).T, expected, rtol=0, atol=1e-15)
+    assert verify_map(rows, matrix, offset) < 1e-13
+    other = block_rotation(ladder(width), offset + 1, tail=tail)
+    assert verify_map(rows, other, offset) > 0.01
+    assert verify_map(rows, matrix.to_dense(), offset) == pytest.approx(
+        verify_map(rows, matrix, offset), rel=1e-3
+    )
+
+
+@pytest.mark.parametrize("layout", ["interleaved", "half"])
+@pytest.mark.parametrize("first", ["sin", "cos"])
+def test_a_wide_matrix_holds_the_entries_of_its_pairs(layout: str, first: str) -> None:
+    inv_freq = ladder(1_028)
+    matrix = block_rotation(inv_freq, 5, layout=layout, first=first, tail=1).to_dense()
+    expected = torch.zeros(1_029, 1_029, dtype=torch.float64)
+    expected[1_028, 1_028] = 1.0
+    for m, w in enumerate(inv_freq.tolist()):
+        one, two = (2 * m, 2 * m + 1) if layout == "interleaved" else (m, m + 514)
+        expected[one, one] = expected[two, two] = math.cos(5 * w)
+        expected[one, two] = math.sin(5 * w) if first == "sin" else -math.sin(5 * w)
+        expected[two, one] = -expected[one, two]
+    torch.testing.assert_close(matrix, expected, rtol=0, atol=1e-15)
+
+
+def test_wide_matrices_compose_in_any_mixture_of_dense_and_sparse() -> None:
+    inv_freq = ladder(1_026)
+    sparse = [block_rotation(inv_freq, k) for k in (700, 324, 1_024)]
+    dense = [matrix.to_dense() for matrix in sparse]
+    for mixture in itertools.product(*zip(sparse, dense, strict=True)):
+        assert composition_error(*mixture) < 1e-15
+    gap = (dense[0] @ dense[0] - dense[2]).norm() / dense[2].norm()
+    for one, _, both in (sparse, dense):
+        assert composition_error(one, one, both) == pytest.approx(gap.item(), rel=1e-12)
+    assert gap > 0.1
+    assert composition_error(sparse[0], sparse[0].T, torch.eye(1_026, dtype=torch.float64)) < 1e-15
+
+
+@pytest.mark.parametrize("width", [64, 1_024, 1_026])
+@pytest.mark.parametrize("size", [1, 32, 5_000])
+def test_the_corner_of_a_matrix_is_its_first_rows_and_columns(width: int, size: int) -> None:
+    matrix = block_rotation(ladder(width), 3, layout="half")
+    found = corner(matrix, size)
+    assert not found.is_sparse
+    assert torch.equal(found, matrix.to_dense()[:size, :size])
+    shift = expanding_shift(0.5, 40, 2)
+    assert torch.equal(corner(shift, size), shift[:size, :size])
+
+
+def test_the_pair_fit_of_a_wide_table_finds_the_closed_form() -> None:
+    tail = torch.full((60, 1), 0.5, dtype=torch.float64)
+    fit = fit_pairs(torch.cat([table(60, 1_026), tail], 1), 4, tail=1, train_length=30)
+    expected = block_rotation(ladder(1_026), 4, tail=1)
+    torch.testing.assert_close(fit.matrix.to_dense(), expected.to_dense(), rtol=0, atol=3e-15)
+    assert fit.matrix.is_sparse
+    assert (fit.positions, fit.fitted, fit.dimension) == (30, 13, 1_027)
+    assert max(fit.in_sample_error, fit.held_out_error, fit.later_error) < 1e-13
+    assert fit.control_held_out == pytest.approx(1.0, abs=0.1)
+    assert fit.control_later == pytest.approx(1.0, abs=0.1)
 
 
 # One matrix per offset: fitted, with held-out positions, later positions and a random control.

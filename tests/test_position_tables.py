@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+import pickle
 import struct
 import subprocess
 import sys
@@ -16,20 +17,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors import safe_open
 
-from posenc.errors import CheckpointError, SchemeArgumentError
+from posenc.errors import (
+    CheckpointError,
+    NoPositionTable,
+    PickleRefused,
+    SchemeArgumentError,
+    SeveralPositionTables,
+)
 from posenc.interop import position_tables
-from posenc.interop.position_tables import (
+from posenc.interop.position_tables import minilm_table, read_position_table
+from posenc.interop.safetensors_file import read_header
+from posenc.interop.safetensors_header import Header, TensorEntry
+from posenc.interop.table_candidates import (
     MAX_POSSIBLE,
     Candidate,
     Confidence,
-    TableCheck,
     find_position_tables,
-    minilm_table,
-    read_position_table,
     relative_tables,
     table_shape,
 )
-from posenc.interop.safetensors_file import Header, TensorEntry, read_header
+from posenc.interop.table_check import TableCheck
 from tests.hostile_files import HOSTILE_FILES, HostileFile, checkpoint
 
 
@@ -329,6 +336,55 @@ def test_a_table_of_unknown_name_is_never_taken_unasked() -> None:
         "No position table was recognised by name; name a tensor: mystery."
     )
     assert torch.equal(read_position_table(content, "mystery").table, numbered(9))
+
+
+@pytest.mark.parametrize("count", [2, 7])
+def test_the_error_for_several_tables_names_every_one(count: int) -> None:
+    names = [f"part_{number}.wpe.weight" for number in range(count)]
+    content = file_of({"mystery": numbered(9)} | {name: numbered(9) for name in names})
+    with pytest.raises(SeveralPositionTables) as caught:
+        read_position_table(content)
+    assert caught.value.candidates == tuple(names)
+    for name in caught.value.candidates:
+        assert torch.equal(read_position_table(content, name).table, numbered(9))
+
+
+def test_the_error_for_no_table_names_what_might_be_one() -> None:
+    content = file_of({"one": numbered(9), "scale": torch.ones(4), "other": numbered(9)})
+    with pytest.raises(NoPositionTable) as caught:
+        read_position_table(content)
+    assert caught.value.candidates == ("one", "other")
+
+
+@pytest.mark.parametrize("name", ["scale", "encoder.rel_embeddings.weight", "wpe.weight", "a.b"])
+def test_a_file_without_a_table_has_an_error_of_its_own(name: str) -> None:
+    content = file_of({name: torch.ones(1, 4)})
+    for act in (
+        lambda: find_position_tables(read_header(content)),
+        lambda: read_position_table(content),
+    ):
+        with pytest.raises(NoPositionTable) as caught:
+            act()
+        assert caught.value.candidates == ()
+
+
+@pytest.mark.parametrize("error", [NoPositionTable, SeveralPositionTables])
+def test_the_errors_travel_between_processes(error: type[NoPositionTable]) -> None:
+    again = pickle.loads(pickle.dumps(error("Which one?", ("a", "b"))))
+    assert (type(again), str(again), again.candidates) == (error, "Which one?", ("a", "b"))
+
+
+def test_a_refusal_that_is_not_about_tables_is_of_no_such_kind() -> None:
+    content = file_of({"wpe.weight": numbered(9)})
+    for act in (
+        lambda: read_position_table(content, "missing"),
+        lambda: read_position_table(content[:-1]),
+        lambda: read_position_table(pickle.dumps({"a": 1})),
+    ):
+        with pytest.raises(CheckpointError) as caught:
+            act()
+        assert not isinstance(caught.value, NoPositionTable | SeveralPositionTables)
+    assert isinstance(caught.value, PickleRefused)
 
 
 def test_a_named_tensor_that_is_not_offered_may_still_be_read() -> None:

@@ -10,6 +10,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.decomposition import PCA
 
 from posenc import NoPositionVectors, SchemeArgumentError
 from posenc.analysis import (
@@ -97,6 +98,41 @@ def test_components_are_those_of_a_singular_value_decomposition(
     assert not found.missing.any()
 
 
+@pytest.mark.parametrize("fit", [None, 1_290, slice(5, None), slice(None, None, 3), 299])
+@pytest.mark.parametrize("missing", [[], [0, 700]])
+def test_many_blocks_of_rows_are_one_table(fit: int | slice | None, missing: list[int]) -> None:
+    rows = noise(1_300, 300) * torch.logspace(0, -3, 300, dtype=torch.float64) + 7.0
+    rows[missing] = math.nan
+    given = rows.clone()
+    found = project(rows, 5, fit)
+    torch.testing.assert_close(rows, given, rtol=0, atol=0, equal_nan=True)
+    fitted = np.zeros(1_300, dtype=bool)
+    fitted[fit if isinstance(fit, slice) else slice(fit)] = True
+    fitted[missing] = False
+    assert found.fitted.tolist() == fitted.tolist()
+    kept = [i for i in range(1_300) if i not in missing]
+    expected = by_svd(rows[kept].numpy(), 5, fitted[kept])
+    torch.testing.assert_close(
+        found.scores[kept], torch.from_numpy(expected.pop("scores")), rtol=0, atol=1e-12
+    )
+    assert_same(found, expected, 1e-11)
+
+
+@pytest.mark.parametrize("shift", [0.0, 1_000.0])
+def test_components_are_scikit_learns_where_it_has_the_digits(shift: float) -> None:
+    rows = noise(900, 12) * torch.linspace(1.0, 2.0, 12, dtype=torch.float64) + shift
+    found = project(rows, 4)
+    peer = PCA(4, svd_solver="full").fit(rows.numpy())
+    signs = (found.components * torch.from_numpy(peer.components_)).sum(1).sign()
+    torch.testing.assert_close(
+        found.scores * signs, torch.from_numpy(peer.transform(rows.numpy())), rtol=0, atol=1e-10
+    )
+    for name in ("explained_variance", "explained_variance_ratio"):
+        torch.testing.assert_close(
+            getattr(found, name), torch.from_numpy(getattr(peer, f"{name}_")), rtol=1e-11, atol=0
+        )
+
+
 @pytest.mark.parametrize(
     "fit", [7, slice(None, 7), slice(3, 30), slice(None, None, 3), slice(-9, None)]
 )
@@ -161,8 +197,8 @@ def test_splitting_a_stationary_kernel_changes_nothing(
     halves = project_gram(kernel, 5)
     monkeypatch.setattr(
         projection,
-        "_leading_eigenpairs",
-        lambda block, size, slack: projection._top_eigenpairs(block, size),
+        "leading_eigenpairs",
+        lambda block, size, slack: projection.top_eigenpairs(block, size),
     )
     whole = project_gram(kernel, 5)
     assert halves.found == whole.found == min(5, length - 1)
@@ -232,12 +268,30 @@ def test_a_large_common_offset_does_not_cost_digits() -> None:
     )
 
 
-@pytest.mark.parametrize("power", [600, -600])
+@pytest.mark.parametrize("power", [600, -600, 1_000, -1_000])
 def test_scores_scale_with_the_vectors_to_the_edge_of_float64(power: int) -> None:
     rows = noise(30, 4)
     found = project(rows * 2.0**power)
     assert torch.equal(found.scores, project(rows).scores * 2.0**power)
     assert torch.equal(found.explained_variance_ratio, project(rows).explained_variance_ratio)
+
+
+@pytest.mark.parametrize("unit", [2.0**-1074, 2.0**1021])
+def test_the_smallest_and_the_largest_numbers_of_float64_have_components(unit: float) -> None:
+    whole = torch.tensor([[0, 0], [4, 2], [2, 1], [1, -2], [3, 4]], dtype=torch.float64)
+    plain, found = project(whole, 2), project(whole * unit, 2)
+    torch.testing.assert_close(found.components, plain.components, rtol=0, atol=1e-15)
+    torch.testing.assert_close(
+        found.explained_variance_ratio, plain.explained_variance_ratio, rtol=1e-15, atol=0
+    )
+    torch.testing.assert_close(found.scores / unit, plain.scores, rtol=0, atol=0.5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.int64])
+def test_every_real_dtype_is_read_exactly(dtype: torch.dtype) -> None:
+    rows = (noise(60, 5) * 10).to(dtype)
+    found = inspect.unwrap(project)(rows)
+    assert torch.equal(found.scores, project(rows.double()).scores)
 
 
 @pytest.mark.parametrize("rows", [torch.full((6, 3), 0.1), torch.zeros(6, 3), noise(1, 3)])

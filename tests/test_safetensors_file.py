@@ -3,13 +3,17 @@
 import hashlib
 import inspect
 import io
+import itertools
 import math
 import os
+import pickle
+import re
 import socket
 import struct
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -20,18 +24,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from posenc import limits
-from posenc.errors import CheckpointError, SchemeArgumentError
-from posenc.interop import safetensors_file
-from posenc.interop.safetensors_file import (
-    BITS,
-    FLOATS,
-    PICKLE_CONVERSION,
-    TORCHSCRIPT_CONVERSION,
-    printable_name,
-    read_header,
-    read_tensor,
-    unreadable_reason,
-)
+from posenc.errors import CheckpointError, PickleRefused, SchemeArgumentError
+from posenc.interop import safetensors_file, safetensors_grammar, safetensors_header
+from posenc.interop.foreign_files import PICKLE_CONVERSION, TORCHSCRIPT_CONVERSION
+from posenc.interop.safetensors_file import FLOATS, read_header, read_tensor, unreadable_reason
+from posenc.interop.safetensors_header import BITS
+from posenc.interop.shown_name import printable_name
 from tests.hostile_files import (
     HOSTILE_FILES,
     HostileFile,
@@ -181,6 +179,23 @@ def test_a_pickle_is_refused_with_a_conversion_and_never_run(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("file", HOSTILE_FILES, ids=lambda file: file.label)
+def test_a_pickle_and_nothing_else_is_refused_as_a_pickle(file: HostileFile) -> None:
+    with pytest.raises(CheckpointError) as caught:
+        read_header(file.content)
+    error = caught.value
+    assert isinstance(error, PickleRefused) == (", not only weights" in file.fragment)
+    if isinstance(error, PickleRefused):
+        scripted = file.label == "TorchScript"
+        assert error.conversion == (TORCHSCRIPT_CONVERSION if scripted else PICKLE_CONVERSION)
+        assert len(error.conversion.splitlines()) == 2
+        assert str(error) == f"{error.sentence}\n{error.conversion}"
+        assert error.sentence.endswith("with these two lines:")
+        assert error.sentence.isprintable()
+        again = pickle.loads(pickle.dumps(error))  # as it travels between processes
+        assert (str(again), again.conversion) == (str(error), error.conversion)
+
+
 @pytest.mark.parametrize("save", [zipped_pickle, legacy_pickle], ids=["zip", "legacy"])
 def test_the_two_line_conversion_works_on_tied_and_strided_weights(
     save: Callable[[object], bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -237,6 +252,50 @@ def mutated_files(draw: st.DrawFn) -> bytes:
 @given(mutated_files())
 def test_a_mutated_file_is_never_read_where_the_library_refuses(content: bytes) -> None:
     assert_agrees_with_library(content)
+
+
+def outcome(content: bytes) -> object:
+    """Return all that the header holds, in its order, or the sentence of the refusal."""
+    try:
+        header = read_header(content)
+    except CheckpointError as error:
+        return str(error)
+    return list(header.tensors.items()), header.metadata, header.data_start
+
+
+def assert_steps_agree(content: bytes) -> None:
+    """Tensors taken in one step and tensors taken piece by piece have the same outcome."""
+    with patch.object(safetensors_grammar, "TENSOR", re.compile(rb"(?!)")):
+        piece_by_piece = outcome(content)
+    assert outcome(content) == piece_by_piece
+
+
+@settings(max_examples=300)
+@given(mutated_files())
+def test_a_tensor_reads_the_same_in_one_step_and_piece_by_piece(content: bytes) -> None:
+    assert_steps_agree(content)
+
+
+def test_every_refusal_is_the_same_in_one_step_and_piece_by_piece() -> None:
+    for file in HOSTILE_FILES:
+        assert_steps_agree(file.content)
+
+
+FIELDS = ('"dtype":"F32"', '"shape":[1,2]', '"data_offsets":[0,8]')
+
+
+def test_three_fields_are_taken_in_any_order_and_no_field_twice() -> None:
+    for fields in itertools.product(FIELDS, repeat=3):
+        content = container(f'{{"a":{{{",".join(fields)}}}}}', bytes(8))
+        assert_steps_agree(content)
+        assert (refused_for(content) is None) == (set(fields) == set(FIELDS))
+
+
+def test_a_header_of_more_kinds_than_are_remembered_is_read_in_full() -> None:
+    shapes = [(number, 0) for number in range(2 * safetensors_header.KINDS_REMEMBERED)]
+    tensors = {f"{n}.{shape}": ("F32", shape, b"") for n in range(2) for shape in shapes}
+    read = read_header(checkpoint(tensors)).tensors
+    assert [entry.shape for entry in read.values()] == shapes * 2
 
 
 def refused_for(content: bytes) -> str | None:

@@ -3,7 +3,7 @@
 import streamlit as st
 
 from dashboard import charts, choices, compute, controls, frames, page, panels, sentences
-from posenc.analysis import linearity
+from posenc.analysis import linear_map
 
 setting = page.setting()
 header = st.container()
@@ -60,8 +60,8 @@ page.definition(
     "Sinusoidal and RoPE: a block rotation, one angle per pair. ALiBi: each head's vectors gain a "
     "dimension per position, and the shift moves them along. Learned: no closed form; one matrix is "
     "fitted to half the positions and scored on the other half.",
-    linearity.block_rotation,
-    linearity.verify_map,
+    linear_map.block_rotation,
+    linear_map.verify_map,
 )
 page.numbers(map_table, "one matrix per offset")
 page.numbers(by_offset, "map errors by offset")

@@ -19,23 +19,22 @@ from posenc.analysis.extrapolation import (
     nearest_seen_distance,
     phase_coverage,
 )
-from posenc.analysis.linearity import (
-    LinearInOffset,
-    LinearMapFit,
-    OffsetOnly,
+from posenc.analysis.linear_map import (
     Verdict,
     block_rotation,
     composition_error,
-    diagonal_spread,
-    fit_dense,
-    fit_kernel,
-    fit_pairs,
-    linear_in_offset,
-    offset_only,
     verdict,
     verify_map,
 )
-from posenc.analysis.projection import Projection, project, project_gram, project_waves
+from posenc.analysis.linear_map_fit import LinearMapFit, fit_dense, fit_kernel, fit_pairs
+from posenc.analysis.linearity import (
+    LinearInOffset,
+    OffsetOnly,
+    diagonal_spread,
+    linear_in_offset,
+    offset_only,
+)
+from posenc.analysis.projection import Projection, project, project_gram
 from posenc.analysis.properties import Properties, first_rise, kendall_tau, measure
 from posenc.analysis.similarity import (
     CosineMatrix,
@@ -49,6 +48,7 @@ from posenc.analysis.similarity import (
     similarity_row,
 )
 from posenc.analysis.spectrum import Spectrum, spectrum
+from posenc.analysis.waves import project_waves
 from posenc.offset_maps import expanding_shift
 
 __all__ = [

@@ -238,11 +238,11 @@ def _kernel_gaps(source: Tensor, rows: Tensor, train_length: int, is_curve: bool
 def _base_bound_chunks(inv_freq: Tensor, length: int) -> Iterator[Tensor]:
     """B(k) in chunks of offsets, each a matrix product of two short tables of angles.
 
-    cos((a + b) w) = cos(a w) cos(b w) - sin(a w) sin(b w): a steps by 1,024, b runs below it.
+    cos((a + b) w) = cos(a w) cos(b w) - sin(a w) sin(b w): a steps by the stride, b runs below it.
     """
-    stride = 1_024
+    stride = 2 ** ((min(length, _CHUNK) - 1).bit_length() + 1 >> 1)
     device = inv_freq.device
-    cos, sin = cos_sin(torch.arange(min(stride, length), device=device), inv_freq)
+    cos, sin = cos_sin(torch.arange(stride, device=device), inv_freq)
     low = torch.cat([cos, sin], 1)
     for start in range(0, length, _CHUNK):
         end = min(start + _CHUNK, length)

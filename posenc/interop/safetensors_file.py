@@ -1,30 +1,13 @@
 """Strict reading of .safetensors files: the whole header is checked before any data is read.
 
 Format: 8 bytes little-endian header length, a JSON object, then the data of all tensors without
-gaps (safetensors, format description, https://huggingface.co/docs/safetensors). The header is
-matched against that grammar piece by piece, so depth, memory and time are bounded by the caps of
-`posenc.limits`; no general JSON reader and no pickle is involved, and the file is never mapped into
-memory (a mapped file that shrinks kills the process).
-
-Whatever the safetensors library (0.8) refuses is refused here. Refused here and accepted there:
- 1. files, headers, tensor counts and names over the caps; more than 32 axes; an axis over 2^31, or
-    2^53 elements counted up to some axis;
- 2. a tensor or a metadata key named twice (the library keeps the last one);
- 3. `"__metadata__": null`, and more than 512 metadata entries;
- 4. a field other than dtype, shape and data_offsets; a field name or dtype written with escapes; a
-    tensor described by a JSON array, a dtype by an object (by-products of the library's reader);
- 5. a header that does not begin with `{` (the library skips white space in front of it).
+gaps (safetensors, format description, https://huggingface.co/docs/safetensors). No pickle is
+involved, and the file is never mapped into memory (a mapped file that shrinks kills the process).
 """
 
-import codecs
 import hashlib
-import json
-import math
 import os
-import re
 import stat
-import sys
-import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -35,22 +18,12 @@ from torch import Tensor
 
 from posenc import limits
 from posenc.errors import CheckpointError, SchemeArgumentError
+from posenc.interop.foreign_files import foreign_refusal
+from posenc.interop.safetensors_header import Header, TensorEntry, parsed_header
+from posenc.interop.shown_name import printable_name
 
 Source = bytes | bytearray | memoryview | str | os.PathLike[str]
 
-MAX_AXES = 32  # listed in a header; reading stops at limits.MAX_RANK
-MAX_AXIS = 2**31
-MAX_NAMES_SIZE = 4 * 2**20  # memory of all names together
-MAX_METADATA_ENTRIES = 512
-MAX_METADATA_VALUE = 4_096  # bytes kept of one metadata value; a longer one is only measured
-MAX_ELEMENTS_STATED = 2**53  # products past this would overflow the library's 64-bit arithmetic
-SHOWN_NAME = 80
-
-BITS = {
-    "BOOL": 8, "U8": 8, "I8": 8, "I16": 16, "U16": 16, "I32": 32, "U32": 32, "I64": 64, "U64": 64,
-    "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "F8_E8M0": 8, "F8_E4M3": 8, "F8_E5M2": 8,
-    "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8, "F16": 16, "BF16": 16, "F32": 32, "F64": 64, "C64": 64,
-}  # fmt: skip
 FLOATS = {
     "F64": torch.float64,
     "F32": torch.float32,
@@ -62,30 +35,6 @@ FLOATS = {
     "F8_E5M2FNUZ": torch.float8_e5m2fnuz,
 }
 _QUANTISED = {"U8", "I8", "I16", "U16", "I32", "U32", "I64", "U64", "BOOL"}
-
-
-class TensorEntry(NamedTuple):
-    """One tensor of a header: its data are the bytes [start, stop) of the data section."""
-
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-    start: int
-    stop: int
-
-    @property
-    def elements(self) -> int:
-        """Number of elements; 1 for a scalar."""
-        return math.prod(self.shape)
-
-
-@dataclass(frozen=True, slots=True)
-class Header:
-    """A checked header: tensors in the file's own order, metadata, and where the data begins."""
-
-    tensors: dict[str, TensorEntry]
-    metadata: dict[str, str]
-    data_start: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,25 +51,12 @@ class TensorRead:
     sha256: str
 
 
-def printable_name(name: str, limit: int = SHOWN_NAME) -> str:
-    """Return `name` for display: control and bidirectional characters escaped, cut to `limit`.
-
-    A backslash is doubled, so two different names that fit the limit never look the same.
-    """
-    shown = "".join(
-        character.encode("unicode_escape").decode("ascii")
-        if character == "\\" or unicodedata.category(character).startswith(("C", "Zl", "Zp"))
-        else character
-        for character in name[: limit + 1]
-    )
-    return shown if len(shown) <= limit else shown[: limit - 1] + "…"
-
-
 def read_header(source: Source) -> Header:
     """Check the header of a .safetensors file and return it.
 
     `source` is the file's bytes or its path (a regular file; a symbolic link is followed, because
-    model caches are made of links). Raises CheckpointError, in one sentence without the path.
+    model caches are made of links). Raises CheckpointError, in one sentence without the path; for a
+    pickle it is PickleRefused.
     """
     with _opened(source) as file:
         return _checked_header(file)
@@ -176,99 +112,6 @@ def read_tensor(source: Source, name: str) -> TensorRead:
     )
     digest = hashlib.sha256(data).hexdigest()
     return TensorRead(name, values.to(exact).reshape(entry.shape), entry.dtype, note, digest)
-
-
-# What else the file may be.
-
-# Two lines each, run where the file's maker is trusted; clone(), because tied weights share memory.
-PICKLE_CONVERSION = """\
-import torch, safetensors.torch; state = torch.load("model.pt", "cpu", weights_only=True)
-safetensors.torch.save_file({k: v.clone().contiguous() for k, v in state.items() \
-if isinstance(v, torch.Tensor)}, "model.safetensors")"""
-TORCHSCRIPT_CONVERSION = """\
-import torch, safetensors.torch; model = torch.jit.load("model.pt", "cpu")
-safetensors.torch.save_file({k: v.clone().contiguous() for k, v in model.state_dict().items()}, \
-"model.safetensors")"""
-
-_CODE = (
-    "it contains code, not only weights, and is never opened here; where you trust its maker, save "
-    "it as .safetensors with these two lines"
-)
-_SIGNATURES = (
-    (b"GGUF", "a GGUF file"),
-    (b"version https://git-lfs", "a Git LFS pointer, not the weights (git lfs pull fetches them)"),
-    (b"\x89PNG\r\n\x1a\n", "a PNG picture"),
-    (b"\xff\xd8\xff", "a JPEG picture"),
-    (b"GIF8", "a GIF picture"),
-    (b"%PDF", "a PDF document"),
-    (b"\x89HDF\r\n\x1a\n", "an HDF5 file"),
-    (b"\x93NUMPY", "a NumPy array file"),
-    (b"PAR1", "a Parquet file"),
-    (b"\x1f\x8b", "a gzip archive"),
-    (b"BZh", "a bzip2 archive"),
-    (b"\xfd7zXZ\x00", "an xz archive"),
-    (b"\x28\xb5\x2f\xfd", "a Zstandard archive"),
-    (b"7z\xbc\xaf\x27\x1c", "a 7z archive"),
-    (b"Rar!", "a RAR archive"),
-    (b"\x7fELF", "a program"),
-    (b"MZ", "a program"),
-)
-_PICKLE = re.compile(
-    rb"\x80[\x02-\x08]"  # protocol 2 and later, among them torch's legacy form
-    rb"|[ci][A-Za-z_][\w.]*\n[A-Za-z_][\w.]*\n"  # protocol 0 and 1: a global by name
-    rb"|\((?:[dl]p?[0-9]|[ci][A-Za-z_][\w.]*\n)|[\]}]q\x00|\(lp|\(dp"
-)
-
-
-def _foreign_kind(head: bytes, tail: bytes) -> str | None:
-    """Name a file that is no safetensors file by its first and last bytes; None if unknown."""
-    if not head:
-        return "The file is empty."
-    if head.startswith((b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08")):
-        return _zip_kind(head + tail)
-    if head[257:262] == b"ustar":
-        return "This is a tar archive, not a .safetensors checkpoint."
-    if _PICKLE.match(head):
-        return _pickle_sentence("raw or legacy form")
-    for signature, kind in _SIGNATURES:
-        if head.startswith(signature):
-            return f"This is {kind}, not a .safetensors checkpoint."
-    return _text_kind(head)
-
-
-def _zip_kind(ends: bytes) -> str:
-    # Entry names stand in the clear at both ends of a zip; nothing is unpacked.
-    if b"constants.pkl" in ends:
-        return f"This is a TorchScript archive: {_CODE}:\n{TORCHSCRIPT_CONVERSION}"
-    if b".pkl" in ends:
-        return _pickle_sentence("zip form")
-    kind = "a NumPy archive (.npz)" if b".npy" in ends else "a zip archive"
-    return f"This is {kind}, not a .safetensors checkpoint."
-
-
-def _pickle_sentence(form: str) -> str:
-    return (
-        f"This is a pickle file ({form}; .pt, .pth and .bin are pickles): {_CODE}:\n"
-        f"{PICKLE_CONVERSION}"
-    )
-
-
-def _text_kind(head: bytes) -> str | None:
-    wide = head.startswith((b"\xff\xfe", b"\xfe\xff"))
-    text = codecs.getincrementaldecoder("utf-16" if wide else "utf-8")("replace").decode(head)
-    if any(unicodedata.category(c) in ("Cc", "Cn") and c not in "\t\n\r\f" for c in text):
-        return None
-    if "\ufffd" in text or len(text) < 2:
-        return None
-    start = text.removeprefix("\ufeff").lstrip()[:512].lower()
-    kind = "a text file"
-    if start.startswith(("<!doctype html", "<html")):
-        kind = "an HTML page"
-    elif start.startswith("{") and '"weight_map"' in text:
-        kind = "the index of a checkpoint in several files (open the file that holds the table)"
-    elif start.startswith(("{", "[")):
-        kind = "a JSON text"
-    return f"This is {kind}, not a .safetensors checkpoint."
 
 
 # The bytes, from memory or from a file.
@@ -338,9 +181,6 @@ def _require_regular(status: os.stat_result) -> None:
         raise CheckpointError(f"The path names {kind}; a regular file is needed.")
 
 
-# The header.
-
-
 def _checked_header(file: _Bytes) -> Header:
     if file.size > limits.MAX_FILE_BYTES:
         raise CheckpointError(
@@ -350,9 +190,9 @@ def _checked_header(file: _Bytes) -> Header:
     length = int.from_bytes(head[:8], "little")
     if file.size < 9 or length > limits.MAX_HEADER_BYTES or (length and head[8:9] != b"{"):
         tail_size = min(file.size, 65_536)
-        foreign = _foreign_kind(head, bytes(file.read(file.size - tail_size, tail_size)))
+        foreign = foreign_refusal(head, bytes(file.read(file.size - tail_size, tail_size)))
         if foreign is not None:
-            raise CheckpointError(foreign)
+            raise foreign
     if file.size < 8:
         raise CheckpointError(
             f"This is not a .safetensors checkpoint: a header needs more bytes than {file.size}."
@@ -366,223 +206,4 @@ def _checked_header(file: _Bytes) -> Header:
         raise CheckpointError(
             f"The file is truncated: its header needs {length:,} bytes, it holds {file.size - 8:,}."
         )
-    text = file.read(8, length)
-    _require_utf8(text)
-    tensors, metadata = _HeaderText(text).parse()
-    _require_gapless(tensors, file.size - 8 - length)
-    return Header(tensors, metadata, 8 + length)
-
-
-def _require_utf8(text: bytes | bytearray | memoryview) -> None:
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    view, step = memoryview(text), 65_536  # in pieces: the decoded text is not kept
-    try:
-        for start in range(0, len(view), step):
-            decoder.decode(view[start : start + step], final=start + step >= len(view))
-    except UnicodeDecodeError:
-        raise CheckpointError("The header is not valid UTF-8.") from None
-
-
-def _require_gapless(tensors: dict[str, TensorEntry], data_bytes: int) -> None:
-    end = 0
-    for entry in sorted(tensors.values(), key=lambda entry: (entry.start, entry.stop)):
-        if entry.start != end:
-            fault = "overlaps the one before it" if entry.start < end else "begins after a hole"
-            raise CheckpointError(
-                f"Tensor {printable_name(entry.name)} {fault} in the data section."
-            )
-        end = entry.stop
-    if end > data_bytes:
-        raise CheckpointError(
-            f"The file is truncated: its tensors need {end:,} bytes, {data_bytes:,} are there."
-        )
-    if end < data_bytes:
-        raise CheckpointError(
-            f"The file goes on after the data of its tensors; trailing bytes: {data_bytes - end:,}."
-        )
-
-
-_WS = rb"[ \t\n\r]*+"
-# JSON strings, without the lone surrogates that Python's own reader lets through.
-_PIECE = (
-    rb'(?:[^"\\\x00-\x1f]++|\\["\\/bfnrt]|\\u(?![dD][89a-fA-F])[0-9a-fA-F]{4}'
-    rb"|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})"
-)
-_COUNT = rb"(?:0|[1-9][0-9]{0,18})"
-_BEGIN = re.compile(rb"\{")
-_OPEN = re.compile(_WS + rb"\{")
-_CLOSE = re.compile(_WS + rb"\}")
-_END = re.compile(_WS + rb"\Z")
-_NEXT = re.compile(_WS + rb"([,}])")
-# A name of 256 characters has at most 513 pieces: plain runs, and escapes between them.
-_KEY = re.compile(_WS + rb'"(%b{0,%d}+)"' % (_PIECE, 2 * limits.MAX_TENSOR_NAME + 1) + _WS + rb":")
-_TEXT = re.compile(_WS + rb'"(%b*+)"' % _PIECE)
-_OFFSETS_FIELD = re.compile(rb'"data_offsets"')
-_FIELD = re.compile(_WS + rb'"(dtype|shape|data_offsets)"' + _WS + rb":" + _WS)
-_VALUES = {
-    b"dtype": (re.compile(rb'"([0-9A-Za-z_]{1,32})"'), "a name such as F32"),
-    b"shape": (
-        re.compile(
-            rb"\[" + _WS + rb"((?:%b(?:%b,%b%b){0,%d})?)" % (_COUNT, _WS, _WS, _COUNT, MAX_AXES - 1)
-            + _WS + rb"\]"
-        ),
-        f"a list of at most {MAX_AXES} whole numbers from 0",
-    ),
-    b"data_offsets": (
-        re.compile(rb"\[%b(%b%b,%b%b)%b\]" % (_WS, _COUNT, _WS, _WS, _COUNT, _WS)),
-        "two whole numbers from 0",
-    ),
-}  # fmt: skip
-
-
-class _HeaderText:
-    """A cursor over the header's bytes; every step matches one piece of the grammar or refuses."""
-
-    def __init__(self, text: bytes | bytearray | memoryview) -> None:
-        self.text = text
-        self.at = 0
-
-    def parse(self) -> tuple[dict[str, TensorEntry], dict[str, str]]:
-        self._limit_tensors()
-        tensors: dict[str, TensorEntry] = {}
-        metadata: dict[str, str] | None = None
-        names_size = 0
-        self._take(_BEGIN, "an object")
-        last = _CLOSE.match(self.text, self.at) is not None
-        if last:
-            self._take(_CLOSE, "the end")
-        while not last:
-            name = self._name(self._take(_KEY, "a name in quotes"))
-            if name == "__metadata__":
-                if metadata is not None:
-                    raise CheckpointError("The header holds __metadata__ twice.")
-                metadata = self._metadata()
-            elif name in tensors:
-                raise CheckpointError(f"The header names tensor {printable_name(name)} twice.")
-            elif len(tensors) == limits.MAX_TENSORS:
-                raise _too_many_tensors()
-            else:
-                names_size += sys.getsizeof(name)
-                if names_size > MAX_NAMES_SIZE:
-                    raise CheckpointError(
-                        f"The names of the tensors take more than {MAX_NAMES_SIZE:,} bytes in all."
-                    )
-                tensors[name] = self._entry(name)
-            last = self._take(_NEXT, "a comma or the end of the object")[1] == b"}"
-        self._take(_END, "nothing more")
-        return tensors, metadata or {}
-
-    def _limit_tensors(self) -> None:
-        # Before any is described: every tensor needs this field once. The slack is for a tensor and
-        # for metadata of that name.
-        allowed = limits.MAX_TENSORS + 2 * MAX_METADATA_ENTRIES + 1
-        for count, _ in enumerate(_OFFSETS_FIELD.finditer(self.text), start=1):
-            if count > allowed:
-                raise _too_many_tensors()
-
-    def _take(self, pattern: re.Pattern[bytes], expected: str) -> re.Match[bytes]:
-        match = pattern.match(self.text, self.at)
-        if match is None:
-            raise CheckpointError(
-                f"The header is not valid near byte {self.at:,}: {expected} was expected there."
-            )
-        self.at = match.end()
-        return match
-
-    def _name(self, match: re.Match[bytes]) -> str:
-        start, stop = match.span(1)
-        # One character takes at most 12 bytes of JSON, as a pair of escapes.
-        name = _unquoted(match[1]) if stop - start <= 12 * limits.MAX_TENSOR_NAME else None
-        if name is None or len(name) > limits.MAX_TENSOR_NAME:
-            raise CheckpointError(
-                f"The header holds a name of more than {limits.MAX_TENSOR_NAME} characters."
-            )
-        return name
-
-    def _metadata(self) -> dict[str, str]:
-        metadata: dict[str, str] = {}
-        self._take(_OPEN, "an object of texts, as __metadata__,")
-        if _CLOSE.match(self.text, self.at) is not None:
-            self._take(_CLOSE, "the end")
-            return metadata
-        while True:
-            key = self._name(self._take(_KEY, "a name in quotes"))
-            if key in metadata:
-                raise CheckpointError(f"The metadata names {printable_name(key)} twice.")
-            if len(metadata) == MAX_METADATA_ENTRIES:
-                raise CheckpointError(
-                    f"The metadata holds more than {MAX_METADATA_ENTRIES} entries, the limit."
-                )
-            value = self._take(_TEXT, "a text (metadata values are texts)")
-            start, stop = value.span(1)
-            kept = stop - start <= MAX_METADATA_VALUE
-            metadata[key] = _unquoted(value[1]) if kept else f"({stop - start:,} bytes, not kept)"
-            if self._take(_NEXT, "a comma or the end of the metadata")[1] == b"}":
-                return metadata
-
-    def _entry(self, name: str) -> TensorEntry:
-        fields: dict[bytes, bytes] = {}
-        self._take(_OPEN, "an object that describes a tensor")
-        while True:
-            match = _FIELD.match(self.text, self.at)
-            if match is None:
-                break
-            key = match[1]
-            if key in fields:
-                raise CheckpointError(
-                    f"Tensor {printable_name(name)} states its {key.decode()} twice."
-                )
-            pattern, allowed = _VALUES[key]
-            value = pattern.match(self.text, match.end())
-            if value is None:
-                got = bytes(self.text[match.end() : match.end() + 32]).decode("utf-8", "replace")
-                raise CheckpointError(
-                    f"The {key.decode()} of tensor {printable_name(name)} must be {allowed}, "
-                    f"got {printable_name(got[: got.find(']') + 1] or got, 32)}."
-                )
-            fields[key] = value[1]
-            self.at = value.end()
-            if self._take(_NEXT, "a comma or the end of a tensor's description")[1] == b"}":
-                return _sized_entry(name, fields)
-        raise _not_three_fields(name)
-
-
-def _not_three_fields(name: str) -> CheckpointError:
-    shown = printable_name(name)
-    return CheckpointError(
-        f"Tensor {shown} must have exactly the fields dtype, shape and data_offsets."
-    )
-
-
-def _too_many_tensors() -> CheckpointError:
-    return CheckpointError(
-        f"The file holds more than {limits.MAX_TENSORS:,} tensors, which is the limit."
-    )
-
-
-def _unquoted(token: bytes) -> str:
-    return json.loads(b'"' + token + b'"') if b"\\" in token else token.decode("utf-8")
-
-
-def _sized_entry(name: str, fields: dict[bytes, bytes]) -> TensorEntry:
-    if len(fields) < 3:
-        raise _not_three_fields(name)
-    dtype = fields[b"dtype"].decode("ascii")
-    if dtype not in BITS:
-        raise CheckpointError(f"Tensor {printable_name(name)} has the unknown dtype {dtype}.")
-    shape = tuple(map(int, fields[b"shape"].split(b","))) if fields[b"shape"] else ()
-    start, stop = map(int, fields[b"data_offsets"].split(b","))
-    elements = 1
-    for size in shape:
-        elements *= size
-        if size > MAX_AXIS or elements > MAX_ELEMENTS_STATED:
-            raise CheckpointError(
-                f"Tensor {printable_name(name)} has an impossible shape: too large."
-            )
-    whole, rest = divmod(elements * BITS[dtype], 8)
-    if rest or stop - start != whole:
-        raise CheckpointError(
-            f"Tensor {printable_name(name)} declares {elements:,} elements of {dtype}, "
-            f"but its data_offsets are [{start}, {stop}]."
-        )
-    return TensorEntry(name, dtype, shape, start, stop)
+    return parsed_header(file.read(8, length), file.size - 8 - length)

@@ -35,7 +35,8 @@ def alibi_slopes(
     limits.check_count("heads", heads, 1, limits.MAX_HEADS)
     power = 1 << (heads.bit_length() - 1)
     slopes = _power_of_two_slopes(power) + _power_of_two_slopes(2 * power)[::2]
-    return torch.tensor(slopes[:heads], dtype=torch.float64).to(dtype).to(device)
+    place = torch.get_default_device() if device is None else device
+    return torch.tensor(slopes[:heads], dtype=torch.float64, device="cpu").to(dtype).to(place)
 
 
 def alibi_bias(
@@ -48,7 +49,8 @@ def alibi_bias(
     Press et al. 2022, arXiv 2108.12409, section 3; symmetric in the offset, so that it also reads
     without a causal mask. Computed in float64 and rounded once. Unit: logits, added after scaling.
     """
-    offsets = k_positions[..., None, :] - q_positions[..., :, None]
+    # int64, because an offset of uint8 or int8 positions would wrap around.
+    offsets = k_positions.long()[..., None, :] - q_positions.long()[..., :, None]
     return _bias(offsets, slopes.to(float64_device(slopes.device))).to(slopes).movedim(0, -3)
 
 
@@ -76,7 +78,7 @@ class Alibi(Scheme):
         super().__init__(config)
         self.heads = config.heads
         # A plain attribute, not a buffer: casting a model to bfloat16 must not round the slopes.
-        self._slopes = alibi_slopes(config.heads, dtype=torch.float64)
+        self._slopes = alibi_slopes(config.heads, dtype=torch.float64, device="cpu")
 
     @property
     def slopes(self) -> Float[Tensor, " h"]:

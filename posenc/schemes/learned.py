@@ -21,7 +21,9 @@ from posenc.schemes.scheme import (
     Positions,
     SchemeConfig,
     VectorScheme,
+    check_tokens,
     float64_device,
+    placed,
     rounded,
 )
 
@@ -73,12 +75,16 @@ class LearnedConfig(SchemeConfig):
             )
             return scheme.to(device)
         # Drawn on the CPU by its own generator: the same table on every device, whoever drew before.
-        generator = torch.Generator().manual_seed(seed)
+        generator = torch.Generator("cpu").manual_seed(seed)
         # Drawn in whole blocks, so that a longer table begins with the rows of a shorter one.
         blocks = -(-self.max_len // _DRAWN_ROWS)
-        drawn = [torch.randn(_DRAWN_ROWS, self.dim, generator=generator) for _ in range(blocks)]
+        drawn = [
+            torch.randn(_DRAWN_ROWS, self.dim, generator=generator, dtype=torch.float32, device="cpu")
+            for _ in range(blocks)
+        ]
         weight = torch.cat(drawn)[: self.max_len] * INITIAL_STD
-        return Learned(self, weight.to(device), f"random start, seed {seed}, untrained")
+        place = torch.get_default_device() if device is None else device
+        return Learned(self, weight.to(place), f"random start, seed {seed}, untrained")
 
 
 class Learned(VectorScheme):
@@ -118,9 +124,10 @@ class Learned(VectorScheme):
 
         source: the name under which the config finds the same table again, where it has one.
         """
-        if table.dim() != 2 or 0 in table.shape:
+        if table.dim() != 2 or 0 in table.shape or not table.is_floating_point():
             raise SchemeArgumentError(
-                f"a learned table has the shape (positions, width), got {tuple(table.shape)}."
+                "a learned table has the shape (positions, width) and a floating dtype, "
+                f"got {tuple(table.shape)} of {table.dtype}."
             )
         config = LearnedConfig(dim=table.shape[1], max_len=table.shape[0], source=source)
         return cls(config, table.detach().clone(), provenance, trained=trained)
@@ -133,15 +140,17 @@ class Learned(VectorScheme):
         Where the positions are not known on the host (an accelerator, a compiled graph), rows past
         the table are NaN, so that the fault shows instead of wrapping around.
         """
+        check_tokens(x, self.config.dim, positions)
         if positions is None:
             self._check_range(0, x.shape[-2] - 1)
             return x + self.weight[: x.shape[-2]].to(x.dtype)
+        wanted = placed(positions, x.shape[-2], x)
         if positions.device.type == "cpu" and not torch.compiler.is_compiling():
             if positions.numel():
                 self._check_range(int(positions.min()), int(positions.max()))
-            return x + functional.embedding(positions.to(x.device), self.weight).to(x.dtype)
-        inside = (positions >= 0) & (positions < self.config.max_len)
-        rows = functional.embedding(positions.clamp(0, self.config.max_len - 1), self.weight)
+            return x + functional.embedding(wanted, self.weight).to(x.dtype)
+        inside = (wanted >= 0) & (wanted < self.config.max_len)
+        rows = functional.embedding(wanted.clamp(0, self.config.max_len - 1), self.weight)
         return x + torch.where(inside[..., None], rows, torch.nan).to(x.dtype)
 
     def vectors(

@@ -29,6 +29,7 @@ from posenc.schemes.scheme import (
     Positions,
     SchemeConfig,
     VectorScheme,
+    check_tokens,
     float64_device,
     rounded,
 )
@@ -117,6 +118,7 @@ class Rope(VectorScheme):
         self, x: Float[Tensor, "b h n d"], positions: Positions = None
     ) -> Float[Tensor, "b h n d"]:
         """Rotate every feature pair of `x` counter-clockwise by position times inverse frequency."""
+        check_tokens(x, self.config.dim, positions)
         cos, sin = rotary_rows(
             x.shape[-2] if positions is None else positions,
             self.phases,
@@ -152,6 +154,7 @@ class Rope(VectorScheme):
         dtype: torch.dtype | None = None,
         device: torch.device | str | None = None,
     ) -> Float[Tensor, "n d"]:
+        self.check_kernel_request(length, head)
         width, rotary = self.config.dim, self.config.rotary_dim
         cos, sin = phases.rope_tables(
             length,

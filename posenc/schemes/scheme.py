@@ -118,6 +118,7 @@ class Scheme(nn.Module):
         The default gathers from `offset_bias`, in float32 at least: a bias in half precision tells
         fewer and fewer distances apart as they grow.
         """
+        self.check_heads(q)
         offsets = _offsets(q, k, q_positions, k_positions)
         values = self.offset_bias(offsets)
         if values is None:
@@ -222,6 +223,13 @@ class Scheme(nn.Module):
         """Inverse frequencies in float64, radians per position, or None for a scheme without any."""
         return None
 
+    def check_heads(self, q: Float[Tensor, "b h q d"]) -> None:
+        """Raise SchemeArgumentError if the scheme tells apart another number of heads than q has."""
+        if self.heads is not None and q.shape[1] != self.heads:
+            raise SchemeArgumentError(
+                f"{self.config.label} of {self.heads} heads does not fit q of {q.shape[1]} heads."
+            )
+
     def check_kernel_request(self, length: int, head: Head) -> None:
         """Raise unless `length` and `head` can be asked of this scheme."""
         limits.check_count("length", length, 1, limits.MAX_POSITION)
@@ -287,14 +295,37 @@ def rounded(values: Float[Tensor, " *n"], dtype: torch.dtype | None) -> Float[Te
     return values if dtype is None else values.to(dtype).to(torch.float64)
 
 
-def contiguous(count: int, like: Tensor) -> Int[Tensor, " n"]:
-    """Return positions 0 .. count-1 on the device of `like`."""
-    return torch.arange(count, device=like.device)
+def check_tokens(x: Tensor, width: int, positions: Positions) -> None:
+    """Raise SchemeArgumentError unless x has this width and `positions`, if given, fits its tokens."""
+    if x.shape[-1] != width:
+        raise SchemeArgumentError(
+            f"the last axis must have the scheme's width {width}, got the shape {tuple(x.shape)}."
+        )
+    if positions is None:
+        return
+    if positions.is_floating_point() or positions.dtype == torch.bool:
+        raise SchemeArgumentError(f"positions must be whole numbers, got {positions.dtype}.")
+    batch, tokens = x.shape[0], x.shape[-2]
+    if positions.shape not in ((tokens,), (batch, tokens)):
+        raise SchemeArgumentError(
+            f"positions must have the shape ({tokens},) or {(batch, tokens)}, "
+            f"got {tuple(positions.shape)}."
+        )
+
+
+def placed(positions: Positions, count: int, like: Tensor) -> Int[Tensor, " ..."]:
+    """Return `positions` as int64 on the device of `like`; None is 0 .. count-1.
+
+    int64, because an offset of uint8 or int8 positions would wrap around.
+    """
+    if positions is None:
+        return torch.arange(count, device=like.device)
+    return positions.to(device=like.device, dtype=torch.int64)
 
 
 def _offsets(
     q: Tensor, k: Tensor, q_positions: Positions, k_positions: Positions
 ) -> Int[Tensor, " *b q k"]:
-    queries = contiguous(q.shape[-2], q) if q_positions is None else q_positions
-    keys = contiguous(k.shape[-2], k) if k_positions is None else k_positions
+    queries = placed(q_positions, q.shape[-2], q)
+    keys = placed(k_positions, k.shape[-2], k)
     return keys[..., None, :] - queries[..., :, None]

@@ -24,6 +24,7 @@ from posenc.schemes.scheme import (
     Positions,
     SchemeConfig,
     VectorScheme,
+    check_tokens,
     float64_device,
     rounded,
 )
@@ -76,6 +77,7 @@ class Sinusoidal(VectorScheme):
     def embed(
         self, x: Float[Tensor, "b t d"], positions: Positions = None
     ) -> Float[Tensor, "b t d"]:
+        check_tokens(x, self.config.dim, positions)
         rows = sinusoidal_rows(
             x.shape[-2] if positions is None else positions,
             self.phases,
@@ -109,6 +111,7 @@ class Sinusoidal(VectorScheme):
         dtype: torch.dtype | None = None,
         device: torch.device | str | None = None,
     ) -> Float[Tensor, "n d"]:
+        self.check_kernel_request(length, head)
         table = phases.sinusoidal_table(
             length,
             self.config.dim,

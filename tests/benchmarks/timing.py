@@ -4,17 +4,15 @@ import statistics
 import time
 from collections.abc import Callable, Mapping
 
+Contenders = Mapping[str, Callable[[], object]]
+Samples = dict[str, list[float]]
 
-def paired_seconds(
-    contenders: Mapping[str, Callable[[], object]],
-    *,
-    rounds: int = 15,
-    shortest: float = 2e-4,
-) -> dict[str, list[float]]:
+
+def paired_seconds(contenders: Contenders, *, rounds: int = 15, shortest: float = 2e-4) -> Samples:
     """Seconds per call of each contender, one sample per round, all contenders in every round.
 
-    rounds: samples per contender, after one unmeasured round. shortest: a call faster than this
-    many seconds is repeated within a sample until the sample lasts as long.
+    rounds: samples per contender, after two calls that are not counted. shortest: a call faster
+    than this many seconds is repeated within a sample until the sample lasts as long.
     """
     repeats = {}
     for name, call in contenders.items():
@@ -22,7 +20,7 @@ def paired_seconds(
         begin = time.perf_counter()
         call()
         repeats[name] = max(1, round(shortest / max(time.perf_counter() - begin, 1e-9)))
-    samples: dict[str, list[float]] = {name: [] for name in contenders}
+    samples: Samples = {name: [] for name in contenders}
     for _ in range(rounds):
         for name, call in contenders.items():
             begin = time.perf_counter()
@@ -32,17 +30,22 @@ def paired_seconds(
     return samples
 
 
-def ratio(samples: Mapping[str, list[float]], name: str, to: str) -> float:
+def ratio(samples: Samples, name: str, to: str) -> float:
     """Median over the rounds of the time of `name` divided by the time of `to`."""
     return statistics.median(a / b for a, b in zip(samples[name], samples[to], strict=True))
 
 
-def table(title: str, rows: Mapping[str, Mapping[str, float]], unit: str = "x") -> str:
-    """Plain text: one line per row name, one column per column name, aligned."""
+def table(title: str, rows: Mapping[str, Mapping[str, float]]) -> str:
+    """Plain text: one line per row name, one aligned column per column name, "-" for no number."""
     columns = list(dict.fromkeys(column for row in rows.values() for column in row))
     width = max(len(name) for name in [*rows, title])
-    lines = [title.ljust(width) + "".join(f"  {column:>14}" for column in columns)]
+    sizes = [max(9, len(column)) for column in columns]
+    head = [f"{column:>{size}}" for column, size in zip(columns, sizes, strict=True)]
+    lines = ["  ".join([title.ljust(width), *head])]
     for name, row in rows.items():
-        cells = (f"{row[c]:.2f}{unit}" if c in row else "-" for c in columns)
-        lines.append(name.ljust(width) + "".join(f"  {cell:>14}" for cell in cells))
+        cells = (
+            f"{row[column]:{size}.2f}" if column in row else "-".rjust(size)
+            for column, size in zip(columns, sizes, strict=True)
+        )
+        lines.append("  ".join([name.ljust(width), *cells]))
     return "\n".join(lines)

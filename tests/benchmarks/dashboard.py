@@ -1,0 +1,252 @@
+"""Keypress to paint and bytes per rerun: the Similarity page and its matrices beside a bare app.
+
+python -m tests.benchmarks.dashboard [--rounds 15]
+
+The bare app is one slider and one Altair line. "matrix row" is one slider and four panels of 256 x 256
+at full precision, no page around them. All stand in one browser and are asked in turn, one arrow key
+on the slider "Base" each. Targets: the row no slower than the bare app, at most 150 kB.
+Needs Chromium and playwright.
+"""
+
+import argparse
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from playwright.sync_api import Browser, Page
+
+from tests import browser
+from tests.benchmarks.timing import ratio, table
+
+BARE = """
+import altair as alt
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+st.set_page_config(layout="wide")
+base = st.slider("Base", 100, 20_000, 10_000, 100)
+x = np.arange(256)
+y = np.cos(x[:, None] * float(base) ** (-np.arange(0, 64, 2) / 64)).mean(1)
+line = alt.Chart(pd.DataFrame({"x": x, "y": y})).mark_line().encode(x="x", y="y")
+st.altair_chart(line, key="line")
+"""
+
+# The values that the Similarity page draws: three curves and one symmetric matrix, none repeated.
+ROW = """
+import numpy as np
+import streamlit as st
+import torch
+
+from dashboard.matrix import Curve, Panel, Scale, Triangle, matrix_row
+
+torch.set_num_threads(1)
+st.set_page_config(layout="wide")
+base = st.slider("Base", 100, 20_000, 10_000, 100)
+offsets = np.arange(-255, 256)
+
+
+def waves(width):
+    angles = offsets[:, None] * float(base) ** (-np.arange(0, width, 2) / width)
+    return Curve(np.cos(angles).mean(1), 256)
+
+
+rows = torch.randn(256, 64, generator=torch.Generator().manual_seed(base), dtype=torch.float64)
+rows /= rows.norm(dim=1, keepdim=True)
+gram = rows @ rows.T
+panels = {
+    "Learned": Triangle.from_matrix((gram + gram.T) / 2),
+    "Sinusoidal": waves(512),
+    "RoPE": waves(64),
+    "ALiBi": Curve(np.exp(-np.abs(offsets) / 16), 256),
+}
+matrix_row(
+    [Panel(title=title, values=values, boundary=128) for title, values in panels.items()],
+    key="row",
+    scale=Scale(-1, 1, "diverging", "cosine similarity"),
+    text_alternative="Cosine similarity of four schemes",
+)
+"""
+
+# Notes when everything watched has been painted after a key: each matrix row when it says so, each
+# chart when its marks change; then the next frame, and the task after it, has put it on the screen.
+WATCH = """() => {
+  window.keyed = null;
+  window.painted = {};
+  const note = (name) => {
+    if (window.keyed === null || name in window.painted) return;
+    const start = window.keyed;
+    window.painted[name] = null;
+    requestAnimationFrame(() => {
+      const channel = new MessageChannel();
+      channel.port1.onmessage = () => { window.painted[name] = performance.now() - start; };
+      channel.port2.postMessage(0);
+    });
+  };
+  document.addEventListener("keydown", () => {
+    window.painted = {};
+    window.keyed = performance.now();
+  }, true);
+  for (const host of document.querySelectorAll("[data-testid=stBidiComponentIsolated]")) {
+    const row = host.shadowRoot?.querySelector(".matrix-row");
+    if (row) new MutationObserver(() => note("matrices")).observe(
+      row, { attributes: true, attributeFilter: ["data-paints"] });
+  }
+  document.querySelectorAll(".stVegaLiteChart").forEach((chart, index) => {
+    new MutationObserver(() => note(`chart ${index + 1}`)).observe(
+      chart, { attributes: true, subtree: true, childList: true, attributeFilter: ["d"] });
+  });
+}"""
+PAINTED = "names => names.every(name => typeof window.painted[name] === 'number')"
+IDLE = (
+    "() => document.querySelector('[data-testid=stApp]').dataset.testScriptState === 'notRunning'"
+)
+
+
+@dataclass
+class Contender:
+    """One page of one app in a tab: what must be painted, what was measured."""
+
+    page: Page
+    watched: tuple[str, ...]
+    received: list[int] = field(default_factory=list)
+    seconds: dict[str, list[float]] = field(default_factory=dict)
+    sizes: list[int] = field(default_factory=list)
+
+    def press(self) -> None:
+        """One arrow key on the slider; note seconds to each paint and the bytes that came."""
+        self.page.bring_to_front()
+        browser.dial(self.page, "Base").focus()
+        self.page.wait_for_timeout(120)
+        self.received.clear()
+        self.page.keyboard.press("ArrowRight")
+        self.page.wait_for_function(PAINTED, arg=list(self.watched), timeout=30_000)
+        self.page.wait_for_timeout(150)
+        self.page.wait_for_function(IDLE, timeout=30_000)
+        self.page.wait_for_timeout(150)
+        painted = self.page.evaluate("window.painted")
+        for name in self.watched:
+            self.seconds.setdefault(name, []).append(painted[name] / 1_000)
+        self.sizes.append(sum(self.received))
+
+
+def open_tab(chromium: Browser, link: str, watched: tuple[str, ...]) -> Contender:
+    """A tab on a link, drawn and watched, its messages counted."""
+    page = chromium.new_context(viewport={"width": 1440, "height": 1000}).new_page()
+    contender = Contender(page, watched)
+    page.on(
+        "websocket",
+        lambda link: link.on("framereceived", lambda data: contender.received.append(len(data))),
+    )
+    page.goto(link)
+    places = ["[data-testid=stBidiComponentIsolated] .matrix-row"] * ("matrices" in watched)
+    places += [".stVegaLiteChart svg"] * any(name.startswith("chart") for name in watched)
+    for place in places:
+        page.locator(place).first.wait_for(timeout=60_000)
+    page.wait_for_function(IDLE, timeout=60_000)
+    page.wait_for_timeout(1_000)
+    page.evaluate(WATCH)
+    return contender
+
+
+@contextmanager
+def served(script: Path, log: Path) -> Iterator[str]:
+    """Serve one script with the dashboard's configuration on a free port; yields the address."""
+    with socket.socket() as listener:
+        listener.bind((browser.HOST, 0))
+        port = listener.getsockname()[1]
+    command = [sys.executable, "-m", "streamlit", "run", str(script)]
+    command += [f"--server.port={port}", f"--server.address={browser.HOST}"]
+    with log.open("w") as output:
+        server = subprocess.Popen(command, cwd=browser.ROOT, stdout=output, stderr=output)
+    address = f"http://{browser.HOST}:{port}"
+    try:
+        for _ in range(300):
+            try:
+                with urllib.request.urlopen(f"{address}/_stcore/health", timeout=5):
+                    break
+            except (urllib.error.URLError, OSError):
+                if server.poll() is not None:
+                    raise SystemExit(log.read_text()) from None
+                time.sleep(0.2)
+        yield address
+    finally:
+        server.terminate()
+        server.wait(20)
+
+
+def measure(rounds: int, chromium: Browser, addresses: dict[str, str]) -> None:
+    """Press a key in every tab in turn, `rounds` times after one unmeasured one, and print."""
+    bare, row, page = "bare app", "matrix row alone", "Similarity page"
+    tabs = {
+        bare: open_tab(chromium, addresses["bare"], ("chart 1",)),
+        row: open_tab(chromium, addresses["row"], ("matrices",)),
+        page: open_tab(
+            chromium,
+            f"{addresses['dashboard']}/similarity?length=256&base=100",
+            ("matrices", "chart 1", "chart 2"),
+        ),
+    }
+    for index in range(rounds + 1):
+        for tab in tabs.values():
+            tab.press()
+        if index == 0:
+            for tab in tabs.values():
+                tab.seconds.clear()
+                tab.sizes.clear()
+    samples = {
+        bare: tabs[bare].seconds["chart 1"],
+        row: tabs[row].seconds["matrices"],
+        f"{page}, its matrices": tabs[page].seconds["matrices"],
+        f"{page}, all of it": [
+            max(times) for times in zip(*tabs[page].seconds.values(), strict=True)
+        ],
+    }
+    print(
+        table(
+            "keypress to paint", {name: {"to bare": ratio(samples, name, bare)} for name in samples}
+        )
+    )
+    print("\nmilliseconds".ljust(30) + "median  quartiles    range")
+    for name, seconds in samples.items():
+        low, middle, high = (1_000 * one for one in statistics.quantiles(seconds, n=4))
+        least, most = 1_000 * min(seconds), 1_000 * max(seconds)
+        print(f"{name:<29}{middle:6.0f}  {low:4.0f}-{high:<4.0f}  {least:4.0f}-{most:.0f}")
+    print("\nbytes received per rerun, median and range")
+    for name, tab in tabs.items():
+        middle = statistics.median(tab.sizes)
+        print(f"{name:<20}{middle:9,.0f}  {min(tab.sizes):,} to {max(tab.sizes):,}")
+
+
+def main() -> None:
+    """Serve the three apps, measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=15)
+    rounds = parser.parse_args().rounds
+    path = browser.find_chromium()
+    if path is None:
+        raise SystemExit(browser.NO_BROWSER)
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        scripts = {"bare": folder / "bare.py", "row": folder / "row.py"}
+        scripts["bare"].write_text(BARE)
+        scripts["row"].write_text(ROW)
+        scripts["dashboard"] = browser.ROOT / "dashboard" / "app.py"
+        addresses = {
+            name: stack.enter_context(served(script, folder / f"{name}.log"))
+            for name, script in scripts.items()
+        }
+        measure(rounds, stack.enter_context(browser.launched(path)), addresses)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,204 @@
+"""The served dashboard and a real browser on it: fixtures and helpers of the browser tests.
+
+A test module takes the fixtures by `pytest_plugins = ["tests.browser"]`. The server runs the way a
+team runs it, `streamlit run dashboard/app.py` in the repository with its own configuration.
+"""
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlparse
+
+import pytest
+from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
+
+ROOT = Path(__file__).parents[1]
+HOST = "127.0.0.1"
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+NO_BROWSER = "no Chromium is installed, so nothing can be drawn"
+
+# Every page by its path: the name of its link, its title.
+PAGES = {
+    "": ("Overview", "What attention sees of position"),
+    "similarity": ("Similarity", "Similarity"),
+    "pca": ("PCA", "PCA"),
+    "relative_offsets": ("Relative offsets", "Relative offsets"),
+    "extrapolation": ("Extrapolation", "Extrapolation, from the formula"),
+}
+
+# On a deep link the browser does not know yet where the app's root is, so Streamlit asks beside the
+# page first, hears 404 and asks again at the root. Exactly these requests and no others.
+PROBES = re.compile(
+    rf"http://{HOST}:\d+/(?:similarity|pca|relative_offsets|extrapolation)/_stcore/"
+    r"(?:health|host-config)"
+)
+
+DRAWN = """() => {
+  const app = document.querySelector("[data-testid=stApp]");
+  if (app?.dataset.testScriptState !== "notRunning") return false;
+  if (app.dataset.testConnectionState !== "CONNECTED") return false;
+  if (!document.querySelector("[data-testid=stMain] h1")) return false;
+  if (document.querySelector("[data-testid=stSkeleton]")) return false;
+  const charts = [...document.querySelectorAll(".stVegaLiteChart")];
+  if (!charts.every((chart) => chart.querySelector("canvas, svg"))) return false;
+  const rows = [...document.querySelectorAll("[data-testid=stBidiComponentIsolated]")];
+  const drawn = rows.map((host) => host.shadowRoot?.querySelector(".matrix-row"));
+  return drawn.filter((row) => row).every((row) => Number(row.dataset.paints) > 0);
+}"""
+
+
+def find_chromium() -> str | None:
+    """Return the path of an installed Chromium, if there is one."""
+    return shutil.which("chromium") or shutil.which("chromium-browser")
+
+
+@contextmanager
+def served(log: Path) -> Iterator[str]:
+    """Serve the dashboard on a free port, its output in `log`; yields the address."""
+    with socket.socket() as listener:
+        listener.bind((HOST, 0))
+        port = listener.getsockname()[1]
+    command = [sys.executable, "-m", "streamlit", "run", "dashboard/app.py"]
+    command += [f"--server.port={port}", f"--server.address={HOST}"]
+    with log.open("w") as output:
+        server = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output)
+    address = f"http://{HOST}:{port}"
+    try:
+        _wait_for(f"{address}/_stcore/health", server, log)
+        yield address
+    finally:
+        server.terminate()
+        server.wait(20)
+
+
+def _wait_for(address: str, server: subprocess.Popen[bytes], log: Path) -> None:
+    for _ in range(300):
+        try:
+            with urllib.request.urlopen(address, timeout=5):
+                return
+        except (urllib.error.URLError, OSError):
+            assert server.poll() is None, log.read_text()
+            time.sleep(0.2)
+    raise TimeoutError(f"the dashboard did not answer: {log.read_text()}")
+
+
+@contextmanager
+def launched(path: str) -> Iterator[Browser]:
+    """A running Chromium."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="session")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of the dashboard, served once for all tests."""
+    with served(tmp_path_factory.mktemp("dashboard") / "log.txt") as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    """One browser for all tests; each test has its own context in it."""
+    path = find_chromium()
+    if path is None and os.environ.get("POSENC_REQUIRE_BROWSER") == "1":
+        pytest.fail(NO_BROWSER)
+    if path is None:
+        pytest.skip(NO_BROWSER)
+    with launched(path) as browser:
+        yield browser
+
+
+class Visitor:
+    """Somebody at a browser: opens pages of the dashboard and notes every fault on the way.
+
+    `faults` holds console errors, errors of scripts and requests to any other host; a test that
+    expects one takes it out. The answers 404 to `PROBES` are Streamlit's own and not counted.
+    """
+
+    def __init__(self, chromium: Browser, address: str, **kind: Any) -> None:
+        self.address = address
+        self.faults: list[str] = []
+        self.requests: list[str] = []
+        self.context = chromium.new_context(**{"viewport": {"width": 1440, "height": 1000}, **kind})
+
+    def tab(self) -> Page:
+        """Open an empty tab that is watched."""
+        page = self.context.new_page()
+        page.on("request", lambda request: self._asked(request.url))
+        page.on("websocket", lambda link: self._asked(link.url))
+        page.on("pageerror", lambda error: self.faults.append(str(error)))
+        page.on("console", self._heard)
+        return page
+
+    def open(self, link: str = "") -> Page:
+        """Open a link, such as "pca?base=500", in a new tab and wait until it is drawn."""
+        page = self.tab()
+        page.goto(f"{self.address}/{link}")
+        settled(page)
+        return page
+
+    def _asked(self, url: str) -> None:
+        self.requests.append(url)
+        if urlparse(url).hostname not in (None, "", HOST):
+            self.faults.append(f"asked another host: {url}")
+
+    def _heard(self, message: Any) -> None:
+        if message.type == "error" and not PROBES.fullmatch(message.location.get("url", "")):
+            self.faults.append(f"{message.text} ({message.location.get('url')})")
+
+
+@pytest.fixture
+def visitor(chromium: Browser, address: str) -> Iterator[Callable[..., Visitor]]:
+    """Makes visitors with a browser context of the given kind; no fault may be left at the end."""
+    made: list[Visitor] = []
+
+    def make(**kind: Any) -> Visitor:
+        made.append(Visitor(chromium, address, **kind))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.context.close()
+    assert [fault for one in made for fault in one.faults] == []
+
+
+def settled(page: Page) -> None:
+    """Wait until the script has run and every chart and matrix of the page is drawn."""
+    page.wait_for_function(DRAWN, timeout=60_000)
+    page.wait_for_timeout(100)
+    page.wait_for_function(DRAWN, timeout=60_000)
+
+
+def go(page: Page, path: str) -> None:
+    """Choose a page in the sidebar and wait until it is drawn."""
+    name, title = PAGES[path]
+    page.get_by_test_id("stSidebarNavLink").filter(has_text=name).click()
+    expect(page.get_by_test_id("stMain").locator("h1")).to_have_text(title, timeout=30_000)
+    settled(page)
+
+
+def headline(page: Page) -> Locator:
+    """The sentence under the title."""
+    return page.get_by_test_id("stMain").locator("strong").first
+
+
+def row(page: Page, key: str) -> Locator:
+    """The row of matrices of this key."""
+    return page.locator(f".st-key-{key} .matrix-row")
+
+
+def dial(page: Page, name: str) -> Locator:
+    """The slider of this label; arrow keys move it."""
+    return page.locator(f'input[type=range][aria-label="{name}"]')
