@@ -31,15 +31,15 @@ Factors = tuple[Tensor, Tensor, Tensor, Tensor]
 
 # A position is (first of its block) + (multiple of STRIDE) + (0 .. STRIDE - 1). Both numbers are
 # part of what a table's bits mean: fixed, with blocks counted from position 0.
-BLOCK = 128
-STRIDE = 8
+BLOCK = 256
+STRIDE = 16
 
 # Sizes of scratch tensors, which change the speed and nothing else.
 TILE_ENTRIES = 131_072  # float64 numbers of one tile of a table: 1 MiB
-NEAR_PAIRS = 65_536  # complex numbers of the near rows made at once: 1 MiB
-EXACT_PAIRS = 12_288  # pairs reduced at once: 96 KiB, below what malloc maps afresh every time
-KEPT_PAIRS = 4_096  # widest ladder whose coarse and fine factors are kept: 1.5 MiB
-KEPT_BLOCK_PAIRS = 512  # widest ladder of which whole blocks are kept: 1 MiB in float64
+NEAR_PAIRS = 32_768  # pairs of the near rows made at once, and of far ones held: 0.5 MiB each
+EXACT_PAIRS = 8_192  # pairs reduced at once: 64 KiB, below what malloc maps afresh every time
+KEPT_PAIRS = 4_096  # widest ladder whose coarse and fine factors are kept: 2 MiB
+KEPT_NEAR_PAIRS = 256  # widest ladder of which whole blocks are kept: 1 MiB
 ACCELERATOR_TILES = 64  # an accelerator's tile in CPU tiles
 KEPT_SCRATCH = 524_288  # float64 numbers of scratch that a thread keeps: 4 MiB
 
@@ -230,8 +230,9 @@ def _complex_product_is_elementary() -> bool:
     return torch.equal(product.real, cos) and torch.equal(product.imag, sin)
 
 
-def _tiles(blocks: int, rows: int, width: int, entries: int) -> Iterator[tuple[slice, slice]]:
+def _tiles(shape: Sequence[int], entries: int) -> Iterator[tuple[slice, slice]]:
     """Slices of blocks and rows that cut (blocks, rows, width) into tiles of about `entries`."""
+    blocks, rows, width = shape
     step = max(1, min(rows, entries // width))
     stack = max(1, entries // (step * width))
     for row in range(0, rows, step):
@@ -290,7 +291,7 @@ class _Separate:
 
     def combine(self, out: Tensor, far: Sequence[Tensor], near: Sequence[Tensor]) -> None:
         """Fill out (blocks, rows, width)."""
-        for block, row in _tiles(*out.shape, self.entries):
+        for block, row in _tiles(out.shape, self.entries):
             tile = out[block, row]
             direct, crossed = self.scratch[:, : tile.numel()].view(2, *tile.shape)
             torch.mul(far[0][block, None], near[0][row], out=direct)
@@ -306,14 +307,13 @@ class _Packed:
     threads): torch, giving a thread at least 2^15, cuts it in half at most, at a multiple of 8.
     """
 
-    def __init__(self, factors: Factors, shape: torch.Size) -> None:
-        cos_a, sin_a, cos_b, sin_b = factors
-        self.coarse, self.fine = torch.complex(cos_a, -sin_a), torch.complex(cos_b, -sin_b)
+    def __init__(self, factors: Factors, shape: torch.Size, rows: int) -> None:
+        self.factors = factors
         self.pairs = TILE_ENTRIES if torch.get_num_threads() <= 2 else TILE_ENTRIES // 2
-        tile, near = min(self.pairs, shape.numel() // 2), BLOCK * self.fine.shape[1]
-        near = min(near, max(NEAR_PAIRS, STRIDE * self.fine.shape[1]))
-        scratch = torch.view_as_complex(_scratch(2 * (tile + near), cos_a.device).view(-1, 2))
-        self.scratch, self.near_rows = scratch[:tile], scratch[tile:]
+        tile = min(self.pairs, shape.numel() // 2)
+        near = rows * shape[1] // 2
+        scratch = _scratch(2 * (tile + near), factors[0].device)
+        self.scratch, self.rows = torch.view_as_complex(scratch.view(-1, 2)).split((tile, near))
 
     @staticmethod
     def serves(columns: Columns, pairs: int, device: torch.device) -> bool:
@@ -329,44 +329,66 @@ class _Packed:
         return (torch.complex(sin, cos),)
 
     def near(self, coarse: slice) -> tuple[Tensor, ...]:
-        some = self.coarse[coarse]
-        count = len(some) * self.fine.numel()
-        near = self.near_rows[:count].view(len(some), *self.fine.shape)
-        for block, row in _tiles(*near.shape, self.pairs):
-            torch.mul(some[block, None], self.fine[row], out=near[block, row])
+        cos_a, sin_a, cos_b, sin_b = self.factors
+        some, fine = torch.complex(cos_a[coarse], -sin_a[coarse]), torch.complex(cos_b, -sin_b)
+        near = self.rows[: len(some) * fine.numel()].view(len(some), *fine.shape)
+        for block, row in _tiles(near.shape, self.pairs):
+            torch.mul(some[block, None], fine[row], out=near[block, row])
         return (near.flatten(0, 1),)
 
     def combine(self, out: Tensor, far: Sequence[Tensor], near: Sequence[Tensor]) -> None:
-        blocks, rows, width = out.shape
-        for block, row in _tiles(blocks, rows, width // 2, self.pairs):
+        for block, row in _tiles(out.shape, 2 * self.pairs):
             tile = out[block, row]
             product = self.scratch[: tile.numel() // 2].view(*tile.shape[:2], -1)
             torch.mul(far[0][block, None], near[0][row], out=product)
             tile.copy_(_castable(torch.view_as_real(product).flatten(-2), out.dtype))
 
 
+def _product(phases: Phases, columns: Columns, out: Tensor, rows: int) -> _Packed | _Separate:
+    """The way to make entries of this table, with near factors for as many rows at once."""
+    factors = _factors(phases, out.device)
+    if _Packed.serves(columns, phases.pairs, out.device):
+        return _Packed(factors, out.shape, rows)
+    return _Separate(factors, columns, out.shape)
+
+
+@functools.lru_cache(maxsize=16)
+@torch.inference_mode(False)
+def _kept_near(
+    phases: Phases, columns: Columns, packed: bool, device: torch.device
+) -> tuple[Tensor, ...]:
+    """The near operands of a whole block, of a narrow ladder."""
+    width = (2 if columns == "interleaved" else 1) * phases.pairs
+    product = _product(phases, columns, torch.empty(BLOCK, width, device=device), BLOCK)
+    return tuple(operand.clone() for operand in product.near(slice(0, BLOCK // STRIDE)))
+
+
 def _fill(out: Float[Tensor, "length width"], start: int, phases: Phases, columns: Columns) -> None:
     """Fill a table, of any strides, with the rows from position `start` on."""
     length, pairs, device = len(out), phases.pairs, out.device
-    limbs, factors = phases.limbs.to(device), _factors(phases, device)
-    packed = _Packed.serves(columns, pairs, device)
-    product = _Packed(factors, out.shape) if packed else _Separate(factors, columns, out.shape)
+    kept: tuple[Tensor, ...] = ()
+    if pairs <= KEPT_NEAR_PAIRS:
+        kept = _kept_near(phases, columns, _Packed.serves(columns, pairs, device), device)
     few = max(1, EXACT_PAIRS // pairs)  # blocks whose angles are reduced at once
     run = max(1, NEAR_PAIRS // pairs)  # blocks whose far factors are held at once
-    step = max(STRIDE, min(BLOCK, run // STRIDE * STRIDE))  # rows whose near factors are
+    step = BLOCK if kept else max(STRIDE, min(BLOCK, run // STRIDE * STRIDE))  # rows of near ones
+    limbs, product = phases.limbs.to(device), _product(phases, columns, out, 0 if kept else step)
     row = 0
     while row < length:
         block, offset = divmod(start + row, BLOCK)
         rows = min(BLOCK - offset, length - row)  # of each block: fewer at the table's two ends
         blocks = min(run, (length - row) // BLOCK) if rows == BLOCK else 1
         at = torch.arange(block, block + blocks, device=device) * BLOCK
-        parts = [product.far(*_exact_cos_sin(some, limbs)) for some in at.split(few)]
-        far = [torch.cat(part) for part in zip(*parts, strict=True)]
+        parts = [
+            product.far(*_exact_cos_sin(at[i : i + few], limbs)) for i in range(0, blocks, few)
+        ]
+        far = [torch.cat(part) for part in zip(*parts, strict=True)] if parts[1:] else parts[0]
         target = out[row : row + blocks * rows].unflatten(0, (blocks, rows))
         for first in range(offset // STRIDE * STRIDE, offset + rows, step):
             begin, end = max(first, offset), min(first + step, offset + rows)
-            near = product.near(slice(first // STRIDE, -(-end // STRIDE)))
-            near = [operand[begin - first : end - first] for operand in near]
+            origin = 0 if kept else first
+            whole = kept or product.near(slice(first // STRIDE, -(-end // STRIDE)))
+            near = [operand[begin - origin : end - origin] for operand in whole]
             product.combine(target[:, begin - offset : end - offset], far, near)
         row += blocks * rows
 
@@ -389,11 +411,9 @@ def _is_on(x: Tensor, device: torch.device | str | None) -> bool:
     return x.device.type == wanted.type and wanted.index in (None, x.device.index)
 
 
-def _extent(positions: Integer[Tensor, "*n"]) -> tuple[int, int] | None:
-    """Lowest and highest position where the host can tell at no cost; refuses what is no position."""
-    if positions.is_floating_point() or positions.is_complex() or positions.dtype == torch.bool:
-        raise SchemeArgumentError(f"positions must be integers, got {positions.dtype}.")
-    if torch.compiler.is_compiling() or positions.device.type != "cpu" or not positions.numel():
+def _extent(positions: Int[Tensor, " n"]) -> tuple[int, int] | None:
+    """Lowest and highest position, if the host can tell at no cost; refuses what is out of range."""
+    if torch.compiler.is_compiling() or positions.device.type != "cpu" or not len(positions):
         return None
     low, high = (int(end) for end in torch.aminmax(positions))
     if max(high, -low) > MAX_POSITION:
@@ -421,27 +441,40 @@ def cos_sin(
     Under torch.compile each entry is one cosine or sine, equal to within 1 float32 ulp.
     """
     _check_dtype(dtype)
-    extent = _extent(positions)
+    if positions.is_floating_point() or positions.is_complex() or positions.dtype == torch.bool:
+        raise SchemeArgumentError(f"positions must be integers, got {positions.dtype}.")
     target = positions.device if device is None else torch.device(device)
     compute = _compute_device(target)
-    flat = positions.to(device=compute, dtype=torch.int64).flatten()
+    flat = positions.flatten().to(torch.int64)
+    extent = _extent(flat)
+    flat = flat.to(compute)
     if torch.compiler.is_compiling() or compute.type == "meta":
         planes = _exact_cos_sin(flat, phases.limbs.to(compute))
         cos, sin = (_castable(plane, dtype).to(dtype) for plane in planes)
-    elif extent and phases.pairs <= KEPT_BLOCK_PAIRS and extent[0] // BLOCK == extent[1] // BLOCK:
+    elif extent and phases.pairs <= KEPT_NEAR_PAIRS and extent[0] // BLOCK == extent[1] // BLOCK:
         # Decoding asks for one position after the other, in every layer.
         kept = _kept_block(phases, extent[0] // BLOCK, dtype, compute)
         cos, sin = (plane[flat & (BLOCK - 1)] for plane in kept)
+    elif extent and extent[1] - extent[0] < len(flat):
+        cos, sin = _rows(extent[0], extent[1] - extent[0] + 1, phases, dtype, compute)
+        at = flat - extent[0]
+        if not torch.equal(at, torch.arange(len(cos), device=compute)):
+            cos, sin = cos[at], sin[at]
     else:
-        cos = torch.empty(len(flat), phases.pairs, dtype=dtype, device=compute)
-        sin = torch.empty_like(cos)
-        if extent and extent[1] - extent[0] == len(flat) - 1 and _ascend(flat, extent[0]):
-            _fill(cos, extent[0], phases, "cos")
-            _fill(sin, extent[0], phases, "sin")
-        else:
-            _fill_at(cos, sin, flat, phases)
+        cos, sin = _scattered(flat, phases, dtype)
     shape = (*positions.shape, phases.pairs)
     return cos.view(shape).to(target), sin.view(shape).to(target)
+
+
+def _rows(
+    start: int, length: int, phases: Phases, dtype: torch.dtype, device: torch.device
+) -> tuple[Float[Tensor, "length pairs"], Float[Tensor, "length pairs"]]:
+    """Cosine and sine of the positions from `start` on."""
+    cos = torch.empty(length, phases.pairs, dtype=dtype, device=device)
+    sin = torch.empty_like(cos)
+    _fill(cos, start, phases, "cos")
+    _fill(sin, start, phases, "sin")
+    return cos, sin
 
 
 @functools.lru_cache(maxsize=16)
@@ -449,40 +482,32 @@ def cos_sin(
 def _kept_block(
     phases: Phases, block: int, dtype: torch.dtype, device: torch.device
 ) -> tuple[Float[Tensor, "B pairs"], Float[Tensor, "B pairs"]]:
-    cos = torch.empty(BLOCK, phases.pairs, dtype=dtype, device=device)
+    return _rows(block * BLOCK, BLOCK, phases, dtype, device)
+
+
+def _scattered(
+    positions: Int[Tensor, " n"], phases: Phases, dtype: torch.dtype
+) -> tuple[Float[Tensor, "n pairs"], Float[Tensor, "n pairs"]]:
+    """Cosine and sine of positions anywhere, each block's far factor made once."""
+    cos = torch.empty(len(positions), phases.pairs, dtype=dtype, device=positions.device)
     sin = torch.empty_like(cos)
-    _fill(cos, block * BLOCK, phases, "cos")
-    _fill(sin, block * BLOCK, phases, "sin")
-    return cos, sin
-
-
-def _ascend(positions: Int[Tensor, " n"], start: int) -> bool:
-    return torch.equal(positions, torch.arange(start, start + len(positions), device="cpu"))
-
-
-def _fill_at(
-    cos: Float[Tensor, "n pairs"],
-    sin: Float[Tensor, "n pairs"],
-    positions: Int[Tensor, " n"],
-    phases: Phases,
-) -> None:
-    """Fill cos and sin with the rows of these positions, each block's far factor made once."""
-    limbs, factors = phases.limbs.to(cos.device), _factors(phases, cos.device)
+    limbs = phases.limbs.to(cos.device)
+    cos_c, sin_c, cos_f, sin_f = _factors(phases, cos.device)
     many, few = max(1, NEAR_PAIRS // phases.pairs), max(1, EXACT_PAIRS // phases.pairs)
     for first in range(0, len(positions), many):
         chunk = positions[first : first + many]
         offsets = chunk & (BLOCK - 1)
         starts, block = torch.unique(chunk - offsets, return_inverse=True)
         parts = [_exact_cos_sin(part, limbs) for part in starts.split(few)]
-        far = [torch.cat(part) for part in zip(*parts, strict=True)]
+        cos_a, sin_a = (torch.cat(part) for part in zip(*parts, strict=True))
         for row in range(0, len(chunk), few):
             at, offset = block[row : row + few], offsets[row : row + few]
-            coarse = (plane[offset // STRIDE] for plane in factors[:2])
-            fine = (plane[offset % STRIDE] for plane in factors[2:])
-            planes = _turn(*(plane[at] for plane in far), *_turn(*coarse, *fine))
-            for out, plane in zip((cos, sin), planes, strict=True):
-                place = first + row
-                out[place : place + len(at)] = _castable(plane, out.dtype)
+            coarse, fine = offset // STRIDE, offset % STRIDE
+            cos_b, sin_b = _turn(cos_c[coarse], sin_c[coarse], cos_f[fine], sin_f[fine])
+            planes = _turn(cos_a[at], sin_a[at], cos_b, sin_b)
+            place = slice(first + row, first + row + len(at))
+            cos[place], sin[place] = (_castable(plane, dtype) for plane in planes)
+    return cos, sin
 
 
 def sinusoidal_table(

@@ -9,15 +9,23 @@ quickest first, until one fails. Nothing in the working tree is touched.
 """
 
 import argparse
+import contextlib
+import multiprocessing
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from multiprocessing.connection import wait
 from pathlib import Path
+
+# Loaded once here, so that each mutant's process, a fork of this one, has them already.
+import hypothesis  # noqa: F401
+import mpmath  # noqa: F401
+import pytest
+import torch
 
 ROOT = Path(__file__).parents[1]
 SECONDS = 150  # a mutant that hangs is as good as caught
@@ -47,8 +55,6 @@ MUTANTS = (
     Mutant("angles too large by a thousandth", "phases.py",
            "(math.tau * 2.0**-64)", "(math.tau * 1.001 * 2.0**-64)"),
     Mutant("a lost carry between limbs", "phases.py", ".add_(low >> 32)", ".add_(0)"),
-    Mutant("the last limb dropped", "phases.py",
-           "angle.add_(low.bitwise_and_(_LIMB)", "angle.add_(0 * low.bitwise_and_(_LIMB)"),
     Mutant("a half turn without its sign", "phases.py",
            "negate = turn.bitwise_xor_(folded)", "negate = turn.bitwise_xor_(folded) * 0"),
     Mutant("blocks counted from the window's start", "phases.py",
@@ -233,48 +239,96 @@ def copied(folder: Path) -> None:
     shutil.copy(ROOT / "pyproject.toml", folder)
 
 
-def tested(folder: Path, tests: tuple[str, ...]) -> tuple[bool, str]:
-    """Run these test files against the package in `folder`; return whether all passed, and how."""
-    command = [sys.executable, "-m", "pytest", *(f"tests/test_{name}.py" for name in tests)]
-    command += ["-x", "-q", "-m", "not browser and not long", "-p", "no:cacheprovider"]
-    environment = os.environ | {
-        "PYTHONPATH": str(folder), "POSENC_SHAPES": "0", "CI": "1", "OMP_NUM_THREADS": "1",
-        "PYTHONDONTWRITEBYTECODE": "1",
-    }  # fmt: skip
-    where = "import posenc; print(posenc.__file__)"
-    found = subprocess.run(
-        [sys.executable, "-c", where], env=environment, cwd=folder, capture_output=True, text=True,
-        check=False,
-    )  # fmt: skip
-    if found.returncode:
-        return False, "does not import"
-    if not Path(found.stdout.strip()).is_relative_to(folder.resolve()):
-        raise SystemExit(f"the copy in {folder} is not what Python imports")
-    try:
-        ran = subprocess.run(
-            command, env=environment, cwd=folder, capture_output=True, text=True, check=False,
-            timeout=SECONDS,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        return False, "took too long"
-    if ran.returncode > 2:  # 1: a test failed, 2: a file of tests could not be read
-        raise SystemExit(f"pytest itself failed: {ran.stdout[-300:]}")
-    failed = [line for line in ran.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
-    return ran.returncode == 0, failed[0].split(" ")[1] if failed else ""
+class FirstFailure:
+    """A pytest plugin that remembers what failed first."""
+
+    name = ""
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed and not self.name:
+            self.name = report.nodeid.removeprefix("tests/test_")
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed and not self.name:
+            self.name = f"{report.nodeid} cannot be read"
 
 
-def tried(mutant: Mutant) -> tuple[bool, str, float]:
-    """Return whether the tests notice the mutant, what noticed it, and in how many seconds."""
-    begin = time.perf_counter()
-    with tempfile.TemporaryDirectory() as folder:
-        copied(Path(folder))
-        path = Path(folder) / "posenc" / mutant.path
-        text = path.read_text(encoding="utf-8")
-        if text.count(mutant.old) != 1:
-            raise SystemExit(f"{mutant.name}: found {text.count(mutant.old)} times in {mutant.path}")
-        path.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
-        passed, by = tested(Path(folder), mutant.tests)
-    return not passed, by, time.perf_counter() - begin
+def run_tests(folder: Path, tests: tuple[str, ...], answer: Path) -> None:
+    """In a process of its own: test the package in `folder`, leave the outcome in `answer`."""
+    with open(folder / "output", "w") as output, contextlib.redirect_stdout(output):
+        os.dup2(output.fileno(), 1)
+        os.dup2(output.fileno(), 2)
+        os.chdir(folder)
+        os.environ |= {"POSENC_SHAPES": "0", "CI": "1"}
+        sys.path.insert(0, str(folder))
+        sys.dont_write_bytecode = True
+        for name in [name for name in sys.modules if name.split(".")[0] in ("posenc", "tests")]:
+            del sys.modules[name]
+        first = FirstFailure()
+        files = [f"tests/test_{name}.py" for name in tests]
+        options = ["-x", "-q", "-m", "not browser and not long", "-p", "no:cacheprovider"]
+        status = pytest.main([*files, *options], plugins=[first])
+        imported = getattr(sys.modules.get("posenc"), "__file__", None) or str(folder / "posenc")
+        if not Path(imported).resolve().is_relative_to(folder.resolve()) or status > 2:
+            first.name, status = f"cannot be tested, pytest says {int(status)}", 9
+    answer.write_text(f"{int(status)} {first.name}", encoding="utf-8")
+
+
+@dataclass
+class Run:
+    """One mutant (or none) in a process of its own."""
+
+    mutant: Mutant | None
+    tests: tuple[str, ...]
+    folder: tempfile.TemporaryDirectory = field(default_factory=tempfile.TemporaryDirectory)
+    begin: float = field(default_factory=time.perf_counter)
+
+    def start(self) -> "Run":
+        """Make the copy, put the fault in and start the tests."""
+        folder = Path(self.folder.name)
+        copied(folder)
+        if self.mutant is not None:
+            path = folder / "posenc" / self.mutant.path
+            text = path.read_text(encoding="utf-8")
+            if text.count(self.mutant.old) != 1:
+                raise SystemExit(f"{self.mutant.name}: the source has changed meanwhile")
+            path.write_text(text.replace(self.mutant.old, self.mutant.new), encoding="utf-8")
+        given = (folder, self.tests, folder / "answer")
+        self.process = multiprocessing.get_context("fork").Process(target=run_tests, args=given)
+        self.process.start()
+        return self
+
+    def outcome(self) -> tuple[bool, str]:
+        """Return whether all tests passed, and what failed first."""
+        answer = Path(self.folder.name) / "answer"
+        if self.process.is_alive():
+            self.process.kill()
+            self.process.join()
+            return False, f"took over {SECONDS} s"
+        if not answer.exists():
+            return False, f"ended the process with {self.process.exitcode}"
+        status, name = answer.read_text(encoding="utf-8").split(" ", 1)
+        if status == "9":
+            raise SystemExit(f"{self.mutant}: {name}")
+        return status == "0", name
+
+
+def outcomes(mutants: list[Mutant], jobs: int) -> Iterator[tuple[Mutant, bool, str, float]]:
+    """Run all, `jobs` at a time; yield each with whether it was killed, by what, in what time."""
+    waiting, running = list(mutants), []
+    while waiting or running:
+        while waiting and len(running) < jobs:
+            mutant = waiting.pop(0)
+            running.append(Run(mutant, mutant.tests).start())
+        wait([run.process.sentinel for run in running], timeout=1)
+        for run in list(running):
+            seconds = time.perf_counter() - run.begin
+            if run.process.is_alive() and seconds < SECONDS:
+                continue
+            running.remove(run)
+            passed, by = run.outcome()
+            run.folder.cleanup()
+            yield run.mutant, not passed, by, seconds
 
 
 def main() -> int:
@@ -293,18 +347,18 @@ def main() -> int:
         found = (ROOT / "posenc" / mutant.path).read_text(encoding="utf-8").count(mutant.old)
         if found != 1:
             raise SystemExit(f"{mutant.name}: {mutant.old!r} found {found} times in {mutant.path}")
-    with tempfile.TemporaryDirectory() as folder:
-        copied(Path(folder))
-        needed = tuple(dict.fromkeys(name for mutant in chosen for name in mutant.tests))
-        passed, by = tested(Path(folder), needed)
-        if not passed:
-            raise SystemExit(f"the tests fail without any mutant: {by}")
+    torch.set_num_threads(1)
+    needed = tuple(dict.fromkeys(name for mutant in chosen for name in mutant.tests))
+    plain = Run(None, needed).start()
+    plain.process.join(4 * SECONDS)
+    passed, by = plain.outcome()
+    if not passed:
+        raise SystemExit(f"the tests fail without any mutant: {by}")
     survived = 0
-    with ThreadPoolExecutor(asked.jobs) as pool:
-        for mutant, (killed, by, seconds) in zip(chosen, pool.map(tried, chosen), strict=True):
-            survived += not killed
-            print(f"{'killed' if killed else 'SURVIVED':<9}{seconds:5.1f} s  {mutant.name}  {by}",
-                  flush=True)  # fmt: skip
+    for mutant, killed, by, seconds in outcomes(chosen, asked.jobs):
+        survived += not killed
+        verdict = "killed" if killed else "SURVIVED"
+        print(f"{verdict:<9}{seconds:5.1f} s  {mutant.name}  {by}", flush=True)
     print(f"{len(chosen) - survived} of {len(chosen)} killed")
     return 1 if survived else 0
 

@@ -135,6 +135,9 @@ def test_grouped_queries_read_the_key_head_of_their_group(
         torch.testing.assert_close(
             grouped, attention(q, *full, scheme, **options), rtol=0, atol=1e-13
         )
+    torch.testing.assert_close(
+        scheme.scores(q, k), scheme.scores(q, full[0]), rtol=0, atol=1e-14
+    )
     plain = independent.attention(
         q, k, v, scale=WIDTH**-0.5, visible=lambda b, i, j: j <= i
     )

@@ -89,6 +89,16 @@ def test_half_precision_rows_are_the_exact_values_rounded_once(dtype: torch.dtyp
     assert ((rows.double() - expected).abs() <= half_ulp * 1.0001).all()
 
 
+def test_a_float16_table_is_rounded_once_as_numpy_does_it() -> None:
+    """torch casts float64 to float16 through float32, which moves one entry in some thousands."""
+    exact = sinusoidal_table(2_048, 256, dtype=torch.float64)
+    once = torch.from_numpy(exact.numpy().astype("float16"))
+    assert torch.equal(sinusoidal_table(2_048, 256, dtype=torch.float16), once)
+    assert not torch.equal(exact.to(torch.float16), once)
+    scheme = SCHEMES["sinusoidal"](dim=256).build()
+    assert torch.equal(scheme.embed(torch.zeros(1, 2_048, 256, dtype=torch.float16))[0], once)
+
+
 def test_sine_at_the_position_nearest_to_a_multiple_of_pi() -> None:
     """sin(411,557,987) = 2.536716051963676e-9: any angle kept in float64 loses it."""
     table = sinusoidal_table(1, 2, start=411_557_987, dtype=torch.float64)

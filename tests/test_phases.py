@@ -265,7 +265,7 @@ def test_a_prefix_a_window_and_single_positions_have_the_bits_of_the_table(
     length, start = (700, -300) if dim < 2_000 else (2 * BLOCK + 5, 2**20 - 77)
     for dtype in (torch.float64, torch.float32, torch.bfloat16):
         table = sinusoidal_table(length, dim, start=start, layout=layout, dtype=dtype)
-        for rows in (0, 1, 7, 8, 9, BLOCK - 1, BLOCK, BLOCK + 1, length - 1):
+        for rows in (0, 1, 7, 15, 16, 17, BLOCK - 1, BLOCK, BLOCK + 1, length - 1):
             prefix = sinusoidal_table(rows, dim, start=start, layout=layout, dtype=dtype)
             assert torch.equal(prefix, table[:rows])
             shifted = sinusoidal_table(
@@ -328,7 +328,7 @@ def test_sizes_of_scratch_change_no_bit(dim: int, monkeypatch: pytest.MonkeyPatc
     expected = sinusoidal_table(600, dim, start=3), rope_tables(600, dim, start=3)
     for name, value in {
         "TILE_ENTRIES": 3 * dim, "NEAR_PAIRS": 17, "EXACT_PAIRS": 1, "KEPT_PAIRS": 0,
-        "KEPT_BLOCK_PAIRS": 0,
+        "KEPT_NEAR_PAIRS": 0,
     }.items():  # fmt: skip
         monkeypatch.setattr(phases, name, value)
         assert torch.equal(sinusoidal_table(600, dim, start=3), expected[0])

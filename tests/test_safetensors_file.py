@@ -291,6 +291,15 @@ def test_three_fields_are_taken_in_any_order_and_no_field_twice() -> None:
         assert (refused_for(content) is None) == (set(fields) == set(FIELDS))
 
 
+@pytest.mark.parametrize("wrong", ["", ";", ",,", "{", "}", "},", ',"x":1,', ":"])
+def test_fields_are_separated_by_one_comma_and_end_without_one(wrong: str) -> None:
+    for ends in ((wrong, ",", ""), (",", wrong, ""), (",", ",", wrong or ","), (",", ",", " ,")):
+        text = "".join(field + end for field, end in zip(FIELDS, ends, strict=True))
+        content = container(f'{{"a":{{{text}}}}}', bytes(8))
+        assert_steps_agree(content)
+        assert refused_for(content) is not None
+
+
 def test_a_header_of_more_kinds_than_are_remembered_is_read_in_full() -> None:
     shapes = [(number, 0) for number in range(2 * safetensors_header.KINDS_REMEMBERED)]
     tensors = {f"{n}.{shape}": ("F32", shape, b"") for n in range(2) for shape in shapes}

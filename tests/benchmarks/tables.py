@@ -51,7 +51,7 @@ def textbook_into(out: Tensor) -> None:
 
 def first_call(length: int, dim: int, out: Tensor) -> None:
     """Ours with nothing kept from earlier calls."""
-    for kept in (phases._geometric, phases._kept_factors, phases._kept_block):
+    for kept in (phases._geometric, phases._kept_factors, phases._kept_near, phases._kept_block):
         kept.cache_clear()
     sinusoidal_table(length, dim, out=out)
 
