@@ -217,13 +217,13 @@ def _castable(x: Float[Tensor, " *n"], dtype: torch.dtype) -> Float[Tensor, " *n
 
 
 @functools.cache
-def _complex_product_is_elementary() -> bool:
+def complex_product_is_elementary(dtype: torch.dtype = torch.float64) -> bool:
     """Whether the CPU's complex multiplication rounds as separate products and sums do.
 
     torch's vectorised kernel does where it exists (x86), at nearly twice the speed of the separate
     calls; a kernel with fused multiply-adds would differ in about one entry in three.
     """
-    turns = torch.linspace(-100, 100, 2 * 8_192, dtype=torch.float64, device="cpu")
+    turns = torch.linspace(-100, 100, 2 * 8_192, dtype=dtype, device="cpu")
     (cos_a, cos_b), (sin_a, sin_b) = turns.cos().view(2, 64, 128), turns.sin().view(2, 64, 128)
     product = torch.complex(cos_a, sin_a) * torch.complex(cos_b, sin_b)
     cos, sin = _turn(cos_a, sin_a, cos_b, sin_b)
@@ -322,7 +322,7 @@ class _Packed:
             and pairs % 16 == 0
             and device.type == "cpu"
             and torch.get_num_threads() <= 4  # more threads on separate calls beat two on this
-            and _complex_product_is_elementary()
+            and complex_product_is_elementary()
         )
 
     def far(self, cos: Tensor, sin: Tensor) -> tuple[Tensor, ...]:

@@ -4,6 +4,9 @@ Su et al. 2021, arXiv 2104.09864, equation 34. A pair (x0, x1) at angle t become
 (x0 cos t - x1 sin t, x1 cos t + x0 sin t): multiplication by e^{+it}.
 "interleaved" pairs features (2m, 2m + 1), as the paper, GPT-J and the original LLaMA do;
 "half" pairs (m, m + pairs), as GPT-NeoX and transformers do.
+
+Products and sums are rounded one by one, never fused: an entry has the same bits in either layout,
+alone or in a batch, one token at a time or all at once.
 """
 
 from typing import Literal
@@ -15,14 +18,14 @@ from torch.nn.functional import pad
 
 from posenc.errors import SchemeArgumentError
 from posenc.limits import check_width
+from posenc.phases import complex_product_is_elementary
 
 Layout = Literal["interleaved", "half"]
 
 TILE_ENTRIES = 524_288  # numbers of x turned at once: 2 MiB of float32
 ACCELERATOR_TILES = 1_024  # an accelerator's tile in CPU tiles
-# Complex numbers that the CPU multiplies at once, twice over. A row is padded to a multiple, because
-# the rest goes one by one and may be fused, so that its bits would depend on its place in memory.
-LANES = 16
+LANES = 16  # complex numbers that the widest processor multiplies at once, twice over
+GRAIN = 32_768  # numbers that torch gives a thread at least
 
 
 def half_to_interleaved(dim: int) -> Int[Tensor, " dim"]:
@@ -129,24 +132,37 @@ def _turned(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
     whole = x.shape[-1] == 2 * pairs
     head = x if whole else x[..., : 2 * pairs]
     head, cos, sin = _cast(head, width), _cast(cos, width), _cast(sin, width)
+    spare = -pairs % LANES
     if layout == "half":
         x0, x1 = head.chunk(2, -1)
-        turned = torch.cat(
-            (torch.addcmul(x0 * cos, x1, sin, value=-1), torch.addcmul(x1 * cos, x0, sin)), -1
-        )
-    elif torch.compiler.is_compiling() or x.device.type == "mps":
-        # Complex numbers are not compiled, and not everywhere supported: the same in real ones.
-        x0, x1 = head.unflatten(-1, (-1, 2)).unbind(-1)
-        turned = torch.stack((x0 * cos - x1 * sin, x1 * cos + x0 * sin), -1).flatten(-2)
-    else:
+        turned = torch.cat((x0 * cos - x1 * sin, x1 * cos + x0 * sin), -1)
+    elif _as_products(head, head.numel() // (2 * pairs) * (pairs + spare)):
         if not _is_packed(head):
             head = head.clone(memory_format=torch.contiguous_format)
-        numbers, factors, spare = _as_complex(head), torch.complex(cos, sin), -pairs % LANES
+        numbers, factors = _as_complex(head), torch.complex(cos, sin)
         if spare:
             numbers, factors = pad(numbers, (0, spare)), pad(factors, (0, spare))
         turned = torch.view_as_real((numbers * factors)[..., :pairs]).flatten(-2)
+    else:
+        x0, x1 = head.unflatten(-1, (-1, 2)).unbind(-1)
+        turned = torch.stack((x0 * cos - x1 * sin, x1 * cos + x0 * sin), -1).flatten(-2)
     turned = _cast(turned, x.dtype)
     return turned if whole else torch.cat((turned, x[..., 2 * pairs :]), -1)
+
+
+def _as_products(x: Tensor, numbers: int) -> bool:
+    """Whether x is to be turned by that many complex products: one pass instead of several.
+
+    On a CPU only where they have the bits of separate products and sums. What does not fill a
+    vector goes one by one and may be fused, with a bit that depends on the place in memory: so
+    rows are padded to LANES, and no thread may begin anywhere else.
+    """
+    if torch.compiler.is_compiling():
+        return False  # complex numbers are not compiled
+    if x.device.type != "cpu":
+        return x.device.type == "cuda"
+    threads = max(1, min(torch.get_num_threads(), -(-numbers // GRAIN)))
+    return -(-numbers // threads) % LANES == 0 and complex_product_is_elementary(x.dtype)
 
 
 def _is_packed(x: Tensor) -> bool:
@@ -169,18 +185,20 @@ def _turn_into(out: Tensor, x: Tensor, cos: Tensor, sin: Tensor, layout: Layout)
         out[..., 2 * pairs :] = x[..., 2 * pairs :]
         x, out = x[..., : 2 * pairs], out[..., : 2 * pairs]
     cos, sin = _cast(cos, width), _cast(sin, width)
-    fits = x.dtype == width and x.device.type != "mps"
-    if fits and layout == "interleaved" and not pairs % LANES and _is_packed(x) and _is_packed(out):
+    direct = x.dtype == width and layout == "interleaved" and not pairs % LANES
+    if direct and _is_packed(x) and _is_packed(out) and _as_products(x, x.numel() // 2):
         torch.mul(_as_complex(x), torch.complex(cos, sin), out=_as_complex(out))
         return
     limit = TILE_ENTRIES * (1 if x.device.type == "cpu" else ACCELERATOR_TILES)
-    step = max(1, limit * length // max(1, x.numel()))
+    step = max(1, min(length, limit * length // max(1, x.numel())))
+    crossed = torch.empty_like(x[..., :step, :pairs], dtype=width)
     for row in range(0, length, step):
         some = (..., slice(row, row + step), slice(None))
         tile, target, tile_cos, tile_sin = x[some], out[some], cos[some], sin[some]
         if layout == "half" and x.dtype == width:
             (x0, x1), (out0, out1) = tile.chunk(2, -1), target.chunk(2, -1)
-            torch.mul(x0, tile_cos, out=out0).addcmul_(x1, tile_sin, value=-1)
-            torch.mul(x1, tile_cos, out=out1).addcmul_(x0, tile_sin)
+            product = crossed[..., : tile.shape[-2], :]
+            torch.mul(x0, tile_cos, out=out0).sub_(torch.mul(x1, tile_sin, out=product))
+            torch.mul(x1, tile_cos, out=out1).add_(torch.mul(x0, tile_sin, out=product))
         else:
             target.copy_(_turned(tile, tile_cos, tile_sin, layout))

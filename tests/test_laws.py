@@ -44,18 +44,6 @@ def hooks(scheme: Scheme, q: Tensor, k: Tensor, positions: Tensor | None) -> dic
     return found if bias is None else found | {"bias": bias}
 
 
-def same(name: str, actual: Tensor, expected: Tensor) -> None:
-    """The same bits; of rotated features, the same but for the last bit.
-
-    A product of complex numbers may or may not be fused, depending on its place in memory.
-    """
-    if name in ("q", "k"):
-        unit = torch.finfo(expected.dtype).eps * expected.abs().max().item()
-        torch.testing.assert_close(actual, expected, rtol=0, atol=unit)
-    else:
-        assert torch.equal(actual, expected), name
-
-
 def windowed(name: str, value: Tensor, index: Tensor) -> Tensor:
     """The part of a hook's answer that belongs to the positions `index`."""
     return value[..., index, :][..., index] if name == "bias" else value[..., index, :]
@@ -195,7 +183,7 @@ def test_a_shorter_sequence_is_a_bitwise_prefix_of_a_longer_one(
         short = hooks(scheme, q[..., :count, :], k[..., :count, :], None)
         assert short.keys() == long.keys()
         for name, value in short.items():
-            same(name, value, windowed(name, long[name], torch.arange(count)))
+            assert torch.equal(value, windowed(name, long[name], torch.arange(count))), name
 
 
 def test_kernels_and_vectors_of_a_shorter_range_are_bitwise_prefixes(scheme: Scheme) -> None:
@@ -232,7 +220,7 @@ def test_chosen_positions_give_the_bits_of_the_whole(scheme: Scheme, chosen: Ten
     for positions in (chosen, chosen.to(torch.int32)):
         part = hooks(scheme, q[..., chosen, :], k[..., chosen, :], positions)
         for name, value in part.items():
-            same(name, value, windowed(name, whole[name], chosen))
+            assert torch.equal(value, windowed(name, whole[name], chosen)), name
 
 
 def test_positions_per_batch_entry_equal_each_entry_alone(scheme: Scheme) -> None:

@@ -118,6 +118,13 @@ def test_many_blocks_of_rows_are_one_table(fit: int | slice | None, missing: lis
     assert_same(found, expected, 1e-11)
 
 
+def test_many_blocks_of_rows_wider_than_many_are_one_table() -> None:
+    rows = noise(300, 1_100) * torch.logspace(0, -3, 1_100, dtype=torch.float64) + 7.0
+    found = project(rows, 4)
+    assert found.solver == "full"
+    assert_same(found, by_svd(rows.numpy(), 4, np.ones(300, dtype=bool)), 1e-11)
+
+
 @pytest.mark.parametrize("shift", [0.0, 1_000.0])
 def test_components_are_scikit_learns_where_it_has_the_digits(shift: float) -> None:
     rows = noise(900, 12) * torch.linspace(1.0, 2.0, 12, dtype=torch.float64) + shift
@@ -319,9 +326,12 @@ def test_components_that_do_not_exist_are_zero_and_counted() -> None:
     assert project(line, 4).components.shape == (4, 2)
 
 
-def test_missing_rows_are_left_out_and_labelled() -> None:
+@pytest.mark.parametrize(
+    "bad", [(math.nan, math.inf, -math.inf), (math.inf,) * 3, (math.nan,) * 3, (-math.inf,) * 3]
+)
+def test_missing_rows_are_left_out_and_labelled(bad: tuple[float, float, float]) -> None:
     rows = noise(20, 4)
-    rows[4, 1], rows[9], rows[15, 0] = math.nan, math.inf, -math.inf
+    rows[4, 1], rows[9], rows[15, 0] = bad
     kept = [i for i in range(20) if i not in (4, 9, 15)]
     for found, whole in (
         (project(rows), project(rows[kept])),

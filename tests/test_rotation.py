@@ -120,13 +120,29 @@ def test_layouts_differ_by_a_permutation_of_the_features(dim: int) -> None:
     to_interleaved, to_half = half_to_interleaved(dim), interleaved_to_half(dim)
     assert torch.equal(to_interleaved[to_half], torch.arange(dim))
     assert to_half.tolist() == [*range(0, dim, 2), *range(1, dim, 2)]
-    x = random(3, 50, dim, dtype=torch.float64)  # half-split features
-    cos, sin = rope_tables(50, dim, dtype=torch.float64)
-    half = apply_rope(x, cos, sin, layout="half")
-    interleaved = apply_rope(x[..., to_interleaved], cos, sin)
-    torch.testing.assert_close(interleaved[..., to_half], half, rtol=0, atol=2e-15)
-    if dim > 2:
-        assert not torch.allclose(apply_rope(x, cos, sin), half)
+    for dtype in (torch.float32, torch.float64, torch.bfloat16):
+        x = random(3, 50, dim, dtype=dtype)  # half-split features
+        cos, sin = rope_tables(50, dim)
+        half = apply_rope(x, cos, sin, layout="half")
+        interleaved = apply_rope(x[..., to_interleaved], cos, sin)
+        assert torch.equal(interleaved[..., to_half], half)
+        if dim > 2:
+            assert not torch.allclose(apply_rope(x, cos, sin), half)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("width", [6, 32])
+def test_products_and_sums_are_rounded_one_by_one(width: int, layout: str) -> None:
+    x = random(9, width, dtype=torch.float64)
+    cos, sin = rope_tables(9, width, start=5, dtype=torch.float64)
+    found = apply_rope(x, cos, sin, layout=layout)
+    for row in range(9):
+        for m in range(width // 2):
+            first, second = (2 * m, 2 * m + 1) if layout == "interleaved" else (m, m + width // 2)
+            x0, x1 = x[row, first].item(), x[row, second].item()
+            c, s = cos[row, m].item(), sin[row, m].item()
+            assert found[row, first].item() == x0 * c - x1 * s
+            assert found[row, second].item() == x1 * c + x0 * s
 
 
 @pytest.mark.parametrize("permutation", [half_to_interleaved, interleaved_to_half])
@@ -209,18 +225,18 @@ def test_strides_of_x_and_out_and_writing_onto_x_change_no_bit(
 def test_one_token_one_head_and_a_prefix_have_the_bits_of_the_whole(
     width: int, layout: str
 ) -> None:
-    length = 150
+    length = 151  # with 14 heads of 64 features and more, enough for several threads
     cos, sin = rope_tables(length, width)
     for dtype in (torch.float32, torch.float64, torch.bfloat16):
-        x = random(2, 4, length, width, dtype=dtype)
+        x = random(2, 7, length, width, dtype=dtype)
         torch.set_num_threads(1)
         whole = apply_rope(x, cos, sin, layout=layout)
         recorded = apply_rope(x.clone().requires_grad_(), cos, sin, layout=layout)
         assert torch.equal(recorded.detach(), whole)
-        for count in (1, 2):
+        for count in (1, 2, 3):
             torch.set_num_threads(count)
             assert torch.equal(apply_rope(x, cos, sin, layout=layout), whole)
-            for at in (0, 1, 63, 149):
+            for at in (0, 1, 63, 150):
                 token = slice(at, at + 1)
                 found = apply_rope(x[..., token, :], cos[token], sin[token], layout=layout)
                 assert torch.equal(found, whole[..., token, :])
