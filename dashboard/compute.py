@@ -4,6 +4,7 @@ Results hold numpy arrays, because the cache copies them by pickling. Every cach
 entries and bytes; `server.maxCacheDataSize` bounds them all together.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -25,7 +26,7 @@ from posenc.analysis import (
 from posenc.errors import NoPositionVectors, NotStationary, SchemeArgumentError
 from posenc.offset_maps import DENSE_WIDTH, corner
 from posenc.schemes.learned import Learned
-from posenc.schemes.scheme import Head, Scheme, SchemeConfig, VectorScheme
+from posenc.schemes.scheme import Head, Scheme, SchemeConfig, VectorScheme, rounded
 from posenc.setting import PRECISIONS
 
 # One core per session's script: two threads of one product would only fight over the other core.
@@ -209,8 +210,9 @@ class Projected:
     scores: Array  # (n, 3)
     explained: Array  # (k,) share of variance per component
     missing: int
-    fitted: int
-    provenance: str
+    fitted: int  # positions inside the fitted range that are finite
+    past: int  # positions past that range
+    note: str
 
 
 @st.cache_data(**CACHE)
@@ -224,16 +226,19 @@ def projected(query: Query, fitted: int, components: int) -> Projected:
         found = projection.project(vectors, components, fit=inside)
         size = vectors.square().sum(dim=1).nanmean().sqrt()
     else:
-        # Wide vectors: the same scores from their inner products, in a fraction of the time.
-        matrix = scheme.kernel(known, head=query.head, dtype=query.dtype)
+        # Wide vectors: the same scores from their inner products, in a fraction of the time. The
+        # exponential of a rounded bias need not have vectors at all, so there it is not rounded.
+        dtype = query.dtype if isinstance(scheme, VectorScheme) else None
+        matrix = scheme.kernel(known, head=query.head, dtype=dtype)
         found = projection.project_gram(matrix, components, fit=inside)
         size = matrix.diagonal().nanmean().sqrt()
     return Projected(
         scores=(found.scores[:, :3] / size).numpy(),
         explained=found.explained_variance_ratio.numpy(),
         missing=int(found.missing.sum()),
-        fitted=inside,
-        provenance=scheme.provenance if isinstance(scheme, Learned) else "",
+        fitted=int(found.fitted.sum()),
+        past=known - inside,
+        note=scheme.provenance if isinstance(scheme, Learned) else "",
     )
 
 
@@ -258,6 +263,8 @@ class OffsetMap:
     """Is phi(i + k) = M_k phi(i)? Errors are relative; predicting nothing gives 1."""
 
     closed: float | None  # of the scheme's own M_k, None where it has none
+    fitted: float | None  # held out, one matrix fitted to half the positions, where none is closed
+    fitted_control: float | None
     pairs: float | None  # held out, two numbers fitted per pair of features
     control: float | None  # the same fit on a random table
     composed: float | None  # of M_k M_second against M_(k + second)
@@ -289,7 +296,10 @@ def offset_map(query: Query, offset: int, second: int) -> OffsetMap | None:
     length = _known(scheme, min(query.length, CLAIM_POSITIONS))
     heads = range(scheme.heads) if query.head == "mean" and scheme.heads else (query.head,)
     try:
-        widths = [scheme.vectors(n, head=heads[0]).shape[1] for n in (length, max(1, length // 2))]
+        widths = [
+            scheme.vectors(n, head=heads[0], dtype=query.dtype).shape[1]
+            for n in (length, max(1, length // 2))
+        ]
     except NoPositionVectors:
         return None
     size = COMPOSED_POSITIONS
@@ -308,21 +318,18 @@ def offset_map(query: Query, offset: int, second: int) -> OffsetMap | None:
         assert both is not None
         composed.append(linear_map.composition_error(first, after, both))
         picture = corner(matrix, PICTURED).numpy() if picture is None else picture
-    fitted = _pair_fit(scheme, query, length, offset)
-    error = max(errors) if errors else _kernel_fit(scheme, query, length, offset)
+    pairs = _pair_fit(scheme, query, length, offset)
+    whole = None if errors else _kernel_fit(scheme, query, length, offset)
+    if whole:
+        widths = [whole.rank, whole.rank]
     return OffsetMap(
         closed=max(errors) if errors else None,
-        pairs=fitted.held_out_error if fitted else None,
-        control=fitted.control_held_out if fitted else None,
+        fitted=whole.held_out_error if whole else None,
+        fitted_control=whole.control_held_out if whole else None,
+        pairs=pairs.held_out_error if pairs else None,
+        control=pairs.control_held_out if pairs else None,
         composed=max(composed) if composed else None,
-        verdict=""
-        if error is None
-        else linear_map.verdict(
-            error,
-            dimension=widths[1],
-            dimension_at_double=widths[0],
-            tolerance=MAP_TOLERANCE[query.precision],
-        )[1],
+        verdict=_verdict(max(errors) if errors else whole and whole.held_out_error, query, widths),
         picture=picture,
         provenance=scheme.provenance if isinstance(scheme, Learned) else "",
     )
@@ -385,16 +392,32 @@ def offset_claims(query: Query) -> OffsetClaims:
         vectors = scheme.vectors(length, head=query.head, dtype=query.dtype)
         gram = vectors @ vectors.T
     except NoPositionVectors:
-        gram = scheme.kernel(length, head=query.head)
+        gram = scheme.kernel(length, head=query.head, dtype=query.dtype)
     bias = scheme.offset_bias(-torch.arange(length))
     if bias is None:
         logits = similarity.similarity_by_offset(gram, side="before").mean
     else:
+        bias = rounded(bias, query.dtype)
         logits = bias.mean(dim=0) if query.head == "mean" else bias[query.head]
     return OffsetClaims(
         linearity.offset_only(gram, seed=query.seed),
         linearity.linear_in_offset(logits, seed=query.seed),
     )
+
+
+def _verdict(error: float | None, query: Query, widths: list[int]) -> str:
+    if error is None:
+        return "too few positions to tell"
+    if math.isnan(error):
+        return "undefined, all vectors are zero"
+    verdict, words = linear_map.verdict(
+        error,
+        dimension=widths[1],
+        dimension_at_double=widths[0],
+        tolerance=MAP_TOLERANCE[query.precision],
+    )
+    rounded_off = query.dtype is not None and verdict is not linear_map.Verdict.NONE
+    return f"{words} up to the rounding of {query.precision}" if rounded_off else words
 
 
 def _pair_fit(
@@ -416,14 +439,16 @@ def _pair_fit(
     )
 
 
-def _kernel_fit(scheme: Scheme, query: Query, length: int, offset: int) -> float | None:
+def _kernel_fit(
+    scheme: Scheme, query: Query, length: int, offset: int
+) -> linear_map_fit.LinearMapFit | None:
     """The held-out error of one matrix fitted through the kernel, the verdict without a closed form."""
     if length < offset + 4:
         return None
     values = scheme.kernel(min(length, CLAIM_POSITIONS), head=query.head, dtype=query.dtype)
     if len(values) < offset + 4:
         return None
-    return linear_map_fit.fit_kernel(values, offset, seed=query.seed).held_out_error
+    return linear_map_fit.fit_kernel(values, offset, seed=query.seed)
 
 
 # Extrapolation ------------------------------------------------------------------------------
@@ -433,6 +458,7 @@ def _kernel_fit(scheme: Scheme, query: Query, length: int, offset: int) -> float
 class Past:
     """What a formula gives past the training length; never a measurement."""
 
+    limit: int | None  # the first position without a value; the rest is empty past a table
     offsets: Array
     cosine: Array
     outside: int | None  # offsets past L whose value was never taken inside, None if not scanned
@@ -454,11 +480,12 @@ class Ladder:
 
 
 @st.cache_data(**CACHE)
-def past(query: Query, train_length: int) -> Past | None:
-    """Return a stationary kernel past the training length; None where no value exists there."""
+def past(query: Query, train_length: int) -> Past:
+    """Return a stationary kernel past the training length; a table has only its own last row."""
     scheme = query.build()
     if not scheme.stationary:
-        return None
+        nothing = np.zeros(0)
+        return Past(scheme.max_length, nothing, nothing, None, None, nothing, nothing)
     count = query.length
     offsets = torch.unique(torch.linspace(0, count - 1, min(count, DRAWN_OFFSETS)).round().long())
     values = scheme.offset_kernel(-offsets, query.head)
@@ -472,7 +499,7 @@ def past(query: Query, train_length: int) -> Past | None:
         positions, nearest = seen.positions.numpy(), seen.relative.numpy()
     zero = scheme.offset_kernel(torch.zeros(1, dtype=torch.int64), query.head)
     return Past(
-        offsets.numpy(), (values / zero).numpy(), outside, first_outside, positions, nearest
+        None, offsets.numpy(), (values / zero).numpy(), outside, first_outside, positions, nearest
     )
 
 

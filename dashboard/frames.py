@@ -53,7 +53,7 @@ def lines(curves: Mapping[str, tuple[Array, Array] | None], boundary: float | No
     return _with_boundary(frame, boundary)
 
 
-def projections(found: Mapping[str, Projected], fitted: int) -> pd.DataFrame:
+def projections(found: Mapping[str, Projected], train_length: int) -> pd.DataFrame:
     """Scores of every position on three components, with the extent that all panels share."""
     parts = []
     for kind, result in found.items():
@@ -61,7 +61,7 @@ def projections(found: Mapping[str, Projected], fitted: int) -> pd.DataFrame:
         part = pd.DataFrame(result.scores, columns=["PC1", "PC2", "PC3"])
         position = np.arange(count)
         part.insert(0, "position", position)
-        part["seen"] = np.where(position < fitted, "inside", "past")
+        part["seen"] = np.where(position < train_length, "inside", "past")
         parts.append(part.assign(kind=kind))
     frame = pd.concat(parts, ignore_index=True)
     extent = float(np.nanmax(np.abs(frame[["PC1", "PC2", "PC3"]].to_numpy()), initial=0.0)) or 1.0
@@ -151,8 +151,9 @@ def offset_maps(found: Mapping[str, OffsetMap | None]) -> pd.DataFrame:
             {
                 "scheme": SCHEMES[kind].label,
                 "closed form, error": one.closed if one else None,
+                "one matrix fitted, held out": one.fitted if one else None,
                 "two numbers per pair, held out": one.pairs if one else None,
-                "same on a random table": one.control if one else None,
+                "random table": _control(one),
                 "M_a M_b against M_(a+b)": one.composed if one else None,
                 "verdict": one.verdict if one else "no position vectors",
             }
@@ -163,11 +164,19 @@ def offset_maps(found: Mapping[str, OffsetMap | None]) -> pd.DataFrame:
 
 _MAP_NUMBERS = (
     "closed form, error",
+    "one matrix fitted, held out",
     "two numbers per pair, held out",
-    "same on a random table",
+    "random table",
     "M_a M_b against M_(a+b)",
 )
 _LEAST_ERROR = 1e-17  # where an exact 0 is drawn on a logarithmic axis
+
+
+def _control(one: OffsetMap | None) -> float | None:
+    """The same fit on a random table; one for each kind of fit, all near 1."""
+    if one is None:
+        return None
+    return one.control if one.fitted_control is None else one.fitted_control
 
 
 def map_errors(found: Mapping[str, Mapping[str, Array]]) -> pd.DataFrame:
@@ -240,16 +249,18 @@ def straight_line(claims: Mapping[str, OffsetClaims]) -> pd.DataFrame:
     ).astype({"R squared": float})
 
 
-def past_curves(found: Mapping[str, Past | None], train_length: int) -> pd.DataFrame:
+def past_curves(found: Mapping[str, Past], train_length: int) -> pd.DataFrame:
     """Cosine similarity past the training length; a scheme without values there has no rows."""
-    curves = {kind: (one.offsets, one.cosine) if one else None for kind, one in found.items()}
+    curves = {
+        kind: (one.offsets, one.cosine) if len(one.offsets) else None for kind, one in found.items()
+    }
     return lines(curves, train_length)
 
 
-def nearest(found: Mapping[str, Past | None]) -> pd.DataFrame:
+def nearest(found: Mapping[str, Past]) -> pd.DataFrame:
     """Distance of unseen positions to the nearest seen one."""
     curves = {
-        kind: (one.nearest_positions, one.nearest) if one and len(one.nearest) else None
+        kind: (one.nearest_positions, one.nearest) if len(one.nearest) else None
         for kind, one in found.items()
     }
     return lines(curves, None)

@@ -7,6 +7,7 @@ import streamlit as st
 
 from dashboard.compute import OffsetClaims, OffsetMap, Past, Projected, Similarity
 from posenc import Setting
+from posenc.analysis.linearity import TOO_FEW_POSITIONS
 from posenc.analysis.properties import Properties
 from posenc.schemes import SCHEMES
 
@@ -56,7 +57,7 @@ def projection(found: Mapping[str, Projected]) -> str:
     ]
     if not parts:
         return "Positions do not differ, so there is nothing to project."
-    return "Two components show " + ", ".join(parts) + "; the rest is out of sight."
+    return "Two components show " + ", ".join(parts) + " of the variance."
 
 
 def explained(result: Projected) -> str:
@@ -65,9 +66,8 @@ def explained(result: Projected) -> str:
         return "All positions have the same vector: nothing to project."
     shares = result.explained[:3]
     text = ", ".join(f"PC{i + 1} {share:.1%}" for i, share in enumerate(shares))
-    past = len(result.scores) - result.fitted
     missing = f"; {result.missing} positions are not finite and left out" if result.missing else ""
-    return f"{text}; fitted on {result.fitted:,} positions, {past:,} past them{missing}"
+    return f"{text}; fitted on {result.fitted:,} positions, {result.past:,} past them{missing}"
 
 
 def overview(
@@ -93,14 +93,16 @@ def properties(kind: str, measured: Properties, found: Similarity) -> str:
     else:
         told = f"All {measured.positions:,} positions differ, by {measured.smallest_distance:.3g} or more"
     error = measured.translation_invariance_error
-    if error is None:
+    if error is None and measured.translation_reason == TOO_FEW_POSITIONS:
+        shift = "too few to say whether only the distance counts"
+    elif error is None:
         shift = "all pairs of positions count alike"
     elif error < 1e-6:
         shift = "only the distance counts"
     else:
         shift = f"the place counts too (shift-invariance error {error:.2g})"
     untrained = ""
-    if found.kernel.provenance and not found.kernel.trained:
+    if found.kernel.provenance.startswith("random") and not found.kernel.trained:
         untrained = " Untrained: this is noise, not a learned table."
     return f"{told}; {shift}.{untrained}"
 
@@ -110,10 +112,16 @@ def show_equal_width(found: Mapping[str, Similarity]) -> None:
     if "sinusoidal" not in found or "rope" not in found:
         return
     gap = float(np.abs(found["sinusoidal"].mean - found["rope"].mean).max())
-    st.markdown(
-        "At equal base and width the sinusoidal inner product is half the width times RoPE's expected "
-        f"logit, so their similarities are equal: largest measured difference {number(gap)}."
-    )
+    if gap < 1e-6:
+        st.markdown(
+            "At equal base and width the sinusoidal inner product is half the width times RoPE's "
+            f"expected logit, so their similarities are equal: largest measured difference {number(gap)}."
+        )
+    else:
+        st.markdown(
+            "At equal base and width sinusoidal and RoPE similarities would be equal if RoPE rotated "
+            f"all features exactly; as set they differ by up to {number(gap)}."
+        )
 
 
 def offsets(maps: Mapping[str, OffsetMap | None], claims: Mapping[str, OffsetClaims]) -> str:
@@ -133,13 +141,13 @@ def offsets(maps: Mapping[str, OffsetMap | None], claims: Mapping[str, OffsetCla
     return "One matrix per offset. " + "; ".join(parts) + "." + line
 
 
-def extrapolation(setting: Setting, past: Mapping[str, Past | None]) -> str:
+def extrapolation(setting: Setting, past: Mapping[str, Past]) -> str:
     """Say where each formula leaves what training showed."""
     parts = []
     for kind, one in past.items():
         label = SCHEMES[kind].label
-        if one is None:
-            parts.append(f"{label} has no row past its last")
+        if one.limit is not None:
+            parts.append(f"{label} has no row past position {one.limit - 1:,}")
         elif one.outside is None:
             parts.append(f"{label} is defined")
         elif one.outside == 0:
@@ -149,13 +157,20 @@ def extrapolation(setting: Setting, past: Mapping[str, Past | None]) -> str:
     return f"Past position {setting.train_length - 1:,}: " + "; ".join(parts) + "."
 
 
-def outside(setting: Setting, past: Mapping[str, Past | None], length: int) -> str:
-    """Say how far and how densely the formulas were read."""
-    scanned = any(one is not None and one.outside is not None for one in past.values())
-    how = "every offset checked" if scanned else "samples drawn, not every offset checked"
-    missing = [SCHEMES[kind].label for kind, one in past.items() if one is None]
-    gone = f" {_and(missing)}: no row exists there." if missing else ""
-    return f"Read to distance {length - 1:,}, {how}.{gone}"
+def outside(past: Mapping[str, Past], length: int) -> str:
+    """Say how far and how densely the formulas were read, and what has no formula to read."""
+    parts = []
+    read = [one for one in past.values() if one.limit is None]
+    if read:
+        scanned = read[0].outside is not None
+        how = "every offset checked" if scanned else "samples drawn, not every offset checked"
+        parts.append(f"Read to distance {length - 1:,}, {how}.")
+    parts += [
+        f"{SCHEMES[kind].label} is a table of {one.limit:,} rows and has no formula to read."
+        for kind, one in past.items()
+        if one.limit is not None
+    ]
+    return " ".join(parts)
 
 
 def _and(words: list[str]) -> str:

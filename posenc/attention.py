@@ -39,6 +39,8 @@ def attention(
     """
     _check_shapes(q, k, v, q_positions, k_positions, key_mask)
     scheme.check_heads(q)
+    if q.shape[-2] == 0:
+        return v.new_zeros(*q.shape[:3], v.shape[-1])
     rotated_q, rotated_k = scheme.rotate(q, k, q_positions, k_positions)
     scale = scheme.softmax_scale(q.shape[-1])
     if key_mask is None and type(scheme).bias is Scheme.bias:
@@ -63,8 +65,6 @@ def _windowed(
 ) -> Tensor:
     """Attend where query i stands at position i + shift and key j at position j."""
     queries, keys = q.shape[-2], k.shape[-2]
-    if queries == 0:
-        return v.new_zeros(*q.shape[:3], v.shape[-1])
     offsets = torch.arange(1 - queries - shift, keys - shift, device=q.device)
     curve = scheme.offset_bias(offsets)
     if curve is None:
@@ -142,7 +142,7 @@ def _first(positions: Positions) -> int | None:
         return None
     first = int(positions[0])
     steps = torch.arange(first, first + positions.numel(), device="cpu")
-    return first if torch.equal(positions, steps.to(positions.dtype)) else None
+    return first if torch.equal(positions.long(), steps) else None  # uint8 would wrap around
 
 
 def _check_shapes(

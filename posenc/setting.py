@@ -85,7 +85,7 @@ class Setting:
             high=limits.MAX_TRAIN_LENGTH,
             grid=_TRAINED,
             label="Training length",
-            help="Positions seen in training; a learned table has no row past it.",
+            help="Positions seen in training; an untrained learned table ends there.",
         ),
     )
     heads: int = fields.ruled(
@@ -119,7 +119,7 @@ class Setting:
             low=0,
             high=2**31 - 1,
             label="Seed",
-            help="Fixes the random start of the learned table and the random controls.",
+            help="Fixes the random start of the learned table.",
         ),
     )
     learned_source: str = fields.ruled(

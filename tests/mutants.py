@@ -104,7 +104,7 @@ MUTANTS = (
            "phases.Phases.given(phases.Phases.geometric(config.dim, config.base)"
            ".inv_freq[: config.rotary_dim // 2])"),
     Mutant("kernel without the untouched tail", "schemes/rope.py",
-           " + (width - rotary)) / width", ") / width"),
+           " + self.unpaired) / self.config.dim", ") / self.config.dim"),
     Mutant("vectors without the untouched tail", "schemes/rope.py",
            "width - rotary), width**-0.5", "width - rotary), 0.0"),
     # ALiBi.
@@ -166,7 +166,7 @@ MUTANTS = (
            "torch.where(sees_any, _sdpa(q, k, v, mask, scale), 0.0)",
            "_sdpa(q, k, v, mask, scale)"),
     Mutant("a curve read one offset late", "toeplitz.py", "queries - stop :", "queries - stop + 1 :"),
-    Mutant("a Toeplitz matrix upside down", "toeplitz.py", "length).flip(-2)", "length)"),
+    Mutant("a Toeplitz matrix upside down", "toeplitz.py", "[..., ::-1, :]", "[..., :, :]"),
     # Modules and setting.
     Mutant("token embedding not scaled", "modules.py",
            "math.sqrt(d_model)", "1.0", ("modules",)),

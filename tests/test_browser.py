@@ -96,6 +96,17 @@ def unfold(page: Page, name: str) -> None:
     ).click()
 
 
+def choose(page: Page, name: str, option: str) -> None:
+    """Choose from a drop-down list, opened by its arrow key."""
+    found = page.get_by_role("option", name=option)
+    for _ in range(5):
+        page.get_by_role("combobox", name=name).press("ArrowDown")
+        page.wait_for_timeout(500)  # the list scrolls its own frame, which may close it again
+        if found.is_visible():
+            break
+    found.click()
+
+
 def press(page: Page, name: str, key: str, times: int = 1) -> None:
     """Turn a slider by arrow keys."""
     dial(page, name).focus()
@@ -239,8 +250,7 @@ def test_a_link_keeps_the_schemes_and_the_learned_table_that_were_chosen(visitor
     for name in ("Sinusoidal", "NoPE"):
         sidebar.get_by_role("button", name=name, exact=True).click()
         settled(page)
-    sidebar.get_by_test_id("stSelectbox").click()
-    page.get_by_role("option", name="MiniLM").click()
+    choose(page, "Learned table", "MiniLM")
     expect(row(page, "similarity").locator(".subtitle").first).to_contain_text("512x384")
     settled(page)
     other = visitor(**WIDE).open(page.url.removeprefix(somebody.address + "/"))
@@ -416,8 +426,8 @@ def test_one_of_several_tables_is_chosen_before_it_is_used(visitor: Visit) -> No
     both = {"wpe.weight": position_table(), "decoder.embed_positions.weight": position_table()[:24]}
     upload(page, "model.safetensors", save(both))
     expect(page.get_by_text("Several position tables")).to_be_visible()
-    page.get_by_role("combobox", name="Several position tables").click()
-    page.get_by_role("option", name="40 x 16").click()
+    settled(page)
+    choose(page, "Several position tables", "40 x 16")
     settled(page)
     page.get_by_role("button", name="Use this table").click()
     subtitle = row(page, "similarity").locator(".subtitle").first

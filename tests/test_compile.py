@@ -25,6 +25,7 @@ unchecked = pytest.mark.skipif(SHAPES_CHECKED, reason="run by test_compiled_code
 DIM, HEADS, WIDTH = SMALL.dim, SMALL.heads, SMALL.head_dim
 
 
+@pytest.mark.timeout(1_200)  # compiling on a busy machine takes its time
 @pytest.mark.skipif(not SHAPES_CHECKED, reason="this is the process it starts")
 def test_compiled_code_equals_eager_code() -> None:
     ran = subprocess.run(

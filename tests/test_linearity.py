@@ -526,6 +526,15 @@ def test_a_constant_has_no_line_to_be_straight() -> None:
 
 
 @pytest.mark.parametrize("bad", [[1.0, 2.0], [1.0, math.nan, 2.0], [0.0, -math.inf, 1.0]])
-def test_a_line_through_two_points_or_infinity_is_refused(bad: list[float]) -> None:
-    with pytest.raises(SchemeArgumentError, match="at least three finite values"):
-        linear_in_offset(torch.tensor(bad, dtype=torch.float64))
+def test_a_line_through_two_points_has_no_answer_but_a_reason(bad: list[float]) -> None:
+    found = linear_in_offset(torch.tensor(bad, dtype=torch.float64))
+    assert found.r_squared is None
+    assert "too few" in found.reason
+
+
+def test_offsets_without_a_value_are_left_out_of_the_line() -> None:
+    values = -0.5 * torch.arange(9, dtype=torch.float64) + 2.0
+    values[[0, 4, 8]] = torch.tensor([math.nan, math.inf, math.nan], dtype=torch.float64)
+    found = linear_in_offset(values)
+    assert found.r_squared == pytest.approx(1.0, abs=1e-15)
+    assert (found.slope, found.intercept) == (pytest.approx(-0.5), pytest.approx(2.0))

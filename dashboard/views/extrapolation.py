@@ -31,7 +31,7 @@ st.vega_lite_chart(
     charts.by_offset(setting.schemes, "distance, query minus key", "cosine similarity", band=False),
     key="past",
 )
-st.caption(sentences.outside(setting, past, length))
+st.caption(sentences.outside(past, length))
 
 left, right = st.columns(2)
 with left:
@@ -59,7 +59,7 @@ page.how_to_read(
     "Curves continue because their formulas do. Two warnings come from the formula alone: pairs that "
     "never completed a turn in training, and, for RoPE, a sum of cosines B(k) that turns negative "
     "inside the context, where a token attends less to its like than to a random one. A learned table "
-    "has no row past its last, so it has no line."
+    "has rows and no formula, so it has no line."
 )
 page.definition(
     r"d_\mathrm{crit} = 2\left\lceil \tfrac{d}{2} \log_b \tfrac{L}{2\pi} \right\rceil, \qquad "

@@ -32,7 +32,7 @@ page.how_to_read(
     "Each column is one scheme. The square shows how alike every two positions are when content is "
     "held fixed; the curve is the mean of its diagonals, with the range as a band. Their units differ "
     "before scaling (an inner product, a logit, a weight factor): compare shapes, not heights. The "
-    "dashed line is the training length; a learned table has no row past it."
+    "dashed line is the training length; an untrained table ends there, a trained one at its last row."
 )
 page.definition(
     r"K(i, j) = \varphi(i) \cdot \varphi(j), \qquad "

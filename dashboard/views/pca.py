@@ -17,12 +17,12 @@ found = {
 }
 with header:
     page.head("PCA", sentences.projection(found))
-panels = frames.projections(found, fitted)
+panels = frames.projections(found, setting.train_length)
 row = st.container(horizontal=True, gap="medium")
 for kind, result in found.items():
     with row.container(width=charts.PROJECTION_WIDTH):
         st.subheader(page.label(kind), anchor=False)
-        st.caption(page.panel_note(setting, kind, result.provenance))
+        st.caption(page.panel_note(setting, kind, result.note))
         st.caption(sentences.explained(result))
         if result.explained.sum() > 0:
             st.vega_lite_chart(

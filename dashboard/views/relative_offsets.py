@@ -53,7 +53,8 @@ page.how_to_read(
     "The three claims are often told as one, and a scheme can meet one without the others. Existence "
     "of a matrix is not the question: every kernel that depends on the offset alone has an exact "
     "shift. What differs is whether one finite matrix can be recovered from some positions and then "
-    "holds for others. Every error stands beside the same check on a random table."
+    "holds for others. Every fit stands beside the same fit on a random table; a closed form is checked, "
+    "not fitted, and its error is rounding alone where it is true."
 )
 page.definition(
     r"\varphi(i + k) = M_k\,\varphi(i), \qquad M_a M_b = M_{a+b}",

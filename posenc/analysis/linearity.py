@@ -5,6 +5,7 @@ Straight line in the offset: the logit falls linearly with k (Press et al. 2022,
 The third claim of this kind, one matrix per offset, is in linear_map.py. Axes: n positions.
 """
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -16,6 +17,7 @@ from posenc.analysis.similarity import as_float64, as_kernel, similarity_by_offs
 from posenc.errors import SchemeArgumentError
 from posenc.limits import check_count
 
+TOO_FEW_OFFSETS = "There are too few offsets with a value to lay a line through."
 TOO_FEW_POSITIONS = "There are too few positions to compare one offset at two places."
 NO_SPREAD = "All entries off the diagonal are equal, so there is no spread to compare with."
 
@@ -43,7 +45,7 @@ class OffsetOnly:
 class LinearInOffset:
     """How straight a line the values by offset 0 .. n-1 make.
 
-    `r_squared`: 1 for a straight line; None with a `reason` where the values do not vary. `slope`
+    `r_squared`: 1 for a straight line; None with a `reason` where the values do not vary or are fewer than three. `slope`
     in the values' unit per position. `control`: r_squared of Gaussian noise of the same length, on
     average 1 / (n - 1).
     """
@@ -82,17 +84,17 @@ def linear_in_offset(values: Float[Tensor, " n"], *, seed: Seed = 0) -> LinearIn
     """Is the logit a straight line in the offset? R^2 of values at k = 0 .. n-1 against k.
 
     `values` (n,): the logit that position contributes at a distance of k, keys before the query;
-    for a kernel given as a weight factor, its logarithm. ALiBi gives 1 with its slope.
-    Raises SchemeArgumentError for fewer than three values, or one that is not finite.
+    for a kernel given as a weight factor, its logarithm. ALiBi gives 1 with its slope. Offsets whose
+    value is not finite are left out; with fewer than three others there is no answer but a reason.
     """
     values = as_float64("values", values, "(n,)")
-    if len(values) < 3 or not values.isfinite().all():
-        raise SchemeArgumentError(
-            f"a line needs at least three finite values by offset, got {len(values):,}."
-        )
+    steps = torch.arange(len(values), dtype=values.dtype, device=values.device)
+    finite = values.isfinite()
+    if int(finite.sum()) < 3:
+        return LinearInOffset(None, TOO_FEW_OFFSETS, math.nan, math.nan, math.nan)
     noise = torch.randn(len(values), dtype=values.dtype, generator=as_generator(seed))
-    r_squared, slope, intercept = _line(values)
-    control, _, _ = _line(noise)
+    r_squared, slope, intercept = _line(steps[finite], values[finite])
+    control, _, _ = _line(steps[finite], noise.to(values.device)[finite])
     reason = None if r_squared is not None else "The values do not change with the offset."
     return LinearInOffset(r_squared, reason, slope, intercept, control)
 
@@ -121,14 +123,13 @@ def _diagonal_spread(kernel: Tensor, spread: Tensor) -> tuple[float | None, str 
     return (short.mean() / overall).item(), None
 
 
-def _line(values: Tensor) -> tuple[float | None, float, float]:
-    """R^2, slope and intercept of values against 0 .. n-1; R^2 is None when nothing varies."""
-    steps = torch.arange(len(values), dtype=values.dtype, device=values.device)
-    steps = steps - steps.mean()
+def _line(at: Tensor, values: Tensor) -> tuple[float | None, float, float]:
+    """R^2, slope and intercept of values against `at`; R^2 is None when nothing varies."""
+    steps = at - at.mean()
     centred = values - values[0]
     centred = centred - centred.mean()
     slope = (steps @ centred) / (steps @ steps)
-    intercept = values.mean() - slope * (len(values) - 1) / 2
+    intercept = values.mean() - slope * at.mean()
     residual = centred - slope * steps
     varies = centred.abs().amax() > 64 * _EPS * values.abs().amax()
     share = 1 - (residual @ residual) / (centred @ centred) if varies else None

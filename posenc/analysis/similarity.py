@@ -15,6 +15,7 @@ from torch import Tensor
 
 from posenc.errors import SchemeArgumentError
 from posenc.limits import MAX_KERNEL_LENGTH
+from posenc.toeplitz import toeplitz
 
 Side = Literal["after", "before", "both"]
 
@@ -129,15 +130,13 @@ def expand_curve(curve: Float[Tensor, " offsets"]) -> Float[Tensor, "n n"]:
 
     Raises SchemeArgumentError for an even length or more than MAX_KERNEL_LENGTH positions.
     """
-    view = reversed_rows_view(curve)
-    if len(view) > MAX_KERNEL_LENGTH:
+    curve = as_curve(curve)
+    count = (len(curve) + 1) // 2
+    if count > MAX_KERNEL_LENGTH:
         raise SchemeArgumentError(
-            f"a full kernel is allowed up to {MAX_KERNEL_LENGTH:,} positions, got {len(view):,}."
+            f"a full kernel is allowed up to {MAX_KERNEL_LENGTH:,} positions, got {count:,}."
         )
-    if view.device.type != "cpu":
-        return view.flip(0)
-    # numpy asks the system for huge pages: a large copy takes a sixth of the time of torch's.
-    return torch.from_numpy(view.numpy()[::-1].copy())
+    return toeplitz(curve)
 
 
 def cosine_matrix(kernel: Float[Tensor, "n n"]) -> CosineMatrix:

@@ -17,6 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from posenc import fields, limits
+from posenc.errors import NoPositionVectors
 from posenc.offset_maps import expanding_shift
 from posenc.schemes.scheme import Head, Scheme, SchemeConfig, float64_device, rounded
 
@@ -116,6 +117,11 @@ class Alibi(Scheme):
     ) -> Float[Tensor, "n m"]:
         self.check_kernel_request(length, head)
         limits.check_count("length", length, 1, limits.MAX_KERNEL_LENGTH)
+        if dtype is not None:
+            raise NoPositionVectors(
+                "ALiBi has position vectors for its exact bias only; a rounded bias is no straight "
+                "line, and nothing promises vectors for it."
+            )
         slopes = self._slopes.to(float64_device(device))
         chosen = slopes if head == "mean" else slopes[head : head + 1]
         steps = torch.arange(length, device=slopes.device)

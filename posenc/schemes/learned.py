@@ -79,7 +79,9 @@ class LearnedConfig(SchemeConfig):
         # Drawn in whole blocks, so that a longer table begins with the rows of a shorter one.
         blocks = -(-self.max_len // _DRAWN_ROWS)
         drawn = [
-            torch.randn(_DRAWN_ROWS, self.dim, generator=generator, dtype=torch.float32, device="cpu")
+            torch.randn(
+                _DRAWN_ROWS, self.dim, generator=generator, dtype=torch.float32, device="cpu"
+            )
             for _ in range(blocks)
         ]
         weight = torch.cat(drawn)[: self.max_len] * INITIAL_STD

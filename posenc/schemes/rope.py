@@ -23,7 +23,7 @@ from posenc import fields, limits, phases
 from posenc.errors import ConfigError
 from posenc.offset_maps import Layout, pair_matrix
 from posenc.rotation import apply_rope
-from posenc.rows import cosine_sum, rotary_rows
+from posenc.rows import cosine_curve, cosine_sum, rotary_rows
 from posenc.schemes.scheme import (
     Head,
     Positions,
@@ -142,8 +142,14 @@ class Rope(VectorScheme):
         head: Head = "mean",
         dtype: torch.dtype | None = None,
     ) -> Float[Tensor, " *n"]:
-        width, rotary = self.config.dim, self.config.rotary_dim
-        return (2 * cosine_sum(offsets, self.phases) + (width - rotary)) / width
+        return self._expected_logit(cosine_sum(offsets, self.phases))
+
+    def half_curve(self, length: int, device: torch.device) -> Float[Tensor, " n"]:
+        return self._expected_logit(cosine_curve(length, self.phases, device))
+
+    def _expected_logit(self, cosines: Float[Tensor, " *n"]) -> Float[Tensor, " *n"]:
+        """Return K from the sum of cosines: every pair adds two of them, the untouched tail its width."""
+        return (2 * cosines + self.unpaired) / self.config.dim
 
     def vectors(
         self,

@@ -266,7 +266,15 @@ class VectorScheme(Scheme):
                 f"{self.config.label} rounded to {str(dtype).removeprefix('torch.')} is no function "
                 "of the offset alone; use position_kernel."
             )
-        return super().offset_curve(length, head=head, dtype=dtype, device=device)
+        if not self.stationary:
+            return super().offset_curve(length, head=head, device=device)
+        self.check_kernel_request(length, head)
+        after = self.half_curve(length, float64_device(device))  # a Gram matrix is symmetric
+        return torch.cat((after.flip(0)[:-1], after))
+
+    def half_curve(self, length: int, device: torch.device) -> Float[Tensor, " n"]:
+        """Return the kernel at offsets 0 .. length-1, float64."""
+        return self.offset_kernel(torch.arange(length, device=device))
 
     def kernel(
         self,

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from posenc import fields, limits, phases
 from posenc.offset_maps import Layout, pair_matrix
-from posenc.rows import cosine_sum, sinusoidal_rows
+from posenc.rows import cosine_curve, cosine_sum, sinusoidal_rows
 from posenc.schemes.scheme import (
     Head,
     Positions,
@@ -101,6 +101,9 @@ class Sinusoidal(VectorScheme):
         dtype: torch.dtype | None = None,
     ) -> Float[Tensor, " *n"]:
         return cosine_sum(offsets, self.phases)
+
+    def half_curve(self, length: int, device: torch.device) -> Float[Tensor, " n"]:
+        return cosine_curve(length, self.phases, device)
 
     def vectors(
         self,

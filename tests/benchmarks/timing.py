@@ -8,7 +8,7 @@ Contenders = Mapping[str, Callable[[], object]]
 Samples = dict[str, list[float]]
 
 
-def paired_seconds(contenders: Contenders, *, rounds: int = 15, shortest: float = 2e-4) -> Samples:
+def paired_seconds(contenders: Contenders, *, rounds: int = 15, shortest: float = 2e-3) -> Samples:
     """Seconds per call of each contender, one sample per round, all contenders in every round.
 
     rounds: samples per contender, after two calls that are not counted. shortest: a call faster

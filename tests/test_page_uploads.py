@@ -1,0 +1,163 @@
+"""Uploaded tables: taken, chosen among, refused in words, never run and never formatted."""
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import save
+from streamlit.testing.v1 import AppTest
+
+from dashboard import sources
+from posenc import PosencError, Setting
+from tests.hostile_files import legacy_pickle, zipped_pickle
+from tests.pages import (
+    NEEDS_THREE_POSITIONS,
+    PAGES,
+    cosines,
+    drawn,
+    matrices,
+    notices,
+    setting,
+    visit,
+)
+
+# A visitor's pages, without the checks of a test run.
+pytestmark = pytest.mark.usefixtures("no_shape_checks")
+
+
+def checkpoint(**tensors: np.ndarray) -> bytes:
+    return save({name.replace("__", "."): value for name, value in tensors.items()})
+
+
+@pytest.fixture
+def rows() -> np.ndarray:
+    return np.random.default_rng(5).normal(size=(30, 12)).astype(np.float32)
+
+
+def uploaded(content: bytes, name: str = "model.safetensors", page: str = "overview") -> AppTest:
+    at = drawn(visit(page, {"length": "40", "train_length": "16"}))
+    at.file_uploader[0].set_value((name, content, "application/octet-stream")).run()
+    return at
+
+
+def use(at: AppTest) -> AppTest:
+    return at.button(key="use_upload").click().run()
+
+
+def test_an_uploaded_table_becomes_the_learned_one(rows: np.ndarray) -> None:
+    at = uploaded(checkpoint(embeddings__position_embeddings__weight=rows))
+    assert any("30 x 12" in caption.value for caption in at.sidebar.caption)
+    drawn(use(at))
+    assert setting(at).learned_source.startswith("table-")
+    header, shown = matrices(at)
+    assert "30x12" in header["panels"][0]["subtitle"]
+    assert "model.safetensors" in header["panels"][0]["subtitle"]
+    exact = rows.astype(float)
+    assert np.allclose(shown["Learned"][:30, :30], cosines(exact @ exact.T), atol=1e-6)
+    assert np.isnan(shown["Learned"][30:]).all()
+    assert at.file_uploader[0].value is None  # the bytes are gone
+    for page in PAGES[1:]:
+        drawn(at.switch_page(f"views/{page}.py").run())
+        assert setting(at).learned_source.startswith("table-")
+
+
+def test_one_of_several_tables_can_be_chosen(rows: np.ndarray) -> None:
+    at = uploaded(checkpoint(wpe__weight=rows, decoder__embed_positions__weight=rows[:20] * 2))
+    (choice,) = [box for box in at.selectbox if box.label == "Several position tables"]
+    assert len(choice.options) == 2
+    choice.select_index(1).run()
+    drawn(use(at))
+    wanted = choice.options[1].split(": ")[1].replace(" x ", "x")
+    assert wanted in matrices(at)[0]["panels"][0]["subtitle"]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (legacy_pickle({"a": torch.zeros(2)}), "pickle"),
+        (zipped_pickle({"a": torch.zeros(2)}), "pickle"),
+        (b"", ""),
+        (b"not a checkpoint at all, just some text that somebody saved", ""),
+        (b"\x89PNG\r\n\x1a\n" + bytes(64), ""),
+        (bytes(range(256)) * 40, ""),
+        (checkpoint(wpe__weight=np.zeros((4, 3), np.float32))[:-5], ""),
+        (checkpoint(encoder__bias=np.zeros(5, np.float32)), "no position table"),
+    ],
+    ids=[
+        "legacy pickle",
+        "zipped pickle",
+        "empty",
+        "text",
+        "PNG",
+        "garbage",
+        "cut short",
+        "no table",
+    ],
+)
+def test_a_file_that_is_no_table_is_refused_in_words(content: bytes, said: str) -> None:
+    at = uploaded(content, "strange.bin")
+    assert not at.exception
+    (box,) = at.error
+    assert box.value.startswith("strange.bin: ")
+    assert said in box.value
+    assert "Traceback" not in box.value
+    assert "/tmp" not in box.value
+    assert setting(at).learned_source == "random"
+    assert not [one for one in at.button if one.key == "use_upload"]
+    at.file_uploader[0].clear().run()
+    drawn(at)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [*PAGES[:3], pytest.param("relative_offsets", marks=NEEDS_THREE_POSITIONS), "extrapolation"],
+)
+def test_rows_that_are_not_numbers_are_told_and_left_out(page: str, rows: np.ndarray) -> None:
+    rows[[3, 29]] = np.nan
+    rows[7] = 0
+    at = use(uploaded(checkpoint(wpe__weight=rows), page=page))
+    drawn(at)
+    told = [caption.value for caption in at.sidebar.caption]
+    assert any("2 of 30 rows hold NaN" in text for text in told)
+    if page in ("overview", "similarity"):
+        assert any("Learned: 3 positions have no cosine similarity" in text for text in notices(at))
+        blank = np.isnan(matrices(at)[1]["Learned"])
+        assert blank[3].all()
+        assert blank[7].all()
+        assert not blank[0, 1]
+
+
+def test_a_table_that_the_server_no_longer_holds_is_told() -> None:
+    at = drawn(visit("overview", {"learned_source": "table-0123456789ab"}))
+    (notice,) = notices(at)
+    assert "upload its file again" in notice
+    assert setting(at).learned_source == "random"
+
+
+def test_an_uploaded_table_has_the_name_that_its_content_gives(rows: np.ndarray) -> None:
+    content = checkpoint(wpe__weight=rows)
+    names = [setting(use(uploaded(content, name))).learned_source for name in ("a.bin", "b.bin")]
+    assert names[0] == names[1]
+    assert isinstance(sources.missing(names[0]), str)
+    with pytest.raises(PosencError):
+        Setting(learned_source="../../etc/passwd")
+
+
+FORMATTING = (
+    "![x](http://evil.example/p.png)**b**<img src=x onerror=alert(1)>:red[r]$y$.safetensors"
+)
+
+
+@pytest.mark.xfail(
+    strict=True, reason="sources._take and page.panel_note pass file names to Markdown"
+)
+@pytest.mark.parametrize("content", [b"garbage", None], ids=["refused", "taken"])
+def test_a_file_name_is_text_and_never_formatting(content: bytes | None, rows: np.ndarray) -> None:
+    at = uploaded(content or checkpoint(wpe__weight=rows), FORMATTING, page="pca")
+    if content is None:
+        drawn(use(at))
+    shown = [box.value for box in at.error] + [text.value for text in [*at.caption, *at.markdown]]
+    named = [text for text in shown if "evil" in text]
+    assert named
+    for text in named:
+        assert "![x](" not in text
+        assert "](http" not in text
