@@ -13,7 +13,8 @@ from posenc.schemes import SCHEMES
 
 # Okabe and Ito's palette, moved to one lightness so that each reads on white and on near-black.
 _PALETTE = ("#d55e00", "#2f86c6", "#0d9a74", "#c56fa3", "#8b8f96", "#b8860b", "#56a0c9", "#7d6bb5")
-_DASHES = ([1, 0], [1, 0], [7, 3], [2, 2], [1, 3], [9, 3, 2, 3], [4, 4], [12, 4])
+# Seven dashes to eight colours: no two of the first 56 schemes share both.
+_DASHES = ([1, 0], [12, 3], [7, 3], [2, 2], [1, 3], [9, 3, 2, 3], [4, 4])
 
 COLOURS = {kind: _PALETTE[i % len(_PALETTE)] for i, kind in enumerate(SCHEMES)}
 HEIGHT = 280

@@ -5,8 +5,9 @@ entries and bytes; `server.maxCacheDataSize` bounds them all together.
 """
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import streamlit as st
@@ -23,7 +24,7 @@ from posenc.analysis import (
     properties,
     similarity,
 )
-from posenc.errors import NoPositionVectors, NotStationary, SchemeArgumentError
+from posenc.errors import NoPositionKernel, NoPositionVectors, NotStationary, SchemeArgumentError
 from posenc.offset_maps import DENSE_WIDTH, corner
 from posenc.schemes.learned import Learned
 from posenc.schemes.scheme import Head, Scheme, SchemeConfig, VectorScheme, rounded
@@ -119,6 +120,28 @@ class Similarity:
     low: Array
     high: Array
     undefined: int
+
+    @property
+    def untrained(self) -> bool:
+        """Whether this is a table that nobody trained."""
+        return self.kernel.provenance.startswith("random") and not self.kernel.trained
+
+
+Result = TypeVar("Result")
+
+
+def each(
+    function: Callable[..., Result], queries: Mapping[str, Query], *arguments: Any
+) -> tuple[dict[str, Result], dict[str, str]]:
+    """Apply a function to every scheme: what it found, and why the other schemes have no answer."""
+    found: dict[str, Result] = {}
+    reasons: dict[str, str] = {}
+    for kind, query in queries.items():
+        try:
+            found[kind] = function(query, *arguments)
+        except (NoPositionKernel, NoPositionVectors) as reason:
+            reasons[kind] = str(reason)
+    return found, reasons
 
 
 @st.cache_data(max_entries=8, show_spinner=False)
@@ -320,16 +343,18 @@ def offset_map(query: Query, offset: int, second: int) -> OffsetMap | None:
         picture = corner(matrix, PICTURED).numpy() if picture is None else picture
     pairs = _pair_fit(scheme, query, length, offset)
     whole = None if errors else _kernel_fit(scheme, query, length, offset)
+    error = max(errors) if errors else None
     if whole:
+        error = whole.held_out_error
         widths = [whole.rank, whole.rank]
     return OffsetMap(
-        closed=max(errors) if errors else None,
+        closed=None if whole else error,
         fitted=whole.held_out_error if whole else None,
         fitted_control=whole.control_held_out if whole else None,
         pairs=pairs.held_out_error if pairs else None,
         control=pairs.control_held_out if pairs else None,
         composed=max(composed) if composed else None,
-        verdict=_verdict(max(errors) if errors else whole and whole.held_out_error, query, widths),
+        verdict=_verdict(error, query, widths),
         picture=picture,
         provenance=scheme.provenance if isinstance(scheme, Learned) else "",
     )

@@ -43,11 +43,10 @@ def restore_link() -> None:
     for owner in PAGE_CHOICES:
         rules |= fields.rules(owner)
     rewritten = {
-        name: list(values[name])
-        if isinstance(values[name], tuple)
-        else rules[name].write(values[name])
+        name: text
         for name in raw
-        if name in rules and raw[name] != rules[name].write(values[name])
+        if name in rules
+        and (text := _link(rules[name], values[name])) != st.query_params.get_all(name)
     }
     if rewritten:
         for name, text in rewritten.items():
@@ -146,6 +145,14 @@ def widget(place: Any, name: str, rule: fields.Rule, default: Any) -> Any:
                 **common,
             )
     raise TypeError(f"no widget is known for {type(rule).__name__}")
+
+
+def _link(rule: fields.Rule, value: Any) -> list[str]:
+    """Return how a widget writes its value into the link: several words apart, by their labels."""
+    if isinstance(rule, fields.Several):
+        named = dict(zip(rule.options, rule.labels, strict=True))
+        return [named[word] for word in value]
+    return [rule.write(value)]
 
 
 def scheme_label(kind: str) -> str:

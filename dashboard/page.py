@@ -4,7 +4,7 @@ import inspect
 import logging
 import textwrap
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -66,6 +66,14 @@ def panel_note(setting: Setting, kind: str, provenance: str = "") -> str:
     if ignored:
         parts.append(f"{_and(ignored).lower()} change nothing here")
     return "; ".join(parts)
+
+
+def left_out(reasons: Mapping[str, str], found: Mapping[str, Any]) -> None:
+    """Say which schemes have no place on this page and why; end the page where that leaves none."""
+    for reason in reasons.values():
+        st.info(reason, icon=":material/info:")
+    if not found:
+        st.stop()
 
 
 def how_to_read(text: str) -> None:

@@ -74,13 +74,20 @@ def overview(
     setting: Setting, found: Mapping[str, Similarity], measured: Mapping[str, Properties]
 ) -> str:
     """Say which schemes let similarity fall with every step and which do not."""
-    rises = {kind: one.first_rise for kind, one in measured.items() if one.first_rise is not None}
-    falls = [SCHEMES[kind].label for kind in found if kind not in rises]
-    parts = []
-    if falls:
-        parts.append(f"{_and(falls)} never {'rise' if len(falls) > 1 else 'rises'} again")
-    parts += [f"{SCHEMES[kind].label} rises at distance {at:,}" for kind, at in rises.items()]
-    return "Similarity falls with distance, but not for ever: " + "; ".join(parts) + "."
+    groups: dict[str, list[str]] = {}
+    for kind, one in measured.items():
+        label = SCHEMES[kind].label
+        if one.kendall_tau is None:
+            what = "does not change at all"
+        elif one.first_rise is None:
+            what = "falls at every step"
+        else:
+            what = f"first rises again at {one.first_rise:,}"
+        if found[kind].untrained:
+            what += ", but that is untrained noise"
+        groups.setdefault(what, []).append(label)
+    parts = [f"for {_and(labels)} it {what}" for what, labels in groups.items()]
+    return "As two positions move apart, their similarity: " + "; ".join(parts) + "."
 
 
 def properties(kind: str, measured: Properties, found: Similarity) -> str:
@@ -101,9 +108,7 @@ def properties(kind: str, measured: Properties, found: Similarity) -> str:
         shift = "only the distance counts"
     else:
         shift = f"the place counts too (shift-invariance error {error:.2g})"
-    untrained = ""
-    if found.kernel.provenance.startswith("random") and not found.kernel.trained:
-        untrained = " Untrained: this is noise, not a learned table."
+    untrained = " Untrained: this is noise, not a learned table." if found.untrained else ""
     return f"{told}; {shift}.{untrained}"
 
 

@@ -8,9 +8,13 @@ from posenc import fields
 from posenc.errors import CheckpointError
 from posenc.interop import find_position_tables, minilm_table, printable_name, read_header
 from posenc.interop.position_tables import Candidate, PositionTable, read_position_table
-from posenc.interop.sources import hold, named_table
+from posenc.interop.sources import hold, is_held, named_table
+from posenc.limits import MAX_UPLOAD_BYTES
 
-NAMES = {"random": "Random start (untrained)", "minilm": "MiniLM, trained (package)"}
+NAMES = {
+    "random": "A random start, untrained.",
+    "minilm": "The trained table of all-MiniLM-L6-v2, 512 x 384.",
+}
 
 
 @functools.cache
@@ -20,12 +24,13 @@ def minilm_installed() -> bool:
 
 
 def available() -> tuple[str, ...]:
-    """Return the names of the tables that this session can choose."""
+    """Return the names of the tables that this session can choose, all of them held right now."""
     uploaded: tuple[str, ...] = st.session_state.get("uploaded_tables", ())
     asked = st.query_params.get("learned_source", "")
-    shared = (asked,) if asked.startswith("table-") and _held(asked) else ()
+    candidates = (*uploaded, asked) if asked.startswith("table-") else uploaded
     packaged = ("minilm",) if minilm_installed() else ()
-    return tuple(dict.fromkeys(("random", *packaged, *uploaded, *shared)))
+    held = (name for name in candidates if name.startswith("table-") and is_held(name))
+    return tuple(dict.fromkeys(("random", *packaged, *held)))
 
 
 def missing(source: str) -> str:
@@ -41,6 +46,10 @@ def picker(rule: fields.Rule) -> None:
     """Draw the choice of the learned table, and the upload that adds to it."""
     # Remembered, so that a link's table stays among the options when the link changes.
     st.session_state["uploaded_tables"] = available()
+    chosen = st.session_state.get("learned_source", "random")
+    if chosen not in st.session_state["uploaded_tables"]:  # newer uploads have pushed it out
+        st.warning(missing(chosen), icon=":material/info:")
+        st.session_state["learned_source"] = "random"
     if "choose_source" in st.session_state:
         st.session_state["learned_source"] = st.session_state.pop("choose_source")
     st.selectbox(
@@ -48,9 +57,9 @@ def picker(rule: fields.Rule) -> None:
         st.session_state["uploaded_tables"],
         key="learned_source",
         help=rule.help,
-        format_func=source_label,
         bind="query-params",
     )
+    st.caption(source_label(st.session_state["learned_source"]))
     for note in _notes(st.session_state["learned_source"]):
         st.caption(note)
     with st.expander("Upload a table"):
@@ -68,11 +77,14 @@ def source_label(source: str) -> str:
     if source in NAMES:
         return NAMES[source]
     rows, width = named_table(source).table.shape
-    return f"Upload {source.removeprefix('table-')}: {rows} x {width}"
+    return f"An uploaded table, {rows} x {width}."
 
 
 def _take(file_name: str, content: bytes) -> None:
     """Read the uploaded checkpoint's table, hold it and choose it; say plainly what is wrong."""
+    if len(content) > MAX_UPLOAD_BYTES:
+        st.error(f"A file may have {MAX_UPLOAD_BYTES // 2**20} MB, this one has more.")
+        return
     try:
         found = find_position_tables(read_header(content))
         chosen = found[0]
@@ -99,14 +111,6 @@ def _choose(table: PositionTable) -> None:
 
 def _candidate_label(candidate: Candidate) -> str:
     return f"{printable_name(candidate.name)}: {candidate.rows} x {candidate.width}"
-
-
-def _held(name: str) -> bool:
-    try:
-        named_table(name)
-    except CheckpointError:
-        return False
-    return True
 
 
 def _notes(source: str) -> tuple[str, ...]:

@@ -158,9 +158,13 @@ class Word(Rule):
 
 @dataclass(frozen=True, kw_only=True)
 class Several(Rule):
-    """A non-empty choice of at most `most` words, kept in the order of `options`."""
+    """A non-empty choice of at most `most` words, kept in the order of `options`.
+
+    `labels` are the same words as people know them, in the same order; text may use either.
+    """
 
     options: tuple[str, ...]
+    labels: tuple[str, ...]
     most: int
 
     def allowed(self) -> str:
@@ -172,8 +176,10 @@ class Several(Rule):
         return list(value) == [option for option in self.options if option in value]
 
     def nearest(self, text: str) -> tuple[str, ...] | None:
-        asked = set(text.split(","))
-        return tuple(option for option in self.options if option in asked)[: self.most] or None
+        asked = {word.casefold() for word in text.split(",")}
+        pairs = zip(self.options, self.labels, strict=True)
+        found = tuple(o for o, label in pairs if asked & {o.casefold(), label.casefold()})
+        return found[: self.most] or None
 
     def write(self, value: tuple[str, ...]) -> str:
         return ",".join(value)
@@ -231,7 +237,7 @@ def snap(owner: Any, raw: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]
 def _says(text: str, value: Any) -> bool:
     """Whether `text` is another way of writing exactly `value`, such as 1e4 for 10000."""
     if isinstance(value, tuple):
-        return sorted(text.split(",")) == sorted(value)
+        return len(set(text.split(","))) == len(value)  # every word was taken
     return not isinstance(value, bool | str) and _number(text) == value
 
 

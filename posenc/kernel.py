@@ -30,7 +30,8 @@ def position_kernel(
     bias) rounded to that dtype. Raises PositionOutOfRange past a learned table, NoPositionKernel
     where the kernel depends on content, SchemeArgumentError for length or head.
     """
-    return scheme.kernel(length, head=head, start=start, dtype=dtype, device=device)
+    with torch.no_grad():
+        return scheme.kernel(length, head=head, start=start, dtype=dtype, device=device)
 
 
 def offset_curve(
@@ -46,7 +47,8 @@ def offset_curve(
     Raises NotStationary where K is not a function of the offset alone: for learned tables, and for
     sinusoidal and RoPE tables rounded to a low-precision `dtype`.
     """
-    return scheme.offset_curve(length, head=head, dtype=dtype, device=device)
+    with torch.no_grad():
+        return scheme.offset_curve(length, head=head, dtype=dtype, device=device)
 
 
 def position_vectors(
@@ -64,4 +66,5 @@ def position_vectors(
     gain a dimension per position; for "mean" the heads' vectors side by side, so (n, heads * n).
     Raises NoPositionVectors where none exist, PositionOutOfRange past a learned table.
     """
-    return scheme.vectors(length, head=head, start=start, dtype=dtype, device=device)
+    with torch.no_grad():
+        return scheme.vectors(length, head=head, start=start, dtype=dtype, device=device)

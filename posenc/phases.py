@@ -230,14 +230,18 @@ def complex_product_is_elementary(dtype: torch.dtype = torch.float64) -> bool:
     return torch.equal(product.real, cos) and torch.equal(product.imag, sin)
 
 
-def _tiles(shape: Sequence[int], entries: int) -> Iterator[tuple[slice, slice]]:
-    """Slices of blocks and rows that cut (blocks, rows, width) into tiles of about `entries`."""
-    blocks, rows, width = shape
+def _tiles(
+    out: Tensor, far: Sequence[Tensor], near: Sequence[Tensor], entries: int
+) -> Iterator[tuple[Tensor, tuple[Tensor, ...], list[Tensor]]]:
+    """Cut out (blocks, rows, width) into tiles of about `entries`, each with its far and near."""
+    _, rows, width = out.shape
     step = max(1, min(rows, entries // width))
     stack = max(1, entries // (step * width))
+    parts = list(zip(*(operand.unsqueeze(1).split(stack) for operand in far), strict=True))
     for row in range(0, rows, step):
-        for block in range(0, blocks, stack):
-            yield slice(block, block + stack), slice(row, row + step)
+        some = [operand[row : row + step] for operand in near]
+        for tile, part in zip(out[:, row : row + step].split(stack), parts, strict=True):
+            yield tile, part, some
 
 
 class _Kept(threading.local):
@@ -291,11 +295,12 @@ class _Separate:
 
     def combine(self, out: Tensor, far: Sequence[Tensor], near: Sequence[Tensor]) -> None:
         """Fill out (blocks, rows, width)."""
-        for block, row in _tiles(out.shape, self.entries):
-            tile = out[block, row]
-            direct, crossed = self.scratch[:, : tile.numel()].view(2, *tile.shape)
-            torch.mul(far[0][block, None], near[0][row], out=direct)
-            torch.mul(far[1][block, None], near[1][row], out=crossed)
+        direct = crossed = self.scratch[0, :0]
+        for tile, part, operands in _tiles(out, far, near, self.entries):
+            if direct.shape != tile.shape:
+                direct, crossed = self.scratch[:, : tile.numel()].view(2, *tile.shape)
+            torch.mul(part[0], operands[0], out=direct)
+            torch.mul(part[1], operands[1], out=crossed)
             tile.copy_(_castable(direct.add_(crossed), out.dtype))
 
 
@@ -313,7 +318,8 @@ class _Packed:
         tile = min(self.pairs, shape.numel() // 2)
         near = rows * shape[1] // 2
         scratch = _scratch(2 * (tile + near), factors[0].device)
-        self.scratch, self.rows = torch.view_as_complex(scratch.view(-1, 2)).split((tile, near))
+        numbers = torch.view_as_complex(scratch.view(-1, 2))
+        self.scratch, self.rows = numbers[:tile], numbers[tile:]
 
     @staticmethod
     def serves(columns: Columns, pairs: int, device: torch.device) -> bool:
@@ -332,16 +338,18 @@ class _Packed:
         cos_a, sin_a, cos_b, sin_b = self.factors
         some, fine = torch.complex(cos_a[coarse], -sin_a[coarse]), torch.complex(cos_b, -sin_b)
         near = self.rows[: len(some) * fine.numel()].view(len(some), *fine.shape)
-        for block, row in _tiles(near.shape, self.pairs):
-            torch.mul(some[block, None], fine[row], out=near[block, row])
+        for tile, part, rows in _tiles(near, (some,), (fine,), self.pairs):
+            torch.mul(part[0], rows[0], out=tile)
         return (near.flatten(0, 1),)
 
     def combine(self, out: Tensor, far: Sequence[Tensor], near: Sequence[Tensor]) -> None:
-        for block, row in _tiles(out.shape, 2 * self.pairs):
-            tile = out[block, row]
-            product = self.scratch[: tile.numel() // 2].view(*tile.shape[:2], -1)
-            torch.mul(far[0][block, None], near[0][row], out=product)
-            tile.copy_(_castable(torch.view_as_real(product).flatten(-2), out.dtype))
+        real = self.scratch.real
+        for tile, part, rows in _tiles(out, far, near, 2 * self.pairs):
+            if real.shape != tile.shape:
+                product = self.scratch[: tile.numel() // 2].view(*tile.shape[:2], -1)
+                real = torch.view_as_real(product).flatten(-2)
+            torch.mul(part[0], rows[0], out=product)
+            tile.copy_(_castable(real, out.dtype))
 
 
 def _product(phases: Phases, columns: Columns, out: Tensor, rows: int) -> _Packed | _Separate:

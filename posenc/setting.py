@@ -42,6 +42,7 @@ class Setting:
         DEFAULT_SCHEMES,
         fields.Several(
             options=tuple(SCHEMES),
+            labels=tuple(config.label for config in SCHEMES.values()),
             most=limits.MAX_SCHEMES,
             label="Schemes",
             help="Which schemes stand side by side.",

@@ -27,6 +27,19 @@ HOST = "127.0.0.1"
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 NO_BROWSER = "no Chromium is installed, so nothing can be drawn"
 
+# A desk, a tablet and a phone; a phone says that it is one.
+SCREENS: dict[int, dict[str, Any]] = {
+    1440: {"viewport": {"width": 1440, "height": 1000}},
+    768: {"viewport": {"width": 768, "height": 1024}},
+    390: {
+        "viewport": {"width": 390, "height": 844},
+        "is_mobile": True,
+        "has_touch": True,
+        "user_agent": "Mozilla/5.0 (Linux; Android 15; Pixel 9) AppleWebKit/537.36 "
+        "(KHTML, like Gecko) Chrome/156.0.0.0 Mobile Safari/537.36",
+    },
+}
+
 # Every page by its path: the name of its link, its title.
 PAGES = {
     "": ("Overview", "What attention sees of position"),
@@ -131,7 +144,7 @@ class Visitor:
         self.address = address
         self.faults: list[str] = []
         self.requests: list[str] = []
-        self.context = chromium.new_context(**{"viewport": {"width": 1440, "height": 1000}, **kind})
+        self.context = chromium.new_context(**(SCREENS[1440] | kind))
 
     def tab(self) -> Page:
         """Open an empty tab that is watched."""

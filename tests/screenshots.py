@@ -14,7 +14,6 @@ from tests import browser
 
 ARTIFACTS = Path(__file__).parent / "artifacts"
 README_PICTURE = browser.ROOT / ".images" / "overview.png"
-WIDTHS = {1440: 900, 768: 1024, 390: 844}
 MOST_BYTES = 400_000
 
 
@@ -37,15 +36,14 @@ def main() -> None:
         else:
             ARTIFACTS.mkdir(exist_ok=True)
             for scheme in ("light", "dark"):
-                for width in WIDTHS:
+                for width in browser.SCREENS:
                     write_pages(chromium, address, width, scheme)
 
 
 def write_pages(chromium: Browser, address: str, width: int, scheme: str) -> None:
     """Write every page at one width in one colour scheme, each from its top to its end."""
-    visitor = browser.Visitor(
-        chromium, address, viewport={"width": width, "height": WIDTHS[width]}, color_scheme=scheme
-    )
+    kind = browser.SCREENS[width] | {"color_scheme": scheme}
+    visitor = browser.Visitor(chromium, address, **kind)
     for path in browser.PAGES:
         page = visitor.open(path)
         show_whole(page, width)
@@ -71,7 +69,7 @@ def write_readme_picture(chromium: Browser, address: str) -> None:
 def show_whole(page: Page, width: int) -> None:
     """Make the window as tall as the page: Streamlit scrolls inside, so a full page would be cut."""
     height = page.evaluate("document.querySelector('[data-testid=stMain]').scrollHeight")
-    page.set_viewport_size({"width": width, "height": max(int(height), WIDTHS[width])})
+    page.set_viewport_size({"width": width, "height": max(int(height), 800)})
     page.wait_for_timeout(500)
     browser.settled(page)
 

@@ -11,7 +11,7 @@ import torch
 from playwright.sync_api import Page, expect
 from safetensors.numpy import save
 
-from tests.browser import PAGES, PROBES, Visitor, dial, go, headline, row, settled
+from tests.browser import PAGES, PROBES, SCREENS, Visitor, dial, go, headline, row, settled
 from tests.hostile_files import zipped_pickle
 
 pytest_plugins = ["tests.browser"]
@@ -26,15 +26,6 @@ DRAWN = {
     "pca": (5, 0),
     "relative_offsets": (1, 3),
     "extrapolation": (3, 0),
-}
-WIDE = {"viewport": {"width": 1440, "height": 1000}}
-TABLET = {"viewport": {"width": 768, "height": 1024}}
-PHONE = {
-    "viewport": {"width": 390, "height": 844},
-    "is_mobile": True,
-    "has_touch": True,
-    "user_agent": "Mozilla/5.0 (Linux; Android 15; Pixel 9) AppleWebKit/537.36 (KHTML, like Gecko) "
-    "Chrome/156.0.0.0 Mobile Safari/537.36",
 }
 LABELS_IN_LINKS = pytest.mark.xfail(
     strict=True,
@@ -118,7 +109,7 @@ def press(page: Page, name: str, key: str, times: int = 1) -> None:
 def test_every_page_draws_without_a_fault_and_asks_no_other_host(
     visitor: Visit, colours: str
 ) -> None:
-    somebody = visitor(**WIDE, color_scheme=colours)
+    somebody = visitor(color_scheme=colours)
     page = somebody.open()
     background = page.evaluate("getComputedStyle(document.querySelector('.stApp')).backgroundColor")
     brightness = sum(int(part) for part in re.findall(r"\d+", background)[:3])
@@ -145,7 +136,7 @@ def test_every_page_draws_without_a_fault_and_asks_no_other_host(
 def test_a_deep_link_opens_its_page_and_asks_only_what_streamlit_asks(
     visitor: Visit, path: str
 ) -> None:
-    somebody = visitor(**WIDE)
+    somebody = visitor()
     page = somebody.tab()
     refused = []
     page.on("response", lambda answer: answer.status >= 400 and refused.append(answer.url))
@@ -162,7 +153,7 @@ def test_a_deep_link_opens_its_page_and_asks_only_what_streamlit_asks(
 
 
 def test_an_arrow_key_repaints_charts_and_matrices_and_turns_the_link(visitor: Visit) -> None:
-    page = visitor(**WIDE).open("similarity")
+    page = visitor().open("similarity")
     said, drawn, painted = headline(page).inner_text(), lines(page), pixels(page, "similarity")
     press(page, "Base", "ArrowRight", 3)
     expect(headline(page)).not_to_have_text(said)
@@ -181,7 +172,7 @@ def test_an_arrow_key_repaints_charts_and_matrices_and_turns_the_link(visitor: V
 
 
 def test_a_held_arrow_key_ends_where_it_should(visitor: Visit) -> None:
-    page = visitor(**WIDE).open("similarity")
+    page = visitor().open("similarity")
     dial(page, "Base").focus()
     page.keyboard.down("ArrowRight")
     for _ in range(14):  # the key's repeats, as fast as a keyboard sends them
@@ -195,12 +186,12 @@ def test_a_held_arrow_key_ends_where_it_should(visitor: Visit) -> None:
     assert asked(page) == {"base": 320_000}
     expect(page.get_by_test_id("stSidebar")).to_contain_text("320,000")
     said = headline(page).inner_text()
-    again = visitor(**WIDE).open("similarity?base=320000")
+    again = visitor().open("similarity?base=320000")
     assert headline(again).inner_text() == said
 
 
 def test_a_typed_value_moves_the_slider_and_stays_exact(visitor: Visit) -> None:
-    page = visitor(**WIDE).open("similarity")
+    page = visitor().open("similarity")
     said = headline(page).inner_text()
     unfold(page, "Exact values")
     box = page.get_by_role("spinbutton", name="Base")
@@ -228,12 +219,12 @@ LINKED = {
 
 
 def test_a_link_with_every_number_opens_the_same_view_in_another_tab(visitor: Visit) -> None:
-    somebody = visitor(**WIDE)
+    somebody = visitor()
     query = "&".join(f"{name}={value}" for name, value in LINK.items())
     page = somebody.open(f"similarity?{query}")
     assert alerts(page) == []
     assert asked(page) == LINKED
-    other = visitor(**WIDE).open(page.url.removeprefix(somebody.address + "/"))
+    other = visitor().open(page.url.removeprefix(somebody.address + "/"))
     assert headline(other).inner_text() == headline(page).inner_text()
     assert lines(other) == lines(page)
     assert pixels(other, "similarity") == pixels(page, "similarity")
@@ -244,7 +235,7 @@ def test_a_link_with_every_number_opens_the_same_view_in_another_tab(visitor: Vi
 
 @LABELS_IN_LINKS
 def test_a_link_keeps_the_schemes_and_the_learned_table_that_were_chosen(visitor: Visit) -> None:
-    somebody = visitor(**WIDE)
+    somebody = visitor()
     page = somebody.open("similarity")
     sidebar = page.get_by_test_id("stSidebar")
     for name in ("Sinusoidal", "NoPE"):
@@ -253,7 +244,7 @@ def test_a_link_keeps_the_schemes_and_the_learned_table_that_were_chosen(visitor
     choose(page, "Learned table", "MiniLM")
     expect(row(page, "similarity").locator(".subtitle").first).to_contain_text("512x384")
     settled(page)
-    other = visitor(**WIDE).open(page.url.removeprefix(somebody.address + "/"))
+    other = visitor().open(page.url.removeprefix(somebody.address + "/"))
     assert alerts(other) == []
     assert headline(other).inner_text() == headline(page).inner_text()
     assert row(other, "similarity").locator(".title").all_inner_texts() == [
@@ -271,7 +262,7 @@ def test_a_link_keeps_the_schemes_and_the_learned_table_that_were_chosen(visitor
 def test_an_odd_link_is_put_right_with_a_notice_on_the_page_it_names(
     visitor: Visit, query: str
 ) -> None:
-    page = visitor(**WIDE).open(f"pca?{query}")
+    page = visitor().open(f"pca?{query}")
     expect(page.get_by_test_id("stMain").locator("h1")).to_have_text("PCA")
     told = alerts(page)
     assert any("Model dimension must be" in text for text in told)
@@ -287,7 +278,7 @@ def test_an_odd_link_is_put_right_with_a_notice_on_the_page_it_names(
 
 
 def test_back_and_forward_lead_through_the_pages(visitor: Visit) -> None:
-    page = visitor(**WIDE).open("?base=500")
+    page = visitor().open("?base=500")
     go(page, "similarity")
     go(page, "pca")
     title = page.get_by_test_id("stMain").locator("h1")
@@ -306,7 +297,7 @@ def test_back_and_forward_lead_through_the_pages(visitor: Visit) -> None:
     reason="controls._dial is drawn before the exact value has taken the address, one step behind",
 )
 def test_back_after_a_slider_move_shows_the_slider_where_the_address_says(visitor: Visit) -> None:
-    page = visitor(**WIDE).open("similarity")
+    page = visitor().open("similarity")
     for stop in ("12500", "16000"):
         press(page, "Base", "ArrowRight")
         page.wait_for_function(f"location.search.includes('base={stop}')")
@@ -320,7 +311,7 @@ def test_back_after_a_slider_move_shows_the_slider_where_the_address_says(visito
 
 
 def test_reload_restores_the_view(visitor: Visit) -> None:
-    page = visitor(**WIDE).open("similarity")
+    page = visitor().open("similarity")
     press(page, "Base", "ArrowLeft", 4)
     page.wait_for_function("location.search.includes('base=4000')")
     press(page, "Positions shown", "ArrowLeft", 2)
@@ -337,7 +328,7 @@ def test_reload_restores_the_view(visitor: Visit) -> None:
 
 @pytest.mark.parametrize("path", ["", "relative_offsets"])
 def test_the_previous_picture_stays_while_a_new_one_is_computed(visitor: Visit, path: str) -> None:
-    page = visitor(**WIDE).open(path)
+    page = visitor().open(path)
     page.evaluate(
         """() => {
           const count = () => [
@@ -363,7 +354,7 @@ def test_the_previous_picture_stays_while_a_new_one_is_computed(visitor: Visit, 
 
 
 def test_a_dense_fit_is_made_when_asked_for_and_not_before(visitor: Visit) -> None:
-    page = visitor(**WIDE).open("relative_offsets?dim=64&length=64&dense=true")
+    page = visitor().open("relative_offsets?dim=64&length=64&dense=true")
     tables = page.get_by_test_id("stMain").get_by_test_id("stDataFrame")
     before = tables.count()
     page.get_by_text("Fit one matrix without knowing the scheme").click()
@@ -384,7 +375,7 @@ def position_table() -> np.ndarray:
 
 
 def test_an_uploaded_table_becomes_the_learned_one_and_its_shape_is_shown(visitor: Visit) -> None:
-    page = visitor(**WIDE).open("similarity?length=64")
+    page = visitor().open("similarity?length=64")
     before = pixels(page, "similarity")
     upload(page, "model.safetensors", save({"wpe.weight": position_table()}))
     expect(page.get_by_text("wpe.weight: 40 x 16")).to_be_visible()
@@ -410,19 +401,19 @@ def test_an_uploaded_table_becomes_the_learned_one_and_its_shape_is_shown(visito
 
 @LABELS_IN_LINKS
 def test_an_uploaded_table_is_shared_by_its_link(visitor: Visit) -> None:
-    somebody = visitor(**WIDE)
+    somebody = visitor()
     page = somebody.open("similarity?length=64")
     upload(page, "model.safetensors", save({"wpe.weight": position_table()}))
     page.get_by_role("button", name="Use this table").click()
     expect(row(page, "similarity").locator(".subtitle").first).to_contain_text("40x16")
     settled(page)
-    other = visitor(**WIDE).open(page.url.removeprefix(somebody.address + "/"))
+    other = visitor().open(page.url.removeprefix(somebody.address + "/"))
     assert alerts(other) == []
     expect(row(other, "similarity").locator(".subtitle").first).to_contain_text("40x16")
 
 
 def test_one_of_several_tables_is_chosen_before_it_is_used(visitor: Visit) -> None:
-    page = visitor(**WIDE).open("similarity?length=64")
+    page = visitor().open("similarity?length=64")
     both = {"wpe.weight": position_table(), "decoder.embed_positions.weight": position_table()[:24]}
     upload(page, "model.safetensors", save(both))
     expect(page.get_by_text("Several position tables")).to_be_visible()
@@ -435,7 +426,7 @@ def test_one_of_several_tables_is_chosen_before_it_is_used(visitor: Visit) -> No
 
 
 def test_a_pickle_is_refused_with_the_reason_and_nothing_is_lost(visitor: Visit) -> None:
-    page = visitor(**WIDE).open("similarity?base=500")
+    page = visitor().open("similarity?base=500")
     said = headline(page).inner_text()
     upload(page, "model.pt", zipped_pickle({"wpe.weight": torch.zeros(4, 4)}))
     alert = page.get_by_test_id("stSidebar").get_by_test_id("stAlertContainer")
@@ -452,7 +443,7 @@ def test_a_pickle_is_refused_with_the_reason_and_nothing_is_lost(visitor: Visit)
 )
 @pytest.mark.parametrize("taken", [False, True], ids=["refused", "taken"])
 def test_a_file_name_is_shown_as_text(visitor: Visit, taken: bool) -> None:
-    somebody = visitor(**WIDE)
+    somebody = visitor()
     page = somebody.open("pca")
     name = "![x](http://10.11.12.13/p.png)<img src=x onerror=window.pwned=1>.safetensors"
     upload(page, name, save({"wpe.weight": position_table()}) if taken else b"garbage")
@@ -488,11 +479,9 @@ CUT = """() => {
 }"""
 
 
-@pytest.mark.parametrize("kind", [TABLET, PHONE], ids=["768", "390"])
-def test_nothing_is_cut_off_or_overflows_on_narrow_screens(
-    visitor: Visit, kind: dict[str, Any]
-) -> None:
-    somebody = visitor(**kind)
+@pytest.mark.parametrize("width", [768, 390])
+def test_nothing_is_cut_off_or_overflows_on_narrow_screens(visitor: Visit, width: int) -> None:
+    somebody = visitor(**SCREENS[width])
     for path in DRAWN:
         page = somebody.open(path)
         assert page.evaluate(CUT) == [], path
@@ -500,7 +489,7 @@ def test_nothing_is_cut_off_or_overflows_on_narrow_screens(
 
 
 def test_the_sidebar_opens_and_closes_on_a_phone(visitor: Visit) -> None:
-    page = visitor(**PHONE).open("similarity")
+    page = visitor(**SCREENS[390]).open("similarity")
     sidebar = page.get_by_test_id("stSidebar")
     expect(sidebar).not_to_be_in_viewport()
     page.get_by_test_id("stExpandSidebarButton").click()

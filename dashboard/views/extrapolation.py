@@ -14,7 +14,8 @@ queries = {
     kind: compute.Query.of(setting.replace(precision="float32"), kind, length)
     for kind in setting.schemes
 }
-past = {kind: compute.past(query, setting.train_length) for kind, query in queries.items()}
+past, reasons = compute.each(compute.past, queries, setting.train_length)
+page.left_out(reasons, past)
 ladders = {kind: compute.ladder(query, setting.train_length) for kind, query in queries.items()}
 with header:
     page.head("Extrapolation, from the formula", sentences.extrapolation(setting, past))

@@ -4,11 +4,13 @@ import streamlit as st
 
 from dashboard import charts, compute, frames, page, panels, sentences
 from posenc.analysis import properties, similarity
+from posenc.schemes import SCHEMES
 
 setting = page.setting()
 queries = {kind: compute.Query.of(setting, kind) for kind in setting.schemes}
-found = {kind: compute.cosine(query) for kind, query in queries.items()}
-measured = {kind: compute.measured(query) for kind, query in queries.items()}
+found, reasons = compute.each(compute.cosine, queries)
+page.left_out(reasons, found)
+measured = {kind: compute.measured(queries[kind]) for kind in found}
 boundary = frames.boundary(setting, setting.length - 1)
 
 page.head("What attention sees of position", sentences.overview(setting, found, measured))
@@ -20,6 +22,7 @@ panels.cosine_row(panels.cosine_panels(setting, found), key="overview")
 for column, kind in zip(st.columns(len(found)), found, strict=True):
     with column:
         st.subheader(page.label(kind), anchor=False)
+        st.caption(SCHEMES[kind].summary)
         st.vega_lite_chart(
             frames.drawn(by_offset[by_offset["scheme"] == page.label(kind)]),
             charts.small_curve(kind),

@@ -11,10 +11,9 @@ setting = page.setting()
 header = st.container()
 chosen = controls.choices(choices.PcaChoice)
 fitted = setting.length if chosen.fit == "all" else min(setting.train_length, setting.length)
-found = {
-    kind: compute.projected(compute.Query.of(setting, kind), fitted, COMPONENTS)
-    for kind in setting.schemes
-}
+queries = {kind: compute.Query.of(setting, kind) for kind in setting.schemes}
+found, reasons = compute.each(compute.projected, queries, fitted, COMPONENTS)
+page.left_out(reasons, found)
 with header:
     page.head("PCA", sentences.projection(found))
 panels = frames.projections(found, setting.train_length)

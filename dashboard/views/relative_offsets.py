@@ -9,20 +9,24 @@ setting = page.setting()
 header = st.container()
 chosen = controls.choices(choices.OffsetChoice)
 queries = {kind: compute.Query.of(setting, kind) for kind in setting.schemes}
+claims, reasons = compute.each(compute.offset_claims, queries)
+page.left_out(reasons, claims)
+queries = {kind: queries[kind] for kind in claims}
 maps = {
     kind: compute.offset_map(query, chosen.offset, chosen.second) for kind, query in queries.items()
 }
-claims = {kind: compute.offset_claims(query) for kind, query in queries.items()}
 with header:
     page.head("Relative offsets", sentences.offsets(maps, claims))
 
 st.subheader("One matrix per offset", anchor=False)
 st.caption(
-    f"Is phi(i + {chosen.offset}) = M phi(i) with one M for every position i? Relative errors; "
+    f"Is phi(i + {chosen.offset}) = M phi(i) with one M for every position i? phi(i) is the vector of "
+    "position i: the row PE(i), or for RoPE a fixed content turned to position i. Relative errors; "
     "predicting nothing gives 1, and so does a random table."
 )
 map_table = frames.offset_maps(maps)
-page.table(map_table)
+page.table(map_table.drop(columns="verdict"))
+st.markdown("\n".join(f"- **{row.scheme}**: {row.verdict}" for row in map_table.itertuples()))
 by_offset = frames.map_errors({kind: compute.map_errors(query) for kind, query in queries.items()})
 st.vega_lite_chart(by_offset, charts.map_errors(setting.schemes), key="map_errors")
 pictured = {kind: found for kind, found in maps.items() if found and found.picture is not None}

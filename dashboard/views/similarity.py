@@ -6,7 +6,9 @@ from dashboard import charts, choices, compute, controls, frames, page, panels, 
 from posenc.analysis import similarity
 
 setting = page.setting()
-found = {kind: compute.cosine(compute.Query.of(setting, kind)) for kind in setting.schemes}
+queries = {kind: compute.Query.of(setting, kind) for kind in setting.schemes}
+found, reasons = compute.each(compute.cosine, queries)
+page.left_out(reasons, found)
 boundary = frames.boundary(setting, setting.length - 1)
 
 page.head("Similarity", sentences.similarity(setting, found))
@@ -30,10 +32,7 @@ with right:
     st.subheader("From one position", anchor=False)
     chosen = controls.choices(choices.SimilarityChoice)
     reference = min(chosen.reference, setting.length - 1)
-    rows = {
-        kind: compute.reference_row(compute.Query.of(setting, kind), reference)
-        for kind in setting.schemes
-    }
+    rows = {kind: compute.reference_row(queries[kind], reference) for kind in found}
     one_row = frames.lines(rows, boundary)
     st.vega_lite_chart(
         frames.drawn(one_row),

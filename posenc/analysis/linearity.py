@@ -14,7 +14,6 @@ from torch import Tensor
 
 from posenc.analysis.seeds import Seed, as_generator
 from posenc.analysis.similarity import as_float64, as_kernel, similarity_by_offset
-from posenc.errors import SchemeArgumentError
 from posenc.limits import check_count
 
 TOO_FEW_OFFSETS = "There are too few offsets with a value to lay a line through."
@@ -45,7 +44,8 @@ class OffsetOnly:
 class LinearInOffset:
     """How straight a line the values by offset 0 .. n-1 make.
 
-    `r_squared`: 1 for a straight line; None with a `reason` where the values do not vary or are fewer than three. `slope`
+    `r_squared`: 1 for a straight line; None with a `reason` where the values do not
+    vary or are fewer than three. `slope`
     in the values' unit per position. `control`: r_squared of Gaussian noise of the same length, on
     average 1 / (n - 1).
     """

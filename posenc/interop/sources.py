@@ -19,7 +19,9 @@ def hold(table: PositionTable) -> str:
 
     The same table gives the same name in every process. The least recently used go first.
     """
-    content = f"{table.sha256} from row {table.first_row}"
+    # Everything a visitor is shown of it: equal bytes may be another dtype, shape, tensor or file.
+    content = repr((table.sha256, table.first_row, table.table.shape, table.source_dtype))
+    content += repr((table.tensor, table.provenance))
     name = f"table-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
     with _lock:
         _held[name] = table
@@ -27,6 +29,12 @@ def hold(table: PositionTable) -> str:
         while len(_held) > TABLES_HELD:
             _held.popitem(last=False)
     return name
+
+
+def is_held(name: str) -> bool:
+    """Whether the upload of this name is in memory now."""
+    with _lock:
+        return name in _held
 
 
 def named_table(source: str) -> PositionTable:

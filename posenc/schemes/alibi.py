@@ -19,7 +19,7 @@ from torch import Tensor
 from posenc import fields, limits
 from posenc.errors import NoPositionVectors
 from posenc.offset_maps import expanding_shift
-from posenc.schemes.scheme import Head, Scheme, SchemeConfig, float64_device, rounded
+from posenc.schemes.scheme import Head, Scheme, SchemeConfig, float64_device
 
 
 def alibi_slopes(
@@ -63,6 +63,9 @@ class AlibiConfig(SchemeConfig):
     heads: int = fields.ruled(8, fields.Whole(low=1, high=limits.MAX_HEADS, label="Heads"))
 
     label: ClassVar[str] = "ALiBi"
+    summary: ClassVar[str] = (
+        "Lowers every logit in proportion to the distance, each head by its own slope."
+    )
     paper: ClassVar[str] = "Press et al. 2022, arXiv 2108.12409"
     shared: ClassVar[dict[str, str]] = {"heads": "heads"}
 
@@ -88,15 +91,6 @@ class Alibi(Scheme):
 
     def offset_bias(self, offsets: Int[Tensor, " *shape"]) -> Float[Tensor, " h *shape"]:
         return _bias(offsets, self._slopes.to(float64_device(offsets.device)))
-
-    def offset_kernel(
-        self,
-        offsets: Int[Tensor, " *n"],
-        head: Head = "mean",
-        dtype: torch.dtype | None = None,
-    ) -> Float[Tensor, " *n"]:
-        factors = rounded(self.offset_bias(offsets), dtype).exp()
-        return factors.mean(dim=0) if head == "mean" else factors[head]
 
     def offset_map(self, offset: int, *, size: int, head: Head = "mean") -> Float[Tensor, "m n"]:
         """Return M_k of one head, (size + k, size): seen vectors move along, one feature per step.

@@ -48,13 +48,14 @@ class LearnedConfig(SchemeConfig):
     source: str = fields.ruled(
         "random",
         fields.Word(
-            pattern=r"random|minilm|table-[0-9a-f]{12}|.{1,4096}\.safetensors",
-            described="random, minilm, the name of a held table, or the path of a .safetensors file",
+            pattern=r"random|given|minilm|table-[0-9a-f]{12}|.{1,4096}\.safetensors",
+            described="random, given, minilm, the name of a held table, or the path of a .safetensors file",
             label="Learned table",
         ),
     )
 
     label: ClassVar[str] = "Learned"
+    summary: ClassVar[str] = "Adds a trained row per position to the token vectors."
     paper: ClassVar[str] = "Gehring et al. 2017, arXiv 1705.03122"
     shared: ClassVar[dict[str, str]] = {
         "dim": "dim",
@@ -68,6 +69,10 @@ class LearnedConfig(SchemeConfig):
         return (*super().uses, "seed") if self.source == "random" else ("learned_source",)
 
     def build(self, device: torch.device | str | None = None, seed: int = 0) -> "Learned":
+        if self.source == "given":
+            raise SchemeArgumentError(
+                "this config describes a table that was given; make it again with Learned.from_table."
+            )
         if self.source != "random":
             found = named_table(self.source)
             scheme = Learned.from_table(
@@ -120,7 +125,7 @@ class Learned(VectorScheme):
         provenance: str,
         *,
         trained: bool = True,
-        source: str = "random",
+        source: str = "given",
     ) -> Self:
         """Make the scheme of a trained table of n positions; its shape decides width and length.
 

@@ -19,6 +19,7 @@ class NoneConfig(SchemeConfig):
     kind: Literal["none"] = "none"
 
     label: ClassVar[str] = "NoPE"
+    summary: ClassVar[str] = "Adds nothing: order shows only through the causal mask."
     paper: ClassVar[str] = "Kazemnejad et al. 2023, arXiv 2305.19466"
 
     def build(self, device: torch.device | str | None = None, seed: int = 0) -> Scheme:

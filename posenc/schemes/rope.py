@@ -66,6 +66,7 @@ class RopeConfig(SchemeConfig):
     )
 
     label: ClassVar[str] = "RoPE"
+    summary: ClassVar[str] = "Turns queries and keys by an angle proportional to their position."
     paper: ClassVar[str] = "Su et al. 2021, arXiv 2104.09864"
     shared: ClassVar[dict[str, str]] = {"dim": "rope_width", "base": "base"}
 

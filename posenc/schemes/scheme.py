@@ -18,7 +18,13 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from posenc import fields, limits
-from posenc.errors import ConfigError, NoPositionVectors, NotStationary, SchemeArgumentError
+from posenc.errors import (
+    ConfigError,
+    NoPositionKernel,
+    NoPositionVectors,
+    NotStationary,
+    SchemeArgumentError,
+)
 from posenc.toeplitz import toeplitz
 
 Head = Literal["mean"] | int
@@ -37,6 +43,7 @@ class SchemeConfig(ABC):
     kind: str = ""
 
     label: ClassVar[str]
+    summary: ClassVar[str]
     paper: ClassVar[str]
     shared: ClassVar[dict[str, str]] = {}
 
@@ -87,6 +94,11 @@ class Scheme(nn.Module):
     def __init__(self, config: SchemeConfig) -> None:
         super().__init__()
         self.config = config
+
+    def extra_repr(self) -> str:
+        return ", ".join(
+            f"{name}={getattr(self.config, name)!r}" for name in fields.rules(self.config)
+        )
 
     # The hooks ------------------------------------------------------------------------------
 
@@ -161,8 +173,20 @@ class Scheme(nn.Module):
         head: Head = "mean",
         dtype: torch.dtype | None = None,
     ) -> Float[Tensor, " *n"]:
-        """Return the position kernel of a stationary scheme at offsets, in float64. NoPE: 1."""
-        return torch.ones(offsets.shape, dtype=torch.float64, device=offsets.device)
+        """Return the position kernel of a stationary scheme at offsets, in float64.
+
+        The default is the factor that the bias puts on an attention weight, exp(offset_bias), and 1
+        without a bias (NoPE). Raises NoPositionKernel where the bias depends on content.
+        """
+        if type(self).bias is not Scheme.bias:
+            raise NoPositionKernel(
+                f"{self.config.label} has no fixed position kernel: its bias depends on content."
+            )
+        bias = self.offset_bias(offsets)
+        if bias is None:
+            return torch.ones(offsets.shape, dtype=torch.float64, device=offsets.device)
+        factors = rounded(bias.detach().to(float64_device(bias.device)).double(), dtype).exp()
+        return factors.mean(dim=0) if head == "mean" else factors[head]
 
     def offset_curve(
         self,
@@ -206,8 +230,7 @@ class Scheme(nn.Module):
     ) -> Float[Tensor, "n m"]:
         """Return phi with phi(i) . phi(j) = K(i, j); see `posenc.position_vectors`."""
         raise NoPositionVectors(
-            f"{self.config.label} has no position vectors: its kernel is the same for all pairs of "
-            "positions."
+            f"{self.config.label} has no position vectors: none are known for its kernel."
         )
 
     def offset_map(self, offset: int, *, size: int, head: Head = "mean") -> Tensor | None:
