@@ -14,7 +14,16 @@ import streamlit as st
 import torch
 
 from dashboard.matrix import Curve, MatrixValues, smallest
-from posenc import Setting, best_device, device_name, limits, run_with_fallback
+from posenc import (
+    Setting,
+    best_device,
+    device_name,
+    limits,
+    offset_curve,
+    position_kernel,
+    position_vectors,
+    run_with_fallback,
+)
 from posenc.analysis import (
     extrapolation,
     linear_map,
@@ -167,9 +176,9 @@ def kernel(query: Query) -> Kernel:
         scheme = query.build(place)
         asked: dict[str, Any] = {"head": query.head, "dtype": query.dtype, "device": place}
         try:
-            values = scheme.offset_curve(length, **asked)
+            values = offset_curve(scheme, length, **asked)
         except NotStationary:
-            values = scheme.kernel(length, **asked)
+            values = position_kernel(scheme, length, **asked)
         return values.cpu(), scheme
 
     ran = run_with_fallback(compute, query.device)
@@ -244,15 +253,15 @@ def projected(query: Query, fitted: int, components: int) -> Projected:
     scheme = query.build()
     known = query.length if scheme.max_length is None else min(query.length, scheme.max_length)
     inside = min(fitted, known)
-    if isinstance(scheme, VectorScheme) and scheme.vectors(1).shape[1] <= MAX_DENSE_WIDTH:
-        vectors = scheme.vectors(known, dtype=query.dtype)
+    if isinstance(scheme, VectorScheme) and position_vectors(scheme, 1).shape[1] <= MAX_DENSE_WIDTH:
+        vectors = position_vectors(scheme, known, dtype=query.dtype)
         found = projection.project(vectors, components, fit=inside)
         size = vectors.square().sum(dim=1).nanmean().sqrt()
     else:
         # Wide vectors: the same scores from their inner products, in a fraction of the time. The
         # exponential of a rounded bias need not have vectors at all, so there it is not rounded.
         dtype = query.dtype if isinstance(scheme, VectorScheme) else None
-        matrix = scheme.kernel(known, head=query.head, dtype=dtype)
+        matrix = position_kernel(scheme, known, head=query.head, dtype=dtype)
         found = projection.project_gram(matrix, components, fit=inside)
         size = matrix.diagonal().nanmean().sqrt()
     return Projected(
@@ -272,9 +281,9 @@ def measured(query: Query) -> properties.Properties:
     scheme = query.build()
     vectors = None
     if isinstance(scheme, VectorScheme):
-        width = scheme.vectors(1).shape[1]
+        width = position_vectors(scheme, 1).shape[1]
         if found.length**2 * width <= MEASURED_PRODUCTS:
-            vectors = scheme.vectors(found.length, dtype=query.dtype)
+            vectors = position_vectors(scheme, found.length, dtype=query.dtype)
     return properties.measure(**found.arguments(), vectors=vectors)
 
 
@@ -320,7 +329,7 @@ def offset_map(query: Query, offset: int, second: int) -> OffsetMap | None:
     heads = range(scheme.heads) if query.head == "mean" and scheme.heads else (query.head,)
     try:
         widths = [
-            scheme.vectors(n, head=heads[0], dtype=query.dtype).shape[1]
+            position_vectors(scheme, n, head=heads[0], dtype=query.dtype).shape[1]
             for n in (length, max(1, length // 2))
         ]
     except NoPositionVectors:
@@ -331,7 +340,7 @@ def offset_map(query: Query, offset: int, second: int) -> OffsetMap | None:
         matrix = scheme.offset_map(offset, size=max(1, length - offset), head=head)
         if matrix is None or length <= offset:
             break
-        vectors = scheme.vectors(length, head=head, dtype=query.dtype)
+        vectors = position_vectors(scheme, length, head=head, dtype=query.dtype)
         errors.append(linear_map.verify_map(vectors, matrix, offset))
         first = scheme.offset_map(offset, size=size + second, head=head)
         after = scheme.offset_map(second, size=size, head=head)
@@ -387,7 +396,7 @@ def dense_fit(query: Query, offset: int) -> DenseFit:
     scheme = query.build()
     try:
         if isinstance(scheme, VectorScheme):
-            width = scheme.vectors(1).shape[1]
+            width = position_vectors(scheme, 1).shape[1]
             if width > MAX_DENSE_WIDTH:
                 return DenseFit(
                     None,
@@ -396,10 +405,10 @@ def dense_fit(query: Query, offset: int) -> DenseFit:
                 )
             inside = 4 * width + 2 * offset
             length = _known(scheme, inside + width)
-            vectors = scheme.vectors(length, dtype=query.dtype)
+            vectors = position_vectors(scheme, length, dtype=query.dtype)
             fit = linear_map_fit.fit_dense(vectors, offset, train_length=inside, seed=query.seed)
         else:
-            values = scheme.kernel(DENSE_POSITIONS, head=query.head, dtype=query.dtype)
+            values = position_kernel(scheme, DENSE_POSITIONS, head=query.head, dtype=query.dtype)
             fit = linear_map_fit.fit_kernel(
                 values, offset, train_length=DENSE_POSITIONS * 2 // 3, seed=query.seed
             )
@@ -414,10 +423,10 @@ def offset_claims(query: Query) -> OffsetClaims:
     scheme = query.build()
     length = _known(scheme, min(query.length, CLAIM_POSITIONS))
     try:
-        vectors = scheme.vectors(length, head=query.head, dtype=query.dtype)
+        vectors = position_vectors(scheme, length, head=query.head, dtype=query.dtype)
         gram = vectors @ vectors.T
     except NoPositionVectors:
-        gram = scheme.kernel(length, head=query.head, dtype=query.dtype)
+        gram = position_kernel(scheme, length, head=query.head, dtype=query.dtype)
     bias = scheme.offset_bias(-torch.arange(length))
     if bias is None:
         logits = similarity.similarity_by_offset(gram, side="before").mean
@@ -451,7 +460,7 @@ def _pair_fit(
     """Fit two numbers per pair of features, where the vectors come in pairs and there are enough."""
     if not isinstance(scheme, VectorScheme) or length < offset + 4:
         return None
-    vectors = scheme.vectors(length, dtype=query.dtype)
+    vectors = position_vectors(scheme, length, dtype=query.dtype)
     if (vectors.shape[1] - scheme.unpaired) % 2:
         return None
     return linear_map_fit.fit_pairs(
@@ -470,7 +479,9 @@ def _kernel_fit(
     """The held-out error of one matrix fitted through the kernel, the verdict without a closed form."""
     if length < offset + 4:
         return None
-    values = scheme.kernel(min(length, CLAIM_POSITIONS), head=query.head, dtype=query.dtype)
+    values = position_kernel(
+        scheme, min(length, CLAIM_POSITIONS), head=query.head, dtype=query.dtype
+    )
     if len(values) < offset + 4:
         return None
     return linear_map_fit.fit_kernel(values, offset, seed=query.seed)
@@ -517,7 +528,7 @@ def past(query: Query, train_length: int) -> Past:
     outside = first_outside = None
     positions, nearest = np.zeros(0), np.zeros(0)
     if count <= SCANNED_POSITIONS:
-        curve = scheme.offset_curve(count, head=query.head)
+        curve = offset_curve(scheme, count, head=query.head)
         found = extrapolation.kernel_past(curve, train_length)
         outside, first_outside = found.outside, found.first_outside
         seen = extrapolation.nearest_seen_distance(train_length, curve=curve)

@@ -4,6 +4,7 @@ Schemes are configs in `SCHEMES`; `SCHEMES["rope"](dim=128).build()` gives a mod
 into attention. `position_kernel` is the common object by which all of them are compared.
 """
 
+from posenc import analysis, interop
 from posenc.attention import attention
 from posenc.device import best_device, device_name, run_with_fallback
 from posenc.errors import (
@@ -55,10 +56,12 @@ __all__ = [
     "TokenPlusPositionEmbedding",
     "alibi_bias",
     "alibi_slopes",
+    "analysis",
     "apply_rope",
     "attention",
     "best_device",
     "device_name",
+    "interop",
     "offset_curve",
     "position_kernel",
     "position_vectors",

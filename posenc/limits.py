@@ -8,6 +8,8 @@ MAX_DIM = 65_536
 MAX_TABLE_ELEMENTS = 2**31  # length * dim of one table (8 GiB in float32)
 MAX_HEADS = 1_024
 MIN_BASE, MAX_BASE = 1.0, 1e12  # the base is greater than 1 and at most 1e12
+MAX_CURVE_LENGTH = 2**22  # an offset curve: 64 MiB for each head that is averaged
+MAX_VECTOR_ELEMENTS = 2**28  # position vectors that grow with every position: 2 GiB
 MAX_KERNEL_LENGTH = 16_384  # a dense (T, T) float64 kernel: 2 GiB
 
 # Dashboard: what one visitor of a shared server may ask for, so that every page answers at once.

@@ -32,6 +32,7 @@ class SinusoidalPositionalEncoding(nn.Module):
     ) -> None:
         super().__init__()
         limits.check_count("max_len", max_len, 1, limits.MAX_POSITION)
+        limits.check_width("d_model", d_model)
         self.register_buffer("table", sinusoidal_table(max_len, d_model, base))
         self.dropout = nn.Dropout(dropout)
 

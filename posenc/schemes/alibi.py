@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from posenc import fields, limits
-from posenc.errors import NoPositionVectors
+from posenc.errors import NoPositionVectors, SchemeArgumentError
 from posenc.offset_maps import expanding_shift
 from posenc.schemes.scheme import Head, Scheme, SchemeConfig, float64_device
 
@@ -111,6 +111,12 @@ class Alibi(Scheme):
     ) -> Float[Tensor, "n m"]:
         self.check_kernel_request(length, head)
         limits.check_count("length", length, 1, limits.MAX_KERNEL_LENGTH)
+        heads = self.config.heads if head == "mean" else 1
+        if heads * length**2 > limits.MAX_VECTOR_ELEMENTS:
+            raise SchemeArgumentError(
+                "ALiBi's vectors need a feature per head and position: heads x length squared must be "
+                f"at most {limits.MAX_VECTOR_ELEMENTS:,}, got {heads:,} x {length:,} squared."
+            )
         if dtype is not None:
             raise NoPositionVectors(
                 "ALiBi has position vectors for its exact bias only; a rounded bias is no straight "

@@ -255,7 +255,7 @@ class Scheme(nn.Module):
 
     def check_kernel_request(self, length: int, head: Head) -> None:
         """Raise unless `length` and `head` can be asked of this scheme."""
-        limits.check_count("length", length, 1, limits.MAX_POSITION)
+        limits.check_count("length", length, 1, limits.MAX_CURVE_LENGTH)
         if head == "mean" or self.heads is None:
             return
         if isinstance(head, bool) or not isinstance(head, int) or not 0 <= head < self.heads:
