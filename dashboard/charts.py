@@ -5,6 +5,7 @@ data alone and the browser keeps its view. Built with Altair once and kept.
 """
 
 import functools
+import warnings
 from typing import Any
 
 import altair as alt
@@ -165,7 +166,10 @@ def linked_projection(*, stacked: bool = False) -> Spec:
         return alt.layer(ordered, points, *corners).properties(width=PROJECTION, height=PROJECTION)
 
     join = alt.vconcat if stacked else alt.hconcat
-    chart = join(pair("PC1", "PC2"), pair("PC2", "PC3"), spacing=16)
+    with warnings.catch_warnings():
+        # One brush in two plots is what is meant; Altair says that it merged them.
+        warnings.filterwarnings("ignore", message="Automatically deduplicated selection parameter")
+        chart = join(pair("PC1", "PC2"), pair("PC2", "PC3"), spacing=16)
     spec = _spec(chart.resolve_scale(color="shared", shape="shared"))
     return spec
 

@@ -11,6 +11,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from dashboard import compute, sources
 from dashboard.choices import PAGE_CHOICES
+from dashboard.text import plain
 from posenc import Setting, fields
 from posenc.schemes import SCHEMES
 from posenc.setting import own_defaults, own_rules
@@ -38,7 +39,6 @@ def restore_link() -> None:
         values |= snapped
         notices += changed
     st.session_state["link_notices"] = notices
-    st.session_state["link_values"] = values
     rules = fields.rules(Setting) | own_rules()
     for owner in PAGE_CHOICES:
         rules |= fields.rules(owner)
@@ -59,13 +59,15 @@ def sidebar() -> Setting:
     rules, default = fields.rules(Setting), fields.defaults(Setting)
     with st.sidebar:
         widget(st.sidebar, "schemes", rules["schemes"], default["schemes"])
-        for name in DIALS:
-            _dial(name, rules[name], default[name])
+        dials = st.container()
         widget(st.sidebar, "equal_width", rules["equal_width"], default["equal_width"])
         sources.picker(rules["learned_source"])
         with st.expander("Exact values"):
             for name in DIALS:
                 widget(st, name, rules[name], default[name])
+        # After the numbers they follow: a link may have changed those without any callback.
+        for name in DIALS:
+            _dial(dials, name, rules[name])
         with st.expander("More"):
             for name in ("heads", "alibi_head", "seed", "precision", "device"):
                 widget(st, name, rules[name], default[name])
@@ -94,7 +96,7 @@ def choices(owner: type[Owner], place: DeltaGenerator | None = None) -> Owner:
 def tell(notices: list[str]) -> None:
     """Show what had to be changed in the link or among the controls, in plain sentences."""
     for notice in dict.fromkeys([*st.session_state.get("link_notices", ()), *notices]):
-        st.warning(_plain(notice), icon=":material/info:")
+        st.warning(plain(notice), icon=":material/info:")
     st.session_state["link_notices"] = []
 
 
@@ -128,8 +130,6 @@ def widget(place: Any, name: str, rule: fields.Rule, default: Any) -> Any:
                 rule.high,
                 default,
                 rule.multiple_of,
-                on_change=_turn_dial,
-                args=(name,),
                 **common,
             )
         case fields.Real():
@@ -140,8 +140,6 @@ def widget(place: Any, name: str, rule: fields.Rule, default: Any) -> Any:
                 default,
                 step=None if rule.grid else rule.high / 4,
                 format="%.10g",
-                on_change=_turn_dial,
-                args=(name,),
                 **common,
             )
     raise TypeError(f"no widget is known for {type(rule).__name__}")
@@ -160,18 +158,17 @@ def scheme_label(kind: str) -> str:
     return SCHEMES[kind].label
 
 
-def _dial(name: str, rule: fields.Rule, default: Any) -> None:
+def _dial(place: DeltaGenerator, name: str, rule: fields.Rule) -> None:
     """A slider over the usual values of a number; the exact number is the field itself."""
+    assert isinstance(rule, fields.Whole | fields.Real)
     key = f"{name}_dial"
-    # On a session's first run the number's own widget does not exist yet, only its link value.
-    value = st.session_state.get(name, st.session_state["link_values"].get(name, default))
-    nearest = _nearest_stop(rule, value)
+    nearest = _nearest_stop(rule, st.session_state[name])
     # Only where they differ: telling the browser what it just sent makes a held key stutter.
     if st.session_state.get(key) != nearest:
         st.session_state[key] = nearest
-    st.select_slider(
+    place.select_slider(
         rule.label,
-        rule.grid,  # type: ignore[attr-defined]
+        rule.grid,
         key=key,
         help=rule.help,
         format_func=lambda value: f"{value:,.10g}",
@@ -184,18 +181,6 @@ def _take_dial(name: str) -> None:
     st.session_state[name] = st.session_state[f"{name}_dial"]
 
 
-def _turn_dial(name: str) -> None:
-    if name in DIALS:
-        rule = fields.rules(Setting)[name]
-        st.session_state[f"{name}_dial"] = _nearest_stop(rule, st.session_state[name])
-
-
-def _nearest_stop(rule: fields.Rule, value: float) -> float:
+def _nearest_stop(rule: fields.Whole | fields.Real, value: float) -> float:
     """Return the slider's stop nearest to a value, by ratio."""
-    stops: tuple[float, ...] = rule.grid  # type: ignore[attr-defined]
-    return min(stops, key=lambda stop: max(stop, value) / min(stop, value))
-
-
-def _plain(text: str) -> str:
-    """Escape what Markdown would read as formatting."""
-    return "".join(f"\\{c}" if c in "\\`*_{}[]()#+-.!|$:<>~" else c for c in text)
+    return min(rule.grid, key=lambda stop: max(stop, value) / min(stop, value))

@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
+from dashboard.text import listed, plain
 from posenc import PosencError, Setting
 from posenc.schemes import SCHEMES
 
@@ -21,7 +22,9 @@ _FAULTS = (
     ArithmeticError,
     AssertionError,
     AttributeError,
+    ImportError,
     LookupError,
+    MemoryError,
     OSError,
     RuntimeError,
     TypeError,
@@ -64,7 +67,7 @@ def panel_note(setting: Setting, kind: str, provenance: str = "") -> str:
         parts.append(f"rounded to {setting.precision}")
     ignored = setting.ignored_by(kind)
     if ignored:
-        parts.append(f"{_and(ignored).lower()} change nothing here")
+        parts.append(f"{listed(ignored).lower()} change nothing here")
     return "; ".join(parts)
 
 
@@ -74,6 +77,12 @@ def left_out(reasons: Mapping[str, str], found: Mapping[str, Any]) -> None:
         st.info(reason, icon=":material/info:")
     if not found:
         st.stop()
+
+
+def notes(setting: Setting, found: Mapping[str, Any]) -> None:
+    """Say of every scheme on a page without panels of their own what it really is."""
+    lines = [f"- {label(kind)}: {plain(panel_note(setting, kind))}" for kind in found]
+    st.caption("\n".join(lines))
 
 
 def how_to_read(text: str) -> None:
@@ -134,7 +143,7 @@ def label(kind: str) -> str:
 
 def names(kinds: tuple[str, ...]) -> str:
     """Return the schemes' names as a list in words."""
-    return _and(tuple(SCHEMES[kind].label for kind in kinds))
+    return listed(tuple(SCHEMES[kind].label for kind in kinds))
 
 
 @contextmanager
@@ -152,7 +161,3 @@ def kind_errors() -> Iterator[None]:
             f"{incident}; other pages and settings still work.",
             icon=":material/error:",
         )
-
-
-def _and(words: tuple[str, ...]) -> str:
-    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1]

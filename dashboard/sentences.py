@@ -6,6 +6,7 @@ import numpy as np
 import streamlit as st
 
 from dashboard.compute import OffsetClaims, OffsetMap, Past, Projected, Similarity
+from dashboard.text import listed
 from posenc import Setting
 from posenc.analysis.linearity import TOO_FEW_POSITIONS
 from posenc.analysis.properties import Properties
@@ -86,7 +87,7 @@ def overview(
         if found[kind].untrained:
             what += ", but that is untrained noise"
         groups.setdefault(what, []).append(label)
-    parts = [f"for {_and(labels)} it {what}" for what, labels in groups.items()]
+    parts = [f"for {listed(labels)} it {what}" for what, labels in groups.items()]
     return "As two positions move apart, their similarity: " + "; ".join(parts) + "."
 
 
@@ -136,13 +137,13 @@ def offsets(maps: Mapping[str, OffsetMap | None], claims: Mapping[str, OffsetCla
         groups.setdefault(one.verdict if one else "no position vectors", []).append(
             SCHEMES[kind].label
         )
-    parts = [f"{_and(labels)}: {verdict}" for verdict, labels in groups.items() if verdict]
+    parts = [f"{listed(labels)}: {verdict}" for verdict, labels in groups.items() if verdict]
     straight = [
         SCHEMES[kind].label
         for kind, claim in claims.items()
         if claim.straight.r_squared is not None and claim.straight.r_squared > 1 - 1e-9
     ]
-    line = f" A straight line in the offset: {_and(straight)} only." if straight else ""
+    line = f" A straight line in the offset: {listed(straight)} only." if straight else ""
     return "One matrix per offset. " + "; ".join(parts) + "." + line
 
 
@@ -176,7 +177,3 @@ def outside(past: Mapping[str, Past], length: int) -> str:
         if one.limit is not None
     ]
     return " ".join(parts)
-
-
-def _and(words: list[str]) -> str:
-    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1]

@@ -4,6 +4,7 @@ import functools
 
 import streamlit as st
 
+from dashboard.text import plain
 from posenc import fields
 from posenc.errors import CheckpointError
 from posenc.interop import find_position_tables, minilm_table, printable_name, read_header
@@ -61,7 +62,7 @@ def picker(rule: fields.Rule) -> None:
     )
     st.caption(source_label(st.session_state["learned_source"]))
     for note in _notes(st.session_state["learned_source"]):
-        st.caption(note)
+        st.caption(plain(note))
     with st.expander("Upload a table"):
         upload = st.file_uploader(
             "Checkpoint (.safetensors)",
@@ -91,11 +92,11 @@ def _take(file_name: str, content: bytes) -> None:
         if len(found) > 1:
             chosen = st.selectbox("Several position tables", found, format_func=_candidate_label)
         if not st.button("Use this table", key="use_upload"):
-            st.caption(_candidate_label(chosen))
+            st.caption(plain(_candidate_label(chosen)))
             return
         table = read_position_table(content, chosen.name, file_name=printable_name(file_name))
     except CheckpointError as error:
-        st.error(f"{printable_name(file_name)}: {error}", icon=":material/block:")
+        st.error(plain(f"{printable_name(file_name)}: {error}"), icon=":material/block:")
         return
     _choose(table)
 

@@ -21,13 +21,13 @@ from typing import Literal
 import torch
 from jaxtyping import Float, Int, Integer
 from torch import Tensor
+from torch.nn.functional import pad
 
 from posenc.errors import PositionOutOfRange, SchemeArgumentError
 from posenc.limits import MAX_DIM, MAX_POSITION, check_base, check_table, check_width
 
 TableLayout = Literal["interleaved", "half"]
-Columns = Literal["interleaved", "cos", "sin"]
-Factors = tuple[Tensor, Tensor, Tensor, Tensor]
+Operands = Sequence[Tensor]
 
 # A position is (first of its block) + (multiple of STRIDE) + (0 .. STRIDE - 1). Both numbers are
 # part of what a table's bits mean: fixed, with blocks counted from position 0.
@@ -35,13 +35,13 @@ BLOCK = 256
 STRIDE = 16
 
 # Sizes of scratch tensors, which change the speed and nothing else.
-TILE_ENTRIES = 131_072  # float64 numbers of one tile of a table: 1 MiB
-NEAR_PAIRS = 32_768  # pairs of the near rows made at once, and of far ones held: 0.5 MiB each
+TILE_PAIRS = 131_072  # pairs of one tile of a table: 2 MiB
+NEAR_PAIRS = 131_072  # pairs of the near rows made at once, and of far ones held: 2 MiB each
 EXACT_PAIRS = 8_192  # pairs reduced at once: 64 KiB, below what malloc maps afresh every time
 KEPT_PAIRS = 4_096  # widest ladder whose coarse and fine factors are kept: 2 MiB
 KEPT_NEAR_PAIRS = 256  # widest ladder of which whole blocks are kept: 1 MiB
 ACCELERATOR_TILES = 64  # an accelerator's tile in CPU tiles
-KEPT_SCRATCH = 524_288  # float64 numbers of scratch that a thread keeps: 4 MiB
+KEPT_SCRATCH = 262_144  # float64 numbers of scratch that a thread keeps per use: 2 MiB
 
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 _LIMB = 2**32 - 1
@@ -188,21 +188,6 @@ def _turn(
     return cos_a * cos_b - sin_a * sin_b, sin_a * cos_b + cos_a * sin_b
 
 
-def _make_factors(phases: Phases, device: torch.device) -> Factors:
-    """Cosine and sine at offsets 0, STRIDE, 2 STRIDE, ... of a block, then at 0 .. STRIDE - 1."""
-    limbs = phases.limbs.to(device)
-    coarse = _exact_cos_sin(torch.arange(0, BLOCK, STRIDE, device=device), limbs)
-    return *coarse, *_exact_cos_sin(torch.arange(STRIDE, device=device), limbs)
-
-
-_kept_factors = functools.lru_cache(maxsize=16)(_make_factors)
-
-
-def _factors(phases: Phases, device: torch.device) -> Factors:
-    make = _kept_factors if phases.pairs <= KEPT_PAIRS else _make_factors
-    return make(phases, device)
-
-
 def _castable(x: Float[Tensor, " *n"], dtype: torch.dtype) -> Float[Tensor, " *n"]:
     """Float64 numbers that torch's cast takes to x rounded to `dtype` once.
 
@@ -230,174 +215,187 @@ def complex_product_is_elementary(dtype: torch.dtype = torch.float64) -> bool:
     return torch.equal(product.real, cos) and torch.equal(product.imag, sin)
 
 
-def _tiles(
-    out: Tensor, far: Sequence[Tensor], near: Sequence[Tensor], entries: int
-) -> Iterator[tuple[Tensor, tuple[Tensor, ...], list[Tensor]]]:
-    """Cut out (blocks, rows, width) into tiles of about `entries`, each with its far and near."""
-    _, rows, width = out.shape
-    step = max(1, min(rows, entries // width))
-    stack = max(1, entries // (step * width))
-    parts = list(zip(*(operand.unsqueeze(1).split(stack) for operand in far), strict=True))
-    for row in range(0, rows, step):
-        some = [operand[row : row + step] for operand in near]
-        for tile, part in zip(out[:, row : row + step].split(stack), parts, strict=True):
-            yield tile, part, some
-
-
 class _Kept(threading.local):
     """Scratch of this thread, kept because pages fresh from the system cost more than the work."""
 
-    numbers: Tensor | None = None
+    def __init__(self) -> None:
+        self.numbers: dict[str, Tensor] = {}
 
 
 _kept = _Kept()
 
 
-def _scratch(entries: int, device: torch.device) -> Float[Tensor, " entries"]:
-    """Uninitialised float64 numbers, to be used before the next call."""
+def _scratch(use: str, entries: int, device: torch.device) -> Float[Tensor, " entries"]:
+    """Uninitialised float64 numbers, until the next call for the same use."""
     if device.type != "cpu" or entries > KEPT_SCRATCH:
         return torch.empty(entries, dtype=torch.float64, device=device)
-    if _kept.numbers is None:
+    numbers = _kept.numbers.get(use)
+    if numbers is None:
         with torch.inference_mode(False):
             numbers = torch.empty(KEPT_SCRATCH, dtype=torch.float64, device="cpu")
-        if type(numbers) is not Tensor:  # a stand-in of some tracing mode
-            return numbers[:entries]
-        _kept.numbers = numbers
-    return _kept.numbers[:entries]
+        if type(numbers) is Tensor:  # and no stand-in of some tracing mode
+            _kept.numbers[use] = numbers
+    return numbers[:entries]
+
+
+def _tiles(
+    out: Operands, far: Operands, near: Operands, pairs: int
+) -> Iterator[tuple[tuple[Tensor, ...], tuple[Tensor, ...], list[Tensor]]]:
+    """Cut tensors (blocks, rows, ...) into tiles of at most `pairs`, each with its operands."""
+    rows, width = out[0].shape[1], near[0].shape[1]
+    step = max(1, min(rows, pairs // width))
+    stack = max(1, pairs // (step * width))
+    parts = list(zip(*(x.unsqueeze(1).split(stack) for x in far), strict=True))
+    for row in range(0, rows, step):
+        some = [x[row : row + step] for x in near]
+        tiles = zip(*(x[:, row : row + step].split(stack) for x in out), strict=True)
+        for tile, part in zip(tiles, parts, strict=True):
+            yield tile, part, some
 
 
 class _Separate:
-    """Entries by two products and a sum: right for any width, on any device, with any threads."""
+    """Entries by two products and a sum each: for any ladder, device and number of threads."""
 
-    def __init__(self, factors: Factors, columns: Columns, shape: torch.Size) -> None:
-        parallel = ACCELERATOR_TILES
-        if factors[0].device.type == "cpu":
-            parallel = torch.get_num_threads()
-        self.factors, self.columns = factors, columns
-        self.entries = max(shape[1], min(TILE_ENTRIES * parallel, shape.numel()))
-        self.scratch = _scratch(2 * self.entries, factors[0].device).view(2, -1)
+    lanes = 1
 
-    def _by_column(self, cos: Tensor, sin: Tensor) -> Tensor:
-        if self.columns == "interleaved":
-            return torch.stack((sin, cos), -1).flatten(-2)
-        return cos if self.columns == "cos" else sin
+    def __init__(self, device: torch.device) -> None:
+        parallel = torch.get_num_threads() if device.type == "cpu" else ACCELERATOR_TILES
+        self.pairs = TILE_PAIRS // 2 * parallel
 
-    def far(self, cos: Tensor, sin: Tensor) -> tuple[Tensor, ...]:
-        """For the first positions of blocks: what multiplies each column, and each crossed one."""
-        return self._by_column(cos, cos), self._by_column(-sin, sin)
+    def far(self, cos: Tensor, sin: Tensor) -> Operands:
+        """What makes a row at the first position of each block ..."""
+        return cos, sin
 
-    def near(self, coarse: slice) -> tuple[Tensor, ...]:
-        """For offsets into a block: each column, and each crossed (cosine for sine) one."""
-        cos_a, sin_a, cos_b, sin_b = self.factors
-        cos, sin = _turn(cos_a[coarse, None], sin_a[coarse, None], cos_b, sin_b)
-        cos, sin = cos.flatten(0, 1), sin.flatten(0, 1)
-        return self._by_column(cos, sin), self._by_column(sin, cos)
+    def near(self, coarse: Operands, fine: Operands) -> Operands:
+        """... into one at each offset, the sum of a coarse and a fine one."""
+        cos, sin = _turn(coarse[0][:, None], coarse[1][:, None], fine[0], fine[1])
+        return cos.flatten(0, 1), sin.flatten(0, 1)
 
-    def combine(self, out: Tensor, far: Sequence[Tensor], near: Sequence[Tensor]) -> None:
-        """Fill out (blocks, rows, width)."""
-        direct = crossed = self.scratch[0, :0]
-        for tile, part, operands in _tiles(out, far, near, self.entries):
-            if direct.shape != tile.shape:
-                direct, crossed = self.scratch[:, : tile.numel()].view(2, *tile.shape)
-            torch.mul(part[0], operands[0], out=direct)
-            torch.mul(part[1], operands[1], out=crossed)
-            tile.copy_(_castable(direct.add_(crossed), out.dtype))
+    def fill(self, out: Operands, far: Operands, near: Operands) -> None:
+        """Fill sines and cosines, (blocks, rows, pairs) each or (blocks, rows, pairs, 2) both."""
+        out = out if len(out) == 2 else out[0].unbind(-1)
+        entries = 2 * max(near[0].shape[1], min(self.pairs, out[0].numel()))
+        scratch = _scratch("tile", entries, near[0].device).view(2, -1)
+        for (sine, cosine), (cos_a, sin_a), (cos_b, sin_b) in _tiles(out, far, near, self.pairs):
+            direct, crossed = scratch[:, : sine.numel()].view(2, *sine.shape)
+            torch.mul(sin_a, cos_b, out=direct).add_(torch.mul(cos_a, sin_b, out=crossed))
+            sine.copy_(_castable(direct, sine.dtype))
+            torch.mul(cos_a, cos_b, out=direct).sub_(torch.mul(sin_a, sin_b, out=crossed))
+            cosine.copy_(_castable(direct, cosine.dtype))
 
 
 class _Packed:
-    """Interleaved entries by one complex product, (sin + i cos)(cos - i sin): the same bits, faster.
+    """Entries by one complex product, (sin a + i cos a)(cos b - i sin b): the same bits, faster.
 
     The vectorised kernel leaves what does not fill 8 complex numbers to a scalar loop that may
-    fuse. So rows are multiples of 16 pairs, and a tile has at most 2^16 pairs (2^17 for up to two
+    fuse. So ladders are padded to 16, and a tile has at most 2^16 pairs (2^17 for up to two
     threads): torch, giving a thread at least 2^15, cuts it in half at most, at a multiple of 8.
     """
 
-    def __init__(self, factors: Factors, shape: torch.Size, rows: int) -> None:
-        self.factors = factors
-        self.pairs = TILE_ENTRIES if torch.get_num_threads() <= 2 else TILE_ENTRIES // 2
-        tile = min(self.pairs, shape.numel() // 2)
-        near = rows * shape[1] // 2
-        scratch = _scratch(2 * (tile + near), factors[0].device)
-        numbers = torch.view_as_complex(scratch.view(-1, 2))
-        self.scratch, self.rows = numbers[:tile], numbers[tile:]
+    lanes = 16
+
+    def __init__(self) -> None:
+        self.pairs = TILE_PAIRS if torch.get_num_threads() <= 2 else TILE_PAIRS // 2
 
     @staticmethod
-    def serves(columns: Columns, pairs: int, device: torch.device) -> bool:
+    def serves(pairs: int, device: torch.device) -> bool:
+        """Whether this is right here, and the faster way."""
         return (
-            columns == "interleaved"
-            and pairs % 16 == 0
-            and device.type == "cpu"
+            device.type == "cpu"
+            and 2 * pairs >= _Packed.lanes
             and torch.get_num_threads() <= 4  # more threads on separate calls beat two on this
             and complex_product_is_elementary()
         )
 
-    def far(self, cos: Tensor, sin: Tensor) -> tuple[Tensor, ...]:
+    def far(self, cos: Tensor, sin: Tensor) -> Operands:
         return (torch.complex(sin, cos),)
 
-    def near(self, coarse: slice) -> tuple[Tensor, ...]:
-        cos_a, sin_a, cos_b, sin_b = self.factors
-        some, fine = torch.complex(cos_a[coarse], -sin_a[coarse]), torch.complex(cos_b, -sin_b)
-        near = self.rows[: len(some) * fine.numel()].view(len(some), *fine.shape)
-        for tile, part, rows in _tiles(near, (some,), (fine,), self.pairs):
-            torch.mul(part[0], rows[0], out=tile)
+    def near(self, coarse: Operands, fine: Operands) -> Operands:
+        some, others = (torch.complex(cos, -sin) for cos, sin in (coarse, fine))
+        scratch = _scratch("near", 2 * len(some) * others.numel(), others.device)
+        near = torch.view_as_complex(scratch.view(len(some), *others.shape, 2))
+        for (tile,), (part,), (row,) in _tiles((near,), (some,), (others,), self.pairs):
+            torch.mul(part, row, out=tile)
         return (near.flatten(0, 1),)
 
-    def combine(self, out: Tensor, far: Sequence[Tensor], near: Sequence[Tensor]) -> None:
-        real = self.scratch.real
-        for tile, part, rows in _tiles(out, far, near, 2 * self.pairs):
-            if real.shape != tile.shape:
-                product = self.scratch[: tile.numel() // 2].view(*tile.shape[:2], -1)
-                real = torch.view_as_real(product).flatten(-2)
-            torch.mul(part[0], rows[0], out=product)
-            tile.copy_(_castable(real, out.dtype))
+    def fill(self, out: Operands, far: Operands, near: Operands) -> None:
+        """Fill sines and cosines, (blocks, rows, pairs) each or (blocks, rows, pairs, 2) both."""
+        pairs, width = out[0].shape[2], near[0].shape[1]
+        most = max(width, min(self.pairs, math.prod(out[0].shape[:2]) * width))
+        scratch = torch.view_as_complex(_scratch("tile", 2 * most, near[0].device).view(-1, 2))
+        product = scratch[:0].view(0, 0, width)
+        for tile, (part,), (row,) in _tiles(out, far, near, self.pairs):
+            if product.shape[:2] != tile[0].shape[:2]:
+                blocks, rows = tile[0].shape[:2]
+                product = scratch[: blocks * rows * width].view(blocks, rows, width)
+            torch.mul(part, row, out=product)
+            both = _castable(torch.view_as_real(product), tile[0].dtype)[:, :, :pairs]
+            for target, made in zip(tile, both.unbind(-1) if tile[1:] else (both,), strict=True):
+                target.copy_(made)
 
 
-def _product(phases: Phases, columns: Columns, out: Tensor, rows: int) -> _Packed | _Separate:
-    """The way to make entries of this table, with near factors for as many rows at once."""
-    factors = _factors(phases, out.device)
-    if _Packed.serves(columns, phases.pairs, out.device):
-        return _Packed(factors, out.shape, rows)
-    return _Separate(factors, columns, out.shape)
+def _method(pairs: int, device: torch.device) -> _Packed | _Separate:
+    return _Packed() if _Packed.serves(pairs, device) else _Separate(device)
+
+
+def _padded_limbs(phases: Phases, lanes: int, device: torch.device) -> Int[Tensor, "3 width"]:
+    return pad(phases.limbs.to(device), (0, -phases.pairs % lanes))
+
+
+def _make_factors(phases: Phases, lanes: int, device: torch.device) -> tuple[Operands, Operands]:
+    """Cosine and sine at offsets 0, STRIDE, 2 STRIDE, ... of a block, and at 0 .. STRIDE - 1."""
+    limbs = _padded_limbs(phases, lanes, device)
+    coarse = torch.arange(0, BLOCK, STRIDE, device=device)
+    return _exact_cos_sin(coarse, limbs), _exact_cos_sin(torch.arange(STRIDE, device=device), limbs)
+
+
+_kept_factors = functools.lru_cache(maxsize=16)(_make_factors)
+
+
+def _factors(phases: Phases, lanes: int, device: torch.device) -> tuple[Operands, Operands]:
+    make = _kept_factors if phases.pairs <= KEPT_PAIRS else _make_factors
+    return make(phases, lanes, device)
 
 
 @functools.lru_cache(maxsize=16)
 @torch.inference_mode(False)
-def _kept_near(
-    phases: Phases, columns: Columns, packed: bool, device: torch.device
-) -> tuple[Tensor, ...]:
+def _kept_near(phases: Phases, packed: bool, device: torch.device) -> Operands:
     """The near operands of a whole block, of a narrow ladder."""
-    width = (2 if columns == "interleaved" else 1) * phases.pairs
-    product = _product(phases, columns, torch.empty(BLOCK, width, device=device), BLOCK)
-    return tuple(operand.clone() for operand in product.near(slice(0, BLOCK // STRIDE)))
+    method = _Packed() if packed else _Separate(device)
+    return tuple(x.clone() for x in method.near(*_factors(phases, method.lanes, device)))
 
 
-def _fill(out: Float[Tensor, "length width"], start: int, phases: Phases, columns: Columns) -> None:
-    """Fill a table, of any strides, with the rows from position `start` on."""
-    length, pairs, device = len(out), phases.pairs, out.device
-    kept: tuple[Tensor, ...] = ()
-    if pairs <= KEPT_NEAR_PAIRS:
-        kept = _kept_near(phases, columns, _Packed.serves(columns, pairs, device), device)
-    few = max(1, EXACT_PAIRS // pairs)  # blocks whose angles are reduced at once
-    run = max(1, NEAR_PAIRS // pairs)  # blocks whose far factors are held at once
-    step = BLOCK if kept else max(STRIDE, min(BLOCK, run // STRIDE * STRIDE))  # rows of near ones
-    limbs, product = phases.limbs.to(device), _product(phases, columns, out, 0 if kept else step)
+def _fill(out: Operands, start: int, phases: Phases) -> None:
+    """Fill tables, of any strides, with the rows from position `start` on.
+
+    out: sines and cosines, (length, pairs) each, or both in one (length, pairs, 2).
+    """
+    length, device = len(out[0]), out[0].device
+    method = _method(phases.pairs, device)
+    limbs = _padded_limbs(phases, method.lanes, device)
+    narrow = phases.pairs <= KEPT_NEAR_PAIRS
+    coarse, fine = _factors(phases, method.lanes, device)
+    few = max(1, EXACT_PAIRS // phases.pairs)  # blocks whose angles are reduced at once
+    run = max(1, NEAR_PAIRS // phases.pairs)  # blocks whose far operands are held at once
+    step = max(1, min(BLOCK, run) // STRIDE) * STRIDE  # rows whose near operands are
     row = 0
     while row < length:
         block, offset = divmod(start + row, BLOCK)
         rows = min(BLOCK - offset, length - row)  # of each block: fewer at the table's two ends
         blocks = min(run, (length - row) // BLOCK) if rows == BLOCK else 1
         at = torch.arange(block, block + blocks, device=device) * BLOCK
-        parts = [
-            product.far(*_exact_cos_sin(at[i : i + few], limbs)) for i in range(0, blocks, few)
-        ]
-        far = [torch.cat(part) for part in zip(*parts, strict=True)] if parts[1:] else parts[0]
-        target = out[row : row + blocks * rows].unflatten(0, (blocks, rows))
+        parts = [method.far(*_exact_cos_sin(at[i : i + few], limbs)) for i in range(0, blocks, few)]
+        far = tuple(map(torch.cat, zip(*parts, strict=True))) if parts[1:] else parts[0]
+        targets = [x[row : row + blocks * rows].unflatten(0, (blocks, rows)) for x in out]
         for first in range(offset // STRIDE * STRIDE, offset + rows, step):
             begin, end = max(first, offset), min(first + step, offset + rows)
-            origin = 0 if kept else first
-            whole = kept or product.near(slice(first // STRIDE, -(-end // STRIDE)))
-            near = [operand[begin - origin : end - origin] for operand in whole]
-            product.combine(target[:, begin - offset : end - offset], far, near)
+            if narrow:
+                near = [x[begin:end] for x in _kept_near(phases, method.lanes > 1, device)]
+            else:
+                some = slice(first // STRIDE, -(-end // STRIDE))
+                near = method.near(tuple(x[some] for x in coarse), fine)
+                near = [x[begin - first : end - first] for x in near]
+            method.fill([x[:, begin - offset : end - offset] for x in targets], far, near)
         row += blocks * rows
 
 
@@ -480,8 +478,7 @@ def _rows(
     """Cosine and sine of the positions from `start` on."""
     cos = torch.empty(length, phases.pairs, dtype=dtype, device=device)
     sin = torch.empty_like(cos)
-    _fill(cos, start, phases, "cos")
-    _fill(sin, start, phases, "sin")
+    _fill((sin, cos), start, phases)
     return cos, sin
 
 
@@ -500,7 +497,7 @@ def _scattered(
     cos = torch.empty(len(positions), phases.pairs, dtype=dtype, device=positions.device)
     sin = torch.empty_like(cos)
     limbs = phases.limbs.to(cos.device)
-    cos_c, sin_c, cos_f, sin_f = _factors(phases, cos.device)
+    (cos_c, sin_c), (cos_f, sin_f) = _factors(phases, 1, cos.device)
     many, few = max(1, NEAR_PAIRS // phases.pairs), max(1, EXACT_PAIRS // phases.pairs)
     for first in range(0, len(positions), many):
         chunk = positions[first : first + many]
@@ -560,11 +557,8 @@ def sinusoidal_table(
         raise SchemeArgumentError("out must not require grad: a sinusoidal table is not trained.")
     compute = _compute_device(out.device)
     table = out if compute == out.device else torch.empty_like(out, device=compute)
-    if layout == "interleaved":
-        _fill(table, start, phases, "interleaved")
-    else:
-        _fill(table[:, : dim // 2], start, phases, "sin")
-        _fill(table[:, dim // 2 :], start, phases, "cos")
+    halves = table.split(dim // 2, 1)
+    _fill((table.unflatten(1, (-1, 2)),) if layout == "interleaved" else halves, start, phases)
     return out if table is out else out.copy_(table)
 
 

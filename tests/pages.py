@@ -32,14 +32,6 @@ DEFAULT = {
     "precision": "float32",
 }
 
-NEEDS_LABELS = pytest.mark.xfail(
-    strict=True,
-    reason="the link holds labels such as RoPE, which controls.restore_link does not read back",
-)
-NEEDS_THREE_POSITIONS = pytest.mark.xfail(
-    strict=True, reason="compute.offset_claims lets linear_in_offset refuse the whole page"
-)
-
 
 def visit(page: str, link: Mapping[str, Any] | None = None, **state: Any) -> AppTest:
     """Open a page by its link in a new session; `state` is what a visitor then turned."""

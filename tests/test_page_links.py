@@ -14,8 +14,6 @@ from posenc.setting import own_rules
 from tests.pages import (
     DEFAULT,
     KINDS,
-    NEEDS_LABELS,
-    NEEDS_THREE_POSITIONS,
     PAGES,
     drawn,
     headline,
@@ -108,7 +106,7 @@ def test_a_number_in_a_link_becomes_the_nearest_legal_one_and_is_told(name: str)
 
 @pytest.mark.parametrize("name", [*WORDS])
 def test_an_unknown_word_in_a_link_becomes_the_default_and_is_told(name: str) -> None:
-    for n, text in enumerate(("", "0", "Nope")):
+    for n, text in enumerate(("", "0", "Shaw")):
         page = PAGE_OF.get(name, PAGES[n % len(PAGES)])
         at = drawn(visit(page, {name: text}))
         assert held(at, name) == (list(WORDS[name]) if name == "schemes" else WORDS[name])
@@ -125,10 +123,7 @@ def test_a_link_of_nothing_but_nonsense_shows_the_defaults_and_names_every_contr
         assert len(notices(at)) == len(NUMBERS) + len(WORDS)
 
 
-@pytest.mark.parametrize(
-    "page",
-    [*PAGES[:3], pytest.param("relative_offsets", marks=NEEDS_THREE_POSITIONS), "extrapolation"],
-)
+@pytest.mark.parametrize("page", PAGES)
 def test_a_link_of_numbers_that_do_not_fit_each_other_still_draws(page: str) -> None:
     for text in SAID:
         at = drawn(visit(page, dict.fromkeys([*NUMBERS, "rope.partial_rotary_factor"], text)))
@@ -177,8 +172,8 @@ def test_a_link_with_every_number_is_taken_as_it_is(page: str) -> None:
 @pytest.mark.parametrize(
     "turned",
     [
-        pytest.param({"schemes": ["rope", "none"]}, marks=NEEDS_LABELS, id="schemes"),
-        pytest.param({"learned_source": "minilm"}, marks=NEEDS_LABELS, id="learned table"),
+        pytest.param({"schemes": ["rope", "none"]}, id="schemes"),
+        pytest.param({"learned_source": "minilm"}, id="learned table"),
         pytest.param({"precision": "float16", "equal_width": True, "heads": 4}, id="others"),
     ],
 )
@@ -190,7 +185,6 @@ def test_the_link_that_a_page_writes_opens_the_same_setting(turned: dict[str, An
     assert notices(again) == []
 
 
-@NEEDS_LABELS
 def test_the_text_of_a_setting_is_a_link_to_it() -> None:
     asked = Setting(schemes=("rope", "none"), learned_source="minilm", dim=64, heads=2)
     at = drawn(visit("overview", asked.write()))

@@ -10,7 +10,6 @@ from dashboard import sources
 from posenc import PosencError, Setting
 from tests.hostile_files import legacy_pickle, zipped_pickle
 from tests.pages import (
-    NEEDS_THREE_POSITIONS,
     PAGES,
     cosines,
     drawn,
@@ -107,10 +106,7 @@ def test_a_file_that_is_no_table_is_refused_in_words(content: bytes, said: str) 
     drawn(at)
 
 
-@pytest.mark.parametrize(
-    "page",
-    [*PAGES[:3], pytest.param("relative_offsets", marks=NEEDS_THREE_POSITIONS), "extrapolation"],
-)
+@pytest.mark.parametrize("page", PAGES)
 def test_rows_that_are_not_numbers_are_told_and_left_out(page: str, rows: np.ndarray) -> None:
     rows[[3, 29]] = np.nan
     rows[7] = 0
@@ -135,7 +131,7 @@ def test_a_table_that_the_server_no_longer_holds_is_told() -> None:
 
 def test_an_uploaded_table_has_the_name_that_its_content_gives(rows: np.ndarray) -> None:
     content = checkpoint(wpe__weight=rows)
-    names = [setting(use(uploaded(content, name))).learned_source for name in ("a.bin", "b.bin")]
+    names = [setting(use(uploaded(content))).learned_source for _ in range(2)]
     assert names[0] == names[1]
     assert isinstance(sources.missing(names[0]), str)
     with pytest.raises(PosencError):

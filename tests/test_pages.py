@@ -20,7 +20,6 @@ from tests.pages import (
     DASHBOARD,
     KINDS,
     LABELS,
-    NEEDS_THREE_POSITIONS,
     PAGES,
     captions,
     charts,
@@ -89,10 +88,7 @@ def test_every_page_draws_any_choice_of_schemes(page: str, kinds: tuple[str, ...
         assert named <= (kind in kinds)
 
 
-@pytest.mark.parametrize(
-    "page",
-    [*PAGES[:3], pytest.param("relative_offsets", marks=NEEDS_THREE_POSITIONS), "extrapolation"],
-)
+@pytest.mark.parametrize("page", PAGES)
 @pytest.mark.parametrize("trained", ["1", "2"])
 def test_every_page_draws_the_smallest_legal_setting(page: str, trained: str) -> None:
     link = {"dim": "2", "heads": "1", "length": "2", "train_length": trained, "base": "2"}

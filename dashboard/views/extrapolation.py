@@ -34,6 +34,8 @@ st.vega_lite_chart(
 )
 st.caption(sentences.outside(past, length))
 
+page.notes(setting, past)
+
 left, right = st.columns(2)
 with left:
     st.subheader("Distance to the nearest seen position", anchor=False)

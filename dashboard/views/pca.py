@@ -3,6 +3,7 @@
 import streamlit as st
 
 from dashboard import charts, choices, compute, controls, frames, page, sentences
+from dashboard.text import plain
 from posenc.analysis import projection
 
 COMPONENTS = 12
@@ -21,7 +22,7 @@ row = st.container(horizontal=True, gap="medium")
 for kind, result in found.items():
     with row.container(width=charts.PROJECTION_WIDTH):
         st.subheader(page.label(kind), anchor=False)
-        st.caption(page.panel_note(setting, kind, result.note))
+        st.caption(plain(page.panel_note(setting, kind, result.note)))
         st.caption(sentences.explained(result))
         if result.explained.sum() > 0:
             st.vega_lite_chart(

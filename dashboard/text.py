@@ -1,0 +1,11 @@
+"""Text of visitors and files as literal text: nothing of it is ever read as formatting."""
+
+
+def plain(text: str) -> str:
+    """Escape what Markdown would read as a link, an image, emphasis, a directive or a formula."""
+    return "".join(f"\\{c}" if c in "\\`*_{}[]()#+-.!|$:<>~&@/" else c for c in text)
+
+
+def listed(words: list[str] | tuple[str, ...]) -> str:
+    """Return words as a list in a sentence: a, b and c."""
+    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1]
