@@ -176,9 +176,9 @@ class Several(Rule):
         return list(value) == [option for option in self.options if option in value]
 
     def nearest(self, text: str) -> tuple[str, ...] | None:
-        asked = {word.casefold() for word in text.split(",")}
+        asked = set(text.split(","))
         pairs = zip(self.options, self.labels, strict=True)
-        found = tuple(o for o, label in pairs if asked & {o.casefold(), label.casefold()})
+        found = tuple(option for option, label in pairs if asked & {option, label})
         return found[: self.most] or None
 
     def write(self, value: tuple[str, ...]) -> str:

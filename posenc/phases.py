@@ -390,12 +390,12 @@ def _fill(out: Operands, start: int, phases: Phases) -> None:
         for first in range(offset // STRIDE * STRIDE, offset + rows, step):
             begin, end = max(first, offset), min(first + step, offset + rows)
             if narrow:
-                near = [x[begin:end] for x in _kept_near(phases, method.lanes > 1, device)]
+                near, origin = _kept_near(phases, method.lanes > 1, device), 0
             else:
                 some = slice(first // STRIDE, -(-end // STRIDE))
-                near = method.near(tuple(x[some] for x in coarse), fine)
-                near = [x[begin - first : end - first] for x in near]
-            method.fill([x[:, begin - offset : end - offset] for x in targets], far, near)
+                near, origin = method.near([x[some] for x in coarse], fine), first
+            wanted = [x[begin - origin : end - origin] for x in near]
+            method.fill([x[:, begin - offset : end - offset] for x in targets], far, wanted)
         row += blocks * rows
 
 

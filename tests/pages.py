@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow
-import pytest
 from streamlit.testing.v1 import AppTest
 
 from posenc import Setting

@@ -371,14 +371,20 @@ def test_the_matrix_of_an_offset_moves_every_position(small: Small, offset: int)
         assert own["M_a M_b against M_(a+b)"] < 1e-14
         assert 0.5 < own["random table"] < 1.5
     (own,) = of(full, "alibi").to_dict("records")
-    assert own["closed form, error"] < 1e-13
-    assert own["verdict"].startswith("exact, but every position adds a dimension")
-    r = math.exp(-heads_of(small)[0])
-    shift = pictures["ALiBi"]
-    assert shift[0, 0] == pytest.approx(r**offset, rel=1e-6)
-    assert all(shift[j + offset, j] == 1 for j in range(1, shift.shape[0] - offset))
+    if small["precision"] == "float32":
+        assert own["closed form, error"] < 1e-13
+        assert own["verdict"].startswith("exact, but every position adds a dimension")
+        r = math.exp(-heads_of(small)[0])
+        shift = pictures["ALiBi"]
+        assert shift[0, 0] == pytest.approx(r**offset, rel=1e-6)
+        assert all(shift[j + offset, j] == 1 for j in range(1, shift.shape[0] - offset))
+    else:  # the exponential of a rounded bias is no inner product
+        assert np.isnan(own["closed form, error"])
+        assert own["verdict"] == "no position vectors"
+        assert "ALiBi" not in pictures
     (own,) = of(full, "learned").to_dict("records")
-    assert own["verdict"] in ("no such matrix", "")
+    few = known("learned", small) < offset + 4
+    assert own["verdict"] == ("too few positions to tell" if few else "no such matrix")
     assert np.isnan(own["closed form, error"])
     (own,) = of(full, "none").to_dict("records")
     assert own["verdict"] == "no position vectors"

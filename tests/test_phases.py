@@ -327,7 +327,7 @@ def test_complex_multiplication_makes_the_bits_of_separate_products(
 def test_sizes_of_scratch_change_no_bit(dim: int, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = sinusoidal_table(600, dim, start=3), rope_tables(600, dim, start=3)
     for name, value in {
-        "TILE_ENTRIES": 3 * dim, "NEAR_PAIRS": 17, "EXACT_PAIRS": 1, "KEPT_PAIRS": 0,
+        "TILE_PAIRS": 3 * dim, "NEAR_PAIRS": 17, "EXACT_PAIRS": 1, "KEPT_PAIRS": 0,
         "KEPT_NEAR_PAIRS": 0,
     }.items():  # fmt: skip
         monkeypatch.setattr(phases, name, value)
