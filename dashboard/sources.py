@@ -6,7 +6,7 @@ import streamlit as st
 
 from dashboard.text import plain
 from posenc import fields
-from posenc.errors import CheckpointError
+from posenc.errors import CheckpointError, PickleRefused
 from posenc.interop import find_position_tables, minilm_table, printable_name, read_header
 from posenc.interop.position_tables import Candidate, PositionTable, read_position_table
 from posenc.interop.sources import hold, is_held, named_table
@@ -95,6 +95,10 @@ def _take(file_name: str, content: bytes) -> None:
             st.caption(plain(_candidate_label(chosen)))
             return
         table = read_position_table(content, chosen.name, file_name=printable_name(file_name))
+    except PickleRefused as error:
+        st.error(plain(f"{printable_name(file_name)}: {error.sentence}"), icon=":material/block:")
+        st.code(error.conversion, language="python")
+        return
     except CheckpointError as error:
         st.error(plain(f"{printable_name(file_name)}: {error}"), icon=":material/block:")
         return

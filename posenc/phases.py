@@ -225,7 +225,7 @@ class _Kept(threading.local):
 _kept = _Kept()
 
 
-def _scratch(use: str, entries: int, device: torch.device) -> Float[Tensor, " entries"]:
+def scratch_numbers(use: str, entries: int, device: torch.device) -> Float[Tensor, " entries"]:
     """Uninitialised float64 numbers, until the next call for the same use."""
     if device.type != "cpu" or entries > KEPT_SCRATCH:
         return torch.empty(entries, dtype=torch.float64, device=device)
@@ -275,7 +275,7 @@ class _Separate:
         """Fill sines and cosines, (blocks, rows, pairs) each or (blocks, rows, pairs, 2) both."""
         out = out if len(out) == 2 else out[0].unbind(-1)
         entries = 2 * max(near[0].shape[1], min(self.pairs, out[0].numel()))
-        scratch = _scratch("tile", entries, near[0].device).view(2, -1)
+        scratch = scratch_numbers("tile", entries, near[0].device).view(2, -1)
         for (sine, cosine), (cos_a, sin_a), (cos_b, sin_b) in _tiles(out, far, near, self.pairs):
             direct, crossed = scratch[:, : sine.numel()].view(2, *sine.shape)
             torch.mul(sin_a, cos_b, out=direct).add_(torch.mul(cos_a, sin_b, out=crossed))
@@ -312,7 +312,7 @@ class _Packed:
 
     def near(self, coarse: Operands, fine: Operands) -> Operands:
         some, others = (torch.complex(cos, -sin) for cos, sin in (coarse, fine))
-        scratch = _scratch("near", 2 * len(some) * others.numel(), others.device)
+        scratch = scratch_numbers("near", 2 * len(some) * others.numel(), others.device)
         near = torch.view_as_complex(scratch.view(len(some), *others.shape, 2))
         for (tile,), (part,), (row,) in _tiles((near,), (some,), (others,), self.pairs):
             torch.mul(part, row, out=tile)
@@ -322,7 +322,9 @@ class _Packed:
         """Fill sines and cosines, (blocks, rows, pairs) each or (blocks, rows, pairs, 2) both."""
         pairs, width = out[0].shape[2], near[0].shape[1]
         most = max(width, min(self.pairs, math.prod(out[0].shape[:2]) * width))
-        scratch = torch.view_as_complex(_scratch("tile", 2 * most, near[0].device).view(-1, 2))
+        scratch = torch.view_as_complex(
+            scratch_numbers("tile", 2 * most, near[0].device).view(-1, 2)
+        )
         product = scratch[:0].view(0, 0, width)
         for tile, (part,), (row,) in _tiles(out, far, near, self.pairs):
             if product.shape[:2] != tile[0].shape[:2]:

@@ -18,7 +18,7 @@ from torch.nn.functional import pad
 
 from posenc.errors import SchemeArgumentError
 from posenc.limits import check_width
-from posenc.phases import complex_product_is_elementary
+from posenc.phases import complex_product_is_elementary, scratch_numbers
 
 Layout = Literal["interleaved", "half"]
 
@@ -185,20 +185,42 @@ def _turn_into(out: Tensor, x: Tensor, cos: Tensor, sin: Tensor, layout: Layout)
         out[..., 2 * pairs :] = x[..., 2 * pairs :]
         x, out = x[..., : 2 * pairs], out[..., : 2 * pairs]
     cos, sin = _cast(cos, width), _cast(sin, width)
-    direct = x.dtype == width and layout == "interleaved" and not pairs % LANES
-    if direct and _is_packed(x) and _is_packed(out) and _as_products(x, x.numel() // 2):
-        torch.mul(_as_complex(x), torch.complex(cos, sin), out=_as_complex(out))
-        return
     limit = TILE_ENTRIES * (1 if x.device.type == "cpu" else ACCELERATOR_TILES)
+    if x.dtype == width and layout == "interleaved":
+        limit = x.numel()  # one pass over memory: nothing to keep
     step = max(1, min(length, limit * length // max(1, x.numel())))
-    crossed = torch.empty_like(x[..., :step, :pairs], dtype=width)
     for row in range(0, length, step):
         some = (..., slice(row, row + step), slice(None))
         tile, target, tile_cos, tile_sin = x[some], out[some], cos[some], sin[some]
-        if layout == "half" and x.dtype == width:
-            (x0, x1), (out0, out1) = tile.chunk(2, -1), target.chunk(2, -1)
-            product = crossed[..., : tile.shape[-2], :]
-            torch.mul(x0, tile_cos, out=out0).sub_(torch.mul(x1, tile_sin, out=product))
-            torch.mul(x1, tile_cos, out=out1).add_(torch.mul(x0, tile_sin, out=product))
+        if x.dtype == width:
+            _turn_tile(target, tile, tile_cos, tile_sin, layout)
         else:
-            target.copy_(_turned(tile, tile_cos, tile_sin, layout))
+            wide = _scratch_like("wide", tile, width).copy_(tile)
+            turned = wide if layout == "interleaved" else _scratch_like("turned", tile, width)
+            _turn_tile(turned, wide, tile_cos, tile_sin, layout)
+            target.copy_(turned)
+
+
+def _turn_tile(out: Tensor, x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> None:
+    if layout == "half":
+        (x0, x1), (out0, out1) = x.chunk(2, -1), out.chunk(2, -1)
+        product = _scratch_like("product", x0, x.dtype)
+        torch.mul(x0, cos, out=out0).sub_(torch.mul(x1, sin, out=product))
+        torch.mul(x1, cos, out=out1).add_(torch.mul(x0, sin, out=product))
+    elif not (
+        cos.shape[-1] % LANES == 0
+        and _is_packed(x)
+        and _is_packed(out)
+        and _as_products(x, x.numel() // 2)
+    ):
+        out.copy_(_turned(x, cos, sin, layout))
+    else:
+        torch.mul(_as_complex(x), torch.complex(cos, sin), out=_as_complex(out))
+
+
+def _scratch_like(use: str, x: Tensor, dtype: torch.dtype) -> Tensor:
+    """Uninitialised memory of x's shape, until the next call for the same use."""
+    if x.device.type != "cpu":
+        return torch.empty(x.shape, dtype=dtype, device=x.device)
+    numbers = scratch_numbers(use, -(-x.numel() * dtype.itemsize // 8), x.device)
+    return numbers.view(dtype)[: x.numel()].view(x.shape)

@@ -57,13 +57,17 @@ def headline(at: AppTest) -> str:
     return at.main.markdown[0].value.strip("*")
 
 
+def as_read(text: str) -> str:
+    """What a visitor reads, without the escapes of Markdown."""
+    return re.sub(r"\\(.)", r"\1", text)
+
+
 def captions(at: AppTest) -> list[str]:
-    return [caption.value for caption in at.main.caption]
+    return [as_read(caption.value) for caption in at.main.caption]
 
 
 def notices(at: AppTest) -> list[str]:
-    """The notices as they are read, without the escapes of Markdown."""
-    return [re.sub(r"\\(.)", r"\1", box.value) for box in at.warning]
+    return [as_read(box.value) for box in at.warning]
 
 
 def setting(at: AppTest) -> Setting:
