@@ -167,6 +167,13 @@ def device_label(name: str) -> str:
 
 
 @st.cache_data(**CACHE)
+def provenance(query: Query) -> str:
+    """Return where a table's numbers come from, "" for a formula."""
+    scheme = query.build()
+    return scheme.provenance if isinstance(scheme, Learned) else ""
+
+
+@st.cache_data(**CACHE)
 def kernel(query: Query) -> Kernel:
     """Return the position kernel over the positions that have a value."""
     known = query.build().max_length

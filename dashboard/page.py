@@ -79,9 +79,12 @@ def left_out(reasons: Mapping[str, str], found: Mapping[str, Any]) -> None:
         st.stop()
 
 
-def notes(setting: Setting, found: Mapping[str, Any]) -> None:
+def notes(setting: Setting, provenances: Mapping[str, str]) -> None:
     """Say of every scheme on a page without panels of their own what it really is."""
-    lines = [f"- {label(kind)}: {plain(panel_note(setting, kind))}" for kind in found]
+    lines = [
+        f"- {label(kind)}: {plain(panel_note(setting, kind, provenance))}"
+        for kind, provenance in provenances.items()
+    ]
     st.caption("\n".join(lines))
 
 

@@ -334,7 +334,9 @@ def outcomes(mutants: list[Mutant], jobs: int) -> Iterator[tuple[Mutant, bool, s
 def main() -> int:
     """Run the mutants asked for and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("words", nargs="*", help="run only mutants whose name contains one of these")
+    parser.add_argument(
+        "words", nargs="*", help="run only mutants whose name contains one of these"
+    )
     parser.add_argument("--list", action="store_true", help="name the mutants and stop")
     parser.add_argument("--jobs", type=int, default=2)
     asked = parser.parse_args()

@@ -47,7 +47,9 @@ def tree(path: Path) -> ast.Module:
 def imported(path: Path) -> Iterator[tuple[str, bool]]:
     """Every module a file imports, absolute, and whether it does so as soon as it is imported."""
     module = tree(path)
-    inside = {id(n) for f in ast.walk(module) if isinstance(f, ast.FunctionDef) for n in ast.walk(f)}
+    inside = {
+        id(n) for f in ast.walk(module) if isinstance(f, ast.FunctionDef) for n in ast.walk(f)
+    }
     package = ".".join(path.relative_to(ROOT).with_suffix("").parts[:-1])
     for node in ast.walk(module):
         at_once = id(node) not in inside
@@ -161,7 +163,9 @@ def faults(module: ast.Module) -> list[str]:
             ]
         elif isinstance(node, ast.ExceptHandler):
             caught = "" if node.type is None else dotted(node.type)
-            if caught in ("", "Exception", "BaseException") and not isinstance(node.type, ast.Tuple):
+            if caught in ("", "Exception", "BaseException") and not isinstance(
+                node.type, ast.Tuple
+            ):
                 found.append(f"line {node.lineno}: except {caught}")
     return found
 

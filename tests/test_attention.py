@@ -94,9 +94,7 @@ def test_attention_equals_a_plain_loop_over_the_definitions(
         (SCHEMES["rope"](dim=4, base=100.0, layout="half"), turned(q, 0), turned(k, 1), None),
     ]
     for config, plain_q, plain_k, bias in cases:
-        expected = independent.attention(
-            plain_q, plain_k, v, scale=0.5, bias=bias, visible=visible
-        )
+        expected = independent.attention(plain_q, plain_k, v, scale=0.5, bias=bias, visible=visible)
         mixed = attention(q, k, v, config.build(), causal=causal, **given)
         torch.testing.assert_close(mixed, expected, rtol=0, atol=1e-13)
 
@@ -135,12 +133,8 @@ def test_grouped_queries_read_the_key_head_of_their_group(
         torch.testing.assert_close(
             grouped, attention(q, *full, scheme, **options), rtol=0, atol=1e-13
         )
-    torch.testing.assert_close(
-        scheme.scores(q, k), scheme.scores(q, full[0]), rtol=0, atol=1e-14
-    )
-    plain = independent.attention(
-        q, k, v, scale=WIDTH**-0.5, visible=lambda b, i, j: j <= i
-    )
+    torch.testing.assert_close(scheme.scores(q, k), scheme.scores(q, full[0]), rtol=0, atol=1e-14)
+    plain = independent.attention(q, k, v, scale=WIDTH**-0.5, visible=lambda b, i, j: j <= i)
     mixed = attention(q, k, v, SCHEMES["none"]().build())
     torch.testing.assert_close(mixed, plain, rtol=0, atol=1e-13)
 
@@ -318,7 +312,9 @@ def test_gradcheck_of_alibi_and_rope_attention() -> None:
 @pytest.mark.parametrize(("queries", "keys"), [(1, 1), (4, 4), (5, 3), (3, 7)])
 def test_a_curve_read_by_a_view_is_the_matrix_of_its_offsets(queries: int, keys: int) -> None:
     curve = torch.arange(queries + keys - 1.0)  # the offset o = j - i stands at o + queries - 1
-    matrix = torch.tensor([[curve[j - i + queries - 1] for j in range(keys)] for i in range(queries)])
+    matrix = torch.tensor(
+        [[curve[j - i + queries - 1] for j in range(keys)] for i in range(queries)]
+    )
     for start in range(queries):
         for stop in range(start + 1, queries + 1):
             for seen in range(1, keys + 1):

@@ -27,11 +27,6 @@ DRAWN = {
     "relative_offsets": (1, 3),
     "extrapolation": (3, 0),
 }
-LABELS_IN_LINKS = pytest.mark.xfail(
-    strict=True,
-    reason="the link holds labels such as RoPE, which controls.restore_link does not read back",
-)
-
 # How many marks each chart has: lines and areas of an SVG, or differing pixels of a canvas.
 INK = """() => [...document.querySelectorAll(".stVegaLiteChart")].map((chart) => {
   const marks = [...chart.querySelectorAll("svg .mark-line path, svg .mark-symbol path")];
@@ -233,7 +228,6 @@ def test_a_link_with_every_number_opens_the_same_view_in_another_tab(visitor: Vi
     assert asked(other) == {name: LINKED[name] for name in LINKED if name != "reference"}
 
 
-@LABELS_IN_LINKS
 def test_a_link_keeps_the_schemes_and_the_learned_table_that_were_chosen(visitor: Visit) -> None:
     somebody = visitor()
     page = somebody.open("similarity")
@@ -292,10 +286,6 @@ def test_back_and_forward_lead_through_the_pages(visitor: Visit) -> None:
         expect(page.get_by_test_id("stSlider").filter(has_text="Base")).to_contain_text("500")
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="controls._dial is drawn before the exact value has taken the address, one step behind",
-)
 def test_back_after_a_slider_move_shows_the_slider_where_the_address_says(visitor: Visit) -> None:
     page = visitor().open("similarity")
     for stop in ("12500", "16000"):
@@ -399,7 +389,6 @@ def test_an_uploaded_table_becomes_the_learned_one_and_its_shape_is_shown(visito
     expect(page.get_by_test_id("stMain")).to_contain_text("40x16 from model.safetensors")
 
 
-@LABELS_IN_LINKS
 def test_an_uploaded_table_is_shared_by_its_link(visitor: Visit) -> None:
     somebody = visitor()
     page = somebody.open("similarity?length=64")
@@ -438,9 +427,6 @@ def test_a_pickle_is_refused_with_the_reason_and_nothing_is_lost(visitor: Visit)
     assert asked(page) == {"base": 500}
 
 
-@pytest.mark.xfail(
-    strict=True, reason="sources._take and page.panel_note pass file names to Markdown"
-)
 @pytest.mark.parametrize("taken", [False, True], ids=["refused", "taken"])
 def test_a_file_name_is_shown_as_text(visitor: Visit, taken: bool) -> None:
     somebody = visitor()

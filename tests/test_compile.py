@@ -89,9 +89,7 @@ def test_every_hook_and_attention_are_one_graph(
     positions = PLACES[place]
     x, q, k = (random(2, 9, DIM), random(2, HEADS, 9, WIDTH), random(2, HEADS, 9, WIDTH, seed=1))
     given = [value.to(dtype) for value in (x, q, k)]
-    agree(
-        compiled(everything)(scheme, *given, positions), everything(scheme, *given, positions)
-    )
+    agree(compiled(everything)(scheme, *given, positions), everything(scheme, *given, positions))
 
 
 @unchecked

@@ -79,9 +79,13 @@ def test_half_precision_adds_one_rounding_to_the_exact_answer_at_any_position(
     assert (error <= half_ulp * 1.001 + 1e-6).all()
     rows = scheme.embed(torch.zeros(1, 9, DIM, dtype=dtype), positions)
     exact_rows = scheme.embed(torch.zeros(1, 9, DIM, dtype=torch.float64), positions)
-    assert torch.equal(rows.double(), exact_rows.to(dtype).double()) or (
-        (rows.double() - exact_rows).abs() <= torch.finfo(dtype).eps / 2 * exact_rows.abs() * 1.001
-    ).all()
+    assert (
+        torch.equal(rows.double(), exact_rows.to(dtype).double())
+        or (
+            (rows.double() - exact_rows).abs()
+            <= torch.finfo(dtype).eps / 2 * exact_rows.abs() * 1.001
+        ).all()
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
@@ -384,16 +388,17 @@ def test_the_inputs_are_left_as_they_were(scheme: Scheme) -> None:
 def test_gradients_of_the_hooks_pass_gradcheck(scheme: Scheme, positions: Tensor | None) -> None:
     x = random(2, 9, DIM, dtype=torch.float64)[..., :DIM].requires_grad_()
     q = random(2, 2, 9, WIDTH, dtype=torch.float64).requires_grad_()
-    assert torch.autograd.gradcheck(
-        lambda x: scheme.embed(x, positions), x, fast_mode=True
-    )
+    assert torch.autograd.gradcheck(lambda x: scheme.embed(x, positions), x, fast_mode=True)
     assert torch.autograd.gradcheck(
         lambda q: scheme.rotate(q, q.flip(-1), positions, positions), q, fast_mode=True
     )
 
 
 def test_the_gradient_of_a_rotation_is_the_rotation_back(scheme: Scheme) -> None:
-    q, upstream = random(1, HEADS, 9, WIDTH, dtype=torch.float64), random(1, HEADS, 9, WIDTH).double()
+    q, upstream = (
+        random(1, HEADS, 9, WIDTH, dtype=torch.float64),
+        random(1, HEADS, 9, WIDTH).double(),
+    )
     q.requires_grad_()
     positions = torch.arange(9) + 31
     turned, _ = scheme.rotate(q, q, positions, positions)

@@ -136,14 +136,9 @@ def test_each_panel_says_its_real_width_and_what_it_ignores(page: str) -> None:
     assert "head 3 of 8 heads; model dimension and base change nothing here" in notes(at)
 
 
-LISTED = pytest.mark.xfail(
-    strict=True, reason="page.notes leaves the table's own width out and gives the sidebar's"
-)
-
-
 @pytest.mark.parametrize(
     "page",
-    [*PAGES[:3], *(pytest.param(page, marks=LISTED) for page in PAGES[3:])],
+    PAGES,
 )
 def test_a_trained_table_is_given_its_own_width(page: str) -> None:
     at = drawn(visit(page, schemes=["learned"], learned_source="minilm"))
@@ -155,15 +150,7 @@ def test_a_trained_table_is_given_its_own_width(page: str) -> None:
 
 @pytest.mark.parametrize(
     "page",
-    [
-        *PAGES[:4],
-        pytest.param(
-            "extrapolation",
-            marks=pytest.mark.xfail(
-                strict=True, reason="page.notes says rounded, where the page reads formulas exactly"
-            ),
-        ),
-    ],
+    PAGES,
 )
 def test_a_panel_says_that_it_is_rounded_where_its_numbers_are(page: str) -> None:
     link = {"dim": "64", "length": "48", "train_length": "32"}

@@ -86,7 +86,9 @@ def test_interleaved_partial_rope_equals_gpt_j(width: int, rotary: int) -> None:
     close(ours.rotate(x.transpose(1, 2), x.transpose(1, 2))[0], theirs, 5 * angle_error(300))
 
 
-@pytest.mark.parametrize(("width", "share"), [(96, 0.25), (80, 0.4), (64, 0.5), (64, 1.0), (8, 0.25)])
+@pytest.mark.parametrize(
+    ("width", "share"), [(96, 0.25), (80, 0.4), (64, 0.5), (64, 1.0), (8, 0.25)]
+)
 def test_partial_rope_in_halves_equals_gpt_neox(width: int, share: float) -> None:
     config = GPTNeoXConfig(
         hidden_size=width * 2,

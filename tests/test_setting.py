@@ -64,7 +64,10 @@ def survives(raw: dict[str, str]) -> tuple[Setting, list[str]]:
     assert again == setting
     assert nothing == []
     assert hash(again) == hash(setting)
-    assert Setting(**{f.name: getattr(setting, f.name) for f in dataclasses.fields(Setting)}) == setting
+    assert (
+        Setting(**{f.name: getattr(setting, f.name) for f in dataclasses.fields(Setting)})
+        == setting
+    )
     return setting, notices
 
 
@@ -147,7 +150,9 @@ def test_legal_numbers_are_moved_only_to_make_them_fit_together(raw: dict[str, o
 def test_the_nearest_fitting_width_is_taken() -> None:
     setting, notices = survives({"dim": "130", "heads": "8"})
     assert (setting.dim, setting.heads) == (128, 8)
-    assert any("multiple of twice the heads (16)" in n and "128" in n and "130" in n for n in notices)
+    assert any(
+        "multiple of twice the heads (16)" in n and "128" in n and "130" in n for n in notices
+    )
     assert survives({"dim": "6", "heads": "8"})[0].heads == 3
     assert survives({"dim": "4096", "heads": "50"})[0].dim == 4_000
     assert survives({"dim": "511"})[0].dim in (512, 496)
@@ -277,7 +282,12 @@ def test_a_bad_value_given_directly_is_refused_by_name_value_and_range(
         ("learned", "max_len", 0, r"LearnedConfig\.max_len"),
         ("learned", "max_len", 2**20 + 1, r"LearnedConfig\.max_len"),
         ("learned", "dim", 0, r"LearnedConfig\.dim"),
-        ("learned", "source", "weights.bin", r"LearnedConfig\.source .*safetensors.*'weights\.bin'"),
+        (
+            "learned",
+            "source",
+            "weights.bin",
+            r"LearnedConfig\.source .*safetensors.*'weights\.bin'",
+        ),
     ],
     ids=lambda part: part if isinstance(part, str) else type(part).__name__,
 )

@@ -10,10 +10,8 @@ header = st.container()
 chosen = controls.choices(choices.ExtrapolationChoice)
 length = min(int(chosen.reach) * setting.train_length, compute.MAX_READ)
 # Formulas are read exactly: what rounding does is the other pages' subject.
-queries = {
-    kind: compute.Query.of(setting.replace(precision="float32"), kind, length)
-    for kind in setting.schemes
-}
+exact = setting.replace(precision="float32")
+queries = {kind: compute.Query.of(exact, kind, length) for kind in exact.schemes}
 past, reasons = compute.each(compute.past, queries, setting.train_length)
 page.left_out(reasons, past)
 ladders = {kind: compute.ladder(query, setting.train_length) for kind, query in queries.items()}
@@ -34,7 +32,7 @@ st.vega_lite_chart(
 )
 st.caption(sentences.outside(past, length))
 
-page.notes(setting, past)
+page.notes(exact, {kind: compute.provenance(queries[kind]) for kind in past})
 
 left, right = st.columns(2)
 with left:

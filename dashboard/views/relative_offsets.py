@@ -27,7 +27,7 @@ st.caption(
 map_table = frames.offset_maps(maps)
 page.table(map_table.drop(columns="verdict"))
 st.markdown("\n".join(f"- **{row.scheme}**: {row.verdict}" for row in map_table.itertuples()))
-page.notes(setting, claims)
+page.notes(setting, {kind: compute.provenance(query) for kind, query in queries.items()})
 by_offset = frames.map_errors({kind: compute.map_errors(query) for kind, query in queries.items()})
 st.vega_lite_chart(by_offset, charts.map_errors(setting.schemes), key="map_errors")
 pictured = {kind: found for kind, found in maps.items() if found and found.picture is not None}
