@@ -189,31 +189,43 @@ def _turn_into(out: Tensor, x: Tensor, cos: Tensor, sin: Tensor, layout: Layout)
     if x.dtype == width and layout == "interleaved":
         limit = x.numel()  # one pass over memory: nothing to keep
     step = max(1, min(length, limit * length // max(1, x.numel())))
-    for row in range(0, length, step):
-        some = (..., slice(row, row + step), slice(None))
-        tile, target, tile_cos, tile_sin = x[some], out[some], cos[some], sin[some]
+    tiles = [(out, x, cos, sin)]
+    if step < length:
+        tiles = list(zip(*(part.split(step, -2) for part in tiles[0]), strict=True))
+    turn = _turn_interleaved
+    if layout == "half":
+        turn = _turn_half_wide if step < length else _turn_half
+    for target, tile, tile_cos, tile_sin in tiles:
         if x.dtype == width:
-            _turn_tile(target, tile, tile_cos, tile_sin, layout)
+            turn(target, tile, tile_cos, tile_sin)
         else:
             wide = _scratch_like("wide", tile, width).copy_(tile)
             turned = wide if layout == "interleaved" else _scratch_like("turned", tile, width)
-            _turn_tile(turned, wide, tile_cos, tile_sin, layout)
+            turn(turned, wide, tile_cos, tile_sin)
             target.copy_(turned)
 
 
-def _turn_tile(out: Tensor, x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> None:
-    if layout == "half":
-        (x0, x1), (out0, out1) = x.chunk(2, -1), out.chunk(2, -1)
-        product = _scratch_like("product", x0, x.dtype)
-        torch.mul(x0, cos, out=out0).sub_(torch.mul(x1, sin, out=product))
-        torch.mul(x1, cos, out=out1).add_(torch.mul(x0, sin, out=product))
-    elif not (
-        cos.shape[-1] % LANES == 0
-        and _is_packed(x)
-        and _is_packed(out)
-        and _as_products(x, x.numel() // 2)
-    ):
-        out.copy_(_turned(x, cos, sin, layout))
+def _turn_half(out: Tensor, x: Tensor, cos: Tensor, sin: Tensor) -> None:
+    (x0, x1), (out0, out1) = x.chunk(2, -1), out.chunk(2, -1)
+    product = _scratch_like("product", x0, x.dtype)
+    torch.mul(x0, cos, out=out0).sub_(torch.mul(x1, sin, out=product))
+    torch.mul(x1, cos, out=out1).add_(torch.mul(x0, sin, out=product))
+
+
+def _turn_half_wide(out: Tensor, x: Tensor, cos: Tensor, sin: Tensor) -> None:
+    """The same bits; tables as wide as x cost a copy each, but whole rows go in one sweep."""
+    product = _scratch_like("product", x, x.dtype)
+    torch.mul(x, torch.cat((cos, cos), -1), out=out)
+    torch.mul(x, torch.cat((sin, sin), -1), out=product)
+    (out0, out1), (x0_sin, x1_sin) = out.chunk(2, -1), product.chunk(2, -1)
+    out0.sub_(x1_sin)
+    out1.add_(x0_sin)
+
+
+def _turn_interleaved(out: Tensor, x: Tensor, cos: Tensor, sin: Tensor) -> None:
+    padded = cos.shape[-1] % LANES
+    if padded or not (_is_packed(x) and _is_packed(out) and _as_products(x, x.numel() // 2)):
+        out.copy_(_turned(x, cos, sin, "interleaved"))
     else:
         torch.mul(_as_complex(x), torch.complex(cos, sin), out=_as_complex(out))
 
@@ -222,5 +234,5 @@ def _scratch_like(use: str, x: Tensor, dtype: torch.dtype) -> Tensor:
     """Uninitialised memory of x's shape, until the next call for the same use."""
     if x.device.type != "cpu":
         return torch.empty(x.shape, dtype=dtype, device=x.device)
-    numbers = scratch_numbers(use, -(-x.numel() * dtype.itemsize // 8), x.device)
-    return numbers.view(dtype)[: x.numel()].view(x.shape)
+    numbers = scratch_numbers(use, -(-x.numel() * dtype.itemsize // 8), x.device).view(dtype)
+    return (numbers if len(numbers) == x.numel() else numbers[: x.numel()]).view(x.shape)

@@ -266,7 +266,16 @@ def run_tests(folder: Path, tests: tuple[str, ...], answer: Path) -> None:
             del sys.modules[name]
         first = FirstFailure()
         files = [f"tests/test_{name}.py" for name in tests]
-        options = ["-x", "-q", "-m", "not browser and not long", "-p", "no:cacheprovider"]
+        options = [
+            "-x",
+            "-q",
+            "-n",
+            "0",
+            "-m",
+            "not browser and not long",
+            "-p",
+            "no:cacheprovider",
+        ]
         status = pytest.main([*files, *options], plugins=[first])
         imported = getattr(sys.modules.get("posenc"), "__file__", None) or str(folder / "posenc")
         if not Path(imported).resolve().is_relative_to(folder.resolve()) or status > 2:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow
+from streamlit.components.v2.component_manager import BidiComponentManager
 from streamlit.testing.v1 import AppTest
 
 from posenc import Setting
@@ -35,6 +36,9 @@ DEFAULT = {
 def visit(page: str, link: Mapping[str, Any] | None = None, **state: Any) -> AppTest:
     """Open a page by its link in a new session; `state` is what a visitor then turned."""
     at = AppTest.from_file(DASHBOARD / "app.py", default_timeout=60)
+    # Else every new session looks for components in all installed packages, most of a test's time;
+    # ours is registered where it is imported.
+    at._bidi_component_manager = BidiComponentManager()
     at.query_params.update(link or {})
     for name, value in state.items():
         at.session_state[name] = value

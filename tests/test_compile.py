@@ -29,7 +29,7 @@ DIM, HEADS, WIDTH = SMALL.dim, SMALL.heads, SMALL.head_dim
 @pytest.mark.skipif(not SHAPES_CHECKED, reason="this is the process it starts")
 def test_compiled_code_equals_eager_code() -> None:
     ran = subprocess.run(
-        [sys.executable, "-m", "pytest", __file__, "-q", "-x", "-p", "no:cacheprovider"],
+        [sys.executable, "-m", "pytest", __file__, "-q", "-x", "-n", "0", "-p", "no:cacheprovider"],
         env=os.environ | {"POSENC_SHAPES": "0", "PYTEST_ADDOPTS": ""},
         cwd=Path(__file__).parents[1], capture_output=True, text=True, check=False,
     )  # fmt: skip
