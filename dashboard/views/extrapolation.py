@@ -65,11 +65,11 @@ page.how_to_read(
 page.definition(
     r"d_\mathrm{crit} = 2\left\lceil \tfrac{d}{2} \log_b \tfrac{L}{2\pi} \right\rceil, \qquad "
     r"B(k) = \sum_m \cos(k\,\theta_m)",
-    "Critical dimension: Liu et al. 2023, arXiv 2310.05209. Base bound: Men et al. 2024, "
-    "arXiv 2405.14591. Both are statements about formulas.",
-    extrapolation.critical_dimension,
+    "Critical dimension, twice the pairs that complete a turn: Liu et al. 2023, arXiv 2310.05209. Base "
+    "bound: Men et al. 2024, arXiv 2405.14591. Both are statements about formulas.",
+    extrapolation.kernel_past,
     extrapolation.phase_coverage,
-    extrapolation.base_bound_curve,
+    extrapolation.first_negative_offset,
 )
 page.numbers(curves.rename(columns={"x": "distance", "y": "cosine"}), "past the training length")
 page.numbers(nearest.rename(columns={"x": "position", "y": "distance"}), "nearest seen position")

@@ -3,6 +3,7 @@
 import streamlit as st
 
 from dashboard import charts, choices, compute, controls, frames, page, panels, sentences
+from posenc import offset_maps
 from posenc.analysis import linear_map
 
 setting = page.setting()
@@ -66,7 +67,8 @@ page.definition(
     "Sinusoidal and RoPE: a block rotation, one angle per pair. ALiBi: each head's vectors gain a "
     "dimension per position, and the shift moves them along. Learned: no closed form; one matrix is "
     "fitted to half the positions and scored on the other half.",
-    linear_map.block_rotation,
+    offset_maps.pair_matrix,
+    offset_maps.expanding_shift,
     linear_map.verify_map,
 )
 page.numbers(map_table, "one matrix per offset")
