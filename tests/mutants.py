@@ -80,6 +80,8 @@ MUTANTS = (
            "torch.stack((sin, cos), dim=-1)", "torch.stack((cos, sin), dim=-1)"),
     Mutant("cosine half before sine half", "rows.py",
            "torch.cat((sin, cos), dim=-1)", "torch.cat((cos, sin), dim=-1)"),
+    Mutant("curve with a plus in cos(a + b)", "rows.py",
+           "torch.cat((cos, -sin), dim=-1)", "torch.cat((cos, sin), dim=-1)"),
     Mutant("kernel summed over sines", "rows.py",
            "dtype=torch.float64)[0].sum", "dtype=torch.float64)[1].sum"),
     # Rotation.

@@ -134,6 +134,14 @@ def has_vectors(scheme: Scheme) -> bool:
     return True
 
 
+def test_the_kernel_at_any_offsets_is_its_curve_there(scheme: Scheme) -> None:
+    if not scheme.stationary:
+        pytest.skip("no function of the offset")
+    offsets = torch.tensor([[0, 5, -7], [40, -40, 1]])
+    curve = offset_curve(scheme, 41)
+    close(scheme.offset_kernel(offsets), curve[offsets + 40], atol=1e-13 * DIM)
+
+
 # Rotations ------------------------------------------------------------------------------------
 
 
