@@ -1,10 +1,9 @@
-"""The served dashboard and a real browser on it: fixtures and helpers of the browser tests.
+"""The served dashboard and a real browser on it, for browser tests and screenshots.
 
-A test module takes the fixtures by `pytest_plugins = ["tests.browser"]`. The server runs the way a
-team runs it, `streamlit run dashboard/app.py` in the repository with its own configuration.
+The server runs the way a team runs it, `streamlit run dashboard/app.py` in the repository with its
+own configuration.
 """
 
-import os
 import re
 import shutil
 import socket
@@ -13,13 +12,12 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
 
-import pytest
 from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 
 ROOT = Path(__file__).parents[1]
@@ -114,25 +112,6 @@ def launched(path: str) -> Iterator[Browser]:
         browser.close()
 
 
-@pytest.fixture(scope="session")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of the dashboard, served once for all tests."""
-    with served(tmp_path_factory.mktemp("dashboard") / "log.txt") as found:
-        yield found
-
-
-@pytest.fixture(scope="session")
-def chromium() -> Iterator[Browser]:
-    """One browser for all tests; each test has its own context in it."""
-    path = find_chromium()
-    if path is None and os.environ.get("POSENC_REQUIRE_BROWSER") == "1":
-        pytest.fail(NO_BROWSER)
-    if path is None:
-        pytest.skip(NO_BROWSER)
-    with launched(path) as browser:
-        yield browser
-
-
 class Visitor:
     """Somebody at a browser: opens pages of the dashboard and notes every fault on the way.
 
@@ -170,21 +149,6 @@ class Visitor:
     def _heard(self, message: Any) -> None:
         if message.type == "error" and not PROBES.fullmatch(message.location.get("url", "")):
             self.faults.append(f"{message.text} ({message.location.get('url')})")
-
-
-@pytest.fixture
-def visitor(chromium: Browser, address: str) -> Iterator[Callable[..., Visitor]]:
-    """Makes visitors with a browser context of the given kind; no fault may be left at the end."""
-    made: list[Visitor] = []
-
-    def make(**kind: Any) -> Visitor:
-        made.append(Visitor(chromium, address, **kind))
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.context.close()
-    assert [fault for one in made for fault in one.faults] == []
 
 
 def settled(page: Page) -> None:

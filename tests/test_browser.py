@@ -1,20 +1,34 @@
 """The dashboard in a real browser: what is drawn, turned by keyboard, shared by link and uploaded."""
 
+import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import parse_qs, urlparse
 
 import numpy as np
 import pytest
 import torch
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 from safetensors.numpy import save
 
-from tests.browser import PAGES, PROBES, SCREENS, Visitor, dial, go, headline, row, settled
+from tests.browser import (
+    NO_BROWSER,
+    PAGES,
+    PROBES,
+    SCREENS,
+    Visitor,
+    dial,
+    find_chromium,
+    go,
+    headline,
+    launched,
+    row,
+    served,
+    settled,
+)
 from tests.hostile_files import zipped_pickle
 
-pytest_plugins = ["tests.browser"]
 pytestmark = pytest.mark.browser
 
 Visit = Callable[..., Visitor]
@@ -27,6 +41,42 @@ DRAWN = {
     "relative_offsets": (1, 3),
     "extrapolation": (3, 0),
 }
+
+
+@pytest.fixture(scope="session")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of the dashboard, served once for all tests."""
+    with served(tmp_path_factory.mktemp("dashboard") / "log.txt") as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    """One browser for all tests; each test has its own contexts in it."""
+    path = find_chromium()
+    if path is None and os.environ.get("POSENC_REQUIRE_BROWSER") == "1":
+        pytest.fail(NO_BROWSER)
+    if path is None:
+        pytest.skip(NO_BROWSER)
+    with launched(path) as browser:
+        yield browser
+
+
+@pytest.fixture
+def visitor(chromium: Browser, address: str) -> Iterator[Visit]:
+    """Makes visitors with a browser context of the given kind; no fault may be left at the end."""
+    made: list[Visitor] = []
+
+    def make(**kind: Any) -> Visitor:
+        made.append(Visitor(chromium, address, **kind))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.context.close()
+    assert [fault for one in made for fault in one.faults] == []
+
+
 # How many marks each chart has: lines and areas of an SVG, or differing pixels of a canvas.
 INK = """() => [...document.querySelectorAll(".stVegaLiteChart")].map((chart) => {
   const marks = [...chart.querySelectorAll("svg .mark-line path, svg .mark-symbol path")];

@@ -35,17 +35,16 @@ def ratio(samples: Samples, name: str, to: str) -> float:
     return statistics.median(a / b for a, b in zip(samples[name], samples[to], strict=True))
 
 
-def table(title: str, rows: Mapping[str, Mapping[str, float]]) -> str:
+def table(title: str, rows: Mapping[str, Mapping[str, float]], unit: str = "") -> str:
     """Plain text: one line per row name, one aligned column per column name, "-" for no number."""
     columns = list(dict.fromkeys(column for row in rows.values() for column in row))
     width = max(len(name) for name in [*rows, title])
-    sizes = [max(9, len(column)) for column in columns]
-    head = [f"{column:>{size}}" for column, size in zip(columns, sizes, strict=True)]
-    lines = ["  ".join([title.ljust(width), *head])]
+    lines = [[title.ljust(width), *columns]]
     for name, row in rows.items():
-        cells = (
-            f"{row[column]:{size}.2f}" if column in row else "-".rjust(size)
-            for column, size in zip(columns, sizes, strict=True)
-        )
-        lines.append("  ".join([name.ljust(width), *cells]))
-    return "\n".join(lines)
+        cells = (f"{row[column]:.2f}{unit}" if column in row else "-" for column in columns)
+        lines.append([name.ljust(width), *cells])
+    sizes = [max(9, *(len(line[at]) for line in lines)) for at in range(len(columns) + 1)]
+    return "\n".join(
+        "  ".join(cell.rjust(size) for cell, size in zip(line, sizes, strict=True))
+        for line in lines
+    )
