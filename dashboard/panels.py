@@ -29,12 +29,13 @@ def cosine_panels(setting: Setting, found: Mapping[str, Similarity]) -> list[Pan
     """Return the panels of cosine similarity, the training length drawn where it is inside."""
     drawn = next(iter(found.values())).matrix.shape[0]
     boundary = setting.train_length if setting.train_length < drawn else None
+    cut = f"; the first {drawn} of {setting.length:,} positions" if drawn < setting.length else ""
     return [
         panel(
             setting,
             kind,
             result.matrix,
-            page.panel_note(setting, kind, result.kernel.provenance),
+            page.panel_note(setting, kind, result.kernel.provenance) + cut,
             boundary,
         )
         for kind, result in found.items()
