@@ -14,6 +14,8 @@ from typing import Literal
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch._C._functorch import maybe_current_level
+from torch.autograd import forward_ad
 from torch.nn.functional import pad
 
 from posenc.errors import SchemeArgumentError
@@ -26,6 +28,7 @@ TILE_ENTRIES = 524_288  # numbers of x turned at once: 2 MiB of float32
 ACCELERATOR_TILES = 1_024  # an accelerator's tile in CPU tiles
 LANES = 16  # complex numbers that the widest processor multiplies at once, twice over
 GRAIN = 32_768  # numbers that torch gives a thread at least
+JOINED_ENTRIES = 16_384  # q and k up to this size together are turned by one call: it costs more
 
 
 def half_to_interleaved(dim: int) -> Int[Tensor, " dim"]:
@@ -61,9 +64,7 @@ def apply_rope(
     Returns a tensor like x. Differentiable in x, cos and sin. Raises SchemeArgumentError.
     """
     _check(x, cos, sin, layout)
-    recording = torch.is_grad_enabled() and (
-        x.requires_grad or cos.requires_grad or sin.requires_grad
-    )
+    recording = _is_recorded(x, cos, sin)
     if out is not None:
         _check_out(out, x, recording)
         if torch.compiler.is_compiling():
@@ -71,11 +72,31 @@ def apply_rope(
         if out.untyped_storage().data_ptr() == x.untyped_storage().data_ptr():
             x = x.clone()
     elif recording or torch.compiler.is_compiling() or x.numel() <= TILE_ENTRIES:
-        return _turned(x, cos, sin, layout)
+        return _turned(x, cos, sin, layout, recording)
     else:
         out = torch.empty_like(x)
     _turn_into(out, x, cos, sin, layout)
     return out
+
+
+def apply_rope_to_both(
+    q: Float[Tensor, "b h n d"],
+    k: Float[Tensor, "b g n d"],
+    cos: Float[Tensor, "*#b n pairs"],
+    sin: Float[Tensor, "*#b n pairs"],
+    *,
+    layout: Layout = "interleaved",
+) -> tuple[Float[Tensor, "b h n d"], Float[Tensor, "b g n d"]]:
+    """`apply_rope` to queries and keys of the same positions; in a decoding step by one call."""
+    if (
+        q.numel() + k.numel() > JOINED_ENTRIES
+        or torch.compiler.is_compiling()
+        or _is_recorded(q, k, cos)
+        or q.dtype != k.dtype
+    ):
+        return apply_rope(q, cos, sin, layout=layout), apply_rope(k, cos, sin, layout=layout)
+    both = apply_rope(torch.cat((q, k), 1), cos, sin, layout=layout)
+    return both[:, : q.shape[1]], both[:, q.shape[1] :]
 
 
 def _check(x: Tensor, cos: Tensor, sin: Tensor, layout: str) -> None:
@@ -117,6 +138,17 @@ def _check_out(out: Tensor, x: Tensor, recording: bool) -> None:
         )
 
 
+def _is_recorded(x: Tensor, y: Tensor, z: Tensor) -> bool:
+    """Whether autograd, forward-mode differentiation or a torch.func transform follows the call.
+
+    What they cannot follow is then left out: writing into a given tensor, and x.view(dtype), which
+    drops gradients and tangents silently.
+    """
+    if torch.is_grad_enabled() and (x.requires_grad or y.requires_grad or z.requires_grad):
+        return True
+    return forward_ad._current_level >= 0 or maybe_current_level() is not None
+
+
 def _width(x: Tensor) -> torch.dtype:
     """The precision of the arithmetic: x's own, but float32 for 16-bit x, rounded once after."""
     return x.dtype if x.dtype in (torch.float32, torch.float64) else torch.float32
@@ -126,8 +158,8 @@ def _cast(x: Tensor, dtype: torch.dtype) -> Tensor:
     return x if x.dtype == dtype else x.to(dtype)  # a call that does nothing still costs as an add
 
 
-def _turned(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
-    """The rotation as one differentiable, traceable expression."""
+def _turned(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout, recording: bool = False) -> Tensor:
+    """The rotation as one traceable expression, differentiable if `recording` a gradient."""
     width, pairs = _width(x), cos.shape[-1]
     whole = x.shape[-1] == 2 * pairs
     head = x if whole else x[..., : 2 * pairs]
@@ -139,10 +171,11 @@ def _turned(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
     elif _as_products(head, head.numel() // (2 * pairs) * (pairs + spare)):
         if not _is_packed(head):
             head = head.clone(memory_format=torch.contiguous_format)
-        numbers, factors = _as_complex(head), torch.complex(cos, sin)
+        numbers, factors = _as_complex(head, recording), torch.complex(cos, sin)
         if spare:
             numbers, factors = pad(numbers, (0, spare)), pad(factors, (0, spare))
-        turned = torch.view_as_real((numbers * factors)[..., :pairs]).flatten(-2)
+        product = numbers * factors
+        turned = _as_real(product[..., :pairs] if spare else product, recording)
     else:
         x0, x1 = head.unflatten(-1, (-1, 2)).unbind(-1)
         turned = torch.stack((x0 * cos - x1 * sin, x1 * cos + x0 * sin), -1).flatten(-2)
@@ -167,15 +200,22 @@ def _as_products(x: Tensor, numbers: int) -> bool:
 
 def _is_packed(x: Tensor) -> bool:
     """Whether neighbouring features can be viewed as complex numbers."""
-    if x.is_contiguous():
-        return x.storage_offset() % 2 == 0
     *strides, last = x.stride()
     return last == 1 and x.storage_offset() % 2 == 0 and not any(s % 2 for s in strides)
 
 
-def _as_complex(x: Tensor) -> Tensor:
-    """Neighbouring features as complex numbers. Not by x.view(dtype): it drops gradients silently."""
-    return torch.view_as_complex(x.unflatten(-1, (-1, 2)))
+def _as_complex(x: Tensor, recording: bool) -> Tensor:
+    """Neighbouring features as complex numbers."""
+    if recording:  # three times as long as x.view(dtype); see _is_recorded
+        return torch.view_as_complex(x.unflatten(-1, (-1, 2)))
+    return x.view(torch.complex64 if x.dtype == torch.float32 else torch.complex128)
+
+
+def _as_real(x: Tensor, recording: bool) -> Tensor:
+    """Complex numbers as neighbouring features."""
+    if recording:
+        return torch.view_as_real(x).flatten(-2)
+    return x.view(torch.float32 if x.dtype == torch.complex64 else torch.float64)
 
 
 def _turn_into(out: Tensor, x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> None:
@@ -227,7 +267,7 @@ def _turn_interleaved(out: Tensor, x: Tensor, cos: Tensor, sin: Tensor) -> None:
     if padded or not (_is_packed(x) and _is_packed(out) and _as_products(x, x.numel() // 2)):
         out.copy_(_turned(x, cos, sin, "interleaved"))
     else:
-        torch.mul(_as_complex(x), torch.complex(cos, sin), out=_as_complex(out))
+        torch.mul(_as_complex(x, False), torch.complex(cos, sin), out=_as_complex(out, False))
 
 
 def _scratch_like(use: str, x: Tensor, dtype: torch.dtype) -> Tensor:

@@ -14,7 +14,12 @@ from x_transformers.x_transformers import apply_rotary_pos_emb as apply_interlea
 from posenc import rotation
 from posenc.errors import SchemeArgumentError
 from posenc.phases import rope_tables
-from posenc.rotation import apply_rope, half_to_interleaved, interleaved_to_half
+from posenc.rotation import (
+    apply_rope,
+    apply_rope_to_both,
+    half_to_interleaved,
+    interleaved_to_half,
+)
 from tests import independent
 
 LAYOUTS = ["interleaved", "half"]
@@ -258,6 +263,21 @@ def test_sizes_of_tiles_change_no_bit(
         assert torch.equal(apply_rope(x, angle.cos(), angle.sin(), layout=layout), expected)
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("key_dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("length", [1, 3, 60])
+def test_queries_and_keys_turned_together_have_the_bits_of_each_alone(
+    length: int, key_dtype: torch.dtype, layout: str
+) -> None:
+    q, k = random(2, 4, length, 32), random(2, 2, length, 32, seed=1).to(key_dtype)
+    cos, sin = rope_tables(length, 32, start=1_000)
+    both = apply_rope_to_both(q, k, cos, sin, layout=layout)
+    for together, x in zip(both, (q, k), strict=True):
+        alone = apply_rope(x, cos, sin, layout=layout)
+        assert together.dtype == alone.dtype
+        assert torch.equal(together, alone)
+
+
 def test_no_rows_are_no_error() -> None:
     x = torch.empty(2, 3, 0, 8)
     for layout in LAYOUTS:
@@ -298,9 +318,12 @@ def test_the_gradient_of_x_is_turned_back(dtype: torch.dtype, layout: str) -> No
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_transforms_of_functions_see_through_it(layout: str) -> None:
-    x, tangent = random(2, 4, 9, 12, dtype=torch.float64)
-    cos, sin = rope_tables(9, 12, dtype=torch.float64)
+@pytest.mark.parametrize(("length", "width"), [(9, 12), (9, 32), (2_100, 64)])
+def test_transforms_of_functions_see_through_it(length: int, width: int, layout: str) -> None:
+    # The longest is cut into tiles, which no transform could follow.
+    x, tangent = random(2, 4, length, width, dtype=torch.float64)
+    cos, sin = rope_tables(length, width, dtype=torch.float64)
+    assert (x.numel() > rotation.TILE_ENTRIES) == (length == 2_100)
 
     def turned(x: Tensor) -> Tensor:
         return apply_rope(x, cos, sin, layout=layout)

@@ -22,7 +22,7 @@ from torch import Tensor
 from posenc import fields, limits, phases
 from posenc.errors import ConfigError
 from posenc.offset_maps import Layout, pair_matrix
-from posenc.rotation import apply_rope
+from posenc.rotation import apply_rope, apply_rope_to_both
 from posenc.rows import cosine_curve, cosine_sum, rotary_rows
 from posenc.schemes.scheme import (
     Head,
@@ -113,22 +113,34 @@ class Rope(VectorScheme):
         q_positions: Positions = None,
         k_positions: Positions = None,
     ) -> tuple[Float[Tensor, "b h q d"], Float[Tensor, "b g k d"]]:
-        return self.turn(q, q_positions), self.turn(k, k_positions)
+        if q_positions is not k_positions or q.shape[-2] != k.shape[-2] or q.device != k.device:
+            return self.turn(q, q_positions), self.turn(k, k_positions)
+        check_tokens(q, self.config.dim, q_positions)
+        check_tokens(k, self.config.dim, k_positions)
+        cos, sin = self.rows(torch.promote_types(q.dtype, k.dtype), q, q_positions)
+        return apply_rope_to_both(q, k, cos, sin, layout=self.config.layout)
 
     def turn(
         self, x: Float[Tensor, "b h n d"], positions: Positions = None
     ) -> Float[Tensor, "b h n d"]:
         """Rotate every feature pair of `x` counter-clockwise by position times inverse frequency."""
         check_tokens(x, self.config.dim, positions)
+        cos, sin = self.rows(x.dtype, x, positions)
+        return apply_rope(x, cos, sin, layout=self.config.layout)
+
+    def rows(
+        self, dtype: torch.dtype, x: Float[Tensor, "b h n d"], positions: Positions
+    ) -> tuple[Float[Tensor, "*n p"], Float[Tensor, "*n p"]]:
+        """Cosines and sines that turn x, in `dtype` or float32 if that is wider."""
         cos, sin = rotary_rows(
             x.shape[-2] if positions is None else positions,
             self.phases,
-            dtype=torch.promote_types(x.dtype, torch.float32),
+            dtype=torch.promote_types(dtype, torch.float32),
             device=x.device,
         )
         if cos.dim() == 3:  # one row of positions per batch entry, the same for every head
             cos, sin = cos[:, None], sin[:, None]
-        return apply_rope(x, cos, sin, layout=self.config.layout)
+        return cos, sin
 
     def offset_map(
         self, offset: int, *, size: int = 1, head: Head = "mean"

@@ -3,10 +3,11 @@
     python -m tests.benchmarks.rotation [--threads 1] [--rounds 9]
 
 B = 1, H = 8, d = 128. Two groups per length: ours into a given tensor against a warm copy (the
-floor), and q and k together against the peers, who make both anew. T = 1 is a decoding step.
+floor), and q and k together against the peers, who make both anew. Then one token, a decoding step.
 """
 
 import argparse
+import functools
 import statistics
 import sys
 from collections.abc import Callable
@@ -14,18 +15,19 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
-from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
+from transformers import LlamaConfig
+from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
 from x_transformers.x_transformers import apply_rotary_pos_emb as apply_interleaved
 
 if not __package__:
     sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from posenc.phases import rope_tables
-from posenc.rotation import apply_rope
+from posenc import SCHEMES, apply_rope, rope_tables
+from posenc.rotation import apply_rope_to_both
 from tests.benchmarks.timing import paired_seconds, ratio, table
 
 HEADS, WIDTH = 8, 128
-LENGTHS = [1, 512, 4_096, 16_384]
+LENGTHS = [512, 4_096, 16_384]
 
 
 def against_a_copy(length: int, dtype: torch.dtype, rounds: int) -> dict[str, float]:
@@ -79,15 +81,48 @@ def against_peers(length: int, dtype: torch.dtype, rounds: int) -> dict[str, flo
     }
 
 
+def decoding_step(dtype: torch.dtype, rounds: int) -> dict[str, float]:
+    """How many times as long as ours transformers takes for one token: q and k, tables made or at hand.
+
+    "whole" makes the rows of the position too, as a model does once per token; "layer" has them.
+    """
+    q, k = torch.randn(2, 1, HEADS, 1, WIDTH).to(dtype)
+    position = torch.tensor([1_000])
+    rotary = LlamaRotaryEmbedding(
+        LlamaConfig(hidden_size=HEADS * WIDTH, num_attention_heads=HEADS, head_dim=WIDTH)
+    )
+    wide = rotary(q, position[None])
+    ours = {
+        name: SCHEMES["rope"](dim=WIDTH, layout=name).build() for name in ("half", "interleaved")
+    }
+    rows = {name: scheme.rows(torch.float32, q, position) for name, scheme in ours.items()}
+    calls: dict[str, Callable[[], object]] = {
+        "layer, transformers": lambda: apply_rotary_pos_emb(q, k, *wide),
+        "whole, transformers": lambda: apply_rotary_pos_emb(q, k, *rotary(q, position[None])),
+    }
+    for name, scheme in ours.items():
+        calls[f"layer, {name}"] = functools.partial(
+            apply_rope_to_both, q, k, *rows[name], layout=name
+        )
+        calls[f"whole, {name}"] = functools.partial(scheme.rotate, q, k, position, position)
+    samples = paired_seconds(calls, rounds=rounds)
+    return {
+        f"{part}, {name}": ratio(samples, f"{part}, transformers", f"{part}, {name}")
+        for part in ("layer", "whole")
+        for name in ours
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=9)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    copies, peers = {}, {}
+    copies, peers, steps = {}, {}, {}
     with torch.no_grad():
         for dtype in (torch.float32, torch.bfloat16):
+            steps[str(dtype).removeprefix("torch.")] = decoding_step(dtype, options.rounds)
             for length in LENGTHS:
                 name = f"T = {length}, {str(dtype).removeprefix('torch.')}"
                 copies[name] = against_a_copy(length, dtype, options.rounds)
@@ -97,6 +132,7 @@ def main() -> None:
     )
     print(table("multiples of a warm copy", copies))
     print(table("times as long as ours", peers))
+    print(table("a decoding step, transformers / ours", steps))
 
 
 if __name__ == "__main__":
