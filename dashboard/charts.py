@@ -122,19 +122,26 @@ def small_curve(kind: str) -> Spec:
 def linked_projection(*, stacked: bool = False) -> Spec:
     """PC1-PC2 beside PC2-PC3, on a narrow screen above it; a brush in one marks both.
 
-    Frame: position, PC1, PC2, PC3, seen ("inside", "past"), lowest, highest. The last two are the
-    same in every panel of a page, which makes all panels share their axes.
+    Frame: position, place (0 the first to 1 the last on the page, which all panels colour alike), PC1,
+    PC2, PC3, seen ("inside", "past"), lowest, highest. The last two are the same in every panel of a
+    page, which makes all panels share their axes.
     """
     brush = alt.selection_interval(name="brush", empty=True)
-    colour = alt.condition(
-        brush,
-        alt.Color(
-            "position:Q",
-            scale=alt.Scale(scheme="viridis"),
-            legend=alt.Legend(orient="bottom", gradientLength=150, title="position"),
+
+    # Without viridis' ends, which vanish on a dark and on a white ground.
+    shades = alt.SchemeParams(name="viridis", extent=[0.12, 0.94])
+    place = alt.Color(
+        "place:Q",
+        scale=alt.Scale(scheme=shades, domain=[0, 1]),
+        legend=alt.Legend(
+            orient="bottom",
+            gradientLength=150,
+            title="position",
+            values=[0, 1],
+            labelExpr="datum.value ? 'last' : 'first'",
         ),
-        alt.value("#9aa0a6"),
     )
+    colour = alt.condition(brush, place, alt.value("#9aa0a6"))
 
     def pair(first: str, second: str) -> Any:
         def at(x: str, y: str) -> dict[str, Any]:

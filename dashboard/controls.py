@@ -27,7 +27,10 @@ def restore_link() -> None:
         return
     st.session_state["link_read"] = True
     st.session_state["link_notices"] = []
-    raw = {name: ",".join(st.query_params.get_all(name)) for name in st.query_params}
+    rules = fields.rules(Setting) | own_rules()
+    for owner in PAGE_CHOICES:
+        rules |= fields.rules(owner)
+    raw = {name: _said(rules.get(name), st.query_params.get_all(name)) for name in st.query_params}
     setting, notices = Setting.snap(raw)
     if setting.learned_source not in sources.available():
         notices.append(sources.missing(setting.learned_source))
@@ -39,12 +42,15 @@ def restore_link() -> None:
         values |= snapped
         notices += changed
     st.session_state["link_notices"] = notices
-    rules = fields.rules(Setting) | own_rules()
-    for owner in PAGE_CHOICES:
-        rules |= fields.rules(owner)
+    # Also what the link did not name but changed: heads, where its dimension leaves room for fewer.
+    changed_too = {
+        name
+        for name, default in fields.defaults(Setting).items()
+        if name not in raw and values[name] != default
+    }
     rewritten = {
         name: text
-        for name in raw
+        for name in (*raw, *sorted(changed_too))
         if name in rules
         and (text := _link(rules[name], values[name])) != st.query_params.get_all(name)
     }
@@ -95,8 +101,12 @@ def choices(owner: type[Owner], place: DeltaGenerator | None = None) -> Owner:
 
 def tell(notices: list[str]) -> None:
     """Show what had to be changed in the link or among the controls, in plain sentences."""
-    for notice in dict.fromkeys([*st.session_state.get("link_notices", ()), *notices]):
-        st.warning(plain(notice), icon=":material/info:")
+    told = [*dict.fromkeys([*st.session_state.get("link_notices", ()), *notices])]
+    if len(told) == 1:
+        st.warning(plain(told[0]), icon=":material/info:")
+    elif told:
+        lines = [f"{len(told)} things were changed:", *(f"- {plain(notice)}" for notice in told)]
+        st.warning("\n".join(lines), icon=":material/info:")
     st.session_state["link_notices"] = []
 
 
@@ -145,6 +155,11 @@ def widget(place: Any, name: str, rule: fields.Rule, default: Any) -> Any:
     raise TypeError(f"no widget is known for {type(rule).__name__}")
 
 
+def _said(rule: fields.Rule | None, texts: list[str]) -> str:
+    """Return what a link says of one name: of a name said twice the last, of several words all."""
+    return ",".join(texts) if isinstance(rule, fields.Several) else texts[-1]
+
+
 def _link(rule: fields.Rule, value: Any) -> list[str]:
     """Return how a widget writes its value into the link: several words apart, by their labels."""
     if isinstance(rule, fields.Several):
@@ -162,12 +177,14 @@ def _dial(place: DeltaGenerator, name: str, rule: fields.Rule) -> None:
     """A slider over the usual values of a number; the exact number is the field itself."""
     assert isinstance(rule, fields.Whole | fields.Real)
     key = f"{name}_dial"
-    nearest = _nearest_stop(rule, st.session_state[name])
+    exact = st.session_state[name]
+    nearest = _nearest_stop(rule, exact)
+    label = rule.label if exact == nearest else f"{rule.label}, exactly {exact:,.10g}"
     # Only where they differ: telling the browser what it just sent makes a held key stutter.
     if st.session_state.get(key) != nearest:
         st.session_state[key] = nearest
     place.select_slider(
-        rule.label,
+        label,
         rule.grid,
         key=key,
         help=rule.help,

@@ -5,16 +5,8 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from dashboard.compute import (
-    Array,
-    DenseFit,
-    Ladder,
-    OffsetClaims,
-    OffsetMap,
-    Past,
-    Projected,
-    Similarity,
-)
+from dashboard.compute import Array, Ladder, Past, Projected, Similarity
+from dashboard.offset_checks import DenseFit, OffsetClaims, OffsetMap
 from posenc import Setting
 from posenc.analysis.properties import Properties
 from posenc.schemes import SCHEMES
@@ -53,8 +45,17 @@ def lines(curves: Mapping[str, tuple[Array, Array] | None], boundary: float | No
     return _with_boundary(frame, boundary)
 
 
+# A score this many times further out than 99 of 100 is left out of the picture, and named beside it:
+# one outlier (BERT's position 0 is one) would press all others into a dot.
+FAR = 2.0
+
+
 def projections(found: Mapping[str, Projected], train_length: int) -> pd.DataFrame:
-    """Scores of every position on three components, with the extent that all panels share."""
+    """Scores of every position on three components, with what all panels of the page share.
+
+    lowest, highest: ends of the axes; a position with a score past them is `far`, and not drawn.
+    place: from 0, the first position, to 1, the last of any scheme: the colour.
+    """
     parts = []
     for kind, result in found.items():
         count = len(result.scores)
@@ -64,8 +65,22 @@ def projections(found: Mapping[str, Projected], train_length: int) -> pd.DataFra
         part["seen"] = np.where(position < train_length, "inside", "past")
         parts.append(part.assign(kind=kind))
     frame = pd.concat(parts, ignore_index=True)
-    extent = float(np.nanmax(np.abs(frame[["PC1", "PC2", "PC3"]].to_numpy()), initial=0.0)) or 1.0
-    return frame.assign(lowest=-extent, highest=extent)
+    sizes = frame[["PC1", "PC2", "PC3"]].abs().max(axis=1)
+    # By scheme: all of a scheme that is larger than the others are no outliers. A few positions have
+    # no usual size.
+    usual = max(
+        sizes[frame["kind"] == kind].quantile(
+            0.99 if len(result.scores) >= 20 else 1.0, interpolation="lower"
+        )
+        for kind, result in found.items()
+    )
+    extent = float(sizes[sizes <= FAR * usual].max() if usual > 0 else 1.0)
+    return frame.assign(
+        place=frame["position"] / max(1, frame["position"].max()),
+        far=sizes > extent,
+        lowest=-extent,
+        highest=extent,
+    )
 
 
 def explained(found: Mapping[str, Projected]) -> pd.DataFrame:
@@ -144,18 +159,18 @@ def properties(measured: Mapping[str, Properties]) -> pd.DataFrame:
     )
 
 
-def offset_maps(found: Mapping[str, OffsetMap | None]) -> pd.DataFrame:
+def offset_maps(found: Mapping[str, OffsetMap]) -> pd.DataFrame:
     """Check 1 at one offset, one row per scheme."""
     return pd.DataFrame(
         [
             {
                 "scheme": SCHEMES[kind].label,
-                "closed form, error": one.closed if one else None,
-                "one matrix fitted, held out": one.fitted if one else None,
-                "two numbers per pair, held out": one.pairs if one else None,
+                "closed form, error": one.closed,
+                "one matrix fitted, held out": one.fitted,
+                "two numbers per pair, held out": one.pairs,
                 "random table": _control(one),
-                "M_a M_b against M_(a+b)": one.composed if one else None,
-                "verdict": one.verdict if one else "no position vectors",
+                "M_a M_b against M_(a+b)": one.composed,
+                "verdict": one.verdict,
             }
             for kind, one in found.items()
         ]
@@ -172,10 +187,8 @@ _MAP_NUMBERS = (
 _LEAST_ERROR = 1e-17  # where an exact 0 is drawn on a logarithmic axis
 
 
-def _control(one: OffsetMap | None) -> float | None:
+def _control(one: OffsetMap) -> float | None:
     """The same fit on a random table; one for each kind of fit, all near 1."""
-    if one is None:
-        return None
     return one.control if one.fitted_control is None else one.fitted_control
 
 
@@ -211,11 +224,12 @@ def dense_fits(found: Mapping[str, DenseFit]) -> pd.DataFrame:
                 "random, later": fit.control_later if fit else None,
                 "in sample": fit.in_sample_error if fit else None,
                 "rank": f"{fit.rank} of {fit.dimension}" if fit else "",
-                "note": dense.reason or f"{fit.fitted if fit else 0} pairs of positions fitted",
+                "pairs of positions fitted": fit.fitted if fit else None,
             }
         )
     numbers = ("held out", "later positions", "random, held out", "random, later", "in sample")
-    return pd.DataFrame(rows).astype(dict.fromkeys(numbers, float))
+    kinds = dict.fromkeys(numbers, "float64") | {"pairs of positions fitted": "Int64"}
+    return pd.DataFrame(rows).astype(kinds)
 
 
 def offset_only(claims: Mapping[str, OffsetClaims]) -> pd.DataFrame:

@@ -62,7 +62,7 @@ def panel_note(setting: Setting, kind: str, provenance: str = "") -> str:
         parts.append(f"width {getattr(setting, width)}")
     if "heads" in config.shared:
         head = "mean of" if setting.alibi_head == 0 else f"head {setting.alibi_head} of"
-        parts.append(f"{head} {setting.heads} heads")
+        parts.append("one head" if setting.heads == 1 else f"{head} {setting.heads} heads")
     if setting.table_dtype is not None:
         parts.append(f"rounded to {setting.precision}")
     ignored = setting.ignored_by(kind)
@@ -79,13 +79,14 @@ def left_out(reasons: Mapping[str, str], found: Mapping[str, Any]) -> None:
         st.stop()
 
 
+def lines(texts: Mapping[str, str]) -> None:
+    """Say one thing of each scheme, in full, a line each."""
+    st.caption("\n".join(f"- {label(kind)}: {plain(text)}" for kind, text in texts.items()))
+
+
 def notes(setting: Setting, provenances: Mapping[str, str]) -> None:
     """Say of every scheme on a page without panels of their own what it really is."""
-    lines = [
-        f"- {label(kind)}: {plain(panel_note(setting, kind, provenance))}"
-        for kind, provenance in provenances.items()
-    ]
-    st.caption("\n".join(lines))
+    lines({kind: panel_note(setting, kind, text) for kind, text in provenances.items()})
 
 
 def how_to_read(text: str) -> None:
@@ -107,7 +108,10 @@ def definition(formula: str, words: str, *functions: Callable[..., Any]) -> None
 
 
 def table(frame: pd.DataFrame) -> None:
-    """Draw a small table of findings, numbers with three significant digits."""
+    """Draw a small table of findings, numbers with three significant digits, no empty column."""
+    frame = frame.loc[
+        :, [bool((frame[name].notna() & (frame[name] != "")).any()) for name in frame]
+    ]
     columns: dict[str, Any] = {}
     for name in frame:
         kind = frame[name].dtype.kind
@@ -120,6 +124,8 @@ def table(frame: pd.DataFrame) -> None:
 
 def numbers(frame: pd.DataFrame, name: str) -> None:
     """Draw the numbers behind the pictures, and their CSV; sent only once somebody opens them."""
+    if frame.empty:
+        return
     key = name.replace(" ", "_")
     drawer = st.expander(
         f"Numbers: {name}", key=f"numbers_{key}", on_change="rerun", icon=":material/table:"
@@ -127,6 +133,8 @@ def numbers(frame: pd.DataFrame, name: str) -> None:
     if not drawer.open:
         return
     with drawer:
+        # What only draws (the training length, the axis' end) is no number of the result.
+        frame = frame.drop(columns=["boundary", "last"], errors="ignore")
         st.dataframe(frame, hide_index=True, height=260)
         st.download_button(
             "Download CSV",

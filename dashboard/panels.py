@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 
 from dashboard import charts, page
-from dashboard.compute import OffsetMap, Similarity
+from dashboard.compute import Similarity
 from dashboard.matrix import Full, MatrixValues, Panel, Scale, matrix_row
+from dashboard.offset_checks import OffsetMap
 from posenc import Setting
 from posenc.schemes import SCHEMES
 

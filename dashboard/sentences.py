@@ -3,9 +3,11 @@
 from collections.abc import Mapping
 
 import numpy as np
+import pandas as pd
 import streamlit as st
 
-from dashboard.compute import OffsetClaims, OffsetMap, Past, Projected, Similarity
+from dashboard.compute import Past, Projected, Similarity
+from dashboard.offset_checks import OffsetClaims, OffsetMap
 from dashboard.text import listed
 from posenc import Setting
 from posenc.analysis.linearity import TOO_FEW_POSITIONS
@@ -71,6 +73,20 @@ def explained(result: Projected) -> str:
     return f"{text}; fitted on {result.fitted:,} positions, {result.past:,} past them{missing}"
 
 
+def far(panel: pd.DataFrame) -> str:
+    """Say which positions lie outside the picture, and where the furthest of them is."""
+    rows = panel[panel["far"]]
+    sizes = rows[["PC1", "PC2", "PC3"]].abs().max(axis=1)
+    furthest = rows.loc[sizes.idxmax()]
+    at = ", ".join(f"{name} {furthest[name]:.3g}" for name in ("PC1", "PC2", "PC3"))
+    if len(rows) == 1:
+        return f"Outside the picture: position {furthest['position']:,} at {at}."
+    return (
+        f"Outside the picture: {len(rows):,} positions, the furthest "
+        f"{furthest['position']:,} at {at}."
+    )
+
+
 def overview(
     setting: Setting, found: Mapping[str, Similarity], measured: Mapping[str, Properties]
 ) -> str:
@@ -84,7 +100,7 @@ def overview(
             what = "falls at every step"
         else:
             what = f"first rises again at {one.first_rise:,}"
-        if found[kind].untrained:
+        if found[kind].kernel.untrained:
             what += ", but that is untrained noise"
         groups.setdefault(what, []).append(label)
     parts = [f"for {listed(labels)} it {what}" for what, labels in groups.items()]
@@ -109,7 +125,7 @@ def properties(kind: str, measured: Properties, found: Similarity) -> str:
         shift = "only the distance counts"
     else:
         shift = f"the place counts too (shift-invariance error {error:.2g})"
-    untrained = " Untrained: this is noise, not a learned table." if found.untrained else ""
+    untrained = " Untrained: this is noise, not a learned table." if found.kernel.untrained else ""
     return f"{told}; {shift}.{untrained}"
 
 
@@ -130,13 +146,11 @@ def show_equal_width(found: Mapping[str, Similarity]) -> None:
         )
 
 
-def offsets(maps: Mapping[str, OffsetMap | None], claims: Mapping[str, OffsetClaims]) -> str:
+def offsets(maps: Mapping[str, OffsetMap], claims: Mapping[str, OffsetClaims]) -> str:
     """Say which schemes meet which of the three claims."""
     groups: dict[str, list[str]] = {}
     for kind, one in maps.items():
-        groups.setdefault(one.verdict if one else "no position vectors", []).append(
-            SCHEMES[kind].label
-        )
+        groups.setdefault(one.verdict, []).append(SCHEMES[kind].label)
     parts = [f"{listed(labels)}: {verdict}" for verdict, labels in groups.items() if verdict]
     straight = [
         SCHEMES[kind].label

@@ -71,7 +71,14 @@ def captions(at: AppTest) -> list[str]:
 
 
 def notices(at: AppTest) -> list[str]:
-    return [as_read(box.value) for box in at.warning]
+    """What was said of changes: one box, with a line each where there are several."""
+    boxes = [as_read(box.value) for box in at.warning]
+    return [
+        line.removeprefix("- ")
+        for box in boxes
+        for line in box.split("\n")
+        if not line.endswith("things were changed:")
+    ]
 
 
 def setting(at: AppTest) -> Setting:

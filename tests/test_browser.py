@@ -1,6 +1,5 @@
 """The dashboard in a real browser: what is drawn, turned by keyboard, shared by link and uploaded."""
 
-import os
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,13 +12,11 @@ from playwright.sync_api import Browser, Page, expect
 from safetensors.numpy import save
 
 from tests.browser import (
-    NO_BROWSER,
     PAGES,
     PROBES,
     SCREENS,
     Visitor,
     dial,
-    find_chromium,
     go,
     headline,
     launched,
@@ -50,15 +47,10 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield found
 
 
-@pytest.fixture(scope="session")
-def chromium() -> Iterator[Browser]:
+@pytest.fixture(scope="module")  # Playwright cannot be started twice: another file starts its own
+def chromium(chromium_path: str) -> Iterator[Browser]:
     """One browser for all tests; each test has its own contexts in it."""
-    path = find_chromium()
-    if path is None and os.environ.get("POSENC_REQUIRE_BROWSER") == "1":
-        pytest.fail(NO_BROWSER)
-    if path is None:
-        pytest.skip(NO_BROWSER)
-    with launched(path) as browser:
+    with launched(chromium_path) as browser:
         yield browser
 
 
@@ -261,10 +253,14 @@ def test_a_typed_value_moves_the_slider_and_stays_exact(visitor: Visit) -> None:
     settled(page)
     assert asked(page) == {"base": 1234.5}
     slider = page.get_by_test_id("stSlider").filter(has_text="Base")
+    expect(slider).to_contain_text("Base, exactly 1,234.5")
     expect(slider).to_contain_text("1,250")
-    press(page, "Base", "ArrowRight")
+    press(page, "Base, exactly 1,234.5", "ArrowRight")
     page.wait_for_function("location.search.includes('base=1600')")
     expect(box).to_have_value("1600")
+    expect(slider).not_to_contain_text("exactly")
+    page.keyboard.press("ArrowRight")  # the dial still has the focus
+    page.wait_for_function("location.search.includes('base=2000')")
 
 
 LINK = {

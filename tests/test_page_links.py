@@ -144,12 +144,28 @@ def test_what_nobody_asked_for_in_a_link_changes_nothing(page: str) -> None:
         assert headline(at) == plain
 
 
-def test_a_number_given_twice_in_a_link_is_no_number() -> None:
+def test_of_a_number_given_twice_in_a_link_the_last_counts() -> None:
     at = drawn(visit("similarity", {"dim": ["64", "128"]}))
-    assert setting(at).dim == 512
-    assert notices(at) == [
-        "Model dimension must be a multiple of 2 from 2 to 4,096; 512 is used instead."
-    ]
+    assert setting(at).dim == held(at, "dim") == 128
+    assert notices(at) == []
+
+
+def test_a_control_that_a_link_changed_without_naming_it_shows_what_is_used() -> None:
+    at = drawn(visit("similarity", {"dim": "-7"}))
+    assert (setting(at).dim, setting(at).heads) == (2, 1)
+    assert held(at, "heads") == 1
+    told = notices(at)
+    assert len(told) == 2
+    assert told[1].endswith("1 head is used for dimension 2 instead of 8.")
+    assert notices(at.run()) == []
+
+
+def test_a_dial_says_the_exact_number_where_it_lies_between_its_stops() -> None:
+    at = drawn(visit("similarity", {"dim": "500", "base": "12500", "heads": "2"}))
+    labels = [slider.label for slider in at.sidebar.select_slider]
+    assert labels == [
+        "Model dimension, exactly 500", "Base", "Positions shown", "Training length"
+    ]  # fmt: skip
 
 
 FULL_LINK = {

@@ -11,7 +11,7 @@ chosen = controls.choices(choices.ExtrapolationChoice)
 length = min(int(chosen.reach) * setting.train_length, compute.MAX_READ)
 # Formulas are read exactly: what rounding does is the other pages' subject.
 exact = setting.replace(precision="float32")
-queries = {kind: compute.Query.of(exact, kind, length) for kind in exact.schemes}
+queries = {kind: compute.query(exact, kind, length) for kind in exact.schemes}
 past, reasons = compute.each(compute.past, queries, setting.train_length)
 page.left_out(reasons, past)
 ladders = {kind: compute.ladder(query, setting.train_length) for kind, query in queries.items()}
@@ -23,38 +23,46 @@ with header:
         icon=":material/info:",
     )
 
+formulas = tuple(kind for kind, one in past.items() if one.limit is None)
 st.subheader("Similarity past the training length", anchor=False)
 curves = frames.past_curves(past, setting.train_length)
-st.vega_lite_chart(
-    frames.drawn(curves, most=compute.DRAWN_OFFSETS),
-    charts.by_offset(setting.schemes, "distance, query minus key", "cosine similarity", band=False),
-    key="past",
-)
+if formulas:
+    st.vega_lite_chart(
+        frames.drawn(curves, most=compute.DRAWN_OFFSETS),
+        charts.by_offset(formulas, "distance, query minus key", "cosine similarity", band=False),
+        key="past",
+    )
 st.caption(sentences.outside(past, length))
 
 page.notes(exact, {kind: compute.provenance(queries[kind]) for kind in past})
 
+nearest, turned = frames.nearest(past), frames.turns(ladders)
 left, right = st.columns(2)
-with left:
-    st.subheader("Distance to the nearest seen position", anchor=False)
-    st.caption("Over the vector's own norm: 0 repeats a position of training, 1.41 is unrelated.")
-    nearest = frames.nearest(past)
-    st.vega_lite_chart(
-        frames.drawn(nearest),
-        charts.by_offset(setting.schemes, "position", "distance / norm", band=False),
-        key="nearest",
-    )
-with right:
-    st.subheader("Turns within the training length", anchor=False)
-    st.caption("A pair under one turn (dashed) meets angles past it that training never showed.")
-    turned = frames.turns(ladders)
-    st.vega_lite_chart(
-        frames.drawn(turned, "pair"),
-        charts.turns(tuple(kind for kind, found in ladders.items() if found)),
-        key="turns",
-    )
+if len(nearest):
+    with left:
+        st.subheader("Distance to the nearest seen position", anchor=False)
+        st.caption(
+            "Over the vector's own norm: 0 repeats a position of training, 1.41 is unrelated."
+        )
+        st.vega_lite_chart(
+            frames.drawn(nearest),
+            charts.by_offset(formulas, "position", "distance / norm", band=False),
+            key="nearest",
+        )
+if len(turned):
+    with right:
+        st.subheader("Turns within the training length", anchor=False)
+        st.caption(
+            "A pair under one turn (dashed) meets angles past it that training never showed."
+        )
+        st.vega_lite_chart(
+            frames.drawn(turned, "pair"),
+            charts.turns(tuple(kind for kind, found in ladders.items() if found)),
+            key="turns",
+        )
 table = frames.ladders(ladders)
-page.table(table)
+if len(table):
+    page.table(table)
 
 page.how_to_read(
     "Curves continue because their formulas do. Two warnings come from the formula alone: pairs that "

@@ -7,7 +7,7 @@ from posenc.analysis import properties, similarity
 from posenc.schemes import SCHEMES
 
 setting = page.setting()
-queries = {kind: compute.Query.of(setting, kind) for kind in setting.schemes}
+queries = {kind: compute.query(setting, kind) for kind in setting.schemes}
 found, reasons = compute.each(compute.cosine, queries)
 page.left_out(reasons, found)
 measured = {kind: compute.measured(queries[kind]) for kind in found}
@@ -38,8 +38,8 @@ page.how_to_read(
     "dashed line is the training length; an untrained table ends there, a trained one at its last row."
 )
 page.definition(
-    r"K(i, j) = \varphi(i) \cdot \varphi(j), \qquad "
-    r"\lVert\varphi(i) - \varphi(j)\rVert^2 = K(i,i) + K(j,j) - 2K(i,j)",
+    r"\begin{aligned} K(i, j) &= \varphi(i) \cdot \varphi(j) \\"
+    r"\lVert\varphi(i) - \varphi(j)\rVert^2 &= K(i,i) + K(j,j) \\ &\quad - 2K(i,j) \end{aligned}",
     "The effect of position alone, K, is what position contributes to attention between a query and a "
     "key of fixed content. Distances, norms and invariance below are measured on it.",
     properties.measure,

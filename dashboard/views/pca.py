@@ -12,7 +12,7 @@ setting = page.setting()
 header = st.container()
 chosen = controls.choices(choices.PcaChoice)
 fitted = setting.length if chosen.fit == "all" else min(setting.train_length, setting.length)
-queries = {kind: compute.Query.of(setting, kind) for kind in setting.schemes}
+queries = {kind: compute.query(setting, kind) for kind in setting.schemes}
 found, reasons = compute.each(compute.projected, queries, fitted, COMPONENTS)
 page.left_out(reasons, found)
 with header:
@@ -25,8 +25,11 @@ for kind, result in found.items():
         st.caption(plain(page.panel_note(setting, kind, result.note)))
         st.caption(sentences.explained(result))
         if result.explained.sum() > 0:
+            mine = panels[panels["kind"] == kind]
+            if mine["far"].any():
+                st.caption(sentences.far(mine))
             st.vega_lite_chart(
-                frames.drawn(panels[panels["kind"] == kind].drop(columns="kind"), "position"),
+                frames.drawn(mine[~mine["far"]].drop(columns=["kind", "far"]), "position"),
                 charts.linked_projection(stacked=page.on_phone()),
                 key=f"projection_{kind}",
                 width="content",

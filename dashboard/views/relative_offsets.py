@@ -9,7 +9,7 @@ from posenc.analysis import linear_map
 setting = page.setting()
 header = st.container()
 chosen = controls.choices(choices.OffsetChoice)
-queries = {kind: compute.Query.of(setting, kind) for kind in setting.schemes}
+queries = {kind: compute.query(setting, kind) for kind in setting.schemes}
 claims, reasons = compute.each(compute.offset_claims, queries)
 page.left_out(reasons, claims)
 queries = {kind: queries[kind] for kind in claims}
@@ -31,7 +31,7 @@ st.markdown("\n".join(f"- **{row.scheme}**: {row.verdict}" for row in map_table.
 page.notes(setting, {kind: compute.provenance(query) for kind, query in queries.items()})
 by_offset = frames.map_errors({kind: compute.map_errors(query) for kind, query in queries.items()})
 st.vega_lite_chart(by_offset, charts.map_errors(setting.schemes), key="map_errors")
-pictured = {kind: found for kind, found in maps.items() if found and found.picture is not None}
+pictured = {kind: found for kind, found in maps.items() if found.picture is not None}
 if pictured:
     panels.map_row(setting, pictured, chosen.offset)
 
@@ -40,10 +40,9 @@ if st.toggle(
     key="dense",
     help="Takes some seconds: least squares on half the positions, scored on the others.",
 ):
-    dense = frames.dense_fits(
-        {kind: compute.dense_fit(query, chosen.offset) for kind, query in queries.items()}
-    )
-    page.table(dense)
+    fits = {kind: compute.dense_fit(query, chosen.offset) for kind, query in queries.items()}
+    page.table(frames.dense_fits(fits))
+    page.lines({kind: fit.reason for kind, fit in fits.items() if fit.reason})
 
 st.subheader("Depends on the offset only", anchor=False)
 st.caption("Spread of K(i, i + k) along its diagonals over the overall spread: 0 is exact.")

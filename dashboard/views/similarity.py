@@ -6,7 +6,7 @@ from dashboard import charts, choices, compute, controls, frames, page, panels, 
 from posenc.analysis import similarity
 
 setting = page.setting()
-queries = {kind: compute.Query.of(setting, kind) for kind in setting.schemes}
+queries = {kind: compute.query(setting, kind) for kind in setting.schemes}
 found, reasons = compute.each(compute.cosine, queries)
 page.left_out(reasons, found)
 boundary = frames.boundary(setting, setting.length - 1)

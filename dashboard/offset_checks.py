@@ -1,0 +1,275 @@
+"""The three checks of the Relative offsets page, put together from the library's analyses.
+
+Nothing is cached here; compute.py does that.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from dashboard.query import Query, known
+from posenc import position_kernel, position_vectors
+from posenc.analysis import linear_map, linear_map_fit, linearity, similarity
+from posenc.errors import NoPositionVectors, SchemeArgumentError
+from posenc.offset_maps import corner
+from posenc.schemes.scheme import Head, Scheme, VectorScheme, rounded
+
+Array = np.ndarray[Any, Any]
+
+OFFSETS = (1, 2, 4, 8, 16, 32, 64)
+CHECKED_POSITIONS = 256  # positions on which the claims about offsets are checked
+COMPOSED_POSITIONS = 32  # positions that growing matrices must reach when they are multiplied
+PICTURED = 32  # rows and columns of M_k that are drawn
+MAX_FITTED_WIDTH = 512  # a dense fit of this width takes a few seconds
+KERNEL_POSITIONS = 768  # positions of a dense fit through a kernel
+# Above this many features (or heads times positions) only every third offset of the range is
+# checked: the page stays under a second.
+FEATURES_AT_EVERY_OFFSET = 1_024
+
+# What rounding alone leaves of an exact map, by the precision of the tables.
+MAP_TOLERANCE = {"float32": 1e-6, "bfloat16": 2**-6, "float16": 2**-9}
+
+
+@dataclass(frozen=True)
+class OffsetMap:
+    """Is phi(i + k) = M_k phi(i)? Errors are relative; predicting nothing gives 1."""
+
+    verdict: str
+    provenance: str
+    closed: float | None = None  # of the scheme's own M_k, None where it has none
+    fitted: float | None = None  # held out, of one matrix fitted to half, where none is closed
+    fitted_control: float | None = None
+    pairs: float | None = None  # held out, two numbers fitted per pair of features
+    control: float | None = None  # the same fit on a random table
+    composed: float | None = None  # of M_k M_second against M_(k + second)
+    picture: Array | None = None  # the first rows and columns of M_k
+
+
+@dataclass(frozen=True)
+class DenseFit:
+    """One matrix fitted without knowing the scheme, or why it cannot be."""
+
+    fit: linear_map_fit.LinearMapFit | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class OffsetClaims:
+    """The two claims about the kernel: a function of the offset alone, a straight line in it."""
+
+    only: linearity.OffsetOnly
+    straight: linearity.LinearInOffset
+
+
+@dataclass(frozen=True)
+class _Checked:
+    """A scheme with the vectors of its first positions, one table per head it tells apart."""
+
+    query: Query
+    scheme: Scheme
+    length: int
+    vectors: dict[Head, torch.Tensor]
+
+    @property
+    def features(self) -> int:
+        return sum(table.shape[1] for table in self.vectors.values())
+
+
+def _checked(query: Query) -> _Checked | None:
+    """Return what is checked, None where the scheme has no position vectors."""
+    scheme = query.build()
+    length = known(scheme, min(query.length, CHECKED_POSITIONS))
+    heads: list[Head] = [query.head]
+    if query.head == "mean" and scheme.heads:
+        heads = list(range(scheme.heads))
+    try:
+        vectors = {
+            head: position_vectors(scheme, length, head=head, dtype=query.dtype) for head in heads
+        }
+    except NoPositionVectors:
+        return None
+    return _Checked(query, scheme, length, vectors)
+
+
+def check_map(query: Query, offset: int, second: int) -> OffsetMap:
+    """Return check 1 at one offset; without any number where the scheme has no position vectors."""
+    checked = _checked(query)
+    if checked is None:
+        return OffsetMap(verdict=_no_vectors(query), provenance=query.build().provenance)
+    scheme, length = checked.scheme, checked.length
+    first, head = next(iter(checked.vectors.values())), next(iter(checked.vectors))
+    half = position_vectors(scheme, max(1, length // 2), head=head, dtype=query.dtype)
+    widths = [first.shape[1], half.shape[1]]
+    closed = _closed_form(checked, offset)
+    whole = _kernel_fit(checked, offset) if closed is None else None
+    if whole:
+        widths = [whole.dimension, whole.dimension]
+    matrix = None if closed is None else scheme.offset_map(offset, size=PICTURED, head=head)
+    pairs = _pair_fit(checked, offset)
+    return OffsetMap(
+        closed=closed,
+        fitted=whole.held_out_error if whole else None,
+        fitted_control=whole.control_held_out if whole else None,
+        pairs=pairs.held_out_error if pairs else None,
+        control=pairs.control_held_out if pairs else None,
+        composed=None if matrix is None else _composition(checked, offset, second),
+        verdict=_verdict(whole.held_out_error if whole else closed, query, widths),
+        picture=None if matrix is None else corner(matrix, PICTURED).numpy(),
+        provenance=scheme.provenance,
+    )
+
+
+def check_maps(query: Query) -> dict[str, Array]:
+    """Return check 1 over a range of offsets: the closed form, the pair fit, its random control."""
+    checked = _checked(query)
+    step = 3 if checked and checked.features > FEATURES_AT_EVERY_OFFSET else 1
+    offsets = OFFSETS[::step]
+    rows: list[tuple[float | None, float | None, float | None]] = []
+    for offset in offsets:
+        pairs = _pair_fit(checked, offset) if checked else None
+        rows.append(
+            (
+                _closed_form(checked, offset) if checked else None,
+                pairs.held_out_error if pairs else None,
+                pairs.control_held_out if pairs else None,
+            )
+        )
+    columns = np.array(rows, dtype=float).T  # None becomes NaN
+    return {
+        "offset": np.array(offsets),
+        **dict(zip(("closed", "pairs", "control"), columns, strict=True)),
+    }
+
+
+def check_dense(query: Query, offset: int) -> DenseFit:
+    """Return the fit of a whole matrix, on as many positions as its width needs, and on later ones."""
+    scheme = query.build()
+    try:
+        if isinstance(scheme, VectorScheme):
+            width = position_vectors(scheme, 1).shape[1]
+            if width > MAX_FITTED_WIDTH:
+                return DenseFit(
+                    None,
+                    f"width {width:,} is more than is fitted here ({MAX_FITTED_WIDTH}); "
+                    "use posenc.analysis.fit_dense",
+                )
+            inside = 4 * width + 2 * offset
+            length = known(scheme, inside + width)
+            vectors = position_vectors(scheme, length, dtype=query.dtype)
+            fit = linear_map_fit.fit_dense(vectors, offset, train_length=inside, seed=query.seed)
+        else:
+            values = position_kernel(scheme, KERNEL_POSITIONS, head=query.head, dtype=query.dtype)
+            fit = linear_map_fit.fit_kernel(
+                values, offset, train_length=KERNEL_POSITIONS * 2 // 3, seed=query.seed
+            )
+    except SchemeArgumentError as error:
+        return DenseFit(None, str(error))
+    return DenseFit(fit, "")
+
+
+def check_claims(query: Query) -> OffsetClaims:
+    """Return checks 2 and 3, on the vectors themselves where there are any, not on a closed form."""
+    checked = _checked(query)
+    if checked is None:
+        scheme = query.build()
+        length = known(scheme, min(query.length, CHECKED_POSITIONS))
+        gram = position_kernel(scheme, length, head=query.head, dtype=query.dtype)
+    else:
+        scheme, length = checked.scheme, checked.length
+        # The kernel of a mean of heads is the mean of the heads' kernels.
+        gram = torch.zeros(length, length, dtype=torch.float64)
+        for table in checked.vectors.values():
+            gram += table @ table.T / len(checked.vectors)
+    bias = scheme.offset_bias(-torch.arange(length))
+    if bias is None:
+        logits = similarity.similarity_by_offset(gram, side="before").mean
+    else:
+        bias = rounded(bias, query.dtype)
+        logits = bias.mean(dim=0) if query.head == "mean" else bias[query.head]
+    return OffsetClaims(
+        linearity.offset_only(gram, seed=query.seed),
+        linearity.linear_in_offset(logits, seed=query.seed),
+    )
+
+
+def _closed_form(checked: _Checked, offset: int) -> float | None:
+    """The largest error over the heads of the scheme's own M_k, None where it has none."""
+    if checked.length <= offset:
+        return None
+    errors = []
+    for head, vectors in checked.vectors.items():
+        matrix = checked.scheme.offset_map(offset, size=checked.length - offset, head=head)
+        if matrix is None:
+            return None
+        errors.append(linear_map.verify_map(vectors, matrix, offset))
+    return max(errors)
+
+
+def _composition(checked: _Checked, offset: int, second: int) -> float:
+    """The largest error over the heads of M_offset M_second against M_(offset + second)."""
+    errors = []
+    for head in checked.vectors:
+        maps = [
+            checked.scheme.offset_map(by, size=size, head=head)
+            for by, size in (
+                (offset, COMPOSED_POSITIONS + second),
+                (second, COMPOSED_POSITIONS),
+                (offset + second, COMPOSED_POSITIONS),
+            )
+        ]
+        errors.append(linear_map.composition_error(*(one for one in maps if one is not None)))
+    return max(errors)
+
+
+def _pair_fit(checked: _Checked, offset: int) -> linear_map_fit.LinearMapFit | None:
+    """Fit two numbers per pair of features, where the vectors come in pairs and there are enough."""
+    scheme = checked.scheme
+    if not isinstance(scheme, VectorScheme) or checked.length < offset + 4:
+        return None
+    (vectors,) = checked.vectors.values()
+    if (vectors.shape[1] - scheme.unpaired) % 2:
+        return None
+    return linear_map_fit.fit_pairs(
+        vectors,
+        offset,
+        layout=scheme.pair_layout,
+        first=scheme.pair_first,
+        tail=scheme.unpaired,
+        seed=checked.query.seed,
+    )
+
+
+def _kernel_fit(checked: _Checked, offset: int) -> linear_map_fit.LinearMapFit | None:
+    """The held-out error of one matrix fitted through the kernel, the verdict without a closed form."""
+    if checked.length < offset + 4:
+        return None
+    query = checked.query
+    values = position_kernel(checked.scheme, checked.length, head=query.head, dtype=query.dtype)
+    return linear_map_fit.fit_kernel(values, offset, seed=query.seed)
+
+
+def _no_vectors(query: Query) -> str:
+    """Say that a scheme has no position vectors, and whether rounding took them from it."""
+    try:
+        position_vectors(query.build(), 1, head=query.head)
+    except NoPositionVectors:
+        return "no position vectors"
+    return f"no position vectors once rounded to {query.precision}"
+
+
+def _verdict(error: float | None, query: Query, widths: list[int]) -> str:
+    if error is None:
+        return "too few positions to tell"
+    if math.isnan(error):
+        return "undefined, all vectors are zero"
+    verdict, words = linear_map.verdict(
+        error,
+        dimension=widths[1],
+        dimension_at_double=widths[0],
+        tolerance=MAP_TOLERANCE[query.precision],
+    )
+    rounded_off = query.dtype is not None and verdict is not linear_map.Verdict.NONE
+    return f"{words} up to the rounding of {query.precision}" if rounded_off else words
