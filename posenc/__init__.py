@@ -26,12 +26,12 @@ from posenc.modules import (
     SinusoidalPositionalEncoding,
     TokenPlusPositionEmbedding,
 )
-from posenc.phases import rope_tables, sinusoidal_table
 from posenc.rotation import apply_rope
 from posenc.schemes import SCHEMES
 from posenc.schemes.alibi import alibi_bias, alibi_slopes
 from posenc.schemes.scheme import Scheme, SchemeConfig
 from posenc.setting import Setting
+from posenc.tables import rope_tables, sinusoidal_table
 
 __version__ = "0.1.0"
 

@@ -40,6 +40,12 @@ def works(device: torch.device | str) -> bool:
         return False
 
 
+def float64_device(device: torch.device | str | None) -> torch.device:
+    """Return `device`, or the CPU for None and where there is no float64 (mps): results are moved."""
+    chosen = torch.device("cpu" if device is None else device)
+    return torch.device("cpu") if chosen.type == "mps" else chosen
+
+
 def device_name(device: torch.device | str) -> str:
     """Return the device's name as people know it, such as "cuda: NVIDIA H200"."""
     chosen = torch.device(device)

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from posenc import limits
 from posenc.errors import PositionOutOfRange, SchemeArgumentError
-from posenc.phases import sinusoidal_table
 from posenc.schemes.learned import INITIAL_STD
+from posenc.tables import sinusoidal_table
 
 
 class SinusoidalPositionalEncoding(nn.Module):

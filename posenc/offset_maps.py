@@ -13,12 +13,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posenc.errors import SchemeArgumentError
+from posenc.layout import Layout, check_layout
 from posenc.limits import MAX_POSITION, check_count
 
-Layout = Literal["interleaved", "half"]
 First = Literal["sin", "cos"]
 
-DENSE_WIDTH = 1_024
+DENSE_WIDTH = 512
 
 
 def expanding_shift(ratio: float, size: int, offset: int) -> Float[Tensor, "more size"]:
@@ -43,8 +43,7 @@ def expanding_shift(ratio: float, size: int, offset: int) -> Float[Tensor, "more
 
 def pair_columns(pairs: int, layout: Layout) -> tuple[Tensor, Tensor]:
     """Columns of the first and of the second member of every pair."""
-    if layout not in ("interleaved", "half"):
-        raise SchemeArgumentError(f"layout must be 'interleaved' or 'half', got {layout!r}.")
+    check_layout(layout)
     index = torch.arange(pairs)
     return (2 * index, 2 * index + 1) if layout == "interleaved" else (index, index + pairs)
 
@@ -54,7 +53,7 @@ def pair_matrix(
 ) -> Float[Tensor, "d d"]:
     """The matrix that turns every pair: cos + 1j sin multiplied by its own complex number.
 
-    Two entries a row; above 1,024 features it is a sparse COO tensor, which takes 8 MB less per
+    Two entries a row; above 512 features it is a sparse COO tensor, which takes 8 MB less per
     thousand rows and multiplies by that much faster.
     """
     if first not in ("sin", "cos"):

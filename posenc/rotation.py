@@ -9,42 +9,23 @@ Products and sums are rounded one by one, never fused: an entry has the same bit
 alone or in a batch, one token at a time or all at once.
 """
 
-from typing import Literal
-
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 from torch._C._functorch import maybe_current_level
 from torch.autograd import forward_ad
 from torch.nn.functional import pad
 
 from posenc.errors import SchemeArgumentError
-from posenc.limits import check_width
-from posenc.phases import complex_product_is_elementary, scratch_numbers
-
-Layout = Literal["interleaved", "half"]
+from posenc.layout import Layout, check_layout
+from posenc.products import complex_product_is_elementary
+from posenc.scratch import scratch_numbers
 
 TILE_ENTRIES = 524_288  # numbers of x turned at once: 2 MiB of float32
 ACCELERATOR_TILES = 1_024  # an accelerator's tile in CPU tiles
 LANES = 16  # complex numbers that the widest processor multiplies at once, twice over
 GRAIN = 32_768  # numbers that torch gives a thread at least
 JOINED_ENTRIES = 16_384  # q and k up to this size together are turned by one call: it costs more
-
-
-def half_to_interleaved(dim: int) -> Int[Tensor, " dim"]:
-    """Index that takes half-split features to interleaved order, y = x[..., index].
-
-    dim: even width. Returns (dim,) int64: 0, dim/2, 1, dim/2 + 1, ...
-    """
-    return torch.arange(check_width("dim", dim)).view(2, -1).T.flatten()
-
-
-def interleaved_to_half(dim: int) -> Int[Tensor, " dim"]:
-    """Index that takes interleaved features to half-split order, y = x[..., index].
-
-    dim: even width. Returns (dim,) int64: 0, 2, 4, ..., 1, 3, 5, ...
-    """
-    return torch.arange(check_width("dim", dim)).view(-1, 2).T.flatten()
 
 
 def apply_rope(
@@ -101,8 +82,7 @@ def apply_rope_to_both(
 
 def _check(x: Tensor, cos: Tensor, sin: Tensor, layout: str) -> None:
     """Refuse what cannot be meant; cheap when all is well, because decoding calls it per token."""
-    if layout not in ("interleaved", "half"):
-        raise SchemeArgumentError(f'layout must be "interleaved" or "half", got {layout!r}.')
+    check_layout(layout)
     if not (x.is_floating_point() and cos.is_floating_point() and sin.is_floating_point()):
         raise SchemeArgumentError(
             f"x, cos and sin must be floating point, got {x.dtype}, {cos.dtype} and {sin.dtype}."

@@ -1,21 +1,22 @@
 """Rows of the tables that the schemes' hooks use: made for any positions, kept where asked again.
 
-A training loop asks for positions 0 .. t-1 at every step; those windows are kept, a few and small.
-Under torch.compile nothing is kept: the rows become part of the graph.
+A training loop asks for positions 0 .. t-1 at every step; those windows are kept, 64 MiB
+of them at most. Under torch.compile nothing is kept: the rows become part of the graph.
 """
-
-import functools
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from posenc.phases import Phases, cos_sin
+from posenc.kept import KeptTensors
+from posenc.phases import Phases
+from posenc.tables import cos_sin
 
-_WINDOWS_KEPT = 16
 _LARGEST_KEPT = 2**20  # entries of one kept table: 4 MiB in float32
 _CURVE_BLOCK = 64
 _COSINE_TILE = 2**20  # cosines in memory at once while summing over pairs
+
+WINDOWS = KeptTensors(most_bytes=64 * 2**20, most_results=32)
 
 
 def rotary_rows(
@@ -30,7 +31,8 @@ def rotary_rows(
         return cos_sin(positions.to(device), phases, dtype=dtype)
     if torch.compiler.is_compiling() or positions * phases.pairs > _LARGEST_KEPT:
         return cos_sin(torch.arange(positions, device=device), phases, dtype=dtype)
-    return _kept_rotary(positions, phases, dtype, device)
+    cos, sin = WINDOWS.get(_rotary_window, positions, phases, dtype, device)
+    return cos, sin
 
 
 def sinusoidal_rows(
@@ -46,7 +48,7 @@ def sinusoidal_rows(
         return _joined(*rotary_rows(positions, phases, dtype=dtype, device=device), layout)
     if positions * phases.pairs > _LARGEST_KEPT:
         return _joined(*rotary_rows(positions, phases, dtype=dtype, device=device), layout)
-    return _kept_sinusoidal(positions, phases, layout, dtype, device)
+    return WINDOWS.get(_sinusoidal_window, positions, phases, layout, dtype, device)[0]
 
 
 def cosine_sum(offsets: Int[Tensor, " *n"], phases: Phases) -> Float[Tensor, " *n"]:
@@ -84,8 +86,7 @@ def _joined(cos: Tensor, sin: Tensor, layout: str) -> Tensor:
     return torch.cat((sin, cos), dim=-1)
 
 
-@functools.lru_cache(maxsize=_WINDOWS_KEPT)
-def _kept_rotary(
+def _rotary_window(
     count: int, phases: Phases, dtype: torch.dtype, device: torch.device
 ) -> tuple[Tensor, Tensor]:
     # Outside inference mode, because a tensor made inside it could never enter a training step.
@@ -93,10 +94,9 @@ def _kept_rotary(
         return cos_sin(torch.arange(count, device=device), phases, dtype=dtype)
 
 
-@functools.lru_cache(maxsize=_WINDOWS_KEPT)
-def _kept_sinusoidal(
+def _sinusoidal_window(
     count: int, phases: Phases, layout: str, dtype: torch.dtype, device: torch.device
-) -> Tensor:
+) -> tuple[Tensor]:
     with torch.inference_mode(False), torch.no_grad():
         rows = cos_sin(torch.arange(count, device=device), phases, dtype=dtype)
-        return _joined(*rows, layout)
+        return (_joined(*rows, layout),)

@@ -293,8 +293,9 @@ def _fit_together(values: dict[str, Any]) -> list[str]:
     if dim < 2 * heads:
         values["heads"] = max(n for n in range(1, heads + 1) if dim % (2 * n) == 0)
         notices.append(
-            f"Heads must leave each an even width: {values['heads']} heads are used for dimension "
-            f"{dim} instead of {heads}."
+            f"Heads must leave each an even width: {values['heads']} "
+            f"{'head is' if values['heads'] == 1 else 'heads are'} used for dimension {dim:,} "
+            f"instead of {heads}."
         )
     elif dim % (2 * heads):
         rule = fields.rules(Setting)["dim"]
@@ -302,7 +303,7 @@ def _fit_together(values: dict[str, Any]) -> list[str]:
         values["dim"] = replace(rule, multiple_of=2 * heads).clamp(dim)
         notices.append(
             f"Model dimension must be a multiple of twice the heads ({2 * heads}): "
-            f"{values['dim']} is used instead of {dim}."
+            f"{values['dim']:,} is used instead of {dim:,}."
         )
     longest = limits.MAX_SHOWN_ELEMENTS // values["dim"]
     if values["length"] > longest:

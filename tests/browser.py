@@ -1,7 +1,7 @@
-"""The served dashboard and a real browser on it, for browser tests and screenshots.
+"""A served script and a real browser on it, for browser tests, screenshots and benchmarks.
 
 The server runs the way a team runs it, `streamlit run dashboard/app.py` in the repository with its
-own configuration.
+own configuration; a script other than the dashboard runs in the same way.
 """
 
 import re
@@ -21,6 +21,7 @@ from urllib.parse import urlparse
 from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 
 ROOT = Path(__file__).parents[1]
+DASHBOARD = ROOT / "dashboard" / "app.py"
 HOST = "127.0.0.1"
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 NO_BROWSER = "no Chromium is installed, so nothing can be drawn"
@@ -70,16 +71,17 @@ DRAWN = """() => {
 
 def find_chromium() -> str | None:
     """Return the path of an installed Chromium, if there is one."""
-    return shutil.which("chromium") or shutil.which("chromium-browser")
+    names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+    return next((path for name in names if (path := shutil.which(name))), None)
 
 
 @contextmanager
-def served(log: Path) -> Iterator[str]:
-    """Serve the dashboard on a free port, its output in `log`; yields the address."""
+def served(log: Path, script: Path = DASHBOARD) -> Iterator[str]:
+    """Serve a script on a free port, its output in `log`; yields the address."""
     with socket.socket() as listener:
         listener.bind((HOST, 0))
         port = listener.getsockname()[1]
-    command = [sys.executable, "-m", "streamlit", "run", "dashboard/app.py"]
+    command = [sys.executable, "-m", "streamlit", "run", str(script)]
     command += [f"--server.port={port}", f"--server.address={HOST}"]
     with log.open("w") as output:
         server = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output)
@@ -100,7 +102,7 @@ def _wait_for(address: str, server: subprocess.Popen[bytes], log: Path) -> None:
         except (urllib.error.URLError, OSError):
             assert server.poll() is None, log.read_text()
             time.sleep(0.2)
-    raise TimeoutError(f"the dashboard did not answer: {log.read_text()}")
+    raise TimeoutError(f"the server did not answer: {log.read_text()}")
 
 
 @contextmanager

@@ -1,7 +1,6 @@
 """Settings of the test run: shapes checked at every call, one thread, every scheme in small."""
 
 import os
-import shutil
 from collections.abc import Iterator
 
 import hypothesis
@@ -10,6 +9,7 @@ import pytest
 import torch
 
 from tests import shapes
+from tests.browser import find_chromium
 
 # Every shape annotation of the library is checked at every call, arguments and results. The hook must
 # stand before posenc is imported; POSENC_SHAPES=0 leaves it out, as torch.compile needs.
@@ -108,16 +108,10 @@ def no_shape_checks() -> Iterator[None]:
     jaxtyping.config.update("jaxtyping_disable", False)
 
 
-def chromium() -> str | None:
-    """Return the installed Chromium, if there is one."""
-    names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-    return next((path for name in names if (path := shutil.which(name))), None)
-
-
 @pytest.fixture(scope="session")
 def chromium_path() -> str:
     """The path of an installed Chromium, for Playwright's executable_path."""
-    path = chromium()
+    path = find_chromium()
     if path is None:
         pytest.fail("POSENC_REQUIRE_BROWSER is 1, but no Chromium is installed.")
     return path
@@ -125,7 +119,7 @@ def chromium_path() -> str:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out browser tests where there is no browser, and longer proofs nobody asked for."""
-    no_browser = chromium() is None and os.environ.get("POSENC_REQUIRE_BROWSER") != "1"
+    no_browser = find_chromium() is None and os.environ.get("POSENC_REQUIRE_BROWSER") != "1"
     not_asked = "long" not in config.option.markexpr
     for item in items:
         if no_browser and item.get_closest_marker("browser"):

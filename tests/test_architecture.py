@@ -26,8 +26,10 @@ DASHBOARD = sorted((ROOT / "dashboard").rglob("*.py"))
 # Imports run from right to left only; a name stands for a module or a package of posenc.
 LAYERS = (
     {"errors"},
-    {"fields", "limits", "toeplitz", "device"},
-    {"phases", "rotation", "offset_maps", "interop"},
+    {"fields", "limits", "toeplitz", "device", "scratch", "kept"},
+    {"layout", "phases", "products", "interop"},
+    {"blocks", "rotation", "offset_maps"},
+    {"tables"},
     {"rows"},
     {"schemes"},
     {"attention", "kernel", "modules", "setting"},

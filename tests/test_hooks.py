@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import io
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -23,6 +24,7 @@ from posenc import (
     position_vectors,
     sinusoidal_table,
 )
+from posenc.errors import ConfigError, SchemeArgumentError
 from posenc.schemes.learned import Learned
 from tests.conftest import SMALL
 
@@ -208,6 +210,37 @@ def test_a_learned_table_refuses_positions_it_has_no_row_for_and_never_wraps() -
 def test_lengths_that_cannot_be_are_refused(scheme: Scheme, ask: object, length: object) -> None:
     with pytest.raises(PosencError):
         ask(scheme, length)
+
+
+def test_an_unknown_kind_of_scheme_is_answered_with_those_that_are_known() -> None:
+    assert type(SCHEMES).__mro__[1] is dict
+    assert "shaw " not in SCHEMES
+    with pytest.raises(ConfigError, match=r"one of learned, .*none, got 'shaw '\.$"):
+        SCHEMES["shaw "]
+
+
+@pytest.mark.parametrize("kind", [*SCHEMES])
+@pytest.mark.parametrize(
+    ("asked", "match"),
+    [
+        ({"head": "first"}, "head must be"),
+        ({"head": None}, "head must be"),
+        ({"start": 0.5}, "start must be"),
+        ({"start": 2**31}, "start must be"),
+        ({"dtype": torch.int8}, "dtype must be"),
+        ({"dtype": "float16"}, "dtype must be"),
+    ],
+)
+@pytest.mark.usefixtures("no_shape_checks")
+def test_what_no_scheme_can_mean_is_refused_by_every_scheme(
+    kind: str, asked: dict[str, Any], match: str
+) -> None:
+    scheme = SMALL.config(kind).build()
+    for ask in (position_kernel, position_vectors, offset_curve):
+        if ask is offset_curve and "start" in asked:
+            continue  # a curve has no start
+        with pytest.raises(SchemeArgumentError, match=match):
+            ask(scheme, 4, **asked)
 
 
 @pytest.mark.parametrize("head", [-1, HEADS, 1.0, True, "first", None])

@@ -2,25 +2,16 @@
 
 import inspect
 import io
-import os
-import shutil
-import socket
-import subprocess
-import sys
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from urllib.parse import urlparse
 
 import numpy as np
 import pytest
 from PIL import Image
-from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
 from dashboard.matrix import MatrixValues
+from tests.browser import launched, served
 
 pytestmark = pytest.mark.browser
 LENGTH = 48
@@ -84,58 +75,15 @@ def probe(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     app = folder / "probe.py"
     source = inspect.getsource(matrices)
     app.write_text(PROBE.format(matrices=source, length=LENGTH), encoding="utf-8")
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
-    with served(app, port, folder / "log.txt"):
-        yield f"http://127.0.0.1:{port}"
-
-
-@contextmanager
-def served(app: Path, port: int, log: Path) -> Iterator[None]:
-    options = {
-        "server.address": "127.0.0.1",
-        "server.port": port,
-        "server.headless": "true",
-        "server.fileWatcherType": "none",
-        "browser.gatherUsageStats": "false",
-    }
-    flags = [f"--{name}={value}" for name, value in options.items()]
-    command = [sys.executable, "-m", "streamlit", "run", str(app), *flags]
-    with log.open("w") as output:
-        server = subprocess.Popen(command, cwd=app.parent, stdout=output, stderr=output)
-    try:
-        wait_for(f"http://127.0.0.1:{port}/_stcore/health", server, log)
-        yield
-    finally:
-        server.terminate()
-        server.wait(20)
-
-
-def wait_for(address: str, server: subprocess.Popen[bytes], log: Path) -> None:
-    for _ in range(300):
-        try:
-            with urllib.request.urlopen(address, timeout=5):
-                return
-        except (urllib.error.URLError, OSError):
-            assert server.poll() is None, log.read_text()
-            time.sleep(0.2)
-    pytest.fail(f"the probe app did not answer: {log.read_text()}")
+    with served(folder / "log.txt", app) as address:
+        yield address
 
 
 @pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    path = shutil.which("chromium")
-    if path is None:
-        reason = "no Chromium is installed, so nothing can be drawn"
-        if os.environ.get("POSENC_REQUIRE_BROWSER") == "1":
-            pytest.fail(reason)
-        pytest.skip(reason)
-    flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=flags)
+def chromium(chromium_path: str) -> Iterator[Browser]:
+    """One browser for all tests; each test has its own contexts in it."""
+    with launched(chromium_path) as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture

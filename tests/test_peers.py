@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from posenc import SCHEMES, alibi_bias, alibi_slopes, attention, position_vectors, sinusoidal_table
-from posenc.rotation import half_to_interleaved, interleaved_to_half
+from posenc.layout import half_to_interleaved, interleaved_to_half
 
 pytest.importorskip("transformers")
 pytest.importorskip("x_transformers")

@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 from mpmath import mp, mpf
 from torch import Tensor
 
-from posenc import phases
+from posenc import blocks, products
+from posenc.blocks import BLOCK
 from posenc.errors import PositionOutOfRange, SchemeArgumentError
 from posenc.limits import MAX_POSITION
-from posenc.phases import BLOCK, Phases, cos_sin, rope_tables, sinusoidal_table
+from posenc.phases import Phases
+from posenc.tables import cos_sin, rope_tables, sinusoidal_table
 from tests.independent import inverse_frequencies
 
 BASES = [2.0, 100.0, 1e4, 5e5, 1e7, 1e12]
@@ -249,8 +251,8 @@ def test_a_number_just_off_a_tie_is_not_rounded_twice(dtype: torch.dtype) -> Non
     step = torch.finfo(dtype).eps
     near = torch.tensor([1 + step / 2 + 2**-40, 1 + 3 * step / 2 - 2**-40], dtype=torch.float64)
     once = torch.tensor([1 + step, 1 + step], dtype=dtype)
-    assert torch.equal(phases._castable(near, dtype).to(dtype), once)
-    assert torch.equal(phases._castable(-near, dtype).to(dtype), -once)
+    assert torch.equal(products.castable(near, dtype).to(dtype), once)
+    assert torch.equal(products.castable(-near, dtype).to(dtype), -once)
     assert not torch.equal(near.to(dtype), once)  # torch's own cast goes through float32
 
 
@@ -317,7 +319,7 @@ def test_complex_multiplication_makes_the_bits_of_separate_products(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made = [sinusoidal_table(400, dim, start=77, dtype=torch.float64) for dim in (32, 128, 2_048)]
-    monkeypatch.setattr(phases._Packed, "serves", staticmethod(lambda *_: False))
+    monkeypatch.setattr(products.Packed, "serves", staticmethod(lambda *_: False))
     for table in made:
         separate = sinusoidal_table(400, table.shape[1], start=77, dtype=torch.float64)
         assert torch.equal(separate, table)
@@ -330,7 +332,7 @@ def test_sizes_of_scratch_change_no_bit(dim: int, monkeypatch: pytest.MonkeyPatc
         "TILE_PAIRS": 3 * dim, "NEAR_PAIRS": 17, "EXACT_PAIRS": 1, "KEPT_PAIRS": 0,
         "KEPT_NEAR_PAIRS": 0,
     }.items():  # fmt: skip
-        monkeypatch.setattr(phases, name, value)
+        monkeypatch.setattr(products if name == "TILE_PAIRS" else blocks, name, value)
         assert torch.equal(sinusoidal_table(600, dim, start=3), expected[0])
         found = cos_sin(torch.arange(602, 2, -1), Phases.geometric(dim))
         for plane, table in zip(found, expected[1], strict=True):
@@ -469,7 +471,8 @@ def test_a_default_device_does_not_reach_the_tables() -> None:
 
 COMPILED = """
 import torch
-from posenc.phases import Phases, cos_sin
+from posenc.phases import Phases
+from posenc.tables import cos_sin
 
 phases = Phases.geometric(64, 5e5)
 run = torch.compile(lambda p: cos_sin(p, phases), fullgraph=True, backend="aot_eager")

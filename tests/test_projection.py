@@ -21,37 +21,7 @@ from posenc.analysis import (
     project_waves,
     projection,
 )
-
-
-def ladder(width: int, base: float = 10_000.0) -> torch.Tensor:
-    """Inverse frequencies from Python's own power, one at a time."""
-    return torch.tensor([base ** (-2 * m / width) for m in range(width // 2)], dtype=torch.float64)
-
-
-def table(length: int, width: int, base: float = 10_000.0) -> torch.Tensor:
-    """The textbook sinusoidal table, entry by entry."""
-    rows = np.zeros((length, width))
-    for p in range(length):
-        for m in range(width // 2):
-            angle = p * base ** (-2 * m / width)
-            rows[p, 2 * m], rows[p, 2 * m + 1] = math.sin(angle), math.cos(angle)
-    return torch.from_numpy(rows)
-
-
-def noise(*shape: int, seed: int = 0) -> torch.Tensor:
-    return torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
-
-
-def alibi_mean(length: int, heads: int = 8) -> torch.Tensor:
-    """The mean over heads of exp(-slope |i - j|), entry by entry."""
-    curve = [
-        sum(math.exp(-(2.0 ** (-8 * h / heads)) * abs(k)) for h in range(1, heads + 1)) / heads
-        for k in range(1 - length, length)
-    ]
-    return torch.tensor(
-        [[curve[j - i + length - 1] for j in range(length)] for i in range(length)],
-        dtype=torch.float64,
-    )
+from tests.small_tables import alibi_mean_matrix, ladder, noise, table
 
 
 def by_svd(rows: np.ndarray, components: int, fitted: np.ndarray) -> dict[str, np.ndarray]:
@@ -186,7 +156,7 @@ def test_the_published_shares_of_a_sinusoidal_table() -> None:
 
 
 def test_alibis_kernel_projects_to_a_horseshoe_of_twelve_and_eight_percent() -> None:
-    found = project_gram(alibi_mean(512), 2)
+    found = project_gram(alibi_mean_matrix(512), 2)
     assert [round(share, 2) for share in found.explained_variance_ratio.tolist()] == [0.12, 0.08]
     first, second = found.scores.unbind(1)
     # A half cosine and a whole one: odd and even about the middle, whatever the content.
@@ -200,7 +170,7 @@ def test_alibis_kernel_projects_to_a_horseshoe_of_twelve_and_eight_percent() -> 
 def test_splitting_a_stationary_kernel_changes_nothing(
     length: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kernel = alibi_mean(length, heads=4)
+    kernel = alibi_mean_matrix(length, heads=4)
     halves = project_gram(kernel, 5)
     monkeypatch.setattr(
         projection,
@@ -344,7 +314,7 @@ def test_missing_rows_are_left_out_and_labelled(bad: tuple[float, float, float])
 
 
 def test_a_kernel_that_is_no_inner_product_has_no_vectors_to_project() -> None:
-    skewed = alibi_mean(20, heads=4)
+    skewed = alibi_mean_matrix(20, heads=4)
     skewed[3, 7] += 1e-6
     with pytest.raises(NoPositionVectors, match="not symmetric"):
         project_gram(skewed)

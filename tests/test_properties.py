@@ -5,7 +5,6 @@ import inspect
 import itertools
 import math
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -14,16 +13,7 @@ from scipy.stats import kendalltau
 
 from posenc import SchemeArgumentError
 from posenc.analysis import expand_curve, first_rise, kendall_tau, measure, properties
-
-
-def table(length: int, width: int, base: float = 10_000.0) -> torch.Tensor:
-    """The textbook sinusoidal table, entry by entry."""
-    rows = np.zeros((length, width))
-    for p in range(length):
-        for m in range(width // 2):
-            angle = p * base ** (-2 * m / width)
-            rows[p, 2 * m], rows[p, 2 * m + 1] = math.sin(angle), math.cos(angle)
-    return torch.from_numpy(rows)
+from tests.small_tables import noise, table
 
 
 def sum_of_cosines(length: int, width: int, base: float = 10_000.0) -> torch.Tensor:
@@ -35,10 +25,6 @@ def sum_of_cosines(length: int, width: int, base: float = 10_000.0) -> torch.Ten
         ],
         dtype=torch.float64,
     )
-
-
-def noise(*shape: int, seed: int = 0) -> torch.Tensor:
-    return torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
 @pytest.mark.parametrize(("width", "rise"), [(512, 44), (128, 12), (64, 6)])

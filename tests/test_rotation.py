@@ -13,13 +13,9 @@ from x_transformers.x_transformers import apply_rotary_pos_emb as apply_interlea
 
 from posenc import rotation
 from posenc.errors import SchemeArgumentError
-from posenc.phases import rope_tables
-from posenc.rotation import (
-    apply_rope,
-    apply_rope_to_both,
-    half_to_interleaved,
-    interleaved_to_half,
-)
+from posenc.layout import half_to_interleaved, interleaved_to_half
+from posenc.rotation import apply_rope, apply_rope_to_both
+from posenc.tables import rope_tables
 from tests import independent
 
 LAYOUTS = ["interleaved", "half"]

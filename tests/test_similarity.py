@@ -20,22 +20,9 @@ from posenc.analysis import (
     similarity_by_offset,
     similarity_row,
 )
+from tests.small_tables import noise, table
 
 NAN, INF = math.nan, math.inf
-
-
-def table(length: int, width: int, base: float = 10_000.0) -> torch.Tensor:
-    """The textbook sinusoidal table, entry by entry."""
-    rows = np.zeros((length, width))
-    for p in range(length):
-        for m in range(width // 2):
-            angle = p * base ** (-2 * m / width)
-            rows[p, 2 * m], rows[p, 2 * m + 1] = math.sin(angle), math.cos(angle)
-    return torch.from_numpy(rows)
-
-
-def noise(*shape: int, seed: int = 0) -> torch.Tensor:
-    return torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
 def cosine_by_loop(kernel: torch.Tensor) -> torch.Tensor:

@@ -16,8 +16,9 @@ from torch import Tensor
 from posenc.analysis.similarity import as_float64
 from posenc.analysis.spectrum import as_inv_freq, cos_sin
 from posenc.errors import SchemeArgumentError
+from posenc.layout import Layout
 from posenc.limits import check_count
-from posenc.offset_maps import First, Layout, pair_matrix
+from posenc.offset_maps import First, pair_matrix
 
 
 class Verdict(StrEnum):
@@ -44,7 +45,7 @@ def block_rotation(
     first "sin" (sinusoidal rows): [sin; cos] -> [[cos a, sin a], [-sin a, cos a]] [sin; cos];
     first "cos" (RoPE vectors): [cos; sin] -> [[cos a, -sin a], [sin a, cos a]] [cos; sin].
     `layout` "interleaved" puts a pair side by side, "half" puts all firsts before all seconds. The
-    last `tail` numbers do not turn (partial rotary width). The offset may be negative. Above 1,024
+    last `tail` numbers do not turn (partial rotary width). The offset may be negative. Above 512
     features the matrix is a sparse COO tensor.
     Raises SchemeArgumentError for bad frequencies, layout, first, tail or |offset| >= 2^31.
     Source: Vaswani et al. 2017, section 3.5; Su et al. 2021, arXiv 2104.09864, section 3.2.

@@ -16,8 +16,9 @@ from posenc.analysis.seeds import Seed, as_generator
 from posenc.analysis.similarity import as_float64, as_kernel
 from posenc.analysis.spectrum import check_length
 from posenc.errors import SchemeArgumentError
+from posenc.layout import Layout
 from posenc.limits import check_count
-from posenc.offset_maps import First, Layout, pair_columns, pair_matrix
+from posenc.offset_maps import First, pair_columns, pair_matrix
 
 _EPS = torch.finfo(torch.float64).eps
 
@@ -27,11 +28,12 @@ class LinearMapFit:
     """One matrix fitted to (phi(i), phi(i + offset)) on half of the positions, scored on others.
 
     `matrix` (d, d) with phi(i + offset) = matrix phi(i), or None for a fit through a kernel; a fit
-    per pair above 1,024 features gives a sparse COO tensor.
+    per pair above 512 features gives a sparse COO tensor.
     `positions`: positions the halves were drawn from. `fitted`: pairs of positions fitted.
     `dimension`: width d, or the rank for a kernel. `rank`: numerical rank of the `positions` rows
     (of the fitted ones for a kernel); below `dimension` the fit interpolates and does not identify
-    the matrix. `later_error`: both positions past the `positions` above, None when there are none.
+    the matrix; None for a fit per pair, which needs no rank. `later_error`: both positions past the
+    `positions` above, None when there are none.
     `control_held_out`, `control_later`: the same on a random Gaussian table of the same shape.
     """
 
@@ -40,7 +42,7 @@ class LinearMapFit:
     positions: int
     fitted: int
     dimension: int
-    rank: int
+    rank: int | None
     in_sample_error: float
     held_out_error: float
     later_error: float | None
@@ -87,7 +89,7 @@ def fit_pairs(
         turn = torch.where(power > 0, turn, 1.0)
         return pair_matrix(turn.real, turn.imag, layout, first, tail)
 
-    return _scored_fit(vectors, offset, train_length, seed, fit)
+    return _scored_fit(vectors, offset, train_length, seed, fit, ranked=False)
 
 
 def fit_dense(
@@ -120,7 +122,7 @@ def fit_dense(
         targets = table[sources + offset]
         return torch.linalg.lstsq(table[sources], targets, driver="gelsd").solution.T
 
-    return _scored_fit(vectors, offset, train_length, seed, fit)
+    return _scored_fit(vectors, offset, train_length, seed, fit, ranked=True)
 
 
 def fit_kernel(
@@ -207,6 +209,8 @@ def _scored_fit(
     train_length: int | None,
     seed: Seed,
     fit: Callable[[Tensor, Tensor], Tensor],
+    *,
+    ranked: bool,
 ) -> LinearMapFit:
     """Fit on a random half, score on the other half and later, and repeat on a random table."""
     generator = as_generator(seed)
@@ -226,7 +230,7 @@ def _scored_fit(
         positions=length,
         fitted=len(sources),
         dimension=vectors.shape[1],
-        rank=int(torch.linalg.matrix_rank(table[table.isfinite().all(1)])),
+        rank=int(torch.linalg.matrix_rank(table[table.isfinite().all(1)])) if ranked else None,
         in_sample_error=error(vectors, matrix, sources),
         held_out_error=error(vectors, matrix, held),
         later_error=error(vectors, matrix, later) if len(later) else None,

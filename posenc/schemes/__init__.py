@@ -1,5 +1,6 @@
 """The registry: one line per scheme, in the order in which they are shown and coloured."""
 
+from posenc.errors import ConfigError, shown
 from posenc.schemes.alibi import AlibiConfig
 from posenc.schemes.learned import LearnedConfig
 from posenc.schemes.none import NoneConfig
@@ -7,10 +8,18 @@ from posenc.schemes.rope import RopeConfig
 from posenc.schemes.scheme import SchemeConfig
 from posenc.schemes.sinusoidal import SinusoidalConfig
 
-SCHEMES: dict[str, type[SchemeConfig]] = {
-    "learned": LearnedConfig,
-    "sinusoidal": SinusoidalConfig,
-    "rope": RopeConfig,
-    "alibi": AlibiConfig,
-    "none": NoneConfig,
-}
+
+class _Registry(dict[str, type[SchemeConfig]]):
+    """A dict that names what it holds when asked for something else."""
+
+    def __missing__(self, kind: object) -> type[SchemeConfig]:
+        raise ConfigError(f"a scheme's kind must be one of {', '.join(self)}, got {shown(kind)}.")
+
+
+SCHEMES: dict[str, type[SchemeConfig]] = _Registry(
+    learned=LearnedConfig,
+    sinusoidal=SinusoidalConfig,
+    rope=RopeConfig,
+    alibi=AlibiConfig,
+    none=NoneConfig,
+)

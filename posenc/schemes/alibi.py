@@ -17,9 +17,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from posenc import fields, limits
+from posenc.device import float64_device
 from posenc.errors import NoPositionVectors, SchemeArgumentError
 from posenc.offset_maps import expanding_shift
-from posenc.schemes.scheme import Head, Scheme, SchemeConfig, float64_device
+from posenc.schemes.scheme import Head, Scheme, SchemeConfig
 
 
 def alibi_slopes(

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from posenc import fields, limits
+from posenc.device import float64_device
 from posenc.errors import PositionOutOfRange, SchemeArgumentError
 from posenc.interop.sources import named_table
 from posenc.schemes.scheme import (
@@ -22,7 +23,6 @@ from posenc.schemes.scheme import (
     SchemeConfig,
     VectorScheme,
     check_tokens,
-    float64_device,
     placed,
     rounded,
 )
@@ -35,8 +35,10 @@ _DRAWN_ROWS = 256
 class LearnedConfig(SchemeConfig):
     """A table of `max_len` vectors of width `dim`, or the table that `source` names.
 
-    A named table brings its own width and number of rows, which then stand in the built scheme's
-    config.
+    source: "random" (drawn, untrained), "minilm" (the installed package's), the name that
+    `posenc.interop.hold` gave a table, the path of a .safetensors file with one position table, or
+    "given" for a scheme made by `Learned.from_table`. A named table brings its own width and number
+    of rows, which then stand in the built scheme's config.
     """
 
     kind: Literal["learned"] = "learned"
@@ -117,6 +119,7 @@ class Learned(VectorScheme):
         self.max_length = config.max_len
         self.provenance = provenance
         self.trained = trained
+        self.untrained = config.source == "random" and not trained
 
     @classmethod
     def from_table(

@@ -19,9 +19,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from posenc import fields, limits, phases
+from posenc import fields, limits, phases, tables
+from posenc.device import float64_device
 from posenc.errors import ConfigError
-from posenc.offset_maps import Layout, pair_matrix
+from posenc.layout import Layout
+from posenc.offset_maps import pair_matrix
 from posenc.rotation import apply_rope, apply_rope_to_both
 from posenc.rows import cosine_curve, cosine_sum, rotary_rows
 from posenc.schemes.scheme import (
@@ -30,7 +32,6 @@ from posenc.schemes.scheme import (
     SchemeConfig,
     VectorScheme,
     check_tokens,
-    float64_device,
     rounded,
 )
 
@@ -146,7 +147,7 @@ class Rope(VectorScheme):
         self, offset: int, *, size: int = 1, head: Head = "mean"
     ) -> Float[Tensor, "d d"]:
         """Return M_k: per pair [cos; sin] -> [[cos a, -sin a], [sin a, cos a]] [cos; sin]."""
-        cos, sin = phases.cos_sin(torch.tensor(offset), self.phases, dtype=torch.float64)
+        cos, sin = tables.cos_sin(torch.tensor(offset), self.phases, dtype=torch.float64)
         return pair_matrix(cos, sin, "interleaved", "cos", self.unpaired)
 
     def offset_kernel(
@@ -175,7 +176,7 @@ class Rope(VectorScheme):
     ) -> Float[Tensor, "n d"]:
         self.check_kernel_request(length, head)
         width, rotary = self.config.dim, self.config.rotary_dim
-        cos, sin = phases.rope_tables(
+        cos, sin = tables.rope_tables(
             length,
             rotary,
             self.config.base,

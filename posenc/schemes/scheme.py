@@ -18,6 +18,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from posenc import fields, limits
+from posenc.device import float64_device
 from posenc.errors import (
     ConfigError,
     NoPositionKernel,
@@ -25,6 +26,7 @@ from posenc.errors import (
     NotStationary,
     SchemeArgumentError,
 )
+from posenc.layout import Layout
 from posenc.toeplitz import toeplitz
 
 Head = Literal["mean"] | int
@@ -84,12 +86,16 @@ class Scheme(nn.Module):
     max_length: the first position that has no value, or None.
     kernel_unit: what the position kernel counts: "inner product", "logit" or "weight factor".
     heads: number of heads the scheme tells apart, or None where all heads are alike.
+    provenance: one phrase saying where stored numbers come from, "" for a formula.
+    untrained: whether those numbers are a random start, which is noise and must be labelled so.
     """
 
     stationary: bool = True
     max_length: int | None = None
     kernel_unit: str = "weight factor"
     heads: int | None = None
+    provenance: str = ""
+    untrained: bool = False
 
     def __init__(self, config: SchemeConfig) -> None:
         super().__init__()
@@ -272,7 +278,7 @@ class VectorScheme(Scheme):
     """
 
     kernel_unit = "inner product"
-    pair_layout: Literal["interleaved", "half"] = "interleaved"
+    pair_layout: Layout = "interleaved"
     pair_first: Literal["sin", "cos"] = "sin"
     unpaired: int = 0
 
@@ -313,12 +319,6 @@ class VectorScheme(Scheme):
         limits.check_count("length", length, 1, limits.MAX_KERNEL_LENGTH)
         rows = self.vectors(length, head=head, start=start, dtype=dtype, device=device)
         return rows @ rows.T
-
-
-def float64_device(device: torch.device | str | None) -> torch.device:
-    """Return `device`, or the CPU where the device has no float64 (mps)."""
-    chosen = torch.device("cpu" if device is None else device)
-    return torch.device("cpu") if chosen.type == "mps" else chosen
 
 
 def rounded(values: Float[Tensor, " *n"], dtype: torch.dtype | None) -> Float[Tensor, " *n"]:

@@ -16,8 +16,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from posenc import fields, limits, phases
-from posenc.offset_maps import Layout, pair_matrix
+from posenc import fields, limits, phases, tables
+from posenc.device import float64_device
+from posenc.layout import Layout
+from posenc.offset_maps import pair_matrix
 from posenc.rows import cosine_curve, cosine_sum, sinusoidal_rows
 from posenc.schemes.scheme import (
     Head,
@@ -25,7 +27,6 @@ from posenc.schemes.scheme import (
     SchemeConfig,
     VectorScheme,
     check_tokens,
-    float64_device,
     rounded,
 )
 
@@ -92,7 +93,7 @@ class Sinusoidal(VectorScheme):
         self, offset: int, *, size: int = 1, head: Head = "mean"
     ) -> Float[Tensor, "d d"]:
         """Return M_k: per pair [sin; cos] -> [[cos a, sin a], [-sin a, cos a]] [sin; cos]."""
-        cos, sin = phases.cos_sin(torch.tensor(offset), self.phases, dtype=torch.float64)
+        cos, sin = tables.cos_sin(torch.tensor(offset), self.phases, dtype=torch.float64)
         return pair_matrix(cos, sin, self.config.layout, "sin", tail=0)
 
     def offset_kernel(
@@ -116,7 +117,7 @@ class Sinusoidal(VectorScheme):
         device: torch.device | str | None = None,
     ) -> Float[Tensor, "n d"]:
         self.check_kernel_request(length, head)
-        table = phases.sinusoidal_table(
+        table = tables.sinusoidal_table(
             length,
             self.config.dim,
             self.config.base,

@@ -9,16 +9,9 @@ Needs Chromium and playwright.
 """
 
 import argparse
-import socket
 import statistics
-import subprocess
-import sys
 import tempfile
-import time
-import urllib.error
-import urllib.request
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -158,32 +151,6 @@ def open_tab(chromium: Browser, link: str, watched: tuple[str, ...]) -> Contende
     return contender
 
 
-@contextmanager
-def served(script: Path, log: Path) -> Iterator[str]:
-    """Serve one script with the dashboard's configuration on a free port; yields the address."""
-    with socket.socket() as listener:
-        listener.bind((browser.HOST, 0))
-        port = listener.getsockname()[1]
-    command = [sys.executable, "-m", "streamlit", "run", str(script)]
-    command += [f"--server.port={port}", f"--server.address={browser.HOST}"]
-    with log.open("w") as output:
-        server = subprocess.Popen(command, cwd=browser.ROOT, stdout=output, stderr=output)
-    address = f"http://{browser.HOST}:{port}"
-    try:
-        for _ in range(300):
-            try:
-                with urllib.request.urlopen(f"{address}/_stcore/health", timeout=5):
-                    break
-            except (urllib.error.URLError, OSError):
-                if server.poll() is not None:
-                    raise SystemExit(log.read_text()) from None
-                time.sleep(0.2)
-        yield address
-    finally:
-        server.terminate()
-        server.wait(20)
-
-
 def measure(rounds: int, chromium: Browser, addresses: dict[str, str]) -> None:
     """Press a key in every tab in turn, `rounds` times after one unmeasured one, and print."""
     bare, row, page = "bare app", "matrix row alone", "Similarity page"
@@ -240,9 +207,9 @@ def main() -> None:
         scripts = {"bare": folder / "bare.py", "row": folder / "row.py"}
         scripts["bare"].write_text(BARE)
         scripts["row"].write_text(ROW)
-        scripts["dashboard"] = browser.ROOT / "dashboard" / "app.py"
+        scripts["dashboard"] = browser.DASHBOARD
         addresses = {
-            name: stack.enter_context(served(script, folder / f"{name}.log"))
+            name: stack.enter_context(browser.served(folder / f"{name}.log", script))
             for name, script in scripts.items()
         }
         measure(rounds, stack.enter_context(browser.launched(path)), addresses)

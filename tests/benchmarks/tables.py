@@ -22,8 +22,8 @@ from x_transformers.x_transformers import RotaryEmbedding
 if not __package__:
     sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from posenc import phases
-from posenc.phases import rope_tables, sinusoidal_table
+from posenc import blocks, phases
+from posenc.tables import rope_tables, sinusoidal_table
 from tests.benchmarks.timing import paired_seconds, ratio, table
 
 SIZES = [(512, 512), (4_096, 128), (131_072, 128), (4_096, 4_096)]
@@ -51,7 +51,7 @@ def textbook_into(out: Tensor) -> None:
 
 def first_call(length: int, dim: int, out: Tensor) -> None:
     """Ours with nothing kept from earlier calls."""
-    for kept in (phases._geometric, phases._kept_factors, phases._kept_near, phases._kept_block):
+    for kept in (phases._geometric, blocks._kept_factors, blocks._kept_near, blocks.kept_block):
         kept.cache_clear()
     sinusoidal_table(length, dim, out=out)
 
