@@ -45,6 +45,14 @@ class NotStationary(PosencError):
     """The position kernel is not a function of the offset alone, so it has no offset curve."""
 
 
+class CorpusError(PosencError):
+    """A text cannot be trained on; the message says why and what is needed."""
+
+
+class RunError(PosencError):
+    """A training run cannot be started, resumed or read; the message says why."""
+
+
 class CheckpointError(PosencError):
     """A checkpoint file was refused; the message says why, without its path."""
 

@@ -13,19 +13,20 @@ first r features with a ladder made for r, and leaves the rest alone.
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from posenc import fields, limits, phases, tables
+from posenc import fields, limits, tables
 from posenc.device import float64_device
 from posenc.errors import ConfigError
 from posenc.layout import Layout
 from posenc.offset_maps import pair_matrix
 from posenc.rotation import apply_rope, apply_rope_to_both
 from posenc.rows import cosine_curve, cosine_sum, rotary_rows
+from posenc.schemes.rope_scaling import SCALINGS, Scaling, Unscaled, stretching
 from posenc.schemes.scheme import (
     Head,
     Positions,
@@ -66,6 +67,8 @@ class RopeConfig(SchemeConfig):
         ),
     )
 
+    scaling: Scaling = Unscaled()  # noqa: RUF009  (frozen, without fields)
+
     label: ClassVar[str] = "RoPE"
     summary: ClassVar[str] = "Turns queries and keys by an angle proportional to their position."
     paper: ClassVar[str] = "Su et al. 2021, arXiv 2104.09864"
@@ -86,6 +89,15 @@ class RopeConfig(SchemeConfig):
         # The factor 0.29 of 100 is 28.999999999999996 in binary; what is meant is 29.
         return math.floor(self.dim * self.partial_rotary_factor + 1e-9)
 
+    @classmethod
+    def from_record(cls, record: dict[str, Any]) -> Self:
+        scaling = dict(record["scaling"])
+        return cls(**record | {"scaling": SCALINGS[scaling["kind"]](**scaling)})
+
+    def stretched(self, factor: float) -> dict[str, SchemeConfig]:
+        found = stretching(self.rotary_dim, self.base, factor)
+        return {scaling.label: self.replace(scaling=scaling) for scaling in found}
+
     def build(self, device: torch.device | str | None = None, seed: int = 0) -> "Rope":
         return Rope(self)
 
@@ -99,7 +111,7 @@ class Rope(VectorScheme):
 
     def __init__(self, config: RopeConfig) -> None:
         super().__init__(config)
-        self.phases = phases.Phases.geometric(config.rotary_dim, config.base)
+        self.phases = config.scaling.ladder(config.rotary_dim, config.base)
         self.unpaired = config.dim - config.rotary_dim
 
     @property
@@ -176,14 +188,9 @@ class Rope(VectorScheme):
     ) -> Float[Tensor, "n d"]:
         self.check_kernel_request(length, head)
         width, rotary = self.config.dim, self.config.rotary_dim
-        cos, sin = tables.rope_tables(
-            length,
-            rotary,
-            self.config.base,
-            start=start,
-            dtype=torch.float64,
-            device=float64_device(device),
-        )
+        limits.check_table(length, rotary, start)
+        at = torch.arange(start, start + length, device=float64_device(device))
+        cos, sin = tables.cos_sin(at, self.phases, dtype=torch.float64)
         turned = torch.stack((rounded(cos, dtype), rounded(sin, dtype)), dim=-1).flatten(-2)
         untouched = turned.new_full((length, width - rotary), width**-0.5)
         return torch.cat((turned * (2 / width) ** 0.5, untouched), dim=-1)

@@ -66,6 +66,18 @@ class SchemeConfig(ABC):
         return cls(**(taken | own))
 
     @classmethod
+    def from_record(cls, record: dict[str, Any]) -> Self:
+        """Make the config that `dataclasses.asdict` wrote."""
+        return cls(**record)
+
+    def stretched(self, factor: float) -> dict[str, SchemeConfig]:
+        """Return other readings of weights trained with this config, at `factor` times the length.
+
+        By the name of each; none, unless a scheme has a way to be stretched after training.
+        """
+        return {}
+
+    @classmethod
     def own_rules(cls) -> dict[str, fields.Rule]:
         """Return the rules of the fields that no Setting fills."""
         return {name: rule for name, rule in fields.rules(cls).items() if name not in cls.shared}

@@ -1,0 +1,212 @@
+"""Reading a trained model past its training length: the same targets at every context length.
+
+Press et al. 2022, arXiv 2108.12409, section 2.2 and appendix B: part of what looks like extrapolation
+is that later tokens have more context than the first ones of a window. So a target is scored with n
+tokens before it for every n alike, and only n changes.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional
+
+from posenc.lab.chance import stream
+from posenc.lab.model import LanguageModel
+from posenc.lab.specification import Specification
+from posenc.lab.tasks import IGNORED, Copy, Language, Recall, Task
+from posenc.schemes.scheme import Scheme
+
+TOKENS_AT_ONCE = 16_384
+SCORED_SHARE = 4  # the last quarter of a training length is scored
+TRAINED = "as trained"
+CLAMPED = "last row repeated"
+COPIES = 200  # strings per length
+RECALLS = 400  # questions per distance
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One way to read a trained model at a context length: another scheme, or clamped positions.
+
+    name: "as trained", or what is changed at reading; never trained so.
+    """
+
+    name: str
+    scheme: Scheme | None = None
+    clamp: int | None = None
+
+    def logits(self, model: LanguageModel, tokens: Int[Tensor, "b t"]) -> Float[Tensor, "b t v"]:
+        """Return the model's logits read this way."""
+        positions = None
+        if self.clamp is not None:
+            positions = torch.arange(tokens.shape[1], device=tokens.device).clamp(max=self.clamp)
+        logits: Tensor = model(tokens, positions, self.scheme)
+        return logits
+
+
+@dataclass(frozen=True)
+class Score:
+    """A mean over `count` scored tokens (or strings): a loss in nats, or a share that is right.
+
+    measure: "context" (x tokens of context), "position" (x is the first of a bucket of positions,
+    `until` its end), "copy" (x letters) or "recall" (x tokens between value and question).
+    """
+
+    measure: str
+    variant: str
+    x: int
+    value: float
+    count: int
+    until: int = 0
+
+
+def evaluate(model: LanguageModel, task: Task, specification: Specification) -> list[Score]:
+    """Measure a trained model in the way of its task. Learned tables end at their last row."""
+    was_training = model.training
+    model.eval()
+    try:
+        with torch.inference_mode():
+            match task:
+                case Language():
+                    return [
+                        *_by_context(model, task, specification),
+                        *_by_position(model, task, specification),
+                    ]
+                case Recall():
+                    return list(_recalled(model, task, specification))
+                case Copy():
+                    return list(_copied(model, task, specification))
+    finally:
+        model.train(was_training)
+    raise TypeError(f"no evaluation is known for {type(task).__name__}")
+
+
+def contexts(train_length: int, longest: int) -> list[int]:
+    """Context lengths that are read: L/2, L, 1.5 L, 2 L, 4 L, ... up to `longest` L."""
+    lengths = [train_length // 2, train_length, train_length * 3 // 2]
+    factor = 2
+    while factor <= longest:
+        lengths.append(factor * train_length)
+        factor *= 2
+    if longest * train_length not in lengths:
+        lengths.append(longest * train_length)
+    return sorted(n for n in lengths if n <= longest * train_length)
+
+
+def variants(model: LanguageModel, length: int, trained: int) -> Iterator[Variant]:
+    """Return every way in which a model can be read at `length` tokens, trained on `trained`."""
+    scheme = model.scheme
+    if scheme.max_length is None or length <= scheme.max_length:
+        yield Variant(TRAINED)
+    else:
+        yield Variant(CLAMPED, clamp=scheme.max_length - 1)
+    if length > trained:
+        for name, config in scheme.config.stretched(length / trained).items():
+            yield Variant(name, scheme=config.build())
+
+
+def segment_ends(text: int, context: int, segments: int) -> Int[Tensor, " s"]:
+    """Positions of the last target of each segment, evenly spread where `context` tokens precede it."""
+    return torch.linspace(context, text - 1, segments, dtype=torch.float64).round().long()
+
+
+def _by_context(model: LanguageModel, task: Language, spec: Specification) -> Iterator[Score]:
+    """The same targets, the last quarter of a training length before each end, at every context."""
+    text = task.corpus.validation
+    lengths = contexts(task.train_length, spec.longest)
+    scored = max(1, task.train_length // SCORED_SHARE)
+    ends = segment_ends(len(text), max(lengths), spec.segments)
+    for length in lengths:
+        for variant in variants(model, length, task.train_length):
+            losses = [
+                window[:, -scored:]
+                for window in _windows(model, variant, text, ends, length, spec.device)
+            ]
+            mean = torch.cat(losses).double().mean().item()
+            yield Score("context", variant.name, length, mean, len(ends) * scored)
+
+
+def _by_position(model: LanguageModel, task: Language, spec: Specification) -> Iterator[Score]:
+    """Loss by the position of the token inside one long window, in buckets that double."""
+    text = task.corpus.validation
+    longest = max(contexts(task.train_length, spec.longest))
+    ends = segment_ends(len(text), longest, spec.segments)
+    limit = model.scheme.max_length
+    readings = [(Variant(TRAINED), longest if limit is None else min(longest, limit))]
+    if limit is not None and limit < longest:
+        readings.append((Variant(CLAMPED, clamp=limit - 1), longest))
+    for variant, length in readings:
+        total = torch.zeros(length, dtype=torch.float64)
+        for window in _windows(model, variant, text, ends, length, spec.device):
+            total += window.double().sum(dim=0)
+        means = total / len(ends)
+        for first, end in buckets(length, task.train_length):
+            count = (end - first) * len(ends)
+            yield Score("position", variant.name, first, means[first:end].mean().item(), count, end)
+
+
+def buckets(length: int, train_length: int) -> Iterator[tuple[int, int]]:
+    """Ranges of positions: eighths of the training length, then of every doubling of it."""
+    first, step = 0, max(1, train_length // 8)
+    while first < length:
+        end = min(first + step, length)
+        yield first, end
+        first = end
+        if first >= 8 * step and first >= train_length:
+            step *= 2
+
+
+def _windows(
+    model: LanguageModel,
+    variant: Variant,
+    text: Tensor,
+    ends: Tensor,
+    length: int,
+    device: str,
+) -> Iterator[Float[Tensor, "s n"]]:
+    """Loss of every token of the windows of `length` tokens whose last target is at each end."""
+    back = torch.arange(-length, 1)
+    for some in ends.split(max(1, TOKENS_AT_ONCE // length)):
+        window = text[some[:, None] + back].long().to(device)
+        logits = variant.logits(model, window[:, :-1])
+        losses = functional.cross_entropy(
+            logits.float().flatten(0, 1), window[:, 1:].flatten(), reduction="none"
+        )
+        yield losses.view(len(some), length).cpu()
+
+
+def distances(train_length: int, longest: int) -> list[int]:
+    """Distances at which a value is asked for: from the least to `longest` training lengths."""
+    least = 2 * Recall.PAIRS - 1
+    lengths = [n - 2 for n in contexts(train_length, longest)]
+    return sorted({n for n in (least, train_length // 4, *lengths) if n >= least})
+
+
+def _recalled(model: LanguageModel, task: Recall, spec: Specification) -> Iterator[Score]:
+    for distance in distances(task.train_length, spec.longest):
+        inputs, answers = task.at_distance(RECALLS, distance, stream(spec.seed, "recall", distance))
+        for variant in variants(model, distance + 2, task.train_length):
+            right = 0
+            few = max(1, TOKENS_AT_ONCE // (distance + 2))
+            for some, wanted in zip(inputs.split(few), answers.split(few), strict=True):
+                found = variant.logits(model, some.to(spec.device))[:, -1].argmax(dim=-1).cpu()
+                right += int((found == wanted).sum())
+            yield Score("recall", variant.name, distance, right / RECALLS, RECALLS)
+
+
+def _copied(model: LanguageModel, task: Copy, spec: Specification) -> Iterator[Score]:
+    """Strings written without a fault. Reading each letter after the right ones before it finds the
+    same strings as writing them one by one: the first fault ends either.
+    """
+    for length in range(1, 2 * task.train_length + 1):
+        inputs, targets = task.of_length(COPIES, length, stream(spec.seed, "copy", length))
+        for variant in variants(model, inputs.shape[1], task.positions(task.train_length)):
+            right = 0
+            few = max(1, TOKENS_AT_ONCE // inputs.shape[1])
+            for some, wanted in zip(inputs.split(few), targets.split(few), strict=True):
+                found = variant.logits(model, some.to(spec.device)).argmax(dim=-1).cpu()
+                right += int(((found == wanted) | (wanted == IGNORED)).all(dim=1).sum())
+            yield Score("copy", variant.name, length, right / COPIES, COPIES)

@@ -1,0 +1,112 @@
+"""A small causal Transformer that meets position through one scheme's hooks and nowhere else.
+
+Vaswani et al. 2017, arXiv 1706.03762; pre-norm as Xiong et al. 2020, arXiv 2002.04745; tied
+embeddings as Press and Wolf 2017, arXiv 1608.05859. Axes: b batch, t tokens, h heads.
+"""
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn import functional
+
+from posenc import fields
+from posenc.attention import attention
+from posenc.errors import ConfigError
+from posenc.schemes.scheme import Scheme
+
+Layer = TypeVar("Layer", bound=nn.Module)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """Size of a model; every scheme of a comparison shares it."""
+
+    layers: int = fields.ruled(3, fields.Whole(low=1, high=24, label="Layers"))
+    width: int = fields.ruled(128, fields.Whole(low=8, high=1_024, multiple_of=2, label="Width"))
+    heads: int = fields.ruled(4, fields.Whole(low=1, high=64, label="Heads"))
+
+    def __post_init__(self) -> None:
+        fields.check(self)
+        if self.width % (2 * self.heads):
+            raise ConfigError(
+                "ModelConfig.width must be a multiple of twice the heads, so that every head has an "
+                f"even width, got {self.width} for {self.heads} heads."
+            )
+
+
+class Block(nn.Module):
+    """Attention, then a perceptron, each behind its own norm and added to the stream."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        width = config.width
+        self.heads = config.heads
+        self.norm_attention = nn.LayerNorm(width, bias=False)
+        self.qkv = _undrawn(nn.Linear, width, 3 * width, bias=False)
+        self.out = _undrawn(nn.Linear, width, width, bias=False)
+        self.norm_mlp = nn.LayerNorm(width, bias=False)
+        self.up = _undrawn(nn.Linear, width, 4 * width, bias=False)
+        self.down = _undrawn(nn.Linear, 4 * width, width, bias=False)
+
+    def forward(self, x: Float[Tensor, "b t d"], scheme: Scheme) -> Float[Tensor, "b t d"]:
+        qkv = self.qkv(self.norm_attention(x)).unflatten(-1, (3, self.heads, -1))
+        q, k, v = qkv.permute(2, 0, 3, 1, 4)
+        mixed = attention(q, k, v, scheme)
+        x = x + self.out(mixed.transpose(1, 2).flatten(-2))
+        return x + self.down(functional.gelu(self.up(self.norm_mlp(x))))
+
+
+class LanguageModel(nn.Module):
+    """Token logits at every position. The scheme is a part of the model, trained where it can be."""
+
+    def __init__(
+        self, config: ModelConfig, vocabulary: int, scheme: Scheme, generator: torch.Generator
+    ) -> None:
+        """Draw the shared weights from `generator`, which no scheme touches."""
+        super().__init__()
+        self.config = config
+        self.tokens = _undrawn(nn.Embedding, vocabulary, config.width)
+        self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
+        self.norm = nn.LayerNorm(config.width, bias=False)
+        self._draw(generator)
+        self.scheme = scheme
+
+    def _draw(self, generator: torch.Generator) -> None:
+        """Unit variance through every map; what is added to the stream is smaller the more is added."""
+        width = self.config.width
+        nn.init.normal_(self.tokens.weight, std=width**-0.5, generator=generator)
+        for block in self.blocks:
+            assert isinstance(block, Block)
+            for linear in (block.qkv, block.up, block.out, block.down):
+                deep = (2 * len(self.blocks)) ** -0.5 if linear in (block.out, block.down) else 1.0
+                nn.init.normal_(
+                    linear.weight, std=deep * linear.in_features**-0.5, generator=generator
+                )
+
+    def forward(
+        self,
+        tokens: Int[Tensor, "b t"],
+        positions: Int[Tensor, " t"] | None = None,
+        scheme: Scheme | None = None,
+    ) -> Float[Tensor, "b t v"]:
+        """Return logits.
+
+        positions: what `embed` is told, contiguous from 0 if None. Attention goes by the order of the
+        tokens in any case: two tokens at one repeated position must not see each other's future.
+        scheme: another encoding of position, under which the trained weights are read.
+        """
+        scheme = self.scheme if scheme is None else scheme
+        # Token vectors of unit variance, as Vaswani et al. section 3.4 has them by sqrt(d_model).
+        x = scheme.embed(self.tokens(tokens) * self.config.width**0.5, positions)
+        for index, block in enumerate(self.blocks):
+            x = block(x, scheme.layer(index))
+        return functional.linear(self.norm(x), self.tokens.weight)
+
+
+def _undrawn(kind: type[Layer], *sizes: int, **options: bool) -> Layer:
+    """Make a layer without torch's own start, which would draw from the global generator."""
+    made: Layer = nn.utils.skip_init(kind, *sizes, **options)
+    return made

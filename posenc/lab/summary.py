@@ -1,0 +1,124 @@
+"""Runs of several seeds as curves with a band, and what they say: the elbow, and what context did.
+
+Absolute loss comes first: a scheme that is flat but worse at the training length is not called better.
+"""
+
+import math
+import statistics
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from posenc.lab.evaluate import TRAINED
+from posenc.lab.runs import Run
+from posenc.lab.specification import Specification
+
+ELBOW = math.log(1.1)  # nats: perplexity 1.1 times that at the training length
+NOTICED = math.log(1.01)  # nats: perplexity moved by one part in a hundred
+
+
+class Effect(StrEnum):
+    """What context beyond the training length did to the loss of the same targets."""
+
+    HELPED = "helped"
+    IGNORED = "was ignored"
+    HURT = "hurt"
+
+
+@dataclass(frozen=True)
+class Point:
+    """One x of a curve: the mean over seeds with the lowest and highest seed."""
+
+    x: int
+    until: int
+    mean: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One measure of one scheme read in one way, over the seeds of otherwise equal runs.
+
+    specification: of the first seed. measure, variant: as in `Score`.
+    """
+
+    specification: Specification
+    measure: str
+    variant: str
+    seeds: int
+    points: tuple[Point, ...]
+
+    def at(self, x: int) -> float | None:
+        """Return the mean at x, None where nothing was measured."""
+        return next((point.mean for point in self.points if point.x == x), None)
+
+
+def curves(runs: Iterable[Run], measure: str) -> list[Curve]:
+    """Return the curves of one measure: runs that differ in nothing but the seed make one curve."""
+    groups: dict[tuple[Specification, str], dict[int, list[float]]] = {}
+    first: dict[tuple[Specification, str], Specification] = {}
+    seeds: dict[tuple[Specification, str], set[int]] = {}
+    until: dict[tuple[Specification, str], dict[int, int]] = {}
+    for run in runs:
+        for score in run.scores:
+            if score.measure != measure:
+                continue
+            key = (replace(run.specification, seed=0), score.variant)
+            first.setdefault(key, run.specification)
+            seeds.setdefault(key, set()).add(run.specification.seed)
+            groups.setdefault(key, {}).setdefault(score.x, []).append(score.value)
+            until.setdefault(key, {})[score.x] = score.until
+    return [
+        Curve(
+            specification=first[key],
+            measure=measure,
+            variant=key[1],
+            seeds=len(seeds[key]),
+            points=tuple(
+                Point(x, until[key][x], statistics.fmean(found[x]), min(found[x]), max(found[x]))
+                for x in sorted(found)
+            ),
+        )
+        for key, found in groups.items()
+    ]
+
+
+def at_training_length(curve: Curve, every: Iterable[Curve]) -> float | None:
+    """Return the loss at the training length; of another reading, that of the scheme as trained."""
+    length = curve.specification.train_length
+    own = curve.at(length)
+    if own is not None:
+        return own
+    for other in every:
+        if other.specification == curve.specification and other.variant == TRAINED:
+            return other.at(length)
+    return None
+
+
+def elbow(curve: Curve, at_length: float) -> int | None:
+    """Return the first context past L at which perplexity exceeds 1.1 times that at L, else None."""
+    length = curve.specification.train_length
+    past = (point for point in curve.points if point.x > length)
+    return next((point.x for point in past if not point.mean <= at_length + ELBOW), None)
+
+
+def effect(curve: Curve, at_length: float) -> Effect | None:
+    """Return what the longest context read did against L, None where nothing longer was read."""
+    past = [point for point in curve.points if point.x > curve.specification.train_length]
+    if not past:
+        return None
+    gained = at_length - past[-1].mean
+    if gained > NOTICED:
+        return Effect.HELPED
+    return Effect.IGNORED if gained >= -NOTICED else Effect.HURT
+
+
+def bits_per_byte(loss: float) -> float:
+    """Nats as bits; a token of the language task is a byte."""
+    return loss / math.log(2)
+
+
+def perplexity(loss: float) -> float:
+    """The exponential of a loss in nats, infinite past the largest number."""
+    return math.inf if loss >= 700 else math.exp(loss)

@@ -1,0 +1,176 @@
+"""Many runs: schemes, bases, widths and seeds, on any concurrent.futures.Executor.
+
+A job is told what to do in words (a specification's record, where the text and the store are), so that
+it means the same in this process, in another, or on another machine. A job that is done twice finds
+the first one's run in the store.
+"""
+
+import itertools
+import multiprocessing
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from posenc.errors import PosencError
+from posenc.lab.corpus import Corpus, from_text, standard_library
+from posenc.lab.model import ModelConfig
+from posenc.lab.runs import Store, make_run
+from posenc.lab.specification import Specification
+from posenc.lab.tasks import TASKS, Language
+from posenc.lab.train import Report
+from posenc.setting import Setting
+
+ATTEMPTS = 3  # of a sweep whose worker process died
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run, in words. text: a path, None for the standard library. work: a folder, None for the
+    default one.
+    """
+
+    record: dict[str, Any]
+    store: str | None
+    text: str | None = None
+    work: str | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a job: the run's name and why it stopped early, or why there is none."""
+
+    specification: Specification
+    stopped: str | None = None
+    error: str | None = None
+
+
+def specifications(
+    schemes: Sequence[str],
+    *,
+    seeds: int = 1,
+    bases: Sequence[float] = (10_000.0,),
+    widths: Sequence[int] = (128,),
+    layers: int = 3,
+    heads: int = 4,
+    corpus: Corpus | None = None,
+    train_length: int = 64,
+    task: str = Language.kind,
+    **others: Any,
+) -> list[Specification]:
+    """Return every combination once: a scheme that ignores the base is not repeated for each.
+
+    others: further fields of Specification. Raises ConfigError for a value out of its range.
+    """
+    found: dict[Specification, None] = {}
+    for kind, base, width, seed in itertools.product(schemes, bases, widths, range(seeds)):
+        model = ModelConfig(layers=layers, width=width, heads=heads)
+        # A learned table has a row for every position that training shows.
+        rows = TASKS[task].positions(train_length)
+        setting = Setting(dim=width, base=base, heads=heads, train_length=rows)
+        specification = Specification(
+            scheme=setting.config(kind),
+            model=model,
+            task=task,
+            train_length=train_length,
+            seed=seed,
+            corpus=corpus.sha256 if corpus else "",
+            corpus_name=corpus.name if corpus else "",
+            **others,
+        )
+        found[specification] = None
+    return list(found)
+
+
+def run_job(job: Job) -> str | None:
+    """Do a job wherever this is called. Returns why the run stopped early, None if it did not."""
+    specification = Specification.from_record(job.record)
+    run = make_run(
+        specification,
+        read_text(job.text) if specification.task == Language.kind else None,
+        Store(job.store),
+        work=Path(job.work) if job.work else None,
+    )
+    return run.stopped
+
+
+def read_text(path: str | None) -> Corpus:
+    """Return the corpus of a text file, or of the standard library."""
+    if path is None:
+        return standard_library()
+    return from_text(Path(path).name, Path(path).read_bytes())
+
+
+def sweep(
+    jobs: Iterable[Job], executor: Executor, do: Callable[[Job], str | None] = run_job
+) -> Iterator[Outcome]:
+    """Submit every job and return what became of each, as they end. One failure ends no other."""
+    futures: dict[Future[str | None], Job] = {executor.submit(do, job): job for job in jobs}
+    for future in as_completed(futures):
+        specification = Specification.from_record(futures[future].record)
+        error = future.exception()
+        if isinstance(error, BrokenProcessPool):
+            raise error  # the pool is gone, and with it every job that waits
+        if error is not None:  # whatever it is: a cluster has errors of its own
+            yield Outcome(specification, error=f"{type(error).__name__}: {error}")
+        else:
+            yield Outcome(specification, stopped=future.result())
+
+
+def local_sweep(jobs: Sequence[Job], workers: int) -> Iterator[Outcome]:
+    """Sweep on a pool of processes of this machine, made again when one of them is killed."""
+    left = {Specification.from_record(job.record).run_id: job for job in jobs}
+    broken = 0  # pools, since a job last ended
+    while left and broken < ATTEMPTS - 1:
+        try:
+            for outcome in _pooled(left.values(), workers):
+                del left[outcome.specification.run_id]
+                broken = 0
+                yield outcome
+        except BrokenProcessPool:
+            broken += 1
+    for job in left.values():  # each by itself, so that the one that is killed takes no other along
+        try:
+            yield from _pooled([job], 1)
+        except BrokenProcessPool:
+            specification = Specification.from_record(job.record)
+            yield Outcome(specification, error="its process was killed, three times over")
+
+
+def _pooled(jobs: Iterable[Job], workers: int) -> Iterator[Outcome]:
+    # Fresh processes: a fork would copy the locks of threads that it does not copy.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, mp_context=context) as pool:
+        try:
+            yield from sweep(jobs, pool, _run_and_leave)
+        except (KeyboardInterrupt, GeneratorExit):
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _run_and_leave(job: Job) -> str | None:
+    """Do a job of a pool; an interrupted process ends, or the pool would hand it the next one."""
+    try:
+        return run_job(job)
+    except KeyboardInterrupt:
+        os._exit(130)
+
+
+def sweep_here(
+    jobs: Iterable[Job], report: Callable[[Specification], Report | None]
+) -> Iterator[Outcome]:
+    """Do the jobs in this process one by one, with a report of every step."""
+    for job in jobs:
+        specification = Specification.from_record(job.record)
+        corpus = read_text(job.text) if specification.task == Language.kind else None
+        work = Path(job.work) if job.work else None
+        try:
+            run = make_run(
+                specification, corpus, Store(job.store), work=work, report=report(specification)
+            )
+            yield Outcome(specification, stopped=run.stopped)
+        except PosencError as error:
+            yield Outcome(specification, error=str(error))

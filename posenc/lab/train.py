@@ -1,0 +1,261 @@
+"""Training: one loop, the same data, steps and shared weights for every scheme of a comparison.
+
+AdamW (Loshchilov and Hutter 2019, arXiv 1711.05101) with linear warm-up, a cosine to a tenth of the
+rate (arXiv 1608.03983) and gradients clipped to norm 1. A step depends on its number and the state
+before it, so a run that was killed goes on to the same bits.
+"""
+
+import contextlib
+import json
+import math
+import os
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor, nn
+from torch.nn import functional
+
+from posenc.device import works
+from posenc.errors import RunError
+from posenc.lab.chance import stream
+from posenc.lab.corpus import Corpus
+from posenc.lab.model import LanguageModel
+from posenc.lab.specification import Specification
+from posenc.lab.tasks import IGNORED, Task
+
+WARM_UP = 0.05  # share of the steps
+LAST_RATE = 0.1  # of the learning rate
+CLIP = 1.0
+BETAS = (0.9, 0.99)
+CHECKPOINT_EVERY = 100  # steps
+
+Report = Callable[[int, float], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Training:
+    """A trained model, the loss of every step, and why it stopped early, if it did.
+
+    seconds: spent on steps, over all sittings.
+    """
+
+    model: LanguageModel
+    losses: tuple[float, ...]
+    stopped: str | None
+    seconds: float
+
+
+class Trainer:
+    """The state of a run between two steps."""
+
+    def __init__(
+        self, specification: Specification, corpus: Corpus | None = None, *, compiled: bool = False
+    ) -> None:
+        """Build the model and its optimiser. Raises RunError for a corpus that is not the run's."""
+        self.specification = specification
+        self.device = torch.device(specification.device)
+        if not works(self.device):
+            raise RunError(f"There is no device {specification.device} on this machine.")
+        self.task = specification.make_task(corpus)
+        self.model = build_model(specification, self.task)
+        self.optimizer = _optimizer(self.model, specification)
+        self.losses: list[float] = []
+        self.seconds = 0.0
+        self.whole = True  # weights and losses are of the same step
+        self._forward: Callable[..., Tensor] = self.model
+        if compiled:
+            self._forward = torch.compile(self.model)
+
+    @property
+    def done(self) -> bool:
+        """Whether all steps are made, or the last loss is not finite."""
+        return len(self.losses) >= self.specification.steps or self.stopped is not None
+
+    @property
+    def stopped(self) -> str | None:
+        """Why the run ended early, None if it did not."""
+        if self.losses and not math.isfinite(self.losses[-1]):
+            return f"The loss was {self.losses[-1]} at step {len(self.losses):,}; training stopped."
+        return None
+
+    def step(self) -> float:
+        """Make one step and return its loss; one that is not finite changes no weight."""
+        begin = time.perf_counter()
+        number = len(self.losses)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate(number, self.specification)
+        inputs, targets = self.task.batch(
+            self.specification.batch, stream(self.specification.seed, "data", number)
+        )
+        inputs, targets = inputs.to(self.device), targets.to(self.device)
+        with _autocast(self.device):
+            logits = self._forward(inputs)
+        loss = functional.cross_entropy(
+            logits.float().flatten(0, 1), targets.flatten(), ignore_index=IGNORED
+        )
+        value = loss.item()
+        if math.isfinite(value):
+            self.optimizer.zero_grad(set_to_none=True)
+            loss.backward()
+            nn.utils.clip_grad_norm_(self.model.parameters(), CLIP)
+            self.whole = False
+            self.optimizer.step()
+        self.losses.append(value)
+        self.whole = True
+        self.seconds += time.perf_counter() - begin
+        return value
+
+    def save(self, path: Path) -> None:
+        """Write the whole state to one safetensors file, complete or not at all."""
+        names = {id(value): name for name, value in self.model.named_parameters()}
+        tensors = dict(self.model.state_dict())
+        for parameter, state in self.optimizer.state.items():
+            for key, value in state.items():
+                tensors[f"optimizer.{names[id(parameter)]}.{key}"] = value
+        tensors["losses"] = torch.tensor(self.losses, dtype=torch.float64)
+        content = save(
+            {name: value.detach().cpu().contiguous() for name, value in tensors.items()},
+            {"run": json.dumps(self.specification.record), "seconds": repr(self.seconds)},
+        )
+        write_whole(path, content)
+
+    def load(self, path: Path) -> None:
+        """Go on from a file that `save` wrote. Raises RunError for another run's or a broken one."""
+        try:
+            with safe_open(path, "pt") as file:
+                record = json.loads(file.metadata()["run"])
+                if record != self.specification.record:
+                    raise RunError("The checkpoint belongs to another run.")
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+                self.seconds = float(file.metadata()["seconds"])
+            self.losses = tensors.pop("losses").tolist()
+            states = {
+                name: tensors.pop(name) for name in list(tensors) if name.startswith("optimizer.")
+            }
+            self.model.load_state_dict(tensors)
+        except (OSError, SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
+            if isinstance(error, RunError):
+                raise
+            raise RunError("The checkpoint cannot be read; remove it to start again.") from error
+        self.optimizer.state.clear()
+        for name, parameter in self.model.named_parameters():
+            prefix = f"optimizer.{name}."
+            found = {
+                key.removeprefix(prefix): value
+                for key, value in states.items()
+                if key.startswith(prefix)
+            }
+            for key, value in found.items():
+                # The step count stays where AdamW keeps it, on the CPU.
+                self.optimizer.state[parameter][key] = (
+                    value if key == "step" else value.to(parameter.device)
+                )
+
+
+def train(
+    specification: Specification,
+    corpus: Corpus | None = None,
+    *,
+    checkpoint: Path | None = None,
+    every: int = CHECKPOINT_EVERY,
+    report: Report | None = None,
+    compiled: bool = False,
+) -> Training:
+    """Train to the end, from the checkpoint where there is one, keeping it up to date.
+
+    report: called after every step with its number from 1 and its loss; what it raises ends the
+    sitting, and the run goes on from the last checkpoint. KeyboardInterrupt saves first.
+    """
+    with fixed_threads(specification.threads):
+        trainer = Trainer(specification, corpus, compiled=compiled)
+        if checkpoint is not None and checkpoint.exists():
+            trainer.load(checkpoint)
+        try:
+            while not trainer.done:
+                loss = trainer.step()
+                number = len(trainer.losses)
+                if checkpoint is not None and (number % every == 0 or trainer.done):
+                    trainer.save(checkpoint)
+                if report is not None:
+                    report(number, loss)
+        except KeyboardInterrupt:
+            # Amid a step some weights are moved and some are not: the last checkpoint stays.
+            if checkpoint is not None and trainer.whole:
+                trainer.save(checkpoint)
+            raise
+    return Training(trainer.model, tuple(trainer.losses), trainer.stopped, trainer.seconds)
+
+
+def build_model(specification: Specification, task: Task) -> LanguageModel:
+    """Return the untrained model: shared weights by the seed alone, the scheme's by its own."""
+    scheme = specification.scheme.build(seed=specification.seed)
+    model = LanguageModel(
+        specification.model, task.vocabulary, scheme, stream(specification.seed, "weights")
+    )
+    return model.to(specification.device)
+
+
+def rate(step: int, specification: Specification) -> float:
+    """The learning rate of a step counted from 0: linear warm-up, then a cosine to a tenth."""
+    steps = specification.steps
+    warm = max(1, round(WARM_UP * steps))
+    if step < warm:
+        return specification.learning_rate * (step + 1) / warm
+    past = (step - warm) / max(1, steps - warm)
+    cosine = (1 + math.cos(math.pi * past)) / 2
+    return specification.learning_rate * (LAST_RATE + (1 - LAST_RATE) * cosine)
+
+
+@contextlib.contextmanager
+def fixed_threads(threads: int) -> Iterator[None]:
+    """Compute on this many threads: another number adds in another order."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file so that a kill at any moment leaves the old one or the new one."""
+    # A name of its own: on a shared folder another machine may have the same process id.
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)  # of a write that failed
+
+
+def _optimizer(model: LanguageModel, specification: Specification) -> torch.optim.AdamW:
+    """AdamW, without decay of norms and of whatever the scheme trains."""
+    of_scheme = {id(parameter) for parameter in model.scheme.parameters()}
+    groups: dict[bool, list[nn.Parameter]] = {True: [], False: []}
+    for parameter in model.parameters():
+        groups[parameter.ndim >= 2 and id(parameter) not in of_scheme].append(parameter)
+    return torch.optim.AdamW(
+        [
+            {"params": groups[True], "weight_decay": specification.weight_decay},
+            {"params": groups[False], "weight_decay": 0.0},
+        ],
+        lr=specification.learning_rate,
+        betas=BETAS,
+        fused=True,
+    )
+
+
+def _autocast(device: torch.device) -> contextlib.AbstractContextManager[object]:
+    """bfloat16 where the device multiplies it at full speed; float32 elsewhere."""
+    if device.type == "cuda" and torch.cuda.is_bf16_supported():
+        return torch.autocast("cuda", torch.bfloat16)
+    return contextlib.nullcontext()

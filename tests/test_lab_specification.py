@@ -1,0 +1,161 @@
+"""What names a run: every field of it counts, what is equal has one name, nonsense is refused."""
+
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+
+from posenc import ConfigError, Setting
+from posenc.errors import RunError
+from posenc.lab import Specification
+from posenc.lab.specification import PROTOCOL
+from posenc.schemes.rope_scaling import Interpolated, NtkAware, Unscaled
+from posenc.schemes.scheme import SchemeConfig
+from tests.conftest import alternatives
+from tests.small_runs import small
+
+
+def changed(specification: Specification, **others: Any) -> Specification:
+    return dataclasses.replace(specification, **others)
+
+
+def other_configs(config: SchemeConfig) -> dict[str, SchemeConfig]:
+    """The config with one field changed, for every field."""
+    found: dict[str, SchemeConfig] = {}
+    for field in dataclasses.fields(config):
+        now, rule = getattr(config, field.name), field.metadata.get("rule")
+        choices = list(alternatives(rule)) if rule is not None else []
+        choices += ["minilm"] if field.name == "source" else []
+        choices += [NtkAware(factor=2.0)] if field.name == "scaling" else []
+        choices += [now // 2, now * 2] if isinstance(now, int) else []
+        for value in choices:
+            if value == now:
+                continue
+            try:
+                found[field.name] = config.replace(**{field.name: value})
+            except ConfigError:
+                continue
+    return found
+
+
+def test_the_name_changes_with_every_field_of_the_specification() -> None:
+    plain = small()
+    others: dict[str, Any] = {
+        "scheme": small("alibi").scheme, "corpus": "0" * 64, "corpus_name": "another title",
+        "train_length": 17, "steps": 13, "batch": 5, "learning_rate": 0.011, "weight_decay": 0.2,
+        "seed": 1, "longest": 5, "segments": 9, "device": "cuda", "threads": 2,
+        "versions": (("posenc", "0.0"), ("torch", "2.0")),
+        "model": dataclasses.replace(plain.model, layers=2),
+    }  # fmt: skip
+    names = {plain.run_id, changed(plain, task="copy", corpus="").run_id,
+             changed(plain, task="recall", corpus="").run_id}  # fmt: skip
+    for name, value in others.items():
+        names.add(changed(plain, **{name: value}).run_id)
+    assert {field.name for field in dataclasses.fields(plain)} == {*others, "task"}
+    assert len(names) == len(others) + 3
+    assert all(len(name) == 20 and int(name, 16) >= 0 for name in names)
+
+
+def test_the_name_changes_with_every_field_of_the_model() -> None:
+    plain = small("none")
+    sizes = {"layers": 2, "width": 32, "heads": 4}
+    models = [dataclasses.replace(plain.model, **{name: value}) for name, value in sizes.items()]
+    assert set(sizes) == {field.name for field in dataclasses.fields(plain.model)}
+    assert len({plain.run_id, *(changed(plain, model=model).run_id for model in models)}) == 4
+
+
+def test_the_name_changes_with_every_field_of_the_scheme(kind: str) -> None:
+    plain = small(kind)
+    others = other_configs(plain.scheme)
+    assert set(others) == {field.name for field in dataclasses.fields(plain.scheme)} - {"kind"}
+    names = {plain.run_id}
+    for config in others.values():
+        heads = getattr(config, "heads", plain.model.heads)
+        model = dataclasses.replace(plain.model, heads=heads)
+        other = changed(plain, scheme=config, model=model)
+        if heads != plain.model.heads:
+            # Heads are the model's too: what counts is that the record tells both.
+            assert other.record["scheme"]["heads"] == heads
+        names.add(other.run_id)
+    assert len(names) == 1 + len(others)
+
+
+@pytest.mark.parametrize("scaling", [Unscaled(), Interpolated(factor=4.0), NtkAware(factor=2.5)])
+def test_every_scaling_of_rope_comes_back_from_its_record(scaling: Any) -> None:
+    plain = small("rope")
+    specification = changed(plain, scheme=plain.scheme.replace(scaling=scaling))
+    back = Specification.from_record(json.loads(json.dumps(specification.record)))
+    assert back == specification
+    assert back.run_id == specification.run_id
+    assert (back.run_id == plain.run_id) == (scaling == Unscaled())
+
+
+def test_a_specification_comes_back_from_its_record(variant: str, config: SchemeConfig) -> None:
+    model = dataclasses.replace(small().model, width=80, heads=10)
+    specification = changed(small(), model=model, scheme=config)
+    back = Specification.from_record(json.loads(json.dumps(specification.record)))
+    assert back == specification
+    assert back.run_id == specification.run_id
+    assert back.versions == specification.versions
+
+
+def test_equal_specifications_have_one_name(no_shape_checks: None) -> None:
+    """1 and 1.0 are equal, and JSON writes them apart."""
+    for first, second in (
+        (changed(small(), weight_decay=1), changed(small(), weight_decay=1.0)),
+        (
+            changed(small(), scheme=small().scheme.replace(base=500)),
+            changed(small(), scheme=small().scheme.replace(base=500.0)),
+        ),
+        (
+            changed(small(), scheme=small().scheme.replace(scaling=Interpolated(factor=2))),
+            changed(small(), scheme=small().scheme.replace(scaling=Interpolated(factor=2.0))),
+        ),
+    ):
+        assert first == second
+        assert first.run_id == second.run_id
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda record: record.pop("scheme"),
+        lambda record: record.pop("protocol"),
+        lambda record: record.update(colour="red"),
+        lambda record: record.update(scheme="rope"),
+        lambda record: record.update(versions=3),
+        lambda record: record["scheme"].update(colour="red"),
+        lambda record: record["model"].pop("layers") and record["model"].update(depth=1),
+        lambda record: record.update(protocol=PROTOCOL + 1),
+        lambda record: record["scheme"].update(kind="abacus"),
+        lambda record: record.update(steps=0),
+    ],
+)
+def test_a_record_that_is_not_known_is_refused_in_one_sentence(
+    damage: Any, no_shape_checks: None
+) -> None:
+    record = json.loads(json.dumps(small().record))
+    damage(record)
+    with pytest.raises(RunError) as caught:
+        Specification.from_record(record)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("others", "said"),
+    [
+        ({"device": "abacus"}, "device"),
+        ({"threads": 0}, "threads"),
+        ({"steps": 0}, "steps"),
+        ({"learning_rate": float("nan")}, "learning_rate"),
+        ({"train_length": 15}, "train_length"),
+        ({"task": "poetry"}, "task"),
+        ({"corpus": ""}, "corpus"),
+        ({"task": "copy"}, "corpus"),
+        ({"scheme": Setting(dim=80, heads=10).config("alibi")}, "2 heads, got 10"),
+    ],
+)
+def test_impossible_values_are_refused_by_name(others: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        changed(small(), **others)

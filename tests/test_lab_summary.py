@@ -1,0 +1,118 @@
+"""Curves of several seeds with their band, and the words for them, by hand."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from posenc.lab import Curve, Run, Score, curves, effect, elbow
+from posenc.lab.evaluate import CLAMPED, TRAINED
+from posenc.lab.summary import (
+    ELBOW,
+    NOTICED,
+    Effect,
+    Point,
+    at_training_length,
+    bits_per_byte,
+    perplexity,
+)
+from tests.small_runs import small
+
+
+def run(kind: str, seed: int, *scores: Score, **others: object) -> Run:
+    return Run(replace(small(kind, **others), seed=seed), scores, (1.0,), None, 1.0)
+
+
+def context(x: int, value: float, variant: str = TRAINED) -> Score:
+    return Score("context", variant, x, value, 8)
+
+
+def curve(**points: float) -> Curve:
+    """A curve of a model trained on 16 tokens; at16=2.0 is its loss at 16."""
+    found = tuple(
+        Point(int(name[2:]), 0, value, value, value) for name, value in sorted(
+            points.items(), key=lambda item: int(item[0][2:]))
+    )  # fmt: skip
+    return Curve(small(), "context", TRAINED, 1, found)
+
+
+def test_a_curve_is_the_mean_of_its_seeds_with_the_lowest_and_the_highest() -> None:
+    runs = [
+        run("rope", 0, context(16, 1.0), context(32, 5.0)),
+        run("rope", 2, context(32, 2.0), context(16, 1.5)),
+        run("rope", 1, context(16, 3.5), context(32, 2.0), Score("position", TRAINED, 16, 9.0, 8)),
+    ]
+    (found,) = curves(runs, "context")
+    assert found.points == (Point(16, 0, 2.0, 1.0, 3.5), Point(32, 0, 3.0, 2.0, 5.0))
+    assert found.seeds == 3
+    assert (found.measure, found.variant) == ("context", TRAINED)
+    assert found.specification == runs[0].specification
+    assert (found.at(32), found.at(33)) == (3.0, None)
+
+
+def test_runs_that_differ_in_more_than_the_seed_are_curves_of_their_own() -> None:
+    others = [{}, {"steps": 13}, {"bases": [500.0]}, {"batch": 5}, {"layers": 2}]
+    runs = [run("rope", seed, context(16, 1.0), **other) for other in others for seed in (0, 1)]
+    runs += [run("alibi", 0, context(16, 1.0)), run("alibi", 0, context(16, 1.0, "stretched"))]
+    found = curves(runs, "context")
+    assert [one.seeds for one in found] == [2, 2, 2, 2, 2, 1, 1]
+    assert found[-1].variant == "stretched"
+
+
+def test_buckets_of_one_curve_are_not_those_of_another() -> None:
+    short = run("rope", 0, Score("position", TRAINED, 0, 1.0, 8, until=2))
+    long = run("rope", 0, Score("position", TRAINED, 0, 1.0, 8, until=8), train_length=64)
+    for runs in ([short, long], [long, short]):
+        found = {one.specification.train_length: one.points for one in curves(runs, "position")}
+        assert found == {
+            16: (Point(0, 2, 1.0, 1.0, 1.0),),
+            64: (Point(0, 8, 1.0, 1.0, 1.0),),
+        }
+
+
+def test_nothing_measured_is_no_curve() -> None:
+    assert curves([], "context") == []
+    assert curves([run("rope", 0)], "context") == []
+
+
+def test_another_reading_is_held_against_the_scheme_as_trained() -> None:
+    learned = run("learned", 0, context(16, 1.25), context(32, 3.0, CLAMPED))
+    alibi = run("alibi", 0, context(16, 1.5), context(32, 1.4))
+    found = curves([learned, alibi], "context")
+    said = {(c.specification.scheme.kind, c.variant): at_training_length(c, found) for c in found}
+    assert said == {("learned", TRAINED): 1.25, ("learned", CLAMPED): 1.25, ("alibi", TRAINED): 1.5}
+    alone = curves([run("learned", 0, context(32, 3.0, CLAMPED))], "context")
+    assert at_training_length(alone[0], alone) is None
+
+
+def test_the_elbow_is_the_first_length_past_a_tenth_more_perplexity() -> None:
+    assert pytest.approx(math.exp(ELBOW)) == 1.1
+    at = 2.0
+    just, over = at + ELBOW, math.nextafter(at + ELBOW, math.inf)
+    assert elbow(curve(at16=at, at32=just, at64=just), at) is None
+    assert elbow(curve(at16=at, at32=just, at64=over), at) == 64
+    assert elbow(curve(at16=at, at32=9.0, at64=1.0), at) == 32
+    assert elbow(curve(at8=9.0, at16=at, at32=1.0), at) is None  # less context than L is no elbow
+    assert elbow(curve(at16=at, at32=math.nan), at) == 32
+    assert elbow(curve(at16=at, at32=math.inf), at) == 32
+
+
+def test_context_helps_is_ignored_or_hurts_by_one_part_in_a_hundred_of_perplexity() -> None:
+    assert pytest.approx(math.exp(NOTICED)) == 1.01
+    over = math.nextafter(NOTICED, math.inf)
+    for end, expected in (
+        (-over, Effect.HELPED), (-NOTICED, Effect.IGNORED), (0.0, Effect.IGNORED),
+        (NOTICED, Effect.IGNORED), (over, Effect.HURT), (math.nan, Effect.HURT),
+        (math.inf, Effect.HURT),
+    ):  # fmt: skip
+        # The longest context alone decides.
+        assert effect(curve(at16=0.0, at32=-5.0, at64=end), 0.0) == expected, end
+    assert effect(curve(at8=5.0, at16=0.0), 0.0) is None
+    assert [str(one) for one in Effect] == ["helped", "was ignored", "hurt"]
+
+
+def test_a_byte_drawn_from_all_alike_has_eight_bits_and_a_perplexity_of_256() -> None:
+    assert bits_per_byte(math.log(256)) == pytest.approx(8.0, rel=1e-15)
+    assert perplexity(math.log(256)) == pytest.approx(256.0, rel=1e-13)
+    assert perplexity(1e6) == math.inf
+    assert math.isnan(perplexity(math.nan))
