@@ -6,7 +6,7 @@ entries and bytes; `server.maxCacheDataSize` bounds them all together.
 
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -41,7 +41,6 @@ torch.set_num_threads(1)
 Array = np.ndarray[Any, Any]
 CACHE: dict[str, Any] = {"max_entries": 128, "max_size": "64MB", "show_spinner": False}
 
-MAX_READ = 2**20  # positions past which no formula is read here
 MAX_VECTOR_WIDTH = 512  # wider vectors are projected through their inner products
 MEASURED_PRODUCTS = 2**28  # distances come from the vectors themselves up to this much work
 DRAWN_OFFSETS = 2_048
@@ -250,12 +249,16 @@ def measured(query: Query) -> properties.Properties:
     """Return the measured properties of a scheme's positions."""
     found = kernel(query)
     scheme = query.build()
-    vectors = None
-    if isinstance(scheme, VectorScheme):
-        width = position_vectors(scheme, 1).shape[1]
-        if found.length**2 * width <= MEASURED_PRODUCTS:
-            vectors = position_vectors(scheme, found.length, dtype=query.dtype)
-    return properties.measure(**found.arguments(), vectors=vectors)
+    if not isinstance(scheme, VectorScheme):
+        return properties.measure(**found.arguments())
+    vectors = position_vectors(scheme, found.length, dtype=query.dtype)
+    if found.length**2 * vectors.shape[1] <= MEASURED_PRODUCTS:
+        return properties.measure(**found.arguments(), vectors=vectors)
+    # The distances of so many wide vectors come from the kernel; their entries are read all the same.
+    low, high = vectors[vectors.isfinite().all(dim=1)].aminmax()
+    return replace(
+        properties.measure(**found.arguments()), value_low=low.item(), value_high=high.item()
+    )
 
 
 # Relative offsets ---------------------------------------------------------------------------
@@ -319,9 +322,12 @@ def past(query: Query, train_length: int) -> Past:
     scheme = query.build()
     if not scheme.stationary:
         nothing = np.zeros(0)
-        return Past(scheme.max_length, nothing, nothing, None, None, nothing, nothing)
+        # An untrained table would have a row per position of training; only those shown are drawn.
+        limit = train_length if scheme.untrained else scheme.max_length
+        return Past(limit, nothing, nothing, None, None, nothing, nothing)
     count = query.length
-    offsets = torch.unique(torch.linspace(0, count - 1, min(count, DRAWN_OFFSETS)).round().long())
+    drawn = torch.linspace(0, count - 1, min(count, DRAWN_OFFSETS), dtype=torch.float64)
+    offsets = torch.unique(drawn.round().long())
     values = scheme.offset_kernel(-offsets, query.head)
     outside = first_outside = None
     positions, nearest = np.zeros(0), np.zeros(0)

@@ -27,7 +27,7 @@ MAX_FITTED_WIDTH = 512  # a dense fit of this width takes a few seconds
 KERNEL_POSITIONS = 768  # positions of a dense fit through a kernel
 # Above this many features (or heads times positions) only every third offset of the range is
 # checked: the page stays under a second.
-FEATURES_AT_EVERY_OFFSET = 1_024
+FEATURES_AT_EVERY_OFFSET = 2_048
 
 # What rounding alone leaves of an exact map, by the precision of the tables.
 MAP_TOLERANCE = {"float32": 1e-6, "bfloat16": 2**-6, "float16": 2**-9}
@@ -147,6 +147,10 @@ def check_maps(query: Query) -> dict[str, Array]:
 def check_dense(query: Query, offset: int) -> DenseFit:
     """Return the fit of a whole matrix, on as many positions as its width needs, and on later ones."""
     scheme = query.build()
+    try:
+        position_vectors(scheme, 1, head=query.head, dtype=query.dtype)
+    except NoPositionVectors:
+        return DenseFit(None, _no_vectors(query))
     try:
         if isinstance(scheme, VectorScheme):
             width = position_vectors(scheme, 1).shape[1]

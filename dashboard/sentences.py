@@ -94,10 +94,14 @@ def overview(
     groups: dict[str, list[str]] = {}
     for kind, one in measured.items():
         label = SCHEMES[kind].label
-        if one.kendall_tau is None:
+        if one.positions < 2:
+            what = "cannot be told from one position"
+        elif one.kendall_tau is None:
             what = "does not change at all"
-        elif one.first_rise is None:
+        elif one.kendall_tau > 1 - 1e-12:
             what = "falls at every step"
+        elif one.first_rise is None:
+            what = "never rises, but stays level at some steps"
         else:
             what = f"first rises again at {one.first_rise:,}"
         if found[kind].kernel.untrained:
@@ -186,7 +190,8 @@ def outside(past: Mapping[str, Past], length: int) -> str:
         how = "every offset checked" if scanned else "samples drawn, not every offset checked"
         parts.append(f"Read to distance {length - 1:,}, {how}.")
     parts += [
-        f"{SCHEMES[kind].label} is a table of {one.limit:,} rows and has no formula to read."
+        f"{SCHEMES[kind].label} is a table of {one.limit:,} row{'s' if one.limit > 1 else ''} and "
+        "has no formula to read."
         for kind, one in past.items()
         if one.limit is not None
     ]

@@ -71,6 +71,7 @@ def apply_rope_to_both(
     """`apply_rope` to queries and keys of the same positions; in a decoding step by one call."""
     if (
         q.numel() + k.numel() > JOINED_ENTRIES
+        or not (q.ndim == k.ndim == 4 and len(q) == len(k) == 1)  # else parts are not contiguous
         or torch.compiler.is_compiling()
         or _is_recorded(q, k, cos)
         or q.dtype != k.dtype

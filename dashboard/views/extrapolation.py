@@ -8,7 +8,7 @@ from posenc.analysis import extrapolation
 setting = page.setting()
 header = st.container()
 chosen = controls.choices(choices.ExtrapolationChoice)
-length = min(int(chosen.reach) * setting.train_length, compute.MAX_READ)
+length = int(chosen.reach) * setting.train_length
 # Formulas are read exactly: what rounding does is the other pages' subject.
 exact = setting.replace(precision="float32")
 queries = {kind: compute.query(exact, kind, length) for kind in exact.schemes}

@@ -3,6 +3,7 @@
 import streamlit as st
 
 from dashboard import charts, choices, compute, controls, frames, page, panels, sentences
+from dashboard.offset_checks import OFFSETS
 from posenc import offset_maps
 from posenc.analysis import linear_map
 
@@ -29,8 +30,12 @@ map_table = frames.offset_maps(maps)
 page.table(map_table.drop(columns="verdict"))
 st.markdown("\n".join(f"- **{row.scheme}**: {row.verdict}" for row in map_table.itertuples()))
 page.notes(setting, {kind: compute.provenance(query) for kind, query in queries.items()})
-by_offset = frames.map_errors({kind: compute.map_errors(query) for kind, query in queries.items()})
+errors = {kind: compute.map_errors(query) for kind, query in queries.items()}
+by_offset = frames.map_errors(errors)
 st.vega_lite_chart(by_offset, charts.map_errors(setting.schemes), key="map_errors")
+wide = tuple(kind for kind, one in errors.items() if len(one["offset"]) < len(OFFSETS))
+if wide:
+    st.caption(f"Every third offset for the wide vectors of {page.names(wide)}.")
 pictured = {kind: found for kind, found in maps.items() if found.picture is not None}
 if pictured:
     panels.map_row(setting, pictured, chosen.offset)
