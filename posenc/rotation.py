@@ -50,8 +50,11 @@ def apply_rope(
         _check_out(out, x, recording)
         if torch.compiler.is_compiling():
             return out.copy_(_turned(x, cos, sin, layout))
-        if out.untyped_storage().data_ptr() == x.untyped_storage().data_ptr():
-            x = x.clone()
+        written = out.untyped_storage().data_ptr()
+        x, cos, sin = (
+            part.clone() if part.untyped_storage().data_ptr() == written else part
+            for part in (x, cos, sin)
+        )
     elif recording or torch.compiler.is_compiling() or x.numel() <= TILE_ENTRIES:
         return _turned(x, cos, sin, layout, recording)
     else:
