@@ -290,5 +290,5 @@ def _verdict(error: float | None, query: Query, widths: list[int]) -> str:
         tolerance=MAP_TOLERANCE[query.precision],
     )
     if verdict is linear_map.Verdict.NONE:
-        return f"{words}, error {error:.2g}"
+        return f"{words}, error {error:.3g}"
     return f"{words} up to the rounding of {query.precision}" if query.dtype else words

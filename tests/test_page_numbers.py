@@ -404,7 +404,7 @@ def test_the_matrix_of_an_offset_moves_every_position(small: Small, offset: int)
     (own,) = of(full, "learned").to_dict("records")
     few = known("learned", small) < offset + 4
     assert own["verdict"] == (
-        "too few positions to tell" if few else f"no such matrix, error {own['fitted matrix']:.2g}"
+        "too few positions to tell" if few else f"no such matrix, error {own['fitted matrix']:.3g}"
     )
     assert np.isnan(own["closed form"])
     (own,) = of(full, "none").to_dict("records")
