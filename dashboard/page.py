@@ -120,6 +120,8 @@ def table(frame: pd.DataFrame) -> None:
     frame = frame.loc[
         :, [bool((frame[name].notna() & (frame[name] != "")).any()) for name in frame]
     ]
+    if frame.shape[1] < 2:
+        return  # names without a number
     columns: dict[str, Any] = {}
     for name in frame:
         kind = frame[name].dtype.kind
