@@ -20,7 +20,7 @@ PAGES = {
 
 chosen = st.navigation(PAGES)
 # After the navigation: a rerun before it would forget which page the link named.
-controls.restore_link()
 with page.kind_errors():
+    controls.restore_link()
     st.session_state["setting"] = controls.sidebar()
     chosen.run()

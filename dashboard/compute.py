@@ -1,4 +1,4 @@
-"""The only cached functions: parameters in, results out; never keyed by an array.
+"""The cached results: parameters in, results out; never keyed by an array.
 
 Results hold numpy arrays, because the cache copies them by pickling. Every cache is bounded in
 entries and bytes; `server.maxCacheDataSize` bounds them all together.
@@ -6,7 +6,7 @@ entries and bytes; `server.maxCacheDataSize` bounds them all together.
 
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -41,7 +41,6 @@ torch.set_num_threads(1)
 Array = np.ndarray[Any, Any]
 CACHE: dict[str, Any] = {"max_entries": 128, "max_size": "64MB", "show_spinner": False}
 
-MAX_READ = 2**20  # positions past which no formula is read here
 MAX_VECTOR_WIDTH = 512  # wider vectors are projected through their inner products
 MEASURED_PRODUCTS = 2**28  # distances come from the vectors themselves up to this much work
 DRAWN_OFFSETS = 2_048
@@ -135,9 +134,24 @@ def provenance(query: Query) -> str:
     return query.build().provenance
 
 
+def _check_table(query: Query) -> None:
+    """Raise NoPositionKernel for a stored table of which no row can be compared with another."""
+    scheme = query.build()
+    if scheme.max_length is None:
+        return
+    rows = position_vectors(scheme, known(scheme, query.length), dtype=query.dtype)
+    if not rows.square().sum(dim=1).isfinite().any():
+        rounded = "" if query.dtype is None else f" once rounded to {query.precision}"
+        raise NoPositionKernel(
+            f"{scheme.config.label}: no row of the table has a finite norm{rounded}, so there is "
+            "nothing to compare."
+        )
+
+
 @st.cache_data(**CACHE)
 def kernel(query: Query) -> Kernel:
     """Return the position kernel over the positions that have a value."""
+    _check_table(query)
     length = known(query.build(), query.length)
 
     def compute(place: torch.device) -> tuple[torch.Tensor, Scheme]:
@@ -212,26 +226,28 @@ class Projected:
     fitted: int  # positions inside the fitted range that are finite
     past: int  # positions past that range
     note: str
+    rounded: bool = False  # whether the precision asked for had a part in it
 
 
 @st.cache_data(**CACHE)
 def projected(query: Query, fitted: int, components: int) -> Projected:
     """Return principal components fitted on the first `fitted` positions, all of them projected."""
+    _check_table(query)
     _one_thread_for_numpy()
     scheme = query.build()
     length = known(scheme, query.length)
     inside = min(fitted, length)
+    dtype = query.dtype if isinstance(scheme, VectorScheme) else None
     if (
         isinstance(scheme, VectorScheme)
         and position_vectors(scheme, 1).shape[1] <= MAX_VECTOR_WIDTH
     ):
-        vectors = position_vectors(scheme, length, dtype=query.dtype)
+        vectors = position_vectors(scheme, length, dtype=dtype)
         found = projection.project(vectors, components, fit=inside)
         size = vectors.square().sum(dim=1).nanmean().sqrt()
     else:
         # Wide vectors: the same scores from their inner products, in a fraction of the time. The
         # exponential of a rounded bias need not have vectors at all, so there it is not rounded.
-        dtype = query.dtype if isinstance(scheme, VectorScheme) else None
         matrix = position_kernel(scheme, length, head=query.head, dtype=dtype)
         found = projection.project_gram(matrix, components, fit=inside)
         size = matrix.diagonal().nanmean().sqrt()
@@ -242,6 +258,7 @@ def projected(query: Query, fitted: int, components: int) -> Projected:
         fitted=int(found.fitted.sum()),
         past=length - inside,
         note=scheme.provenance,
+        rounded=dtype is not None,
     )
 
 
@@ -250,12 +267,16 @@ def measured(query: Query) -> properties.Properties:
     """Return the measured properties of a scheme's positions."""
     found = kernel(query)
     scheme = query.build()
-    vectors = None
-    if isinstance(scheme, VectorScheme):
-        width = position_vectors(scheme, 1).shape[1]
-        if found.length**2 * width <= MEASURED_PRODUCTS:
-            vectors = position_vectors(scheme, found.length, dtype=query.dtype)
-    return properties.measure(**found.arguments(), vectors=vectors)
+    if not isinstance(scheme, VectorScheme):
+        return properties.measure(**found.arguments())
+    vectors = position_vectors(scheme, found.length, dtype=query.dtype)
+    if found.length**2 * vectors.shape[1] <= MEASURED_PRODUCTS:
+        return properties.measure(**found.arguments(), vectors=vectors)
+    # The distances of so many wide vectors come from the kernel; their entries are read all the same.
+    low, high = vectors[vectors.isfinite().all(dim=1)].aminmax()
+    return replace(
+        properties.measure(**found.arguments()), value_low=low.item(), value_high=high.item()
+    )
 
 
 # Relative offsets ---------------------------------------------------------------------------
@@ -282,6 +303,7 @@ def dense_fit(query: Query, offset: int) -> offset_checks.DenseFit:
 @st.cache_data(**CACHE)
 def offset_claims(query: Query) -> offset_checks.OffsetClaims:
     """Return checks 2 and 3."""
+    _check_table(query)
     return offset_checks.check_claims(query)
 
 
@@ -319,9 +341,12 @@ def past(query: Query, train_length: int) -> Past:
     scheme = query.build()
     if not scheme.stationary:
         nothing = np.zeros(0)
-        return Past(scheme.max_length, nothing, nothing, None, None, nothing, nothing)
+        # An untrained table would have a row per position of training; only those shown are drawn.
+        limit = train_length if scheme.untrained else scheme.max_length
+        return Past(limit, nothing, nothing, None, None, nothing, nothing)
     count = query.length
-    offsets = torch.unique(torch.linspace(0, count - 1, min(count, DRAWN_OFFSETS)).round().long())
+    drawn = torch.linspace(0, count - 1, min(count, DRAWN_OFFSETS), dtype=torch.float64)
+    offsets = torch.unique(drawn.round().long())
     values = scheme.offset_kernel(-offsets, query.head)
     outside = first_outside = None
     positions, nearest = np.zeros(0), np.zeros(0)

@@ -27,7 +27,7 @@ MAX_FITTED_WIDTH = 512  # a dense fit of this width takes a few seconds
 KERNEL_POSITIONS = 768  # positions of a dense fit through a kernel
 # Above this many features (or heads times positions) only every third offset of the range is
 # checked: the page stays under a second.
-FEATURES_AT_EVERY_OFFSET = 1_024
+FEATURES_AT_EVERY_OFFSET = 2_048
 
 # What rounding alone leaves of an exact map, by the precision of the tables.
 MAP_TOLERANCE = {"float32": 1e-6, "bfloat16": 2**-6, "float16": 2**-9}
@@ -39,11 +39,13 @@ class OffsetMap:
 
     verdict: str
     provenance: str
+    # Each number beside its control: the same on a random table with the zeros of the scheme's own.
     closed: float | None = None  # of the scheme's own M_k, None where it has none
+    closed_control: float | None = None
     fitted: float | None = None  # held out, of one matrix fitted to half, where none is closed
     fitted_control: float | None = None
     pairs: float | None = None  # held out, two numbers fitted per pair of features
-    control: float | None = None  # the same fit on a random table
+    pairs_control: float | None = None
     composed: float | None = None  # of M_k M_second against M_(k + second)
     picture: Array | None = None  # the first rows and columns of M_k
 
@@ -110,43 +112,41 @@ def check_map(query: Query, offset: int, second: int) -> OffsetMap:
     matrix = None if closed is None else scheme.offset_map(offset, size=PICTURED, head=head)
     pairs = _pair_fit(checked, offset)
     return OffsetMap(
-        closed=closed,
+        closed=closed[0] if closed else None,
+        closed_control=closed[1] if closed else None,
         fitted=whole.held_out_error if whole else None,
         fitted_control=whole.control_held_out if whole else None,
         pairs=pairs.held_out_error if pairs else None,
-        control=pairs.control_held_out if pairs else None,
+        pairs_control=pairs.control_held_out if pairs else None,
         composed=None if matrix is None else _composition(checked, offset, second),
-        verdict=_verdict(whole.held_out_error if whole else closed, query, widths),
+        verdict=_verdict(_best(closed, whole), query, widths),
         picture=None if matrix is None else corner(matrix, PICTURED).numpy(),
         provenance=scheme.provenance,
     )
 
 
 def check_maps(query: Query) -> dict[str, Array]:
-    """Return check 1 over a range of offsets: the closed form, the pair fit, its random control."""
+    """Return check 1 over a range of offsets: the number that its verdict rests on, and its control."""
     checked = _checked(query)
     step = 3 if checked and checked.features > FEATURES_AT_EVERY_OFFSET else 1
     offsets = OFFSETS[::step]
-    rows: list[tuple[float | None, float | None, float | None]] = []
+    rows: list[tuple[float | None, float | None]] = []
     for offset in offsets:
-        pairs = _pair_fit(checked, offset) if checked else None
-        rows.append(
-            (
-                _closed_form(checked, offset) if checked else None,
-                pairs.held_out_error if pairs else None,
-                pairs.control_held_out if pairs else None,
-            )
-        )
-    columns = np.array(rows, dtype=float).T  # None becomes NaN
-    return {
-        "offset": np.array(offsets),
-        **dict(zip(("closed", "pairs", "control"), columns, strict=True)),
-    }
+        closed = _closed_form(checked, offset) if checked else None
+        whole = _kernel_fit(checked, offset) if checked and closed is None else None
+        control = closed[1] if closed else whole.control_held_out if whole else None
+        rows.append((_best(closed, whole), control))
+    error, control_error = np.array(rows, dtype=float).T  # None becomes NaN
+    return {"offset": np.array(offsets), "error": error, "control": control_error}
 
 
 def check_dense(query: Query, offset: int) -> DenseFit:
     """Return the fit of a whole matrix, on as many positions as its width needs, and on later ones."""
     scheme = query.build()
+    try:
+        position_vectors(scheme, 1, head=query.head, dtype=query.dtype)
+    except NoPositionVectors:
+        return DenseFit(None, _no_vectors(query))
     try:
         if isinstance(scheme, VectorScheme):
             width = position_vectors(scheme, 1).shape[1]
@@ -195,17 +195,32 @@ def check_claims(query: Query) -> OffsetClaims:
     )
 
 
-def _closed_form(checked: _Checked, offset: int) -> float | None:
-    """The largest error over the heads of the scheme's own M_k, None where it has none."""
+def _closed_form(checked: _Checked, offset: int) -> tuple[float, float] | None:
+    """The largest error over the heads of the scheme's own M_k and the least of its control.
+
+    None where the scheme has no M_k, or no two positions lie that far apart.
+    """
     if checked.length <= offset:
         return None
-    errors = []
+    errors, controls = [], []
+    generator = torch.Generator().manual_seed(checked.query.seed)
     for head, vectors in checked.vectors.items():
         matrix = checked.scheme.offset_map(offset, size=checked.length - offset, head=head)
         if matrix is None:
             return None
         errors.append(linear_map.verify_map(vectors, matrix, offset))
-    return max(errors)
+        noise = torch.randn(vectors.shape, dtype=vectors.dtype, generator=generator)
+        controls.append(linear_map.verify_map(noise * (vectors != 0), matrix, offset))
+    return max(errors), min(controls)
+
+
+def _best(
+    closed: tuple[float, float] | None, whole: linear_map_fit.LinearMapFit | None
+) -> float | None:
+    """The error that decides: of the closed form, else of the matrix fitted without one."""
+    if closed is not None:
+        return closed[0]
+    return whole.held_out_error if whole else None
 
 
 def _composition(checked: _Checked, offset: int, second: int) -> float:
@@ -248,7 +263,10 @@ def _kernel_fit(checked: _Checked, offset: int) -> linear_map_fit.LinearMapFit |
         return None
     query = checked.query
     values = position_kernel(checked.scheme, checked.length, head=query.head, dtype=query.dtype)
-    return linear_map_fit.fit_kernel(values, offset, seed=query.seed)
+    (vectors,) = list(checked.vectors.values())[:1]
+    return linear_map_fit.fit_kernel(
+        values, offset, control_width=vectors.shape[1], seed=query.seed
+    )
 
 
 def _no_vectors(query: Query) -> str:
@@ -271,5 +289,6 @@ def _verdict(error: float | None, query: Query, widths: list[int]) -> str:
         dimension_at_double=widths[0],
         tolerance=MAP_TOLERANCE[query.precision],
     )
-    rounded_off = query.dtype is not None and verdict is not linear_map.Verdict.NONE
-    return f"{words} up to the rounding of {query.precision}" if rounded_off else words
+    if verdict is linear_map.Verdict.NONE:
+        return f"{words}, error {error:.3g}"
+    return f"{words} up to the rounding of {query.precision}" if query.dtype else words

@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 import streamlit as st
+import streamlit.errors
 
 from dashboard.text import listed, plain
 from posenc import PosencError, Setting
@@ -22,6 +23,8 @@ _FAULTS = (
     ArithmeticError,
     AssertionError,
     AttributeError,
+    StopIteration,
+    streamlit.errors.Error,
     ImportError,
     LookupError,
     MemoryError,
@@ -49,8 +52,11 @@ def head(title: str, headline: str) -> None:
     st.markdown(f"**{headline}**")
 
 
-def panel_note(setting: Setting, kind: str, provenance: str = "") -> str:
-    """Say what a panel really is: its width, where its numbers come from, what it ignores."""
+def panel_note(setting: Setting, kind: str, provenance: str = "", *, rounded: bool = True) -> str:
+    """Say what a panel really is: its width, where its numbers come from, what it ignores.
+
+    rounded: whether the panel's numbers went through the precision that was asked for.
+    """
     config = setting.config(kind)
     parts = []
     width = config.shared.get("dim")
@@ -63,7 +69,9 @@ def panel_note(setting: Setting, kind: str, provenance: str = "") -> str:
     if "heads" in config.shared:
         head = "mean of" if setting.alibi_head == 0 else f"head {setting.alibi_head} of"
         parts.append("one head" if setting.heads == 1 else f"{head} {setting.heads} heads")
-    if setting.table_dtype is not None:
+    if provenance and "learned_rows" not in config.uses:
+        parts.append("trained on all its rows, whatever the training length here")
+    if rounded and setting.table_dtype is not None and config.uses:
         parts.append(f"rounded to {setting.precision}")
     ignored = setting.ignored_by(kind)
     if ignored:
@@ -112,6 +120,8 @@ def table(frame: pd.DataFrame) -> None:
     frame = frame.loc[
         :, [bool((frame[name].notna() & (frame[name] != "")).any()) for name in frame]
     ]
+    if frame.shape[1] < 2:
+        return  # names without a number
     columns: dict[str, Any] = {}
     for name in frame:
         kind = frame[name].dtype.kind

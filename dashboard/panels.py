@@ -53,7 +53,7 @@ def cosine_row(panels: Sequence[Panel], key: str, height: int | None = None) -> 
         height=height,
         text_alternative=(
             f"Cosine similarity between query and key positions for {named}, from -1 to 1; the "
-            "numbers are in the table below."
+            "arrow keys read a cell, and the tables below hold the numbers of the curves."
         ),
     )
 

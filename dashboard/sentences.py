@@ -14,6 +14,8 @@ from posenc.analysis.linearity import TOO_FEW_POSITIONS
 from posenc.analysis.properties import Properties
 from posenc.schemes import SCHEMES
 
+OFFSET_ONLY = 1e-6  # spread along diagonals that rounding alone leaves
+
 
 def number(value: float, digits: int = 3) -> str:
     """Write a measured number with a few significant digits, small ones as a power of ten."""
@@ -31,11 +33,14 @@ def similarity(setting: Setting, found: Mapping[str, Similarity]) -> str:
     for kind, result in found.items():
         label = SCHEMES[kind].label
         below = np.flatnonzero(result.mean < 0.5)
-        if not len(below):
-            parts.append(f"{label} stays above it to the last position")
+        noise = " (untrained noise)" if result.kernel.untrained else ""
+        if not np.isfinite(result.mean).any():
+            parts.append(f"{label} has no similarity at all")
+        elif not len(below):
+            parts.append(f"{label} stays above it to the last position{noise}")
         else:
-            parts.append(f"{label} at distance {below[0]:,}")
-    return "Similarity falls under one half: " + ", ".join(parts) + "."
+            parts.append(f"{label} at distance {below[0]:,}{noise}")
+    return "Similarity first falls under one half: " + ", ".join(parts) + "."
 
 
 def show_notices(found: Mapping[str, Similarity]) -> None:
@@ -54,13 +59,13 @@ def show_notices(found: Mapping[str, Similarity]) -> None:
 def projection(found: Mapping[str, Projected]) -> str:
     """Say how much of each scheme the first two components show."""
     parts = [
-        f"{result.explained[:2].sum():.0%} of {SCHEMES[kind].label}"
+        f"{SCHEMES[kind].label} {result.explained[:2].sum():.0%}"
         for kind, result in found.items()
         if result.explained.sum() > 0
     ]
     if not parts:
         return "Positions do not differ, so there is nothing to project."
-    return "Two components show " + ", ".join(parts) + " of the variance."
+    return "Two components show of the variance: " + ", ".join(parts) + "."
 
 
 def explained(result: Projected) -> str:
@@ -94,12 +99,18 @@ def overview(
     groups: dict[str, list[str]] = {}
     for kind, one in measured.items():
         label = SCHEMES[kind].label
-        if one.kendall_tau is None:
+        if not np.isfinite(found[kind].mean).any():
+            what = "is undefined, because no vector has a direction"
+        elif one.positions < 2:
+            what = "cannot be told from one position"
+        elif one.kendall_tau is None:
             what = "does not change at all"
-        elif one.first_rise is None:
+        elif one.kendall_tau > 1 - 1e-12:
             what = "falls at every step"
+        elif one.first_rise is None:
+            what = "never rises, but stays level at some steps"
         else:
-            what = f"first rises again at {one.first_rise:,}"
+            what = f"first rises again at distance {one.first_rise:,}"
         if found[kind].kernel.untrained:
             what += ", but that is untrained noise"
         groups.setdefault(what, []).append(label)
@@ -157,8 +168,14 @@ def offsets(maps: Mapping[str, OffsetMap], claims: Mapping[str, OffsetClaims]) -
         for kind, claim in claims.items()
         if claim.straight.r_squared is not None and claim.straight.r_squared > 1 - 1e-9
     ]
+    alone = [
+        SCHEMES[kind].label
+        for kind, claim in claims.items()
+        if claim.only.error is not None and claim.only.error < OFFSET_ONLY
+    ]
+    only = f" Depends on the offset only: {listed(alone)}." if alone else ""
     line = f" A straight line in the offset: {listed(straight)} only." if straight else ""
-    return "One matrix per offset. " + "; ".join(parts) + "." + line
+    return "One matrix per offset. " + "; ".join(parts) + "." + only + line
 
 
 def extrapolation(setting: Setting, past: Mapping[str, Past]) -> str:
@@ -185,8 +202,11 @@ def outside(past: Mapping[str, Past], length: int) -> str:
         scanned = read[0].outside is not None
         how = "every offset checked" if scanned else "samples drawn, not every offset checked"
         parts.append(f"Read to distance {length - 1:,}, {how}.")
+        if not scanned:
+            parts.append("Distances to seen positions are not computed for so many.")
     parts += [
-        f"{SCHEMES[kind].label} is a table of {one.limit:,} rows and has no formula to read."
+        f"{SCHEMES[kind].label} is a table of {one.limit:,} row{'s' if one.limit > 1 else ''} and "
+        "has no formula to read."
         for kind, one in past.items()
         if one.limit is not None
     ]

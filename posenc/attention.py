@@ -13,7 +13,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from posenc.errors import SchemeArgumentError
-from posenc.schemes.scheme import Positions, Scheme, placed
+from posenc.schemes.scheme import (
+    Positions,
+    Scheme,
+    check_queries_and_keys,
+    check_scheme,
+    placed,
+)
 from posenc.toeplitz import flipped_rows
 
 QUERY_BLOCK = 256
@@ -37,6 +43,7 @@ def attention(
     `q_positions=torch.tensor([n - 1])`. key_mask is True where a key may be seen. A query that sees
     no key gets zeros. Raises SchemeArgumentError for shapes that do not fit.
     """
+    check_scheme(scheme)
     _check_shapes(q, k, v, q_positions, k_positions, key_mask)
     scheme.check_heads(q)
     if q.shape[-2] == 0:
@@ -153,29 +160,17 @@ def _check_shapes(
     k_positions: Positions,
     key_mask: Tensor | None,
 ) -> None:
-    if q.dim() != 4 or k.dim() != 4 or v.dim() != 4:
+    check_queries_and_keys(q, k, q_positions, k_positions)
+    if not isinstance(v, Tensor) or v.dim() != 4 or k.shape[:3] != v.shape[:3]:
         raise SchemeArgumentError(
-            "q, k and v must each have the shape (batch, heads, tokens, width)."
+            f"k {tuple(k.shape)} and v {tuple(v.shape) if isinstance(v, Tensor) else type(v).__name__} "
+            "do not fit: they must agree in batch, heads and tokens."
         )
-    if k.shape[:3] != v.shape[:3] or q.shape[0] != k.shape[0] or q.shape[3] != k.shape[3]:
+    if v.dtype != q.dtype or v.device != q.device:
         raise SchemeArgumentError(
-            f"q {tuple(q.shape)}, k {tuple(k.shape)} and v {tuple(v.shape)} do not fit: batch and "
-            "head width must agree, and k and v must agree in heads and tokens."
+            f"v must have the dtype and device of q, {q.dtype} on {q.device}, got {v.dtype} on "
+            f"{v.device}."
         )
-    if q.shape[1] % k.shape[1]:
-        raise SchemeArgumentError(
-            f"the key heads must divide the query heads, got {k.shape[1]} and {q.shape[1]}."
-        )
-    for name, positions, side in (("q_positions", q_positions, q), ("k_positions", k_positions, k)):
-        if positions is None:
-            continue
-        if positions.is_floating_point() or positions.dtype == torch.bool:
-            raise SchemeArgumentError(f"{name} must hold whole numbers, got {positions.dtype}.")
-        if positions.shape not in ((side.shape[2],), (side.shape[0], side.shape[2])):
-            raise SchemeArgumentError(
-                f"{name} must have the shape ({side.shape[2]},) or {(side.shape[0], side.shape[2])}, "
-                f"got {tuple(positions.shape)}."
-            )
     if key_mask is not None and (
         key_mask.dtype != torch.bool or key_mask.shape != (k.shape[0], k.shape[2])
     ):

@@ -37,6 +37,10 @@ class Rule(ABC):
         """Return the text that `nearest` reads back as `value`."""
         return str(value)
 
+    def told(self, value: Any) -> str:
+        """Return the value as a sentence names it."""
+        return self.write(value)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Whole(Rule):
@@ -168,7 +172,7 @@ class Several(Rule):
     most: int
 
     def allowed(self) -> str:
-        return f"1 to {self.most} of " + ", ".join(self.options)
+        return f"1 to {min(self.most, len(self.options))} of " + ", ".join(self.labels)
 
     def accepts(self, value: object) -> bool:
         if not isinstance(value, tuple) or not 1 <= len(value) <= self.most:
@@ -183,6 +187,10 @@ class Several(Rule):
 
     def write(self, value: tuple[str, ...]) -> str:
         return ",".join(value)
+
+    def told(self, value: tuple[str, ...]) -> str:
+        named = dict(zip(self.options, self.labels, strict=True))
+        return ", ".join(named[word] for word in value)
 
 
 def ruled(default: Any, rule: Rule) -> Any:
@@ -228,7 +236,8 @@ def snap(owner: Any, raw: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]
             value = values[name]
         if not said or (rule.write(value) != raw[name] and not _says(raw[name], value)):
             notices.append(
-                f"{rule.label} must be {rule.allowed()}; {rule.write(value)} is used instead."
+                f"{rule.label} must be {rule.allowed()}; {rule.told(value)} "
+                f"{'are' if isinstance(value, tuple) and len(value) > 1 else 'is'} used instead."
             )
         values[name] = value
     return values, notices

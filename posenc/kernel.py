@@ -11,7 +11,7 @@ from torch import Tensor
 
 from posenc.errors import SchemeArgumentError, shown
 from posenc.limits import MAX_HEADS, MAX_POSITION, check_count
-from posenc.schemes.scheme import Head, Scheme
+from posenc.schemes.scheme import Head, Scheme, check_scheme
 
 
 def position_kernel(
@@ -32,7 +32,7 @@ def position_kernel(
     bias) rounded to that dtype. Raises PositionOutOfRange past a learned table, NoPositionKernel
     where the kernel depends on content, SchemeArgumentError for length, head, start or dtype.
     """
-    _check(head, start, dtype)
+    _check(scheme, head, start, dtype)
     with torch.no_grad():
         return scheme.kernel(length, head=head, start=start, dtype=dtype, device=device)
 
@@ -50,7 +50,7 @@ def offset_curve(
     Raises NotStationary where K is not a function of the offset alone: for learned tables, and for
     sinusoidal and RoPE tables rounded to a low-precision `dtype`.
     """
-    _check(head, 0, dtype)
+    _check(scheme, head, 0, dtype)
     with torch.no_grad():
         return scheme.offset_curve(length, head=head, dtype=dtype, device=device)
 
@@ -70,13 +70,14 @@ def position_vectors(
     gain a dimension per position; for "mean" the heads' vectors side by side, so (n, heads * n).
     Raises NoPositionVectors where none exist, PositionOutOfRange past a learned table.
     """
-    _check(head, start, dtype)
+    _check(scheme, head, start, dtype)
     with torch.no_grad():
         return scheme.vectors(length, head=head, start=start, dtype=dtype, device=device)
 
 
-def _check(head: object, start: int, dtype: torch.dtype | None) -> None:
+def _check(scheme: object, head: object, start: int, dtype: torch.dtype | None) -> None:
     """Refuse what no scheme can mean; each scheme checks its own length and number of heads."""
+    check_scheme(scheme)
     if head != "mean" and (isinstance(head, bool) or not isinstance(head, int) or head < 0):
         raise SchemeArgumentError(
             f"head must be 'mean' or a whole number from 0 to {MAX_HEADS - 1:,}, got {shown(head)}."

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from posenc.errors import SchemeArgumentError
+from posenc.errors import SchemeArgumentError, shown
 from posenc.limits import check_width
 
 Layout = Literal["interleaved", "half"]
@@ -18,7 +18,7 @@ Layout = Literal["interleaved", "half"]
 def check_layout(layout: str) -> None:
     """Raise SchemeArgumentError unless `layout` is one of the two."""
     if layout not in ("interleaved", "half"):
-        raise SchemeArgumentError(f'layout must be "interleaved" or "half", got {layout!r}.')
+        raise SchemeArgumentError(f'layout must be "interleaved" or "half", got {shown(layout)}.')
 
 
 def half_to_interleaved(dim: int) -> Int[Tensor, " dim"]:

@@ -16,7 +16,7 @@ MAX_KERNEL_LENGTH = 16_384  # a dense (T, T) float64 kernel: 2 GiB
 MAX_SHOWN_LENGTH = 2_048  # positions shown
 MAX_TRAIN_LENGTH = 1_048_576
 MAX_SHOWN_DIM = 4_096
-MAX_SHOWN_ELEMENTS = 2**22  # positions x dimension: a page's products stay under a second
+MAX_SHOWN_ELEMENTS = 2**20  # positions x dimension: a page's products stay under a second
 MAX_SHOWN_HEADS = 64
 MAX_SCHEMES = 6
 MAX_DRAWN_CELLS = 512  # rows and columns of one drawn matrix; longer ranges are shown as a window
@@ -67,6 +67,14 @@ def check_base(value: float) -> float:
             f"got {shown(value)}."
         )
     return float(value)
+
+
+def check_elements(rows: int, width: int) -> None:
+    """Raise SchemeArgumentError for a table of more numbers than any table may have."""
+    if rows * width > MAX_TABLE_ELEMENTS:
+        raise SchemeArgumentError(
+            f"a table may have at most {MAX_TABLE_ELEMENTS:,} numbers, got {rows:,} x {width:,}."
+        )
 
 
 def check_table(length: int, dim: int, start: int = 0) -> None:

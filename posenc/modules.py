@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from posenc import limits
-from posenc.errors import PositionOutOfRange, SchemeArgumentError
+from posenc.errors import PositionOutOfRange, SchemeArgumentError, shown
 from posenc.schemes.learned import INITIAL_STD
 from posenc.tables import sinusoidal_table
 
@@ -52,6 +52,7 @@ class LearnedPositionalEncoding(nn.Module):
         super().__init__()
         limits.check_count("max_len", max_len, 1, limits.MAX_POSITION)
         limits.check_count("d_model", d_model, 1, limits.MAX_DIM)
+        limits.check_elements(max_len, d_model)
         self.table = nn.Parameter(torch.randn(max_len, d_model) * INITIAL_STD)
         self.dropout = nn.Dropout(dropout)
 
@@ -78,10 +79,12 @@ class TokenPlusPositionEmbedding(nn.Module):
     ) -> None:
         super().__init__()
         limits.check_count("vocab_size", vocab_size, 1, limits.MAX_POSITION)
+        limits.check_count("d_model", d_model, 1, limits.MAX_DIM)
+        limits.check_elements(vocab_size, d_model)
         kinds = {"sinusoidal": SinusoidalPositionalEncoding, "learned": LearnedPositionalEncoding}
-        if position not in kinds:
+        if not isinstance(position, str) or position not in kinds:
             raise SchemeArgumentError(
-                f"position must be one of {', '.join(kinds)}, got {position!r}."
+                f"position must be one of {', '.join(kinds)}, got {shown(position)}."
             )
         self.position = kinds[position](d_model=d_model, max_len=max_len)
         self.token = nn.Embedding(vocab_size, d_model)

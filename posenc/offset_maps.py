@@ -12,9 +12,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posenc.errors import SchemeArgumentError
+from posenc.errors import SchemeArgumentError, shown
 from posenc.layout import Layout, check_layout
-from posenc.limits import MAX_POSITION, check_count
+from posenc.limits import MAX_POSITION, check_count, check_elements
 
 First = Literal["sin", "cos"]
 
@@ -30,9 +30,10 @@ def expanding_shift(ratio: float, size: int, offset: int) -> Float[Tensor, "more
     Raises SchemeArgumentError for a ratio outside [0, 1], a size below 1 or a negative offset.
     """
     if not 0 <= ratio <= 1:
-        raise SchemeArgumentError(f"ratio must be from 0 to 1, got {ratio!r}.")
+        raise SchemeArgumentError(f"ratio must be from 0 to 1, got {shown(ratio)}.")
     check_count("size", size, 1, MAX_POSITION)
     check_count("offset", offset, 0, MAX_POSITION)
+    check_elements(size + offset, size)
     shift = torch.zeros(size + offset, size, dtype=torch.float64)
     powers = torch.tensor(ratio, dtype=torch.float64) ** torch.arange(offset, -1, -1)
     shift[: offset + 1, 0] = powers
@@ -57,7 +58,7 @@ def pair_matrix(
     thousand rows and multiplies by that much faster.
     """
     if first not in ("sin", "cos"):
-        raise SchemeArgumentError(f"first must be 'sin' or 'cos', got {first!r}.")
+        raise SchemeArgumentError(f"first must be 'sin' or 'cos', got {shown(first)}.")
     one, two = (columns.to(cos.device) for columns in pair_columns(len(cos), layout))
     width = 2 * len(cos) + tail
     rest = torch.arange(2 * len(cos), width, device=cos.device)

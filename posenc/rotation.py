@@ -50,8 +50,11 @@ def apply_rope(
         _check_out(out, x, recording)
         if torch.compiler.is_compiling():
             return out.copy_(_turned(x, cos, sin, layout))
-        if out.untyped_storage().data_ptr() == x.untyped_storage().data_ptr():
-            x = x.clone()
+        written = out.untyped_storage().data_ptr()
+        x, cos, sin = (
+            part.clone() if part.untyped_storage().data_ptr() == written else part
+            for part in (x, cos, sin)
+        )
     elif recording or torch.compiler.is_compiling() or x.numel() <= TILE_ENTRIES:
         return _turned(x, cos, sin, layout, recording)
     else:
@@ -71,6 +74,7 @@ def apply_rope_to_both(
     """`apply_rope` to queries and keys of the same positions; in a decoding step by one call."""
     if (
         q.numel() + k.numel() > JOINED_ENTRIES
+        or not (q.ndim == k.ndim == 4 and len(q) == len(k) == 1)  # else parts are not contiguous
         or torch.compiler.is_compiling()
         or _is_recorded(q, k, cos)
         or q.dtype != k.dtype

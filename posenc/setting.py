@@ -208,7 +208,7 @@ class Setting:
 
     def ignored_by(self, kind: str) -> tuple[str, ...]:
         """Return the labels of the main numbers (dimension, base, heads) that a scheme ignores."""
-        derived = {"rope_width": ("dim", "heads")}
+        derived = {"rope_width": ("dim",) if self.equal_width else ("dim", "heads")}
         used = {
             name for source in self.config(kind).uses for name in derived.get(source, (source,))
         }

@@ -307,3 +307,13 @@ def test_the_visible_top_level_is_exactly_what_the_readme_lists() -> None:
     visible = {line.split("/")[0] for line in listed.stdout.splitlines()}
     expected = {"dashboard", "posenc", "tests", "requirements.txt", "pyproject.toml", "README.md"}
     assert {name for name in visible if not name.startswith(".")} == expected
+
+
+def test_every_mutant_still_finds_the_line_it_changes() -> None:
+    """Otherwise the script of mutants stops on the first that does not, in the last step of CI."""
+    from tests.mutants import MUTANTS
+
+    lost = [
+        one.name for one in MUTANTS if (ROOT / "posenc" / one.path).read_text().count(one.old) != 1
+    ]
+    assert lost == []

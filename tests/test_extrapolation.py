@@ -35,6 +35,14 @@ def exact_bound(inv_freq: torch.Tensor, offset: int) -> mpf:
     return mp.fsum(mp.cos(offset * mpf(frequency)) for frequency in inv_freq.tolist())
 
 
+def test_an_exponential_leaves_what_was_seen_however_small_it_is() -> None:
+    """One ALiBi head of slope 1/2: far below rounding of K(0) = 1, and exact to its own size."""
+    offsets = torch.arange(-255, 256, dtype=torch.float64)
+    found = kernel_past(torch.exp(-offsets.abs() / 2), 128)
+    assert (found.outside, found.first_outside) == (128, 128)
+    assert kernel_past(torch.full((511,), 1e-30, dtype=torch.float64), 128).outside == 0
+
+
 def test_ninety_two_dimensions_of_llama_2_saw_a_full_period() -> None:
     assert critical_dimension(128, 10_000.0, 4_096) == 92
     found = phase_coverage(ladder(128, 10_000.0), 4_096)

@@ -15,6 +15,7 @@ from tests.pages import (
     PAGES,
     cosines,
     drawn,
+    headline,
     matrices,
     notices,
     setting,
@@ -123,6 +124,22 @@ def test_rows_that_are_not_numbers_are_told_and_left_out(page: str, rows: np.nda
         assert blank[3].all()
         assert blank[7].all()
         assert not blank[0, 1]
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page != "extrapolation"])
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e30])
+def test_a_table_without_a_usable_row_leaves_the_other_schemes_their_page(
+    page: str, value: float, rows: np.ndarray
+) -> None:
+    rows[:] = rows * value
+    precision = {"precision": "float16"} if np.isfinite(value) else {}
+    at = use(uploaded(checkpoint(wpe__weight=rows), page=page))
+    for name, choice in precision.items():
+        at.session_state[name] = choice
+    at = drawn(at.run())
+    assert any("Learned: no row of the table has a finite norm" in box.value for box in at.info)
+    assert "Sinusoidal" in headline(at)
+    assert "Learned" not in headline(at)
 
 
 def test_a_table_that_the_server_no_longer_holds_is_told() -> None:

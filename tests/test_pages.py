@@ -132,7 +132,8 @@ def test_each_panel_says_its_real_width_and_what_it_ignores(page: str) -> None:
     assert [note for note in NOTES.values() if note not in notes(at)] == []
     assert any(note.endswith("base and heads change nothing here") for note in notes(at))
     at = drawn(visit(page, {"equal_width": "true", "alibi_head": "3"}, schemes=list(KINDS)))
-    assert "width 512" in notes(at)
+    # RoPE has the whole dimension then, and what sinusoidal says: heads change nothing.
+    assert notes(at).count(NOTES["sinusoidal"]) == 2
     assert "head 3 of 8 heads; model dimension and base change nothing here" in notes(at)
 
 

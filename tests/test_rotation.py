@@ -262,15 +262,17 @@ def test_sizes_of_tiles_change_no_bit(
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("key_dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("length", [1, 3, 60])
+@pytest.mark.parametrize("batch", [1, 2])
 def test_queries_and_keys_turned_together_have_the_bits_of_each_alone(
-    length: int, key_dtype: torch.dtype, layout: str
+    batch: int, length: int, key_dtype: torch.dtype, layout: str
 ) -> None:
-    q, k = random(2, 4, length, 32), random(2, 2, length, 32, seed=1).to(key_dtype)
+    q, k = random(batch, 4, length, 32), random(batch, 2, length, 32, seed=1).to(key_dtype)
     cos, sin = rope_tables(length, 32, start=1_000)
     both = apply_rope_to_both(q, k, cos, sin, layout=layout)
     for together, x in zip(both, (q, k), strict=True):
         alone = apply_rope(x, cos, sin, layout=layout)
         assert together.dtype == alone.dtype
+        assert together.is_contiguous()
         assert torch.equal(together, alone)
 
 

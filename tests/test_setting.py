@@ -280,7 +280,13 @@ def test_a_bad_value_given_directly_is_refused_by_name_value_and_range(
         ("alibi", "heads", 0, r"AlibiConfig\.heads .*1 to 1,024.*0"),
         ("alibi", "heads", 1_025, r"AlibiConfig\.heads .*1025"),
         ("learned", "max_len", 0, r"LearnedConfig\.max_len"),
-        ("learned", "max_len", 2**20 + 1, r"LearnedConfig\.max_len"),
+        ("learned", "max_len", 2**31, r"LearnedConfig\.max_len"),
+        (
+            "learned",
+            "max_len",
+            2**23,
+            r"LearnedConfig\.max_len times dim .*2,147,483,648.*8,388,608 x 512",
+        ),
         ("learned", "dim", 0, r"LearnedConfig\.dim"),
         (
             "learned",

@@ -8,7 +8,7 @@ from posenc.analysis import extrapolation
 setting = page.setting()
 header = st.container()
 chosen = controls.choices(choices.ExtrapolationChoice)
-length = min(int(chosen.reach) * setting.train_length, compute.MAX_READ)
+length = int(chosen.reach) * setting.train_length
 # Formulas are read exactly: what rounding does is the other pages' subject.
 exact = setting.replace(precision="float32")
 queries = {kind: compute.query(exact, kind, length) for kind in exact.schemes}
@@ -35,6 +35,7 @@ if formulas:
 st.caption(sentences.outside(past, length))
 
 page.notes(exact, {kind: compute.provenance(queries[kind]) for kind in past})
+st.caption("Positions shown and precision change nothing on this page: formulas are read exactly.")
 
 nearest, turned = frames.nearest(past), frames.turns(ladders)
 left, right = st.columns(2)
@@ -75,9 +76,11 @@ page.definition(
     r"B(k) = \sum_m \cos(k\,\theta_m)",
     "Critical dimension, twice the pairs that complete a turn: Liu et al. 2023, arXiv 2310.05209. Base "
     "bound: Men et al. 2024, arXiv 2405.14591. Both are statements about formulas.",
-    extrapolation.kernel_past,
-    extrapolation.phase_coverage,
+    extrapolation.critical_dimension,
     extrapolation.first_negative_offset,
+    extrapolation.phase_coverage,
+    extrapolation.kernel_past,
+    extrapolation.nearest_seen_distance,
 )
 page.numbers(curves.rename(columns={"x": "distance", "y": "cosine"}), "past the training length")
 page.numbers(nearest.rename(columns={"x": "position", "y": "distance"}), "nearest seen position")

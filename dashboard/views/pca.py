@@ -22,7 +22,7 @@ row = st.container(horizontal=True, gap="medium")
 for kind, result in found.items():
     with row.container(width=charts.PROJECTION_WIDTH):
         st.subheader(page.label(kind), anchor=False)
-        st.caption(plain(page.panel_note(setting, kind, result.note)))
+        st.caption(plain(page.panel_note(setting, kind, result.note, rounded=result.rounded)))
         st.caption(sentences.explained(result))
         if result.explained.sum() > 0:
             mine = panels[panels["kind"] == kind]

@@ -1,8 +1,10 @@
 """Relative offsets: three separate claims, each with a control, each able to fail."""
 
+import numpy as np
 import streamlit as st
 
 from dashboard import charts, choices, compute, controls, frames, page, panels, sentences
+from dashboard.offset_checks import OFFSETS
 from posenc import offset_maps
 from posenc.analysis import linear_map
 
@@ -22,15 +24,26 @@ with header:
 st.subheader("One matrix per offset", anchor=False)
 st.caption(
     f"Is phi(i + {chosen.offset}) = M phi(i) with one M for every position i? phi(i) is the vector of "
-    "position i: the row PE(i), or for RoPE a fixed content turned to position i. Relative errors; "
-    "predicting nothing gives 1, and so does a random table."
+    "position i: the row PE(i), or for RoPE a fixed content turned to position i. Relative errors: "
+    "predicting nothing gives 1. Beside each stands the same on a random table of the same shape: "
+    "about 1 or more."
 )
 map_table = frames.offset_maps(maps)
 page.table(map_table.drop(columns="verdict"))
 st.markdown("\n".join(f"- **{row.scheme}**: {row.verdict}" for row in map_table.itertuples()))
 page.notes(setting, {kind: compute.provenance(query) for kind, query in queries.items()})
-by_offset = frames.map_errors({kind: compute.map_errors(query) for kind, query in queries.items()})
-st.vega_lite_chart(by_offset, charts.map_errors(setting.schemes), key="map_errors")
+errors = {kind: compute.map_errors(query) for kind, query in queries.items()}
+by_offset = frames.map_errors(errors)
+lines = tuple(kind for kind, one in errors.items() if np.isfinite(one["error"]).any())
+if lines:
+    st.vega_lite_chart(by_offset, charts.map_errors(lines), key="map_errors")
+    st.caption(
+        "The error that each verdict rests on: of the closed form, for Learned of the fitted matrix. "
+        "Thin grey dashes: the mean of their random tables."
+    )
+wide = tuple(kind for kind, one in errors.items() if len(one["offset"]) < len(OFFSETS))
+if wide:
+    st.caption(f"Every third offset for the wide vectors of {page.names(wide)}.")
 pictured = {kind: found for kind, found in maps.items() if found.picture is not None}
 if pictured:
     panels.map_row(setting, pictured, chosen.offset)
@@ -41,7 +54,9 @@ if st.toggle(
     help="Takes some seconds: least squares on half the positions, scored on the others.",
 ):
     fits = {kind: compute.dense_fit(query, chosen.offset) for kind, query in queries.items()}
-    page.table(frames.dense_fits(fits))
+    dense = frames.dense_fits(fits)
+    page.table(dense)
+    page.numbers(dense, "dense fits")
     page.lines({kind: fit.reason for kind, fit in fits.items() if fit.reason})
 
 st.subheader("Depends on the offset only", anchor=False)
@@ -59,7 +74,8 @@ page.how_to_read(
     "of a matrix is not the question: every kernel that depends on the offset alone has an exact "
     "shift. What differs is whether one finite matrix can be recovered from some positions and then "
     "holds for others. Every fit stands beside the same fit on a random table; a closed form is checked, "
-    "not fitted, and its error is rounding alone where it is true."
+    "not fitted, and its error is rounding alone where it is true. In the dense fit, rank below width "
+    "means that the fit interpolates; later positions are those past all fitted ones."
 )
 page.definition(
     r"\varphi(i + k) = M_k\,\varphi(i), \qquad M_a M_b = M_{a+b}",

@@ -39,6 +39,9 @@ with right:
         charts.by_offset(setting.schemes, "key position", "cosine similarity", band=False),
         key="one_row",
     )
+    instead = f" instead of {chosen.reference:,}" if chosen.reference != reference else ""
+    last = ", the last one shown" if instead else ""
+    st.caption(f"From query position {reference:,}{last}{instead}.")
     missing = tuple(kind for kind, row in rows.items() if row is None)
     if missing:
         st.caption(f"{page.names(missing)}: no row exists at position {reference:,}.")

@@ -153,7 +153,9 @@ def kernel_past(curve: Float[Tensor, " offsets"], train_length: int) -> KernelPa
     """A stationary kernel's values past a training length, against the range seen within it.
 
     `curve` (2n-1,) over key minus query; the side of keys before their query is read. A value past
-    `train_length` counts as outside beyond 1e-12 of the curve's largest magnitude.
+    `train_length` counts as outside by more than rounding: 1e-12 of the end of the seen range it
+    passes where all values have one sign (an exponential is exact to its own size), and of the
+    largest magnitude where they do not (a sum of cosines is exact to the size of its terms).
     Raises SchemeArgumentError for a curve of even length or a train_length outside 1 .. n.
     """
     curve, _ = kernel_or_curve(None, curve)
@@ -162,8 +164,11 @@ def kernel_past(curve: Float[Tensor, " offsets"], train_length: int) -> KernelPa
     values = curve[:count].flip(0)
     seen = values[:train_length]
     low, high = seen.amin(), seen.amax()
-    slack = 1e-12 * values.abs().amax()
-    outside = (values[train_length:] < low - slack) | (values[train_length:] > high + slack)
+    if values.amin() >= 0 or values.amax() <= 0:
+        below, above = 1e-12 * low.abs(), 1e-12 * high.abs()
+    else:
+        below = above = 1e-12 * values.abs().amax()
+    outside = (values[train_length:] < low - below) | (values[train_length:] > high + above)
     found = outside.nonzero()
     return KernelPast(
         train_length=train_length,

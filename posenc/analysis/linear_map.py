@@ -15,7 +15,7 @@ from torch import Tensor
 
 from posenc.analysis.similarity import as_float64
 from posenc.analysis.spectrum import as_inv_freq, cos_sin
-from posenc.errors import SchemeArgumentError
+from posenc.errors import SchemeArgumentError, shown
 from posenc.layout import Layout
 from posenc.limits import check_count
 from posenc.offset_maps import First, pair_matrix
@@ -125,8 +125,13 @@ def verdict(
     is EXACT, one that does is EXPANDING.
     Raises SchemeArgumentError for an error that is not a number.
     """
-    if not map_error >= 0:
-        raise SchemeArgumentError(f"map_error must be a number of at least 0, got {map_error!r}.")
+    for name, number in (("map_error", map_error), ("tolerance", tolerance)):
+        if not isinstance(number, int | float) or not number >= 0:
+            raise SchemeArgumentError(
+                f"{name} must be a number of at least 0, got {shown(number)}."
+            )
+    check_count("dimension", dimension, 0, 2**62)
+    check_count("dimension_at_double", dimension_at_double, 0, 2**62)
     if map_error > tolerance:
         return Verdict.NONE, str(Verdict.NONE)
     if dimension_at_double > dimension:

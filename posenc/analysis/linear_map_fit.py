@@ -15,9 +15,9 @@ from posenc.analysis.linear_map import finite_pairs, relative_norm
 from posenc.analysis.seeds import Seed, as_generator
 from posenc.analysis.similarity import as_float64, as_kernel
 from posenc.analysis.spectrum import check_length
-from posenc.errors import SchemeArgumentError
+from posenc.errors import SchemeArgumentError, shown
 from posenc.layout import Layout
-from posenc.limits import check_count
+from posenc.limits import MAX_DIM, check_count
 from posenc.offset_maps import First, pair_columns, pair_matrix
 
 _EPS = torch.finfo(torch.float64).eps
@@ -78,7 +78,7 @@ def fit_pairs(
         )
     one, two = pair_columns(pairs, layout)
     if first not in ("sin", "cos"):
-        raise SchemeArgumentError(f"first must be 'sin' or 'cos', got {first!r}.")
+        raise SchemeArgumentError(f"first must be 'sin' or 'cos', got {shown(first)}.")
     cos_columns, sin_columns = (one, two) if first == "cos" else (two, one)
 
     def fit(table: Tensor, sources: Tensor) -> Tensor:
@@ -130,6 +130,7 @@ def fit_kernel(
     offset: int,
     *,
     train_length: int | None = None,
+    control_width: int | None = None,
     seed: Seed = 0,
 ) -> LinearMapFit:
     """The minimum-norm dense fit of the vectors behind a kernel (n, n), without the vectors.
@@ -137,7 +138,8 @@ def fit_kernel(
     For schemes whose vectors gain a dimension per position (ALiBi), where 4 d positions cannot be
     had. With K = V V^T the fitted map sends phi(x) to sum_f a_f phi(f + offset), a = K_ff^+ K_fx,
     and every norm in the error is a kernel value; errors below about 1e-7 are rounding. Eigenvalues
-    of K_ff below n eps of the largest count as 0. The control is a Gaussian table of n columns.
+    of K_ff below n eps of the largest count as 0. The control is a Gaussian table of
+    `control_width` columns: give the width of the vectors where they have one (default n).
     Raises SchemeArgumentError for a kernel that is not symmetric to 1e-10 or fewer than two usable
     pairs of positions.
     """
@@ -145,11 +147,16 @@ def fit_kernel(
     diagonal = kernel.diagonal().clone()
     finite = diagonal.isfinite()
     present = kernel[finite][:, finite]
+    if not len(present):
+        raise SchemeArgumentError("fit_kernel needs a position with a finite kernel value.")
     if (present - present.T).abs().amax() > 1e-10 * present.abs().amax():
         raise SchemeArgumentError("fit_kernel needs a symmetric kernel.")
     generator = as_generator(seed)
     length, sources, held, later = _split(diagonal[:, None], offset, train_length, generator)
-    noise = torch.randn(kernel.shape, dtype=kernel.dtype, generator=generator).to(kernel.device)
+    width = len(kernel) if control_width is None else control_width
+    check_count("control_width", width, 1, MAX_DIM)
+    noise = torch.randn(len(kernel), width, dtype=kernel.dtype, generator=generator)
+    noise = noise.to(kernel.device)
 
     def errors(gram: Tensor) -> tuple[int, list[float]]:
         values, axes = torch.linalg.eigh(gram[sources][:, sources])

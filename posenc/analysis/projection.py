@@ -23,7 +23,7 @@ from torch import Tensor
 from posenc.analysis.eigenpairs import leading_eigenpairs, top_eigenpairs
 from posenc.analysis.similarity import as_float64, as_kernel
 from posenc.analysis.spectrum import check_length
-from posenc.errors import NoPositionVectors, SchemeArgumentError
+from posenc.errors import NoPositionVectors, SchemeArgumentError, shown
 from posenc.limits import MAX_DIM, check_count
 
 _SIGN_SHARE = 0.37  # no cosine of a simple fraction of a turn, so that structured tables miss it
@@ -230,7 +230,7 @@ def _fitted_rows(fit: Fit, missing: Tensor) -> Tensor:
 
 def _positive_step(fit: slice) -> slice:
     if fit.step is not None and fit.step < 1:
-        raise SchemeArgumentError(f"fit must be a slice with a positive step, got {fit!r}.")
+        raise SchemeArgumentError(f"fit must be a slice with a positive step, got {shown(fit)}.")
     return fit
 
 

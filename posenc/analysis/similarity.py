@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from posenc.errors import SchemeArgumentError
+from posenc.errors import SchemeArgumentError, shown
 from posenc.limits import MAX_KERNEL_LENGTH
 from posenc.toeplitz import toeplitz
 
@@ -190,7 +190,7 @@ def similarity_row(
     count = (len(source) + 1) // 2 if is_curve else len(source)
     if isinstance(reference, bool) or not isinstance(reference, int) or not 0 <= reference < count:
         raise SchemeArgumentError(
-            f"reference must be a position from 0 to {count - 1:,}, got {reference!r}."
+            f"reference must be a position from 0 to {count - 1:,}, got {shown(reference)}."
         )
     if is_curve:
         first = count - 1 - reference
@@ -220,7 +220,7 @@ def similarity_by_offset(
     Raises SchemeArgumentError for another `side`, or unless exactly one of both is given.
     """
     if side not in ("after", "before", "both"):
-        raise SchemeArgumentError(f"side must be 'after', 'before' or 'both', got {side!r}.")
+        raise SchemeArgumentError(f"side must be 'after', 'before' or 'both', got {shown(side)}.")
     source, is_curve = kernel_or_curve(kernel, curve)
     count = (len(source) + 1) // 2 if is_curve else len(source)
     offsets = torch.arange(1 - count, count, device=source.device)

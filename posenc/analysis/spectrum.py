@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from posenc.analysis.similarity import as_float64
-from posenc.errors import SchemeArgumentError
+from posenc.errors import SchemeArgumentError, shown
 
 # A multiple of a 22-bit number by an integer below 2^31 is exact in float64's 53 bits.
 _VELTKAMP_22 = 2.0**31 + 1.0
@@ -50,7 +50,7 @@ def check_length(name: str, length: int, low: int = 1, high: int = 2**31) -> int
     """Return a number of positions from `low` to `high`, or raise SchemeArgumentError."""
     if isinstance(length, bool) or not isinstance(length, int) or not low <= length <= high:
         raise SchemeArgumentError(
-            f"{name} must be a whole number from {low:,} to {high:,}, got {length!r}."
+            f"{name} must be a whole number from {low:,} to {high:,}, got {shown(length)}."
         )
     return length
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from posenc.analysis.eigenpairs import merged_eigenpairs, top_eigenpairs
 from posenc.analysis.projection import Projection, signed_projection
 from posenc.analysis.spectrum import as_inv_freq, check_length, cos_sin
-from posenc.errors import SchemeArgumentError
+from posenc.errors import SchemeArgumentError, shown
 from posenc.limits import MAX_DIM, check_count
 
 _EPS = torch.finfo(torch.float64).eps
@@ -44,7 +44,7 @@ def project_waves(
     check_count("components", components, 1, MAX_DIM)
     count = length if fit is None else check_length("fit", fit, high=length)
     if not 0 < amplitude < math.inf:
-        raise SchemeArgumentError(f"amplitude must be positive and finite, got {amplitude!r}.")
+        raise SchemeArgumentError(f"amplitude must be positive and finite, got {shown(amplitude)}.")
     pairs = len(inv_freq)
     # Scatter about the mean, positions counted from the middle: sines have mean 0 there.
     difference = _centred_cosine_sum(inv_freq[:, None] - inv_freq, count)

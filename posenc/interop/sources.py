@@ -1,6 +1,7 @@
 """Where a learned table may come from, by name: an installed package, a file, or a held upload."""
 
 import hashlib
+import re
 import threading
 from collections import OrderedDict
 from pathlib import Path
@@ -50,7 +51,7 @@ def named_table(source: str) -> PositionTable:
                 "installed here."
             )
         return table
-    if source.startswith("table-"):
+    if re.fullmatch(r"table-[0-9a-f]{12}", source):
         with _lock:
             if source in _held:
                 _held.move_to_end(source)

@@ -20,7 +20,7 @@ from posenc import fields, limits
 from posenc.device import float64_device
 from posenc.errors import NoPositionVectors, SchemeArgumentError
 from posenc.offset_maps import expanding_shift
-from posenc.schemes.scheme import Head, Scheme, SchemeConfig
+from posenc.schemes.scheme import Head, Scheme, SchemeConfig, is_whole
 
 
 def alibi_slopes(
@@ -49,8 +49,13 @@ def alibi_bias(
     """Return -slope * |key - query| for every head, in the dtype of `slopes`.
 
     Press et al. 2022, arXiv 2108.12409, section 3; symmetric in the offset, so that it also reads
-    without a causal mask. Computed in float64 and rounded once. Unit: logits, added after scaling.
+    without a causal mask. Computed in float64 and rounded once. Unit: logits, added after scaling. Raises
+    SchemeArgumentError for positions that are no whole numbers or slopes that are no row.
     """
+    if not is_whole(q_positions) or not is_whole(k_positions) or not q_positions.dim():
+        raise SchemeArgumentError("positions must be whole numbers, (q,) and (k,) or (batch, ...).")
+    if not isinstance(slopes, Tensor) or slopes.dim() != 1 or not slopes.is_floating_point():
+        raise SchemeArgumentError("slopes must be one row of floating-point numbers, one per head.")
     # int64, because an offset of uint8 or int8 positions would wrap around.
     offsets = k_positions.long()[..., None, :] - q_positions.long()[..., :, None]
     return _bias(offsets, slopes.to(float64_device(slopes.device))).to(slopes).movedim(0, -3)
@@ -98,6 +103,7 @@ class Alibi(Scheme):
 
         For "mean", whose vectors are the heads' side by side, this is the first head's block.
         """
+        self.check_head(head)
         slope = self._slopes[0 if head == "mean" else head]
         return expanding_shift(math.exp(-slope), size, offset)
 
@@ -140,6 +146,7 @@ def _power_of_two_slopes(heads: int) -> list[float]:
 
 def _bias(offsets: Tensor, slopes: Float[Tensor, " h"]) -> Float[Tensor, " h *shape"]:
     """-slope * |offset|; offsets may live where there is no float64, then the result does not."""
-    distances = offsets.abs().to(slopes.device)
+    # As float64 before the sign goes: the least number of an integer type has no positive twin.
+    distances = offsets.to(slopes.device).double().abs()
     biases = -slopes.reshape(-1, *(1,) * offsets.dim()) * distances
     return biases if biases.device == offsets.device else biases.float().to(offsets.device)

@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from posenc import fields, limits
 from posenc.device import float64_device
-from posenc.errors import PositionOutOfRange, SchemeArgumentError
+from posenc.errors import ConfigError, PositionOutOfRange, SchemeArgumentError
 from posenc.interop.sources import named_table
 from posenc.schemes.scheme import (
     Head,
@@ -44,7 +44,7 @@ class LearnedConfig(SchemeConfig):
     kind: Literal["learned"] = "learned"
     dim: int = fields.ruled(512, fields.Whole(low=1, high=limits.MAX_DIM, label="Width"))
     max_len: int = fields.ruled(
-        512, fields.Whole(low=1, high=limits.MAX_TRAIN_LENGTH, label="Rows of the table")
+        512, fields.Whole(low=1, high=limits.MAX_POSITION, label="Rows of the table")
     )
 
     source: str = fields.ruled(
@@ -65,6 +65,14 @@ class LearnedConfig(SchemeConfig):
         "source": "learned_source",
     }
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.dim * self.max_len > limits.MAX_TABLE_ELEMENTS:
+            raise ConfigError(
+                f"LearnedConfig.max_len times dim must be at most {limits.MAX_TABLE_ELEMENTS:,}, got "
+                f"{self.max_len:,} x {self.dim:,}."
+            )
+
     @property
     def uses(self) -> tuple[str, ...]:
         # A named table brings its own shape; only a random start is made to measure.
@@ -81,6 +89,7 @@ class LearnedConfig(SchemeConfig):
                 found.table, found.provenance, trained=found.trained, source=self.source
             )
             return scheme.to(device)
+        limits.check_count("seed", seed, 0, 2**63 - 1)
         # Drawn on the CPU by its own generator: the same table on every device, whoever drew before.
         generator = torch.Generator("cpu").manual_seed(seed)
         # Drawn in whole blocks, so that a longer table begins with the rows of a shorter one.

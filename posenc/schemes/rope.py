@@ -130,7 +130,7 @@ class Rope(VectorScheme):
             return self.turn(q, q_positions), self.turn(k, k_positions)
         check_tokens(q, self.config.dim, q_positions)
         check_tokens(k, self.config.dim, k_positions)
-        cos, sin = self.rows(torch.promote_types(q.dtype, k.dtype), q, q_positions)
+        cos, sin = self._rows(torch.promote_types(q.dtype, k.dtype), q, q_positions)
         return apply_rope_to_both(q, k, cos, sin, layout=self.config.layout)
 
     def turn(
@@ -138,10 +138,10 @@ class Rope(VectorScheme):
     ) -> Float[Tensor, "b h n d"]:
         """Rotate every feature pair of `x` counter-clockwise by position times inverse frequency."""
         check_tokens(x, self.config.dim, positions)
-        cos, sin = self.rows(x.dtype, x, positions)
+        cos, sin = self._rows(x.dtype, x, positions)
         return apply_rope(x, cos, sin, layout=self.config.layout)
 
-    def rows(
+    def _rows(
         self, dtype: torch.dtype, x: Float[Tensor, "b h n d"], positions: Positions
     ) -> tuple[Float[Tensor, "*n p"], Float[Tensor, "*n p"]]:
         """Cosines and sines that turn x, in `dtype` or float32 if that is wider."""

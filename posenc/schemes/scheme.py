@@ -25,6 +25,7 @@ from posenc.errors import (
     NoPositionVectors,
     NotStationary,
     SchemeArgumentError,
+    shown,
 )
 from posenc.layout import Layout
 from posenc.toeplitz import toeplitz
@@ -149,6 +150,8 @@ class Scheme(nn.Module):
         fewer and fewer distances apart as they grow.
         """
         self.check_heads(q)
+        check_positions("q_positions", q_positions, q)
+        check_positions("k_positions", k_positions, k)
         offsets = _offsets(q, k, q_positions, k_positions)
         values = self.offset_bias(offsets)
         if values is None:
@@ -176,6 +179,7 @@ class Scheme(nn.Module):
         k_positions: Positions = None,
     ) -> Float[Tensor, "b h q k"]:
         """Return the logits before softmax and masking: rotated q . k times the scale, plus bias."""
+        check_queries_and_keys(q, k, q_positions, k_positions)
         rotated_q, rotated_k = self.rotate(q, k, q_positions, k_positions)
         shared = q.shape[1] // k.shape[1]  # grouped queries: several heads read one key head
         keys = rotated_k.repeat_interleave(shared, dim=1) if shared > 1 else rotated_k
@@ -200,6 +204,7 @@ class Scheme(nn.Module):
             raise NoPositionKernel(
                 f"{self.config.label} has no fixed position kernel: its bias depends on content."
             )
+        self.check_head(head)
         bias = self.offset_bias(offsets)
         if bias is None:
             return torch.ones(offsets.shape, dtype=torch.float64, device=offsets.device)
@@ -274,11 +279,15 @@ class Scheme(nn.Module):
     def check_kernel_request(self, length: int, head: Head) -> None:
         """Raise unless `length` and `head` can be asked of this scheme."""
         limits.check_count("length", length, 1, limits.MAX_CURVE_LENGTH)
+        self.check_head(head)
+
+    def check_head(self, head: Head) -> None:
+        """Raise SchemeArgumentError unless `head` is "mean" or a head that the scheme has."""
         if head == "mean" or self.heads is None:
             return
         if isinstance(head, bool) or not isinstance(head, int) or not 0 <= head < self.heads:
             raise SchemeArgumentError(
-                f"head must be 'mean' or a whole number from 0 to {self.heads - 1}, got {head!r}."
+                f"head must be 'mean' or a whole number from 0 to {self.heads - 1}, got {shown(head)}."
             )
 
 
@@ -340,20 +349,82 @@ def rounded(values: Float[Tensor, " *n"], dtype: torch.dtype | None) -> Float[Te
 
 def check_tokens(x: Tensor, width: int, positions: Positions) -> None:
     """Raise SchemeArgumentError unless x has this width and `positions`, if given, fits its tokens."""
+    if not isinstance(x, Tensor) or x.dim() < 2 or not x.is_floating_point():
+        raise SchemeArgumentError(
+            "token vectors must be a floating-point tensor (batch, ..., tokens, width), "
+            f"got {_described(x)}."
+        )
     if x.shape[-1] != width:
         raise SchemeArgumentError(
             f"the last axis must have the scheme's width {width}, got the shape {tuple(x.shape)}."
         )
+    check_positions("positions", positions, x)
+
+
+def check_scheme(scheme: object) -> None:
+    """Raise SchemeArgumentError for what is no scheme, above all for a config that was not built."""
+    if not isinstance(scheme, Scheme):
+        built = (
+            ": build the config first, by config.build()"
+            if isinstance(scheme, SchemeConfig)
+            else ""
+        )
+        raise SchemeArgumentError(
+            f"scheme must be a built scheme, got {type(scheme).__name__}{built}."
+        )
+
+
+def check_positions(name: str, positions: Positions, x: Tensor) -> None:
+    """Raise SchemeArgumentError unless positions are None or whole numbers, one per token of x."""
     if positions is None:
         return
-    if positions.is_floating_point() or positions.dtype == torch.bool:
-        raise SchemeArgumentError(f"positions must be whole numbers, got {positions.dtype}.")
+    if not is_whole(positions):
+        raise SchemeArgumentError(f"{name} must hold whole numbers, got {_described(positions)}.")
     batch, tokens = x.shape[0], x.shape[-2]
     if positions.shape not in ((tokens,), (batch, tokens)):
         raise SchemeArgumentError(
-            f"positions must have the shape ({tokens},) or {(batch, tokens)}, "
+            f"{name} must have the shape ({tokens},) or {(batch, tokens)}, "
             f"got {tuple(positions.shape)}."
         )
+
+
+def is_whole(x: object) -> bool:
+    """Whether x is a tensor of integers."""
+    return isinstance(x, Tensor) and not (
+        x.is_floating_point() or x.is_complex() or x.dtype == torch.bool
+    )
+
+
+def check_queries_and_keys(
+    q: Tensor, k: Tensor, q_positions: Positions, k_positions: Positions
+) -> None:
+    """Raise SchemeArgumentError unless queries and keys can meet: see `posenc.attention`."""
+    for name, x in (("q", q), ("k", k)):
+        if not isinstance(x, Tensor) or x.dim() != 4 or not x.is_floating_point():
+            raise SchemeArgumentError(
+                f"{name} must be a floating-point tensor (batch, heads, tokens, width), "
+                f"got {_described(x)}."
+            )
+    if q.shape[0] != k.shape[0] or q.shape[3] != k.shape[3] or 0 in (q.shape[3], k.shape[1]):
+        raise SchemeArgumentError(
+            f"q {tuple(q.shape)} and k {tuple(k.shape)} do not fit: batch and head width must agree, "
+            "and there must be a head, and a width."
+        )
+    if q.shape[1] % k.shape[1]:
+        raise SchemeArgumentError(
+            f"the key heads must divide the query heads, got {k.shape[1]} and {q.shape[1]}."
+        )
+    if q.dtype != k.dtype or q.device != k.device:
+        raise SchemeArgumentError(
+            f"q and k must have one dtype and one device, got {q.dtype} on {q.device} and {k.dtype} "
+            f"on {k.device}."
+        )
+    check_positions("q_positions", q_positions, q)
+    check_positions("k_positions", k_positions, k)
+
+
+def _described(x: object) -> str:
+    return f"{x.dtype} of shape {tuple(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
 
 
 def placed(positions: Positions, count: int, like: Tensor) -> Int[Tensor, " ..."]:
