@@ -15,6 +15,7 @@ from posenc.schemes import SCHEMES
 # Okabe and Ito's palette, moved to one lightness so that each reads on white and on near-black.
 _PALETTE = ("#d55e00", "#2f86c6", "#0d9a74", "#c56fa3", "#8b8f96", "#b8860b", "#56a0c9", "#7d6bb5")
 # Seven dashes to eight colours: no two of the first 56 schemes share both.
+_READS = ([1, 0], [6, 3], [2, 2], [9, 3, 2, 3], [1, 4])  # the first is how a model was trained
 _DASHES = ([1, 0], [12, 3], [7, 3], [2, 2], [1, 3], [9, 3, 2, 3], [4, 4])
 
 COLOURS = {kind: _PALETTE[i % len(_PALETTE)] for i, kind in enumerate(SCHEMES)}
@@ -253,3 +254,45 @@ def map_errors(kinds: tuple[str, ...]) -> Spec:
         .encode(x=x, y="mean(control):Q")
     )
     return _spec(alt.layer(line, control).properties(height=HEIGHT))
+
+
+@functools.cache
+def measured(kinds: tuple[str, ...], reads: tuple[str, ...], x_title: str, y_title: str) -> Spec:
+    """Lines over a length on a logarithmic axis, coloured by scheme and dashed by how it was read.
+
+    Frame: scheme, read, x, y, low, high (the band of seeds), boundary.
+    """
+    x = alt.X("x:Q", title=x_title, scale=alt.Scale(type="log", base=2, nice=False))
+    y = alt.Y("y:Q", title=y_title, scale=alt.Scale(zero=False))
+    colour = _scheme_colour(kinds)
+    read = alt.StrokeDash(
+        "read:N",
+        scale=alt.Scale(
+            domain=list(reads), range=[_READS[i % len(_READS)] for i in range(len(reads))]
+        ),
+        legend=alt.Legend(
+            title=None,
+            orient="top",
+            symbolType="stroke",
+            symbolStrokeColor="gray",
+            symbolOpacity=1,
+            symbolStrokeWidth=3,
+        ),
+    )
+    band = (
+        alt.Chart()
+        .mark_area(opacity=0.15)
+        .encode(x=x, y="low:Q", y2="high:Q", color=colour, detail="read:N")
+    )
+    line = (
+        alt.Chart()
+        .mark_line(strokeWidth=2, point=alt.OverlayMarkDef(size=18))
+        .encode(
+            x=x,
+            y=y,
+            color=colour,
+            strokeDash=read,
+            tooltip=["scheme:N", "read:N", "x:Q", alt.Tooltip("y:Q", format=".4f"), "seeds:Q"],
+        )
+    )
+    return _spec(alt.layer(band, line, _boundary()).properties(height=HEIGHT + 60))

@@ -60,13 +60,29 @@ class OffsetChoice:
 
 @dataclass(frozen=True, kw_only=True)
 class ExtrapolationChoice:
-    """What the Extrapolation page asks beside the shared numbers."""
+    """What the Extrapolation page asks beside the shared numbers; its two halves are never mixed."""
 
+    half: str = fields.ruled(
+        "formula",
+        fields.Choice(
+            options=("formula", "measured"),
+            label="Extrapolation",
+            help="What formulas give past the training length, or what trained models do there.",
+        ),
+    )
+    trained: str = fields.ruled(
+        "64",
+        fields.Choice(
+            options=("64", "128", "512"),
+            label="Measured: trained on tokens",
+            help="The training length of the models that are read; each run has its own.",
+        ),
+    )
     reach: str = fields.ruled(
         "4",
         fields.Choice(
             options=("2", "4", "8", "16"),
-            label="Read to, times the training length",
+            label="Formula: read to, times the training length",
             help="How far past the training length the formulas are read.",
         ),
     )

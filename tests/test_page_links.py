@@ -49,8 +49,16 @@ WORDS = {
     "schemes": ("learned", "sinusoidal", "rope", "alibi"),
     "fit": "seen",
     "reach": "4",
+    "half": "formula",
+    "trained": "64",
 }
-PAGE_OF = {"reference": "similarity", "fit": "pca", "reach": "extrapolation"}
+PAGE_OF = {
+    "reference": "similarity",
+    "fit": "pca",
+    "reach": "extrapolation",
+    "half": "extrapolation",
+    "trained": "extrapolation",
+}
 PAGE_OF |= dict.fromkeys(("offset", "second"), "relative_offsets")
 SAID = {"1000000000000": 1e12, "0": 0.0, "-5": -5.0, "1.5": 1.5, "1e9": 1e9, "7": 7.0}
 NONSENSE = ["nan", "inf", "-inf", "", " ", "0x10", "1_000", "٣", "9" * 5_000, "\x00", "%", "</script>",

@@ -1,13 +1,16 @@
-"""Extrapolation: what the formulas give past the training length; nothing here is measured."""
+"""Extrapolation: what the formulas give past the training length, or what trained models do there."""
 
 import streamlit as st
 
-from dashboard import charts, choices, compute, controls, frames, page, sentences
+from dashboard import charts, choices, compute, controls, frames, measured, page, sentences
 from posenc.analysis import extrapolation
 
 setting = page.setting()
 header = st.container()
 chosen = controls.choices(choices.ExtrapolationChoice)
+if chosen.half == "measured":
+    measured.draw(setting, chosen, header)
+    st.stop()
 length = int(chosen.reach) * setting.train_length
 # Formulas are read exactly: what rounding does is the other pages' subject.
 exact = setting.replace(precision="float32")
@@ -19,7 +22,7 @@ with header:
     page.head("Extrapolation, from the formula", sentences.extrapolation(setting, past))
     st.info(
         "This page reads formulas past the training length. A formula that is defined there is not a "
-        "model that works there: that takes trained models, and none is measured on this page.",
+        "model that works there: that takes trained models, which the other half of this page reads.",
         icon=":material/info:",
     )
 
