@@ -15,7 +15,10 @@ from posenc.schemes import SCHEMES
 # Okabe and Ito's palette, moved to one lightness so that each reads on white and on near-black.
 _PALETTE = ("#d55e00", "#2f86c6", "#0d9a74", "#c56fa3", "#8b8f96", "#b8860b", "#56a0c9", "#7d6bb5")
 # Seven dashes to eight colours: no two of the first 56 schemes share both.
-_READS = ([1, 0], [6, 3], [2, 2], [9, 3, 2, 3], [1, 4])  # the first is how a model was trained
+# The first is how a model was trained.
+_READS = {
+    "solid": [1, 0], "dashed": [6, 3], "dotted": [2, 2], "dash and dot": [9, 3, 2, 3], "sparse": [1, 5]
+}  # fmt: skip
 _DASHES = ([1, 0], [12, 3], [7, 3], [2, 2], [1, 3], [9, 3, 2, 3], [4, 4])
 
 COLOURS = {kind: _PALETTE[i % len(_PALETTE)] for i, kind in enumerate(SCHEMES)}
@@ -265,20 +268,10 @@ def measured(kinds: tuple[str, ...], reads: tuple[str, ...], x_title: str, y_tit
     x = alt.X("x:Q", title=x_title, scale=alt.Scale(type="log", base=2, nice=False))
     y = alt.Y("y:Q", title=y_title, scale=alt.Scale(zero=False))
     colour = _scheme_colour(kinds)
-    read = alt.StrokeDash(
-        "read:N",
-        scale=alt.Scale(
-            domain=list(reads), range=[_READS[i % len(_READS)] for i in range(len(reads))]
-        ),
-        legend=alt.Legend(
-            title=None,
-            orient="top",
-            symbolType="stroke",
-            symbolStrokeColor="gray",
-            symbolOpacity=1,
-            symbolStrokeWidth=3,
-        ),
-    )
+    strokes = [*_READS.values()]
+    dashes = [strokes[i % len(strokes)] for i in range(len(reads))]
+    # Vega draws no symbols for a legend of dashes alone: `strokes` says them in words.
+    read = alt.StrokeDash("read:N", scale=alt.Scale(domain=list(reads), range=dashes), legend=None)
     band = (
         alt.Chart()
         .mark_area(opacity=0.15)
@@ -296,3 +289,10 @@ def measured(kinds: tuple[str, ...], reads: tuple[str, ...], x_title: str, y_tit
         )
     )
     return _spec(alt.layer(band, line, _boundary()).properties(height=HEIGHT + 60))
+
+
+def strokes(reads: tuple[str, ...]) -> str:
+    """Say which stroke of `measured` is which way of reading."""
+    words = [*_READS]
+    parts = [f"{words[i % len(words)]}: {name}" for i, name in enumerate(reads)]
+    return "Lines are " + "; ".join(parts) + "."

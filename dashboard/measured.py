@@ -44,6 +44,7 @@ def draw(setting: Setting, chosen: choices.ExtrapolationChoice, header: DeltaGen
         charts.measured(kinds, _reads(context), "tokens of context", "loss, nats per byte"),
         key="measured_context",
     )
+    st.caption(charts.strokes(_reads(context)))
     table = runs.elbows(found)
     page.table(table)
     st.caption(
@@ -62,7 +63,8 @@ def draw(setting: Setting, chosen: choices.ExtrapolationChoice, header: DeltaGen
     positions = runs.frame(by_position)
     st.vega_lite_chart(
         positions[positions["x"] > 0].assign(boundary=float(length)),
-        charts.measured(kinds, _reads(positions), "position", "loss, nats per byte"),
+        # The strokes of the first chart, said above.
+        charts.measured(kinds, _reads(context), "position", "loss, nats per byte"),
         key="measured_position",
     )
     page.how_to_read(STEPS)

@@ -71,6 +71,13 @@ def test_the_headline_says_who_is_best_and_what_context_did(store: Store) -> Non
     assert "longer context helped ALiBi (loss -0.10)" in said
 
 
+def test_the_strokes_of_the_lines_are_said_in_words(store: Store) -> None:
+    fill(store)
+    at = drawn(visit("extrapolation", LINK))
+    strokes = f"Lines are solid: {TRAINED}; dashed: NTK-aware; dotted: {CLAMPED}."
+    assert strokes in captions(at)
+
+
 def test_every_number_is_the_mean_of_the_seeds_with_their_band(store: Store) -> None:
     fill(store)
     state = {f"numbers_{name.replace(' ', '_')}": True for name in (CONTEXT, "measured elbows")}
