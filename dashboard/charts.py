@@ -260,12 +260,15 @@ def map_errors(kinds: tuple[str, ...]) -> Spec:
 
 
 @functools.cache
-def measured(kinds: tuple[str, ...], reads: tuple[str, ...], x_title: str, y_title: str) -> Spec:
-    """Lines over a length on a logarithmic axis, coloured by scheme and dashed by how it was read.
+def measured(
+    kinds: tuple[str, ...], reads: tuple[str, ...], x_title: str, y_title: str, *, log: bool = True
+) -> Spec:
+    """Lines over a length, coloured by scheme and dashed by how it was read; `log` is of the x axis.
 
     Frame: scheme, read, x, y, low, high (the band of seeds), boundary.
     """
-    x = alt.X("x:Q", title=x_title, scale=alt.Scale(type="log", base=2, nice=False))
+    scale = alt.Scale(type="log", base=2, nice=False) if log else alt.Scale(nice=False)
+    x = alt.X("x:Q", title=x_title, scale=scale)
     y = alt.Y("y:Q", title=y_title, scale=alt.Scale(zero=False))
     colour = _scheme_colour(kinds)
     strokes = [*_READS.values()]

@@ -19,6 +19,9 @@ STEPS = (
 )
 
 
+COPIED = 20  # letters of the copy task's training, as in its paper
+
+
 def draw(setting: Setting, chosen: choices.ExtrapolationChoice, header: DeltaGenerator) -> None:
     """Draw the runs of one training length, their headline in `header`."""
     length, names = int(chosen.trained), runs.known()
@@ -67,6 +70,7 @@ def draw(setting: Setting, chosen: choices.ExtrapolationChoice, header: DeltaGen
         charts.measured(kinds, _reads(context), "position", "loss, nats per byte"),
         key="measured_position",
     )
+    _copying(setting, names)
     page.how_to_read(STEPS)
     page.definition(
         r"\ell(n) = -\frac{1}{|S|} \sum_{t \in S} \log p(x_t \mid x_{t-n}, \dots, x_{t-1})",
@@ -96,6 +100,33 @@ def _nothing(setting: Setting, length: int) -> str:
         f"No model of {page.names(setting.schemes)} was trained on {length:,} tokens yet: "
         f"`python -m posenc train --train-length {length}` makes one."
     )
+
+
+def _copying(setting: Setting, names: tuple[str, ...]) -> None:
+    """Draw how many strings come back without a fault, by their length."""
+    found = [
+        curve
+        for curve in runs.curves(names, "copy", "copy", COPIED)
+        if curve.specification.scheme.kind in setting.schemes
+    ]
+    if not found:
+        return
+    st.subheader("Copying a string", anchor=False)
+    st.caption(
+        f"Trained on strings of up to {COPIED} letters, asked for up to {2 * COPIED}: the share that "
+        "comes back without a single fault (Kazemnejad et al. 2023, arXiv 2305.19466). "
+        + runs.copied(found, COPIED)
+    )
+    copied = runs.frame(found)
+    kinds = tuple(kind for kind in setting.schemes if any(_is(curve, kind) for curve in found))
+    reads = _reads(copied)
+    st.vega_lite_chart(
+        copied.assign(boundary=float(COPIED)),
+        charts.measured(kinds, reads, "letters", "share copied without a fault", log=False),
+        key="measured_copy",
+    )
+    st.caption(charts.strokes(reads))
+    page.numbers(copied.rename(columns={"x": "letters", "y": "share"}), "measured copying")
 
 
 def _is(curve: summary.Curve, kind: str) -> bool:

@@ -140,3 +140,15 @@ def headline(found: list[Curve], train_length: int) -> str:
     start = f"Best at {train_length:,} tokens: {best[1]}, loss {best[0]:.2f}. " if best else ""
     parts = [f"{what} {listed(names)}" for what, names in groups.items()]
     return f"{start}Read to {longest:,} tokens: " + "; ".join(parts) + "."
+
+
+def copied(found: list[Curve], train_length: int) -> str:
+    """Say how many strings each scheme copies at the training length, and half as long again."""
+    further = train_length * 3 // 2
+    parts = []
+    for curve in found:
+        inside, past = curve.at(train_length), curve.at(further)
+        if curve.variant == TRAINED and inside is not None:
+            then = "no row" if past is None else f"{past:.0%}"
+            parts.append(f"{curve.specification.scheme.label} {inside:.0%}, then {then}")
+    return f"At {train_length} and at {further} letters: " + "; ".join(parts) + "."

@@ -112,6 +112,26 @@ def test_other_lengths_and_schemes_without_runs_are_told_apart(store: Store) -> 
     assert "trained on 128 tokens yet" in headline(at)
 
 
+def test_copying_is_said_and_drawn_where_there_are_such_runs(store: Store) -> None:
+    fill(store)
+    at = drawn(visit("extrapolation", LINK))
+    assert "Copying a string" not in [box.value for box in at.subheader]
+    for kind, past in (("alibi", 0.25), ("learned", None)):
+        scores = [Score("copy", TRAINED, 20, 0.75, 200)]
+        scores += [] if past is None else [Score("copy", TRAINED, 30, past, 200)]
+        specification = small(kind, task="copy", train_length=20)
+        store.add(Run(specification, tuple(scores), (3.0,), None, 1.0), {})
+    at = drawn(visit("extrapolation", LINK, numbers_measured_copying=True))
+    said = "At 20 and at 30 letters: Learned 75%, then no row; ALiBi 75%, then 25%."
+    assert any(said in text for text in captions(at))
+    found = table(at, "measured copying")
+    assert found[["scheme", "letters", "share"]].to_numpy().tolist() == [
+        ["Learned", 20, 0.75],
+        ["ALiBi", 20, 0.75],
+        ["ALiBi", 30, 0.25],
+    ]
+
+
 def test_a_broken_file_in_the_store_takes_nothing_from_the_page(store: Store) -> None:
     fill(store)
     Path(store.path("00000000000000000000.parquet")).write_bytes(b"PAR1 no more")
