@@ -82,7 +82,7 @@ def far(panel: pd.DataFrame) -> str:
     """Say which positions lie outside the picture, and where the furthest of them is."""
     rows = panel[panel["far"]]
     sizes = rows[["PC1", "PC2", "PC3"]].abs().max(axis=1)
-    furthest = rows.loc[sizes.idxmax()]
+    furthest = rows.iloc[int(sizes.to_numpy().argmax())]
     at = ", ".join(f"{name} {furthest[name]:.3g}" for name in ("PC1", "PC2", "PC3"))
     if len(rows) == 1:
         return f"Outside the picture: position {furthest['position']:,} at {at}."
