@@ -5,6 +5,7 @@ entries and bytes; `server.maxCacheDataSize` bounds them all together.
 """
 
 import functools
+import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -87,9 +88,9 @@ class Similarity:
 @functools.cache
 def _one_thread_for_numpy() -> None:
     """Bound the threads of scikit-learn's linear algebra like torch's; it has to be loaded first."""
-    import sklearn.decomposition  # noqa: F401
     from threadpoolctl import threadpool_limits
 
+    importlib.import_module("sklearn.decomposition")
     threadpool_limits(limits=1)
 
 

@@ -132,7 +132,8 @@ class Trainer:
                 record = json.loads(file.metadata()["run"])
                 if record != self.specification.record:
                     raise RunError("The checkpoint belongs to another run.")
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+                names = file.keys()  # the file itself is no iterable
+                tensors = {name: file.get_tensor(name) for name in names}
                 self.seconds = float(file.metadata()["seconds"])
             self.losses = tensors.pop("losses").tolist()
             states = {

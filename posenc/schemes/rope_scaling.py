@@ -93,9 +93,12 @@ def stretching(rotary_dim: int, base: float, factor: float) -> list[Scaling]:
 
 
 def _checked(owner: str, factor: object) -> float:
-    usable = isinstance(factor, int | float) and not isinstance(factor, bool)
-    if not usable or not 1 <= factor <= MAX_FACTOR:  # type: ignore[operator]
+    if (
+        isinstance(factor, bool)
+        or not isinstance(factor, int | float)
+        or not 1 <= factor <= MAX_FACTOR
+    ):
         raise ConfigError(
             f"{owner}.factor must be a number from 1 to {MAX_FACTOR:g}, got {shown(factor)}."
         )
-    return float(factor)  # type: ignore[arg-type]  # 2 and 2.0 are one value, written one way
+    return float(factor)  # 2 and 2.0 are one value, written one way
