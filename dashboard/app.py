@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from dashboard import controls, page
+from dashboard import controls, page, workers
 
 st.set_page_config(page_icon="📐", layout="wide", initial_sidebar_state="auto")
 
@@ -15,6 +15,7 @@ PAGES = {
         st.Page("views/pca.py", title="PCA", icon=":material/scatter_plot:"),
         st.Page("views/relative_offsets.py", title="Relative offsets", icon=":material/moving:"),
         st.Page("views/extrapolation.py", title="Extrapolation", icon=":material/trending_up:"),
+        st.Page("views/train.py", title="Train", icon=":material/model_training:"),
     ],
 }
 
@@ -23,4 +24,5 @@ chosen = st.navigation(PAGES)
 with page.kind_errors():
     controls.restore_link()
     st.session_state["setting"] = controls.sidebar()
+    workers.resume()
     chosen.run()

@@ -14,11 +14,11 @@ from posenc.schemes import SCHEMES
 
 # Okabe and Ito's palette, moved to one lightness so that each reads on white and on near-black.
 _PALETTE = ("#d55e00", "#2f86c6", "#0d9a74", "#c56fa3", "#8b8f96", "#b8860b", "#56a0c9", "#7d6bb5")
-# Seven dashes to eight colours: no two of the first 56 schemes share both.
 # The first is how a model was trained.
 _READS = {
     "solid": [1, 0], "dashed": [6, 3], "dotted": [2, 2], "dash and dot": [9, 3, 2, 3], "sparse": [1, 5]
 }  # fmt: skip
+# Seven dashes to eight colours: no two of the first 56 schemes share both.
 _DASHES = ([1, 0], [12, 3], [7, 3], [2, 2], [1, 3], [9, 3, 2, 3], [4, 4])
 
 COLOURS = {kind: _PALETTE[i % len(_PALETTE)] for i, kind in enumerate(SCHEMES)}
@@ -292,6 +292,21 @@ def measured(
         )
     )
     return _spec(alt.layer(band, line, _boundary()).properties(height=HEIGHT + 60))
+
+
+@functools.cache
+def training(kind: str) -> Spec:
+    """The loss of a run in progress. Frame: step, loss."""
+    line = (
+        alt.Chart()
+        .mark_line(strokeWidth=2, color=COLOURS[kind])
+        .encode(
+            x=alt.X("step:Q", title="step", scale=alt.Scale(nice=False)),
+            y=alt.Y("loss:Q", title="training loss, nats", scale=alt.Scale(zero=False)),
+            tooltip=["step:Q", alt.Tooltip("loss:Q", format=".4f")],
+        )
+    )
+    return _spec(line.properties(height=HEIGHT))
 
 
 def strokes(reads: tuple[str, ...]) -> str:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from posenc import fields, limits
+from posenc.lab.tasks import TASKS, Language
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +61,7 @@ class OffsetChoice:
 
 @dataclass(frozen=True, kw_only=True)
 class ExtrapolationChoice:
-    """What the Extrapolation page asks beside the shared numbers; its two halves are never mixed."""
+    """Which half of the Extrapolation page is shown; the two are never mixed."""
 
     half: str = fields.ruled(
         "formula",
@@ -70,22 +71,103 @@ class ExtrapolationChoice:
             help="What formulas give past the training length, or what trained models do there.",
         ),
     )
-    trained: str = fields.ruled(
-        "64",
-        fields.Choice(
-            options=("64", "128", "512"),
-            label="Measured: trained on tokens",
-            help="The training length of the models that are read; each run has its own.",
-        ),
-    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FormulaChoice:
+    """What the formula half asks."""
+
     reach: str = fields.ruled(
         "4",
         fields.Choice(
             options=("2", "4", "8", "16"),
-            label="Formula: read to, times the training length",
+            label="Read to, times the training length",
             help="How far past the training length the formulas are read.",
         ),
     )
 
 
-PAGE_CHOICES: tuple[type, ...] = (SimilarityChoice, PcaChoice, OffsetChoice, ExtrapolationChoice)
+@dataclass(frozen=True, kw_only=True)
+class MeasuredChoice:
+    """What the measured half asks."""
+
+    comparison: str = fields.ruled(
+        "language-64-9df31a1c",  # of the runs that ship
+        fields.Word(
+            pattern=r"(?:language|recall|copy)-[0-9]{1,5}-[0-9a-f]{8}",
+            described="the name of a comparison of runs, such as language-64-9df31a1c",
+            label="Comparison",
+            help="Models that differ in scheme and seed alone: their task, training length, and a "
+            "hash of everything else that is alike.",
+        ),
+    )
+    unit: str = fields.ruled(
+        "loss",
+        fields.Choice(
+            options=("loss", "perplexity"),
+            label="Drawn as",
+            help="Loss in nats, or perplexity, its exponential.",
+        ),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingChoice:
+    """What the Train page asks; schemes and base are the sidebar's."""
+
+    task: str = fields.ruled(
+        Language.kind,
+        fields.Choice(
+            options=tuple(TASKS),
+            label="Task",
+            help="Next byte of a text; the value that belongs to a key seen before; a string again.",
+        ),
+    )
+    run_length: int = fields.ruled(
+        32,
+        fields.Whole(
+            low=limits.MIN_RUN_TOKENS,
+            high=limits.MAX_RUN_LENGTH,
+            label="Trained on tokens",
+            help="The training length (copy: letters of the longest string).",
+        ),
+    )
+    steps: int = fields.ruled(
+        300, fields.Whole(low=1, high=limits.MAX_RUN_STEPS, label="Steps", help="Of 32 sequences.")
+    )
+    width: int = fields.ruled(
+        64,
+        fields.Whole(
+            low=8,
+            high=limits.MAX_RUN_WIDTH,
+            multiple_of=2,
+            label="Width",
+            help="Of the model, a multiple of twice its heads.",
+        ),
+    )
+    layers: int = fields.ruled(
+        2, fields.Whole(low=1, high=limits.MAX_RUN_LAYERS, label="Layers", help="Of the model.")
+    )
+    run_heads: int = fields.ruled(
+        4, fields.Whole(low=1, high=limits.MAX_RUN_HEADS, label="Heads", help="Of every layer.")
+    )
+    seeds: int = fields.ruled(
+        1,
+        fields.Whole(
+            low=1,
+            high=limits.MAX_RUN_SEEDS,
+            label="Seeds",
+            help="Trainings of each scheme, which differ in their random start and data order.",
+        ),
+    )
+
+
+PAGE_CHOICES: tuple[type, ...] = (
+    SimilarityChoice,
+    PcaChoice,
+    OffsetChoice,
+    ExtrapolationChoice,
+    FormulaChoice,
+    MeasuredChoice,
+    TrainingChoice,
+)

@@ -4,6 +4,7 @@ A session starts from its link: `restore_link` reads it once, makes it legal and
 any widget exists. From then on the browser keeps the link in step with the bound widgets.
 """
 
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import streamlit as st
@@ -34,7 +35,7 @@ def restore_link() -> None:
     setting, notices = Setting.snap(raw)
     if setting.learned_source not in sources.available():
         notices.append(sources.missing(setting.learned_source))
-        setting = setting.replace(learned_source="random")
+        setting = setting.replace(learned_source=sources.DEFAULT)
     values = {name: getattr(setting, name) for name in fields.rules(Setting)}
     values |= own_defaults() | dict(setting.own)
     for owner in PAGE_CHOICES:
@@ -89,14 +90,46 @@ def sidebar() -> Setting:
     return setting
 
 
-def choices(owner: type[Owner], place: DeltaGenerator | None = None) -> Owner:
-    """Draw the controls of one page in a row and return what was chosen."""
-    target = place or st.container(horizontal=True, vertical_alignment="bottom")
-    values = {
-        name: widget(target, name, rule, fields.defaults(owner)[name])
-        for name, rule in fields.rules(owner).items()
-    }
+def choices(
+    owner: type[Owner], place: DeltaGenerator | None = None, words: Sequence[str] = ()
+) -> Owner:
+    """Draw the controls of one page in a row and return what was chosen.
+
+    words: what a field of free words can be right now.
+    """
+    target = place or st.container(horizontal=True, vertical_alignment="top")
+    values = {}
+    for name, rule in fields.rules(owner).items():
+        default = fields.defaults(owner)[name]
+        if isinstance(rule, fields.Word):
+            values[name] = _one_of(target, name, rule, default, words)
+        else:
+            values[name] = widget(target, name, rule, default)
     return owner(**values)
+
+
+def _one_of(place: Any, name: str, rule: fields.Word, default: str, words: Sequence[str]) -> str:
+    """Draw the choice of a word among those there are; a link's word that is gone is told."""
+    options = [*words] if default in words else [default, *words]
+    # Before the widget is first drawn, what the link says is in the link alone.
+    asked = st.session_state.get(name, st.query_params.get(name, default))
+    if asked not in options:
+        st.warning(
+            f"{rule.label} {plain(asked)} is not on this server; {plain(default)} is shown instead.",
+            icon=":material/info:",
+        )
+        if name in st.session_state:
+            st.session_state[name] = default
+    chosen: str = place.selectbox(
+        rule.label,
+        options,
+        options.index(default),
+        key=name,
+        help=rule.help or None,
+        bind="query-params",
+        width=320,
+    )
+    return chosen
 
 
 def tell(notices: list[str]) -> None:

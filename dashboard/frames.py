@@ -5,8 +5,9 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from dashboard.compute import Array, Ladder, Past, Projected, Similarity
+from dashboard.compute import Array, Projected, Similarity
 from dashboard.offset_checks import DenseFit, OffsetClaims, OffsetMap
+from dashboard.past_length import Ladder, Past
 from posenc import Setting
 from posenc.analysis.properties import Properties
 from posenc.schemes import SCHEMES

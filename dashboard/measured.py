@@ -1,13 +1,19 @@
 """The measured half of Extrapolation: trained models read past their training length."""
 
+from dataclasses import dataclass
+from typing import Any
+
 import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from dashboard import charts, choices, page, runs
+from dashboard import charts, choices, controls, page, run_frames, runs
+from dashboard.text import listed, plain
 from posenc import Setting
 from posenc.lab import summary
-from posenc.lab.evaluate import TRAINED, contexts
+from posenc.lab.evaluate import TRAINED, contexts, farthest
+from posenc.lab.runs import Heading
+from posenc.lab.tasks import Copy, Language, Recall
 
 STEPS = (
     "Every model of a comparison has the same size, weights at the start, data, order and steps; only "
@@ -15,78 +21,197 @@ STEPS = (
     "rises is not due to other targets. A band runs from the lowest seed to the highest. Loss comes "
     "first: a scheme that is flat but worse at the training length is not better. A learned table has "
     "no row past the training length; its line stops there, and repeating its last row is a line of "
-    "its own. RoPE may be read by another frequency ladder without more training."
+    "its own. RoPE may be read by another frequency ladder without more training. A model can keep its "
+    "loss by ignoring what is far: copying and recall show whether it still finds it."
 )
 
 
-COPIED = 20  # letters of the copy task's training, as in its paper
+Numbers = dict[str, pd.DataFrame]
+UNITS = {
+    "loss": ("Loss", "loss, nats per byte"),
+    "perplexity": ("Perplexity", "perplexity per byte"),
+}
 
 
-def draw(setting: Setting, chosen: choices.ExtrapolationChoice, header: DeltaGenerator) -> None:
-    """Draw the runs of one training length, their headline in `header`."""
-    length, names = int(chosen.trained), runs.known()
-    found = [
-        curve
-        for curve in runs.curves(names, "context", "language", length)
-        if curve.specification.scheme.kind in setting.schemes
-    ]
+@dataclass(frozen=True)
+class Share:
+    """How a task whose score is a share of right answers is drawn and said."""
+
+    title: str
+    unit: str
+    y_title: str
+    says: str
+
+
+SHARES = {
+    Copy.kind: Share(
+        "Copying a string",
+        "letters",
+        "share copied without a fault",
+        "Trained on strings of up to {length} letters, asked for up to twice as many: the share that "
+        "comes back without a single fault (Kazemnejad et al. 2023, arXiv 2305.19466).",
+    ),
+    Recall.kind: Share(
+        "Recalling a value by its key",
+        "tokens between value and question",
+        "share recalled",
+        "Four keys with their values early in {length} tokens of training, one asked for later: the "
+        "share of right answers. Guessing among the four values gives 25%.",
+    ),
+}
+
+
+def draw(setting: Setting, header: DeltaGenerator) -> None:
+    """Draw the runs of one comparison, their headline in `header`."""
+    names = runs.known()
+    every = runs.comparisons(names)
+    chosen = controls.choices(choices.MeasuredChoice, words=list(every))
+    name = chosen.comparison
+    unread = runs.unreadable()
+    if unread:
+        st.caption(plain(unread))
+    found = _asked(setting, every.get(name, []))
     if not found:
         with header:
-            page.head("Extrapolation, measured", _nothing(setting, length))
+            page.head("Extrapolation, measured", _nothing(setting, every.get(name, [])))
+        st.page_link("views/train.py", label="Train your own", icon=":material/model_training:")
         return
-    kinds = tuple(kind for kind in setting.schemes if any(_is(curve, kind) for curve in found))
-    with header:
-        page.head("Extrapolation, measured", runs.headline(found, length))
+    one = found[0].specification
+    st.caption(f"{plain(one.alike)}, on {one.device}.")
+    kinds = tuple(kind for kind in setting.schemes if any(_is(run, kind) for run in found))
     missing = tuple(kind for kind in setting.schemes if kind not in kinds)
     if missing:
         st.caption(f"No run of {page.names(missing)} here.")
-    st.subheader("Loss of the same tokens by context length", anchor=False)
-    context = runs.frame(found)
-    st.vega_lite_chart(
-        context.assign(boundary=float(length)),
-        charts.measured(kinds, _reads(context), "tokens of context", "loss, nats per byte"),
-        key="measured_context",
-    )
-    st.caption(charts.strokes(_reads(context)))
-    table = runs.elbows(found)
-    page.table(table)
-    st.caption(
-        f"Loss, perplexity and bits per byte at {length:,} tokens; then the longest context read, "
-        "the loss there and perplexity as a multiple; the elbow is the first length past 1.1 times."
-    )
+    _stopped(found)
+    lost = [run.run_id for run in found if runs.run(run.run_id) is None]
+    if lost:
+        st.warning(
+            f"{'Run' if len(lost) == 1 else 'Runs'} {listed(tuple(lost))} cannot be read now: what "
+            "follows is of the others.",
+            icon=":material/warning:",
+        )
+    numbers: Numbers = {}
+    if one.task == Language.kind:
+        numbers |= _losses(found, kinds, header, chosen.unit)
+        for task in SHARES:
+            beside = next((key for key in every if key.startswith(f"{task}-")), None)
+            if beside:
+                numbers |= _share(setting, _asked(setting, every[beside]))
+    else:
+        with header:
+            page.head(f"{SHARES[one.task].title}, measured", _said(found))
+        numbers |= _share(setting, found)
     st.caption(
         "Dimension, base and the other numbers of the sidebar change nothing here: a run has its own."
     )
-    st.subheader("Loss by position in one long text", anchor=False)
-    by_position = [
-        curve
-        for curve in runs.curves(names, "position", "language", length)
-        if curve.specification.scheme.kind in setting.schemes
-    ]
-    positions = runs.frame(by_position)
-    st.vega_lite_chart(
-        positions[positions["x"] > 0].assign(boundary=float(length)),
-        # The strokes of the first chart, said above.
-        charts.measured(kinds, _reads(context), "position", "loss, nats per byte"),
-        key="measured_position",
-    )
-    _copying(setting, names)
+    st.page_link("views/train.py", label="Train your own", icon=":material/model_training:")
     page.how_to_read(STEPS)
     page.definition(
-        r"\ell(n) = -\frac{1}{|S|} \sum_{t \in S} \log p(x_t \mid x_{t-n}, \dots, x_{t-1})",
-        "Loss of the targets S with n tokens before each, n alone changing: after Press et al. 2022, "
-        "arXiv 2108.12409, section 2.2.",
+        r"\ell(n) = -\frac{1}{|S|} \sum_{t \in S} \log p(x_t \mid x_{e-n}, \dots, x_{t-1})",
+        "Loss of the targets S, the last quarter of a training length L before each end e, read in a "
+        "window of n tokens: n - L/4 + 1 to n tokens stand before a target, and n alone changes. After "
+        "Press et al. 2022, arXiv 2108.12409, section 2.2.",
         contexts,
         summary.elbow,
         summary.effect,
     )
     with st.expander("Specification of the runs", icon=":material/assignment:"):
-        st.json(found[0].specification.record, expanded=1)
-    page.numbers(context.rename(columns={"x": "context", "y": "loss"}), "measured loss by context")
-    page.numbers(
-        positions.rename(columns={"x": "position", "y": "loss"}), "measured loss by position"
+        alike = {key: value for key, value in one.record.items() if key not in ("scheme", "seed")}
+        st.json({"alike": alike, "schemes": _schemes(found)}, expanded=1)
+        page.table(run_frames.table(found))
+    for title, frame in numbers.items():
+        page.numbers(frame, title)
+
+
+def _losses(
+    runs_drawn: list[Heading], kinds: tuple[str, ...], header: DeltaGenerator, unit: str
+) -> Numbers:
+    """Draw loss by context and by position, with the table of elbows; return their numbers."""
+    found = run_frames.curves(runs_drawn, "context")
+    if not found:
+        with header:
+            page.head("Extrapolation, measured", "Every run of this comparison stopped early.")
+        return {}
+    length = found[0].specification.train_length
+    with header:
+        page.head("Extrapolation, measured", run_frames.headline(found, length))
+    what, y_title = UNITS[unit]
+    st.subheader(f"{what} of the same tokens by context length", anchor=False)
+    context = run_frames.frame(found)
+    st.vega_lite_chart(
+        _in_unit(context, unit).assign(boundary=float(length)),
+        charts.measured(kinds, _reads(context), "tokens of context", y_title),
+        key="measured_context",
     )
-    page.numbers(table, "measured elbows")
+    st.caption(charts.strokes(_reads(context)))
+    table = run_frames.elbows(found)
+    page.table(table)
+    st.caption(
+        f"Loss, perplexity and bits per byte at {length:,} tokens; then the longest context read, "
+        "the loss there and perplexity as a multiple; the elbow is the first length past 1.1 times."
+    )
+    st.subheader(f"{what} by position in one long text", anchor=False)
+    positions = run_frames.frame(run_frames.curves(runs_drawn, "position"))
+    st.vega_lite_chart(
+        _in_unit(positions, unit).assign(boundary=float(length)),
+        # The strokes of the first chart, said above.
+        charts.measured(kinds, _reads(context), "position, middle of a bucket", y_title),
+        key="measured_position",
+    )
+    return {
+        "measured loss by context": context.rename(columns={"x": "context", "y": "loss"}),
+        "measured loss by position": positions.rename(columns={"x": "position", "y": "loss"}),
+        "measured elbows": table,
+    }
+
+
+def _share(setting: Setting, runs_drawn: list[Heading]) -> Numbers:
+    """Draw the share of right answers of a task by length or distance; return the numbers."""
+    if not runs_drawn:
+        return {}
+    one = runs_drawn[0].specification
+    found = run_frames.curves(runs_drawn, one.task)
+    if not found:
+        return {}
+    share = SHARES[one.task]
+    st.subheader(share.title, anchor=False)
+    st.caption(share.says.format(length=one.train_length) + f" {_said(runs_drawn)}")
+    st.caption(f"{plain(one.alike)}, on {one.device}.")
+    frame = run_frames.frame(found)
+    kinds = tuple(kind for kind in setting.schemes if any(_is(curve, kind) for curve in found))
+    st.vega_lite_chart(
+        frame.assign(boundary=float(one.train_length)),
+        charts.measured(
+            kinds, _reads(frame), share.unit, share.y_title, log=one.task == Recall.kind
+        ),
+        key=f"measured_{one.task}",
+    )
+    st.caption(charts.strokes(_reads(frame)))
+    return {f"measured {one.task}": frame.rename(columns={"x": share.unit, "y": "share"})}
+
+
+def _said(runs_drawn: list[Heading]) -> str:
+    """Say the shares at the training length, and how far half of the answers stay right."""
+    one = runs_drawn[0].specification
+    found = run_frames.curves(runs_drawn, one.task)
+    if not found:
+        return "Every run of this comparison stopped early."
+    inside = one.train_length
+    if one.task == Recall.kind:
+        inside = farthest(inside)
+    return run_frames.shares(found, inside, SHARES[one.task].unit)
+
+
+def _stopped(found: list[Heading]) -> None:
+    """Name the runs that ended early; they have no scores."""
+    for run in found:
+        if run.stopped:
+            one = run.specification
+            st.info(f"{one.scheme.label}, seed {one.seed}: {run.stopped}", icon=":material/block:")
+
+
+def _asked(setting: Setting, found: list[Heading]) -> list[Heading]:
+    return [run for run in found if run.specification.scheme.kind in setting.schemes]
 
 
 def _reads(frame: pd.DataFrame) -> tuple[str, ...]:
@@ -95,39 +220,55 @@ def _reads(frame: pd.DataFrame) -> tuple[str, ...]:
     return tuple(str(name) for name in found)
 
 
-def _nothing(setting: Setting, length: int) -> str:
+def _nothing(setting: Setting, others: list[Heading]) -> str:
+    missing = listed(tuple(page.label(kind) for kind in setting.schemes))
+    if not others:
+        return f"No model of this comparison is on this server, none of {missing} either."
+    asked = " ".join(f"--scheme {kind}" for kind in setting.schemes)
     return (
-        f"No model of {page.names(setting.schemes)} was trained on {length:,} tokens yet: "
-        f"`python -m posenc train --train-length {length}` makes one."
+        f"No model of {missing} is in this comparison; "
+        f"`python -m posenc train {asked} {arguments(others)}` makes some."
     )
 
 
-def _copying(setting: Setting, names: tuple[str, ...]) -> None:
-    """Draw how many strings come back without a fault, by their length."""
-    found = [
-        curve
-        for curve in runs.curves(names, "copy", "copy", COPIED)
-        if curve.specification.scheme.kind in setting.schemes
-    ]
-    if not found:
-        return
-    st.subheader("Copying a string", anchor=False)
-    st.caption(
-        f"Trained on strings of up to {COPIED} letters, asked for up to {2 * COPIED}: the share that "
-        "comes back without a single fault (Kazemnejad et al. 2023, arXiv 2305.19466). "
-        + runs.copied(found, COPIED)
-    )
-    copied = runs.frame(found)
-    kinds = tuple(kind for kind in setting.schemes if any(_is(curve, kind) for curve in found))
-    reads = _reads(copied)
-    st.vega_lite_chart(
-        copied.assign(boundary=float(COPIED)),
-        charts.measured(kinds, reads, "letters", "share copied without a fault", log=False),
-        key="measured_copy",
-    )
-    st.caption(charts.strokes(reads))
-    page.numbers(copied.rename(columns={"x": "letters", "y": "share"}), "measured copying")
+def arguments(found: list[Heading]) -> str:
+    """Return the arguments of the command line that make runs like these, but for their schemes."""
+    one = found[0].specification
+    words: dict[str, object] = {}
+    if one.corpus_name and "standard library" not in one.corpus_name:
+        words["--text"] = "FILE"
+    words |= {
+        "--task": one.task, "--train-length": one.train_length, "--steps": one.steps,
+        "--batch": one.batch, "--learning-rate": repr(one.learning_rate),
+        "--width": one.model.width, "--layers": one.model.layers, "--heads": one.model.heads,
+        "--longest": one.longest, "--segments": one.segments, "--device": one.device,
+        "--threads": one.threads,
+    }  # fmt: skip
+    bases = {base for run in found if (base := getattr(run.specification.scheme, "base", None))}
+    said = [f"{name} {value}" for name, value in words.items()]
+    said += [f"--base {base!r}" for base in sorted(bases - {Setting().base})]
+    return " ".join([*said, *(["--compile"] if one.compiled else [])])
 
 
-def _is(curve: summary.Curve, kind: str) -> bool:
-    return curve.specification.scheme.kind == kind
+def _schemes(found: list[Heading]) -> dict[str, Any]:
+    """The config of every scheme, once for each that differs."""
+    records: dict[str, list[Any]] = {}
+    for one in found:
+        record = one.specification.record["scheme"]
+        same = records.setdefault(one.specification.scheme.label, [])
+        if record not in same:
+            same.append(record)
+    return {label: same[0] if len(same) == 1 else same for label, same in records.items()}
+
+
+def _in_unit(frame: pd.DataFrame, unit: str) -> pd.DataFrame:
+    """The same curves in the unit that was asked for."""
+    if unit == "loss":
+        return frame
+    return frame.assign(
+        **{name: frame[name].map(summary.perplexity) for name in ("y", "low", "high")}
+    )
+
+
+def _is(one: Heading | summary.Curve, kind: str) -> bool:
+    return one.specification.scheme.kind == kind

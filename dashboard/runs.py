@@ -1,154 +1,198 @@
 """Finished runs for the pages: those that ship with the library, and those of this server's store."""
 
-from importlib.resources import files
+import contextlib
+from collections.abc import Iterator
 
-import pandas as pd
 import streamlit as st
 
-from dashboard.compute import CACHE
-from dashboard.text import listed
-from posenc.errors import RunError
+from posenc.errors import (
+    CheckpointError,
+    RunError,
+    RunMissing,
+    RunOfAnotherVersion,
+    StoreUnavailable,
+)
+from posenc.interop.sources import RESULTS, named_table
 from posenc.lab import summary
-from posenc.lab.evaluate import TRAINED
-from posenc.lab.runs import Run, Store
-from posenc.lab.summary import Curve
-from posenc.schemes import SCHEMES
+from posenc.lab.runs import Heading, Run, Store
+from posenc.lab.specification import Specification
+from posenc.lab.tasks import TASKS
+from posenc.run_files import store_url
 
-SHIPPED = str(files("posenc.lab") / "results")
+SHIPPED = str(RESULTS)
+BELIEVED_FOR = 60.0  # seconds until a run that could not be read is tried again
+LISTED_FOR = 5.0  # seconds that the list of a bucket on another machine is believed
 
 
 @st.cache_resource(max_entries=4, show_spinner=False)
-def store(url: str) -> Store | None:
-    """Return the store at a URL, "" for this server's own, or None where it cannot be opened."""
+def _opened(url: str) -> Store:
+    return Store(url)
+
+
+def own_store() -> Store | None:
+    """Return this server's store, None where it cannot be opened."""
     try:
-        return Store(url or None)
+        return _opened(store_url())
     except RunError:
         return None
 
 
-def stores() -> list[Store]:
-    """Return what ships and this server's own."""
-    return [one for one in (store(SHIPPED), store("")) if one is not None]
+def _stores() -> Iterator[Store]:
+    """Return the stores that can be opened: what ships, then this server's own."""
+    for one in (_opened(SHIPPED), own_store()):
+        if one is not None:
+            yield one
+
+
+@st.cache_data(max_entries=4, ttl=LISTED_FOR, show_spinner=False)
+def _listed(url: str) -> list[str]:
+    return _opened(url).ids()
+
+
+def _names(one: Store) -> list[str]:
+    """Return the names of a store's runs: a folder is looked at every time, a bucket now and then."""
+    return one.ids() if one.local else _listed(one.url)
+
+
+def _ids(one: Store) -> list[str]:
+    """Return the names of a store's runs, none of a store that cannot be read now.
+
+    No page but those of runs has to do with it.
+    """
+    try:
+        return _names(one)
+    except RunError:
+        return []
+
+
+def unreadable() -> str:
+    """Say what of this server's store is not shown, "" if nothing."""
+    found = own_store()
+    try:
+        ids = None if found is None else _names(found)
+    except RunError:
+        ids = None
+    if found is None or ids is None:
+        return "This server's store of runs cannot be read now; only the runs that ship are shown."
+    said = {name: _found(name) for name in ids}
+    found.foreign = [name for name in ids if isinstance(said[name], RunOfAnotherVersion)]
+    faults = found.left_out()
+    faults += [
+        f"run {name} cannot be read now"
+        for name, one in said.items()
+        if isinstance(one, StoreUnavailable)
+    ]
+    return "; ".join(faults) + "." if faults else ""
 
 
 def known() -> tuple[str, ...]:
     """Return the names of all runs there are now, the key of what is read of them."""
-    return tuple(sorted({name for one in stores() for name in one.ids()}))
+    return tuple(sorted({name for one in _stores() for name in _ids(one)}))
 
 
-@st.cache_data(**CACHE)
-def runs(names: tuple[str, ...]) -> list[Run]:
-    """Return the runs of these names that can be read."""
-    found: dict[str, Run] = {}
-    for one in stores():
-        for run in one:
-            found.setdefault(run.run_id, run)
-    return [found[name] for name in names if name in found]
+def shipped() -> tuple[str, ...]:
+    """Return the names of the runs that ship."""
+    return tuple(_ids(_opened(SHIPPED)))
 
 
-@st.cache_data(**CACHE)
-def curves(names: tuple[str, ...], measure: str, task: str, train_length: int) -> list[Curve]:
-    """Return the curves of one measure of the runs of one task and training length."""
-    chosen = [
-        run
-        for run in runs(names)
-        if (run.specification.task, run.specification.train_length) == (task, train_length)
-    ]
-    order = list(SCHEMES)
-    found = summary.curves(chosen, measure)
-    return sorted(
-        found,
-        key=lambda one: (
-            order.index(one.specification.scheme.kind),
-            one.variant != TRAINED,
-            one.variant,
-        ),
+# A run never changes, so what was read of one is kept; a fault is believed for a while.
+@st.cache_resource(max_entries=16_384, show_spinner=False)
+def _heading(name: str, url: str) -> Heading:
+    return _opened(url).heading(name)
+
+
+@st.cache_resource(max_entries=512, show_spinner=False)
+def _whole(name: str, url: str) -> Run:
+    return _opened(url).read(name)
+
+
+@st.cache_resource(max_entries=16_384, ttl=BELIEVED_FOR, show_spinner=False)
+def _judged(name: str, url: str) -> Heading | RunError:
+    """Return what a run is, or what is wrong with its file, which is set aside if it is no run."""
+    try:
+        return _heading(name, url)
+    except StoreUnavailable:
+        raise  # nothing is known of the file
+    except (RunMissing, RunOfAnotherVersion) as fault:
+        return fault
+    except RunError as fault:
+        _opened(url).made(name)
+        return fault
+
+
+def _found(name: str) -> Heading | RunError:
+    """Return what a run is, or why that cannot be told."""
+    fault: RunError = RunMissing(f"There is no run {name}.")
+    for one in _stores():
+        found: Heading | RunError
+        try:
+            found = _judged(name, one.url)
+        except StoreUnavailable as error:
+            found = error
+        if isinstance(found, Heading):
+            return found
+        if not isinstance(found, RunMissing):
+            fault = found
+    return fault
+
+
+def headings(names: tuple[str, ...]) -> list[Heading]:
+    """Return what the runs of these names are, those that can be read."""
+    return [one for one in map(_found, names) if isinstance(one, Heading)]
+
+
+def whole(name: str) -> Run:
+    """Return the run of this name. Raises RunError where it cannot be read now."""
+    for one in _stores():
+        with contextlib.suppress(RunError):
+            return _whole(name, one.url)
+    raise StoreUnavailable(f"Run {name} cannot be read now.")
+
+
+def run(name: str) -> Run | None:
+    """Return the run of this name, None where it cannot be read now."""
+    try:
+        return whole(name)
+    except RunError:
+        return None
+
+
+@st.cache_resource(max_entries=8, ttl=BELIEVED_FOR, show_spinner=False)
+def with_learned_table(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names of the finished runs among these whose learned table can be read."""
+    return tuple(
+        one.run_id
+        for one in headings(names)
+        if one.stopped is None
+        and one.specification.scheme.kind == "learned"
+        and _has_table(one.run_id)
     )
 
 
-def label(curve: Curve) -> str:
-    """Return a curve's name: its scheme's, and how it was read if not as trained."""
-    name = curve.specification.scheme.label
-    return name if curve.variant == TRAINED else f"{name}, {curve.variant}"
+def _has_table(name: str) -> bool:
+    try:
+        named_table(f"run-{name}")
+    except CheckpointError:
+        return False
+    return True
 
 
-def frame(found: list[Curve]) -> pd.DataFrame:
-    """One row per point of every curve."""
-    rows = [
-        {
-            "scheme": curve.specification.scheme.label,
-            "read": curve.variant,
-            "x": point.x,
-            "y": point.mean,
-            "low": point.low,
-            "high": point.high,
-            "seeds": curve.seeds,
-        }
-        for curve in found
-        for point in curve.points
-    ]
-    columns = ["scheme", "read", "x", "y", "low", "high", "seeds"]
-    return pd.DataFrame(rows, columns=columns)
+@st.cache_resource(max_entries=8, ttl=BELIEVED_FOR, show_spinner=False)
+def comparisons(names: tuple[str, ...]) -> dict[str, list[Heading]]:
+    """Return the runs by comparison: language first, what ships first, short lengths first."""
+    found: dict[str, list[Heading]] = {}
+    for one in headings(names):
+        found.setdefault(_comparison(one.run_id, one.specification), []).append(one)
+    tasks, first = list(TASKS), set(shipped())
+
+    def order(name: str) -> tuple[int, bool, int, str]:
+        one = found[name][0].specification
+        own = not any(heading.run_id in first for heading in found[name])
+        return tasks.index(one.task), own, one.train_length, name
+
+    return {name: found[name] for name in sorted(found, key=order)}
 
 
-def elbows(found: list[Curve]) -> pd.DataFrame:
-    """What each curve says: loss at the training length and furthest out, elbow, effect."""
-    rows = []
-    for curve in found:
-        loss = summary.at_training_length(curve, found)
-        last = curve.points[-1]
-        if loss is None:
-            continue
-        said = summary.effect(curve, loss)
-        elbow = summary.elbow(curve, loss)
-        rows.append(
-            {
-                "scheme": label(curve),
-                "loss": loss,
-                "perplexity": summary.perplexity(loss),
-                "bits per byte": summary.bits_per_byte(loss),
-                "read to": f"{last.x:,}",
-                "loss there": last.mean,
-                "perplexity, times": summary.perplexity(last.mean - loss),
-                "elbow": "not read" if said is None else f"{elbow:,}" if elbow else "none",
-                "longer context": said or "not read",
-                "seeds": curve.seeds,
-            }
-        )
-    return pd.DataFrame(rows)
-
-
-def headline(found: list[Curve], train_length: int) -> str:
-    """Say which scheme is best at the training length and what longer context did to each."""
-    best: tuple[float, str] | None = None
-    groups: dict[str, list[str]] = {}
-    for curve in found:
-        loss = summary.at_training_length(curve, found)
-        if curve.variant != TRAINED or loss is None:
-            continue
-        name = curve.specification.scheme.label
-        if best is None or loss < best[0]:
-            best = (loss, name)
-        said = summary.effect(curve, loss)
-        if said is None:
-            groups.setdefault(f"no row {train_length + 1:,} exists for", []).append(name)
-        else:
-            change = f"{name} (loss {curve.points[-1].mean - loss:+.2f})"
-            verb = "was ignored by" if said is summary.Effect.IGNORED else str(said)
-            groups.setdefault(f"longer context {verb}", []).append(change)
-    longest = max(point.x for curve in found for point in curve.points)
-    start = f"Best at {train_length:,} tokens: {best[1]}, loss {best[0]:.2f}. " if best else ""
-    parts = [f"{what} {listed(names)}" for what, names in groups.items()]
-    return f"{start}Read to {longest:,} tokens: " + "; ".join(parts) + "."
-
-
-def copied(found: list[Curve], train_length: int) -> str:
-    """Say how many strings each scheme copies at the training length, and half as long again."""
-    further = train_length * 3 // 2
-    parts = []
-    for curve in found:
-        inside, past = curve.at(train_length), curve.at(further)
-        if curve.variant == TRAINED and inside is not None:
-            then = "no row" if past is None else f"{past:.0%}"
-            parts.append(f"{curve.specification.scheme.label} {inside:.0%}, then {then}")
-    return f"At {train_length} and at {further} letters: " + "; ".join(parts) + "."
+@st.cache_resource(max_entries=16_384, show_spinner=False)
+def _comparison(name: str, _specification: Specification) -> str:
+    return summary.comparison(_specification)

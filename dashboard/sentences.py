@@ -6,8 +6,9 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from dashboard.compute import Past, Projected, Similarity
+from dashboard.compute import Projected, Similarity
 from dashboard.offset_checks import OffsetClaims, OffsetMap
+from dashboard.past_length import Past
 from dashboard.text import listed
 from posenc import Setting
 from posenc.analysis.linearity import TOO_FEW_POSITIONS

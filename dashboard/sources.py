@@ -1,21 +1,25 @@
-"""The learned table: a random start, the trained one of an installed package, or an upload."""
+"""The learned table: of a run that ships or was made here, of an installed package, an upload."""
 
 import functools
 
 import streamlit as st
 
+from dashboard import runs
 from dashboard.text import plain
-from posenc import fields
+from posenc import Setting, fields
 from posenc.errors import CheckpointError, PickleRefused
 from posenc.interop import find_position_tables, minilm_table, printable_name, read_header
 from posenc.interop.position_tables import Candidate, PositionTable, read_position_table
-from posenc.interop.sources import hold, is_held, named_table
+from posenc.interop.sources import TRAINED, hold, is_held, named_table
 from posenc.limits import MAX_UPLOAD_BYTES
 
 NAMES = {
+    "trained": "Learned by a small language model that ships with the workbench.",
     "random": "A random start, untrained.",
     "minilm": "The trained table of all-MiniLM-L6-v2, 512 x 384.",
 }
+
+DEFAULT: str = fields.defaults(Setting)["learned_source"]
 
 
 @functools.cache
@@ -31,26 +35,28 @@ def available() -> tuple[str, ...]:
     candidates = (*uploaded, asked) if asked.startswith("table-") else uploaded
     packaged = ("minilm",) if minilm_installed() else ()
     held = (name for name in candidates if name.startswith("table-") and is_held(name))
-    return tuple(dict.fromkeys(("random", *packaged, *held)))
+    made = (f"run-{name}" for name in runs.with_learned_table(runs.known()) if name != TRAINED)
+    return tuple(dict.fromkeys(("trained", "random", *packaged, *held, *made)))
 
 
 def missing(source: str) -> str:
     """Say why a table cannot be shown, and what to do."""
+    instead = "The table that ships is shown instead."
     try:
         named_table(source)
     except CheckpointError as error:
-        return f"{error} A random start is shown instead."
-    return "A random start is shown instead."
+        return f"{error} {instead}"
+    return instead
 
 
 def picker(rule: fields.Rule) -> None:
     """Draw the choice of the learned table, and the upload that adds to it."""
     # Remembered, so that a link's table stays among the options when the link changes.
     st.session_state["uploaded_tables"] = available()
-    chosen = st.session_state.get("learned_source", "random")
+    chosen = st.session_state.get("learned_source", DEFAULT)
     if chosen not in st.session_state["uploaded_tables"]:  # newer uploads have pushed it out
         st.warning(missing(chosen), icon=":material/info:")
-        st.session_state["learned_source"] = "random"
+        st.session_state["learned_source"] = DEFAULT
     if "choose_source" in st.session_state:
         st.session_state["learned_source"] = st.session_state.pop("choose_source")
     st.selectbox(
@@ -78,7 +84,8 @@ def source_label(source: str) -> str:
     if source in NAMES:
         return NAMES[source]
     rows, width = named_table(source).table.shape
-    return f"An uploaded table, {rows} x {width}."
+    what = "The table of a run" if source.startswith("run-") else "An uploaded table"
+    return f"{what}, {rows} x {width}."
 
 
 def _take(file_name: str, content: bytes) -> None:

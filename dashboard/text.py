@@ -9,3 +9,12 @@ def plain(text: str) -> str:
 def listed(words: list[str] | tuple[str, ...]) -> str:
     """Return words as a list in a sentence: a, b and c."""
     return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1]
+
+
+def duration(seconds: float) -> str:
+    """Write seconds as people say them."""
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    if seconds < 90 * 60:
+        return f"{round(seconds / 60)} min"
+    return f"{seconds / 3600:.1f} h"

@@ -13,16 +13,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from posenc.errors import SchemeArgumentError
-from posenc.schemes.scheme import (
-    Positions,
-    Scheme,
-    check_queries_and_keys,
-    check_scheme,
-    placed,
-)
+from posenc.hook_arguments import Positions, check_queries_and_keys, placed
+from posenc.schemes.scheme import Scheme, check_scheme
 from posenc.toeplitz import flipped_rows
-
-QUERY_BLOCK = 256
+from posenc.trained_curve import QUERY_BLOCK, attend_trained
 
 
 def attention(
@@ -84,6 +78,23 @@ def _windowed(
         curve = curve.masked_fill(offsets > 0, -math.inf)
     # Scores are float32 inside the kernel whatever q is, and so is the bias: see Scheme.bias.
     curve = curve.to(torch.promote_types(q.dtype, torch.float32))
+
+    def under(q: Tensor, k: Tensor, v: Tensor, curve: Tensor) -> Tensor:
+        return _under_curve(q, k, v, curve, shift, scale, causal)
+
+    if curve.requires_grad and torch.is_grad_enabled() and not torch.compiler.is_compiling():
+        groups = q.shape[1] // k.shape[1]
+        if groups > 1:
+            k, v = (x.repeat_interleave(groups, dim=1) for x in (k, v))
+        return attend_trained(under, q, k, v, curve, scale)
+    return under(q, k, v, curve)
+
+
+def _under_curve(
+    q: Tensor, k: Tensor, v: Tensor, curve: Tensor, shift: int, scale: float, causal: bool
+) -> Tensor:
+    """Attend under a curve over all offsets, block by block of queries."""
+    queries, keys = q.shape[-2], k.shape[-2]
     blocks = []
     for start in range(0, queries, QUERY_BLOCK):
         stop = min(start + QUERY_BLOCK, queries)

@@ -53,6 +53,22 @@ class RunError(PosencError):
     """A training run cannot be started, resumed or read; the message says why."""
 
 
+class QueueFull(PosencError):
+    """No more training may wait on this server; the message says how much does."""
+
+
+class StoreUnavailable(RunError):
+    """The place of the runs cannot be reached or read now; nothing is known of what it holds."""
+
+
+class RunMissing(RunError):
+    """There is no run of this name in the store."""
+
+
+class RunOfAnotherVersion(RunError):
+    """A run is whole, but of a version of this library that this one does not know."""
+
+
 class CheckpointError(PosencError):
     """A checkpoint file was refused; the message says why, without its path."""
 

@@ -21,6 +21,23 @@ MAX_SHOWN_HEADS = 64
 MAX_SCHEMES = 6
 MAX_DRAWN_CELLS = 512  # rows and columns of one drawn matrix; longer ranges are shown as a window
 
+# Training, wherever it is started.
+MIN_RUN_TOKENS, MAX_RUN_TOKENS = 16, 8_192  # of a training sequence
+MAX_RUN_BYTES = 256 * 2**20  # of one file of a run: a million steps take a fiftieth
+MAX_WORKERS = 64  # that the environment may ask for, of each kind
+
+# Training that a visitor of a shared server may start from a page.
+MAX_RUNNING = 1  # background processes that train
+MAX_WAITING = 8  # starts that wait for one
+MAX_RUN_WIDTH = 256
+MAX_RUN_LAYERS = 6
+MAX_RUN_HEADS = 16
+MAX_RUN_LENGTH = 256
+MAX_RUN_STEPS = 5_000
+MAX_RUN_SEEDS = 5
+MAX_RUN_SECONDS = 4 * 3_600  # of one start, by the estimate made before it
+MAX_TEXT_BYTES = 10 * 2**20
+
 # Checkpoints.
 MAX_UPLOAD_BYTES = 50 * 2**20
 MAX_FILE_BYTES = 2 * 2**30

@@ -15,6 +15,7 @@ import torch
 
 from posenc import fields, limits
 from posenc.errors import ConfigError, shown
+from posenc.interop.sources import RUN
 from posenc.schemes import SCHEMES, SchemeConfig
 from posenc.schemes.scheme import Head
 
@@ -124,12 +125,12 @@ class Setting:
         ),
     )
     learned_source: str = fields.ruled(
-        "random",
+        "trained",
         fields.Word(
-            pattern=r"random|minilm|table-[0-9a-f]{12}",
-            described="random, minilm, or the name of an uploaded table",
+            pattern=rf"trained|random|minilm|table-[0-9a-f]{{12}}|{RUN}",
+            described="trained, random, minilm, or the name of a run or of an uploaded table",
             label="Learned table",
-            help="A random start, or a table from a trained model.",
+            help="The table of a trained model, or a random start.",
         ),
     )
     precision: str = fields.ruled(

@@ -46,12 +46,13 @@ PAGES = {
     "pca": ("PCA", "PCA"),
     "relative_offsets": ("Relative offsets", "Relative offsets"),
     "extrapolation": ("Extrapolation", "Extrapolation, from the formula"),
+    "train": ("Train", "Train your own"),
 }
 
 # On a deep link the browser does not know yet where the app's root is, so Streamlit asks beside the
 # page first, hears 404 and asks again at the root. Exactly these requests and no others.
 PROBES = re.compile(
-    rf"http://{HOST}:\d+/(?:similarity|pca|relative_offsets|extrapolation)/_stcore/"
+    rf"http://{HOST}:\d+/(?:similarity|pca|relative_offsets|extrapolation|train)/_stcore/"
     r"(?:health|host-config)"
 )
 

@@ -1,7 +1,12 @@
 """Settings of the test run: shapes checked at every call, one thread, every scheme in small."""
 
+import atexit
 import os
+import shutil
+import sys
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import hypothesis
 import jaxtyping
@@ -17,8 +22,15 @@ if os.environ.get("POSENC_SHAPES") != "0":
     jaxtyping.install_import_hook("posenc", f"{shapes.__name__}.checked")
 
 from posenc import SCHEMES, ConfigError, Scheme, SchemeConfig, Setting, fields
+from posenc.run_files import ENVIRONMENT, WORK_ENVIRONMENT
 
 torch.set_num_threads(1)
+
+# Neither the runs of whoever tests nor what is being trained there: a place of the tests' own.
+_PLACE = Path(tempfile.mkdtemp(prefix="posenc-tests-"))
+atexit.register(shutil.rmtree, _PLACE, ignore_errors=True)
+os.environ[ENVIRONMENT] = str(_PLACE / "runs")
+os.environ[WORK_ENVIRONMENT] = str(_PLACE / "work")
 
 hypothesis.settings.register_profile(
     "posenc",
@@ -30,7 +42,7 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("posenc")
 
 # Small, with a head count that is no power of two, and enough learned rows for every law.
-SMALL = Setting(dim=80, heads=10, length=16, train_length=300)
+SMALL = Setting(dim=80, heads=10, length=16, train_length=300, learned_source="random")
 
 
 def small_configs() -> dict[str, SchemeConfig]:
@@ -75,6 +87,18 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     for name, values in (("kind", SCHEMES), ("variant", SMALL_CONFIGS)):
         if name in metafunc.fixturenames and name not in given:
             metafunc.parametrize(name, list(values))
+
+
+_MAIN = sys.modules["__main__"]
+
+
+@pytest.fixture(autouse=True)
+def own_main() -> Iterator[None]:
+    """Streamlit makes the page that a test visits the main module, which every process that a later
+    test spawns would then run anew.
+    """
+    yield
+    sys.modules["__main__"] = _MAIN
 
 
 @pytest.fixture

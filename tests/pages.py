@@ -16,7 +16,8 @@ from streamlit.testing.v1 import AppTest
 from posenc import Setting
 
 DASHBOARD = Path(__file__).parents[1] / "dashboard"
-PAGES = ("overview", "similarity", "pca", "relative_offsets", "extrapolation")
+PAGES = ("overview", "similarity", "pca", "relative_offsets", "extrapolation", "train")
+SCHEME_PAGES = PAGES[:-1]  # those that show the numbers of the sidebar
 KINDS = ("learned", "sinusoidal", "rope", "alibi", "none")
 LABELS = dict(zip(KINDS, ("Learned", "Sinusoidal", "RoPE", "ALiBi", "NoPE"), strict=True))
 DEFAULT = {
@@ -28,7 +29,7 @@ DEFAULT = {
     "equal_width": False,
     "alibi_head": 0,
     "seed": 0,
-    "learned_source": "random",
+    "learned_source": "trained",
     "precision": "float32",
 }
 

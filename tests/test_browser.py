@@ -37,6 +37,7 @@ DRAWN = {
     "pca": (5, 0),
     "relative_offsets": (1, 3),
     "extrapolation": (3, 0),
+    "train": (0, 0),
 }
 
 
@@ -171,7 +172,7 @@ def test_every_page_draws_without_a_fault_and_asks_no_other_host(
             go(page, path)
         ink = page.evaluate(INK)
         assert len(ink) == charts, path
-        assert min(ink) >= 1, path
+        assert all(marks >= 1 for marks in ink), path
         shades = page.locator(".matrix-row canvas[role=img]").evaluate_all(SHADES)
         assert len(shades) == matrices, path
         assert min(shades, default=3) >= 3, path
@@ -542,3 +543,32 @@ def test_the_sidebar_opens_and_closes_on_a_phone(visitor: Visit) -> None:
     expect(sidebar).to_be_in_viewport()
     expect(sidebar.get_by_text("Model dimension").first).to_be_visible()
     assert page.evaluate(CUT) == []
+
+
+def test_a_tiny_run_is_started_watched_by_another_to_its_end_and_its_curve_is_seen(
+    visitor: Visit,
+) -> None:
+    """The starter's tab is closed amid the run, which goes on; it is opened again by its link."""
+    asks = "train?schemes=RoPE&run_length=16&steps=1500&width=16&layers=1&run_heads=2"
+    one, other = visitor(), visitor()
+    page = one.open(asks)
+    page.get_by_role("button", name="Start").click()
+    curve = page.locator(".stVegaLiteChart").first
+    expect(curve).to_be_visible(timeout=90_000)
+    watched = other.open("train")
+    far = watched.get_by_text(re.compile(r"RoPE, seed 0: step [\d,]+ of 1,500"))
+    expect(far).to_be_visible()
+    before = far.inner_text()
+    page.close()
+    one.context.close()
+    expect(far).not_to_have_text(before, timeout=30_000)  # it goes on, and shows
+    assert watched.evaluate(INK)[0] > 0
+    link = watched.get_by_test_id("stMain").get_by_role("link", name="RoPE", exact=True)
+    expect(link).to_be_visible(timeout=120_000)
+    expect(watched.get_by_text("Nothing is being trained on this server.")).to_be_visible()
+    expect(watched.locator(".stVegaLiteChart")).to_have_count(0)
+    link.click()
+    settled(watched)
+    expect(watched.get_by_text("Best at 16 tokens: RoPE").first).to_be_visible()
+    assert watched.evaluate(INK)[0] > 0
+    assert asked(watched)["half"] == "measured"

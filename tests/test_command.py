@@ -1,18 +1,24 @@
 """The command line: train, runs, export; one sentence for nonsense; Ctrl-C loses nothing."""
 
+import contextlib
 import csv
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from concurrent.futures import Executor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from posenc import __main__ as command
-from posenc.lab import Specification, Store, from_text, specifications, train
+from posenc.lab import Job, Specification, Store, from_text, specifications, train
+from posenc.lab.summary import comparison
+from posenc.lab.sweep import Outcome
 from posenc.lab.train import Trainer
 from tests.small_runs import SIZES, sentences
 
@@ -26,7 +32,7 @@ FAST = [
 def own_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stores and checkpoints in the test's own folder, and a text in it."""
     monkeypatch.setenv("POSENC_RUNS", str(tmp_path / "runs"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("POSENC_WORK", str(tmp_path / "cache" / "posenc"))
     (tmp_path / "text.txt").write_bytes(sentences())
     monkeypatch.chdir(tmp_path)
 
@@ -92,26 +98,76 @@ def test_the_other_tasks_need_no_text(task: str) -> None:
 
 def test_runs_lists_every_run_with_what_it_found() -> None:
     trained("--scheme", "learned", "--scheme", "none", "--seeds", "2")
-    Path("runs/torn.parquet").write_bytes(b"torn")
+    torn = f"{'0' * 20}.parquet"
+    Path("runs", torn).write_bytes(b"torn")
+    Path("runs/table.parquet").write_bytes(b"no run by its name")
     result = run("runs")
     assert result.exit_code == 0
     lines = result.output.splitlines()
     for one in asked("learned", "none", seeds=2):
         assert sum(line.startswith(one.run_id) for line in lines) == 1
     found = [line for line in lines if "perplexity" in line]
+    name = comparison(asked("none")[0])
+    assert all(name in line for line in lines if line.split()[0] in Store().ids())
     assert [line.split(":")[0] for line in found] == [
-        "Learned",
-        "Learned, last row repeated",
-        "NoPE",
+        f"{name}  {label}" for label in ("Learned", "Learned, last row repeated", "NoPE")
     ]
     assert all("(2 seeds)" in line for line in found)
     assert "nothing longer was read" in found[0]
     assert all("longer context" in line for line in found[1:])
-    assert "torn.parquet cannot be read and was set aside." in lines
+    assert [line for line in lines if "set aside" in line] == [
+        f"{torn} cannot be read and was set aside."
+    ]
+    assert Path("runs/table.parquet").is_file()
 
 
-def test_runs_of_an_empty_store_says_nothing() -> None:
-    assert (run("runs").exit_code, run("runs").output) == (0, "")
+def test_bases_of_a_sweep_are_told_apart() -> None:
+    trained("--scheme", "rope", "--base", "500", "--base", "10000")
+    found = [line for line in run("runs").output.splitlines() if "RoPE, as trained" in line]
+    assert {line.split(":")[0].split(", ")[-1] for line in found} == {"base 500", "base 10000"}
+
+
+def test_an_empty_place_is_named_with_the_one_that_ships(tmp_path: Path) -> None:
+    for words in (["runs"], ["export", "out.csv"]):
+        result = run(*words, "--store", "nowhere")
+        assert result.exit_code == 0
+        assert f"There are no runs in {tmp_path / 'nowhere'}." in result.output
+        assert "posenc/lab/results" in result.output
+
+
+def test_a_place_that_cannot_be_used_is_refused_before_a_step_is_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    said = {
+        "file": "a file is in its place",
+        "memory://runs": "would be gone with the command",
+        "": "its name is empty",
+        "dir://x": "cannot be opened",
+        "nonsense://x": "cannot be opened",
+    }
+    for url, why in said.items():
+        result = trained("--scheme", "rope", "--store", url)
+        assert result.exit_code == 1
+        assert why in result.output
+        assert len(result.output.splitlines()) == 1
+    assert list(tmp_path.rglob("*.safetensors")) == []
+
+
+def test_an_export_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
+    (tmp_path / "out.csv").write_text("kept")
+    assert run("export", "out.csv", "--store", "data:,abc").exit_code == 1
+    assert (tmp_path / "out.csv").read_text() == "kept"
+    trained("--scheme", "rope")
+    result = run("export", "no/such/folder.csv")
+    assert (result.exit_code, len(result.output.splitlines())) == (1, 1)
+
+
+def test_a_text_of_any_name_is_trained_on_and_shown() -> None:
+    name = os.fsdecode(b"bad\xff\n.txt")
+    Path(name).write_bytes(sentences())
+    result = run("train", "--text", name, *FAST, "--scheme", "learned")
+    assert result.exit_code == 0, result.output
+    (found,) = Store()
+    assert found.specification.corpus_name == "bad\\udcff\\n.txt"
 
 
 def test_export_writes_every_number(tmp_path: Path) -> None:
@@ -201,36 +257,85 @@ def test_an_interrupted_train_goes_on_where_it_was(monkeypatch: pytest.MonkeyPat
     assert Store().read(asked("rope")[0].run_id).losses == train(asked("rope")[0], corpus).losses
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
-def test_ctrl_c_in_a_terminal_ends_all_processes_and_keeps_what_they_made(
-    workers: str, tmp_path: Path
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[str]:
+    """The address of a Dask cluster whose processes know nothing of a test's folder and environment."""
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=True, dashboard_address=None
+    ) as found:
+        yield found.scheduler_address
+
+
+@pytest.mark.parametrize("words", [(), ("--store", "others")], ids=["environment", "option"])
+def test_runs_of_a_cluster_come_to_the_store_that_was_named_here(
+    words: tuple[str, ...], cluster: str, tmp_path: Path
 ) -> None:
-    root = str(Path(__file__).parents[1])
+    result = trained("--scheme", "none", "--seeds", "2", "--dask", cluster, *words)
+    assert result.exit_code == 0, result.output
+    names = sorted(one.run_id for one in asked("none", seeds=2))
+    assert Store(tmp_path / (words[1] if words else "runs")).ids() == names
+    assert [line.split()[-1] for line in result.output.splitlines() if "NoPE" in line] == [
+        "done"
+    ] * 2
+
+
+def test_a_run_that_did_not_come_from_a_cluster_is_an_error(
+    cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = command.sweep
+
+    def elsewhere(jobs: list[Job], executor: Executor) -> Iterator[Outcome]:
+        other = str(Path("elsewhere").resolve())
+        return real([replace(job, store=other) for job in jobs], executor)
+
+    monkeypatch.setattr(command, "sweep", elsewhere)
+    result = trained("--scheme", "none", "--dask", cluster)
+    assert result.exit_code == 1
+    assert "kept the run in a place of its own" in result.output
+
+
+def test_a_cluster_needs_a_named_store_and_an_address_that_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    result = trained("--scheme", "none", "--dask", "tcp://127.0.0.1:1")
+    assert (result.exit_code, "cannot be reached" in result.output) == (1, True)
+    monkeypatch.delenv("POSENC_RUNS")
+    result = trained("--scheme", "none", "--dask", "tcp://127.0.0.1:1")
+    assert (result.exit_code, "every machine reaches" in result.output) == (1, True)
+
+
+LONG = 20_000  # steps of a training that a test ends; left alone it takes a minute or two
+
+
+@contextlib.contextmanager
+def long_training(*words: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A training in a session of its own, as a terminal gives it; gone at the end of the test."""
     process = subprocess.Popen(
         [sys.executable, "-m", "posenc", "train", "--text", "text.txt", *FAST, "--scheme", "rope",
-         "--seeds", "4", "--steps", "100000", "--workers", workers],
-        env=os.environ | {"PYTHONPATH": root}, start_new_session=True, stderr=subprocess.DEVNULL,
+         "--steps", str(LONG), *words],
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])},
+        start_new_session=True, stderr=subprocess.DEVNULL,
     )  # fmt: skip
+    try:
+        yield process
+    finally:
+        if _alive(process.pid):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def wait_for_checkpoints(process: subprocess.Popen[bytes], count: int) -> None:
     deadline = time.monotonic() + 60
-    wanted = int(workers)
-    while len(list((tmp_path / "cache").rglob("*.safetensors"))) < wanted:
+    while len(list(Path("cache").rglob("*.safetensors"))) < count:
         assert process.poll() is None
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    os.killpg(process.pid, signal.SIGINT)
-    assert process.wait(30) == 130
-    assert Store().ids() == []
-    expected = asked("rope", seeds=4, steps=100_000)
-    corpus = from_text("text.txt", sentences())
-    kept = 0
-    for one in expected:
-        path = tmp_path / "cache" / "posenc" / "training" / f"{one.run_id}.safetensors"
-        if path.exists():
-            trainer = Trainer(one, corpus)
-            trainer.load(path)
-            kept += len(trainer.losses) >= 100
-    assert kept == wanted
-    while _alive(process.pid):  # nothing of the session may be left
+
+
+def wait_until_all_are_gone(process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + 30
+    while _alive(process.pid):
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
@@ -241,3 +346,30 @@ def _alive(group: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_ctrl_c_in_a_terminal_ends_all_processes_and_keeps_what_they_made(workers: int) -> None:
+    with long_training("--seeds", "4", "--workers", str(workers)) as process:
+        wait_for_checkpoints(process, workers)
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(30) == 130
+        wait_until_all_are_gone(process)
+    assert Store().ids() == []
+    corpus = from_text("text.txt", sentences())
+    kept = 0
+    for one in asked("rope", seeds=4, steps=LONG):
+        path = Path("cache/posenc/training", f"{one.run_id}.safetensors")
+        if path.exists():
+            trainer = Trainer(one, corpus)
+            trainer.load(path)
+            kept += len(trainer.losses) >= 100
+    assert kept == workers
+
+
+def test_a_killed_sweep_leaves_no_process_behind() -> None:
+    with long_training("--seeds", "2", "--workers", "2") as process:
+        wait_for_checkpoints(process, 2)
+        process.kill()
+        process.wait()
+        wait_until_all_are_gone(process)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors import safe_open
+from safetensors.torch import save_file
 
 from posenc.errors import RunError
 from posenc.lab import train
@@ -148,6 +149,39 @@ def test_a_broken_checkpoint_is_refused_in_one_sentence(tmp_path: Path) -> None:
             number
         )
         assert path.read_bytes() == bad  # nothing is removed
+
+
+def test_a_checkpoint_without_the_state_of_the_optimiser_is_refused(tmp_path: Path) -> None:
+    trainer = Trainer(small(), CORPUS)
+    trainer.step()
+    trainer.save(tmp_path / "whole")
+    with safe_open(tmp_path / "whole", "pt") as file:
+        names = file.keys()
+        kept = {n: file.get_tensor(n) for n in names if not n.startswith("optimizer.")}
+        save_file(kept, tmp_path / "less", file.metadata())
+    with pytest.raises(RunError, match="no state of the optimiser"):
+        Trainer(small(), CORPUS).load(tmp_path / "less")
+
+
+def test_a_checkpoint_of_other_sizes_is_refused(tmp_path: Path) -> None:
+    trainer = Trainer(small(), CORPUS)
+    trainer.step()
+    trainer.save(tmp_path / "whole")
+    with safe_open(tmp_path / "whole", "pt") as file:
+        names, note = file.keys(), file.metadata()
+        kept = {name: file.get_tensor(name) for name in names}
+    state = next(name for name in kept if name.endswith(".exp_avg"))
+    owner = state.removesuffix("exp_avg")
+    odd = (
+        kept | {"losses": torch.zeros(13, dtype=torch.float64)},
+        kept | {"losses": torch.zeros(1, 1, dtype=torch.float64)},
+        kept | {state: torch.zeros(3)},
+        {name: value for name, value in kept.items() if not name.startswith(owner)},
+    )
+    for tensors in odd:
+        save_file(tensors, tmp_path / "odd", note)
+        with pytest.raises(RunError, match="remove it to start again"):
+            Trainer(small(), CORPUS).load(tmp_path / "odd")
 
 
 def test_a_checkpoint_holds_the_specification(tmp_path: Path) -> None:

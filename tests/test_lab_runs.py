@@ -14,7 +14,8 @@ import torch
 
 from posenc.errors import RunError
 from posenc.lab import Run, Score, Store, make_run
-from posenc.lab.runs import ENVIRONMENT, from_parquet, to_parquet
+from posenc.lab.runs import from_parquet, to_parquet
+from posenc.run_files import ENVIRONMENT
 from tests.small_runs import CORPUS, made, small, timeless
 
 
@@ -52,7 +53,9 @@ def test_learned_tables_stand_beside_their_run(tmp_path: Path) -> None:
 def test_not_a_number_and_infinity_survive_the_file() -> None:
     odd = (math.nan, math.inf, -math.inf, -0.0, 5e-324, 1.0000000000000002)
     scores = tuple(Score("context", "as trained", n, value, 3) for n, value in enumerate(odd))
-    run = Run(small(), scores, odd, "The loss was nan at step 6; training stopped.", 1.25)
+    run = Run(
+        small(), scores, odd, "The loss or its gradient was nan at step 6; training stopped.", 1.25
+    )
     back = from_parquet(to_parquet(run))
     as_bits = [struct.pack("<d", value) for value in odd]
     assert [struct.pack("<d", value) for value in back.losses] == as_bits
@@ -66,7 +69,7 @@ def test_a_run_that_stopped_early_is_kept_with_its_reason(
 ) -> None:
     monkeypatch.setattr(sys.modules["posenc.lab.train"], "rate", lambda *_: math.nan)
     store, run = made(tmp_path)
-    assert run.stopped == "The loss was nan at step 2; training stopped."
+    assert run.stopped == "The loss or its gradient was nan at step 2; training stopped."
     assert len(run.losses) == 2
     assert run.scores == ()
     assert store.read(run.run_id).stopped == run.stopped
@@ -149,10 +152,10 @@ def test_a_store_may_be_a_bucket(tmp_path: Path) -> None:
     assert not store.local
     assert list(store) == [run]
     assert set(store.tables(run.run_id)) == {"scheme.weight"}
-    store.files.pipe_file(store.path("torn.parquet"), b"torn")
+    store.files.pipe_file(store.path(f"{7:020x}.parquet"), b"torn")
     assert list(store) == [run]
-    assert store.broken == ["torn.parquet"]
-    assert store.files.cat_file(store.path("set-aside/torn.parquet")) == b"torn"
+    assert store.broken == [f"{7:020x}.parquet"]
+    assert store.files.cat_file(store.path(f"set-aside/{7:020x}.parquet")) == b"torn"
 
 
 def test_the_place_of_a_store_is_given_by_name_or_by_the_user_s_own_folder(

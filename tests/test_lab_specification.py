@@ -9,7 +9,9 @@ import pytest
 from posenc import ConfigError, Setting
 from posenc.errors import RunError
 from posenc.lab import Specification
-from posenc.lab.specification import PROTOCOL
+from posenc.lab.model import ModelConfig
+from posenc.lab.summary import comparison
+from posenc.lab.tasks import Language
 from posenc.schemes.rope_scaling import Interpolated, NtkAware, Unscaled
 from posenc.schemes.scheme import SchemeConfig
 from tests.conftest import alternatives
@@ -42,9 +44,9 @@ def other_configs(config: SchemeConfig) -> dict[str, SchemeConfig]:
 def test_the_name_changes_with_every_field_of_the_specification() -> None:
     plain = small()
     others: dict[str, Any] = {
-        "scheme": small("alibi").scheme, "corpus": "0" * 64, "corpus_name": "another title",
+        "scheme": small("alibi").scheme, "corpus": "0" * 64,
         "train_length": 17, "steps": 13, "batch": 5, "learning_rate": 0.011, "weight_decay": 0.2,
-        "seed": 1, "longest": 5, "segments": 9, "device": "cuda", "threads": 2,
+        "seed": 1, "longest": 5, "segments": 9, "device": "cuda", "threads": 2, "compiled": True,
         "versions": (("posenc", "0.0"), ("torch", "2.0")),
         "model": dataclasses.replace(plain.model, layers=2),
     }  # fmt: skip
@@ -52,9 +54,17 @@ def test_the_name_changes_with_every_field_of_the_specification() -> None:
              changed(plain, task="recall", corpus="").run_id}  # fmt: skip
     for name, value in others.items():
         names.add(changed(plain, **{name: value}).run_id)
-    assert {field.name for field in dataclasses.fields(plain)} == {*others, "task"}
+    assert {field.name for field in dataclasses.fields(plain)} == {*others, "task", "corpus_name"}
     assert len(names) == len(others) + 3
     assert all(len(name) == 20 and int(name, 16) >= 0 for name in names)
+
+
+def test_the_same_text_under_another_name_is_the_same_run() -> None:
+    plain, other = small(), changed(small(), corpus_name="another title")
+    assert plain.record != other.record  # people are told which name it had
+    assert (plain.run_id, comparison(plain)) == (other.run_id, comparison(other))
+    assert plain == other
+    assert Specification.from_record(other.record).corpus_name == "another title"
 
 
 def test_the_name_changes_with_every_field_of_the_model() -> None:
@@ -65,18 +75,28 @@ def test_the_name_changes_with_every_field_of_the_model() -> None:
     assert len({plain.run_id, *(changed(plain, model=model).run_id for model in models)}) == 4
 
 
+def model_for(config: SchemeConfig, model: ModelConfig) -> ModelConfig:
+    """The model, of the width and heads that a scheme asks for."""
+    heads = getattr(config, "heads", model.heads)
+    width = getattr(config, "dim", model.width)
+    width *= heads if config.shared.get("dim") == "rope_width" else 1
+    return dataclasses.replace(model, heads=heads, width=width)
+
+
 def test_the_name_changes_with_every_field_of_the_scheme(kind: str) -> None:
     plain = small(kind)
     others = other_configs(plain.scheme)
     assert set(others) == {field.name for field in dataclasses.fields(plain.scheme)} - {"kind"}
     names = {plain.run_id}
     for config in others.values():
-        heads = getattr(config, "heads", plain.model.heads)
-        model = dataclasses.replace(plain.model, heads=heads)
-        other = changed(plain, scheme=config, model=model)
-        if heads != plain.model.heads:
-            # Heads are the model's too: what counts is that the record tells both.
-            assert other.record["scheme"]["heads"] == heads
+        # A size is the model's too: what counts is that the record tells both.
+        other = changed(
+            plain,
+            scheme=config,
+            model=model_for(config, plain.model),
+            train_length=getattr(config, "max_len", plain.train_length),
+        )
+        assert other.record["scheme"] == dataclasses.asdict(config)
         names.add(other.run_id)
     assert len(names) == 1 + len(others)
 
@@ -93,7 +113,8 @@ def test_every_scaling_of_rope_comes_back_from_its_record(scaling: Any) -> None:
 
 def test_a_specification_comes_back_from_its_record(variant: str, config: SchemeConfig) -> None:
     model = dataclasses.replace(small().model, width=80, heads=10)
-    specification = changed(small(), model=model, scheme=config)
+    length = getattr(config, "max_len", 16)
+    specification = changed(small(), model=model, scheme=config, train_length=length)
     back = Specification.from_record(json.loads(json.dumps(specification.record)))
     assert back == specification
     assert back.run_id == specification.run_id
@@ -127,7 +148,7 @@ def test_equal_specifications_have_one_name(no_shape_checks: None) -> None:
         lambda record: record.update(versions=3),
         lambda record: record["scheme"].update(colour="red"),
         lambda record: record["model"].pop("layers") and record["model"].update(depth=1),
-        lambda record: record.update(protocol=PROTOCOL + 1),
+        lambda record: record.update(protocol=Language.protocol + 1),
         lambda record: record["scheme"].update(kind="abacus"),
         lambda record: record.update(steps=0),
     ],
@@ -153,9 +174,32 @@ def test_a_record_that_is_not_known_is_refused_in_one_sentence(
         ({"task": "poetry"}, "task"),
         ({"corpus": ""}, "corpus"),
         ({"task": "copy"}, "corpus"),
-        ({"scheme": Setting(dim=80, heads=10).config("alibi")}, "2 heads, got 10"),
+        ({"corpus": "zz"}, "corpus must be 64"),
+        ({"corpus": 5}, "corpus must be 64"),
+        ({"corpus_name": 5}, "corpus_name"),
+        ({"corpus_name": "two\nlines"}, "corpus_name must be printable"),
+        ({"corpus_name": "\udcff"}, "corpus_name must be printable"),
+        ({"scheme": "rope"}, "scheme must be a SchemeConfig"),
+        ({"model": None}, "model must be a ModelConfig"),
+        ({"versions": 5}, "versions"),
+        ({"versions": "abc"}, "versions"),
+        ({"versions": (("a", [1]),)}, "versions"),
+        ({"scheme": Setting(dim=80, heads=10).config("alibi")}, "heads must be 2 .*, got 10"),
+        ({"scheme": small("learned", train_length=17).scheme}, "max_len must be 16 .*, got 17"),
+        ({"scheme": Setting(dim=80, heads=2).config("rope")}, "scheme.dim must be 8 .*, got 40"),
+        ({"scheme": Setting(dim=80).config("sinusoidal")}, "dim must be 16 for .*16 with 2 heads"),
     ],
 )
+@pytest.mark.usefixtures("no_shape_checks")
 def test_impossible_values_are_refused_by_name(others: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         changed(small(), **others)
+
+
+def test_a_compiled_run_has_a_name_of_its_own_and_others_keep_theirs() -> None:
+    plain = small()
+    compiled = changed(plain, compiled=True)
+    assert "compiled" not in plain.record  # as runs were named before there was a choice
+    assert compiled.run_id != plain.run_id
+    for one in (plain, compiled):
+        assert Specification.from_record(one.record) == one

@@ -14,7 +14,9 @@ from posenc.lab.summary import (
     Point,
     at_training_length,
     bits_per_byte,
+    comparison,
     perplexity,
+    reach,
 )
 from tests.small_runs import small
 
@@ -116,3 +118,33 @@ def test_a_byte_drawn_from_all_alike_has_eight_bits_and_a_perplexity_of_256() ->
     assert perplexity(math.log(256)) == pytest.approx(256.0, rel=1e-13)
     assert perplexity(1e6) == math.inf
     assert math.isnan(perplexity(math.nan))
+
+
+def test_the_reach_ends_before_the_first_share_that_is_too_small() -> None:
+    def of(*shares: float) -> Curve:
+        points = tuple(Point(x, 0, share, share, share) for x, share in enumerate(shares, start=3))
+        return Curve(small(task="copy"), "copy", TRAINED, 1, points)
+
+    assert reach(of(1.0, 0.5, 0.49, 0.9)) == 4
+    assert reach(of(1.0, 0.9)) == 4
+    assert reach(of(0.1, 0.9)) is None
+    assert reach(of(1.0, math.nan, 1.0)) == 3
+    assert reach(of(0.3, 0.2), share=0.25) == 3
+
+
+def test_runs_are_compared_when_they_differ_in_scheme_and_seed_alone() -> None:
+    one = small()
+    assert comparison(one).startswith("language-16-")
+    for alike in (small("alibi"), replace(one, seed=5), small(bases=(77.0,))):
+        assert comparison(alike) == comparison(one)
+    others = [
+        small(widths=[32]),
+        small(steps=13),
+        small(train_length=32),
+        small(layers=2),
+        small(task="copy"),
+        replace(one, threads=2),
+        replace(one, corpus="0" * 64),
+        replace(one, versions=(("torch", "0"),)),
+    ]
+    assert len({comparison(other) for other in [one, *others]}) == 1 + len(others)

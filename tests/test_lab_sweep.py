@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-from posenc import SCHEMES, ConfigError
-from posenc.lab import Job, Specification, Store, local_sweep, specifications, sweep
+from posenc import ConfigError
+from posenc.lab import Job, Specification, Store, local_sweep, runs, specifications, sweep
 from posenc.lab.sweep import Outcome, run_job, sweep_here
 from tests.small_runs import CORPUS, SIZES, Deadly, sentences, small
 
@@ -71,9 +72,9 @@ def test_every_scheme_gets_the_width_and_the_rows_that_it_needs(kind: str) -> No
         "rope": lambda: (language.scheme.dim,),
         "alibi": lambda: (language.scheme.heads,),
     }
+    assert language.scheme.kind == copy.scheme.kind == kind
     if kind in expected:
         assert found[kind]() == expected[kind]
-    assert kind in SCHEMES
 
 
 def test_an_impossible_combination_is_refused_before_anything_is_trained() -> None:
@@ -96,7 +97,7 @@ def test_one_failing_job_ends_no_other(place: dict[str, str]) -> None:
         outcomes = list(sweep(jobs, pool))
     failed = {o.specification.scheme.kind: o.error for o in outcomes if o.error}
     assert list(failed) == ["rope"]
-    assert failed["rope"].startswith("FileNotFoundError")
+    assert failed["rope"] == "The text cannot be read: No such file or directory."
     assert Store(place["store"]).ids() == sorted([asked[0].run_id, asked[2].run_id])
 
 
@@ -143,6 +144,23 @@ def test_here_one_by_one_a_failing_job_ends_no_other(place: dict[str, str]) -> N
     assert "needs the text made-up sentences, got the text others" in first.error
     assert second == Outcome(asked[1])
     assert steps == {"none": list(range(1, 13))}
+
+
+def test_here_a_device_that_is_full_ends_its_run_alone(
+    place: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = [small("rope"), small("none")]
+    train = runs.train
+
+    def full(specification: Specification, *rest: Any, **named: Any) -> Any:
+        if specification == asked[0]:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return train(specification, *rest, **named)
+
+    monkeypatch.setattr(runs, "train", full)
+    first, second = sweep_here(jobs_of(asked, place), lambda _: None)
+    assert first.error == "OutOfMemoryError: CUDA out of memory"
+    assert second == Outcome(asked[1])
 
 
 def test_a_local_sweep_with_a_worker_killed_amid_a_run_loses_and_doubles_nothing(

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from posenc.lab.chance import stream
+from posenc.lab.evaluate import distances, farthest
 from posenc.lab.tasks import IGNORED, TASKS, Copy, Language, Recall, Task
 from tests.small_runs import CORPUS
 
@@ -77,7 +78,24 @@ def test_recall_asks_at_both_parities_of_position() -> None:
     assert (asked[8:] > 0).all()
 
 
-@pytest.mark.parametrize("distance", [7, 8, 30, 255])
+@pytest.mark.parametrize("length", [16, 33, 50, 64])
+def test_recall_is_measured_at_distances_that_training_shows(length: int) -> None:
+    """Every distance inside the training length, the largest included, and none of another parity."""
+    shown = set()
+    for seed in range(20):
+        inputs, targets = Recall(length).batch(64, draw(seed))
+        for row, asked in zip(inputs.tolist(), (targets != IGNORED).tolist(), strict=True):
+            for place, scored in enumerate(asked):
+                if scored:  # the key that asks stands here, its value after its first place
+                    shown.add(place - (row.index(row[place]) + 1))
+    measured = distances(length, 16)
+    assert {distance for distance in measured if distance + 2 <= length} <= shown
+    assert max(shown) == farthest(length)
+    assert farthest(length) in measured
+    assert {distance % 2 for distance in measured} == {distance % 2 for distance in shown} == {1}
+
+
+@pytest.mark.parametrize("distance", [7, 9, 31, 255])
 def test_a_value_is_asked_for_at_exactly_the_distance(distance: int) -> None:
     inputs, answers = Recall(64).at_distance(60, distance, draw())
     asked_pairs = set()

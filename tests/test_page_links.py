@@ -38,10 +38,16 @@ NUMBERS: dict[str, tuple[float, float, float]] = {
     "reference": (0, 2047, 0),
     "offset": (1, 64, 1),
     "second": (1, 64, 2),
+    "run_length": (16, 256, 32),
+    "steps": (1, 5_000, 300),
+    "width": (8, 256, 64),
+    "layers": (1, 6, 2),
+    "run_heads": (1, 16, 4),
+    "seeds": (1, 5, 1),
 }
 WORDS = {
     "equal_width": False,
-    "learned_source": "random",
+    "learned_source": "trained",
     "precision": "float32",
     "device": "auto",
     "sinusoidal.layout": "interleaved",
@@ -50,16 +56,21 @@ WORDS = {
     "fit": "seen",
     "reach": "4",
     "half": "formula",
-    "trained": "64",
+    "comparison": "language-64-9df31a1c",
+    "task": "language",
+    "unit": "loss",
 }
 PAGE_OF = {
     "reference": "similarity",
     "fit": "pca",
     "reach": "extrapolation",
     "half": "extrapolation",
-    "trained": "extrapolation",
+    "comparison": "extrapolation",
+    "task": "train",
+    "unit": "extrapolation",
 }
 PAGE_OF |= dict.fromkeys(("offset", "second"), "relative_offsets")
+PAGE_OF |= dict.fromkeys(("run_length", "steps", "width", "layers", "run_heads", "seeds"), "train")
 SAID = {"1000000000000": 1e12, "0": 0.0, "-5": -5.0, "1.5": 1.5, "1e9": 1e9, "7": 7.0}
 NONSENSE = ["nan", "inf", "-inf", "", " ", "0x10", "1_000", "٣", "9" * 5_000, "\x00", "%", "</script>",
             "![](http://evil.example/p.png)", b"\xff\xfe", "1;2", "true,false"]  # fmt: skip
@@ -118,7 +129,8 @@ def test_a_number_in_a_link_becomes_the_nearest_legal_one_and_is_told(name: str)
 def test_an_unknown_word_in_a_link_becomes_the_default_and_is_told(name: str) -> None:
     for n, text in enumerate(("", "0", "Shaw")):
         page = PAGE_OF.get(name, PAGES[n % len(PAGES)])
-        at = drawn(visit(page, {name: text}))
+        half = {"half": "measured"} if name in ("comparison", "unit") else {}
+        at = drawn(visit(page, half | {name: text}))
         assert held(at, name) == (list(WORDS[name]) if name == "schemes" else WORDS[name])
         assert len(notices(at)) == 1, (page, text)
 

@@ -1,20 +1,37 @@
 """The measured half of Extrapolation: what it says follows from the runs of the store by hand."""
 
+import json
 import math
+import os
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import streamlit as st
+from click.testing import CliRunner
 
 from dashboard import runs
-from posenc.lab import Run, Score, Store
+from dashboard.choices import MeasuredChoice
+from posenc import fields
+from posenc.__main__ import main
+from posenc.errors import StoreUnavailable
+from posenc.interop.sources import RESULTS
+from posenc.lab import Job, Run, Score, Specification, Store
 from posenc.lab.evaluate import CLAMPED, TRAINED
-from tests.pages import captions, drawn, headline, table, visit
-from tests.small_runs import small
+from posenc.lab.summary import comparison
+from posenc.lab.sweep import Outcome
+from tests.pages import captions, charts, drawn, headline, notices, setting, table, visit
+from tests.small_runs import CORPUS, small
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
-LINK = {"half": "measured", "schemes": "learned,rope,alibi"}
+ROPE = small("rope", train_length=64)
+LINK = {
+    "half": "measured",
+    "schemes": "learned,rope,alibi",
+    "comparison": comparison(replace(ROPE, seed=1)),  # the seed is none of its name
+}
 CONTEXT, POSITION = "measured loss by context", "measured loss by position"
 # Loss by context, per scheme and seed: RoPE is best at 64 and breaks, ALiBi gains from context.
 LOSSES: dict[tuple[str, str], dict[int, dict[int, float]]] = {
@@ -58,8 +75,11 @@ def fill(store: Store) -> None:
 
 def test_without_a_run_the_page_says_how_to_make_one(store: Store) -> None:
     at = drawn(visit("extrapolation", LINK))
-    assert "No model of Learned, RoPE and ALiBi was trained on 64 tokens yet" in headline(at)
-    assert "python -m posenc train --train-length 64" in headline(at)
+    assert setting(at).schemes == ("learned", "rope", "alibi")
+    assert headline(at) == (
+        "No model of this comparison is on this server, none of Learned, RoPE and ALiBi either."
+    )
+    assert "is not on this server" in notices(at)[0]
 
 
 def test_the_headline_says_who_is_best_and_what_context_did(store: Store) -> None:
@@ -69,6 +89,7 @@ def test_the_headline_says_who_is_best_and_what_context_did(store: Store) -> Non
     assert "no row 65 exists for Learned" in said
     assert "longer context hurt RoPE (loss +2.40)" in said
     assert "longer context helped ALiBi (loss -0.10)" in said
+    assert said.endswith(". Means of 2 seeds.")
 
 
 def test_the_strokes_of_the_lines_are_said_in_words(store: Store) -> None:
@@ -108,8 +129,140 @@ def test_other_lengths_and_schemes_without_runs_are_told_apart(store: Store) -> 
     fill(store)
     at = drawn(visit("extrapolation", LINK | {"schemes": "sinusoidal,rope"}))
     assert any("No run of Sinusoidal here" in text for text in captions(at))
-    at = drawn(visit("extrapolation", LINK | {"trained": "128"}))
-    assert "trained on 128 tokens yet" in headline(at)
+    other = small("rope", train_length=128)
+    store.add(Run(other, (Score("context", TRAINED, 128, 1.0, 1),), (5.0,), None, 1.0), {})
+    at = drawn(visit("extrapolation", LINK | {"comparison": comparison(other)}))
+    assert headline(at).startswith("Best at 128 tokens: RoPE, loss 1.00.")
+    (box,) = [one for one in at.selectbox if one.key == "comparison"]
+    assert box.options[1:] == [comparison(ROPE), comparison(other)]
+
+
+@pytest.mark.parametrize(
+    "others", [{}, {"compiled": True, "learning_rate": 0.0012345678}, {"bases": (500.0,)}], ids=str
+)
+def test_the_command_that_is_offered_makes_runs_of_this_comparison(
+    others: dict[str, Any], store: Store
+) -> None:
+    one = small("rope", train_length=64, **others)
+    scores = (Score("context", TRAINED, 64, 1.0, 1),)
+    store.add(Run(one, scores, (5.0,), None, 1.0), {})
+    link = LINK | {"comparison": comparison(one), "schemes": "sinusoidal"}
+    said = headline(drawn(visit("extrapolation", link)))
+    assert said.startswith("No model of Sinusoidal is in this comparison; `python -m posenc train ")
+    words = said.split("`")[1].split()[4:]
+    asked: list[Specification] = []
+
+    def planned(jobs: list[Job], report: object) -> list[Outcome]:
+        asked.extend(Specification.from_record(job.record) for job in jobs)
+        return []
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("posenc.__main__.sweep_here", planned)
+        patched.setattr("posenc.__main__.read_text", lambda path: CORPUS)
+        patched.setattr(Path, "resolve", lambda self: self)
+        text = Path(store.root) / "FILE"
+        text.write_bytes(b"a text")
+        words = [str(text) if word == "FILE" else word for word in words]
+        ran = CliRunner().invoke(main, ["train", *words])
+    assert ran.exit_code == 0, ran.output
+    (planned_run,) = asked
+    assert planned_run.scheme.kind == "sinusoidal"
+    assert comparison(planned_run) == comparison(one)
+    assert planned_run.scheme.base == one.scheme.base
+
+
+def test_the_charts_hold_the_curves_in_the_unit_that_was_asked_for(store: Store) -> None:
+    fill(store)
+    context, position = charts(drawn(visit("extrapolation", LINK)))
+    rope = context[(context["scheme"] == "RoPE") & (context["read"] == TRAINED)]
+    assert rope["x"].tolist() == [32, 64, 128, 256]
+    assert rope["y"].tolist() == pytest.approx([1.5, 1.3, 2.6, 3.7])
+    assert set(context["boundary"]) == {64.0}
+    assert set(position["x"]) == {11.5}  # the middle of positions 8 to 15
+    at = drawn(visit("extrapolation", LINK | {"unit": "perplexity"}))
+    as_perplexity = charts(at)[0]
+    assert as_perplexity["y"].tolist() == pytest.approx(context["y"].map(math.exp).tolist())
+    assert as_perplexity["high"].tolist() == pytest.approx(context["high"].map(math.exp).tolist())
+    (shown,) = at.json
+    told = json.loads(shown.value)
+    assert set(told["schemes"]) == {"RoPE", "ALiBi", "Learned"}
+    assert told["alike"]["corpus"] == ROPE.corpus
+
+
+def test_what_cannot_be_shown_is_named(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(store)
+    Path(store.path(f"{5:020x}.parquet")).write_bytes(b"PAR1 no more")
+    assert any(
+        f"{5:020x}.parquet cannot be read and was set aside" in text
+        for text in captions(drawn(visit("extrapolation", LINK)))
+    )
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    real = os.scandir
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "scandir", lambda at: fail() if at == store.root else real(at))
+        drawn(visit("overview"))  # a page that has nothing to do with runs
+        at = visit("extrapolation", LINK)
+    assert any("store of runs cannot be read now" in text for text in captions(at))
+
+
+def test_a_run_that_could_not_be_read_once_is_shown_when_it_can(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(store)
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(type(store.files), "cat_file", fail)
+        assert not visit("extrapolation", LINK).exception
+    assert len(store.ids()) == 6
+    runs.comparisons.clear()  # believed for a minute
+    said = headline(drawn(visit("extrapolation", LINK)))
+    assert said.startswith("Best at 64 tokens: RoPE")
+
+
+def test_a_run_whose_numbers_could_not_be_read_once_is_named_and_counts_again(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(store)
+    whole = headline(drawn(visit("extrapolation", LINK)))
+    st.cache_data.clear()
+    st.cache_resource.clear()
+    lost = next(run.run_id for run in store if run.specification.scheme.kind == "rope")
+    read = Store.read
+
+    def fail(self: Store, run_id: str) -> Run:
+        if run_id == lost:
+            raise StoreUnavailable("The store of runs cannot be read: Input/output error.")
+        return read(self, run_id)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Store, "read", fail)
+        at = visit("extrapolation", LINK)
+        assert any(f"Run {lost} cannot be read now" in box.value for box in at.warning)
+        assert headline(at) != whole
+    assert headline(drawn(visit("extrapolation", LINK))) == whole
+
+
+def test_a_file_that_is_no_run_in_a_place_that_cannot_be_written_is_named_once(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(store)
+    bad = "0" * 20
+    Path(store.path(f"{bad}.parquet")).write_bytes(b"PAR1 no more")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(type(store.files), "mv", refuse)
+    for _ in range(3):
+        runs._judged.clear()  # believed for a minute
+        at = drawn(visit("extrapolation", LINK))
+        assert f"{bad}.parquet cannot be read." in captions(at)
 
 
 def test_copying_is_said_and_drawn_where_there_are_such_runs(store: Store) -> None:
@@ -117,16 +270,18 @@ def test_copying_is_said_and_drawn_where_there_are_such_runs(store: Store) -> No
     at = drawn(visit("extrapolation", LINK))
     assert "Copying a string" not in [box.value for box in at.subheader]
     for kind, past in (("alibi", 0.25), ("learned", None)):
-        scores = [Score("copy", TRAINED, 20, 0.75, 200)]
+        share = 0.75 if past else 0.125
+        scores = [Score("copy", TRAINED, 20, share, 200)]
         scores += [] if past is None else [Score("copy", TRAINED, 30, past, 200)]
         specification = small(kind, task="copy", train_length=20)
         store.add(Run(specification, tuple(scores), (3.0,), None, 1.0), {})
-    at = drawn(visit("extrapolation", LINK, numbers_measured_copying=True))
-    said = "At 20 and at 30 letters: Learned 75%, then no row; ALiBi 75%, then 25%."
+    at = drawn(visit("extrapolation", LINK, numbers_measured_copy=True))
+    said = "Right at 20 letters: Learned 12% and ALiBi 75%. "
+    said += "At least half up to: Learned nowhere and ALiBi 20."
     assert any(said in text for text in captions(at))
-    found = table(at, "measured copying")
+    found = table(at, "measured copy")
     assert found[["scheme", "letters", "share"]].to_numpy().tolist() == [
-        ["Learned", 20, 0.75],
+        ["Learned", 20, 0.125],
         ["ALiBi", 20, 0.75],
         ["ALiBi", 30, 0.25],
     ]
@@ -139,17 +294,26 @@ def test_a_broken_file_in_the_store_takes_nothing_from_the_page(store: Store) ->
     assert said.startswith("Best at 64 tokens: RoPE")
 
 
-def test_what_ships_can_be_read_and_is_of_this_protocol() -> None:
-    """Three seeds of each of five schemes, trained by this code and readable without training."""
-    shipped = Store(runs.SHIPPED)
+def test_what_ships_can_be_read_and_is_whole() -> None:
+    """Three seeds of each of five schemes in four comparisons."""
+    shipped = Store(RESULTS)
     found = list(shipped)
-    assert shipped.broken == []
-    kinds = dict.fromkeys(("none", "learned", "sinusoidal", "rope", "alibi"), 0)
+    assert (shipped.broken, shipped.foreign) == ([], [])
+    kinds = ("none", "learned", "sinusoidal", "rope", "alibi")
+    tasks = (("language", 64), ("language", 128), ("copy", 20), ("recall", 32))
+    seeds: dict[tuple[str, int, str], set[int]] = {}
     for run in found:
         one = run.specification
-        assert one.task == "language"
+        seeds.setdefault((one.task, one.train_length, one.scheme.kind), set()).add(one.seed)
         assert len(run.losses) == one.steps
-        assert run.losses[-1] < 2 < run.losses[0]
-        if one.train_length == 64:
-            kinds[one.scheme.kind] += 1
-    assert set(kinds.values()) == {3}
+        assert run.stopped is None
+        assert run.losses[-1] < run.losses[0] / 2
+        assert {score.measure for score in run.scores} == (
+            {"context", "position"} if one.task == "language" else {one.task}
+        )
+        has_table = bool(shipped.tables(run.run_id))
+        assert has_table == (one.scheme.kind == "learned")
+    assert seeds == {(*task, kind): {0, 1, 2} for task in tasks for kind in kinds}
+    names = {comparison(run.specification) for run in found}
+    assert len(names) == len(tasks)
+    assert fields.defaults(MeasuredChoice)["comparison"] in names

@@ -51,7 +51,7 @@ Small = dict[str, Any]
 @pytest.fixture(params=SMALL)
 def small(request: pytest.FixtureRequest) -> Small:
     """The numbers of one small setting."""
-    return DEFAULT | SMALL[request.param]
+    return DEFAULT | {"learned_source": "random"} | SMALL[request.param]
 
 
 def link_of(small: Small) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """Uploaded tables: taken, chosen among, refused in words, never run and never formatted."""
 
 import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from posenc import PosencError, Setting
 from tests.hostile_files import legacy_pickle, zipped_pickle
 from tests.pages import (
     PAGES,
+    SCHEME_PAGES,
     cosines,
     drawn,
     headline,
@@ -37,8 +39,13 @@ def rows() -> np.ndarray:
 
 def uploaded(content: bytes, name: str = "model.safetensors", page: str = "overview") -> AppTest:
     at = drawn(visit(page, {"length": "40", "train_length": "16"}))
-    at.file_uploader[0].set_value((name, content, "application/octet-stream")).run()
+    table(at).set_value((name, content, "application/octet-stream")).run()
     return at
+
+
+def table(at: AppTest) -> Any:
+    """The sidebar's uploader."""
+    return at.sidebar.get("file_uploader")[0]
 
 
 def use(at: AppTest) -> AppTest:
@@ -56,7 +63,7 @@ def test_an_uploaded_table_becomes_the_learned_one(rows: np.ndarray) -> None:
     exact = rows.astype(float)
     assert np.allclose(shown["Learned"][:30, :30], cosines(exact @ exact.T), atol=1e-6)
     assert np.isnan(shown["Learned"][30:]).all()
-    assert at.file_uploader[0].value is None  # the bytes are gone
+    assert table(at).value is None  # the bytes are gone
     for page in PAGES[1:]:
         drawn(at.switch_page(f"views/{page}.py").run())
         assert setting(at).learned_source.startswith("table-")
@@ -104,9 +111,9 @@ def test_a_file_that_is_no_table_is_refused_in_words(content: bytes, said: str) 
     assert said in text
     assert "Traceback" not in text
     assert "/tmp" not in text
-    assert setting(at).learned_source == "random"
+    assert setting(at).learned_source == "trained"
     assert not [one for one in at.button if one.key == "use_upload"]
-    at.file_uploader[0].clear().run()
+    table(at).clear().run()
     drawn(at)
 
 
@@ -126,7 +133,7 @@ def test_rows_that_are_not_numbers_are_told_and_left_out(page: str, rows: np.nda
         assert not blank[0, 1]
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page != "extrapolation"])
+@pytest.mark.parametrize("page", [page for page in SCHEME_PAGES if page != "extrapolation"])
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1e30])
 def test_a_table_without_a_usable_row_leaves_the_other_schemes_their_page(
     page: str, value: float, rows: np.ndarray
@@ -146,7 +153,7 @@ def test_a_table_that_the_server_no_longer_holds_is_told() -> None:
     at = drawn(visit("overview", {"learned_source": "table-0123456789ab"}))
     (notice,) = notices(at)
     assert "upload its file again" in notice
-    assert setting(at).learned_source == "random"
+    assert setting(at).learned_source == "trained"
 
 
 def test_an_uploaded_table_has_the_name_that_its_content_gives(rows: np.ndarray) -> None:

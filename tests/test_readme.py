@@ -1,5 +1,6 @@
 """README says what is true: its Python runs, the files and modules it names exist."""
 
+import math
 import re
 import subprocess
 import sys
@@ -8,6 +9,9 @@ from pathlib import Path
 import pytest
 
 from posenc.interop import minilm_table
+from posenc.interop.sources import RESULTS
+from posenc.lab import Store
+from posenc.lab.evaluate import CLAMPED, TRAINED
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
@@ -42,3 +46,56 @@ def test_every_picture_and_benchmark_exists() -> None:
     for name in named:
         if name not in ("safetensors",):
             assert (ROOT / "tests" / "benchmarks" / f"{name}.py").is_file()
+
+
+def losses(train_length: int) -> dict[str, dict[int, float]]:
+    """Mean losses of the language runs that ship, by the name README has for them."""
+    found: dict[str, dict[int, float]] = {}
+    for run in Store(RESULTS):
+        one = run.specification
+        if (one.task, one.train_length) == ("language", train_length):
+            for score in run.scores:
+                if score.measure == "context":
+                    way = "" if score.variant in (TRAINED, CLAMPED) else f", {score.variant}"
+                    own = found.setdefault(f"{one.scheme.label}{way}", {})
+                    own[score.x] = own.get(score.x, 0.0) + score.value / 3
+    return found
+
+
+def test_the_losses_in_the_readme_are_those_of_the_runs_that_ship() -> None:
+    tables = re.findall(r"^\| scheme \|(.*)\|\n\|[-|]+\n((?:\|.*\n)+)", README, re.MULTILINE)
+    assert len(tables) == 2
+    for head, body in tables:
+        lengths = [int(cell.replace(",", "")) for cell in head.split("|")]
+        found = losses(lengths[0])
+        rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in body.splitlines()]
+        assert len(rows) == 7
+        for label, *numbers in rows:
+            for length, number in zip(lengths, numbers, strict=True):
+                if number:
+                    assert number == f"{found[label][length]:.2f}", (label, length)
+
+
+@pytest.mark.parametrize("length", [64, 128])
+def test_what_the_readme_says_of_both_tables_is_so(length: int) -> None:
+    found = losses(length)
+    at = {label: numbers[length] for label, numbers in found.items() if length in numbers}
+    assert (min(at, key=at.__getitem__), max(at, key=at.__getitem__)) == ("RoPE", "NoPE")
+    assert math.exp(found["ALiBi"][16 * length] - at["ALiBi"]) < 1.1
+    for label, numbers in found.items():
+        if label != "ALiBi":
+            assert math.exp(numbers[2 * length] - at[label.split(",")[0]]) > 1.1, label
+
+
+def test_what_the_readme_says_of_recall_is_so() -> None:
+    right: dict[tuple[str, str], list[float]] = {}
+    for run in Store(RESULTS):
+        for score in run.scores:
+            if (score.measure, score.x) == ("recall", 509):
+                kind = run.specification.scheme.kind
+                right.setdefault((kind, score.variant), []).append(score.value)
+    said = {("alibi", TRAINED): "45%", ("rope", TRAINED): "10%", ("learned", CLAMPED): "100%"}
+    for key, share in said.items():
+        assert len(right[key]) == 3
+        assert f"{sum(right[key]) / 3:.0%}" == share
+        assert share in README

@@ -171,7 +171,7 @@ def test_the_nearest_fitting_width_is_taken() -> None:
         ({"schemes": "alibi,bogus,rope"}, {"schemes": ("rope", "alibi")}),
         ({"schemes": ""}, {"schemes": Setting().schemes}),
         ({"precision": "float8"}, {"precision": "float32"}),
-        ({"learned_source": "../x.safetensors"}, {"learned_source": "random"}),
+        ({"learned_source": "../x.safetensors"}, {"learned_source": "trained"}),
     ],
 )
 def test_what_cannot_be_becomes_the_nearest_that_can_and_is_said(
@@ -231,7 +231,7 @@ BAD = {
     "equal_width": [0, 1, "true", None],
     "alibi_head": [-1, 9, 65, 1.0],
     "seed": [-1, 2**31, 0.5],
-    "learned_source": ["", "x.safetensors", "table-xyz", "minilm\n", "../random", 5, None],
+    "learned_source": ["", "x.safetensors", "table-xyz", "run-0", "minilm\n", "../random", 5, None],
     "precision": ["float64", "Float32", "", None, torch.float32],
     "device": ["gpu", "cuda:0", "", None],
     "own": [
@@ -338,7 +338,10 @@ def test_public_functions_refuse_sizes_by_name() -> None:
 
 
 def test_one_setting_makes_every_config() -> None:
-    setting = Setting(dim=96, heads=12, base=500.0, train_length=77, own=(("rope.layout", "half"),))
+    setting = Setting(
+        dim=96, heads=12, base=500.0, train_length=77, own=(("rope.layout", "half"),),
+        learned_source="random",
+    )  # fmt: skip
     made = {kind: setting.config(kind) for kind in SCHEMES}
     assert made["learned"] == SCHEMES["learned"](dim=96, max_len=77)
     assert made["sinusoidal"] == SCHEMES["sinusoidal"](dim=96, base=500.0)

@@ -1,15 +1,25 @@
-"""Where a learned table may come from, by name: an installed package, a file, or a held upload."""
+"""Where a learned table may come from, by name: a run, an installed package, a file, an upload."""
 
+import functools
 import hashlib
 import re
 import threading
 from collections import OrderedDict
+from dataclasses import replace
+from importlib.resources import files
 from pathlib import Path
 
-from posenc.errors import CheckpointError
+from posenc.errors import CheckpointError, RunError
 from posenc.interop.position_tables import PositionTable, minilm_table, read_position_table
+from posenc.interop.safetensors_file import read_header
+from posenc.interop.shown_name import printable_name
 
 TABLES_HELD = 32
+RESULTS = Path(str(files("posenc"))) / "lab" / "results"  # the runs that ship
+TRAINED = "4a69c53878b51376d477"  # the run whose table is called "trained"
+RUN = r"run-[0-9a-f]{20}"  # the table of any other run
+_TENSOR = "scheme.weight"  # as a run names its learned table
+_DESCRIBED = 240  # characters shown of what a run says of itself
 
 _held: OrderedDict[str, PositionTable] = OrderedDict()
 _lock = threading.Lock()
@@ -39,10 +49,14 @@ def is_held(name: str) -> bool:
 
 
 def named_table(source: str) -> PositionTable:
-    """Return the table called "minilm", the name that `hold` gave, or the path of a .safetensors file.
+    """Return the table of this name.
 
-    Raises CheckpointError where there is no such table.
+    "trained" is that of a run that ships, "run-" with a run's name that of any run that ships or that
+    the store of $POSENC_RUNS holds, "minilm" an installed package's; else a name that `hold` gave, or
+    the path of a .safetensors file. Raises CheckpointError where there is no such table.
     """
+    if source == "trained" or re.fullmatch(RUN, source):
+        return _run_table(TRAINED if source == "trained" else source.removeprefix("run-"))
     if source == "minilm":
         table = minilm_table()
         if table is None:
@@ -60,3 +74,38 @@ def named_table(source: str) -> PositionTable:
             f"The uploaded table {source} is not held by this server; upload its file again."
         )
     return read_position_table(Path(source))
+
+
+@functools.lru_cache(maxsize=TABLES_HELD)  # a run never changes
+def _run_table(run_id: str) -> PositionTable:
+    name = f"{run_id}.safetensors"
+    shipped = RESULTS / name
+    try:
+        content = shipped.read_bytes() if shipped.exists() else _stored(name)
+    except (OSError, RunError) as error:
+        raise CheckpointError(f"There is no table of a run {run_id} here.") from error
+    note = read_header(content).metadata
+    if note.get("run") != run_id:
+        raise CheckpointError(
+            f"The table of run {run_id} cannot be used: its file is of another run."
+        )
+    if note.get("scheme") != "learned":
+        raise CheckpointError(f"Run {run_id} learned no table of positions.")
+    found = read_position_table(content, _TENSOR, file_name=name)
+    described = printable_name(note.get("described", ""), _DESCRIBED)
+    return replace(
+        found,
+        provenance=f"learned table {found.check.rows}x{found.table.shape[1]} of run {run_id[:8]}",
+        notes=(f"Trained by this library: {described}.",) if described else (),
+    )
+
+
+def _stored(name: str) -> bytes:
+    """Return a file of this machine's store of runs, which the extra `lab` knows how to open."""
+    try:
+        from posenc.run_files import RunFiles
+    except ImportError:
+        raise CheckpointError(
+            "The tables of runs need more packages: pip install 'posenc[lab]'."
+        ) from None
+    return RunFiles().content(name)

@@ -68,6 +68,7 @@ _FAMILIES = tuple(
         ),
         (r"embeddings\.position_embeddings\.weight", "BERT", "offset by shape"),
         (r"(?:transformer\.)?wpe\.weight", "GPT-2", "none"),
+        (r"scheme\.weight", "a run of posenc.lab", "none"),
         (r"(?:positions_embed|position_embeds_layer)\.weight", "GPT", "none"),
         (r"embed_positions\.weight", "Whisper and kin", "offset by shape"),
         (r"audio_spectrogram_transformer\.embeddings\.position_embeddings", "AST", "two tokens"),

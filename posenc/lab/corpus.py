@@ -85,7 +85,8 @@ def from_text(name: str, content: bytes) -> Corpus:
     text, replaced = decoded(content)
     if b"\0" in content or replaced > MOST_REPLACED * len(content):
         raise CorpusError(
-            "The file is no UTF-8 text: it holds zero bytes or too many bytes that no text has."
+            "The file is no UTF-8 text: it holds zero bytes or too many bytes that no such text has; one "
+            "in another encoding must be converted first."
         )
     whole = text.encode()
     cut = len(whole) - len(whole) // VALIDATION_SHARE
@@ -106,8 +107,8 @@ def _corpus(
 ) -> Corpus:
     if len(train) + len(validation) < LEAST_BYTES or len(validation) < LEAST_BYTES // 20:
         raise CorpusError(
-            f"A corpus must have at least {LEAST_BYTES:,} bytes, one part in ten of them for "
-            f"validation, got {len(train):,} and {len(validation):,}."
+            f"A corpus must have at least {LEAST_BYTES:,} bytes, a tenth of them for validation, got "
+            f"{len(train) + len(validation):,}, of which {len(validation):,} are for validation."
         )
     return Corpus(name, _tensor(train), _tensor(validation), sha256, files, replaced)
 

@@ -1,10 +1,11 @@
 """Reading a trained model past its training length: the same targets at every context length.
 
 Press et al. 2022, arXiv 2108.12409, section 2.2 and appendix B: part of what looks like extrapolation
-is that later tokens have more context than the first ones of a window. So a target is scored with n
-tokens before it for every n alike, and only n changes.
+is that later tokens have more context than the first ones of a window. So the same targets, the last
+ones of a window, are scored in windows of every length n, and only n changes.
 """
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -50,6 +51,9 @@ class Variant:
 @dataclass(frozen=True)
 class Score:
     """A mean over `count` scored tokens (or strings): a loss in nats, or a share that is right.
+
+    In a text so short that its segments overlap, a token of two segments weighs twice in the mean;
+    `count` of "context" counts it once, that of "position" in each segment.
 
     measure: "context" (x tokens of context), "position" (x is the first of a bucket of positions,
     `until` its end), "copy" (x letters) or "recall" (x tokens between value and question).
@@ -105,7 +109,28 @@ def variants(model: LanguageModel, length: int, trained: int) -> Iterator[Varian
         yield Variant(CLAMPED, clamp=scheme.max_length - 1)
     if length > trained:
         for name, config in scheme.config.stretched(length / trained).items():
-            yield Variant(name, scheme=config.build())
+            stretched = config.build(device=model.tokens.weight.device)
+            stretched.load_state_dict(scheme.state_dict())  # what was trained stays as it is
+            yield Variant(name, scheme=stretched)
+
+
+def readings(specification: Specification) -> list[tuple[int, int]]:
+    """Return (length, sequences) of everything that `evaluate` puts through the model."""
+    spec, trained = specification, specification.train_length
+    limit = spec.scheme.build().max_length
+    stretched = len(spec.scheme.stretched(2.0))
+    if spec.task == Copy.kind:
+        shown = Copy.positions(trained)
+        lengths = [2 * n + 2 for n in range(1, 2 * trained + 1)]
+        return [(n, COPIES * (1 + stretched * (n > shown))) for n in lengths]
+    if spec.task == Recall.kind:
+        lengths = [distance + 2 for distance in distances(trained, spec.longest)]
+        return [(n, RECALLS * (1 + stretched * (n > trained))) for n in lengths]
+    lengths = contexts(trained, spec.longest)
+    found = [(n, spec.segments * (1 + stretched * (n > trained))) for n in lengths]
+    longest = max(lengths)
+    by_position = [longest] if limit is None or limit >= longest else [limit, longest]
+    return found + [(n, spec.segments) for n in by_position]
 
 
 def segment_ends(text: int, context: int, segments: int) -> Int[Tensor, " s"]:
@@ -119,6 +144,8 @@ def _by_context(model: LanguageModel, task: Language, spec: Specification) -> It
     lengths = contexts(task.train_length, spec.longest)
     scored = max(1, task.train_length // SCORED_SHARE)
     ends = segment_ends(len(text), max(lengths), spec.segments)
+    # In a short text segments overlap: a target that is scored twice is one target.
+    count = len((ends[:, None] - torch.arange(scored)).unique())
     for length in lengths:
         for variant in variants(model, length, task.train_length):
             losses = [
@@ -126,7 +153,7 @@ def _by_context(model: LanguageModel, task: Language, spec: Specification) -> It
                 for window in _windows(model, variant, text, ends, length, spec.device)
             ]
             mean = torch.cat(losses).double().mean().item()
-            yield Score("context", variant.name, length, mean, len(ends) * scored)
+            yield Score("context", variant.name, length, mean, count)
 
 
 def _by_position(model: LanguageModel, task: Language, spec: Specification) -> Iterator[Score]:
@@ -140,7 +167,8 @@ def _by_position(model: LanguageModel, task: Language, spec: Specification) -> I
         readings.append((Variant(CLAMPED, clamp=limit - 1), longest))
     for variant, length in readings:
         total = torch.zeros(length, dtype=torch.float64)
-        for window in _windows(model, variant, text, ends, length, spec.device):
+        # A shorter reading is of the beginning of the same windows: the same text at every position.
+        for window in _windows(model, variant, text, ends - longest + length, length, spec.device):
             total += window.double().sum(dim=0)
         means = total / len(ends)
         for first, end in buckets(length, task.train_length):
@@ -149,14 +177,17 @@ def _by_position(model: LanguageModel, task: Language, spec: Specification) -> I
 
 
 def buckets(length: int, train_length: int) -> Iterator[tuple[int, int]]:
-    """Ranges of positions: eighths of the training length, then of every doubling of it."""
-    first, step = 0, max(1, train_length // 8)
-    while first < length:
-        end = min(first + step, length)
-        yield first, end
-        first = end
-        if first >= 8 * step and first >= train_length:
-            step *= 2
+    """Ranges of positions: eighths of the training length, then quarters of every doubling of it.
+
+    The training length is always an edge: no range mixes positions that training showed with others.
+    """
+    edges = [train_length * eighth // 8 for eighth in range(8)]
+    octave = train_length
+    while octave < length:
+        edges += [octave + octave * quarter // 4 for quarter in range(4)]
+        octave *= 2
+    inside = [edge for edge in edges if edge < length]
+    yield from itertools.pairwise([*inside, length])
 
 
 def _windows(
@@ -179,22 +210,35 @@ def _windows(
 
 
 def distances(train_length: int, longest: int) -> list[int]:
-    """Distances at which a value is asked for: from the least to `longest` training lengths."""
+    """Distances at which a value is asked for, odd ones: from the least to `longest` training lengths.
+
+    The largest inside a length is the largest that training of that length shows.
+    """
     least = 2 * Recall.PAIRS - 1
-    lengths = [n - 2 for n in contexts(train_length, longest)]
-    return sorted({n for n in (least, train_length // 4, *lengths) if n >= least})
+    lengths = [farthest(n) for n in contexts(train_length, longest)]
+    return sorted({n for n in (least, train_length // 4 | 1, *lengths) if n >= least})
+
+
+def farthest(length: int) -> int:
+    """Return the largest distance, from a value to its question, that so many tokens can show.
+
+    The value's key stands before it and the answer after the question, all in places of two tokens.
+    """
+    return length - 3 + length % 2
 
 
 def _recalled(model: LanguageModel, task: Recall, spec: Specification) -> Iterator[Score]:
     for distance in distances(task.train_length, spec.longest):
-        inputs, answers = task.at_distance(RECALLS, distance, stream(spec.seed, "recall", distance))
+        inputs, answers = task.at_distance(
+            RECALLS, distance, stream(spec.seed, Recall.kind, distance)
+        )
         for variant in variants(model, distance + 2, task.train_length):
             right = 0
             few = max(1, TOKENS_AT_ONCE // (distance + 2))
             for some, wanted in zip(inputs.split(few), answers.split(few), strict=True):
                 found = variant.logits(model, some.to(spec.device))[:, -1].argmax(dim=-1).cpu()
                 right += int((found == wanted).sum())
-            yield Score("recall", variant.name, distance, right / RECALLS, RECALLS)
+            yield Score(Recall.kind, variant.name, distance, right / RECALLS, RECALLS)
 
 
 def _copied(model: LanguageModel, task: Copy, spec: Specification) -> Iterator[Score]:
@@ -202,11 +246,11 @@ def _copied(model: LanguageModel, task: Copy, spec: Specification) -> Iterator[S
     same strings as writing them one by one: the first fault ends either.
     """
     for length in range(1, 2 * task.train_length + 1):
-        inputs, targets = task.of_length(COPIES, length, stream(spec.seed, "copy", length))
+        inputs, targets = task.of_length(COPIES, length, stream(spec.seed, Copy.kind, length))
         for variant in variants(model, inputs.shape[1], task.positions(task.train_length)):
             right = 0
             few = max(1, TOKENS_AT_ONCE // inputs.shape[1])
             for some, wanted in zip(inputs.split(few), targets.split(few), strict=True):
                 found = variant.logits(model, some.to(spec.device)).argmax(dim=-1).cpu()
                 right += int(((found == wanted) | (wanted == IGNORED)).all(dim=1).sum())
-            yield Score("copy", variant.name, length, right / COPIES, COPIES)
+            yield Score(Copy.kind, variant.name, length, right / COPIES, COPIES)

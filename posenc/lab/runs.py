@@ -4,32 +4,33 @@ A run is there once its Parquet file is; beside it may stand a .safetensors file
 scheme learned. A folder by default, or any fsspec URL, such as a bucket that several servers share.
 """
 
+import contextlib
 import io
 import json
 import os
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
-import fsspec
-import platformdirs
 import pyarrow as pa
 import pyarrow.parquet as pq
 from filelock import FileLock
-from fsspec.implementations.local import LocalFileSystem
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from posenc.errors import RunError
+from posenc.errors import RunError, RunMissing, RunOfAnotherVersion, StoreUnavailable
 from posenc.lab.corpus import Corpus
 from posenc.lab.evaluate import Score, evaluate
-from posenc.lab.specification import Specification
-from posenc.lab.train import Report, fixed_threads, train, write_whole
+from posenc.lab.specification import Specification, current_versions
+from posenc.lab.train import Report, fixed_threads, train
+from posenc.run_files import RunFiles, reason, work_folder
 
-ENVIRONMENT = "POSENC_RUNS"
+CHECKPOINTS = "training"  # the folder of checkpoints, in that of work in progress
 _METADATA = b"posenc"
+_RUN_FILE = re.compile(r"([0-9a-f]{20})\.parquet")
 _TRAINING = "training"  # the measure under which the loss of every step is kept
 _SCHEMA = pa.schema(
     [
@@ -41,7 +42,10 @@ _SCHEMA = pa.schema(
         ("count", pa.int64()),
     ]
 )
-_UNREADABLE = (pa.ArrowException, OSError, KeyError, TypeError, ValueError)
+_UNREADABLE = (
+    pa.ArrowException, OSError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError,
+    RecursionError,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -60,102 +64,168 @@ class Run:
         return self.specification.run_id
 
 
-class Store:
-    """A folder or bucket of runs."""
+@dataclass(frozen=True)
+class Heading:
+    """What a run is, without its numbers: quick to read, however long the run."""
+
+    specification: Specification
+    stopped: str | None
+    seconds: float
+
+    @property
+    def run_id(self) -> str:
+        """The name of the run in a store."""
+        return self.specification.run_id
+
+
+class Store(RunFiles):
+    """A folder or bucket of runs.
+
+    broken: names of files that cannot be read; they were set aside, but for those in `stuck`, whose
+    place cannot be written. foreign: names of runs that another version of this library made, which
+    are left alone.
+    """
 
     def __init__(self, url: str | os.PathLike[str] | None = None) -> None:
         """Open the store at `url`: default $POSENC_RUNS, else a folder of the user's data."""
-        place = os.fspath(url) if url is not None else os.environ.get(ENVIRONMENT)
-        if not place:
-            place = str(platformdirs.user_data_path("posenc", appauthor=False) / "runs")
-        try:
-            self.files, self.root = fsspec.core.url_to_fs(place)
-            self.files.makedirs(self.root, exist_ok=True)
-        except (OSError, ValueError, ImportError) as error:
-            raise RunError(f"The store of runs cannot be opened: {error}.") from error
+        super().__init__(url)
         self.broken: list[str] = []
-
-    @property
-    def local(self) -> bool:
-        """Whether the store is a folder of this machine."""
-        return isinstance(self.files, LocalFileSystem)
-
-    def path(self, name: str) -> str:
-        """Return the path of a file of the store."""
-        return f"{self.root}/{name}"
+        self.stuck: list[str] = []
+        self.foreign: list[str] = []
 
     def has(self, run_id: str) -> bool:
         """Whether a run is there, complete."""
-        return bool(self.files.exists(self.path(f"{run_id}.parquet")))
+        return self.exists(f"{run_id}.parquet")
 
-    def add(self, run: Run, tables: Mapping[str, Tensor]) -> None:
+    def add(self, run: Run, tables: Mapping[str, Tensor]) -> bool:
         """Write a run: its tables first, because its Parquet file is what makes it a run.
 
-        Raises RunError if the store cannot be written.
+        A run that is there already, such as one of another machine, stays as it is. Returns whether
+        this one was written. Raises RunError if the store cannot be written.
         """
+        if self.has(run.run_id):
+            return False
         if tables:
             content = {name: value.detach().cpu().contiguous() for name, value in tables.items()}
-            note = {"run": run.run_id, "scheme": run.specification.scheme.kind}
-            self._write(f"{run.run_id}.safetensors", save(content, note))
-        self._write(f"{run.run_id}.parquet", to_parquet(run))
+            one = run.specification
+            note = {"run": run.run_id, "scheme": one.scheme.kind, "described": one.described}
+            name = f"{run.run_id}.safetensors"
+            if not self.create(name, save(content, note)) and not self._whole_tables(run.run_id):
+                self.set_aside(name)
+                self.create(name, save(content, note))
+        return self.create(f"{run.run_id}.parquet", to_parquet(run))
 
     def read(self, run_id: str) -> Run:
         """Return a run. Raises RunError if it is not there or unreadable."""
+        return from_parquet(self._parquet(run_id), run_id)
+
+    def heading(self, run_id: str) -> Heading:
+        """Return what a run is. Raises as `read` does; its numbers are not looked at."""
+        content = self._parquet(run_id)
+        with _readable():
+            schema = pq.read_schema(io.BytesIO(content))
+        return _heading(schema, run_id)
+
+    def _parquet(self, run_id: str) -> bytes:
         try:
-            content = self.files.cat_file(self.path(f"{run_id}.parquet"))
-        except OSError:
-            raise RunError(f"There is no run {run_id}.") from None
-        run = from_parquet(content)
-        if run.run_id != run_id:
-            raise RunError(f"The file of run {run_id} holds another run.")
-        return run
+            return self.content(f"{run_id}.parquet")
+        except FileNotFoundError:
+            raise RunMissing(f"There is no run {run_id}.") from None
 
     def tables(self, run_id: str) -> dict[str, Tensor]:
         """Return the tables that the run's scheme learned, by name; none for a formula."""
-        path = self.path(f"{run_id}.safetensors")
+        name = f"{run_id}.safetensors"
         try:
-            return load(self.files.cat_file(path)) if self.files.exists(path) else {}
-        except (OSError, SafetensorError) as error:
+            return load(self.content(name)) if self.exists(name) else {}
+        except StoreUnavailable:
+            raise  # nothing is known of the file
+        except (OSError, RunError, SafetensorError) as error:
             raise RunError(f"The tables of run {run_id} cannot be read.") from error
+
+    def _whole_tables(self, run_id: str) -> bool:
+        try:
+            return bool(self.tables(run_id))
+        except RunError:
+            return False
 
     def ids(self) -> list[str]:
         """Return the names of all runs, sorted."""
-        self.files.invalidate_cache()  # another server may have added to the bucket
-        found = [PurePosixPath(str(path)) for path in self.files.find(self.root, maxdepth=1)]
-        return sorted(path.stem for path in found if path.suffix == ".parquet")
+        found = (_RUN_FILE.fullmatch(name) for name in self.names())
+        return [one.group(1) for one in found if one is not None]
 
     def __iter__(self) -> Iterator[Run]:
         """Return every readable run; what cannot be read is set aside and named in `broken`."""
+        self.broken, self.stuck, self.foreign = [], [], []
         for run_id in self.ids():
             try:
                 run = self.read(run_id)
+            except RunOfAnotherVersion:
+                self.foreign.append(run_id)
+            except StoreUnavailable:
+                raise  # nothing is known of the file
             except RunError:
-                self._set_aside(f"{run_id}.parquet")
-                continue
-            yield run
-
-    def _set_aside(self, name: str) -> None:
-        """Move a file out of the way, never delete it."""
-        self.broken.append(name)
-        try:
-            self.files.makedirs(self.path("set-aside"), exist_ok=True)
-            place = self.path(f"set-aside/{name}")
-            while self.files.exists(place):  # one that was set aside before stays, too
-                place += ".again"
-            self.files.mv(self.path(name), place)
-        except OSError:
-            return  # a read-only store: named all the same
-
-    def _write(self, name: str, content: bytes) -> None:
-        try:
-            if self.local:
-                write_whole(Path(self.path(name)), content)
+                self._break(run_id)
             else:
-                self.files.pipe_file(self.path(name), content)  # one upload, visible once complete
-        except OSError as error:
-            raise RunError(
-                f"The store of runs cannot be written: {error.strerror or 'no reason given'}."
-            ) from error
+                yield run
+
+    def made(self, run_id: str) -> Run | None:
+        """Return a run if it is there; a file of its name that cannot be read is set aside."""
+        if not self.has(run_id):
+            return None
+        try:
+            return self.read(run_id)
+        except (RunOfAnotherVersion, StoreUnavailable):
+            raise
+        except RunError:
+            self._break(run_id)
+            return None
+
+    def left_out(self) -> list[str]:
+        """Say which files were found to be left out, and why, one clause for each reason."""
+        aside = [name for name in self.broken if name not in self.stuck]
+        reasons = (
+            (aside, "cannot be read and was set aside", "cannot be read and were set aside"),
+            (self.stuck, "cannot be read", "cannot be read"),
+            (
+                [f"run {name}" for name in self.foreign],
+                "was made by another version of posenc",
+                "were made by another version of posenc",
+            ),
+        )
+        return [
+            f"{_some(names)} {of_one if len(names) == 1 else of_many}"
+            for names, of_one, of_many in reasons
+            if names
+        ]
+
+    def _break(self, run_id: str) -> None:
+        name = f"{run_id}.parquet"
+        aside = self.set_aside(name)
+        if aside is not None and self._is_whole(aside, run_id):
+            # Between the look at it and the move a whole one was written in its place.
+            self.create(name, self.content(aside))
+            return
+        if name not in self.broken:
+            self.broken.append(name)
+            self.stuck += [] if aside else [name]
+
+    def _is_whole(self, name: str, run_id: str) -> bool:
+        try:
+            from_parquet(self.content(name), run_id)
+        except (OSError, RunError):
+            return False
+        return True
+
+
+def _some(names: Sequence[str], shown: int = 3) -> str:
+    """Name the first of many."""
+    more = f" and {len(names) - shown:,} more" if len(names) > shown else ""
+    return ", ".join(names[:shown]) + more
+
+
+def checkpoint_of(run_id: str, work: Path | None = None) -> Path:
+    """Return where the state of a run in progress is kept."""
+    return (work or work_folder() / CHECKPOINTS) / f"{run_id}.safetensors"
 
 
 def make_run(
@@ -165,24 +235,29 @@ def make_run(
     *,
     work: Path | None = None,
     report: Report | None = None,
-    compiled: bool = False,
 ) -> Run:
     """Return the run of a specification: from the store, or trained, evaluated and added to it.
 
-    work: folder of checkpoints, default one of the user's cache. Of two starts on one machine the
-    second waits and reads what the first made. A kill loses at most the steps since the last
-    checkpoint. report: see `train`.
+    work: folder of checkpoints, default one of $POSENC_WORK or of the user's cache. Of two starts on
+    one machine the second waits and reads what the first made. A kill loses at most the steps since
+    the last checkpoint. report: see `train`.
     """
     run_id = specification.run_id
-    folder = work or platformdirs.user_cache_path("posenc", appauthor=False) / "training"
-    folder.mkdir(parents=True, exist_ok=True)
-    with FileLock(folder / f"{run_id}.lock"):
-        if store.has(run_id):
-            return store.read(run_id)
-        checkpoint = folder / f"{run_id}.safetensors"
-        trained = train(
-            specification, corpus, checkpoint=checkpoint, report=report, compiled=compiled
-        )
+    checkpoint = checkpoint_of(run_id, work)
+    with _alone(checkpoint):
+        made = store.made(run_id)
+        if made is not None:
+            return made
+        if specification.versions != current_versions():
+            raise RunError(
+                "The run was planned for other versions than are installed here: "
+                + ", ".join(f"{name} {number}" for name, number in specification.versions)
+                + "."
+            )
+        try:
+            trained = train(specification, corpus, checkpoint=checkpoint, report=report)
+        except OSError as error:
+            raise RunError(f"The checkpoint cannot be written: {reason(error)}.") from error
         scores: list[Score] = []
         if trained.stopped is None:
             with fixed_threads(specification.threads):
@@ -192,9 +267,24 @@ def make_run(
         learned = {
             f"scheme.{name}": value for name, value in trained.model.scheme.named_parameters()
         }
-        store.add(run, learned)
+        kept = store.add(run, learned)
         checkpoint.unlink(missing_ok=True)
-        return run
+        return run if kept else store.read(run_id)
+
+
+@contextlib.contextmanager
+def _alone(checkpoint: Path) -> Iterator[None]:
+    """Wait until no other process of this machine makes the run, and keep the others waiting."""
+    lock = FileLock(checkpoint.with_suffix(".lock"))
+    try:
+        checkpoint.parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    except OSError as error:
+        raise RunError(f"The folder of checkpoints cannot be used: {reason(error)}.") from error
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def to_parquet(run: Run) -> bytes:
@@ -214,21 +304,50 @@ def to_parquet(run: Run) -> bytes:
     return buffer.getvalue()
 
 
-def from_parquet(content: bytes) -> Run:
-    """Read a file that `to_parquet` wrote. Raises RunError for any other."""
-    try:
+def from_parquet(content: bytes, run_id: str | None = None) -> Run:
+    """Read a file that `to_parquet` wrote, that of the run of this name if one is given.
+
+    Raises RunOfAnotherVersion for a whole one that this version would name otherwise, RunError for
+    any other.
+    """
+    with _readable():
         table = pq.read_table(io.BytesIO(content))
-        note: dict[str, Any] = json.loads(table.schema.metadata[_METADATA])
+        if not table.schema.equals(_SCHEMA) or any(column.null_count for column in table.columns):
+            raise RunError("The file is no readable run: it has other columns.")
         names = [field.name for field in fields(Score)]
         scores = [Score(*(row[name] for name in names)) for row in table.to_pylist()]
-        return Run(
-            specification=Specification.from_record(note["specification"]),
-            scores=tuple(score for score in scores if score.measure != _TRAINING),
-            losses=tuple(score.value for score in scores if score.measure == _TRAINING),
-            stopped=note["stopped"],
-            seconds=float(note["seconds"]),
-        )
+    found = _heading(table.schema, run_id)
+    return Run(
+        specification=found.specification,
+        scores=tuple(score for score in scores if score.measure != _TRAINING),
+        losses=tuple(score.value for score in scores if score.measure == _TRAINING),
+        stopped=found.stopped,
+        seconds=found.seconds,
+    )
+
+
+def _heading(schema: pa.Schema, run_id: str | None) -> Heading:
+    with _readable():
+        note: dict[str, Any] = json.loads(schema.metadata[_METADATA])
+        record = note["specification"]
+        specification = Specification.from_record(record)
+        if run_id is not None and specification.run_id != run_id:
+            raise RunOfAnotherVersion(f"Run {run_id} was named by another version of posenc.")
+        stopped = note["stopped"]
+        if not isinstance(stopped, str | None):
+            raise RunError("The file is no readable run: it does not say how it ended.")
+        return Heading(specification, stopped, float(note["seconds"]))
+
+
+@contextlib.contextmanager
+def _readable() -> Iterator[None]:
+    try:
+        yield
     except RunError:
         raise  # it says what it does not know
+    except MemoryError as error:  # nothing is known of the file
+        raise StoreUnavailable("The run cannot be read: the memory does not suffice.") from error
+    except pa.ArrowNotImplementedError as error:
+        raise RunOfAnotherVersion("The run is packed in a way that is unknown here.") from error
     except _UNREADABLE as error:
         raise RunError(f"The file is no readable run: {type(error).__name__}.") from error

@@ -3,42 +3,50 @@
 import dataclasses
 import hashlib
 import json
+import re
 from dataclasses import dataclass
 from importlib import metadata
 from typing import Any, Self
 
 import torch
 
-from posenc import fields
-from posenc.errors import ConfigError, RunError, shown
+from posenc import fields, limits
+from posenc.errors import ConfigError, RunError, RunOfAnotherVersion, shown
 from posenc.lab.corpus import Corpus
 from posenc.lab.model import ModelConfig
 from posenc.lab.tasks import TASKS, Copy, Language, Recall, Task
 from posenc.schemes import SCHEMES
 from posenc.schemes.scheme import SchemeConfig
+from posenc.setting import Setting
 
-# Raised whenever training or evaluation changes what the same specification gives.
-PROTOCOL = 1
-MIN_TRAIN_LENGTH, MAX_TRAIN_LENGTH = 16, 8_192
+_SIZES = (
+    "dim",
+    "rope_width",
+    "heads",
+)  # of a Setting; where a scheme takes one, the model has it too
 
 
 @dataclass(frozen=True, kw_only=True)
 class Specification:
-    """One training run and its evaluation. Equal specifications give equal numbers on one device.
+    """One training run and its evaluation. Equal specifications give equal numbers on one machine.
 
-    corpus: the SHA-256 of the text, "" for a task without one. device: the kind ("cpu", "cuda"),
-    because kinds round differently. threads: likewise, of the CPU. versions: of what computes.
+    corpus: the SHA-256 of the text, "" for a task without one; corpus_name tells people which, and
+    changes no run. device: the kind ("cpu", "cuda"),
+    because kinds round differently. threads, compiled: likewise. versions: of what computes.
     """
 
     scheme: SchemeConfig
     model: ModelConfig = dataclasses.field(default_factory=ModelConfig)
     task: str = fields.ruled(
-        "language", fields.Choice(options=tuple(TASKS), label="Task", help="What is learned.")
+        Language.kind, fields.Choice(options=tuple(TASKS), label="Task", help="What is learned.")
     )
     corpus: str = ""
-    corpus_name: str = ""
+    corpus_name: str = dataclasses.field(default="", compare=False)  # its bytes are what counts
     train_length: int = fields.ruled(
-        64, fields.Whole(low=MIN_TRAIN_LENGTH, high=MAX_TRAIN_LENGTH, label="Training length")
+        64,
+        fields.Whole(
+            low=limits.MIN_RUN_TOKENS, high=limits.MAX_RUN_TOKENS, label="Training length"
+        ),
     )
     steps: int = fields.ruled(1_200, fields.Whole(low=1, high=1_000_000, label="Steps"))
     batch: int = fields.ruled(32, fields.Whole(low=1, high=4_096, label="Sequences per step"))
@@ -53,22 +61,49 @@ class Specification:
     segments: int = fields.ruled(256, fields.Whole(low=1, high=65_536, label="Scored segments"))
     device: str = fields.ruled("cpu", fields.Choice(options=("cpu", "cuda", "mps"), label="Device"))
     threads: int = fields.ruled(1, fields.Whole(low=1, high=1_024, label="Threads"))
+    compiled: bool = fields.ruled(
+        False, fields.Flag(label="Compiled", help="By torch.compile, which rounds differently.")
+    )
     versions: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         fields.check(self)
+        for name, kind in (("scheme", SchemeConfig), ("model", ModelConfig), ("corpus_name", str)):
+            if not isinstance(getattr(self, name), kind):
+                raise ConfigError(
+                    f"Specification.{name} must be a {kind.__name__}, got {shown(getattr(self, name))}."
+                )
+        if not self.corpus_name.isprintable():
+            raise ConfigError(
+                f"Specification.corpus_name must be printable, got {shown(self.corpus_name)}."
+            )
         if not self.versions:
             object.__setattr__(self, "versions", current_versions())
+        if not _are_versions(self.versions):
+            raise ConfigError(
+                "Specification.versions must be pairs of a name and a number as words, got "
+                f"{shown(self.versions)}."
+            )
+        if not isinstance(self.corpus, str) or not re.fullmatch("(?:[0-9a-f]{64})?", self.corpus):
+            raise ConfigError(
+                f"Specification.corpus must be 64 hexadecimal digits or empty, got {shown(self.corpus)}."
+            )
         if (self.task == Language.kind) != bool(self.corpus):
             raise ConfigError(
                 f"Specification.corpus must be the hash of a text for the task {Language.kind}, "
                 f"and empty for the others, got {shown(self.corpus)} for {self.task}."
             )
-        heads = getattr(self.scheme, "heads", None)
-        if heads is not None and heads != self.model.heads:
-            raise ConfigError(
-                f"Specification.scheme must have the model's {self.model.heads} heads, got {heads}."
-            )
+        shape = Setting(dim=self.model.width, heads=self.model.heads)
+        rows = TASKS[self.task].positions(self.train_length)
+        sizes = {name: getattr(shape, name) for name in _SIZES} | {"learned_rows": rows}
+        for name, source in self.scheme.shared.items():
+            found = getattr(self.scheme, name)
+            if source in sizes and found != sizes[source]:
+                raise ConfigError(
+                    f"Specification.scheme.{name} must be {sizes[source]} for a model of width "
+                    f"{self.model.width} with {self.model.heads} heads that is trained on {rows:,} "
+                    f"positions, got {found}."
+                )
 
     @property
     def record(self) -> dict[str, Any]:
@@ -77,19 +112,24 @@ class Specification:
         plain["scheme"] = _reals(self.scheme, dataclasses.asdict(self.scheme))
         plain["model"] = dataclasses.asdict(self.model)
         plain["versions"] = dict(self.versions)
-        return plain | {"protocol": PROTOCOL}
+        if not self.compiled:  # as runs were named before there was a choice
+            del plain["compiled"]
+        return plain | {"protocol": TASKS[self.task].protocol}
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> Self:
         """Read `record` back. Raises RunError for one that this version does not know."""
+        if not isinstance(record, dict) or "protocol" not in record:
+            raise RunError("The run's specification cannot be read: it names no protocol.")
         try:
             values = dict(record)
             protocol = values.pop("protocol")
             scheme, model = dict(values.pop("scheme")), dict(values.pop("model"))
             versions = tuple(sorted(dict(values.pop("versions")).items()))
-            if protocol != PROTOCOL:
-                raise RunError(
-                    f"The run was made by protocol {shown(protocol)}, this is {PROTOCOL}."
+            known = TASKS[values["task"]].protocol
+            if protocol != known:
+                raise RunOfAnotherVersion(
+                    f"The run was made by protocol {shown(protocol)}, this is {known}."
                 )
             return cls(
                 scheme=SCHEMES[scheme["kind"]].from_record(scheme),
@@ -100,15 +140,31 @@ class Specification:
         except RunError:
             raise
         except (KeyError, TypeError, AttributeError, ValueError) as error:
-            raise RunError(
+            # Whole, since its file is: a scheme or a field that another version has.
+            raise RunOfAnotherVersion(
                 f"The run's specification cannot be read: {shown(str(error))}."
             ) from None
 
     @property
     def run_id(self) -> str:
-        """The first 80 bits of the specification's SHA-256, 20 hexadecimal digits."""
-        text = json.dumps(self.record, sort_keys=True, separators=(",", ":"), allow_nan=False)
-        return hashlib.sha256(text.encode()).hexdigest()[:20]
+        """The name of the run, made from everything that decides its numbers."""
+        return name_of(self.record)
+
+    @property
+    def described(self) -> str:
+        """One phrase for people: what was learned, on what, for how long, from which seed."""
+        return f"{self.alike}, seed {self.seed}"
+
+    @property
+    def alike(self) -> str:
+        """The same phrase without the seed, which the runs of a comparison do not share."""
+        what = f" of {self.corpus_name}" if self.corpus_name else ""
+        layers = "1 layer" if self.model.layers == 1 else f"{self.model.layers} layers"
+        steps = "1 step" if self.steps == 1 else f"{self.steps:,} steps"
+        return (
+            f"{self.task} task{what}, training length {self.train_length:,}, {layers} of width "
+            f"{self.model.width}, {steps}"
+        )
 
     def make_task(self, corpus: Corpus | None) -> Task:
         """Return the task. Raises RunError unless the corpus is the one that was hashed."""
@@ -127,6 +183,20 @@ class Specification:
                 f"{len(corpus.train):,} and {len(corpus.validation):,}."
             )
         return Language(self.train_length, corpus)
+
+
+def _are_versions(value: object) -> bool:
+    return isinstance(value, tuple) and all(
+        isinstance(pair, tuple) and len(pair) == 2 and all(isinstance(word, str) for word in pair)
+        for pair in value
+    )
+
+
+def name_of(record: dict[str, Any]) -> str:
+    """Return the first 80 bits of the SHA-256 of what decides a run, 20 hexadecimal digits."""
+    decides = {name: value for name, value in record.items() if name != "corpus_name"}
+    text = json.dumps(decides, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:20]
 
 
 def _reals(owner: Any, plain: dict[str, Any]) -> dict[str, Any]:

@@ -3,15 +3,19 @@
 Absolute loss comes first: a scheme that is flat but worse at the training length is not called better.
 """
 
+import hashlib
+import json
 import math
 import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from posenc import fields
 from posenc.lab.evaluate import TRAINED
 from posenc.lab.runs import Run
 from posenc.lab.specification import Specification
+from posenc.schemes.rope import RopeConfig
 
 ELBOW = math.log(1.1)  # nats: perplexity 1.1 times that at the training length
 NOTICED = math.log(1.01)  # nats: perplexity moved by one part in a hundred
@@ -52,6 +56,18 @@ class Curve:
     def at(self, x: int) -> float | None:
         """Return the mean at x, None where nothing was measured."""
         return next((point.mean for point in self.points if point.x == x), None)
+
+
+def comparison(specification: Specification) -> str:
+    """Return the name of a run's comparison: that of all runs that differ in scheme and seed alone.
+
+    Such as "language-64-1f2e3d4c": the task, the training length, and a hash of all that is alike.
+    """
+    alike = specification.record
+    del alike["scheme"], alike["seed"], alike["corpus_name"]
+    text = json.dumps(alike, sort_keys=True, separators=(",", ":"))
+    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+    return f"{specification.task}-{specification.train_length}-{digest}"
 
 
 def curves(runs: Iterable[Run], measure: str) -> list[Curve]:
@@ -114,6 +130,16 @@ def effect(curve: Curve, at_length: float) -> Effect | None:
     return Effect.IGNORED if gained >= -NOTICED else Effect.HURT
 
 
+def reach(curve: Curve, share: float = 0.5) -> int | None:
+    """Return the largest x up to which every share is at least this, None where the first is not."""
+    found = None
+    for point in curve.points:
+        if not point.mean >= share:
+            break
+        found = point.x
+    return found
+
+
 def bits_per_byte(loss: float) -> float:
     """Nats as bits; a token of the language task is a byte."""
     return loss / math.log(2)
@@ -122,3 +148,25 @@ def bits_per_byte(loss: float) -> float:
 def perplexity(loss: float) -> float:
     """The exponential of a loss in nats, infinite past the largest number."""
     return math.inf if loss >= 700 else math.exp(loss)
+
+
+def read_as(curve: Curve, found: Iterable[Curve]) -> str:
+    """Return how a curve was read, and what tells its scheme from another of the same kind."""
+    own = curve.specification.scheme
+    others = [
+        one.specification.scheme for one in found if one.specification.scheme.kind == own.kind
+    ]
+    parts = [
+        f"{rule.label.lower()} {rule.told(getattr(own, name))}"
+        for name, rule in fields.rules(own).items()
+        if any(getattr(other, name) != getattr(own, name) for other in others)
+    ]
+    scalings = {getattr(other, "scaling", None) for other in others}
+    parts += [own.scaling.label] if len(scalings) > 1 and isinstance(own, RopeConfig) else []
+    return ", ".join([curve.variant, *parts])
+
+
+def label(curve: Curve, found: Iterable[Curve]) -> str:
+    """Return a curve's name: its scheme's, and how it was read if not plainly as trained."""
+    name, read = curve.specification.scheme.label, read_as(curve, found)
+    return name if read == TRAINED else f"{name}, {read}"

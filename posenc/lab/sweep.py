@@ -8,6 +8,7 @@ the first one's run in the store.
 import itertools
 import multiprocessing
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -15,13 +16,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from posenc.errors import PosencError
+from posenc.errors import ConfigError, CorpusError, PosencError, shown
+from posenc.interop import printable_name
 from posenc.lab.corpus import Corpus, from_text, standard_library
 from posenc.lab.model import ModelConfig
 from posenc.lab.runs import Store, make_run
 from posenc.lab.specification import Specification
 from posenc.lab.tasks import TASKS, Language
 from posenc.lab.train import Report
+from posenc.run_files import reason
+from posenc.schemes import SCHEMES
 from posenc.setting import Setting
 
 ATTEMPTS = 3  # of a sweep whose worker process died
@@ -65,14 +69,21 @@ def specifications(
 
     others: further fields of Specification. Raises ConfigError for a value out of its range.
     """
+    if task not in TASKS:
+        raise ConfigError(f"task must be one of {', '.join(TASKS)}, got {shown(task)}.")
     found: dict[Specification, None] = {}
     for kind, base, width, seed in itertools.product(schemes, bases, widths, range(seeds)):
         model = ModelConfig(layers=layers, width=width, heads=heads)
         # A learned table has a row for every position that training shows.
         rows = TASKS[task].positions(train_length)
-        setting = Setting(dim=width, base=base, heads=heads, train_length=rows)
+        setting = Setting(
+            dim=width, base=base, heads=heads, train_length=rows, learned_source="random"
+        )
+        config = SCHEMES[kind]
+        # The rows that training shows, not those that a page would draw.
+        own = {name: rows for name, source in config.shared.items() if source == "learned_rows"}
         specification = Specification(
-            scheme=setting.config(kind),
+            scheme=config.from_setting(setting, **own),
             model=model,
             task=task,
             train_length=train_length,
@@ -101,7 +112,11 @@ def read_text(path: str | None) -> Corpus:
     """Return the corpus of a text file, or of the standard library."""
     if path is None:
         return standard_library()
-    return from_text(Path(path).name, Path(path).read_bytes())
+    try:
+        content = Path(path).read_bytes()
+    except (OSError, ValueError) as error:  # a path may hold what no system takes
+        raise CorpusError(f"The text cannot be read: {reason(error)}.") from error
+    return from_text(printable_name(Path(path).name), content)
 
 
 def sweep(
@@ -115,7 +130,7 @@ def sweep(
         if isinstance(error, BrokenProcessPool):
             raise error  # the pool is gone, and with it every job that waits
         if error is not None:  # whatever it is: a cluster has errors of its own
-            yield Outcome(specification, error=f"{type(error).__name__}: {error}")
+            yield _failed(specification, error)
         else:
             yield Outcome(specification, stopped=future.result())
 
@@ -143,12 +158,24 @@ def local_sweep(jobs: Sequence[Job], workers: int) -> Iterator[Outcome]:
 def _pooled(jobs: Iterable[Job], workers: int) -> Iterator[Outcome]:
     # Fresh processes: a fork would copy the locks of threads that it does not copy.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, mp_context=context) as pool:
+    with ProcessPoolExecutor(workers, mp_context=context, initializer=_leave_with_parent) as pool:
         try:
             yield from sweep(jobs, pool, _run_and_leave)
         except (KeyboardInterrupt, GeneratorExit):
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+def _leave_with_parent() -> None:
+    """End this process when the one that made the pool ends, however that does."""
+
+    def wait() -> None:
+        parent = multiprocessing.parent_process()
+        if parent is not None:
+            parent.join()
+            os._exit(3)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 def _run_and_leave(job: Job) -> str | None:
@@ -165,12 +192,17 @@ def sweep_here(
     """Do the jobs in this process one by one, with a report of every step."""
     for job in jobs:
         specification = Specification.from_record(job.record)
-        corpus = read_text(job.text) if specification.task == Language.kind else None
         work = Path(job.work) if job.work else None
         try:
+            corpus = read_text(job.text) if specification.task == Language.kind else None
             run = make_run(
                 specification, corpus, Store(job.store), work=work, report=report(specification)
             )
             yield Outcome(specification, stopped=run.stopped)
-        except PosencError as error:
-            yield Outcome(specification, error=str(error))
+        except (PosencError, OSError, RuntimeError, MemoryError) as error:  # such as a full device
+            yield _failed(specification, error)
+
+
+def _failed(specification: Specification, error: BaseException) -> Outcome:
+    kind = "" if isinstance(error, PosencError) else f"{type(error).__name__}: "
+    return Outcome(specification, error=f"{kind}{error}")

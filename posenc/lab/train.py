@@ -8,9 +8,7 @@ before it, so a run that was killed goes on to the same bits.
 import contextlib
 import json
 import math
-import os
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,8 +24,9 @@ from posenc.errors import RunError
 from posenc.lab.chance import stream
 from posenc.lab.corpus import Corpus
 from posenc.lab.model import LanguageModel
-from posenc.lab.specification import Specification
+from posenc.lab.specification import Specification, name_of
 from posenc.lab.tasks import IGNORED, Task
+from posenc.run_files import write_whole
 
 WARM_UP = 0.05  # share of the steps
 LAST_RATE = 0.1  # of the learning rate
@@ -54,9 +53,7 @@ class Training:
 class Trainer:
     """The state of a run between two steps."""
 
-    def __init__(
-        self, specification: Specification, corpus: Corpus | None = None, *, compiled: bool = False
-    ) -> None:
+    def __init__(self, specification: Specification, corpus: Corpus | None = None) -> None:
         """Build the model and its optimiser. Raises RunError for a corpus that is not the run's."""
         self.specification = specification
         self.device = torch.device(specification.device)
@@ -69,7 +66,7 @@ class Trainer:
         self.seconds = 0.0
         self.whole = True  # weights and losses are of the same step
         self._forward: Callable[..., Tensor] = self.model
-        if compiled:
+        if specification.compiled:
             self._forward = torch.compile(self.model)
 
     @property
@@ -81,7 +78,10 @@ class Trainer:
     def stopped(self) -> str | None:
         """Why the run ended early, None if it did not."""
         if self.losses and not math.isfinite(self.losses[-1]):
-            return f"The loss was {self.losses[-1]} at step {len(self.losses):,}; training stopped."
+            return (
+                f"The loss or its gradient was {self.losses[-1]} at step {len(self.losses):,}; "
+                "training stopped."
+            )
         return None
 
     def step(self) -> float:
@@ -103,9 +103,12 @@ class Trainer:
         if math.isfinite(value):
             self.optimizer.zero_grad(set_to_none=True)
             loss.backward()
-            nn.utils.clip_grad_norm_(self.model.parameters(), CLIP)
-            self.whole = False
-            self.optimizer.step()
+            norm = nn.utils.clip_grad_norm_(self.model.parameters(), CLIP).item()
+            if math.isfinite(norm):
+                self.whole = False
+                self.optimizer.step()
+            else:
+                value = norm
         self.losses.append(value)
         self.whole = True
         self.seconds += time.perf_counter() - begin
@@ -130,12 +133,15 @@ class Trainer:
         try:
             with safe_open(path, "pt") as file:
                 record = json.loads(file.metadata()["run"])
-                if record != self.specification.record:
+                if not isinstance(record, dict) or name_of(record) != self.specification.run_id:
                     raise RunError("The checkpoint belongs to another run.")
                 names = file.keys()  # the file itself is no iterable
                 tensors = {name: file.get_tensor(name) for name in names}
                 self.seconds = float(file.metadata()["seconds"])
-            self.losses = tensors.pop("losses").tolist()
+            losses = tensors.pop("losses")
+            if losses.ndim != 1 or len(losses) > self.specification.steps:
+                raise ValueError("not one loss per step")
+            self.losses = losses.tolist()
             states = {
                 name: tensors.pop(name) for name in list(tensors) if name.startswith("optimizer.")
             }
@@ -144,6 +150,10 @@ class Trainer:
             if isinstance(error, RunError):
                 raise
             raise RunError("The checkpoint cannot be read; remove it to start again.") from error
+        if self.losses and not states:
+            raise RunError(
+                "The checkpoint holds no state of the optimiser; remove it to start again."
+            )
         self.optimizer.state.clear()
         for name, parameter in self.model.named_parameters():
             prefix = f"optimizer.{name}."
@@ -152,6 +162,11 @@ class Trainer:
                 for key, value in states.items()
                 if key.startswith(prefix)
             }
+            sizes = {key: value.shape for key, value in found.items() if key != "step"}
+            if states and (not sizes or set(sizes.values()) != {parameter.shape}):
+                raise RunError(
+                    "The checkpoint's state of the optimiser does not fit; remove it to start again."
+                )
             for key, value in found.items():
                 # The step count stays where AdamW keeps it, on the CPU.
                 self.optimizer.state[parameter][key] = (
@@ -166,7 +181,6 @@ def train(
     checkpoint: Path | None = None,
     every: int = CHECKPOINT_EVERY,
     report: Report | None = None,
-    compiled: bool = False,
 ) -> Training:
     """Train to the end, from the checkpoint where there is one, keeping it up to date.
 
@@ -174,7 +188,7 @@ def train(
     sitting, and the run goes on from the last checkpoint. KeyboardInterrupt saves first.
     """
     with fixed_threads(specification.threads):
-        trainer = Trainer(specification, corpus, compiled=compiled)
+        trainer = Trainer(specification, corpus)
         if checkpoint is not None and checkpoint.exists():
             trainer.load(checkpoint)
         try:
@@ -224,20 +238,6 @@ def fixed_threads(threads: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file so that a kill at any moment leaves the old one or the new one."""
-    # A name of its own: on a shared folder another machine may have the same process id.
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)  # of a write that failed
-
-
 def _optimizer(model: LanguageModel, specification: Specification) -> torch.optim.AdamW:
     """AdamW, without decay of norms and of whatever the scheme trains."""
     of_scheme = {id(parameter) for parameter in model.scheme.parameters()}
@@ -255,8 +255,12 @@ def _optimizer(model: LanguageModel, specification: Specification) -> torch.opti
     )
 
 
+def _low_precision(device: torch.device) -> torch.dtype | None:
+    """bfloat16 where the device multiplies it at full speed; None, for float32, elsewhere."""
+    fast = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+    return torch.bfloat16 if fast else None
+
+
 def _autocast(device: torch.device) -> contextlib.AbstractContextManager[object]:
-    """bfloat16 where the device multiplies it at full speed; float32 elsewhere."""
-    if device.type == "cuda" and torch.cuda.is_bf16_supported():
-        return torch.autocast("cuda", torch.bfloat16)
-    return contextlib.nullcontext()
+    low = _low_precision(device)
+    return contextlib.nullcontext() if low is None else torch.autocast(device.type, low)

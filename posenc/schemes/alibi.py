@@ -19,8 +19,9 @@ from torch import Tensor
 from posenc import fields, limits
 from posenc.device import float64_device
 from posenc.errors import NoPositionVectors, SchemeArgumentError
+from posenc.hook_arguments import is_whole
 from posenc.offset_maps import expanding_shift
-from posenc.schemes.scheme import Head, Scheme, SchemeConfig, is_whole
+from posenc.schemes.scheme import Head, Scheme, SchemeConfig
 
 
 def alibi_slopes(

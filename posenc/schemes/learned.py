@@ -16,16 +16,9 @@ from torch.nn import functional
 from posenc import fields, limits
 from posenc.device import float64_device
 from posenc.errors import ConfigError, PositionOutOfRange, SchemeArgumentError
-from posenc.interop.sources import named_table
-from posenc.schemes.scheme import (
-    Head,
-    Positions,
-    SchemeConfig,
-    VectorScheme,
-    check_tokens,
-    placed,
-    rounded,
-)
+from posenc.hook_arguments import Positions, check_tokens, placed
+from posenc.interop.sources import RUN, named_table
+from posenc.schemes.scheme import Head, SchemeConfig, VectorScheme, rounded
 
 INITIAL_STD = 0.02  # BERT's and GPT-2's own
 _DRAWN_ROWS = 256
@@ -35,8 +28,8 @@ _DRAWN_ROWS = 256
 class LearnedConfig(SchemeConfig):
     """A table of `max_len` vectors of width `dim`, or the table that `source` names.
 
-    source: "random" (drawn, untrained), "minilm" (the installed package's), the name that
-    `posenc.interop.hold` gave a table, the path of a .safetensors file with one position table, or
+    source: "random" (drawn, untrained), a name that `posenc.interop.sources.named_table` knows ("trained",
+    "minilm", a run, a held upload, the path of a .safetensors file with one position table), or
     "given" for a scheme made by `Learned.from_table`. A named table brings its own width and number
     of rows, which then stand in the built scheme's config.
     """
@@ -50,8 +43,9 @@ class LearnedConfig(SchemeConfig):
     source: str = fields.ruled(
         "random",
         fields.Word(
-            pattern=r"random|given|minilm|table-[0-9a-f]{12}|.{1,4096}\.safetensors",
-            described="random, given, minilm, the name of a held table, or the path of a .safetensors file",
+            pattern=rf"random|given|trained|minilm|table-[0-9a-f]{{12}}|{RUN}|.{{1,4096}}\.safetensors",
+            described="random, given, trained, minilm, the name of a held table or of a run, or the path "
+            "of a .safetensors file",
             label="Learned table",
         ),
     )

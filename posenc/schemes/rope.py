@@ -22,19 +22,13 @@ from torch import Tensor
 from posenc import fields, limits, tables
 from posenc.device import float64_device
 from posenc.errors import ConfigError
+from posenc.hook_arguments import Positions, check_tokens
 from posenc.layout import Layout
 from posenc.offset_maps import pair_matrix
 from posenc.rotation import apply_rope, apply_rope_to_both
 from posenc.rows import cosine_curve, cosine_sum, rotary_rows
 from posenc.schemes.rope_scaling import SCALINGS, Scaling, Unscaled, stretching
-from posenc.schemes.scheme import (
-    Head,
-    Positions,
-    SchemeConfig,
-    VectorScheme,
-    check_tokens,
-    rounded,
-)
+from posenc.schemes.scheme import Head, SchemeConfig, VectorScheme, rounded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +89,8 @@ class RopeConfig(SchemeConfig):
         return cls(**record | {"scaling": SCALINGS[scaling["kind"]](**scaling)})
 
     def stretched(self, factor: float) -> dict[str, SchemeConfig]:
+        if self.scaling != Unscaled():
+            return {}  # stretched already: a second factor would replace the first
         found = stretching(self.rotary_dim, self.base, factor)
         return {scaling.label: self.replace(scaling=scaling) for scaling in found}
 

@@ -18,17 +18,11 @@ from torch import Tensor
 
 from posenc import fields, limits, phases, tables
 from posenc.device import float64_device
+from posenc.hook_arguments import Positions, check_tokens
 from posenc.layout import Layout
 from posenc.offset_maps import pair_matrix
 from posenc.rows import cosine_curve, cosine_sum, sinusoidal_rows
-from posenc.schemes.scheme import (
-    Head,
-    Positions,
-    SchemeConfig,
-    VectorScheme,
-    check_tokens,
-    rounded,
-)
+from posenc.schemes.scheme import Head, SchemeConfig, VectorScheme, rounded
 
 
 @dataclass(frozen=True, kw_only=True)

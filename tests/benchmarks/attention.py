@@ -4,7 +4,8 @@ python tests/benchmarks/attention.py [--tokens 4096] [--heads 8] [--width 64] [-
 
 Prints ratios of medians of paired samples, extra memory at the peak, and the largest error against a
 dense bias in float64, all from one run on one thread. Targets at 4,096 tokens: 1.15x forward, 1.2x
-forward and backward, error at most 1e-6 (or that of the dense mask, where early rows make it larger).
+forward and backward (1.6x where the curve is trained and gets its gradient, too), error at most 1e-6
+(or that of the dense mask, where early rows make it larger).
 """
 
 import argparse
@@ -15,13 +16,28 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
-from posenc import SCHEMES, attention
+from posenc import SCHEMES, Scheme, attention
+from posenc.schemes.none import NoneConfig
 from tests.benchmarks.timing import paired_seconds, ratio, table
 
 Contender = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+class TrainedCurve(Scheme):
+    """ALiBi's bias as one trained number per head and offset, the most that such a curve can hold."""
+
+    def __init__(self, heads: int, tokens: int) -> None:
+        super().__init__(NoneConfig())
+        slopes = SCHEMES["alibi"](heads=heads).build().slopes.float()
+        reach = torch.arange(-tokens, tokens + 1).abs()
+        self.tokens, self.curve = tokens, nn.Parameter(-slopes[:, None] * reach)
+
+    def offset_bias(self, offsets: Tensor) -> Tensor:
+        """Return (heads, offsets)."""
+        return self.curve[:, offsets + self.tokens]
 
 
 def inputs(heads: int, tokens: int, width: int, *, gradients: bool = False) -> list[Tensor]:
@@ -69,9 +85,9 @@ def contenders(heads: int, tokens: int) -> dict[str, Contender]:
 
 
 def backward(contender: Contender, given: list[Tensor]) -> Callable[[], object]:
-    """The contender with the gradients of its three inputs."""
+    """The contender with the gradients of q, k, v and of what else is given."""
     upstream = torch.ones_like(given[0])
-    return lambda: torch.autograd.grad(contender(*given), given, upstream)
+    return lambda: torch.autograd.grad(contender(*given[:3]), given, upstream)
 
 
 def peak_mebibytes(name: str, heads: int, tokens: int, width: int, sender: Connection) -> None:
@@ -150,6 +166,27 @@ def main() -> None:
 
     measure(list(made), max(3, sizes.rounds // 3))
     measure(["causal, no bias", "posenc"], sizes.rounds)
+    learns = TrainedCurve(sizes.heads, sizes.tokens)
+    shared = learns.curve.detach().clone().requires_grad_()
+    steps = torch.arange(sizes.tokens)
+    later = steps > steps[:, None]
+
+    def dense_trained(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        mask = shared[:, steps - steps[:, None] + sizes.tokens].masked_fill(later, -math.inf)
+        return functional.scaled_dot_product_attention(q, k, v, mask[None])
+
+    both = paired_seconds(
+        {
+            "causal, no bias": backward(made["causal, no bias"], trained),
+            "posenc": backward(
+                lambda q, k, v: attention(q, k, v, learns), [*trained, learns.curve]
+            ),
+            "dense": backward(dense_trained, [*trained, shared]),
+        },
+        rounds=max(3, sizes.rounds // 3),
+    )
+    for name, label in (("posenc", "posenc, curve trained"), ("dense", "dense mask, trained")):
+        rows[label] = {"and backward": ratio(both, name, "causal, no bias")}
     title = f"{sizes.tokens} tokens, {sizes.heads} heads of {sizes.width}, float32, one thread"
     print(table(title, rows))
     peaks = {name: {"peak": memory(name, *shape)} for name in made}

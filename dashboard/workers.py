@@ -1,0 +1,91 @@
+"""The background processes that train what waits, started by this server and gone with it."""
+
+import contextlib
+import logging
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import streamlit as st
+
+from posenc.errors import PosencError
+from posenc.lab.queue import Queue, State, server_queue
+from posenc.lab.worker import NICE
+
+log = logging.getLogger(__name__)
+
+PAUSE = 60.0  # seconds until another process is started after one that failed
+
+
+class Workers:
+    """Processes of one server: as many as the queue allows, none while nothing waits.
+
+    A worker ends when its standard input does, which happens however the server ends.
+    """
+
+    def __init__(self, queue: Queue) -> None:
+        self.queue = queue
+        self._lock = threading.Lock()
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._failed = -PAUSE
+
+    @property
+    def failed(self) -> bool:
+        """Whether a process has just ended by a fault; the next one is started after a while."""
+        return time.monotonic() - self._failed < PAUSE
+
+    def ensure(self) -> None:
+        """See to it that what waits is done: start a process if one may be started."""
+        with self._lock:
+            if self.failed or len(self._processes) >= self.queue.running:
+                return
+            waiting = any(one.state is State.WAITING for one in self.queue.entries())
+            if not waiting or not self.queue.free_place():
+                return
+            # Its own process, never a fork of this one or a thread of it: torch's threads do not
+            # survive a fork, and a thread would take its time from every visitor's pages.
+            command = [sys.executable, "-m", "posenc.lab.worker"]
+            command += [str(self.queue.folder), str(self.queue.running)]
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                start_new_session=True,  # a Ctrl-C for the server is not for the worker
+            )
+            if hasattr(os, "setpriority"):  # at once: loading torch is work, too
+                with contextlib.suppress(OSError):
+                    os.setpriority(os.PRIO_PROCESS, process.pid, NICE)
+            self._processes.append(process)
+        threading.Thread(target=self._await, args=(process,), daemon=True).start()
+
+    def _await(self, process: subprocess.Popen[bytes]) -> None:
+        """Wait for the end of a process; what was put in the queue meanwhile needs the next one."""
+        code = process.wait()
+        with self._lock:
+            self._processes.remove(process)
+            if code != 0:
+                self._failed = time.monotonic()
+        if code != 0:
+            time.sleep(PAUSE)
+        self.ensure()
+
+
+@st.cache_resource(max_entries=1, show_spinner=False)
+def server_workers() -> Workers:
+    """Return the background processes of this server."""
+    crew = Workers(server_queue())
+    crew.ensure()
+    return crew
+
+
+def resume() -> None:
+    """Let what an earlier server left go on, whichever page is opened first.
+
+    A fault of the queue is in the log, and on the page that is about it; no other page needs it.
+    """
+    try:
+        server_workers()
+    except (PosencError, OSError):
+        log.exception("the queue of trainings cannot be used")

@@ -1,0 +1,99 @@
+"""The arguments of the three hooks: positions, token vectors, queries and keys, checked and placed.
+
+Positions are whole numbers, (n,) or (b, n); None is 0, 1, 2, ... Offsets are key minus query.
+"""
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from posenc.errors import SchemeArgumentError
+
+# The length has no name: one call may take positions of queries and of keys, which differ in number.
+Positions = Int[Tensor, " _"] | Int[Tensor, "b _"] | None
+
+
+def check_tokens(x: Tensor, width: int, positions: Positions) -> None:
+    """Raise SchemeArgumentError unless x has this width and `positions`, if given, fits its tokens."""
+    if not isinstance(x, Tensor) or x.dim() < 2 or not x.is_floating_point():
+        raise SchemeArgumentError(
+            "token vectors must be a floating-point tensor (batch, ..., tokens, width), "
+            f"got {_described(x)}."
+        )
+    if x.shape[-1] != width:
+        raise SchemeArgumentError(
+            f"the last axis must have the scheme's width {width}, got the shape {tuple(x.shape)}."
+        )
+    check_positions("positions", positions, x)
+
+
+def check_positions(name: str, positions: Positions, x: Tensor) -> None:
+    """Raise SchemeArgumentError unless positions are None or whole numbers, one per token of x."""
+    if positions is None:
+        return
+    if not is_whole(positions):
+        raise SchemeArgumentError(f"{name} must hold whole numbers, got {_described(positions)}.")
+    batch, tokens = x.shape[0], x.shape[-2]
+    if positions.shape not in ((tokens,), (batch, tokens)):
+        raise SchemeArgumentError(
+            f"{name} must have the shape ({tokens},) or {(batch, tokens)}, "
+            f"got {tuple(positions.shape)}."
+        )
+
+
+def is_whole(x: object) -> bool:
+    """Whether x is a tensor of integers."""
+    return isinstance(x, Tensor) and not (
+        x.is_floating_point() or x.is_complex() or x.dtype == torch.bool
+    )
+
+
+def check_queries_and_keys(
+    q: Tensor, k: Tensor, q_positions: Positions, k_positions: Positions
+) -> None:
+    """Raise SchemeArgumentError unless queries and keys can meet: see `posenc.attention`."""
+    for name, x in (("q", q), ("k", k)):
+        if not isinstance(x, Tensor) or x.dim() != 4 or not x.is_floating_point():
+            raise SchemeArgumentError(
+                f"{name} must be a floating-point tensor (batch, heads, tokens, width), "
+                f"got {_described(x)}."
+            )
+    if q.shape[0] != k.shape[0] or q.shape[3] != k.shape[3] or 0 in (q.shape[3], k.shape[1]):
+        raise SchemeArgumentError(
+            f"q {tuple(q.shape)} and k {tuple(k.shape)} do not fit: batch and head width must agree, "
+            "and there must be a head, and a width."
+        )
+    if q.shape[1] % k.shape[1]:
+        raise SchemeArgumentError(
+            f"the key heads must divide the query heads, got {k.shape[1]} and {q.shape[1]}."
+        )
+    if q.dtype != k.dtype or q.device != k.device:
+        raise SchemeArgumentError(
+            f"q and k must have one dtype and one device, got {q.dtype} on {q.device} and {k.dtype} "
+            f"on {k.device}."
+        )
+    check_positions("q_positions", q_positions, q)
+    check_positions("k_positions", k_positions, k)
+
+
+def _described(x: object) -> str:
+    return f"{x.dtype} of shape {tuple(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
+
+
+def placed(positions: Positions, count: int, like: Tensor) -> Int[Tensor, " ..."]:
+    """Return `positions` as int64 on the device of `like`; None is 0 .. count-1.
+
+    int64, because an offset of uint8 or int8 positions would wrap around.
+    """
+    if positions is None:
+        return torch.arange(count, device=like.device)
+    return positions.to(device=like.device, dtype=torch.int64)
+
+
+def offsets_between(
+    q: Tensor, k: Tensor, q_positions: Positions, k_positions: Positions
+) -> Int[Tensor, " *b q k"]:
+    """Return the offset of every query and key, key minus query."""
+    queries = placed(q_positions, q.shape[-2], q)
+    keys = placed(k_positions, k.shape[-2], k)
+    return keys[..., None, :] - queries[..., :, None]

@@ -1,0 +1,367 @@
+"""Runs that wait for one background process, in a folder that every session of a server reads.
+
+An entry is one start: some specifications that are trained one after another. What happens to it is
+in its files: `.json` what to do, `.progress` how far it is, `.stop` that somebody wants it stopped. A
+kill at any moment leaves each whole, and the next worker goes on from the last checkpoint.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from posenc import limits
+from posenc.errors import QueueFull, RunError, shown
+from posenc.lab.specification import Specification
+from posenc.run_files import lasting, work_folder, write_whole
+from posenc.run_files import reason as why
+
+ATTEMPTS = 3  # starts of an entry whose process died
+_ENDED_KEPT = 8  # failed entries that are still shown
+_POINTS = 200  # of a progress curve
+_PATIENCE = 10.0  # seconds until a lock that somebody holds is an error
+
+
+# What a file that is no entry or no progress can raise while it is read.
+_ODD = (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError)
+
+
+class State(StrEnum):
+    """Where an entry is."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far an entry is. points: (step, mean loss of the steps up to it) of the run in progress.
+
+    run: its place among the entry's runs, from 0. began: the first step of this sitting. seconds: spent
+    since that step. reading: all steps are made, and the model is being measured.
+    """
+
+    run: int = 0
+    step: int = 0
+    began: int = 0
+    seconds: float = 0.0
+    points: tuple[tuple[int, float], ...] = ()
+    reading: bool = False
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One start. text: the file name of its text in the queue's folder, None for the default one."""
+
+    name: str
+    records: tuple[dict[str, Any], ...]
+    store: str | None
+    text: str | None = None
+    text_name: str = ""
+    estimate: float = 0.0  # seconds, of which `reading` go to measuring what was trained
+    reading: float = 0.0
+    attempts: int = 0
+    error: str | None = None
+    state: State = field(default=State.WAITING, compare=False)
+
+    @property
+    def specifications(self) -> tuple[Specification, ...]:
+        """What is to be trained, in order."""
+        return tuple(Specification.from_record(record) for record in self.records)
+
+
+def server_queue() -> "Queue":
+    """Return the queue of this machine, as large as $POSENC_RUNNING and $POSENC_WAITING say.
+
+    POSENC_RUNNING=0 switches training off. Raises RunError for what is no number of either.
+    """
+    return Queue(
+        running=_number("POSENC_RUNNING", limits.MAX_RUNNING),
+        waiting=_number("POSENC_WAITING", limits.MAX_WAITING),
+    )
+
+
+class Queue:
+    """The entries of one machine. running, waiting: how many may be in each state."""
+
+    def __init__(
+        self,
+        folder: Path | None = None,
+        *,
+        running: int = limits.MAX_RUNNING,
+        waiting: int = limits.MAX_WAITING,
+    ) -> None:
+        self.folder = folder or work_folder() / "queue"
+        self._lock = FileLock(self.folder / "queue.lock", timeout=_PATIENCE)
+        self.running = running
+        self.waiting = waiting
+
+    def add(
+        self,
+        specifications: Sequence[Specification],
+        *,
+        store: str | None = None,
+        text: bytes | None = None,
+        text_name: str = "",
+        estimate: float = 0.0,
+        reading: float = 0.0,
+    ) -> str:
+        """Put a start at the end and return its name; the same start twice is one entry.
+
+        One that is being stopped counts no more: the same start comes again after it.
+
+        Raises QueueFull where no more may wait, RunError where the folder cannot be written.
+        """
+        if not specifications:
+            raise RunError("There is nothing to train.")
+        if store is not None and not lasting(store):
+            raise RunError(
+                "The store of runs is this process's memory, which no other one can reach."
+            )
+        ids = "".join(one.run_id for one in specifications)
+        digest = hashlib.sha256(ids.encode()).hexdigest()[:12]
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with self._lock:
+                for entry in self.entries():
+                    if not entry.name.endswith(digest):
+                        continue
+                    if entry.state is State.FAILED:
+                        self.remove(entry.name)
+                    elif not self.stopping(entry.name):
+                        return entry.name
+                here = [one for one in self.entries() if one.state is not State.FAILED]
+                if self.running < 1:
+                    raise QueueFull("Training is switched off on this server.")
+                if len(here) >= self.running + self.waiting:
+                    raise QueueFull(
+                        f"{self.waiting} {'start waits' if self.waiting == 1 else 'starts wait'} "
+                        "already; try again when one of them has ended."
+                    )
+                entry = Entry(
+                    name=f"{time.time_ns():020d}-{digest}",
+                    records=tuple(one.record for one in specifications),
+                    store=store,
+                    text=None if text is None else f"{hashlib.sha256(text).hexdigest()}.txt",
+                    text_name=text_name,
+                    estimate=estimate,
+                    reading=reading,
+                )
+                if text is not None:
+                    assert entry.text is not None
+                    write_whole(self.folder / entry.text, text)
+                self._write(entry)
+        except OSError as error:
+            raise RunError(f"The queue cannot be written: {why(error)}.") from error
+        return entry.name
+
+    def entries(self) -> list[Entry]:
+        """Return all entries, the first to be done first; a file that is none is passed over."""
+        found = []
+        working = self.working()
+        for path in sorted(self.folder.glob("*-*.json")):
+            entry = self._read(path)
+            if entry is not None:
+                state = State.RUNNING if entry.name in working else State.WAITING
+                found.append(replace(entry, state=State.FAILED if entry.error else state))
+        return found
+
+    def progress(self, name: str) -> Progress:
+        """Return how far an entry is; the beginning where nothing is known."""
+        try:
+            values = json.loads((self.folder / f"{name}.progress").read_text())
+            points = tuple((_count(step), float(loss)) for step, loss in values.pop("points"))
+            found = Progress(**values, points=points)
+            return replace(
+                found,
+                run=_count(found.run),
+                step=_count(found.step),
+                began=_count(found.began),
+                seconds=float(found.seconds),
+                reading=bool(found.reading),
+            )
+        except _ODD:
+            return Progress()
+
+    def tell(self, name: str, progress: Progress) -> None:
+        """Write how far an entry is; a reader sees the last or this one."""
+        path = self.folder / f"{name}.progress"
+        temporary = path.with_suffix(".progress-new")
+        temporary.write_text(json.dumps(asdict(progress)))  # no fsync: it is written often
+        temporary.replace(path)
+
+    def stop(self, name: str) -> None:
+        """Ask that an entry be stopped; one that waits or failed is gone at once. Twice is once.
+
+        Checkpoints stay, because another start or a command line may go on from them.
+        """
+        if not (self.folder / f"{name}.json").exists():
+            return
+        lock = FileLock(self.folder / f"{name}.lock")
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:  # a worker has it: told, it ends
+            (self.folder / f"{name}.stop").touch()
+            return
+        try:
+            self.remove(name)
+        finally:
+            lock.release()
+
+    def stopping(self, name: str) -> bool:
+        """Whether somebody asked that an entry be stopped."""
+        return (self.folder / f"{name}.stop").exists()
+
+    def remove(self, name: str) -> None:
+        """Forget an entry, and its text unless another entry needs it."""
+        with self._lock:  # a text is written before the entry that needs it
+            # The job goes first: a kill after it leaves only files that nobody reads.
+            for ending in (".json", ".progress", ".progress-new", ".stop", ".working", ".lock"):
+                (self.folder / f"{name}{ending}").unlink(missing_ok=True)
+            # By their bytes, so that the text of an entry of another version stays, too.
+            files = (path for path in self.folder.glob("*-*.json") if path.is_file())
+            needed = b"".join(path.read_bytes() for path in files)
+            for path in self.folder.glob("*.txt"):
+                if path.name.encode() not in needed:
+                    path.unlink(missing_ok=True)
+
+    def fail(self, entry: Entry, error: str) -> None:
+        """Keep an entry as failed, with the reason; the oldest failures are forgotten."""
+        self._write(replace(entry, error=error))
+        failed = [one for one in self.entries() if one.state is State.FAILED]
+        for old in failed[:-_ENDED_KEPT]:
+            self.remove(old.name)
+
+    def give_back(self, entry: Entry) -> None:
+        """Let an entry wait again whose worker had to leave: that was no fault of its own."""
+        self._write(replace(entry, attempts=entry.attempts - 1))
+
+    def got_on(self, entry: Entry) -> Entry:
+        """Count attempts anew for an entry of which a run is done: what ended it before was passed."""
+        entry = replace(entry, attempts=1)
+        self._write(entry)
+        return entry
+
+    def free_place(self) -> bool:
+        """Whether a worker would find a place: fewer work than may."""
+        return any(_free(self.folder / f"worker-{n}.lock") for n in range(self.running))
+
+    def working(self) -> set[str]:
+        """Return the names of the entries that a living worker is doing."""
+        return {
+            path.stem
+            for path in self.folder.glob("*.working")
+            if not _free(self.folder / f"{path.stem}.lock")
+        }
+
+    @contextlib.contextmanager
+    def taken(self) -> Iterator[Entry | None]:
+        """Take the first entry that waits, for as long as the context lasts; None if there is none.
+
+        A lock that ends with the process tells that its entry is being done.
+        """
+        for entry in self.entries():
+            if entry.state is not State.WAITING:
+                continue
+            lock = FileLock(self.folder / f"{entry.name}.lock")
+            try:
+                lock.acquire(timeout=0.5)  # a look at whether it is held takes it for a moment
+            except Timeout:
+                continue  # another worker was faster
+            try:
+                again = self._read(self.folder / f"{entry.name}.json")
+                if again is None or again.error:  # done or stopped in between
+                    continue
+                if again.attempts >= ATTEMPTS:
+                    self.fail(again, f"Its process ended {ATTEMPTS} times before it was done.")
+                    continue
+                again = replace(again, attempts=again.attempts + 1)
+                self._write(again)
+                (self.folder / f"{entry.name}.working").touch()
+                yield again
+                return
+            finally:
+                (self.folder / f"{entry.name}.working").unlink(missing_ok=True)
+                lock.release()
+        yield None
+
+    def text(self, entry: Entry) -> bytes | None:
+        """Return the text of an entry, None for the default one."""
+        return None if entry.text is None else (self.folder / entry.text).read_bytes()
+
+    def _write(self, entry: Entry) -> None:
+        values = {name: value for name, value in asdict(entry).items() if name != "state"}
+        write_whole(self.folder / f"{entry.name}.json", json.dumps(values).encode())
+
+    def _read(self, path: Path) -> Entry | None:
+        try:
+            values = json.loads(path.read_bytes())
+            entry = Entry(**values | {"records": tuple(values["records"]), "name": path.stem})
+            entry = replace(
+                entry,
+                attempts=_count(entry.attempts),
+                estimate=float(entry.estimate),
+                reading=float(entry.reading),
+                error=None if entry.error is None else str(entry.error),
+                text_name=str(entry.text_name),
+            )
+            return entry if entry.specifications else None
+        except _ODD:
+            return None
+
+
+class Curve:
+    """A loss curve of few points: means over steps, of twice as many steps when it grows too long."""
+
+    def __init__(self, before: Sequence[tuple[int, float]] = ()) -> None:
+        """Go on from the points of an earlier sitting."""
+        self.points = list(before)
+        self._each = self.points[-1][0] - self.points[-2][0] if len(self.points) > 1 else 1
+        self._open: list[float] = []
+
+    def add(self, step: int, loss: float) -> None:
+        """Add the loss of a step."""
+        self._open.append(loss)
+        if len(self._open) < self._each:
+            return
+        self.points.append((step, sum(self._open) / len(self._open)))
+        self._open = []
+        if len(self.points) >= _POINTS:
+            pairs = zip(self.points[::2], self.points[1::2], strict=False)
+            self.points = [(after[0], (before[1] + after[1]) / 2) for before, after in pairs]
+            self._each *= 2
+
+
+def _count(value: float) -> int:
+    """Return a count as a whole number. Raises ValueError for what can be none."""
+    if not 0 <= value <= 10**9:
+        raise ValueError("no count")
+    return int(value)
+
+
+def _number(variable: str, default: int) -> int:
+    said = os.environ.get(variable, str(default))
+    if not said.isascii() or not said.isdigit() or int(said[:4]) > limits.MAX_WORKERS:
+        raise RunError(
+            f"{variable} must be a whole number from 0 to {limits.MAX_WORKERS}, got {shown(said)}."
+        )
+    return int(said)
+
+
+def _free(path: Path) -> bool:
+    lock = FileLock(path)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        return False
+    lock.release()
+    return True

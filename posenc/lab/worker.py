@@ -1,0 +1,187 @@
+"""The background process that does what waits in a queue: `python -m posenc.lab.worker FOLDER RUNNING`.
+
+It is niced, trains on the threads that each specification names, and ends when the queue is empty,
+or when the process that started it is gone, which it notices by the end of its standard input.
+"""
+
+import _thread
+import contextlib
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from posenc.errors import PosencError
+from posenc.lab.corpus import Corpus, from_text, standard_library
+from posenc.lab.queue import Curve, Entry, Progress, Queue
+from posenc.lab.runs import Store, make_run
+from posenc.lab.specification import Specification
+from posenc.lab.tasks import Language
+from posenc.lab.upkeep import sweep_up
+
+log = logging.getLogger("posenc.worker")
+
+NICE = 10
+TELL_EVERY = 0.5  # seconds
+HEARD_WITHIN = 2.0  # seconds
+GRACE = 5.0  # seconds to save in, once the parent is gone
+
+_leaving = threading.Event()  # the parent is gone
+_heard = threading.Event()  # and the training has stopped for it
+
+
+class Stopped(Exception):
+    """Somebody asked that this entry be stopped."""
+
+
+def main(folder: Path, running: int) -> None:
+    """Do the entries of a queue one after another, as one of at most `running` workers."""
+    queue = Queue(folder, running=running)
+    with contextlib.ExitStack() as stack:
+        if not _slot(queue, stack):
+            return
+        sweep_up(queue)
+        while not _leaving.is_set():
+            with queue.taken() as entry:
+                if entry is None:
+                    return
+                do(queue, entry)
+
+
+def do(queue: Queue, entry: Entry) -> None:
+    """Make every run of an entry, then forget the entry; one that fails is kept with its reason."""
+    try:
+        store = Store(entry.store)
+        for place, specification in enumerate(entry.specifications):
+            if queue.stopping(entry.name):
+                raise Stopped
+            corpus = _corpus(queue, entry, specification)
+            report = _Reporter(queue, entry.name, place, specification)
+            there = store.has(specification.run_id)
+            with _stoppable(report):
+                make_run(specification, corpus, store, report=report)
+            if not there:
+                entry = queue.got_on(entry)
+        queue.remove(entry.name)
+    except (Stopped, KeyboardInterrupt) as why:
+        if isinstance(why, KeyboardInterrupt) and not queue.stopping(entry.name):
+            # It waits for the next worker, which goes on from the checkpoint.
+            queue.give_back(entry)
+            return
+        queue.remove(entry.name)  # its checkpoints stay: the same start goes on from them
+    except PosencError as error:
+        queue.fail(entry, str(error))
+    except (OSError, RuntimeError, MemoryError, ArithmeticError, LookupError, TypeError) as error:
+        log.exception("the training of %s failed", entry.name)
+        queue.fail(
+            entry,
+            f"It ended by an unforeseen fault ({type(error).__name__}); the log of the server has it.",
+        )
+
+
+class _Reporter:
+    """Writes the progress of one run, and ends it where that is asked for."""
+
+    def __init__(self, queue: Queue, name: str, place: int, specification: Specification) -> None:
+        self.queue, self.name, self.place = queue, name, place
+        self.steps = specification.steps
+        before = queue.progress(name)  # of a sitting that ended early, if it is this run's
+        self.before = before if before.run == place else Progress(run=place)
+        self.curve = Curve()
+        self.began: int | None = None
+        self.reading = False
+        self.start = self.told = 0.0
+        self._tell(self.before)
+
+    def __call__(self, step: int, loss: float) -> None:
+        now = time.monotonic()
+        if self.began is None:  # the first step of a sitting also loads what it needs
+            self.began, self.start = step, now
+            self.curve = Curve([point for point in self.before.points if point[0] < step])
+        self.curve.add(step, loss)
+        if now - self.told >= TELL_EVERY or step == self.steps:
+            self.told = now
+            self.reading = step == self.steps
+            progress = Progress(
+                run=self.place,
+                step=step,
+                began=self.began,
+                seconds=now - self.start,
+                points=tuple(self.curve.points),
+                reading=self.reading,
+            )
+            self._tell(progress)
+            if self.queue.stopping(self.name):
+                raise Stopped
+        if _leaving.is_set():
+            _heard.set()
+            raise KeyboardInterrupt  # saves first
+
+    def _tell(self, progress: Progress) -> None:
+        """Write the progress; where that fails, such as on a full disk, the training goes on."""
+        with contextlib.suppress(OSError):
+            self.queue.tell(self.name, progress)
+
+
+@contextlib.contextmanager
+def _stoppable(report: _Reporter) -> Iterator[None]:
+    """Let a stop end what reports nothing, too: waiting for another process, reading the model."""
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.wait(TELL_EVERY):
+            if report.queue.stopping(report.name):
+                # Between two steps it is heard at once; elsewhere it is called for.
+                if not done.wait(HEARD_WITHIN):
+                    _thread.interrupt_main()
+                return
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watcher.join()
+
+
+def _corpus(queue: Queue, entry: Entry, specification: Specification) -> Corpus | None:
+    if specification.task != Language.kind:
+        return None
+    text = queue.text(entry)
+    return standard_library() if text is None else from_text(entry.text_name, text)
+
+
+def _slot(queue: Queue, stack: contextlib.ExitStack) -> bool:
+    """Take one of the places of workers, False where all are taken."""
+    queue.folder.mkdir(parents=True, exist_ok=True)
+    for place in range(queue.running):
+        with contextlib.suppress(Timeout):
+            stack.enter_context(FileLock(queue.folder / f"worker-{place}.lock", timeout=0.2))
+            return True
+    return False
+
+
+def _leave_with_parent() -> None:
+    """Wait for the end of standard input; then save and go, or just go if that takes long."""
+    while os.read(0, 1_024):  # not sys.stdin: its lock would be held when the process ends
+        pass
+    _leaving.set()
+    # Between two steps it is heard at once; a wait or a reading of the model is called off.
+    if not _heard.wait(HEARD_WITHIN):
+        _thread.interrupt_main()
+    time.sleep(GRACE)
+    os._exit(3)
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s")
+    if hasattr(os, "setpriority"):  # as low as the server that started it has set, or lower
+        os.setpriority(os.PRIO_PROCESS, 0, max(NICE, os.getpriority(os.PRIO_PROCESS, 0)))
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
+    main(Path(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,228 @@
+"""Where runs are kept: files by name in a folder or at any fsspec URL, such as a shared bucket.
+
+A file is there whole or not at all. Opening a place makes nothing; the first file written does.
+"""
+
+import contextlib
+import errno
+import os
+import stat
+import tempfile
+import uuid
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+import fsspec
+import platformdirs
+from fsspec.implementations.local import LocalFileSystem
+from fsspec.utils import get_protocol
+
+from posenc import limits
+from posenc.errors import RunError, StoreUnavailable
+
+ENVIRONMENT = "POSENC_RUNS"
+WORK_ENVIRONMENT = "POSENC_WORK"
+SET_ASIDE = "set-aside"
+# What a folder, or the client of a bucket, raises where the place cannot be used: clients have errors
+# of their own, which derive from nothing narrower.
+_FAULTS = (Exception,)
+_NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK)
+
+
+class RunFiles:
+    """The files of one folder or bucket."""
+
+    def __init__(self, url: str | os.PathLike[str] | None = None) -> None:
+        """Open the place at `url`: default $POSENC_RUNS, else a folder of the user's data."""
+        place = os.fspath(url) if url is not None else store_url()
+        if not place:
+            raise RunError("The store of runs cannot be opened: its name is empty.")
+        try:
+            self.files, self.root = fsspec.core.url_to_fs(place)
+            if self.local:
+                _check_folder(Path(self.root))
+        except (ValueError, ImportError) as error:  # a protocol that is unknown or needs a package
+            raise RunError(f"The store of runs cannot be opened: {error}.") from error
+        except _FAULTS as error:
+            raise RunError(f"The store of runs cannot be opened: {reason(error)}.") from error
+        self.url = self.root if self.local else place  # a folder from wherever it is read
+
+    @property
+    def local(self) -> bool:
+        """Whether the place is a folder of this machine."""
+        return isinstance(self.files, LocalFileSystem)
+
+    def check_writable(self) -> None:
+        """Make the folder and a file in it, and remove the file; nothing for a bucket.
+
+        Raises RunError where that fails: before a training, not after it.
+        """
+        if not self.local:
+            return
+        try:
+            Path(self.root).mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self.root):
+                pass
+        except OSError as error:
+            raise RunError(f"The store of runs cannot be written: {reason(error)}.") from error
+
+    def path(self, name: str) -> str:
+        """Return the path of a file."""
+        return f"{self.root}/{name}"
+
+    def exists(self, name: str) -> bool:
+        """Whether there is a file of this name. Raises StoreUnavailable where that cannot be told."""
+        with _reached():
+            if not self.local:
+                return bool(self.files.exists(self.path(name)))
+            try:  # which tells a file that is not there from a folder that cannot be read
+                return stat.S_ISREG(os.stat(self.path(name)).st_mode)
+            except (FileNotFoundError, NotADirectoryError):
+                return False
+
+    def names(self) -> list[str]:
+        """Return the names of all files, sorted; none where the place does not exist yet.
+
+        Raises StoreUnavailable where the place cannot be listed.
+        """
+        with _reached():
+            if self.local:
+                try:
+                    return sorted(entry.name for entry in os.scandir(self.root) if entry.is_file())
+                except (FileNotFoundError, NotADirectoryError):
+                    return []
+            self.files.invalidate_cache()  # another server may have added to the bucket
+            found = self.files.find(self.root, maxdepth=1)
+        return sorted(PurePosixPath(str(path)).name for path in found)
+
+    def content(self, name: str) -> bytes:
+        """Return a file's bytes.
+
+        Raises FileNotFoundError where there is none, StoreUnavailable where it cannot be read, RunError
+        for one that is larger than any file of a run.
+        """
+        try:
+            with _reached():
+                size = self.files.size(self.path(name)) or 0
+                if size <= limits.MAX_RUN_BYTES:
+                    content: bytes = self.files.cat_file(self.path(name))
+        except StoreUnavailable as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                raise error.__cause__ from None
+            raise
+        if size > limits.MAX_RUN_BYTES:
+            raise RunError(f"The file has {size:,} bytes, more than any file of a run has.")
+        return content
+
+    def create(self, name: str, content: bytes) -> bool:
+        """Write a file, complete or not at all; one that is there stays. Returns whether it was new.
+
+        Raises RunError where that fails.
+        """
+        try:
+            if self.local:
+                Path(self.root).mkdir(parents=True, exist_ok=True)
+                write_whole(Path(self.path(name)), content, new=True)
+            else:  # one upload, visible once complete
+                self.files.pipe_file(self.path(name), content, mode="create")
+        except _FAULTS as error:
+            # A file that is there, and not one in the place of the folder.
+            if isinstance(error, FileExistsError) and self.exists(name):
+                return False
+            raise RunError(f"The store of runs cannot be written: {reason(error)}.") from error
+        return True
+
+    def set_aside(self, name: str) -> str | None:
+        """Move a file out of the way, never delete it, and return its name there.
+
+        None where that fails, such as in a place that is read-only: the file stays.
+        """
+        try:
+            self.files.makedirs(self.path(SET_ASIDE), exist_ok=True)
+            place = f"{SET_ASIDE}/{name}"
+            while self.files.exists(self.path(place)):  # one that was set aside before stays, too
+                place += ".again"
+            self.files.mv(self.path(name), self.path(place))
+        except _FAULTS:
+            return None
+        return place
+
+
+def lasting(url: str) -> bool:
+    """Whether what is written at a URL is there for other processes, too."""
+    return str(get_protocol(url)) != "memory"
+
+
+def store_url() -> str:
+    """Return where this machine's runs are: $POSENC_RUNS, else a folder of the user's data."""
+    named = os.environ.get(ENVIRONMENT)
+    return named or str(platformdirs.user_data_path("posenc", appauthor=False) / "runs")
+
+
+def work_folder() -> Path:
+    """Return this machine's folder of work in progress: $POSENC_WORK, else one of the user's cache."""
+    named = os.environ.get(WORK_ENVIRONMENT)
+    return Path(named) if named else platformdirs.user_cache_path("posenc", appauthor=False)
+
+
+def write_whole(path: Path, content: bytes, *, new: bool = False) -> None:
+    """Write a file so that a kill at any moment leaves the old one or the new one.
+
+    new: raise FileExistsError, and change nothing, if there is one.
+    """
+    # A name of its own: on a shared folder another machine may have the same process id.
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        if new:
+            _name_new(temporary, path)
+        else:
+            temporary.replace(path)
+        _keep_name(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)  # of a write that failed
+
+
+def _name_new(temporary: Path, path: Path) -> None:
+    """Give a file its name if no other has it, in one step where the folder knows links."""
+    try:
+        os.link(temporary, path)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        if path.exists():
+            raise FileExistsError(errno.EEXIST, "a file of this name is there") from None
+        temporary.replace(path)
+
+
+def _keep_name(folder: Path) -> None:
+    """See to it that a new name in `folder` outlives a loss of power, where the system can."""
+    with contextlib.suppress(OSError):  # the file is whole under its name in any case
+        opened = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(opened)
+        finally:
+            os.close(opened)
+
+
+@contextlib.contextmanager
+def _reached() -> Iterator[None]:
+    try:
+        yield
+    except _FAULTS as error:
+        raise StoreUnavailable(f"The store of runs cannot be read: {reason(error)}.") from error
+
+
+def reason(error: BaseException) -> str:
+    """Return why a system's call failed, without a path."""
+    return getattr(error, "strerror", None) or type(error).__name__
+
+
+def _check_folder(path: Path) -> None:
+    """Raise NotADirectoryError where `path` is, or lies below, something that is no folder."""
+    there = next(one for one in (path, *path.parents) if one.exists())
+    if not there.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, "a file is in its place")
