@@ -327,7 +327,7 @@ MUTANTS = (
            "except RunOfAnotherVersion:\n                self.foreign.append(run_id)",
            "except RunOfAnotherVersion:\n                self._break(run_id)", ("lab_faults",)),
     Mutant("a stop that nobody hears", "lab/worker.py",
-           "if self.queue.stopping(self.name):", "if False:", ("lab_worker",)),
+           "if report.queue.stopping(report.name):", "if False:", ("lab_worker",)),
     Mutant("a worker that outlives its server", "lab/worker.py",
            "threading.Thread(target=_leave_with_parent, daemon=True).start()", "pass",
            ("lab_worker",)),

@@ -14,6 +14,7 @@ from torch import Tensor
 from posenc import SCHEMES
 from posenc.errors import RunError
 from posenc.lab import from_text, train
+from posenc.lab.chance import stream
 from posenc.lab.specification import Specification
 from posenc.lab.train import Trainer, rate
 from tests.small_runs import CORPUS, assert_same, sentences, small, weights
@@ -127,6 +128,26 @@ def test_a_loss_that_is_not_finite_ends_the_run_and_changes_no_weight(
     again = train(small(), CORPUS, checkpoint=tmp_path / "run.safetensors")
     assert again.stopped == trainer.stopped
     assert len(again.losses) == 6
+
+
+def test_an_infinite_loss_changes_no_weight_though_its_gradient_is_finite(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    trainer = Trainer(small(), CORPUS)
+    before, forward = weights(trainer), trainer._forward
+    impossible = torch.zeros(trainer.task.vocabulary)
+    impossible[int(CORPUS.train[0])] = -math.inf  # a byte of the text gets no chance
+    monkeypatch.setattr(trainer, "_forward", lambda tokens: forward(tokens) + impossible)
+    assert trainer.step() == math.inf
+    inputs, targets = trainer.task.batch(trainer.specification.batch, stream(0, "data", 0))
+    logits = forward(inputs).add(impossible).flatten(0, 1)
+    torch.nn.functional.cross_entropy(logits, targets.flatten()).backward()
+    assert all(
+        value.grad.isfinite().all()
+        for value in trainer.model.parameters()
+        if value.grad is not None
+    )
+    assert all(torch.equal(value, before[name]) for name, value in weights(trainer).items())
 
 
 def test_a_run_that_diverges_says_at_which_step() -> None:

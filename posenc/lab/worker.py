@@ -95,6 +95,7 @@ class _Reporter:
         self.curve = Curve()
         self.began: int | None = None
         self.reading = False
+        self.stop = threading.Event()  # somebody asked that it end
         self.start = self.told = 0.0
         self._tell(self.before)
 
@@ -116,8 +117,8 @@ class _Reporter:
                 reading=self.reading,
             )
             self._tell(progress)
-            if self.queue.stopping(self.name):
-                raise Stopped
+        if self.stop.is_set():
+            raise Stopped
         if _leaving.is_set():
             _heard.set()
             raise KeyboardInterrupt  # saves first
@@ -136,6 +137,7 @@ def _stoppable(report: _Reporter) -> Iterator[None]:
     def watch() -> None:
         while not done.wait(TELL_EVERY):
             if report.queue.stopping(report.name):
+                report.stop.set()
                 # Between two steps it is heard at once; elsewhere it is called for.
                 if not done.wait(HEARD_WITHIN):
                     _thread.interrupt_main()
