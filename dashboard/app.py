@@ -1,16 +1,18 @@
-"""The dashboard's frame: page list, shared sidebar, and the page that was asked for."""
+"""The dashboard's frame: page list, shared controls, toolbar, and the page that was asked for."""
 
 import streamlit as st
 
-from dashboard import controls, page, workers
+from dashboard import controls, page, sheet, workers
+from dashboard.toolbar import Toolbar, presenting
 
 st.set_page_config(page_icon="📐", layout="wide", initial_sidebar_state="auto")
 
 PAGES = {
     "": [
-        st.Page("views/overview.py", title="Overview", icon=":material/grid_view:", default=True),
+        st.Page("views/start.py", title="Start", icon=":material/home:", default=True),
     ],
     "Compare": [
+        st.Page("views/overview.py", title="Overview", icon=":material/grid_view:"),
         st.Page("views/similarity.py", title="Similarity", icon=":material/join_inner:"),
         st.Page("views/pca.py", title="PCA", icon=":material/scatter_plot:"),
         st.Page("views/relative_offsets.py", title="Relative offsets", icon=":material/moving:"),
@@ -19,10 +21,17 @@ PAGES = {
     ],
 }
 
-chosen = st.navigation(PAGES)
+chosen = st.navigation(PAGES, position="top" if presenting() else "sidebar")
 # After the navigation: a rerun before it would forget which page the link named.
 with page.kind_errors():
+    controls.turn_to(chosen.url_path)
+    sheet.begin()
     controls.restore_link()
-    st.session_state["setting"] = controls.sidebar()
+    toolbar = Toolbar()
+    setting = controls.shared(toolbar.controls_place())
+    st.session_state["setting"] = setting
+    toolbar.before(setting)
     workers.resume()
-    chosen.run()
+    with page.kind_errors():
+        chosen.run()
+    toolbar.after(setting)

@@ -56,6 +56,30 @@ def _scheme_dash(kinds: tuple[str, ...]) -> alt.StrokeDash:
     )
 
 
+# The pinned setting, A, is drawn thin and pale under the one at hand, B.
+SETTINGS = ("A", "B")
+
+
+def _by_setting(pinned: bool) -> dict[str, Any]:
+    """Encodings that tell A from B by strength and width, where the frame has both."""
+    if not pinned:
+        return {}
+    words = "datum.label == 'A' ? 'A, pinned' : 'B, now'"
+    legend = alt.Legend(title=None, orient="top", labelExpr=words, symbolType="stroke")
+    return {
+        "opacity": alt.Opacity(
+            "setting:N", scale=alt.Scale(domain=SETTINGS, range=[0.45, 1.0]), legend=legend
+        ),
+        "strokeWidth": alt.StrokeWidth(
+            "setting:N", scale=alt.Scale(domain=SETTINGS, range=[4.5, 1.8]), legend=legend
+        ),
+    }
+
+
+def _told(pinned: bool) -> list[str]:
+    return ["scheme:N", "setting:N"] if pinned else ["scheme:N"]
+
+
 def _boundary() -> alt.Chart:
     """The training length, drawn where the frame says; a frame without it draws none."""
     return (
@@ -78,10 +102,18 @@ def _without(node: Any, keys: tuple[str, ...]) -> Any:
 
 
 @functools.cache
-def by_offset(kinds: tuple[str, ...], x_title: str, y_title: str, *, band: bool = True) -> Spec:
+def by_offset(
+    kinds: tuple[str, ...],
+    x_title: str,
+    y_title: str,
+    *,
+    band: bool = True,
+    height: int = HEIGHT,
+    pinned: bool = False,
+) -> Spec:
     """Lines over offset or position, one per scheme, with a band from low to high and a boundary.
 
-    Frame: scheme, x, y, low, high, boundary.
+    Frame: scheme, x, y, low, high, boundary; pinned: setting, too.
     """
     x = alt.X("x:Q", title=x_title, scale=alt.Scale(nice=False, zero=False))
     y = alt.Y("y:Q", title=y_title, scale=alt.Scale(zero=False))
@@ -94,29 +126,38 @@ def by_offset(kinds: tuple[str, ...], x_title: str, y_title: str, *, band: bool 
             y=y,
             color=colour,
             strokeDash=_scheme_dash(kinds),
-            tooltip=["scheme:N", "x:Q", alt.Tooltip("y:Q", format=".6g")],
+            tooltip=[*_told(pinned), "x:Q", alt.Tooltip("y:Q", format=".6g")],
+            **_by_setting(pinned),
         )
     )
     layers = [line, _boundary()]
     if band:
-        layers.insert(
-            0, alt.Chart().mark_area(opacity=0.18).encode(x=x, y="low:Q", y2="high:Q", color=colour)
-        )
-    return _spec(alt.layer(*layers).properties(height=HEIGHT))
+        area = alt.Chart().mark_area(opacity=0.1 if pinned else 0.18)
+        apart = {"detail": "setting:N"} if pinned else {}
+        layers.insert(0, area.encode(x=x, y="low:Q", y2="high:Q", color=colour, **apart))
+    return _spec(alt.layer(*layers).properties(height=height))
 
 
 @functools.cache
-def small_curve(kind: str) -> Spec:
-    """One scheme's curve by distance, small. Frame: x, y, low, high, boundary, last."""
+def small_curve(kind: str, *, pinned: bool = False) -> Spec:
+    """One scheme's curve by distance, small. Frame: x, y, low, high, boundary, last; setting."""
     x = alt.X("x:Q", title="distance", scale=alt.Scale(nice=False), axis=alt.Axis(tickCount=4))
     y = alt.Y("y:Q", title="cosine similarity", scale=alt.Scale(domain=[-1, 1]))
+    apart = {"detail": "setting:N"} if pinned else {}
     band = (
-        alt.Chart().mark_area(opacity=0.2, color=COLOURS[kind]).encode(x=x, y="low:Q", y2="high:Q")
+        alt.Chart()
+        .mark_area(opacity=0.1 if pinned else 0.2, color=COLOURS[kind])
+        .encode(x=x, y="low:Q", y2="high:Q", **apart)
     )
     line = (
         alt.Chart()
         .mark_line(strokeWidth=2, color=COLOURS[kind])
-        .encode(x=x, y=y, tooltip=["x:Q", alt.Tooltip("y:Q", format=".6g")])
+        .encode(
+            x=x,
+            y=y,
+            tooltip=[*_told(pinned)[1:], "x:Q", alt.Tooltip("y:Q", format=".6g")],
+            **_by_setting(pinned),
+        )
     )
     last = alt.Chart().mark_point(opacity=0, tooltip=None).encode(x=alt.X("max(last):Q"))
     return _spec(alt.layer(band, line, _boundary(), last).properties(height=170))
@@ -186,8 +227,8 @@ def linked_projection(*, stacked: bool = False) -> Spec:
 
 
 @functools.cache
-def explained(kinds: tuple[str, ...]) -> Spec:
-    """Cumulative explained variance by component. Frame: scheme, component, share."""
+def explained(kinds: tuple[str, ...], *, pinned: bool = False) -> Spec:
+    """Cumulative explained variance by component. Frame: scheme, component, share; setting."""
     return _spec(
         alt.Chart()
         .mark_line(point=True, strokeWidth=2)
@@ -201,17 +242,18 @@ def explained(kinds: tuple[str, ...]) -> Spec:
             ),
             color=_scheme_colour(kinds),
             strokeDash=_scheme_dash(kinds),
-            tooltip=["scheme:N", "component:Q", alt.Tooltip("share:Q", format=".4%")],
+            tooltip=[*_told(pinned), "component:Q", alt.Tooltip("share:Q", format=".4%")],
+            **_by_setting(pinned),
         )
         .properties(height=220)
     )
 
 
 @functools.cache
-def turns(kinds: tuple[str, ...]) -> Spec:
+def turns(kinds: tuple[str, ...], *, pinned: bool = False) -> Spec:
     """Full turns that each pair makes within the training length, log scale, with one turn marked.
 
-    Frame: scheme, pair, turns.
+    Frame: scheme, pair, turns; pinned: setting, too.
     """
     line = (
         alt.Chart()
@@ -223,7 +265,8 @@ def turns(kinds: tuple[str, ...]) -> Spec:
             ),
             color=_scheme_colour(kinds),
             strokeDash=_scheme_dash(kinds),
-            tooltip=["scheme:N", "pair:Q", alt.Tooltip("turns:Q", format=".4g")],
+            tooltip=[*_told(pinned), "pair:Q", alt.Tooltip("turns:Q", format=".4g")],
+            **_by_setting(pinned),
         )
     )
     one = alt.Chart().mark_rule(strokeDash=[5, 4], color="gray").encode(y=alt.datum(1))
@@ -231,10 +274,10 @@ def turns(kinds: tuple[str, ...]) -> Spec:
 
 
 @functools.cache
-def map_errors(kinds: tuple[str, ...]) -> Spec:
+def map_errors(kinds: tuple[str, ...], *, pinned: bool = False) -> Spec:
     """Error of one matrix per offset, log scale, with the random control as a thin line.
 
-    Frame: scheme, offset, error, control.
+    Frame: scheme, offset, error, control; pinned: setting, too.
     """
     x = alt.X("offset:Q", title="offset k", scale=alt.Scale(type="log", base=2))
     y = alt.Y(
@@ -248,7 +291,8 @@ def map_errors(kinds: tuple[str, ...]) -> Spec:
             y=y,
             color=_scheme_colour(kinds),
             strokeDash=_scheme_dash(kinds),
-            tooltip=["scheme:N", "offset:Q", alt.Tooltip("error:Q", format=".3e")],
+            tooltip=[*_told(pinned), "offset:Q", alt.Tooltip("error:Q", format=".3e")],
+            **_by_setting(pinned),
         )
     )
     control = (

@@ -7,42 +7,38 @@ entries and bytes; `server.maxCacheDataSize` bounds them all together.
 import functools
 import importlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 import streamlit as st
 import torch
 
-from dashboard import offset_checks, past_length
 from dashboard.matrix import Curve, MatrixValues, smallest
-from dashboard.query import Query, known
 from posenc import (
     Setting,
     best_device,
     device_name,
     limits,
-    offset_curve,
-    position_kernel,
     position_vectors,
     run_with_fallback,
 )
-from posenc.analysis import (
-    projection,
-    properties,
-    similarity,
+from posenc.analysis import offset_checks, past_length, properties, similarity
+from posenc.analysis.of_scheme import (
+    kernel_values,
+    scheme_projection,
+    scheme_properties,
+    scheme_similarity,
+    similarity_change,
 )
-from posenc.errors import NoPositionKernel, NoPositionVectors, NotStationary
-from posenc.schemes.scheme import Scheme, VectorScheme
+from posenc.errors import CheckpointError, NoPositionKernel, NoPositionVectors
+from posenc.query import Query, known
 
 # One core per session's script: two threads of one product would only fight over the other core.
 torch.set_num_threads(1)
 
 Array = np.ndarray[Any, Any]
 CACHE: dict[str, Any] = {"max_entries": 128, "max_size": "64MB", "show_spinner": False}
-
-MAX_VECTOR_WIDTH = 512  # wider vectors are projected through their inner products
-MEASURED_PRODUCTS = 2**28  # distances come from the vectors themselves up to this much work
 
 
 @dataclass(frozen=True)
@@ -102,7 +98,7 @@ def each(
     for kind, query in queries.items():
         try:
             found[kind] = function(query, *arguments)
-        except (NoPositionKernel, NoPositionVectors) as reason:
+        except (CheckpointError, NoPositionKernel, NoPositionVectors) as reason:
             reasons[kind] = str(reason)
     return found, reasons
 
@@ -151,17 +147,8 @@ def kernel(query: Query) -> Kernel:
     _check_table(query)
     length = known(query.build(), query.length)
 
-    def compute(place: torch.device) -> tuple[torch.Tensor, Scheme]:
-        scheme = query.build(place)
-        asked: dict[str, Any] = {"head": query.head, "dtype": query.dtype, "device": place}
-        try:
-            values = offset_curve(scheme, length, **asked)
-        except NotStationary:
-            values = position_kernel(scheme, length, **asked)
-        return values.cpu(), scheme
-
-    ran = run_with_fallback(compute, query.device)
-    values, scheme = ran.value
+    ran = run_with_fallback(lambda place: kernel_values(query, place).cpu(), query.device)
+    values, scheme = ran.value, query.build()
     return Kernel(
         values=values.numpy(),
         length=length,
@@ -178,29 +165,35 @@ def cosine(query: Query) -> Similarity:
     """Return cosine similarity as matrix (the first positions, up to the drawing cap) and by offset."""
     found = kernel(query)
     drawn = min(query.length, limits.MAX_DRAWN_CELLS)
-    undefined = 0
+    read = scheme_similarity(query, torch.from_numpy(found.values))
     if found.stationary:
-        curve = similarity.cosine_curve(torch.from_numpy(found.values))
-        profile = similarity.similarity_by_offset(curve=curve, side="before")
-        middle = len(curve) // 2
-        matrix: MatrixValues = Curve.from_tensor(curve[middle - drawn + 1 : middle + drawn])
-        low, high = _over_heads(query, profile.offsets) or (profile.low, profile.high)
+        middle = len(read.cosine) // 2
+        matrix: MatrixValues = Curve.from_tensor(read.cosine[middle - drawn + 1 : middle + drawn])
     else:
-        scaled = similarity.cosine_matrix(torch.from_numpy(found.values))
-        undefined = scaled.undefined_count
-        profile = similarity.similarity_by_offset(scaled.values, side="before")
-        matrix = smallest(_padded(scaled.values[:drawn, :drawn], drawn))
-        low, high = profile.low, profile.high
+        matrix = smallest(_padded(read.cosine[:drawn, :drawn], drawn))
     return Similarity(
         kernel=found,
         matrix=matrix,
-        offsets=-profile.offsets.numpy(),
-        mean=profile.mean.numpy(),
-        spread=profile.spread.numpy(),
-        low=low.numpy(),
-        high=high.numpy(),
-        undefined=undefined,
+        offsets=read.offsets.numpy(),
+        mean=read.mean.numpy(),
+        spread=read.spread.numpy(),
+        low=read.low.numpy(),
+        high=read.high.numpy(),
+        undefined=read.undefined,
     )
+
+
+@st.cache_data(**CACHE)
+def cosine_change(now: Query, then: Query) -> MatrixValues:
+    """Return the cosine similarity of one query minus that of another, over the positions both show.
+
+    Subtracted in float64, rounded once.
+    """
+    drawn = min(now.length, then.length, limits.MAX_DRAWN_CELLS)
+    ours, theirs = (
+        scheme_similarity(one, torch.from_numpy(kernel(one).values)) for one in (now, then)
+    )
+    return smallest(similarity_change(ours, theirs, drawn))
 
 
 @st.cache_data(**CACHE)
@@ -231,49 +224,23 @@ def projected(query: Query, fitted: int, components: int) -> Projected:
     """Return principal components fitted on the first `fitted` positions, all of them projected."""
     _check_table(query)
     _one_thread_for_numpy()
-    scheme = query.build()
-    length = known(scheme, query.length)
-    inside = min(fitted, length)
-    dtype = query.dtype if isinstance(scheme, VectorScheme) else None
-    if (
-        isinstance(scheme, VectorScheme)
-        and position_vectors(scheme, 1).shape[1] <= MAX_VECTOR_WIDTH
-    ):
-        vectors = position_vectors(scheme, length, dtype=dtype)
-        found = projection.project(vectors, components, fit=inside)
-        size = vectors.square().sum(dim=1).nanmean().sqrt()
-    else:
-        # Wide vectors: the same scores from their inner products, in a fraction of the time. The
-        # exponential of a rounded bias need not have vectors at all, so there it is not rounded.
-        matrix = position_kernel(scheme, length, head=query.head, dtype=dtype)
-        found = projection.project_gram(matrix, components, fit=inside)
-        size = matrix.diagonal().nanmean().sqrt()
+    read = scheme_projection(query, fitted, components)
+    found = read.projection
     return Projected(
-        scores=(found.scores[:, :3] / size).numpy(),
+        scores=read.scores[:, :3].numpy(),
         explained=found.explained_variance_ratio.numpy(),
         missing=int(found.missing.sum()),
         fitted=int(found.fitted.sum()),
-        past=length - inside,
-        note=scheme.provenance,
-        rounded=dtype is not None,
+        past=read.past,
+        note=provenance(query),
+        rounded=read.rounded,
     )
 
 
 @st.cache_data(**CACHE)
 def measured(query: Query) -> properties.Properties:
     """Return the measured properties of a scheme's positions."""
-    found = kernel(query)
-    scheme = query.build()
-    if not isinstance(scheme, VectorScheme):
-        return properties.measure(**found.arguments())
-    vectors = position_vectors(scheme, found.length, dtype=query.dtype)
-    if found.length**2 * vectors.shape[1] <= MEASURED_PRODUCTS:
-        return properties.measure(**found.arguments(), vectors=vectors)
-    # The distances of so many wide vectors come from the kernel; their entries are read all the same.
-    low, high = vectors[vectors.isfinite().all(dim=1)].aminmax()
-    return replace(
-        properties.measure(**found.arguments()), value_low=low.item(), value_high=high.item()
-    )
+    return scheme_properties(query, torch.from_numpy(kernel(query).values))
 
 
 # Relative offsets ---------------------------------------------------------------------------
@@ -317,22 +284,6 @@ def past(query: Query, train_length: int) -> past_length.Past:
 def ladder(query: Query, train_length: int) -> past_length.Ladder | None:
     """Return what the frequencies do within the training length, None for a scheme without any."""
     return past_length.read_ladder(query, train_length)
-
-
-def _over_heads(query: Query, offsets: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor] | None:
-    """Return the lowest and highest head at every offset beside a mean of heads, None elsewhere."""
-    scheme = query.build()
-    if query.head != "mean" or scheme.heads is None:
-        return None
-    zero = torch.zeros(1, dtype=torch.int64)
-    heads = torch.stack(
-        [
-            scheme.offset_kernel(offsets, head, query.dtype)
-            / scheme.offset_kernel(zero, head, query.dtype)
-            for head in range(scheme.heads)
-        ]
-    )
-    return heads.amin(dim=0), heads.amax(dim=0)
 
 
 def _padded(matrix: torch.Tensor, size: int) -> torch.Tensor:

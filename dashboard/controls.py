@@ -10,10 +10,11 @@ from typing import Any, TypeVar
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from dashboard import compute, sources
+from dashboard import compute, pinned, sources
 from dashboard.choices import PAGE_CHOICES
 from dashboard.text import plain
 from posenc import Setting, fields
+from posenc.presets import PRESETS
 from posenc.schemes import SCHEMES
 from posenc.setting import own_defaults, own_rules
 
@@ -33,15 +34,14 @@ def restore_link() -> None:
         rules |= fields.rules(owner)
     raw = {name: _said(rules.get(name), st.query_params.get_all(name)) for name in st.query_params}
     setting, notices = Setting.snap(raw)
-    if setting.learned_source not in sources.available():
-        notices.append(sources.missing(setting.learned_source))
-        setting = setting.replace(learned_source=sources.DEFAULT)
-    values = {name: getattr(setting, name) for name in fields.rules(Setting)}
-    values |= own_defaults() | dict(setting.own)
+    values = setting.record()
     for owner in PAGE_CHOICES:
         snapped, changed = fields.snap(owner, raw)
         values |= snapped
         notices += changed
+    word = st.query_params.get(pinned.KEY, "")
+    normal, changed = pinned.normal(word)
+    notices += changed
     st.session_state["link_notices"] = notices
     # Also what the link did not name but changed: heads, where its dimension leaves room for fewer.
     changed_too = {
@@ -55,26 +55,32 @@ def restore_link() -> None:
         if name in rules
         and (text := _link(rules[name], values[name])) != st.query_params.get_all(name)
     }
+    if normal != word:
+        rewritten[pinned.KEY] = [normal]
     if rewritten:
         for name, text in rewritten.items():
             st.query_params[name] = text
         st.rerun()
 
 
-def sidebar() -> Setting:
-    """Draw the shared controls and return the what-if they mean, always a legal one."""
+def shared(place: Any) -> Setting:
+    """Draw the shared controls and return the what-if they mean, always a legal one.
+
+    place: the sidebar, or what stands for it.
+    """
     rules, default = fields.rules(Setting), fields.defaults(Setting)
-    with st.sidebar:
-        widget(st.sidebar, "schemes", rules["schemes"], default["schemes"])
+    with place:
+        _quick()
+        widget(st, "schemes", rules["schemes"], default["schemes"])
         dials = st.container()
-        widget(st.sidebar, "equal_width", rules["equal_width"], default["equal_width"])
+        widget(st, "equal_width", rules["equal_width"], default["equal_width"])
         sources.picker(rules["learned_source"])
         with st.expander("Exact values"):
             for name in DIALS:
                 widget(st, name, rules[name], default[name])
         # After the numbers they follow: a link may have changed those without any callback.
         for name in DIALS:
-            _dial(dials, name, rules[name])
+            dial(dials, name, rules[name], key=f"{name}_dial")
         with st.expander("More"):
             for name in ("heads", "alibi_head", "seed", "precision", "device"):
                 widget(st, name, rules[name], default[name])
@@ -85,9 +91,62 @@ def sidebar() -> Setting:
     used = compute.device(setting.device)
     if setting.device not in ("auto", used):
         notices.append(f"No working {setting.device} device is here; {used} is used instead.")
-    st.sidebar.caption(f"Position kernels computed on {compute.device_label(used)}.")
+    place.caption(f"Position kernels computed on {compute.device_label(used)}.")
     tell(notices)
     return setting
+
+
+def _quick() -> None:
+    """Draw what sets many controls at once; before them, because a drawn widget cannot be set."""
+    row = st.container(horizontal=True)
+    asked = row.menu_button(
+        "Presets",
+        tuple(PRESETS),
+        key="preset",
+        format_func=lambda name: f"{PRESETS[name].label} ({scheme_label(PRESETS[name].scheme)})",
+        icon=":material/tune:",
+        help="The numbers of a model that made a scheme known; schemes and the rest stay.",
+    )
+    if asked is not None:
+        st.session_state.update(PRESETS[asked].changes)
+        st.caption(plain(f"{PRESETS[asked].label}: {PRESETS[asked].source}."))
+    if row.button("Reset", key="reset", icon=":material/restart_alt:"):
+        st.session_state.update(_as_held(fields.defaults(Setting) | own_defaults()))
+
+
+def _as_held(values: dict[str, Any]) -> dict[str, Any]:
+    """Return values as widgets hold them: several words as a list."""
+    return {
+        name: list(value) if isinstance(value, tuple) else value for name, value in values.items()
+    }
+
+
+def as_link(setting: Setting) -> dict[str, list[str]]:
+    """Return what a link says of every control on the page that is shown, defaults too."""
+    values = setting.record()
+    rules: dict[str, fields.Rule] = fields.rules(Setting) | own_rules()
+    for owner in st.session_state.get("owners", ()):
+        chosen = fields.rules(owner)
+        rules |= chosen
+        values |= {name: st.session_state[name] for name in chosen if name in st.session_state}
+    return {name: _link(rule, values[name]) for name, rule in rules.items() if name in values}
+
+
+def turn_to(path: str) -> None:
+    """Say which page this run draws; one that was just turned to takes up its choices again."""
+    st.session_state["arrived"] = st.session_state.get("page") not in (None, path)
+    st.session_state["page"] = path
+    st.session_state["owners"] = []
+
+
+def _take_up(owner: type, name: str) -> None:
+    """Set a choice as it was when its page was left: Streamlit takes it out of the address.
+
+    What the address says on arrival counts more.
+    """
+    kept = st.session_state.setdefault("kept_choices", {})
+    if st.session_state.get("arrived") and name in kept and name not in st.query_params:
+        st.session_state[name] = kept[name]
 
 
 def choices(
@@ -99,12 +158,15 @@ def choices(
     """
     target = place or st.container(horizontal=True, vertical_alignment="top")
     values = {}
+    st.session_state.setdefault("owners", []).append(owner)
     for name, rule in fields.rules(owner).items():
         default = fields.defaults(owner)[name]
+        _take_up(owner, name)
         if isinstance(rule, fields.Word):
             values[name] = _one_of(target, name, rule, default, words)
         else:
             values[name] = widget(target, name, rule, default)
+    st.session_state.setdefault("kept_choices", {}).update(values)
     return owner(**values)
 
 
@@ -206,10 +268,9 @@ def scheme_label(kind: str) -> str:
     return SCHEMES[kind].label
 
 
-def _dial(place: DeltaGenerator, name: str, rule: fields.Rule) -> None:
-    """A slider over the usual values of a number; the exact number is the field itself."""
+def dial(place: Any, name: str, rule: fields.Rule, *, key: str, **layout: Any) -> None:
+    """A slider over the usual values of a shared number; the exact number is the field itself."""
     assert isinstance(rule, fields.Whole | fields.Real)
-    key = f"{name}_dial"
     exact = st.session_state[name]
     nearest = _nearest_stop(rule, exact)
     label = rule.label if exact == nearest else f"{rule.label}, exactly {exact:,.10g}"
@@ -223,12 +284,13 @@ def _dial(place: DeltaGenerator, name: str, rule: fields.Rule) -> None:
         help=rule.help,
         format_func=lambda value: f"{value:,.10g}",
         on_change=_take_dial,
-        args=(name,),
+        args=(name, key),
+        **layout,
     )
 
 
-def _take_dial(name: str) -> None:
-    st.session_state[name] = st.session_state[f"{name}_dial"]
+def _take_dial(name: str, key: str) -> None:
+    st.session_state[name] = st.session_state[key]
 
 
 def _nearest_stop(rule: fields.Whole | fields.Real, value: float) -> float:

@@ -1,11 +1,19 @@
 """The formula half of Extrapolation: what a scheme's formula gives past the training length."""
 
+from dataclasses import dataclass
+
+import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from dashboard import charts, choices, compute, controls, frames, page, past_length, sentences
+from dashboard import charts, compute, controls, frames, page, sentences
+from dashboard.choices import FormulaChoice
+from dashboard.pair import Pair
+from dashboard.scripts import extrapolation as script
 from posenc import Setting
-from posenc.analysis import extrapolation
+from posenc.analysis import extrapolation, past_length
+from posenc.analysis.past_length import Ladder, Past
+from posenc.query import Query
 
 STEPS = (
     "Curves continue because their formulas do. Two warnings come from the formula alone: pairs that "
@@ -15,69 +23,108 @@ STEPS = (
 )
 
 
-def draw(setting: Setting, header: DeltaGenerator) -> None:
-    """Draw what the formulas give, their headline in `header`."""
-    chosen = controls.choices(choices.FormulaChoice)
-    length = int(chosen.reach) * setting.train_length
+@dataclass(frozen=True)
+class Read:
+    """What the formulas of one setting give, read to `length` positions."""
+
+    setting: Setting
+    length: int
+    queries: dict[str, Query]
+    past: dict[str, Past]
+    reasons: dict[str, str]
+    ladders: dict[str, Ladder | None]
+    headline: str
+    curves: pd.DataFrame
+    nearest: pd.DataFrame
+    turns: pd.DataFrame
+    table: pd.DataFrame
+
+    @property
+    def formulas(self) -> set[str]:
+        """The schemes that have a formula to read."""
+        return {kind for kind, one in self.past.items() if one.limit is None}
+
+
+def read(setting: Setting, chosen: FormulaChoice) -> Read:
+    """Return what the formulas of a setting give."""
     # Formulas are read exactly: what rounding does is the other pages' subject.
     exact = setting.replace(precision="float32")
+    length = int(chosen.reach) * setting.train_length
     queries = {kind: compute.query(exact, kind, length) for kind in exact.schemes}
     past, reasons = compute.each(compute.past, queries, setting.train_length)
-    page.left_out(reasons, past)
-    ladders = {kind: compute.ladder(query, setting.train_length) for kind, query in queries.items()}
+    ladders = {kind: compute.ladder(queries[kind], setting.train_length) for kind in past}
+    return Read(
+        setting=exact,
+        length=length,
+        queries=queries,
+        past=past,
+        reasons=reasons,
+        ladders=ladders,
+        headline=sentences.extrapolation(setting, past) if past else "",
+        curves=frames.past_curves(past, setting.train_length),
+        nearest=frames.nearest(past),
+        turns=frames.turns(ladders),
+        table=frames.ladders(ladders),
+    )
+
+
+def draw(settings: Pair[Setting], header: DeltaGenerator) -> None:
+    """Draw what the formulas give, their headline in `header`."""
+    chosen = controls.choices(FormulaChoice)
+    found = settings.map(lambda setting: read(setting, chosen))
+    now = found.now
+    page.left_out(now.reasons, now.past)
     with header:
-        page.head("Extrapolation, from the formula", sentences.extrapolation(setting, past))
+        page.head("Extrapolation, from the formula", found.map(lambda one: one.headline))
         st.info(
             "This page reads formulas past the training length. A formula that is defined there is not a "
             "model that works there: that takes trained models, which the other half of this page reads.",
             icon=":material/info:",
         )
 
-    formulas = tuple(kind for kind, one in past.items() if one.limit is None)
+    every = [now] if found.pinned is None else [now, found.pinned]
+    formulas = tuple(k for k in page.kinds(settings) if any(k in one.formulas for one in every))
     st.subheader("Similarity past the training length", anchor=False)
-    curves = frames.past_curves(past, setting.train_length)
     if formulas:
-        st.vega_lite_chart(
-            frames.drawn(curves, most=past_length.DRAWN_OFFSETS),
-            charts.by_offset(
-                formulas, "distance, query minus key", "cosine similarity", band=False
-            ),
-            key="past",
-        )
-    st.caption(sentences.outside(past, length))
+        page.chart(
+            found.map(lambda one: frames.drawn(one.curves, most=past_length.DRAWN_OFFSETS)),
+            charts.by_offset, formulas, "distance, query minus key", "cosine similarity",
+            band=False, key="past",
+        )  # fmt: skip
+    st.caption(sentences.outside(now.past, now.length))
 
-    page.notes(exact, {kind: compute.provenance(queries[kind]) for kind in past})
+    page.notes(now.setting, {kind: compute.provenance(now.queries[kind]) for kind in now.past})
     st.caption(
         "Positions shown and precision change nothing on this page: formulas are read exactly."
     )
 
-    nearest, turned = frames.nearest(past), frames.turns(ladders)
     left, right = st.columns(2)
-    if len(nearest):
+    if len(now.nearest):
         with left:
             st.subheader("Distance to the nearest seen position", anchor=False)
             st.caption(
                 "Over the vector's own norm: 0 repeats a position of training, 1.41 is unrelated."
             )
-            st.vega_lite_chart(
-                frames.drawn(nearest),
-                charts.by_offset(formulas, "position", "distance / norm", band=False),
-                key="nearest",
-            )
-    if len(turned):
+            page.chart(
+                found.map(lambda one: frames.drawn(one.nearest)),
+                charts.by_offset, formulas, "position", "distance / norm",
+                band=False, key="nearest",
+            )  # fmt: skip
+    if len(now.turns):
+        turning = tuple(
+            kind for kind in page.kinds(settings) if any(one.ladders.get(kind) for one in every)
+        )
         with right:
             st.subheader("Turns within the training length", anchor=False)
             st.caption(
                 "A pair under one turn (dashed) meets angles past it that training never showed."
             )
-            st.vega_lite_chart(
-                frames.drawn(turned, "pair"),
-                charts.turns(tuple(kind for kind, found in ladders.items() if found)),
-                key="turns",
-            )
-    table = frames.ladders(ladders)
-    if len(table):
-        page.table(table)
+            page.chart(
+                found.map(lambda one: frames.drawn(one.turns, "pair")),
+                charts.turns, turning, key="turns",
+            )  # fmt: skip
+    if len(now.table):
+        page.table(found.map(lambda one: one.table))
 
     page.how_to_read(STEPS)
     page.definition(
@@ -92,10 +139,13 @@ def draw(setting: Setting, header: DeltaGenerator) -> None:
         extrapolation.nearest_seen_distance,
     )
     page.numbers(
-        curves.rename(columns={"x": "distance", "y": "cosine"}), "past the training length"
+        found.map(lambda one: one.curves.rename(columns={"x": "distance", "y": "cosine"})),
+        "past the training length",
     )
     page.numbers(
-        nearest.rename(columns={"x": "position", "y": "distance"}), "nearest seen position"
+        found.map(lambda one: one.nearest.rename(columns={"x": "position", "y": "distance"})),
+        "nearest seen position",
     )
-    page.numbers(turned, "turns per pair")
-    page.numbers(table, "frequencies")
+    page.numbers(found.map(lambda one: one.turns), "turns per pair")
+    page.numbers(found.map(lambda one: one.table), "frequencies")
+    page.script(script.formula(settings.now, chosen))

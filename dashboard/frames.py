@@ -1,14 +1,16 @@
 """Results become tidy frames: fixed column names, one row per mark."""
 
 from collections.abc import Mapping
+from typing import Protocol
 
 import numpy as np
 import pandas as pd
 
 from dashboard.compute import Array, Projected, Similarity
-from dashboard.offset_checks import DenseFit, OffsetClaims, OffsetMap
-from dashboard.past_length import Ladder, Past
+from dashboard.pair import Pair
 from posenc import Setting
+from posenc.analysis.offset_checks import DenseFit, OffsetClaims, OffsetMap
+from posenc.analysis.past_length import Ladder, Past
 from posenc.analysis.properties import Properties
 from posenc.schemes import SCHEMES
 
@@ -51,30 +53,40 @@ def lines(curves: Mapping[str, tuple[Array, Array] | None], boundary: float | No
 FAR = 2.0
 
 
-def projections(found: Mapping[str, Projected], train_length: int) -> pd.DataFrame:
+APART = ["kind", "setting", "far"]  # what tells panels apart and is not drawn in one
+
+
+class Projections(Protocol):
+    """What one setting has projected."""
+
+    @property
+    def found(self) -> Mapping[str, Projected]: ...
+
+    @property
+    def setting(self) -> Setting: ...
+
+
+def projections(read: Pair[Projections]) -> pd.DataFrame:
     """Scores of every position on three components, with what all panels of the page share.
 
     lowest, highest: ends of the axes; a position with a score past them is `far`, and not drawn.
-    place: from 0, the first position, to 1, the last of any scheme: the colour.
+    place: from 0, the first position, to 1, the last of any scheme: the colour. setting: B, or A.
     """
-    parts = []
-    for kind, result in found.items():
-        count = len(result.scores)
-        part = pd.DataFrame(result.scores, columns=["PC1", "PC2", "PC3"])
-        position = np.arange(count)
-        part.insert(0, "position", position)
-        part["seen"] = np.where(position < train_length, "inside", "past")
-        parts.append(part.assign(kind=kind))
+    settings = {"B": read.now} | ({} if read.pinned is None else {"A": read.pinned})
+    parts, usual = [], 0.0
+    for name, one in settings.items():
+        for kind, result in one.found.items():
+            part = pd.DataFrame(result.scores, columns=["PC1", "PC2", "PC3"])
+            position = np.arange(len(part))
+            part.insert(0, "position", position)
+            part["seen"] = np.where(position < one.setting.train_length, "inside", "past")
+            parts.append(part.assign(kind=kind, setting=name))
+            # By panel: all of a scheme that is larger than the others are no outliers. A few
+            # positions have no usual size.
+            share = 0.99 if len(part) >= 20 else 1.0
+            usual = max(usual, float(_sizes(part).quantile(share, interpolation="lower")))
     frame = pd.concat(parts, ignore_index=True)
-    sizes = frame[["PC1", "PC2", "PC3"]].abs().max(axis=1)
-    # By scheme: all of a scheme that is larger than the others are no outliers. A few positions have
-    # no usual size.
-    usual = max(
-        sizes[frame["kind"] == kind].quantile(
-            0.99 if len(result.scores) >= 20 else 1.0, interpolation="lower"
-        )
-        for kind, result in found.items()
-    )
+    sizes = _sizes(frame)
     extent = float(sizes[sizes <= FAR * usual].max() if usual > 0 else 1.0)
     return frame.assign(
         place=frame["position"] / max(1, frame["position"].max()),
@@ -82,6 +94,15 @@ def projections(found: Mapping[str, Projected], train_length: int) -> pd.DataFra
         lowest=-extent,
         highest=extent,
     )
+
+
+def of_panel(scores: pd.DataFrame, kind: str, *, pinned: bool) -> pd.DataFrame:
+    """Return the scores of one scheme under one setting."""
+    return scores[(scores["kind"] == kind) & (scores["setting"] == ("A" if pinned else "B"))]
+
+
+def _sizes(frame: pd.DataFrame) -> pd.Series:
+    return frame[["PC1", "PC2", "PC3"]].abs().max(axis=1)
 
 
 def explained(found: Mapping[str, Projected]) -> pd.DataFrame:
@@ -114,6 +135,27 @@ def drawn(frame: pd.DataFrame, column: str = "x", most: int = MOST_POINTS) -> pd
     return frame.astype(dict.fromkeys(frame.select_dtypes("float64").columns, "float32"))
 
 
+def compared(now: pd.DataFrame, then: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of B, each followed by A's of the same name (the first column) and the change.
+
+    A change is B minus A, of numbers only.
+    """
+    name = str(now.columns[0])
+    rows = []
+    for key in dict.fromkeys([*now[name], *then[name]]):
+        ours, theirs = (frame[frame[name] == key].head(1) for frame in (now, then))
+        rows += [one.assign(setting=said) for one, said in ((ours, "B"), (theirs, "A")) if len(one)]
+        if len(ours) and len(theirs):
+            change = {
+                column: [ours[column].iloc[0] - theirs[column].iloc[0]]
+                for column in now
+                if column in then and now[column].dtype.kind in "fi"
+            }
+            rows.append(pd.DataFrame({name: [key], "setting": ["B - A"]} | change))
+    whole = pd.concat(rows, ignore_index=True)
+    return whole[[name, "setting", *(column for column in now if column != name)]]
+
+
 def boundary(setting: Setting, last: float) -> float | None:
     """Return where the training length is drawn, None where it lies past what is shown."""
     return setting.train_length if setting.train_length <= last else None
@@ -136,13 +178,30 @@ PROPERTY_LABELS = {
 }
 
 
-def properties_table(measured: Properties) -> pd.DataFrame:
-    """The measured properties of one scheme, one row each, as text for a narrow column."""
-    rows = {
-        text: _shown(getattr(measured, name), "never" if name == "first_rise" else "none")
-        for name, text in PROPERTY_LABELS.items()
-    }
-    return pd.DataFrame({"measured": rows})
+def of(frame: pd.DataFrame, scheme: str) -> pd.DataFrame:
+    """Return the rows of one scheme, none of a frame without any."""
+    return frame[frame["scheme"] == scheme] if len(frame) else frame
+
+
+def properties_table(measured: Properties, pinned: Properties | None = None) -> pd.DataFrame:
+    """The measured properties of one scheme, one row each, as text for a narrow column.
+
+    pinned: the same of the pinned setting, A, in a second column, with the change in a third.
+    """
+
+    def column(of: Properties) -> dict[str, str]:
+        return {
+            text: _shown(getattr(of, name), "never" if name == "first_rise" else "none")
+            for name, text in PROPERTY_LABELS.items()
+        }
+
+    if pinned is None:
+        return pd.DataFrame({"measured": column(measured)})
+    changes = {}
+    for name, text in PROPERTY_LABELS.items():
+        now, then = getattr(measured, name), getattr(pinned, name)
+        changes[text] = "" if now is None or then is None else f"{now - then:+.3g}"
+    return pd.DataFrame({"B": column(measured), "A": column(pinned), "B - A": changes})
 
 
 def _shown(value: float | None, missing: str) -> str:

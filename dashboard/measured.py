@@ -8,6 +8,8 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from dashboard import charts, choices, controls, page, run_frames, runs
+from dashboard.pair import Pair
+from dashboard.scripts import extrapolation as script
 from dashboard.text import listed, plain
 from posenc import Setting
 from posenc.lab import summary
@@ -61,8 +63,12 @@ SHARES = {
 }
 
 
-def draw(setting: Setting, header: DeltaGenerator) -> None:
-    """Draw the runs of one comparison, their headline in `header`."""
+def draw(settings: Pair[Setting], header: DeltaGenerator) -> None:
+    """Draw the runs of one comparison, their headline in `header`.
+
+    A run has numbers of its own, so of the setting only the schemes count, and none of the pinned.
+    """
+    setting = settings.now
     names = runs.known()
     every = runs.comparisons(names)
     chosen = controls.choices(choices.MeasuredChoice, words=list(every))
@@ -103,6 +109,7 @@ def draw(setting: Setting, header: DeltaGenerator) -> None:
         numbers |= _share(setting, found)
     st.caption(
         "Dimension, base and the other numbers of the sidebar change nothing here: a run has its own."
+        + (" The pinned setting, A, changes nothing either." if settings.compared else "")
     )
     st.page_link("views/train.py", label="Train your own", icon=":material/model_training:")
     page.how_to_read(STEPS)
@@ -121,6 +128,9 @@ def draw(setting: Setting, header: DeltaGenerator) -> None:
         page.table(run_frames.table(found))
     for title, frame in numbers.items():
         page.numbers(frame, title)
+    measure = "context" if one.task == Language.kind else one.task
+    ships = found[0].run_id in runs.shipped()
+    page.script(script.measured(setting, name, measure, ships=ships))
 
 
 def _losses(
@@ -138,7 +148,7 @@ def _losses(
     what, y_title = UNITS[unit]
     st.subheader(f"{what} of the same tokens by context length", anchor=False)
     context = run_frames.frame(found)
-    st.vega_lite_chart(
+    page.picture(
         _in_unit(context, unit).assign(boundary=float(length)),
         charts.measured(kinds, _reads(context), "tokens of context", y_title),
         key="measured_context",
@@ -152,7 +162,7 @@ def _losses(
     )
     st.subheader(f"{what} by position in one long text", anchor=False)
     positions = run_frames.frame(run_frames.curves(runs_drawn, "position"))
-    st.vega_lite_chart(
+    page.picture(
         _in_unit(positions, unit).assign(boundary=float(length)),
         # The strokes of the first chart, said above.
         charts.measured(kinds, _reads(context), "position, middle of a bucket", y_title),
@@ -179,7 +189,7 @@ def _share(setting: Setting, runs_drawn: list[Heading]) -> Numbers:
     st.caption(f"{plain(one.alike)}, on {one.device}.")
     frame = run_frames.frame(found)
     kinds = tuple(kind for kind in setting.schemes if any(_is(curve, kind) for curve in found))
-    st.vega_lite_chart(
+    page.picture(
         frame.assign(boundary=float(one.train_length)),
         charts.measured(
             kinds, _reads(frame), share.unit, share.y_title, log=one.task == Recall.kind

@@ -4,7 +4,7 @@ import inspect
 import logging
 import textwrap
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,6 +12,11 @@ import pandas as pd
 import streamlit as st
 import streamlit.errors
 
+from dashboard import pinned, sheet
+from dashboard.charts import Spec
+from dashboard.frames import compared
+from dashboard.matrix import Panel, Scale, matrix_row
+from dashboard.pair import Pair
 from dashboard.text import listed, plain
 from posenc import PosencError, Setting
 from posenc.schemes import SCHEMES
@@ -41,15 +46,87 @@ def setting() -> Setting:
     return current
 
 
+def settings() -> Pair[Setting]:
+    """Return the what-if of this run, B, beside the pinned one, A."""
+    return pinned.pair(setting())
+
+
+def kinds(settings: Pair[Setting]) -> tuple[str, ...]:
+    """Return the schemes of both settings, in their fixed order."""
+    asked = {*settings.now.schemes, *(settings.pinned.schemes if settings.pinned else ())}
+    return tuple(kind for kind in SCHEMES if kind in asked)
+
+
 def on_phone() -> bool:
     """Whether the visitor's browser calls itself mobile; a linked chart cannot wrap by itself."""
     return "Mobi" in st.context.headers.get("User-Agent", "")
 
 
-def head(title: str, headline: str) -> None:
-    """Draw the page's title and the sentence that answers its question."""
+def head(title: str, headline: str | Pair[str]) -> None:
+    """Draw the page's title and the sentence that answers its question, of A under that of B."""
+    said = headline if isinstance(headline, Pair) else Pair(headline)
     st.title(title, anchor=False)
-    st.markdown(f"**{headline}**")
+    st.markdown(f"**{said.now}**")
+    if said.pinned is not None:
+        st.caption("The same of the pinned setting, A: no change." if said.pinned == said.now else
+                   f"Pinned setting, A: {said.pinned}")  # fmt: skip
+    page = sheet.current()
+    page.title = title
+    page.sentences.append(said.now)
+
+
+def also(sentence: Pair[str]) -> None:
+    """Say a second thing under the headline, of A and of B."""
+    st.markdown(sentence.now)
+    if sentence.pinned is not None and sentence.pinned != sentence.now:
+        st.caption(f"Pinned setting, A: {sentence.pinned}")
+    sheet.current().sentences.append(sentence.now)
+
+
+def chart(
+    frames: Pair[pd.DataFrame], build: Callable[..., Spec], *arguments: Any, key: str, **more: Any
+) -> None:
+    """Draw a chart of both settings' frames; `build` makes its specification of the arguments."""
+    picture(side_by_side(frames), build(*arguments, pinned=frames.compared, **more), key=key)
+
+
+def picture(frame: pd.DataFrame, spec: Spec, *, key: str) -> None:
+    """Draw a chart as it is; one whose specification has widths of its own keeps them."""
+    own = "hconcat" in spec or "vconcat" in spec
+    st.vega_lite_chart(frame, spec, key=key, width="content" if own else "stretch")
+    sheet.current().pictures[key] = sheet.Picture(spec, frame)
+
+
+def matrices(
+    panels: Sequence[Panel],
+    *,
+    key: str,
+    scale: Scale,
+    text_alternative: str,
+    row_label: str = "query position",
+    column_label: str = "key position",
+    height: int | None = None,
+) -> None:
+    """Draw a row of matrices on one colour scale."""
+    matrix_row(
+        panels,
+        key=key,
+        scale=scale,
+        text_alternative=text_alternative,
+        row_label=row_label,
+        column_label=column_label,
+        height=height,
+    )
+    sheet.current().pictures[key] = sheet.MatrixPicture(panels, scale, row_label, column_label)
+
+
+def side_by_side(frames: Pair[pd.DataFrame]) -> pd.DataFrame:
+    """Return the rows of B, with those of A under them and a column that tells them apart."""
+    if frames.pinned is None:
+        return frames.now
+    both = {"B": frames.now, "A": frames.pinned}
+    parts = [frame.assign(setting=name) for name, frame in both.items() if len(frame)]
+    return pd.concat(parts, ignore_index=True) if parts else frames.now.assign(setting="B")
 
 
 def panel_note(setting: Setting, kind: str, provenance: str = "", *, rounded: bool = True) -> str:
@@ -79,12 +156,16 @@ def panel_note(setting: Setting, kind: str, provenance: str = "", *, rounded: bo
     return "; ".join(parts)
 
 
+class Ended(Exception):
+    """A page has said all it can; what stands around it is still drawn."""
+
+
 def left_out(reasons: Mapping[str, str], found: Mapping[str, Any]) -> None:
     """Say which schemes have no place on this page and why; end the page where that leaves none."""
-    for reason in reasons.values():
-        st.info(reason, icon=":material/info:")
+    for reason in dict.fromkeys(reasons.values()):
+        st.info(plain(reason), icon=":material/info:")
     if not found:
-        st.stop()
+        raise Ended
 
 
 def lines(texts: Mapping[str, str]) -> None:
@@ -115,8 +196,13 @@ def definition(formula: str, words: str, *functions: Callable[..., Any]) -> None
                 st.code(textwrap.dedent(inspect.getsource(function)), language="python")
 
 
-def table(frame: pd.DataFrame) -> None:
-    """Draw a small table of findings, numbers with three significant digits, no empty column."""
+def table(found: pd.DataFrame | Pair[pd.DataFrame]) -> None:
+    """Draw a small table of findings, numbers with three significant digits, no empty column.
+
+    With a pinned setting every row has A's under it, and the change from A to B.
+    """
+    frames = found if isinstance(found, Pair) else Pair(found)
+    frame = frames.now if frames.pinned is None else compared(frames.now, frames.pinned)
     frame = frame.loc[
         :, [bool((frame[name].notna() & (frame[name] != "")).any()) for name in frame]
     ]
@@ -132,10 +218,17 @@ def table(frame: pd.DataFrame) -> None:
     st.dataframe(frame, hide_index=True, column_config=columns)
 
 
-def numbers(frame: pd.DataFrame, name: str) -> None:
-    """Draw the numbers behind the pictures, and their CSV; sent only once somebody opens them."""
+def numbers(found: pd.DataFrame | Pair[pd.DataFrame], name: str) -> None:
+    """Draw the numbers behind the pictures, and their CSV; sent only once somebody opens them.
+
+    With a pinned setting the rows of A follow those of B.
+    """
+    frame = side_by_side(found) if isinstance(found, Pair) else found
     if frame.empty:
         return
+    # What only draws (the training length, the axis' end) is no number of the result.
+    frame = frame.drop(columns=["boundary", "last"], errors="ignore")
+    sheet.current().tables[name] = frame
     key = name.replace(" ", "_")
     drawer = st.expander(
         f"Numbers: {name}", key=f"numbers_{key}", on_change="rerun", icon=":material/table:"
@@ -143,8 +236,6 @@ def numbers(frame: pd.DataFrame, name: str) -> None:
     if not drawer.open:
         return
     with drawer:
-        # What only draws (the training length, the axis' end) is no number of the result.
-        frame = frame.drop(columns=["boundary", "last"], errors="ignore")
         st.dataframe(frame, hide_index=True, height=260)
         st.download_button(
             "Download CSV",
@@ -155,6 +246,11 @@ def numbers(frame: pd.DataFrame, name: str) -> None:
             on_click="ignore",
             icon=":material/download:",
         )
+
+
+def script(text: str) -> None:
+    """Give the page its script: this as Python, in the toolbar."""
+    sheet.current().script = text
 
 
 def label(kind: str) -> str:
@@ -172,6 +268,8 @@ def kind_errors() -> Iterator[None]:
     """Turn a library error into its sentence, anything else into an incident with an id in the log."""
     try:
         yield
+    except Ended:
+        pass
     except PosencError as error:
         st.error(str(error), icon=":material/block:")
     except _FAULTS as error:

@@ -7,11 +7,11 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.compute import Projected, Similarity
-from dashboard.offset_checks import OffsetClaims, OffsetMap
-from dashboard.past_length import Past
 from dashboard.text import listed
 from posenc import Setting
 from posenc.analysis.linearity import TOO_FEW_POSITIONS
+from posenc.analysis.offset_checks import OffsetClaims, OffsetMap
+from posenc.analysis.past_length import Past
 from posenc.analysis.properties import Properties
 from posenc.schemes import SCHEMES
 

@@ -39,24 +39,24 @@ def available() -> tuple[str, ...]:
     return tuple(dict.fromkeys(("trained", "random", *packaged, *held, *made)))
 
 
-def missing(source: str) -> str:
-    """Say why a table cannot be shown, and what to do."""
-    instead = "The table that ships is shown instead."
+def missing(source: str) -> str | None:
+    """Say why a table cannot be shown and what to do, None where it is here."""
+    if source in ("trained", "random"):
+        return None
     try:
         named_table(source)
     except CheckpointError as error:
-        return f"{error} {instead}"
-    return instead
+        return f"{error} Nothing is shown in its place."
+    return None
 
 
 def picker(rule: fields.Rule) -> None:
     """Draw the choice of the learned table, and the upload that adds to it."""
-    # Remembered, so that a link's table stays among the options when the link changes.
-    st.session_state["uploaded_tables"] = available()
-    chosen = st.session_state.get("learned_source", DEFAULT)
-    if chosen not in st.session_state["uploaded_tables"]:  # newer uploads have pushed it out
-        st.warning(missing(chosen), icon=":material/info:")
-        st.session_state["learned_source"] = DEFAULT
+    asked = st.query_params.get("learned_source", DEFAULT)
+    chosen = st.session_state.get("learned_source", asked if rule.accepts(asked) else DEFAULT)
+    # Remembered, so that a link's table stays among the options when the link changes. One that is not
+    # here stays the choice, too: another table would not be what the link shows.
+    st.session_state["uploaded_tables"] = tuple(dict.fromkeys((*available(), chosen)))
     if "choose_source" in st.session_state:
         st.session_state["learned_source"] = st.session_state.pop("choose_source")
     st.selectbox(
@@ -66,9 +66,13 @@ def picker(rule: fields.Rule) -> None:
         help=rule.help,
         bind="query-params",
     )
-    st.caption(source_label(st.session_state["learned_source"]))
-    for note in _notes(st.session_state["learned_source"]):
-        st.caption(plain(note))
+    gone = missing(st.session_state["learned_source"])
+    if gone is not None:
+        st.warning(plain(gone), icon=":material/upload_file:")
+    else:
+        st.caption(source_label(st.session_state["learned_source"]))
+        for note in _notes(st.session_state["learned_source"]):
+            st.caption(plain(note))
     with st.expander("Upload a table"):
         upload = st.file_uploader(
             "Checkpoint (.safetensors)",

@@ -26,6 +26,7 @@ from posenc.modules import (
     SinusoidalPositionalEncoding,
     TokenPlusPositionEmbedding,
 )
+from posenc.query import Query
 from posenc.rotation import apply_rope
 from posenc.schemes import SCHEMES
 from posenc.schemes.alibi import alibi_bias, alibi_slopes
@@ -47,6 +48,7 @@ __all__ = [
     "PickleRefused",
     "PosencError",
     "PositionOutOfRange",
+    "Query",
     "Scheme",
     "SchemeArgumentError",
     "SchemeConfig",

@@ -234,6 +234,11 @@ class Setting:
         }
         return shared | {key: own_rules()[key].write(value) for key, value in self.own}
 
+    def record(self) -> dict[str, Any]:
+        """Return every field by its name, as JSON holds it, defaults too."""
+        shared = {name: getattr(self, name) for name in fields.rules(Setting)}
+        return shared | own_defaults() | dict(self.own)
+
     @classmethod
     def snap(cls, raw: Mapping[str, str]) -> tuple[Self, list[str]]:
         """Return the legal setting nearest to `raw` and one sentence for each thing changed."""

@@ -16,7 +16,7 @@ from streamlit.testing.v1 import AppTest
 from posenc import Setting
 
 DASHBOARD = Path(__file__).parents[1] / "dashboard"
-PAGES = ("overview", "similarity", "pca", "relative_offsets", "extrapolation", "train")
+PAGES = ("start", "overview", "similarity", "pca", "relative_offsets", "extrapolation", "train")
 SCHEME_PAGES = PAGES[:-1]  # those that show the numbers of the sidebar
 KINDS = ("learned", "sinusoidal", "rope", "alibi", "none")
 LABELS = dict(zip(KINDS, ("Learned", "Sinusoidal", "RoPE", "ALiBi", "NoPE"), strict=True))
@@ -43,7 +43,7 @@ def visit(page: str, link: Mapping[str, Any] | None = None, **state: Any) -> App
     at.query_params.update(link or {})
     for name, value in state.items():
         at.session_state[name] = value
-    if page != "overview":
+    if page != "start":
         at.switch_page(f"views/{page}.py")
     return at.run()
 
@@ -99,11 +99,20 @@ def charts(at: AppTest) -> list[pd.DataFrame]:
 
 def matrices(at: AppTest) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """The header of the page's one row of matrices, and what the browser expands, by title."""
-    (row,) = [
-        element.proto.bytes
+    (row,) = matrix_rows(at)
+    return row
+
+
+def matrix_rows(at: AppTest) -> list[tuple[dict[str, Any], dict[str, np.ndarray]]]:
+    """Every row of matrices on the page, in order."""
+    return [
+        _row(element.proto.bytes)
         for element in at.get("bidi_component")
         if element.proto.component_name.endswith("posenc_matrix_row")
     ]
+
+
+def _row(row: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     size = int.from_bytes(row[:4], "little")
     header = json.loads(row[4 : 4 + size])
     values = np.frombuffer(row[4 + size :], "<f4")

@@ -33,6 +33,7 @@ LAYERS = (
     {"rows"},
     {"schemes"},
     {"attention", "kernel", "modules", "setting"},
+    {"presets", "query"},
     {"analysis"},
     {"lab"},
 )

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from dashboard import offset_checks
-from dashboard.query import Query
 from posenc import SCHEMES, alibi_slopes
+from posenc.analysis import offset_checks
+from posenc.query import Query
 from posenc.schemes.alibi import Alibi
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")

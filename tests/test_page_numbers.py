@@ -13,8 +13,10 @@ import torch
 from safetensors.numpy import load
 from streamlit.testing.v1 import AppTest
 
-from dashboard import frames, sentences
+from dashboard import frames, pca, sentences
 from dashboard.compute import Projected
+from dashboard.pair import Pair
+from posenc import Setting
 from tests import independent
 from tests.pages import (
     DEFAULT,
@@ -288,13 +290,18 @@ def test_a_position_far_from_all_others_is_named_and_left_out_of_the_picture() -
     without = Projected(scores.copy(), np.ones(3) / 3, missing=0, fitted=50, past=0, note="")
     scores[7] = (0.5, -21.0, 0.25)
     with_one = Projected(scores, np.ones(3) / 3, missing=0, fitted=50, past=0, note="")
-    frame = frames.projections({"learned": with_one, "rope": without}, train_length=40)
+
+    def drawn_of(found: dict[str, Projected]) -> pd.DataFrame:
+        small = Setting(train_length=40)
+        return frames.projections(Pair(pca.Read(small, found, {}, "", pd.DataFrame())))
+
+    frame = drawn_of({"learned": with_one, "rope": without})
     assert frame.loc[frame["far"], ["kind", "position"]].to_numpy().tolist() == [["learned", 7]]
     assert frame["highest"].unique() == pytest.approx([1.0])
     assert frame["place"].to_numpy() == pytest.approx(np.tile(np.arange(50) / 49, 2))
     said = sentences.far(frame[frame["kind"] == "learned"])
     assert said == "Outside the picture: position 7 at PC1 0.5, PC2 -21, PC3 0.25."
-    assert not frames.projections({"rope": without}, train_length=40)["far"].any()
+    assert not drawn_of({"rope": without})["far"].any()
 
 
 def test_projections_are_principal_components(small: Small) -> None:

@@ -203,6 +203,7 @@ def test_every_page_shows_its_formula_its_source_and_how_to_read_it(page: str) -
 # Downloads ----------------------------------------------------------------------------------------
 
 DOWNLOADS = [
+    ("start", "start curves"),
     ("overview", "overview curves"),
     ("overview", "measured properties"),
     ("similarity", "similarity by distance"),
@@ -266,6 +267,7 @@ def test_every_download_is_tested_and_nothing_travels_before_it_is_opened(
 # Faults -------------------------------------------------------------------------------------------
 
 CENTRE = {
+    "start": "cosine",
     "overview": "cosine",
     "similarity": "reference_row",
     "pca": "projected",

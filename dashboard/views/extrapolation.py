@@ -4,8 +4,8 @@ import streamlit as st
 
 from dashboard import choices, controls, formula, measured, page
 
-setting = page.setting()
+settings = page.settings()
 header = st.container()
 chosen = controls.choices(choices.ExtrapolationChoice)
 halves = {"formula": formula.draw, "measured": measured.draw}
-halves[chosen.half](setting, header)
+halves[chosen.half](settings, header)

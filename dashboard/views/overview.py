@@ -1,35 +1,37 @@
 """Overview: the schemes side by side, one column each: what attention sees of position."""
 
+import functools
+
 import streamlit as st
 
-from dashboard import charts, compute, frames, page, panels, sentences
+from dashboard import charts, frames, overview, page, panels, sentences
+from dashboard.scripts import overview as script
 from posenc.analysis import properties, similarity
 from posenc.schemes import SCHEMES
 
-setting = page.setting()
-queries = {kind: compute.query(setting, kind) for kind in setting.schemes}
-found, reasons = compute.each(compute.cosine, queries)
-page.left_out(reasons, found)
-measured = {kind: compute.measured(queries[kind]) for kind in found}
-boundary = frames.boundary(setting, setting.length - 1)
-
-page.head("What attention sees of position", sentences.overview(setting, found, measured))
-sentences.show_notices(found)
-if setting.equal_width:
-    sentences.show_equal_width(found)
-by_offset = frames.by_offset(found, boundary)
-panels.cosine_row(panels.cosine_panels(setting, found), key="overview")
-for column, kind in zip(st.columns(len(found)), found, strict=True):
+settings = page.settings()
+read = settings.map(overview.read)
+now = read.now
+page.left_out(now.reasons, now.found)
+page.head("The schemes side by side", read.map(lambda one: one.headline))
+sentences.show_notices(now.found)
+if settings.now.equal_width:
+    sentences.show_equal_width(now.found)
+panels.cosine_rows(read.map(lambda one: (one.setting, one.found)), key="overview")
+for column, kind in zip(st.columns(len(now.found)), now.found, strict=True):
     with column:
-        st.subheader(page.label(kind), anchor=False)
+        name = page.label(kind)
+        st.subheader(name, anchor=False)
         st.caption(SCHEMES[kind].summary)
-        st.vega_lite_chart(
-            frames.drawn(by_offset[by_offset["scheme"] == page.label(kind)]),
-            charts.small_curve(kind),
+        page.chart(
+            read.map(functools.partial(overview.curve, name=name)),
+            charts.small_curve,
+            kind,
             key=f"curve_{kind}",
         )
-        st.markdown(sentences.properties(kind, measured[kind], found[kind]))
-        st.table(frames.properties_table(measured[kind]))
+        st.markdown(sentences.properties(kind, now.measured[kind], now.found[kind]))
+        then = read.pinned.measured.get(kind) if read.pinned else None
+        st.table(frames.properties_table(now.measured[kind], then))
 
 page.how_to_read(
     "Each column is one scheme. The square shows how alike every two positions are when content is "
@@ -50,5 +52,9 @@ page.definition(
     properties.measure,
     similarity.similarity_by_offset,
 )
-page.numbers(by_offset.rename(columns={"x": "distance", "y": "mean"}), "overview curves")
-page.numbers(frames.properties(measured), "measured properties")
+page.numbers(
+    read.map(lambda one: one.curves.rename(columns={"x": "distance", "y": "mean"})),
+    "overview curves",
+)
+page.numbers(read.map(lambda one: one.properties), "measured properties")
+page.script(script.script(settings.now))

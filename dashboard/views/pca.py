@@ -2,42 +2,45 @@
 
 import streamlit as st
 
-from dashboard import charts, choices, compute, controls, frames, page, sentences
+from dashboard import charts, choices, controls, frames, page, pca, sentences
+from dashboard.scripts import pca as script
 from dashboard.text import plain
 from posenc.analysis import projection
 
-COMPONENTS = 12
-
-setting = page.setting()
+settings = page.settings()
 header = st.container()
 chosen = controls.choices(choices.PcaChoice)
-fitted = setting.length if chosen.fit == "all" else min(setting.train_length, setting.length)
-queries = {kind: compute.query(setting, kind) for kind in setting.schemes}
-found, reasons = compute.each(compute.projected, queries, fitted, COMPONENTS)
-page.left_out(reasons, found)
+read = settings.map(lambda setting: pca.read(setting, chosen))
+now = read.now
 with header:
-    page.head("PCA", sentences.projection(found))
-panels = frames.projections(found, setting.train_length)
+    page.left_out(now.reasons, now.found)
+    page.head("PCA", read.map(lambda one: one.headline))
+scores = frames.projections(read)
 row = st.container(horizontal=True, gap="medium")
-for kind, result in found.items():
+for kind in now.found:
     with row.container(width=charts.PROJECTION_WIDTH):
         st.subheader(page.label(kind), anchor=False)
-        st.caption(plain(page.panel_note(setting, kind, result.note, rounded=result.rounded)))
-        st.caption(sentences.explained(result))
-        if result.explained.sum() > 0:
-            mine = panels[panels["kind"] == kind]
-            if mine["far"].any():
-                st.caption(sentences.far(mine))
-            st.vega_lite_chart(
-                frames.drawn(mine[~mine["far"]].drop(columns=["kind", "far"]), "position"),
-                charts.linked_projection(stacked=page.on_phone()),
-                key=f"projection_{kind}",
-                width="content",
-            )
+        for name, one in (("", now), ("Pinned setting, A: ", read.pinned)):
+            if one is None or kind not in one.found:
+                continue
+            result = one.found[kind]
+            note = page.panel_note(one.setting, kind, result.note, rounded=result.rounded)
+            st.caption(name + plain(note))
+            st.caption(sentences.explained(result))
+            if result.explained.sum() > 0:
+                mine = frames.of_panel(scores, kind, pinned=bool(name))
+                if mine["far"].any():
+                    st.caption(sentences.far(mine))
+                page.picture(
+                    frames.drawn(mine[~mine["far"]].drop(columns=frames.APART), "position"),
+                    charts.linked_projection(stacked=page.on_phone()),
+                    key=f"projection_{kind}{'_pinned' if name else ''}",
+                )
 
 st.subheader("Explained variance", anchor=False)
-variance = frames.explained(found)
-st.vega_lite_chart(variance, charts.explained(setting.schemes), key="explained")
+page.chart(
+    read.map(lambda one: one.variance), charts.explained, page.kinds(settings), key="explained"
+)
 
 page.how_to_read(
     "Each dot is a position, joined to the next; colour runs from the first to the last. The two "
@@ -55,5 +58,7 @@ page.definition(
     projection.project,
     projection.project_gram,
 )
-page.numbers(panels[["kind", "position", "PC1", "PC2", "PC3", "seen"]], "scores")
-page.numbers(variance, "explained variance")
+columns = ["kind", "position", "PC1", "PC2", "PC3", "seen"]
+page.numbers(scores[[*columns, *(["setting"] if read.compared else [])]], "scores")
+page.numbers(read.map(lambda one: one.variance), "explained variance")
+page.script(script.script(settings.now, chosen, pca.COMPONENTS))

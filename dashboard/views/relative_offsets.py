@@ -3,23 +3,20 @@
 import numpy as np
 import streamlit as st
 
-from dashboard import charts, choices, compute, controls, frames, page, panels, sentences
-from dashboard.offset_checks import OFFSETS
+from dashboard import charts, choices, compute, controls, frames, page, panels, relative_offsets
+from dashboard.scripts import relative_offsets as script
 from posenc import offset_maps
 from posenc.analysis import linear_map
+from posenc.analysis.offset_checks import OFFSETS
 
-setting = page.setting()
+settings = page.settings()
 header = st.container()
 chosen = controls.choices(choices.OffsetChoice)
-queries = {kind: compute.query(setting, kind) for kind in setting.schemes}
-claims, reasons = compute.each(compute.offset_claims, queries)
-page.left_out(reasons, claims)
-queries = {kind: queries[kind] for kind in claims}
-maps = {
-    kind: compute.offset_map(query, chosen.offset, chosen.second) for kind, query in queries.items()
-}
+read = settings.map(lambda setting: relative_offsets.read(setting, chosen))
+now = read.now
 with header:
-    page.head("Relative offsets", sentences.offsets(maps, claims))
+    page.left_out(now.reasons, now.claims)
+    page.head("Relative offsets", read.map(lambda one: one.headline))
 
 st.subheader("One matrix per offset", anchor=False)
 st.caption(
@@ -28,46 +25,51 @@ st.caption(
     "predicting nothing gives 1. Beside each stands the same on a random table of the same shape: "
     "about 1 or more."
 )
-map_table = frames.offset_maps(maps)
-page.table(map_table.drop(columns="verdict"))
-st.markdown("\n".join(f"- **{row.scheme}**: {row.verdict}" for row in map_table.itertuples()))
-page.notes(setting, {kind: compute.provenance(query) for kind, query in queries.items()})
-errors = {kind: compute.map_errors(query) for kind, query in queries.items()}
-by_offset = frames.map_errors(errors)
-lines = tuple(kind for kind, one in errors.items() if np.isfinite(one["error"]).any())
+page.table(read.map(lambda one: one.map_table.drop(columns="verdict")))
+st.markdown("\n".join(f"- **{row.scheme}**: {row.verdict}" for row in now.map_table.itertuples()))
+page.notes(settings.now, {kind: compute.provenance(query) for kind, query in now.queries.items()})
+lines = tuple(
+    kind
+    for kind in page.kinds(settings)
+    if any(
+        kind in one.errors and np.isfinite(one.errors[kind]["error"]).any()
+        for one in (now, read.pinned)
+        if one is not None
+    )
+)
 if lines:
-    st.vega_lite_chart(by_offset, charts.map_errors(lines), key="map_errors")
+    page.chart(read.map(lambda one: one.by_offset), charts.map_errors, lines, key="map_errors")
     st.caption(
         "The error that each verdict rests on: of the closed form, for Learned of the fitted matrix. "
         "Thin grey dashes: the mean of their random tables."
     )
-wide = tuple(kind for kind, one in errors.items() if len(one["offset"]) < len(OFFSETS))
+wide = tuple(kind for kind, one in now.errors.items() if len(one["offset"]) < len(OFFSETS))
 if wide:
     st.caption(f"Every third offset for the wide vectors of {page.names(wide)}.")
-pictured = {kind: found for kind, found in maps.items() if found.picture is not None}
-if pictured:
-    panels.map_row(setting, pictured, chosen.offset)
+panels.map_rows(read.map(lambda one: (one.setting, one.maps)), chosen.offset)
 
 if st.toggle(
     "Fit one matrix without knowing the scheme",
     key="dense",
     help="Takes some seconds: least squares on half the positions, scored on the others.",
 ):
-    fits = {kind: compute.dense_fit(query, chosen.offset) for kind, query in queries.items()}
-    dense = frames.dense_fits(fits)
+    fits = read.map(
+        lambda one: {
+            kind: compute.dense_fit(query, chosen.offset) for kind, query in one.queries.items()
+        }
+    )
+    dense = fits.map(frames.dense_fits)
     page.table(dense)
     page.numbers(dense, "dense fits")
-    page.lines({kind: fit.reason for kind, fit in fits.items() if fit.reason})
+    page.lines({kind: fit.reason for kind, fit in fits.now.items() if fit.reason})
 
 st.subheader("Depends on the offset only", anchor=False)
 st.caption("Spread of K(i, i + k) along its diagonals over the overall spread: 0 is exact.")
-only = frames.offset_only(claims)
-page.table(only)
+page.table(read.map(lambda one: one.only))
 
 st.subheader("Straight line in the offset", anchor=False)
 st.caption("R squared of what position adds to a logit against the distance: 1 is a straight line.")
-straight = frames.straight_line(claims)
-page.table(straight)
+page.table(read.map(lambda one: one.straight))
 
 page.how_to_read(
     "The three claims are often told as one, and a scheme can meet one without the others. Existence "
@@ -86,7 +88,8 @@ page.definition(
     offset_maps.expanding_shift,
     linear_map.verify_map,
 )
-page.numbers(map_table, "one matrix per offset")
-page.numbers(by_offset, "map errors by offset")
-page.numbers(only, "offset only")
-page.numbers(straight, "straight line")
+page.numbers(read.map(lambda one: one.map_table), "one matrix per offset")
+page.numbers(read.map(lambda one: one.by_offset), "map errors by offset")
+page.numbers(read.map(lambda one: one.only), "offset only")
+page.numbers(read.map(lambda one: one.straight), "straight line")
+page.script(script.script(settings.now, chosen))

@@ -2,49 +2,47 @@
 
 import streamlit as st
 
-from dashboard import charts, choices, compute, controls, frames, page, panels, sentences
+from dashboard import charts, choices, controls, frames, page, panels, sentences
+from dashboard import similarity as sheet
+from dashboard.scripts import similarity as script
 from posenc.analysis import similarity
 
-setting = page.setting()
-queries = {kind: compute.query(setting, kind) for kind in setting.schemes}
-found, reasons = compute.each(compute.cosine, queries)
-page.left_out(reasons, found)
-boundary = frames.boundary(setting, setting.length - 1)
-
-page.head("Similarity", sentences.similarity(setting, found))
-sentences.show_notices(found)
-panels.cosine_row(panels.cosine_panels(setting, found), key="similarity")
-
-by_offset = frames.by_offset(found, boundary)
+settings = page.settings()
+header = st.container()
+matrices = st.container()
 left, right = st.columns(2)
+with right:
+    st.subheader("From one position", anchor=False)
+    chosen = controls.choices(choices.SimilarityChoice)
+read = settings.map(lambda setting: sheet.read(setting, chosen))
+now = read.now
+with header:
+    page.left_out(now.reasons, now.found)
+    page.head("Similarity", read.map(lambda one: one.headline))
+    sentences.show_notices(now.found)
+with matrices:
+    panels.cosine_rows(read.map(lambda one: (one.setting, one.found)), key="similarity")
+kinds = page.kinds(settings)
 with left:
     st.subheader("By distance", anchor=False)
     st.caption(
         "Mean over all pairs at a distance; the band runs from the lowest to the highest, "
         "for a mean of heads from the lowest head to the highest."
     )
-    st.vega_lite_chart(
-        frames.drawn(by_offset),
-        charts.by_offset(setting.schemes, "distance, query minus key", "cosine similarity"),
-        key="by_offset",
-    )
+    page.chart(
+        read.map(lambda one: frames.drawn(one.by_offset)),
+        charts.by_offset, kinds, "distance, query minus key", "cosine similarity", key="by_offset",
+    )  # fmt: skip
 with right:
-    st.subheader("From one position", anchor=False)
-    chosen = controls.choices(choices.SimilarityChoice)
-    reference = min(chosen.reference, setting.length - 1)
-    rows = {kind: compute.reference_row(queries[kind], reference) for kind in found}
-    one_row = frames.lines(rows, boundary)
-    st.vega_lite_chart(
-        frames.drawn(one_row),
-        charts.by_offset(setting.schemes, "key position", "cosine similarity", band=False),
-        key="one_row",
-    )
-    instead = f" instead of {chosen.reference:,}" if chosen.reference != reference else ""
-    last = ", the last one shown" if instead else ""
-    st.caption(f"From query position {reference:,}{last}{instead}.")
-    missing = tuple(kind for kind, row in rows.items() if row is None)
-    if missing:
-        st.caption(f"{page.names(missing)}: no row exists at position {reference:,}.")
+    page.chart(
+        read.map(lambda one: frames.drawn(one.one_row)),
+        charts.by_offset, kinds, "key position", "cosine similarity", band=False, key="one_row",
+    )  # fmt: skip
+    instead = chosen.reference != now.reference
+    last = f", the last one shown instead of {chosen.reference:,}" if instead else ""
+    st.caption(f"From query position {now.reference:,}{last}.")
+    if now.missing:
+        st.caption(f"{page.names(now.missing)}: no row exists at position {now.reference:,}.")
 
 page.how_to_read(
     "Row i, column j of a matrix says how alike positions i and j are when content is held fixed: "
@@ -61,5 +59,12 @@ page.definition(
     similarity.cosine_curve,
     similarity.cosine_matrix,
 )
-page.numbers(by_offset.rename(columns={"x": "distance", "y": "mean"}), "similarity by distance")
-page.numbers(one_row.rename(columns={"x": "position", "y": "cosine"}), "similarity to one position")
+page.numbers(
+    read.map(lambda one: one.by_offset.rename(columns={"x": "distance", "y": "mean"})),
+    "similarity by distance",
+)
+page.numbers(
+    read.map(lambda one: one.one_row.rename(columns={"x": "position", "y": "cosine"})),
+    "similarity to one position",
+)
+page.script(script.script(settings.now, chosen))

@@ -3,6 +3,7 @@
 import streamlit as st
 
 from dashboard import choices, controls, page, training, training_board
+from dashboard.scripts import train as script
 from posenc.lab.train import Trainer, rate
 
 setting = page.setting()
@@ -36,3 +37,4 @@ page.definition(
     rate,
     Trainer.step,
 )
+page.script(script.script(setting, chosen))

@@ -34,6 +34,13 @@ from posenc.analysis.linearity import (
     linear_in_offset,
     offset_only,
 )
+from posenc.analysis.of_scheme import (
+    SchemeProjection,
+    SchemeSimilarity,
+    scheme_projection,
+    scheme_properties,
+    scheme_similarity,
+)
 from posenc.analysis.projection import Projection, project, project_gram
 from posenc.analysis.properties import Properties, first_rise, kendall_tau, measure
 from posenc.analysis.similarity import (
@@ -62,6 +69,8 @@ __all__ = [
     "PhaseCoverage",
     "Projection",
     "Properties",
+    "SchemeProjection",
+    "SchemeSimilarity",
     "SimilarityRow",
     "Spectrum",
     "Verdict",
@@ -91,6 +100,9 @@ __all__ = [
     "project_gram",
     "project_waves",
     "reversed_rows_view",
+    "scheme_projection",
+    "scheme_properties",
+    "scheme_similarity",
     "similarity_by_offset",
     "similarity_row",
     "spectrum",

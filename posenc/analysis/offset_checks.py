@@ -8,16 +8,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
-from dashboard.query import Query, known
 from posenc import position_kernel, position_vectors
 from posenc.analysis import linear_map, linear_map_fit, linearity, similarity
 from posenc.errors import NoPositionVectors, SchemeArgumentError
 from posenc.offset_maps import corner
+from posenc.query import Query, known
 from posenc.schemes.scheme import Head, Scheme, VectorScheme, rounded
 
-Array = np.ndarray[Any, Any]
+Array = npt.NDArray[Any]
 
 OFFSETS = (1, 2, 4, 8, 16, 32, 64)
 CHECKED_POSITIONS = 256  # positions on which the claims about offsets are checked

@@ -1,13 +1,12 @@
-"""What one scheme is asked on a page: a value that decides every number and keys every cache."""
+"""What one scheme of a setting is asked: a value that decides every number and keys every cache."""
 
 from dataclasses import dataclass
 from typing import Self
 
 import torch
 
-from posenc import Setting
 from posenc.schemes.scheme import Head, Scheme, SchemeConfig
-from posenc.setting import PRECISIONS
+from posenc.setting import PRECISIONS, Setting
 
 
 @dataclass(frozen=True)
@@ -22,7 +21,9 @@ class Query:
     device: str = "cpu"
 
     @classmethod
-    def of(cls, setting: Setting, kind: str, device: str, length: int | None = None) -> Self:
+    def of(
+        cls, setting: Setting, kind: str, device: str = "cpu", length: int | None = None
+    ) -> Self:
         """Make the query of one scheme of a setting, to be computed on a device."""
         config = setting.config(kind)
         return cls(

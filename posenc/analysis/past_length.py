@@ -4,13 +4,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
-from dashboard.query import Query
 from posenc import offset_curve
 from posenc.analysis import extrapolation
+from posenc.query import Query
 
-Array = np.ndarray[Any, Any]
+Array = npt.NDArray[Any]
 
 DRAWN_OFFSETS = 2_048
 SCANNED_POSITIONS = 8_192  # every position is checked up to here, samples are drawn past it

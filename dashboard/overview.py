@@ -1,0 +1,46 @@
+"""What the Overview page says of a setting."""
+
+from dataclasses import dataclass
+
+import pandas as pd
+
+from dashboard import compute, frames, sentences
+from dashboard.compute import Similarity
+from posenc import Setting
+from posenc.analysis.properties import Properties
+
+
+@dataclass(frozen=True)
+class Overview:
+    """Similarity and measured properties of every scheme, as results, frames and a sentence."""
+
+    setting: Setting
+    found: dict[str, Similarity]
+    reasons: dict[str, str]
+    measured: dict[str, Properties]
+    curves: pd.DataFrame
+    properties: pd.DataFrame
+    headline: str
+
+
+def read(setting: Setting) -> Overview:
+    """Return what the page shows of a setting."""
+    queries = {kind: compute.query(setting, kind) for kind in setting.schemes}
+    found, reasons = compute.each(compute.cosine, queries)
+    measured = {kind: compute.measured(queries[kind]) for kind in found}
+    if not found:
+        return Overview(setting, found, reasons, measured, pd.DataFrame(), pd.DataFrame(), "")
+    return Overview(
+        setting=setting,
+        found=found,
+        reasons=reasons,
+        measured=measured,
+        curves=frames.by_offset(found, frames.boundary(setting, setting.length - 1)),
+        properties=frames.properties(measured),
+        headline=sentences.overview(setting, found, measured),
+    )
+
+
+def curve(read: Overview, name: str) -> pd.DataFrame:
+    """Return the curve of one scheme by its label, as it is drawn."""
+    return frames.drawn(frames.of(read.curves, name))

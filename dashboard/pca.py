@@ -1,0 +1,33 @@
+"""What the PCA page says of a setting."""
+
+from dataclasses import dataclass
+
+import pandas as pd
+
+from dashboard import compute, frames, sentences
+from dashboard.choices import PcaChoice
+from dashboard.compute import Projected
+from posenc import Setting
+
+COMPONENTS = 12
+
+
+@dataclass(frozen=True)
+class Read:
+    """Every scheme's positions on their principal components."""
+
+    setting: Setting
+    found: dict[str, Projected]
+    reasons: dict[str, str]
+    headline: str
+    variance: pd.DataFrame
+
+
+def read(setting: Setting, chosen: PcaChoice) -> Read:
+    """Return what the page shows of a setting."""
+    fitted = setting.length if chosen.fit == "all" else min(setting.train_length, setting.length)
+    queries = {kind: compute.query(setting, kind) for kind in setting.schemes}
+    found, reasons = compute.each(compute.projected, queries, fitted, COMPONENTS)
+    if not found:
+        return Read(setting, found, reasons, "", pd.DataFrame())
+    return Read(setting, found, reasons, sentences.projection(found), frames.explained(found))

@@ -1,0 +1,88 @@
+"""The pinned setting, A: a whole setting as one word of the link, so that a link shares both."""
+
+import streamlit as st
+
+from dashboard.pair import Pair
+from dashboard.text import listed, plain
+from posenc import Setting, fields
+from posenc.setting import own_rules
+
+KEY = "a"
+SEPARATOR = "~"  # in no value, and written into a link as it is
+MOST_CHARACTERS = 1_000
+
+
+def written(setting: Setting) -> str:
+    """Return the word of a setting: every field by its name, defaults too."""
+    rules = fields.rules(Setting) | own_rules()
+    said = {name: rules[name].write(value) for name, value in setting.record().items()}
+    return SEPARATOR.join(part for pair in said.items() for part in pair)
+
+
+def read(word: str) -> tuple[Setting | None, list[str]]:
+    """Return the setting that a word means, None for an empty one, and what had to be changed."""
+    if not word:
+        return None, []
+    parts = word[:MOST_CHARACTERS].split(SEPARATOR)
+    named = dict(zip(parts[::2], parts[1::2], strict=False))
+    known = fields.rules(Setting).keys() | own_rules().keys()
+    if not known & named.keys():
+        return None, ["The pinned setting of this link cannot be read; nothing is pinned."]
+    setting, notices = Setting.snap({name: text for name, text in named.items() if name in known})
+    return setting, [f"Pinned setting: {notice}" for notice in notices]
+
+
+def normal(word: str) -> tuple[str, list[str]]:
+    """Return the legal word nearest to one of a link, and what had to be changed."""
+    setting, notices = read(word)
+    return ("" if setting is None else written(setting)), notices
+
+
+def pair(setting: Setting) -> Pair[Setting]:
+    """Return the setting at hand beside the pinned one."""
+    # Before its widget is first drawn, what the link says is in the link alone.
+    word = st.session_state.get(KEY, st.query_params.get(KEY, ""))
+    return Pair(setting, read(word)[0])
+
+
+def differences(settings: Pair[Setting]) -> str:
+    """Say in which fields the pinned setting differs from the one at hand."""
+    if settings.pinned is None:
+        return "Nothing is pinned."
+    rules = fields.rules(Setting) | own_rules()
+    ours, theirs = settings.now.record(), settings.pinned.record()
+    parts = [
+        f"{rule.label.lower()} {rule.told(theirs[name])}"
+        for name, rule in rules.items()
+        if ours[name] != theirs[name]
+    ]
+    return f"A has {listed(parts)}." if parts else "A and B are the same so far: change something."
+
+
+def control(setting: Setting) -> None:
+    """Draw what pins the setting at hand and lets go of it."""
+    here = pair(setting)
+    row = st.container(horizontal=True)
+    row.button(
+        "Pin this setting as A",
+        key="pin",
+        on_click=_pin,
+        args=(written(setting),),
+        icon=":material/keep:",
+    )
+    row.button(
+        "Unpin", key="unpin", on_click=_pin, args=("",), disabled=not here.compared,
+        icon=":material/keep_off:",
+    )  # fmt: skip
+    st.caption(plain(differences(here)))
+    st.text_input(
+        "A as text",
+        key=KEY,
+        bind="query-params",
+        max_chars=MOST_CHARACTERS,
+        help="Written by the pin; the text of somebody else's can be put here.",
+    )
+
+
+def _pin(word: str) -> None:
+    st.session_state[KEY] = word

@@ -1,0 +1,62 @@
+"""What the Relative offsets page says of a setting."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from dashboard import compute, frames, sentences
+from dashboard.choices import OffsetChoice
+from posenc import Setting
+from posenc.analysis.offset_checks import OffsetClaims, OffsetMap
+from posenc.query import Query
+
+
+@dataclass(frozen=True)
+class Read:
+    """The three claims of every scheme, as results and frames.
+
+    lines: schemes with an error to draw. wide: schemes whose vectors are checked at fewer offsets.
+    """
+
+    setting: Setting
+    queries: dict[str, Query]
+    claims: dict[str, OffsetClaims]
+    reasons: dict[str, str]
+    maps: dict[str, OffsetMap]
+    headline: str
+    map_table: pd.DataFrame
+    errors: dict[str, dict[str, np.ndarray]]
+    by_offset: pd.DataFrame
+    only: pd.DataFrame
+    straight: pd.DataFrame
+
+
+def read(setting: Setting, chosen: OffsetChoice) -> Read:
+    """Return what the page shows of a setting."""
+    queries = {kind: compute.query(setting, kind) for kind in setting.schemes}
+    claims, reasons = compute.each(compute.offset_claims, queries)
+    queries = {kind: queries[kind] for kind in claims}
+    nothing = pd.DataFrame()
+    if not claims:
+        return Read(
+            setting, queries, claims, reasons, {}, "", nothing, {}, nothing, nothing, nothing
+        )
+    maps = {
+        kind: compute.offset_map(query, chosen.offset, chosen.second)
+        for kind, query in queries.items()
+    }
+    errors = {kind: compute.map_errors(query) for kind, query in queries.items()}
+    return Read(
+        setting=setting,
+        queries=queries,
+        claims=claims,
+        reasons=reasons,
+        maps=maps,
+        headline=sentences.offsets(maps, claims),
+        map_table=frames.offset_maps(maps),
+        errors=errors,
+        by_offset=frames.map_errors(errors),
+        only=frames.offset_only(claims),
+        straight=frames.straight_line(claims),
+    )

@@ -1,0 +1,40 @@
+"""This as Python: for every page a short script on `posenc` that prints the page's main numbers as CSV.
+
+A script is text, made from the setting and the page's choices; tests run each and compare.
+"""
+
+from posenc import Setting, fields
+
+PREAMBLE = "setting = {setting}\n"
+
+
+def written(setting: Setting) -> str:
+    """Return a setting as Python: what differs from the defaults, all of it legal where it is run."""
+    default = fields.defaults(Setting)
+    said = [
+        f"{name}={getattr(setting, name)!r}"
+        for name in fields.rules(Setting)
+        if getattr(setting, name) != default[name]
+    ]
+    if setting.own:
+        said.append(f"own={setting.own!r}")
+    return f"posenc.Setting({', '.join(said)})"
+
+
+def uploaded(setting: Setting) -> str:
+    """Return a comment where the script needs a file that only its owner has."""
+    if not setting.learned_source.startswith("table-"):
+        return ""
+    return (
+        f"# The uploaded table has to be held first, which gives it the name {setting.learned_source}:\n"
+        "#   from posenc.interop import find_position_tables, read_header, read_position_table\n"
+        "#   from posenc.interop.sources import hold\n"
+        '#   content = open("model.safetensors", "rb").read()\n'
+        "#   name = find_position_tables(read_header(content))[0].name\n"
+        '#   hold(read_position_table(content, name, file_name="model.safetensors"))\n'
+    )
+
+
+def script(imports: str, setting: Setting, body: str) -> str:
+    """Return a whole script: imports, the setting, the body."""
+    return f"{imports.strip()}\n\n{uploaded(setting)}setting = {written(setting)}\n{body.strip()}\n"

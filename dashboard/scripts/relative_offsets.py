@@ -1,0 +1,26 @@
+"""Relative offsets as Python."""
+
+from dashboard.choices import OffsetChoice
+from dashboard.scripts import script as whole
+from posenc import Setting
+
+IMPORTS = """
+import posenc
+from posenc.analysis import offset_checks
+"""
+BODY = """
+offset, second = {offset}, {second}
+print("scheme,closed,fitted,pairs,composed,spread along diagonals / overall,R squared")
+for kind in setting.schemes:
+    query = posenc.Query.of(setting, kind)
+    found = offset_checks.check_map(query, offset, second)
+    claims = offset_checks.check_claims(query)
+    numbers = [found.closed, found.fitted, found.pairs, found.composed]
+    numbers += [claims.only.error, claims.straight.r_squared]
+    print(posenc.SCHEMES[kind].label, *("" if n is None else n for n in numbers), sep=",")
+"""
+
+
+def script(setting: Setting, chosen: OffsetChoice) -> str:
+    """Return a script that prints the decisive number of every check."""
+    return whole(IMPORTS, setting, BODY.format(offset=chosen.offset, second=chosen.second))

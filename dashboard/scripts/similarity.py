@@ -1,0 +1,23 @@
+"""Similarity, and the curves of Start and Overview, as Python."""
+
+from dashboard.choices import SimilarityChoice
+from dashboard.scripts import script as whole
+from posenc import Setting
+
+IMPORTS = """
+import posenc
+from posenc.analysis import scheme_similarity
+"""
+CURVES = """
+print("scheme,distance,mean,low,high,spread")
+for kind in setting.schemes:
+    found = scheme_similarity(posenc.Query.of(setting, kind))
+    rows = zip(found.offsets, found.mean, found.low, found.high, found.spread)
+    for row in rows:
+        print(posenc.SCHEMES[kind].label, *(value.item() for value in row), sep=",")
+"""
+
+
+def script(setting: Setting, chosen: SimilarityChoice | None = None) -> str:
+    """Return a script that prints the numbers called "similarity by distance"."""
+    return whole(IMPORTS, setting, CURVES)

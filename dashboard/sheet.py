@@ -1,0 +1,50 @@
+"""What a page has shown in this run: its words, pictures and numbers, for those who take it away."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pandas as pd
+import streamlit as st
+
+from dashboard.charts import Spec
+from dashboard.matrix import Panel, Scale
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One chart: its specification and the frame in it."""
+
+    spec: Spec
+    frame: pd.DataFrame
+
+
+@dataclass(frozen=True)
+class MatrixPicture:
+    """One row of matrices on one scale."""
+
+    panels: Sequence[Panel]
+    scale: Scale
+    row_label: str
+    column_label: str
+
+
+@dataclass
+class Sheet:
+    """The page as far as it is drawn."""
+
+    title: str = ""
+    sentences: list[str] = field(default_factory=list)
+    pictures: dict[str, Picture | MatrixPicture] = field(default_factory=dict)
+    tables: dict[str, pd.DataFrame] = field(default_factory=dict)
+    script: str | None = None
+
+
+def begin() -> None:
+    """Start an empty sheet for this run."""
+    st.session_state["sheet"] = Sheet()
+
+
+def current() -> Sheet:
+    """Return the sheet of this run."""
+    found: Sheet = st.session_state.setdefault("sheet", Sheet())
+    return found

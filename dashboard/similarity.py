@@ -1,0 +1,50 @@
+"""What the Similarity page says of a setting."""
+
+from dataclasses import dataclass
+
+import pandas as pd
+
+from dashboard import compute, frames, sentences
+from dashboard.choices import SimilarityChoice
+from dashboard.compute import Similarity
+from posenc import Setting
+
+
+@dataclass(frozen=True)
+class Read:
+    """Similarity of every scheme by distance and from one position.
+
+    reference: the query position used, the last one shown where the one asked for lies past it.
+    missing: schemes that have no row there.
+    """
+
+    setting: Setting
+    found: dict[str, Similarity]
+    reasons: dict[str, str]
+    headline: str
+    by_offset: pd.DataFrame
+    reference: int
+    one_row: pd.DataFrame
+    missing: tuple[str, ...]
+
+
+def read(setting: Setting, chosen: SimilarityChoice) -> Read:
+    """Return what the page shows of a setting."""
+    queries = {kind: compute.query(setting, kind) for kind in setting.schemes}
+    found, reasons = compute.each(compute.cosine, queries)
+    reference = min(chosen.reference, setting.length - 1)
+    if not found:
+        nothing = pd.DataFrame()
+        return Read(setting, found, reasons, "", nothing, reference, nothing, ())
+    boundary = frames.boundary(setting, setting.length - 1)
+    rows = {kind: compute.reference_row(queries[kind], reference) for kind in found}
+    return Read(
+        setting=setting,
+        found=found,
+        reasons=reasons,
+        headline=sentences.similarity(setting, found),
+        by_offset=frames.by_offset(found, boundary),
+        reference=reference,
+        one_row=frames.lines(rows, boundary),
+        missing=tuple(kind for kind, row in rows.items() if row is None),
+    )

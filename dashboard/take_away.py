@@ -1,0 +1,47 @@
+"""A page to take away: one zip of its figures, numbers, settings, script and link."""
+
+import io
+import json
+import re
+import zipfile
+
+from dashboard import figures
+from dashboard.sheet import MatrixPicture, Sheet
+from posenc import Setting
+
+# A file without a date of its own, so that the same page gives the same bytes.
+_WHEN = (1980, 1, 1, 0, 0, 0)
+
+
+def archive(sheet: Sheet, setting: Setting, link: str) -> bytes:
+    """Return the zip of a page: text, figures as PNG and SVG, tables as CSV, and what made them."""
+    files: dict[str, bytes] = {
+        "README.txt": _words(sheet, link).encode(),
+        "settings.json": json.dumps(setting.record(), indent=2).encode(),
+    }
+    if sheet.script:
+        files["script.py"] = sheet.script.encode()
+    for name, table in sheet.tables.items():
+        files[f"numbers/{_file(name)}.csv"] = table.to_csv(index=False).encode()
+    for name, picture in sheet.pictures.items():
+        files[f"figures/{_file(name)}.png"] = figures.png(picture)
+        files[f"figures/{_file(name)}.svg"] = figures.svg(picture).encode()
+        if isinstance(picture, MatrixPicture):
+            files[f"numbers/{_file(name)}-matrices.csv"] = figures.cells(picture).encode()
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as folder:
+        for name, content in files.items():
+            folder.writestr(zipfile.ZipInfo(name, _WHEN), content, zipfile.ZIP_DEFLATED)
+    return made.getvalue()
+
+
+def _words(sheet: Sheet, link: str) -> str:
+    parts = [sheet.title, *sheet.sentences, f"Link: {link}"]
+    if sheet.script:
+        parts.append("script.py prints the page's main numbers; it needs the package posenc.")
+    return "\n\n".join(parts) + "\n"
+
+
+def _file(name: str) -> str:
+    """Return a name as a file has it."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")

@@ -1,0 +1,111 @@
+"""The row above every page: pin a setting, copy the link, take the page away, present it."""
+
+import functools
+from typing import Any
+from urllib.parse import urlencode
+
+import streamlit as st
+
+from dashboard import controls, pinned, sheet, take_away
+from dashboard.sheet import Sheet
+from posenc import Setting
+
+PRESENT = "present"
+
+# The one thing that Streamlit's own theme cannot do for one visitor: larger type for a projector.
+# Everything is sized in rem, so the root decides.
+_larger = st.components.v2.component(
+    "posenc_larger_type", css=":root { font-size: 130% !important; }", isolate_styles=False
+)
+
+
+def presenting() -> bool:
+    """Whether this visitor presents: no sidebar, larger type."""
+    asked = st.query_params.get(PRESENT) == "true"
+    return bool(st.session_state.get(PRESENT, asked))
+
+
+class Toolbar:
+    """The row's places; drawn above the page, filled before and after it."""
+
+    def __init__(self) -> None:
+        row = st.container(
+            horizontal=True, horizontal_alignment="right", vertical_alignment="center", gap="small"
+        )
+        self.controls = row.container(width="content") if presenting() else None
+        self.compare = row.popover("Compare A/B", icon=":material/compare:", type="tertiary")
+        self.share = row.popover("Copy link", icon=":material/link:", type="tertiary")
+        self.python = row.popover("Python", icon=":material/code:", type="tertiary")
+        self.export = row.popover("Export", icon=":material/download:", type="tertiary")
+        row.toggle(
+            "Present",
+            key=PRESENT,
+            bind="query-params",
+            help="For a projector: larger type, and the controls in a menu instead of a sidebar.",
+        )
+        if presenting():
+            _larger(key="larger_type")
+
+    def controls_place(self) -> Any:
+        """Return where the shared controls go: the sidebar, or a menu while presenting."""
+        if self.controls is None:
+            return st.sidebar
+        return self.controls.popover("Controls", icon=":material/tune:", type="tertiary")
+
+    def before(self, setting: Setting) -> None:
+        """Fill what the page depends on."""
+        with self.compare:
+            pinned.control(setting)
+
+    def after(self, setting: Setting) -> None:
+        """Fill what depends on the page."""
+        address, shown = link(setting), sheet.current()
+        with self.python:
+            _python(shown)
+        with self.export:
+            _export(shown, setting, address)
+        with self.share:
+            st.caption("Every control is in it, defaults too, so it shows the same later.")
+            st.code(address, language=None, wrap_lines=True)
+
+
+def _python(shown: Sheet) -> None:
+    if shown.script is None:
+        st.caption("This page has no numbers of its own right now.")
+        return
+    st.caption(
+        "This as Python: prints the page's main numbers as CSV. It needs the package posenc."
+    )
+    st.code(shown.script, language="python")
+
+
+def _export(shown: Sheet, setting: Setting, address: str) -> None:
+    if not (shown.pictures or shown.tables):
+        st.caption("This page has nothing to take away right now.")
+        return
+    st.caption(
+        f"One zip: {len(shown.pictures)} figures as PNG and SVG, {len(shown.tables)} tables as CSV, the "
+        "settings, the script and the link. It takes some seconds to draw."
+    )
+    name = (shown.title or "page").split(",")[0].lower().replace(" ", "-").strip("?")
+    st.download_button(
+        "Download this page",
+        # Drawn once somebody asks, from what is shown now.
+        functools.partial(take_away.archive, shown, setting, address),
+        file_name=f"posenc-{name}.zip",
+        mime="application/zip",
+        key="take_away",
+        on_click="ignore",
+        icon=":material/folder_zip:",
+    )
+
+
+def link(setting: Setting) -> str:
+    """Return the address of what is shown, with every control written out."""
+    said = controls.as_link(setting)
+    word = st.session_state.get(pinned.KEY, "")
+    if word:
+        said[pinned.KEY] = [word]
+    if presenting():
+        said[PRESENT] = ["true"]
+    return f"{st.context.url or ''}?{urlencode(said, doseq=True, safe=',~')}"

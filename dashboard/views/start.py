@@ -1,0 +1,61 @@
+"""Start: what does attention see of position? One screen: the answer, the curves, two dials."""
+
+import streamlit as st
+
+from dashboard import charts, controls, frames, page, sentences, start
+from dashboard.pair import Pair
+from dashboard.scripts import similarity as script
+from posenc import Setting, fields
+from posenc.analysis import similarity
+
+settings = page.settings()
+read = settings.map(start.read)
+page.left_out(read.now.reasons, read.now.found)
+measured = start.measured(settings.now)
+page.head("What does attention see of position?", Pair(measured or read.now.sentence))
+if measured:
+    page.also(read.map(lambda one: one.sentence))
+sentences.show_notices(read.now.found)
+page.chart(
+    read.map(lambda one: frames.drawn(one.curves)),
+    charts.by_offset,
+    page.kinds(settings),
+    "distance, query minus key",
+    "effect of position alone",
+    height=360,
+    key="start",
+)
+st.caption(
+    "What position alone adds to attention between a query and a key of fixed content, 1 at distance "
+    "0: compare shapes, not heights. A band runs from the lowest head or pair to the highest."
+)
+dials, links = st.columns([3, 1], gap="large", vertical_alignment="center")
+for place, name in zip(dials.columns(2, gap="large"), ("base", "dim"), strict=True):
+    controls.dial(place, name, fields.rules(Setting)[name], key=f"start_{name}")
+links.page_link(
+    "views/overview.py",
+    label="Teach this",
+    icon=":material/school:",
+    query_params={"present": "true"},
+)
+links.page_link("views/extrapolation.py", label="Plan my context", icon=":material/straighten:")
+
+page.notes(settings.now, {kind: one.kernel.provenance for kind, one in read.now.found.items()})
+page.how_to_read(
+    "Each line says how much of attention's weight or logit is left, by position alone, when query and "
+    "key move apart. A line that falls and stays low sees near tokens first; one that comes back up "
+    "takes some far positions for near ones. RoPE acts on the width of one head, sinusoidal on the "
+    "whole model: at equal width (in the sidebar) their lines fall together. Losses are of small "
+    "models that were trained here, and read past their training length: Extrapolation shows them."
+)
+page.definition(
+    r"\frac{K(i, j)}{\sqrt{K(i, i)\,K(j, j)}}",
+    "K is what position alone contributes between query i and key j: an inner product of rows (learned, "
+    "sinusoidal), the expected logit of unit content (RoPE), or a factor on the attention weight "
+    "(ALiBi), each scaled to 1 at distance 0, and averaged over all pairs at a distance.",
+    similarity.similarity_by_offset,
+)
+page.numbers(
+    read.map(lambda one: one.curves.rename(columns={"x": "distance", "y": "mean"})), "start curves"
+)
+page.script(script.script(settings.now))
