@@ -150,7 +150,7 @@ def offer(setting: Setting, chosen: choices.TrainingChoice) -> str | None:
             "steps, seeds or schemes, or a smaller model.",
             icon=":material/block:",
         )
-    if st.button("Start", key="start_training", type="primary", disabled=too_long):
+    if st.button("Start", key="start_training", icon=":material/play_arrow:", disabled=too_long):
         crew, store = server_workers(), runs.own_store()
         content, name = uploaded or (None, "")
         try:

@@ -41,7 +41,8 @@ SCREENS: dict[int, dict[str, Any]] = {
 
 # Every page by its path: the name of its link, its title.
 PAGES = {
-    "": ("Overview", "What attention sees of position"),
+    "": ("Start", "What does attention see of position?"),
+    "overview": ("Overview", "The schemes side by side"),
     "similarity": ("Similarity", "Similarity"),
     "pca": ("PCA", "PCA"),
     "relative_offsets": ("Relative offsets", "Relative offsets"),
@@ -52,7 +53,7 @@ PAGES = {
 # On a deep link the browser does not know yet where the app's root is, so Streamlit asks beside the
 # page first, hears 404 and asks again at the root. Exactly these requests and no others.
 PROBES = re.compile(
-    rf"http://{HOST}:\d+/(?:similarity|pca|relative_offsets|extrapolation|train)/_stcore/"
+    rf"http://{HOST}:\d+/(?:overview|similarity|pca|relative_offsets|extrapolation|train)/_stcore/"
     r"(?:health|host-config)"
 )
 
@@ -180,5 +181,5 @@ def row(page: Page, key: str) -> Locator:
 
 
 def dial(page: Page, name: str) -> Locator:
-    """The slider of this label; arrow keys move it."""
-    return page.locator(f'input[type=range][aria-label="{name}"]')
+    """The sidebar's slider of this label; arrow keys move it."""
+    return page.get_by_test_id("stSidebar").locator(f'input[type=range][aria-label="{name}"]')

@@ -32,7 +32,8 @@ Visit = Callable[..., Visitor]
 
 # Charts and matrices of every page, with the four schemes that are shown by default.
 DRAWN = {
-    "": (4, 4),
+    "": (1, 0),
+    "overview": (4, 4),
     "similarity": (2, 4),
     "pca": (5, 0),
     "relative_offsets": (1, 3),

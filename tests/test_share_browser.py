@@ -1,0 +1,238 @@
+"""In a real browser: the first screen, links that restore it all, pins, presenting, taking away."""
+
+import io
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlparse
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect
+
+from tests.browser import PAGES, Visitor, dial, go, headline, launched, row, served, settled
+
+pytestmark = pytest.mark.browser
+
+Visit = Callable[..., Visitor]
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of the dashboard, served once for all tests."""
+    with served(tmp_path_factory.mktemp("dashboard") / "log.txt") as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def chromium(chromium_path: str) -> Iterator[Browser]:
+    """One browser for all tests; each test has its own contexts in it."""
+    with launched(chromium_path) as browser:
+        yield browser
+
+
+@pytest.fixture
+def visitor(chromium: Browser, address: str) -> Iterator[Visit]:
+    """Makes visitors with a browser context of the given kind; no fault may be left at the end."""
+    made: list[Visitor] = []
+
+    def make(**kind: Any) -> Visitor:
+        made.append(Visitor(chromium, address, **kind))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.context.close()
+    assert [fault for one in made for fault in one.faults] == []
+
+
+def menu(page: Page, name: str) -> Any:
+    """Open a menu of the toolbar and return what it shows."""
+    page.get_by_test_id("stMain").get_by_test_id("stPopover").filter(has_text=name).locator(
+        "button"
+    ).first.click()
+    body = page.get_by_test_id("stPopoverBody")
+    expect(body).to_be_visible()
+    return body
+
+
+def close(page: Page) -> None:
+    page.keyboard.press("Escape")
+    expect(page.get_by_test_id("stPopoverBody")).to_have_count(0)
+
+
+def copied(page: Page) -> str:
+    """The link that the page offers."""
+    code = menu(page, "Copy link").get_by_test_id("stCode")
+    expect(code).to_be_visible()
+    text = code.inner_text().strip().replace("\n", "")
+    close(page)
+    return text
+
+
+def numbers(page: Page) -> list[str]:
+    """What the page says in words and numbers, without its toolbar."""
+    main = page.get_by_test_id("stMain")
+    return [
+        *main.locator("strong").all_inner_texts(),
+        *main.get_by_test_id("stCaptionContainer").all_inner_texts(),
+        *main.locator(".readout").all_inner_texts(),
+        *main.locator("table").all_inner_texts(),
+    ]
+
+
+def test_the_first_screen_answers_without_scrolling(visitor: Visit) -> None:
+    page = visitor(viewport={"width": 1440, "height": 900}).open()
+    main = page.get_by_test_id("stMain")
+    seen = [
+        headline(page),
+        main.locator(".stVegaLiteChart svg, .stVegaLiteChart canvas").first,
+        main.locator('input[type=range][aria-label="Base"]'),
+        main.locator('input[type=range][aria-label="Model dimension"]'),
+        main.get_by_test_id("stPageLink").first,
+        main.get_by_test_id("stPageLink").last,
+    ]
+    for one in seen:
+        box = one.bounding_box()
+        assert box is not None
+        assert box["y"] >= 0
+        assert box["y"] + box["height"] <= 900
+    assert "1,024" in headline(page).inner_text()
+    assert main.locator("table").count() == 0
+
+
+def test_the_dials_of_the_first_page_are_those_of_the_sidebar(visitor: Visit) -> None:
+    page = visitor().open()
+    own = page.get_by_test_id("stMain").locator('input[type=range][aria-label="Base"]')
+    before = page.locator(".stVegaLiteChart svg .mark-line path").evaluate_all(
+        "paths => paths.map(path => path.getAttribute('d'))"
+    )
+    own.focus()
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function("location.search.includes('base=12500')", timeout=15_000)
+    settled(page)
+    expect(page.get_by_test_id("stSidebar")).to_contain_text("12,500")
+    after = page.locator(".stVegaLiteChart svg .mark-line path").evaluate_all(
+        "paths => paths.map(path => path.getAttribute('d'))"
+    )
+    assert after != before
+    dial(page, "Base").focus()
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_function("!location.search.includes('base=')", timeout=15_000)
+
+
+ODD = "dim=96&base=777&length=50&train_length=20&heads=3&schemes=RoPE&schemes=ALiBi&precision=bfloat16"
+OWN = {"similarity": "&reference=7", "pca": "&fit=all", "relative_offsets": "&offset=5",
+       "extrapolation": "&reach=8", "train": "&steps=77"}  # fmt: skip
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_copied_link_restores_the_page_for_somebody_else(visitor: Visit, path: str) -> None:
+    somebody = visitor()
+    page = somebody.open(f"{path}?{ODD}{OWN.get(path, '')}")
+    link = copied(page)
+    assert urlparse(link).path.strip("/") == path
+    for said in ("dim=96", "seed=0", "equal_width=false", OWN.get(path, "&dim=96")[1:]):
+        assert said in link
+    other = visitor().open(link.removeprefix(somebody.address + "/"))
+    if path == "train":  # an estimate is timed anew
+        expect(other.get_by_label("Steps")).to_have_value("77")
+    else:
+        assert numbers(other) == numbers(page)
+    assert other.get_by_test_id("stAlertContainer").count() == (
+        page.get_by_test_id("stAlertContainer").count()
+    )
+    assert copied(other) == link
+
+
+def test_choices_of_a_page_are_there_when_it_is_turned_to_again(visitor: Visit) -> None:
+    page = visitor().open("pca?fit=all&base=500")
+    go(page, "similarity")
+    assert "fit" not in page.url
+    go(page, "pca")
+    page.wait_for_function("location.search.includes('fit=all')", timeout=15_000)
+    chosen = page.get_by_role("radio", name="all")
+    expect(chosen).to_be_checked()
+    go(page, "similarity")
+    page.go_back()
+    expect(page.get_by_test_id("stMain").locator("h1")).to_have_text("PCA", timeout=15_000)
+    expect(page.get_by_role("radio", name="all")).to_be_checked()
+
+
+def test_a_pin_shows_both_settings_and_travels_by_link(visitor: Visit) -> None:
+    somebody = visitor()
+    page = somebody.open("similarity?dim=64&length=64")
+    menu(page, "Compare A/B").get_by_role("button", name="Pin this setting as A").click()
+    page.wait_for_function("location.search.includes('a=')", timeout=15_000)
+    close(page)
+    dial(page, "Base").focus()
+    page.keyboard.press("End")
+    expect(row(page, "similarity_change")).to_be_visible(timeout=15_000)
+    settled(page)
+    expect(row(page, "similarity_pinned")).to_be_visible()
+    link = copied(page)
+    go(page, "pca")
+    expect(page.get_by_text("Pinned setting, A:").first).to_be_visible()
+    other = visitor().open(link.removeprefix(somebody.address + "/"))
+    expect(row(other, "similarity_change")).to_be_visible()
+    menu(other, "Compare A/B").get_by_role("button", name="Unpin").click()
+    expect(row(other, "similarity_change")).to_have_count(0, timeout=15_000)
+
+
+def test_presenting_hides_the_sidebar_and_enlarges_type(visitor: Visit) -> None:
+    page = visitor().open("similarity?base=500")
+    size = "parseFloat(getComputedStyle(document.querySelector('h1')).fontSize)"
+    small = page.evaluate(size)
+    page.get_by_text("Present", exact=True).click()
+    page.wait_for_function(f"{size} > {small}", timeout=15_000)
+    settled(page)
+    assert page.get_by_test_id("stSidebar").count() == 0
+    assert "base=500" in page.url
+    controls = menu(page, "Controls")
+    slider = controls.locator('input[type=range][aria-label="Base"]')
+    slider.focus()
+    page.keyboard.press("End")
+    page.wait_for_function("location.search.includes('base=100000000')", timeout=15_000)
+    close(page)
+    page.get_by_text("Present", exact=True).click()
+    page.wait_for_function(f"{size} == {small}", timeout=15_000)
+    expect(page.get_by_test_id("stSidebar")).to_be_visible()
+    assert "base=100000000" in page.url
+
+
+def test_a_page_is_taken_away_whole(visitor: Visit, tmp_path: Path) -> None:
+    page = visitor().open("similarity?dim=32&length=24&heads=2&train_length=16")
+    body = menu(page, "Export")
+    with page.expect_download(timeout=120_000) as waiting:
+        body.get_by_role("button", name="Download this page").click()
+    made = waiting.value
+    assert made.suggested_filename == "posenc-similarity.zip"
+    made.save_as(tmp_path / "page.zip")
+    with zipfile.ZipFile(io.BytesIO((tmp_path / "page.zip").read_bytes())) as folder:
+        assert folder.testzip() is None
+        names = set(folder.namelist())
+    assert {
+        "script.py",
+        "settings.json",
+        "figures/by-offset.svg",
+        "figures/similarity.png",
+    } <= names
+
+
+# Streamlit's own list of pages nests a section's items in a div, which nothing here can change.
+NOT_OURS = {"exclude": [["[data-testid=stSidebarNavItems]"]]}
+
+
+@pytest.mark.parametrize("colours", ["light", "dark"])
+def test_axe_finds_nothing_serious_on_any_page(visitor: Visit, colours: str) -> None:
+    somebody = visitor(color_scheme=colours)
+    found = []
+    for path in PAGES:
+        page = somebody.open(path)
+        for fault in Axe().run(page, context=NOT_OURS).response["violations"]:
+            if fault["impact"] in ("serious", "critical"):
+                nodes = [node["html"][:120] for node in fault["nodes"][:2]]
+                found.append((path, fault["id"], len(fault["nodes"]), nodes))
+        page.close()
+    assert found == []
