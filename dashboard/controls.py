@@ -139,14 +139,23 @@ def turn_to(path: str) -> None:
     st.session_state["owners"] = []
 
 
-def _take_up(owner: type, name: str) -> None:
-    """Set a choice as it was when its page was left: Streamlit takes it out of the address.
+def _take_up(owner: type) -> None:
+    """Put a page's choices back into the address as they were when the page was left.
 
-    What the address says on arrival counts more.
+    Streamlit takes them out of it, and on the browser's Back it believes the address alone. What the
+    address says on arrival counts more.
     """
     kept = st.session_state.setdefault("kept_choices", {})
-    if st.session_state.get("arrived") and name in kept and name not in st.query_params:
-        st.session_state[name] = kept[name]
+    default = fields.defaults(owner)
+    missing = {
+        name: _link(rule, kept[name])
+        for name, rule in fields.rules(owner).items()
+        if kept.get(name, default[name]) != default[name] and name not in st.query_params
+    }
+    if st.session_state.get("arrived") and missing:
+        for name, texts in missing.items():
+            st.query_params[name] = texts
+        st.rerun()
 
 
 def choices(
@@ -159,9 +168,9 @@ def choices(
     target = place or st.container(horizontal=True, vertical_alignment="top")
     values = {}
     st.session_state.setdefault("owners", []).append(owner)
+    _take_up(owner)
     for name, rule in fields.rules(owner).items():
         default = fields.defaults(owner)[name]
-        _take_up(owner, name)
         if isinstance(rule, fields.Word):
             values[name] = _one_of(target, name, rule, default, words)
         else:

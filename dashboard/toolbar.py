@@ -2,7 +2,7 @@
 
 import functools
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlparse
 
 import streamlit as st
 
@@ -108,4 +108,7 @@ def link(setting: Setting) -> str:
         said[pinned.KEY] = [word]
     if presenting():
         said[PRESENT] = ["true"]
-    return f"{st.context.url or ''}?{urlencode(said, doseq=True, safe=',~')}"
+    url = st.context.url or ""
+    if url and urlparse(url).path == "":
+        url += "/"
+    return f"{url}?{urlencode(said, doseq=True, safe=',~')}"

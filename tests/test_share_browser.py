@@ -78,7 +78,7 @@ def numbers(page: Page) -> list[str]:
         *main.locator("strong").all_inner_texts(),
         *main.get_by_test_id("stCaptionContainer").all_inner_texts(),
         *main.locator(".readout").all_inner_texts(),
-        *main.locator("table").all_inner_texts(),
+        *main.get_by_test_id("stTable").all_inner_texts(),
     ]
 
 
@@ -137,7 +137,7 @@ def test_a_copied_link_restores_the_page_for_somebody_else(visitor: Visit, path:
         assert said in link
     other = visitor().open(link.removeprefix(somebody.address + "/"))
     if path == "train":  # an estimate is timed anew
-        expect(other.get_by_label("Steps")).to_have_value("77")
+        expect(other.get_by_role("spinbutton", name="Steps")).to_have_value("77")
     else:
         assert numbers(other) == numbers(page)
     assert other.get_by_test_id("stAlertContainer").count() == (
@@ -182,7 +182,7 @@ def test_a_pin_shows_both_settings_and_travels_by_link(visitor: Visit) -> None:
 
 def test_presenting_hides_the_sidebar_and_enlarges_type(visitor: Visit) -> None:
     page = visitor().open("similarity?base=500")
-    size = "parseFloat(getComputedStyle(document.querySelector('h1')).fontSize)"
+    size = "parseFloat(getComputedStyle(document.documentElement).fontSize)"
     small = page.evaluate(size)
     page.get_by_text("Present", exact=True).click()
     page.wait_for_function(f"{size} > {small}", timeout=15_000)
