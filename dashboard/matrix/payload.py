@@ -9,7 +9,7 @@ Everything is little-endian. NaN means "no value here" and is drawn as a blank.
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -159,11 +159,33 @@ def smallest(matrix: Float[Tensor, "rows columns"]) -> MatrixValues:
     return Full(array)
 
 
+def minus(after: MatrixValues, before: MatrixValues) -> MatrixValues:
+    """Return `after - before`, entry by entry: what is drawn, subtracted in float64 and rounded once.
+
+    Two curves give a curve and two triangles a triangle; other pairs give the smallest form that
+    fits. A blank on either side stays a blank. Raises SchemeArgumentError for unequal shapes.
+    """
+    if after.shape != before.shape:
+        raise SchemeArgumentError(
+            f"only matrices of one shape can be subtracted, got {after.shape} and {before.shape}."
+        )
+    if isinstance(after, Curve) and isinstance(before, Curve):
+        return Curve(subtracted(after.values, before.values), after.length)
+    if isinstance(after, Triangle) and isinstance(before, Triangle):
+        return Triangle(subtracted(after.values, before.values), after.length)
+    return smallest(torch.from_numpy(subtracted(after.dense(), before.dense())))
+
+
+def subtracted(after: Array, before: Array) -> npt.NDArray[np.float64]:
+    return after.astype(np.float64) - before.astype(np.float64)
+
+
 @dataclass(frozen=True)
 class Scale:
     """The colours of a row: `low` and `high` are its ends; values outside take the end's colour.
 
     `kind` is "sequential" (dark to bright) or "diverging" (blue, neutral in the middle, orange).
+    `unit` is written beside the colour bar: what the values are, such as "B minus A".
     """
 
     low: float
@@ -180,6 +202,16 @@ class Scale:
             raise SchemeArgumentError(
                 f"a scale needs finite ends, low < high, got {self.low!r} and {self.high!r}."
             )
+
+    @classmethod
+    def around_zero(cls, matrices: Iterable[MatrixValues], unit: str) -> "Scale":
+        """Return the diverging scale with 0 in the middle that reaches the largest magnitude drawn.
+
+        Where all values are 0, blank or infinite its ends are -1 and 1: everything is neutral.
+        """
+        sizes = [np.abs(each.values[np.isfinite(each.values)]) for each in matrices]
+        end = max((float(size.max()) for size in sizes if size.size), default=0.0) or 1.0
+        return cls(-end, end, "diverging", unit)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -215,6 +247,7 @@ class Panel:
 def encode(
     panels: Sequence[Panel],
     *,
+    name: str,
     scale: Scale,
     row_label: str,
     column_label: str,
@@ -227,6 +260,7 @@ def encode(
     if height is not None:
         check_count("height", height, 80, 4_000)
     header: dict[str, Any] = {
+        "name": name,
         "text": text_alternative,
         "height": height,
         "scale": {"low": scale.low, "high": scale.high, "kind": scale.kind, "unit": scale.unit},
