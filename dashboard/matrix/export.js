@@ -23,7 +23,7 @@ async function savePng(row) {
 }
 
 function drawPicture(row) {
-  const parts = [...row.views.map((view) => view.figure), row.legend.keys];
+  const parts = [...row.views.map((view) => view.figure), row.legend.legend];
   const pen = new Pen(row.root, parts, exportScale(row));
   row.panels.forEach((panel, n) => drawPanel(pen, panel, row.views[n], row.at));
   drawLegend(pen, row.legend);
@@ -167,9 +167,9 @@ class Pen {
     context.lineWidth = 1.5 * scale;
     const gap = 6 * scale * Math.SQRT2;
     context.beginPath();
-    for (let x = box.x; x < box.x + box.width + box.height; x += gap) {
+    for (let x = box.x - box.height; x < box.x + box.width; x += gap) {
       context.moveTo(x, box.y);
-      context.lineTo(x - box.height, box.y + box.height);
+      context.lineTo(x + box.height, box.y + box.height);
     }
     context.stroke();
     context.restore();

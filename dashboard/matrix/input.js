@@ -8,7 +8,7 @@ class Input {
     this.pointed = false; // whether the pointer, not a key, moved the crosshair last
     this.drag = null; // a button is down: where, in which panel, and how far it got
     this.dragged = false; // a drag has just ended, and the click that ends it means nothing
-    const { nearer, farther, all, png } = row.legend.tools;
+    const { nearer, farther, all, png } = row.tools;
     this.onPress(nearer, () => row.canZoomIn() && row.zoomBy(1 / 2));
     this.onPress(farther, () => row.zoomBy(2));
     this.onPress(all, () => row.zoomTo(null));

@@ -55,33 +55,35 @@ function makePanel(parent) {
 
 function makeLegend(root) {
   const legend = make("div", "legend", root);
-  const keys = make("div", "keys", legend);
-  const scale = make("div", "scale", keys);
+  const scale = make("div", "scale", legend);
   const unit = make("span", "unit", scale);
   const bar = make("div", "bar", scale);
   const colours = make("canvas", "", bar);
   colours.setAttribute("aria-hidden", "true");
   const ticks = make("div", "ticks columns", bar);
-  const blank = make("span", "key", keys);
+  const blank = make("span", "key", legend);
   make("span", "hatch", blank);
   blank.append("no value");
-  const boundary = make("span", "key", keys);
+  const boundary = make("span", "key", legend);
   make("span", "dash", boundary);
   const boundaryText = make("span", "", boundary);
-  const hints = make("div", "hints", legend);
+  return { legend, unit, colours, ticks, blank, boundary, boundaryText };
+}
+
+function makeHints(root) {
+  const hints = make("div", "hints", root);
   const free = make("span", "hint free", hints);
   const pinned = make("span", "hint pinned", hints);
   const lost = make("span", "hint lost", hints);
   write(free, "Point, tap or use the arrow keys to read a cell; click to pin it, drag to zoom");
   write(pinned, "Pinned: click again or press Escape to release");
   write(lost, "The zoomed region is no longer there: all cells are shown");
-  const tools = makeTools(legend);
-  return { keys, unit, colours, ticks, blank, boundary, boundaryText, lost, tools };
+  return { lost };
 }
 
 /** Zoom and export as buttons: the way of a finger, and of anyone who finds them first. */
-function makeTools(legend) {
-  const tools = make("div", "tools", legend);
+function makeTools(root) {
+  const tools = make("div", "tools", root);
   const button = (text, name) => {
     const element = make("button", "tool", tools);
     element.type = "button";

@@ -15,7 +15,9 @@ class Row {
     this.root = make("section", "matrix-row", parent);
     this.root.setAttribute("role", "group");
     this.grid = make("div", "panels", this.root);
+    this.tools = makeTools(this.root);
     this.legend = makeLegend(this.root);
+    this.hints = makeHints(this.root);
     this.live = make("div", "live", this.root);
     this.live.setAttribute("role", "status");
     this.live.setAttribute("aria-live", "polite");
@@ -124,7 +126,7 @@ class Row {
     if (this.panels.some(there)) return;
     this.region = null;
     this.root.classList.add("lost");
-    write(this.live, this.legend.lost.textContent);
+    write(this.live, this.hints.lost.textContent);
   }
 
   /** Paint the cells of the region and everything that depends on which they are. */
@@ -163,7 +165,7 @@ class Row {
 
   /** Buttons that would change nothing say so, and stay focusable. */
   drawTools() {
-    const { nearer, farther, all } = this.legend.tools;
+    const { nearer, farther, all } = this.tools;
     nearer.setAttribute("aria-disabled", !this.canZoomIn());
     farther.setAttribute("aria-disabled", !this.region);
     all.setAttribute("aria-disabled", !this.region);
@@ -196,7 +198,9 @@ class Row {
     const height = wholeCells(fullHeight, rows.count);
     view.figure.style.setProperty("--plot", `${width}px`);
     view.plot.style.height = `${height}px`;
-    view.plot.style.marginBottom = `${fullHeight - height}px`; // what is below stays where it is
+    // What is below stays where it is, but for the label of the axis.
+    view.plot.style.marginBottom = `${fullHeight - height}px`;
+    view.columnLabel.style.translate = `0 ${height - fullHeight}px`;
     // More cells than pixels: averaging shows what picking single cells would hide.
     const dense = Math.max(columns.count / width, rows.count / height) > devicePixelRatio;
     view.canvas.classList.toggle("dense", dense);
