@@ -81,27 +81,22 @@ def _without(node: Any, keys: tuple[str, ...]) -> Any:
 def by_offset(kinds: tuple[str, ...], x_title: str, y_title: str, *, band: bool = True) -> Spec:
     """Lines over offset or position, one per scheme, with a band from low to high and a boundary.
 
-    Frame: scheme, x, y, low, high, boundary.
+    Frame: scheme, x, y, low, high, boundary. What Vega would work out for every point and nobody can
+    reach, a description and a tooltip, is said once: a moved slider waits for it.
     """
     x = alt.X("x:Q", title=x_title, scale=alt.Scale(nice=False, zero=False))
     y = alt.Y("y:Q", title=y_title, scale=alt.Scale(zero=False))
     colour = _scheme_colour(kinds)
     line = (
         alt.Chart()
-        .mark_line(strokeWidth=2, interpolate="linear")
-        .encode(
-            x=x,
-            y=y,
-            color=colour,
-            strokeDash=_scheme_dash(kinds),
-            tooltip=["scheme:N", "x:Q", alt.Tooltip("y:Q", format=".6g")],
-        )
+        .mark_line(strokeWidth=2, interpolate="linear", description="a line per scheme")
+        # A line is one mark: whatever the pointer is on, its tooltip is that of its first point.
+        .encode(x=x, y=y, color=colour, strokeDash=_scheme_dash(kinds), tooltip="scheme:N")
     )
     layers = [line, _boundary()]
     if band:
-        layers.insert(
-            0, alt.Chart().mark_area(opacity=0.18).encode(x=x, y="low:Q", y2="high:Q", color=colour)
-        )
+        area = alt.Chart().mark_area(opacity=0.18, description="from lowest to highest")
+        layers.insert(0, area.encode(x=x, y="low:Q", y2="high:Q", color=colour))
     return _spec(alt.layer(*layers).properties(height=HEIGHT))
 
 

@@ -24,7 +24,7 @@ with left:
         "for a mean of heads from the lowest head to the highest."
     )
     st.vega_lite_chart(
-        frames.drawn(by_offset),
+        frames.drawn(by_offset.drop(columns="last")),
         charts.by_offset(setting.schemes, "distance, query minus key", "cosine similarity"),
         key="by_offset",
     )
