@@ -12,7 +12,16 @@ from hypothesis.extra import numpy as arrays
 from streamlit.testing.v1 import AppTest
 
 from dashboard.matrix import CODE_COMPONENT, ROW_COMPONENT
-from dashboard.matrix.payload import Curve, Full, Panel, Scale, Triangle, encode, smallest
+from dashboard.matrix.payload import (
+    Curve,
+    Full,
+    Panel,
+    Scale,
+    Triangle,
+    encode,
+    minus,
+    smallest,
+)
 from posenc.errors import SchemeArgumentError
 from posenc.limits import MAX_DRAWN_CELLS
 
@@ -24,6 +33,7 @@ AWKWARD = [-0.0, 0.0, 1e-45, -1e-39, 3.4028235e38, 1.0, 0.99999994, 1.0000001, 0
 def send(*panels: Panel, height: int | None = None, text: str = "four schemes") -> bytes:
     return encode(
         panels,
+        name="similarity",
         scale=SCALE,
         row_label="query position",
         column_label="key position",
@@ -173,6 +183,43 @@ def test_a_table_in_low_precision_is_not_taken_for_stationary() -> None:
     assert isinstance(smallest(table @ table.T), Triangle | Full)
 
 
+def random(kind: str, seed: int, length: int = 6) -> Curve | Triangle | Full:
+    numbers = np.random.default_rng(seed).normal(size=length * length).astype(np.float32)
+    numbers[3] = np.nan
+    if kind == "curve":
+        return Curve(numbers[: 2 * length - 1], length)
+    if kind == "triangle":
+        return Triangle(numbers[: length * (length + 1) // 2], length)
+    return Full(numbers.reshape(length, length))
+
+
+@pytest.mark.parametrize("before", ["curve", "triangle", "full"])
+@pytest.mark.parametrize("after", ["curve", "triangle", "full"])
+def test_a_difference_is_each_entry_s_difference_rounded_once(after: str, before: str) -> None:
+    one, other = random(after, 1), random(before, 2)
+    found = minus(one, other)
+    assert isinstance(found, type(one) if after == before else Full)
+    for i in range(6):
+        for j in range(6):
+            exact = float(one.dense()[i, j]) - float(other.dense()[i, j])
+            assert bits(found.dense()[i, j]) == bits(np.float32(exact)) or exact != exact
+            assert (exact != exact) == bool(np.isnan(found.dense()[i, j]))
+    assert not np.nan_to_num(minus(one, one).dense()).any()
+
+
+def test_a_difference_needs_two_matrices_of_one_shape() -> None:
+    with pytest.raises(SchemeArgumentError, match=r"\(6, 6\) and \(5, 5\)"):
+        minus(random("full", 1), random("full", 1, length=5))
+
+
+def test_a_scale_around_zero_reaches_the_largest_magnitude_drawn() -> None:
+    blank = np.array([[np.nan, -3.5], [np.inf, 2.0]], np.float32)
+    scale = Scale.around_zero([Full(np.ones((2, 2), np.float32)), Full(blank)], "B minus A")
+    assert scale == Scale(-3.5, 3.5, "diverging", "B minus A")
+    for nothing in (np.zeros((2, 2), np.float32), np.full((2, 2), np.nan, np.float32)):
+        assert Scale.around_zero([Full(nothing)], "x") == Scale(-1.0, 1.0, "diverging", "x")
+
+
 def test_header_holds_everything_written_around_a_panel() -> None:
     panel = Panel(
         title='<b>"Größe" & co</b>',
@@ -187,6 +234,7 @@ def test_header_holds_everything_written_around_a_panel() -> None:
     )
     header, _ = read(send(panel, height=240, text="one → two"))
     assert header == {
+        "name": "similarity",
         "text": "one → two",
         "height": 240,
         "scale": {"low": -1.0, "high": 1.0, "kind": "diverging", "unit": "cosine similarity"},

@@ -173,11 +173,11 @@ def minus(after: MatrixValues, before: MatrixValues) -> MatrixValues:
         return Curve(subtracted(after.values, before.values), after.length)
     if isinstance(after, Triangle) and isinstance(before, Triangle):
         return Triangle(subtracted(after.values, before.values), after.length)
-    return smallest(torch.from_numpy(subtracted(after.dense(), before.dense())))
+    return smallest(torch.tensor(subtracted(after.dense(), before.dense())))
 
 
-def subtracted(after: Array, before: Array) -> npt.NDArray[np.float64]:
-    return after.astype(np.float64) - before.astype(np.float64)
+def subtracted(after: Array, before: Array) -> Array:
+    return float32(after.astype(np.float64) - before.astype(np.float64))
 
 
 @dataclass(frozen=True)
