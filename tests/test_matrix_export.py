@@ -144,10 +144,10 @@ def test_a_column_of_panels_on_a_phone_is_one_tall_picture(visit, tmp_path) -> N
 
 
 def test_more_cells_than_pixels_get_a_pixel_each_in_the_picture(visit, tmp_path) -> None:
-    page = visit("length=600&four=1", accept_downloads=True)
+    page = visit("length=500&four=1", accept_downloads=True)
     picture = Picture(page, tmp_path)
     plot = row(page).locator("canvas[role=img]").first
-    assert picture.part(plot).shape[0] >= 600
-    seen = off_the_lines(0, 600, 0, 600, boundary=200)
-    found = picture.cells(plot, 600, 600)
+    assert picture.part(plot).shape[0] >= 500
+    seen = off_the_lines(0, 500, 0, 500, boundary=166)
+    found = picture.cells(plot, 500, 500)
     assert (found[seen] == painted(page)[0][seen][:, :3]).all(axis=-1).mean() > 0.99

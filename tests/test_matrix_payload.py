@@ -1,6 +1,7 @@
 """The bytes of a row of matrices: decoded by a plain independent reader, bit for bit."""
 
 import json
+import math
 import struct
 
 import numpy as np
@@ -53,6 +54,8 @@ def read(data: bytes) -> tuple[dict, list[list[list[float]]]]:
         rows, columns = panel["rows"]["count"], panel["columns"]["count"]
         values = struct.unpack(f"<{panel['count']}f", data[at : at + 4 * panel["count"]])
         at += 4 * panel["count"]
+        size = {"curve": 2 * rows - 1, "triangle": sum(range(rows + 1)), "full": rows * columns}
+        values += (math.nan,) * (size[panel["kind"]] - panel["count"])  # blanks at the end
         matrix = []
         for i in range(rows):
             for_query = []
@@ -125,6 +128,19 @@ def test_four_panels_of_256_take_at_most_150_kilobytes() -> None:
     curves = [Panel(title="x", values=Curve(np.ones(511, np.float32), 256)) for _ in range(3)]
     triangle = Panel(title="x", values=Triangle(np.ones(256 * 257 // 2, np.float32), 256))
     assert len(send(*curves, triangle)) <= 150_000
+
+
+def test_blanks_at_the_end_of_a_table_are_not_sent() -> None:
+    known = torch.full((256, 256), torch.nan)
+    known[:128, :128] = symmetric(128)
+    shorter = send(Panel(title="", values=smallest(known)))
+    assert len(shorter) <= 4 * 128 * 129 / 2 + 400
+    _, (matrix,) = read(shorter)
+    assert np.array_equal(bits(matrix), bits(known))
+    nothing = torch.full((3, 4), torch.nan)
+    header, (matrix,) = read(send(Panel(title="", values=Full(nothing.numpy()))))
+    assert header["panels"][0]["count"] == 0
+    assert np.isnan(matrix).all()
 
 
 def test_float64_is_rounded_once_to_the_nearest_float32() -> None:

@@ -280,13 +280,13 @@ def test_cells_are_flat_and_of_their_exact_colour_at_every_density(
 
 
 def test_many_cells_are_averaged_until_a_zoom_makes_each_of_them_a_pixel(visit) -> None:
-    page = visit("length=600&four=1")
+    page = visit("length=500&four=1")
     canvas = row(page).locator("canvas[role=img]").first
     assert "dense" in canvas.get_attribute("class")
     row(page).locator(".plot").first.focus()
     for _ in range(3):
         page.keyboard.press("+")
-    assert zoom(page)[1] == 75
+    assert zoom(page)[1] == 63
     assert "dense" not in canvas.get_attribute("class")
     page.keyboard.press("0")
     assert "dense" in canvas.get_attribute("class")

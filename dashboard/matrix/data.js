@@ -1,5 +1,12 @@
 // The payload, decoded: one Float32Array per panel, and where an entry lies in it.
 
+/** How many values each kind has. */
+const SIZE = {
+  curve: ({ rows }) => 2 * rows.count - 1,
+  triangle: ({ rows }) => (rows.count * (rows.count + 1)) / 2,
+  full: ({ rows, columns }) => rows.count * columns.count,
+};
+
 /** Split the payload into its header and one Float32Array per panel (layout: payload.py). */
 function decode(bytes) {
   // A copy aligns the values: the message may start at any byte. Every browser's machine is
@@ -9,7 +16,9 @@ function decode(bytes) {
   const row = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length)));
   let offset = 4 + length;
   for (const panel of row.panels) {
-    panel.values = new Float32Array(buffer, offset, panel.count);
+    // Blanks at the end did not travel.
+    panel.values = new Float32Array(SIZE[panel.kind](panel)).fill(NaN);
+    panel.values.set(new Float32Array(buffer, offset, panel.count));
     offset += 4 * panel.count;
   }
   return row;

@@ -2,6 +2,7 @@
 
 A stationary matrix travels as its curve by offset (2 T - 1 values), a symmetric one as its lower
 triangle, any other in full; the browser expands them. Nothing is rounded after float32.
+Blanks at the end of the values are not sent: a table shorter than its matrix costs what it holds.
 Layout: uint32 header length | header, space-padded so that values start 4-aligned | values.
 Everything is little-endian. NaN means "no value here" and is drawn as a blank.
 """
@@ -259,17 +260,28 @@ def encode(
         raise SchemeArgumentError("a row needs at least one panel, got none.")
     if height is not None:
         check_count("height", height, 80, 4_000)
+    sent = [without_last_blanks(panel.values.values) for panel in panels]
     header: dict[str, Any] = {
         "name": name,
         "text": text_alternative,
         "height": height,
         "scale": {"low": scale.low, "high": scale.high, "kind": scale.kind, "unit": scale.unit},
-        "panels": [panel_header(panel, row_label, column_label) for panel in panels],
+        "panels": [
+            panel_header(panel, row_label, column_label) | {"count": values.size}
+            for panel, values in zip(panels, sent, strict=True)
+        ],
     }
     text = json.dumps(header, allow_nan=False, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 4)
-    values = b"".join(panel.values.values.astype("<f4").tobytes() for panel in panels)
+    values = b"".join(each.astype("<f4").tobytes() for each in sent)
     return len(text).to_bytes(4, "little") + text + values
+
+
+def without_last_blanks(values: Array) -> Array:
+    """Return values in the order they are sent, up to the last that is not a blank."""
+    flat = values.reshape(-1)
+    filled = np.flatnonzero(~np.isnan(flat[::-1]))
+    return flat[: flat.size - filled[0]] if filled.size else flat[:0]
 
 
 def panel_header(panel: Panel, row_label: str, column_label: str) -> dict[str, Any]:
@@ -279,7 +291,6 @@ def panel_header(panel: Panel, row_label: str, column_label: str) -> dict[str, A
         "subtitle": panel.subtitle,
         "color": panel.color,
         "kind": type(panel.values).__name__.lower(),
-        "count": panel.values.values.size,
         "boundary": panel.boundary,
         "rows": axis_header(rows, panel.row_start, panel.row_label or row_label, panel.row_ticks),
         "columns": axis_header(
