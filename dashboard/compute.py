@@ -39,7 +39,14 @@ from posenc.schemes.scheme import Scheme, VectorScheme
 torch.set_num_threads(1)
 
 Array = np.ndarray[Any, Any]
-CACHE: dict[str, Any] = {"max_entries": 128, "max_size": "64MB", "show_spinner": False}
+# A query is plain numbers and words, so its text names it in full, and far sooner than Streamlit's
+# walk through its fields: a page asks for some twenty results per run.
+CACHE: dict[str, Any] = {
+    "max_entries": 128,
+    "max_size": "64MB",
+    "show_spinner": False,
+    "hash_funcs": {Query: repr},
+}
 
 MAX_VECTOR_WIDTH = 512  # wider vectors are projected through their inner products
 MEASURED_PRODUCTS = 2**28  # distances come from the vectors themselves up to this much work
