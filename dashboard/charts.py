@@ -84,7 +84,7 @@ def _boundary() -> alt.Chart:
     """The training length, drawn where the frame says; a frame without it draws none."""
     return (
         alt.Chart()
-        .mark_rule(strokeDash=[5, 4], opacity=0.7, color="gray")
+        .mark_rule(strokeDash=[5, 4], opacity=0.7, color="gray", description="the training length")
         .encode(x="min(boundary):Q")
     )
 
@@ -113,26 +113,30 @@ def by_offset(
 ) -> Spec:
     """Lines over offset or position, one per scheme, with a band from low to high and a boundary.
 
-    Frame: scheme, x, y, low, high, boundary; pinned: setting, too.
+    Frame: scheme, x, y, low, high, boundary; pinned: setting, too. What Vega would work out for every
+    point and nobody can reach, a description and a tooltip, is said once: a moved slider waits for it.
     """
     x = alt.X("x:Q", title=x_title, scale=alt.Scale(nice=False, zero=False))
     y = alt.Y("y:Q", title=y_title, scale=alt.Scale(zero=False))
     colour = _scheme_colour(kinds)
     line = (
         alt.Chart()
-        .mark_line(strokeWidth=2, interpolate="linear")
+        .mark_line(strokeWidth=2, interpolate="linear", description="a line per scheme")
         .encode(
             x=x,
             y=y,
             color=colour,
             strokeDash=_scheme_dash(kinds),
-            tooltip=[*_told(pinned), "x:Q", alt.Tooltip("y:Q", format=".6g")],
+            # A line is one mark: whatever the pointer is on, its tooltip is that of its first point.
+            tooltip=_told(pinned),
             **_by_setting(pinned),
         )
     )
     layers = [line, _boundary()]
     if band:
-        area = alt.Chart().mark_area(opacity=0.1 if pinned else 0.18)
+        area = alt.Chart().mark_area(
+            opacity=0.1 if pinned else 0.18, description="from lowest to highest"
+        )
         apart = {"detail": "setting:N"} if pinned else {}
         layers.insert(0, area.encode(x=x, y="low:Q", y2="high:Q", color=colour, **apart))
     return _spec(alt.layer(*layers).properties(height=height))

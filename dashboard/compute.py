@@ -38,7 +38,14 @@ from posenc.query import Query, known
 torch.set_num_threads(1)
 
 Array = np.ndarray[Any, Any]
-CACHE: dict[str, Any] = {"max_entries": 128, "max_size": "64MB", "show_spinner": False}
+# A query is plain numbers and words, so its text names it in full, and far sooner than Streamlit's
+# walk through its fields: a page asks for some twenty results per run.
+CACHE: dict[str, Any] = {
+    "max_entries": 128,
+    "max_size": "64MB",
+    "show_spinner": False,
+    "hash_funcs": {Query: repr},
+}
 
 
 @dataclass(frozen=True)

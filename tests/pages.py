@@ -121,6 +121,9 @@ def _row(row: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     for panel in header["panels"]:
         own, used = values[used : used + panel["count"]], used + panel["count"]
         rows, columns = panel["rows"]["count"], panel["columns"]["count"]
+        size = {"curve": 2 * rows - 1, "triangle": rows * (rows + 1) // 2, "full": rows * columns}
+        blanks = np.full(size[panel["kind"]] - len(own), np.nan)  # those at the end do not travel
+        own = np.concatenate([own, blanks])
         whole = np.empty((rows, columns))
         for i in range(rows):
             for j in range(columns):

@@ -1,153 +1,28 @@
 """The row of matrices in a real browser: what is read, painted, pressed and sent."""
 
-import inspect
 import io
-from collections.abc import Callable, Iterator
-from urllib.parse import urlparse
 
 import numpy as np
 import pytest
 from PIL import Image
-from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
+from playwright.sync_api import expect
 
-from dashboard.matrix import MatrixValues
-from tests.browser import launched, served
+from tests import matrix_probe
+from tests.matrix_probe import (
+    KINDS,
+    LENGTH,
+    centre,
+    dense,
+    painted,
+    parsed,
+    readouts,
+    row,
+    same_float,
+    set_base,
+)
 
 pytestmark = pytest.mark.browser
-LENGTH = 48
-KINDS = ["Curve", "Triangle", "Full"]
-
-
-def matrices(length: int, base: float) -> list[MatrixValues]:
-    """One matrix of each form; the probe app carries a copy of this function."""
-    import numpy as np
-
-    from dashboard.matrix import Curve, Full, Triangle
-
-    offsets = np.arange(1 - length, length)
-    curve = np.exp(-np.abs(offsets) / 9) + np.sin(offsets / base) / 3  # not even: shows the sign
-    generator = np.random.default_rng(7)
-    triangle = generator.normal(size=length * (length + 1) // 2) * base / 4
-    full = generator.normal(size=(length, length))
-    full[length // 2 :, : length // 4] = np.nan
-    full[0, 0], full[0, 1], full[0, 2] = 1e-30, -123456.789, -0.0
-    return [Curve(curve, length), Triangle(triangle, length), Full(full)]
-
-
-PROBE = """
-import streamlit as st
-from dashboard.matrix import Full, MatrixValues, Panel, Scale, matrix_row
-
-{matrices}
-
-st.set_page_config(page_title="Probe", page_icon="📐", layout="wide")
-length = int(st.query_params.get("length", {length}))
-base = st.slider("Base", 1.0, 9.0, 3.0, 0.5)
-fewer = st.checkbox("Fewer")
-names = ["Curve", "Triangle", "Full", "<b>Plain</b>"]
-shown = matrices(length, base)
-if "four" in st.query_params:
-    shown = [shown[0], shown[0], shown[0], shown[1]]
-else:
-    shown.append(shown[0])
-panels = [
-    Panel(title=name, subtitle="<i>width 64</i>", values=values, boundary=length // 3,
-          color="#0072b2")
-    for name, values in zip(names, shown)
-]
-if fewer:
-    panels = panels[1:3]
-matrix_row(panels, key="first", scale=Scale(-1.0, 1.0, "diverging", "cosine similarity"),
-           text_alternative="Three forms side by side")
-st.text(f"run {{base}}")
-window = Panel(title="Window", values=Full(shown[1].dense()[:6, :4]), row_start=100,
-               row_label="position", column_label="dimension",
-               column_ticks=[(0, "sin 0"), (1, "cos 0"), (2, "sin 1"), (3, "cos 1")])
-matrix_row([window], key="second", scale=Scale(0.0, 1.0, "sequential", "value"), height=120,
-           text_alternative="A window of a table")
-"""
-
-
-@pytest.fixture(scope="module")
-def probe(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a running probe app."""
-    folder = tmp_path_factory.mktemp("probe")
-    app = folder / "probe.py"
-    source = inspect.getsource(matrices)
-    app.write_text(PROBE.format(matrices=source, length=LENGTH), encoding="utf-8")
-    with served(folder / "log.txt", app) as address:
-        yield address
-
-
-@pytest.fixture(scope="module")
-def chromium(chromium_path: str) -> Iterator[Browser]:
-    """One browser for all tests; each test has its own contexts in it."""
-    with launched(chromium_path) as browser:
-        yield browser
-
-
-@pytest.fixture
-def visit(chromium: Browser, probe: str) -> Iterator[Callable[..., Page]]:
-    """Opens the probe in a browser context of the given kind; checks console and hosts after."""
-    contexts: list[BrowserContext] = []
-    faults: list[str] = []
-
-    def host_of(address: str) -> None:
-        if urlparse(address).hostname not in (None, "127.0.0.1"):
-            faults.append(f"asked another host: {address}")
-
-    def open_page(query: str = "", **kind: object) -> Page:
-        context = chromium.new_context(**{"viewport": {"width": 1440, "height": 1000}, **kind})
-        contexts.append(context)
-        page = context.new_page()
-        page.on("request", lambda request: host_of(request.url))
-        page.on("websocket", lambda socket: host_of(socket.url))
-        page.on("pageerror", lambda error: faults.append(str(error)))
-        page.on(
-            "console",
-            lambda message: faults.append(message.text) if message.type == "error" else None,
-        )
-        page.goto(f"{probe}/?{query}")
-        expect(row(page)).to_have_attribute("data-paints", "1", timeout=30_000)
-        expect(row(page, "second")).to_have_attribute("data-paints", "1")
-        page.wait_for_timeout(300)  # fonts and the last layout
-        return page
-
-    yield open_page
-    for context in contexts:
-        context.close()
-    assert faults == []
-
-
-def row(page: Page, key: str = "first") -> Locator:
-    return page.locator(f".st-key-{key} .matrix-row")
-
-
-def dense(base: float = 3.0, length: int = LENGTH) -> list[np.ndarray]:
-    return [values.dense() for values in matrices(length, base)]
-
-
-def centre(page: Page, panel: int, i: int, j: int, length: int = LENGTH) -> tuple[float, float]:
-    box = row(page).locator("canvas[role=img]").nth(panel).bounding_box()
-    assert box is not None
-    return (
-        box["x"] + (j + 0.5) / length * box["width"],
-        box["y"] + (i + 0.5) / length * box["height"],
-    )
-
-
-def readouts(page: Page) -> list[str]:
-    return row(page).locator(".readout").all_inner_texts()
-
-
-def parsed(text: str) -> tuple[int, int, np.float32]:
-    place, value = text.replace(": no value", " = nan").split(" = ")
-    i, j = place.strip("()").split(", ")
-    return int(i), int(j), np.float32(value)
-
-
-def same_float(left: object, right: object) -> bool:
-    return bool(np.array_equal(np.float32(left), np.float32(right), equal_nan=True))
+chromium, probe, visit = matrix_probe.chromium, matrix_probe.probe, matrix_probe.visit
 
 
 def significant(text: str) -> int:
@@ -159,28 +34,6 @@ def significant(text: str) -> int:
 def shortest(value: np.float32) -> int:
     """Return the fewest digits, from 6 to 9, that name this float32 (0 for a blank)."""
     return next((n for n in range(6, 10) if np.float32(f"{value:.{n - 1}e}") == value), 0)
-
-
-def set_base(page: Page, base: float) -> None:
-    slider = page.locator('input[type=range][aria-label="Base"]')
-    slider.focus()
-    while float(slider.input_value()) != base:
-        page.keyboard.press("ArrowRight" if float(slider.input_value()) < base else "ArrowLeft")
-    expect(page.get_by_test_id("stText")).to_have_text(f"run {base}")
-    page.wait_for_timeout(100)
-
-
-def painted(page: Page, key: str = "first", selector: str = "canvas[role=img]") -> list[np.ndarray]:
-    """The canvases' own pixels, (rows, columns, 4) each."""
-    found = (
-        row(page, key)
-        .locator(selector)
-        .evaluate_all(
-            """canvases => canvases.map(canvas => [canvas.height, canvas.width, Array.from(
-             canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data)])"""
-        )
-    )
-    return [np.array(data, np.uint8).reshape(height, width, 4) for height, width, data in found]
 
 
 def test_readout_is_the_exact_float32_at_every_cell_of_every_form(visit) -> None:

@@ -1,6 +1,7 @@
 """The bytes of a row of matrices: decoded by a plain independent reader, bit for bit."""
 
 import json
+import math
 import struct
 
 import numpy as np
@@ -12,7 +13,16 @@ from hypothesis.extra import numpy as arrays
 from streamlit.testing.v1 import AppTest
 
 from dashboard.matrix import CODE_COMPONENT, ROW_COMPONENT
-from dashboard.matrix.payload import Curve, Full, Panel, Scale, Triangle, encode, smallest
+from dashboard.matrix.payload import (
+    Curve,
+    Full,
+    Panel,
+    Scale,
+    Triangle,
+    encode,
+    minus,
+    smallest,
+)
 from posenc.errors import SchemeArgumentError
 from posenc.limits import MAX_DRAWN_CELLS
 
@@ -24,6 +34,7 @@ AWKWARD = [-0.0, 0.0, 1e-45, -1e-39, 3.4028235e38, 1.0, 0.99999994, 1.0000001, 0
 def send(*panels: Panel, height: int | None = None, text: str = "four schemes") -> bytes:
     return encode(
         panels,
+        name="similarity",
         scale=SCALE,
         row_label="query position",
         column_label="key position",
@@ -43,6 +54,8 @@ def read(data: bytes) -> tuple[dict, list[list[list[float]]]]:
         rows, columns = panel["rows"]["count"], panel["columns"]["count"]
         values = struct.unpack(f"<{panel['count']}f", data[at : at + 4 * panel["count"]])
         at += 4 * panel["count"]
+        size = {"curve": 2 * rows - 1, "triangle": sum(range(rows + 1)), "full": rows * columns}
+        values += (math.nan,) * (size[panel["kind"]] - panel["count"])  # blanks at the end
         matrix = []
         for i in range(rows):
             for_query = []
@@ -117,6 +130,19 @@ def test_four_panels_of_256_take_at_most_150_kilobytes() -> None:
     assert len(send(*curves, triangle)) <= 150_000
 
 
+def test_blanks_at_the_end_of_a_table_are_not_sent() -> None:
+    known = torch.full((256, 256), torch.nan)
+    known[:128, :128] = symmetric(128)
+    shorter = send(Panel(title="", values=smallest(known)))
+    assert len(shorter) <= 4 * 128 * 129 / 2 + 400
+    _, (matrix,) = read(shorter)
+    assert np.array_equal(bits(matrix), bits(known))
+    nothing = torch.full((3, 4), torch.nan)
+    header, (matrix,) = read(send(Panel(title="", values=Full(nothing.numpy()))))
+    assert header["panels"][0]["count"] == 0
+    assert np.isnan(matrix).all()
+
+
 def test_float64_is_rounded_once_to_the_nearest_float32() -> None:
     matrix = torch.randn(9, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     _, (sent,) = read(send(Panel(title="", values=Full.from_tensor(matrix))))
@@ -173,6 +199,43 @@ def test_a_table_in_low_precision_is_not_taken_for_stationary() -> None:
     assert isinstance(smallest(table @ table.T), Triangle | Full)
 
 
+def random(kind: str, seed: int, length: int = 6) -> Curve | Triangle | Full:
+    numbers = np.random.default_rng(seed).normal(size=length * length).astype(np.float32)
+    numbers[3] = np.nan
+    if kind == "curve":
+        return Curve(numbers[: 2 * length - 1], length)
+    if kind == "triangle":
+        return Triangle(numbers[: length * (length + 1) // 2], length)
+    return Full(numbers.reshape(length, length))
+
+
+@pytest.mark.parametrize("before", ["curve", "triangle", "full"])
+@pytest.mark.parametrize("after", ["curve", "triangle", "full"])
+def test_a_difference_is_each_entry_s_difference_rounded_once(after: str, before: str) -> None:
+    one, other = random(after, 1), random(before, 2)
+    found = minus(one, other)
+    assert isinstance(found, type(one) if after == before else Full)
+    for i in range(6):
+        for j in range(6):
+            exact = float(one.dense()[i, j]) - float(other.dense()[i, j])
+            assert bits(found.dense()[i, j]) == bits(np.float32(exact)) or exact != exact
+            assert (exact != exact) == bool(np.isnan(found.dense()[i, j]))
+    assert not np.nan_to_num(minus(one, one).dense()).any()
+
+
+def test_a_difference_needs_two_matrices_of_one_shape() -> None:
+    with pytest.raises(SchemeArgumentError, match=r"\(6, 6\) and \(5, 5\)"):
+        minus(random("full", 1), random("full", 1, length=5))
+
+
+def test_a_scale_around_zero_reaches_the_largest_magnitude_drawn() -> None:
+    blank = np.array([[np.nan, -3.5], [np.inf, 2.0]], np.float32)
+    scale = Scale.around_zero([Full(np.ones((2, 2), np.float32)), Full(blank)], "B minus A")
+    assert scale == Scale(-3.5, 3.5, "diverging", "B minus A")
+    for nothing in (np.zeros((2, 2), np.float32), np.full((2, 2), np.nan, np.float32)):
+        assert Scale.around_zero([Full(nothing)], "x") == Scale(-1.0, 1.0, "diverging", "x")
+
+
 def test_header_holds_everything_written_around_a_panel() -> None:
     panel = Panel(
         title='<b>"Größe" & co</b>',
@@ -187,6 +250,7 @@ def test_header_holds_everything_written_around_a_panel() -> None:
     )
     header, _ = read(send(panel, height=240, text="one → two"))
     assert header == {
+        "name": "similarity",
         "text": "one → two",
         "height": 240,
         "scale": {"low": -1.0, "high": 1.0, "kind": "diverging", "unit": "cosine similarity"},

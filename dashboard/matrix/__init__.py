@@ -1,9 +1,10 @@
 """A row of matrices side by side on canvases: one colour scale, one crosshair, exact values.
 
-The browser code lies in matrix.js and matrix.css. It is mounted as a component of its own whose
-message never changes, so Streamlit sends it once per session and a short reference afterwards;
-a rerun then costs the values alone. (An asset directory would need this folder to lie inside the
-package named like the distribution, `posenc`, which knows nothing of the dashboard.)
+The browser code lies in the .js files beside this one, joined to one module, and in matrix.css. It
+is mounted as a component of its own whose message never changes, so Streamlit sends it once per session
+and a short reference afterwards; a rerun then costs the values alone. (An asset directory would need
+this folder to lie inside the package named like the distribution, `posenc`, which knows nothing of
+the dashboard.)
 """
 
 from collections.abc import Sequence
@@ -19,6 +20,7 @@ from dashboard.matrix.payload import (
     Scale,
     Triangle,
     encode,
+    minus,
     smallest,
 )
 
@@ -32,6 +34,7 @@ __all__ = [
     "Scale",
     "Triangle",
     "matrix_row",
+    "minus",
     "smallest",
 ]
 
@@ -49,10 +52,15 @@ export default (component) => {
 
 FOLDER = Path(__file__).parent
 
+# One file per noun. Streamlit takes the code as one text, so they are joined; a file uses names of
+# those before it as it is read, and of any other once all are.
+SCRIPTS = ("data", "colour", "axes", "region", "markup", "export", "input", "row", "matrix")
+
 # Registered once, at import; a definition made here follows into every later runtime.
 _row = st.components.v2.component(ROW_COMPONENT, js=HAND_OVER)
 _code = st.components.v2.component(
-    CODE_COMPONENT, js=(FOLDER / "matrix.js").read_text(encoding="utf-8")
+    CODE_COMPONENT,
+    js="\n".join((FOLDER / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS),
 )
 _style = (FOLDER / "matrix.css").read_text(encoding="utf-8")
 
@@ -69,13 +77,14 @@ def matrix_row(
 ) -> None:
     """Draw `panels` side by side, on one colour `scale` and under one crosshair.
 
-    `key` names the row for good: with the same key a rerun repaints in place and the crosshair
-    stays. `text_alternative` is the sentence a reader hears instead of the picture. `height` is
-    the plots' height in CSS pixels; None makes them square.
+    `key` names the row for good: with the same key a rerun repaints in place, crosshair and zoom
+    stay, and its PNG is called posenc-<key>.png. `text_alternative` is the sentence a reader hears
+    instead of the picture. `height` is the plots' height in CSS pixels; None makes them square.
     Raises SchemeArgumentError for an empty row or a height outside 80 to 4,000.
     """
     data = encode(
         panels,
+        name=key,
         scale=scale,
         row_label=row_label,
         column_label=column_label,

@@ -2,6 +2,7 @@
 
 A stationary matrix travels as its curve by offset (2 T - 1 values), a symmetric one as its lower
 triangle, any other in full; the browser expands them. Nothing is rounded after float32.
+Blanks at the end of the values are not sent: a table shorter than its matrix costs what it holds.
 Layout: uint32 header length | header, space-padded so that values start 4-aligned | values.
 Everything is little-endian. NaN means "no value here" and is drawn as a blank.
 """
@@ -9,7 +10,7 @@ Everything is little-endian. NaN means "no value here" and is drawn as a blank.
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -159,11 +160,33 @@ def smallest(matrix: Float[Tensor, "rows columns"]) -> MatrixValues:
     return Full(array)
 
 
+def minus(after: MatrixValues, before: MatrixValues) -> MatrixValues:
+    """Return `after - before`, entry by entry: what is drawn, subtracted in float64 and rounded once.
+
+    Two curves give a curve and two triangles a triangle; other pairs give the smallest form that
+    fits. A blank on either side stays a blank. Raises SchemeArgumentError for unequal shapes.
+    """
+    if after.shape != before.shape:
+        raise SchemeArgumentError(
+            f"only matrices of one shape can be subtracted, got {after.shape} and {before.shape}."
+        )
+    if isinstance(after, Curve) and isinstance(before, Curve):
+        return Curve(subtracted(after.values, before.values), after.length)
+    if isinstance(after, Triangle) and isinstance(before, Triangle):
+        return Triangle(subtracted(after.values, before.values), after.length)
+    return smallest(torch.tensor(subtracted(after.dense(), before.dense())))
+
+
+def subtracted(after: Array, before: Array) -> Array:
+    return float32(after.astype(np.float64) - before.astype(np.float64))
+
+
 @dataclass(frozen=True)
 class Scale:
     """The colours of a row: `low` and `high` are its ends; values outside take the end's colour.
 
     `kind` is "sequential" (dark to bright) or "diverging" (blue, neutral in the middle, orange).
+    `unit` is written beside the colour bar: what the values are, such as "B minus A".
     """
 
     low: float
@@ -180,6 +203,16 @@ class Scale:
             raise SchemeArgumentError(
                 f"a scale needs finite ends, low < high, got {self.low!r} and {self.high!r}."
             )
+
+    @classmethod
+    def around_zero(cls, matrices: Iterable[MatrixValues], unit: str) -> "Scale":
+        """Return the diverging scale with 0 in the middle that reaches the largest magnitude drawn.
+
+        Where all values are 0, blank or infinite its ends are -1 and 1: everything is neutral.
+        """
+        sizes = [np.abs(each.values[np.isfinite(each.values)]) for each in matrices]
+        end = max((float(size.max()) for size in sizes if size.size), default=0.0) or 1.0
+        return cls(-end, end, "diverging", unit)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -215,6 +248,7 @@ class Panel:
 def encode(
     panels: Sequence[Panel],
     *,
+    name: str,
     scale: Scale,
     row_label: str,
     column_label: str,
@@ -226,16 +260,28 @@ def encode(
         raise SchemeArgumentError("a row needs at least one panel, got none.")
     if height is not None:
         check_count("height", height, 80, 4_000)
+    sent = [without_last_blanks(panel.values.values) for panel in panels]
     header: dict[str, Any] = {
+        "name": name,
         "text": text_alternative,
         "height": height,
         "scale": {"low": scale.low, "high": scale.high, "kind": scale.kind, "unit": scale.unit},
-        "panels": [panel_header(panel, row_label, column_label) for panel in panels],
+        "panels": [
+            panel_header(panel, row_label, column_label) | {"count": values.size}
+            for panel, values in zip(panels, sent, strict=True)
+        ],
     }
     text = json.dumps(header, allow_nan=False, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 4)
-    values = b"".join(panel.values.values.astype("<f4").tobytes() for panel in panels)
+    values = b"".join(each.astype("<f4").tobytes() for each in sent)
     return len(text).to_bytes(4, "little") + text + values
+
+
+def without_last_blanks(values: Array) -> Array:
+    """Return values in the order they are sent, up to the last that is not a blank."""
+    flat = values.reshape(-1)
+    filled = np.flatnonzero(~np.isnan(flat[::-1]))
+    return flat[: flat.size - filled[0]] if filled.size else flat[:0]
 
 
 def panel_header(panel: Panel, row_label: str, column_label: str) -> dict[str, Any]:
@@ -245,7 +291,6 @@ def panel_header(panel: Panel, row_label: str, column_label: str) -> dict[str, A
         "subtitle": panel.subtitle,
         "color": panel.color,
         "kind": type(panel.values).__name__.lower(),
-        "count": panel.values.values.size,
         "boundary": panel.boundary,
         "rows": axis_header(rows, panel.row_start, panel.row_label or row_label, panel.row_ticks),
         "columns": axis_header(

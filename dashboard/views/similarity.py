@@ -30,7 +30,7 @@ with left:
         "for a mean of heads from the lowest head to the highest."
     )
     page.chart(
-        read.map(lambda one: frames.drawn(one.by_offset)),
+        read.map(lambda one: frames.drawn(one.by_offset.drop(columns="last"))),
         charts.by_offset, kinds, "distance, query minus key", "cosine similarity", key="by_offset",
     )  # fmt: skip
 with right:

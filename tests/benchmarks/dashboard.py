@@ -3,8 +3,10 @@
 python -m tests.benchmarks.dashboard [--rounds 15]
 
 The bare app is one slider and one Altair line. "matrix row" is one slider and four panels of 256 x 256
-at full precision, no page around them. All stand in one browser and are asked in turn, one arrow key
-on the slider "Base" each. Targets: the row no slower than the bare app, at most 150 kB.
+at full precision, no page around them. The Similarity page is asked for another base and for another
+dimension, with an untrained table, whose 256 rows are all new numbers then. All stand in one browser
+and are asked in turn, one arrow key each; then the key is held for 15 repeats. Targets: no slower than
+the bare app, at most 150 kB, and steps painted while a key is held.
 Needs Chromium and playwright.
 """
 
@@ -100,6 +102,21 @@ WATCH = """() => {
   });
 }"""
 PAINTED = "names => names.every(name => typeof window.painted[name] === 'number')"
+# Counts the repaints from here on: of the matrices, or of the chart where there are none.
+COUNT = """() => {
+  window.repaints = 0;
+  window.released = null;
+  const count = () => { window.repaints += 1; window.latest = performance.now(); };
+  const rows = [...document.querySelectorAll("[data-testid=stBidiComponentIsolated]")]
+    .map((host) => host.shadowRoot?.querySelector(".matrix-row")).filter((row) => row);
+  for (const row of rows) new MutationObserver(count).observe(
+    row, { attributes: true, attributeFilter: ["data-paints"] });
+  const line = document.querySelector(".stVegaLiteChart");
+  if (!rows.length) new MutationObserver(count).observe(
+    line, { attributes: true, subtree: true, childList: true, attributeFilter: ["d"] });
+  document.addEventListener("keyup", () => { window.released = performance.now(); }, true);
+}"""
+REPEATS, EVERY = 15, 33  # an arrow key held for half a second, milliseconds between two repeats
 IDLE = (
     "() => document.querySelector('[data-testid=stApp]').dataset.testScriptState === 'notRunning'"
 )
@@ -111,14 +128,16 @@ class Contender:
 
     page: Page
     watched: tuple[str, ...]
+    dial: str = "Base"
     received: list[int] = field(default_factory=list)
     seconds: dict[str, list[float]] = field(default_factory=dict)
     sizes: list[int] = field(default_factory=list)
+    largest: list[int] = field(default_factory=list)
 
     def press(self) -> None:
         """One arrow key on the slider; note seconds to each paint and the bytes that came."""
         self.page.bring_to_front()
-        browser.dial(self.page, "Base").focus()
+        browser.dial(self.page, self.dial).focus()
         self.page.wait_for_timeout(120)
         self.received.clear()
         self.page.keyboard.press("ArrowRight")
@@ -130,12 +149,32 @@ class Contender:
         for name in self.watched:
             self.seconds.setdefault(name, []).append(painted[name] / 1_000)
         self.sizes.append(sum(self.received))
+        self.largest.append(max(self.received))
+
+    def hold(self) -> tuple[int, float]:
+        """Hold an arrow key; return the repaints, and milliseconds from its release to the last."""
+        self.page.bring_to_front()
+        browser.dial(self.page, self.dial).focus()
+        self.page.wait_for_timeout(500)
+        self.page.evaluate(COUNT)
+        for _ in range(REPEATS):
+            self.page.keyboard.down("ArrowRight")  # the second and later ones are repeats
+            self.page.wait_for_timeout(EVERY)
+        self.page.keyboard.up("ArrowRight")
+        before = -1
+        while before != (before := self.page.evaluate("window.repaints")):
+            self.page.wait_for_function(IDLE, timeout=60_000)
+            self.page.wait_for_timeout(600)
+        late: float = self.page.evaluate("window.latest - window.released")
+        return before, max(0.0, late)
 
 
-def open_tab(chromium: Browser, link: str, watched: tuple[str, ...]) -> Contender:
+def open_tab(
+    chromium: Browser, link: str, watched: tuple[str, ...], dial: str = "Base"
+) -> Contender:
     """A tab on a link, drawn and watched, its messages counted."""
     page = chromium.new_context(viewport={"width": 1440, "height": 1000}).new_page()
-    contender = Contender(page, watched)
+    contender = Contender(page, watched, dial)
     page.on(
         "websocket",
         lambda link: link.on("framereceived", lambda data: contender.received.append(len(data))),
@@ -153,15 +192,16 @@ def open_tab(chromium: Browser, link: str, watched: tuple[str, ...]) -> Contende
 
 def measure(rounds: int, chromium: Browser, addresses: dict[str, str]) -> None:
     """Press a key in every tab in turn, `rounds` times after one unmeasured one, and print."""
-    bare, row, page = "bare app", "matrix row alone", "Similarity page"
+    bare, row = "bare app", "matrix row alone"
+    base, dim = "Similarity page, base", "Similarity page, dimension"
+    # A random table has a row for every position: four whole matrices.
+    link = f"{addresses['dashboard']}/similarity?length=256&learned_source=random&train_length=256"
+    drawn = ("matrices", "chart 1", "chart 2")
     tabs = {
         bare: open_tab(chromium, addresses["bare"], ("chart 1",)),
         row: open_tab(chromium, addresses["row"], ("matrices",)),
-        page: open_tab(
-            chromium,
-            f"{addresses['dashboard']}/similarity?length=256&base=100",
-            ("matrices", "chart 1", "chart 2"),
-        ),
+        base: open_tab(chromium, f"{link}&base=100", drawn),
+        dim: open_tab(chromium, f"{link}&dim=8&heads=2", drawn, "Model dimension"),
     }
     for index in range(rounds + 1):
         for tab in tabs.values():
@@ -170,28 +210,30 @@ def measure(rounds: int, chromium: Browser, addresses: dict[str, str]) -> None:
             for tab in tabs.values():
                 tab.seconds.clear()
                 tab.sizes.clear()
-    samples = {
-        bare: tabs[bare].seconds["chart 1"],
-        row: tabs[row].seconds["matrices"],
-        f"{page}, its matrices": tabs[page].seconds["matrices"],
-        f"{page}, all of it": [
-            max(times) for times in zip(*tabs[page].seconds.values(), strict=True)
-        ],
-    }
+                tab.largest.clear()
+    samples = {bare: tabs[bare].seconds["chart 1"], row: tabs[row].seconds["matrices"]}
+    for name in (base, dim):
+        everything = zip(*tabs[name].seconds.values(), strict=True)
+        samples[f"{name}: matrices"] = tabs[name].seconds["matrices"]
+        samples[f"{name}: all of it"] = [max(times) for times in everything]
     print(
         table(
             "keypress to paint", {name: {"to bare": ratio(samples, name, bare)} for name in samples}
         )
     )
-    print("\nmilliseconds".ljust(30) + "median  quartiles    range")
+    print("\nmilliseconds".ljust(42) + "median  quartiles    range")
     for name, seconds in samples.items():
         low, middle, high = (1_000 * one for one in statistics.quantiles(seconds, n=4))
         least, most = 1_000 * min(seconds), 1_000 * max(seconds)
-        print(f"{name:<29}{middle:6.0f}  {low:4.0f}-{high:<4.0f}  {least:4.0f}-{most:.0f}")
-    print("\nbytes received per rerun, median and range")
+        print(f"{name:<41}{middle:6.0f}  {low:4.0f}-{high:<4.0f}  {least:4.0f}-{most:.0f}")
+    print("\nbytes received per rerun: median, and the largest message of them (the matrices)")
     for name, tab in tabs.items():
-        middle = statistics.median(tab.sizes)
-        print(f"{name:<20}{middle:9,.0f}  {min(tab.sizes):,} to {max(tab.sizes):,}")
+        middle, largest = statistics.median(tab.sizes), statistics.median(tab.largest)
+        print(f"{name:<32}{middle:9,.0f}{largest:9,.0f}")
+    print(f"\nkey held for {REPEATS} repeats, one every {EVERY} ms")
+    for name in (bare, row, base):
+        repaints, late = tabs[name].hold()
+        print(f"{name:<32}{repaints:3} repaints, the last {late:.0f} ms after the release")
 
 
 def main() -> None:

@@ -1,0 +1,330 @@
+// One row of matrices: its panels, the cells they show, and the crosshair they share.
+
+const MIN_PANEL = 200; // CSS pixels: below this a panel moves to the next line
+const MAX_PLOT = 480;
+const GAP = 20;
+
+class Row {
+  constructor(parent, style) {
+    // Left over from older code of this module, after an update of a running app.
+    parent.querySelector(".matrix-row")?.remove();
+    const sheet = new CSSStyleSheet();
+    sheet.replaceSync(style);
+    parent.adoptedStyleSheets = [sheet];
+
+    this.root = make("section", "matrix-row", parent);
+    this.root.setAttribute("role", "group");
+    this.grid = make("div", "panels", this.root);
+    this.tools = makeTools(this.root);
+    this.legend = makeLegend(this.root);
+    this.hints = makeHints(this.root);
+    this.live = make("div", "live", this.root);
+    this.live.setAttribute("role", "status");
+    this.live.setAttribute("aria-live", "polite");
+    this.views = []; // one bundle of elements per panel, kept over reruns
+    this.panels = []; // as decoded
+    this.region = null; // what is zoomed to, or null
+    this.selection = null; // the region that a drag would zoom to, or null
+    this.at = null; // the crosshair as positions { i, j }, or null
+    this.last = null; // where it was, for the next visit by keyboard
+    this.active = 0; // the panel that was pointed at or focused last
+    this.pinned = false;
+    this.paints = 0;
+    this.input = new Input(this);
+    watchSize(this.root, () => this.layout());
+  }
+
+  /** Show a new payload in the elements that are there; crosshair and zoom stay where they were. */
+  show(row) {
+    ({ panels: this.panels, scale: this.scale, height: this.height, name: this.name } = row);
+    while (this.views.length > this.panels.length) this.views.pop().figure.remove();
+    while (this.views.length < this.panels.length) this.addPanel();
+    this.active = Math.min(this.active, this.panels.length - 1);
+    this.keepRegion();
+    this.panels.forEach((panel, n) => this.fill(this.views[n], panel));
+    this.fillLegend();
+    this.frame();
+    this.root.setAttribute("aria-label", row.text);
+    this.root.dataset.panels = this.panels.length;
+    this.root.dataset.paints = ++this.paints;
+  }
+
+  addPanel() {
+    const view = makePanel(this.grid);
+    const index = this.views.push(view) - 1;
+    this.input.listen(view.plot, index);
+  }
+
+  /** What is written around a panel, whatever part of it is shown. */
+  fill(view, panel) {
+    panel.extent = extent(panel.values);
+    write(view.title, panel.title);
+    write(view.subtitle, panel.subtitle);
+    write(view.rowLabel, `↓ ${panel.rows.label}`);
+    write(view.columnLabel, `${panel.columns.label} →`);
+    view.swatch.hidden = !panel.color;
+    view.swatch.style.backgroundColor = panel.color ?? "";
+    const help = "arrow keys move the crosshair, Enter pins it, + and - zoom, 0 shows all";
+    view.plot.setAttribute("aria-label", `${panel.title}: ${help}`);
+  }
+
+  fillLegend() {
+    const { unit, colours, ticks, blank, boundary, boundaryText } = this.legend;
+    const { low, high, kind } = this.scale;
+    if (this.legend.kind !== kind) paintLegend(colours, kind);
+    this.legend.kind = kind;
+    write(unit, this.scale.unit);
+    const texts = legendTicks(this.scale);
+    const extents = this.panels.map((panel) => panel.extent);
+    // An end that stands for everything beyond it says so.
+    const [first, last] = [texts[0], texts.at(-1)];
+    if (extents.some((each) => each.low < Math.fround(low))) first[1] = `≤ ${first[1]}`;
+    if (extents.some((each) => each.high > Math.fround(high))) last[1] = `≥ ${last[1]}`;
+    placeTicks(ticks, texts);
+    blank.hidden = !extents.some((each) => each.blank);
+    const crossed = (panel) =>
+      [panel.rows, panel.columns].some((axis) => boundaryOn(axis, panel.boundary) !== null);
+    const lengths = this.panels.map((panel) => panel.boundary).filter((length) => length !== null);
+    const length = new Set(lengths).size === 1 ? lengths[0] : "";
+    boundary.hidden = !this.panels.some(crossed);
+    write(boundaryText, `training length ${length}`);
+  }
+
+  // ---- Zoom ----
+
+  /** Zoom to a region of positions, or show all cells where it is null or holds them all. */
+  zoomTo(region) {
+    const all = extentOf(this.panels);
+    const whole = !region || (contains(region.i, all.i) && contains(region.j, all.j));
+    this.region = whole ? null : region;
+    this.root.classList.remove("lost");
+    this.frame();
+  }
+
+  /** Zoom in (`factor` below 1) or out around the crosshair, as seen from one panel. */
+  zoomBy(factor, index = this.active) {
+    const { shown, rows, columns } = this.panels[index];
+    const middle = this.at ?? this.resting(index);
+    const all = factor < 1 ? { i: rows, j: columns } : extentOf(this.panels);
+    this.zoomTo({
+      i: scaled(shown.rows, factor, middle.i, all.i),
+      j: scaled(shown.columns, factor, middle.j, all.j),
+    });
+  }
+
+  /** Whether zooming in by one more step shows any cell larger. */
+  canZoomIn(index = this.active) {
+    const { rows, columns, blank } = this.panels[index].shown;
+    return !blank && Math.max(rows.count, columns.count) > LEAST_CELLS;
+  }
+
+  /** After new data: a region that is still there stays; any other gives way to all cells. */
+  keepRegion() {
+    if (!this.region) return;
+    const { i, j } = this.region;
+    const there = ({ rows, columns }) => contains(rows, i) && contains(columns, j);
+    if (this.panels.some(there)) return;
+    this.region = null;
+    this.root.classList.add("lost");
+    write(this.live, this.hints.lost.textContent);
+  }
+
+  /** Paint the cells of the region and everything that depends on which they are. */
+  frame() {
+    this.panels.forEach((panel, n) => {
+      panel.shown = shownOf(panel, this.region);
+      this.framePanel(panel, this.views[n]);
+    });
+    const lines = this.views.flatMap((view) => view.boundaries);
+    const crossed = lines.some((line) => !line.hidden);
+    this.legend.boundary.style.visibility = crossed ? "" : "hidden";
+    const { i, j } = this.region ?? {};
+    if (i) this.root.dataset.zoom = [i.start, i.count, j.start, j.count].join(" ");
+    else delete this.root.dataset.zoom;
+    this.drawTools();
+    this.layout();
+    this.drawCrosshair();
+    this.drawSelection();
+  }
+
+  framePanel(panel, view) {
+    const { rows, columns } = panel.shown;
+    paint(view.canvas, panel, this.scale);
+    view.plot.style.setProperty("--rows", rows.count);
+    view.plot.style.setProperty("--columns", columns.count);
+    view.boundaries.forEach((line, n) => {
+      const fraction = boundaryOn(n ? rows : columns, panel.boundary);
+      line.hidden = fraction === null;
+      line.style.setProperty("--at", fraction);
+    });
+    const whole = [panel.title, span("rows", panel.rows), span("columns", panel.columns)];
+    const part = this.region ? `, zoomed to ${span("rows", rows)}, ${span("columns", columns)}` : "";
+    const name = `${whole.join(", ")}, ${this.scale.unit} ${range(panel)}${part}`;
+    view.canvas.setAttribute("aria-label", name);
+  }
+
+  /** Buttons that would change nothing say so, and stay focusable. */
+  drawTools() {
+    const { nearer, farther, all } = this.tools;
+    nearer.setAttribute("aria-disabled", !this.canZoomIn());
+    farther.setAttribute("aria-disabled", !this.region);
+    all.setAttribute("aria-disabled", !this.region);
+  }
+
+  // ---- Layout ----
+
+  /** Fit columns, plots and ticks to the width at hand. */
+  layout() {
+    const width = this.root.clientWidth;
+    if (!width || !this.panels.length) return; // inside a hidden tab: the observer calls again
+    const most = Math.max(1, Math.floor((width + GAP) / (MIN_PANEL + GAP)));
+    // Even lines: four panels where three fit are two lines of two, not three and one.
+    const across = Math.ceil(this.panels.length / Math.ceil(this.panels.length / most));
+    const gutter = 14 + 7 * Math.max(...this.panels.map(({ rows }) => longestTick(rows)));
+    const room = (width - GAP * (across - 1)) / across - gutter;
+    const widths = this.panels.map((panel, n) => this.layoutPanel(panel, this.views[n], room));
+    this.grid.style.setProperty("--across", across);
+    this.grid.style.setProperty("--gutter", `${gutter}px`);
+    this.grid.style.setProperty("--panel", `${gutter + Math.max(...widths)}px`);
+  }
+
+  /** Returns the width that the whole matrix takes; a zoomed one never takes more. */
+  layoutPanel(panel, view, room) {
+    const most = Math.min(room, MAX_PLOT);
+    const fullWidth = wholeCells(most, panel.columns.count);
+    const fullHeight = wholeCells(this.height ?? most, panel.rows.count);
+    const { rows, columns } = panel.shown;
+    const width = wholeCells(fullWidth, columns.count);
+    const height = wholeCells(fullHeight, rows.count);
+    view.figure.style.setProperty("--plot", `${width}px`);
+    view.plot.style.height = `${height}px`;
+    // What is below stays where it is, but for the label of the axis.
+    view.plot.style.marginBottom = `${fullHeight - height}px`;
+    view.columnLabel.style.translate = `0 ${height - fullHeight}px`;
+    // More cells than pixels: averaging shows what picking single cells would hide.
+    const dense = Math.max(columns.count / width, rows.count / height) > devicePixelRatio;
+    view.canvas.classList.toggle("dense", dense);
+    placeTicks(view.columnTicks, axisTicks(columns, width, 18 + 7 * longestTick(columns)));
+    placeTicks(view.rowTicks, axisTicks(rows, height, 26));
+    return fullWidth;
+  }
+
+  // ---- Crosshair ----
+
+  moveTo(at) {
+    this.at = at;
+    if (at) {
+      this.last = at;
+      this.root.classList.remove("lost");
+    }
+    this.drawCrosshair();
+  }
+
+  /** Bring a cell outside the region into it, as the arrow keys walk over its edge. */
+  follow({ i, j }) {
+    if (!this.region) return;
+    const moved = { i: following(this.region.i, i), j: following(this.region.j, j) };
+    if (moved.i.start !== this.region.i.start || moved.j.start !== this.region.j.start) {
+      this.zoomTo(moved);
+    }
+  }
+
+  pin(pinned) {
+    this.pinned = pinned;
+    this.root.classList.toggle("pinned", pinned);
+  }
+
+  drawCrosshair() {
+    this.panels.forEach((panel, n) => this.drawCrosshairIn(panel, this.views[n]));
+  }
+
+  drawCrosshairIn(panel, view) {
+    const cell = this.at && cellOf(panel.shown, this.at);
+    for (const mark of view.marks) mark.hidden = !cell;
+    if (cell) {
+      view.plot.style.setProperty("--row", (cell.r + 0.5) / panel.shown.rows.count);
+      view.plot.style.setProperty("--column", (cell.c + 0.5) / panel.shown.columns.count);
+    }
+    view.readout.classList.toggle("idle", !this.at);
+    write(view.readout, this.at ? this.read(panel, this.at) : range(panel));
+  }
+
+  /** The rectangle that a drag would zoom to, in every panel. */
+  select(region) {
+    this.selection = region;
+    this.drawSelection();
+  }
+
+  drawSelection() {
+    this.panels.forEach(({ shown }, n) => {
+      const { selection } = this.views[n];
+      const part = this.selection && !shown.blank && shownOf(shown, this.selection);
+      selection.hidden = !part || part.blank;
+      if (selection.hidden) return;
+      const side = (axis, whole) => [axis.skip / whole.count, axis.count / whole.count];
+      const [top, height] = side(part.rows, shown.rows);
+      const [left, width] = side(part.columns, shown.columns);
+      for (const [name, fraction] of Object.entries({ top, left, height, width })) {
+        selection.style[name] = `${100 * fraction}%`;
+      }
+    });
+  }
+
+  // ---- Values ----
+
+  valueText(panel, at) {
+    const cell = cellOf(panel, at);
+    return cell ? exact(entry(panel, cell.r, cell.c)) : "not drawn";
+  }
+
+  read(panel, at) {
+    const text = this.valueText(panel, at);
+    return `(${at.i}, ${at.j})${Number.isNaN(Number(text)) ? ":" : " ="} ${text}`;
+  }
+
+  /** Say the values aloud: only after a key, else every move of the mouse would speak. */
+  announce(index) {
+    const { rows, columns } = this.panels[index];
+    const values = this.panels.map((panel) => `${panel.title} ${this.valueText(panel, this.at)}`);
+    const place = `${rows.label} ${this.at.i}, ${columns.label} ${this.at.j}`;
+    write(this.live, `${place}: ${values.join("; ")}`);
+  }
+
+  announceZoom() {
+    const { rows, columns } = this.panels[this.active].shown;
+    const part = `${span("rows", rows)}, ${span("columns", columns)}`;
+    write(this.live, this.region ? `Zoomed to ${part}` : "All cells are shown");
+  }
+
+  /** Where a crosshair starts that no pointer has placed: where it was, else the middle. */
+  resting(index) {
+    const { shown } = this.panels[index];
+    if (this.last && cellOf(shown, this.last)) return this.last;
+    const middle = ({ start, count }) => start + Math.floor(count / 2);
+    const panel = shown.blank ? this.panels[index] : shown;
+    return { i: middle(panel.rows), j: middle(panel.columns) };
+  }
+}
+
+/** The 0-based cell of positions { i, j }, or null where these axes have none. */
+function cellOf({ rows, columns, blank }, { i, j }) {
+  const [r, c] = [i - rows.start, j - columns.start];
+  const inside = r >= 0 && r < rows.count && c >= 0 && c < columns.count;
+  return inside && !blank ? { r, c } : null;
+}
+
+/** How far along `axis` the training length lies, from 0 to 1; null where no line is drawn. */
+function boundaryOn(axis, boundary) {
+  if (boundary === null || axis.blank) return null;
+  const fraction = (boundary - axis.start) / axis.count;
+  return fraction > 0 && fraction < 1 ? fraction : null;
+}
+
+/** Call `changed` when an element's size changes, in CSS pixels or in those of the screen. */
+function watchSize(element, changed) {
+  const observer = new ResizeObserver(changed);
+  // Moving a window to a denser screen changes no CSS pixel. Where that cannot be observed
+  // (Safari), the next change of width puts the cells right.
+  const dense = "devicePixelContentBoxSize" in ResizeObserverEntry.prototype;
+  observer.observe(element, { box: dense ? "device-pixel-content-box" : "content-box" });
+}

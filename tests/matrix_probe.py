@@ -1,0 +1,216 @@
+"""A small app with two rows of matrices, a browser on it, and what its rows say and paint."""
+
+import inspect
+from collections.abc import Callable, Iterator
+from urllib.parse import urlparse
+
+import numpy as np
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
+
+from dashboard.matrix import MatrixValues
+from tests.browser import launched, served
+
+LENGTH = 48
+KINDS = ["Curve", "Triangle", "Full"]
+
+
+def matrices(length: int, base: float) -> list[MatrixValues]:
+    """One matrix of each form; the probe app carries a copy of this function."""
+    import numpy as np
+
+    from dashboard.matrix import Curve, Full, Triangle
+
+    offsets = np.arange(1 - length, length)
+    curve = np.exp(-np.abs(offsets) / 9) + np.sin(offsets / base) / 3  # not even: shows the sign
+    generator = np.random.default_rng(7)
+    triangle = generator.normal(size=length * (length + 1) // 2) * base / 4
+    full = generator.normal(size=(length, length))
+    full[length // 2 :, : length // 4] = np.nan
+    full[0, 0], full[0, 1], full[0, 2] = 1e-30, -123456.789, -0.0
+    return [Curve(curve, length), Triangle(triangle, length), Full(full)]
+
+
+PROBE = """
+import streamlit as st
+from dashboard.matrix import Full, MatrixValues, Panel, Scale, matrix_row, minus
+
+{matrices}
+
+st.set_page_config(page_title="Probe", page_icon="📐", layout="wide")
+length = int(st.query_params.get("length", {length}))
+base = st.slider("Base", 1.0, 9.0, 3.0, 0.5)
+fewer = st.checkbox("Fewer")
+length //= 2 if st.checkbox("Half") else 1
+names = ["Curve", "Triangle", "Full", "<b>Plain</b>"]
+shown = matrices(length, base)
+if "four" in st.query_params:
+    shown = [shown[0], shown[0], shown[0], shown[1]]
+else:
+    shown.append(shown[0])
+panels = [
+    Panel(title=name, subtitle="<i>width 64</i>", values=values, boundary=length // 3,
+          color="#0072b2")
+    for name, values in zip(names, shown)
+]
+if fewer:
+    panels = panels[1:3]
+matrix_row(panels, key="first", scale=Scale(-1.0, 1.0, "diverging", "cosine similarity"),
+           text_alternative="Three forms side by side")
+st.text(f"run {{base}}")
+window = Panel(title="Window", values=Full(shown[1].dense()[:6, :4]), row_start=100,
+               row_label="position", column_label="dimension",
+               column_ticks=[(0, "sin 0"), (1, "cos 0"), (2, "sin 1"), (3, "cos 1")])
+matrix_row([window], key="second", scale=Scale(0.0, 1.0, "sequential", "value"), height=120,
+           text_alternative="A window of a table")
+if "four" not in st.query_params:
+    difference = minus(matrices(length, base + 1.0)[1], matrices(length, base)[1])
+    matrix_row([Panel(title="Change", values=difference)], key="difference",
+               scale=Scale.around_zero([difference], "B minus A"), text_alternative="What changed")
+"""
+
+
+@pytest.fixture(scope="module")
+def probe(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a running probe app."""
+    folder = tmp_path_factory.mktemp("probe")
+    app = folder / "probe.py"
+    source = inspect.getsource(matrices)
+    app.write_text(PROBE.format(matrices=source, length=LENGTH), encoding="utf-8")
+    with served(folder / "log.txt", app) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def chromium(chromium_path: str) -> Iterator[Browser]:
+    """One browser for all tests; each test has its own contexts in it."""
+    with launched(chromium_path) as browser:
+        yield browser
+
+
+@pytest.fixture
+def visit(chromium: Browser, probe: str) -> Iterator[Callable[..., Page]]:
+    """Opens the probe in a browser context of the given kind; checks console and hosts after."""
+    contexts: list[BrowserContext] = []
+    faults: list[str] = []
+
+    def host_of(address: str) -> None:
+        if urlparse(address).hostname not in (None, "127.0.0.1"):
+            faults.append(f"asked another host: {address}")
+
+    def open_page(query: str = "", **kind: object) -> Page:
+        context = chromium.new_context(**{"viewport": {"width": 1440, "height": 1000}, **kind})
+        contexts.append(context)
+        page = context.new_page()
+        page.on("request", lambda request: host_of(request.url))
+        page.on("websocket", lambda socket: host_of(socket.url))
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        page.on(
+            "console",
+            lambda message: faults.append(message.text) if message.type == "error" else None,
+        )
+        page.goto(f"{probe}/?{query}")
+        expect(row(page)).to_have_attribute("data-paints", "1", timeout=30_000)
+        expect(row(page, "second")).to_have_attribute("data-paints", "1")
+        page.wait_for_timeout(300)  # fonts and the last layout
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert faults == []
+
+
+def row(page: Page, key: str = "first") -> Locator:
+    return page.locator(f".st-key-{key} .matrix-row")
+
+
+def dense(base: float = 3.0, length: int = LENGTH) -> list[np.ndarray]:
+    return [values.dense() for values in matrices(length, base)]
+
+
+def centre(page: Page, panel: int, i: int, j: int, length: int = LENGTH) -> tuple[float, float]:
+    box = row(page).locator("canvas[role=img]").nth(panel).bounding_box()
+    assert box is not None
+    return (
+        box["x"] + (j + 0.5) / length * box["width"],
+        box["y"] + (i + 0.5) / length * box["height"],
+    )
+
+
+def place(page: Page, panel: int, i: int, j: int) -> tuple[float, float]:
+    """The middle of a cell on the screen, wherever the row is zoomed to."""
+    top, height, left, width = zoom(page) or (0, LENGTH, 0, LENGTH)
+    box = row(page).locator("canvas[role=img]").nth(panel).bounding_box()
+    assert box is not None
+    return (
+        box["x"] + (j - left + 0.5) / width * box["width"],
+        box["y"] + (i - top + 0.5) / height * box["height"],
+    )
+
+
+def zoom(page: Page, key: str = "first") -> tuple[int, ...] | None:
+    """The region shown, as first row, rows, first column, columns; None for all cells."""
+    text = row(page, key).get_attribute("data-zoom")
+    return None if text is None else tuple(int(part) for part in text.split())
+
+
+def drag(page: Page, panel: int, start: tuple[int, int], end: tuple[int, int]) -> None:
+    """Draw a rectangle from one cell to another with the mouse, then take the mouse away."""
+    page.mouse.move(*place(page, panel, *start))
+    page.mouse.down()
+    page.mouse.move(*place(page, panel, *end), steps=4)
+    page.mouse.up()
+    page.mouse.move(5, 5)
+
+
+def sweep(page: Page, panel: int) -> np.ndarray:
+    """(i, j, value) as read under the pointer at every cell that a panel shows, row by row."""
+    read = """(root, panel) => {
+        const plot = root.querySelectorAll(".plot")[panel], texts = [];
+        const canvas = plot.querySelector("canvas"), box = canvas.getBoundingClientRect();
+        for (let r = 0; r < canvas.height; r++) for (let c = 0; c < canvas.width; c++) {
+          plot.dispatchEvent(new PointerEvent("pointermove", {
+            clientX: box.left + (c + 0.5) / canvas.width * box.width,
+            clientY: box.top + (r + 0.5) / canvas.height * box.height }));
+          texts.push(root.querySelectorAll(".readout")[panel].textContent);
+        }
+        return texts;
+      }"""
+    return np.array([parsed(text) for text in row(page).evaluate(read, panel)], np.float64)
+
+
+def readouts(page: Page) -> list[str]:
+    return row(page).locator(".readout").all_inner_texts()
+
+
+def parsed(text: str) -> tuple[int, int, np.float32]:
+    place, value = text.replace(": no value", " = nan").split(" = ")
+    i, j = place.strip("()").split(", ")
+    return int(i), int(j), np.float32(value)
+
+
+def same_float(left: object, right: object) -> bool:
+    return bool(np.array_equal(np.float32(left), np.float32(right), equal_nan=True))
+
+
+def set_base(page: Page, base: float) -> None:
+    slider = page.locator('input[type=range][aria-label="Base"]')
+    slider.focus()
+    while float(slider.input_value()) != base:
+        page.keyboard.press("ArrowRight" if float(slider.input_value()) < base else "ArrowLeft")
+    expect(page.get_by_test_id("stText")).to_have_text(f"run {base}")
+    page.wait_for_timeout(100)
+
+
+def painted(page: Page, key: str = "first", selector: str = "canvas[role=img]") -> list[np.ndarray]:
+    """The canvases' own pixels, (rows, columns, 4) each."""
+    found = (
+        row(page, key)
+        .locator(selector)
+        .evaluate_all(
+            """canvases => canvases.map(canvas => [canvas.height, canvas.width, Array.from(
+             canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data)])"""
+        )
+    )
+    return [np.array(data, np.uint8).reshape(height, width, 4) for height, width, data in found]

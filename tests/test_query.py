@@ -1,0 +1,38 @@
+"""A query's text stands for it in every cache: equal where all numbers are, unequal where one is not."""
+
+import dataclasses
+import math
+
+from dashboard import compute
+from dashboard.query import Query
+from posenc import SCHEMES, fields
+from tests.conftest import SMALL
+
+
+def test_the_text_of_a_query_names_everything_that_decides_its_numbers() -> None:
+    base = [Query.of(SMALL, kind, "cpu") for kind in SCHEMES]
+    variants = list(base)
+    for query in base:
+        variants += [
+            dataclasses.replace(query, **change)
+            for change in (
+                {"length": query.length + 1}, {"head": 0}, {"precision": "bfloat16"},
+                {"seed": 7}, {"device": "cuda"},
+            )
+        ]  # fmt: skip
+        for name, rule in fields.rules(type(query.config)).items():
+            value = getattr(query.config, name)
+            if isinstance(rule, fields.Real):
+                nearest = math.nextafter(value, 0.0)
+                changed = dataclasses.replace(query.config, **{name: nearest})
+                variants.append(dataclasses.replace(query, config=changed))
+    unequal = {repr(query): query for query in variants}
+    for query in variants:
+        assert unequal[repr(query)] == query
+    for one in variants:
+        for other in variants:
+            assert (repr(one) == repr(other)) == (one == other)
+
+
+def test_every_cache_of_the_pages_reads_that_text() -> None:
+    assert compute.CACHE["hash_funcs"] == {Query: repr}
