@@ -34,6 +34,7 @@ from posenc.analysis.linearity import (
     linear_in_offset,
     offset_only,
 )
+from posenc.analysis.order import OrderReading, RandomLayer, matched, read_orders
 from posenc.analysis.projection import Projection, project, project_gram
 from posenc.analysis.properties import Properties, first_rise, kendall_tau, measure
 from posenc.analysis.similarity import (
@@ -59,9 +60,11 @@ __all__ = [
     "NearestSeen",
     "OffsetOnly",
     "OffsetProfile",
+    "OrderReading",
     "PhaseCoverage",
     "Projection",
     "Properties",
+    "RandomLayer",
     "SimilarityRow",
     "Spectrum",
     "Verdict",
@@ -83,6 +86,7 @@ __all__ = [
     "kernel_past",
     "linear_in_offset",
     "long_term_decay_bound",
+    "matched",
     "measure",
     "nearest_seen_distance",
     "offset_only",
@@ -90,6 +94,7 @@ __all__ = [
     "project",
     "project_gram",
     "project_waves",
+    "read_orders",
     "reversed_rows_view",
     "similarity_by_offset",
     "similarity_row",
