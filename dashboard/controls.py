@@ -145,14 +145,13 @@ def _sentence(place: Any, name: str, rule: fields.Sentence, default: str) -> str
         max_chars=rule.longest,
         width=280,
     )
-    found = rule.nearest(typed)
+    nearest = rule.nearest(typed)
+    found: str = default if nearest is None else nearest
     if found != typed:
-        shown = default if found is None else found
         st.warning(
-            f"{rule.label} must be {rule.allowed()}; {plain(rule.told(shown))} is used instead.",
+            f"{rule.label} must be {rule.allowed()}; {plain(rule.told(found))} is used instead.",
             icon=":material/info:",
         )
-        return shown
     return found
 
 

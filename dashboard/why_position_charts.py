@@ -91,6 +91,7 @@ def pattern_row(found: WhyPosition) -> None:
         scale=WEIGHT,
         row_label="word that looks",
         column_label="word looked at",
+        together=2,
         height=max(180, 27 * len(found.words)),
         text_alternative=(
             f"Attention weights between {len(found.words)} words for {names}, each in both orders, "

@@ -339,6 +339,7 @@ class Row {
   /** Show a new payload in the elements that are there; the crosshair stays where it was. */
   show(row) {
     ({ panels: this.panels, scale: this.scale, height: this.height } = row);
+    this.together = row.together;
     while (this.views.length > this.panels.length) this.views.pop().figure.remove();
     while (this.views.length < this.panels.length) this.addPanel();
     this.panels.forEach((panel, n) => this.fill(this.views[n], panel));
@@ -411,7 +412,9 @@ class Row {
     if (!width || !this.panels.length) return; // inside a hidden tab: the observer calls again
     const most = Math.max(1, Math.floor((width + GAP) / (MIN_PANEL + GAP)));
     // Even lines: four panels where three fit are two lines of two, not three and one.
-    const across = Math.ceil(this.panels.length / Math.ceil(this.panels.length / most));
+    const group = most < this.together ? 1 : this.together;
+    const groups = Math.ceil(this.panels.length / group);
+    const across = group * Math.ceil(groups / Math.ceil(groups / Math.floor(most / group)));
     const gutter = 14 + 7 * Math.max(...this.panels.map(({ rows }) => longestTick(rows)));
     const room = (width - GAP * (across - 1)) / across - gutter;
     this.panels.forEach((panel, n) => this.layoutPanel(panel, this.views[n], room));
