@@ -202,6 +202,19 @@ class OrderChoice:
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class ExerciseChoice:
+    """Whether a page asks before it shows."""
+
+    predict: bool = fields.ruled(
+        False,
+        fields.Flag(
+            label="Predict, then look",
+            help="A question first; the headline, pictures and numbers come with your answer.",
+        ),
+    )
+
+
 PAGE_CHOICES: tuple[type, ...] = (
     SimilarityChoice,
     PcaChoice,
@@ -211,4 +224,5 @@ PAGE_CHOICES: tuple[type, ...] = (
     MeasuredChoice,
     TrainingChoice,
     OrderChoice,
+    ExerciseChoice,
 )

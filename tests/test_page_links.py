@@ -63,9 +63,11 @@ WORDS = {
     "sentence": "dog bites man",
     "reorder": "reversed",
     "causal": False,
+    "predict": False,
 }
 PAGE_OF = {
     "reference": "similarity",
+    "predict": "similarity",
     "fit": "pca",
     "reach": "extrapolation",
     "half": "extrapolation",

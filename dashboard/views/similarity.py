@@ -2,7 +2,18 @@
 
 import streamlit as st
 
-from dashboard import charts, choices, compute, controls, frames, page, panels, sentences
+from dashboard import (
+    charts,
+    choices,
+    compute,
+    controls,
+    exercise,
+    frames,
+    page,
+    panels,
+    predictions,
+    sentences,
+)
 from posenc.analysis import similarity
 
 setting = page.setting()
@@ -11,9 +22,15 @@ found, reasons = compute.each(compute.cosine, queries)
 page.left_out(reasons, found)
 boundary = frames.boundary(setting, setting.length - 1)
 
-page.head("Similarity", sentences.similarity(setting, found))
+header = st.container()
+looks = exercise.ask("similarity", setting, predictions.of_similarity(setting, found), found)
+with header:
+    page.head("Similarity", sentences.similarity(setting, found) if looks else exercise.WITHHELD)
 sentences.show_notices(found)
-panels.cosine_row(panels.cosine_panels(setting, found), key="similarity")
+if looks:
+    panels.cosine_row(panels.cosine_panels(setting, found), key="similarity")
+else:
+    page.notes(setting, {kind: one.kernel.provenance for kind, one in found.items()})
 
 by_offset = frames.by_offset(found, boundary)
 left, right = st.columns(2)
@@ -23,22 +40,24 @@ with left:
         "Mean over all pairs at a distance; the band runs from the lowest to the highest, "
         "for a mean of heads from the lowest head to the highest."
     )
-    st.vega_lite_chart(
-        frames.drawn(by_offset),
-        charts.by_offset(setting.schemes, "distance, query minus key", "cosine similarity"),
-        key="by_offset",
-    )
+    if looks:
+        st.vega_lite_chart(
+            frames.drawn(by_offset),
+            charts.by_offset(setting.schemes, "distance, query minus key", "cosine similarity"),
+            key="by_offset",
+        )
 with right:
     st.subheader("From one position", anchor=False)
     chosen = controls.choices(choices.SimilarityChoice)
     reference = min(chosen.reference, setting.length - 1)
     rows = {kind: compute.reference_row(queries[kind], reference) for kind in found}
     one_row = frames.lines(rows, boundary)
-    st.vega_lite_chart(
-        frames.drawn(one_row),
-        charts.by_offset(setting.schemes, "key position", "cosine similarity", band=False),
-        key="one_row",
-    )
+    if looks:
+        st.vega_lite_chart(
+            frames.drawn(one_row),
+            charts.by_offset(setting.schemes, "key position", "cosine similarity", band=False),
+            key="one_row",
+        )
     instead = f" instead of {chosen.reference:,}" if chosen.reference != reference else ""
     last = ", the last one shown" if instead else ""
     st.caption(f"From query position {reference:,}{last}{instead}.")
@@ -61,5 +80,8 @@ page.definition(
     similarity.cosine_curve,
     similarity.cosine_matrix,
 )
-page.numbers(by_offset.rename(columns={"x": "distance", "y": "mean"}), "similarity by distance")
-page.numbers(one_row.rename(columns={"x": "position", "y": "cosine"}), "similarity to one position")
+if looks:
+    page.numbers(by_offset.rename(columns={"x": "distance", "y": "mean"}), "similarity by distance")
+    page.numbers(
+        one_row.rename(columns={"x": "position", "y": "cosine"}), "similarity to one position"
+    )
