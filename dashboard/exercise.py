@@ -96,9 +96,8 @@ def judge(question: Question[Found], answer: Answer, found: Found) -> Verdict:
         assert isinstance(truth, frozenset)
         right = answer in truth
         named = listed(tuple(option for option in control.options if option in truth))
-        return Verdict(
-            right, f"You said {answer}; it is {named}." if not right else f"It is {named}."
-        )
+        said = "" if right else f"You said: {answer}. "
+        return Verdict(right, f"{said}The answer: {named}.")
     assert not isinstance(truth, frozenset)
     off = control.off(answer, truth)
     ending = f": {off}" if off else ""
@@ -142,15 +141,16 @@ def _control(page: str, question: Question[Found], name: Hashable) -> None:
     # Named by its stops too: a slider with others is another slider.
     if isinstance(control, OneOf):
         key = f"answer_{page}_{question.key}_{'_'.join(control.options)}"
-        answer = st.radio("Your answer", control.options, None, key=key, horizontal=True)
+        answer = st.radio(question.text, control.options, None, key=key, horizontal=True)
     else:
         stops: list[Answer] = [*control.stops, *([control.beyond] if control.beyond else [])]
         answer = st.select_slider(
-            f"Your answer, {control.unit}",
+            f"{question.text} In {control.unit}.",
             stops,
             stops[len(stops) // 2],
             format_func=control.say,
             key=f"answer_{page}_{question.key}_{len(stops)}",
+            help=f"The last stop is \u201c{control.beyond}\u201d." if control.beyond else None,
         )
     st.button(
         "Look",

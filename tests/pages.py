@@ -13,6 +13,7 @@ import pyarrow
 from streamlit.components.v2.component_manager import BidiComponentManager
 from streamlit.testing.v1 import AppTest
 
+from dashboard.text import JOINER
 from posenc import Setting
 
 DASHBOARD = Path(__file__).parents[1] / "dashboard"
@@ -63,8 +64,8 @@ def headline(at: AppTest) -> str:
 
 
 def as_read(text: str) -> str:
-    """What a visitor reads, without the escapes of Markdown."""
-    return re.sub(r"\\(.)", r"\1", text)
+    """What a visitor reads, without the escapes of Markdown and the joiners that part addresses."""
+    return re.sub(r"\\(.)", r"\1", text).replace(JOINER, "")
 
 
 def captions(at: AppTest) -> list[str]:

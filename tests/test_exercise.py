@@ -66,14 +66,14 @@ def answer(at: AppTest, place: str, said: Any) -> AppTest:
     if at.main.radio:
         at.main.radio[0].set_value(said).run()
     else:
-        (slider,) = [one for one in at.main.select_slider if one.label.startswith("Your answer")]
+        (slider,) = [one for one in at.main.select_slider if one.key.startswith("answer_")]
         slider.set_value(said).run()
     at.button(key=f"look_{name}").click().run()
     return drawn(at)
 
 
 def stops(at: AppTest) -> list[str]:
-    (slider,) = [one for one in at.main.select_slider if one.label.startswith("Your answer")]
+    (slider,) = [one for one in at.main.select_slider if one.key.startswith("answer_")]
     return list(slider.options)
 
 
@@ -243,7 +243,7 @@ def judged(at: AppTest, place: str, text: str, truth: Any, wrong: Any) -> None:
     at.button(key=f"again_{screen(place)}").click().run()
     answer(at, place, wrong)
     assert verdict(at).startswith("Not quite."), (text, wrong, verdict(at))
-    assert f"it is {truth}" in verdict(at)
+    assert any(f"{said} {truth}" in verdict(at) for said in ("it is", "The answer:"))
     at.button(key=f"again_{screen(place)}").click().run()
 
 
@@ -412,8 +412,8 @@ def test_a_number_is_judged_by_how_far_off_it_is(
 def test_of_several_right_words_each_is_right() -> None:
     control = OneOf(options=("a", "b", "c"))
     truth = frozenset({"a", "b"})
-    assert judge(of(control), "a", truth) == Verdict(True, "It is a and b.")
-    assert judge(of(control), "c", truth) == Verdict(False, "You said c; it is a and b.")
+    assert judge(of(control), "a", truth) == Verdict(True, "The answer: a and b.")
+    assert judge(of(control), "c", truth) == Verdict(False, "You said: c. The answer: a and b.")
 
 
 def test_the_control_sees_a_judge_that_knows_nothing() -> None:
