@@ -104,7 +104,15 @@ def read(setting: Setting, chosen: OrderChoice) -> WhyPosition:
     for kind in dict.fromkeys((NO_POSITION, *setting.schemes)):
         query = Query.of(setting, kind, "cpu", len(words))
         try:
-            seen[kind] = _seen(query, setting, words, other)
+            seen[kind] = _seen(
+                query,
+                setting.dim,
+                setting.heads,
+                int(setting.equal_width),
+                setting.seed,
+                words,
+                other,
+            )
         except PositionOutOfRange as reason:
             reasons[kind] = str(reason)
     mask = MASKS[chosen.causal]
@@ -125,7 +133,17 @@ def read(setting: Setting, chosen: OrderChoice) -> WhyPosition:
 
 
 @st.cache_data(**CACHE)
-def _seen(query: Query, setting: Setting, words: tuple[str, ...], other: tuple[str, ...]) -> Seen:
+def _seen(
+    query: Query,
+    dim: int,
+    heads: int,
+    equal_width: int,
+    seed: int,
+    words: tuple[str, ...],
+    other: tuple[str, ...],
+) -> Seen:
+    """Return what one scheme's layer gives; only what changes it is a key."""
+    setting = Setting(dim=dim, heads=heads, equal_width=bool(equal_width), seed=seed, length=2)
     scheme = query.build()
     layer = RandomLayer.of(setting, scheme)
     by_mask = {
