@@ -11,6 +11,9 @@ PAGES = {
     "": [
         st.Page("views/start.py", title="Start", icon=":material/home:", default=True),
     ],
+    "Understand": [
+        st.Page("views/why_position.py", title="Why position", icon=":material/swap_horiz:"),
+    ],
     "Compare": [
         st.Page("views/overview.py", title="Overview", icon=":material/grid_view:"),
         st.Page("views/similarity.py", title="Similarity", icon=":material/join_inner:"),

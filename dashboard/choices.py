@@ -162,6 +162,59 @@ class TrainingChoice:
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class OrderChoice:
+    """What the Why position page asks: a sentence, its other order, and the patterns drawn."""
+
+    sentence: str = fields.ruled(
+        "dog bites man",
+        fields.Sentence(
+            least=2,
+            most=12,
+            longest=120,
+            label="Sentence",
+            help="2 to 12 words, in any language; a word is what stands between spaces.",
+        ),
+    )
+    reorder: str = fields.ruled(
+        "reversed",
+        fields.Choice(
+            options=("reversed", "ends swapped", "first word last"),
+            label="Other order",
+            help="Reversing mirrors the sentence: every two words keep their distance.",
+        ),
+    )
+    pattern_head: int = fields.ruled(
+        1,
+        fields.Whole(
+            low=0,
+            high=limits.MAX_SHOWN_HEADS,
+            label="Head drawn",
+            help="Of the attention patterns; 0 is the mean over heads.",
+        ),
+    )
+    causal: bool = fields.ruled(
+        False,
+        fields.Flag(
+            label="Causal mask",
+            help="Of the attention patterns: later words hidden from earlier ones, as in a decoder.",
+        ),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExerciseChoice:
+    """Whether a page asks before it shows."""
+
+    predict: bool = fields.ruled(
+        False,
+        fields.Flag(
+            label="Predict, then look",
+            help="A question first; the headline, pictures and numbers come with your answer.",
+        ),
+    )
+
+
 PAGE_CHOICES: tuple[type, ...] = (
     SimilarityChoice,
     PcaChoice,
@@ -170,4 +223,6 @@ PAGE_CHOICES: tuple[type, ...] = (
     FormulaChoice,
     MeasuredChoice,
     TrainingChoice,
+    OrderChoice,
+    ExerciseChoice,
 )

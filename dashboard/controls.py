@@ -173,6 +173,8 @@ def choices(
         default = fields.defaults(owner)[name]
         if isinstance(rule, fields.Word):
             values[name] = _one_of(target, name, rule, default, words)
+        elif isinstance(rule, fields.Sentence):
+            values[name] = _sentence(target, name, rule, default)
         else:
             values[name] = widget(target, name, rule, default)
     st.session_state.setdefault("kept_choices", {}).update(values)
@@ -201,6 +203,27 @@ def _one_of(place: Any, name: str, rule: fields.Word, default: str, words: Seque
         width=320,
     )
     return chosen
+
+
+def _sentence(place: Any, name: str, rule: fields.Sentence, default: str) -> str:
+    """Draw a line of text; what cannot be used of it is told, and the text itself stays."""
+    typed = place.text_input(
+        rule.label,
+        default,
+        key=name,
+        help=rule.help or None,
+        bind="query-params",
+        max_chars=rule.longest,
+        width=280,
+    )
+    nearest = rule.nearest(typed)
+    found: str = default if nearest is None else nearest
+    if found != typed:
+        st.warning(
+            f"{rule.label} must be {rule.allowed()}; {plain(rule.told(found))} is used instead.",
+            icon=":material/info:",
+        )
+    return found
 
 
 def tell(notices: list[str]) -> None:

@@ -6,7 +6,16 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from dashboard import charts, compute, controls, frames, page, sentences
+from dashboard import (
+    charts,
+    compute,
+    controls,
+    exercise,
+    frames,
+    page,
+    predictions,
+    sentences,
+)
 from dashboard.choices import FormulaChoice
 from dashboard.pair import Pair
 from dashboard.scripts import extrapolation as script
@@ -74,14 +83,50 @@ def draw(settings: Pair[Setting], header: DeltaGenerator) -> None:
     found = settings.map(lambda setting: read(setting, chosen))
     now = found.now
     page.left_out(now.reasons, now.past)
+    results = (now.past, now.ladders)
+    looks = exercise.ask(
+        "formula",
+        (now.setting.replace(length=2), now.length),  # positions shown change nothing here
+        predictions.of_formula(settings.now, results),
+        results,
+    )
     with header:
-        page.head("Extrapolation, from the formula", found.map(lambda one: one.headline))
+        page.head(
+            "Extrapolation, from the formula",
+            found.map(lambda one: one.headline) if looks else exercise.WITHHELD,
+        )
         st.info(
             "This page reads formulas past the training length. A formula that is defined there is not a "
             "model that works there: that takes trained models, which the other half of this page reads.",
             icon=":material/info:",
         )
 
+    if looks:
+        _pictures(settings, found)
+    page.notes(now.setting, {kind: compute.provenance(now.queries[kind]) for kind in now.past})
+    st.caption(
+        "Positions shown and precision change nothing on this page: formulas are read exactly."
+    )
+    page.how_to_read(STEPS)
+    page.definition(
+        r"d_\mathrm{crit} = 2\left\lceil \tfrac{d}{2} \log_b \tfrac{L}{2\pi} \right\rceil, \qquad "
+        r"B(k) = \sum_m \cos(k\,\theta_m)",
+        "Critical dimension, twice the pairs that complete a turn: Liu et al. 2023, arXiv 2310.05209. Base "
+        "bound: Men et al. 2024, arXiv 2405.14591. Both are statements about formulas.",
+        extrapolation.critical_dimension,
+        extrapolation.first_negative_offset,
+        extrapolation.phase_coverage,
+        extrapolation.kernel_past,
+        extrapolation.nearest_seen_distance,
+    )
+    if looks:
+        _numbers(found)
+        page.script(script.formula(settings.now, chosen))
+
+
+def _pictures(settings: Pair[Setting], found: Pair[Read]) -> None:
+    """Draw the curves and the table."""
+    now = found.now
     every = [now] if found.pinned is None else [now, found.pinned]
     formulas = tuple(k for k in page.kinds(settings) if any(k in one.formulas for one in every))
     st.subheader("Similarity past the training length", anchor=False)
@@ -92,11 +137,6 @@ def draw(settings: Pair[Setting], header: DeltaGenerator) -> None:
             band=False, key="past",
         )  # fmt: skip
     st.caption(sentences.outside(now.past, now.length))
-
-    page.notes(now.setting, {kind: compute.provenance(now.queries[kind]) for kind in now.past})
-    st.caption(
-        "Positions shown and precision change nothing on this page: formulas are read exactly."
-    )
 
     left, right = st.columns(2)
     if len(now.nearest):
@@ -126,18 +166,8 @@ def draw(settings: Pair[Setting], header: DeltaGenerator) -> None:
     if len(now.table):
         page.table(found.map(lambda one: one.table))
 
-    page.how_to_read(STEPS)
-    page.definition(
-        r"d_\mathrm{crit} = 2\left\lceil \tfrac{d}{2} \log_b \tfrac{L}{2\pi} \right\rceil, \qquad "
-        r"B(k) = \sum_m \cos(k\,\theta_m)",
-        "Critical dimension, twice the pairs that complete a turn: Liu et al. 2023, arXiv 2310.05209. Base "
-        "bound: Men et al. 2024, arXiv 2405.14591. Both are statements about formulas.",
-        extrapolation.critical_dimension,
-        extrapolation.first_negative_offset,
-        extrapolation.phase_coverage,
-        extrapolation.kernel_past,
-        extrapolation.nearest_seen_distance,
-    )
+
+def _numbers(found: Pair[Read]) -> None:
     page.numbers(
         found.map(lambda one: one.curves.rename(columns={"x": "distance", "y": "cosine"})),
         "past the training length",
@@ -148,4 +178,3 @@ def draw(settings: Pair[Setting], header: DeltaGenerator) -> None:
     )
     page.numbers(found.map(lambda one: one.turns), "turns per pair")
     page.numbers(found.map(lambda one: one.table), "frequencies")
-    page.script(script.formula(settings.now, chosen))

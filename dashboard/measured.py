@@ -7,7 +7,7 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from dashboard import charts, choices, controls, page, run_frames, runs
+from dashboard import charts, choices, controls, exercise, page, predictions, run_frames, runs
 from dashboard.pair import Pair
 from dashboard.scripts import extrapolation as script
 from dashboard.text import listed, plain
@@ -96,8 +96,12 @@ def draw(settings: Pair[Setting], header: DeltaGenerator) -> None:
             "follows is of the others.",
             icon=":material/warning:",
         )
+    looks = _asked_first(setting, name, found)
     numbers: Numbers = {}
-    if one.task == Language.kind:
+    if not looks:
+        with header:
+            page.head(_title(one.task), exercise.WITHHELD)
+    elif one.task == Language.kind:
         numbers |= _losses(found, kinds, header, chosen.unit)
         for task in SHARES:
             beside = next((key for key in every if key.startswith(f"{task}-")), None)
@@ -105,7 +109,7 @@ def draw(settings: Pair[Setting], header: DeltaGenerator) -> None:
                 numbers |= _share(setting, _asked(setting, every[beside]))
     else:
         with header:
-            page.head(f"{SHARES[one.task].title}, measured", _said(found))
+            page.head(_title(one.task), _said(found))
         numbers |= _share(setting, found)
     st.caption(
         "Dimension, base and the other numbers of the sidebar change nothing here: a run has its own."
@@ -125,12 +129,30 @@ def draw(settings: Pair[Setting], header: DeltaGenerator) -> None:
     with st.expander("Specification of the runs", icon=":material/assignment:"):
         alike = {key: value for key, value in one.record.items() if key not in ("scheme", "seed")}
         st.json({"alike": alike, "schemes": _schemes(found)}, expanded=1)
-        page.table(run_frames.table(found))
+        if looks:
+            page.table(run_frames.table(found))
     for title, frame in numbers.items():
         page.numbers(frame, title)
     measure = "context" if one.task == Language.kind else one.task
     ships = found[0].run_id in runs.shipped()
-    page.script(script.measured(setting, name, measure, ships=ships))
+    if looks:
+        page.script(script.measured(setting, name, measure, ships=ships))
+
+
+def _title(task: str) -> str:
+    return f"{SHARES[task].title}, measured" if task in SHARES else "Extrapolation, measured"
+
+
+def _asked_first(setting: Setting, name: str, found: list[Heading]) -> bool:
+    """Draw the exercise where it is wanted; return whether the page may show what was measured."""
+    task = found[0].specification.task
+    if task in SHARES:
+        curves = run_frames.curves(found, task)
+        questions = predictions.of_shares(curves, SHARES[task].unit)
+    else:
+        curves = run_frames.curves(found, "context")
+        questions = predictions.of_losses(curves)
+    return exercise.ask("measured", (setting.schemes, name), questions, curves)
 
 
 def _losses(

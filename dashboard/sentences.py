@@ -28,19 +28,25 @@ def number(value: float, digits: int = 3) -> str:
     return f"{value:,.{digits}g}" if abs(value) < 1000 else f"{value:,.0f}"
 
 
+def falls_under_half(found: Similarity) -> int | None:
+    """Return the first distance at which mean similarity is under one half, None if it never is."""
+    below = np.flatnonzero(found.mean < 0.5)
+    return int(below[0]) if len(below) else None
+
+
 def similarity(setting: Setting, found: Mapping[str, Similarity]) -> str:
     """Say how far apart two positions still look alike, per scheme."""
     parts = []
     for kind, result in found.items():
         label = SCHEMES[kind].label
-        below = np.flatnonzero(result.mean < 0.5)
+        below = falls_under_half(result)
         noise = " (untrained noise)" if result.kernel.untrained else ""
         if not np.isfinite(result.mean).any():
             parts.append(f"{label} has no similarity at all")
-        elif not len(below):
+        elif below is None:
             parts.append(f"{label} stays above it to the last position{noise}")
         else:
-            parts.append(f"{label} at distance {below[0]:,}{noise}")
+            parts.append(f"{label} at distance {below:,}{noise}")
     return "Similarity first falls under one half: " + ", ".join(parts) + "."
 
 

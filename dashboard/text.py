@@ -1,8 +1,16 @@
 """Text of visitors and files as literal text: nothing of it is ever read as formatting."""
 
+import re
+
+# GitHub's Markdown makes links of bare addresses after it has taken the backslashes away: an invisible
+# joiner inside each keeps it text.
+_ADDRESS = re.compile(r"(?<=:/)(?=/)|(?<=www)(?=\.)|(?<=@)", re.IGNORECASE)
+JOINER = "\u2060"
+
 
 def plain(text: str) -> str:
     """Escape what Markdown would read as a link, an image, emphasis, a directive or a formula."""
+    text = _ADDRESS.sub(JOINER, text)
     return "".join(f"\\{c}" if c in "\\`*_{}[]()#+-.!|$:<>~&@/" else c for c in text)
 
 

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import re
+import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -160,6 +161,46 @@ class Word(Rule):
         return text if self.accepts(text) else None
 
 
+# Joiners and the marks of flags belong to words and emoji; other format characters reorder or hide text.
+_FORMAT = {0x200C, 0x200D, *range(0xE0020, 0xE0080)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sentence(Rule):
+    """`least` to `most` words of any language on one line, at most `longest` characters in all.
+
+    Control characters and marks that turn the direction of text around are refused.
+    """
+
+    least: int
+    most: int
+    longest: int
+
+    def allowed(self) -> str:
+        return f"{self.least} to {self.most} words and at most {self.longest} characters"
+
+    def accepts(self, value: object) -> bool:
+        return (
+            isinstance(value, str)
+            and len(value) <= self.longest
+            and self.least <= len(value.split()) <= self.most
+            and all(_is_text(letter) for letter in value)
+        )
+
+    def nearest(self, text: str) -> str | None:
+        if self.accepts(text):
+            return text
+        # Cut before it is looked at: a link may hold half a million letters.
+        words = "".join(c if _is_text(c) else " " for c in text[: 4 * self.longest]).split()
+        found = " ".join(words[: self.most])
+        if len(found) > self.longest:
+            found = found[: self.longest + 1].rpartition(" ")[0]
+        return found if self.accepts(found) else None
+
+    def told(self, value: str) -> str:
+        return f"\u201c{value}\u201d"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Several(Rule):
     """A non-empty choice of at most `most` words, kept in the order of `options`.
@@ -248,6 +289,15 @@ def _says(text: str, value: Any) -> bool:
     if isinstance(value, tuple):
         return len(set(text.split(","))) == len(value)  # every word was taken
     return not isinstance(value, bool | str) and _number(text) == value
+
+
+def _is_text(letter: str) -> bool:
+    """Whether a character is a space or can be seen as a part of a word."""
+    if letter.isspace():
+        return letter == " "
+    return unicodedata.category(letter) not in ("Cc", "Cf", "Cs", "Co", "Cn") or (
+        ord(letter) in _FORMAT
+    )
 
 
 def _number(text: str) -> float | None:

@@ -42,6 +42,7 @@ SCREENS: dict[int, dict[str, Any]] = {
 # Every page by its path: the name of its link, its title.
 PAGES = {
     "": ("Start", "What does attention see of position?"),
+    "why_position": ("Why position", "Why position"),
     "overview": ("Overview", "The schemes side by side"),
     "similarity": ("Similarity", "Similarity"),
     "pca": ("PCA", "PCA"),
@@ -53,7 +54,7 @@ PAGES = {
 # On a deep link the browser does not know yet where the app's root is, so Streamlit asks beside the
 # page first, hears 404 and asks again at the root. Exactly these requests and no others.
 PROBES = re.compile(
-    rf"http://{HOST}:\d+/(?:overview|similarity|pca|relative_offsets|extrapolation|train)/_stcore/"
+    rf"http://{HOST}:\d+/(?:why_position|overview|similarity|pca|relative_offsets|extrapolation|train)/_stcore/"
     r"(?:health|host-config)"
 )
 

@@ -13,11 +13,12 @@ import pyarrow
 from streamlit.components.v2.component_manager import BidiComponentManager
 from streamlit.testing.v1 import AppTest
 
+from dashboard.text import JOINER
 from posenc import Setting
 
 DASHBOARD = Path(__file__).parents[1] / "dashboard"
-PAGES = ("start", "overview", "similarity", "pca", "relative_offsets", "extrapolation", "train")
-SCHEME_PAGES = PAGES[:-1]  # those that show the numbers of the sidebar
+SCHEME_PAGES = ("start", "overview", "similarity", "pca", "relative_offsets", "extrapolation")
+PAGES = (*SCHEME_PAGES, "train", "why_position")  # the last two show numbers of their own
 KINDS = ("learned", "sinusoidal", "rope", "alibi", "none")
 LABELS = dict(zip(KINDS, ("Learned", "Sinusoidal", "RoPE", "ALiBi", "NoPE"), strict=True))
 DEFAULT = {
@@ -63,8 +64,8 @@ def headline(at: AppTest) -> str:
 
 
 def as_read(text: str) -> str:
-    """What a visitor reads, without the escapes of Markdown."""
-    return re.sub(r"\\(.)", r"\1", text)
+    """What a visitor reads, without the escapes of Markdown and the joiners that part addresses."""
+    return re.sub(r"\\(.)", r"\1", text).replace(JOINER, "")
 
 
 def captions(at: AppTest) -> list[str]:

@@ -33,6 +33,7 @@ Visit = Callable[..., Visitor]
 # Charts and matrices of every page, with the four schemes that are shown by default.
 DRAWN = {
     "": (1, 0),
+    "why_position": (1, 10),
     "overview": (4, 4),
     "similarity": (2, 4),
     "pca": (5, 0),

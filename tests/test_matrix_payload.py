@@ -253,6 +253,7 @@ def test_header_holds_everything_written_around_a_panel() -> None:
         "name": "similarity",
         "text": "one → two",
         "height": 240,
+        "together": 1,
         "scale": {"low": -1.0, "high": 1.0, "kind": "diverging", "unit": "cosine similarity"},
         "panels": [
             {

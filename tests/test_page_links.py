@@ -44,6 +44,7 @@ NUMBERS: dict[str, tuple[float, float, float]] = {
     "layers": (1, 6, 2),
     "run_heads": (1, 16, 4),
     "seeds": (1, 5, 1),
+    "pattern_head": (0, 64, 1),
 }
 WORDS = {
     "equal_width": False,
@@ -59,9 +60,14 @@ WORDS = {
     "comparison": "language-64-9df31a1c",
     "task": "language",
     "unit": "loss",
+    "sentence": "dog bites man",
+    "reorder": "reversed",
+    "causal": False,
+    "predict": False,
 }
 PAGE_OF = {
     "reference": "similarity",
+    "predict": "similarity",
     "fit": "pca",
     "reach": "extrapolation",
     "half": "extrapolation",
@@ -69,6 +75,7 @@ PAGE_OF = {
     "task": "train",
     "unit": "extrapolation",
 }
+PAGE_OF |= dict.fromkeys(("sentence", "reorder", "pattern_head", "causal"), "why_position")
 PAGE_OF |= dict.fromkeys(("offset", "second"), "relative_offsets")
 PAGE_OF |= dict.fromkeys(("run_length", "steps", "width", "layers", "run_heads", "seeds"), "train")
 SAID = {"1000000000000": 1e12, "0": 0.0, "-5": -5.0, "1.5": 1.5, "1e9": 1e9, "7": 7.0}

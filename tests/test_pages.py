@@ -218,6 +218,9 @@ DOWNLOADS = [
     ("extrapolation", "nearest seen position"),
     ("extrapolation", "turns per pair"),
     ("extrapolation", "frequencies"),
+    ("why_position", "difference by word"),
+    ("why_position", "outputs by word"),
+    ("why_position", "attention weights"),
 ]
 
 

@@ -4,8 +4,8 @@ import dataclasses
 import math
 
 from dashboard import compute
-from dashboard.query import Query
 from posenc import SCHEMES, fields
+from posenc.query import Query
 from tests.conftest import SMALL
 
 

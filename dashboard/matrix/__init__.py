@@ -74,13 +74,16 @@ def matrix_row(
     row_label: str = "query position",
     column_label: str = "key position",
     height: int | None = None,
+    together: int = 1,
 ) -> None:
     """Draw `panels` side by side, on one colour `scale` and under one crosshair.
 
     `key` names the row for good: with the same key a rerun repaints in place, crosshair and zoom
     stay, and its PNG is called posenc-<key>.png. `text_alternative` is the sentence a reader hears
     instead of the picture. `height` is the plots' height in CSS pixels; None makes them square.
-    Raises SchemeArgumentError for an empty row or a height outside 80 to 4,000.
+    `together` is how many panels in a row belong together: no line ends between them where there is room for one group.
+    Raises SchemeArgumentError for an empty row or a height outside 80 to 4,000, or a
+    larger group.
     """
     data = encode(
         panels,
@@ -90,6 +93,7 @@ def matrix_row(
         column_label=column_label,
         height=height,
         text_alternative=text_alternative,
+        together=together,
     )
     # No gap: the code's element has no height and must not add a blank line.
     with st.container(gap=None):

@@ -254,17 +254,20 @@ def encode(
     column_label: str,
     height: int | None,
     text_alternative: str,
+    together: int = 1,
 ) -> bytes:
     """Return the bytes that the browser decodes: header and values of all panels, in order."""
     if not panels:
         raise SchemeArgumentError("a row needs at least one panel, got none.")
     if height is not None:
         check_count("height", height, 80, 4_000)
+    check_count("together", together, 1, len(panels))
     sent = [without_last_blanks(panel.values.values) for panel in panels]
     header: dict[str, Any] = {
         "name": name,
         "text": text_alternative,
         "height": height,
+        "together": together,
         "scale": {"low": scale.low, "high": scale.high, "kind": scale.kind, "unit": scale.unit},
         "panels": [
             panel_header(panel, row_label, column_label) | {"count": values.size}

@@ -37,6 +37,7 @@ class Row {
   /** Show a new payload in the elements that are there; crosshair and zoom stay where they were. */
   show(row) {
     ({ panels: this.panels, scale: this.scale, height: this.height, name: this.name } = row);
+    this.together = row.together;
     while (this.views.length > this.panels.length) this.views.pop().figure.remove();
     while (this.views.length < this.panels.length) this.addPanel();
     this.active = Math.min(this.active, this.panels.length - 1);
@@ -179,7 +180,9 @@ class Row {
     if (!width || !this.panels.length) return; // inside a hidden tab: the observer calls again
     const most = Math.max(1, Math.floor((width + GAP) / (MIN_PANEL + GAP)));
     // Even lines: four panels where three fit are two lines of two, not three and one.
-    const across = Math.ceil(this.panels.length / Math.ceil(this.panels.length / most));
+    const group = most < this.together ? 1 : this.together;
+    const groups = Math.ceil(this.panels.length / group);
+    const across = group * Math.ceil(groups / Math.ceil(groups / Math.floor(most / group)));
     const gutter = 14 + 7 * Math.max(...this.panels.map(({ rows }) => longestTick(rows)));
     const room = (width - GAP * (across - 1)) / across - gutter;
     const widths = this.panels.map((panel, n) => this.layoutPanel(panel, this.views[n], room));

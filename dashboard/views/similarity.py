@@ -2,13 +2,23 @@
 
 import streamlit as st
 
-from dashboard import charts, choices, controls, frames, page, panels, sentences
+from dashboard import (
+    charts,
+    choices,
+    controls,
+    exercise,
+    frames,
+    page,
+    panels,
+    predictions,
+    sentences,
+)
 from dashboard import similarity as sheet
 from dashboard.scripts import similarity as script
 from posenc.analysis import similarity
 
 settings = page.settings()
-header = st.container()
+header, question = st.container(), st.container()
 matrices = st.container()
 left, right = st.columns(2)
 with right:
@@ -16,12 +26,19 @@ with right:
     chosen = controls.choices(choices.SimilarityChoice)
 read = settings.map(lambda setting: sheet.read(setting, chosen))
 now = read.now
-with header:
+with question:
     page.left_out(now.reasons, now.found)
-    page.head("Similarity", read.map(lambda one: one.headline))
+    asked = predictions.of_similarity(settings.now, now.found)
+    looks = exercise.ask("similarity", settings.now, asked, now.found)
+with header:
+    page.head("Similarity", read.map(lambda one: one.headline) if looks else exercise.WITHHELD)
     sentences.show_notices(now.found)
 with matrices:
-    panels.cosine_rows(read.map(lambda one: (one.setting, one.found)), key="similarity")
+    if looks:
+        panels.cosine_rows(read.map(lambda one: (one.setting, one.found)), key="similarity")
+    else:
+        notes = {kind: one.kernel.provenance for kind, one in now.found.items()}
+        page.notes(settings.now, notes)
 kinds = page.kinds(settings)
 with left:
     st.subheader("By distance", anchor=False)
@@ -29,15 +46,19 @@ with left:
         "Mean over all pairs at a distance; the band runs from the lowest to the highest, "
         "for a mean of heads from the lowest head to the highest."
     )
-    page.chart(
-        read.map(lambda one: frames.drawn(one.by_offset.drop(columns="last"))),
-        charts.by_offset, kinds, "distance, query minus key", "cosine similarity", key="by_offset",
-    )  # fmt: skip
+    if looks:
+        page.chart(
+            read.map(lambda one: frames.drawn(one.by_offset.drop(columns="last"))),
+            charts.by_offset, kinds, "distance, query minus key", "cosine similarity",
+            key="by_offset",
+        )  # fmt: skip
 with right:
-    page.chart(
-        read.map(lambda one: frames.drawn(one.one_row)),
-        charts.by_offset, kinds, "key position", "cosine similarity", band=False, key="one_row",
-    )  # fmt: skip
+    if looks:
+        page.chart(
+            read.map(lambda one: frames.drawn(one.one_row)),
+            charts.by_offset, kinds, "key position", "cosine similarity", band=False,
+            key="one_row",
+        )  # fmt: skip
     instead = chosen.reference != now.reference
     last = f", the last one shown instead of {chosen.reference:,}" if instead else ""
     st.caption(f"From query position {now.reference:,}{last}.")
@@ -59,12 +80,13 @@ page.definition(
     similarity.cosine_curve,
     similarity.cosine_matrix,
 )
-page.numbers(
-    read.map(lambda one: one.by_offset.rename(columns={"x": "distance", "y": "mean"})),
-    "similarity by distance",
-)
-page.numbers(
-    read.map(lambda one: one.one_row.rename(columns={"x": "position", "y": "cosine"})),
-    "similarity to one position",
-)
-page.script(script.script(settings.now, chosen))
+if looks:
+    page.numbers(
+        read.map(lambda one: one.by_offset.rename(columns={"x": "distance", "y": "mean"})),
+        "similarity by distance",
+    )
+    page.numbers(
+        read.map(lambda one: one.one_row.rename(columns={"x": "position", "y": "cosine"})),
+        "similarity to one position",
+    )
+    page.script(script.script(settings.now, chosen))

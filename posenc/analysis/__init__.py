@@ -41,6 +41,7 @@ from posenc.analysis.of_scheme import (
     scheme_properties,
     scheme_similarity,
 )
+from posenc.analysis.order import OrderReading, RandomLayer, matched, read_orders
 from posenc.analysis.projection import Projection, project, project_gram
 from posenc.analysis.properties import Properties, first_rise, kendall_tau, measure
 from posenc.analysis.similarity import (
@@ -66,9 +67,11 @@ __all__ = [
     "NearestSeen",
     "OffsetOnly",
     "OffsetProfile",
+    "OrderReading",
     "PhaseCoverage",
     "Projection",
     "Properties",
+    "RandomLayer",
     "SchemeProjection",
     "SchemeSimilarity",
     "SimilarityRow",
@@ -92,6 +95,7 @@ __all__ = [
     "kernel_past",
     "linear_in_offset",
     "long_term_decay_bound",
+    "matched",
     "measure",
     "nearest_seen_distance",
     "offset_only",
@@ -99,6 +103,7 @@ __all__ = [
     "project",
     "project_gram",
     "project_waves",
+    "read_orders",
     "reversed_rows_view",
     "scheme_projection",
     "scheme_properties",

@@ -1,0 +1,174 @@
+"""Predict, then look: a question on the page's own numbers, answered before the page shows them.
+
+Off unless asked for. A question is a value: its words, its control, and the function that takes the
+truth from the page's results. An answer counts for one question at one setting; a new setting asks
+anew.
+"""
+
+import math
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import streamlit as st
+
+from dashboard import choices, controls
+from dashboard.text import listed, plain
+
+Found = TypeVar("Found")
+Answer = float | str
+Truth = float | str | frozenset[str]
+
+WITHHELD = "Predict first: the headline, the pictures and their numbers appear with your answer."
+KEPT = 64  # answers that a session remembers
+
+
+@dataclass(frozen=True, kw_only=True)
+class Number:
+    """A slider over `stops`, whose last may be the word `beyond` for "no such number".
+
+    An answer is right within `near`, or within the share `within` of the truth.
+    """
+
+    stops: tuple[float, ...]
+    unit: str
+    digits: int = 0
+    signed: bool = False
+    near: float = 0.0
+    within: float = 0.0
+    beyond: str | None = None
+
+    def say(self, value: Answer) -> str:
+        """Return an answer in words."""
+        if isinstance(value, str):
+            return value
+        sign = "+" if self.signed else ""
+        return f"{value:{sign},.{self.digits}f}"
+
+    def right(self, answer: Answer, truth: Answer) -> bool:
+        """Whether an answer is near enough."""
+        if isinstance(answer, str) or isinstance(truth, str):
+            return answer == truth
+        return abs(answer - truth) <= max(self.near, self.within * abs(truth)) + 1e-9
+
+    def off(self, answer: Answer, truth: Answer) -> str:
+        """Say how far off an answer is, "" where that is no number."""
+        if answer == truth:
+            return "exactly"
+        if isinstance(answer, str) or isinstance(truth, str) or not math.isfinite(truth):
+            return ""
+        gap = f"{abs(answer - truth):,.{self.digits}f}"
+        if not gap.strip("0.,"):
+            return f"less than {10.0**-self.digits:g} {self.unit} off"
+        return f"{gap} {self.unit} too {'high' if answer > truth else 'low'}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneOf:
+    """A choice of words; the truth is the set of those that are right."""
+
+    options: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question(Generic[Found]):
+    """One question: `truth` takes the right answer from the page's results."""
+
+    key: str
+    text: str
+    control: Number | OneOf
+    truth: Callable[[Found], Truth]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether an answer is right, and the sentence that says how far off it is."""
+
+    right: bool
+    text: str
+
+
+def judge(question: Question[Found], answer: Answer, found: Found) -> Verdict:
+    """Hold an answer against the page's results."""
+    truth = question.truth(found)
+    control = question.control
+    if isinstance(control, OneOf):
+        assert isinstance(truth, frozenset)
+        right = answer in truth
+        named = listed(tuple(option for option in control.options if option in truth))
+        said = "" if right else f"You said: {answer}. "
+        return Verdict(right, f"{said}The answer: {named}.")
+    assert not isinstance(truth, frozenset)
+    off = control.off(answer, truth)
+    ending = f": {off}" if off else ""
+    text = f"You said {control.say(answer)}; it is {control.say(truth)}{ending}."
+    return Verdict(control.right(answer, truth), text)
+
+
+def ask(page: str, setting: Hashable, questions: Sequence[Question[Found]], found: Found) -> bool:
+    """Draw the exercise where it is wanted; return whether the page may show what it found.
+
+    setting: everything that decides the page's numbers; another one asks again.
+    """
+    if not controls.choices(choices.ExerciseChoice).predict:
+        return True
+    if not questions:
+        st.caption("There is nothing to predict at this setting.")
+        return True
+    answers: dict[Hashable, Answer] = st.session_state.setdefault("predictions", {})
+    with st.container(border=True):
+        texts = {question.key: question.text for question in questions}
+        key = st.selectbox(
+            "Question", list(texts), format_func=texts.__getitem__, key=f"question_{page}"
+        )
+        question = next(one for one in questions if one.key == key)
+        name = (page, key, setting)
+        if name not in answers:
+            _control(page, question, name)
+            return False
+        verdict = judge(question, answers[name], found)
+        show = st.success if verdict.right else st.info
+        icon = ":material/check_circle:" if verdict.right else ":material/straighten:"
+        show(("Right. " if verdict.right else "Not quite. ") + plain(verdict.text), icon=icon)
+        st.button("Predict again", key=f"again_{page}", on_click=_forget, args=(name,))
+    return True
+
+
+def _control(page: str, question: Question[Found], name: Hashable) -> None:
+    """Draw what the answer is given with, and the button that shows the truth."""
+    control = question.control
+    answer: Answer | None
+    # Named by its stops too: a slider with others is another slider.
+    if isinstance(control, OneOf):
+        key = f"answer_{page}_{question.key}_{'_'.join(control.options)}"
+        answer = st.radio(question.text, control.options, None, key=key, horizontal=True)
+    else:
+        stops: list[Answer] = [*control.stops, *([control.beyond] if control.beyond else [])]
+        answer = st.select_slider(
+            f"{question.text} In {control.unit}.",
+            stops,
+            stops[len(stops) // 2],
+            format_func=control.say,
+            key=f"answer_{page}_{question.key}_{len(stops)}",
+            help=f"The last stop is \u201c{control.beyond}\u201d." if control.beyond else None,
+        )
+    st.button(
+        "Look",
+        key=f"look_{page}",
+        type="primary",
+        disabled=answer is None,
+        on_click=_remember,
+        args=(name, answer),
+        icon=":material/visibility:",
+    )
+
+
+def _remember(name: Hashable, answer: Answer) -> None:
+    answers = st.session_state["predictions"]
+    answers[name] = answer
+    while len(answers) > KEPT:
+        del answers[next(iter(answers))]
+
+
+def _forget(name: Hashable) -> None:
+    st.session_state["predictions"].pop(name, None)

@@ -1,0 +1,61 @@
+"""Why position: what one attention layer makes of a sentence whose words change places."""
+
+import streamlit as st
+
+from dashboard import choices, controls, page
+from dashboard import why_position as why
+from dashboard import why_position_charts as drawn
+from posenc import attention
+from posenc.analysis import order
+
+setting = page.setting()
+header = st.container()
+chosen = controls.choices(choices.OrderChoice)
+found = why.read(setting, chosen)
+with header:
+    page.head("Why position", found.headline)
+for kind, reason in found.reasons.items():
+    st.info(f"{page.label(kind)}: {reason}", icon=":material/info:")
+
+left, right = st.columns(2)
+with left:
+    st.subheader("How far a word's output moves", anchor=False)
+    st.caption(
+        "A mark per word: the largest difference between its output in one order and in the other. "
+        "Left of the dashed line is rounding."
+    )
+    st.vega_lite_chart(
+        drawn.marks(found.differences), drawn.differences(tuple(found.seen)), key="differences"
+    )
+with right:
+    st.subheader("Largest difference", anchor=False)
+    st.caption("Of all words, without a mask and with later words hidden; and of their mean.")
+    page.table(found.summary)
+    st.caption(why.caveat(found))
+st.subheader("Who looks at whom", anchor=False)
+st.caption(why.pattern_caption(found, chosen))
+drawn.pattern_row(found)
+st.caption(why.layers(setting, found))
+
+page.how_to_read(
+    "Both orders go through the same layer. Outputs are compared word by word: that of a word in the "
+    "first order against that of the same word in the other; of a word that stands twice, first "
+    "with first and second with second. Without position the outputs only move with their words: "
+    "attention is *equivariant*, not invariant. Invariant is what forgets who is who, such as the "
+    "mean of all outputs. A causal mask breaks this by itself: the first word sees one word, the last "
+    "sees all. Weights are random, so that a difference is 0 or is not says something about the "
+    "scheme; its size says as much about the weights."
+)
+page.definition(
+    r"\mathrm{Attn}(P X) = P\,\mathrm{Attn}(X), \qquad "
+    r"\mathrm{Attn}(X) = \mathrm{softmax}\!\left(\tfrac{X W_q (X W_k)^\top}{\sqrt{d}}\right) X W_v",
+    "P puts the words into another order. The left side holds for every P without position (Lee et al. "
+    "2019, arXiv 1810.00825; Yun et al. 2020, arXiv 1912.10077) and for no scheme that tells places "
+    "apart. A bias by distance alone (ALiBi) still holds it for the mirrored order.",
+    order.read_orders,
+    order.RandomLayer,
+    attention,
+)
+page.numbers(found.differences, "difference by word")
+page.numbers(found.outputs, "outputs by word")
+page.numbers(found.weights, "attention weights")
