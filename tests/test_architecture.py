@@ -27,12 +27,12 @@ DASHBOARD = sorted((ROOT / "dashboard").rglob("*.py"))
 LAYERS = (
     {"errors"},
     {"fields", "limits", "toeplitz", "device", "scratch", "kept", "run_files"},
-    {"layout", "phases", "products", "interop", "hook_arguments", "trained_curve"},
+    {"layout", "phases", "products", "interop", "hook_arguments", "trained_curve", "formula"},
     {"blocks", "rotation", "offset_maps"},
     {"tables"},
     {"rows"},
     {"schemes"},
-    {"attention", "kernel", "modules", "setting"},
+    {"attention", "kernel", "modules", "setting", "encoding"},
     {"analysis"},
     {"lab"},
 )

@@ -7,6 +7,15 @@ the device of what is given (MPS has no float64 and goes to the CPU); what draws
 seed or a torch.Generator. scikit-learn and SciPy are imported by the functions that use them.
 """
 
+from posenc.analysis.embedding_sum import (
+    STARTS,
+    EmbeddingSum,
+    RowNorms,
+    draw_tokens,
+    embedding_sum,
+    row_norms,
+    token_deviation,
+)
 from posenc.analysis.extrapolation import (
     KernelPast,
     NearestSeen,
@@ -52,7 +61,9 @@ from posenc.analysis.waves import project_waves
 from posenc.offset_maps import expanding_shift
 
 __all__ = [
+    "STARTS",
     "CosineMatrix",
+    "EmbeddingSum",
     "KernelPast",
     "LinearInOffset",
     "LinearMapFit",
@@ -62,6 +73,7 @@ __all__ = [
     "PhaseCoverage",
     "Projection",
     "Properties",
+    "RowNorms",
     "SimilarityRow",
     "Spectrum",
     "Verdict",
@@ -72,6 +84,8 @@ __all__ = [
     "cosine_matrix",
     "critical_dimension",
     "diagonal_spread",
+    "draw_tokens",
+    "embedding_sum",
     "expand_curve",
     "expanding_shift",
     "first_negative_offset",
@@ -91,9 +105,11 @@ __all__ = [
     "project_gram",
     "project_waves",
     "reversed_rows_view",
+    "row_norms",
     "similarity_by_offset",
     "similarity_row",
     "spectrum",
+    "token_deviation",
     "verdict",
     "verify_map",
 ]
