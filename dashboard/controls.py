@@ -4,7 +4,7 @@ A session starts from its link: `restore_link` reads it once, makes it legal and
 any widget exists. From then on the browser keeps the link in step with the bound widgets.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import streamlit as st
@@ -14,7 +14,6 @@ from dashboard import compute, sources
 from dashboard.choices import PAGE_CHOICES
 from dashboard.text import plain
 from posenc import Setting, fields
-from posenc.schemes import SCHEMES
 from posenc.setting import own_defaults, own_rules
 
 Owner = TypeVar("Owner")
@@ -91,20 +90,29 @@ def sidebar() -> Setting:
 
 
 def choices(
-    owner: type[Owner], place: DeltaGenerator | None = None, words: Sequence[str] = ()
+    owner: type[Owner],
+    place: DeltaGenerator | Mapping[str, DeltaGenerator] | None = None,
+    words: Sequence[str] = (),
 ) -> Owner:
-    """Draw the controls of one page in a row and return what was chosen.
+    """Draw the controls of one page in a row, or each in its own place, and return what was chosen.
 
     words: what a field of free words can be right now.
     """
-    target = place or st.container(horizontal=True, vertical_alignment="top")
+    row = None if isinstance(place, Mapping) else place
+    if place is None:
+        row = st.container(horizontal=True, vertical_alignment="top")
     values = {}
     for name, rule in fields.rules(owner).items():
         default = fields.defaults(owner)[name]
+        target = place[name] if isinstance(place, Mapping) else row
+        assert target is not None
         if isinstance(rule, fields.Word):
             values[name] = _one_of(target, name, rule, default, words)
         else:
-            values[name] = widget(target, name, rule, default)
+            chosen = widget(target, name, rule, default)
+            if isinstance(rule, fields.Several):  # of nothing at all, or too much, the nearest
+                chosen = rule.nearest(",".join(chosen)) or default
+            values[name] = chosen
     return owner(**values)
 
 
@@ -153,7 +161,7 @@ def widget(place: Any, name: str, rule: fields.Rule, default: Any) -> Any:
                 rule.options,
                 selection_mode="multi",
                 default=list(default),
-                format_func=scheme_label,
+                format_func=dict(zip(rule.options, rule.labels, strict=True)).__getitem__,
                 **common,
             )
         case fields.Choice():
@@ -199,11 +207,6 @@ def _link(rule: fields.Rule, value: Any) -> list[str]:
         named = dict(zip(rule.options, rule.labels, strict=True))
         return [named[word] for word in value]
     return [rule.write(value)]
-
-
-def scheme_label(kind: str) -> str:
-    """Return the name of a scheme as people know it."""
-    return SCHEMES[kind].label
 
 
 def _dial(place: DeltaGenerator, name: str, rule: fields.Rule) -> None:

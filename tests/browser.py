@@ -42,6 +42,7 @@ SCREENS: dict[int, dict[str, Any]] = {
 # Every page by its path: the name of its link, its title.
 PAGES = {
     "": ("Overview", "What attention sees of position"),
+    "encoding": ("Encoding", "Encoding"),
     "similarity": ("Similarity", "Similarity"),
     "pca": ("PCA", "PCA"),
     "relative_offsets": ("Relative offsets", "Relative offsets"),
@@ -52,7 +53,7 @@ PAGES = {
 # On a deep link the browser does not know yet where the app's root is, so Streamlit asks beside the
 # page first, hears 404 and asks again at the root. Exactly these requests and no others.
 PROBES = re.compile(
-    rf"http://{HOST}:\d+/(?:similarity|pca|relative_offsets|extrapolation|train)/_stcore/"
+    rf"http://{HOST}:\d+/(?:encoding|similarity|pca|relative_offsets|extrapolation|train)/_stcore/"
     r"(?:health|host-config)"
 )
 
@@ -66,7 +67,9 @@ DRAWN = """() => {
   if (!charts.every((chart) => chart.querySelector("canvas, svg"))) return false;
   const rows = [...document.querySelectorAll("[data-testid=stBidiComponentIsolated]")];
   const drawn = rows.map((host) => host.shadowRoot?.querySelector(".matrix-row"));
-  return drawn.filter((row) => row).every((row) => Number(row.dataset.paints) > 0);
+  const clocks = rows.map((host) => host.shadowRoot?.querySelector(".clock"));
+  const shown = [...drawn, ...clocks].filter((row) => row);
+  return shown.every((row) => Number(row.dataset.paints) > 0);
 }"""
 
 

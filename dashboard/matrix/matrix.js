@@ -376,7 +376,8 @@ class Row {
     view.boundaries.forEach((line, n) => {
       const axis = n ? rows : columns;
       const fraction = (panel.boundary - axis.start) / axis.count;
-      line.hidden = panel.boundary === null || fraction <= 0 || fraction >= 1;
+      const unbounded = panel.boundary === null || (!n && panel.features);
+      line.hidden = unbounded || fraction <= 0 || fraction >= 1;
       line.style.setProperty("--at", fraction);
     });
     const name = [panel.title, span("rows", rows), span("columns", columns), this.scale.unit];

@@ -8,7 +8,6 @@ content has mean 0, so the squared norms add: position's share of the sum is P^2
 
 import math
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from jaxtyping import Float
@@ -18,8 +17,8 @@ from posenc.analysis.similarity import as_float64
 from posenc.errors import SchemeArgumentError, shown
 from posenc.limits import MAX_DIM, MAX_POSITION, check_count
 
-Start = Literal["1/d", "1", "0.02", "xavier"]
-STARTS: dict[Start, str] = {
+# How token embeddings are drawn, by a short name; which models do so stands in `token_deviation`.
+STARTS = {
     "1/d": "N(0, 1/d)",
     "1": "N(0, 1)",
     "0.02": "N(0, 0.02^2)",
@@ -55,7 +54,7 @@ class RowNorms:
     rows: int
 
 
-def token_deviation(start: Start, dim: int, vocabulary: int = VOCABULARY) -> float:
+def token_deviation(start: str, dim: int, vocabulary: int = VOCABULARY) -> float:
     """Return the standard deviation of an embedding's entries at their start.
 
     "1/d": N(0, 1/d), tensor2tensor's. "1": N(0, 1), torch.nn.Embedding. "0.02": N(0, 0.02^2), BERT and
@@ -76,7 +75,7 @@ def token_deviation(start: Start, dim: int, vocabulary: int = VOCABULARY) -> flo
 
 
 def draw_tokens(
-    start: Start, count: int, dim: int, generator: torch.Generator, vocabulary: int = VOCABULARY
+    start: str, count: int, dim: int, generator: torch.Generator, vocabulary: int = VOCABULARY
 ) -> Float[Tensor, "n d"]:
     """Return `count` token embeddings as they are drawn at the start, float64 on the CPU."""
     deviation = token_deviation(start, dim, vocabulary)
@@ -105,8 +104,8 @@ def row_norms(rows: Float[Tensor, "n d"]) -> RowNorms:
     )
 
 
-def embedding_sum(
-    position: float, dim: int, start: Start, vocabulary: int = VOCABULARY
+def position_beside_content(
+    position: float, dim: int, start: str, vocabulary: int = VOCABULARY
 ) -> EmbeddingSum:
     """Compare tokens at their start with positions of root mean square norm `position`.
 
