@@ -75,6 +75,7 @@ class EncodingPage:
     waves: pd.DataFrame
     spectrum: pd.DataFrame
     example: pd.DataFrame
+    example_inv_freq: Array
     example_formula: str
     sums: dict[str, Sum]
     sum_table: pd.DataFrame
@@ -114,6 +115,7 @@ def read(setting: Setting, chosen: EncodingChoice) -> EncodingPage:
         ),
         spectrum=encoding_frames.spectrum(ladders, setting.train_length),
         example=worked_example(setting.base),
+        example_inv_freq=example.build().inv_freq.numpy(),
         example_formula=formula(example, notation_of(chosen.notation), numbers=chosen.substituted),
         sums=sums,
         sum_table=encoding_frames.sums(sums),

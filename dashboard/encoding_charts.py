@@ -15,7 +15,11 @@ def waves(kind: str) -> Spec:
     """
     x = alt.X("x:Q", title="position", scale=alt.Scale(nice=False, zero=False))
     level = alt.Y("level:Q", axis=None, scale=alt.Scale(nice=False))
-    zero = alt.Chart().mark_rule(opacity=0.25, color="gray").encode(y=alt.Y("lane:Q", axis=None))
+    zero = (
+        alt.Chart()
+        .mark_rule(opacity=0.3, color="gray")
+        .encode(y=alt.Y("mean(lane):Q", axis=None), detail="pair:N")
+    )
     line = (
         alt.Chart()
         .mark_line(color=COLOURS[kind], interpolate="linear")
@@ -99,12 +103,12 @@ def ratios(kinds: tuple[str, ...]) -> Spec:
     """
     marks = (
         alt.Chart()
-        .mark_point(size=90, filled=False, strokeWidth=2.5)
+        .mark_point(size=90, filled=False, strokeWidth=2.5, opacity=1)
         .encode(
             x=alt.X(
                 "ratio:Q",
                 title="token norm / position norm",
-                scale=alt.Scale(type="log"),
+                scale=alt.Scale(type="log", padding=14),
                 axis=alt.Axis(format="~g", tickCount=6),
             ),
             y=alt.Y("tokens start as:N", title=None, sort=None, axis=alt.Axis(labelLimit=140)),

@@ -75,10 +75,10 @@ def spectrum(ladders: Mapping[str, Ladder], train_length: int) -> pd.DataFrame:
 SUM_COLUMNS = {
     "token": "token norm",
     "position": "position norm",
-    "ratio_scaled": "token / position, times sqrt(d)",
-    "ratio_plain": "token / position, plain",
-    "share_scaled": "position's share, times sqrt(d)",
-    "share_plain": "position's share, plain",
+    "ratio_scaled": "ratio, times sqrt(d)",
+    "ratio_plain": "ratio, plain",
+    "share_scaled": "share, times sqrt(d)",
+    "share_plain": "share, plain",
 }
 
 

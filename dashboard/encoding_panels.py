@@ -98,20 +98,18 @@ def waves(setting: Setting, found: EncodingPage) -> None:
     """Draw the chosen pairs of every scheme that has any, as waves under each other."""
     if not found.pairs:
         return
-    for place, (kind, pairs) in zip(
-        st.columns(max(2, len(found.pairs))), found.pairs.items(), strict=False
-    ):
+    st.caption("Solid is sine, dotted cosine; the dashed line is the training length.")
+    columns = st.columns(max(2, len(found.pairs)))
+    for place, (kind, pairs) in zip(columns, found.pairs.items(), strict=False):
         own = found.waves[found.waves["kind"] == kind]
         with place:
-            st.caption(
-                f"**{SCHEMES[kind].label}**: {page.panel_note(setting, kind)}. Solid is sine, dotted "
-                "cosine, dashes the training length."
-            )
+            st.markdown(f"**{SCHEMES[kind].label}**")
             st.vega_lite_chart(
                 frames.drawn(_in_lanes(own, pairs, found.ladders[kind].wavelengths)),
                 encoding_charts.waves(kind),
                 key=f"waves_{kind}",
             )
+            st.caption(page.panel_note(setting, kind))
     shown = int(found.waves["x"].max()) + 1
     if shown < setting.length:
         st.caption(f"Waves are drawn over the first {shown:,} of {setting.length:,} positions.")
@@ -141,6 +139,7 @@ def clocks(setting: Setting, found: EncodingPage) -> None:
         for kind, pairs in found.pairs.items()
     ]
     if faces:
+        st.subheader("Pairs as hands of a clock", anchor=False)
         clock_row(
             faces,
             key="clocks",
@@ -154,6 +153,7 @@ def spectrum(found: EncodingPage) -> None:
     """Draw wavelengths and shares of a turn over the ladder."""
     if found.spectrum.empty:
         return
+    st.subheader("How far each pair turns", anchor=False)
     kinds = tuple(found.ladders)
     drawn = frames.drawn(found.spectrum, "place")
     left, right = st.columns(2)
@@ -178,13 +178,14 @@ def example(found: EncodingPage, base: float) -> None:
             if name != "position"
         }
         st.dataframe(found.example, hide_index=True, column_config=numbers)
-        st.caption(encoding_sentences.example(base))
+        st.caption(encoding_sentences.example(found, base))
 
 
 def sums(found: EncodingPage, start: str, *, scaled: bool) -> None:
     """Draw content, position and their sum, and how large one is beside the other."""
     if not found.sums:
         return
+    st.markdown(encoding_sentences.sums(found, scaled=scaled, start=start))
     factor = " times sqrt(d)" if scaled else ""
     for kind, one in found.sums.items():
         content, position, total = (Full(picture) for picture in one.pictures)
@@ -218,3 +219,7 @@ def sums(found: EncodingPage, start: str, *, scaled: bool) -> None:
         key="ratios",
     )
     page.table(found.sum_table)
+    st.caption(
+        "Norms are root mean squares. Ratio: token over position. Share: position's part of the sum's "
+        "expected squared norm."
+    )

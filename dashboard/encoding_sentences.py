@@ -6,6 +6,8 @@ from dashboard.encoding import EncodingPage
 from dashboard.sentences import number
 from dashboard.text import listed
 from posenc import Setting, limits
+from posenc.analysis.embedding_sum import STARTS
+from posenc.formula import number as latex_number
 from posenc.schemes import SCHEMES
 
 
@@ -76,27 +78,31 @@ def hands(found: EncodingPage) -> str:
     return "Clocks whose hands are pairs. " + ". ".join(parts) + "."
 
 
-def example(base: float) -> str:
+def example(found: EncodingPage, base: float) -> str:
     """Say that the worked example is its own, and what its base is."""
+    rates = listed([f"{rate:.4g}" for rate in found.example_inv_freq])
     usual = " With base 10,000 these are the numbers of Vaswani et al." if base == 10_000 else ""
     return (
         f"Base {base:,.10g}, always 4 positions and 8 dimensions, sine and cosine side by side as in the "
-        f"paper: the model dimension changes nothing here.{usual}"
+        f"paper: the model dimension changes nothing here. Its pairs turn by {rates} radians a "
+        f"position.{usual}"
     )
 
 
 def example_step(found: EncodingPage, base: float) -> str:
     """One number of the worked example in LaTeX, step by step."""
-    value = found.example.loc[3, "2"]
-    angle = 3 / base ** (2 / 8)
+    value = float(found.example["2"].iloc[3])
+    angle = 3 * found.example_inv_freq[1]
     return (
-        rf"\sin\left(\frac{{3}}{{{base:.10g}^{{2/8}}}}\right) = \sin({angle:.6g}) = {value:.4f}"
-        r"\quad\text{(position 3, dimension 2)}"
+        rf"\sin\left(\frac{{3}}{{{{{latex_number(base)}}}^{{2/8}}}}\right) = \sin({angle:.6g}) = "
+        rf"{value:.4f}\quad\text{{(position 3, dimension 2)}}"
     )
 
 
 def sums(found: EncodingPage, *, scaled: bool, start: str) -> str:
     """Say how large position is beside content, as chosen, with and without the factor."""
+    if not found.sums:
+        return ""
     parts = []
     for kind, one in found.sums.items():
         compared = one.found[start]
@@ -106,12 +112,11 @@ def sums(found: EncodingPage, *, scaled: bool, start: str) -> str:
             parts.append(f"{SCHEMES[kind].label} has no finite row")
             continue
         parts.append(
-            f"{SCHEMES[kind].label} (norm {number(compared.position)}, width {one.width:,}): a token is "
-            f"{number(first)} times position with the factor, {number(other)} times without; position "
-            f"makes up {share:.1%} of the sum's "
-            f"squared norm"
+            f"{SCHEMES[kind].label} has norm {number(compared.position)} in width {one.width:,}: a token "
+            f"is {number(first)} times as long with the factor, {number(other)} times without, and "
+            f"position is {share:.1%} of the sum's squared norm {'with' if scaled else 'without'} it"
         )
-    return "; ".join(parts) + "."
+    return f"Tokens that start as {STARTS[start]}. " + ". ".join(parts) + "."
 
 
 def nothing_added(found: EncodingPage) -> str:

@@ -36,8 +36,7 @@ const angleOf = (hand, position) => (position * hand.frequency) % TURN;
 /** A number in a few significant digits, large ones whole. */
 function brief(value) {
   if (value >= 1000) return Math.round(value).toLocaleString("en-US");
-  if (value >= 0.01) return String(Number(value.toPrecision(3)));
-  return value === 0 ? "0" : value.toExponential(1);
+  return value >= 1e-4 ? String(Number(value.toPrecision(3))) : value.toExponential(1);
 }
 
 const degrees = (angle) => `${((angle / TURN) * 360).toFixed(1)}°`;
