@@ -40,7 +40,7 @@ def waves(kind: str) -> Spec:
     )
     name = (
         alt.Chart()
-        .mark_text(align="left", baseline="bottom", dx=2, fontSize=12, color="gray")
+        .mark_text(align="left", baseline="bottom", dx=2, fontSize=12)
         .encode(x="min(x):Q", y=alt.Y("max(ceiling):Q", axis=None), text="name:N")
     )
     return _spec(alt.layer(zero, line, _boundary(), name).properties(height=HEIGHT + 80))

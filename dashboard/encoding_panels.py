@@ -46,6 +46,8 @@ def matrices(setting: Setting, found: EncodingPage) -> None:
             f"{SCHEMES[kind].label} puts no numbers in, so there is no matrix. {SCHEMES[kind].summary}",
             icon=":material/info:",
         )
+    if found.absent:
+        page.notes(setting, {kind: found.provenances[kind] for kind in found.absent})
 
 
 def _row(setting: Setting, unit: str, drawn: Mapping[str, Drawn], found: EncodingPage) -> None:
@@ -67,15 +69,16 @@ def _row(setting: Setting, unit: str, drawn: Mapping[str, Drawn], found: Encodin
 
 def _panel(setting: Setting, kind: str, one: Drawn, provenance: str) -> Panel:
     picture, bias = one.picture, not one.features
-    what = "bias of a logit" if bias else ""
+    order = ""
     if not bias and not one.features[0].isdigit():
-        what = ", ".join(one.features[:3]) + (", ..." if len(one.features) > 3 else "")
+        order = ", ".join(one.features[:3]) + (", ..." if len(one.features) > 3 else "")
     cut = encoding_sentences.cut(one.values.shape, bias=bias, asked=setting.length)
     note = page.panel_note(setting, kind, provenance)
     return Panel(
         title=SCHEMES[kind].label,
         values=smallest(torch.from_numpy(picture)) if bias else Full(picture),
-        subtitle="; ".join(part for part in (what, note, cut) if part),
+        subtitle="; ".join(part for part in (note, cut) if part),
+        column_label=f"dimension: {order}" if order else None,
         boundary=setting.train_length if setting.train_length < len(picture) else None,
         color=charts.COLOURS[kind],
         features=not bias,
@@ -90,7 +93,7 @@ def _scale(unit: str, pictures: list[Array]) -> Scale:
     entries = entries[np.isfinite(entries)]
     if unit == "logit":
         return Scale(-float(entries.max()) or -1.0, 0.0, "sequential", unit)
-    most = float(np.quantile(entries, OUTLIERS)) if len(entries) else 1.0
+    most = float(np.quantile(entries, OUTLIERS, method="higher")) if len(entries) else 1.0
     return Scale(-most or -1.0, most or 1.0, "diverging", unit)
 
 
@@ -109,7 +112,6 @@ def waves(setting: Setting, found: EncodingPage) -> None:
                 encoding_charts.waves(kind),
                 key=f"waves_{kind}",
             )
-            st.caption(page.panel_note(setting, kind))
     shown = int(found.waves["x"].max()) + 1
     if shown < setting.length:
         st.caption(f"Waves are drawn over the first {shown:,} of {setting.length:,} positions.")

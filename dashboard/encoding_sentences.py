@@ -83,9 +83,9 @@ def example(found: EncodingPage, base: float) -> str:
     rates = listed([f"{rate:.4g}" for rate in found.example_inv_freq])
     usual = " With base 10,000 these are the numbers of Vaswani et al." if base == 10_000 else ""
     return (
-        f"Base {base:,.10g}, always 4 positions and 8 dimensions, sine and cosine side by side as in the "
-        f"paper: the model dimension changes nothing here. Its pairs turn by {rates} radians a "
-        f"position.{usual}"
+        f"Base {base:,.10g}, always 4 positions and 8 dimensions, sine and cosine side by side as in "
+        f"the paper: the model dimension changes nothing here. Its pairs turn by {rates} radians a "
+        f"position; worked out beside it are position 3 and dimension 2.{usual}"
     )
 
 
@@ -95,7 +95,7 @@ def example_step(found: EncodingPage, base: float) -> str:
     angle = 3 * found.example_inv_freq[1]
     return (
         rf"\sin\left(\frac{{3}}{{{{{latex_number(base)}}}^{{2/8}}}}\right) = \sin({angle:.6g}) = "
-        rf"{value:.4f}\quad\text{{(position 3, dimension 2)}}"
+        rf"{value:.4f}"
     )
 
 

@@ -6,7 +6,7 @@ is written with the `Writer` of one notation, so that no config knows any letter
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from posenc.errors import SchemeArgumentError, shown
 from posenc.layout import Layout
@@ -16,9 +16,10 @@ NOTATIONS: tuple[Notation, ...] = ("pos, i", "t, k")
 
 # Position of the query (or of the token), position of the key, number of a pair.
 _LETTERS = {"pos, i": (r"\mathrm{pos}", r"\mathrm{pos}'", "i"), "t, k": ("t", "t'", "k")}
-_SYMBOLS = {"dim": "d", "rotary_dim": "d", "base": "b", "heads": "n", "max_len": "L"}
+_SYMBOLS = {"dim": "d", "rotary_dim": "r", "base": "b", "heads": "n", "max_len": "L"}
 
 
+@runtime_checkable
 class Formulated(Protocol):
     """What has a formula: the config of a scheme."""
 
@@ -87,20 +88,18 @@ class Writer:
         """The base to the pair's share of the width: one over its frequency."""
         return rf"{{{self.value('base')}}}^{{2{self.pair}/{self.value(field)}}}"
 
-    def ladder(self, field: str) -> str:
+    def ladder(self, field: str) -> list[str]:
         """The definition of the frequencies where the angle names them, else nothing."""
         if self.notation == "pos, i":
-            return ""
-        return rf",\quad \omega_{self.pair} = \frac{{1}}{{{self.power(field)}}}"
+            return []
+        return [rf"\omega_{self.pair} &= \frac{{1}}{{{self.power(field)}}}"]
 
     def waves(self, field: str, layout: Layout) -> str:
         """A pair of features that holds the sine and the cosine of the pair's angle."""
         first, second = (self.entry(feature) for feature in self.features(layout, field))
-        angle = self.angle(field)
-        return (
-            rf"{first} = \sin\left({angle}\right),\quad {second} = \cos\left({angle}\right)"
-            + self.ladder(field)
-        )
+        angle = rf"\left({self.angle(field)}\right)"
+        lines = [rf"{first} &= \sin{angle}", rf"{second} &= \cos{angle}", *self.ladder(field)]
+        return r"\begin{aligned} " + r" \\ ".join(lines) + r" \end{aligned}"
 
     def rotation(self, field: str, layout: Layout, scaled: str = "") -> str:
         """A pair of features of a query or key x turned by the pair's angle.
@@ -113,10 +112,10 @@ class Writer:
         what = rf"\text{{frequencies after {scaled}}}" if scaled else rf"{self.power(field)}"
         rate += r":\ " + what if scaled else rf" = \frac{{1}}{{{what}}}"
         return (
-            rf"\begin{{pmatrix}} x'_{{{first}}} \\ x'_{{{second}}} \end{{pmatrix}} = "
+            rf"\begin{{gathered}} \begin{{pmatrix}} x'_{{{first}}} \\ x'_{{{second}}} \end{{pmatrix}} = "
             rf"\begin{{pmatrix}} \cos {angle} & -\sin {angle} \\ \sin {angle} & \cos {angle} "
             rf"\end{{pmatrix}} \begin{{pmatrix}} x_{{{first}}} \\ x_{{{second}}} \end{{pmatrix}},"
-            rf"\quad {rate}"
+            rf"\\ {rate} \end{{gathered}}"
         )
 
 

@@ -16,7 +16,7 @@ from streamlit.testing.v1 import AppTest
 from posenc import Setting
 
 DASHBOARD = Path(__file__).parents[1] / "dashboard"
-PAGES = ("overview", "similarity", "pca", "relative_offsets", "extrapolation", "train")
+PAGES = ("overview", "encoding", "similarity", "pca", "relative_offsets", "extrapolation", "train")
 SCHEME_PAGES = PAGES[:-1]  # those that show the numbers of the sidebar
 KINDS = ("learned", "sinusoidal", "rope", "alibi", "none")
 LABELS = dict(zip(KINDS, ("Learned", "Sinusoidal", "RoPE", "ALiBi", "NoPE"), strict=True))
@@ -99,11 +99,21 @@ def charts(at: AppTest) -> list[pd.DataFrame]:
 
 def matrices(at: AppTest) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """The header of the page's one row of matrices, and what the browser expands, by title."""
-    (row,) = [
-        element.proto.bytes
+    (row,) = rows_of_matrices(at)
+    return row
+
+
+def rows_of_matrices(at: AppTest) -> list[tuple[dict[str, Any], dict[str, np.ndarray]]]:
+    """The header of every row of matrices, and what the browser expands, by title."""
+    return [
+        expanded(element.proto.bytes)
         for element in at.get("bidi_component")
         if element.proto.component_name.endswith("posenc_matrix_row")
     ]
+
+
+def expanded(row: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """A row of matrices as it travels: its header, and every matrix by its title."""
     size = int.from_bytes(row[:4], "little")
     header = json.loads(row[4 : 4 + size])
     values = np.frombuffer(row[4 + size :], "<f4")

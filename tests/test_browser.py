@@ -33,6 +33,7 @@ Visit = Callable[..., Visitor]
 # Charts and matrices of every page, with the four schemes that are shown by default.
 DRAWN = {
     "": (4, 4),
+    "encoding": (5, 10),
     "similarity": (2, 4),
     "pca": (5, 0),
     "relative_offsets": (1, 3),

@@ -54,7 +54,7 @@ page.definition(
     spectrum,
     embedding_sum.position_beside_content,
 )
-page.numbers(found.corner, "encoding, first entries")
+page.numbers(found.corner, "first entries")
 page.numbers(found.spectrum.drop(columns=["place", "trained"]), "pairs")
 page.numbers(found.waves.drop(columns="kind"), "waves")
 page.numbers(found.example, "worked example")

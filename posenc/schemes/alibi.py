@@ -159,12 +159,12 @@ def _slope_formula(heads: int, write: Writer, h: str, one: int | None) -> str:
     power = 1 << (heads.bit_length() - 1)
     if heads == power:
         return rf"2^{{-8 \cdot {h}/{write.value('heads')}}}"
-    c = str(power) if write.numbers else "c"
+    c, n = str(power) if write.numbers else "c", write.value("heads")
     nearest = rf"2^{{-8 \cdot {h}/{c}}}"
     between = rf"2^{{-4 (2 ({h} - {c}) - 1)/{c}}}"
     if one is not None:
         return nearest if one < power else between
-    cases = rf"\begin{{cases}} {nearest} & h \le {c} \\ {between} & h > {c} \end{{cases}}"
+    cases = rf"\begin{{cases}} {nearest} & h \le {c} \\ {between} & {c} < h \le {n} \end{{cases}}"
     return cases if write.numbers else cases + r",\quad c = 2^{\lfloor \log_2 n \rfloor}"
 
 
