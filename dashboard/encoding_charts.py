@@ -40,7 +40,9 @@ def waves(kind: str) -> Spec:
     )
     name = (
         alt.Chart()
-        .mark_text(align="left", baseline="bottom", dx=2, fontSize=12)
+        .mark_text(
+            align="left", baseline="bottom", dx=2, fontSize=12, fontWeight=600, color=COLOURS[kind]
+        )
         .encode(x="min(x):Q", y=alt.Y("max(ceiling):Q", axis=None), text="name:N")
     )
     return _spec(alt.layer(zero, line, _boundary(), name).properties(height=HEIGHT + 80))
@@ -73,7 +75,7 @@ def _over_ladder(
         .encode(
             x=alt.X(
                 "place:Q",
-                title="dimension / width, from the fastest pair to the slowest",
+                title="dimension / width, fastest pair first",
                 scale=alt.Scale(domain=[0, 1]),
                 axis=alt.Axis(format="%", tickCount=5),
             ),
