@@ -296,3 +296,13 @@ def contrast(one: str, other: str) -> float:
 
     low, high = sorted([luminance(one), luminance(other)])
     return (high + 0.05) / (low + 0.05)
+
+
+def test_the_training_length_is_a_line_across_positions_and_not_across_features(
+    opened: Callable[..., Page],
+) -> None:
+    page = opened()
+    for unit in ("entry", "cosine"):
+        row = page.locator(f".st-key-encoding_{unit} .matrix-row")
+        expect(row.locator(".boundary.row:visible")).to_have_count(1)
+        expect(row.locator(".boundary.column:visible")).to_have_count(0)
