@@ -182,6 +182,7 @@ def test_faster_goes_further_and_the_end_stops(opened: Callable[..., Page]) -> N
     expect(clock(page)).to_have_attribute("data-position", "299", timeout=20_000)
     expect(clock(page)).to_have_attribute("data-playing", "false")
     expect(clock(page).locator(".position")).to_have_text("Position 299, past the training length")
+    clock(page).locator(".speed").select_option("1")
     clock(page).locator(".play").click()  # from the start again
     expect(clock(page)).to_have_attribute("data-playing", "true")
 
