@@ -13,6 +13,7 @@ PAGES = {
     ],
     "Understand": [
         st.Page("views/why_position.py", title="Why position", icon=":material/swap_horiz:"),
+        st.Page("views/encoding.py", title="Encoding", icon=":material/waves:"),
     ],
     "Compare": [
         st.Page("views/overview.py", title="Overview", icon=":material/grid_view:"),

@@ -4,7 +4,7 @@ A session starts from its link: `restore_link` reads it once, makes it legal and
 any widget exists. From then on the browser keeps the link in step with the bound widgets.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import streamlit as st
@@ -103,7 +103,7 @@ def _quick() -> None:
         "Presets",
         tuple(PRESETS),
         key="preset",
-        format_func=lambda name: f"{PRESETS[name].label} ({scheme_label(PRESETS[name].scheme)})",
+        format_func=lambda name: f"{PRESETS[name].label} ({SCHEMES[PRESETS[name].scheme].label})",
         icon=":material/tune:",
         help="The numbers of a model that made a scheme known; schemes and the rest stay.",
     )
@@ -159,24 +159,33 @@ def _take_up(owner: type) -> None:
 
 
 def choices(
-    owner: type[Owner], place: DeltaGenerator | None = None, words: Sequence[str] = ()
+    owner: type[Owner],
+    place: DeltaGenerator | Mapping[str, DeltaGenerator] | None = None,
+    words: Sequence[str] = (),
 ) -> Owner:
-    """Draw the controls of one page in a row and return what was chosen.
+    """Draw the controls of one page in a row, or each in its own place, and return what was chosen.
 
     words: what a field of free words can be right now.
     """
-    target = place or st.container(horizontal=True, vertical_alignment="top")
+    row = None if isinstance(place, Mapping) else place
+    if place is None:
+        row = st.container(horizontal=True, vertical_alignment="top")
     values = {}
     st.session_state.setdefault("owners", []).append(owner)
     _take_up(owner)
     for name, rule in fields.rules(owner).items():
         default = fields.defaults(owner)[name]
+        target = place[name] if isinstance(place, Mapping) else row
+        assert target is not None
         if isinstance(rule, fields.Word):
             values[name] = _one_of(target, name, rule, default, words)
         elif isinstance(rule, fields.Sentence):
             values[name] = _sentence(target, name, rule, default)
         else:
-            values[name] = widget(target, name, rule, default)
+            chosen = widget(target, name, rule, default)
+            if isinstance(rule, fields.Several):  # of nothing at all, or too much, the nearest
+                chosen = rule.nearest(",".join(chosen)) or default
+            values[name] = chosen
     st.session_state.setdefault("kept_choices", {}).update(values)
     return owner(**values)
 
@@ -247,7 +256,7 @@ def widget(place: Any, name: str, rule: fields.Rule, default: Any) -> Any:
                 rule.options,
                 selection_mode="multi",
                 default=list(default),
-                format_func=scheme_label,
+                format_func=dict(zip(rule.options, rule.labels, strict=True)).__getitem__,
                 **common,
             )
         case fields.Choice():
@@ -293,11 +302,6 @@ def _link(rule: fields.Rule, value: Any) -> list[str]:
         named = dict(zip(rule.options, rule.labels, strict=True))
         return [named[word] for word in value]
     return [rule.write(value)]
-
-
-def scheme_label(kind: str) -> str:
-    """Return the name of a scheme as people know it."""
-    return SCHEMES[kind].label
 
 
 def dial(place: Any, name: str, rule: fields.Rule, *, key: str, **layout: Any) -> None:

@@ -7,6 +7,7 @@ into attention. `position_kernel` is the common object by which all of them are 
 from posenc import analysis, interop
 from posenc.attention import attention
 from posenc.device import best_device, device_name, run_with_fallback
+from posenc.encoding import Encoding, encoding
 from posenc.errors import (
     CheckpointError,
     ConfigError,
@@ -20,6 +21,7 @@ from posenc.errors import (
     SchemeArgumentError,
     SeveralPositionTables,
 )
+from posenc.formula import formula
 from posenc.kernel import offset_curve, position_kernel, position_vectors
 from posenc.modules import (
     LearnedPositionalEncoding,
@@ -40,6 +42,7 @@ __all__ = [
     "SCHEMES",
     "CheckpointError",
     "ConfigError",
+    "Encoding",
     "LearnedPositionalEncoding",
     "NoPositionKernel",
     "NoPositionTable",
@@ -63,6 +66,8 @@ __all__ = [
     "attention",
     "best_device",
     "device_name",
+    "encoding",
+    "formula",
     "interop",
     "offset_curve",
     "position_kernel",

@@ -43,6 +43,7 @@ SCREENS: dict[int, dict[str, Any]] = {
 PAGES = {
     "": ("Start", "What does attention see of position?"),
     "why_position": ("Why position", "Why position"),
+    "encoding": ("Encoding", "Encoding"),
     "overview": ("Overview", "The schemes side by side"),
     "similarity": ("Similarity", "Similarity"),
     "pca": ("PCA", "PCA"),
@@ -54,7 +55,7 @@ PAGES = {
 # On a deep link the browser does not know yet where the app's root is, so Streamlit asks beside the
 # page first, hears 404 and asks again at the root. Exactly these requests and no others.
 PROBES = re.compile(
-    rf"http://{HOST}:\d+/(?:why_position|overview|similarity|pca|relative_offsets|extrapolation|train)/_stcore/"
+    rf"http://{HOST}:\d+/(?:why_position|encoding|overview|similarity|pca|relative_offsets|extrapolation|train)/_stcore/"
     r"(?:health|host-config)"
 )
 
@@ -68,7 +69,9 @@ DRAWN = """() => {
   if (!charts.every((chart) => chart.querySelector("canvas, svg"))) return false;
   const rows = [...document.querySelectorAll("[data-testid=stBidiComponentIsolated]")];
   const drawn = rows.map((host) => host.shadowRoot?.querySelector(".matrix-row"));
-  return drawn.filter((row) => row).every((row) => Number(row.dataset.paints) > 0);
+  const clocks = rows.map((host) => host.shadowRoot?.querySelector(".clock"));
+  const shown = [...drawn, ...clocks].filter((row) => row);
+  return shown.every((row) => Number(row.dataset.paints) > 0);
 }"""
 
 

@@ -17,7 +17,15 @@ from dashboard.text import JOINER
 from posenc import Setting
 
 DASHBOARD = Path(__file__).parents[1] / "dashboard"
-SCHEME_PAGES = ("start", "overview", "similarity", "pca", "relative_offsets", "extrapolation")
+SCHEME_PAGES = (
+    "start",
+    "encoding",
+    "overview",
+    "similarity",
+    "pca",
+    "relative_offsets",
+    "extrapolation",
+)
 PAGES = (*SCHEME_PAGES, "train", "why_position")  # the last two show numbers of their own
 KINDS = ("learned", "sinusoidal", "rope", "alibi", "none")
 LABELS = dict(zip(KINDS, ("Learned", "Sinusoidal", "RoPE", "ALiBi", "NoPE"), strict=True))
@@ -100,11 +108,11 @@ def charts(at: AppTest) -> list[pd.DataFrame]:
 
 def matrices(at: AppTest) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """The header of the page's one row of matrices, and what the browser expands, by title."""
-    (row,) = matrix_rows(at)
+    (row,) = rows_of_matrices(at)
     return row
 
 
-def matrix_rows(at: AppTest) -> list[tuple[dict[str, Any], dict[str, np.ndarray]]]:
+def rows_of_matrices(at: AppTest) -> list[tuple[dict[str, Any], dict[str, np.ndarray]]]:
     """Every row of matrices on the page, in order."""
     return [
         _row(element.proto.bytes)

@@ -34,6 +34,7 @@ Visit = Callable[..., Visitor]
 DRAWN = {
     "": (1, 0),
     "why_position": (1, 10),
+    "encoding": (5, 10),
     "overview": (4, 4),
     "similarity": (2, 4),
     "pca": (5, 0),

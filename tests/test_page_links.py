@@ -36,6 +36,7 @@ NUMBERS: dict[str, tuple[float, float, float]] = {
     "alibi_head": (0, 64, 0),
     "seed": (0, 2**31 - 1, 0),
     "reference": (0, 2047, 0),
+    "pair": (0, 2047, 0),
     "offset": (1, 64, 1),
     "second": (1, 64, 2),
     "run_length": (16, 256, 32),
@@ -54,6 +55,11 @@ WORDS = {
     "sinusoidal.layout": "interleaved",
     "rope.layout": "interleaved",
     "schemes": ("learned", "sinusoidal", "rope", "alibi"),
+    "places": ("fastest", "30%", "60%", "slowest"),
+    "start": "1/d",
+    "scaled": True,
+    "notation": "pos, i",
+    "substituted": False,
     "fit": "seen",
     "reach": "4",
     "half": "formula",
@@ -77,6 +83,9 @@ PAGE_OF = {
 }
 PAGE_OF |= dict.fromkeys(("sentence", "reorder", "pattern_head", "causal"), "why_position")
 PAGE_OF |= dict.fromkeys(("offset", "second"), "relative_offsets")
+PAGE_OF |= dict.fromkeys(
+    ("places", "pair", "start", "scaled", "notation", "substituted"), "encoding"
+)
 PAGE_OF |= dict.fromkeys(("run_length", "steps", "width", "layers", "run_heads", "seeds"), "train")
 SAID = {"1000000000000": 1e12, "0": 0.0, "-5": -5.0, "1.5": 1.5, "1e9": 1e9, "7": 7.0}
 NONSENSE = ["nan", "inf", "-inf", "", " ", "0x10", "1_000", "٣", "9" * 5_000, "\x00", "%", "</script>",
@@ -138,7 +147,9 @@ def test_an_unknown_word_in_a_link_becomes_the_default_and_is_told(name: str) ->
         page = PAGE_OF.get(name, PAGES[n % len(PAGES)])
         half = {"half": "measured"} if name in ("comparison", "unit") else {}
         at = drawn(visit(page, half | {name: text}))
-        assert held(at, name) == (list(WORDS[name]) if name == "schemes" else WORDS[name])
+        assert held(at, name) == (
+            list(WORDS[name]) if isinstance(WORDS[name], tuple) else WORDS[name]
+        )
         assert len(notices(at)) == 1, (page, text)
 
 

@@ -508,6 +508,9 @@ def test_the_overview_headline_is_read_off_the_curves(small: Small) -> None:
     [
         ("overview", {"base": "50"}),
         ("overview", {"equal_width": "true"}),
+        ("encoding", {"base": "50"}),
+        ("encoding", {"train_length": "64"}),
+        ("encoding", {"equal_width": "true"}),
         ("similarity", {"base": "50"}),
         ("similarity", {"equal_width": "true"}),
         ("pca", {"base": "50"}),

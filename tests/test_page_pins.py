@@ -19,9 +19,9 @@ from tests.pages import (
     charts,
     cosines,
     drawn,
-    matrix_rows,
     notices,
     opened,
+    rows_of_matrices,
     setting,
     table,
     visit,
@@ -95,7 +95,7 @@ def test_every_page_shows_both_and_says_which_is_which(page: str) -> None:
 
 def test_the_difference_of_matrices_is_the_librarys() -> None:
     at = drawn(visit("similarity", LINK))
-    (_, now), (_, then), (header, change) = matrix_rows(at)
+    (_, now), (_, then), (header, change) = rows_of_matrices(at)
     assert header["scale"]["low"] == -header["scale"]["high"]
     for kind in ("sinusoidal", "rope", "alibi", "learned"):
         wholes = []
@@ -114,7 +114,7 @@ def test_the_difference_of_matrices_is_the_librarys() -> None:
 
 def test_equal_settings_differ_nowhere() -> None:
     at = drawn(visit("similarity", NOW | {"a": pinned.written(setting(visit("similarity", NOW)))}))
-    *_, (_, change) = matrix_rows(at)
+    *_, (_, change) = rows_of_matrices(at)
     assert all(np.nanmax(np.abs(one)) == 0 for one in change.values())
     assert "A and B are the same so far: change something." in captions(at)
     assert "The same of the pinned setting, A: no change." in captions(at)
@@ -147,14 +147,14 @@ def test_pinning_and_unpinning_by_hand() -> None:
     at.button(key="pin").click().run()
     assert pinned.read(at.session_state["a"]) == (before, [])
     at.select_slider(key="base_dial").set_value(500.0).run()
-    assert len(matrix_rows(drawn(at))) == 3
+    assert len(rows_of_matrices(drawn(at))) == 3
     assert "A has base 9000." in captions(at)
     for page in itertools.chain(SCHEME_PAGES[2:], SCHEME_PAGES[:2]):
         drawn(at.switch_page(f"views/{page}.py").run())
         assert pinned.read(at.session_state["a"])[0] == before
     at.switch_page("views/similarity.py").run()
     at.button(key="unpin").click().run()
-    assert len(matrix_rows(drawn(at))) == 1
+    assert len(rows_of_matrices(drawn(at))) == 1
 
 
 def test_schemes_of_either_setting_are_drawn() -> None:
@@ -163,5 +163,5 @@ def test_schemes_of_either_setting_are_drawn() -> None:
     curves = charts(at)[0]
     shown = {(row.scheme, row.setting) for row in curves.itertuples()}
     assert shown == {("ALiBi", "B"), ("RoPE", "A"), ("NoPE", "A")}
-    assert len(matrix_rows(at)) == 2  # nothing in common, no difference
+    assert len(rows_of_matrices(at)) == 2  # nothing in common, no difference
     assert as_read(at.title[0].value) == "Similarity"

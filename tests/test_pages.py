@@ -31,6 +31,7 @@ from tests.pages import (
     notices,
     of,
     opened,
+    rows_of_matrices,
     setting,
     table,
     visit,
@@ -68,6 +69,11 @@ LEGAL = {
         "offset": "64",
         "second": "64",
         "reach": "16",
+        "pair": "2047",
+        "start": "xavier",
+        "scaled": "false",
+        "notation": "t, k",
+        "substituted": "true",
     },
 }
 
@@ -119,8 +125,9 @@ NOTES = {
 
 def notes(at: AppTest) -> list[str]:
     """What is written under a panel's title, or of every scheme in a list."""
-    rows = [element for element in at.get("bidi_component") if element.proto.bytes]
-    subtitles = [panel["subtitle"] for panel in matrices(at)[0]["panels"]] if rows else []
+    subtitles = [
+        panel["subtitle"] for header, _ in rows_of_matrices(at) for panel in header["panels"]
+    ]
     lines = [line for caption in captions(at) for line in caption.split("\n")]
     return subtitles + [
         re.sub(rf"^- (?:{'|'.join(LABELS.values())}): ", "", line) for line in lines
@@ -206,6 +213,11 @@ DOWNLOADS = [
     ("start", "start curves"),
     ("overview", "overview curves"),
     ("overview", "measured properties"),
+    ("encoding", "first entries"),
+    ("encoding", "pairs"),
+    ("encoding", "waves"),
+    ("encoding", "worked example"),
+    ("encoding", "position beside content"),
     ("similarity", "similarity by distance"),
     ("similarity", "similarity to one position"),
     ("pca", "scores"),
@@ -272,6 +284,7 @@ def test_every_download_is_tested_and_nothing_travels_before_it_is_opened(
 CENTRE = {
     "start": "cosine",
     "overview": "cosine",
+    "encoding": "provenance",
     "similarity": "reference_row",
     "pca": "projected",
     "relative_offsets": "offset_claims",

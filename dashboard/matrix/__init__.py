@@ -81,7 +81,8 @@ def matrix_row(
     `key` names the row for good: with the same key a rerun repaints in place, crosshair and zoom
     stay, and its PNG is called posenc-<key>.png. `text_alternative` is the sentence a reader hears
     instead of the picture. `height` is the plots' height in CSS pixels; None makes them square.
-    `together` is how many panels in a row belong together: no line ends between them where there is room for one group.
+    `together` is how many panels in a row belong together: no line ends between them where there
+    is room for one group.
     Raises SchemeArgumentError for an empty row or a height outside 80 to 4,000, or a
     larger group.
     """

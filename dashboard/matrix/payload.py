@@ -223,6 +223,7 @@ class Panel:
     length: a line on both axes before that position. `row_label` and `column_label` replace the
     row's own for an axis of another kind (a dimension); `row_ticks` and `column_ticks`, pairs of
     0-based index and text, replace the numbers along it. `color` (#rrggbb) marks the title.
+    `features`: columns are features, not positions, so the training length marks rows alone.
     """
 
     title: str
@@ -236,6 +237,7 @@ class Panel:
     row_ticks: Sequence[Tick] | None = None
     column_ticks: Sequence[Tick] | None = None
     color: str | None = None
+    features: bool = False
 
     def __post_init__(self) -> None:
         if self.color is not None and not COLOR.fullmatch(self.color):
@@ -289,7 +291,8 @@ def without_last_blanks(values: Array) -> Array:
 
 def panel_header(panel: Panel, row_label: str, column_label: str) -> dict[str, Any]:
     rows, columns = panel.values.shape
-    return {
+    features = {"features": True} if panel.features else {}
+    return features | {
         "title": panel.title,
         "subtitle": panel.subtitle,
         "color": panel.color,

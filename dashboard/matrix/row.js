@@ -154,7 +154,9 @@ class Row {
     view.plot.style.setProperty("--rows", rows.count);
     view.plot.style.setProperty("--columns", columns.count);
     view.boundaries.forEach((line, n) => {
-      const fraction = boundaryOn(n ? rows : columns, panel.boundary);
+      // Columns that are features have no training length.
+      const boundary = !n && panel.features ? null : panel.boundary;
+      const fraction = boundaryOn(n ? rows : columns, boundary);
       line.hidden = fraction === null;
       line.style.setProperty("--at", fraction);
     });

@@ -7,6 +7,15 @@ the device of what is given (MPS has no float64 and goes to the CPU); what draws
 seed or a torch.Generator. scikit-learn and SciPy are imported by the functions that use them.
 """
 
+from posenc.analysis.embedding_sum import (
+    STARTS,
+    EmbeddingSum,
+    RowNorms,
+    draw_tokens,
+    position_beside_content,
+    row_norms,
+    token_deviation,
+)
 from posenc.analysis.extrapolation import (
     KernelPast,
     NearestSeen,
@@ -60,7 +69,9 @@ from posenc.analysis.waves import project_waves
 from posenc.offset_maps import expanding_shift
 
 __all__ = [
+    "STARTS",
     "CosineMatrix",
+    "EmbeddingSum",
     "KernelPast",
     "LinearInOffset",
     "LinearMapFit",
@@ -72,6 +83,7 @@ __all__ = [
     "Projection",
     "Properties",
     "RandomLayer",
+    "RowNorms",
     "SchemeProjection",
     "SchemeSimilarity",
     "SimilarityRow",
@@ -84,6 +96,7 @@ __all__ = [
     "cosine_matrix",
     "critical_dimension",
     "diagonal_spread",
+    "draw_tokens",
     "expand_curve",
     "expanding_shift",
     "first_negative_offset",
@@ -100,17 +113,20 @@ __all__ = [
     "nearest_seen_distance",
     "offset_only",
     "phase_coverage",
+    "position_beside_content",
     "project",
     "project_gram",
     "project_waves",
     "read_orders",
     "reversed_rows_view",
+    "row_norms",
     "scheme_projection",
     "scheme_properties",
     "scheme_similarity",
     "similarity_by_offset",
     "similarity_row",
     "spectrum",
+    "token_deviation",
     "verdict",
     "verify_map",
 ]

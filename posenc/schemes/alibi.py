@@ -19,6 +19,7 @@ from torch import Tensor
 from posenc import fields, limits
 from posenc.device import float64_device
 from posenc.errors import NoPositionVectors, SchemeArgumentError
+from posenc.formula import Writer, number
 from posenc.hook_arguments import is_whole
 from posenc.offset_maps import expanding_shift
 from posenc.schemes.scheme import Head, Scheme, SchemeConfig
@@ -75,6 +76,18 @@ class AlibiConfig(SchemeConfig):
     )
     paper: ClassVar[str] = "Press et al. 2022, arXiv 2108.12409"
     shared: ClassVar[dict[str, str]] = {"heads": "heads"}
+
+    def formula(self, write: Writer) -> str:
+        one = None if write.head == "mean" or not write.numbers else write.head
+        h = "h" if one is None else str(one + 1)
+        slope = _slope_formula(self.heads, write, h, one)
+        if one is not None:
+            slopes = alibi_slopes(self.heads, dtype=torch.float64, device="cpu")
+            slope += f" = {number(slopes[one].item())}"
+        return (
+            rf"b_{{{h}}}({write.position}, {write.key}) = "
+            rf"-s_{{{h}}}\,\left|{write.key} - {write.position}\right|,\quad s_{{{h}}} = {slope}"
+        )
 
     def build(self, device: torch.device | str | None = None, seed: int = 0) -> "Alibi":
         return Alibi(self)
@@ -139,6 +152,20 @@ class Alibi(Scheme):
         fresh = torch.sqrt(-torch.expm1(-2 * chosen))[:, None, None]
         columns = torch.cat((powers[..., :1], powers[..., 1:] * fresh), dim=-1)
         return columns.movedim(0, 1).flatten(1) / math.sqrt(len(chosen))
+
+
+def _slope_formula(heads: int, write: Writer, h: str, one: int | None) -> str:
+    """The slope of head h in LaTeX; `one` is that head from 0 where a single one is meant."""
+    power = 1 << (heads.bit_length() - 1)
+    if heads == power:
+        return rf"2^{{-8 \cdot {h}/{write.value('heads')}}}"
+    c, n = str(power) if write.numbers else "c", write.value("heads")
+    nearest = rf"2^{{-8 \cdot {h}/{c}}}"
+    between = rf"2^{{-4 (2 ({h} - {c}) - 1)/{c}}}"
+    if one is not None:
+        return nearest if one < power else between
+    cases = rf"\begin{{cases}} {nearest} & h \le {c} \\ {between} & {c} < h \le {n} \end{{cases}}"
+    return cases if write.numbers else cases + r",\quad c = 2^{\lfloor \log_2 n \rfloor}"
 
 
 def _power_of_two_slopes(heads: int) -> list[float]:

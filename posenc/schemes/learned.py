@@ -16,6 +16,7 @@ from torch.nn import functional
 from posenc import fields, limits
 from posenc.device import float64_device
 from posenc.errors import ConfigError, PositionOutOfRange, SchemeArgumentError
+from posenc.formula import Writer
 from posenc.hook_arguments import Positions, check_tokens, placed
 from posenc.interop.sources import RUN, named_table
 from posenc.schemes.scheme import Head, SchemeConfig, VectorScheme, rounded
@@ -71,6 +72,10 @@ class LearnedConfig(SchemeConfig):
     def uses(self) -> tuple[str, ...]:
         # A named table brings its own shape; only a random start is made to measure.
         return (*super().uses, "seed") if self.source == "random" else ("learned_source",)
+
+    def formula(self, write: Writer) -> str:
+        shape = rf"{write.value('max_len')} \times {write.value('dim')}"
+        return rf"{write.entry('j')} = W_{{{write.position},\,j}},\ W \in \mathbb{{R}}^{{{shape}}}"
 
     def build(self, device: torch.device | str | None = None, seed: int = 0) -> "Learned":
         if self.source == "given":

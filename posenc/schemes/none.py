@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 
 import torch
 
+from posenc.formula import Writer
 from posenc.schemes.scheme import Scheme, SchemeConfig
 
 
@@ -21,6 +22,12 @@ class NoneConfig(SchemeConfig):
     label: ClassVar[str] = "NoPE"
     summary: ClassVar[str] = "Adds nothing: order shows only through the causal mask."
     paper: ClassVar[str] = "Kazemnejad et al. 2023, arXiv 2305.19466"
+
+    def formula(self, write: Writer) -> str:
+        return (
+            rf"\mathrm{{logit}}({write.position}, {write.key}) = "
+            rf"\frac{{q_{{{write.position}}} \cdot k_{{{write.key}}}}}{{\sqrt{{d_\mathrm{{head}}}}}}"
+        )
 
     def build(self, device: torch.device | str | None = None, seed: int = 0) -> Scheme:
         return Scheme(self)

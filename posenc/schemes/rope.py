@@ -22,9 +22,11 @@ from torch import Tensor
 from posenc import fields, limits, tables
 from posenc.device import float64_device
 from posenc.errors import ConfigError
+from posenc.formula import Writer
 from posenc.hook_arguments import Positions, check_tokens
 from posenc.layout import Layout
 from posenc.offset_maps import pair_matrix
+from posenc.phases import Phases
 from posenc.rotation import apply_rope, apply_rope_to_both
 from posenc.rows import cosine_curve, cosine_sum, rotary_rows
 from posenc.schemes.rope_scaling import SCALINGS, Scaling, Unscaled, stretching
@@ -94,6 +96,9 @@ class RopeConfig(SchemeConfig):
         found = stretching(self.rotary_dim, self.base, factor)
         return {scaling.label: self.replace(scaling=scaling) for scaling in found}
 
+    def formula(self, write: Writer) -> str:
+        return write.rotation("rotary_dim", self.layout, self.scaling.words)
+
     def build(self, device: torch.device | str | None = None, seed: int = 0) -> "Rope":
         return Rope(self)
 
@@ -102,6 +107,7 @@ class Rope(VectorScheme):
     """Rotates queries and keys by position. Stores nothing: angles are made where needed."""
 
     config: RopeConfig
+    phases: Phases
     kernel_unit = "logit"
     pair_first = "cos"  # the vectors are unit content, rotated; always side by side: see `vectors`
 
@@ -109,6 +115,7 @@ class Rope(VectorScheme):
         super().__init__(config)
         self.phases = config.scaling.ladder(config.rotary_dim, config.base)
         self.unpaired = config.dim - config.rotary_dim
+        self.rotary_layout = config.layout
 
     @property
     def inv_freq(self) -> Float[Tensor, " p"]:

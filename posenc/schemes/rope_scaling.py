@@ -23,6 +23,7 @@ class Unscaled:
 
     kind: Literal["none"] = "none"
     label: ClassVar[str] = "unscaled"
+    words: ClassVar[str] = ""
 
     def ladder(self, rotary_dim: int, base: float) -> Phases:
         """Return the frequencies base^(-2m/rotary_dim)."""
@@ -39,6 +40,11 @@ class Interpolated:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "factor", _checked(type(self).__name__, self.factor))
+
+    @property
+    def words(self) -> str:
+        """What was done to the ladder, in words."""
+        return f"{self.label} by {self.factor:g}"
 
     def ladder(self, rotary_dim: int, base: float) -> Phases:
         """Return the frequencies base^(-2m/rotary_dim) / factor, in float64."""
@@ -57,6 +63,11 @@ class NtkAware:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "factor", _checked(type(self).__name__, self.factor))
+
+    @property
+    def words(self) -> str:
+        """What was done to the ladder, in words."""
+        return f"{self.label} by {self.factor:g}"
 
     def ladder(self, rotary_dim: int, base: float) -> Phases:
         """Return the frequencies of the larger base; a single pair has one frequency and keeps it."""

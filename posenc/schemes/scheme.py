@@ -27,6 +27,7 @@ from posenc.errors import (
     SchemeArgumentError,
     shown,
 )
+from posenc.formula import Writer
 from posenc.hook_arguments import (
     Positions,
     check_positions,
@@ -34,6 +35,7 @@ from posenc.hook_arguments import (
     offsets_between,
 )
 from posenc.layout import Layout
+from posenc.phases import Phases
 from posenc.toeplitz import toeplitz
 
 Head = Literal["mean"] | int
@@ -82,6 +84,13 @@ class SchemeConfig(ABC):
         """
         return {}
 
+    def formula(self, write: Writer) -> str:
+        """Return the formula in LaTeX with the letters and numbers of `write`; see `posenc.formula`.
+
+        A scheme without one is told in words.
+        """
+        return rf"\text{{{self.summary.rstrip('.')}}}"
+
     @classmethod
     def own_rules(cls) -> dict[str, fields.Rule]:
         """Return the rules of the fields that no Setting fills."""
@@ -105,6 +114,8 @@ class Scheme(nn.Module):
     heads: number of heads the scheme tells apart, or None where all heads are alike.
     provenance: one phrase saying where stored numbers come from, "" for a formula.
     untrained: whether those numbers are a random start, which is noise and must be labelled so.
+    phases: the exact ladder of frequencies, None for a scheme without any.
+    rotary_layout: order of the pairs that `rotate` turns by the angles of `phases`, None without any.
     """
 
     stationary: bool = True
@@ -113,6 +124,8 @@ class Scheme(nn.Module):
     heads: int | None = None
     provenance: str = ""
     untrained: bool = False
+    rotary_layout: Layout | None = None
+    phases: Phases | None = None
 
     def __init__(self, config: SchemeConfig) -> None:
         super().__init__()

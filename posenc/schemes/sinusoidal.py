@@ -18,6 +18,7 @@ from torch import Tensor
 
 from posenc import fields, limits, phases, tables
 from posenc.device import float64_device
+from posenc.formula import Writer
 from posenc.hook_arguments import Positions, check_tokens
 from posenc.layout import Layout
 from posenc.offset_maps import pair_matrix
@@ -51,6 +52,9 @@ class SinusoidalConfig(SchemeConfig):
     paper: ClassVar[str] = "Vaswani et al. 2017, arXiv 1706.03762"
     shared: ClassVar[dict[str, str]] = {"dim": "dim", "base": "base"}
 
+    def formula(self, write: Writer) -> str:
+        return write.waves("dim", self.layout)
+
     def build(self, device: torch.device | str | None = None, seed: int = 0) -> "Sinusoidal":
         return Sinusoidal(self)
 
@@ -59,6 +63,7 @@ class Sinusoidal(VectorScheme):
     """Adds the sinusoidal table to the token vectors. Stores nothing: rows are made where needed."""
 
     config: SinusoidalConfig
+    phases: phases.Phases
 
     def __init__(self, config: SinusoidalConfig) -> None:
         super().__init__(config)

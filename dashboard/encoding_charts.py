@@ -1,0 +1,134 @@
+"""The Encoding page's charts: constant specifications, into which its frames are poured."""
+
+import functools
+
+import altair as alt
+
+from dashboard.charts import COLOURS, HEIGHT, Spec, _boundary, _scheme_colour, _scheme_dash, _spec
+
+
+@functools.cache
+def waves(kind: str) -> Spec:
+    """Chosen pairs of one scheme under each other, sine solid and cosine dotted, by position.
+
+    Frame: pair, wave ("sin", "cos"), x, y, lane (where 0 is drawn), level (lane + y), name, boundary.
+    """
+    x = alt.X("x:Q", title="position", scale=alt.Scale(nice=False, zero=False))
+    level = alt.Y("level:Q", axis=None, scale=alt.Scale(nice=False))
+    zero = (
+        alt.Chart()
+        .mark_rule(opacity=0.3, color="gray")
+        .encode(y=alt.Y("mean(lane):Q", axis=None), detail="pair:N")
+    )
+    line = (
+        alt.Chart()
+        .mark_line(color=COLOURS[kind], interpolate="linear")
+        .encode(
+            x=x,
+            y=level,
+            detail="pair:N",
+            strokeWidth=alt.StrokeWidth(
+                "wave:N", scale=alt.Scale(domain=["sin", "cos"], range=[2, 1.25]), legend=None
+            ),
+            strokeDash=alt.StrokeDash(
+                "wave:N",
+                scale=alt.Scale(domain=["sin", "cos"], range=[[1, 0], [2, 2]]),
+                legend=None,
+            ),
+            tooltip=["pair:Q", "wave:N", "x:Q", alt.Tooltip("y:Q", format=".6g")],
+        )
+    )
+    name = (
+        alt.Chart()
+        .mark_text(
+            align="left", baseline="bottom", dx=2, fontSize=12, fontWeight=600, color=COLOURS[kind]
+        )
+        .encode(x="min(x):Q", y=alt.Y("max(ceiling):Q", axis=None), text="name:N")
+    )
+    return _spec(alt.layer(zero, line, _boundary(), name).properties(height=HEIGHT + 80))
+
+
+@functools.cache
+def wavelengths(kinds: tuple[str, ...]) -> Spec:
+    """Wavelength of every pair, log scale, the training length as a dashed line.
+
+    Frame: scheme, pair, place, wavelength, trained.
+    """
+    return _over_ladder(
+        kinds, "wavelength:Q", alt.Scale(type="log"), "positions per turn", "~s", "min(trained):Q"
+    )
+
+
+@functools.cache
+def shares(kinds: tuple[str, ...]) -> Spec:
+    """Share of a full turn that every pair makes in training. Frame: scheme, pair, place, share."""
+    scale = alt.Scale(domain=[0, 1])
+    return _over_ladder(kinds, "share:Q", scale, "share of a full turn in training", "%", None)
+
+
+def _over_ladder(
+    kinds: tuple[str, ...], field: str, scale: alt.Scale, title: str, form: str, rule: str | None
+) -> Spec:
+    line = (
+        alt.Chart()
+        .mark_line(strokeWidth=2, point=alt.OverlayMarkDef(size=14))
+        .encode(
+            x=alt.X(
+                "place:Q",
+                title="dimension / width, fastest pair first",
+                scale=alt.Scale(domain=[0, 1]),
+                axis=alt.Axis(format="%", tickCount=5),
+            ),
+            y=alt.Y(field, title=title, scale=scale, axis=alt.Axis(format=form)),
+            color=_scheme_colour(kinds),
+            strokeDash=_scheme_dash(kinds),
+            tooltip=[
+                "scheme:N",
+                "pair:Q",
+                alt.Tooltip("wavelength:Q", format=".6g"),
+                alt.Tooltip("turns:Q", format=".4g"),
+                alt.Tooltip("share:Q", format=".4%"),
+            ],
+        )
+    )
+    layers = [line]
+    if rule:
+        layers.append(alt.Chart().mark_rule(strokeDash=[5, 4], color="gray").encode(y=rule))
+    return _spec(alt.layer(*layers).properties(height=HEIGHT))
+
+
+@functools.cache
+def ratios(kinds: tuple[str, ...]) -> Spec:
+    """Token norm over position norm by start, log scale, with equality marked.
+
+    Frame: scheme, tokens start as, factor ("plain", "times sqrt(d)"), ratio.
+    """
+    marks = (
+        alt.Chart()
+        .mark_point(size=90, filled=False, strokeWidth=2.5, opacity=1)
+        .encode(
+            x=alt.X(
+                "ratio:Q",
+                title="token norm / position norm",
+                scale=alt.Scale(type="log", padding=14),
+                axis=alt.Axis(format="~g", tickCount=6),
+            ),
+            y=alt.Y("tokens start as:N", title=None, sort=None, axis=alt.Axis(labelLimit=140)),
+            shape=alt.Shape(
+                "factor:N",
+                scale=alt.Scale(
+                    domain=["plain", "times sqrt(d)"], range=["circle", "triangle-right"]
+                ),
+                legend=alt.Legend(title=None, orient="top"),
+            ),
+            color=_scheme_colour(kinds),
+            tooltip=[
+                "scheme:N",
+                "tokens start as:N",
+                "factor:N",
+                alt.Tooltip("ratio:Q", format=".4g"),
+            ],
+        )
+    )
+    one = alt.Chart().mark_rule(strokeDash=[5, 4], color="gray").encode(x=alt.datum(1))
+    return _spec(alt.layer(marks, one).properties(height=210))

@@ -1,0 +1,125 @@
+"""The Encoding page's results as tidy frames: fixed column names, one row per mark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from posenc.analysis.embedding_sum import STARTS
+from posenc.schemes import SCHEMES
+
+if TYPE_CHECKING:
+    from dashboard.encoding import Drawn, Ladder, Sum
+
+CORNER = 12  # rows and columns of every matrix in the table of numbers
+
+
+def waves(
+    drawn: Mapping[str, Drawn],
+    pairs: Mapping[str, tuple[int, ...]],
+    train_length: int,
+    most: int,
+) -> pd.DataFrame:
+    """Sine and cosine of chosen pairs by position, read off the columns of the scheme's own numbers.
+
+    boundary: the training length where it lies inside.
+    """
+    parts = []
+    for kind, one in drawn.items():
+        rows = one.values[:most]
+        boundary = float(train_length) if train_length < len(rows) else np.nan
+        for pair in pairs[kind]:
+            for wave in ("sin", "cos"):
+                column = one.features.index(f"{wave} {pair}")
+                parts.append(
+                    pd.DataFrame(
+                        {
+                            "kind": kind,
+                            "scheme": SCHEMES[kind].label,
+                            "pair": pair,
+                            "wave": wave,
+                            "x": np.arange(len(rows)),
+                            "y": rows[:, column],
+                            "boundary": boundary,
+                        }
+                    )
+                )
+    columns = ["kind", "scheme", "pair", "wave", "x", "y", "boundary"]
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)
+
+
+def spectrum(ladders: Mapping[str, Ladder], train_length: int) -> pd.DataFrame:
+    """Every pair: its place on the ladder, wavelength, turns and share of a turn in training."""
+    parts = [
+        pd.DataFrame(
+            {
+                "scheme": SCHEMES[kind].label,
+                "pair": np.arange(len(one.inv_freq)),
+                "place": np.arange(len(one.inv_freq)) / len(one.inv_freq),
+                "inv_freq": one.inv_freq,
+                "wavelength": one.wavelengths,
+                "turns": one.turns,
+                "share": one.shares,
+                "trained": float(train_length),
+            }
+        )
+        for kind, one in ladders.items()
+    ]
+    columns = ["scheme", "pair", "place", "inv_freq", "wavelength", "turns", "share", "trained"]
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)
+
+
+SUM_COLUMNS = {
+    "token": "token norm",
+    "position": "position norm",
+    "ratio_scaled": "ratio, times sqrt(d)",
+    "ratio_plain": "ratio, plain",
+    "share_scaled": "share, times sqrt(d)",
+    "share_plain": "share, plain",
+}
+
+
+def sums(found: Mapping[str, Sum]) -> pd.DataFrame:
+    """Position beside content, one row per scheme and start of the token embeddings."""
+    rows = [
+        {"scheme": SCHEMES[kind].label, "d": one.width, "tokens start as": STARTS[start]}
+        | {name: getattr(compared, field) for field, name in SUM_COLUMNS.items()}
+        for kind, one in found.items()
+        for start, compared in one.found.items()
+    ]
+    return pd.DataFrame(rows)
+
+
+def sum_marks(found: Mapping[str, Sum]) -> pd.DataFrame:
+    """Token / position with and without the factor, one row per mark."""
+    table = sums(found)
+    parts = [
+        table[["scheme", "tokens start as"]].assign(factor=word, ratio=table[SUM_COLUMNS[field]])
+        for field, word in (("ratio_plain", "plain"), ("ratio_scaled", "times sqrt(d)"))
+    ]
+    return pd.concat(parts, ignore_index=True)
+
+
+def corner(drawn: Mapping[str, Drawn]) -> pd.DataFrame:
+    """The first rows and columns of every scheme's matrix, in full precision."""
+    parts = []
+    for kind, one in drawn.items():
+        values = one.values[:CORNER, :CORNER]
+        rows, columns = np.indices(values.shape)
+        names = [one.features[j] if one.features else f"key {j}" for j in range(values.shape[1])]
+        parts.append(
+            pd.DataFrame(
+                {
+                    "scheme": SCHEMES[kind].label,
+                    "position": rows.ravel(),
+                    "column": columns.ravel(),
+                    "name": np.array(names)[columns.ravel()],
+                    "value": values.ravel(),
+                }
+            )
+        )
+    names = ["scheme", "position", "column", "name", "value"]
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=names)

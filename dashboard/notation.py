@@ -1,0 +1,29 @@
+"""Formulas of schemes at a setting: in either notation, with symbols or with the current numbers."""
+
+from dashboard import compute
+from posenc import Setting
+from posenc.errors import SchemeArgumentError, shown
+from posenc.formula import NOTATIONS, Notation, formula
+
+
+def notation_of(text: str) -> Notation:
+    """Return the notation that a control of these words means."""
+    for notation in NOTATIONS:
+        if notation == text:
+            return notation
+    raise SchemeArgumentError(f"notation must be one of {'; '.join(NOTATIONS)}, got {shown(text)}.")
+
+
+def scheme_formula(setting: Setting, kind: str, notation: str, *, numbers: bool) -> str:
+    """Return one scheme's formula in LaTeX; a named table is written with its own shape."""
+    query = compute.query(setting, kind)
+    # What is built knows its shape: a file's table has another width than the setting.
+    config = query.build().config
+    return formula(config, notation_of(notation), numbers=numbers, head=query.head)
+
+
+def formulas(setting: Setting, notation: str, *, numbers: bool) -> dict[str, str]:
+    """Return the formula of every scheme of a setting, in their fixed order."""
+    return {
+        kind: scheme_formula(setting, kind, notation, numbers=numbers) for kind in setting.schemes
+    }

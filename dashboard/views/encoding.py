@@ -1,0 +1,61 @@
+"""Encoding: the numbers that each scheme puts in, as matrix, waves, hands, wavelengths and formula."""
+
+import streamlit as st
+
+from dashboard import controls, encoding, encoding_panels, encoding_sentences, page
+from dashboard.choices import EncodingChoice
+from posenc.analysis import embedding_sum, spectrum
+from posenc.encoding import encoding as encoding_of
+
+setting = page.setting()
+header, matrices = st.container(), st.container()
+st.subheader("Pairs as waves", anchor=False)
+pairs, waves = st.container(horizontal=True), st.container()
+clocks, turning = st.container(), st.container()
+st.subheader("Worked by hand", anchor=False)
+letters, example = st.container(horizontal=True), st.container()
+st.subheader("Added to token embeddings", anchor=False)
+tokens, sums = st.container(horizontal=True), st.container()
+places = dict.fromkeys(("places", "pair"), pairs) | dict.fromkeys(("start", "scaled"), tokens)
+places |= dict.fromkeys(("notation", "substituted"), letters)
+chosen = controls.choices(EncodingChoice, places)
+found = encoding.read(setting, chosen)
+
+with header:
+    page.head("Encoding", encoding_sentences.headline(setting, found))
+with matrices:
+    encoding_panels.matrices(setting, found)
+with waves:
+    encoding_panels.waves(setting, found)
+    encoding_panels.said(encoding_sentences.without_pairs(found))
+with clocks:
+    encoding_panels.clocks(setting, found)
+with turning:
+    encoding_panels.spectrum(found)
+    encoding_panels.said(encoding_sentences.turning(setting, found))
+with example:
+    encoding_panels.example(found, setting.base)
+with sums:
+    encoding_panels.sums(found, chosen.start, scaled=chosen.scaled)
+    encoding_panels.said(encoding_sentences.nothing_added(found))
+
+page.how_to_read(
+    "Rows of a matrix are positions, columns the features that the scheme works on: rows of learned and "
+    "sinusoidal are added to the tokens, RoPE's table holds the cosine and sine by which pairs of queries "
+    "and keys are turned, ALiBi's bias is added to logits (query by key; a causal model reads the lower "
+    "half). Matrices of one unit share their colours. Every pair is a wave, and a hand: its angle is "
+    "position times frequency, from the top and clockwise. The thick arc is what training shows of it."
+)
+page.definition(
+    "\n\\\\[6pt] ".join(found.formulas.values()).join((r"\begin{gathered} ", r" \end{gathered}")),
+    "One line per scheme. In the sum, squared norms add, because content has mean 0 and knows nothing of "
+    "position: of entries of deviation s a token has norm $s \\sqrt d$, multiplied $s\\,d$.",
+    encoding_of,
+    spectrum,
+    embedding_sum.position_beside_content,
+)
+page.numbers(found.corner, "first entries")
+page.numbers(found.spectrum.drop(columns=["place", "trained"]), "pairs")
+page.numbers(found.waves.drop(columns="kind"), "waves")
+page.numbers(found.example, "worked example")
+page.numbers(found.sum_table, "position beside content")

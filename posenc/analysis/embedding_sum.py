@@ -1,0 +1,126 @@
+r"""How large position is beside content in the sum of token embedding and position.
+
+Vaswani et al. 2017, arXiv 1706.03762, section 3.4, multiply the token embedding by sqrt(d_model) before
+the sum. What that does depends on how embeddings start: entries of standard deviation s make a token of
+root mean square norm :math:`s \sqrt{d}`, multiplied :math:`s\,d`. Content and position are independent and
+content has mean 0, so the squared norms add: position's share of the sum is P^2 / (P^2 + C^2).
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from posenc.analysis.similarity import as_float64
+from posenc.errors import SchemeArgumentError, shown
+from posenc.limits import MAX_DIM, MAX_POSITION, check_count
+
+# How token embeddings are drawn, by a short name; which models do so stands in `token_deviation`.
+STARTS = {
+    "1/d": "N(0, 1/d)",
+    "1": "N(0, 1)",
+    "0.02": "N(0, 0.02^2)",
+    "xavier": "Xavier, uniform",
+}
+VOCABULARY = 37_000  # Vaswani et al. 2017, section 5.1: byte pairs of English and German
+
+
+@dataclass(frozen=True)
+class EmbeddingSum:
+    """Root mean square norms of token and position, and position's part in their sum.
+
+    token: of the embedding as it is drawn; position: of the positions' vectors. `scaled` is with the
+    factor sqrt(d) on the token, `plain` without. ratio: token / position, infinite where positions are 0.
+    share: of the sum's expected squared norm that is position's, 0 to 1.
+    """
+
+    token: float
+    position: float
+    ratio_scaled: float
+    ratio_plain: float
+    share_scaled: float
+    share_plain: float
+
+
+@dataclass(frozen=True)
+class RowNorms:
+    """Euclidean norms of the rows that are finite: root mean square, least and largest."""
+
+    root_mean_square: float
+    least: float
+    largest: float
+    rows: int
+
+
+def token_deviation(start: str, dim: int, vocabulary: int = VOCABULARY) -> float:
+    """Return the standard deviation of an embedding's entries at their start.
+
+    "1/d": N(0, 1/d), tensor2tensor's. "1": N(0, 1), torch.nn.Embedding. "0.02": N(0, 0.02^2), BERT and
+    GPT-2. "xavier": uniform in +-sqrt(6 / (V + d)), Glorot and Bengio 2010, eq. 16, of variance
+    2 / (V + d). Raises SchemeArgumentError for another start, width or vocabulary.
+    """
+    check_count("dim", dim, 1, MAX_DIM)
+    check_count("vocabulary", vocabulary, 1, MAX_POSITION)
+    deviations = {
+        "1/d": dim**-0.5,
+        "1": 1.0,
+        "0.02": 0.02,
+        "xavier": (2 / (vocabulary + dim)) ** 0.5,
+    }
+    if start not in deviations:
+        raise SchemeArgumentError(f"start must be one of {', '.join(STARTS)}, got {shown(start)}.")
+    return deviations[start]
+
+
+def draw_tokens(
+    start: str, count: int, dim: int, generator: torch.Generator, vocabulary: int = VOCABULARY
+) -> Float[Tensor, "n d"]:
+    """Return `count` token embeddings as they are drawn at the start, float64 on the CPU."""
+    deviation = token_deviation(start, dim, vocabulary)
+    check_count("count", count, 1, MAX_POSITION)
+    if start == "xavier":  # a uniform number in +-a has deviation a / sqrt(3)
+        drawn = torch.rand(count, dim, generator=generator, dtype=torch.float64, device="cpu")
+        return (2 * drawn - 1) * (math.sqrt(3) * deviation)
+    drawn = torch.randn(count, dim, generator=generator, dtype=torch.float64, device="cpu")
+    return drawn * deviation
+
+
+def row_norms(rows: Float[Tensor, "n d"]) -> RowNorms:
+    """Return the norms of the rows of position vectors; rows that are not finite are left out.
+
+    All numbers are NaN where no row is finite.
+    """
+    norms = as_float64("rows", rows, "(positions, width)").norm(dim=1)
+    norms = norms[norms.isfinite()]
+    if not len(norms):
+        return RowNorms(math.nan, math.nan, math.nan, 0)
+    return RowNorms(
+        root_mean_square=norms.square().mean().sqrt().item(),
+        least=norms.min().item(),
+        largest=norms.max().item(),
+        rows=len(norms),
+    )
+
+
+def position_beside_content(
+    position: float, dim: int, start: str, vocabulary: int = VOCABULARY
+) -> EmbeddingSum:
+    """Compare tokens at their start with positions of root mean square norm `position`.
+
+    Closed forms: token norm s sqrt(d) for entries of deviation s (`token_deviation`); sinusoidal rows
+    all have norm sqrt(d / 2). Raises SchemeArgumentError for a negative norm or a bad start.
+    """
+    if not position >= 0 and not math.isnan(position):
+        raise SchemeArgumentError(f"position must be a norm of 0 or more, got {shown(position)}.")
+    token = token_deviation(start, dim, vocabulary) * math.sqrt(dim)
+    scaled = token * math.sqrt(dim)
+    return EmbeddingSum(
+        token=token,
+        position=position,
+        ratio_scaled=scaled / position if position else math.inf,
+        ratio_plain=token / position if position else math.inf,
+        share_scaled=position**2 / (position**2 + scaled**2),
+        share_plain=position**2 / (position**2 + token**2),
+    )

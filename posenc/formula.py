@@ -1,0 +1,145 @@
+r"""Formulas of schemes in LaTeX: in either notation, with symbols or with the current numbers.
+
+Vaswani et al. 2017, arXiv 1706.03762, section 3.5, write :math:`PE_{(pos, 2i)}`; many texts write
+:math:`p_t^{(2k)}` with :math:`\omega_k = b^{-2k/d}` instead. Each scheme's config owns its formula; it
+is written with the `Writer` of one notation, so that no config knows any letter.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, runtime_checkable
+
+from posenc.errors import SchemeArgumentError, shown
+from posenc.layout import Layout
+
+Notation = Literal["pos, i", "t, k"]
+NOTATIONS: tuple[Notation, ...] = ("pos, i", "t, k")
+
+# Position of the query (or of the token), position of the key, number of a pair.
+_LETTERS = {"pos, i": (r"\mathrm{pos}", r"\mathrm{pos}'", "i"), "t, k": ("t", "t'", "k")}
+_SYMBOLS = {"dim": "d", "rotary_dim": "r", "base": "b", "heads": "n", "max_len": "L"}
+
+
+@runtime_checkable
+class Formulated(Protocol):
+    """What has a formula: the config of a scheme."""
+
+    def formula(self, write: "Writer") -> str:
+        """Return the formula in LaTeX, written with the letters and numbers of `write`."""
+
+
+@dataclass(frozen=True)
+class Writer:
+    """The letters and numbers of one formula.
+
+    config: whose fields the formula names. numbers: write their values instead of their symbols.
+    head: the head meant, from 0, or "mean" where no single one is.
+    """
+
+    config: Any
+    notation: Notation = "pos, i"
+    numbers: bool = False
+    head: Literal["mean"] | int = "mean"
+
+    def __post_init__(self) -> None:
+        if self.notation not in NOTATIONS:
+            raise SchemeArgumentError(
+                f"notation must be one of {'; '.join(NOTATIONS)}, got {shown(self.notation)}."
+            )
+
+    @property
+    def position(self) -> str:
+        """The position of a token, or of a query."""
+        return _LETTERS[self.notation][0]
+
+    @property
+    def key(self) -> str:
+        """The position of a key."""
+        return _LETTERS[self.notation][1]
+
+    @property
+    def pair(self) -> str:
+        """The number of a pair of features, from 0."""
+        return _LETTERS[self.notation][2]
+
+    def value(self, field: str) -> str:
+        """The symbol of a field of the config, or its current number."""
+        return number(getattr(self.config, field)) if self.numbers else _SYMBOLS[field]
+
+    def entry(self, feature: str) -> str:
+        """One number of a position's vector."""
+        if self.notation == "pos, i":
+            return rf"PE_{{({self.position},\,{feature})}}"
+        return rf"p_{{{self.position}}}^{{({feature})}}"
+
+    def features(self, layout: Layout, field: str) -> tuple[str, str]:
+        """The two features of a pair of a vector whose width is a field of the config."""
+        if layout == "interleaved":
+            return f"2{self.pair}", f"2{self.pair}+1"
+        half = str(getattr(self.config, field) // 2) if self.numbers else f"{_SYMBOLS[field]}/2"
+        return self.pair, f"{self.pair}+{half}"
+
+    def angle(self, field: str) -> str:
+        """The angle of a pair at a position; `field` is the width that the ladder is made for."""
+        if self.notation == "pos, i":
+            return rf"\frac{{{self.position}}}{{{self.power(field)}}}"
+        return rf"\omega_{self.pair}\,{self.position}"
+
+    def power(self, field: str) -> str:
+        """The base to the pair's share of the width: one over its frequency."""
+        return rf"{{{self.value('base')}}}^{{2{self.pair}/{self.value(field)}}}"
+
+    def ladder(self, field: str) -> list[str]:
+        """The definition of the frequencies where the angle names them, else nothing."""
+        if self.notation == "pos, i":
+            return []
+        return [rf"\omega_{self.pair} &= \frac{{1}}{{{self.power(field)}}}"]
+
+    def waves(self, field: str, layout: Layout) -> str:
+        """A pair of features that holds the sine and the cosine of the pair's angle."""
+        first, second = (self.entry(feature) for feature in self.features(layout, field))
+        angle = rf"\left({self.angle(field)}\right)"
+        lines = [rf"{first} &= \sin{angle}", rf"{second} &= \cos{angle}", *self.ladder(field)]
+        return r"\begin{aligned} " + r" \\ ".join(lines) + r" \end{aligned}"
+
+    def rotation(self, field: str, layout: Layout, scaled: str = "") -> str:
+        """A pair of features of a query or key x turned by the pair's angle.
+
+        scaled: words on how the frequencies were changed, which then have no formula here.
+        """
+        first, second = self.features(layout, field)
+        rate = rf"\omega_{self.pair}" if self.notation == "t, k" else rf"\theta_{self.pair}"
+        angle = rf"{rate}\,{self.position}"
+        what = rf"\text{{frequencies after {scaled}}}" if scaled else rf"{self.power(field)}"
+        rate += r":\ " + what if scaled else rf" = \frac{{1}}{{{what}}}"
+        return (
+            rf"\begin{{gathered}} \begin{{pmatrix}} x'_{{{first}}} \\ x'_{{{second}}} \end{{pmatrix}} = "
+            rf"\begin{{pmatrix}} \cos {angle} & -\sin {angle} \\ \sin {angle} & \cos {angle} "
+            rf"\end{{pmatrix}} \begin{{pmatrix}} x_{{{first}}} \\ x_{{{second}}} \end{{pmatrix}},"
+            rf"\\ {rate} \end{{gathered}}"
+        )
+
+
+def formula(
+    config: Formulated,
+    notation: Notation = "pos, i",
+    *,
+    numbers: bool = False,
+    head: Literal["mean"] | int = "mean",
+) -> str:
+    """Return the formula of a scheme in LaTeX.
+
+    notation: "pos, i" (Vaswani et al. 2017) or "t, k". numbers: the config's current values in the
+    place of their symbols. head: the head meant by numbers, from 0. Raises SchemeArgumentError for an
+    unknown notation.
+    """
+    return config.formula(Writer(config, notation, numbers, head))
+
+
+def number(value: float) -> str:
+    """Write a number in LaTeX to ten digits, large and small ones as a power of ten."""
+    text = f"{value:.10g}"
+    if "e" not in text:
+        return text
+    mantissa, exponent = text.split("e")
+    power = rf"10^{{{int(exponent)}}}"
+    return f"({power})" if mantissa == "1" else rf"({mantissa} \cdot {power})"
