@@ -35,6 +35,7 @@ LAYERS = (
     {"attention", "kernel", "modules", "setting"},
     {"analysis"},
     {"lab"},
+    {"claims"},
 )
 
 
