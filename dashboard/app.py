@@ -10,6 +10,9 @@ PAGES = {
     "": [
         st.Page("views/overview.py", title="Overview", icon=":material/grid_view:", default=True),
     ],
+    "Understand": [
+        st.Page("views/claims.py", title="Claims, tested", icon=":material/fact_check:"),
+    ],
     "Compare": [
         st.Page("views/similarity.py", title="Similarity", icon=":material/join_inner:"),
         st.Page("views/pca.py", title="PCA", icon=":material/scatter_plot:"),

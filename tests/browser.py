@@ -42,6 +42,7 @@ SCREENS: dict[int, dict[str, Any]] = {
 # Every page by its path: the name of its link, its title.
 PAGES = {
     "": ("Overview", "What attention sees of position"),
+    "claims": ("Claims, tested", "Claims, tested"),
     "similarity": ("Similarity", "Similarity"),
     "pca": ("PCA", "PCA"),
     "relative_offsets": ("Relative offsets", "Relative offsets"),
@@ -52,7 +53,7 @@ PAGES = {
 # On a deep link the browser does not know yet where the app's root is, so Streamlit asks beside the
 # page first, hears 404 and asks again at the root. Exactly these requests and no others.
 PROBES = re.compile(
-    rf"http://{HOST}:\d+/(?:similarity|pca|relative_offsets|extrapolation|train)/_stcore/"
+    rf"http://{HOST}:\d+/(?:claims|similarity|pca|relative_offsets|extrapolation|train)/_stcore/"
     r"(?:health|host-config)"
 )
 

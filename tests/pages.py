@@ -16,8 +16,8 @@ from streamlit.testing.v1 import AppTest
 from posenc import Setting
 
 DASHBOARD = Path(__file__).parents[1] / "dashboard"
-PAGES = ("overview", "similarity", "pca", "relative_offsets", "extrapolation", "train")
-SCHEME_PAGES = PAGES[:-1]  # those that show the numbers of the sidebar
+SCHEME_PAGES = ("overview", "similarity", "pca", "relative_offsets", "extrapolation")
+PAGES = (*SCHEME_PAGES, "train", "claims")  # the first show every scheme of the sidebar
 KINDS = ("learned", "sinusoidal", "rope", "alibi", "none")
 LABELS = dict(zip(KINDS, ("Learned", "Sinusoidal", "RoPE", "ALiBi", "NoPE"), strict=True))
 DEFAULT = {

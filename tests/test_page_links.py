@@ -59,6 +59,8 @@ WORDS = {
     "comparison": "language-64-9df31a1c",
     "task": "language",
     "unit": "loss",
+    "verdict": "all",
+    "theme": "all",
 }
 PAGE_OF = {
     "reference": "similarity",
@@ -68,6 +70,8 @@ PAGE_OF = {
     "comparison": "extrapolation",
     "task": "train",
     "unit": "extrapolation",
+    "verdict": "claims",
+    "theme": "claims",
 }
 PAGE_OF |= dict.fromkeys(("offset", "second"), "relative_offsets")
 PAGE_OF |= dict.fromkeys(("run_length", "steps", "width", "layers", "run_heads", "seeds"), "train")

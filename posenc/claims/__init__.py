@@ -17,7 +17,7 @@ _CLAIMS = (
     Claim(
         id="unique",
         sentence="Every position has a unique vector.",
-        theme="Values",
+        theme="values",
         source=f"Tutorials on {VASWANI}, section 3.5",
         test=values.unique,
         uses=TABLE,
@@ -25,7 +25,7 @@ _CLAIMS = (
     Claim(
         id="bounded",
         sentence="The values lie in [-1, 1].",
-        theme="Values",
+        theme="values",
         source=f"Tutorials on {VASWANI}, section 3.5",
         test=values.bounded,
         uses=(*TABLE, "seed"),
@@ -33,7 +33,7 @@ _CLAIMS = (
     Claim(
         id="overflow",
         sentence="Raising 10000 to a power directly overflows.",
-        theme="Values",
+        theme="values",
         source=f"Comments in code for {VASWANI}; the ladder of section 3.5 decides",
         test=values.overflow,
         uses=TABLE,
@@ -41,7 +41,7 @@ _CLAIMS = (
     Claim(
         id="exp_of_log",
         sentence="exp of a log is the more accurate way to the frequencies.",
-        theme="Values",
+        theme="values",
         source=f"Comments in code for {VASWANI}; the ladder of section 3.5 decides",
         test=values.exp_of_log,
     ),
@@ -49,7 +49,7 @@ _CLAIMS = (
     Claim(
         id="sqrt_scale",
         sentence="Multiplying by sqrt(d_model) puts token and position on one scale.",
-        theme="Beside content",
+        theme="content",
         source=f"Tutorials on {VASWANI}, section 3.4",
         test=scale.sqrt_scale,
         uses=TABLE,
@@ -57,7 +57,7 @@ _CLAIMS = (
     Claim(
         id="dominating",
         sentence="Values in [-1, 1] keep position from dominating the token.",
-        theme="Beside content",
+        theme="content",
         source=f"Tutorials on {VASWANI}, section 3.5",
         test=scale.dominating,
         uses=TABLE,
@@ -65,7 +65,7 @@ _CLAIMS = (
     Claim(
         id="overwritten",
         sentence="Strong content can overwrite position, because it is added and not concatenated.",
-        theme="Beside content",
+        theme="content",
         source=f"Posts on {VASWANI}, section 3.5; measured here",
         test=scale.overwritten,
         uses=(*TABLE, "seed"),
@@ -74,7 +74,7 @@ _CLAIMS = (
     Claim(
         id="fast_to_slow",
         sentence="Low dimensions turn fast, high ones slowly.",
-        theme="Wavelengths",
+        theme="wavelengths",
         source=f"{VASWANI}, section 3.5",
         test=wavelengths.fast_to_slow,
         uses=("dim", "base", "sinusoidal.layout"),
@@ -82,28 +82,28 @@ _CLAIMS = (
     Claim(
         id="own_frequency",
         sentence="Each dimension has its own frequency.",
-        theme="Wavelengths",
+        theme="wavelengths",
         source=f"Tutorials on {VASWANI}, section 3.5",
         test=wavelengths.own_frequency,
     ),
     Claim(
         id="slowest",
         sentence="With base 10000 the slowest pair completes a cycle in about 62,800 positions.",
-        theme="Wavelengths",
+        theme="wavelengths",
         source=f"{VASWANI}, section 3.5, in words; its formula says less",
         test=wavelengths.slowest,
     ),
     Claim(
         id="nearly_linear",
         sentence="Below 10,000 positions all pairs stay in a nearly linear regime.",
-        theme="Wavelengths",
+        theme="wavelengths",
         source=f"Posts on why the base is 10000; the ladder of {VASWANI} decides",
         test=wavelengths.nearly_linear,
     ),
     Claim(
         id="hour_hand",
         sentence="The hour hand, the slowest pair, never completes a turn.",
-        theme="Wavelengths",
+        theme="wavelengths",
         source="Tutorials that draw pairs as clock hands; Liu et al. 2023, arXiv 2310.05209, decides",
         test=wavelengths.hour_hand,
         uses=("dim", "base", "train_length"),
@@ -112,7 +112,7 @@ _CLAIMS = (
     Claim(
         id="near",
         sentence="Near positions are more similar than far ones.",
-        theme="Distance",
+        theme="distance",
         source=f"Tutorials on {VASWANI}, section 3.5",
         test=offsets.near,
         uses=("dim", "base", "length"),
@@ -120,7 +120,7 @@ _CLAIMS = (
     Claim(
         id="falls",
         sentence="Similarity falls with distance.",
-        theme="Distance",
+        theme="distance",
         source=f"Tutorials on {VASWANI}, section 3.5",
         test=offsets.falls,
         uses=("dim", "base", "length"),
@@ -128,7 +128,7 @@ _CLAIMS = (
     Claim(
         id="linear_map",
         sentence="PE(pos + k) is a linear function of PE(pos).",
-        theme="Distance",
+        theme="distance",
         source=f"{VASWANI}, section 3.5",
         test=offsets.linear_map,
         uses=(*TABLE, "seed"),
@@ -136,7 +136,7 @@ _CLAIMS = (
     Claim(
         id="two_right",
         sentence="A linear key map can attend two to the right.",
-        theme="Distance",
+        theme="distance",
         source=f"Lectures on {VASWANI}, section 3.5",
         test=offsets.two_to_the_right,
         uses=(*TABLE, "length", "seed"),
@@ -144,7 +144,7 @@ _CLAIMS = (
     Claim(
         id="offset_only",
         sentence="RoPE's logit depends on the offset only.",
-        theme="Distance",
+        theme="distance",
         source="Su et al. 2021, arXiv 2104.09864, section 3.2",
         test=offsets.offset_only,
         uses=(*ROPE, "precision", "length", "train_length", "seed", "rope.layout"),
@@ -153,7 +153,7 @@ _CLAIMS = (
     Claim(
         id="permutation",
         sentence="Attention without position is permutation-invariant.",
-        theme="Order",
+        theme="order",
         source="Textbooks; Lee et al. 2019, arXiv 1810.00825, decides",
         test=order.permutation,
         uses=("dim", "heads", "seed"),
@@ -161,7 +161,7 @@ _CLAIMS = (
     Claim(
         id="blind",
         sentence="Attention without position is blind to order.",
-        theme="Order",
+        theme="order",
         source="Textbooks; Kazemnejad et al. 2023, arXiv 2305.19466, decides",
         test=order.blind,
         uses=("dim", "heads", "base", "seed"),
@@ -170,7 +170,7 @@ _CLAIMS = (
     Claim(
         id="one_hot",
         sentence="nn.Embedding equals a one-hot nn.Linear.",
-        theme="Learned tables",
+        theme="tables",
         source="PyTorch's documentation of nn.Embedding and nn.Linear",
         url="https://pytorch.org/docs/stable/generated/torch.nn.Embedding.html",
         test=tables.one_hot,
@@ -179,7 +179,7 @@ _CLAIMS = (
     Claim(
         id="ends",
         sentence="Learned tables end at their length.",
-        theme="Learned tables",
+        theme="tables",
         source="Devlin et al. 2018, arXiv 1810.04805",
         test=tables.ends,
         uses=("dim", "base", "train_length", "learned_source", "seed"),
@@ -188,7 +188,7 @@ _CLAIMS = (
     Claim(
         id="geometric",
         sentence="ALiBi's slopes are a geometric sequence.",
-        theme="Biases",
+        theme="biases",
         source="Press et al. 2022, arXiv 2108.12409, section 3",
         test=biases.geometric,
         uses=("heads",),
@@ -196,7 +196,7 @@ _CLAIMS = (
     Claim(
         id="t5_shaw",
         sentence="T5 uses Shaw's scheme.",
-        theme="Biases",
+        theme="biases",
         source="Posts; Raffel et al. 2020, arXiv 1910.10683, section 2.1, decides",
         test=biases.t5_is_shaw,
         uses=("length",),
@@ -205,7 +205,7 @@ _CLAIMS = (
     Claim(
         id="alike",
         sentence="Up to the training length, learned and sinusoidal work alike.",
-        theme="Trained models",
+        theme="models",
         source=f"{VASWANI}, table 3, row E; runs that ship decide",
         test=training.alike,
         uses=("base", "train_length"),
@@ -213,7 +213,7 @@ _CLAIMS = (
     Claim(
         id="sinusoids_extrapolate",
         sentence="Sinusoids extrapolate past the training length.",
-        theme="Trained models",
+        theme="models",
         source=f"{VASWANI}, section 3.5, hoped so; runs that ship decide",
         test=training.sinusoids_extrapolate,
         uses=("base", "train_length"),
@@ -221,7 +221,7 @@ _CLAIMS = (
     Claim(
         id="rope_extrapolates",
         sentence="RoPE extrapolates past the training length.",
-        theme="Trained models",
+        theme="models",
         source="Su et al. 2021, arXiv 2104.09864, section 1; runs that ship decide",
         test=training.rope_extrapolates,
         uses=(*ROPE, "train_length"),
@@ -229,7 +229,7 @@ _CLAIMS = (
     Claim(
         id="alibi_extrapolates",
         sentence="ALiBi extrapolates past the training length.",
-        theme="Trained models",
+        theme="models",
         source="Press et al. 2022, arXiv 2108.12409; runs that ship decide",
         test=training.alibi_extrapolates,
         uses=("train_length",),

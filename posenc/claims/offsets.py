@@ -91,9 +91,7 @@ def two_to_the_right(setting: Setting) -> Verdict:
     if count <= AHEAD:
         return Verdict(State.UNDECIDED, (), "No position shown has another two to its right.")
     hit, weight = aimed(two_ahead_weights(setting))
-    draw = torch.Generator().manual_seed(setting.seed)
-    noise = torch.randn(MOST_POSITIONS, setting.dim, generator=draw, dtype=torch.float64)
-    missed, _ = aimed(_weights(setting, noise))
+    missed, _ = aimed(two_ahead_control(setting))
     return Verdict(
         State.THEOREM if hit == 1 else State.PARTLY if hit else State.FALSE,
         (
@@ -151,6 +149,13 @@ def two_ahead_weights(setting: Setting) -> Float[Tensor, "n n"]:
     scheme = setting.config("sinusoidal").build()
     count = min(setting.length, MOST_POSITIONS)
     return _weights(setting, position_vectors(scheme, count, dtype=setting.table_dtype))
+
+
+def two_ahead_control(setting: Setting) -> Float[Tensor, "n n"]:
+    """Return the same weights where positions are 64 random rows, which no rotation moves along."""
+    draw = torch.Generator().manual_seed(setting.seed)
+    noise = torch.randn(MOST_POSITIONS, setting.dim, generator=draw, dtype=torch.float64)
+    return _weights(setting, noise)
 
 
 def _weights(setting: Setting, rows: Float[Tensor, "n d"]) -> Float[Tensor, "n n"]:

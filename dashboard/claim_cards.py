@@ -1,0 +1,118 @@
+"""Claims as cards: the sentence, its verdict as a word with an icon, the number, what was found."""
+
+import inspect
+from collections.abc import Sequence
+from typing import Literal
+
+import pandas as pd
+import streamlit as st
+
+from dashboard import claims
+from dashboard.compute import Array
+from dashboard.matrix import Full, Panel, Scale, matrix_row
+from dashboard.text import plain
+from posenc.claims import CLAIMS, Claim, Number, State, Verdict
+
+Colour = Literal["green", "blue", "orange", "red", "gray"]
+
+BADGES: dict[State, tuple[str, Colour]] = {
+    State.HOLDS: (":material/check:", "green"),
+    State.THEOREM: (":material/done_all:", "blue"),
+    State.PARTLY: (":material/contrast:", "orange"),
+    State.FALSE: (":material/close:", "red"),
+    State.NOT_MEASURED: (":material/hourglass_empty:", "gray"),
+    State.UNDECIDED: (":material/remove:", "gray"),
+}
+HEADINGS = {
+    "values": "The table's values",
+    "content": "Beside content",
+    "wavelengths": "Wavelengths",
+    "distance": "Distance",
+    "order": "Order",
+    "tables": "Learned tables",
+    "biases": "Biases on the logit",
+    "models": "Trained models",
+}
+WEIGHTS = Scale(0.0, 1.0, "sequential", "attention weight")
+
+
+def draw(found: claims.ClaimsRead) -> None:
+    """Draw the cards that the filters leave, under the heading of their theme."""
+    theme = ""
+    for name in found.shown:
+        claim = CLAIMS[name]
+        if claim.theme != theme:
+            theme = claim.theme
+            st.subheader(HEADINGS[theme], anchor=False)
+        with st.container(border=True, key=f"claim_{name}", gap="small"):
+            card(claim, found.verdicts[name])
+            if name == claims.DRAWN and found.weights is not None:
+                picture(*found.weights)
+            drawer(claim, found.verdicts[name])
+
+
+def card(claim: Claim, verdict: Verdict) -> None:
+    """Draw the sentence with its verdict, and the number that decides."""
+    icon, colour = BADGES[verdict.state]
+    words, number = st.columns([3, 1], vertical_alignment="top")
+    with words:
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            st.badge(verdict.state.capitalize(), icon=icon, color=colour)
+            st.markdown(f"**{plain(claim.sentence)}**", width="content")
+        st.markdown(plain(verdict.sentence))
+    decides = verdict.decides
+    if decides is not None:
+        with number, st.container(gap=None):
+            st.markdown(f"### {plain(written(decides))}")
+            st.caption(plain(decides.name))
+
+
+def drawer(claim: Claim, verdict: Verdict) -> None:
+    """Draw source, every number, the control and the code; sent only once somebody opens it."""
+    more = st.expander("Source, numbers and code", key=f"claim_code_{claim.id}", on_change="rerun")
+    if not more.open:
+        return
+    with more:
+        st.markdown(
+            f"Source: [{plain(claim.source)}]({claim.link}). "
+            f"The verdict follows {claims.reads(claim)}."
+        )
+        if verdict.numbers:
+            st.table(numbers(verdict.numbers, verdict.control))
+        st.code(inspect.getsource(claim.test), language="python")
+
+
+def numbers(found: Sequence[Number], control: Number | None) -> pd.DataFrame:
+    """All numbers of a verdict as text, the control last."""
+    rows = {plain(number.name): plain(written(number)) for number in found}
+    if control is not None:
+        rows[f"control: {plain(control.name)}"] = plain(written(control))
+    return pd.DataFrame({"found": rows})
+
+
+def written(number: Number) -> str:
+    """A number as people read it, a power of ten in digits above the line."""
+    text = number.written
+    head, _, rest = text.partition(" ")
+    mantissa, found, exponent = head.partition("e")
+    if not (found and exponent.lstrip("+-").isdigit()):
+        return text
+    raised = str(int(exponent)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return f"{mantissa} × 10{raised} {rest}".strip()
+
+
+def picture(weights: Array, control: Array) -> None:
+    """Draw the attention weights of the drawn claim beside those of its control."""
+    matrix_row(
+        [
+            Panel(title="Sinusoidal rows", values=Full(weights), subtitle="keys moved on by two"),
+            Panel(title="Random rows", values=Full(control), subtitle="control: the same key map"),
+        ],
+        key="two_right",
+        scale=WEIGHTS,
+        height=280,
+        text_alternative=(
+            "Attention weights by query and key, from 0 to 1: with sinusoidal rows every query looks "
+            "two positions to its right, with random rows it does not."
+        ),
+    )

@@ -1,0 +1,115 @@
+"""What the Claims page shows: verdicts at a setting, counted, filtered and as one table."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pandas as pd
+import streamlit as st
+
+from dashboard.choices import ClaimsChoice
+from dashboard.compute import CACHE, Array
+from dashboard.text import listed
+from posenc import PosencError, Setting, fields
+from posenc.claims import CLAIMS, Claim, State, Verdict
+from posenc.claims.offsets import two_ahead_control, two_ahead_weights
+from posenc.setting import own_rules
+
+FILTERS: dict[str, tuple[State, ...]] = {
+    "all": tuple(State),
+    "holds": (State.HOLDS, State.THEOREM),
+    "partly": (State.PARTLY,),
+    "false": (State.FALSE,),
+    "open": (State.NOT_MEASURED, State.UNDECIDED),
+}
+DRAWN = "two_right"  # the claim that is drawn
+
+
+@dataclass(frozen=True)
+class ClaimsRead:
+    """All verdicts at one setting, and the ids of the claims that the filters leave."""
+
+    verdicts: Mapping[str, Verdict]
+    shown: tuple[str, ...]
+    numbers: pd.DataFrame
+    weights: tuple[Array, Array] | None  # of the drawn claim: sinusoidal rows, random rows
+
+
+def read(setting: Setting, chosen: ClaimsChoice) -> ClaimsRead:
+    """Return what the page shows of a setting."""
+    verdicts = {name: judge(claim, setting) for name, claim in CLAIMS.items()}
+    shown = tuple(
+        name
+        for name, found in verdicts.items()
+        if found.state in FILTERS[chosen.verdict] and chosen.theme in ("all", CLAIMS[name].theme)
+    )
+    drawn = DRAWN in shown and verdicts[DRAWN].numbers
+    weights = _weights(CLAIMS[DRAWN].relevant(setting)) if drawn else None
+    return ClaimsRead(verdicts, shown, frame(verdicts), weights)
+
+
+def judge(claim: Claim, setting: Setting) -> Verdict:
+    """Return a claim's verdict; what the library refuses, such as a lost table, becomes its reason."""
+    try:
+        return _judged(claim.id, claim.relevant(setting))
+    except PosencError as reason:
+        return Verdict(State.UNDECIDED, (), str(reason))
+
+
+@st.cache_data(**CACHE | {"max_entries": 1_024})
+def _judged(name: str, setting: Setting) -> Verdict:
+    return CLAIMS[name].test(setting)
+
+
+@st.cache_data(**CACHE)
+def _weights(setting: Setting) -> tuple[Array, Array]:
+    return two_ahead_weights(setting).numpy(), two_ahead_control(setting).numpy()
+
+
+def frame(verdicts: Mapping[str, Verdict]) -> pd.DataFrame:
+    """One row per claim: its verdict, the number that decides, and its control."""
+    rows = []
+    for name, found in verdicts.items():
+        decides, control = found.decides, found.control
+        rows.append(
+            {
+                "id": name,
+                "state": str(found.state),
+                "number": decides.value if decides else None,
+                "what": decides.name if decides else "",
+                "unit": decides.unit if decides else "",
+                "control": control.value if control else None,
+                "control of": control.name if control else "",
+                "sentence": CLAIMS[name].sentence,
+            }
+        )
+    return pd.DataFrame(rows).astype({"number": float, "control": float})
+
+
+def headline(verdicts: Mapping[str, Verdict]) -> str:
+    """Count the verdicts in a sentence."""
+    counts = Counter(found.state for found in verdicts.values())
+    hold = counts[State.HOLDS] + counts[State.THEOREM]
+    parts = [f"{hold} {_verb(hold, 'hold')}"]
+    if counts[State.THEOREM]:
+        parts[0] += f" ({counts[State.THEOREM]} by proof)"
+    parts.append(f"{counts[State.PARTLY]} {_verb(counts[State.PARTLY], 'hold')} in part")
+    parts.append(f"{counts[State.FALSE]} {'is' if counts[State.FALSE] == 1 else 'are'} false")
+    if counts[State.NOT_MEASURED]:
+        parts.append(f"{counts[State.NOT_MEASURED]} not measured here")
+    if counts[State.UNDECIDED]:
+        parts.append(f"{counts[State.UNDECIDED]} without anything to decide")
+    return (
+        f"Of {len(verdicts)} sentences that are often repeated, {listed(parts)} at these settings."
+    )
+
+
+def reads(claim: Claim) -> str:
+    """Say which controls a claim's verdict depends on."""
+    every = fields.rules(Setting) | own_rules()
+    labels = [every[name].label for name in claim.uses]
+    return listed([label if label.startswith("RoPE") else label.lower() for label in labels])
+
+
+def _verb(count: int, verb: str) -> str:
+    return f"{verb}s" if count == 1 else verb
