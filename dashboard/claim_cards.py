@@ -33,6 +33,7 @@ HEADINGS = {
     "biases": "Biases on the logit",
     "models": "Trained models",
 }
+DRAWN = claims.DRAWN_POSITIONS
 WEIGHTS = Scale(0.0, 1.0, "sequential", "attention weight")
 
 
@@ -52,7 +53,7 @@ def draw(found: claims.ClaimsRead) -> None:
 
 
 def card(claim: Claim, verdict: Verdict) -> None:
-    """Draw the sentence with its verdict, and the number that decides."""
+    """Draw the sentence with its verdict, what was found, and the number that decides."""
     icon, colour = BADGES[verdict.state]
     words, number = st.columns([3, 1], vertical_alignment="top")
     with words:
@@ -60,53 +61,61 @@ def card(claim: Claim, verdict: Verdict) -> None:
             st.badge(verdict.state.capitalize(), icon=icon, color=colour)
             st.markdown(f"**{plain(claim.sentence)}**", width="content")
         st.markdown(plain(verdict.sentence))
+        st.markdown(f":small[{source(claim)}{control(verdict)}]")
     decides = verdict.decides
     if decides is not None:
         with number, st.container(gap=None):
-            st.markdown(f"### {plain(written(decides))}")
+            st.markdown(f"### {plain(decides.written)}")
             st.caption(plain(decides.name))
 
 
+def source(claim: Claim) -> str:
+    """The source, as a link."""
+    return f"Source: [{plain(claim.source)}]({claim.link})."
+
+
+def control(verdict: Verdict) -> str:
+    """The control and its number, where there is one."""
+    found = verdict.control
+    return "" if found is None else f" Control: {plain(f'{found.name}: {found.written}')}."
+
+
 def drawer(claim: Claim, verdict: Verdict) -> None:
-    """Draw source, every number, the control and the code; sent only once somebody opens it."""
-    more = st.expander("Source, numbers and code", key=f"claim_code_{claim.id}", on_change="rerun")
+    """Draw every number and the code of the test; sent only once somebody opens it."""
+    more = st.expander(
+        "Numbers and code", key=f"claim_code_{claim.id}", on_change="rerun", type="compact"
+    )
     if not more.open:
         return
     with more:
-        st.markdown(
-            f"Source: [{plain(claim.source)}]({claim.link}). "
-            f"The verdict follows {claims.reads(claim)}."
-        )
         if verdict.numbers:
             st.table(numbers(verdict.numbers, verdict.control))
+        st.caption(f"The verdict depends on {plain(claims.reads(claim))}.")
         st.code(inspect.getsource(claim.test), language="python")
 
 
 def numbers(found: Sequence[Number], control: Number | None) -> pd.DataFrame:
     """All numbers of a verdict as text, the control last."""
-    rows = {plain(number.name): plain(written(number)) for number in found}
+    rows = {plain(number.name): plain(number.written) for number in found}
     if control is not None:
-        rows[f"control: {plain(control.name)}"] = plain(written(control))
+        rows[f"control: {plain(control.name)}"] = plain(control.written)
     return pd.DataFrame({"found": rows})
 
 
-def written(number: Number) -> str:
-    """A number as people read it, a power of ten in digits above the line."""
-    text = number.written
-    head, _, rest = text.partition(" ")
-    mantissa, found, exponent = head.partition("e")
-    if not (found and exponent.lstrip("+-").isdigit()):
-        return text
-    raised = str(int(exponent)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
-    return f"{mantissa} × 10{raised} {rest}".strip()
-
-
-def picture(weights: Array, control: Array) -> None:
+def picture(weights: Array, random: Array, whole: int) -> None:
     """Draw the attention weights of the drawn claim beside those of its control."""
     matrix_row(
         [
-            Panel(title="Sinusoidal rows", values=Full(weights), subtitle="keys moved on by two"),
-            Panel(title="Random rows", values=Full(control), subtitle="control: the same key map"),
+            Panel(
+                title="Sinusoidal rows",
+                values=Full(weights),
+                subtitle=f"{whole:,} positions" + (f", the first {DRAWN}" if whole > DRAWN else ""),
+            ),
+            Panel(
+                title="Random rows",
+                values=Full(random),
+                subtitle="control: the same key map",
+            ),
         ],
         key="two_right",
         scale=WEIGHTS,

@@ -23,6 +23,7 @@ FILTERS: dict[str, tuple[State, ...]] = {
     "open": (State.NOT_MEASURED, State.UNDECIDED),
 }
 DRAWN = "two_right"  # the claim that is drawn
+DRAWN_POSITIONS = 16  # few, so that a step of two is seen
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class ClaimsRead:
     verdicts: Mapping[str, Verdict]
     shown: tuple[str, ...]
     numbers: pd.DataFrame
-    weights: tuple[Array, Array] | None  # of the drawn claim: sinusoidal rows, random rows
+    weights: tuple[Array, Array, int] | None  # of the drawn claim: see _weights
 
 
 def read(setting: Setting, chosen: ClaimsChoice) -> ClaimsRead:
@@ -62,8 +63,11 @@ def _judged(name: str, setting: Setting) -> Verdict:
 
 
 @st.cache_data(**CACHE)
-def _weights(setting: Setting) -> tuple[Array, Array]:
-    return two_ahead_weights(setting).numpy(), two_ahead_control(setting).numpy()
+def _weights(setting: Setting) -> tuple[Array, Array, int]:
+    """Return the first weights of sinusoidal rows, of random rows, and how many positions attend."""
+    few = slice(DRAWN_POSITIONS)
+    whole, random = two_ahead_weights(setting), two_ahead_control(setting)
+    return whole[few, few].numpy(), random[few, few].numpy(), len(whole)
 
 
 def frame(verdicts: Mapping[str, Verdict]) -> pd.DataFrame:

@@ -40,7 +40,7 @@ _CLAIMS = (
     ),
     Claim(
         id="exp_of_log",
-        sentence="exp of a log is the more accurate way to the frequencies.",
+        sentence="Exp of a log is the more accurate way to the frequencies.",
         theme="values",
         source=f"Comments in code for {VASWANI}; the ladder of section 3.5 decides",
         test=values.exp_of_log,

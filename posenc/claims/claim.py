@@ -9,6 +9,8 @@ from typing import Any
 
 from posenc.setting import Setting
 
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
 
 class State(StrEnum):
     """What a test found at one setting.
@@ -104,9 +106,12 @@ def figure(value: float) -> str:
         return str(value)
     if value == int(value) and abs(value) < 1e15:
         return f"{int(value):,}"
-    if abs(value) >= 1000:
+    if 1e-3 <= abs(value) < 1000:
+        return f"{value:.3g}"
+    if 1000 <= abs(value) < 1e15:
         return f"{value:,.0f}"
-    return f"{value:.3g}" if abs(value) >= 1e-3 else f"{value:.1e}"
+    mantissa, exponent = f"{value:.1e}".split("e")
+    return f"{mantissa} × 10{str(int(exponent)).translate(_RAISED)}"
 
 
 def counted(count: int, noun: str) -> str:

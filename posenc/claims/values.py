@@ -70,7 +70,7 @@ def overflow(setting: Setting) -> Verdict:
             Number(f"largest {setting.precision} number", ceiling),
         ),
         f"The largest power of {figure(setting.base)} is {figure(top)}; {setting.precision} reaches "
-        f"{ceiling:.3g}, so {share(lost, len(powers))} overflow.",
+        f"{figure(ceiling)}, so {share(lost, len(powers))} overflow.",
     )
 
 
