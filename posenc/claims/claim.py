@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from posenc.schemes.sinusoidal import Sinusoidal, SinusoidalConfig
 from posenc.setting import Setting
 
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -98,6 +99,11 @@ class Claim:
         kept.setdefault("dim", 2 * heads)
         kept.setdefault("length", 2)
         return Setting(own=own, **kept)
+
+
+def sinusoidal(setting: Setting) -> Sinusoidal:
+    """Return the sinusoidal scheme with its features side by side, whose order changes no verdict."""
+    return SinusoidalConfig(dim=setting.dim, base=setting.base).build()
 
 
 def figure(value: float) -> str:

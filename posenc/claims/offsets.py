@@ -11,7 +11,7 @@ from torch import Tensor
 
 from posenc.analysis import cosine_curve, first_rise, kendall_tau, verify_map
 from posenc.attention import attention
-from posenc.claims.claim import Number, State, Verdict, figure, share
+from posenc.claims.claim import Number, State, Verdict, figure, share, sinusoidal
 from posenc.kernel import offset_curve, position_vectors
 from posenc.schemes.none import NoneConfig
 from posenc.schemes.sinusoidal import SinusoidalConfig
@@ -62,7 +62,7 @@ def falls(setting: Setting) -> Verdict:
 
 def linear_map(setting: Setting) -> Verdict:
     """Move the table along by its closed form M_k; the same M_k must fail on random rows."""
-    scheme = setting.config("sinusoidal").build()
+    scheme = sinusoidal(setting)
     count = 2 * STEPS[-1]
     rows = position_vectors(scheme, count, dtype=setting.table_dtype)
     draw = torch.Generator().manual_seed(setting.seed)
@@ -136,7 +136,7 @@ def offset_only(setting: Setting) -> Verdict:
 
 def by_distance(setting: Setting) -> Float[Tensor, " n"]:
     """Return the cosine similarity of sinusoidal rows at distance 0 .. length - 1."""
-    curve = offset_curve(setting.config("sinusoidal").build(), setting.length)
+    curve = offset_curve(sinusoidal(setting), setting.length)
     return cosine_curve(curve)[setting.length - 1 :]
 
 
@@ -146,7 +146,7 @@ def two_ahead_weights(setting: Setting) -> Float[Tensor, "n n"]:
     Queries are the sinusoidal rows p_i, keys c M_(-2) p_j = c p_(j-2), so the logit c p_i . p_(j-2)
     is largest at j = i + 2. The constant c makes it 100 times the weight of all others together.
     """
-    scheme = setting.config("sinusoidal").build()
+    scheme = sinusoidal(setting)
     count = min(setting.length, MOST_POSITIONS)
     return _weights(setting, position_vectors(scheme, count, dtype=setting.table_dtype))
 
@@ -159,7 +159,7 @@ def two_ahead_control(setting: Setting) -> Float[Tensor, "n n"]:
 
 
 def _weights(setting: Setting, rows: Float[Tensor, "n d"]) -> Float[Tensor, "n n"]:
-    scheme = setting.config("sinusoidal").build()
+    scheme = sinusoidal(setting)
     back = scheme.offset_map(-AHEAD, size=1)
     assert back is not None
     reach = len(rows) + AHEAD

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posenc.claims.claim import Number, State, Verdict, counted, figure, share
+from posenc.claims.claim import Number, State, Verdict, counted, figure, share, sinusoidal
 from posenc.kernel import position_vectors
 from posenc.schemes.learned import INITIAL_STD
 from posenc.setting import Setting
@@ -76,7 +76,7 @@ def overwritten(setting: Setting) -> Verdict:
     The reader takes the nearest row of the table. A second reader first leaves out the directions
     in which the words lie.
     """
-    scheme = setting.config("sinusoidal").build()
+    scheme = sinusoidal(setting)
     rows = position_vectors(scheme, POSITIONS, dtype=setting.table_dtype)
     draw = torch.Generator().manual_seed(setting.seed)
     count = max(1, min(MOST_TOKENS, setting.dim // 2))
@@ -123,7 +123,7 @@ def token_over_position(setting: Setting) -> dict[str, float]:
 
 def position_norm(setting: Setting) -> float:
     """Return the mean norm of the first rows of the table, as the precision holds them."""
-    scheme = setting.config("sinusoidal").build()
+    scheme = sinusoidal(setting)
     return position_vectors(scheme, POSITIONS, dtype=setting.table_dtype).norm(dim=1).mean().item()
 
 

@@ -8,10 +8,9 @@ import math
 import torch
 from torch.nn import functional
 
-from posenc.claims.claim import Number, State, Verdict, counted, figure
+from posenc.claims.claim import Number, State, Verdict, counted, figure, sinusoidal
 from posenc.errors import PositionOutOfRange
 from posenc.schemes.learned import Learned
-from posenc.schemes.sinusoidal import SinusoidalConfig
 from posenc.setting import Setting
 
 MOST_ROWS = 256
@@ -52,7 +51,7 @@ def ends(setting: Setting) -> Verdict:
         state, limit = State.THEOREM, refused.limit
     else:
         state, limit = State.FALSE, rows
-    formula = SinusoidalConfig(dim=setting.dim, base=setting.base).build()
+    formula = sinusoidal(setting)
     norm = formula.embed(torch.zeros(1, 1, setting.dim), at).norm().item()
     return Verdict(
         state,

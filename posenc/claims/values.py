@@ -55,10 +55,10 @@ def bounded(setting: Setting) -> Verdict:
 
 
 def overflow(setting: Setting) -> Verdict:
-    """Raise the base to its powers directly in the precision at hand; count what is not finite."""
+    """Raise the base, held in the precision at hand, to its powers; count what is not finite."""
     dtype = setting.table_dtype or torch.float32
     exponents = torch.arange(0, setting.dim, 2, dtype=torch.float64) / setting.dim
-    powers = torch.pow(setting.base, exponents.to(dtype))
+    powers = torch.tensor(setting.base, dtype=dtype) ** exponents.to(dtype)
     lost = int((~powers.isfinite()).sum())
     top = setting.base ** exponents[-1].item()
     ceiling = torch.finfo(dtype).max
