@@ -83,7 +83,7 @@ def control(verdict: Verdict) -> str:
 def drawer(claim: Claim, verdict: Verdict) -> None:
     """Draw every number and the code of the test; sent only once somebody opens it."""
     more = st.expander(
-        "Numbers and code", key=f"claim_code_{claim.id}", on_change="rerun", type="compact"
+        "Test and code", key=f"claim_code_{claim.id}", on_change="rerun", type="compact"
     )
     if not more.open:
         return
@@ -91,7 +91,8 @@ def drawer(claim: Claim, verdict: Verdict) -> None:
         if verdict.numbers:
             st.table(numbers(verdict.numbers, verdict.control))
         st.caption(f"The verdict depends on {plain(claims.reads(claim))}.")
-        st.code(inspect.getsource(claim.test), language="python")
+        for function in (claim.test, *claim.steps):
+            st.code(inspect.getsource(function), language="python")
 
 
 def numbers(found: Sequence[Number], control: Number | None) -> pd.DataFrame:

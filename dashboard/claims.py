@@ -94,18 +94,18 @@ def headline(verdicts: Mapping[str, Verdict]) -> str:
     """Count the verdicts in a sentence."""
     counts = Counter(found.state for found in verdicts.values())
     hold = counts[State.HOLDS] + counts[State.THEOREM]
-    parts = [f"{hold} {_verb(hold, 'hold')}"]
-    if counts[State.THEOREM]:
-        parts[0] += f" ({counts[State.THEOREM]} by proof)"
-    parts.append(f"{counts[State.PARTLY]} {_verb(counts[State.PARTLY], 'hold')} in part")
-    parts.append(f"{counts[State.FALSE]} {'is' if counts[State.FALSE] == 1 else 'are'} false")
-    if counts[State.NOT_MEASURED]:
-        parts.append(f"{counts[State.NOT_MEASURED]} not measured here")
-    if counts[State.UNDECIDED]:
-        parts.append(f"{counts[State.UNDECIDED]} without anything to decide")
-    return (
-        f"Of {len(verdicts)} sentences that are often repeated, {listed(parts)} at these settings."
-    )
+    proven = f" ({counts[State.THEOREM]} of them by proof)" if counts[State.THEOREM] else ""
+    parts = [f"{hold} {'holds' if hold == 1 else 'hold'} at these settings{proven}"]
+    said = {
+        State.PARTLY: ("holds in part", "hold in part"),
+        State.FALSE: ("is false", "are false"),
+        State.NOT_MEASURED: ("is not measured", "are not measured"),
+        State.UNDECIDED: ("has nothing to decide", "have nothing to decide"),
+    }
+    for state, (one, several) in said.items():
+        if counts[state]:
+            parts.append(f"{counts[state]} {one if counts[state] == 1 else several}")
+    return f"Of {len(verdicts)} sentences that are often repeated, {listed(parts)}."
 
 
 def reads(claim: Claim) -> str:
@@ -113,7 +113,3 @@ def reads(claim: Claim) -> str:
     every = fields.rules(Setting) | own_rules()
     labels = [every[name].label for name in claim.uses]
     return listed([label if label.startswith("RoPE") else label.lower() for label in labels])
-
-
-def _verb(count: int, verb: str) -> str:
-    return f"{verb}s" if count == 1 else verb

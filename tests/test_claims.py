@@ -316,17 +316,17 @@ def test_strong_content_overwrites_position_unless_it_is_concatenated() -> None:
     assert control(found) == 1
 
 
-def test_position_is_lost_for_good_where_the_words_leave_no_room(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("posenc.claims.scale.MOST_TOKENS", 8)
-    # Four words in eight dimensions, in a precision that leaves little of position beside content.
-    found = at("overwritten", dim=4, heads=1, precision="bfloat16", base=1e12)
-    assert found.state in (State.HOLDS, State.PARTLY)
-    monkeypatch.setattr("posenc.claims.scale.KEPT", 1.1)
-    found = at("overwritten")
+@pytest.mark.parametrize("dim", [8, 64])
+def test_position_is_lost_for_good_where_the_words_leave_no_room(dim: int) -> None:
+    found = at("overwritten", dim=dim, heads=1)
     assert found.state is State.HOLDS
-    monkeypatch.setattr("posenc.claims.scale.STRENGTHS", 1)
+    assert decides(found) == pytest.approx(lost_at(dim, 64, 0))
+    assert number(found, "pairs in order for a reader that leaves out") == 0.5
+    assert control(found) == 1
+
+
+def test_content_that_stays_weak_overwrites_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("posenc.claims.scale.STRENGTHS", 1)  # a sixteenth of position's norm
     assert at("overwritten").state is State.FALSE
 
 

@@ -217,6 +217,7 @@ DOWNLOADS = [
     ("extrapolation", "nearest seen position"),
     ("extrapolation", "turns per pair"),
     ("extrapolation", "frequencies"),
+    ("claims", "claims"),
 ]
 
 

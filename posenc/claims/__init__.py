@@ -20,6 +20,7 @@ _CLAIMS = (
         theme="values",
         source=f"Tutorials on {VASWANI}, section 3.5",
         test=values.unique,
+        steps=(values.distinct_rows,),
         uses=TABLE,
     ),
     Claim(
@@ -44,6 +45,7 @@ _CLAIMS = (
         theme="values",
         source=f"Comments in code for {VASWANI}; the ladder of section 3.5 decides",
         test=values.exp_of_log,
+        steps=(values.ladder_error,),
     ),
     # Beside content
     Claim(
@@ -52,6 +54,7 @@ _CLAIMS = (
         theme="content",
         source=f"Tutorials on {VASWANI}, section 3.4",
         test=scale.sqrt_scale,
+        steps=(scale.token_over_position,),
         uses=TABLE,
     ),
     Claim(
@@ -60,6 +63,7 @@ _CLAIMS = (
         theme="content",
         source=f"Tutorials on {VASWANI}, section 3.5",
         test=scale.dominating,
+        steps=(scale.token_over_position,),
         uses=TABLE,
     ),
     Claim(
@@ -68,6 +72,7 @@ _CLAIMS = (
         theme="content",
         source=f"Posts on {VASWANI}, section 3.5; measured here",
         test=scale.overwritten,
+        steps=(scale.in_order,),
         uses=(*TABLE, "seed"),
     ),
     # Wavelengths
@@ -77,6 +82,7 @@ _CLAIMS = (
         theme="wavelengths",
         source=f"{VASWANI}, section 3.5",
         test=wavelengths.fast_to_slow,
+        steps=(wavelengths.feature_frequencies,),
         uses=("dim", "base", "sinusoidal.layout"),
     ),
     Claim(
@@ -85,6 +91,7 @@ _CLAIMS = (
         theme="wavelengths",
         source=f"Tutorials on {VASWANI}, section 3.5",
         test=wavelengths.own_frequency,
+        steps=(wavelengths.feature_frequencies,),
     ),
     Claim(
         id="slowest",
@@ -115,6 +122,7 @@ _CLAIMS = (
         theme="distance",
         source=f"Tutorials on {VASWANI}, section 3.5",
         test=offsets.near,
+        steps=(offsets.by_distance,),
         uses=("dim", "base", "length"),
     ),
     Claim(
@@ -123,6 +131,7 @@ _CLAIMS = (
         theme="distance",
         source=f"Tutorials on {VASWANI}, section 3.5",
         test=offsets.falls,
+        steps=(offsets.by_distance,),
         uses=("dim", "base", "length"),
     ),
     Claim(
@@ -139,6 +148,7 @@ _CLAIMS = (
         theme="distance",
         source=f"Lectures on {VASWANI}, section 3.5",
         test=offsets.two_to_the_right,
+        steps=(offsets.attend_two_ahead, offsets.aimed),
         uses=(*TABLE, "length", "seed"),
     ),
     Claim(
@@ -156,6 +166,7 @@ _CLAIMS = (
         theme="order",
         source="Textbooks; Lee et al. 2019, arXiv 1810.00825, decides",
         test=order.permutation,
+        steps=(order.layer,),
         uses=("dim", "heads", "seed"),
     ),
     Claim(
@@ -164,6 +175,7 @@ _CLAIMS = (
         theme="order",
         source="Textbooks; Kazemnejad et al. 2023, arXiv 2305.19466, decides",
         test=order.blind,
+        steps=(order.layer,),
         uses=("dim", "heads", "base", "seed"),
     ),
     # Learned tables
@@ -199,6 +211,7 @@ _CLAIMS = (
         theme="biases",
         source="Posts; Raffel et al. 2020, arXiv 1910.10683, section 2.1, decides",
         test=biases.t5_is_shaw,
+        steps=(biases.t5_bucket, biases.clip_that_fits),
         uses=("length",),
     ),
     # Trained models
@@ -216,6 +229,7 @@ _CLAIMS = (
         theme="models",
         source=f"{VASWANI}, section 3.5, hoped so; runs that ship decide",
         test=training.sinusoids_extrapolate,
+        steps=(training.extrapolates,),
         uses=("base", "train_length"),
     ),
     Claim(
@@ -224,6 +238,7 @@ _CLAIMS = (
         theme="models",
         source="Su et al. 2021, arXiv 2104.09864, section 1; runs that ship decide",
         test=training.rope_extrapolates,
+        steps=(training.extrapolates,),
         uses=(*ROPE, "train_length"),
     ),
     Claim(
@@ -232,6 +247,7 @@ _CLAIMS = (
         theme="models",
         source="Press et al. 2022, arXiv 2108.12409; runs that ship decide",
         test=training.alibi_extrapolates,
+        steps=(training.extrapolates,),
         uses=("train_length",),
     ),
 )

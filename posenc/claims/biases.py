@@ -52,14 +52,16 @@ def t5_is_shaw(setting: Setting) -> Verdict:
     if fitting is None:
         said = (
             f"Among offsets to {count - 1:,} T5 has {used} buckets and no clipping distance of "
-            f"Shaw's puts the same offsets together: {_widening(count)}."
+            f"Shaw's puts the same offsets together: {_widening(count)}, where Shaw's are told apart up "
+            "to the distance of clipping."
         )
     else:
         said = (
             f"Offsets to {count - 1:,} are too near to tell the two apart: every one has its own "
             "bucket."
         )
-    said += " A bucket adds one learned number to the logit whatever the query; Shaw's is q . a."
+    said += " A bucket adds one number to the logit whatever the query, Shaw's vector a the product q . a; "
+    said += "what either learned is not examined."
     return Verdict(
         State.FALSE if fitting is None else State.PARTLY,
         (

@@ -73,6 +73,7 @@ class Claim:
 
     source: who says so or what decides it. theme: the claims it stands with. test: setting to
     verdict. uses: the only fields of a setting ("rope.layout" for an own one) that the test reads.
+    steps: functions that a reader of the test needs beside it.
     """
 
     id: str
@@ -81,6 +82,7 @@ class Claim:
     source: str
     test: Callable[[Setting], Verdict]
     uses: tuple[str, ...] = ("dim", "base")
+    steps: tuple[Callable[..., Any], ...] = ()
     url: str = ""
 
     @property

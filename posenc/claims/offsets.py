@@ -102,7 +102,7 @@ def two_to_the_right(setting: Setting) -> Verdict:
         ),
         f"Without a mask, one key map, position two back times a constant, sends "
         f"{share(hit * (count - AHEAD), count - AHEAD)} queries to the key two to their right, with "
-        f"a mean weight of {figure(weight)}.",
+        f"a mean weight of {weight:.4f}.",
         Number("share of queries on random rows", missed),
     )
 
@@ -148,17 +148,18 @@ def two_ahead_weights(setting: Setting) -> Float[Tensor, "n n"]:
     """
     scheme = sinusoidal(setting)
     count = min(setting.length, MOST_POSITIONS)
-    return _weights(setting, position_vectors(scheme, count, dtype=setting.table_dtype))
+    return attend_two_ahead(setting, position_vectors(scheme, count, dtype=setting.table_dtype))
 
 
 def two_ahead_control(setting: Setting) -> Float[Tensor, "n n"]:
     """Return the same weights where positions are 64 random rows, which no rotation moves along."""
     draw = torch.Generator().manual_seed(setting.seed)
     noise = torch.randn(MOST_POSITIONS, setting.dim, generator=draw, dtype=torch.float64)
-    return _weights(setting, noise)
+    return attend_two_ahead(setting, noise)
 
 
-def _weights(setting: Setting, rows: Float[Tensor, "n d"]) -> Float[Tensor, "n n"]:
+def attend_two_ahead(setting: Setting, rows: Float[Tensor, "n d"]) -> Float[Tensor, "n n"]:
+    """Return softmax(c p_i . M_(-2) p_j / sqrt(d)) of any rows p, without a mask."""
     scheme = sinusoidal(setting)
     back = scheme.offset_map(-AHEAD, size=1)
     assert back is not None
