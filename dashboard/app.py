@@ -14,6 +14,7 @@ PAGES = {
     "Understand": [
         st.Page("views/why_position.py", title="Why position", icon=":material/swap_horiz:"),
         st.Page("views/encoding.py", title="Encoding", icon=":material/waves:"),
+        st.Page("views/claims.py", title="Claims, tested", icon=":material/fact_check:"),
     ],
     "Compare": [
         st.Page("views/overview.py", title="Overview", icon=":material/grid_view:"),

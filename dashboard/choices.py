@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from posenc import fields, limits
 from posenc.analysis.embedding_sum import STARTS
+from posenc.claims import THEMES
 from posenc.formula import NOTATIONS
 from posenc.lab.tasks import TASKS, Language
 
@@ -276,8 +277,27 @@ class EncodingChoice:
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class ClaimsChoice:
+    """Which sentences the Claims page shows."""
+
+    verdict: str = fields.ruled(
+        "all",
+        fields.Choice(
+            options=("all", "holds", "partly", "false", "open"),
+            label="Verdict",
+            help="Open: not measured here, or nothing to decide at these settings.",
+        ),
+    )
+    theme: str = fields.ruled(
+        "all",
+        fields.Choice(options=("all", *THEMES), label="Theme", help="What a sentence is about."),
+    )
+
+
 PAGE_CHOICES: tuple[type, ...] = (
     EncodingChoice,
+    ClaimsChoice,
     SimilarityChoice,
     PcaChoice,
     OffsetChoice,

@@ -261,7 +261,7 @@ def widget(place: Any, name: str, rule: fields.Rule, default: Any) -> Any:
             )
         case fields.Choice():
             return place.segmented_control(
-                rule.label, rule.options, default=default, required=True, **common
+                rule.label, rule.options, default=default, required=True, wrap=True, **common
             )
         case fields.Flag():
             return place.toggle(rule.label, default, **common)

@@ -44,6 +44,7 @@ PAGES = {
     "": ("Start", "What does attention see of position?"),
     "why_position": ("Why position", "Why position"),
     "encoding": ("Encoding", "Encoding"),
+    "claims": ("Claims, tested", "Claims, tested"),
     "overview": ("Overview", "The schemes side by side"),
     "similarity": ("Similarity", "Similarity"),
     "pca": ("PCA", "PCA"),
@@ -55,8 +56,8 @@ PAGES = {
 # On a deep link the browser does not know yet where the app's root is, so Streamlit asks beside the
 # page first, hears 404 and asks again at the root. Exactly these requests and no others.
 PROBES = re.compile(
-    rf"http://{HOST}:\d+/(?:why_position|encoding|overview|similarity|pca|relative_offsets|extrapolation|train)/_stcore/"
-    r"(?:health|host-config)"
+    rf"http://{HOST}:\d+/(?:why_position|encoding|claims|overview|similarity|pca|relative_offsets|"
+    r"extrapolation|train)/_stcore/(?:health|host-config)"
 )
 
 DRAWN = """() => {

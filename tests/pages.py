@@ -26,7 +26,12 @@ SCHEME_PAGES = (
     "relative_offsets",
     "extrapolation",
 )
-PAGES = (*SCHEME_PAGES, "train", "why_position")  # the last two show numbers of their own
+PAGES = (
+    *SCHEME_PAGES,
+    "train",
+    "why_position",
+    "claims",
+)  # the last three show numbers of their own
 KINDS = ("learned", "sinusoidal", "rope", "alibi", "none")
 LABELS = dict(zip(KINDS, ("Learned", "Sinusoidal", "RoPE", "ALiBi", "NoPE"), strict=True))
 DEFAULT = {

@@ -36,6 +36,7 @@ LAYERS = (
     {"presets", "query"},
     {"analysis"},
     {"lab"},
+    {"claims"},
 )
 
 

@@ -70,6 +70,8 @@ WORDS = {
     "reorder": "reversed",
     "causal": False,
     "predict": False,
+    "verdict": "all",
+    "theme": "all",
 }
 PAGE_OF = {
     "reference": "similarity",
@@ -80,6 +82,8 @@ PAGE_OF = {
     "comparison": "extrapolation",
     "task": "train",
     "unit": "extrapolation",
+    "verdict": "claims",
+    "theme": "claims",
 }
 PAGE_OF |= dict.fromkeys(("sentence", "reorder", "pattern_head", "causal"), "why_position")
 PAGE_OF |= dict.fromkeys(("offset", "second"), "relative_offsets")

@@ -233,6 +233,7 @@ DOWNLOADS = [
     ("why_position", "difference by word"),
     ("why_position", "outputs by word"),
     ("why_position", "attention weights"),
+    ("claims", "claims"),
 ]
 
 

@@ -1,0 +1,128 @@
+"""Claims as cards: the sentence, its verdict as a word with an icon, the number, what was found."""
+
+import inspect
+from collections.abc import Sequence
+from typing import Literal
+
+import pandas as pd
+import streamlit as st
+
+from dashboard import claims
+from dashboard.compute import Array
+from dashboard.matrix import Full, Panel, Scale, matrix_row
+from dashboard.text import plain
+from posenc.claims import CLAIMS, Claim, Number, State, Verdict
+
+Colour = Literal["green", "blue", "orange", "red", "gray"]
+
+BADGES: dict[State, tuple[str, Colour]] = {
+    State.HOLDS: (":material/check:", "green"),
+    State.THEOREM: (":material/done_all:", "blue"),
+    State.PARTLY: (":material/contrast:", "orange"),
+    State.FALSE: (":material/close:", "red"),
+    State.NOT_MEASURED: (":material/hourglass_empty:", "gray"),
+    State.UNDECIDED: (":material/remove:", "gray"),
+}
+HEADINGS = {
+    "values": "The table's values",
+    "content": "Beside content",
+    "wavelengths": "Wavelengths",
+    "distance": "Distance",
+    "order": "Order",
+    "tables": "Learned tables",
+    "biases": "Biases on the logit",
+    "models": "Trained models",
+}
+DRAWN = claims.DRAWN_POSITIONS
+WEIGHTS = Scale(0.0, 1.0, "sequential", "attention weight")
+
+
+def draw(found: claims.ClaimsRead) -> None:
+    """Draw the cards that the filters leave, under the heading of their theme."""
+    theme = ""
+    for name in found.shown:
+        claim = CLAIMS[name]
+        if claim.theme != theme:
+            theme = claim.theme
+            st.subheader(HEADINGS[theme], anchor=False)
+        with st.container(border=True, key=f"claim_{name}", gap="small"):
+            card(claim, found.verdicts[name])
+            if name == claims.DRAWN and found.weights is not None:
+                picture(*found.weights)
+            drawer(claim, found.verdicts[name])
+
+
+def card(claim: Claim, verdict: Verdict) -> None:
+    """Draw the sentence with its verdict, what was found, and the number that decides."""
+    icon, colour = BADGES[verdict.state]
+    words, number = st.columns([3, 1], vertical_alignment="top")
+    with words:
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            st.badge(verdict.state.capitalize(), icon=icon, color=colour)
+            st.markdown(f"**{plain(claim.sentence)}**", width="content")
+        st.markdown(plain(verdict.sentence))
+        st.markdown(f":small[{source(claim)}{control(verdict)}]")
+    decides = verdict.decides
+    if decides is not None:
+        with number, st.container(gap=None):
+            st.markdown(f"### {plain(decides.written)}")
+            st.caption(plain(decides.name))
+
+
+def source(claim: Claim) -> str:
+    """The source, as a link."""
+    return f"Source: [{plain(claim.source)}]({claim.link})."
+
+
+def control(verdict: Verdict) -> str:
+    """The control and its number, where there is one."""
+    found = verdict.control
+    return "" if found is None else f" Control: {plain(f'{found.name}: {found.written}')}."
+
+
+def drawer(claim: Claim, verdict: Verdict) -> None:
+    """Draw every number and the code of the test; sent only once somebody opens it."""
+    more = st.expander(
+        "Test and code", key=f"claim_code_{claim.id}", on_change="rerun", type="compact"
+    )
+    if not more.open:
+        return
+    with more:
+        if verdict.numbers:
+            st.table(numbers(verdict.numbers, verdict.control))
+        st.caption(f"The verdict depends on {plain(claims.reads(claim))}.")
+        for function in (claim.test, *claim.steps):
+            st.code(inspect.getsource(function), language="python")
+
+
+def numbers(found: Sequence[Number], control: Number | None) -> pd.DataFrame:
+    """All numbers of a verdict as text, the control last."""
+    rows = {plain(number.name): plain(number.written) for number in found}
+    if control is not None:
+        rows[f"control: {plain(control.name)}"] = plain(control.written)
+    return pd.DataFrame({"found": rows})
+
+
+def picture(weights: Array, random: Array, whole: int) -> None:
+    """Draw the attention weights of the drawn claim beside those of its control."""
+    matrix_row(
+        [
+            Panel(
+                title="Sinusoidal rows",
+                values=Full(weights),
+                subtitle=f"{whole:,} positions" + (f", the first {DRAWN}" if whole > DRAWN else ""),
+            ),
+            Panel(
+                title="Random rows",
+                values=Full(random),
+                subtitle="control: the same key map",
+            ),
+        ],
+        key="two_right",
+        scale=WEIGHTS,
+        height=280,
+        text_alternative=(
+            "Attention weights by query and key, from 0 to 1: with sinusoidal rows every query looks "
+            "two positions to its right, with random rows it does not."
+        ),
+    )

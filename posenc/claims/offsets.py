@@ -1,0 +1,185 @@
+"""Claims about distances: what is similar, what moves a position along, what a rotation leaves.
+
+Vaswani et al. 2017, arXiv 1706.03762, section 3.5; Su et al. 2021, arXiv 2104.09864, section 3.2.
+"""
+
+import math
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from posenc.analysis import cosine_curve, first_rise, kendall_tau, verify_map
+from posenc.attention import attention
+from posenc.claims.claim import Number, State, Verdict, figure, share, sinusoidal
+from posenc.kernel import offset_curve, position_vectors
+from posenc.schemes.none import NoneConfig
+from posenc.schemes.sinusoidal import SinusoidalConfig
+from posenc.setting import Setting
+
+EXACT = 1e-9  # what float64 leaves of an identity, with room
+STEPS = (1, 2, 10, 100)  # offsets at which one map is checked
+MOST_POSITIONS = 64  # tokens of a small attention
+AHEAD = 2
+
+
+def near(setting: Setting) -> Verdict:
+    """Compare the similarity of neighbours with the largest of all that are further apart."""
+    curve = by_distance(setting)
+    if len(curve) < 3:
+        return Verdict(State.UNDECIDED, (), "Two positions have one distance: none is further.")
+    further = curve[2:].max().item()
+    at = int(curve[2:].argmax()) + 2
+    tau = kendall_tau(curve)
+    order = "" if tau is None else f"; the rank correlation with nearness is {figure(tau)}"
+    return Verdict(
+        State.HOLDS if curve[1] > further else State.FALSE,
+        (
+            Number("cosine similarity at distance 1", curve[1].item()),
+            Number(f"largest further out, at distance {at:,}", further),
+            Number("rank correlation with nearness", tau),
+        ),
+        f"Neighbours have cosine similarity {curve[1].item():.4f}; of all distances to "
+        f"{len(curve) - 1:,} the next best is {further:.4f}, at {at:,}{order}.",
+    )
+
+
+def falls(setting: Setting) -> Verdict:
+    """Find the first distance at which similarity is higher than one step nearer."""
+    curve = by_distance(setting)
+    rise = first_rise(curve)
+    if rise is None:
+        said = f"Up to distance {len(curve) - 1:,} cosine similarity falls at every step."
+        return Verdict(State.HOLDS, (Number("first rise at distance", None),), said)
+    by = (curve[rise] - curve[rise - 1]).item()
+    return Verdict(
+        State.FALSE,
+        (Number("first rise at distance", rise, "positions"), Number("rise", by)),
+        f"Cosine similarity first rises from distance {rise - 1:,} to {rise:,}, by {figure(by)}, "
+        f"among distances to {len(curve) - 1:,}.",
+    )
+
+
+def linear_map(setting: Setting) -> Verdict:
+    """Move the table along by its closed form M_k; the same M_k must fail on random rows."""
+    scheme = sinusoidal(setting)
+    count = 2 * STEPS[-1]
+    rows = position_vectors(scheme, count, dtype=setting.table_dtype)
+    draw = torch.Generator().manual_seed(setting.seed)
+    noise = torch.randn(count, setting.dim, generator=draw, dtype=torch.float64)
+    errors, controls = [], []
+    for step in STEPS:
+        moved = scheme.offset_map(step, size=1)
+        assert moved is not None
+        errors.append(verify_map(rows, moved, step))
+        controls.append(verify_map(noise, moved, step))
+    error, control = max(errors), min(controls)
+    held = "" if setting.table_dtype is None else f" held in {setting.precision}"
+    return Verdict(
+        State.THEOREM if error <= EXACT else State.PARTLY,
+        (Number("relative error of the map", error),),
+        f"One matrix per offset moves all of {count:,} positions{held} by {STEPS[0]} to {STEPS[-1]} "
+        f"steps with a relative error of {figure(error)}"
+        + ("." if error <= EXACT else ", which is the rounding of the table."),
+        Number("the same matrix on random rows", control),
+    )
+
+
+def two_to_the_right(setting: Setting) -> Verdict:
+    """Count the queries whose largest weight lies two to the right under one linear key map."""
+    count = min(setting.length, MOST_POSITIONS)
+    if count <= AHEAD:
+        return Verdict(State.UNDECIDED, (), "No position shown has another two to its right.")
+    hit, weight = aimed(two_ahead_weights(setting))
+    missed, _ = aimed(two_ahead_control(setting))
+    return Verdict(
+        State.THEOREM if hit == 1 else State.PARTLY if hit else State.FALSE,
+        (
+            Number(
+                "queries that look two to the right", hit * (count - AHEAD), f"of {count - 2:,}"
+            ),
+            Number("mean weight there", weight),
+        ),
+        f"Without a mask, one key map, position two back times a constant, sends "
+        f"{share(hit * (count - AHEAD), count - AHEAD)} queries to the key two to their right, with "
+        f"a mean weight of {weight:.4f}.",
+        Number("share of queries on random rows", missed),
+    )
+
+
+def offset_only(setting: Setting) -> Verdict:
+    """Move queries and keys along together; RoPE's logits must stay, those of added rows must not."""
+    rope = setting.config("rope").build()
+    width = setting.rope_width
+    dtype = setting.table_dtype or torch.float64
+    count = min(setting.length, MOST_POSITIONS)
+    draw = torch.Generator().manual_seed(setting.seed)
+    q, k = torch.randn(2, 1, 1, count, width, generator=draw, dtype=torch.float64).to(dtype)
+    here = torch.arange(count)
+    there = here + setting.train_length
+    still, moved = (rope.scores(q, k, at, at).double() for at in (here, there))
+    error = _relative(moved, still)
+    added = SinusoidalConfig(dim=width, base=setting.base).build()
+    both = [
+        added.embed(q[0].double(), at) @ added.embed(k[0].double(), at).mT for at in (here, there)
+    ]
+    control = _relative(both[1], both[0])
+    return Verdict(
+        State.THEOREM if error <= EXACT else State.PARTLY,
+        (Number("change of the logits", error, "of the largest"),),
+        f"Moved along by {setting.train_length:,} positions, {count**2:,} logits of width {width:,} "
+        f"change by {figure(error)} of the largest"
+        + ("." if error <= EXACT else f", which is the rounding of {setting.precision}."),
+        Number("change with sinusoids added instead", control, "of the largest"),
+    )
+
+
+def by_distance(setting: Setting) -> Float[Tensor, " n"]:
+    """Return the cosine similarity of sinusoidal rows at distance 0 .. length - 1."""
+    curve = offset_curve(sinusoidal(setting), setting.length)
+    return cosine_curve(curve)[setting.length - 1 :]
+
+
+def two_ahead_weights(setting: Setting) -> Float[Tensor, "n n"]:
+    """Return attention weights (query, key) where keys are mapped to the position two before them.
+
+    Queries are the sinusoidal rows p_i, keys c M_(-2) p_j = c p_(j-2), so the logit c p_i . p_(j-2)
+    is largest at j = i + 2. The constant c makes it 100 times the weight of all others together.
+    """
+    scheme = sinusoidal(setting)
+    count = min(setting.length, MOST_POSITIONS)
+    return attend_two_ahead(setting, position_vectors(scheme, count, dtype=setting.table_dtype))
+
+
+def two_ahead_control(setting: Setting) -> Float[Tensor, "n n"]:
+    """Return the same weights where positions are 64 random rows, which no rotation moves along."""
+    draw = torch.Generator().manual_seed(setting.seed)
+    noise = torch.randn(MOST_POSITIONS, setting.dim, generator=draw, dtype=torch.float64)
+    return attend_two_ahead(setting, noise)
+
+
+def attend_two_ahead(setting: Setting, rows: Float[Tensor, "n d"]) -> Float[Tensor, "n n"]:
+    """Return softmax(c p_i . M_(-2) p_j / sqrt(d)) of any rows p, without a mask."""
+    scheme = sinusoidal(setting)
+    back = scheme.offset_map(-AHEAD, size=1)
+    assert back is not None
+    reach = len(rows) + AHEAD
+    curve = offset_curve(scheme, reach)[reach - 1 :]
+    gap = (curve[0] - curve[1:].max()).item()
+    constant = math.sqrt(setting.dim) * math.log(100 * len(rows)) / gap
+    keys = (back @ rows.T).T * constant
+    values = torch.eye(len(rows), dtype=rows.dtype)[None, None]  # the weights themselves come out
+    plain = NoneConfig().build()
+    return attention(rows[None, None], keys[None, None], values, plain, causal=False)[0, 0]
+
+
+def aimed(weights: Float[Tensor, "n n"]) -> tuple[float, float]:
+    """Return the share of queries whose largest weight is two to the right, and its mean weight."""
+    queries = torch.arange(len(weights) - AHEAD)
+    rows = weights[queries]
+    hit = (rows.argmax(dim=1) == queries + AHEAD).double().mean()
+    return hit.item(), rows[queries, queries + AHEAD].mean().item()
+
+
+def _relative(moved: Tensor, still: Tensor) -> float:
+    return ((moved - still).abs().max() / still.abs().max()).item()
