@@ -34,7 +34,8 @@ _LEGEND = alt.Legend(
 )
 
 
-def _scheme_colour(kinds: tuple[str, ...]) -> alt.Color:
+def scheme_colour(kinds: tuple[str, ...]) -> alt.Color:
+    """Return the colours of these schemes, the same on every page."""
     return alt.Color(
         "scheme:N",
         scale=alt.Scale(
@@ -44,7 +45,8 @@ def _scheme_colour(kinds: tuple[str, ...]) -> alt.Color:
     )
 
 
-def _scheme_dash(kinds: tuple[str, ...]) -> alt.StrokeDash:
+def scheme_dash(kinds: tuple[str, ...]) -> alt.StrokeDash:
+    """Return the strokes of these schemes, for those who cannot tell the colours."""
     order = list(SCHEMES)
     return alt.StrokeDash(
         "scheme:N",
@@ -60,7 +62,7 @@ def _scheme_dash(kinds: tuple[str, ...]) -> alt.StrokeDash:
 SETTINGS = ("A", "B")
 
 
-def _by_setting(pinned: bool) -> dict[str, Any]:
+def by_setting(pinned: bool) -> dict[str, Any]:
     """Encodings that tell A from B by strength and width, where the frame has both."""
     if not pinned:
         return {}
@@ -76,11 +78,12 @@ def _by_setting(pinned: bool) -> dict[str, Any]:
     }
 
 
-def _told(pinned: bool) -> list[str]:
+def told(pinned: bool) -> list[str]:
+    """Return what a tooltip says of whose line it is."""
     return ["scheme:N", "setting:N"] if pinned else ["scheme:N"]
 
 
-def _boundary() -> alt.Chart:
+def boundary_rule() -> alt.Chart:
     """The training length, drawn where the frame says; a frame without it draws none."""
     return (
         alt.Chart()
@@ -89,7 +92,8 @@ def _boundary() -> alt.Chart:
     )
 
 
-def _spec(chart: Any) -> Spec:
+def spec_of(chart: Any) -> Spec:
+    """Return a chart's specification without data: those come with every run."""
     spec: Spec = _without(chart.to_dict(validate=False), ("data", "$schema", "datasets", "config"))
     return spec
 
@@ -118,7 +122,7 @@ def by_offset(
     """
     x = alt.X("x:Q", title=x_title, scale=alt.Scale(nice=False, zero=False))
     y = alt.Y("y:Q", title=y_title, scale=alt.Scale(zero=False))
-    colour = _scheme_colour(kinds)
+    colour = scheme_colour(kinds)
     line = (
         alt.Chart()
         .mark_line(strokeWidth=2, interpolate="linear", description="a line per scheme")
@@ -126,20 +130,20 @@ def by_offset(
             x=x,
             y=y,
             color=colour,
-            strokeDash=_scheme_dash(kinds),
+            strokeDash=scheme_dash(kinds),
             # A line is one mark: whatever the pointer is on, its tooltip is that of its first point.
-            tooltip=_told(pinned),
-            **_by_setting(pinned),
+            tooltip=told(pinned),
+            **by_setting(pinned),
         )
     )
-    layers = [line, _boundary()]
+    layers = [line, boundary_rule()]
     if band:
         area = alt.Chart().mark_area(
             opacity=0.1 if pinned else 0.18, description="from lowest to highest"
         )
         apart = {"detail": "setting:N"} if pinned else {}
         layers.insert(0, area.encode(x=x, y="low:Q", y2="high:Q", color=colour, **apart))
-    return _spec(alt.layer(*layers).properties(height=height))
+    return spec_of(alt.layer(*layers).properties(height=height))
 
 
 @functools.cache
@@ -159,12 +163,12 @@ def small_curve(kind: str, *, pinned: bool = False) -> Spec:
         .encode(
             x=x,
             y=y,
-            tooltip=[*_told(pinned)[1:], "x:Q", alt.Tooltip("y:Q", format=".6g")],
-            **_by_setting(pinned),
+            tooltip=[*told(pinned)[1:], "x:Q", alt.Tooltip("y:Q", format=".6g")],
+            **by_setting(pinned),
         )
     )
     last = alt.Chart().mark_point(opacity=0, tooltip=None).encode(x=alt.X("max(last):Q"))
-    return _spec(alt.layer(band, line, _boundary(), last).properties(height=170))
+    return spec_of(alt.layer(band, line, boundary_rule(), last).properties(height=170))
 
 
 @functools.cache
@@ -226,14 +230,14 @@ def linked_projection(*, stacked: bool = False) -> Spec:
         # One brush in two plots is what is meant; Altair says that it merged them.
         warnings.filterwarnings("ignore", message="Automatically deduplicated selection parameter")
         chart = join(pair("PC1", "PC2"), pair("PC2", "PC3"), spacing=16)
-    spec = _spec(chart.resolve_scale(color="shared", shape="shared"))
+    spec = spec_of(chart.resolve_scale(color="shared", shape="shared"))
     return spec
 
 
 @functools.cache
 def explained(kinds: tuple[str, ...], *, pinned: bool = False) -> Spec:
     """Cumulative explained variance by component. Frame: scheme, component, share; setting."""
-    return _spec(
+    return spec_of(
         alt.Chart()
         .mark_line(point=True, strokeWidth=2)
         .encode(
@@ -244,10 +248,10 @@ def explained(kinds: tuple[str, ...], *, pinned: bool = False) -> Spec:
                 scale=alt.Scale(domain=[0, 1]),
                 axis=alt.Axis(format="%"),
             ),
-            color=_scheme_colour(kinds),
-            strokeDash=_scheme_dash(kinds),
-            tooltip=[*_told(pinned), "component:Q", alt.Tooltip("share:Q", format=".4%")],
-            **_by_setting(pinned),
+            color=scheme_colour(kinds),
+            strokeDash=scheme_dash(kinds),
+            tooltip=[*told(pinned), "component:Q", alt.Tooltip("share:Q", format=".4%")],
+            **by_setting(pinned),
         )
         .properties(height=220)
     )
@@ -267,14 +271,14 @@ def turns(kinds: tuple[str, ...], *, pinned: bool = False) -> Spec:
             y=alt.Y(
                 "turns:Q", title="turns within the training length", scale=alt.Scale(type="log")
             ),
-            color=_scheme_colour(kinds),
-            strokeDash=_scheme_dash(kinds),
-            tooltip=[*_told(pinned), "pair:Q", alt.Tooltip("turns:Q", format=".4g")],
-            **_by_setting(pinned),
+            color=scheme_colour(kinds),
+            strokeDash=scheme_dash(kinds),
+            tooltip=[*told(pinned), "pair:Q", alt.Tooltip("turns:Q", format=".4g")],
+            **by_setting(pinned),
         )
     )
     one = alt.Chart().mark_rule(strokeDash=[5, 4], color="gray").encode(y=alt.datum(1))
-    return _spec(alt.layer(line, one).properties(height=HEIGHT))
+    return spec_of(alt.layer(line, one).properties(height=HEIGHT))
 
 
 @functools.cache
@@ -293,10 +297,10 @@ def map_errors(kinds: tuple[str, ...], *, pinned: bool = False) -> Spec:
         .encode(
             x=x,
             y=y,
-            color=_scheme_colour(kinds),
-            strokeDash=_scheme_dash(kinds),
-            tooltip=[*_told(pinned), "offset:Q", alt.Tooltip("error:Q", format=".3e")],
-            **_by_setting(pinned),
+            color=scheme_colour(kinds),
+            strokeDash=scheme_dash(kinds),
+            tooltip=[*told(pinned), "offset:Q", alt.Tooltip("error:Q", format=".3e")],
+            **by_setting(pinned),
         )
     )
     control = (
@@ -304,7 +308,7 @@ def map_errors(kinds: tuple[str, ...], *, pinned: bool = False) -> Spec:
         .mark_line(strokeWidth=1, color="gray", strokeDash=[2, 3])
         .encode(x=x, y="mean(control):Q")
     )
-    return _spec(alt.layer(line, control).properties(height=HEIGHT))
+    return spec_of(alt.layer(line, control).properties(height=HEIGHT))
 
 
 @functools.cache
@@ -318,7 +322,7 @@ def measured(
     scale = alt.Scale(type="log", base=2, nice=False) if log else alt.Scale(nice=False)
     x = alt.X("x:Q", title=x_title, scale=scale)
     y = alt.Y("y:Q", title=y_title, scale=alt.Scale(zero=False))
-    colour = _scheme_colour(kinds)
+    colour = scheme_colour(kinds)
     strokes = [*_READS.values()]
     dashes = [strokes[i % len(strokes)] for i in range(len(reads))]
     # Vega draws no symbols for a legend of dashes alone: `strokes` says them in words.
@@ -339,7 +343,7 @@ def measured(
             tooltip=["scheme:N", "read:N", "x:Q", alt.Tooltip("y:Q", format=".4f"), "seeds:Q"],
         )
     )
-    return _spec(alt.layer(band, line, _boundary()).properties(height=HEIGHT + 60))
+    return spec_of(alt.layer(band, line, boundary_rule()).properties(height=HEIGHT + 60))
 
 
 @functools.cache
@@ -354,7 +358,7 @@ def training(kind: str) -> Spec:
             tooltip=["step:Q", alt.Tooltip("loss:Q", format=".4f")],
         )
     )
-    return _spec(line.properties(height=HEIGHT))
+    return spec_of(line.properties(height=HEIGHT))
 
 
 def strokes(reads: tuple[str, ...]) -> str:

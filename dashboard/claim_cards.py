@@ -7,9 +7,10 @@ from typing import Literal
 import pandas as pd
 import streamlit as st
 
-from dashboard import claims
+from dashboard import claims, page
 from dashboard.compute import Array
-from dashboard.matrix import Full, Panel, Scale, matrix_row
+from dashboard.matrix import Full, Panel, Scale
+from dashboard.pair import Pair
 from dashboard.text import plain
 from posenc.claims import CLAIMS, Claim, Number, State, Verdict
 
@@ -37,9 +38,9 @@ DRAWN = claims.DRAWN_POSITIONS
 WEIGHTS = Scale(0.0, 1.0, "sequential", "attention weight")
 
 
-def draw(found: claims.ClaimsRead) -> None:
+def draw(both: Pair[claims.ClaimsRead]) -> None:
     """Draw the cards that the filters leave, under the heading of their theme."""
-    theme = ""
+    found, theme = both.now, ""
     for name in found.shown:
         claim = CLAIMS[name]
         if claim.theme != theme:
@@ -47,6 +48,8 @@ def draw(found: claims.ClaimsRead) -> None:
             st.subheader(HEADINGS[theme], anchor=False)
         with st.container(border=True, key=f"claim_{name}", gap="small"):
             card(claim, found.verdicts[name])
+            if both.pinned is not None:
+                st.caption(pinned(found.verdicts[name], both.pinned.verdicts[name]))
             if name == claims.DRAWN and found.weights is not None:
                 picture(*found.weights)
             drawer(claim, found.verdicts[name])
@@ -67,6 +70,19 @@ def card(claim: Claim, verdict: Verdict) -> None:
         with number, st.container(gap=None):
             st.markdown(f"### {plain(decides.written)}")
             st.caption(plain(decides.name))
+
+
+def pinned(now: Verdict, then: Verdict) -> str:
+    """Say what the verdict of the pinned setting is, and how far the number moved."""
+    said = f"A: {then.state.capitalize()}"
+    ours, theirs = now.decides, then.decides
+    if theirs is not None:
+        said += f", {plain(theirs.written)}"
+    if ours is None or theirs is None or ours.value is None or theirs.value is None:
+        return said + "."
+    if ours.name == theirs.name:
+        said += f"; B minus A: {plain(f'{ours.value - theirs.value:.4g}')}"
+    return said + "."
 
 
 def source(claim: Claim) -> str:
@@ -105,7 +121,7 @@ def numbers(found: Sequence[Number], control: Number | None) -> pd.DataFrame:
 
 def picture(weights: Array, random: Array, whole: int) -> None:
     """Draw the attention weights of the drawn claim beside those of its control."""
-    matrix_row(
+    page.matrices(
         [
             Panel(
                 title="Sinusoidal rows",

@@ -67,6 +67,8 @@ class Sum:
 class EncodingPage:
     """Everything that the page shows, for a setting and a choice."""
 
+    setting: Setting
+    reasons: dict[str, str]  # why a scheme has no numbers to show, such as a table that is not here
     drawn: dict[str, Drawn]
     absent: tuple[str, ...]  # schemes that put no numbers in
     provenances: dict[str, str]
@@ -86,7 +88,8 @@ class EncodingPage:
 def read(setting: Setting, chosen: EncodingChoice) -> EncodingPage:
     """Return everything that the page shows."""
     queries = {kind: compute.query(setting, kind) for kind in setting.schemes}
-    found = {kind: values(query) for kind, query in queries.items()}
+    found, reasons = compute.each(values, queries)
+    queries = {kind: queries[kind] for kind in found}
     drawn = {kind: one for kind, one in found.items() if one is not None}
     ladders = {
         kind: one
@@ -105,6 +108,8 @@ def read(setting: Setting, chosen: EncodingChoice) -> EncodingPage:
     }
     example = SinusoidalConfig(dim=EXAMPLE_WIDTH, base=setting.base)
     return EncodingPage(
+        setting=setting,
+        reasons=reasons,
         drawn=drawn,
         absent=tuple(kind for kind in queries if kind not in drawn),
         provenances={kind: compute.provenance(query) for kind, query in queries.items()},
@@ -119,7 +124,7 @@ def read(setting: Setting, chosen: EncodingChoice) -> EncodingPage:
         example_formula=formula(example, notation_of(chosen.notation), numbers=chosen.substituted),
         sums=sums,
         sum_table=encoding_frames.sums(sums),
-        formulas=formulas(setting, chosen.notation, numbers=chosen.substituted),
+        formulas=formulas(setting, queries, chosen.notation, numbers=chosen.substituted),
         corner=encoding_frames.corner(drawn),
     )
 

@@ -4,11 +4,21 @@ import functools
 
 import altair as alt
 
-from dashboard.charts import COLOURS, HEIGHT, Spec, _boundary, _scheme_colour, _scheme_dash, _spec
+from dashboard.charts import (
+    COLOURS,
+    HEIGHT,
+    Spec,
+    boundary_rule,
+    by_setting,
+    scheme_colour,
+    scheme_dash,
+    spec_of,
+    told,
+)
 
 
 @functools.cache
-def waves(kind: str) -> Spec:
+def waves(kind: str, *, pinned: bool = False) -> Spec:
     """Chosen pairs of one scheme under each other, sine solid and cosine dotted, by position.
 
     Frame: pair, wave ("sin", "cos"), x, y, lane (where 0 is drawn), level (lane + y), name, boundary.
@@ -35,39 +45,49 @@ def waves(kind: str) -> Spec:
                 scale=alt.Scale(domain=["sin", "cos"], range=[[1, 0], [2, 2]]),
                 legend=None,
             ),
-            tooltip=["pair:Q", "wave:N", "x:Q", alt.Tooltip("y:Q", format=".6g")],
+            tooltip=["pair:Q", "wave:N"],
+            **({"opacity": by_setting(pinned)["opacity"]} if pinned else {}),
         )
     )
-    name = (
-        alt.Chart()
-        .mark_text(
-            align="left", baseline="bottom", dx=2, fontSize=12, fontWeight=600, color=COLOURS[kind]
-        )
-        .encode(x="min(x):Q", y=alt.Y("max(ceiling):Q", axis=None), text="name:N")
-    )
-    return _spec(alt.layer(zero, line, _boundary(), name).properties(height=HEIGHT + 80))
+    named = alt.Chart()
+    if pinned:  # one name for both
+        named = named.transform_filter("datum.setting == 'B'")
+    name = named.mark_text(
+        align="left", baseline="bottom", dx=2, fontSize=12, fontWeight=600, color=COLOURS[kind]
+    ).encode(x="min(x):Q", y=alt.Y("max(ceiling):Q", axis=None), text="name:N")
+    return spec_of(alt.layer(zero, line, boundary_rule(), name).properties(height=HEIGHT + 80))
 
 
 @functools.cache
-def wavelengths(kinds: tuple[str, ...]) -> Spec:
+def wavelengths(kinds: tuple[str, ...], *, pinned: bool = False) -> Spec:
     """Wavelength of every pair, log scale, the training length as a dashed line.
 
     Frame: scheme, pair, place, wavelength, trained.
     """
     return _over_ladder(
-        kinds, "wavelength:Q", alt.Scale(type="log"), "positions per turn", "~s", "min(trained):Q"
-    )
+        kinds, "wavelength:Q", alt.Scale(type="log"), "positions per turn", "~s", "min(trained):Q",
+        pinned=pinned,
+    )  # fmt: skip
 
 
 @functools.cache
-def shares(kinds: tuple[str, ...]) -> Spec:
+def shares(kinds: tuple[str, ...], *, pinned: bool = False) -> Spec:
     """Share of a full turn that every pair makes in training. Frame: scheme, pair, place, share."""
     scale = alt.Scale(domain=[0, 1])
-    return _over_ladder(kinds, "share:Q", scale, "share of a full turn in training", "%", None)
+    return _over_ladder(
+        kinds, "share:Q", scale, "share of a full turn in training", "%", None, pinned=pinned
+    )
 
 
 def _over_ladder(
-    kinds: tuple[str, ...], field: str, scale: alt.Scale, title: str, form: str, rule: str | None
+    kinds: tuple[str, ...],
+    field: str,
+    scale: alt.Scale,
+    title: str,
+    form: str,
+    rule: str | None,
+    *,
+    pinned: bool,
 ) -> Spec:
     line = (
         alt.Chart()
@@ -80,25 +100,26 @@ def _over_ladder(
                 axis=alt.Axis(format="%", tickCount=5),
             ),
             y=alt.Y(field, title=title, scale=scale, axis=alt.Axis(format=form)),
-            color=_scheme_colour(kinds),
-            strokeDash=_scheme_dash(kinds),
+            color=scheme_colour(kinds),
+            strokeDash=scheme_dash(kinds),
             tooltip=[
-                "scheme:N",
+                *told(pinned),
                 "pair:Q",
                 alt.Tooltip("wavelength:Q", format=".6g"),
                 alt.Tooltip("turns:Q", format=".4g"),
                 alt.Tooltip("share:Q", format=".4%"),
             ],
+            **by_setting(pinned),
         )
     )
     layers = [line]
     if rule:
         layers.append(alt.Chart().mark_rule(strokeDash=[5, 4], color="gray").encode(y=rule))
-    return _spec(alt.layer(*layers).properties(height=HEIGHT))
+    return spec_of(alt.layer(*layers).properties(height=HEIGHT))
 
 
 @functools.cache
-def ratios(kinds: tuple[str, ...]) -> Spec:
+def ratios(kinds: tuple[str, ...], *, pinned: bool = False) -> Spec:
     """Token norm over position norm by start, log scale, with equality marked.
 
     Frame: scheme, tokens start as, factor ("plain", "times sqrt(d)"), ratio.
@@ -121,9 +142,10 @@ def ratios(kinds: tuple[str, ...]) -> Spec:
                 ),
                 legend=alt.Legend(title=None, orient="top"),
             ),
-            color=_scheme_colour(kinds),
+            color=scheme_colour(kinds),
+            **({"opacity": by_setting(pinned)["opacity"]} if pinned else {}),
             tooltip=[
-                "scheme:N",
+                *told(pinned),
                 "tokens start as:N",
                 "factor:N",
                 alt.Tooltip("ratio:Q", format=".4g"),
@@ -131,4 +153,4 @@ def ratios(kinds: tuple[str, ...]) -> Spec:
         )
     )
     one = alt.Chart().mark_rule(strokeDash=[5, 4], color="gray").encode(x=alt.datum(1))
-    return _spec(alt.layer(marks, one).properties(height=210))
+    return spec_of(alt.layer(marks, one).properties(height=210))

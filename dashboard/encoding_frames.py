@@ -12,7 +12,7 @@ from posenc.analysis.embedding_sum import STARTS
 from posenc.schemes import SCHEMES
 
 if TYPE_CHECKING:
-    from dashboard.encoding import Drawn, Ladder, Sum
+    from dashboard.encoding import Drawn, EncodingPage, Ladder, Sum
 
 CORNER = 12  # rows and columns of every matrix in the table of numbers
 
@@ -91,6 +91,17 @@ def sums(found: Mapping[str, Sum]) -> pd.DataFrame:
         for start, compared in one.found.items()
     ]
     return pd.DataFrame(rows)
+
+
+def named_sums(found: EncodingPage) -> pd.DataFrame:
+    """The same, each row under one name, as a comparison of two settings needs it."""
+    table = found.sum_table
+    if table.empty:
+        return table
+    name = table["scheme"] + ", " + table["tokens start as"]
+    return table.drop(columns=["scheme", "tokens start as"]).assign(scheme=name)[
+        ["scheme", *(c for c in table if c not in ("scheme", "tokens start as"))]
+    ]
 
 
 def sum_marks(found: Mapping[str, Sum]) -> pd.DataFrame:

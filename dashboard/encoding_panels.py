@@ -1,17 +1,26 @@
 """The Encoding page's pictures: matrices in rows of one unit each, waves, clocks and sums."""
 
-from collections.abc import Mapping
+import functools
 
 import numpy as np
 import pandas as pd
 import streamlit as st
 import torch
 
-from dashboard import charts, encoding_charts, encoding_frames, encoding_sentences, frames, page
+from dashboard import (
+    charts,
+    encoding_charts,
+    encoding_frames,
+    encoding_sentences,
+    frames,
+    page,
+    panels,
+)
 from dashboard.clock import Face, clock_row
 from dashboard.compute import Array
 from dashboard.encoding import Drawn, EncodingPage
-from dashboard.matrix import Full, Panel, Scale, matrix_row, smallest
+from dashboard.matrix import Full, Panel, Scale, smallest
+from dashboard.pair import Pair
 from dashboard.sentences import number
 from posenc import Setting
 from posenc.analysis.embedding_sum import STARTS
@@ -28,19 +37,20 @@ def said(sentence: str) -> None:
         st.caption(sentence)
 
 
-def matrices(setting: Setting, found: EncodingPage) -> None:
+def matrices(both: Pair[EncodingPage]) -> None:
     """Draw every matrix; one colour scale never spans two units, so each unit has a row of its own."""
+    found, setting = both.now, both.now.setting
     units: dict[str, dict[str, Drawn]] = {}
     for kind, one in found.drawn.items():
         units.setdefault(one.unit, {})[kind] = one
     alone = [unit for unit, drawn in units.items() if len(drawn) == 1]
-    for unit, drawn in units.items():
+    for unit in units:
         if unit not in alone:
-            _row(setting, unit, drawn, found)
+            _row(unit, both)
     if alone:
         for unit, place in zip(alone, st.columns(max(2, len(alone))), strict=False):
             with place:
-                _row(setting, unit, units[unit], found)
+                _row(unit, both)
     for kind in found.absent:
         st.info(
             f"{SCHEMES[kind].label} puts no numbers in, so there is no matrix. {SCHEMES[kind].summary}",
@@ -50,12 +60,20 @@ def matrices(setting: Setting, found: EncodingPage) -> None:
         page.notes(setting, {kind: found.provenances[kind] for kind in found.absent})
 
 
-def _row(setting: Setting, unit: str, drawn: Mapping[str, Drawn], found: EncodingPage) -> None:
+def _row(unit: str, both: Pair[EncodingPage]) -> None:
+    drawn = {kind: one for kind, one in both.now.drawn.items() if one.unit == unit}
     bias = not next(iter(drawn.values())).features
-    matrix_row(
-        [_panel(setting, kind, one, found.provenances[kind]) for kind, one in drawn.items()],
+    panels.rows_of_both(
+        both.map(
+            lambda found: [
+                _panel(found.setting, kind, one, found.provenances[kind])
+                for kind, one in found.drawn.items()
+                if one.unit == unit
+            ]
+        ),
+        lambda shown: _scale(unit, [one.values.dense() for one in shown]),
         key=f"encoding_{unit.split()[0]}",
-        scale=_scale(unit, [one.picture for one in drawn.values()]),
+        unit="logits" if bias else "entries",
         row_label="query position" if bias else "position",
         column_label="key position" if bias else "dimension",
         height=ONE_ROW,
@@ -97,24 +115,33 @@ def _scale(unit: str, pictures: list[Array]) -> Scale:
     return Scale(-most or -1.0, most or 1.0, "diverging", unit)
 
 
-def waves(setting: Setting, found: EncodingPage) -> None:
+def waves(both: Pair[EncodingPage]) -> None:
     """Draw the chosen pairs of every scheme that has any, as waves under each other."""
+    found, setting = both.now, both.now.setting
     if not found.pairs:
         return
     st.caption("Solid is sine, dotted cosine; the dashed line is the training length.")
     columns = st.columns(max(2, len(found.pairs)))
-    for place, (kind, pairs) in zip(columns, found.pairs.items(), strict=False):
-        own = found.waves[found.waves["kind"] == kind]
+    for place, kind in zip(columns, found.pairs, strict=False):
         with place:
             st.markdown(f"**{SCHEMES[kind].label}**")
-            st.vega_lite_chart(
-                frames.drawn(_in_lanes(own, pairs, found.ladders[kind].wavelengths)),
-                encoding_charts.waves(kind),
+            page.chart(
+                both.map(functools.partial(_waves_of, kind=kind)),
+                encoding_charts.waves,
+                kind,
                 key=f"waves_{kind}",
             )
     shown = int(found.waves["x"].max()) + 1
     if shown < setting.length:
         st.caption(f"Waves are drawn over the first {shown:,} of {setting.length:,} positions.")
+
+
+def _waves_of(found: EncodingPage, kind: str) -> pd.DataFrame:
+    """Return the waves of one scheme as they are drawn, none where it is not shown."""
+    if kind not in found.pairs:
+        return pd.DataFrame()
+    own = found.waves[found.waves["kind"] == kind]
+    return frames.drawn(_in_lanes(own, found.pairs[kind], found.ladders[kind].wavelengths))
 
 
 def _in_lanes(waves: pd.DataFrame, pairs: tuple[int, ...], wavelengths: Array) -> pd.DataFrame:
@@ -126,8 +153,19 @@ def _in_lanes(waves: pd.DataFrame, pairs: tuple[int, ...], wavelengths: Array) -
     )
 
 
-def clocks(setting: Setting, found: EncodingPage) -> None:
+def clocks(both: Pair[EncodingPage]) -> None:
     """Draw the chosen pairs as hands that turn."""
+    if not both.now.pairs:
+        return
+    st.subheader("Pairs as hands of a clock", anchor=False)
+    _clocks(both.now, "clocks")
+    if both.pinned is not None and both.pinned.pairs:
+        st.caption("The pinned setting, A.")
+        _clocks(both.pinned, "clocks_pinned")
+
+
+def _clocks(found: EncodingPage, key: str) -> None:
+    setting = found.setting
     faces = [
         Face(
             title=SCHEMES[kind].label,
@@ -140,31 +178,30 @@ def clocks(setting: Setting, found: EncodingPage) -> None:
         )
         for kind, pairs in found.pairs.items()
     ]
-    if faces:
-        st.subheader("Pairs as hands of a clock", anchor=False)
-        clock_row(
-            faces,
-            key="clocks",
-            last=max(setting.length - 1, setting.train_length),
-            trained=setting.train_length,
-            text_alternative=encoding_sentences.hands(found),
-        )
+    clock_row(
+        faces,
+        key=key,
+        last=max(setting.length - 1, setting.train_length),
+        trained=setting.train_length,
+        text_alternative=encoding_sentences.hands(found),
+    )
 
 
-def spectrum(found: EncodingPage) -> None:
+def spectrum(both: Pair[EncodingPage]) -> None:
     """Draw wavelengths and shares of a turn over the ladder."""
-    if found.spectrum.empty:
+    if both.now.spectrum.empty:
         return
     st.subheader("How far each pair turns", anchor=False)
-    kinds = tuple(found.ladders)
-    drawn = frames.drawn(found.spectrum, "place")
+    turning = {*both.now.ladders, *(both.pinned.ladders if both.pinned else ())}
+    kinds = tuple(kind for kind in SCHEMES if kind in turning)
+    drawn = both.map(lambda found: frames.drawn(found.spectrum, "place"))
     left, right = st.columns(2)
     with left:
         st.caption("Wavelength of every pair; the dashed line is the training length.")
-        st.vega_lite_chart(drawn, encoding_charts.wavelengths(kinds), key="wavelengths")
+        page.chart(drawn, encoding_charts.wavelengths, kinds, key="wavelengths")
     with right:
         st.caption("Share of a full turn that every pair makes within the training length.")
-        st.vega_lite_chart(drawn, encoding_charts.shares(kinds), key="shares")
+        page.chart(drawn, encoding_charts.shares, kinds, key="shares")
 
 
 def example(found: EncodingPage, base: float) -> None:
@@ -183,45 +220,56 @@ def example(found: EncodingPage, base: float) -> None:
         st.caption(encoding_sentences.example(found, base))
 
 
-def sums(found: EncodingPage, start: str, *, scaled: bool) -> None:
+def sums(both: Pair[EncodingPage], start: str, *, scaled: bool) -> None:
     """Draw content, position and their sum, and how large one is beside the other."""
+    found = both.now
     if not found.sums:
         return
     st.markdown(encoding_sentences.sums(found, scaled=scaled, start=start))
-    factor = " times sqrt(d)" if scaled else ""
-    for kind, one in found.sums.items():
-        content, position, total = (Full(picture) for picture in one.pictures)
-        parts = {
-            f"Tokens{factor}": (content, f"drawn as {STARTS[start]}"),
-            f"Position: {SCHEMES[kind].label}": (position, "its rows"),
-            "Sum": (total, "what the first layer is given"),
-        }
-        rows, columns = one.pictures[0].shape
-        matrix_row(
-            [
-                Panel(
-                    title=title,
-                    values=picture,
-                    subtitle=f"{words}, the first {rows} positions and {columns} of {one.width:,}",
-                    color=charts.COLOURS[kind],
-                    features=True,
-                )
-                for title, (picture, words) in parts.items()
-            ],
+    for kind in found.sums:
+        panels.rows_of_both(
+            both.map(functools.partial(_sum_panels, kind=kind, start=start, scaled=scaled)),
+            lambda shown: _scale("entry of a vector", [one.values.dense() for one in shown]),
             key=f"sum_{kind}",
-            scale=_scale("entry of a vector", [*one.pictures]),
+            unit="entries",
             row_label="position",
             column_label="dimension",
             height=220,
             text_alternative=f"Token vectors, positions of {SCHEMES[kind].label} and their sum.",
         )
-    st.vega_lite_chart(
-        encoding_frames.sum_marks(found.sums),
-        encoding_charts.ratios(tuple(found.sums)),
+    adding = {*found.sums, *(both.pinned.sums if both.pinned else ())}
+    page.chart(
+        both.map(lambda one: encoding_frames.sum_marks(one.sums)),
+        encoding_charts.ratios,
+        tuple(kind for kind in SCHEMES if kind in adding),
         key="ratios",
     )
-    page.table(found.sum_table)
+    # Told apart by scheme and start together, which A's rows need.
+    page.table(both.map(encoding_frames.named_sums) if both.compared else found.sum_table)
     st.caption(
         "Norms are root mean squares. Ratio: token over position. Share: position's part of the sum's "
         "expected squared norm."
     )
+
+
+def _sum_panels(found: EncodingPage, kind: str, start: str, *, scaled: bool) -> list[Panel]:
+    if kind not in found.sums:
+        return []
+    one = found.sums[kind]
+    content, position, total = (Full(picture) for picture in one.pictures)
+    parts = {
+        f"Tokens{' times sqrt(d)' if scaled else ''}": (content, f"drawn as {STARTS[start]}"),
+        f"Position: {SCHEMES[kind].label}": (position, "its rows"),
+        "Sum": (total, "what the first layer is given"),
+    }
+    rows, columns = one.pictures[0].shape
+    return [
+        Panel(
+            title=title,
+            values=picture,
+            subtitle=f"{words}, the first {rows} positions and {columns} of {one.width:,}",
+            color=charts.COLOURS[kind],
+            features=True,
+        )
+        for title, (picture, words) in parts.items()
+    ]

@@ -11,9 +11,9 @@ from posenc.formula import number as latex_number
 from posenc.schemes import SCHEMES
 
 
-def headline(setting: Setting, found: EncodingPage) -> str:
+def headline(found: EncodingPage) -> str:
     """Say of every scheme what its numbers do within the training length, or that it has none."""
-    parts = []
+    setting, parts = found.setting, []
     for kind, one in found.drawn.items():
         label = SCHEMES[kind].label
         if kind in found.ladders:

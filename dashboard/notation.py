@@ -1,5 +1,7 @@
 """Formulas of schemes at a setting: in either notation, with symbols or with the current numbers."""
 
+from collections.abc import Iterable
+
 from dashboard import compute
 from posenc import Setting
 from posenc.errors import SchemeArgumentError, shown
@@ -22,8 +24,8 @@ def scheme_formula(setting: Setting, kind: str, notation: str, *, numbers: bool)
     return formula(config, notation_of(notation), numbers=numbers, head=query.head)
 
 
-def formulas(setting: Setting, notation: str, *, numbers: bool) -> dict[str, str]:
-    """Return the formula of every scheme of a setting, in their fixed order."""
-    return {
-        kind: scheme_formula(setting, kind, notation, numbers=numbers) for kind in setting.schemes
-    }
+def formulas(
+    setting: Setting, kinds: Iterable[str], notation: str, *, numbers: bool
+) -> dict[str, str]:
+    """Return the formulas of these schemes at a setting."""
+    return {kind: scheme_formula(setting, kind, notation, numbers=numbers) for kind in kinds}

@@ -106,6 +106,7 @@ def matrices(
     row_label: str = "query position",
     column_label: str = "key position",
     height: int | None = None,
+    together: int = 1,
 ) -> None:
     """Draw a row of matrices on one colour scale."""
     matrix_row(
@@ -116,6 +117,7 @@ def matrices(
         row_label=row_label,
         column_label=column_label,
         height=height,
+        together=together,
     )
     sheet.current().pictures[key] = sheet.MatrixPicture(panels, scale, row_label, column_label)
 

@@ -1,13 +1,14 @@
 """Matrices side by side: one panel per scheme, titled, coloured and labelled the same on every page."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
-import numpy as np
 import streamlit as st
 
 from dashboard import charts, compute, page
-from dashboard.compute import Array, Similarity
-from dashboard.matrix import Full, MatrixValues, Panel, Scale
+from dashboard.compute import Similarity
+from dashboard.matrix import Full, MatrixValues, Panel, Scale, minus
 from dashboard.pair import Pair
 from posenc import Setting
 from posenc.analysis.offset_checks import OffsetMap
@@ -66,7 +67,6 @@ def cosine_rows(found: Pair[Found], key: str) -> None:
         kind: compute.cosine_change(compute.query(now, kind), compute.query(then, kind))
         for kind in both
     }
-    largest = max(float(np.nanmax(np.abs(one.dense()), initial=0.0)) for one in changes.values())
     page.matrices(
         [
             Panel(
@@ -78,18 +78,12 @@ def cosine_rows(found: Pair[Found], key: str) -> None:
             for kind, change in changes.items()
         ],
         key=f"{key}_change",
-        scale=difference_scale(largest, "difference of cosines"),
+        scale=Scale.around_zero(changes.values(), "difference of cosines"),
         text_alternative=(
             f"Cosine similarity of the setting at hand minus that of the pinned one for "
-            f"{page.names(tuple(both))}, from {-largest:.3g} to {largest:.3g}."
+            f"{page.names(tuple(both))}."
         ),
     )
-
-
-def difference_scale(largest: float, unit: str) -> Scale:
-    """Return the colours of differences up to this size, 0 in the middle."""
-    end = largest if largest > 0 else 1.0
-    return Scale(-end, end, "diverging", unit)
 
 
 def cosine_row(panels: Sequence[Panel], key: str, height: int | None = None) -> None:
@@ -107,45 +101,76 @@ def cosine_row(panels: Sequence[Panel], key: str, height: int | None = None) -> 
     )
 
 
-def map_rows(found: Pair[tuple[Setting, Mapping[str, OffsetMap]]], offset: int) -> None:
-    """Draw the first entries of every scheme's matrix for one offset: of B, of A, their difference."""
-    ours, theirs = (
-        {} if one is None else {k: m.picture for k, m in one[1].items() if m.picture is not None}
-        for one in (found.now, found.pinned)
+def rows_of_both(
+    panels: Pair[Sequence[Panel]],
+    scale: Callable[[Sequence[Panel]], Scale],
+    *,
+    key: str,
+    unit: str,
+    text_alternative: str,
+    **layout: Any,
+) -> None:
+    """Draw matrices of B, and where one is pinned those of A and the difference of what both draw.
+
+    scale: makes the colours of B's and A's matrices together. Panels belong together by their title.
+    """
+    both = [*panels.now, *(panels.pinned or ())]
+    colours = scale(both)
+    page.matrices(panels.now, key=key, scale=colours, text_alternative=text_alternative, **layout)
+    if not panels.pinned:
+        return
+    st.caption("The pinned setting, A.")
+    said = f"Of the pinned setting: {text_alternative}"
+    page.matrices(
+        panels.pinned, key=f"{key}_pinned", scale=colours, text_alternative=said, **layout
     )
-    said = f"M for offset {offset}, its first entries"
-    if ours:
-        _map_row(ours, said, ENTRY, "offset_maps")
-    if theirs:
-        st.caption("The pinned setting, A.")
-        _map_row(theirs, said, ENTRY, "offset_maps_pinned")
-    changes = {}
-    for kind in ours.keys() & theirs.keys():
-        rows, columns = map(min, zip(ours[kind].shape, theirs[kind].shape, strict=True))
-        changes[kind] = ours[kind][:rows, :columns] - theirs[kind][:rows, :columns]
+    then = {one.title: one for one in panels.pinned}
+    changes = [_change(one, then[one.title]) for one in panels.now if one.title in then]
     if changes:
-        st.caption("The difference, B minus A, of the entries that both have.")
-        largest = max(float(np.abs(one).max(initial=0.0)) for one in changes.values())
-        scale = difference_scale(largest, "difference of entries")
-        _map_row(
-            {k: changes[k] for k in ours if k in changes}, "B minus A", scale, "offset_maps_change"
+        st.caption("The difference, B minus A, of the entries that both draw.")
+        page.matrices(
+            changes,
+            key=f"{key}_change",
+            scale=Scale.around_zero([one.values for one in changes], f"difference of {unit}"),
+            text_alternative=f"Of the setting at hand minus the pinned one: {text_alternative}",
+            **(layout | {"together": 1}),
         )
 
 
-def _map_row(pictures: Mapping[str, Array], said: str, scale: Scale, key: str) -> None:
-    page.matrices(
-        [
-            Panel(
-                title=SCHEMES[kind].label,
-                values=Full(one),
-                subtitle=said,
-                color=charts.COLOURS[kind],
-            )
-            for kind, one in pictures.items()
-        ],
-        key=key,
-        scale=scale,
-        row_label="feature after",
-        column_label="feature before",
-        text_alternative=f"{said}, for {page.names(tuple(pictures))}: {scale.unit}.",
-    )
+def _change(now: Panel, then: Panel) -> Panel:
+    """Return what B draws minus what A draws, where both draw."""
+    rows, columns = map(min, zip(now.values.shape, then.values.shape, strict=True))
+    ours, theirs = (Full(one.values.dense()[:rows, :columns]) for one in (now, then))
+    return replace(now, values=minus(ours, theirs), subtitle="B minus A", boundary=None)
+
+
+def map_rows(found: Pair[tuple[Setting, Mapping[str, OffsetMap]]], offset: int) -> None:
+    """Draw the first entries of every scheme's matrix for one offset: of B, of A, their difference."""
+    said = f"M for offset {offset}, its first entries"
+    panels = found.map(lambda one: _map_panels(one[1], said))
+    if panels.now:
+        rows_of_both(
+            panels,
+            lambda _: ENTRY,
+            key="offset_maps",
+            unit="entries",
+            row_label="feature after",
+            column_label="feature before",
+            text_alternative=(
+                f"The matrix that moves every position by {offset}, for "
+                f"{', '.join(one.title for one in panels.now)}: entries from -1 to 1."
+            ),
+        )
+
+
+def _map_panels(found: Mapping[str, OffsetMap], said: str) -> list[Panel]:
+    return [
+        Panel(
+            title=SCHEMES[kind].label,
+            values=Full(one.picture),
+            subtitle=said,
+            color=charts.COLOURS[kind],
+        )
+        for kind, one in found.items()
+        if one.picture is not None
+    ]

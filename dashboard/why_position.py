@@ -11,11 +11,12 @@ import streamlit as st
 
 from dashboard.choices import OrderChoice
 from dashboard.compute import CACHE
+from dashboard.pair import Pair
 from dashboard.sentences import number
 from dashboard.text import listed, plain
 from posenc import Setting
 from posenc.analysis.order import OrderReading, RandomLayer, read_orders
-from posenc.errors import PositionOutOfRange
+from posenc.errors import CheckpointError, PositionOutOfRange
 from posenc.query import Query
 from posenc.schemes import SCHEMES
 
@@ -86,6 +87,12 @@ class WhyPosition:
     weights: pd.DataFrame
 
 
+def kinds(both: Pair[WhyPosition]) -> tuple[str, ...]:
+    """Return the schemes that either setting shows, no position first."""
+    seen = {*both.now.seen, *(both.pinned.seen if both.pinned else ())}
+    return (NO_POSITION, *(kind for kind in SCHEMES if kind in seen and kind != NO_POSITION))
+
+
 def reordered(words: tuple[str, ...], how: str) -> tuple[str, ...]:
     """Return the other order of a sentence."""
     return {
@@ -113,7 +120,7 @@ def read(setting: Setting, chosen: OrderChoice) -> WhyPosition:
                 words,
                 other,
             )
-        except PositionOutOfRange as reason:
+        except (CheckpointError, PositionOutOfRange) as reason:
             reasons[kind] = str(reason)
     mask = MASKS[chosen.causal]
     patterns = {kind: _drawn(one.by_mask[mask], chosen.pattern_head) for kind, one in seen.items()}

@@ -6,8 +6,9 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from dashboard import charts
-from dashboard.matrix import Full, Panel, Scale, matrix_row
+from dashboard import charts, panels
+from dashboard.matrix import Full, Panel, Scale
+from dashboard.pair import Pair
 from dashboard.why_position import MASKS, SAME, WhyPosition, labels
 from posenc.schemes import SCHEMES
 
@@ -17,10 +18,10 @@ LONGEST_TICK = 10  # letters of a word beside a matrix
 
 
 @functools.cache
-def differences(kinds: tuple[str, ...]) -> charts.Spec:
+def differences(kinds: tuple[str, ...], *, pinned: bool = False) -> charts.Spec:
     """A mark per word: how far its outputs differ, by scheme and mask.
 
-    Frame: scheme, mask, word, difference, same (below it only rounding).
+    Frame: scheme, mask, word, difference, same (below it only rounding); pinned: setting, too.
     """
     order = [SCHEMES[kind].label for kind in kinds]
     marks = (
@@ -45,15 +46,16 @@ def differences(kinds: tuple[str, ...]) -> charts.Spec:
                 scale=alt.Scale(domain=list(MASKS), range=["circle", "triangle-right"]),
                 legend=alt.Legend(title=None, orient="top"),
             ),
+            **({"opacity": charts.by_setting(pinned)["opacity"]} if pinned else {}),
             tooltip=[
-                "scheme:N", "mask:N", "word:N", alt.Tooltip("difference:Q", format=".4g")
+                *charts.told(pinned), "mask:N", "word:N", alt.Tooltip("difference:Q", format=".4g")
             ],
         )
     )  # fmt: skip
     rounding = (
         alt.Chart().mark_rule(strokeDash=[5, 4], opacity=0.7, color="gray").encode(x="min(same):Q")
     )
-    return charts._spec(alt.layer(marks, rounding).properties(height={"step": 26}))
+    return charts.spec_of(alt.layer(marks, rounding).properties(height={"step": 26}))
 
 
 def marks(frame: pd.DataFrame) -> pd.DataFrame:
@@ -69,10 +71,29 @@ def ticks(words: tuple[str, ...]) -> list[tuple[int, str]]:
     ]
 
 
-def pattern_row(found: WhyPosition) -> None:
+def pattern_row(both: Pair[WhyPosition]) -> None:
     """Draw the patterns of every scheme, both orders beside each other, words in the same places."""
+    found = both.now
+    names = ", ".join(SCHEMES[kind].label for kind in found.patterns)
+    panels.rows_of_both(
+        both.map(_panels),
+        lambda _: WEIGHT,
+        key="order_patterns",
+        unit="weights",
+        row_label="word that looks",
+        column_label="word looked at",
+        together=2,
+        height=max(180, 27 * len(found.words)),
+        text_alternative=(
+            f"Attention weights between {len(found.words)} words for {names}, each in both orders, "
+            "from 0 to 1; the arrow keys read a cell, and the table of weights below holds them all."
+        ),
+    )
+
+
+def _panels(found: WhyPosition) -> list[Panel]:
     at = ticks(found.words)
-    panels = [
+    return [
         Panel(
             title=f"{SCHEMES[kind].label}, {order}",
             values=Full(values),
@@ -84,17 +105,3 @@ def pattern_row(found: WhyPosition) -> None:
         for kind, both in found.patterns.items()
         for order, values in zip(("first order", "other order"), both, strict=True)
     ]
-    names = ", ".join(SCHEMES[kind].label for kind in found.patterns)
-    matrix_row(
-        panels,
-        key="order_patterns",
-        scale=WEIGHT,
-        row_label="word that looks",
-        column_label="word looked at",
-        together=2,
-        height=max(180, 27 * len(found.words)),
-        text_alternative=(
-            f"Attention weights between {len(found.words)} words for {names}, each in both orders, "
-            "from 0 to 1; the arrow keys read a cell, and the table of weights below holds them all."
-        ),
-    )

@@ -76,7 +76,7 @@ def test_an_odd_pin_is_put_right_and_told(word: str, said: str) -> None:
     assert held == "" or pinned.read(held)[1] == []
 
 
-@pytest.mark.parametrize("page", SCHEME_PAGES)
+@pytest.mark.parametrize("page", [*SCHEME_PAGES, "why_position", "claims"])
 def test_every_page_shows_both_and_says_which_is_which(page: str) -> None:
     alone = drawn(visit(page, NOW))
     at = drawn(visit(page, LINK))

@@ -3,22 +3,24 @@
 import streamlit as st
 
 from dashboard import choices, claim_cards, claims, controls, page
+from dashboard.scripts import claims as script
 from posenc.claims import Claim, Verdict, training
 
-setting = page.setting()
+settings = page.settings()
 header = st.container()
 chosen = controls.choices(choices.ClaimsChoice)
-found = claims.read(setting, chosen)
+both = settings.map(lambda setting: claims.read(setting, chosen))
+found = both.now
 
 with header:
-    page.head("Claims, tested", claims.headline(found.verdicts))
+    page.head("Claims, tested", both.map(lambda one: claims.headline(one.verdicts)))
     st.caption(
         "Every verdict is computed at the settings beside it and changes with them; schemes shown and "
         "device change nothing here."
     )
 if not found.shown:
     st.info("No sentence has this verdict and this theme here.", icon=":material/filter_alt_off:")
-claim_cards.draw(found)
+claim_cards.draw(both)
 
 page.how_to_read(
     "A verdict is about these settings, not about the world. *Holds* and *false* are what the number "
@@ -38,4 +40,5 @@ page.definition(
     Verdict,
     training.extrapolates,
 )
-page.numbers(found.numbers, "claims")
+page.numbers(both.map(lambda one: one.numbers), "claims")
+page.script(script.script(settings.now, chosen))

@@ -4,10 +4,11 @@ import streamlit as st
 
 from dashboard import controls, encoding, encoding_panels, encoding_sentences, page
 from dashboard.choices import EncodingChoice
+from dashboard.scripts import encoding as script
 from posenc.analysis import embedding_sum, spectrum
 from posenc.encoding import encoding as encoding_of
 
-setting = page.setting()
+settings = page.settings()
 header, matrices = st.container(), st.container()
 st.subheader("Pairs as waves", anchor=False)
 pairs, waves = st.container(horizontal=True), st.container()
@@ -19,25 +20,27 @@ tokens, sums = st.container(horizontal=True), st.container()
 places = dict.fromkeys(("places", "pair"), pairs) | dict.fromkeys(("start", "scaled"), tokens)
 places |= dict.fromkeys(("notation", "substituted"), letters)
 chosen = controls.choices(EncodingChoice, places)
-found = encoding.read(setting, chosen)
+found = settings.map(lambda setting: encoding.read(setting, chosen))
+setting, now = settings.now, found.now
 
 with header:
-    page.head("Encoding", encoding_sentences.headline(setting, found))
+    page.left_out(now.reasons, now.provenances)
+    page.head("Encoding", found.map(encoding_sentences.headline))
 with matrices:
-    encoding_panels.matrices(setting, found)
+    encoding_panels.matrices(found)
 with waves:
-    encoding_panels.waves(setting, found)
-    encoding_panels.said(encoding_sentences.without_pairs(found))
+    encoding_panels.waves(found)
+    encoding_panels.said(encoding_sentences.without_pairs(now))
 with clocks:
-    encoding_panels.clocks(setting, found)
+    encoding_panels.clocks(found)
 with turning:
     encoding_panels.spectrum(found)
-    encoding_panels.said(encoding_sentences.turning(setting, found))
+    encoding_panels.said(encoding_sentences.turning(setting, now))
 with example:
-    encoding_panels.example(found, setting.base)
+    encoding_panels.example(now, setting.base)
 with sums:
     encoding_panels.sums(found, chosen.start, scaled=chosen.scaled)
-    encoding_panels.said(encoding_sentences.nothing_added(found))
+    encoding_panels.said(encoding_sentences.nothing_added(now))
 
 page.how_to_read(
     "Rows of a matrix are positions, columns the features that the scheme works on: rows of learned and "
@@ -47,15 +50,16 @@ page.how_to_read(
     "position times frequency, from the top and clockwise. The thick arc is what training shows of it."
 )
 page.definition(
-    "\n\\\\[6pt] ".join(found.formulas.values()).join((r"\begin{gathered} ", r" \end{gathered}")),
+    "\n\\\\[6pt] ".join(now.formulas.values()).join((r"\begin{gathered} ", r" \end{gathered}")),
     "One line per scheme. In the sum, squared norms add, because content has mean 0 and knows nothing of "
     "position: of entries of deviation s a token has norm $s \\sqrt d$, multiplied $s\\,d$.",
     encoding_of,
     spectrum,
     embedding_sum.position_beside_content,
 )
-page.numbers(found.corner, "first entries")
-page.numbers(found.spectrum.drop(columns=["place", "trained"]), "pairs")
-page.numbers(found.waves.drop(columns="kind"), "waves")
-page.numbers(found.example, "worked example")
-page.numbers(found.sum_table, "position beside content")
+page.numbers(found.map(lambda one: one.corner), "first entries")
+page.numbers(found.map(lambda one: one.spectrum.drop(columns=["place", "trained"])), "pairs")
+page.numbers(found.map(lambda one: one.waves.drop(columns="kind")), "waves")
+page.numbers(found.map(lambda one: one.example), "worked example")
+page.numbers(found.map(lambda one: one.sum_table), "position beside content")
+page.script(script.script(setting, chosen))

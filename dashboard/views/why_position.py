@@ -5,17 +5,20 @@ import streamlit as st
 from dashboard import choices, controls, page
 from dashboard import why_position as why
 from dashboard import why_position_charts as drawn
+from dashboard.scripts import why_position as script
+from dashboard.text import plain
 from posenc import attention
 from posenc.analysis import order
 
-setting = page.setting()
+settings = page.settings()
 header = st.container()
 chosen = controls.choices(choices.OrderChoice)
-found = why.read(setting, chosen)
+both = settings.map(lambda setting: why.read(setting, chosen))
+found = both.now
 with header:
-    page.head("Why position", found.headline)
+    page.head("Why position", both.map(lambda one: one.headline))
 for kind, reason in found.reasons.items():
-    st.info(f"{page.label(kind)}: {reason}", icon=":material/info:")
+    st.info(f"{page.label(kind)}: {plain(reason)}", icon=":material/info:")
 
 left, right = st.columns(2)
 with left:
@@ -24,18 +27,21 @@ with left:
         "A mark per word: the largest difference between its output in one order and in the other. "
         "Left of the dashed line is rounding."
     )
-    st.vega_lite_chart(
-        drawn.marks(found.differences), drawn.differences(tuple(found.seen)), key="differences"
+    page.chart(
+        both.map(lambda one: drawn.marks(one.differences)),
+        drawn.differences,
+        why.kinds(both),
+        key="differences",
     )
 with right:
     st.subheader("Largest difference", anchor=False)
     st.caption("Of all words, without a mask and with later words hidden; and of their mean.")
-    page.table(found.summary)
+    page.table(both.map(lambda one: one.summary))
     st.caption(why.caveat(found))
 st.subheader("Who looks at whom", anchor=False)
 st.caption(why.pattern_caption(found, chosen))
-drawn.pattern_row(found)
-st.caption(why.layers(setting, found))
+drawn.pattern_row(both)
+st.caption(why.layers(settings.now, found))
 
 page.how_to_read(
     "Both orders go through the same layer. Outputs are compared word by word: that of a word in the "
@@ -56,6 +62,7 @@ page.definition(
     order.RandomLayer,
     attention,
 )
-page.numbers(found.differences, "difference by word")
-page.numbers(found.outputs, "outputs by word")
-page.numbers(found.weights, "attention weights")
+page.numbers(both.map(lambda one: one.differences), "difference by word")
+page.numbers(both.map(lambda one: one.outputs), "outputs by word")
+page.numbers(both.map(lambda one: one.weights), "attention weights")
+page.script(script.script(settings.now, chosen))
