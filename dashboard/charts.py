@@ -87,7 +87,7 @@ def boundary_rule() -> alt.Chart:
     """The training length, drawn where the frame says; a frame without it draws none."""
     return (
         alt.Chart()
-        .mark_rule(strokeDash=[5, 4], opacity=0.7, color="gray", description="the training length")
+        .mark_rule(aria=False, strokeDash=[5, 4], opacity=0.7, color="gray")
         .encode(x="min(boundary):Q")
     )
 
@@ -230,8 +230,10 @@ def linked_projection(*, stacked: bool = False) -> Spec:
         # One brush in two plots is what is meant; Altair says that it merged them.
         warnings.filterwarnings("ignore", message="Automatically deduplicated selection parameter")
         chart = join(pair("PC1", "PC2"), pair("PC2", "PC3"), spacing=16)
-    spec = spec_of(chart.resolve_scale(color="shared", shape="shared"))
-    return spec
+    # A brush's own marks have no name, so the chart is told as one: see page.picture.
+    return spec_of(chart.resolve_scale(color="shared", shape="shared")) | {
+        "config": {"aria": False}
+    }
 
 
 @functools.cache
@@ -277,7 +279,7 @@ def turns(kinds: tuple[str, ...], *, pinned: bool = False) -> Spec:
             **by_setting(pinned),
         )
     )
-    one = alt.Chart().mark_rule(strokeDash=[5, 4], color="gray").encode(y=alt.datum(1))
+    one = alt.Chart().mark_rule(aria=False, strokeDash=[5, 4], color="gray").encode(y=alt.datum(1))
     return spec_of(alt.layer(line, one).properties(height=HEIGHT))
 
 

@@ -8,7 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.choices import ClaimsChoice
-from dashboard.compute import CACHE, Array
+from dashboard.compute import CACHE, MANY, Array
 from dashboard.text import listed
 from posenc import PosencError, Setting, fields
 from posenc.claims import CLAIMS, Claim, State, Verdict
@@ -57,7 +57,7 @@ def judge(claim: Claim, setting: Setting) -> Verdict:
         return Verdict(State.UNDECIDED, (), str(reason))
 
 
-@st.cache_data(**CACHE | {"max_entries": 1_024})
+@st.cache_data(**MANY)
 def _judged(name: str, setting: Setting) -> Verdict:
     return CLAIMS[name].test(setting)
 

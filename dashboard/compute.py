@@ -44,8 +44,11 @@ CACHE: dict[str, Any] = {
     "max_entries": 128,
     "max_size": "64MB",
     "show_spinner": False,
-    "hash_funcs": {Query: repr},
+    "hash_funcs": {Query: repr, Setting: repr},
 }
+
+
+MANY: dict[str, Any] = CACHE | {"max_entries": 1_024}  # of small results
 
 
 @dataclass(frozen=True)

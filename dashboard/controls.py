@@ -55,6 +55,7 @@ def restore_link() -> None:
         if name in rules
         and (text := _link(rules[name], values[name])) != st.query_params.get_all(name)
     }
+    st.session_state[pinned.KEY] = normal
     if normal != word:
         rewritten[pinned.KEY] = [normal]
     if rewritten:
@@ -137,6 +138,7 @@ def turn_to(path: str) -> None:
     st.session_state["arrived"] = st.session_state.get("page") not in (None, path)
     st.session_state["page"] = path
     st.session_state["owners"] = []
+    pinned.take_up()
 
 
 def _take_up(owner: type) -> None:

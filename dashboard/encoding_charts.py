@@ -27,7 +27,7 @@ def waves(kind: str, *, pinned: bool = False) -> Spec:
     level = alt.Y("level:Q", axis=None, scale=alt.Scale(nice=False))
     zero = (
         alt.Chart()
-        .mark_rule(opacity=0.3, color="gray")
+        .mark_rule(aria=False, opacity=0.3, color="gray")
         .encode(y=alt.Y("mean(lane):Q", axis=None), detail="pair:N")
     )
     line = (
@@ -114,7 +114,9 @@ def _over_ladder(
     )
     layers = [line]
     if rule:
-        layers.append(alt.Chart().mark_rule(strokeDash=[5, 4], color="gray").encode(y=rule))
+        layers.append(
+            alt.Chart().mark_rule(aria=False, strokeDash=[5, 4], color="gray").encode(y=rule)
+        )
     return spec_of(alt.layer(*layers).properties(height=HEIGHT))
 
 
@@ -152,5 +154,5 @@ def ratios(kinds: tuple[str, ...], *, pinned: bool = False) -> Spec:
             ],
         )
     )
-    one = alt.Chart().mark_rule(strokeDash=[5, 4], color="gray").encode(x=alt.datum(1))
+    one = alt.Chart().mark_rule(aria=False, strokeDash=[5, 4], color="gray").encode(x=alt.datum(1))
     return spec_of(alt.layer(marks, one).properties(height=210))

@@ -90,10 +90,13 @@ def chart(
     picture(side_by_side(frames), build(*arguments, pinned=frames.compared, **more), key=key)
 
 
-def picture(frame: pd.DataFrame, spec: Spec, *, key: str) -> None:
-    """Draw a chart as it is; one whose specification has widths of its own keeps them."""
+def picture(frame: pd.DataFrame, spec: Spec, *, key: str, alt: str | None = None) -> None:
+    """Draw a chart as it is; one whose specification has widths of its own keeps them.
+
+    alt: what a reader hears instead of a picture that does not describe itself.
+    """
     own = "hconcat" in spec or "vconcat" in spec
-    st.vega_lite_chart(frame, spec, key=key, width="content" if own else "stretch")
+    st.vega_lite_chart(frame, spec, key=key, width="content" if own else "stretch", alt=alt)
     sheet.current().pictures[key] = sheet.Picture(spec, frame)
 
 

@@ -40,9 +40,19 @@ def normal(word: str) -> tuple[str, list[str]]:
 
 def pair(setting: Setting) -> Pair[Setting]:
     """Return the setting at hand beside the pinned one."""
-    # Before its widget is first drawn, what the link says is in the link alone.
-    word = st.session_state.get(KEY, st.query_params.get(KEY, ""))
-    return Pair(setting, read(word)[0])
+    return Pair(setting, read(word())[0])
+
+
+def word() -> str:
+    """Return the word of the pinned setting of this session, "" where none is pinned."""
+    found: str = st.session_state.get(KEY, "")
+    return found
+
+
+def take_up() -> None:
+    """Put the pin back into the address of a page that was just turned to, where it got lost."""
+    if word() and st.session_state.get("arrived") and KEY not in st.query_params:
+        st.query_params[KEY] = word()
 
 
 def differences(settings: Pair[Setting]) -> str:
@@ -75,14 +85,12 @@ def control(setting: Setting) -> None:
         icon=":material/keep_off:",
     )  # fmt: skip
     st.caption(plain(differences(here)))
-    st.text_input(
-        "A as text",
-        key=KEY,
-        bind="query-params",
-        max_chars=MOST_CHARACTERS,
-        help="Written by the pin; the text of somebody else's can be put here.",
-    )
 
 
 def _pin(word: str) -> None:
+    # No widget holds it: one in a closed menu is not in the browser, which would then forget it.
     st.session_state[KEY] = word
+    if word:
+        st.query_params[KEY] = word
+    elif KEY in st.query_params:
+        del st.query_params[KEY]

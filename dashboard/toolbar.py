@@ -103,9 +103,8 @@ def _export(shown: Sheet, setting: Setting, address: str) -> None:
 def link(setting: Setting) -> str:
     """Return the address of what is shown, with every control written out."""
     said = controls.as_link(setting)
-    word = st.session_state.get(pinned.KEY, "")
-    if word:
-        said[pinned.KEY] = [word]
+    if pinned.word():
+        said[pinned.KEY] = [pinned.word()]
     if presenting():
         said[PRESENT] = ["true"]
     url = st.context.url or ""

@@ -53,7 +53,9 @@ def differences(kinds: tuple[str, ...], *, pinned: bool = False) -> charts.Spec:
         )
     )  # fmt: skip
     rounding = (
-        alt.Chart().mark_rule(strokeDash=[5, 4], opacity=0.7, color="gray").encode(x="min(same):Q")
+        alt.Chart()
+        .mark_rule(aria=False, strokeDash=[5, 4], opacity=0.7, color="gray")
+        .encode(x="min(same):Q")
     )
     return charts.spec_of(alt.layer(marks, rounding).properties(height={"step": 26}))
 

@@ -1,26 +1,26 @@
 """Pictures of every page, for people to look at: `python -m tests.screenshots [--readme]`.
 
 Written to tests/artifacts, which git ignores: every page whole, at three widths, light and dark. With
---readme only the overview as README shows it, to .images/overview.png.
+--readme only the moments that README shows, to .images.
 """
 
 import argparse
 import tempfile
 from pathlib import Path
 
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Locator, Page
 
 from tests import browser
 
 ARTIFACTS = Path(__file__).parent / "artifacts"
-README_PICTURE = browser.ROOT / ".images" / "overview.png"
+README_PICTURES = browser.ROOT / ".images"
 MOST_BYTES = 400_000
 
 
 def main() -> None:
     """Serve the dashboard and write the pictures that were asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--readme", action="store_true", help="write README's picture only")
+    parser.add_argument("--readme", action="store_true", help="write README's pictures only")
     asked = parser.parse_args()
     path = browser.find_chromium()
     if path is None:
@@ -31,8 +31,8 @@ def main() -> None:
         browser.launched(path) as chromium,
     ):
         if asked.readme:
-            README_PICTURE.parent.mkdir(exist_ok=True)
-            write_readme_picture(chromium, address)
+            README_PICTURES.mkdir(exist_ok=True)
+            write_readme_pictures(chromium, address)
         else:
             ARTIFACTS.mkdir(exist_ok=True)
             for scheme in ("light", "dark"):
@@ -48,22 +48,46 @@ def write_pages(chromium: Browser, address: str, width: int, scheme: str) -> Non
         page = visitor.open(path)
         show_whole(page, width)
         page.screenshot(
-            path=ARTIFACTS / f"{path or 'overview'}-{width}-{scheme}.png", animations="disabled"
+            path=ARTIFACTS / f"{path or 'start'}-{width}-{scheme}.png", animations="disabled"
         )
         page.close()
     visitor.context.close()
 
 
-def write_readme_picture(chromium: Browser, address: str) -> None:
-    """Write the overview as a visitor first sees it, light, 1440 pixels wide."""
-    visitor = browser.Visitor(chromium, address, color_scheme="light")
-    page = visitor.open()
-    page.wait_for_timeout(500)
-    page.screenshot(path=README_PICTURE, animations="disabled")
+# README's moments: file, link, what is shown of the page.
+MOMENTS = {
+    "start": "?equal_width=true&schemes=Sinusoidal&schemes=RoPE&schemes=ALiBi",
+    "measured": "extrapolation?half=measured",
+    "claim": "claims?theme=wavelengths",
+    "pinned": "similarity?schemes=Sinusoidal&schemes=RoPE&base=500&length=128"
+    "&a=schemes~sinusoidal,rope~base~10000~length~128",
+    "link": "pca?base=500&dim=128",
+}
+
+
+def write_readme_pictures(chromium: Browser, address: str) -> None:
+    """Write README's pictures, light, as a visitor sees them in a window of 1280 pixels."""
+    visitor = browser.Visitor(
+        chromium, address, color_scheme="light", viewport={"width": 1280, "height": 800}
+    )
+    for name, link in MOMENTS.items():
+        page = visitor.open(link)
+        shown: Page | Locator = page
+        if name == "claim":
+            shown = page.locator("[class*=st-key-claim_]").filter(has_text="60,611").first
+        if name == "pinned":
+            page.set_viewport_size({"width": 1280, "height": 1360})
+        if name == "link":
+            page.get_by_test_id("stPopover").filter(has_text="Copy link").locator("button").click()
+            page.get_by_test_id("stPopoverBody").get_by_test_id("stCode").wait_for()
+        page.wait_for_timeout(800)
+        path = README_PICTURES / f"{name}.png"
+        shown.screenshot(path=path, animations="disabled")
+        page.close()
+        size = path.stat().st_size
+        if size >= MOST_BYTES:
+            raise SystemExit(f"{path.name} has {size:,} bytes; at most {MOST_BYTES:,}.")
     visitor.context.close()
-    size = README_PICTURE.stat().st_size
-    if size >= MOST_BYTES:
-        raise SystemExit(f"{README_PICTURE.name} has {size:,} bytes; at most {MOST_BYTES:,}.")
 
 
 def show_whole(page: Page, width: int) -> None:

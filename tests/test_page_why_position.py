@@ -313,7 +313,7 @@ def test_equal_width_leaves_rope_one_head_and_says_so() -> None:
 
 def test_a_table_too_short_for_the_sentence_is_named_and_the_others_stay() -> None:
     at = drawn(visit(PAGE, {"train_length": "2"}, learned_source="random"))
-    (told,) = [box.value for box in at.info]
+    (told,) = [as_read(box.value) for box in at.info]
     assert told == (
         "Learned: The learned table has rows for positions 0 to 1; position 2 has none."
     )

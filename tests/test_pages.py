@@ -373,7 +373,7 @@ def trees() -> Iterator[tuple[Path, ast.Module]]:
 
 
 def test_every_cache_is_bounded_and_keyed_by_parameters() -> None:
-    shared = {"CACHE": compute.CACHE}
+    shared = {"CACHE": compute.CACHE, "MANY": compute.MANY}
     cached = 0
     for path, tree in trees():
         for node in ast.walk(tree):
@@ -395,7 +395,7 @@ def test_every_cache_is_bounded_and_keyed_by_parameters() -> None:
                     if argument.arg.startswith("_"):
                         continue  # Streamlit makes no key of it
                     kind = ast.unparse(argument.annotation) if argument.annotation else ""
-                    assert kind in ("Query", "int", "str", "tuple[str, ...]"), (
+                    assert kind in ("Query", "Setting", "int", "str", "tuple[str, ...]"), (
                         f"{where} takes {kind or 'anything'}"
                     )
     assert cached >= 10

@@ -78,7 +78,8 @@ def test_the_table_of_a_finished_run_can_be_chosen_on_every_page(page: str, own:
         assert f"run {run_id[:8]}" in matrices(at)[0]["panels"][0]["subtitle"]
 
 
-def test_a_link_to_a_run_that_is_gone_shows_the_default_and_says_so(own: Store) -> None:
+def test_a_link_to_a_run_that_is_gone_says_so_and_shows_no_other(own: Store) -> None:
     at = drawn(visit("overview", {"learned_source": "run-" + "0" * 20}))
-    assert setting(at).learned_source == "trained"
+    assert setting(at).learned_source == "run-" + "0" * 20
+    assert not any("Learned" in one.value for one in at.subheader)
     assert any("There is no table of a run" in box.value for box in at.warning)

@@ -7,11 +7,13 @@ this folder to lie inside the package named like the distribution, `posenc`, whi
 the dashboard.)
 """
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
 import streamlit as st
 
+from dashboard.matrix.colours import KINDS, shades
 from dashboard.matrix.payload import (
     Curve,
     Full,
@@ -60,7 +62,12 @@ SCRIPTS = ("data", "colour", "axes", "region", "markup", "export", "input", "row
 _row = st.components.v2.component(ROW_COMPONENT, js=HAND_OVER)
 _code = st.components.v2.component(
     CODE_COMPONENT,
-    js="\n".join((FOLDER / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS),
+    js="\n".join(
+        [
+            f"const SHADE_BYTES = {json.dumps({kind: shades(kind).tobytes().hex() for kind in KINDS})};",
+            *((FOLDER / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS),
+        ]
+    ),
 )
 _style = (FOLDER / "matrix.css").read_text(encoding="utf-8")
 

@@ -14,6 +14,7 @@ import numpy as np
 from dashboard.matrix.payload import MatrixValues, Scale
 
 Array = np.ndarray[Any, Any]
+KINDS = ("sequential", "diverging")
 SHADES = 255  # odd, so that the middle of a diverging scale is exactly its neutral colour
 
 _SEQUENTIAL = (

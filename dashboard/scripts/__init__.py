@@ -5,8 +5,6 @@ A script is text, made from the setting and the page's choices; tests run each a
 
 from posenc import Setting, fields
 
-PREAMBLE = "setting = {setting}\n"
-
 
 def written(setting: Setting) -> str:
     """Return a setting as Python: what differs from the defaults, all of it legal where it is run."""

@@ -35,6 +35,7 @@ for kind in now.found:
                     frames.drawn(mine[~mine["far"]].drop(columns=frames.APART), "position"),
                     charts.linked_projection(stacked=page.on_phone()),
                     key=f"projection_{kind}{'_pinned' if name else ''}",
+                    alt=f"{page.label(kind)}: {sentences.explained(result)}",
                 )
 
 st.subheader("Explained variance", anchor=False)
