@@ -5,7 +5,9 @@ import streamlit as st
 from dashboard import controls, page, sheet, workers
 from dashboard.toolbar import Toolbar, presenting
 
-st.set_page_config(page_icon="📐", layout="wide", initial_sidebar_state="auto")
+st.set_page_config(
+    page_icon="📐", layout="wide", initial_sidebar_state="collapsed" if presenting() else "auto"
+)
 
 PAGES = {
     "": [

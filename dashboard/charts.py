@@ -230,10 +230,7 @@ def linked_projection(*, stacked: bool = False) -> Spec:
         # One brush in two plots is what is meant; Altair says that it merged them.
         warnings.filterwarnings("ignore", message="Automatically deduplicated selection parameter")
         chart = join(pair("PC1", "PC2"), pair("PC2", "PC3"), spacing=16)
-    # A brush's own marks have no name, so the chart is told as one: see page.picture.
-    return spec_of(chart.resolve_scale(color="shared", shape="shared")) | {
-        "config": {"aria": False}
-    }
+    return spec_of(chart.resolve_scale(color="shared", shape="shared"))
 
 
 @functools.cache

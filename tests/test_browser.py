@@ -556,14 +556,14 @@ def test_a_tiny_run_is_started_watched_by_another_to_its_end_and_its_curve_is_se
     visitor: Visit,
 ) -> None:
     """The starter's tab is closed amid the run, which goes on; it is opened again by its link."""
-    asks = "train?schemes=RoPE&run_length=16&steps=1500&width=16&layers=1&run_heads=2"
+    asks = "train?schemes=RoPE&run_length=16&steps=4000&width=16&layers=1&run_heads=2"
     one, other = visitor(), visitor()
     page = one.open(asks)
     page.get_by_role("button", name="Start").click()
     curve = page.locator(".stVegaLiteChart").first
     expect(curve).to_be_visible(timeout=90_000)
     watched = other.open("train")
-    far = watched.get_by_text(re.compile(r"RoPE, seed 0: step [\d,]+ of 1,500"))
+    far = watched.get_by_text(re.compile(r"RoPE, seed 0: step [\d,]+ of 4,000"))
     expect(far).to_be_visible()
     before = far.inner_text()
     page.close()
