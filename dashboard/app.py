@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from dashboard import controls, page, sheet, workers
+from dashboard import controls, links, page, sheet, workers
 from dashboard.toolbar import Toolbar, presenting
 
 st.set_page_config(
@@ -31,9 +31,9 @@ PAGES = {
 chosen = st.navigation(PAGES, position="top" if presenting() else "sidebar")
 # After the navigation: a rerun before it would forget which page the link named.
 with page.kind_errors():
-    controls.turn_to(chosen.url_path)
+    links.turn_to(chosen.url_path)
     sheet.begin()
-    controls.restore_link()
+    links.restore()
     toolbar = Toolbar()
     setting = controls.shared(toolbar.controls_place())
     st.session_state["setting"] = setting

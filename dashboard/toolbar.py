@@ -6,7 +6,7 @@ from urllib.parse import urlencode, urlparse
 
 import streamlit as st
 
-from dashboard import controls, pinned, sheet, take_away
+from dashboard import links, pinned, sheet, take_away
 from dashboard.sheet import Sheet
 from posenc import Setting
 
@@ -102,7 +102,7 @@ def _export(shown: Sheet, setting: Setting, address: str) -> None:
 
 def link(setting: Setting) -> str:
     """Return the address of what is shown, with every control written out."""
-    said = controls.as_link(setting)
+    said = links.written(setting)
     if pinned.word():
         said[pinned.KEY] = [pinned.word()]
     if presenting():
