@@ -107,6 +107,8 @@ def named_sums(found: EncodingPage) -> pd.DataFrame:
 def sum_marks(found: Mapping[str, Sum]) -> pd.DataFrame:
     """Token / position with and without the factor, one row per mark."""
     table = sums(found)
+    if table.empty:
+        return table
     parts = [
         table[["scheme", "tokens start as"]].assign(factor=word, ratio=table[SUM_COLUMNS[field]])
         for field, word in (("ratio_plain", "plain"), ("ratio_scaled", "times sqrt(d)"))

@@ -5,6 +5,7 @@ import io
 import json
 import math
 import textwrap
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,13 @@ from PIL import Image
 
 from dashboard.charts import Spec
 from dashboard.matrix.colours import SHADES, coloured, shades
-from dashboard.matrix.payload import Panel, Scale
+from dashboard.matrix.payload import Panel, Scale, Tick
 from dashboard.sheet import MatrixPicture, Picture
 
 WIDTH = 720  # of a chart
 PLOT = 320  # side of a matrix
 DENSITY = 2.0  # pixels of a PNG per unit of its SVG
+_PLAIN = {"anchor": "start", "fontSize": 12, "fontWeight": "normal"}
 _CONFIG = {
     "background": "white",
     "font": "sans-serif",
@@ -52,16 +54,20 @@ def cells(picture: MatrixPicture) -> str:
     for panel in picture.panels:
         dense = panel.values.dense()
         row, column = np.indices(dense.shape)
-        parts.append(
-            pd.DataFrame(
-                {
-                    "panel": panel.title,
-                    "row": row.ravel() + panel.row_start,
-                    "column": column.ravel() + panel.column_start,
-                    "value": dense.ravel(),
-                }
-            )
-        )
+        part = {
+            "panel": panel.title,
+            "row": row.ravel() + panel.row_start,
+            "column": column.ravel() + panel.column_start,
+            "value": dense.ravel(),
+        }
+        for name, ticks, index in (
+            ("row", panel.row_ticks, row),
+            ("column", panel.column_ticks, column),
+        ):
+            if ticks is not None:
+                words = dict(ticks)
+                part[f"{name} name"] = [words.get(int(n), "") for n in index.ravel()]
+        parts.append(pd.DataFrame(part))
     text: str = pd.concat(parts, ignore_index=True).to_csv(index=False)
     return text
 
@@ -88,7 +94,7 @@ def _of_matrices(picture: MatrixPicture) -> Spec:
     return {
         "vconcat": [
             {"hconcat": panels, "spacing": 24},
-            _legend(picture.scale),
+            _legend(picture.scale) | {"title": {"text": _keys(picture.panels), **_PLAIN}},
         ],
         "spacing": 16,
     }
@@ -98,8 +104,9 @@ def _panel(panel: Panel, picture: MatrixPicture) -> Spec:
     rows, columns = panel.values.shape
     height = round(PLOT * rows / columns) if rows < columns else PLOT
     url = _data_url(coloured(panel.values, picture.scale), PLOT, height)
-    x = _axis(panel.column_start, columns, panel.column_label or picture.column_label)
-    y = _axis(panel.row_start, rows, panel.row_label or picture.row_label)
+    across, down = panel.column_label or picture.column_label, panel.row_label or picture.row_label
+    x = _axis("column", panel.column_start, columns, across, panel.column_ticks)
+    y = _axis("row", panel.row_start, rows, down, panel.row_ticks)
     y["scale"]["reverse"] = True
     layers: list[Spec] = [
         {
@@ -117,7 +124,7 @@ def _panel(panel: Panel, picture: MatrixPicture) -> Spec:
             (x, "x", panel.column_start, columns),
             (y, "y", panel.row_start, rows),
         ):
-            if start < panel.boundary < start + count:
+            if start < panel.boundary < start + count and not (name == "x" and panel.features):
                 at = axis | {"datum": panel.boundary - 0.5}
                 del at["field"]
                 layers.append(
@@ -139,15 +146,36 @@ def _panel(panel: Panel, picture: MatrixPicture) -> Spec:
     }
 
 
-def _axis(start: int, count: int, label: str) -> dict[str, Any]:
-    field = "row" if label.startswith(("query", "position", "feature after")) else "column"
+def _axis(
+    field: str, start: int, count: int, label: str, ticks: Sequence[Tick] | None
+) -> dict[str, Any]:
+    axis: dict[str, Any] = {"grid": False, "tickMinStep": 1, "format": "d"}
+    if ticks is not None:
+        words = {str(start + index): text for index, text in ticks}
+        axis |= {
+            "values": [start + index for index, _ in ticks],
+            "labelExpr": f"({json.dumps(words)})[datum.value]",
+        }
     return {
         "field": field,
         "type": "quantitative",
         "title": label,
         "scale": {"domain": [start - 0.5, start + count - 0.5], "nice": False, "zero": False},
-        "axis": {"grid": False, "tickMinStep": 1, "format": "d"},
+        "axis": axis,
     }
+
+
+def _keys(panels: Sequence[Panel]) -> list[str]:
+    """Say what dashes and blanks mean where there are any."""
+    lengths = {one.boundary for one in panels if one.boundary is not None}
+    said = (
+        [f"dashed: training length {', '.join(f'{n:,}' for n in sorted(lengths))}"]
+        if lengths
+        else []
+    )
+    if any(np.isnan(one.values.values).any() for one in panels):
+        said.append("white: no value")
+    return said
 
 
 def _legend(scale: Scale) -> Spec:

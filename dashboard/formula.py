@@ -82,7 +82,7 @@ def draw(settings: Pair[Setting], header: DeltaGenerator) -> None:
     chosen = controls.choices(FormulaChoice)
     found = settings.map(lambda setting: read(setting, chosen))
     now = found.now
-    page.left_out(now.reasons, now.past)
+    page.left_out(now.reasons, now.past, "Extrapolation, from the formula", page.reasons(found))
     results = (now.past, now.ladders)
     looks = exercise.ask(
         "formula",

@@ -128,6 +128,8 @@ def drawn(frame: pd.DataFrame, column: str = "x", most: int = MOST_POINTS) -> pd
     a third of the bytes travel: names as numbers, and no integer of 64 bits, which a browser
     converts one by one. The tables below a chart hold every number in full.
     """
+    if column not in frame:
+        return frame  # nothing to draw
     values = np.unique(frame[column])
     if len(values) > most:
         kept = values[np.unique(np.linspace(0, len(values) - 1, most).round().astype(int))]
@@ -144,7 +146,11 @@ def compared(now: pd.DataFrame, then: pd.DataFrame) -> pd.DataFrame:
 
     A change is B minus A, of numbers only.
     """
+    if now.empty or then.empty:
+        return pd.concat([now.assign(setting="B"), then.assign(setting="A")], ignore_index=True)
     name = str(now.columns[0])
+    if now[name].duplicated().any() or then[name].duplicated().any():
+        raise ValueError(f"rows are compared by {name}, which must name each of them once.")
     rows = []
     for key in dict.fromkeys([*now[name], *then[name]]):
         ours, theirs = (frame[frame[name] == key].head(1) for frame in (now, then))

@@ -6,7 +6,7 @@ import textwrap
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 import pandas as pd
 import streamlit as st
@@ -17,6 +17,7 @@ from dashboard.charts import Spec
 from dashboard.frames import compared
 from dashboard.matrix import Panel, Scale, matrix_row
 from dashboard.pair import Pair
+from dashboard.scripts import uploaded
 from dashboard.text import listed, plain
 from posenc import PosencError, Setting
 from posenc.schemes import SCHEMES
@@ -67,18 +68,22 @@ def head(title: str, headline: str | Pair[str]) -> None:
     said = headline if isinstance(headline, Pair) else Pair(headline)
     st.title(title, anchor=False)
     st.markdown(f"**{said.now}**")
-    if said.pinned is not None:
+    if said.pinned == "":
+        st.caption("Pinned setting, A: nothing to show.")
+    elif said.pinned is not None:
         st.caption("The same of the pinned setting, A: no change." if said.pinned == said.now else
                    f"Pinned setting, A: {said.pinned}")  # fmt: skip
     page = sheet.current()
     page.title = title
     page.sentences.append(said.now)
+    if said.pinned is not None:
+        page.pinned.append(f"Pinned setting, A (pinned.json): {said.pinned}")
 
 
 def also(sentence: Pair[str]) -> None:
     """Say a second thing under the headline, of A and of B."""
     st.markdown(sentence.now)
-    if sentence.pinned is not None and sentence.pinned != sentence.now:
+    if sentence.pinned and sentence.pinned != sentence.now:
         st.caption(f"Pinned setting, A: {sentence.pinned}")
     sheet.current().sentences.append(sentence.now)
 
@@ -161,14 +166,38 @@ def panel_note(setting: Setting, kind: str, provenance: str = "", *, rounded: bo
     return "; ".join(parts)
 
 
+class Reasoned(Protocol):
+    """What a page read of a setting: it knows why a scheme is left out."""
+
+    @property
+    def reasons(self) -> Mapping[str, str]: ...
+
+
+def reasons(read: Pair[Reasoned]) -> Mapping[str, str]:
+    """Return why schemes of the pinned setting are left out."""
+    return {} if read.pinned is None else read.pinned.reasons
+
+
 class Ended(Exception):
     """A page has said all it can; what stands around it is still drawn."""
 
 
-def left_out(reasons: Mapping[str, str], found: Mapping[str, Any]) -> None:
-    """Say which schemes have no place on this page and why; end the page where that leaves none."""
+def left_out(
+    reasons: Mapping[str, str],
+    found: Mapping[str, Any],
+    title: str,
+    pinned: Mapping[str, str] | None = None,
+) -> None:
+    """Say which schemes have no place on this page and why; end the page where that leaves none.
+
+    title: of a page that ends here. pinned: the reasons of the pinned setting.
+    """
+    if not found:
+        st.title(title, anchor=False)
     for reason in dict.fromkeys(reasons.values()):
         st.info(plain(reason), icon=":material/info:")
+    for reason in dict.fromkeys((pinned or {}).values()):
+        st.info(f"Pinned setting, A: {plain(reason)}", icon=":material/info:")
     if not found:
         raise Ended
 
@@ -255,7 +284,7 @@ def numbers(found: pd.DataFrame | Pair[pd.DataFrame], name: str) -> None:
 
 def script(text: str) -> None:
     """Give the page its script: this as Python, in the toolbar."""
-    sheet.current().script = text
+    sheet.current().script = uploaded(setting()) + text
 
 
 def label(kind: str) -> str:

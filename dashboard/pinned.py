@@ -23,7 +23,7 @@ def read(word: str) -> tuple[Setting | None, list[str]]:
     """Return the setting that a word means, None for an empty one, and what had to be changed."""
     if not word:
         return None, []
-    parts = word[:MOST_CHARACTERS].split(SEPARATOR)
+    parts = word.split(SEPARATOR) if len(word) <= MOST_CHARACTERS else []
     named = dict(zip(parts[::2], parts[1::2], strict=False))
     known = fields.rules(Setting).keys() | own_rules().keys()
     if not known & named.keys():

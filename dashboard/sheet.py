@@ -34,6 +34,7 @@ class Sheet:
 
     title: str = ""
     sentences: list[str] = field(default_factory=list)
+    pinned: list[str] = field(default_factory=list)  # the same of A
     pictures: dict[str, Picture | MatrixPicture] = field(default_factory=dict)
     tables: dict[str, pd.DataFrame] = field(default_factory=dict)
     script: str | None = None

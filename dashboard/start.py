@@ -52,13 +52,13 @@ def measured(setting: Setting) -> str:
         if at_length is None:
             continue
         if far is None:
-            ends.append(f"{label} has no row {one.points[-1].x + 1:,}")
+            ends.append(f"{label} has no row {one.points[-1].x + 1:,} there")
         else:
             rises.append((far - at_length, label))
     parts = [_changes("rises", [one for one in rises if one[0] >= 0])]
     parts += [_changes("falls", [one for one in rises if one[0] < 0]), *ends]
     said = "; ".join(part for part in parts if part)
-    return f"Trained on {length:,} tokens and read at {longest:,}, {said}."
+    return f"Small models trained here on {length:,} tokens and read at {longest:,}: {said}."
 
 
 def _changes(verb: str, rises: list[tuple[float, str]]) -> str:

@@ -6,6 +6,7 @@ import re
 import zipfile
 
 from dashboard import figures
+from dashboard.pair import Pair
 from dashboard.sheet import MatrixPicture, Sheet
 from posenc import Setting
 
@@ -13,12 +14,17 @@ from posenc import Setting
 _WHEN = (1980, 1, 1, 0, 0, 0)
 
 
-def archive(sheet: Sheet, setting: Setting, link: str) -> bytes:
-    """Return the zip of a page: text, figures as PNG and SVG, tables as CSV, and what made them."""
+def archive(sheet: Sheet, settings: Pair[Setting], link: str) -> bytes:
+    """Return the zip of a page: text, figures as PNG and SVG, tables as CSV, and what made them.
+
+    settings.json is B, which the script prints; a pinned setting stands in pinned.json.
+    """
     files: dict[str, bytes] = {
         "README.txt": _words(sheet, link).encode(),
-        "settings.json": json.dumps(setting.record(), indent=2).encode(),
+        "settings.json": json.dumps(settings.now.record(), indent=2).encode(),
     }
+    if settings.pinned is not None:
+        files["pinned.json"] = json.dumps(settings.pinned.record(), indent=2).encode()
     if sheet.script:
         files["script.py"] = sheet.script.encode()
     for name, table in sheet.tables.items():
@@ -36,9 +42,11 @@ def archive(sheet: Sheet, setting: Setting, link: str) -> bytes:
 
 
 def _words(sheet: Sheet, link: str) -> str:
-    parts = [sheet.title, *sheet.sentences, f"Link: {link}"]
+    parts = [sheet.title, *sheet.sentences, *sheet.pinned, f"Link: {link}"]
     if sheet.script:
-        parts.append("script.py prints the page's main numbers; it needs the package posenc.")
+        parts.append(
+            "script.py prints the page's main numbers at settings.json (B); it needs the package posenc."
+        )
     return "\n\n".join(parts) + "\n"
 
 

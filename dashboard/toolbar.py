@@ -91,7 +91,7 @@ def _export(shown: Sheet, setting: Setting, address: str) -> None:
     st.download_button(
         "Download this page",
         # Drawn once somebody asks, from what is shown now.
-        functools.partial(take_away.archive, shown, setting, address),
+        functools.partial(take_away.archive, shown, pinned.pair(setting), address),
         file_name=f"posenc-{name}.zip",
         mime="application/zip",
         key="take_away",

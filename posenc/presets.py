@@ -34,7 +34,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
         "transformer": _preset(
             "Transformer base",
             "sinusoidal",
-            "Vaswani et al. 2017, arXiv 1706.03762, sections 3.2 and 3.5",
+            "Vaswani et al. 2017, arXiv 1706.03762, sections 3.1, 3.2.2 and 3.5",
             dim=512,
             heads=8,
             base=10_000.0,
@@ -50,7 +50,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
         "llama-2": _preset(
             "Llama 2 7B",
             "rope",
-            "Touvron et al. 2023, arXiv 2307.09288, table 1; heads and base as in its config",
+            "Touvron et al. 2023, arXiv 2307.09288, table 1; sizes and base as in its config.json",
             dim=4_096,
             heads=32,
             base=10_000.0,

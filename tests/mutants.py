@@ -411,7 +411,7 @@ MUTANTS = (
     Mutant("62,832 for every ladder", "claims/wavelengths.py",
            "said = 2 * math.pi * setting.base", "said = 2 * math.pi * 10_000", ("claims",)),
     Mutant("a claim of similarity never false", "claims/offsets.py",
-           "State.HOLDS if curve[1] > further else State.FALSE", "State.HOLDS", ("claims",)),
+           "State.FALSE if curve[1] <= further else State.HOLDS if", "State.HOLDS if", ("claims",)),
     Mutant("a preset of another width", "presets.py", "dim=768", "dim=512", ("presets",)),
 )  # fmt: skip
 

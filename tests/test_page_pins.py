@@ -64,7 +64,7 @@ def test_a_pinned_setting_is_read_back_as_it_was(
         ("~~~~", "cannot be read"),
         ("dim~7", "Pinned setting: Model dimension"),
         ("base~nan~dim~64", "Pinned setting: Base"),
-        ("dim~64~" * 500, ""),
+        ("dim~64~" * 500, "cannot be read"),
         ("<img src=x>~[x](http://evil.example)", "cannot be read"),
     ],
 )
@@ -165,3 +165,30 @@ def test_schemes_of_either_setting_are_drawn() -> None:
     assert shown == {("ALiBi", "B"), ("RoPE", "A"), ("NoPE", "A")}
     assert len(rows_of_matrices(at)) == 2  # nothing in common, no difference
     assert as_read(at.title[0].value) == "Similarity"
+
+
+GONE = "table-0123456789ab"
+
+
+@pytest.mark.parametrize("page", [*SCHEME_PAGES, "why_position", "claims"])
+@pytest.mark.parametrize(
+    ("schemes", "then"),
+    [
+        ("Learned", "schemes~rope"),
+        ("RoPE", "schemes~alibi"),
+        ("Sinusoidal", "schemes~none"),
+        ("NoPE", "schemes~sinusoidal,rope"),
+        ("RoPE", f"schemes~learned~learned_source~{GONE}"),
+    ],
+)
+def test_settings_with_nothing_in_common_are_both_shown(page: str, schemes: str, then: str) -> None:
+    small = {"dim": "32", "heads": "2", "length": "12", "train_length": "8"}
+    at = drawn(visit(page, small | {"schemes": schemes, "a": then}))
+    if GONE in then and page not in ("claims", "why_position"):
+        said = [as_read(box.value) for box in at.info]
+        assert any(text.startswith("Pinned setting, A:") and GONE in text for text in said)
+
+
+def test_a_pin_that_is_too_long_is_not_read_in_part() -> None:
+    at = drawn(visit("similarity", {"a": "dim~64~seed~" + "9" * 1_200}))
+    assert notices(at) == ["The pinned setting of this link cannot be read; nothing is pinned."]

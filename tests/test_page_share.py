@@ -17,8 +17,9 @@ import pytest
 from PIL import Image
 from streamlit.testing.v1 import AppTest
 
-from dashboard import take_away
+from dashboard import pinned, take_away
 from dashboard.matrix.colours import coloured
+from dashboard.pair import Pair
 from dashboard.sheet import MatrixPicture, Sheet
 from posenc import Setting, fields
 from posenc.presets import PRESETS
@@ -226,8 +227,12 @@ def test_the_script_of_train_plans_the_runs_of_the_page(tmp_path: Path) -> None:
 # Take away ----------------------------------------------------------------------------------------
 
 
+def both(at: AppTest) -> Pair[Setting]:
+    return Pair(setting(at), pinned.read(at.session_state["a"])[0])
+
+
 def opened_zip(at: AppTest) -> dict[str, bytes]:
-    made = take_away.archive(sheet(at), setting(at), "the link")
+    made = take_away.archive(sheet(at), both(at), "the link")
     with zipfile.ZipFile(io.BytesIO(made)) as folder:
         assert folder.testzip() is None
         return {name: folder.read(name) for name in folder.namelist()}
@@ -274,11 +279,27 @@ def test_the_cells_of_an_exported_matrix_are_the_pages() -> None:
     assert {tuple(int(c) for c in shade[:3]) for shade in shades.reshape(-1, 4)} <= colours
 
 
+def test_an_exported_pattern_names_its_words() -> None:
+    at = drawn(visit("why_position", {"schemes": "rope"}))
+    files = opened_zip(at)
+    picture = ElementTree.fromstring(files["figures/order-patterns.svg"])
+    shown = {
+        "".join(element.itertext()) for element in picture.iter() if element.tag.endswith("text")
+    }
+    assert {"dog", "bites", "man", "word that looks", "word looked at"} <= shown
+    cells = pd.read_csv(io.BytesIO(files["numbers/order-patterns-matrices.csv"]))
+    assert cells["row name"].tolist()[:4] == ["dog", "dog", "dog", "bites"]
+    assert cells["column name"].tolist()[:3] == ["dog", "bites", "man"]
+
+
 def test_a_zip_of_a_pinned_page_holds_both_settings() -> None:
     at = drawn(visit("similarity", {"length": "12", "a": "dim~64~length~12~base~500"}))
     files = opened_zip(at)
     held = pd.read_csv(io.BytesIO(files["numbers/similarity-by-distance.csv"]))
     assert set(held["setting"]) == {"A", "B"}
+    assert json.loads(files["pinned.json"])["base"] == 500
+    assert json.loads(files["settings.json"])["base"] == 10_000
+    assert b"Pinned setting, A" in files["README.txt"]
     assert "figures/similarity-change.png" in files
 
 

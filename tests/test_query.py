@@ -4,7 +4,7 @@ import dataclasses
 import math
 
 from dashboard import compute
-from posenc import SCHEMES, fields
+from posenc import SCHEMES, Setting, fields
 from posenc.query import Query
 from tests.conftest import SMALL
 
@@ -35,4 +35,4 @@ def test_the_text_of_a_query_names_everything_that_decides_its_numbers() -> None
 
 
 def test_every_cache_of_the_pages_reads_that_text() -> None:
-    assert compute.CACHE["hash_funcs"] == {Query: repr}
+    assert compute.CACHE["hash_funcs"] == {Query: repr, Setting: repr}

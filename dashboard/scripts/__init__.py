@@ -35,4 +35,4 @@ def uploaded(setting: Setting) -> str:
 
 def script(imports: str, setting: Setting, body: str) -> str:
     """Return a whole script: imports, the setting, the body."""
-    return f"{imports.strip()}\n\n{uploaded(setting)}setting = {written(setting)}\n{body.strip()}\n"
+    return f"{imports.strip()}\n\nsetting = {written(setting)}\n{body.strip()}\n"

@@ -24,7 +24,7 @@ found = settings.map(lambda setting: encoding.read(setting, chosen))
 setting, now = settings.now, found.now
 
 with header:
-    page.left_out(now.reasons, now.provenances)
+    page.left_out(now.reasons, now.provenances, "Encoding", page.reasons(found))
     page.head("Encoding", found.map(encoding_sentences.headline))
 with matrices:
     encoding_panels.matrices(found)
@@ -58,8 +58,10 @@ page.definition(
     embedding_sum.position_beside_content,
 )
 page.numbers(found.map(lambda one: one.corner), "first entries")
-page.numbers(found.map(lambda one: one.spectrum.drop(columns=["place", "trained"])), "pairs")
-page.numbers(found.map(lambda one: one.waves.drop(columns="kind")), "waves")
+page.numbers(
+    found.map(lambda one: one.spectrum.drop(columns=["place", "trained"], errors="ignore")), "pairs"
+)
+page.numbers(found.map(lambda one: one.waves.drop(columns="kind", errors="ignore")), "waves")
 page.numbers(found.map(lambda one: one.example), "worked example")
 page.numbers(found.map(lambda one: one.sum_table), "position beside content")
 page.script(script.script(setting, chosen))

@@ -12,7 +12,7 @@ from posenc.schemes import SCHEMES
 settings = page.settings()
 read = settings.map(overview.read)
 now = read.now
-page.left_out(now.reasons, now.found)
+page.left_out(now.reasons, now.found, "The schemes side by side", page.reasons(read))
 page.head("The schemes side by side", read.map(lambda one: one.headline))
 sentences.show_notices(now.found)
 if settings.now.equal_width:

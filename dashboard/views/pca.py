@@ -13,7 +13,7 @@ chosen = controls.choices(choices.PcaChoice)
 read = settings.map(lambda setting: pca.read(setting, chosen))
 now = read.now
 with header:
-    page.left_out(now.reasons, now.found)
+    page.left_out(now.reasons, now.found, "PCA", page.reasons(read))
     page.head("PCA", read.map(lambda one: one.headline))
 scores = frames.projections(read)
 row = st.container(horizontal=True, gap="medium")

@@ -15,7 +15,7 @@ chosen = controls.choices(choices.OffsetChoice)
 read = settings.map(lambda setting: relative_offsets.read(setting, chosen))
 now = read.now
 with header:
-    page.left_out(now.reasons, now.claims)
+    page.left_out(now.reasons, now.claims, "Relative offsets", page.reasons(read))
     page.head("Relative offsets", read.map(lambda one: one.headline))
 
 st.subheader("One matrix per offset", anchor=False)
@@ -25,7 +25,7 @@ st.caption(
     "predicting nothing gives 1. Beside each stands the same on a random table of the same shape: "
     "about 1 or more."
 )
-page.table(read.map(lambda one: one.map_table.drop(columns="verdict")))
+page.table(read.map(lambda one: one.map_table.drop(columns="verdict", errors="ignore")))
 st.markdown("\n".join(f"- **{row.scheme}**: {row.verdict}" for row in now.map_table.itertuples()))
 page.notes(settings.now, {kind: compute.provenance(query) for kind, query in now.queries.items()})
 lines = tuple(

@@ -27,7 +27,7 @@ with right:
 read = settings.map(lambda setting: sheet.read(setting, chosen))
 now = read.now
 with question:
-    page.left_out(now.reasons, now.found)
+    page.left_out(now.reasons, now.found, "Similarity", page.reasons(read))
     asked = predictions.of_similarity(settings.now, now.found)
     looks = exercise.ask("similarity", settings.now, asked, now.found)
 with header:
@@ -48,7 +48,7 @@ with left:
     )
     if looks:
         page.chart(
-            read.map(lambda one: frames.drawn(one.by_offset.drop(columns="last"))),
+            read.map(lambda one: frames.drawn(one.by_offset.drop(columns="last", errors="ignore"))),
             charts.by_offset, kinds, "distance, query minus key", "cosine similarity",
             key="by_offset",
         )  # fmt: skip

@@ -10,7 +10,9 @@ from posenc.analysis import similarity
 
 settings = page.settings()
 read = settings.map(start.read)
-page.left_out(read.now.reasons, read.now.found)
+page.left_out(
+    read.now.reasons, read.now.found, "What does attention see of position?", page.reasons(read)
+)
 measured = start.measured(settings.now)
 page.head("What does attention see of position?", Pair(measured or read.now.sentence))
 if measured:
@@ -26,8 +28,8 @@ page.chart(
     key="start",
 )
 st.caption(
-    "What position alone adds to attention between a query and a key of fixed content, 1 at distance "
-    "0: compare shapes, not heights. A band runs from the lowest head or pair to the highest."
+    "What position alone does to attention between a query and a key of fixed content, scaled to 1 at "
+    "distance 0: compare shapes, not heights. A band runs from the lowest head or pair to the highest."
 )
 dials, links = st.columns([3, 1], gap="large", vertical_alignment="center")
 for place, name in zip(dials.columns(2, gap="large"), ("base", "dim"), strict=True):
@@ -46,7 +48,7 @@ page.how_to_read(
     "key move apart. A line that falls and stays low sees near tokens first; one that comes back up "
     "takes some far positions for near ones. RoPE acts on the width of one head, sinusoidal on the "
     "whole model: at equal width (in the sidebar) their lines fall together. Losses are of small "
-    "models that were trained here, and read past their training length: Extrapolation shows them."
+    "models with numbers of their own, which the controls do not change: Extrapolation shows them."
 )
 page.definition(
     r"\frac{K(i, j)}{\sqrt{K(i, i)\,K(j, j)}}",

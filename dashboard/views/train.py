@@ -37,4 +37,4 @@ page.definition(
     rate,
     Trainer.step,
 )
-page.script(script.script(setting, chosen))
+page.script(script.script(setting, training.fitted(chosen)))

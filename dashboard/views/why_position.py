@@ -17,6 +17,8 @@ both = settings.map(lambda setting: why.read(setting, chosen))
 found = both.now
 with header:
     page.head("Why position", both.map(lambda one: one.headline))
+for reason in dict.fromkeys(page.reasons(both).values()):
+    st.info(f"Pinned setting, A: {plain(reason)}", icon=":material/info:")
 for kind, reason in found.reasons.items():
     st.info(f"{page.label(kind)}: {plain(reason)}", icon=":material/info:")
 

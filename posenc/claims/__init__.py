@@ -33,7 +33,7 @@ _CLAIMS = (
     ),
     Claim(
         id="overflow",
-        sentence="Raising 10000 to a power directly overflows.",
+        sentence="Raising the base, 10000, to a power directly overflows.",
         theme="values",
         source=f"Comments in code for {VASWANI}; the ladder of section 3.5 decides",
         test=values.overflow,
@@ -95,7 +95,7 @@ _CLAIMS = (
     ),
     Claim(
         id="slowest",
-        sentence="With base 10000 the slowest pair completes a cycle in about 62,800 positions.",
+        sentence="The slowest pair's cycle is about 2 pi times the base: 62,800 positions for 10000.",
         theme="wavelengths",
         source=f"{VASWANI}, section 3.5, in words; its formula says less",
         test=wavelengths.slowest,

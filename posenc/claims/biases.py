@@ -57,8 +57,8 @@ def t5_is_shaw(setting: Setting) -> Verdict:
         )
     else:
         said = (
-            f"Offsets to {count - 1:,} are too near to tell the two apart: every one has its own "
-            "bucket."
+            f"Offsets to {count - 1:,} are too near to tell the two apart: what T5 puts in one bucket, "
+            "a clipping distance of Shaw's puts together, too."
         )
     said += " A bucket adds one number to the logit whatever the query, Shaw's vector a the product q . a; "
     said += "what either learned is not examined."

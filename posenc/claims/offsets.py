@@ -33,7 +33,7 @@ def near(setting: Setting) -> Verdict:
     tau = kendall_tau(curve)
     order = "" if tau is None else f"; the rank correlation with nearness is {figure(tau)}"
     return Verdict(
-        State.HOLDS if curve[1] > further else State.FALSE,
+        State.FALSE if curve[1] <= further else State.HOLDS if (tau or 0) > 0 else State.PARTLY,
         (
             Number("cosine similarity at distance 1", curve[1].item()),
             Number(f"largest further out, at distance {at:,}", further),
@@ -74,12 +74,13 @@ def linear_map(setting: Setting) -> Verdict:
         errors.append(verify_map(rows, moved, step))
         controls.append(verify_map(noise, moved, step))
     error, control = max(errors), min(controls)
-    held = "" if setting.table_dtype is None else f" held in {setting.precision}"
+    held = ", in float64" if setting.table_dtype is None else f", held in {setting.precision}"
+    listed = ", ".join(map(str, STEPS))
     return Verdict(
         State.THEOREM if error <= EXACT else State.PARTLY,
         (Number("relative error of the map", error),),
-        f"One matrix per offset moves all of {count:,} positions{held} by {STEPS[0]} to {STEPS[-1]} "
-        f"steps with a relative error of {figure(error)}"
+        f"One matrix for each of the offsets {listed} moves every one of {count:,} positions that has "
+        f"one there{held}, with a relative error of {figure(error)}"
         + ("." if error <= EXACT else ", which is the rounding of the table."),
         Number("the same matrix on random rows", control),
     )
@@ -129,7 +130,11 @@ def offset_only(setting: Setting) -> Verdict:
         (Number("change of the logits", error, "of the largest"),),
         f"Moved along by {setting.train_length:,} positions, {count**2:,} logits of width {width:,} "
         f"change by {figure(error)} of the largest"
-        + ("." if error <= EXACT else f", which is the rounding of {setting.precision}."),
+        + (
+            ", in float64."
+            if setting.table_dtype is None
+            else f", which is the rounding of {setting.precision}."
+        ),
         Number("change with sinusoids added instead", control, "of the largest"),
     )
 

@@ -28,7 +28,7 @@ STRENGTHS = 80  # steps of sqrt(2), from a sixteenth of the norm of position
 STARTS: dict[str, Callable[[int], float]] = {
     "N(0, 1/d)": lambda dim: dim**-0.5,
     "N(0, 1)": lambda dim: 1.0,  # torch.nn.Embedding
-    "N(0, 0.02)": lambda dim: INITIAL_STD,  # BERT, GPT-2
+    "N(0, 0.02^2)": lambda dim: INITIAL_STD,  # BERT, GPT-2
     "Xavier": lambda dim: math.sqrt(2 / (VOCABULARY + dim)),
 }
 

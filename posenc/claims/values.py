@@ -55,13 +55,14 @@ def bounded(setting: Setting) -> Verdict:
 
 
 def overflow(setting: Setting) -> Verdict:
-    """Raise the base, held in the precision at hand, to its powers; count what is not finite."""
+    """Count the powers of the base that are larger than the largest number of the precision."""
     dtype = setting.table_dtype or torch.float32
     exponents = torch.arange(0, setting.dim, 2, dtype=torch.float64) / setting.dim
-    powers = torch.tensor(setting.base, dtype=dtype) ** exponents.to(dtype)
-    lost = int((~powers.isfinite()).sum())
-    top = setting.base ** exponents[-1].item()
+    powers = setting.base**exponents
     ceiling = torch.finfo(dtype).max
+    lost = int((powers > ceiling).sum())
+    top = powers[-1].item()
+    itself = ", though the base itself does" if setting.base > ceiling and not lost else ""
     return Verdict(
         State.HOLDS if lost else State.FALSE,
         (
@@ -70,7 +71,7 @@ def overflow(setting: Setting) -> Verdict:
             Number(f"largest {setting.precision} number", ceiling),
         ),
         f"The largest power of {figure(setting.base)} is {figure(top)}; {setting.precision} reaches "
-        f"{figure(ceiling)}, so {share(lost, len(powers))} overflow.",
+        f"{figure(ceiling)}, so {share(lost, len(powers))} overflow{itself}.",
     )
 
 
@@ -99,8 +100,8 @@ def exp_of_log(setting: Setting) -> Verdict:
             Number("worst cosine by power", table_power),
         ),
         f"In float32 the frequencies are off by up to {figure(worst_log)} eps by exp of log and "
-        f"{figure(worst_power)} by power; over {count:,} positions that moves a cosine by up to "
-        f"{figure(table_log)} and {figure(table_power)}.",
+        f"{figure(worst_power)} by power; over {count:,} positions the cosines are off by up to "
+        f"{figure(table_log)} and {figure(table_power)}, the rounding of the angles in float32 with it.",
     )
 
 
