@@ -216,7 +216,7 @@ def ladder_errors(dim: int, base: float) -> tuple[float, float]:
         max(abs(float(mpf(float(x)) / theta - 1)) for x, theta in zip(way, exact, strict=True))
         / eps
         for way in (log, power)
-    )  # type: ignore[return-value]
+    )
 
 
 @pytest.mark.parametrize(("dim", "base"), [(512, 1e4), (1024, 1e4), (128, 5e5)])
