@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass
 
+from dashboard.encoding_choice import EncodingChoice
 from posenc import fields, limits
-from posenc.analysis.embedding_sum import STARTS
 from posenc.claims import THEMES
-from posenc.formula import NOTATIONS
 from posenc.lab.tasks import TASKS, Language
 
 
@@ -215,65 +214,6 @@ class ExerciseChoice:
             label="Predict, then look",
             help="A question first; the headline, pictures and numbers come with your answer.",
         ),
-    )
-
-
-# A place on a ladder of frequencies, from the fastest pair (0) to the slowest (1).
-PLACES = {"fastest": 0.0} | {f"{n}0%": n / 10 for n in range(1, 10)} | {"slowest": 1.0}
-
-
-@dataclass(frozen=True, kw_only=True)
-class EncodingChoice:
-    """What the Encoding page asks beside the shared numbers.
-
-    places: where on the ladder of frequencies pairs are drawn; `pair` is one more, by its number.
-    """
-
-    places: tuple[str, ...] = fields.ruled(
-        ("fastest", "30%", "60%", "slowest"),
-        fields.Several(
-            options=tuple(PLACES),
-            labels=tuple(PLACES),
-            most=5,
-            label="Pairs drawn, by their place on the ladder",
-            help="At most five: the fastest pair, the slowest, or what lies between, in tenths.",
-        ),
-    )
-    pair: int = fields.ruled(
-        0,
-        fields.Whole(
-            low=0,
-            high=limits.MAX_SHOWN_DIM // 2 - 1,
-            label="And pair number",
-            help="One pair more; 0 is the fastest. A scheme with fewer pairs shows its last.",
-        ),
-    )
-    start: str = fields.ruled(
-        "1/d",
-        fields.Choice(
-            options=tuple(STARTS),
-            label="Token embeddings start as",
-            help="Variance 1/d; 1 (PyTorch); 0.02 squared (GPT-2); Xavier with 37,000 tokens.",
-        ),
-    )
-    scaled: bool = fields.ruled(
-        True,
-        fields.Flag(
-            label="Multiply tokens by sqrt(d)",
-            help="Vaswani et al. 2017, section 3.4: before position is added.",
-        ),
-    )
-    notation: str = fields.ruled(
-        NOTATIONS[0],
-        fields.Choice(
-            options=NOTATIONS,
-            label="Notation",
-            help="Letters for position and pair: those of the paper, or t and k.",
-        ),
-    )
-    substituted: bool = fields.ruled(
-        False,
-        fields.Flag(label="Current numbers in formulas", help="Instead of d, b, n and L."),
     )
 
 

@@ -34,7 +34,6 @@ HEADINGS = {
     "biases": "Biases on the logit",
     "models": "Trained models",
 }
-DRAWN = claims.DRAWN_POSITIONS
 WEIGHTS = Scale(0.0, 1.0, "sequential", "attention weight")
 
 
@@ -121,12 +120,13 @@ def numbers(found: Sequence[Number], control: Number | None) -> pd.DataFrame:
 
 def picture(weights: Array, random: Array, whole: int) -> None:
     """Draw the attention weights of the drawn claim beside those of its control."""
+    most = claims.DRAWN_POSITIONS
     page.matrices(
         [
             Panel(
                 title="Sinusoidal rows",
                 values=Full(weights),
-                subtitle=f"{whole:,} positions" + (f", the first {DRAWN}" if whole > DRAWN else ""),
+                subtitle=f"{whole:,} positions" + (f", the first {most}" if whole > most else ""),
             ),
             Panel(
                 title="Random rows",

@@ -4,8 +4,6 @@ Results hold numpy arrays, because the cache copies them by pickling. Every cach
 entries and bytes; `server.maxCacheDataSize` bounds them all together.
 """
 
-import functools
-import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -26,7 +24,6 @@ from posenc import (
 from posenc.analysis import offset_checks, past_length, properties, similarity
 from posenc.analysis.of_scheme import (
     kernel_values,
-    scheme_projection,
     scheme_properties,
     scheme_similarity,
     similarity_change,
@@ -87,15 +84,6 @@ class Similarity:
     undefined: int
 
 
-@functools.cache
-def _one_thread_for_numpy() -> None:
-    """Bound the threads of scikit-learn's linear algebra like torch's; it has to be loaded first."""
-    from threadpoolctl import threadpool_limits
-
-    importlib.import_module("sklearn.decomposition")
-    threadpool_limits(limits=1)
-
-
 Result = TypeVar("Result")
 
 
@@ -137,7 +125,7 @@ def provenance(query: Query) -> str:
     return query.build().provenance
 
 
-def _check_table(query: Query) -> None:
+def check_table(query: Query) -> None:
     """Raise NoPositionKernel for a stored table of which no row can be compared with another."""
     scheme = query.build()
     if scheme.max_length is None:
@@ -154,7 +142,7 @@ def _check_table(query: Query) -> None:
 @st.cache_data(**CACHE)
 def kernel(query: Query) -> Kernel:
     """Return the position kernel over the positions that have a value."""
-    _check_table(query)
+    check_table(query)
     length = known(query.build(), query.length)
 
     ran = run_with_fallback(lambda place: kernel_values(query, place).cpu(), query.device)
@@ -216,37 +204,6 @@ def reference_row(query: Query, reference: int) -> tuple[Array, Array] | None:
     return np.arange(found.length), row.cosine.numpy()
 
 
-@dataclass(frozen=True)
-class Projected:
-    """Positions on their principal components, in units of the vectors' root mean square norm."""
-
-    scores: Array  # (n, 3)
-    explained: Array  # (k,) share of variance per component
-    missing: int
-    fitted: int  # positions inside the fitted range that are finite
-    past: int  # positions past that range
-    note: str
-    rounded: bool = False  # whether the precision asked for had a part in it
-
-
-@st.cache_data(**CACHE)
-def projected(query: Query, fitted: int, components: int) -> Projected:
-    """Return principal components fitted on the first `fitted` positions, all of them projected."""
-    _check_table(query)
-    _one_thread_for_numpy()
-    read = scheme_projection(query, fitted, components)
-    found = read.projection
-    return Projected(
-        scores=read.scores[:, :3].numpy(),
-        explained=found.explained_variance_ratio.numpy(),
-        missing=int(found.missing.sum()),
-        fitted=int(found.fitted.sum()),
-        past=read.past,
-        note=provenance(query),
-        rounded=read.rounded,
-    )
-
-
 @st.cache_data(**CACHE)
 def measured(query: Query) -> properties.Properties:
     """Return the measured properties of a scheme's positions."""
@@ -277,7 +234,7 @@ def dense_fit(query: Query, offset: int) -> offset_checks.DenseFit:
 @st.cache_data(**CACHE)
 def offset_claims(query: Query) -> offset_checks.OffsetClaims:
     """Return checks 2 and 3."""
-    _check_table(query)
+    check_table(query)
     return offset_checks.check_claims(query)
 
 

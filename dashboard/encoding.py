@@ -8,8 +8,8 @@ import streamlit as st
 import torch
 
 from dashboard import compute, encoding_frames
-from dashboard.choices import PLACES, EncodingChoice
 from dashboard.compute import CACHE, Array
+from dashboard.encoding_choice import PLACES, EncodingChoice
 from dashboard.notation import formulas, notation_of
 from posenc import Setting, encoding, formula, limits, position_vectors, sinusoidal_table
 from posenc.analysis import embedding_sum, spectrum

@@ -24,7 +24,7 @@ KEPT = 64  # answers that a session remembers
 
 
 @dataclass(frozen=True, kw_only=True)
-class Number:
+class Slider:
     """A slider over `stops`, whose last may be the word `beyond` for "no such number".
 
     An answer is right within `near`, or within the share `within` of the truth.
@@ -76,19 +76,19 @@ class Question(Generic[Found]):
 
     key: str
     text: str
-    control: Number | OneOf
+    control: Slider | OneOf
     truth: Callable[[Found], Truth]
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Judgement:
     """Whether an answer is right, and the sentence that says how far off it is."""
 
     right: bool
     text: str
 
 
-def judge(question: Question[Found], answer: Answer, found: Found) -> Verdict:
+def judge(question: Question[Found], answer: Answer, found: Found) -> Judgement:
     """Hold an answer against the page's results."""
     truth = question.truth(found)
     control = question.control
@@ -97,12 +97,12 @@ def judge(question: Question[Found], answer: Answer, found: Found) -> Verdict:
         right = answer in truth
         named = listed(tuple(option for option in control.options if option in truth))
         said = "" if right else f"You said: {answer}. "
-        return Verdict(right, f"{said}The answer: {named}.")
+        return Judgement(right, f"{said}The answer: {named}.")
     assert not isinstance(truth, frozenset)
     off = control.off(answer, truth)
     ending = f": {off}" if off else ""
     text = f"You said {control.say(answer)}; it is {control.say(truth)}{ending}."
-    return Verdict(control.right(answer, truth), text)
+    return Judgement(control.right(answer, truth), text)
 
 
 def ask(page: str, setting: Hashable, questions: Sequence[Question[Found]], found: Found) -> bool:

@@ -13,6 +13,7 @@ from dashboard import (
     exercise,
     frames,
     page,
+    past_frames,
     predictions,
     sentences,
 )
@@ -70,10 +71,10 @@ def read(setting: Setting, chosen: FormulaChoice) -> Read:
         reasons=reasons,
         ladders=ladders,
         headline=sentences.extrapolation(setting, past) if past else "",
-        curves=frames.past_curves(past, setting.train_length),
-        nearest=frames.nearest(past),
-        turns=frames.turns(ladders),
-        table=frames.ladders(ladders),
+        curves=past_frames.past_curves(past, setting.train_length),
+        nearest=past_frames.nearest(past),
+        turns=past_frames.turns(ladders),
+        table=past_frames.ladders(ladders),
     )
 
 

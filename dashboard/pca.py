@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from dashboard import compute, frames, sentences
+from dashboard import compute, projection_frames, sentences
 from dashboard.choices import PcaChoice
-from dashboard.compute import Projected
+from dashboard.projected import Projected, projected
 from posenc import Setting
 
 COMPONENTS = 12
@@ -27,7 +27,9 @@ def read(setting: Setting, chosen: PcaChoice) -> Read:
     """Return what the page shows of a setting."""
     fitted = setting.length if chosen.fit == "all" else min(setting.train_length, setting.length)
     queries = {kind: compute.query(setting, kind) for kind in setting.schemes}
-    found, reasons = compute.each(compute.projected, queries, fitted, COMPONENTS)
+    found, reasons = compute.each(projected, queries, fitted, COMPONENTS)
     if not found:
         return Read(setting, found, reasons, "", pd.DataFrame())
-    return Read(setting, found, reasons, sentences.projection(found), frames.explained(found))
+    return Read(
+        setting, found, reasons, sentences.projection(found), projection_frames.explained(found)
+    )

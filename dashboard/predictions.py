@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from dashboard.compute import Similarity
-from dashboard.exercise import Number, OneOf, Question
+from dashboard.exercise import OneOf, Question, Slider
 from dashboard.sentences import falls_under_half
 from posenc import Setting
 from posenc.analysis import first_rise
@@ -38,7 +38,7 @@ def of_similarity(setting: Setting, found: Similarities) -> list[Question[Simila
     """Return the questions on the schemes whose similarity is defined."""
     kinds = [kind for kind, one in found.items() if np.isfinite(one.mean).any()]
     labels = {kind: SCHEMES[kind].label for kind in kinds}
-    distances = Number(
+    distances = Slider(
         stops=tuple(float(k) for k in range(1, setting.length)),
         unit="positions",
         near=1,
@@ -105,7 +105,7 @@ def of_formula(setting: Setting, found: Formulas) -> list[Question[Formulas]]:
             key=f"turns.{kind}",
             text=f"How many of the {len(ladder.turns):,} pairs of {SCHEMES[kind].label} complete a full "
             f"turn within the training length, {length:,} positions?",
-            control=Number(
+            control=Slider(
                 stops=tuple(float(n) for n in range(len(ladder.turns) + 1)),
                 unit="pairs",
                 near=len(ladder.turns) // 32,
@@ -152,7 +152,7 @@ def of_losses(found: Curves) -> list[Question[Curves]]:
     length = next(iter(trained.values())).specification.train_length
     longest = max(point.x for one in trained.values() for point in one.points)
     lengths = [x for x in dict.fromkeys((2 * length, longest)) if x > length]
-    changes = Number(
+    changes = Slider(
         stops=tuple(n / 20 for n in range(-20, 101)),
         unit="nats",
         digits=2,
@@ -187,7 +187,7 @@ def of_losses(found: Curves) -> list[Question[Curves]]:
 
 def of_shares(found: Curves, unit: str) -> list[Question[Curves]]:
     """Return the questions on a share of right answers: how far at least half of them stay right."""
-    control = Number(
+    control = Slider(
         stops=tuple(float(x) for x in sorted({point.x for one in found for point in one.points})),
         unit=unit,
         within=0.1,

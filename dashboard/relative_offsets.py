@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from dashboard import compute, frames, sentences
+from dashboard import compute, offset_frames, sentences
 from dashboard.choices import OffsetChoice
 from posenc import Setting
 from posenc.analysis.offset_checks import OffsetClaims, OffsetMap
@@ -54,9 +54,9 @@ def read(setting: Setting, chosen: OffsetChoice) -> Read:
         reasons=reasons,
         maps=maps,
         headline=sentences.offsets(maps, claims),
-        map_table=frames.offset_maps(maps),
+        map_table=offset_frames.offset_maps(maps),
         errors=errors,
-        by_offset=frames.map_errors(errors),
-        only=frames.offset_only(claims),
-        straight=frames.straight_line(claims),
+        by_offset=offset_frames.map_errors(errors),
+        only=offset_frames.offset_only(claims),
+        straight=offset_frames.straight_line(claims),
     )

@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from dashboard.compute import Projected, Similarity
+from dashboard.compute import Similarity
+from dashboard.projected import Projected
 from dashboard.text import listed
 from posenc import Setting
 from posenc.analysis.linearity import TOO_FEW_POSITIONS

@@ -9,7 +9,8 @@ import pandas as pd
 from dashboard import charts, panels
 from dashboard.matrix import Full, Panel, Scale
 from dashboard.pair import Pair
-from dashboard.why_position import MASKS, SAME, WhyPosition, labels
+from dashboard.why_position import MASKS, SAME, WhyPosition
+from dashboard.why_position_frames import labels
 from posenc.schemes import SCHEMES
 
 WEIGHT = Scale(0.0, 1.0, "sequential", "attention weight")

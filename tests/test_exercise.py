@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard.exercise import WITHHELD, Number, OneOf, Question, Verdict, judge
+from dashboard.exercise import WITHHELD, Judgement, OneOf, Question, Slider, judge
 from posenc.interop.sources import RESULTS
 from posenc.lab.runs import Store
 from tests import independent
@@ -381,30 +381,30 @@ def test_reaches_of_shares_are_those_of_the_page(place: str) -> None:
 
 # The judge ----------------------------------------------------------------------------------------
 
-METRES = Number(stops=(0.0, 1.0, 2.0), unit="m", digits=1, near=0.5, within=0.1, beyond="never")
+METRES = Slider(stops=(0.0, 1.0, 2.0), unit="m", digits=1, near=0.5, within=0.1, beyond="never")
 
 
-def of(control: Number | OneOf) -> Question[Any]:
+def of(control: Slider | OneOf) -> Question[Any]:
     return Question(key="q", text="?", control=control, truth=lambda found: found)
 
 
 @pytest.mark.parametrize(
     ("answer", "truth", "expected"),
     [
-        (1.0, 1.0, Verdict(True, "You said 1.0; it is 1.0: exactly.")),
-        (1.0, 1.5, Verdict(True, "You said 1.0; it is 1.5: 0.5 m too low.")),
-        (1.0, 1.6, Verdict(False, "You said 1.0; it is 1.6: 0.6 m too low.")),
-        (99.0, 90.0, Verdict(True, "You said 99.0; it is 90.0: 9.0 m too high.")),
-        (99.1, 90.0, Verdict(False, "You said 99.1; it is 90.0: 9.1 m too high.")),
-        (2.0, 2.01, Verdict(True, "You said 2.0; it is 2.0: less than 0.1 m off.")),
-        ("never", "never", Verdict(True, "You said never; it is never: exactly.")),
-        ("never", 3.0, Verdict(False, "You said never; it is 3.0.")),
-        (3.0, "never", Verdict(False, "You said 3.0; it is never.")),
-        (0.0, float("nan"), Verdict(False, "You said 0.0; it is nan.")),
+        (1.0, 1.0, Judgement(True, "You said 1.0; it is 1.0: exactly.")),
+        (1.0, 1.5, Judgement(True, "You said 1.0; it is 1.5: 0.5 m too low.")),
+        (1.0, 1.6, Judgement(False, "You said 1.0; it is 1.6: 0.6 m too low.")),
+        (99.0, 90.0, Judgement(True, "You said 99.0; it is 90.0: 9.0 m too high.")),
+        (99.1, 90.0, Judgement(False, "You said 99.1; it is 90.0: 9.1 m too high.")),
+        (2.0, 2.01, Judgement(True, "You said 2.0; it is 2.0: less than 0.1 m off.")),
+        ("never", "never", Judgement(True, "You said never; it is never: exactly.")),
+        ("never", 3.0, Judgement(False, "You said never; it is 3.0.")),
+        (3.0, "never", Judgement(False, "You said 3.0; it is never.")),
+        (0.0, float("nan"), Judgement(False, "You said 0.0; it is nan.")),
     ],
 )
 def test_a_number_is_judged_by_how_far_off_it_is(
-    answer: Any, truth: Any, expected: Verdict
+    answer: Any, truth: Any, expected: Judgement
 ) -> None:
     assert judge(of(METRES), answer, truth) == expected
 
@@ -412,8 +412,8 @@ def test_a_number_is_judged_by_how_far_off_it_is(
 def test_of_several_right_words_each_is_right() -> None:
     control = OneOf(options=("a", "b", "c"))
     truth = frozenset({"a", "b"})
-    assert judge(of(control), "a", truth) == Verdict(True, "The answer: a and b.")
-    assert judge(of(control), "c", truth) == Verdict(False, "You said: c. The answer: a and b.")
+    assert judge(of(control), "a", truth) == Judgement(True, "The answer: a and b.")
+    assert judge(of(control), "c", truth) == Judgement(False, "You said: c. The answer: a and b.")
 
 
 def test_the_control_sees_a_judge_that_knows_nothing() -> None:

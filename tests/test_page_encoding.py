@@ -17,9 +17,9 @@ import torch
 from mpmath import mp, mpf
 
 from dashboard import encoding as page_encoding
-from dashboard.choices import PLACES, EncodingChoice
 from dashboard.clock import Face
 from dashboard.clock.payload import encode
+from dashboard.encoding_choice import PLACES, EncodingChoice
 from dashboard.scripts.encoding import script
 from posenc import Setting
 from posenc.errors import SchemeArgumentError

@@ -13,9 +13,9 @@ import torch
 from safetensors.numpy import load
 from streamlit.testing.v1 import AppTest
 
-from dashboard import frames, pca, sentences
-from dashboard.compute import Projected
+from dashboard import pca, projection_frames, sentences
 from dashboard.pair import Pair
+from dashboard.projected import Projected
 from posenc import Setting
 from tests import independent
 from tests.pages import (
@@ -293,7 +293,7 @@ def test_a_position_far_from_all_others_is_named_and_left_out_of_the_picture() -
 
     def drawn_of(found: dict[str, Projected]) -> pd.DataFrame:
         small = Setting(train_length=40)
-        return frames.projections(Pair(pca.Read(small, found, {}, "", pd.DataFrame())))
+        return projection_frames.projections(Pair(pca.Read(small, found, {}, "", pd.DataFrame())))
 
     frame = drawn_of({"learned": with_one, "rope": without})
     assert frame.loc[frame["far"], ["kind", "position"]].to_numpy().tolist() == [["learned", 7]]

@@ -1,7 +1,7 @@
 """The Encoding page as a script on `posenc` alone: prints the first entries of every matrix as CSV."""
 
 from dashboard import compute
-from dashboard.choices import EncodingChoice
+from dashboard.encoding_choice import EncodingChoice
 from dashboard.encoding_frames import CORNER
 from posenc import Setting, fields
 from posenc.setting import PRECISIONS

@@ -3,7 +3,7 @@
 import streamlit as st
 
 from dashboard import controls, encoding, encoding_panels, encoding_sentences, page
-from dashboard.choices import EncodingChoice
+from dashboard.encoding_choice import EncodingChoice
 from dashboard.scripts import encoding as script
 from posenc.analysis import embedding_sum, spectrum
 from posenc.encoding import encoding as encoding_of

@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from dashboard import charts, choices, controls, frames, page, pca, sentences
+from dashboard import charts, choices, controls, frames, page, pca, projection_frames, sentences
 from dashboard.scripts import pca as script
 from dashboard.text import plain
 from posenc.analysis import projection
@@ -15,7 +15,7 @@ now = read.now
 with header:
     page.left_out(now.reasons, now.found, "PCA", page.reasons(read))
     page.head("PCA", read.map(lambda one: one.headline))
-scores = frames.projections(read)
+scores = projection_frames.projections(read)
 row = st.container(horizontal=True, gap="medium")
 for kind in now.found:
     with row.container(width=charts.PROJECTION_WIDTH):
@@ -28,11 +28,13 @@ for kind in now.found:
             st.caption(name + plain(note))
             st.caption(sentences.explained(result))
             if result.explained.sum() > 0:
-                mine = frames.of_panel(scores, kind, pinned=bool(name))
+                mine = projection_frames.of_panel(scores, kind, pinned=bool(name))
                 if mine["far"].any():
                     st.caption(sentences.far(mine))
                 page.picture(
-                    frames.drawn(mine[~mine["far"]].drop(columns=frames.APART), "position"),
+                    frames.drawn(
+                        mine[~mine["far"]].drop(columns=projection_frames.APART), "position"
+                    ),
                     charts.linked_projection(stacked=page.on_phone()),
                     key=f"projection_{kind}{'_pinned' if name else ''}",
                     alt=f"{page.label(kind)}: {sentences.explained(result)}",

@@ -3,7 +3,16 @@
 import numpy as np
 import streamlit as st
 
-from dashboard import charts, choices, compute, controls, frames, page, panels, relative_offsets
+from dashboard import (
+    charts,
+    choices,
+    compute,
+    controls,
+    offset_frames,
+    page,
+    panels,
+    relative_offsets,
+)
 from dashboard.scripts import relative_offsets as script
 from posenc import offset_maps
 from posenc.analysis import linear_map
@@ -58,7 +67,7 @@ if st.toggle(
             kind: compute.dense_fit(query, chosen.offset) for kind, query in one.queries.items()
         }
     )
-    dense = fits.map(frames.dense_fits)
+    dense = fits.map(offset_frames.dense_fits)
     page.table(dense)
     page.numbers(dense, "dense fits")
     page.lines({kind: fit.reason for kind, fit in fits.now.items() if fit.reason})

@@ -5,6 +5,7 @@ import streamlit as st
 from dashboard import choices, controls, page
 from dashboard import why_position as why
 from dashboard import why_position_charts as drawn
+from dashboard import why_position_sentences as said
 from dashboard.scripts import why_position as script
 from dashboard.text import plain
 from posenc import attention
@@ -16,7 +17,7 @@ chosen = controls.choices(choices.OrderChoice)
 both = settings.map(lambda setting: why.read(setting, chosen))
 found = both.now
 with header:
-    page.head("Why position", both.map(lambda one: one.headline))
+    page.head("Why position", both.map(said.headline))
 for reason in dict.fromkeys(page.reasons(both).values()):
     st.info(f"Pinned setting, A: {plain(reason)}", icon=":material/info:")
 for kind, reason in found.reasons.items():
@@ -39,11 +40,11 @@ with right:
     st.subheader("Largest difference", anchor=False)
     st.caption("Of all words, without a mask and with later words hidden; and of their mean.")
     page.table(both.map(lambda one: one.summary))
-    st.caption(why.caveat(found))
+    st.caption(said.caveat(found))
 st.subheader("Who looks at whom", anchor=False)
-st.caption(why.pattern_caption(found, chosen))
+st.caption(said.pattern_caption(found, chosen))
 drawn.pattern_row(both)
-st.caption(why.layers(settings.now, found))
+st.caption(said.layers(settings.now, found))
 
 page.how_to_read(
     "Both orders go through the same layer. Outputs are compared word by word: that of a word in the "

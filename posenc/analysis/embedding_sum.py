@@ -16,6 +16,7 @@ from torch import Tensor
 from posenc.analysis.similarity import as_float64
 from posenc.errors import SchemeArgumentError, shown
 from posenc.limits import MAX_DIM, MAX_POSITION, check_count
+from posenc.schemes.learned import INITIAL_STD
 
 # How token embeddings are drawn, by a short name; which models do so stands in `token_deviation`.
 STARTS = {
@@ -66,7 +67,7 @@ def token_deviation(start: str, dim: int, vocabulary: int = VOCABULARY) -> float
     deviations = {
         "1/d": dim**-0.5,
         "1": 1.0,
-        "0.02": 0.02,
+        "0.02": INITIAL_STD,
         "xavier": (2 / (vocabulary + dim)) ** 0.5,
     }
     if start not in deviations:

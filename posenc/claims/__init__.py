@@ -72,7 +72,7 @@ _CLAIMS = (
         theme="content",
         source=f"Posts on {VASWANI}, section 3.5; measured here",
         test=scale.overwritten,
-        steps=(scale.in_order,),
+        steps=(scale.drown, scale.in_order),
         uses=(*TABLE, "seed"),
     ),
     # Wavelengths
@@ -166,8 +166,8 @@ _CLAIMS = (
         theme="order",
         source="Textbooks; Lee et al. 2019, arXiv 1810.00825, decides",
         test=order.permutation,
-        steps=(order.layer,),
-        uses=("dim", "heads", "seed"),
+        steps=(order.layer, order.rotated),
+        uses=("dim", "heads", "base", "seed"),
     ),
     Claim(
         id="blind",
@@ -175,7 +175,7 @@ _CLAIMS = (
         theme="order",
         source="Textbooks; Kazemnejad et al. 2023, arXiv 2305.19466, decides",
         test=order.blind,
-        steps=(order.layer,),
+        steps=(order.layer, order.rotated),
         uses=("dim", "heads", "base", "seed"),
     ),
     # Learned tables

@@ -24,6 +24,7 @@ def geometric(setting: Setting) -> Verdict:
         return Verdict(State.UNDECIDED, (), said)
     ratios = [after / before for before, after in itertools.pairwise(slopes)]
     spread = max(ratios) / min(ratios)
+    power = "a power of two" if setting.heads.bit_count() == 1 else "no power of two"
     at = next((i + 2 for i, ratio in enumerate(ratios) if abs(ratio / ratios[0] - 1) > 1e-12), None)
     broken = (
         "" if at is None else f"; from head {at - 1} to {at} it changes to {ratios[at - 2]:.3g}"
@@ -35,8 +36,8 @@ def geometric(setting: Setting) -> Verdict:
             Number("first ratio", ratios[0]),
             Number("first head that leaves the sequence", at),
         ),
-        f"The slopes of {setting.heads} heads begin with the ratio {figure(ratios[0])}{broken}. They "
-        "are geometric for powers of two.",
+        f"The slopes of {setting.heads} heads begin with the ratio {figure(ratios[0])}{broken}; "
+        f"{setting.heads} is {power}.",
     )
 
 
@@ -51,7 +52,7 @@ def t5_is_shaw(setting: Setting) -> Verdict:
     used = len(set(buckets))
     if fitting is None:
         said = (
-            f"Among offsets to {count - 1:,} T5 has {used} buckets and no clipping distance of "
+            f"Among offsets to {count - 1:,} T5 has {counted(used, 'bucket')} and no clipping distance of "
             f"Shaw's puts the same offsets together: {_widening(count)}, where Shaw's are told apart up "
             "to the distance of clipping."
         )

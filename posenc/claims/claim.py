@@ -122,9 +122,9 @@ def figure(value: float) -> str:
     return f"{mantissa} × 10{str(int(exponent)).translate(_RAISED)}"
 
 
-def counted(count: int, noun: str) -> str:
-    """Write how many there are of something: 1 row, 2 rows."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+def counted(count: int, noun: str, several: str = "") -> str:
+    """Write how many there are of something: 1 row, 2 rows; `several` where an s is not enough."""
+    return f"{count:,} {noun if count == 1 else several or noun + 's'}"
 
 
 def share(part: float, whole: float) -> str:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from posenc.analysis import cosine_curve, first_rise, kendall_tau, verify_map
 from posenc.attention import attention
-from posenc.claims.claim import Number, State, Verdict, figure, share, sinusoidal
+from posenc.claims.claim import Number, State, Verdict, counted, figure, sinusoidal
 from posenc.kernel import offset_curve, position_vectors
 from posenc.schemes.none import NoneConfig
 from posenc.schemes.sinusoidal import SinusoidalConfig
@@ -102,8 +102,8 @@ def two_to_the_right(setting: Setting) -> Verdict:
             Number("mean weight there", weight),
         ),
         f"Without a mask, one key map, position two back times a constant, sends "
-        f"{share(hit * (count - AHEAD), count - AHEAD)} queries to the key two to their right, with "
-        f"a mean weight of {weight:.4f}.",
+        f"{figure(hit * (count - AHEAD))} of {counted(count - AHEAD, 'query', 'queries')} to the key "
+        f"two to the right, with a mean weight of {weight:.4f}.",
         Number("share of queries on random rows", missed),
     )
 
@@ -128,8 +128,8 @@ def offset_only(setting: Setting) -> Verdict:
     return Verdict(
         State.THEOREM if error <= EXACT else State.PARTLY,
         (Number("change of the logits", error, "of the largest"),),
-        f"Moved along by {setting.train_length:,} positions, {count**2:,} logits of width {width:,} "
-        f"change by {figure(error)} of the largest"
+        f"Moved along by {counted(setting.train_length, 'position')}, {count**2:,} logits of width "
+        f"{width:,} change by {figure(error)} of the largest"
         + (
             ", in float64."
             if setting.table_dtype is None

@@ -20,21 +20,32 @@ SAME = 1e-9  # float64 rounding, with room
 
 
 def permutation(setting: Setting) -> Verdict:
-    """Reverse the tokens; compare the outputs as they stand, and put back in place."""
+    """Reverse the tokens; compare the outputs as they stand, and put back in place.
+
+    The control is what the sentence is true of: the mean over tokens. Putting back in place has one,
+    too: with RoPE the outputs do not permute with the inputs.
+    """
     tokens, plain = sentence(setting), NoneConfig().build()
     out, reversed_out = (layer(x, plain, causal=False) for x in (tokens, tokens.flip(-2)))
     moved = change(reversed_out, out)
     back = change(reversed_out.flip(-2), out)
     pooled = change(reversed_out.mean(dim=-2), out.mean(dim=-2))
+    rope = rotated(setting)
+    turned, turned_back = (layer(x, rope, causal=False) for x in (tokens, tokens.flip(-2)))
+    also = "" if back > SAME else ": outputs permute with the inputs, which is equivariance"
     return Verdict(
         State.FALSE if moved > SAME else State.HOLDS,
         (
             Number("change of the outputs, tokens reversed", moved, "of the largest"),
             Number("change once put back in place", back, "of the largest"),
+            Number(
+                "with RoPE, change once put back in place",
+                change(turned_back.flip(-2), turned),
+                "of the largest",
+            ),
         ),
         f"Reversing {TOKENS} tokens changes the outputs by {figure(moved)} of the largest, and by "
-        f"{figure(back)} once they are put back in place: outputs permute with the inputs, which is "
-        "equivariance.",
+        f"{figure(back)} once they are put back in place{also}.",
         Number("change of the mean over tokens, which is invariant", pooled, "of the largest"),
     )
 
@@ -46,8 +57,8 @@ def blind(setting: Setting) -> Verdict:
     free = _last(tokens, other, plain, layers=2, causal=False)
     one = _last(tokens, other, plain, layers=1, causal=True)
     two = _last(tokens, other, plain, layers=2, causal=True)
-    rope = RopeConfig(dim=setting.head_dim, base=setting.base).build()
-    control = _last(tokens, other, rope, layers=1, causal=False)
+    control = _last(tokens, other, rotated(setting), layers=1, causal=False)
+    shows = ": a causal mask shows order" if free <= SAME < two else ""
     return Verdict(
         State.PARTLY if free <= SAME < two else State.THEOREM if free <= SAME else State.FALSE,
         (
@@ -56,8 +67,7 @@ def blind(setting: Setting) -> Verdict:
             Number("change in two layers without a mask", free, "of the largest"),
         ),
         f"Reversing {TOKENS - 1} tokens changes the last one's output by {figure(free)} without a mask "
-        f"and by {figure(one)} in one causal layer, but by {figure(two)} in two: a causal mask shows "
-        "order.",
+        f"and by {figure(one)} in one causal layer, but by {figure(two)} in two{shows}.",
         Number("change in one layer with RoPE, no mask", control, "of the largest"),
     )
 
@@ -67,6 +77,11 @@ def sentence(setting: Setting) -> Float[Tensor, "1 h n d"]:
     draw = torch.Generator().manual_seed(setting.seed)
     shape = (1, setting.heads, TOKENS, setting.head_dim)
     return torch.randn(shape, generator=draw, dtype=torch.float64)
+
+
+def rotated(setting: Setting) -> Scheme:
+    """Return RoPE on the heads of a setting: the control, for it tells places apart."""
+    return RopeConfig(dim=setting.head_dim, base=setting.base).build()
 
 
 def layer(x: Tensor, scheme: Scheme, *, causal: bool) -> Tensor:

@@ -5,32 +5,37 @@ the sinusoidal table, whose rows have the norm sqrt(d / 2).
 """
 
 import math
-from collections.abc import Callable
+import statistics
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posenc.claims.claim import Number, State, Verdict, figure, share, sinusoidal
+from posenc.analysis.embedding_sum import STARTS, token_deviation
+from posenc.claims.claim import Number, State, Verdict, counted, figure, share, sinusoidal
 from posenc.kernel import position_vectors
-from posenc.schemes.learned import INITIAL_STD
 from posenc.setting import Setting
 
-VOCABULARY = 37_000  # of Vaswani et al. 2017, section 5.1, for Xavier's start
 SAME_SCALE = 2.0  # norms within this factor are on one scale
 LOST = 0.75  # share of pairs in order below which order is lost; guessing gives a half
 KEPT = 0.9
 POSITIONS = 64
 WORDS = 64  # different ones in the experiment; they leave no room in a width of 64 or less
 STRENGTHS = 80  # steps of sqrt(2), from a sixteenth of the norm of position
+DRAWS = 9  # of words and of the content made of them
 
-# The standard deviation of one entry of a token embedding of width d, as it is usually started.
-STARTS: dict[str, Callable[[int], float]] = {
-    "N(0, 1/d)": lambda dim: dim**-0.5,
-    "N(0, 1)": lambda dim: 1.0,  # torch.nn.Embedding
-    "N(0, 0.02^2)": lambda dim: INITIAL_STD,  # BERT, GPT-2
-    "Xavier": lambda dim: math.sqrt(2 / (VOCABULARY + dim)),
-}
+
+@dataclass(frozen=True)
+class Drowned:
+    """One draw of words: content this many times as long as position loses the order.
+
+    kept: share of pairs in order there. left: the same for a reader that leaves out the words' span.
+    """
+
+    strength: float
+    kept: float
+    left: float
 
 
 def sqrt_scale(setting: Setting) -> Verdict:
@@ -74,53 +79,88 @@ def overwritten(setting: Setting) -> Verdict:
     """Let content grow until a reader of position loses the order; read the same content concatenated.
 
     The reader takes the nearest row of the table. A second reader first leaves out the directions
-    in which the words lie.
+    in which the words lie. Words and content are drawn several times, each from a seed of its own.
     """
-    scheme = sinusoidal(setting)
-    rows = position_vectors(scheme, POSITIONS, dtype=setting.table_dtype)
-    draw = torch.Generator().manual_seed(setting.seed)
-    words = torch.randn(WORDS, setting.dim, generator=draw, dtype=torch.float64)
-    content = words[torch.randint(WORDS, (POSITIONS,), generator=draw)]
-    content = content * (rows.norm(dim=1).mean() / content.norm(dim=1).mean())
-    basis = torch.linalg.qr(words.T)[0]
-    spared = rows - rows @ basis @ basis.T
+    rows = position_vectors(sinusoidal(setting), POSITIONS, dtype=setting.table_dtype)
     dtype = setting.table_dtype or torch.float32
-    for step in range(STRENGTHS):
-        strength = 2 ** (step / 2 - 4)
-        added = (strength * content + rows).to(dtype).double()
-        if in_order(added, rows) < LOST:
-            break
-    else:
-        said = f"Order is kept to content {figure(strength)} times as long as position."
-        return Verdict(State.FALSE, (Number("content over position", None, "times"),), said)
-    # Where the words span everything, only rounding is outside their span: a guess.
-    room = bool(spared.norm() > 1e-9 * rows.norm())
-    left = in_order(added - added @ basis @ basis.T, spared) if room else 0.5
+    found = [drown(rows, dtype, seed) for seed in seeds(setting)]
+    lost = [one for one in found if one is not None]
+    strengths = [one.strength for one in lost]
+    if 2 * len(lost) <= len(found):
+        strongest = figure(2 ** ((STRENGTHS - 1) / 2 - 4))
+        said = (
+            f"In {len(found) - len(lost)} of {len(found)} draws order is kept to content {strongest} "
+            "times as long as position."
+        )
+        return Verdict(State.FALSE, (Number("draws that lose order", len(lost)),), said)
+    left = [one.left for one in lost]
     beside = in_order(rows.to(dtype).double(), rows)  # concatenated, content is in other features
+    room = statistics.median(left) >= KEPT
     return Verdict(
-        State.PARTLY if left >= KEPT else State.HOLDS,
+        State.PARTLY if room else State.HOLDS,
         (
-            Number("content over position where order is lost", strength, "times"),
-            Number("pairs in order there", in_order(added, rows)),
-            Number("pairs in order for a reader that leaves out the words' span", left),
+            Number(
+                f"content over position where order is lost, median of {len(lost)} draws",
+                statistics.median(strengths),
+                "times",
+            ),
+            Number("the least of the draws", min(strengths), "times"),
+            Number("the most of the draws", max(strengths), "times"),
+            Number("pairs in order there, mean", statistics.fmean(one.kept for one in lost)),
+            Number(
+                "pairs in order for a reader that leaves out the words' span, mean",
+                statistics.fmean(left),
+            ),
         ),
-        f"Added, content of {figure(strength)} times position's norm leaves "
-        f"{100 * in_order(added, rows):.0f} % of pairs in order for a reader who knows no words, and "
-        f"{100 * left:.0f} % for one who leaves out the span of {WORDS} words in {setting.dim:,} "
-        "dimensions: "
+        f"Over {counted(len(lost), 'draw')} of {WORDS} words, added content of "
+        f"{_range([figure(one) for one in strengths])} times position's norm leaves "
+        f"{_range([f'{100 * one.kept:.0f}' for one in lost])} % of pairs in order for a reader who "
+        f"knows no words, and {_range([f'{100 * one:.0f}' for one in left])} % for one who leaves out "
+        f"their span in {setting.dim:,} dimensions: "
         + (
             "there is room beside them, so it is not the sum that loses order."
-            if left >= KEPT
+            if room
             else "there is no room beside them."
         ),
         Number("pairs in order where content is concatenated", beside),
     )
 
 
+def seeds(setting: Setting) -> range:
+    """Return the seeds of the draws: the setting's, and those after it."""
+    return range(setting.seed, setting.seed + DRAWS)
+
+
+def drown(rows: Float[Tensor, "n d"], dtype: torch.dtype, seed: int) -> Drowned | None:
+    """Let one draw of content grow by steps of sqrt(2) until order is lost, None where it never is."""
+    draw = torch.Generator().manual_seed(seed)
+    words = torch.randn(WORDS, rows.shape[1], generator=draw, dtype=torch.float64)
+    content = words[torch.randint(WORDS, (len(rows),), generator=draw)]
+    content = content * (rows.norm(dim=1).mean() / content.norm(dim=1).mean())
+    for step in range(STRENGTHS):
+        strength = 2 ** (step / 2 - 4)
+        added = (strength * content + rows).to(dtype).double()
+        kept = in_order(added, rows)
+        if kept < LOST:
+            break
+    else:
+        return None
+    basis = torch.linalg.qr(words.T)[0]
+    spared = rows - rows @ basis @ basis.T
+    # Where the words span everything, only rounding is outside their span: a guess.
+    room = bool(spared.norm() > 1e-9 * rows.norm())
+    return Drowned(
+        strength, kept, in_order(added - added @ basis @ basis.T, spared) if room else 0.5
+    )
+
+
 def token_over_position(setting: Setting) -> dict[str, float]:
     """Return the root mean square norm of a token over position's norm, by the token's start."""
     norm = position_norm(setting)
-    return {name: start(setting.dim) * setting.dim**0.5 / norm for name, start in STARTS.items()}
+    return {
+        name: token_deviation(start, setting.dim) * setting.dim**0.5 / norm
+        for start, name in STARTS.items()
+    }
 
 
 def position_norm(setting: Setting) -> float:
@@ -138,3 +178,9 @@ def in_order(read: Float[Tensor, "n d"], rows: Float[Tensor, "n d"]) -> float:
 
 def _list(found: dict[str, float]) -> str:
     return ", ".join(f"{figure(ratio)} ({name})" for name, ratio in found.items())
+
+
+def _range(written: list[str]) -> str:
+    """Write figures as the least to the most, one where they are alike."""
+    least, most = (end(written, key=lambda one: float(one.replace(",", ""))) for end in (min, max))
+    return least if least == most else f"{least} to {most}"

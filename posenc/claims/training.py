@@ -7,7 +7,7 @@ import functools
 import math
 from typing import TYPE_CHECKING
 
-from posenc.claims.claim import Number, State, Verdict, figure
+from posenc.claims.claim import Number, State, Verdict, counted, figure
 from posenc.errors import RunError
 from posenc.interop.sources import RESULTS
 from posenc.schemes import SCHEMES
@@ -35,7 +35,8 @@ def alike(setting: Setting) -> Verdict:
     apart = learned[1] > sinusoidal[2] or sinusoidal[1] > learned[2]
     seeds = min(one.seeds for one in found.values())
     state = State.HOLDS if abs(gap) <= NOTICED else State.FALSE if apart else State.PARTLY
-    bands = "no seed of one reaches the other" if apart else "their seeds overlap"
+    overlap = "their seeds overlap" if seeds > 1 else "one seed says nothing of chance"
+    bands = "no seed of one reaches the other" if apart else overlap
     return Verdict(
         state,
         (
@@ -44,9 +45,10 @@ def alike(setting: Setting) -> Verdict:
             Number("loss, sinusoidal", sinusoidal[0], "nats"),
             Number("smallest difference that counts", NOTICED, "nats"),
         ),
-        f"{_models(found['learned'])} reach {learned[0]:.3f} nats with a learned table and "
-        f"{sinusoidal[0]:.3f} with sinusoids at {length:,} tokens, means of {seeds} seeds: "
-        f"{100 * math.expm1(abs(gap)):.3g} % in perplexity, and {bands}.",
+        f"Models ({_models(found['learned'])}) reach {learned[0]:.3f} nats with a learned table and "
+        f"{sinusoidal[0]:.3f} with sinusoids at {length:,} tokens, {_means(seeds)}: "
+        f"{100 * math.expm1(abs(gap)):.3g} % apart in perplexity, where less than "
+        f"{100 * math.expm1(NOTICED):.3g} % counts as alike, and {bands}.",
     )
 
 
@@ -99,9 +101,10 @@ def extrapolates(setting: Setting, kind: str) -> Verdict:
             Number(f"loss at {setting.train_length:,}", at_length, "nats"),
             Number(f"loss at {last.x:,}", last.mean, "nats"),
         ),
-        f"{_models(curve)} with {NAMES[kind]} have a loss of {at_length:.3f} nats at "
-        f"{setting.train_length:,} tokens and {last.mean:.3f} at {last.x:,}, means of {curve.seeds} "
-        f"seeds; perplexity {where} and ends at {figure(times)} times.",
+        f"Models with {NAMES[kind]} ({_models(curve)}) have a loss of {at_length:.3f} nats at "
+        f"{counted(setting.train_length, 'token')} and {last.mean:.3f} at {last.x:,}, "
+        f"{_means(curve.seeds)}; perplexity {where} and ends at {figure(times)} times: longer context "
+        f"{said} ({said.rule}).",
     )
 
 
@@ -187,4 +190,11 @@ def _point(curve: "Curve", x: int) -> tuple[float, float, float]:
 
 def _models(curve: "Curve") -> str:
     model = curve.specification.model
-    return f"Models of {model.layers} layers and width {model.width}"
+    return (
+        f"{counted(model.layers, 'layer')}, width {model.width}, "
+        f"{counted(curve.specification.steps, 'training step')}"
+    )
+
+
+def _means(seeds: int) -> str:
+    return "of one seed" if seeds == 1 else f"means of {seeds} seeds"

@@ -44,14 +44,18 @@ def own_frequency(setting: Setting) -> Verdict:
     """Count the different frequencies among the features."""
     turning = feature_frequencies(setting)
     different = turning.unique().numel()
-    # As if every feature had a rung of its own on the same ladder.
+    # As if every feature had a rung of its own on the same ladder: there the sentence is true.
     own = Phases.geometric(2 * setting.dim, setting.base).inv_freq.unique().numel()
     return Verdict(
         State.HOLDS if different == len(turning) else State.FALSE,
         (Number("different frequencies", different, f"of {len(turning):,} dimensions"),),
         f"{setting.dim:,} dimensions share {counted(different, 'rung')} of the ladder, a sine and a cosine "
         "each.",
-        Number("different frequencies of a ladder with a rung per dimension", own),
+        Number(
+            "different frequencies of a ladder with a rung per dimension",
+            own,
+            f"of {len(turning):,} dimensions",
+        ),
     )
 
 
@@ -60,6 +64,8 @@ def slowest(setting: Setting) -> Verdict:
     found = spectrum(ladder(setting)).wavelengths[-1].item()
     said = 2 * math.pi * setting.base
     gap = abs(found / said - 1)
+    # tensor2tensor divides by the number of steps between pairs, of which one pair has none.
+    whose = " is tensor2tensor's ladder," if setting.dim > 2 else " is"
     return Verdict(
         State.HOLDS if gap <= FEW_PERCENT else State.FALSE,
         (
@@ -67,8 +73,8 @@ def slowest(setting: Setting) -> Verdict:
             Number("2 pi times the base", said, "positions"),
         ),
         f"At width {setting.dim:,} and base {figure(setting.base)} the printed formula ends at "
-        f"{figure(found)} positions; {figure(said)}, 2 pi times the base, is tensor2tensor's ladder, "
-        f"{100 * (said / found - 1):.3g} % longer.",
+        f"{figure(found)} positions; {figure(said)}, 2 pi times the base,{whose} "
+        f"{figure(100 * (said / found - 1))} % longer.",
     )
 
 
@@ -88,8 +94,8 @@ def nearly_linear(setting: Setting) -> Verdict:
             Number("pairs under a quarter turn", quarter, f"of {pairs:,}"),
             Number("pairs over a full turn", over, f"of {pairs:,}"),
         ),
-        f"Within {LINEAR:,} positions {under:,} of {counted(pairs, 'pair')} stay under one radian and "
-        f"{quarter:,} under a quarter turn; {over:,} go beyond a full turn.",
+        f"Of {counted(pairs, 'pair')}, this many stay within {LINEAR:,} positions under one radian: "
+        f"{under:,}; under a quarter turn: {quarter:,}. Beyond a full turn: {over:,}.",
     )
 
 
@@ -107,7 +113,8 @@ def hour_hand(setting: Setting) -> Verdict:
             Number("pairs that never do", pairs - done, f"of {pairs:,}"),
         ),
         f"Over a training length of {setting.train_length:,} the slowest pair makes {figure(slow)} "
-        f"turns; {done:,} of {counted(pairs, 'pair')} complete one, {pairs - done:,} do not.",
+        f"turns. Of {counted(pairs, 'pair')}, this many complete one: {done:,}; do not: "
+        f"{pairs - done:,}.",
     )
 
 

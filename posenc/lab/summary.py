@@ -28,6 +28,16 @@ class Effect(StrEnum):
     IGNORED = "was ignored"
     HURT = "hurt"
 
+    @property
+    def rule(self) -> str:
+        """The rule that calls it so, of the longest context read against the training length."""
+        moved = {
+            Effect.HELPED: "lower by more than",
+            Effect.IGNORED: "moved by no more than",
+            Effect.HURT: "higher by more than",
+        }
+        return f"perplexity {moved[self]} {counts()}"
+
 
 @dataclass(frozen=True)
 class Point:
@@ -98,6 +108,11 @@ def curves(runs: Iterable[Run], measure: str) -> list[Curve]:
         )
         for key, found in groups.items()
     ]
+
+
+def counts() -> str:
+    """Return the smallest change of perplexity that counts, in words."""
+    return f"{100 * math.expm1(NOTICED):.3g} %"
 
 
 def at_training_length(curve: Curve, every: Iterable[Curve]) -> float | None:
