@@ -235,6 +235,32 @@ class ClaimsChoice:
     )
 
 
+# Text of the page's own questions and answers: shown as it is, so nothing that could be markup.
+_TOLD = r"[^\x00-\x1f<>\[\]]{1,80}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictionChoice:
+    """The question that is asked and the answer that was given to it; no truth is in a link."""
+
+    question: str = fields.ruled(
+        "first",
+        fields.Word(
+            pattern=rf"first|(?:half|rise|turns|past|change|best|reach)\.{_TOLD}",
+            described="the name of a question, or first",
+            label="Question",
+        ),
+    )
+    answer: str = fields.ruled(
+        "none",
+        fields.Word(
+            pattern=rf"none|said {_TOLD}",
+            described="none, or said and the answer that was given",
+            label="Answer",
+        ),
+    )
+
+
 PAGE_CHOICES: tuple[type, ...] = (
     EncodingChoice,
     ClaimsChoice,
@@ -247,4 +273,5 @@ PAGE_CHOICES: tuple[type, ...] = (
     TrainingChoice,
     OrderChoice,
     ExerciseChoice,
+    PredictionChoice,
 )

@@ -49,12 +49,13 @@ def waves(kind: str, *, pinned: bool = False) -> Spec:
             **({"opacity": by_setting(pinned)["opacity"]} if pinned else {}),
         )
     )
-    named = alt.Chart()
-    if pinned:  # one name for both
-        named = named.transform_filter("datum.setting == 'B'")
-    name = named.mark_text(
-        align="left", baseline="bottom", dx=2, fontSize=12, fontWeight=600, color=COLOURS[kind]
-    ).encode(x="min(x):Q", y=alt.Y("max(ceiling):Q", axis=None), text="name:N")
+    name = (
+        alt.Chart()
+        .mark_text(
+            align="left", baseline="bottom", dx=2, fontSize=12, fontWeight=600, color=COLOURS[kind]
+        )
+        .encode(x="min(x):Q", y=alt.Y("max(ceiling):Q", axis=None), text="name:N")
+    )
     return spec_of(alt.layer(zero, line, boundary_rule(), name).properties(height=HEIGHT + 80))
 
 

@@ -1,9 +1,8 @@
-"""The Encoding page's pictures: matrices in rows of one unit each, waves, clocks and sums."""
+"""The Encoding page's pictures: matrices in rows of one unit each, the worked example, and sums."""
 
 import functools
 
 import numpy as np
-import pandas as pd
 import streamlit as st
 import torch
 
@@ -12,21 +11,18 @@ from dashboard import (
     encoding_charts,
     encoding_frames,
     encoding_sentences,
-    frames,
     page,
     panels,
 )
-from dashboard.clock import Face, clock_row
 from dashboard.compute import Array
 from dashboard.encoding import Drawn, EncodingPage
+from dashboard.encoding_pairs import of_either
 from dashboard.matrix import Full, Panel, Scale, smallest
 from dashboard.pair import Pair
-from dashboard.sentences import number
 from posenc import Setting
 from posenc.analysis.embedding_sum import STARTS
 from posenc.schemes import SCHEMES
 
-LANE = 2.9  # from one wave to the next below it, where a wave goes from -1 to 1
 ONE_ROW = 360  # height of a matrix that stands alone in its row, in CSS pixels
 OUTLIERS = 0.999  # of the entries within the colours' ends; the others take the end's colour
 
@@ -41,16 +37,17 @@ def matrices(both: Pair[EncodingPage]) -> None:
     """Draw every matrix; one colour scale never spans two units, so each unit has a row of its own."""
     found, setting = both.now, both.now.setting
     units: dict[str, dict[str, Drawn]] = {}
-    for kind, one in found.drawn.items():
-        units.setdefault(one.unit, {})[kind] = one
+    for read in both.each:
+        for kind, one in read.drawn.items():
+            units.setdefault(one.unit, {}).setdefault(kind, one)
     alone = [unit for unit, drawn in units.items() if len(drawn) == 1]
-    for unit in units:
+    for unit, drawn in units.items():
         if unit not in alone:
-            _row(unit, both)
+            _row(unit, drawn, both)
     if alone:
         for unit, place in zip(alone, st.columns(max(2, len(alone))), strict=False):
             with place:
-                _row(unit, both)
+                _row(unit, units[unit], both)
     for kind in found.absent:
         st.info(
             f"{SCHEMES[kind].label} puts no numbers in, so there is no matrix. {SCHEMES[kind].summary}",
@@ -60,8 +57,8 @@ def matrices(both: Pair[EncodingPage]) -> None:
         page.notes(setting, {kind: found.provenances[kind] for kind in found.absent})
 
 
-def _row(unit: str, both: Pair[EncodingPage]) -> None:
-    drawn = {kind: one for kind, one in both.now.drawn.items() if one.unit == unit}
+def _row(unit: str, drawn: dict[str, Drawn], both: Pair[EncodingPage]) -> None:
+    """Draw the matrices of one unit; `drawn` holds one of each scheme that either setting has."""
     bias = not next(iter(drawn.values())).features
     panels.rows_of_both(
         both.map(
@@ -115,95 +112,6 @@ def _scale(unit: str, pictures: list[Array]) -> Scale:
     return Scale(-most or -1.0, most or 1.0, "diverging", unit)
 
 
-def waves(both: Pair[EncodingPage]) -> None:
-    """Draw the chosen pairs of every scheme that has any, as waves under each other."""
-    found, setting = both.now, both.now.setting
-    if not found.pairs:
-        return
-    st.caption("Solid is sine, dotted cosine; the dashed line is the training length.")
-    columns = st.columns(max(2, len(found.pairs)))
-    for place, kind in zip(columns, found.pairs, strict=False):
-        with place:
-            st.markdown(f"**{SCHEMES[kind].label}**")
-            page.chart(
-                both.map(functools.partial(_waves_of, kind=kind)),
-                encoding_charts.waves,
-                kind,
-                key=f"waves_{kind}",
-            )
-    shown = int(found.waves["x"].max()) + 1
-    if shown < setting.length:
-        st.caption(f"Waves are drawn over the first {shown:,} of {setting.length:,} positions.")
-
-
-def _waves_of(found: EncodingPage, kind: str) -> pd.DataFrame:
-    """Return the waves of one scheme as they are drawn, none where it is not shown."""
-    if kind not in found.pairs:
-        return pd.DataFrame()
-    own = found.waves[found.waves["kind"] == kind]
-    return frames.drawn(_in_lanes(own, found.pairs[kind], found.ladders[kind].wavelengths))
-
-
-def _in_lanes(waves: pd.DataFrame, pairs: tuple[int, ...], wavelengths: Array) -> pd.DataFrame:
-    """Put every pair under the one before it, and name its lane."""
-    lane = waves["pair"].map({pair: -LANE * n for n, pair in enumerate(pairs)})
-    names = {pair: f"pair {pair}: {number(wavelengths[pair])} positions a turn" for pair in pairs}
-    return waves.drop(columns="kind").assign(
-        lane=lane, level=lane + waves["y"], ceiling=lane + 1.05, name=waves["pair"].map(names)
-    )
-
-
-def clocks(both: Pair[EncodingPage]) -> None:
-    """Draw the chosen pairs as hands that turn."""
-    if not both.now.pairs:
-        return
-    st.subheader("Pairs as hands of a clock", anchor=False)
-    _clocks(both.now, "clocks")
-    if both.pinned is not None and both.pinned.pairs:
-        st.caption("The pinned setting, A.")
-        _clocks(both.pinned, "clocks_pinned")
-
-
-def _clocks(found: EncodingPage, key: str) -> None:
-    setting = found.setting
-    faces = [
-        Face(
-            title=SCHEMES[kind].label,
-            subtitle=page.panel_note(setting, kind, rounded=False),
-            color=charts.COLOURS[kind],
-            pairs=pairs,
-            inv_freq=found.ladders[kind].inv_freq[[*pairs]],
-            wavelengths=found.ladders[kind].wavelengths[[*pairs]],
-            turns=found.ladders[kind].turns[[*pairs]],
-        )
-        for kind, pairs in found.pairs.items()
-    ]
-    clock_row(
-        faces,
-        key=key,
-        last=max(setting.length - 1, setting.train_length),
-        trained=setting.train_length,
-        text_alternative=encoding_sentences.hands(found),
-    )
-
-
-def spectrum(both: Pair[EncodingPage]) -> None:
-    """Draw wavelengths and shares of a turn over the ladder."""
-    if both.now.spectrum.empty:
-        return
-    st.subheader("How far each pair turns", anchor=False)
-    turning = {*both.now.ladders, *(both.pinned.ladders if both.pinned else ())}
-    kinds = tuple(kind for kind in SCHEMES if kind in turning)
-    drawn = both.map(lambda found: frames.drawn(found.spectrum, "place"))
-    left, right = st.columns(2)
-    with left:
-        st.caption("Wavelength of every pair; the dashed line is the training length.")
-        page.chart(drawn, encoding_charts.wavelengths, kinds, key="wavelengths")
-    with right:
-        st.caption("Share of a full turn that every pair makes within the training length.")
-        page.chart(drawn, encoding_charts.shares, kinds, key="shares")
-
-
 def example(found: EncodingPage, base: float) -> None:
     """Draw the formula beside its numbers at 4 positions and 8 dimensions."""
     left, right = st.columns(2)
@@ -222,11 +130,15 @@ def example(found: EncodingPage, base: float) -> None:
 
 def sums(both: Pair[EncodingPage], start: str, *, scaled: bool) -> None:
     """Draw content, position and their sum, and how large one is beside the other."""
-    found = both.now
-    if not found.sums:
+    adding = of_either(both, lambda one: one.sums)
+    if not adding:
         return
-    st.markdown(encoding_sentences.sums(found, scaled=scaled, start=start))
-    for kind in found.sums:
+    told = both.map(lambda one: encoding_sentences.sums(one, scaled=scaled, start=start))
+    if told.now:
+        st.markdown(told.now)
+    if told.pinned:
+        st.caption(f"Pinned setting, A: {told.pinned}")
+    for kind in adding:
         panels.rows_of_both(
             both.map(functools.partial(_sum_panels, kind=kind, start=start, scaled=scaled)),
             lambda shown: _scale("entry of a vector", [one.values.dense() for one in shown]),
@@ -237,15 +149,14 @@ def sums(both: Pair[EncodingPage], start: str, *, scaled: bool) -> None:
             height=220,
             text_alternative=f"Token vectors, positions of {SCHEMES[kind].label} and their sum.",
         )
-    adding = {*found.sums, *(both.pinned.sums if both.pinned else ())}
     page.chart(
         both.map(lambda one: encoding_frames.sum_marks(one.sums)),
         encoding_charts.ratios,
-        tuple(kind for kind in SCHEMES if kind in adding),
+        adding,
         key="ratios",
     )
     # Told apart by scheme and start together, which A's rows need.
-    page.table(both.map(encoding_frames.named_sums) if both.compared else found.sum_table)
+    page.table(both.map(encoding_frames.named_sums) if both.compared else both.now.sum_table)
     st.caption(
         "Norms are root mean squares. Ratio: token over position. Share: position's part of the sum's "
         "expected squared norm."

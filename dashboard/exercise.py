@@ -2,7 +2,7 @@
 
 Off unless asked for. A question is a value: its words, its control, and the function that takes the
 truth from the page's results. An answer counts for one question at one setting; a new setting asks
-anew.
+anew. The link holds the question and, once it is given, the reader's answer, never the truth.
 """
 
 import math
@@ -14,6 +14,7 @@ import streamlit as st
 
 from dashboard import choices, controls
 from dashboard.text import listed, plain
+from posenc import fields
 
 Found = TypeVar("Found")
 Answer = float | str
@@ -37,6 +38,12 @@ class Slider:
     near: float = 0.0
     within: float = 0.0
     beyond: str | None = None
+
+    @property
+    def answers(self) -> dict[str, Answer]:
+        """Every answer by its text in a link."""
+        ends: list[Answer] = [self.beyond] if self.beyond else []
+        return {_written(one): one for one in (*self.stops, *ends)}
 
     def say(self, value: Answer) -> str:
         """Return an answer in words."""
@@ -68,6 +75,11 @@ class OneOf:
     """A choice of words; the truth is the set of those that are right."""
 
     options: tuple[str, ...]
+
+    @property
+    def answers(self) -> dict[str, Answer]:
+        """Every answer by its text in a link."""
+        return {one: one for one in self.options}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,6 +122,9 @@ def ask(page: str, setting: Hashable, questions: Sequence[Question[Found]], foun
 
     setting: everything that decides the page's numbers; another one asks again.
     """
+    default = fields.defaults(choices.PredictionChoice)
+    for field, value in default.items():
+        st.session_state.setdefault(field, value)
     if not controls.choices(choices.ExerciseChoice).predict:
         return True
     if not questions:
@@ -118,11 +133,16 @@ def ask(page: str, setting: Hashable, questions: Sequence[Question[Found]], foun
     answers: dict[Hashable, Answer] = st.session_state.setdefault("predictions", {})
     with st.container(border=True):
         texts = {question.key: question.text for question in questions}
+        _take_up_question(page, [*texts])
         key = st.selectbox(
             "Question", list(texts), format_func=texts.__getitem__, key=f"question_{page}"
         )
         question = next(one for one in questions if one.key == key)
         name = (page, key, setting)
+        _take_up_answer(question, name, answers)
+        _hold("question", key)
+        _hold("answer", f"said {_written(answers[name])}" if name in answers else default["answer"])
+        st.session_state["owners"].append(choices.PredictionChoice)
         if name not in answers:
             _control(page, question, name)
             return False
@@ -134,6 +154,52 @@ def ask(page: str, setting: Hashable, questions: Sequence[Question[Found]], foun
     return True
 
 
+def _take_up_question(page: str, keys: list[str]) -> None:
+    """Ask what this page asked last, or what the link asks; a widget forgets it with its page."""
+    kept = st.session_state.get(f"question_{page}", st.session_state.get(f"kept_question_{page}"))
+    asked = kept if kept is not None else st.query_params.get("question", "first")
+    if asked in keys:
+        st.session_state[f"question_{page}"] = asked
+    elif kept is None and asked != "first":
+        st.warning(
+            f"The question {plain(asked)} is not asked at this setting; the first one is.",
+            icon=":material/info:",
+        )
+    st.session_state[f"kept_question_{page}"] = asked
+
+
+def _take_up_answer(
+    question: Question[Found], name: Hashable, answers: dict[Hashable, Answer]
+) -> None:
+    """Take the answer that the link gives to its own question, once per session."""
+    if "answer_read" in st.session_state:
+        return
+    st.session_state["answer_read"] = True
+    said = st.query_params.get("answer", "none").removeprefix("said ")
+    if said == "none" or st.query_params.get("question", "first") not in ("first", question.key):
+        return
+    known = question.control.answers
+    if said in known:
+        answers[name] = known[said]
+    else:
+        st.warning(
+            f"The answer {plain(said)} does not fit this question; give another one.",
+            icon=":material/info:",
+        )
+
+
+def _hold(name: str, text: str) -> None:
+    """Keep a choice that no widget holds in the session and in the address."""
+    st.session_state[name] = text
+    if st.query_params.get(name) != text:
+        st.query_params[name] = text
+
+
+def _written(answer: Answer) -> str:
+    """Return an answer as a link has it."""
+    return answer if isinstance(answer, str) else f"{answer:.10g}"
+
+
 def _control(page: str, question: Question[Found], name: Hashable) -> None:
     """Draw what the answer is given with, and the button that shows the truth."""
     control = question.control
@@ -143,7 +209,7 @@ def _control(page: str, question: Question[Found], name: Hashable) -> None:
         key = f"answer_{page}_{question.key}_{'_'.join(control.options)}"
         answer = st.radio(question.text, control.options, None, key=key, horizontal=True)
     else:
-        stops: list[Answer] = [*control.stops, *([control.beyond] if control.beyond else [])]
+        stops = [*control.answers.values()]
         answer = st.select_slider(
             f"{question.text} In {control.unit}.",
             stops,

@@ -128,7 +128,7 @@ def draw(settings: Pair[Setting], header: DeltaGenerator) -> None:
 def _pictures(settings: Pair[Setting], found: Pair[Read]) -> None:
     """Draw the curves and the table."""
     now = found.now
-    every = [now] if found.pinned is None else [now, found.pinned]
+    every = found.each
     formulas = tuple(k for k in page.kinds(settings) if any(k in one.formulas for one in every))
     st.subheader("Similarity past the training length", anchor=False)
     if formulas:
@@ -140,7 +140,7 @@ def _pictures(settings: Pair[Setting], found: Pair[Read]) -> None:
     st.caption(sentences.outside(now.past, now.length))
 
     left, right = st.columns(2)
-    if len(now.nearest):
+    if any(len(one.nearest) for one in every):
         with left:
             st.subheader("Distance to the nearest seen position", anchor=False)
             st.caption(
@@ -151,7 +151,7 @@ def _pictures(settings: Pair[Setting], found: Pair[Read]) -> None:
                 charts.by_offset, formulas, "position", "distance / norm",
                 band=False, key="nearest",
             )  # fmt: skip
-    if len(now.turns):
+    if any(len(one.turns) for one in every):
         turning = tuple(
             kind for kind in page.kinds(settings) if any(one.ladders.get(kind) for one in every)
         )
@@ -164,7 +164,7 @@ def _pictures(settings: Pair[Setting], found: Pair[Read]) -> None:
                 found.map(lambda one: frames.drawn(one.turns, "pair")),
                 charts.turns, turning, key="turns",
             )  # fmt: skip
-    if len(now.table):
+    if any(len(one.table) for one in every):
         page.table(found.map(lambda one: one.table))
 
 

@@ -116,10 +116,11 @@ def of(frame: pd.DataFrame, scheme: str) -> pd.DataFrame:
     return frame[frame["scheme"] == scheme] if len(frame) else frame
 
 
-def properties_table(measured: Properties, pinned: Properties | None = None) -> pd.DataFrame:
+def properties_table(measured: Properties | None, pinned: Properties | None = None) -> pd.DataFrame:
     """The measured properties of one scheme, one row each, as text for a narrow column.
 
-    pinned: the same of the pinned setting, A, in a second column, with the change in a third.
+    pinned: the same of the pinned setting, A, in a second column, with the change in a third; A's
+    column alone where the setting at hand does not show the scheme.
     """
 
     def column(of: Properties) -> dict[str, str]:
@@ -128,8 +129,9 @@ def properties_table(measured: Properties, pinned: Properties | None = None) -> 
             for name, text in PROPERTY_LABELS.items()
         }
 
-    if pinned is None:
-        return pd.DataFrame({"measured": column(measured)})
+    if measured is None or pinned is None:
+        one, name = (measured, "measured") if measured else (pinned, "A")
+        return pd.DataFrame({name: column(one)} if one else {})
     changes = {}
     for name, text in PROPERTY_LABELS.items():
         now, then = getattr(measured, name), getattr(pinned, name)

@@ -1,21 +1,31 @@
 """The measured half of Extrapolation: trained models read past their training length."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from dashboard import charts, choices, controls, exercise, page, predictions, run_frames, runs
+from dashboard import (
+    charts,
+    choices,
+    controls,
+    exercise,
+    page,
+    predictions,
+    run_frames,
+    runs,
+    shares,
+)
 from dashboard.pair import Pair
 from dashboard.scripts import extrapolation as script
+from dashboard.shares import SHARES
 from dashboard.text import listed, plain
 from posenc import Setting
 from posenc.lab import summary
-from posenc.lab.evaluate import TRAINED, contexts, farthest
+from posenc.lab.evaluate import contexts
 from posenc.lab.runs import Heading
-from posenc.lab.tasks import Copy, Language, Recall
+from posenc.lab.tasks import Language
 
 STEPS = (
     "Every model of a comparison has the same size, weights at the start, data, order and steps; only "
@@ -35,40 +45,13 @@ UNITS = {
 }
 
 
-@dataclass(frozen=True)
-class Share:
-    """How a task whose score is a share of right answers is drawn and said."""
-
-    title: str
-    unit: str
-    y_title: str
-    says: str
-
-
-SHARES = {
-    Copy.kind: Share(
-        "Copying a string",
-        "letters",
-        "share copied without a fault",
-        "Trained on strings of up to {length} letters, asked for up to twice as many: the share that "
-        "comes back without a single fault (Kazemnejad et al. 2023, arXiv 2305.19466).",
-    ),
-    Recall.kind: Share(
-        "Recalling a value by its key",
-        "tokens between value and question",
-        "share recalled",
-        "Four keys with their values early in {length} tokens of training, one asked for later: the "
-        "share of right answers. Guessing among the four values gives 25%.",
-    ),
-}
-
-
 def draw(settings: Pair[Setting], header: DeltaGenerator) -> None:
     """Draw the runs of one comparison, their headline in `header`.
 
-    A run has numbers of its own, so of the setting only the schemes count, and none of the pinned.
+    A run has numbers of its own, so of a setting only the schemes count: those of the pinned one are
+    drawn beside those of the setting at hand, and each has a headline of its own.
     """
-    setting = settings.now
+    setting, shown = settings.now, page.kinds(settings)
     names = runs.known()
     every = runs.comparisons(names)
     chosen = controls.choices(choices.MeasuredChoice, words=list(every))
@@ -76,18 +59,21 @@ def draw(settings: Pair[Setting], header: DeltaGenerator) -> None:
     unread = runs.unreadable()
     if unread:
         st.caption(plain(unread))
-    found = _asked(setting, every.get(name, []))
+    found = _asked(shown, every.get(name, []))
     if not found:
         with header:
-            page.head("Extrapolation, measured", _nothing(setting, every.get(name, [])))
+            page.head("Extrapolation, measured", _nothing(shown, every.get(name, [])))
         st.page_link("views/train.py", label="Train your own", icon=":material/model_training:")
         return
     one = found[0].specification
     st.caption(f"{plain(one.alike)}, on {one.device}.")
-    kinds = tuple(kind for kind in setting.schemes if any(_is(run, kind) for run in found))
-    missing = tuple(kind for kind in setting.schemes if kind not in kinds)
+    kinds = tuple(kind for kind in shown if any(run_frames.is_of(run, kind) for run in found))
+    missing = tuple(kind for kind in shown if kind not in kinds)
     if missing:
         st.caption(f"No run of {page.names(missing)} here.")
+    alone = tuple(kind for kind in kinds if kind not in setting.schemes)
+    if alone:
+        st.caption(f"Of the pinned setting, A, alone: {page.names(alone)}.")
     _stopped(found)
     lost = [run.run_id for run in found if runs.run(run.run_id) is None]
     if lost:
@@ -96,24 +82,26 @@ def draw(settings: Pair[Setting], header: DeltaGenerator) -> None:
             "follows is of the others.",
             icon=":material/warning:",
         )
-    looks = _asked_first(setting, name, found)
+    looks = _asked_first(shown, name, found)
     numbers: Numbers = {}
     if not looks:
         with header:
             page.head(_title(one.task), exercise.WITHHELD)
     elif one.task == Language.kind:
-        numbers |= _losses(found, kinds, header, chosen.unit)
+        with header:
+            page.head(_title(one.task), settings.map(lambda of: _headline(of, found)))
+        numbers |= _losses(found, kinds, chosen.unit)
         for task in SHARES:
             beside = next((key for key in every if key.startswith(f"{task}-")), None)
             if beside:
-                numbers |= _share(setting, _asked(setting, every[beside]))
+                numbers |= shares.draw(shown, _asked(shown, every[beside]))
     else:
         with header:
-            page.head(_title(one.task), _said(found))
-        numbers |= _share(setting, found)
+            page.head(_title(one.task), settings.map(lambda of: _headline(of, found)))
+        numbers |= shares.draw(shown, found)
     st.caption(
         "Dimension, base and the other numbers of the sidebar change nothing here: a run has its own."
-        + (" The pinned setting, A, changes nothing either." if settings.compared else "")
+        + (" Of the pinned setting, A, the schemes count alone." if settings.compared else "")
     )
     st.page_link("views/train.py", label="Train your own", icon=":material/model_training:")
     page.how_to_read(STEPS)
@@ -143,7 +131,21 @@ def _title(task: str) -> str:
     return f"{SHARES[task].title}, measured" if task in SHARES else "Extrapolation, measured"
 
 
-def _asked_first(setting: Setting, name: str, found: list[Heading]) -> bool:
+def _headline(setting: Setting, every: list[Heading]) -> str:
+    """Say what the runs of one setting's schemes measured."""
+    found = _asked(setting.schemes, every)
+    if not found:
+        return f"No model of {page.names(setting.schemes)} is in this comparison."
+    one = found[0].specification
+    if one.task != Language.kind:
+        return shares.said(found)
+    curves = run_frames.curves(found, "context")
+    if not curves:
+        return "Every run of this comparison stopped early."
+    return run_frames.headline(curves, one.train_length)
+
+
+def _asked_first(schemes: tuple[str, ...], name: str, found: list[Heading]) -> bool:
     """Draw the exercise where it is wanted; return whether the page may show what was measured."""
     task = found[0].specification.task
     if task in SHARES:
@@ -152,42 +154,38 @@ def _asked_first(setting: Setting, name: str, found: list[Heading]) -> bool:
     else:
         curves = run_frames.curves(found, "context")
         questions = predictions.of_losses(curves)
-    return exercise.ask("measured", (setting.schemes, name), questions, curves)
+    return exercise.ask("measured", (schemes, name), questions, curves)
 
 
-def _losses(
-    runs_drawn: list[Heading], kinds: tuple[str, ...], header: DeltaGenerator, unit: str
-) -> Numbers:
+def _losses(runs_drawn: list[Heading], kinds: tuple[str, ...], unit: str) -> Numbers:
     """Draw loss by context and by position, with the table of elbows; return their numbers."""
     found = run_frames.curves(runs_drawn, "context")
     if not found:
-        with header:
-            page.head("Extrapolation, measured", "Every run of this comparison stopped early.")
         return {}
     length = found[0].specification.train_length
-    with header:
-        page.head("Extrapolation, measured", run_frames.headline(found, length))
     what, y_title = UNITS[unit]
     st.subheader(f"{what} of the same tokens by context length", anchor=False)
     context = run_frames.frame(found)
     page.picture(
         _in_unit(context, unit).assign(boundary=float(length)),
-        charts.measured(kinds, _reads(context), "tokens of context", y_title),
+        charts.measured(kinds, run_frames.reads(context), "tokens of context", y_title),
         key="measured_context",
     )
-    st.caption(charts.strokes(_reads(context)))
+    st.caption(charts.strokes(run_frames.reads(context)))
     table = run_frames.elbows(found)
     page.table(table)
     st.caption(
         f"Loss, perplexity and bits per byte at {length:,} tokens; then the longest context read, "
-        "the loss there and perplexity as a multiple; the elbow is the first length past 1.1 times."
+        "the loss there and perplexity as a multiple; the elbow is the first length past 1.1 times. "
+        f"Longer context helped or hurt where perplexity moved by more than {summary.counts()}; "
+        "otherwise it was ignored."
     )
     st.subheader(f"{what} by position in one long text", anchor=False)
     positions = run_frames.frame(run_frames.curves(runs_drawn, "position"))
     page.picture(
         _in_unit(positions, unit).assign(boundary=float(length)),
         # The strokes of the first chart, said above.
-        charts.measured(kinds, _reads(context), "position, middle of a bucket", y_title),
+        charts.measured(kinds, run_frames.reads(context), "position, middle of a bucket", y_title),
         key="measured_position",
     )
     return {
@@ -195,43 +193,6 @@ def _losses(
         "measured loss by position": positions.rename(columns={"x": "position", "y": "loss"}),
         "measured elbows": table,
     }
-
-
-def _share(setting: Setting, runs_drawn: list[Heading]) -> Numbers:
-    """Draw the share of right answers of a task by length or distance; return the numbers."""
-    if not runs_drawn:
-        return {}
-    one = runs_drawn[0].specification
-    found = run_frames.curves(runs_drawn, one.task)
-    if not found:
-        return {}
-    share = SHARES[one.task]
-    st.subheader(share.title, anchor=False)
-    st.caption(share.says.format(length=one.train_length) + f" {_said(runs_drawn)}")
-    st.caption(f"{plain(one.alike)}, on {one.device}.")
-    frame = run_frames.frame(found)
-    kinds = tuple(kind for kind in setting.schemes if any(_is(curve, kind) for curve in found))
-    page.picture(
-        frame.assign(boundary=float(one.train_length)),
-        charts.measured(
-            kinds, _reads(frame), share.unit, share.y_title, log=one.task == Recall.kind
-        ),
-        key=f"measured_{one.task}",
-    )
-    st.caption(charts.strokes(_reads(frame)))
-    return {f"measured {one.task}": frame.rename(columns={"x": share.unit, "y": "share"})}
-
-
-def _said(runs_drawn: list[Heading]) -> str:
-    """Say the shares at the training length, and how far half of the answers stay right."""
-    one = runs_drawn[0].specification
-    found = run_frames.curves(runs_drawn, one.task)
-    if not found:
-        return "Every run of this comparison stopped early."
-    inside = one.train_length
-    if one.task == Recall.kind:
-        inside = farthest(inside)
-    return run_frames.shares(found, inside, SHARES[one.task].unit)
 
 
 def _stopped(found: list[Heading]) -> None:
@@ -242,21 +203,15 @@ def _stopped(found: list[Heading]) -> None:
             st.info(f"{one.scheme.label}, seed {one.seed}: {run.stopped}", icon=":material/block:")
 
 
-def _asked(setting: Setting, found: list[Heading]) -> list[Heading]:
-    return [run for run in found if run.specification.scheme.kind in setting.schemes]
+def _asked(schemes: tuple[str, ...], found: list[Heading]) -> list[Heading]:
+    return [run for run in found if run.specification.scheme.kind in schemes]
 
 
-def _reads(frame: pd.DataFrame) -> tuple[str, ...]:
-    """Ways of reading, as trained first."""
-    found = sorted(frame["read"].unique(), key=lambda name: (name != TRAINED, name))
-    return tuple(str(name) for name in found)
-
-
-def _nothing(setting: Setting, others: list[Heading]) -> str:
-    missing = listed(tuple(page.label(kind) for kind in setting.schemes))
+def _nothing(schemes: tuple[str, ...], others: list[Heading]) -> str:
+    missing = page.names(schemes)
     if not others:
         return f"No model of this comparison is on this server, none of {missing} either."
-    asked = " ".join(f"--scheme {kind}" for kind in setting.schemes)
+    asked = " ".join(f"--scheme {kind}" for kind in schemes)
     return (
         f"No model of {missing} is in this comparison; "
         f"`python -m posenc train {asked} {arguments(others)}` makes some."
@@ -300,7 +255,3 @@ def _in_unit(frame: pd.DataFrame, unit: str) -> pd.DataFrame:
     return frame.assign(
         **{name: frame[name].map(summary.perplexity) for name in ("y", "low", "high")}
     )
-
-
-def _is(one: Heading | summary.Curve, kind: str) -> bool:
-    return one.specification.scheme.kind == kind

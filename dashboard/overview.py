@@ -6,8 +6,10 @@ import pandas as pd
 
 from dashboard import compute, frames, sentences
 from dashboard.compute import Similarity
+from dashboard.pair import Pair
 from posenc import Setting
 from posenc.analysis.properties import Properties
+from posenc.schemes import SCHEMES
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,11 @@ def read(setting: Setting) -> Overview:
         properties=frames.properties(measured),
         headline=sentences.overview(setting, found, measured),
     )
+
+
+def shown(both: Pair[Overview]) -> tuple[str, ...]:
+    """Return the schemes that either setting shows, in their fixed order."""
+    return tuple(kind for kind in SCHEMES if any(kind in one.found for one in both.each))
 
 
 def curve(read: Overview, name: str) -> pd.DataFrame:

@@ -21,6 +21,11 @@ class Pair(Generic[Value]):
         return Pair(function(self.now), None if self.pinned is None else function(self.pinned))
 
     @property
+    def each(self) -> "tuple[Value, ...]":
+        """That of B, and that of A where something is pinned."""
+        return (self.now,) if self.pinned is None else (self.now, self.pinned)
+
+    @property
     def compared(self) -> bool:
         """Whether there is something pinned to compare with."""
         return self.pinned is not None

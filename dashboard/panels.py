@@ -116,7 +116,10 @@ def rows_of_both(
     """
     both = [*panels.now, *(panels.pinned or ())]
     colours = scale(both)
-    page.matrices(panels.now, key=key, scale=colours, text_alternative=text_alternative, **layout)
+    if panels.now:
+        page.matrices(
+            panels.now, key=key, scale=colours, text_alternative=text_alternative, **layout
+        )
     if not panels.pinned:
         return
     st.caption("The pinned setting, A.")

@@ -6,8 +6,10 @@ import pandas as pd
 
 from dashboard import compute, projection_frames, sentences
 from dashboard.choices import PcaChoice
+from dashboard.pair import Pair
 from dashboard.projected import Projected, projected
 from posenc import Setting
+from posenc.schemes import SCHEMES
 
 COMPONENTS = 12
 
@@ -21,6 +23,11 @@ class Read:
     reasons: dict[str, str]
     headline: str
     variance: pd.DataFrame
+
+
+def shown(both: Pair[Read]) -> tuple[str, ...]:
+    """Return the schemes that either setting shows, in their fixed order."""
+    return tuple(kind for kind in SCHEMES if any(kind in one.found for one in both.each))
 
 
 def read(setting: Setting, chosen: PcaChoice) -> Read:

@@ -8,6 +8,7 @@ import streamlit as st
 from dashboard import runs
 from dashboard.compute import CACHE
 from dashboard.text import listed
+from posenc.claims.claim import counted
 from posenc.lab import summary
 from posenc.lab.evaluate import CLAMPED, TRAINED
 from posenc.lab.runs import Heading
@@ -108,8 +109,12 @@ def headline(found: list[Curve], train_length: int) -> str:
     parts = [f"{what} {listed(names)}" for what, names in groups.items()]
     least, most = min(curve.seeds for curve in found), max(curve.seeds for curve in found)
     several = f"{least} to {most}" if most > least else f"{least}"
-    seeds = f"Means of {several} seeds." if most > 1 else "One seed each."
-    return f"{start}Read to {longest:,} tokens: {'; '.join(parts)}. {seeds}"
+    seeds = f"Means of {several} seeds" if most > 1 else "One seed each"
+    steps = counted(found[0].specification.steps, "training step")
+    ends = [f"{start}Read to {longest:,} tokens: {'; '.join(parts)}.", f"{seeds}, {steps}."]
+    if any(what.startswith("longer context") for what in groups):
+        ends.append(f"Helped or hurt: perplexity moved by more than {summary.counts()}.")
+    return " ".join(ends)
 
 
 def _repeats(other: Curve, curve: Curve) -> bool:
@@ -148,3 +153,14 @@ def table(found: list[Heading]) -> pd.DataFrame:
             }
         )
     return pd.DataFrame(rows)
+
+
+def reads(frame: pd.DataFrame) -> tuple[str, ...]:
+    """Ways of reading, as trained first."""
+    found = sorted(frame["read"].unique(), key=lambda name: (name != TRAINED, name))
+    return tuple(str(name) for name in found)
+
+
+def is_of(one: Heading | Curve, kind: str) -> bool:
+    """Whether a run or curve is of this scheme."""
+    return one.specification.scheme.kind == kind

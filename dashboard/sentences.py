@@ -126,7 +126,7 @@ def overview(
     return "As two positions move apart, their similarity: " + "; ".join(parts) + "."
 
 
-def properties(kind: str, measured: Properties, found: Similarity) -> str:
+def properties(measured: Properties, found: Similarity) -> str:
     """One sentence on one scheme: are its positions told apart, and does distance alone count?"""
     if measured.smallest_distance is None or measured.closest_pair is None:
         return "One position: nothing to compare."

@@ -9,8 +9,11 @@ from dashboard.choices import MeasuredChoice
 from dashboard.compute import Similarity
 from dashboard.text import listed
 from posenc import Setting, fields
+from posenc.claims.claim import counted
 from posenc.lab import summary
 from posenc.lab.evaluate import TRAINED
+from posenc.lab.specification import Specification
+from posenc.lab.summary import Curve
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,19 @@ def measured(setting: Setting) -> str:
     parts = [_changes("rises", [one for one in rises if one[0] >= 0])]
     parts += [_changes("falls", [one for one in rises if one[0] < 0]), *ends]
     said = "; ".join(part for part in parts if part)
-    return f"Small models trained here on {length:,} tokens and read at {longest:,}: {said}."
+    return (
+        f"Small models ({_models(found[0].specification, found)}) trained here on {length:,} tokens "
+        f"and read at {longest:,}: {said}."
+    )
+
+
+def _models(one: Specification, found: list[Curve]) -> str:
+    """Name the runs' own numbers: what the controls beside them do not change."""
+    bases = sorted(
+        {base for curve in found if (base := getattr(curve.specification.scheme, "base", None))}
+    )
+    based = [f"base {listed([f'{base:,.10g}' for base in bases])}"] if bases else []
+    return ", ".join([f"width {one.model.width:,}", *based, counted(one.steps, "step")])
 
 
 def _changes(verb: str, rises: list[tuple[float, str]]) -> str:

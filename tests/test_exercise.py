@@ -3,6 +3,7 @@
 import math
 import statistics
 from typing import Any
+from urllib.parse import parse_qs
 
 import numpy as np
 import pytest
@@ -177,14 +178,82 @@ def test_a_choice_has_no_look_before_it_is_made() -> None:
     assert at.button(key="look_similarity").disabled
 
 
-def test_the_link_opens_the_exercise_and_never_an_answer() -> None:
-    at = open_place("similarity", ON | {"length": "64"})
-    answer(at, "similarity", "3")
-    assert at.query_params["predict"] == ["true"] or at.query_params["predict"] == "true"
-    again = drawn(visit("similarity", at.query_params))
+def link(at: AppTest) -> dict[str, str]:
+    """The link that the page offers, as what it says."""
+    (text,) = [code.value for code in at.main.code if code.value.startswith(("?", "http"))]
+    said = parse_qs(text.partition("?")[2], keep_blank_values=True, strict_parsing=True)
+    return {name: values[0] for name, values in said.items() if name != "schemes"}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_link_holds_the_question_and_no_answer_before_it_is_given(place: str) -> None:
+    at = open_place(place, ON)
+    text = questions(at, place)[-1]
+    choose(at, place, text)
+    said = link(at)
+    assert said["predict"] == "true"
+    assert said["answer"] == "none"
+    again = drawn(visit(PLACES[place][0], said))
     assert notices(again) == []
+    assert asked(again, place).value == asked(at, place).value != "first"
+    assert said["question"] == asked(at, place).value
     assert headline(again) == WITHHELD
-    assert again.toggle(key="predict").value is True
+    assert link(again) == said
+    # Whatever the truth is, the link is the same: it holds none of it.
+    possible = at.main.radio[0].options if at.main.radio else stops(at)
+    given = []
+    for one in (possible[0], possible[-1]):
+        answer(at, place, one)
+        given.append(link(at))
+        verdict_here = verdict(at)
+        opened = drawn(visit(PLACES[place][0], given[-1]))
+        assert notices(opened) == []
+        assert (headline(opened), verdict(opened)) == (headline(at), verdict_here)
+        assert link(opened) == given[-1]
+        at.button(key=f"again_{screen(place)}").click().run()
+        assert link(drawn(at)) == said
+    changed = {name for name in given[0] if given[0][name] != given[1][name]}
+    assert changed == {"answer"}
+
+
+def test_an_answer_of_a_link_counts_for_its_setting_alone() -> None:
+    at = open_place("similarity", ON | {"question": "half.rope", "answer": "said 3"})
+    assert verdict(at).startswith("Not quite. You said 3;")
+    at.number_input(key="base").set_value(50.0).run()
+    assert headline(drawn(at)) == WITHHELD
+    assert link(at)["answer"] == "none"
+    assert at.query_params["answer"] in ("none", ["none"])
+    at.number_input(key="base").set_value(10000.0).run()
+    assert link(drawn(at))["answer"] == "said 3"
+
+
+def test_a_question_is_asked_again_where_its_page_is_turned_to_again() -> None:
+    at = open_place("similarity", ON | {"question": "rise.alibi"})
+    at.switch_page("views/pca.py").run()
+    at.query_params.pop("question", None)  # as the browser does when the page is left
+    at.switch_page("views/similarity.py").run()
+    assert asked(at, "similarity").value == "rise.alibi"
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ({"question": "half.[x](http://evil.example)"}, "Question must be"),
+        ({"question": "half.shaw"}, "The question half.shaw is not asked at this setting"),
+        ({"answer": "said <b>"}, "Answer must be"),
+        ({"answer": "said 7,5"}, "The answer 7,5 does not fit this question"),
+        ({"answer": "said maybe"}, "The answer maybe does not fit this question"),
+    ],
+)
+def test_odd_questions_and_answers_are_told_and_give_nothing_away(
+    said: dict[str, str], told: str
+) -> None:
+    at = open_place("similarity", ON | said)
+    assert len(notices(at)) == 1
+    assert notices(at)[0].startswith(told)
+    assert headline(at) == WITHHELD
+    assert pictures(at) == 0
+    assert notices(drawn(at.run())) == []
 
 
 # Questions follow the schemes ---------------------------------------------------------------------

@@ -70,12 +70,16 @@ WORDS = {
     "reorder": "reversed",
     "causal": False,
     "predict": False,
+    "question": "first",
+    "answer": "none",
     "verdict": "all",
     "theme": "all",
 }
 PAGE_OF = {
     "reference": "similarity",
     "predict": "similarity",
+    "question": "similarity",
+    "answer": "similarity",
     "fit": "pca",
     "reach": "extrapolation",
     "half": "extrapolation",

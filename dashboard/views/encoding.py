@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from dashboard import controls, encoding, encoding_panels, encoding_sentences, page
+from dashboard import controls, encoding, encoding_pairs, encoding_panels, encoding_sentences, page
 from dashboard.encoding_choice import EncodingChoice
 from dashboard.scripts import encoding as script
 from posenc.analysis import embedding_sum, spectrum
@@ -29,12 +29,12 @@ with header:
 with matrices:
     encoding_panels.matrices(found)
 with waves:
-    encoding_panels.waves(found)
+    encoding_pairs.waves(found)
     encoding_panels.said(encoding_sentences.without_pairs(now))
 with clocks:
-    encoding_panels.clocks(found)
+    encoding_pairs.clocks(found)
 with turning:
-    encoding_panels.spectrum(found)
+    encoding_pairs.spectrum(found)
     encoding_panels.said(encoding_sentences.turning(setting, now))
 with example:
     encoding_panels.example(now, setting.base)

@@ -18,7 +18,8 @@ sentences.show_notices(now.found)
 if settings.now.equal_width:
     sentences.show_equal_width(now.found)
 panels.cosine_rows(read.map(lambda one: (one.setting, one.found)), key="overview")
-for column, kind in zip(st.columns(len(now.found)), now.found, strict=True):
+kinds = overview.shown(read)
+for column, kind in zip(st.columns(len(kinds)), kinds, strict=True):
     with column:
         name = page.label(kind)
         st.subheader(name, anchor=False)
@@ -29,9 +30,12 @@ for column, kind in zip(st.columns(len(now.found)), now.found, strict=True):
             kind,
             key=f"curve_{kind}",
         )
-        st.markdown(sentences.properties(kind, now.measured[kind], now.found[kind]))
+        if kind in now.found:
+            st.markdown(sentences.properties(now.measured[kind], now.found[kind]))
+        else:
+            st.caption("Of the pinned setting, A, alone.")
         then = read.pinned.measured.get(kind) if read.pinned else None
-        st.table(frames.properties_table(now.measured[kind], then))
+        st.table(frames.properties_table(now.measured.get(kind), then))
 
 page.how_to_read(
     "Each column is one scheme. The square shows how alike every two positions are when content is "

@@ -17,12 +17,12 @@ with header:
     page.head("PCA", read.map(lambda one: one.headline))
 scores = projection_frames.projections(read)
 row = st.container(horizontal=True, gap="medium")
-for kind in now.found:
+for kind in pca.shown(read):
     with row.container(width=charts.PROJECTION_WIDTH):
         st.subheader(page.label(kind), anchor=False)
         for name, one in (("", now), ("Pinned setting, A: ", read.pinned)):
             if one is None or kind not in one.found:
-                continue
+                continue  # the other setting's alone
             result = one.found[kind]
             note = page.panel_note(one.setting, kind, result.note, rounded=result.rounded)
             st.caption(name + plain(note))

@@ -57,11 +57,13 @@ if wide:
     st.caption(f"Every third offset for the wide vectors of {page.names(wide)}.")
 panels.map_rows(read.map(lambda one: (one.setting, one.maps)), chosen.offset)
 
-if st.toggle(
+fitting = st.toggle(
     "Fit one matrix without knowing the scheme",
     key="dense",
     help="Takes some seconds: least squares on half the positions, scored on the others.",
-):
+)
+st.caption("It is not in the link: opening a link never starts anything heavy.")
+if fitting:
     fits = read.map(
         lambda one: {
             kind: compute.dense_fit(query, chosen.offset) for kind, query in one.queries.items()

@@ -13,10 +13,15 @@ read = settings.map(start.read)
 page.left_out(
     read.now.reasons, read.now.found, "What does attention see of position?", page.reasons(read)
 )
-measured = start.measured(settings.now)
-page.head("What does attention see of position?", Pair(measured or read.now.sentence))
-if measured:
-    page.also(read.map(lambda one: one.sentence))
+measured = settings.map(start.measured)
+said = read.map(lambda one: one.sentence)
+# A setting without measured runs has its formulas' sentence, under the headline or as it.
+page.head(
+    "What does attention see of position?",
+    Pair(measured.now, measured.pinned or None) if measured.now else said,
+)
+if measured.now:
+    page.also(said)
 sentences.show_notices(read.now.found)
 page.chart(
     read.map(lambda one: frames.drawn(one.curves)),
