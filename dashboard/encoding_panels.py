@@ -21,6 +21,7 @@ from dashboard.matrix import Full, Panel, Scale, smallest
 from dashboard.pair import Pair
 from posenc import Setting
 from posenc.analysis.embedding_sum import STARTS
+from posenc.claims.claim import counted
 from posenc.schemes import SCHEMES
 
 ONE_ROW = 360  # height of a matrix that stands alone in its row, in CSS pixels
@@ -178,7 +179,8 @@ def _sum_panels(found: EncodingPage, kind: str, start: str, *, scaled: bool) -> 
         Panel(
             title=title,
             values=picture,
-            subtitle=f"{words}, the first {rows} positions and {columns} of {one.width:,}",
+            subtitle=f"{words}, the first {counted(rows, 'position')} and {columns} of {one.width:,} "
+            "dimensions",
             color=charts.COLOURS[kind],
             features=True,
         )

@@ -7,6 +7,7 @@ from dashboard.sentences import number
 from dashboard.text import listed
 from posenc import Setting, limits
 from posenc.analysis.embedding_sum import STARTS
+from posenc.claims.claim import counted
 from posenc.formula import number as latex_number
 from posenc.schemes import SCHEMES
 
@@ -18,8 +19,7 @@ def headline(found: EncodingPage) -> str:
         label = SCHEMES[kind].label
         if kind in found.ladders:
             turns = found.ladders[kind].turns
-            full = int((turns >= 1).sum())
-            parts.append(f"{full:,} of {label}'s {len(turns):,} pairs complete a turn")
+            parts.append(_completed(label, int((turns >= 1).sum()), len(turns)))
         elif not one.features:
             last = min(setting.train_length, len(one.values)) - 1
             heads = "" if setting.alibi_head else " on average"
@@ -33,7 +33,24 @@ def headline(found: EncodingPage) -> str:
             noise = ", untrained noise" if one.untrained else ""
             parts.append(f"{label}'s entries spread by {number(float(deviation))}{noise}")
     parts += [f"{SCHEMES[kind].label} puts nothing in" for kind in found.absent]
-    return f"Within {setting.train_length:,} trained positions: " + "; ".join(parts) + "."
+    trained = counted(setting.train_length, "trained position")
+    return f"Within {trained}: " + "; ".join(parts) + "."
+
+
+def _completed(label: str, full: int, pairs: int) -> str:
+    if pairs == 1:
+        return f"{label}'s only pair completes {'a' if full else 'no'} turn"
+    return (
+        f"{full:,} of {label}'s {pairs:,} pairs {'completes' if full == 1 else 'complete'} a turn"
+    )
+
+
+def _never(left: int, pairs: int) -> str:
+    if pairs == 1:
+        return f"the only pair {'never completes' if left else 'completes'} a turn"
+    if not left:
+        return "every pair completes a turn"
+    return f"{left:,} of {pairs:,} pairs never {'completes' if left == 1 else 'complete'} a turn"
 
 
 def cut(shape: tuple[int, ...], *, bias: bool, asked: int) -> str:
@@ -53,15 +70,11 @@ def turning(setting: Setting, found: EncodingPage) -> str:
     for kind, one in found.ladders.items():
         left = int((one.turns < 1).sum())
         slowest = one.wavelengths[-1]
-        never = (
-            "every pair completes a turn"
-            if not left
-            else f"{left:,} of {len(one.turns):,} pairs never complete a turn"
-        )
         parts.append(
-            f"{SCHEMES[kind].label}: {never}, the slowest needs {number(float(slowest))} positions"
+            f"{SCHEMES[kind].label}: {_never(left, len(one.turns))}, the slowest needs "
+            f"{number(float(slowest))} positions"
         )
-    return f"In {setting.train_length:,} positions of training, " + "; ".join(parts) + "."
+    return f"In {counted(setting.train_length, 'position')} of training, " + "; ".join(parts) + "."
 
 
 def hands(found: EncodingPage) -> str:

@@ -13,6 +13,7 @@ from dashboard.sentences import falls_under_half
 from posenc import Setting
 from posenc.analysis import first_rise
 from posenc.analysis.past_length import Ladder, Past
+from posenc.claims.claim import counted
 from posenc.lab import summary
 from posenc.lab.evaluate import TRAINED
 from posenc.lab.summary import Curve
@@ -103,8 +104,8 @@ def of_formula(setting: Setting, found: Formulas) -> list[Question[Formulas]]:
     asked = [
         Question(
             key=f"turns.{kind}",
-            text=f"How many of the {len(ladder.turns):,} pairs of {SCHEMES[kind].label} complete a full "
-            f"turn within the training length, {length:,} positions?",
+            text=f"How many pairs of {SCHEMES[kind].label} complete a full turn within the training "
+            f"length, {counted(length, 'position')}? It has {counted(len(ladder.turns), 'pair')}.",
             control=Slider(
                 stops=tuple(float(n) for n in range(len(ladder.turns) + 1)),
                 unit="pairs",

@@ -89,7 +89,11 @@ def test_the_headline_says_who_is_best_and_what_context_did(store: Store) -> Non
     assert "no row 65 exists for Learned" in said
     assert "longer context hurt RoPE (loss +2.40)" in said
     assert "longer context helped ALiBi (loss -0.10)" in said
-    assert said.endswith(". Means of 2 seeds.")
+    steps = small("rope").steps
+    assert said.endswith(
+        f". Means of 2 seeds, {steps} training step{'s' * (steps != 1)}. "
+        "Helped or hurt: perplexity moved by more than 1 %."
+    )
 
 
 def test_the_strokes_of_the_lines_are_said_in_words(store: Store) -> None:
