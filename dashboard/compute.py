@@ -5,7 +5,7 @@ entries and bytes; `server.maxCacheDataSize` bounds them all together.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -28,6 +28,7 @@ from posenc.analysis.of_scheme import (
     scheme_similarity,
     similarity_change,
 )
+from posenc.device import Ran
 from posenc.errors import CheckpointError, NoPositionKernel, NoPositionVectors
 from posenc.query import Query, known
 
@@ -139,13 +140,18 @@ def check_table(query: Query) -> None:
         )
 
 
+def _values(query: Query) -> Ran[torch.Tensor]:
+    """Compute a kernel, or its curve, on the device that is asked for, or where that fails the CPU."""
+    return run_with_fallback(lambda place: kernel_values(query, place).cpu(), query.device)
+
+
 @st.cache_data(**CACHE)
 def kernel(query: Query) -> Kernel:
     """Return the position kernel over the positions that have a value."""
     check_table(query)
     length = known(query.build(), query.length)
 
-    ran = run_with_fallback(lambda place: kernel_values(query, place).cpu(), query.device)
+    ran = _values(query)
     values, scheme = ran.value, query.build()
     return Kernel(
         values=values.numpy(),
@@ -188,8 +194,10 @@ def cosine_change(now: Query, then: Query) -> MatrixValues:
     Subtracted in float64, rounded once.
     """
     drawn = min(now.length, then.length, limits.MAX_DRAWN_CELLS)
+    # The cosine of two positions is the same however many there are: those drawn are enough.
     ours, theirs = (
-        scheme_similarity(one, torch.from_numpy(kernel(one).values)) for one in (now, then)
+        scheme_similarity(one, _values(one).value)
+        for one in (replace(now, length=drawn), replace(then, length=drawn))
     )
     return smallest(similarity_change(ours, theirs, drawn))
 

@@ -143,7 +143,7 @@ def ratios(kinds: tuple[str, ...], *, pinned: bool = False) -> Spec:
                 scale=alt.Scale(
                     domain=["plain", "times sqrt(d)"], range=["circle", "triangle-right"]
                 ),
-                legend=alt.Legend(title=None, orient="top"),
+                legend=alt.Legend(title=None, orient="bottom"),  # a phone has no room beside
             ),
             color=scheme_colour(kinds),
             **({"opacity": by_setting(pinned)["opacity"]} if pinned else {}),

@@ -30,9 +30,9 @@ _CONFIG = {
 }
 
 
-def png(picture: Picture | MatrixPicture) -> bytes:
-    """Return the picture as a PNG file."""
-    made: bytes = vl_convert.vegalite_to_png(specification(picture), scale=DENSITY)
+def png(drawing: str) -> bytes:
+    """Return a drawing, the text of an SVG file, as a PNG file; Vega draws only once."""
+    made: bytes = vl_convert.svg_to_png(drawing, scale=DENSITY)
     return made
 
 

@@ -116,11 +116,13 @@ def of(frame: pd.DataFrame, scheme: str) -> pd.DataFrame:
     return frame[frame["scheme"] == scheme] if len(frame) else frame
 
 
-def properties_table(measured: Properties | None, pinned: Properties | None = None) -> pd.DataFrame:
+def properties_table(
+    measured: Properties | None, pinned: Properties | None = None, *, compared: bool = False
+) -> pd.DataFrame:
     """The measured properties of one scheme, one row each, as text for a narrow column.
 
     pinned: the same of the pinned setting, A, in a second column, with the change in a third; A's
-    column alone where the setting at hand does not show the scheme.
+    column alone where the setting at hand does not show the scheme. compared: whether one is pinned.
     """
 
     def column(of: Properties) -> dict[str, str]:
@@ -130,7 +132,7 @@ def properties_table(measured: Properties | None, pinned: Properties | None = No
         }
 
     if measured is None or pinned is None:
-        one, name = (measured, "measured") if measured else (pinned, "A")
+        one, name = (measured, "B" if compared else "measured") if measured else (pinned, "A")
         return pd.DataFrame({name: column(one)} if one else {})
     changes = {}
     for name, text in PROPERTY_LABELS.items():

@@ -9,6 +9,7 @@ from dashboard.compute import Similarity
 from dashboard.pair import Pair
 from posenc import Setting
 from posenc.analysis.properties import Properties
+from posenc.query import Query
 from posenc.schemes import SCHEMES
 
 
@@ -28,8 +29,10 @@ class Overview:
 def read(setting: Setting) -> Overview:
     """Return what the page shows of a setting."""
     queries = {kind: compute.query(setting, kind) for kind in setting.schemes}
-    found, reasons = compute.each(compute.cosine, queries)
-    measured = {kind: compute.measured(queries[kind]) for kind in found}
+    # Scheme by scheme: a long rounded kernel is kept until the next one, and asked for twice.
+    read, reasons = compute.each(_of_scheme, queries)
+    found = {kind: both[0] for kind, both in read.items()}
+    measured = {kind: both[1] for kind, both in read.items()}
     if not found:
         return Overview(setting, found, reasons, measured, pd.DataFrame(), pd.DataFrame(), "")
     return Overview(
@@ -46,6 +49,10 @@ def read(setting: Setting) -> Overview:
 def shown(both: Pair[Overview]) -> tuple[str, ...]:
     """Return the schemes that either setting shows, in their fixed order."""
     return tuple(kind for kind in SCHEMES if any(kind in one.found for one in both.each))
+
+
+def _of_scheme(query: Query) -> tuple[Similarity, Properties]:
+    return compute.cosine(query), compute.measured(query)
 
 
 def curve(read: Overview, name: str) -> pd.DataFrame:

@@ -1,10 +1,12 @@
 """Matrices side by side: one panel per scheme, titled, coloured and labelled the same on every page."""
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from dashboard import charts, compute, page
 from dashboard.compute import Similarity
@@ -29,6 +31,14 @@ def panel(
         boundary=boundary,
         color=charts.COLOURS[kind],
     )
+
+
+def columns(kinds: Sequence[str], most: int) -> Iterator[tuple[DeltaGenerator, str]]:
+    """Yield a column for every scheme, at most so many beside each other, the rows alike in length."""
+    rows = math.ceil(len(kinds) / most)
+    beside = math.ceil(len(kinds) / max(1, rows))
+    for start in range(0, len(kinds), max(1, beside)):
+        yield from zip(st.columns(beside), kinds[start : start + beside], strict=False)
 
 
 Found = tuple[Setting, Mapping[str, Similarity]]

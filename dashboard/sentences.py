@@ -14,6 +14,7 @@ from posenc.analysis.linearity import TOO_FEW_POSITIONS
 from posenc.analysis.offset_checks import OffsetClaims, OffsetMap
 from posenc.analysis.past_length import Past
 from posenc.analysis.properties import Properties
+from posenc.claims.claim import figure
 from posenc.schemes import SCHEMES
 
 OFFSET_ONLY = 1e-6  # spread along diagonals that rounding alone leaves
@@ -24,8 +25,7 @@ def number(value: float, digits: int = 3) -> str:
     if value == 0:
         return "0"
     if abs(value) < 10.0**-digits:
-        mantissa, exponent = f"{value:.1e}".split("e")
-        return f"{mantissa} x 10^{int(exponent)}"
+        return figure(value)
     return f"{value:,.{digits}g}" if abs(value) < 1000 else f"{value:,.0f}"
 
 
@@ -73,7 +73,7 @@ def projection(found: Mapping[str, Projected]) -> str:
     ]
     if not parts:
         return "Positions do not differ, so there is nothing to project."
-    return "Two components show of the variance: " + ", ".join(parts) + "."
+    return "Share of the variance that two components show: " + ", ".join(parts) + "."
 
 
 def explained(result: Projected) -> str:

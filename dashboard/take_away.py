@@ -30,14 +30,17 @@ def archive(sheet: Sheet, settings: Pair[Setting], link: str) -> bytes:
     for name, table in sheet.tables.items():
         files[f"numbers/{_file(name)}.csv"] = table.to_csv(index=False).encode()
     for name, picture in sheet.pictures.items():
-        files[f"figures/{_file(name)}.png"] = figures.png(picture)
-        files[f"figures/{_file(name)}.svg"] = figures.svg(picture).encode()
+        drawing = figures.svg(picture)
+        files[f"figures/{_file(name)}.png"] = figures.png(drawing)
+        files[f"figures/{_file(name)}.svg"] = drawing.encode()
         if isinstance(picture, MatrixPicture):
             files[f"numbers/{_file(name)}-matrices.csv"] = figures.cells(picture).encode()
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as folder:
         for name, content in files.items():
-            folder.writestr(zipfile.ZipInfo(name, _WHEN), content, zipfile.ZIP_DEFLATED)
+            # A PNG is packed already: packing it again takes a second and saves nothing.
+            packing = zipfile.ZIP_STORED if name.endswith(".png") else zipfile.ZIP_DEFLATED
+            folder.writestr(zipfile.ZipInfo(name, _WHEN), content, packing)
     return made.getvalue()
 
 

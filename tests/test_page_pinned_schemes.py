@@ -37,7 +37,7 @@ def test_overview_has_a_column_for_every_scheme_of_either_setting() -> None:
     assert [one.value for one in at.main.subheader] == FOUR
     assert captions(at).count("Of the pinned setting, A, alone.") == 2
     tables = [list(one.value.columns) for one in at.main.table]
-    assert tables == [["A"], ["A"], ["B", "A", "B - A"], ["measured"]]
+    assert tables == [["A"], ["A"], ["B", "A", "B - A"], ["B"]]
     assert lines("overview", LINK) == {
         *((LABELS[kind], "A") for kind in ("learned", "sinusoidal", "rope")),
         *((LABELS[kind], "B") for kind in ("rope", "alibi")),

@@ -18,8 +18,7 @@ sentences.show_notices(now.found)
 if settings.now.equal_width:
     sentences.show_equal_width(now.found)
 panels.cosine_rows(read.map(lambda one: (one.setting, one.found)), key="overview")
-kinds = overview.shown(read)
-for column, kind in zip(st.columns(len(kinds)), kinds, strict=True):
+for column, kind in panels.columns(overview.shown(read), most=3 if read.compared else 4):
     with column:
         name = page.label(kind)
         st.subheader(name, anchor=False)
@@ -35,7 +34,7 @@ for column, kind in zip(st.columns(len(kinds)), kinds, strict=True):
         else:
             st.caption("Of the pinned setting, A, alone.")
         then = read.pinned.measured.get(kind) if read.pinned else None
-        st.table(frames.properties_table(now.measured.get(kind), then))
+        st.table(frames.properties_table(now.measured.get(kind), then, compared=read.compared))
 
 page.how_to_read(
     "Each column is one scheme. The square shows how alike every two positions are when content is "
