@@ -28,12 +28,12 @@ def archive(sheet: Sheet, settings: Pair[Setting], link: str) -> bytes:
     if sheet.script:
         files["script.py"] = sheet.script.encode()
     for name, table in sheet.tables.items():
-        files[f"numbers/{_file(name)}.csv"] = table.to_csv(index=False).encode()
+        files[f"numbers/{file_name(name)}.csv"] = table.to_csv(index=False).encode()
     for name, picture in sheet.pictures.items():
-        files[f"figures/{_file(name)}.png"] = figures.png(picture)
-        files[f"figures/{_file(name)}.svg"] = figures.svg(picture).encode()
+        files[f"figures/{file_name(name)}.png"] = figures.png(picture)
+        files[f"figures/{file_name(name)}.svg"] = figures.svg(picture).encode()
         if isinstance(picture, MatrixPicture):
-            files[f"numbers/{_file(name)}-matrices.csv"] = figures.cells(picture).encode()
+            files[f"numbers/{file_name(name)}-matrices.csv"] = figures.cells(picture).encode()
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as folder:
         for name, content in files.items():
@@ -50,6 +50,6 @@ def _words(sheet: Sheet, link: str) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _file(name: str) -> str:
+def file_name(name: str) -> str:
     """Return a name as a file has it."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
