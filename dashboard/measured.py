@@ -7,7 +7,16 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from dashboard import charts, choices, controls, exercise, page, predictions, run_frames, runs
+from dashboard import (
+    choices,
+    controls,
+    exercise,
+    page,
+    predictions,
+    run_charts,
+    run_frames,
+    runs,
+)
 from dashboard.pair import Pair
 from dashboard.scripts import extrapolation as script
 from dashboard.text import listed, plain
@@ -172,10 +181,10 @@ def _losses(
     context = run_frames.frame(found)
     page.picture(
         _in_unit(context, unit).assign(boundary=float(length)),
-        charts.measured(kinds, _reads(context), "tokens of context", y_title),
+        run_charts.measured(kinds, _reads(context), "tokens of context", y_title),
         key="measured_context",
     )
-    st.caption(charts.strokes(_reads(context)))
+    st.caption(run_charts.strokes(_reads(context)))
     table = run_frames.elbows(found)
     page.table(table)
     st.caption(
@@ -187,7 +196,7 @@ def _losses(
     page.picture(
         _in_unit(positions, unit).assign(boundary=float(length)),
         # The strokes of the first chart, said above.
-        charts.measured(kinds, _reads(context), "position, middle of a bucket", y_title),
+        run_charts.measured(kinds, _reads(context), "position, middle of a bucket", y_title),
         key="measured_position",
     )
     return {
@@ -213,12 +222,12 @@ def _share(setting: Setting, runs_drawn: list[Heading]) -> Numbers:
     kinds = tuple(kind for kind in setting.schemes if any(_is(curve, kind) for curve in found))
     page.picture(
         frame.assign(boundary=float(one.train_length)),
-        charts.measured(
+        run_charts.measured(
             kinds, _reads(frame), share.unit, share.y_title, log=one.task == Recall.kind
         ),
         key=f"measured_{one.task}",
     )
-    st.caption(charts.strokes(_reads(frame)))
+    st.caption(run_charts.strokes(_reads(frame)))
     return {f"measured {one.task}": frame.rename(columns={"x": share.unit, "y": "share"})}
 
 

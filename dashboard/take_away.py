@@ -6,8 +6,9 @@ import re
 import zipfile
 
 from dashboard import figures
+from dashboard.matrix import Row
 from dashboard.pair import Pair
-from dashboard.sheet import MatrixPicture, Sheet
+from dashboard.sheet import Sheet
 from posenc import Setting
 
 # A file without a date of its own, so that the same page gives the same bytes.
@@ -32,7 +33,7 @@ def archive(sheet: Sheet, settings: Pair[Setting], link: str) -> bytes:
     for name, picture in sheet.pictures.items():
         files[f"figures/{file_name(name)}.png"] = figures.png(picture)
         files[f"figures/{file_name(name)}.svg"] = figures.svg(picture).encode()
-        if isinstance(picture, MatrixPicture):
+        if isinstance(picture, Row):
             files[f"numbers/{file_name(name)}-matrices.csv"] = figures.cells(picture).encode()
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as folder:
