@@ -90,25 +90,10 @@ def _main(names: frozenset[str]) -> None:
 def _schemes(rule: fields.Several) -> None:
     """Draw the choice of schemes: the first ones and the chosen ones at once, the rest in a menu."""
     chosen: list[str] = st.session_state["schemes"]
-    menu = st.session_state.get("add_scheme")
-    if menu is not None and menu not in chosen and len(chosen) < rule.most:
-        chosen = [kind for kind in rule.options if kind in (*chosen, menu)]
-        st.session_state["schemes"] = chosen
-    offered = [kind for n, kind in enumerate(rule.options) if n < AT_ONCE or kind in chosen]
-    show("schemes_control", chosen)
-    st.pills(
-        rule.label,
-        offered,
-        selection_mode="multi",
-        format_func=labels(rule).__getitem__,
-        key="schemes_control",
-        on_change=_take_schemes,
-        args=(rule,),
-        help=rule.help,
-    )
-    others = [kind for kind in rule.options if kind not in offered]
+    place = st.container()
+    others = [kind for kind in rule.options[AT_ONCE:] if kind not in chosen]
     if others:
-        st.menu_button(
+        asked = st.menu_button(
             "More schemes",
             others,
             key="add_scheme",
@@ -117,6 +102,20 @@ def _schemes(rule: fields.Several) -> None:
             disabled=len(chosen) >= rule.most,
             help=f"At most {rule.most} at once: take one away before you add another.",
         )
+        if asked is not None and len(chosen) < rule.most:
+            chosen = [kind for kind in rule.options if kind in (*chosen, asked)]
+            st.session_state["schemes"] = chosen
+    show("schemes_control", chosen)
+    place.pills(
+        rule.label,
+        [kind for n, kind in enumerate(rule.options) if n < AT_ONCE or kind in chosen],
+        selection_mode="multi",
+        format_func=labels(rule).__getitem__,
+        key="schemes_control",
+        on_change=_take_schemes,
+        args=(rule,),
+        help=rule.help,
+    )
 
 
 def _take_schemes(rule: fields.Several) -> None:

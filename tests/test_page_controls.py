@@ -5,6 +5,8 @@ from typing import Any
 
 import pandas as pd
 import pytest
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 from streamlit.testing.v1 import AppTest
 
 from dashboard import controls, used
@@ -115,13 +117,13 @@ def test_closed_drawers_send_nothing() -> None:
     assert keys(at) == {"schemes", *controls.DIALS, "equal_width", "learned_source"}
 
 
-def test_reset_and_presets_set_what_is_not_drawn() -> None:
+def test_reset_and_presets_set_what_is_not_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     odd = {"schemes": ["none"], **OTHER}
     at = drawn(visit("train", **odd))
     at.button(key="reset").click().run()
     assert setting(drawn(at)) == Setting()
     assert at.query_params == {}
-    at.session_state["preset"] = "bert"
+    monkeypatch.setattr(DeltaGenerator, "menu_button", lambda self, *words, **more: "bert")
     assert setting(drawn(at.run())) == PRESETS["bert"].apply(Setting())
 
 
@@ -142,8 +144,12 @@ def test_first_schemes_and_chosen_ones_are_offered_at_once(monkeypatch: pytest.M
     at.button_group(key="schemes_control").set_value(["learned"]).run()
     assert offered(drawn(at)) == ["Learned", "Sinusoidal"]
     assert setting(at).schemes == ("learned",)
-    at.session_state["add_scheme"] = "none"
+    asked = []
+    monkeypatch.setattr(
+        st, "menu_button", lambda label, kinds, **more: asked.append(kinds) or "none"
+    )
     assert setting(drawn(at.run())).schemes == ("learned", "none")
+    assert asked == [["rope", "alibi", "none"]]
     assert offered(at) == ["Learned", "Sinusoidal", "NoPE"]
     assert notices(at) == []
 
