@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from dashboard import controls, links, page, sheet, workers
+from dashboard import faults, links, sheet, workers
 from dashboard.toolbar import Toolbar, presenting
 
 st.set_page_config(
@@ -28,17 +28,18 @@ PAGES = {
     ],
 }
 
+links.keep()
 chosen = st.navigation(PAGES, position="top" if presenting() else "sidebar")
 # After the navigation: a rerun before it would forget which page the link named.
-with page.kind_errors():
+with faults.kind_errors():
     links.turn_to(chosen.url_path)
     sheet.begin()
     links.restore()
     toolbar = Toolbar()
-    setting = controls.shared(toolbar.controls_place())
+    setting = toolbar.shared()
     st.session_state["setting"] = setting
     toolbar.before(setting)
     workers.resume()
-    with page.kind_errors():
+    with faults.kind_errors():
         chosen.run()
     toolbar.after(setting)

@@ -1,4 +1,4 @@
-"""Ruled fields become widgets, widgets become a Setting; every one of them lives in the link."""
+"""The shared controls in the sidebar, and those of one page: widgets in, a legal what-if out."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
@@ -6,53 +6,55 @@ from typing import Any, TypeVar
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from dashboard import compute, links, sources
+from dashboard import compute, links, sources, used
 from dashboard.text import plain
+from dashboard.widgets import control, dial, labels, show, tell_changed, understood, widget
 from posenc import Setting, fields
 from posenc.presets import PRESETS
 from posenc.schemes import SCHEMES
 from posenc.setting import own_defaults, own_rules
 
+__all__ = ["choices", "dial", "shared", "tell"]
+
 Owner = TypeVar("Owner")
 
 DIALS = ("dim", "base", "length", "train_length")  # shown as sliders, exact values underneath
+MORE = ("heads", "alibi_head", "seed", "precision", "device")
+AT_ONCE = 5  # schemes that are offered without opening anything, the first of the registry
 
 
-def shared(place: Any) -> Setting:
-    """Draw the shared controls and return the what-if they mean, always a legal one.
+def shared(place: Any, *, drawn: bool = True) -> Setting:
+    """Draw the shared controls that this page uses and return the what-if that all of them mean.
 
-    place: the sidebar, or what stands for it.
+    place: the sidebar, or what stands for it. drawn: whether anybody sees it.
     """
-    rules, default = fields.rules(Setting), fields.defaults(Setting)
     with place:
-        _quick()
-        widget(st, "schemes", rules["schemes"], default["schemes"])
-        dials = st.container()
-        widget(st, "equal_width", rules["equal_width"], default["equal_width"])
-        sources.picker(rules["learned_source"])
-        with st.expander("Exact values"):
-            for name in DIALS:
-                widget(st, name, rules[name], default[name])
-        # After the numbers they follow: a link may have changed those without any callback.
-        for name in DIALS:
-            dial(dials, name, rules[name], key=f"{name}_dial")
-        with st.expander("More"):
-            for name in ("heads", "alibi_head", "seed", "precision", "device"):
-                widget(st, name, rules[name], default[name])
-            for name, rule in own_rules().items():
-                widget(st, name, rule, own_defaults()[name])
-    raw = {name: rule.write(st.session_state[name]) for name, rule in (rules | own_rules()).items()}
-    setting, notices = Setting.snap(raw)
-    used = compute.device(setting.device)
-    if setting.device not in ("auto", used):
-        notices.append(f"No working {setting.device} device is here; {used} is used instead.")
-    place.caption(f"Position kernels computed on {compute.device_label(used)}.")
+        if drawn:
+            _quick()
+        asked, _ = _meant()
+        names = used.here(asked)
+        if drawn:
+            _main(names)
+            _drawers(names)
+    setting, notices = _meant()  # an upload changes it
+    links.write()
+    device = compute.device(setting.device)
+    if setting.device not in ("auto", device):
+        notices.append(f"No working {setting.device} device is here; {device} is used instead.")
+    if drawn:
+        place.caption(f"Position kernels computed on {compute.device_label(device)}.")
     tell(notices)
     return setting
 
 
+def _meant() -> tuple[Setting, list[str]]:
+    """Return the legal what-if nearest to what the session holds, and what had to be changed."""
+    rules = fields.rules(Setting) | own_rules()
+    return Setting.snap({name: rule.write(st.session_state[name]) for name, rule in rules.items()})
+
+
 def _quick() -> None:
-    """Draw what sets many controls at once; before them, because a drawn widget cannot be set."""
+    """Draw what sets many controls at once."""
     row = st.container(horizontal=True)
     asked = row.menu_button(
         "Presets",
@@ -66,14 +68,78 @@ def _quick() -> None:
         st.session_state.update(PRESETS[asked].changes)
         st.caption(plain(f"{PRESETS[asked].label}: {PRESETS[asked].source}."))
     if row.button("Reset", key="reset", icon=":material/restart_alt:"):
-        st.session_state.update(_as_held(fields.defaults(Setting) | own_defaults()))
+        links.hold(fields.defaults(Setting) | own_defaults())
 
 
-def _as_held(values: dict[str, Any]) -> dict[str, Any]:
-    """Return values as widgets hold them: several words as a list."""
-    return {
-        name: list(value) if isinstance(value, tuple) else value for name, value in values.items()
+def _main(names: frozenset[str]) -> None:
+    """Draw what stands open: schemes, dials, widths, the learned table."""
+    rules, default = fields.rules(Setting), fields.defaults(Setting)
+    if "schemes" in names:
+        rule = rules["schemes"]
+        assert isinstance(rule, fields.Several)
+        _schemes(rule)
+    for name in DIALS:
+        if name in names:
+            dial(st, name, rules[name], key=f"{name}_dial")
+    if "equal_width" in names:
+        control(st, "equal_width", rules["equal_width"], default["equal_width"])
+    if "learned_source" in names:
+        sources.picker(rules["learned_source"])
+
+
+def _schemes(rule: fields.Several) -> None:
+    """Draw the choice of schemes: the first ones and the chosen ones at once, the rest in a menu."""
+    chosen: list[str] = st.session_state["schemes"]
+    place = st.container()
+    others = [kind for kind in rule.options[AT_ONCE:] if kind not in chosen]
+    if others:
+        asked = st.menu_button(
+            "More schemes",
+            others,
+            key="add_scheme",
+            format_func=labels(rule).__getitem__,
+            icon=":material/add:",
+            disabled=len(chosen) >= rule.most,
+            help=f"At most {rule.most} at once: take one away before you add another.",
+        )
+        if asked is not None and len(chosen) < rule.most:
+            chosen = [kind for kind in rule.options if kind in (*chosen, asked)]
+            st.session_state["schemes"] = chosen
+    show("schemes_control", chosen)
+    place.pills(
+        rule.label,
+        [kind for n, kind in enumerate(rule.options) if n < AT_ONCE or kind in chosen],
+        selection_mode="multi",
+        format_func=labels(rule).__getitem__,
+        key="schemes_control",
+        on_change=_take_schemes,
+        args=(rule,),
+        help=rule.help,
+    )
+
+
+def _take_schemes(rule: fields.Several) -> None:
+    chosen = st.session_state["schemes_control"]
+    st.session_state["schemes"] = [kind for kind in rule.options if kind in chosen]
+
+
+def _drawers(names: frozenset[str]) -> None:
+    """Draw the numbers in full and the rarer controls, only once somebody opens them."""
+    rules = fields.rules(Setting) | own_rules()
+    default = fields.defaults(Setting) | own_defaults()
+    own = [name for name in own_rules() if name in names]
+    drawers = {
+        "Exact values": [name for name in DIALS if name in names],
+        "More": [*(name for name in MORE if name in names), *own],
     }
+    for title, held in drawers.items():
+        if not held:
+            continue
+        drawer = st.expander(title, key=title.lower().replace(" ", "_"), on_change="rerun")
+        if drawer.open:
+            with drawer:
+                for name in held:
+                    control(st, name, rules[name], default[name])
 
 
 def choices(
@@ -97,13 +163,14 @@ def choices(
         assert target is not None
         if isinstance(rule, fields.Word):
             values[name] = _one_of(target, name, rule, default, words)
+            continue
+        chosen = widget(target, rule, default, key=name, bind="query-params")
+        if isinstance(rule, fields.Several):  # of nothing at all, or too much, the nearest
+            chosen = rule.nearest(",".join(chosen)) or default
         elif isinstance(rule, fields.Sentence):
-            values[name] = _sentence(target, name, rule, default)
-        else:
-            chosen = widget(target, name, rule, default)
-            if isinstance(rule, fields.Several):  # of nothing at all, or too much, the nearest
-                chosen = rule.nearest(",".join(chosen)) or default
-            values[name] = chosen
+            text, chosen = chosen, understood(rule, default, chosen)
+            tell_changed(rule, text, chosen)
+        values[name] = chosen
     st.session_state.setdefault("kept_choices", {}).update(values)
     return owner(**values)
 
@@ -132,27 +199,6 @@ def _one_of(place: Any, name: str, rule: fields.Word, default: str, words: Seque
     return chosen
 
 
-def _sentence(place: Any, name: str, rule: fields.Sentence, default: str) -> str:
-    """Draw a line of text; what cannot be used of it is told, and the text itself stays."""
-    typed = place.text_input(
-        rule.label,
-        default,
-        key=name,
-        help=rule.help or None,
-        bind="query-params",
-        max_chars=rule.longest,
-        width=280,
-    )
-    nearest = rule.nearest(typed)
-    found: str = default if nearest is None else nearest
-    if found != typed:
-        st.warning(
-            f"{rule.label} must be {rule.allowed()}; {plain(rule.told(found))} is used instead.",
-            icon=":material/info:",
-        )
-    return found
-
-
 def tell(notices: list[str]) -> None:
     """Show what had to be changed in the link or among the controls, in plain sentences."""
     told = [*dict.fromkeys([*st.session_state.get("link_notices", ()), *notices])]
@@ -162,78 +208,3 @@ def tell(notices: list[str]) -> None:
         lines = [f"{len(told)} things were changed:", *(f"- {plain(notice)}" for notice in told)]
         st.warning("\n".join(lines), icon=":material/info:")
     st.session_state["link_notices"] = []
-
-
-def widget(place: Any, name: str, rule: fields.Rule, default: Any) -> Any:
-    """Draw the widget of one ruled field, bound to the link under the field's name."""
-    common: dict[str, Any] = {"key": name, "help": rule.help or None, "bind": "query-params"}
-    match rule:
-        case fields.Several():
-            return place.pills(
-                rule.label,
-                rule.options,
-                selection_mode="multi",
-                default=list(default),
-                format_func=dict(zip(rule.options, rule.labels, strict=True)).__getitem__,
-                **common,
-            )
-        case fields.Choice():
-            return place.segmented_control(
-                rule.label, rule.options, default=default, required=True, wrap=True, **common
-            )
-        case fields.Flag():
-            return place.toggle(rule.label, default, **common)
-        case fields.Whole(grid=()) if rule.high - rule.low <= 64:
-            return place.slider(
-                rule.label, rule.low, rule.high, default, rule.multiple_of, width=240, **common
-            )
-        case fields.Whole():
-            return place.number_input(
-                rule.label,
-                rule.low,
-                rule.high,
-                default,
-                rule.multiple_of,
-                **common,
-            )
-        case fields.Real():
-            return place.number_input(
-                rule.label,
-                rule.low,
-                rule.high,
-                default,
-                step=None if rule.grid else rule.high / 4,
-                format="%.10g",
-                **common,
-            )
-    raise TypeError(f"no widget is known for {type(rule).__name__}")
-
-
-def dial(place: Any, name: str, rule: fields.Rule, *, key: str, **layout: Any) -> None:
-    """A slider over the usual values of a shared number; the exact number is the field itself."""
-    assert isinstance(rule, fields.Whole | fields.Real)
-    exact = st.session_state[name]
-    nearest = _nearest_stop(rule, exact)
-    label = rule.label if exact == nearest else f"{rule.label}, exactly {exact:,.10g}"
-    # Only where they differ: telling the browser what it just sent makes a held key stutter.
-    if st.session_state.get(key) != nearest:
-        st.session_state[key] = nearest
-    place.select_slider(
-        label,
-        rule.grid,
-        key=key,
-        help=rule.help,
-        format_func=lambda value: f"{value:,.10g}",
-        on_change=_take_dial,
-        args=(name, key),
-        **layout,
-    )
-
-
-def _take_dial(name: str, key: str) -> None:
-    st.session_state[name] = st.session_state[key]
-
-
-def _nearest_stop(rule: fields.Whole | fields.Real, value: float) -> float:
-    """Return the slider's stop nearest to a value, by ratio."""
-    return min(rule.grid, key=lambda stop: max(stop, value) / min(stop, value))

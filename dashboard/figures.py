@@ -13,10 +13,10 @@ import pandas as pd
 import vl_convert
 from PIL import Image
 
-from dashboard.charts import Spec
+from dashboard.charts import Spec, own_widths
 from dashboard.matrix.colours import SHADES, coloured, shades
-from dashboard.matrix.payload import Panel, Scale, Tick
-from dashboard.sheet import MatrixPicture, Picture
+from dashboard.matrix.payload import Panel, Row, Scale, Tick
+from dashboard.sheet import Picture
 
 WIDTH = 720  # of a chart
 PLOT = 320  # side of a matrix
@@ -36,19 +36,19 @@ def png(drawing: str) -> bytes:
     return made
 
 
-def svg(picture: Picture | MatrixPicture) -> str:
+def svg(picture: Picture | Row) -> str:
     """Return the picture as an SVG file."""
     made: str = vl_convert.vegalite_to_svg(specification(picture))
     return made
 
 
-def specification(picture: Picture | MatrixPicture) -> str:
+def specification(picture: Picture | Row) -> str:
     """Return the picture as one Vega-Lite specification with its data in it."""
     spec = _of_chart(picture) if isinstance(picture, Picture) else _of_matrices(picture)
     return json.dumps(spec | {"config": _CONFIG}, allow_nan=False)
 
 
-def cells(picture: MatrixPicture) -> str:
+def cells(picture: Row) -> str:
     """Return every cell of a row of matrices as CSV: panel, row, column, value, in float32."""
     parts = []
     for panel in picture.panels:
@@ -74,8 +74,7 @@ def cells(picture: MatrixPicture) -> str:
 
 def _of_chart(picture: Picture) -> Spec:
     values = {"data": {"values": _rows(picture.frame)}}
-    own = "hconcat" in picture.spec or "vconcat" in picture.spec
-    return picture.spec | values | ({} if own else {"width": WIDTH})
+    return picture.spec | values | ({} if own_widths(picture.spec) else {"width": WIDTH})
 
 
 def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
@@ -89,7 +88,7 @@ def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
     ]
 
 
-def _of_matrices(picture: MatrixPicture) -> Spec:
+def _of_matrices(picture: Row) -> Spec:
     panels = [_panel(panel, picture) for panel in picture.panels]
     return {
         "vconcat": [
@@ -100,7 +99,7 @@ def _of_matrices(picture: MatrixPicture) -> Spec:
     }
 
 
-def _panel(panel: Panel, picture: MatrixPicture) -> Spec:
+def _panel(panel: Panel, picture: Row) -> Spec:
     rows, columns = panel.values.shape
     height = round(PLOT * rows / columns) if rows < columns else PLOT
     url = _data_url(coloured(panel.values, picture.scale), PLOT, height)

@@ -1,17 +1,71 @@
-"""The link: read once per session, made legal and rewritten; written out in full to be copied.
+"""The link: read once per session, made legal, kept in step with the session, written out in full.
 
-From then on the browser keeps it in step with the bound widgets, and what the browser forgets on the
-way from page to page is put back.
+Shared controls live in the session, drawn or not, and the address names those that are not at their
+default. Controls of one page are bound to the address by Streamlit; what it forgets of them on the way
+from page to page is put back.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from dashboard import pinned
 from dashboard.choices import PAGE_CHOICES
+from dashboard.widgets import labels
 from posenc import Setting, fields
-from posenc.setting import own_rules
+from posenc.setting import own_defaults, own_rules
+
+
+def keep() -> None:
+    """Keep address and session in step. Before a page is chosen: its address then has it all.
+
+    Later, the browser would remember a page without its controls first, and Back would stop there.
+    """
+    if "link_read" not in st.session_state:
+        return
+    run = get_script_run_ctx()
+    if run is not None and run.is_history_navigation:  # Back and Forward: the address counts
+        rules = _shared_rules()
+        raw = {
+            name: _said(rule, st.query_params.get_all(name))
+            for name, rule in rules.items()
+            if name in st.query_params
+        }
+        hold(Setting.snap(raw)[0].record())
+        st.session_state[pinned.KEY] = pinned.normal(st.query_params.get(pinned.KEY, ""))[0]
+    elif pinned.word() and pinned.KEY not in st.query_params:
+        st.query_params[pinned.KEY] = pinned.word()
+    write()
+
+
+def hold(values: Mapping[str, Any]) -> None:
+    """Put shared values into the session as widgets hold them: several words as a list."""
+    rules = _shared_rules()
+    for name, value in values.items():
+        several = isinstance(rules[name], fields.Several)
+        st.session_state[name] = list(value) if several else value
+
+
+def write() -> None:
+    """Make the address say what the session holds: every shared control not at its default."""
+    rules, default = _shared_rules(), fields.defaults(Setting) | own_defaults()
+    wanted = {
+        name: texts
+        for name, rule in rules.items()
+        if (texts := _link(rule, st.session_state[name])) and texts != _link(rule, default[name])
+    }
+    for name in rules:
+        if name in st.query_params and name not in wanted:
+            del st.query_params[name]
+    changed: dict[str, Any] = {
+        name: texts[0] if len(texts) == 1 else texts
+        for name, texts in wanted.items()
+        if st.query_params.get_all(name) != texts
+    }
+    if changed:
+        st.query_params.update(changed)
 
 
 def restore() -> None:
@@ -20,38 +74,34 @@ def restore() -> None:
         return
     st.session_state["link_read"] = True
     st.session_state["link_notices"] = []
-    rules = fields.rules(Setting) | own_rules()
+    of_pages: dict[str, fields.Rule] = {}
     for owner in PAGE_CHOICES:
-        rules |= fields.rules(owner)
+        of_pages |= fields.rules(owner)
+    rules = _shared_rules() | of_pages
     raw = {name: _said(rules.get(name), st.query_params.get_all(name)) for name in st.query_params}
     setting, notices = Setting.snap(raw)
-    values = setting.record()
+    values: dict[str, Any] = {}
     for owner in PAGE_CHOICES:
         snapped, changed = fields.snap(owner, raw)
         values |= snapped
         notices += changed
     word = st.query_params.get(pinned.KEY, "")
-    normal, changed = pinned.normal(word)
-    notices += changed
-    st.session_state["link_notices"] = notices
-    # Also what the link did not name but changed: heads, where its dimension leaves room for fewer.
-    changed_too = {
-        name
-        for name, default in fields.defaults(Setting).items()
-        if name not in raw and values[name] != default
-    }
+    st.session_state[pinned.KEY], changed = pinned.normal(word)
+    st.session_state["link_notices"] = notices + changed
+    already = {name for name in setting.record() if name in st.session_state}
+    hold({name: value for name, value in setting.record().items() if name not in already})
+    # Of widgets that are bound to the address: they take what it says when they are first drawn.
     rewritten = {
         name: text
-        for name in (*raw, *sorted(changed_too))
-        if name in rules
-        and (text := _link(rules[name], values[name])) != st.query_params.get_all(name)
+        for name, rule in of_pages.items()
+        if name in raw and (text := _link(rule, values[name])) != st.query_params.get_all(name)
     }
-    st.session_state[pinned.KEY] = normal
-    if normal != word:
-        rewritten[pinned.KEY] = [normal]
+    if st.session_state[pinned.KEY] != word:
+        rewritten[pinned.KEY] = [st.session_state[pinned.KEY]]
     if rewritten:
         for name, text in rewritten.items():
             st.query_params[name] = text
+        write()
         st.rerun()
 
 
@@ -60,7 +110,6 @@ def turn_to(path: str) -> None:
     st.session_state["arrived"] = st.session_state.get("page") not in (None, path)
     st.session_state["page"] = path
     st.session_state["owners"] = []
-    pinned.take_up()
 
 
 def take_up(owner: type) -> None:
@@ -83,14 +132,18 @@ def take_up(owner: type) -> None:
 
 
 def written(setting: Setting) -> dict[str, list[str]]:
-    """Return what a link says of every control on the page that is shown, defaults too."""
+    """Return what a link says of every control of the page that is shown, drawn or not."""
     values = setting.record()
-    rules: dict[str, fields.Rule] = fields.rules(Setting) | own_rules()
+    rules = _shared_rules()
     for owner in st.session_state.get("owners", ()):
         chosen = fields.rules(owner)
         rules |= chosen
         values |= {name: st.session_state[name] for name in chosen if name in st.session_state}
     return {name: _link(rule, values[name]) for name, rule in rules.items() if name in values}
+
+
+def _shared_rules() -> dict[str, fields.Rule]:
+    return fields.rules(Setting) | own_rules()
 
 
 def _said(rule: fields.Rule | None, texts: list[str]) -> str:
@@ -99,8 +152,8 @@ def _said(rule: fields.Rule | None, texts: list[str]) -> str:
 
 
 def _link(rule: fields.Rule, value: Any) -> list[str]:
-    """Return how a widget writes its value into the link: several words apart, by their labels."""
+    """Return how a value stands in a link: several words apart, by their labels."""
     if isinstance(rule, fields.Several):
-        named = dict(zip(rule.options, rule.labels, strict=True))
+        named = labels(rule)
         return [named[word] for word in value]
     return [rule.write(value)]

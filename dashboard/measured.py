@@ -7,12 +7,12 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from dashboard import (
-    charts,
     choices,
     controls,
     exercise,
     page,
     predictions,
+    run_charts,
     run_frames,
     runs,
     shares,
@@ -168,10 +168,10 @@ def _losses(runs_drawn: list[Heading], kinds: tuple[str, ...], unit: str) -> Num
     context = run_frames.frame(found)
     page.picture(
         _in_unit(context, unit).assign(boundary=float(length)),
-        charts.measured(kinds, run_frames.reads(context), "tokens of context", y_title),
+        run_charts.measured(kinds, run_frames.reads(context), "tokens of context", y_title),
         key="measured_context",
     )
-    st.caption(charts.strokes(run_frames.reads(context)))
+    st.caption(run_charts.strokes(run_frames.reads(context)))
     table = run_frames.elbows(found)
     page.table(table)
     st.caption(
@@ -185,7 +185,9 @@ def _losses(runs_drawn: list[Heading], kinds: tuple[str, ...], unit: str) -> Num
     page.picture(
         _in_unit(positions, unit).assign(boundary=float(length)),
         # The strokes of the first chart, said above.
-        charts.measured(kinds, run_frames.reads(context), "position, middle of a bucket", y_title),
+        run_charts.measured(
+            kinds, run_frames.reads(context), "position, middle of a bucket", y_title
+        ),
         key="measured_position",
     )
     return {

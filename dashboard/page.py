@@ -1,44 +1,26 @@
 """What every page has around its panels: headline, how to read it, definition, source, numbers."""
 
+import functools
 import inspect
-import logging
 import textwrap
-import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, ParamSpec, Protocol
 
 import pandas as pd
 import streamlit as st
-import streamlit.errors
 
-from dashboard import pinned, sheet
+from dashboard import charts, pinned, sheet
 from dashboard.charts import Spec
+from dashboard.faults import Ended
 from dashboard.frames import compared
-from dashboard.matrix import Panel, Scale, matrix_row
+from dashboard.matrix import Row, matrix_row
 from dashboard.pair import Pair
 from dashboard.scripts import uploaded
 from dashboard.text import listed, plain
-from posenc import PosencError, Setting
+from posenc import Setting
 from posenc.schemes import SCHEMES
 
-log = logging.getLogger("dashboard")
-
-# What a fault in our own code can raise; Streamlit's control flow (rerun, stop) passes through.
-_FAULTS = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    StopIteration,
-    streamlit.errors.Error,
-    ImportError,
-    LookupError,
-    MemoryError,
-    OSError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-)
+Drawing = ParamSpec("Drawing")
 
 
 def setting() -> Setting:
@@ -100,34 +82,23 @@ def picture(frame: pd.DataFrame, spec: Spec, *, key: str, alt: str | None = None
 
     alt: what a reader hears instead of a picture that does not describe itself.
     """
-    own = "hconcat" in spec or "vconcat" in spec
+    own = charts.own_widths(spec)
     st.vega_lite_chart(frame, spec, key=key, width="content" if own else "stretch", alt=alt)
     sheet.current().pictures[key] = sheet.Picture(spec, frame)
 
 
-def matrices(
-    panels: Sequence[Panel],
-    *,
-    key: str,
-    scale: Scale,
-    text_alternative: str,
-    row_label: str = "query position",
-    column_label: str = "key position",
-    height: int | None = None,
-    together: int = 1,
-) -> None:
-    """Draw a row of matrices on one colour scale."""
-    matrix_row(
-        panels,
-        key=key,
-        scale=scale,
-        text_alternative=text_alternative,
-        row_label=row_label,
-        column_label=column_label,
-        height=height,
-        together=together,
-    )
-    sheet.current().pictures[key] = sheet.MatrixPicture(panels, scale, row_label, column_label)
+def _noted(draw: Callable[Drawing, Row]) -> Callable[Drawing, None]:
+    """Return what draws a row of matrices and notes it on the page's sheet."""
+
+    @functools.wraps(draw)
+    def noted(*args: Drawing.args, **kwargs: Drawing.kwargs) -> None:
+        row = draw(*args, **kwargs)
+        sheet.current().pictures[row.key] = row
+
+    return noted
+
+
+matrices = _noted(matrix_row)
 
 
 def side_by_side(frames: Pair[pd.DataFrame]) -> pd.DataFrame:
@@ -178,10 +149,6 @@ def reasons(read: Pair[Reasoned]) -> Mapping[str, str]:
     return {} if read.pinned is None else read.pinned.reasons
 
 
-class Ended(Exception):
-    """A page has said all it can; what stands around it is still drawn."""
-
-
 def left_out(
     reasons: Mapping[str, str],
     found: Mapping[str, Any],
@@ -219,8 +186,13 @@ def how_to_read(text: str) -> None:
 
 
 def definition(formula: str, words: str, *functions: Callable[..., Any]) -> None:
-    """Draw the definition: the formula beside the source that computed the numbers."""
-    with st.expander("Definition and code", icon=":material/function:"):
+    """Draw the definition, once somebody opens it: the formula beside the source of the numbers."""
+    drawer = st.expander(
+        "Definition and code", key="definition", on_change="rerun", icon=":material/function:"
+    )
+    if not drawer.open:
+        return
+    with drawer:
         left, right = st.columns(2)
         with left:
             st.latex(formula)
@@ -295,22 +267,3 @@ def label(kind: str) -> str:
 def names(kinds: tuple[str, ...]) -> str:
     """Return the schemes' names as a list in words."""
     return listed(tuple(SCHEMES[kind].label for kind in kinds))
-
-
-@contextmanager
-def kind_errors() -> Iterator[None]:
-    """Turn a library error into its sentence, anything else into an incident with an id in the log."""
-    try:
-        yield
-    except Ended:
-        pass
-    except PosencError as error:
-        st.error(str(error), icon=":material/block:")
-    except _FAULTS as error:
-        incident = uuid.uuid4().hex[:8]
-        log.exception("incident %s: %s", incident, type(error).__name__)
-        st.error(
-            f"This page could not be computed. The log of the server names the fault as incident "
-            f"{incident}; other pages and settings still work.",
-            icon=":material/error:",
-        )

@@ -5,17 +5,23 @@ import streamlit as st
 from dashboard.pair import Pair
 from dashboard.text import listed, plain
 from posenc import Setting, fields
+from posenc.schemes import SCHEMES
 from posenc.setting import own_rules
 
 KEY = "a"
 SEPARATOR = "~"  # in no value, and written into a link as it is
-MOST_CHARACTERS = 1_000
+MOST_CHARACTERS = 3_000
 
 
 def written(setting: Setting) -> str:
-    """Return the word of a setting: every field by its name, defaults too."""
+    """Return the word of a setting: every field by its name, defaults too.
+
+    Of schemes that it does not show only what is no default: their defaults change nothing.
+    """
     rules = fields.rules(Setting) | own_rules()
-    said = {name: rules[name].write(value) for name, value in setting.record().items()}
+    held = {f"{kind}.{name}" for kind in setting.schemes for name in SCHEMES[kind].own_rules()}
+    held |= {*fields.rules(Setting), *dict(setting.own)}
+    said = {name: rules[name].write(setting.record()[name]) for name in rules if name in held}
     return SEPARATOR.join(part for pair in said.items() for part in pair)
 
 
@@ -47,12 +53,6 @@ def word() -> str:
     """Return the word of the pinned setting of this session, "" where none is pinned."""
     found: str = st.session_state.get(KEY, "")
     return found
-
-
-def take_up() -> None:
-    """Put the pin back into the address of a page that was just turned to, where it got lost."""
-    if word() and st.session_state.get("arrived") and KEY not in st.query_params:
-        st.query_params[KEY] = word()
 
 
 def differences(settings: Pair[Setting]) -> str:

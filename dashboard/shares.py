@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pandas as pd
 import streamlit as st
 
-from dashboard import charts, page, run_frames
+from dashboard import page, run_charts, run_frames
 from dashboard.text import plain
 from posenc.lab.evaluate import farthest
 from posenc.lab.runs import Heading
@@ -56,12 +56,12 @@ def draw(schemes: tuple[str, ...], runs_drawn: list[Heading]) -> dict[str, pd.Da
     kinds = tuple(kind for kind in schemes if any(run_frames.is_of(curve, kind) for curve in found))
     page.picture(
         frame.assign(boundary=float(one.train_length)),
-        charts.measured(
+        run_charts.measured(
             kinds, run_frames.reads(frame), share.unit, share.y_title, log=one.task == Recall.kind
         ),
         key=f"measured_{one.task}",
     )
-    st.caption(charts.strokes(run_frames.reads(frame)))
+    st.caption(run_charts.strokes(run_frames.reads(frame)))
     return {f"measured {one.task}": frame.rename(columns={"x": share.unit, "y": "share"})}
 
 

@@ -1,13 +1,12 @@
 """What a page has shown in this run: its words, pictures and numbers, for those who take it away."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pandas as pd
 import streamlit as st
 
 from dashboard.charts import Spec
-from dashboard.matrix import Panel, Scale
+from dashboard.matrix import Row
 
 
 @dataclass(frozen=True)
@@ -18,16 +17,6 @@ class Picture:
     frame: pd.DataFrame
 
 
-@dataclass(frozen=True)
-class MatrixPicture:
-    """One row of matrices on one scale."""
-
-    panels: Sequence[Panel]
-    scale: Scale
-    row_label: str
-    column_label: str
-
-
 @dataclass
 class Sheet:
     """The page as far as it is drawn."""
@@ -35,7 +24,7 @@ class Sheet:
     title: str = ""
     sentences: list[str] = field(default_factory=list)
     pinned: list[str] = field(default_factory=list)  # the same of A
-    pictures: dict[str, Picture | MatrixPicture] = field(default_factory=dict)
+    pictures: dict[str, Picture | Row] = field(default_factory=dict)
     tables: dict[str, pd.DataFrame] = field(default_factory=dict)
     script: str | None = None
 

@@ -6,7 +6,8 @@ import streamlit as st
 
 from dashboard import runs
 from dashboard.text import plain
-from posenc import Setting, fields
+from dashboard.widgets import show
+from posenc import fields
 from posenc.errors import CheckpointError, PickleRefused
 from posenc.interop import find_position_tables, minilm_table, printable_name, read_header
 from posenc.interop.position_tables import Candidate, PositionTable, read_position_table
@@ -19,8 +20,6 @@ NAMES = {
     "minilm": "The trained table of all-MiniLM-L6-v2, 512 x 384.",
 }
 
-DEFAULT: str = fields.defaults(Setting)["learned_source"]
-
 
 @functools.cache
 def minilm_installed() -> bool:
@@ -31,7 +30,7 @@ def minilm_installed() -> bool:
 def available() -> tuple[str, ...]:
     """Return the names of the tables that this session can choose, all of them held right now."""
     uploaded: tuple[str, ...] = st.session_state.get("uploaded_tables", ())
-    asked = st.query_params.get("learned_source", "")
+    asked: str = st.session_state.get("learned_source", "")
     candidates = (*uploaded, asked) if asked.startswith("table-") else uploaded
     packaged = ("minilm",) if minilm_installed() else ()
     held = (name for name in candidates if name.startswith("table-") and is_held(name))
@@ -52,28 +51,29 @@ def missing(source: str) -> str | None:
 
 def picker(rule: fields.Rule) -> None:
     """Draw the choice of the learned table, and the upload that adds to it."""
-    asked = st.query_params.get("learned_source", DEFAULT)
-    chosen = st.session_state.get("learned_source", asked if rule.accepts(asked) else DEFAULT)
+    chosen = st.session_state["learned_source"]
     # Remembered, so that a link's table stays among the options when the link changes. One that is not
     # here stays the choice, too: another table would not be what the link shows.
     st.session_state["uploaded_tables"] = tuple(dict.fromkeys((*available(), chosen)))
-    if "choose_source" in st.session_state:
-        st.session_state["learned_source"] = st.session_state.pop("choose_source")
+    show("learned_source_control", chosen)
     st.selectbox(
         rule.label,
         st.session_state["uploaded_tables"],
-        key="learned_source",
+        key="learned_source_control",
         help=rule.help,
-        bind="query-params",
+        on_change=_take_source,
     )
-    gone = missing(st.session_state["learned_source"])
+    gone = missing(chosen)
     if gone is not None:
         st.warning(plain(gone), icon=":material/upload_file:")
     else:
-        st.caption(source_label(st.session_state["learned_source"]))
-        for note in _notes(st.session_state["learned_source"]):
+        st.caption(source_label(chosen))
+        for note in _notes(chosen):
             st.caption(plain(note))
-    with st.expander("Upload a table"):
+    drawer = st.expander("Upload a table", key="upload_table", on_change="rerun")
+    if not drawer.open:
+        return
+    with drawer:
         upload = st.file_uploader(
             "Checkpoint (.safetensors)",
             key=f"upload_{st.session_state.get('uploads', 0)}",
@@ -81,6 +81,10 @@ def picker(rule: fields.Rule) -> None:
         )
         if upload is not None:
             _take(upload.name, upload.getvalue())
+
+
+def _take_source() -> None:
+    st.session_state["learned_source"] = st.session_state["learned_source_control"]
 
 
 def source_label(source: str) -> str:
@@ -121,7 +125,7 @@ def _choose(table: PositionTable) -> None:
     st.session_state["uploaded_tables"] = (*st.session_state["uploaded_tables"], name)
     # A fresh uploader, so that the file's bytes leave the session's memory.
     st.session_state["uploads"] = st.session_state.get("uploads", 0) + 1
-    st.session_state["choose_source"] = name
+    st.session_state["learned_source"] = name
     st.rerun()
 
 

@@ -6,8 +6,9 @@ import re
 import zipfile
 
 from dashboard import figures
+from dashboard.matrix import Row
 from dashboard.pair import Pair
-from dashboard.sheet import MatrixPicture, Sheet
+from dashboard.sheet import Sheet
 from posenc import Setting
 
 # A file without a date of its own, so that the same page gives the same bytes.
@@ -28,13 +29,13 @@ def archive(sheet: Sheet, settings: Pair[Setting], link: str) -> bytes:
     if sheet.script:
         files["script.py"] = sheet.script.encode()
     for name, table in sheet.tables.items():
-        files[f"numbers/{_file(name)}.csv"] = table.to_csv(index=False).encode()
+        files[f"numbers/{file_name(name)}.csv"] = table.to_csv(index=False).encode()
     for name, picture in sheet.pictures.items():
         drawing = figures.svg(picture)
-        files[f"figures/{_file(name)}.png"] = figures.png(drawing)
-        files[f"figures/{_file(name)}.svg"] = drawing.encode()
-        if isinstance(picture, MatrixPicture):
-            files[f"numbers/{_file(name)}-matrices.csv"] = figures.cells(picture).encode()
+        files[f"figures/{file_name(name)}.png"] = figures.png(drawing)
+        files[f"figures/{file_name(name)}.svg"] = drawing.encode()
+        if isinstance(picture, Row):
+            files[f"numbers/{file_name(name)}-matrices.csv"] = figures.cells(picture).encode()
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as folder:
         for name, content in files.items():
@@ -53,6 +54,6 @@ def _words(sheet: Sheet, link: str) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _file(name: str) -> str:
+def file_name(name: str) -> str:
     """Return a name as a file has it."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")

@@ -5,8 +5,9 @@ from typing import Any
 from urllib.parse import urlencode, urlparse
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
-from dashboard import links, pinned, sheet, take_away
+from dashboard import controls, links, pinned, sheet, take_away
 from dashboard.sheet import Sheet
 from posenc import Setting
 
@@ -32,11 +33,11 @@ class Toolbar:
         row = st.container(
             horizontal=True, horizontal_alignment="right", vertical_alignment="center", gap="small"
         )
-        self.controls = row.container(width="content") if presenting() else None
-        self.compare = row.popover("Compare A/B", icon=":material/compare:", type="tertiary")
-        self.share = row.popover("Copy link", icon=":material/link:", type="tertiary")
-        self.python = row.popover("Python", icon=":material/code:", type="tertiary")
-        self.export = row.popover("Export", icon=":material/download:", type="tertiary")
+        self.controls = _menu(row, "Controls", "tune") if presenting() else None
+        self.compare = _menu(row, "Compare A/B", "compare")
+        self.share = _menu(row, "Copy link", "link")
+        self.python = _menu(row, "Python", "code")
+        self.export = _menu(row, "Export", "download")
         row.toggle(
             "Present",
             key=PRESENT,
@@ -46,27 +47,37 @@ class Toolbar:
         if presenting():
             _larger(key="larger_type")
 
-    def controls_place(self) -> Any:
-        """Return where the shared controls go: the sidebar, or a menu while presenting."""
+    def shared(self) -> Setting:
+        """Draw the shared controls, in the sidebar or while presenting in a menu; what they mean."""
         if self.controls is None:
-            return st.sidebar
-        return self.controls.popover("Controls", icon=":material/tune:", type="tertiary")
+            return controls.shared(st.sidebar)
+        return controls.shared(self.controls, drawn=bool(self.controls.open))
 
     def before(self, setting: Setting) -> None:
         """Fill what the page depends on."""
-        with self.compare:
-            pinned.control(setting)
+        if self.compare.open:
+            with self.compare:
+                pinned.control(setting)
 
     def after(self, setting: Setting) -> None:
         """Fill what depends on the page."""
-        address, shown = link(setting), sheet.current()
-        with self.python:
-            _python(shown)
-        with self.export:
-            _export(shown, setting, address)
-        with self.share:
-            st.caption("Every control is in it, defaults too, so it shows the same later.")
-            st.code(address, language=None, wrap_lines=True)
+        shown = sheet.current()
+        if self.python.open:
+            with self.python:
+                _python(shown)
+        if self.export.open:
+            with self.export:
+                _export(shown, setting, link(setting))
+        if self.share.open:
+            with self.share:
+                st.caption("Every control is in it, defaults too, so it shows the same later.")
+                st.code(link(setting), language=None, wrap_lines=True)
+
+
+def _menu(row: DeltaGenerator, name: str, icon: str) -> Any:
+    """Draw a menu; what it holds is made once somebody opens it."""
+    key = f"menu_{name.split()[0].lower()}"
+    return row.popover(name, icon=f":material/{icon}:", type="tertiary", key=key, on_change="rerun")
 
 
 def _python(shown: Sheet) -> None:
@@ -87,12 +98,11 @@ def _export(shown: Sheet, setting: Setting, address: str) -> None:
         f"One zip: {len(shown.pictures)} figures as PNG and SVG, {len(shown.tables)} tables as CSV, the "
         "settings, the script and the link. It takes some seconds to draw."
     )
-    name = (shown.title or "page").split(",")[0].lower().replace(" ", "-").strip("?")
     st.download_button(
         "Download this page",
         # Drawn once somebody asks, from what is shown now.
         functools.partial(take_away.archive, shown, pinned.pair(setting), address),
-        file_name=f"posenc-{name}.zip",
+        file_name=f"posenc-{take_away.file_name(shown.title.split(',')[0] or 'page')}.zip",
         mime="application/zip",
         key="take_away",
         on_click="ignore",

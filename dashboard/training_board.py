@@ -3,7 +3,7 @@
 import pandas as pd
 import streamlit as st
 
-from dashboard import charts, page, runs
+from dashboard import faults, page, run_charts, runs
 from dashboard.text import duration, listed, plain
 from dashboard.workers import server_workers
 from posenc.lab.queue import Entry, Progress, Queue, State
@@ -25,7 +25,7 @@ def board() -> None:
 
     @st.fragment(run_every=POLL if active else IDLE_POLL)
     def panel() -> None:
-        with page.kind_errors():  # a fragment by itself has none around it
+        with faults.kind_errors():  # a fragment by itself has none around it
             draw()
 
     def draw() -> None:
@@ -68,7 +68,9 @@ def _row(queue: Queue, entry: Entry) -> None:
             st.caption(f"{said}About {duration(left)} left.")
         if progress.points:
             frame = pd.DataFrame(progress.points, columns=["step", "loss"])
-            st.vega_lite_chart(frame, charts.training(one.scheme.kind), key=f"loss_{entry.name}")
+            st.vega_lite_chart(
+                frame, run_charts.training(one.scheme.kind), key=f"loss_{entry.name}"
+            )
         stopping = entry.state is State.RUNNING and queue.stopping(entry.name)
         word = "Remove" if entry.state is State.FAILED else "Stopping" if stopping else "Stop"
         if st.button(word, key=f"stop_{entry.name}", disabled=stopping, icon=":material/stop:"):

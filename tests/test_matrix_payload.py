@@ -13,16 +13,8 @@ from hypothesis.extra import numpy as arrays
 from streamlit.testing.v1 import AppTest
 
 from dashboard.matrix import CODE_COMPONENT, ROW_COMPONENT
-from dashboard.matrix.payload import (
-    Curve,
-    Full,
-    Panel,
-    Scale,
-    Triangle,
-    encode,
-    minus,
-    smallest,
-)
+from dashboard.matrix.payload import Panel, Row, Scale, encode
+from dashboard.matrix.values import Curve, Full, Triangle, minus, smallest
 from posenc.errors import SchemeArgumentError
 from posenc.limits import MAX_DRAWN_CELLS
 
@@ -32,15 +24,8 @@ AWKWARD = [-0.0, 0.0, 1e-45, -1e-39, 3.4028235e38, 1.0, 0.99999994, 1.0000001, 0
 
 
 def send(*panels: Panel, height: int | None = None, text: str = "four schemes") -> bytes:
-    return encode(
-        panels,
-        name="similarity",
-        scale=SCALE,
-        row_label="query position",
-        column_label="key position",
-        height=height,
-        text_alternative=text,
-    )
+    row = Row(panels=panels, key="similarity", scale=SCALE, height=height, text_alternative=text)
+    return encode(row)
 
 
 def read(data: bytes) -> tuple[dict, list[list[list[float]]]]:

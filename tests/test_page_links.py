@@ -257,11 +257,11 @@ def test_the_text_of_a_setting_is_a_link_to_it() -> None:
 
 def test_switching_every_scheme_off_falls_back_with_a_notice() -> None:
     at = drawn(visit("overview"))
-    at.button_group(key="schemes").set_value([]).run()
+    at.button_group(key="schemes_control").set_value([]).run()
     assert setting(drawn(at)).schemes == ("learned", "sinusoidal", "rope", "alibi")
     assert len(notices(at)) == 1
     assert notices(at)[0].startswith("Schemes must be 1 to 5 of Learned, ")
-    at.button_group(key="schemes").set_value(["rope"]).run()
+    at.button_group(key="schemes_control").set_value(["rope"]).run()
     assert setting(drawn(at)).schemes == ("rope",)
     assert notices(at) == []
 
@@ -276,21 +276,21 @@ def test_a_device_that_is_not_here_is_told_and_replaced(page: str) -> None:
 
 
 def test_controls_that_do_not_fit_each_other_are_told_while_they_are_turned() -> None:
-    at = drawn(visit("overview", {"heads": "3", "dim": "96"}))
+    at = drawn(visit("overview", {"heads": "3", "dim": "96"}, more=True))
     assert notices(at) == []
-    at.slider(key="heads").set_value(5).run()
+    at.slider(key="heads_control").set_value(5).run()
     assert setting(drawn(at)).dim % 10 == 0
     assert any("twice the heads (10)" in notice for notice in notices(at))
 
 
 def test_the_slider_and_the_exact_value_set_each_other() -> None:
-    at = drawn(visit("overview"))
+    at = drawn(visit("overview", exact_values=True))
     at.select_slider(key="base_dial").set_value(500.0).run()
     assert setting(drawn(at)).base == 500
-    at.number_input(key="base").set_value(12345.0).run()
+    at.number_input(key="base_control").set_value(12345.0).run()
     assert setting(drawn(at)).base == 12345
     assert at.select_slider(key="base_dial").value == 12500
-    at.number_input(key="length").set_value(201).run()
+    at.number_input(key="length_control").set_value(201).run()
     assert setting(drawn(at)).length == 201
     assert at.select_slider(key="length_dial").value == 192
     assert notices(at) == []

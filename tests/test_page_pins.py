@@ -113,7 +113,8 @@ def test_the_difference_of_matrices_is_the_librarys() -> None:
 
 
 def test_equal_settings_differ_nowhere() -> None:
-    at = drawn(visit("similarity", NOW | {"a": pinned.written(setting(visit("similarity", NOW)))}))
+    same = pinned.written(setting(visit("similarity", NOW)))
+    at = drawn(visit("similarity", NOW | {"a": same}, menu_compare=True))
     *_, (_, change) = rows_of_matrices(at)
     assert all(np.nanmax(np.abs(one)) == 0 for one in change.values())
     assert "A and B are the same so far: change something." in captions(at)
@@ -141,7 +142,7 @@ def test_numbers_hold_the_rows_of_both() -> None:
 
 
 def test_pinning_and_unpinning_by_hand() -> None:
-    at = drawn(visit("similarity", NOW))
+    at = drawn(visit("similarity", NOW, menu_compare=True))
     assert at.button(key="unpin").disabled
     before = setting(at)
     at.button(key="pin").click().run()

@@ -18,9 +18,10 @@ from PIL import Image
 from streamlit.testing.v1 import AppTest
 
 from dashboard import pinned, take_away
+from dashboard.matrix import Row
 from dashboard.matrix.colours import coloured
 from dashboard.pair import Pair
-from dashboard.sheet import MatrixPicture, Sheet
+from dashboard.sheet import Sheet
 from posenc import Setting, fields
 from posenc.presets import PRESETS
 from posenc.schemes import SCHEMES
@@ -56,7 +57,8 @@ def sheet(at: AppTest) -> Sheet:
 
 def copied(at: AppTest) -> dict[str, str]:
     """The link that the page offers, as what it says."""
-    (text,) = [code.value for code in at.main.code if code.value.startswith(("?", "http"))]
+    at.session_state["menu_copy"] = True
+    (text,) = [code.value for code in at.run().main.code if code.value.startswith(("?", "http"))]
     said = parse_qs(text.partition("?")[2], keep_blank_values=True, strict_parsing=True)
     return {name: values if len(values) > 1 else values[0] for name, values in said.items()}
 
@@ -88,7 +90,7 @@ def test_a_copied_link_says_defaults_too_so_that_later_defaults_change_nothing()
 
 
 def test_a_pinned_setting_and_presenting_are_in_the_link() -> None:
-    at = drawn(visit("pca", {"base": "500", "present": "true"}))
+    at = drawn(visit("pca", {"base": "500", "present": "true"}, menu_compare=True))
     at.button(key="pin").click().run()
     link = copied(drawn(at))
     assert link["present"] == "true"
@@ -97,7 +99,7 @@ def test_a_pinned_setting_and_presenting_are_in_the_link() -> None:
 
 
 def test_presenting_keeps_every_control_and_has_no_sidebar() -> None:
-    at = drawn(visit("similarity", ODD | {"present": "true"}))
+    at = drawn(visit("similarity", ODD | {"present": "true"}, menu_controls=True))
     assert len(at.sidebar.children) == 0
     assert setting(at) == setting(drawn(visit("similarity", ODD)))
     at.select_slider(key="base_dial").set_value(500.0).run()
@@ -267,7 +269,7 @@ def test_the_zip_of_a_page_holds_its_figures_numbers_settings_and_script(page: s
 def test_the_cells_of_an_exported_matrix_are_the_pages() -> None:
     at = drawn(visit("similarity", {"length": "12", "train_length": "8", "schemes": "rope"}))
     files, picture = opened_zip(at), sheet(at).pictures["similarity"]
-    assert isinstance(picture, MatrixPicture)
+    assert isinstance(picture, Row)
     cells = pd.read_csv(io.BytesIO(files["numbers/similarity-matrices.csv"]))
     dense = picture.panels[0].values.dense()
     assert len(cells) == dense.size
@@ -304,5 +306,6 @@ def test_a_zip_of_a_pinned_page_holds_both_settings() -> None:
 
 
 def test_a_page_without_numbers_offers_nothing_to_take_away() -> None:
-    at = visit("similarity", {"learned_source": "table-0123456789ab", "schemes": "learned"})
+    asked = {"learned_source": "table-0123456789ab", "schemes": "learned"}
+    at = visit("similarity", asked, menu_export=True)
     assert any("nothing to take away" in text for text in captions(at))

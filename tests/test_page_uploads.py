@@ -40,7 +40,7 @@ def rows() -> np.ndarray:
 
 
 def uploaded(content: bytes, name: str = "model.safetensors", page: str = "overview") -> AppTest:
-    at = drawn(visit(page, {"length": "40", "train_length": "16"}))
+    at = drawn(visit(page, {"length": "40", "train_length": "16"}, upload_table=True))
     table(at).set_value((name, content, "application/octet-stream")).run()
     return at
 
@@ -167,7 +167,8 @@ def test_a_link_to_a_table_that_is_not_here_asks_for_it_and_shows_no_other(page:
 
 
 def test_a_page_of_nothing_but_a_table_that_is_not_here_keeps_its_toolbar() -> None:
-    at = visit("similarity", {"learned_source": "table-0123456789ab", "schemes": "learned"})
+    asked = {"learned_source": "table-0123456789ab", "schemes": "learned"}
+    at = visit("similarity", asked, menu_copy=True)
     assert not at.exception
     assert [box.value for box in at.error] == []
     assert any("learned_source=table-0123456789ab" in code.value for code in at.main.code)

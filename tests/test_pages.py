@@ -197,7 +197,7 @@ def test_an_untrained_table_is_called_noise_and_a_trained_one_is_not() -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_page_shows_its_formula_its_source_and_how_to_read_it(page: str) -> None:
-    at = drawn(visit(page))
+    at = drawn(visit(page, definition=True))
     labels = [one.label for one in at.expander]
     assert "How to read this" in labels
     (definition,) = [one for one in at.expander if one.label == "Definition and code"]

@@ -14,17 +14,8 @@ from pathlib import Path
 import streamlit as st
 
 from dashboard.matrix.colours import KINDS, shades
-from dashboard.matrix.payload import (
-    Curve,
-    Full,
-    MatrixValues,
-    Panel,
-    Scale,
-    Triangle,
-    encode,
-    minus,
-    smallest,
-)
+from dashboard.matrix.payload import Panel, Row, Scale, encode
+from dashboard.matrix.values import Curve, Full, MatrixValues, Triangle, minus, smallest
 
 __all__ = [
     "CODE_COMPONENT",
@@ -33,6 +24,7 @@ __all__ = [
     "Full",
     "MatrixValues",
     "Panel",
+    "Row",
     "Scale",
     "Triangle",
     "matrix_row",
@@ -82,28 +74,29 @@ def matrix_row(
     column_label: str = "key position",
     height: int | None = None,
     together: int = 1,
-) -> None:
+) -> Row:
     """Draw `panels` side by side, on one colour `scale` and under one crosshair.
 
     `key` names the row for good: with the same key a rerun repaints in place, crosshair and zoom
     stay, and its PNG is called posenc-<key>.png. `text_alternative` is the sentence a reader hears
     instead of the picture. `height` is the plots' height in CSS pixels; None makes them square.
     `together` is how many panels in a row belong together: no line ends between them where there
-    is room for one group.
+    is room for one group. Returns what was drawn.
     Raises SchemeArgumentError for an empty row or a height outside 80 to 4,000, or a
     larger group.
     """
-    data = encode(
-        panels,
-        name=key,
+    row = Row(
+        panels=panels,
+        key=key,
         scale=scale,
+        text_alternative=text_alternative,
         row_label=row_label,
         column_label=column_label,
         height=height,
-        text_alternative=text_alternative,
         together=together,
     )
     # No gap: the code's element has no height and must not add a blank line.
     with st.container(gap=None):
-        _row(key=key, data=data)
+        _row(key=key, data=encode(row))
         _code(key=f"{key}-code", data={"style": _style})
+    return row

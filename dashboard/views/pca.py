@@ -2,7 +2,16 @@
 
 import streamlit as st
 
-from dashboard import charts, choices, controls, frames, page, pca, projection_frames, sentences
+from dashboard import (
+    choices,
+    controls,
+    frames,
+    page,
+    pca,
+    projection_charts,
+    projection_frames,
+    sentences,
+)
 from dashboard.scripts import pca as script
 from dashboard.text import plain
 from posenc.analysis import projection
@@ -18,7 +27,7 @@ with header:
 scores = projection_frames.projections(read)
 row = st.container(horizontal=True, gap="medium")
 for kind in pca.shown(read):
-    with row.container(width=charts.PROJECTION_WIDTH):
+    with row.container(width=projection_charts.PROJECTION_WIDTH):
         st.subheader(page.label(kind), anchor=False)
         for name, one in (("", now), ("Pinned setting, A: ", read.pinned)):
             if one is None or kind not in one.found:
@@ -35,14 +44,17 @@ for kind in pca.shown(read):
                     frames.drawn(
                         mine[~mine["far"]].drop(columns=projection_frames.APART), "position"
                     ),
-                    charts.linked_projection(stacked=page.on_phone()),
+                    projection_charts.linked_projection(stacked=page.on_phone()),
                     key=f"projection_{kind}{'_pinned' if name else ''}",
                     alt=f"{page.label(kind)}: {sentences.explained(result)}",
                 )
 
 st.subheader("Explained variance", anchor=False)
 page.chart(
-    read.map(lambda one: one.variance), charts.explained, page.kinds(settings), key="explained"
+    read.map(lambda one: one.variance),
+    projection_charts.explained,
+    page.kinds(settings),
+    key="explained",
 )
 
 page.how_to_read(

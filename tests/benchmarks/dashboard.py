@@ -116,6 +116,7 @@ COUNT = """() => {
     line, { attributes: true, subtree: true, childList: true, attributeFilter: ["d"] });
   document.addEventListener("keyup", () => { window.released = performance.now(); }, true);
 }"""
+SLIDER = 'input[type=range][aria-label="{}"]'  # of the sidebar where there is one
 REPEATS, EVERY = 15, 33  # an arrow key held for half a second, milliseconds between two repeats
 IDLE = (
     "() => document.querySelector('[data-testid=stApp]').dataset.testScriptState === 'notRunning'"
@@ -137,7 +138,7 @@ class Contender:
     def press(self) -> None:
         """One arrow key on the slider; note seconds to each paint and the bytes that came."""
         self.page.bring_to_front()
-        browser.dial(self.page, self.dial).focus()
+        self.page.locator(SLIDER.format(self.dial)).first.focus()
         self.page.wait_for_timeout(120)
         self.received.clear()
         self.page.keyboard.press("ArrowRight")
@@ -154,7 +155,7 @@ class Contender:
     def hold(self) -> tuple[int, float]:
         """Hold an arrow key; return the repaints, and milliseconds from its release to the last."""
         self.page.bring_to_front()
-        browser.dial(self.page, self.dial).focus()
+        self.page.locator(SLIDER.format(self.dial)).first.focus()
         self.page.wait_for_timeout(500)
         self.page.evaluate(COUNT)
         for _ in range(REPEATS):

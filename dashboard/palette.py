@@ -1,0 +1,24 @@
+"""One colour and one stroke per scheme, by its place in the registry, the same on every page and ground.
+
+The first five are Okabe and Ito's (2008, "Color universal design"), moved to one lightness so that each
+reads on white and on near-black. Those after them were taken one by one from the sRGB colours of at
+least 3:1 against both grounds (WCAG 2.2, 1.4.11) and of a chroma that sits beside the first: each the
+one farthest, in OKLab, from all before it as seen with normal sight and with protanopia, deuteranopia
+and tritanopia (Machado et al. 2009). So many colours on two grounds cannot all be told apart by
+everybody: no two schemes share a stroke before the twelfth, and no two share both.
+"""
+
+from posenc.schemes import SCHEMES
+
+PALETTE = (
+    "#d55e00", "#2f86c6", "#0d9a74", "#c56fa3", "#8b8f96", "#786c00", "#7854cc", "#846084",
+    "#c03c60", "#9c9000", "#9c78f0", "#18786c", "#309000", "#9c6c54", "#b448a8", "#e4606c",
+    "#9078b4", "#5478f0", "#6c8460", "#546c9c", "#249ca8", "#a85400", "#b48454", "#008448",
+)  # fmt: skip
+DASHES = (
+    [1, 0], [12, 3], [7, 3], [2, 2], [1, 3], [9, 3, 2, 3], [4, 4], [16, 3, 2, 3, 2, 3], [3, 6],
+    [14, 6], [6, 2, 6, 2, 1, 2],
+)  # fmt: skip
+
+COLOURS = {kind: PALETTE[n % len(PALETTE)] for n, kind in enumerate(SCHEMES)}
+STROKES = {kind: DASHES[n % len(DASHES)] for n, kind in enumerate(SCHEMES)}

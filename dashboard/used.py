@@ -1,0 +1,80 @@
+"""Which shared controls a page uses: what neither it nor a chosen scheme uses is not drawn.
+
+The one place where pages say so. A control that is not drawn keeps its value, which stays in the link.
+"""
+
+from dataclasses import dataclass
+
+import streamlit as st
+
+from posenc import Setting, fields
+from posenc.claims import CLAIMS
+from posenc.setting import own_rules
+
+# What a scheme takes from a Setting, and the controls that make it; any other is a control itself.
+_MADE_OF = {"learned_rows": ("train_length",), "rope_width": ("dim", "equal_width")}
+
+
+@dataclass(frozen=True)
+class Used:
+    """What a page reads of a setting.
+
+    itself: the controls that it reads whatever schemes are chosen. schemes: whether it reads what the
+    chosen schemes are made of, too. never: what it does not read even where a scheme could.
+    """
+
+    itself: tuple[str, ...] = ()
+    schemes: bool = True
+    never: tuple[str, ...] = ()
+
+
+_SHOWN = ("schemes", "length", "train_length", "device")
+
+# By the path of a page. A page that is not named here draws every control.
+PAGES: dict[str, Used] = {
+    "": Used(("schemes", "length", "device")),
+    "why_position": Used(("schemes", "dim", "heads", "seed"), never=("alibi_head", "precision")),
+    "encoding": Used((*_SHOWN, "base", "seed")),
+    "claims": Used(
+        tuple(sorted({name for claim in CLAIMS.values() for name in claim.uses})), schemes=False
+    ),
+    "overview": Used(_SHOWN),
+    "similarity": Used(_SHOWN),
+    "pca": Used(_SHOWN),
+    "relative_offsets": Used(_SHOWN),
+    "extrapolation": Used(_SHOWN),
+    "train": Used(("schemes", "base"), schemes=False),
+}
+
+
+def controls(path: str, setting: Setting) -> frozenset[str]:
+    """Return the names of the controls, own fields of schemes too, that change what a page shows."""
+    every = frozenset(fields.rules(Setting) | own_rules())
+    page = PAGES.get(path)
+    if page is None:
+        return every
+    names = {*page.itself}
+    if page.schemes:
+        for kind in setting.schemes:
+            names |= of_scheme(setting, kind)
+    return every & (names - {*page.never})
+
+
+def of_scheme(setting: Setting, kind: str) -> set[str]:
+    """Return the names of the controls that change what one scheme does."""
+    config = setting.config(kind)
+    names = {name for used in config.uses for name in _MADE_OF.get(used, (used,))}
+    if "rope_width" in config.uses and not setting.equal_width:
+        names.add("heads")
+    if "heads" in config.shared:
+        names.add("alibi_head")
+    if "source" in config.shared:
+        names.add("learned_source")
+    if config.uses:
+        names.add("precision")
+    return names | {f"{kind}.{name}" for name in config.own_rules()}
+
+
+def here(setting: Setting) -> frozenset[str]:
+    """Return the names of the controls of the page that this run draws."""
+    return controls(st.session_state.get("page", ""), setting)
