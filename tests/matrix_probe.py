@@ -1,15 +1,13 @@
 """A small app with two rows of matrices, a browser on it, and what its rows say and paint."""
 
 import inspect
-from collections.abc import Callable, Iterator
-from urllib.parse import urlparse
+from pathlib import Path
 
 import numpy as np
-import pytest
-from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from dashboard.matrix import MatrixValues
-from tests.browser import launched, served
+from tests.browser import Visitor
 
 LENGTH = 48
 KINDS = ["Curve", "Triangle", "Full"]
@@ -70,55 +68,22 @@ if "four" not in st.query_params:
 """
 
 
-@pytest.fixture(scope="module")
-def probe(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a running probe app."""
-    folder = tmp_path_factory.mktemp("probe")
-    app = folder / "probe.py"
+def written(folder: Path) -> Path:
+    """Write the app into a folder and return its script."""
+    script = folder / "probe.py"
     source = inspect.getsource(matrices)
-    app.write_text(PROBE.format(matrices=source, length=LENGTH), encoding="utf-8")
-    with served(folder / "log.txt", app) as address:
-        yield address
+    script.write_text(PROBE.format(matrices=source, length=LENGTH), encoding="utf-8")
+    return script
 
 
-@pytest.fixture(scope="module")
-def chromium(chromium_path: str) -> Iterator[Browser]:
-    """One browser for all tests; each test has its own contexts in it."""
-    with launched(chromium_path) as browser:
-        yield browser
-
-
-@pytest.fixture
-def visit(chromium: Browser, probe: str) -> Iterator[Callable[..., Page]]:
-    """Opens the probe in a browser context of the given kind; checks console and hosts after."""
-    contexts: list[BrowserContext] = []
-    faults: list[str] = []
-
-    def host_of(address: str) -> None:
-        if urlparse(address).hostname not in (None, "127.0.0.1"):
-            faults.append(f"asked another host: {address}")
-
-    def open_page(query: str = "", **kind: object) -> Page:
-        context = chromium.new_context(**{"viewport": {"width": 1440, "height": 1000}, **kind})
-        contexts.append(context)
-        page = context.new_page()
-        page.on("request", lambda request: host_of(request.url))
-        page.on("websocket", lambda socket: host_of(socket.url))
-        page.on("pageerror", lambda error: faults.append(str(error)))
-        page.on(
-            "console",
-            lambda message: faults.append(message.text) if message.type == "error" else None,
-        )
-        page.goto(f"{probe}/?{query}")
-        expect(row(page)).to_have_attribute("data-paints", "1", timeout=30_000)
-        expect(row(page, "second")).to_have_attribute("data-paints", "1")
-        page.wait_for_timeout(300)  # fonts and the last layout
-        return page
-
-    yield open_page
-    for context in contexts:
-        context.close()
-    assert faults == []
+def opened(visitor: Visitor, query: str = "") -> Page:
+    """Open the app in a new tab and wait until it is drawn for the first time."""
+    page = visitor.tab()
+    page.goto(f"{visitor.address}/?{query}")
+    expect(row(page)).to_have_attribute("data-paints", "1", timeout=30_000)
+    expect(row(page, "second")).to_have_attribute("data-paints", "1")
+    page.wait_for_timeout(300)  # fonts and the last layout
+    return page
 
 
 def row(page: Page, key: str = "first") -> Locator:

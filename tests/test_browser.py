@@ -1,14 +1,13 @@
 """The dashboard in a real browser: what is drawn, turned by keyboard, shared by link and uploaded."""
 
 import re
-from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import parse_qs, urlparse
 
 import numpy as np
 import pytest
 import torch
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 from safetensors.numpy import save
 
 from dashboard.text import JOINER
@@ -16,20 +15,16 @@ from tests.browser import (
     PAGES,
     PROBES,
     SCREENS,
-    Visitor,
+    Visit,
     dial,
     go,
     headline,
-    launched,
     row,
-    served,
     settled,
 )
 from tests.hostile_files import zipped_pickle
 
 pytestmark = pytest.mark.browser
-
-Visit = Callable[..., Visitor]
 
 # Charts and matrices of every page, with the four schemes that are shown by default.
 DRAWN = {
@@ -43,35 +38,6 @@ DRAWN = {
     "extrapolation": (3, 0),
     "train": (0, 0),
 }
-
-
-@pytest.fixture(scope="session")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of the dashboard, served once for all tests."""
-    with served(tmp_path_factory.mktemp("dashboard") / "log.txt") as found:
-        yield found
-
-
-@pytest.fixture(scope="module")  # Playwright cannot be started twice: another file starts its own
-def chromium(chromium_path: str) -> Iterator[Browser]:
-    """One browser for all tests; each test has its own contexts in it."""
-    with launched(chromium_path) as browser:
-        yield browser
-
-
-@pytest.fixture
-def visitor(chromium: Browser, address: str) -> Iterator[Visit]:
-    """Makes visitors with a browser context of the given kind; no fault may be left at the end."""
-    made: list[Visitor] = []
-
-    def make(**kind: Any) -> Visitor:
-        made.append(Visitor(chromium, address, **kind))
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.context.close()
-    assert [fault for one in made for fault in one.faults] == []
 
 
 # How many marks each chart has: lines and areas of an SVG, or differing pixels of a canvas.

@@ -7,7 +7,6 @@ import pytest
 from PIL import Image
 from playwright.sync_api import expect
 
-from tests import matrix_probe
 from tests.matrix_probe import (
     KINDS,
     LENGTH,
@@ -22,7 +21,6 @@ from tests.matrix_probe import (
 )
 
 pytestmark = pytest.mark.browser
-chromium, probe, visit = matrix_probe.chromium, matrix_probe.probe, matrix_probe.visit
 
 
 def significant(text: str) -> int:

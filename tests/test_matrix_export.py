@@ -7,11 +7,9 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Locator, Page, expect
 
-from tests import matrix_probe
 from tests.matrix_probe import drag, painted, place, row, zoom
 
 pytestmark = pytest.mark.browser
-chromium, probe, visit = matrix_probe.chromium, matrix_probe.probe, matrix_probe.visit
 
 MARGIN = 16
 

@@ -7,7 +7,6 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Page, expect
 
-from tests import matrix_probe
 from tests.matrix_probe import (
     KINDS,
     LENGTH,
@@ -25,7 +24,6 @@ from tests.matrix_probe import (
 )
 
 pytestmark = pytest.mark.browser
-chromium, probe, visit = matrix_probe.chromium, matrix_probe.probe, matrix_probe.visit
 
 REGION = (10, 20, 5, 24)  # rows 10 to 29, columns 5 to 28
 

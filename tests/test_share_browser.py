@@ -2,49 +2,17 @@
 
 import io
 import zipfile
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
-from tests.browser import PAGES, Visitor, dial, go, headline, launched, row, served, settled
+from tests.browser import PAGES, Visit, dial, go, headline, row, settled
 
 pytestmark = pytest.mark.browser
-
-Visit = Callable[..., Visitor]
-
-
-@pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of the dashboard, served once for all tests."""
-    with served(tmp_path_factory.mktemp("dashboard") / "log.txt") as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def chromium(chromium_path: str) -> Iterator[Browser]:
-    """One browser for all tests; each test has its own contexts in it."""
-    with launched(chromium_path) as browser:
-        yield browser
-
-
-@pytest.fixture
-def visitor(chromium: Browser, address: str) -> Iterator[Visit]:
-    """Makes visitors with a browser context of the given kind; no fault may be left at the end."""
-    made: list[Visitor] = []
-
-    def make(**kind: Any) -> Visitor:
-        made.append(Visitor(chromium, address, **kind))
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.context.close()
-    assert [fault for one in made for fault in one.faults] == []
 
 
 def menu(page: Page, name: str) -> Any:
