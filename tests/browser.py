@@ -98,7 +98,11 @@ def served(log: Path, script: Path = DASHBOARD) -> Iterator[str]:
         yield address
     finally:
         server.terminate()
-        server.wait(20)
+        try:
+            server.wait(20)
+        except subprocess.TimeoutExpired:  # a busy machine; nobody waits for it any more
+            server.kill()
+            server.wait(20)
 
 
 def _wait_for(address: str, server: subprocess.Popen[bytes], log: Path) -> None:

@@ -4,14 +4,19 @@ A process of the test run serves each app once and launches one Chromium, when t
 every test has browser contexts of its own, and no fault may be left in them at its end.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from playwright.sync_api import Browser, Page
 
 from tests.browser import Visit, Visitor, find_chromium, launched, served
+
+if TYPE_CHECKING:
+    from tests.matrix_probe import Desk
+
+_FAILED = pytest.StashKey[bool]()
 
 
 @pytest.fixture(scope="session")
@@ -61,6 +66,32 @@ def visit(chromium: Browser, probe: str) -> Iterator[Callable[..., Page]]:
 
     with _visitors(chromium, probe) as make:
         yield lambda query="", **kind: matrix_probe.opened(make(**kind), query)
+
+
+@pytest.fixture(scope="session")
+def desk(chromium: Browser, probe: str) -> Iterator["Desk"]:
+    """Where the page stands that tests share."""
+    from tests import matrix_probe
+
+    made = matrix_probe.Desk(chromium, probe)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def page(desk: "Desk", request: pytest.FixtureRequest) -> Iterator[Page]:
+    """The small app at a desk, shared by tests that only point, zoom and read; tidied up after each."""
+    yield desk.lend()
+    desk.take_back(whole=not request.node.stash.get(_FAILED, False))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Remember whether a test failed: what it leaves behind is not lent to another."""
+    report = yield
+    if report.failed:
+        item.stash[_FAILED] = True
+    return report
 
 
 @contextmanager

@@ -7,7 +7,6 @@ from typing import Any
 from urllib.parse import urlparse
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
 from tests.browser import PAGES, Visit, dial, go, headline, row, settled
@@ -192,29 +191,3 @@ def test_a_page_is_taken_away_whole(visitor: Visit, tmp_path: Path) -> None:
         "figures/by-offset.svg",
         "figures/similarity.png",
     } <= names
-
-
-# Streamlit's own list of pages nests a section's items in a div, its formulas are two pixels wider than
-# the box it gives them, and Vega gives a brush's marks no name: nothing here can change these.
-NOT_OURS = {
-    "exclude": [
-        ["[data-testid=stSidebarNavItems]"],
-        [".katex-display"],
-        [".brush_brush"],
-        [".brush_brush_bg"],
-    ]
-}
-
-
-@pytest.mark.parametrize("colours", ["light", "dark"])
-def test_axe_finds_nothing_serious_on_any_page(visitor: Visit, colours: str) -> None:
-    somebody = visitor(color_scheme=colours)
-    found = []
-    for path in PAGES:
-        page = somebody.open(path)
-        for fault in Axe().run(page, context=NOT_OURS).response["violations"]:
-            if fault["impact"] in ("serious", "critical"):
-                nodes = [node["html"][:120] for node in fault["nodes"][:2]]
-                found.append((path, fault["id"], len(fault["nodes"]), nodes))
-        page.close()
-    assert found == []
