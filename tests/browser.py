@@ -12,7 +12,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -98,7 +98,11 @@ def served(log: Path, script: Path = DASHBOARD) -> Iterator[str]:
         yield address
     finally:
         server.terminate()
-        server.wait(20)
+        try:
+            server.wait(20)
+        except subprocess.TimeoutExpired:  # a busy machine; nobody waits for it any more
+            server.kill()
+            server.wait(20)
 
 
 def _wait_for(address: str, server: subprocess.Popen[bytes], log: Path) -> None:
@@ -158,6 +162,10 @@ class Visitor:
     def _heard(self, message: Any) -> None:
         if message.type == "error" and not PROBES.fullmatch(message.location.get("url", "")):
             self.faults.append(f"{message.text} ({message.location.get('url')})")
+
+
+# Makes visitors of one app, each with a context of the kind that is given.
+Visit = Callable[..., Visitor]
 
 
 def settled(page: Page) -> None:

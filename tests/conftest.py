@@ -24,6 +24,8 @@ if os.environ.get("POSENC_SHAPES") != "0":
 from posenc import SCHEMES, ConfigError, Scheme, SchemeConfig, Setting, fields
 from posenc.run_files import ENVIRONMENT, WORK_ENVIRONMENT
 
+pytest_plugins = ("tests.browser_fixtures",)
+
 torch.set_num_threads(1)
 
 # Neither the runs of whoever tests nor what is being trained there: a place of the tests' own.
@@ -130,15 +132,6 @@ def no_shape_checks() -> Iterator[None]:
     jaxtyping.config.update("jaxtyping_disable", True)
     yield
     jaxtyping.config.update("jaxtyping_disable", False)
-
-
-@pytest.fixture(scope="session")
-def chromium_path() -> str:
-    """The path of an installed Chromium, for Playwright's executable_path."""
-    path = find_chromium()
-    if path is None:
-        pytest.fail("POSENC_REQUIRE_BROWSER is 1, but no Chromium is installed.")
-    return path
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -1,15 +1,15 @@
 """A small app with two rows of matrices, a browser on it, and what its rows say and paint."""
 
+import base64
 import inspect
-from collections.abc import Callable, Iterator
-from urllib.parse import urlparse
+from pathlib import Path
+from typing import Any
 
 import numpy as np
-import pytest
-from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
 from dashboard.matrix import MatrixValues
-from tests.browser import launched, served
+from tests.browser import Visitor
 
 LENGTH = 48
 KINDS = ["Curve", "Triangle", "Full"]
@@ -70,55 +70,30 @@ if "four" not in st.query_params:
 """
 
 
-@pytest.fixture(scope="module")
-def probe(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a running probe app."""
-    folder = tmp_path_factory.mktemp("probe")
-    app = folder / "probe.py"
+def written(folder: Path) -> Path:
+    """Write the app into a folder and return its script."""
+    script = folder / "probe.py"
     source = inspect.getsource(matrices)
-    app.write_text(PROBE.format(matrices=source, length=LENGTH), encoding="utf-8")
-    with served(folder / "log.txt", app) as address:
-        yield address
+    script.write_text(PROBE.format(matrices=source, length=LENGTH), encoding="utf-8")
+    return script
 
 
-@pytest.fixture(scope="module")
-def chromium(chromium_path: str) -> Iterator[Browser]:
-    """One browser for all tests; each test has its own contexts in it."""
-    with launched(chromium_path) as browser:
-        yield browser
+PAINTED = """(rows) => {
+  const hosts = [...document.querySelectorAll("[data-testid=stBidiComponentIsolated]")];
+  const found = hosts.map((host) => host.shadowRoot?.querySelector(".matrix-row"));
+  return found.filter((row) => Number(row?.dataset.paints) > 0).length == rows;
+}"""
 
 
-@pytest.fixture
-def visit(chromium: Browser, probe: str) -> Iterator[Callable[..., Page]]:
-    """Opens the probe in a browser context of the given kind; checks console and hosts after."""
-    contexts: list[BrowserContext] = []
-    faults: list[str] = []
-
-    def host_of(address: str) -> None:
-        if urlparse(address).hostname not in (None, "127.0.0.1"):
-            faults.append(f"asked another host: {address}")
-
-    def open_page(query: str = "", **kind: object) -> Page:
-        context = chromium.new_context(**{"viewport": {"width": 1440, "height": 1000}, **kind})
-        contexts.append(context)
-        page = context.new_page()
-        page.on("request", lambda request: host_of(request.url))
-        page.on("websocket", lambda socket: host_of(socket.url))
-        page.on("pageerror", lambda error: faults.append(str(error)))
-        page.on(
-            "console",
-            lambda message: faults.append(message.text) if message.type == "error" else None,
-        )
-        page.goto(f"{probe}/?{query}")
-        expect(row(page)).to_have_attribute("data-paints", "1", timeout=30_000)
-        expect(row(page, "second")).to_have_attribute("data-paints", "1")
-        page.wait_for_timeout(300)  # fonts and the last layout
-        return page
-
-    yield open_page
-    for context in contexts:
-        context.close()
-    assert faults == []
+def opened(visitor: Visitor, query: str = "") -> Page:
+    """Open the app in a new tab and wait until it is drawn for the first time."""
+    page = visitor.tab()
+    page.goto(f"{visitor.address}/?{query}")
+    expect(row(page)).to_have_attribute("data-paints", "1", timeout=30_000)
+    expect(row(page, "second")).to_have_attribute("data-paints", "1")
+    page.wait_for_function(PAINTED, arg=2 if "four" in query else 3)
+    page.wait_for_timeout(300)  # fonts and the last layout
+    return page
 
 
 def row(page: Page, key: str = "first") -> Locator:
@@ -203,14 +178,88 @@ def set_base(page: Page, base: float) -> None:
     page.wait_for_timeout(100)
 
 
-def painted(page: Page, key: str = "first", selector: str = "canvas[role=img]") -> list[np.ndarray]:
-    """The canvases' own pixels, (rows, columns, 4) each."""
-    found = (
-        row(page, key)
-        .locator(selector)
-        .evaluate_all(
-            """canvases => canvases.map(canvas => [canvas.height, canvas.width, Array.from(
-             canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data)])"""
+def painted(
+    page: Page, key: str = "first", selector: str = "canvas[role=img]", only: int | None = None
+) -> list[np.ndarray]:
+    """The canvases' own pixels, (rows, columns, 4) each; `only` one of them where the others are
+    not asked for.
+    """
+    found = row(page, key).locator(selector)
+    found = found if only is None else found.nth(only)
+    return [
+        np.frombuffer(base64.b64decode(pixels), np.uint8).reshape(height, width, 4)
+        for height, width, pixels in found.evaluate_all(
+            """canvases => canvases.map((canvas) => {
+              const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+              let text = "";
+              for (let n = 0; n < data.length; n += 8192)
+                text += String.fromCharCode(...data.subarray(n, n + 8192));
+              return [canvas.height, canvas.width, btoa(text)];
+            })"""
         )
-    )
-    return [np.array(data, np.uint8).reshape(height, width, 4) for height, width, data in found]
+    ]
+
+
+# All that can be seen and said of the rows, and where the page stands.
+STATE = """() => [
+  ...[...document.querySelectorAll("[data-testid=stBidiComponentIsolated]")].map((host) => {
+    const root = host.shadowRoot?.querySelector(".matrix-row");
+    if (!root) return null;
+    const shown = [...root.querySelectorAll(".cross, .cell, .selection, .boundary, .panel, .hint")]
+      .filter((one) => one.checkVisibility())
+      .map((one) => [one.className, JSON.stringify(one.getBoundingClientRect())]);
+    const said = root.cloneNode(true);
+    for (const live of said.querySelectorAll("[role=status]")) live.remove();
+    return [root.dataset.zoom, root.dataset.panels, said.textContent, shown];
+  }),
+  [...document.querySelectorAll("input")].map((input) => [input.value, input.checked]),
+  document.querySelector(".stMain").scrollTop,
+  document.activeElement.tagName,
+]"""
+
+
+def state(page: Page) -> list[Any]:
+    found: list[Any] = page.evaluate(STATE)
+    return found
+
+
+def tidied(page: Page) -> list[Any]:
+    """Take back what a pointer and keys did to the rows; return what is seen then."""
+    page.keyboard.press("Escape")
+    page.mouse.move(5, 5)
+    for reset in page.get_by_role("button", name="Show all cells", disabled=False).all():
+        reset.click()
+        page.keyboard.press("Escape")
+    page.mouse.move(5, 5)
+    page.evaluate("() => { document.activeElement.blur(); }")
+    page.evaluate("() => { document.querySelector('.stMain').scrollTop = 0; }")
+    return state(page)
+
+
+class Desk:
+    """The small app open in one tab, lent to one test after another while it stays as it was."""
+
+    def __init__(self, chromium: Browser, address: str) -> None:
+        self.chromium, self.address = chromium, address
+        self.visitor: Visitor | None = None
+
+    def lend(self) -> Page:
+        """The page as it is after its first drawing: a new one unless the last was left so."""
+        if self.visitor is None:
+            self.visitor = Visitor(self.chromium, self.address)
+            self.page = opened(self.visitor)
+            self.first = state(self.page)
+        return self.page
+
+    def take_back(self, *, whole: bool) -> None:
+        """Tidy up, check for faults, and close what is not as it was."""
+        assert self.visitor is not None
+        faults = self.visitor.faults
+        if faults or not whole or tidied(self.page) != self.first:
+            self.close()
+        assert faults == []
+
+    def close(self) -> None:
+        if self.visitor is not None:
+            self.visitor.context.close()
+        self.visitor = None

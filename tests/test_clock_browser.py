@@ -2,16 +2,16 @@
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from posenc import Setting
 from posenc.tables import cos_sin
-from tests.browser import SCREENS, Visitor, launched, served
+from tests.browser import SCREENS, Visit
 
 pytestmark = pytest.mark.browser
 
@@ -22,35 +22,16 @@ SETTING = Setting(dim=64, heads=4, base=500.0, length=300, train_length=200)
 SCHEMES = ("sinusoidal", "rope")
 
 
-@pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of the dashboard."""
-    with served(tmp_path_factory.mktemp("dashboard") / "log.txt") as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def chromium(chromium_path: str) -> Iterator[Browser]:
-    """One browser for all tests; each test has its own contexts in it."""
-    with launched(chromium_path) as browser:
-        yield browser
-
-
 @pytest.fixture
-def opened(chromium: Browser, address: str) -> Iterator[Callable[..., Page]]:
-    """Opens the page in a context of the given kind; no fault may be left at the end."""
-    made: list[Visitor] = []
+def opened(visitor: Visit) -> Callable[..., Page]:
+    """Opens the page in a context of the given kind."""
 
     def make(link: str = LINK, **kind: Any) -> Page:
-        made.append(Visitor(chromium, address, **kind))
-        page = made[-1].open(link)
+        page = visitor(**kind).open(link)
         expect(clock(page)).to_have_attribute("data-playing", "false", timeout=20_000)
         return page
 
-    yield make
-    for one in made:
-        one.context.close()
-    assert [fault for one in made for fault in one.faults] == []
+    return make
 
 
 def clock(page: Page) -> Locator:

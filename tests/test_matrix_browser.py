@@ -5,9 +5,8 @@ import io
 import numpy as np
 import pytest
 from PIL import Image
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
-from tests import matrix_probe
 from tests.matrix_probe import (
     KINDS,
     LENGTH,
@@ -22,7 +21,6 @@ from tests.matrix_probe import (
 )
 
 pytestmark = pytest.mark.browser
-chromium, probe, visit = matrix_probe.chromium, matrix_probe.probe, matrix_probe.visit
 
 
 def significant(text: str) -> int:
@@ -36,8 +34,7 @@ def shortest(value: np.float32) -> int:
     return next((n for n in range(6, 10) if np.float32(f"{value:.{n - 1}e}") == value), 0)
 
 
-def test_readout_is_the_exact_float32_at_every_cell_of_every_form(visit) -> None:
-    page = visit()
+def test_readout_is_the_exact_float32_at_every_cell_of_every_form(page: Page) -> None:
     sweep = """(root, length) => [...root.querySelectorAll(".plot")].slice(0, 3).map((plot, n) => {
         const box = plot.querySelector("canvas").getBoundingClientRect(), texts = [];
         for (let i = 0; i < length; i++) for (let j = 0; j < length; j++) {
@@ -59,8 +56,7 @@ def test_readout_is_the_exact_float32_at_every_cell_of_every_form(visit) -> None
 
 
 @pytest.mark.parametrize("panel", range(3), ids=KINDS)
-def test_mouse_over_one_panel_reads_the_same_cell_in_all(visit, panel: int) -> None:
-    page = visit()
+def test_mouse_over_one_panel_reads_the_same_cell_in_all(page: Page, panel: int) -> None:
     expect(row(page).locator(".cross:visible")).to_have_count(0)
     for i, j in [(0, 0), (0, 47), (47, 0), (47, 47), (30, 5), (5, 30), (1, 2)]:
         page.mouse.move(*centre(page, panel, i, j))
@@ -78,8 +74,7 @@ def test_mouse_over_one_panel_reads_the_same_cell_in_all(visit, panel: int) -> N
     expect(row(page).locator(".cross:visible")).to_have_count(0)
 
 
-def test_pixels_follow_the_colour_bar_and_blanks_are_transparent(visit) -> None:
-    page = visit()
+def test_pixels_follow_the_colour_bar_and_blanks_are_transparent(page: Page) -> None:
     (bar,) = painted(page, selector=".bar canvas")
     shades = bar[0]
     for pixels, matrix in zip(painted(page), dense(), strict=False):
@@ -107,8 +102,7 @@ def oklab(pixels: np.ndarray) -> np.ndarray:
     return np.cbrt(linear @ np.transpose(to_lms)) @ np.transpose(to_lab)
 
 
-def test_colours_are_even_steps_and_ordered_by_lightness(visit) -> None:
-    page = visit()
+def test_colours_are_even_steps_and_ordered_by_lightness(page: Page) -> None:
     sequential = oklab(painted(page, "second", ".bar canvas")[0][0])
     (bar,) = painted(page, selector=".bar canvas")
     diverging = oklab(bar[0])
@@ -176,8 +170,7 @@ def test_arrow_keys_move_the_crosshair_and_only_they_speak(visit) -> None:
     assert page.evaluate("document.querySelector('.stMain').scrollTop") == 0
 
 
-def test_click_pins_click_and_escape_release(visit) -> None:
-    page = visit()
+def test_click_pins_click_and_escape_release(page: Page) -> None:
     readout = row(page).locator(".readout").first
     page.mouse.click(*centre(page, 2, 40, 6))
     page.mouse.move(*centre(page, 2, 10, 30))
@@ -258,8 +251,9 @@ def test_a_rerun_of_four_256_panels_sends_at_most_150_kilobytes(visit) -> None:
     assert same_float(parsed(readouts(page)[3])[2], dense(3.5, 256)[1][200, 100])
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize(("width", "across"), [(1440, 4), (768, 2), (390, 1)])
+@pytest.mark.parametrize(
+    ("width", "across", "scheme"), [(1440, 4, "dark"), (768, 2, "light"), (390, 1, "dark")]
+)
 def test_panels_fit_the_width_in_both_themes(visit, width: int, across: int, scheme: str) -> None:
     page = visit(viewport={"width": width, "height": 900}, color_scheme=scheme)
     plots = [plot.bounding_box() for plot in row(page).locator(".plot").all()]
@@ -295,8 +289,7 @@ def test_a_change_of_theme_or_width_is_followed_in_place(visit) -> None:
     assert max(box["width"] for box in plots) <= 390
 
 
-def test_nothing_shifts_while_the_crosshair_moves(visit) -> None:
-    page = visit()
+def test_nothing_shifts_while_the_crosshair_moves(page: Page) -> None:
     places = """root => [...root.querySelectorAll(
         ".title, .plot, .readout, .legend, .bar, .label")]
         .map(element => element.getBoundingClientRect().toJSON())"""
@@ -345,8 +338,7 @@ def test_a_reader_hears_what_the_picture_shows(visit) -> None:
     ]
 
 
-def test_titles_are_text_and_marks_say_what_they_are(visit) -> None:
-    page = visit()
+def test_titles_are_text_and_marks_say_what_they_are(page: Page) -> None:
     expect(row(page).locator(".title").nth(3)).to_have_text("<b>Plain</b>")
     expect(row(page).locator("b, i, script, [onclick], [onmousemove]")).to_have_count(0)
     expect(row(page).get_by_text("training length 16")).to_be_visible()
@@ -363,8 +355,7 @@ def test_titles_are_text_and_marks_say_what_they_are(visit) -> None:
     assert ticks == ["0", "10", "20", "30", "40"]
 
 
-def test_a_window_counts_from_its_start_and_names_its_dimensions(visit) -> None:
-    page = visit()
+def test_a_window_counts_from_its_start_and_names_its_dimensions(page: Page) -> None:
     window = row(page, "second")
     ticks = window.locator(".panel .columns > .tick").all_inner_texts()
     assert ticks == ["sin 0", "cos 0", "sin 1", "cos 1"]

@@ -7,7 +7,6 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Page, expect
 
-from tests import matrix_probe
 from tests.matrix_probe import (
     KINDS,
     LENGTH,
@@ -25,7 +24,6 @@ from tests.matrix_probe import (
 )
 
 pytestmark = pytest.mark.browser
-chromium, probe, visit = matrix_probe.chromium, matrix_probe.probe, matrix_probe.visit
 
 REGION = (10, 20, 5, 24)  # rows 10 to 29, columns 5 to 28
 
@@ -35,8 +33,7 @@ def button(page: Page, name: str):
 
 
 @pytest.mark.parametrize("panel", range(3), ids=KINDS)
-def test_a_drag_zooms_all_panels_and_every_cell_reads_exactly(visit, panel: int) -> None:
-    page = visit()
+def test_a_drag_zooms_all_panels_and_every_cell_reads_exactly(page: Page, panel: int) -> None:
     whole = painted(page)
     drag(page, panel, (29, 5), (10, 28))  # from the lower left: any corner may be the first
     assert zoom(page) == REGION
@@ -50,8 +47,7 @@ def test_a_drag_zooms_all_panels_and_every_cell_reads_exactly(visit, panel: int)
     assert np.array_equal(found[:, 2].astype(np.float32), expected, equal_nan=True)
 
 
-def test_ticks_lines_crosshair_and_names_follow_the_zoom(visit) -> None:
-    page = visit()
+def test_ticks_lines_crosshair_and_names_follow_the_zoom(page: Page) -> None:
     drag(page, 1, (10, 5), (29, 28))
     figure = row(page).locator(".panel").first
     plot = row(page).locator("canvas[role=img]").first.bounding_box()
@@ -91,8 +87,7 @@ def test_ticks_lines_crosshair_and_names_follow_the_zoom(visit) -> None:
     expect(row(page).get_by_text("training length")).to_be_hidden()
 
 
-def test_a_click_with_an_unsteady_hand_pins_and_does_not_zoom(visit) -> None:
-    page = visit()
+def test_a_click_with_an_unsteady_hand_pins_and_does_not_zoom(page: Page) -> None:
     x, y = place(page, 0, 20, 10)
     page.mouse.move(x, y)
     page.mouse.down()
@@ -108,8 +103,7 @@ def test_a_click_with_an_unsteady_hand_pins_and_does_not_zoom(visit) -> None:
     expect(row(page).locator(".readout").first).to_contain_text("(25, 12)")
 
 
-def test_the_rectangle_shows_in_all_panels_and_escape_gives_it_up(visit) -> None:
-    page = visit()
+def test_the_rectangle_shows_in_all_panels_and_escape_gives_it_up(page: Page) -> None:
     page.mouse.move(*place(page, 2, 8, 12))
     page.mouse.down()
     page.mouse.move(*place(page, 2, 31, 35), steps=3)
@@ -125,16 +119,14 @@ def test_the_rectangle_shows_in_all_panels_and_escape_gives_it_up(visit) -> None
     expect(row(page).get_by_text("Pinned")).to_be_hidden()
 
 
-def test_a_small_rectangle_grows_until_its_cells_can_be_pointed_at(visit) -> None:
-    page = visit()
+def test_a_small_rectangle_grows_until_its_cells_can_be_pointed_at(page: Page) -> None:
     drag(page, 0, (46, 0), (47, 2))
     assert zoom(page) == (40, 8, 0, 8)
     cell = row(page).locator("canvas[role=img]").first.bounding_box()["width"] / 8
     assert cell >= 6
 
 
-def test_shift_and_drag_move_the_region(visit) -> None:
-    page = visit()
+def test_shift_and_drag_move_the_region(page: Page) -> None:
     drag(page, 0, (10, 10), (29, 29))
     page.mouse.move(*place(page, 0, 15, 15))
     page.keyboard.down("Shift")
@@ -147,8 +139,7 @@ def test_shift_and_drag_move_the_region(visit) -> None:
     expect(row(page).locator(".readout").first).to_contain_text("(15, 15)")
 
 
-def test_keys_zoom_around_the_crosshair_and_walk_over_the_edge(visit) -> None:
-    page = visit()
+def test_keys_zoom_around_the_crosshair_and_walk_over_the_edge(page: Page) -> None:
     page.mouse.move(*place(page, 0, 30, 20))
     row(page).locator(".plot").first.focus()
     live = row(page).get_by_role("status")
@@ -184,8 +175,7 @@ def test_keys_zoom_around_the_crosshair_and_walk_over_the_edge(visit) -> None:
     assert zoom(page) is None
 
 
-def test_buttons_zoom_and_reset_and_say_when_they_cannot(visit) -> None:
-    page = visit()
+def test_buttons_zoom_and_reset_and_say_when_they_cannot(page: Page) -> None:
     nearer, farther = button(page, "Zoom in"), button(page, "Zoom out")
     everything = button(page, "Show all cells")
     for one in (farther, everything):
@@ -210,8 +200,7 @@ def test_buttons_zoom_and_reset_and_say_when_they_cannot(visit) -> None:
     expect(second.get_by_role("button", name="Zoom in")).to_have_attribute("aria-disabled", "true")
 
 
-def test_nothing_below_or_beside_moves_as_the_zoom_changes(visit) -> None:
-    page = visit()
+def test_nothing_below_or_beside_moves_as_the_zoom_changes(page: Page) -> None:
     places = """root => [...root.querySelectorAll(
         ".title, .subtitle, .row-label, .readout, .legend, .tools, .hints")]
         .map(element => element.getBoundingClientRect().toJSON())"""
@@ -252,8 +241,7 @@ def test_the_zoom_outlives_new_values_and_ends_where_its_cells_do(visit) -> None
     expect(row(page).locator(".hint.lost")).to_be_hidden()
 
 
-@pytest.mark.parametrize("density", [1, 1.5, 2])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("density", "scheme"), [(1, "light"), (1.5, "dark"), (2, "light")])
 def test_cells_are_flat_and_of_their_exact_colour_at_every_density(
     visit, density: float, scheme: str
 ) -> None:
@@ -332,8 +320,7 @@ def test_a_finger_scrolls_over_a_matrix_and_zooms_by_the_buttons(visit) -> None:
     assert zoom(page) is None
 
 
-def test_a_difference_has_its_own_scale_around_zero_and_says_what_it_is(visit) -> None:
-    page = visit()
+def test_a_difference_has_its_own_scale_around_zero_and_says_what_it_is(page: Page) -> None:
     difference = dense(4.0)[1].astype(np.float64) - dense(3.0)[1]
     end = np.abs(difference.astype(np.float32)).max()
     legend = row(page, "difference").locator(".bar .tick").all_inner_texts()

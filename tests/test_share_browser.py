@@ -2,49 +2,16 @@
 
 import io
 import zipfile
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
-from tests.browser import PAGES, Visitor, dial, go, headline, launched, row, served, settled
+from tests.browser import PAGES, Visit, dial, go, headline, row, settled
 
 pytestmark = pytest.mark.browser
-
-Visit = Callable[..., Visitor]
-
-
-@pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of the dashboard, served once for all tests."""
-    with served(tmp_path_factory.mktemp("dashboard") / "log.txt") as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def chromium(chromium_path: str) -> Iterator[Browser]:
-    """One browser for all tests; each test has its own contexts in it."""
-    with launched(chromium_path) as browser:
-        yield browser
-
-
-@pytest.fixture
-def visitor(chromium: Browser, address: str) -> Iterator[Visit]:
-    """Makes visitors with a browser context of the given kind; no fault may be left at the end."""
-    made: list[Visitor] = []
-
-    def make(**kind: Any) -> Visitor:
-        made.append(Visitor(chromium, address, **kind))
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.context.close()
-    assert [fault for one in made for fault in one.faults] == []
 
 
 def menu(page: Page, name: str) -> Any:
@@ -224,29 +191,3 @@ def test_a_page_is_taken_away_whole(visitor: Visit, tmp_path: Path) -> None:
         "figures/by-offset.svg",
         "figures/similarity.png",
     } <= names
-
-
-# Streamlit's own list of pages nests a section's items in a div, its formulas are two pixels wider than
-# the box it gives them, and Vega gives a brush's marks no name: nothing here can change these.
-NOT_OURS = {
-    "exclude": [
-        ["[data-testid=stSidebarNavItems]"],
-        [".katex-display"],
-        [".brush_brush"],
-        [".brush_brush_bg"],
-    ]
-}
-
-
-@pytest.mark.parametrize("colours", ["light", "dark"])
-def test_axe_finds_nothing_serious_on_any_page(visitor: Visit, colours: str) -> None:
-    somebody = visitor(color_scheme=colours)
-    found = []
-    for path in PAGES:
-        page = somebody.open(path)
-        for fault in Axe().run(page, context=NOT_OURS).response["violations"]:
-            if fault["impact"] in ("serious", "critical"):
-                nodes = [node["html"][:120] for node in fault["nodes"][:2]]
-                found.append((path, fault["id"], len(fault["nodes"]), nodes))
-        page.close()
-    assert found == []

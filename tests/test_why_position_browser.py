@@ -1,48 +1,15 @@
 """Why position and the exercises in a real browser: a sentence typed, pairs side by side, an answer."""
 
-from collections.abc import Callable, Iterator
-from typing import Any
 from urllib.parse import parse_qs, urlparse
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from dashboard.exercise import WITHHELD
 from dashboard.text import JOINER
-from tests.browser import SCREENS, Visitor, headline, launched, row, served, settled
+from tests.browser import SCREENS, Visit, headline, row, settled
 
 pytestmark = pytest.mark.browser
-
-Visit = Callable[..., Visitor]
-
-
-@pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of the dashboard."""
-    with served(tmp_path_factory.mktemp("why") / "log.txt") as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def chromium(chromium_path: str) -> Iterator[Browser]:
-    """One browser for all tests of this file."""
-    with launched(chromium_path) as browser:
-        yield browser
-
-
-@pytest.fixture
-def visitor(chromium: Browser, address: str) -> Iterator[Visit]:
-    """Makes visitors; no fault may be left at the end."""
-    made: list[Visitor] = []
-
-    def make(**kind: Any) -> Visitor:
-        made.append(Visitor(chromium, address, **kind))
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.context.close()
-    assert [fault for one in made for fault in one.faults] == []
 
 
 def link(page: Page) -> dict[str, list[str]]:
