@@ -24,7 +24,7 @@ from torch import Tensor
 
 from posenc import fields, limits
 from posenc.errors import ConfigError, SchemeArgumentError
-from posenc.formula import Writer
+from posenc.formula import Writer, number
 from posenc.layout import Layout
 from posenc.phases import Frequencies, Phases
 from posenc.schemes.rotary import Rotary
@@ -127,7 +127,13 @@ class RopeConfig(SchemeConfig):
         return 1.0 / float32_powers(self.base, rotary_dim)
 
     def formula(self, write: Writer) -> str:
-        return write.rotation("rotary_dim", self.layout, self.words)
+        scale = self.attention_scaling()
+        lines = [*self.rate_formula(write), *([f"a = {number(scale)}"] if scale != 1 else [])]
+        return write.rotation(self.layout, "rotary_dim", lines, "" if scale == 1 else r"a\,")
+
+    def rate_formula(self, write: Writer) -> tuple[str, ...]:
+        """Return in LaTeX what a pair's frequency equals, then the definitions of what stands there."""
+        return (rf"\frac{{1}}{{{write.power('rotary_dim')}}}",)
 
     def build(self, device: torch.device | str | None = None, seed: int = 0) -> "Rope":
         return Rope(self)
