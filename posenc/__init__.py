@@ -29,6 +29,7 @@ from posenc.modules import (
     TokenPlusPositionEmbedding,
 )
 from posenc.query import Query
+from posenc.rope_frequencies import rope_frequencies
 from posenc.rotation import apply_rope
 from posenc.schemes import SCHEMES
 from posenc.schemes.alibi import alibi_bias, alibi_slopes
@@ -72,6 +73,7 @@ __all__ = [
     "offset_curve",
     "position_kernel",
     "position_vectors",
+    "rope_frequencies",
     "rope_tables",
     "run_with_fallback",
     "sinusoidal_table",

@@ -108,7 +108,7 @@ class Real(Rule):
         return float(min(max(number, least), self.high))
 
     def write(self, value: float) -> str:
-        return str(int(value)) if float(value).is_integer() and abs(value) < 2**53 else repr(value)
+        return _written(value)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,6 +234,57 @@ class Several(Rule):
         return ", ".join(named[word] for word in value)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Numbers(Rule):
+    """`least` to `most` numbers, each in [low, high] and a whole one if `whole`, such as 1,2.5,3.
+
+    An empty text is no number at all.
+    """
+
+    low: float
+    high: float
+    least: int
+    most: int
+    whole: bool = False
+
+    def allowed(self) -> str:
+        kind = "whole numbers" if self.whole else "numbers"
+        return (
+            f"{self.least:,} to {self.most:,} {kind} from {self.low:g} to {self.high:g}, "
+            "with commas between them"
+        )
+
+    def accepts(self, value: object) -> bool:
+        return (
+            isinstance(value, tuple)
+            and self.least <= len(value) <= self.most
+            and all(self._accepts_one(number) for number in value)
+        )
+
+    def _accepts_one(self, value: object) -> bool:
+        if isinstance(value, bool) or not isinstance(value, int if self.whole else int | float):
+            return False
+        return self.low <= value <= self.high
+
+    def nearest(self, text: str) -> tuple[float, ...] | None:
+        words = text.split(",", self.most)[: self.most] if text.strip() else []
+        numbers = [_number(word.strip()) for word in words]
+        if len(words) < self.least or any(number is None for number in numbers):
+            return None
+        bounded = [
+            min(max(number, self.low), self.high) for number in numbers if number is not None
+        ]
+        return tuple(round(number) if self.whole else float(number) for number in bounded)
+
+    def write(self, value: tuple[float, ...]) -> str:
+        return ",".join(_written(number) for number in value)
+
+    def told(self, value: tuple[float, ...]) -> str:
+        if len(value) > 4:  # a sentence has no room for a list of 64
+            return f"{_written(value[0])}, {_written(value[1])}, ... ({len(value)} numbers)"
+        return ", ".join(_written(number) for number in value) or "none"
+
+
 def ruled(default: Any, rule: Rule) -> Any:
     """Return a dataclass field with this default and rule."""
     return dataclasses.field(default=default, metadata={"rule": rule})
@@ -286,9 +337,17 @@ def snap(owner: Any, raw: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]
 
 def _says(text: str, value: Any) -> bool:
     """Whether `text` is another way of writing exactly `value`, such as 1e4 for 10000."""
+    if isinstance(value, tuple) and value and not isinstance(value[0], str):
+        numbers = tuple(_number(word.strip()) for word in text.split(","))
+        return numbers == value
     if isinstance(value, tuple):
         return len(set(text.split(","))) == len(value)  # every word was taken
     return not isinstance(value, bool | str) and _number(text) == value
+
+
+def _written(value: float) -> str:
+    """Return a number as it is read back, whole ones without a point."""
+    return str(int(value)) if float(value).is_integer() and abs(value) < 2**53 else repr(value)
 
 
 def _is_text(letter: str) -> bool:

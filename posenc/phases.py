@@ -91,6 +91,14 @@ class Phases:
         return _given(tuple(exact.tolist()))
 
 
+@dataclass(frozen=True)
+class Frequencies:
+    """What a rotation turns by: exact frequencies, and what cosines and sines are multiplied by."""
+
+    phases: Phases
+    attention_factor: float = 1.0
+
+
 def _phases(
     key: tuple[object, ...], ladder: Sequence[float], ratios: Sequence[tuple[int, int]]
 ) -> Phases:

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from posenc.device import float64_device
 from posenc.kept import KeptTensors
 from posenc.phases import Phases
 from posenc.tables import cos_sin
@@ -25,13 +26,14 @@ def rotary_rows(
     *,
     dtype: torch.dtype,
     device: torch.device,
+    scale: float = 1.0,
 ) -> tuple[Float[Tensor, "*n p"], Float[Tensor, "*n p"]]:
-    """Return (cos, sin) of position * theta; a whole number n stands for positions 0 .. n-1."""
+    """Return `scale` times (cos, sin) of position * theta; a whole number n stands for 0 .. n-1."""
     if not isinstance(positions, int):
-        return cos_sin(positions.to(device), phases, dtype=dtype)
+        return _scaled_rows(positions.to(device), phases, dtype, scale)
     if torch.compiler.is_compiling() or positions * phases.pairs > _LARGEST_KEPT:
-        return cos_sin(torch.arange(positions, device=device), phases, dtype=dtype)
-    cos, sin = WINDOWS.get(_rotary_window, positions, phases, dtype, device)
+        return _scaled_rows(torch.arange(positions, device=device), phases, dtype, scale)
+    cos, sin = WINDOWS.get(_rotary_window, positions, phases, dtype, device, scale)
     return cos, sin
 
 
@@ -86,12 +88,25 @@ def _joined(cos: Tensor, sin: Tensor, layout: str) -> Tensor:
     return torch.cat((sin, cos), dim=-1)
 
 
+def _scaled_rows(
+    positions: Tensor, phases: Phases, dtype: torch.dtype, scale: float
+) -> tuple[Tensor, Tensor]:
+    if scale == 1:
+        return cos_sin(positions, phases, dtype=dtype)
+    # Multiplied in float64, which the device may not have, and rounded once.
+    place = float64_device(positions.device)
+    cos, sin = cos_sin(positions.to(place), phases, dtype=torch.float64)
+    return (scale * cos).to(dtype).to(positions.device), (scale * sin).to(dtype).to(
+        positions.device
+    )
+
+
 def _rotary_window(
-    count: int, phases: Phases, dtype: torch.dtype, device: torch.device
+    count: int, phases: Phases, dtype: torch.dtype, device: torch.device, scale: float
 ) -> tuple[Tensor, Tensor]:
     # Outside inference mode, because a tensor made inside it could never enter a training step.
     with torch.inference_mode(False), torch.no_grad():
-        return cos_sin(torch.arange(count, device=device), phases, dtype=dtype)
+        return _scaled_rows(torch.arange(count, device=device), phases, dtype, scale)
 
 
 def _sinusoidal_window(

@@ -188,6 +188,14 @@ class Setting:
         return min(self.train_length, limits.MAX_SHOWN_LENGTH)
 
     @property
+    def scaled_from(self) -> int:
+        """The trained length as scalings of RoPE take it: two positions at least.
+
+        LongRoPE divides by its logarithm.
+        """
+        return max(self.train_length, 2)
+
+    @property
     def head(self) -> Head:
         """The head asked for, as `position_kernel` takes it: "mean" or a number from 0."""
         return "mean" if self.alibi_head == 0 else self.alibi_head - 1

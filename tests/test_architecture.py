@@ -32,7 +32,7 @@ LAYERS = (
     {"tables"},
     {"rows"},
     {"schemes"},
-    {"attention", "kernel", "modules", "setting", "encoding"},
+    {"attention", "kernel", "modules", "setting", "encoding", "rope_frequencies"},
     {"presets", "query"},
     {"analysis"},
     {"lab"},

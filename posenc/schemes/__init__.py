@@ -5,6 +5,7 @@ from posenc.schemes.alibi import AlibiConfig
 from posenc.schemes.learned import LearnedConfig
 from posenc.schemes.none import NoneConfig
 from posenc.schemes.rope import RopeConfig
+from posenc.schemes.rope_scaling import ROPE_SCALINGS
 from posenc.schemes.scheme import SchemeConfig
 from posenc.schemes.sinusoidal import SinusoidalConfig
 
@@ -22,4 +23,5 @@ SCHEMES: dict[str, type[SchemeConfig]] = _Registry(
     rope=RopeConfig,
     alibi=AlibiConfig,
     none=NoneConfig,
+    **ROPE_SCALINGS,
 )

@@ -47,6 +47,7 @@ class SchemeConfig(ABC):
 
     `kind` is an instance field, so that two configs with equal numbers never share a cache entry.
     `shared` maps a field to the attribute of a Setting that fills it; the other fields are its own.
+    advanced: whether only those will ask for it who know why.
     """
 
     kind: str = ""
@@ -55,6 +56,7 @@ class SchemeConfig(ABC):
     summary: ClassVar[str]
     paper: ClassVar[str]
     shared: ClassVar[dict[str, str]] = {}
+    advanced: ClassVar[bool] = False
 
     @property
     def uses(self) -> tuple[str, ...]:
@@ -77,12 +79,17 @@ class SchemeConfig(ABC):
         """Make the config that `dataclasses.asdict` wrote."""
         return cls(**record)
 
-    def stretched(self, factor: float) -> dict[str, SchemeConfig]:
-        """Return other readings of weights trained with this config, at `factor` times the length.
+    def at_length(self, length: int) -> Self:
+        """Return the config for a text of `length` positions; self, unless the scheme looks at it."""
+        return self
 
-        By the name of each; none, unless a scheme has a way to be stretched after training.
+    @classmethod
+    def stretching(cls, trained: SchemeConfig, length: int, trained_length: int) -> Self | None:
+        """Return the config that reads weights trained with `trained` at a longer `length`.
+
+        None, unless this is a scaling that needs to know no more than the two lengths.
         """
-        return {}
+        return None
 
     def formula(self, write: Writer) -> str:
         """Return the formula in LaTeX with the letters and numbers of `write`; see `posenc.formula`.

@@ -1,0 +1,53 @@
+r"""Dynamic NTK: NTK-aware scaling that grows with the text; none up to the trained length.
+
+emozilla 2023, as in Peng et al. 2023, arXiv 2309.00071, section 3.3 and, with the factor s, all public
+code: at n positions :math:`b' = b\,(s n / L_0 - (s - 1))^{d/(d-2)}`, :math:`n \ge L_0`. The frequencies
+move as the text grows, so keys that were rotated and kept for a shorter text are stale.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+from jaxtyping import Float
+from torch import Tensor
+
+from posenc.schemes.rope import float32_powers
+from posenc.schemes.rope_scaling.ntk import larger_base
+from posenc.schemes.rope_scaling.scaled import (
+    ScaledRopeConfig,
+    factor_field,
+    read_length_field,
+    trained_length_field,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RopeDynamicConfig(ScaledRopeConfig):
+    """RoPE with NTK-aware scaling for a text of `length` positions."""
+
+    kind: str = "rope_dynamic"
+    factor: float = factor_field(4.0, "How fast the base grows past the trained length.")
+    trained_length: int = trained_length_field(2_048)
+    length: int = read_length_field()
+
+    label: ClassVar[str] = "RoPE dynamic NTK"
+    summary: ClassVar[str] = "RoPE whose base grows with the text past the trained length."
+    paper: ClassVar[str] = "Peng et al. 2023, arXiv 2309.00071"
+    reading: ClassVar[str] = "dynamic NTK"
+    shared: ClassVar[dict[str, str]] = ScaledRopeConfig.shared | {"length": "length"}
+
+    @property
+    def growth(self) -> float:
+        """What the base is multiplied by, to the power d/(d-2): s n / L0 - (s - 1), 1 up to L0."""
+        n, trained = max(self.length, self.trained_length), self.trained_length
+        return (self.factor * n / trained) - (self.factor - 1)
+
+    def at_length(self, length: int) -> Self:
+        return self.replace(length=length)
+
+    def divisors(self) -> Float[Tensor, " pairs"]:
+        return larger_base(self.rotary_dim // 2, self.growth)
+
+    def float32_ladder(self, rotary_dim: int) -> Float[Tensor, " pairs"]:
+        base = self.base * self.growth ** (rotary_dim / (rotary_dim - 2))
+        return 1.0 / float32_powers(base, rotary_dim)

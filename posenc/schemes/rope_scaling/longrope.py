@@ -1,0 +1,98 @@
+r"""LongRoPE: every pair divided by a factor of its own, one list for short and one for long texts.
+
+Ding et al. 2024, arXiv 2402.13753, eq. 4: :math:`\theta_m / \lambda_m`. The factors of a model were found
+by a search on that model; there is no formula for them. Where none are given, these are an example: 1
+for short texts, and for long ones from 1 to s in equal ratios, which is NTK-aware scaling, one of the
+three scalings that the search begins with (section 3.3). Queries and keys are multiplied by
+:math:`\sqrt{1 + \ln s / \ln L_0}` at every length.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from posenc import fields, limits
+from posenc.errors import ConfigError
+from posenc.schemes.rope import float32_powers
+from posenc.schemes.rope_scaling.ntk import larger_base
+from posenc.schemes.rope_scaling.scaled import (
+    ScaledRopeConfig,
+    factor_field,
+    read_length_field,
+    trained_length_field,
+)
+from posenc.schemes.rope_scaling.yarn import attention_factor_field
+
+
+def _factors_field(label: str, empty: str) -> Any:
+    rule = fields.Numbers(
+        low=1e-3,
+        high=limits.MAX_PAIR_FACTOR,
+        least=0,
+        most=limits.MAX_DIM // 2,
+        label=label,
+        help=f"One number for all pairs or one for each; empty stands for {empty}.",
+    )
+    return fields.ruled((), rule)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RopeLongConfig(ScaledRopeConfig):
+    """RoPE with a list of factors for texts up to the trained length, and one for longer texts."""
+
+    kind: str = "rope_longrope"
+    factor: float = factor_field(4.0)
+    short_factor: tuple[float, ...] = _factors_field("Short factors", "1")
+    long_factor: tuple[float, ...] = _factors_field(
+        "Long factors", "1 to the scale factor in equal ratios, an example"
+    )
+    trained_length: int = trained_length_field(2_048)
+    attention_factor: float = attention_factor_field()
+    length: int = read_length_field()
+
+    label: ClassVar[str] = "LongRoPE"
+    summary: ClassVar[str] = "RoPE with a searched factor for every pair, another past a length."
+    paper: ClassVar[str] = "Ding et al. 2024, arXiv 2402.13753"
+    reading: ClassVar[str] = "LongRoPE"
+    after_training: ClassVar[bool] = False  # its factors are searched for
+    shared: ClassVar[dict[str, str]] = ScaledRopeConfig.shared | {"length": "length"}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        pairs = self.rotary_dim // 2
+        for name in ("short_factor", "long_factor"):
+            found = len(getattr(self, name))
+            if found not in (0, 1, pairs):
+                raise ConfigError(
+                    f"{type(self).__name__}.{name} must hold one number for each of the {pairs} "
+                    f"pairs, one for all, or none, got {found}."
+                )
+
+    @property
+    def is_long(self) -> bool:
+        """Whether the text is longer than the trained length."""
+        return self.length > self.trained_length
+
+    def at_length(self, length: int) -> Self:
+        return self.replace(length=length)
+
+    def divisors(self) -> Float[Tensor, " pairs"]:
+        pairs = self.rotary_dim // 2
+        given = self.long_factor if self.is_long else self.short_factor
+        if given:
+            return torch.tensor(given, dtype=torch.float64, device="cpu").expand(pairs)
+        return larger_base(pairs, self.factor if self.is_long else 1.0)
+
+    def attention_scaling(self) -> float:
+        if self.attention_factor:
+            return float(self.attention_factor)
+        if self.factor <= 1:
+            return 1.0
+        return math.sqrt(1 + math.log(self.factor) / math.log(self.trained_length))
+
+    def float32_ladder(self, rotary_dim: int) -> Float[Tensor, " pairs"]:
+        return 1.0 / (self.divisors().float() * float32_powers(self.base, rotary_dim))

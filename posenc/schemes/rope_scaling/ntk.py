@@ -1,0 +1,44 @@
+r"""NTK-aware scaling: a larger base, so that slow pairs are slowed and the fastest is kept.
+
+bloc97 2023, as in Peng et al. 2023, arXiv 2309.00071, eq. 16: :math:`b' = b\,s^{d/(d-2)}`. The fastest
+pair keeps its frequency, the slowest is divided by s; pair m is divided by :math:`s^{2m/(d-2)}`.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from posenc.schemes.rope import RopeConfig, float32_powers
+from posenc.schemes.rope_scaling.scaled import ScaledRopeConfig, factor_field, pair_numbers
+
+
+@dataclass(frozen=True, kw_only=True)
+class RopeNtkConfig(ScaledRopeConfig):
+    """RoPE with the base multiplied by factor^(d/(d-2)); a single pair has one frequency, kept."""
+
+    kind: str = "rope_ntk"
+    factor: float = factor_field(4.0)
+
+    label: ClassVar[str] = "RoPE NTK-aware"
+    summary: ClassVar[str] = "RoPE with a larger base: the slow pairs slowed, the fastest kept."
+    paper: ClassVar[str] = "Peng et al. 2023, arXiv 2309.00071"
+    reading: ClassVar[str] = "NTK-aware"
+    shared: ClassVar[dict[str, str]] = RopeConfig.shared
+
+    def divisors(self) -> Float[Tensor, " pairs"]:
+        return larger_base(self.rotary_dim // 2, self.factor)
+
+    def float32_ladder(self, rotary_dim: int) -> Float[Tensor, " pairs"]:
+        base = self.base * self.factor ** (rotary_dim / (rotary_dim - 2))
+        return 1.0 / float32_powers(base, rotary_dim)
+
+
+def larger_base(pairs: int, factor: float) -> Float[Tensor, " pairs"]:
+    """Return by what a base times factor^(d/(d-2)) divides each of the d/2 frequencies."""
+    if pairs == 1:
+        return torch.ones(1, dtype=torch.float64)
+    share = pair_numbers(pairs) / (pairs - 1)
+    return torch.tensor(float(factor), dtype=torch.float64) ** share

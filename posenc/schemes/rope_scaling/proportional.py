@@ -1,0 +1,67 @@
+r"""p-RoPE: the ladder of the whole head, of which only the fastest pairs turn.
+
+Barbero et al. 2024, arXiv 2410.06205, section 6.1: the slowest pairs are given frequency 0. Partial rotary
+is another thing: it makes a ladder for the rotated features alone, which reaches as far down. A scale
+factor divides all frequencies, as in Gemma.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from posenc import fields
+from posenc.schemes.rope import RopeConfig, float32_powers
+from posenc.schemes.rope_scaling.scaled import ScaledRopeConfig, factor_field, pair_numbers
+
+
+@dataclass(frozen=True, kw_only=True)
+class RopeProportionalConfig(ScaledRopeConfig):
+    """RoPE whose slowest pairs stand still; `partial_rotary_factor` is the share that turns."""
+
+    kind: str = "rope_proportional"
+    partial_rotary_factor: float = fields.ruled(
+        0.75,
+        fields.Real(
+            low=0.0,
+            high=1.0,
+            label="Share of pairs that turn",
+            help="The fastest ones, on the ladder of the whole head; the others have frequency 0.",
+        ),
+    )
+    factor: float = factor_field(1.0, "Divides every frequency.")
+
+    label: ClassVar[str] = "p-RoPE"
+    summary: ClassVar[str] = "RoPE whose slowest pairs do not turn at all."
+    paper: ClassVar[str] = "Barbero et al. 2024, arXiv 2410.06205"
+    reading: ClassVar[str] = "p-RoPE"
+    after_training: ClassVar[bool] = False  # pairs that stop turning need training
+    shared: ClassVar[dict[str, str]] = RopeConfig.shared
+
+    @property
+    def rotary_dim(self) -> int:
+        """The whole width: pairs that stand still are pairs too."""
+        return self.dim
+
+    @property
+    def turning(self) -> int:
+        """Number of pairs that turn: the share of the pairs, cut to a whole number."""
+        return math.floor(self.dim * self.partial_rotary_factor / 2 + 1e-9)
+
+    @property
+    def words(self) -> str:
+        by = "" if self.factor == 1 else f", all divided by {self.factor:g}"
+        return f"the {self.dim // 2 - self.turning} slowest set to 0{by}"
+
+    def divisors(self) -> Float[Tensor, " pairs"]:
+        at = pair_numbers(self.dim // 2)
+        return torch.where(at < self.turning, float(self.factor), torch.inf)
+
+    def float32_ladder(self, rotary_dim: int) -> Float[Tensor, " pairs"]:
+        turning = int(self.partial_rotary_factor * self.dim // 2)
+        ladder = torch.zeros(self.dim // 2, dtype=torch.float32, device="cpu")
+        ladder[:turning] = 1.0 / float32_powers(self.base, self.dim)[:turning]
+        return ladder / self.factor

@@ -1,0 +1,185 @@
+r"""RoPE in sections: pairs shared out among axes, such as the row and the column of a grid.
+
+Wang et al. 2024, Qwen2-VL, arXiv 2409.12191, section 2.1 (M-RoPE): each section of the ladder turns by
+the position on an axis of its own; text, whose axes all count alike, is turned as by plain RoPE. Axial
+RoPE of vision models instead makes a ladder of its own for each axis. Newer models deal the pairs out
+in turn (Qwen3-VL), so that every axis has fast and slow ones.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from posenc import fields, limits, tables
+from posenc.errors import ConfigError
+from posenc.phases import Phases
+from posenc.schemes.rope import Rope, RopeConfig, float32_powers
+from posenc.schemes.scheme import Head
+
+
+@dataclass(frozen=True, kw_only=True)
+class RopeSectionsConfig(RopeConfig):
+    """RoPE whose pairs turn by the positions of several axes.
+
+    Token p stands in a grid of `grid` columns, counted row by row: the last axis is the column, the
+    one before the row, and of three the first is the number of the square of grid x grid. At a grid
+    of 0 the text is no picture: every axis is p.
+    """
+
+    kind: str = "rope_sections"
+    sections: tuple[int, ...] = fields.ruled(
+        (),
+        fields.Numbers(
+            low=0,
+            high=limits.MAX_DIM // 2,
+            least=0,
+            most=limits.MAX_AXES_OF_POSITION,
+            whole=True,
+            label="Pairs of each axis",
+            help="They sum to the number of pairs; empty stands for two axes of half the pairs.",
+        ),
+    )
+    grid: int = fields.ruled(
+        16,
+        fields.Whole(
+            low=0,
+            high=limits.MAX_GRID,
+            label="Columns of the grid",
+            help="Tokens fill the grid row by row; 0 is text, where every axis is the position.",
+        ),
+    )
+    interleaved: bool = fields.ruled(
+        False,
+        fields.Flag(label="Axes in turn", help="Deal the pairs out to the axes in turn."),
+    )
+    ladders: Literal["one", "each"] = fields.ruled(
+        "one",
+        fields.Choice(
+            options=("one", "each"),
+            label="Ladders",
+            help="One ladder cut into sections (M-RoPE), or one for each axis (axial).",
+        ),
+    )
+
+    label: ClassVar[str] = "RoPE in sections"
+    summary: ClassVar[str] = "RoPE whose pairs count rows, columns or other axes of a grid."
+    paper: ClassVar[str] = "Wang et al. 2024, arXiv 2409.12191"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.sections and sum(self.sections) != self.rotary_dim // 2:
+            raise ConfigError(
+                f"{type(self).__name__}.sections must sum to the {self.rotary_dim // 2} pairs, got "
+                f"{sum(self.sections)}."
+            )
+        counted = [self.axes().count(axis) for axis in range(len(self.sizes))]
+        if counted != [*self.sizes]:
+            raise ConfigError(
+                f"{type(self).__name__}.sections dealt out in turn must leave each axis its number "
+                f"of pairs, got {counted} for {[*self.sizes]}."
+            )
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of pairs of each axis."""
+        pairs = self.rotary_dim // 2
+        return self.sections or (pairs - pairs // 2, pairs // 2)
+
+    def axes(self) -> list[int]:
+        """Return the axis of every pair."""
+        count = len(self.sizes)
+        if not self.interleaved:
+            return [axis for axis, size in enumerate(self.sizes) for _ in range(size)]
+        # In turn until an axis has its pairs; the first axis takes what is left.
+        return [
+            m % count if m < count * self.sizes[m % count] else 0 for m in range(sum(self.sizes))
+        ]
+
+    @property
+    def words(self) -> str:
+        kind = "ladders of their own" if self.ladders == "each" else "one ladder"
+        return f"sharing out {kind} among {len(self.sizes)} axes"
+
+    def ladder(self) -> Phases:
+        if self.ladders == "one":
+            return self.unscaled()
+        own = [Phases.geometric(2 * max(size, 1), self.base).inv_freq for size in self.sizes]
+        taken = [0] * len(self.sizes)
+        found = []
+        for axis in self.axes():
+            found.append(own[axis][taken[axis]].item())
+            taken[axis] += 1
+        return Phases.given(found)
+
+    def float32_ladder(self, rotary_dim: int) -> Float[Tensor, " pairs"]:
+        if self.ladders == "one":
+            return super().float32_ladder(rotary_dim)
+        own = [1.0 / float32_powers(self.base, 2 * size) for size in self.sizes]
+        ladder = torch.empty(rotary_dim // 2, dtype=torch.float32, device="cpu")
+        axes = torch.tensor(self.axes())
+        for axis, values in enumerate(own):
+            ladder[axes == axis] = values
+        return ladder
+
+    def build(self, device: torch.device | str | None = None, seed: int = 0) -> "RopeSections":
+        return RopeSections(self)
+
+
+class RopeSections(Rope):
+    """Rotates queries and keys, each pair by the position on its own axis."""
+
+    config: RopeSectionsConfig
+
+    def __init__(self, config: RopeSectionsConfig) -> None:
+        super().__init__(config)
+        self.stationary = config.grid == 0
+        self.axes = tuple(config.axes())
+
+    @property
+    def inv_freq(self) -> Float[Tensor, " p"] | None:
+        """Inverse frequencies; None on a grid, where no pair turns by the number of the token."""
+        return self.phases.inv_freq if self.stationary else None
+
+    def cos_sin(
+        self,
+        positions: int | Int[Tensor, " *n"],
+        *,
+        dtype: torch.dtype = torch.float64,
+        device: torch.device | str | None = None,
+    ) -> tuple[Float[Tensor, "*n p"], Float[Tensor, "*n p"]]:
+        if self.stationary:
+            return super().cos_sin(positions, dtype=dtype, device=device)
+        if isinstance(positions, int):
+            positions = torch.arange(positions, device=device)
+        elif device is not None:
+            positions = positions.to(device)
+        place = positions.device
+        found = [tables.cos_sin(at, self.phases, dtype=dtype) for at in self.places(positions)]
+        axes, pairs = (
+            torch.tensor(self.axes, device=place),
+            torch.arange(len(self.axes), device=place),
+        )
+        cos, sin = (
+            torch.stack(plane, dim=-2)[..., axes, pairs] for plane in zip(*found, strict=True)
+        )
+        return cos, sin
+
+    def offset_map(
+        self, offset: int, *, size: int = 1, head: Head = "mean"
+    ) -> Float[Tensor, "d d"] | None:
+        """Return M_k of text; on a grid none serves every position."""
+        return super().offset_map(offset, size=size, head=head) if self.stationary else None
+
+    def places(self, positions: Int[Tensor, " *n"]) -> list[Int[Tensor, " *n"]]:
+        """Return the position on every axis: the digits of p to the base of the grid, in text p."""
+        count, grid = len(self.config.sizes), self.config.grid
+        if grid == 0:
+            return [positions] * count
+        found, rest = [], positions
+        for _ in range(count - 1):
+            found.append(rest % grid)
+            rest = rest.div(grid, rounding_mode="floor")
+        return [rest, *reversed(found)]

@@ -1,0 +1,135 @@
+r"""YaRN as all public code has it: fast pairs kept, slow pairs divided, a ramp over pairs between.
+
+Peng et al. 2023, arXiv 2309.00071, eqs. 17 to 23, and its authors' code, which differs from the printed
+formula (rope_yarn_paper): the pair that turns r times within the trained length L is
+
+.. math:: m(r) = \frac{d \ln(L / 2 \pi r)}{2 \ln b},
+
+low = floor m(beta_fast) and high = ceil m(beta_slow), clamped to [0, d - 1], and the share that is
+divided rises from 0 at low to 1 at high, linearly in the pair's number. Queries and keys are multiplied
+by g(s) = 0.1 ln s + 1, or by g(s, mscale) / g(s, mscale_all_dim) where both are given (DeepSeek).
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from posenc import fields
+from posenc.errors import ConfigError
+from posenc.schemes.rope import float32_powers
+from posenc.schemes.rope_scaling.scaled import (
+    ScaledRopeConfig,
+    blended,
+    factor_field,
+    pair_numbers,
+    trained_length_field,
+)
+
+
+def turns_field(default: float, label: str, help: str) -> Any:
+    """Return the field of a number of turns within the trained length."""
+    return fields.ruled(
+        default, fields.Real(low=0.0, high=1e6, closed=False, label=label, help=help)
+    )
+
+
+def attention_factor_field() -> Any:
+    """Return the field of an explicit attention factor."""
+    rule = fields.Real(
+        low=0.0,
+        high=100.0,
+        label="Attention factor",
+        help="Multiplies queries and keys; 0 stands for the one made from the scale factor.",
+    )
+    return fields.ruled(0.0, rule)
+
+
+def _scale_field(label: str) -> Any:
+    rule = fields.Real(
+        low=0.0,
+        high=100.0,
+        label=label,
+        help="DeepSeek's weights of ln(factor) in the attention factor; 0 stands for not given.",
+    )
+    return fields.ruled(0.0, rule)
+
+
+def attention_scale(factor: float, weight: float = 1.0) -> float:
+    """Return g(s, m) = 0.1 m ln s + 1, and 1 for s up to 1."""
+    return 1.0 if factor <= 1 else 0.1 * weight * math.log(factor) + 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class RopeYarnConfig(ScaledRopeConfig):
+    """RoPE with YaRN's ramp over pairs."""
+
+    kind: str = "rope_yarn"
+    factor: float = factor_field(4.0)
+    trained_length: int = trained_length_field(2_048)
+    beta_fast: float = turns_field(
+        32.0, "Beta fast", "Pairs with more turns than this in the trained length are kept."
+    )
+    beta_slow: float = turns_field(
+        1.0, "Beta slow", "Pairs with fewer turns than this in the trained length are divided."
+    )
+    mscale: float = _scale_field("Mscale")
+    mscale_all_dim: float = _scale_field("Mscale of all dimensions")
+    attention_factor: float = attention_factor_field()
+    truncate: bool = fields.ruled(
+        True, fields.Flag(label="Whole pairs", help="Round the ramp's ends to whole pairs.")
+    )
+
+    label: ClassVar[str] = "RoPE YaRN"
+    summary: ClassVar[str] = "RoPE with fast pairs kept, slow pairs divided and a ramp between."
+    paper: ClassVar[str] = "Peng et al. 2023, arXiv 2309.00071"
+    reading: ClassVar[str] = "YaRN"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.beta_fast < self.beta_slow:
+            raise ConfigError(
+                f"{type(self).__name__}.beta_fast must be at least beta_slow, got "
+                f"{self.beta_fast:g} and {self.beta_slow:g}."
+            )
+
+    def ends(self) -> tuple[float, float]:
+        """Return the pairs, low and high, between which the ramp runs; high may pass the last one."""
+        return self._ends(self.rotary_dim)
+
+    def _ends(self, rotary_dim: int) -> tuple[float, float]:
+        low, high = (
+            rotary_dim * math.log(self.trained_length / (turns * 2 * math.pi))
+            / (2 * math.log(self.base))
+            for turns in (self.beta_fast, self.beta_slow)
+        )  # fmt: skip
+        if self.truncate:
+            low, high = math.floor(low), math.ceil(high)
+        low, high = max(low, 0), min(high, rotary_dim - 1)
+        return (low, high + 0.001) if low == high else (low, high)
+
+    def kept(self) -> Float[Tensor, " pairs"]:
+        """Return the share of each frequency that is kept, float64: 1 below low, 0 above high."""
+        low, high = self.ends()
+        return 1 - ((pair_numbers(self.rotary_dim // 2) - low) / (high - low)).clamp(0, 1)
+
+    def divisors(self) -> Float[Tensor, " pairs"]:
+        return blended(self.kept(), self.factor)
+
+    def attention_scaling(self) -> float:
+        if self.attention_factor:
+            return float(self.attention_factor)
+        if self.mscale and self.mscale_all_dim:
+            above = attention_scale(self.factor, self.mscale)
+            return above / attention_scale(self.factor, self.mscale_all_dim)
+        return attention_scale(self.factor)
+
+    def float32_ladder(self, rotary_dim: int) -> Float[Tensor, " pairs"]:
+        powers = float32_powers(self.base, rotary_dim)
+        low, high = self._ends(rotary_dim)
+        at = torch.arange(rotary_dim // 2, dtype=torch.float32, device="cpu")
+        kept = 1 - ((at - low) / (high - low)).clamp(0, 1)
+        return 1.0 / (self.factor * powers) * (1 - kept) + 1.0 / powers * kept
