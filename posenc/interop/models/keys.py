@@ -13,7 +13,7 @@ from posenc.interop.shown_name import printable_name
 # A key whose name speaks of position: left unread, it is reported.
 _SPEAKS = re.compile(
     r"rope|rotary|position|alibi|sliding|window|freq|yarn|relative_att|max_seq|seq_len|theta|mscale|"
-    r"chunk_size|temperature_tuning|attention_scale|n_ctx|context"
+    r"chunk_size|temperature_tuning|n_ctx|context|layer_types|per_layer_config|kv_shared"
 )
 _SILENT = re.compile(r"vision|image|video|audio|patch|chunk_size_feed_forward")
 
@@ -30,6 +30,7 @@ class Keys:
         self.path = path
         self.assumed: list[str] = parent.assumed if parent else []
         self.children: list[Keys] = []
+        self.sections: dict[str, Keys] = {}
         self.read: set[str] = set()
         if parent:
             parent.children.append(self)
@@ -62,42 +63,27 @@ class Keys:
             self.assumed.append(sentence)
 
     def whole(
-        self, names: str | Sequence[str], default: int | None, why: str, *, low: int, high: int
+        self, names: str | Sequence[str], default: int | None, why: str, rule: fields.Whole
     ) -> int:
         """Return a whole number, or the default with its reason noted; None makes the key required."""
-        rule = fields.Whole(low=low, high=high, label="")
         value: int = self._value(names, default, why, rule)
         return value
 
-    def maybe_whole(self, names: str | Sequence[str], *, low: int, high: int) -> int | None:
+    def maybe_whole(self, names: str | Sequence[str], rule: fields.Whole) -> int | None:
         """Return a whole number, or None where the key is absent or null."""
         found = self.find(names)
-        if found is None:
-            return None
-        return self.whole(found[0], None, "", low=low, high=high)
+        return None if found is None else self.whole(found[0], None, "", rule)
 
     def real(
-        self,
-        names: str | Sequence[str],
-        default: float | None,
-        why: str,
-        *,
-        low: float,
-        high: float,
-        closed: bool = True,
+        self, names: str | Sequence[str], default: float | None, why: str, rule: fields.Real
     ) -> float:
         """Return a number, or the default with its reason noted; None makes the key required."""
-        rule = fields.Real(low=low, high=high, closed=closed, label="")
         return float(self._value(names, default, why, rule))
 
-    def maybe_real(
-        self, names: str | Sequence[str], *, low: float, high: float, closed: bool = True
-    ) -> float | None:
+    def maybe_real(self, names: str | Sequence[str], rule: fields.Real) -> float | None:
         """Return a number, or None where the key is absent or null."""
         found = self.find(names)
-        if found is None:
-            return None
-        return self.real(found[0], None, "", low=low, high=high, closed=closed)
+        return None if found is None else self.real(found[0], None, "", rule)
 
     def flag(self, name: str, default: bool, why: str) -> bool:
         """Return true or false; an absent flag is assumed in silence only where `why` is empty."""
@@ -106,7 +92,9 @@ class Keys:
 
     def word(self, name: str, default: str | None, why: str, options: Sequence[str]) -> str:
         """Return one of a few words."""
-        value: str = self._value(name, default, why, fields.Choice(options=tuple(options), label=""))
+        value: str = self._value(
+            name, default, why, fields.Choice(options=tuple(options), label="")
+        )
         return value
 
     def text(self, name: str) -> str | None:
@@ -118,13 +106,14 @@ class Keys:
             raise self.error(name, f"must be a text, got {shown(found[1])}")
         return found[1]
 
-    def numbers(self, name: str, count: int, *, low: float, high: float) -> tuple[float, ...]:
+    def numbers(self, name: str, count: int, rule: fields.Real) -> tuple[float, ...]:
         """Return a list of exactly `count` numbers; the key is required."""
         values = self._list(name, count, "numbers")
-        rule = fields.Real(low=low, high=high, closed=False, label="")
         for index, value in enumerate(values):
             if not rule.accepts(value):
-                raise self.error(f"{name}[{index}]", f"must be {rule.allowed()}, got {shown(value)}")
+                raise self.error(
+                    f"{name}[{index}]", f"must be {rule.allowed()}, got {shown(value)}"
+                )
         return tuple(float(value) for value in values)
 
     def words(self, name: str, count: int, options: Sequence[Any]) -> tuple[Any, ...] | None:
@@ -148,7 +137,13 @@ class Keys:
             return None
         if not isinstance(found[1], dict):
             raise self.error(name, f"must be an object in braces or null, got {shown(found[1])}")
-        return Keys(found[1], self.named(name), self) if found[1] else None
+        if not found[1]:
+            return None
+        if (
+            name not in self.sections
+        ):  # one reading of each, so that what was read is known in one place
+            self.sections[name] = Keys(found[1], self.named(name), self)
+        return self.sections[name]
 
     def ignored(self) -> tuple[str, ...]:
         """Return the keys, here and in what was read of this, that speak of position and were not read."""
@@ -176,9 +171,7 @@ class Keys:
             raise self.error(name, f"must be a list of {count:,} {what}, got {len(values):,}")
         return values
 
-    def _value(
-        self, names: str | Sequence[str], default: Any, why: str, rule: fields.Rule
-    ) -> Any:
+    def _value(self, names: str | Sequence[str], default: Any, why: str, rule: fields.Rule) -> Any:
         found = self.find(names)
         first = names if isinstance(names, str) else names[0]
         if found is None:

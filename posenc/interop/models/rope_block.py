@@ -5,11 +5,12 @@ generation block is `rope_parameters`, which holds them. As transformers 5.23's 
 both; what it takes from elsewhere in silence is noted as an assumption here.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from posenc import limits
+from posenc import fields, limits
 from posenc.errors import ConfigError, ConfigFileError
 from posenc.interop.models.keys import Keys
 from posenc.layout import Layout
@@ -28,8 +29,15 @@ TYPES = ("default", "linear", "dynamic", "yarn", "longrope", "llama3", "proporti
 ALIASES: Mapping[str, str] = {"su": "longrope"}
 TRAINED = "original_max_position_embeddings"
 _SCALED = ("factor", "short_factor", "long_factor", "low_freq_factor", "beta_fast", "mscale")
-_TURNS = {"low": 0.0, "high": 1e6, "closed": False}
-_WEIGHT = {"low": 0.0, "high": 100.0}
+_BASE = fields.Real(low=limits.MIN_BASE, high=limits.MAX_BASE, closed=False, label="")
+_SHARE = fields.Real(low=0.0, high=1.0, closed=False, label="")
+_RANGES = {"rope_theta": _BASE, "partial_rotary_factor": _SHARE}
+_LENGTH = fields.Whole(low=2, high=limits.MAX_POSITION, label="")
+_FACTOR = fields.Real(low=1.0, high=limits.MAX_SCALE_FACTOR, label="")
+_PAIR = fields.Real(low=1e-3, high=limits.MAX_PAIR_FACTOR, label="")
+_ATTENTION = fields.Real(low=0.0, high=100.0, closed=False, label="")
+_TURNS = fields.Real(low=0.0, high=1e6, closed=False, label="")
+_WEIGHT = fields.Real(low=0.0, high=100.0, label="")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +102,8 @@ def _type(keys: Keys, around: Around) -> str:
         kinds = {"mrope"}
     if len(kinds) > 1:
         raise keys.error(
-            "type", f"says {words['type']}, but rope_type says {words['rope_type']}; they must agree"
+            "type",
+            f"says {words['type']}, but rope_type says {words['rope_type']}; they must agree",
         )
     if kinds:
         return kinds.pop()
@@ -112,20 +121,23 @@ def _shared(keys: Keys, kind: str, around: Around) -> dict[str, Any]:
     if base is None:
         first = around.base_names[0] if around.base_names else "rope_theta"
         place = around.outer if around.base_names else keys
-        base = place.real(first, around.base, around.why, **_BASE)
+        base = place.real(first, around.base, around.why, _BASE)
     shared: dict[str, Any] = {"dim": around.dim, "base": base, "layout": around.layout}
     if kind == "proportional":
         return shared
     share = _inner_or_outer(keys, "partial_rotary_factor", around.share_names, around)
     if share is None and around.share is not None and around.share != 1:
-        share = around.outer.real(around.share_names[0], around.share, around.why, **_SHARE)
+        share = around.outer.real(around.share_names[0], around.share, around.why, _SHARE)
     if share is not None and around.share is None and share != 1:
         place = keys if keys.record.get("partial_rotary_factor") is not None else around.outer
         raise place.error(
-            "partial_rotary_factor", f"must be 1 or absent: this model rotates the whole head; got {share:g}"
+            "partial_rotary_factor",
+            f"must be 1 or absent: this model rotates the whole head; got {share:g}",
         )  # fmt: skip
     # Cut as transformers cuts it, int(head_dim * share); written as a fraction only where that differs.
     rotary = int(around.ladder_dim * (1.0 if share is None else share))
+    if around.dim % 2:
+        raise around.outer.error("head_dim", f"must be even for RoPE, got {around.dim}")
     if rotary < 2 or rotary % 2:
         raise around.outer.error(
             around.share_names[0] if share is not None else "head_dim",
@@ -135,27 +147,23 @@ def _shared(keys: Keys, kind: str, around: Around) -> dict[str, Any]:
     return shared
 
 
-_BASE = {"low": limits.MIN_BASE, "high": limits.MAX_BASE, "closed": False}
-_SHARE = {"low": 0.0, "high": 1.0, "closed": False}
-_RANGES = {"rope_theta": _BASE, "partial_rotary_factor": _SHARE}
-
-
 def _share_of(rotary: int, dim: int, share: float | None) -> float:
-    if share is not None and int(dim * share + 1e-9) == rotary:
+    """Return the share of `dim` that is `rotary`, cut by transformers or not: the one told, if it is."""
+    if share is not None and int(dim * share) == int(dim * share + 1e-9) == rotary:
         return share
-    return rotary / dim
+    share = rotary / dim
+    return share if int(dim * share) == rotary else math.nextafter(share, 1.0)
 
 
 def _inner_or_outer(
     keys: Keys, name: str, outer_names: tuple[str, ...], around: Around
 ) -> float | None:
     """Return a number that may stand in the block or beside it, or None; in both it must agree."""
-    low, high, closed = 0.0, limits.MAX_BASE, False
-    inner = keys.maybe_real(name, **_RANGES[name]) if keys is not around.outer else None
+    inner = keys.maybe_real(name, _RANGES[name]) if keys is not around.outer else None
     found = around.outer.find(outer_names) if outer_names else None
     if found is None:
         return inner
-    outer = around.outer.real(found[0], None, "", **_RANGES[name])
+    outer = around.outer.real(found[0], None, "", _RANGES[name])
     if inner is not None and inner != outer:
         raise around.outer.error(
             found[0], f"says {outer:g}, but {keys.named(name)} says {inner:g}; they must agree"
@@ -168,7 +176,9 @@ def _sections(keys: Keys, shared: dict[str, Any], around: Around) -> tuple[int, 
     found = keys.find("mrope_section")
     if found is None:
         if not around.sections:
-            raise keys.error("mrope_section", f"is missing; it must list counts that sum to {pairs}")
+            raise keys.error(
+                "mrope_section", f"is missing; it must list counts that sum to {pairs}"
+            )
         keys.assume(
             f"{keys.named('mrope_section')} is absent: {list(around.sections)} is taken, {around.why}."
         )
@@ -178,7 +188,8 @@ def _sections(keys: Keys, shared: dict[str, Any], around: Around) -> tuple[int, 
         good = isinstance(values, list) and 0 < len(values) <= 4
         if not good or not all(type(one) is int and 0 <= one <= pairs for one in values):
             raise keys.error(
-                "mrope_section", f"must be a list of 1 to 4 counts from 0 to {pairs}, got {values!r:.60}"
+                "mrope_section",
+                f"must be a list of 1 to 4 counts from 0 to {pairs}, got {values!r:.60}",
             )
         sections = tuple(values)
     if sum(sections) != pairs:
@@ -192,7 +203,7 @@ def _sections(keys: Keys, shared: dict[str, Any], around: Around) -> tuple[int, 
 def _factor(keys: Keys, around: Around, trained: int | None = None) -> float:
     """Return the scale factor; without one, the context over the trained length where both are told."""
     if trained is None or keys.find("factor") is not None:
-        return keys.real("factor", None, "", low=1.0, high=limits.MAX_SCALE_FACTOR)
+        return keys.real("factor", None, "", _FACTOR)
     name, context = around.context
     factor = context / trained
     if factor < 1:
@@ -207,9 +218,8 @@ def _factor(keys: Keys, around: Around, trained: int | None = None) -> float:
 
 def told_trained_length(keys: Keys | None, outer: Keys) -> int | None:
     """Return original_max_position_embeddings where the config says it, in the block or beside it."""
-    limit = {"low": 2, "high": limits.MAX_POSITION}
-    inner = keys.maybe_whole(TRAINED, **limit) if keys is not None else None
-    beside = outer.maybe_whole(TRAINED, **limit)
+    inner = keys.maybe_whole(TRAINED, _LENGTH) if keys is not None else None
+    beside = outer.maybe_whole(TRAINED, _LENGTH)
     if keys is not None and inner is not None and beside is not None and inner != beside:
         raise outer.error(
             TRAINED, f"says {beside:,}, but {keys.named(TRAINED)} says {inner:,}; they must agree"
@@ -234,7 +244,7 @@ def _trained(keys: Keys, around: Around) -> int:
 
 def _attention(keys: Keys) -> float:
     """Return the explicit attention factor, 0 for none."""
-    found = keys.maybe_real("attention_factor", low=0.0, high=100.0, closed=False)
+    found = keys.maybe_real("attention_factor", _ATTENTION)
     return found or 0.0
 
 
@@ -253,8 +263,8 @@ def _dynamic(keys: Keys, shared: dict[str, Any], around: Around) -> RopeConfig:
 
 def _yarn(keys: Keys, shared: dict[str, Any], around: Around) -> RopeConfig:
     trained = _trained(keys, around)
-    fast = keys.real("beta_fast", 32.0, "", **_TURNS)
-    slow = keys.real("beta_slow", 1.0, "", **_TURNS)
+    fast = keys.real("beta_fast", 32.0, "", _TURNS)
+    slow = keys.real("beta_slow", 1.0, "", _TURNS)
     if fast < slow:
         raise keys.error("beta_fast", f"must be at least beta_slow, got {fast:g} and {slow:g}")
     return RopeYarnConfig(
@@ -263,8 +273,8 @@ def _yarn(keys: Keys, shared: dict[str, Any], around: Around) -> RopeConfig:
         trained_length=trained,
         beta_fast=fast,
         beta_slow=slow,
-        mscale=keys.real("mscale", 0.0, "", **_WEIGHT),
-        mscale_all_dim=keys.real("mscale_all_dim", 0.0, "", **_WEIGHT),
+        mscale=keys.real("mscale", 0.0, "", _WEIGHT),
+        mscale_all_dim=keys.real("mscale_all_dim", 0.0, "", _WEIGHT),
         attention_factor=_attention(keys),
         truncate=keys.flag("truncate", True, ""),
     )
@@ -273,13 +283,10 @@ def _yarn(keys: Keys, shared: dict[str, Any], around: Around) -> RopeConfig:
 def _longrope(keys: Keys, shared: dict[str, Any], around: Around) -> RopeConfig:
     trained = _trained(keys, around)
     pairs = int(around.dim * shared["partial_rotary_factor"] + 1e-9) // 2
-    lists = {
-        name: keys.numbers(name, pairs, low=0.0, high=limits.MAX_PAIR_FACTOR)
-        for name in ("short_factor", "long_factor")
-    }
     return RopeLongConfig(
         **shared,
-        **lists,
+        short_factor=keys.numbers("short_factor", pairs, _PAIR),
+        long_factor=keys.numbers("long_factor", pairs, _PAIR),
         factor=_factor(keys, around, trained),
         trained_length=trained,
         attention_factor=_attention(keys),
@@ -287,8 +294,8 @@ def _longrope(keys: Keys, shared: dict[str, Any], around: Around) -> RopeConfig:
 
 
 def _llama3(keys: Keys, shared: dict[str, Any], around: Around) -> RopeConfig:
-    low = keys.real("low_freq_factor", None, "", **_TURNS)
-    high = keys.real("high_freq_factor", None, "", **_TURNS)
+    low = keys.real("low_freq_factor", None, "", _TURNS)
+    high = keys.real("high_freq_factor", None, "", _TURNS)
     if high <= low:
         raise keys.error(
             "high_freq_factor", f"must be greater than low_freq_factor, got {high:g} and {low:g}"
