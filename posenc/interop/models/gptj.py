@@ -5,8 +5,8 @@ from posenc.interop.models.families import SIZES
 from posenc.interop.models.keys import Keys
 from posenc.interop.models.model_config import LayerKind, ModelConfig
 from posenc.interop.models.sizes import (
+    EVEN_WIDTH_LIMIT,
     HEAD_LIMIT,
-    HEAD_WIDTH_LIMIT,
     LAYER_LIMIT,
     LENGTH_LIMIT,
     WIDTH_LIMIT,
@@ -26,12 +26,9 @@ def read_gptj(model_type: str, keys: Keys) -> ModelConfig:
     heads = keys.whole(head_names, 16, why, HEAD_LIMIT)
     context = keys.whole(("n_positions", *SIZES["context"][:1]), 2_048, why, LENGTH_LIMIT)
     head_dim = divided_width(keys, hidden_names, hidden, head_names, heads)
-    rotary = keys.whole("rotary_dim", 64, why, HEAD_WIDTH_LIMIT)
-    if rotary > head_dim or rotary % 2:
-        raise keys.error(
-            "rotary_dim",
-            f"must be an even number of at most the head width {head_dim}, got {rotary}",
-        )
+    rotary = keys.whole("rotary_dim", 64, why, EVEN_WIDTH_LIMIT)
+    if rotary > head_dim:
+        raise keys.error("rotary_dim", f"must be at most the head width {head_dim}, got {rotary}")
     try:
         scheme = RopeConfig(
             dim=head_dim,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from posenc.interop.models.families import FULL, RopeFamily
 from posenc.interop.models.keys import Keys
 from posenc.interop.models.sizes import (
+    EVEN_WIDTH_LIMIT,
     HEAD_LIMIT,
     HEAD_WIDTH_LIMIT,
     WIDTH_LIMIT,
@@ -54,8 +55,8 @@ def _plain(kv_heads: int, head_dim: int) -> Heads:
 def _latent(keys: Keys, family: RopeFamily, sizes: Sizes) -> Heads:
     """DeepSeek's multi-head latent attention: a part of each head is rotated, and its key is shared."""
     why = family.source
-    rotated = keys.whole("qk_rope_head_dim", 64, why, HEAD_WIDTH_LIMIT)
-    plain = keys.whole("qk_nope_head_dim", 128, why, HEAD_WIDTH_LIMIT)
+    rotated = keys.whole("qk_rope_head_dim", 64, why, EVEN_WIDTH_LIMIT)
+    plain = keys.whole("qk_nope_head_dim", 128, why, EVEN_WIDTH_LIMIT)
     latent = keys.whole("kv_lora_rank", 512, why, WIDTH_LIMIT)
     written = keys.find("head_dim")
     if written is not None and written[1] not in (rotated, plain + rotated):

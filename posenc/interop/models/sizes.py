@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from posenc import limits
+from posenc import fields, limits
 from posenc.interop.models.families import SIZES, RopeFamily
 from posenc.interop.models.keys import Keys
 
@@ -10,6 +10,7 @@ HEAD_LIMIT = fields.Whole(low=1, high=limits.MAX_HEADS, label="")
 WIDTH_LIMIT = fields.Whole(low=1, high=limits.MAX_MODEL_WIDTH, label="")
 LAYER_LIMIT = fields.Whole(low=1, high=limits.MAX_MODEL_LAYERS, label="")
 LENGTH_LIMIT = fields.Whole(low=2, high=limits.MAX_POSITION, label="")
+EVEN_WIDTH_LIMIT = fields.Whole(low=2, high=limits.MAX_DIM, multiple_of=2, label="")
 HEAD_WIDTH_LIMIT = fields.Whole(low=2, high=limits.MAX_DIM, label="")
 
 
@@ -31,11 +32,13 @@ class Sizes:
 def read_sizes(keys: Keys, family: RopeFamily | None) -> Sizes:
     """Return the sizes of a model with RoPE; without a family, which keys are absent is an error."""
     why = family.source if family else ""
-    hidden = keys.whole(SIZES["hidden_size"], family and family.hidden_size, why, WIDTH_LIMIT)
-    layers = keys.whole(SIZES["layers"], family and family.layers, why, LAYER_LIMIT)
-    heads = keys.whole(SIZES["heads"], family and family.heads, why, HEAD_LIMIT)
+    hidden = keys.whole(
+        SIZES["hidden_size"], family.hidden_size if family else None, why, WIDTH_LIMIT
+    )
+    layers = keys.whole(SIZES["layers"], family.layers if family else None, why, LAYER_LIMIT)
+    heads = keys.whole(SIZES["heads"], family.heads if family else None, why, HEAD_LIMIT)
     found = keys.find(SIZES["context"])
-    context = keys.whole(SIZES["context"], family and family.context, why, LENGTH_LIMIT)
+    context = keys.whole(SIZES["context"], family.context if family else None, why, LENGTH_LIMIT)
     kv_heads = _kv_heads(keys, family, heads, why)
     named = family is None or family.head_dim_key
     default = family.head_dim if family else None
