@@ -118,9 +118,10 @@ def _proportional(scheme: RopeProportionalConfig) -> Block:
 
 
 def _sections(scheme: RopeSectionsConfig) -> Block | None:
-    if scheme.interleaved or scheme.ladders != "one":
+    if scheme.ladders != "one":
         return None
-    return {"rope_type": "default", "mrope_section": list(scheme.sizes)}
+    block: Block = {"rope_type": "default", "mrope_section": list(scheme.sizes)}
+    return block | {"mrope_interleaved": True} if scheme.interleaved else block
 
 
 _WRITERS: Mapping[type[RopeConfig], Callable[[Any], Block | None]] = {
