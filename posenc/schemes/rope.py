@@ -16,7 +16,7 @@ first r features with a ladder made for r, and leaves the rest alone.
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
 from jaxtyping import Float
@@ -24,7 +24,7 @@ from torch import Tensor
 
 from posenc import fields, limits
 from posenc.errors import ConfigError, SchemeArgumentError
-from posenc.formula import Writer
+from posenc.formula import Writer, number
 from posenc.layout import Layout
 from posenc.phases import Frequencies, Phases
 from posenc.schemes.rotary import Rotary
@@ -81,6 +81,18 @@ class RopeConfig(SchemeConfig):
         # The factor 0.29 of 100 is 28.999999999999996 in binary; what is meant is 29.
         return math.floor(self.dim * self.partial_rotary_factor + 1e-9)
 
+    def record(self) -> dict[str, Any]:
+        found = super().record()
+        # As runs were named while the scaling was a part of RoPE's own config.
+        return found | {"scaling": {"kind": "none"}} if type(self) is RopeConfig else found
+
+    @classmethod
+    def from_record(cls, record: dict[str, Any]) -> Self:
+        given = dict(record)
+        if cls is RopeConfig and given.pop("scaling", None) not in (None, {"kind": "none"}):
+            raise ConfigError("RopeConfig.scaling is a scheme of its own now, such as rope_linear.")
+        return super().from_record(given)
+
     @property
     def words(self) -> str:
         """What was done to the ladder, in words; nothing was to plain RoPE's."""
@@ -115,7 +127,13 @@ class RopeConfig(SchemeConfig):
         return 1.0 / float32_powers(self.base, rotary_dim)
 
     def formula(self, write: Writer) -> str:
-        return write.rotation("rotary_dim", self.layout, self.words)
+        scale = self.attention_scaling()
+        lines = [*self.rate_formula(write), *([f"a = {number(scale)}"] if scale != 1 else [])]
+        return write.rotation(self.layout, "rotary_dim", lines, "" if scale == 1 else r"a\,")
+
+    def rate_formula(self, write: Writer) -> tuple[str, ...]:
+        """Return in LaTeX what a pair's frequency equals, then the definitions of what stands there."""
+        return (rf"\frac{{1}}{{{write.power('rotary_dim')}}}",)
 
     def build(self, device: torch.device | str | None = None, seed: int = 0) -> "Rope":
         return Rope(self)
@@ -133,6 +151,11 @@ class Rope(Rotary):
             frequencies=config.frequencies(),
             layout=config.layout,
         )
+
+    @property
+    def inv_freq(self) -> Float[Tensor, " p"]:
+        """Inverse frequencies in float64, radians per position, pair 0 the fastest."""
+        return self.phases.inv_freq
 
 
 def float32_powers(base: float, rotary_dim: int) -> Float[Tensor, " pairs"]:
