@@ -12,7 +12,6 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from http.client import HTTPException, HTTPResponse
-from typing import Any
 
 from posenc import limits
 from posenc.errors import CheckpointError
@@ -83,13 +82,18 @@ def _address(model: str, file: str, revision: str) -> str:
     return str(hf_hub_url(model, file, revision=revision))
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Leaves every redirection to `_Remote`, which looks at where it leads first."""
-
-    def http_error_302(self, *arguments: Any) -> None:
-        """Handle nothing: the answer is raised as the HTTPError that it is."""
-
-    http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
+def _opener() -> urllib.request.OpenerDirector:
+    """Return what opens http and https addresses alone, and follows no redirection."""
+    opener = urllib.request.OpenerDirector()
+    for handler in (
+        urllib.request.ProxyHandler(),
+        urllib.request.HTTPHandler(),
+        urllib.request.HTTPSHandler(),
+        urllib.request.HTTPDefaultErrorHandler(),  # every answer but 2xx is raised as an HTTPError
+        urllib.request.HTTPErrorProcessor(),
+    ):
+        opener.add_handler(handler)
+    return opener
 
 
 class _Remote:
@@ -103,7 +107,7 @@ class _Remote:
         self.size = 0
         self.fetched = 0
         self.pieces: list[tuple[int, bytes]] = []
-        self.opener = urllib.request.build_opener(_NoRedirect)
+        self.opener = _opener()
         self._fetch(0, _HEAD, first=True)
 
     def read(self, start: int, count: int) -> bytes:
