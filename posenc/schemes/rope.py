@@ -158,8 +158,12 @@ class Rope(Rotary):
         return self.phases.inv_freq
 
 
-def float32_powers(base: float, rotary_dim: int) -> Float[Tensor, " pairs"]:
-    """Return base^(2m/rotary_dim) in float32, as transformers computes it."""
-    even = torch.arange(0, rotary_dim, 2, dtype=torch.float32, device="cpu")
+def float32_powers(base: float, rotary_dim: int, pairs: int | None = None) -> Float[Tensor, " n"]:
+    """Return base^(2m/rotary_dim) in float32, as transformers computes it, of the first `pairs`.
+
+    How many are computed at once matters: a processor may round the last ones of a row otherwise.
+    """
+    last = rotary_dim if pairs is None else 2 * pairs
+    even = torch.arange(0, last, 2, dtype=torch.float32, device="cpu")
     powers: Tensor = base ** (even / rotary_dim)
     return powers

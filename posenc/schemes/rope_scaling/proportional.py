@@ -68,10 +68,10 @@ class RopeProportionalConfig(ScaledRopeConfig):
 
     def divisors(self) -> Float[Tensor, " pairs"]:
         at = pair_numbers(self.dim // 2)
-        return torch.where(at < self.turning, float(self.factor), torch.inf)
+        return torch.full_like(at, self.factor).masked_fill(at >= self.turning, torch.inf)
 
     def float32_ladder(self, rotary_dim: int) -> Float[Tensor, " pairs"]:
         turning = int(self.partial_rotary_factor * self.dim // 2)
         ladder = torch.zeros(self.dim // 2, dtype=torch.float32, device="cpu")
-        ladder[:turning] = 1.0 / float32_powers(self.base, self.dim)[:turning]
+        ladder[:turning] = 1.0 / float32_powers(self.base, self.dim, turning)
         return ladder / self.factor
