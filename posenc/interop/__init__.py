@@ -1,7 +1,10 @@
-"""Checkpoints of real models: strict reading of .safetensors, and the position tables in them."""
+"""Real models: their config.json, strict reading of .safetensors, and the position tables in them."""
+
+from typing import TYPE_CHECKING
 
 from posenc.errors import NoPositionTable, PickleRefused, SeveralPositionTables
 from posenc.interop.foreign_files import PICKLE_CONVERSION, TORCHSCRIPT_CONVERSION
+from posenc.interop.hub import hub_is_enabled, hub_table
 from posenc.interop.position_tables import PositionTable, minilm_table, read_position_table
 from posenc.interop.safetensors_file import (
     Source,
@@ -22,6 +25,23 @@ from posenc.interop.table_candidates import (
 )
 from posenc.interop.table_check import TableCheck
 
+if TYPE_CHECKING:
+    from posenc.interop.models.json_text import Source as ConfigSource
+    from posenc.interop.models.model_config import ModelConfig
+
+
+def read_config(source: "ConfigSource") -> "ModelConfig":
+    """Read what a Hugging Face config.json says of position; see `posenc.interop.models`.
+
+    source: a mapping, JSON text, bytes (always JSON), or the path of a config.json. Raises
+    ConfigFileError.
+    """
+    # Here, because it makes schemes, and schemes read their tables from this package.
+    from posenc.interop.models.config_reader import read_config as read
+
+    return read(source)
+
+
 __all__ = [
     "PICKLE_CONVERSION",
     "TORCHSCRIPT_CONVERSION",
@@ -38,8 +58,11 @@ __all__ = [
     "TensorEntry",
     "TensorRead",
     "find_position_tables",
+    "hub_is_enabled",
+    "hub_table",
     "minilm_table",
     "printable_name",
+    "read_config",
     "read_header",
     "read_position_table",
     "read_tensor",
