@@ -1,0 +1,1 @@
+"""Real models: what their config.json says of position."""

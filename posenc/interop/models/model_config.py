@@ -1,0 +1,122 @@
+"""What a model's config.json says of position: one value per kind of layer, and what was assumed.
+
+Made by `posenc.interop.read_config`. Lengths are in tokens, widths in numbers.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from posenc.interop.models import written
+from posenc.schemes.rope import RopeConfig
+from posenc.schemes.scheme import SchemeConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerKind:
+    """The layers of a model that encode position in one way.
+
+    name: the config's own word (full_attention, sliding_attention, no_rope), "all" where it has none.
+    layers: indices of these layers, from 0.
+    scheme: what encodes position here, or None where this version has no such scheme.
+    unsupported: where `scheme` is None, one sentence that says what the layers do instead.
+    heads, kv_heads: query heads, and heads of keys and values.
+    head_dim: width of a query or key that meets in the product, the unrotated part included.
+    cache_width: numbers that the cache of one token and one of these layers holds.
+    softmax_scale: factor of q . k, without the attention factor of the scheme.
+    window: how many tokens a query sees at most, itself included; None for all.
+    notes: what the model does that `scheme` does not hold, a sentence each.
+    """
+
+    name: str
+    layers: tuple[int, ...]
+    scheme: SchemeConfig | None
+    unsupported: str = ""
+    heads: int
+    kv_heads: int
+    head_dim: int
+    cache_width: int
+    softmax_scale: float
+    window: int | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def rotary_dim(self) -> int | None:
+        """Number of features of a head that are rotated; None without RoPE."""
+        return self.scheme.rotary_dim if isinstance(self.scheme, RopeConfig) else None
+
+    def cached_tokens(self, length: int) -> int:
+        """Number of tokens whose keys these layers must keep to read `length` tokens."""
+        return length if self.window is None else min(length, self.window)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """A model's position encoding, as its config.json has it.
+
+    model_type: the config's own word, of the text model where several are nested.
+    hidden_size: width of a token vector; heads times head width may differ from it.
+    layers: number of layers (of the decoder, where there are two stacks and it is the one that is read).
+    context: how many tokens the config says the model takes; None where it names no such number.
+    trained_length: length before scaling, only where the config says it (as
+        original_max_position_embeddings): max_position_embeddings is never read as it.
+    layer_kinds: one per kind of layer, the one that sees farthest first; together they are all layers.
+    assumed: a sentence for every key that was absent or null and the default that was taken.
+    notes: what else the config says that bears on position, a sentence each.
+    ignored: keys whose name speaks of position, and that were not read.
+    """
+
+    model_type: str
+    hidden_size: int
+    layers: int
+    context: int | None
+    trained_length: int | None
+    layer_kinds: tuple[LayerKind, ...]
+    assumed: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
+
+    @property
+    def main(self) -> LayerKind:
+        """The kind of layer that sees farthest: the one that a longer context is about."""
+        return self.layer_kinds[0]
+
+    @property
+    def heads(self) -> int:
+        """Query heads of the main kind of layer."""
+        return self.main.heads
+
+    @property
+    def kv_heads(self) -> int:
+        """Heads of keys and values of the main kind of layer."""
+        return self.main.kv_heads
+
+    @property
+    def head_dim(self) -> int:
+        """Width of a head of the main kind of layer."""
+        return self.main.head_dim
+
+    @property
+    def rotary_dim(self) -> int | None:
+        """Rotated features of a head of the main kind of layer; None without RoPE."""
+        return self.main.rotary_dim
+
+    def cache_numbers(self, length: int) -> int:
+        """Count the numbers that the caches of all layers hold for `length` tokens of one sequence."""
+        return sum(
+            len(kind.layers) * kind.cache_width * kind.cached_tokens(length)
+            for kind in self.layer_kinds
+        )
+
+    def to_rope_parameters(self) -> dict[str, Any]:
+        """Return the second generation's `rope_parameters`, per layer type where the config has them.
+
+        Empty for a model without RoPE.
+        """
+        return written.second_generation(self)
+
+    def to_rope_scaling(self) -> dict[str, Any]:
+        """Return the first generation's keys of config.json: rope_theta, rope_scaling and their like.
+
+        Empty for a model without RoPE.
+        """
+        return written.first_generation(self)
