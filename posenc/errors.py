@@ -108,3 +108,15 @@ class SeveralPositionTables(CheckpointError):
     def __init__(self, message: str, candidates: tuple[str, ...] = ()) -> None:
         super().__init__(message)
         self.candidates = candidates
+
+
+class ConfigFileError(PosencError):
+    """A model's config.json cannot be read; the message names the key, what is there and what may be.
+
+    key: the key at fault, with its way from the top ("text_config.rope_scaling.factor"), "" where the
+    file as a whole is.
+    """
+
+    def __init__(self, message: str, key: str = "") -> None:
+        super().__init__(message)
+        self.key = key

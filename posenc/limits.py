@@ -42,6 +42,13 @@ MAX_RUN_SEEDS = 5
 MAX_RUN_SECONDS = 4 * 3_600  # of one start, by the estimate made before it
 MAX_TEXT_BYTES = 10 * 2**20
 
+# A model's config.json.
+MAX_CONFIG_BYTES = 2**20
+MAX_CONFIG_DEPTH = 32  # objects and lists inside one another
+MAX_CONFIG_VALUES = 200_000
+MAX_MODEL_LAYERS = 4_096
+MAX_MODEL_WIDTH = 2**20  # of a token vector
+
 # Checkpoints.
 MAX_UPLOAD_BYTES = 50 * 2**20
 MAX_FILE_BYTES = 2 * 2**30
