@@ -5,8 +5,6 @@ trained on to a longer one, and says what each costs and where the statement com
 """
 
 from posenc.planner.context_plan import ContextPlan, MethodPlan, plan
-from posenc.planner.emitted import Emitted, emit
-from posenc.planner.loss_script import loss_by_position_script
 from posenc.planner.methods import METHODS, Method
 
 __all__ = [
