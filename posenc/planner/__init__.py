@@ -4,16 +4,26 @@
 trained on to a longer one, and says what each costs and where the statement comes from.
 """
 
-from posenc.planner.context_plan import ContextPlan, MethodPlan, plan
+from posenc.planner.context_plan import RANKING, ContextPlan, MethodPlan, plan
+from posenc.planner.emitted import Emitted, emit
+from posenc.planner.layer_notes import LayerNote, layer_notes
+from posenc.planner.loss_script import loss_by_position_script
 from posenc.planner.methods import METHODS, Method
+from posenc.planner.verdict import Caution, cautions, verdict
 
 __all__ = [
     "METHODS",
+    "RANKING",
+    "Caution",
     "ContextPlan",
     "Emitted",
+    "LayerNote",
     "Method",
     "MethodPlan",
+    "cautions",
     "emit",
+    "layer_notes",
     "loss_by_position_script",
     "plan",
+    "verdict",
 ]
