@@ -13,7 +13,7 @@ from tqdm import tqdm
 
 from posenc.errors import PosencError
 from posenc.lab.runs import Run, Store
-from posenc.lab.specification import Specification
+from posenc.lab.specification import DEFAULT_SCALINGS, Specification
 from posenc.lab.summary import (
     Curve,
     at_training_length,
@@ -30,6 +30,7 @@ from posenc.lab.tasks import TASKS, Copy, Language, Recall
 from posenc.lab.train import Report
 from posenc.run_files import ENVIRONMENT, lasting, reason
 from posenc.schemes import SCHEMES
+from posenc.schemes.stretched import AFTER_TRAINING
 
 ANSWERS_WITHIN = 10  # seconds that a Dask scheduler has to answer in
 
@@ -85,6 +86,14 @@ def main() -> None:
 @click.option(
     "--text", type=click.Path(exists=True, dir_okay=False), help="Default: Python's library."
 )
+@click.option(
+    "--scaling",
+    "scalings",
+    multiple=True,
+    type=click.Choice(list(AFTER_TRAINING)),
+    default=DEFAULT_SCALINGS,
+    help="By which plain RoPE is read past its length, too. May be repeated.",
+)
 @click.option("--device", default="cpu", help="cpu, cuda or mps.")
 @click.option("--threads", default=1, help="Of each run; another number rounds differently.")
 @click.option("--compile", "compiled", is_flag=True, help="By torch.compile; rounds differently.")
@@ -94,15 +103,15 @@ def main() -> None:
 def train(
     schemes: tuple[str, ...], task: str, seeds: int, train_length: int, steps: int, batch: int,
     learning_rate: float, bases: tuple[float, ...], widths: tuple[int, ...], layers: int, heads: int,
-    longest: int, segments: int, text: str | None, device: str, threads: int, compiled: bool, workers: int,
-    dask: str | None, store: str | None,
+    longest: int, segments: int, scalings: tuple[str, ...], text: str | None, device: str, threads: int,
+    compiled: bool, workers: int, dask: str | None, store: str | None,
 ) -> None:  # fmt: skip
     corpus = read_text(text) if task == Language.kind else None
     asked = specifications(
         schemes, seeds=seeds, bases=bases, widths=widths, layers=layers, heads=heads, corpus=corpus,
         train_length=train_length, task=task, steps=steps, batch=batch, longest=longest,
         learning_rate=learning_rate, segments=segments, device=device, threads=threads,
-        compiled=compiled,
+        compiled=compiled, scalings=tuple(kind for kind in AFTER_TRAINING if kind in scalings),
     )  # fmt: skip
     place = str(Path(text).resolve()) if text else None
     if dask and store is None and not os.environ.get(ENVIRONMENT):

@@ -10,10 +10,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posenc import limits, tables
+from posenc import limits
 from posenc.device import float64_device
 from posenc.layout import Layout, interleaved_to_half
-from posenc.phases import Phases
+from posenc.schemes.rotary import Rotary
 from posenc.schemes.scheme import Head, Scheme, VectorScheme, check_scheme, rounded
 from posenc.toeplitz import toeplitz
 
@@ -59,8 +59,8 @@ def encoding(
         if type(scheme).embed is not Scheme.embed:
             rows = scheme.vectors(length, dtype=dtype)
             return Encoding(rows, "entry of a vector", feature_names(scheme, rows.shape[1]))
-        if scheme.rotary_layout is not None and scheme.phases is not None:
-            return _rotary_table(scheme.phases, scheme.rotary_layout, length, dtype)
+        if isinstance(scheme, Rotary):
+            return _rotary_table(scheme, length, dtype)
         bias = scheme.offset_bias(torch.arange(1 - length, length, device="cpu"))
         if bias is None:
             return None
@@ -71,25 +71,23 @@ def encoding(
 
 def feature_names(scheme: Scheme, width: int) -> tuple[str, ...]:
     """Return what each feature of a vector holds: "sin 0", "cos 0", ... of pairs, else its number."""
-    if scheme.inv_freq is None or not isinstance(scheme, VectorScheme):
+    if scheme.phases is None or not isinstance(scheme, VectorScheme):
         return tuple(str(feature) for feature in range(width))
     first = scheme.pair_first
     second = "cos" if first == "sin" else "sin"
     return _pair_names(width // 2, scheme.pair_layout, first, second)
 
 
-def _rotary_table(
-    phases: Phases, layout: Layout, length: int, dtype: torch.dtype | None
-) -> Encoding:
-    """Return cosine and sine of every pair, side by side or all cosines first."""
-    width = 2 * phases.pairs
+def _rotary_table(scheme: Rotary, length: int, dtype: torch.dtype | None) -> Encoding:
+    """Return what turns every pair, cosine and sine side by side or all cosines first."""
+    pairs, layout = scheme.phases.pairs, scheme.rotary_layout
+    width = 2 * pairs
     limits.check_table(length, width)
-    at = torch.arange(length, device="cpu")
-    cos, sin = tables.cos_sin(at, phases, dtype=torch.float64)
+    cos, sin = scheme.cos_sin(torch.arange(length, device="cpu"))
     table = torch.stack((rounded(cos, dtype), rounded(sin, dtype)), dim=-1).flatten(-2)
     if layout == "half":
         table = table[:, interleaved_to_half(width)]
-    return Encoding(table, "cosine or sine", _pair_names(phases.pairs, layout, "cos", "sin"))
+    return Encoding(table, "cosine or sine", _pair_names(pairs, layout, "cos", "sin"))
 
 
 def _pair_names(pairs: int, layout: Layout, first: str, second: str) -> tuple[str, ...]:

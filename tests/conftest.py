@@ -72,6 +72,10 @@ def alternatives(rule: fields.Rule) -> tuple[object, ...]:
             return ((low + high) / 2,)
         case fields.Whole():
             return (rule.clamp((rule.low + rule.high) / 2),)
+        case fields.Numbers(whole=True):  # four pairs shared out among two axes, or three
+            return ((1, 3), (2, 1, 1))
+        case fields.Numbers():  # one for all pairs, or one for each of four
+            return ((2.5,), (1.0, 1.5, 2.5, 4.0))
     return ()
 
 

@@ -17,7 +17,8 @@ from posenc.schemes.alibi import AlibiConfig
 from posenc.schemes.learned import LearnedConfig
 from posenc.schemes.none import NoneConfig
 from posenc.schemes.rope import RopeConfig
-from posenc.schemes.rope_scaling import Interpolated, NtkAware
+from posenc.schemes.rope_scaling.linear import RopeLinearConfig
+from posenc.schemes.rope_scaling.ntk import RopeNtkConfig
 from posenc.schemes.scheme import Scheme
 from posenc.schemes.sinusoidal import SinusoidalConfig
 from tests import independent
@@ -234,9 +235,9 @@ def test_the_cases_of_alibi_s_slopes_hold_for_every_head() -> None:
 
 
 def test_a_scaled_rope_does_not_claim_the_plain_ladder() -> None:
-    for scaling in (Interpolated(factor=4), NtkAware(factor=4)):
-        text = formula(RopeConfig(dim=8, scaling=scaling), numbers=True)
-        assert f"{scaling.label} by 4" in text
+    for config in (RopeLinearConfig(dim=8, factor=4), RopeNtkConfig(dim=8, factor=4)):
+        text = formula(config, numbers=True)
+        assert f"{config.reading} by 4" in text
         assert "10000" not in text
 
 

@@ -25,7 +25,9 @@ from posenc.lab.tasks import Copy, Language, Recall
 from posenc.lab.train import build_model
 from posenc.schemes.learned import Learned
 from posenc.schemes.rope import RopeConfig
-from posenc.schemes.rope_scaling import Interpolated, NtkAware
+from posenc.schemes.rope_scaling.linear import RopeLinearConfig
+from posenc.schemes.rope_scaling.ntk import RopeNtkConfig
+from posenc.schemes.stretched import AFTER_TRAINING, stretched
 from tests.small_runs import CORPUS, small
 
 LENGTH, LONGEST, SEGMENTS = 16, 4, 8
@@ -127,15 +129,15 @@ def test_rope_is_read_stretched_past_the_training_length_alone() -> None:
         assert sorted(values(found, "context", name)) == [24, 32, 64]
     model, _ = trained("rope", steps=1)
     read = {v.name: v.scheme for v in variants(model, 48, 16) if v.scheme is not None}
-    assert read["position interpolation"].config.scaling == Interpolated(factor=3.0)
-    assert read["NTK-aware"].config.scaling == NtkAware(factor=3.0)
+    assert read["position interpolation"].config == RopeLinearConfig(dim=8, factor=3.0)
+    assert read["NTK-aware"].config == RopeNtkConfig(dim=8, factor=3.0)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in SCHEMES if kind not in ("learned", "rope")])
 def test_a_scheme_without_rows_and_scalings_is_read_as_trained_at_every_length(kind: str) -> None:
     model, _ = trained(kind, steps=1)
-    if not model.scheme.config.stretched(2.0) and model.scheme.max_length is None:
-        assert [v.name for length in (8, 64) for v in variants(model, length, 16)] == [TRAINED] * 2
+    found = [v.name for length in (8, 64) for v in variants(model, length, 16, AFTER_TRAINING)]
+    assert found == [TRAINED] * 2
 
 
 def test_position_interpolation_by_two_is_the_plain_rotation_at_half_the_position(
@@ -143,7 +145,7 @@ def test_position_interpolation_by_two_is_the_plain_rotation_at_half_the_positio
 ) -> None:
     q, k = torch.randn(2, 1, 2, 9, 16, dtype=torch.float64, generator=draw)
     plain = RopeConfig(dim=16)
-    halved = plain.replace(scaling=Interpolated(factor=2.0)).build()
+    halved = RopeLinearConfig(dim=16, factor=2.0).build()
     at = torch.arange(9)
     for found, expected in zip(
         halved.rotate(q, k, 2 * at, 2 * at), plain.build().rotate(q, k, at, at), strict=True
@@ -157,20 +159,19 @@ def test_ntk_aware_keeps_the_fastest_and_divides_the_slowest_frequency(
     width: int, base: float, factor: float
 ) -> None:
     plain = RopeConfig(dim=width, base=base).build().inv_freq.tolist()
-    found = (
-        RopeConfig(dim=width, base=base, scaling=NtkAware(factor=factor)).build().inv_freq.tolist()
-    )
+    found = RopeNtkConfig(dim=width, base=base, factor=factor).build().inv_freq.tolist()
     assert found[0] == plain[0] == 1.0
     assert found[-1] == pytest.approx(plain[-1] / factor, rel=1e-12)
     for m, theta in enumerate(found):  # in between, pair m is slowed by factor^(m / (pairs - 1))
         assert theta == pytest.approx(plain[m] * factor ** (-m / (width // 2 - 1)), rel=1e-12)
 
 
-def test_a_base_with_no_larger_one_has_no_ntk_aware_reading() -> None:
-    for scaling in RopeConfig(dim=8).stretched(2.0).values():  # a scaled one is not scaled again
-        assert scaling.stretched(2.0) == {}
-    found = RopeConfig(dim=4, base=1e12).stretched(16.0)
-    assert list(found) == ["position interpolation"]
+def test_what_is_stretched_is_not_stretched_again() -> None:
+    found = stretched(RopeConfig(dim=8), 32, 16)
+    assert len(found) == len(AFTER_TRAINING)
+    for config in found.values():
+        assert stretched(config, 32, 16) == {}
+    assert stretched(RopeConfig(dim=8), 5_000 * 16, 16) == {}  # no scaling goes as far
 
 
 @given(st.integers(1, 3_000), st.integers(16, 300))

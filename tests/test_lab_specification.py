@@ -12,7 +12,9 @@ from posenc.lab import Specification
 from posenc.lab.model import ModelConfig
 from posenc.lab.summary import comparison
 from posenc.lab.tasks import Language
-from posenc.schemes.rope_scaling import Interpolated, NtkAware, Unscaled
+from posenc.schemes import SCHEMES
+from posenc.schemes.rope import RopeConfig
+from posenc.schemes.rope_scaling import ROPE_SCALINGS
 from posenc.schemes.scheme import SchemeConfig
 from tests.conftest import alternatives
 from tests.small_runs import small
@@ -29,8 +31,7 @@ def other_configs(config: SchemeConfig) -> dict[str, SchemeConfig]:
         now, rule = getattr(config, field.name), field.metadata.get("rule")
         choices = list(alternatives(rule)) if rule is not None else []
         choices += ["minilm"] if field.name == "source" else []
-        choices += [NtkAware(factor=2.0)] if field.name == "scaling" else []
-        choices += [now // 2, now * 2] if isinstance(now, int) else []
+        choices += [now // 2, now * 2] if type(now) is int else []
         for value in choices:
             if value == now:
                 continue
@@ -47,6 +48,7 @@ def test_the_name_changes_with_every_field_of_the_specification() -> None:
         "scheme": small("alibi").scheme, "corpus": "0" * 64,
         "train_length": 17, "steps": 13, "batch": 5, "learning_rate": 0.011, "weight_decay": 0.2,
         "seed": 1, "longest": 5, "segments": 9, "device": "cuda", "threads": 2, "compiled": True,
+        "scalings": ("rope_yarn",),
         "versions": (("posenc", "0.0"), ("torch", "2.0")),
         "model": dataclasses.replace(plain.model, layers=2),
     }  # fmt: skip
@@ -83,6 +85,11 @@ def model_for(config: SchemeConfig, model: ModelConfig) -> ModelConfig:
     return dataclasses.replace(model, heads=heads, width=width)
 
 
+def trained_on(config: SchemeConfig, otherwise: int = 16) -> int:
+    """The training length that a scheme asks for: a row for every position, or its text's length."""
+    return int(getattr(config, "max_len", getattr(config, "length", otherwise)))
+
+
 def test_the_name_changes_with_every_field_of_the_scheme(kind: str) -> None:
     plain = small(kind)
     others = other_configs(plain.scheme)
@@ -94,26 +101,48 @@ def test_the_name_changes_with_every_field_of_the_scheme(kind: str) -> None:
             plain,
             scheme=config,
             model=model_for(config, plain.model),
-            train_length=getattr(config, "max_len", plain.train_length),
+            train_length=trained_on(config, plain.train_length),
         )
-        assert other.record["scheme"] == dataclasses.asdict(config)
+        assert other.record["scheme"] == config.record()
         names.add(other.run_id)
     assert len(names) == 1 + len(others)
 
 
-@pytest.mark.parametrize("scaling", [Unscaled(), Interpolated(factor=4.0), NtkAware(factor=2.5)])
-def test_every_scaling_of_rope_comes_back_from_its_record(scaling: Any) -> None:
-    plain = small("rope")
-    specification = changed(plain, scheme=plain.scheme.replace(scaling=scaling))
+@pytest.mark.parametrize("kind", ["rope", *ROPE_SCALINGS])
+def test_every_scaling_of_rope_comes_back_from_its_record(kind: str) -> None:
+    specification = small(kind)
     back = Specification.from_record(json.loads(json.dumps(specification.record)))
     assert back == specification
     assert back.run_id == specification.run_id
-    assert (back.run_id == plain.run_id) == (scaling == Unscaled())
+    assert (back.run_id == small("rope").run_id) == (kind == "rope")
+
+
+def test_plain_rope_is_recorded_as_while_its_config_held_a_scaling() -> None:
+    record = small("rope").record["scheme"]
+    assert record == {
+        "kind": "rope", "dim": 8, "base": 10_000.0, "layout": "interleaved",
+        "partial_rotary_factor": 1.0, "scaling": {"kind": "none"},
+    }  # fmt: skip
+    assert RopeConfig.from_record(record) == RopeConfig(dim=8)
+    with pytest.raises(ConfigError, match="rope_linear"):
+        RopeConfig.from_record(record | {"scaling": {"kind": "linear", "factor": 2.0}})
+
+
+def test_scalings_are_told_apart_where_something_is_read_by_them() -> None:
+    plain, alibi = small("rope"), small("alibi")
+    assert "scalings" not in plain.record  # as runs were named before there was a choice
+    other = changed(plain, scalings=("rope_linear", "rope_yarn"))
+    assert other.run_id != plain.run_id
+    assert comparison(other) == comparison(plain)
+    assert Specification.from_record(json.loads(json.dumps(other.record))) == other
+    assert changed(alibi, scalings=("rope_yarn",)) == alibi
 
 
 def test_a_specification_comes_back_from_its_record(variant: str, config: SchemeConfig) -> None:
     model = dataclasses.replace(small().model, width=80, heads=10)
-    length = getattr(config, "max_len", 16)
+    length = max(trained_on(config), 16)
+    if hasattr(config, "length"):
+        config = config.replace(length=length)
     specification = changed(small(), model=model, scheme=config, train_length=length)
     back = Specification.from_record(json.loads(json.dumps(specification.record)))
     assert back == specification
@@ -123,6 +152,7 @@ def test_a_specification_comes_back_from_its_record(variant: str, config: Scheme
 
 def test_equal_specifications_have_one_name(no_shape_checks: None) -> None:
     """1 and 1.0 are equal, and JSON writes them apart."""
+    long = small("rope_longrope").scheme
     for first, second in (
         (changed(small(), weight_decay=1), changed(small(), weight_decay=1.0)),
         (
@@ -130,8 +160,12 @@ def test_equal_specifications_have_one_name(no_shape_checks: None) -> None:
             changed(small(), scheme=small().scheme.replace(base=500.0)),
         ),
         (
-            changed(small(), scheme=small().scheme.replace(scaling=Interpolated(factor=2))),
-            changed(small(), scheme=small().scheme.replace(scaling=Interpolated(factor=2.0))),
+            changed(small("rope_longrope"), scheme=long.replace(long_factor=(1, 2, 3, 4))),
+            changed(small("rope_longrope"), scheme=long.replace(long_factor=(1.0, 2.0, 3.0, 4.0))),
+        ),
+        (
+            changed(small(), scheme=SCHEMES["rope_linear"](dim=8, factor=2)),
+            changed(small(), scheme=SCHEMES["rope_linear"](dim=8, factor=2.0)),
         ),
     ):
         assert first == second

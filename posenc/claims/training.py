@@ -174,9 +174,7 @@ def _same_scheme(setting: Setting, one: "Heading") -> bool:
     """Whether a run's scheme is the setting's but for its sizes and the order of its features."""
     run, asked = one.specification.scheme, setting.config(one.specification.scheme.kind)
     names = {*asked.own_rules()} - {"layout"} | ({"base"} & {*asked.shared})
-    return all(getattr(run, name) == getattr(asked, name) for name in names) and (
-        getattr(run, "scaling", None) == getattr(asked, "scaling", None)
-    )
+    return all(getattr(run, name) == getattr(asked, name) for name in names)
 
 
 def _point(curve: "Curve", x: int) -> tuple[float, float, float]:

@@ -6,7 +6,7 @@ ones of a window, are scored in windows of every length n, and only n changes.
 """
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -16,9 +16,10 @@ from torch.nn import functional
 
 from posenc.lab.chance import stream
 from posenc.lab.model import LanguageModel
-from posenc.lab.specification import Specification
+from posenc.lab.specification import DEFAULT_SCALINGS, Specification
 from posenc.lab.tasks import IGNORED, Copy, Language, Recall, Task
-from posenc.schemes.scheme import Scheme
+from posenc.schemes.scheme import Scheme, SchemeConfig
+from posenc.schemes.stretched import stretched
 
 TOKENS_AT_ONCE = 16_384
 SCORED_SHARE = 4  # the last quarter of a training length is scored
@@ -100,34 +101,55 @@ def contexts(train_length: int, longest: int) -> list[int]:
     return sorted(n for n in lengths if n <= longest * train_length)
 
 
-def variants(model: LanguageModel, length: int, trained: int) -> Iterator[Variant]:
-    """Return every way in which a model can be read at `length` tokens, trained on `trained`."""
+def variants(
+    model: LanguageModel,
+    length: int,
+    trained: int,
+    scalings: Sequence[str] = DEFAULT_SCALINGS,
+) -> Iterator[Variant]:
+    """Return every way in which a model can be read at `length` tokens, trained on `trained`.
+
+    scalings: by which plain RoPE is stretched past the training length.
+    """
     scheme = model.scheme
     if scheme.max_length is None or length <= scheme.max_length:
-        yield Variant(TRAINED)
+        yield as_trained(model, length)
     else:
         yield Variant(CLAMPED, clamp=scheme.max_length - 1)
     if length > trained:
-        for name, config in scheme.config.stretched(length / trained).items():
-            stretched = config.build(device=model.tokens.weight.device)
-            stretched.load_state_dict(scheme.state_dict())  # what was trained stays as it is
-            yield Variant(name, scheme=stretched)
+        for name, config in stretched(scheme.config, length, trained, scalings).items():
+            yield Variant(name, scheme=_rebuilt(model, config))
+
+
+def as_trained(model: LanguageModel, length: int) -> Variant:
+    """Return the reading of a model as it was trained; a scheme may look at the text's length."""
+    config = model.scheme.config.at_length(length)
+    if config == model.scheme.config:
+        return Variant(TRAINED)
+    return Variant(TRAINED, scheme=_rebuilt(model, config))
+
+
+def _rebuilt(model: LanguageModel, config: SchemeConfig) -> Scheme:
+    """Return the model's scheme with another config: what was trained stays as it is."""
+    scheme = config.build(device=model.tokens.weight.device)
+    scheme.load_state_dict(model.scheme.state_dict())
+    return scheme
 
 
 def readings(specification: Specification) -> list[tuple[int, int]]:
     """Return (length, sequences) of everything that `evaluate` puts through the model."""
     spec, trained = specification, specification.train_length
     limit = spec.scheme.build().max_length
-    stretched = len(spec.scheme.stretched(2.0))
+    past = 1 + len(stretched(spec.scheme, 2 * trained, trained, spec.scalings))
     if spec.task == Copy.kind:
         shown = Copy.positions(trained)
         lengths = [2 * n + 2 for n in range(1, 2 * trained + 1)]
-        return [(n, COPIES * (1 + stretched * (n > shown))) for n in lengths]
+        return [(n, COPIES * (past if n > shown else 1)) for n in lengths]
     if spec.task == Recall.kind:
         lengths = [distance + 2 for distance in distances(trained, spec.longest)]
-        return [(n, RECALLS * (1 + stretched * (n > trained))) for n in lengths]
+        return [(n, RECALLS * (past if n > trained else 1)) for n in lengths]
     lengths = contexts(trained, spec.longest)
-    found = [(n, spec.segments * (1 + stretched * (n > trained))) for n in lengths]
+    found = [(n, spec.segments * (past if n > trained else 1)) for n in lengths]
     longest = max(lengths)
     by_position = [longest] if limit is None or limit >= longest else [limit, longest]
     return found + [(n, spec.segments) for n in by_position]
@@ -147,7 +169,7 @@ def _by_context(model: LanguageModel, task: Language, spec: Specification) -> It
     # In a short text segments overlap: a target that is scored twice is one target.
     count = len((ends[:, None] - torch.arange(scored)).unique())
     for length in lengths:
-        for variant in variants(model, length, task.train_length):
+        for variant in variants(model, length, task.train_length, spec.scalings):
             losses = [
                 window[:, -scored:]
                 for window in _windows(model, variant, text, ends, length, spec.device)
@@ -162,7 +184,8 @@ def _by_position(model: LanguageModel, task: Language, spec: Specification) -> I
     longest = max(contexts(task.train_length, spec.longest))
     ends = segment_ends(len(text), longest, spec.segments)
     limit = model.scheme.max_length
-    readings = [(Variant(TRAINED), longest if limit is None else min(longest, limit))]
+    whole = longest if limit is None else min(longest, limit)
+    readings = [(as_trained(model, whole), whole)]
     if limit is not None and limit < longest:
         readings.append((Variant(CLAMPED, clamp=limit - 1), longest))
     for variant, length in readings:
@@ -232,7 +255,7 @@ def _recalled(model: LanguageModel, task: Recall, spec: Specification) -> Iterat
         inputs, answers = task.at_distance(
             RECALLS, distance, stream(spec.seed, Recall.kind, distance)
         )
-        for variant in variants(model, distance + 2, task.train_length):
+        for variant in variants(model, distance + 2, task.train_length, spec.scalings):
             right = 0
             few = max(1, TOKENS_AT_ONCE // (distance + 2))
             for some, wanted in zip(inputs.split(few), answers.split(few), strict=True):
@@ -247,7 +270,8 @@ def _copied(model: LanguageModel, task: Copy, spec: Specification) -> Iterator[S
     """
     for length in range(1, 2 * task.train_length + 1):
         inputs, targets = task.of_length(COPIES, length, stream(spec.seed, Copy.kind, length))
-        for variant in variants(model, inputs.shape[1], task.positions(task.train_length)):
+        trained = task.positions(task.train_length)
+        for variant in variants(model, inputs.shape[1], trained, spec.scalings):
             right = 0
             few = max(1, TOKENS_AT_ONCE // inputs.shape[1])
             for some, wanted in zip(inputs.split(few), targets.split(few), strict=True):

@@ -17,8 +17,10 @@ from posenc.lab.model import ModelConfig
 from posenc.lab.tasks import TASKS, Copy, Language, Recall, Task
 from posenc.schemes import SCHEMES
 from posenc.schemes.scheme import SchemeConfig
+from posenc.schemes.stretched import AFTER_TRAINING, stretched
 from posenc.setting import Setting
 
+DEFAULT_SCALINGS = ("rope_linear", "rope_ntk")
 _SIZES = (
     "dim",
     "rope_width",
@@ -30,6 +32,7 @@ _SIZES = (
 class Specification:
     """One training run and its evaluation. Equal specifications give equal numbers on one machine.
 
+    scalings: by which a trained plain RoPE is read past its length, too; other schemes have none.
     corpus: the SHA-256 of the text, "" for a task without one; corpus_name tells people which, and
     changes no run. device: the kind ("cpu", "cuda"),
     because kinds round differently. threads, compiled: likewise. versions: of what computes.
@@ -59,6 +62,16 @@ class Specification:
         16, fields.Whole(low=1, high=64, label="Read to, times the training length")
     )
     segments: int = fields.ruled(256, fields.Whole(low=1, high=65_536, label="Scored segments"))
+    scalings: tuple[str, ...] = fields.ruled(
+        DEFAULT_SCALINGS,
+        fields.Several(
+            options=AFTER_TRAINING,
+            labels=tuple(SCHEMES[kind].label for kind in AFTER_TRAINING),
+            most=len(AFTER_TRAINING),
+            label="RoPE scalings",
+            help="By which trained RoPE is read past its length, too; each costs a reading.",
+        ),
+    )
     device: str = fields.ruled("cpu", fields.Choice(options=("cpu", "cuda", "mps"), label="Device"))
     threads: int = fields.ruled(1, fields.Whole(low=1, high=1_024, label="Threads"))
     compiled: bool = fields.ruled(
@@ -93,9 +106,14 @@ class Specification:
                 f"Specification.corpus must be the hash of a text for the task {Language.kind}, "
                 f"and empty for the others, got {shown(self.corpus)} for {self.task}."
             )
+        if not stretched(self.scheme, 2 * self.train_length, self.train_length):
+            object.__setattr__(self, "scalings", DEFAULT_SCALINGS)  # nothing is read by any
         shape = Setting(dim=self.model.width, heads=self.model.heads)
         rows = TASKS[self.task].positions(self.train_length)
-        sizes = {name: getattr(shape, name) for name in _SIZES} | {"learned_rows": rows}
+        sizes = {name: getattr(shape, name) for name in _SIZES} | {
+            "learned_rows": rows,
+            "length": rows,
+        }
         for name, source in self.scheme.shared.items():
             found = getattr(self.scheme, name)
             if source in sizes and found != sizes[source]:
@@ -109,11 +127,13 @@ class Specification:
     def record(self) -> dict[str, Any]:
         """Everything as plain values, as JSON holds them."""
         plain = _reals(self, {f.name: getattr(self, f.name) for f in dataclasses.fields(self)})
-        plain["scheme"] = _reals(self.scheme, dataclasses.asdict(self.scheme))
+        plain["scheme"] = _reals(self.scheme, self.scheme.record())
         plain["model"] = dataclasses.asdict(self.model)
         plain["versions"] = dict(self.versions)
         if not self.compiled:  # as runs were named before there was a choice
             del plain["compiled"]
+        if self.scalings == DEFAULT_SCALINGS:  # likewise
+            del plain["scalings"]
         return plain | {"protocol": TASKS[self.task].protocol}
 
     @classmethod
@@ -126,6 +146,7 @@ class Specification:
             protocol = values.pop("protocol")
             scheme, model = dict(values.pop("scheme")), dict(values.pop("model"))
             versions = tuple(sorted(dict(values.pop("versions")).items()))
+            scalings = tuple(values.pop("scalings", DEFAULT_SCALINGS))
             known = TASKS[values["task"]].protocol
             if protocol != known:
                 raise RunOfAnotherVersion(
@@ -135,6 +156,7 @@ class Specification:
                 scheme=SCHEMES[scheme["kind"]].from_record(scheme),
                 model=ModelConfig(**model),
                 versions=versions,
+                scalings=scalings,
                 **values,
             )
         except RunError:
@@ -202,10 +224,13 @@ def name_of(record: dict[str, Any]) -> str:
 def _reals(owner: Any, plain: dict[str, Any]) -> dict[str, Any]:
     """Write whole numbers of real fields as reals: 1 and 1.0 are one value and make one name."""
     rules = fields.rules(owner)
-    return {
-        name: float(value) if isinstance(rules.get(name), fields.Real) else value
-        for name, value in plain.items()
-    }
+    found = dict(plain)
+    for name, rule in rules.items():
+        if isinstance(rule, fields.Real):
+            found[name] = float(plain[name])
+        elif isinstance(rule, fields.Numbers) and not rule.whole:
+            found[name] = tuple(float(number) for number in plain[name])
+    return found
 
 
 def current_versions() -> tuple[tuple[str, str], ...]:

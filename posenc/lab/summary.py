@@ -15,7 +15,6 @@ from posenc import fields
 from posenc.lab.evaluate import TRAINED
 from posenc.lab.runs import Run
 from posenc.lab.specification import Specification
-from posenc.schemes.rope import RopeConfig
 
 ELBOW = math.log(1.1)  # nats: perplexity 1.1 times that at the training length
 NOTICED = math.log(1.01)  # nats: perplexity moved by one part in a hundred
@@ -65,6 +64,7 @@ def comparison(specification: Specification) -> str:
     """
     alike = specification.record
     del alike["scheme"], alike["seed"], alike["corpus_name"]
+    alike.pop("scalings", None)  # more readings of one scheme, which change no other number
     text = json.dumps(alike, sort_keys=True, separators=(",", ":"))
     digest = hashlib.sha256(text.encode()).hexdigest()[:8]
     return f"{specification.task}-{specification.train_length}-{digest}"
@@ -161,8 +161,6 @@ def read_as(curve: Curve, found: Iterable[Curve]) -> str:
         for name, rule in fields.rules(own).items()
         if any(getattr(other, name) != getattr(own, name) for other in others)
     ]
-    scalings = {getattr(other, "scaling", None) for other in others}
-    parts += [own.scaling.label] if len(scalings) > 1 and isinstance(own, RopeConfig) else []
     return ", ".join([curve.variant, *parts])
 
 

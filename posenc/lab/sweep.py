@@ -80,8 +80,9 @@ def specifications(
             dim=width, base=base, heads=heads, train_length=rows, learned_source="random"
         )
         config = SCHEMES[kind]
-        # The rows that training shows, not those that a page would draw.
-        own = {name: rows for name, source in config.shared.items() if source == "learned_rows"}
+        # The rows and the length that training shows, not those that a page would draw.
+        shown_here = ("learned_rows", "length")
+        own = {name: rows for name, source in config.shared.items() if source in shown_here}
         specification = Specification(
             scheme=config.from_setting(setting, **own),
             model=model,

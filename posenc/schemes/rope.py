@@ -16,7 +16,7 @@ first r features with a ladder made for r, and leaves the rest alone.
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
 from jaxtyping import Float
@@ -81,6 +81,18 @@ class RopeConfig(SchemeConfig):
         # The factor 0.29 of 100 is 28.999999999999996 in binary; what is meant is 29.
         return math.floor(self.dim * self.partial_rotary_factor + 1e-9)
 
+    def record(self) -> dict[str, Any]:
+        found = super().record()
+        # As runs were named while the scaling was a part of RoPE's own config.
+        return found | {"scaling": {"kind": "none"}} if type(self) is RopeConfig else found
+
+    @classmethod
+    def from_record(cls, record: dict[str, Any]) -> Self:
+        given = dict(record)
+        if cls is RopeConfig and given.pop("scaling", None) not in (None, {"kind": "none"}):
+            raise ConfigError("RopeConfig.scaling is a scheme of its own now, such as rope_linear.")
+        return super().from_record(given)
+
     @property
     def words(self) -> str:
         """What was done to the ladder, in words; nothing was to plain RoPE's."""
@@ -133,6 +145,11 @@ class Rope(Rotary):
             frequencies=config.frequencies(),
             layout=config.layout,
         )
+
+    @property
+    def inv_freq(self) -> Float[Tensor, " p"]:
+        """Inverse frequencies in float64, radians per position, pair 0 the fastest."""
+        return self.phases.inv_freq
 
 
 def float32_powers(base: float, rotary_dim: int) -> Float[Tensor, " pairs"]:

@@ -26,6 +26,7 @@ class Rotary(VectorScheme):
     """
 
     phases: Phases
+    rotary_layout: Layout
     kernel_unit = "logit"
     pair_first = "cos"  # the vectors are unit content, rotated; always side by side: see `vectors`
 
@@ -36,10 +37,10 @@ class Rotary(VectorScheme):
         self.width = width
         self.phases, self.attention_factor = frequencies.phases, frequencies.attention_factor
         self.unpaired = width - 2 * self.phases.pairs
-        self.rotary_layout: Layout = layout
+        self.rotary_layout = layout
 
     @property
-    def inv_freq(self) -> Float[Tensor, " p"]:
+    def inv_freq(self) -> Float[Tensor, " p"] | None:
         """Inverse frequencies in float64, radians per position, pair 0 the fastest."""
         return self.phases.inv_freq
 

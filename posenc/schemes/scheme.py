@@ -47,7 +47,8 @@ class SchemeConfig(ABC):
 
     `kind` is an instance field, so that two configs with equal numbers never share a cache entry.
     `shared` maps a field to the attribute of a Setting that fills it; the other fields are its own.
-    advanced: whether only those will ask for it who know why.
+    advanced: whether only those will ask for it who know why. reading: what a scaling is called where
+    it reads the weights of another scheme.
     """
 
     kind: str = ""
@@ -57,6 +58,7 @@ class SchemeConfig(ABC):
     paper: ClassVar[str]
     shared: ClassVar[dict[str, str]] = {}
     advanced: ClassVar[bool] = False
+    reading: ClassVar[str] = ""
 
     @property
     def uses(self) -> tuple[str, ...]:
@@ -74,10 +76,18 @@ class SchemeConfig(ABC):
         taken = {field: getattr(setting, source) for field, source in cls.shared.items()}
         return cls(**(taken | own))
 
+    def record(self) -> dict[str, Any]:
+        """Return every field as JSON holds it; `from_record` reads it back."""
+        return dataclasses.asdict(self)
+
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> Self:
-        """Make the config that `dataclasses.asdict` wrote."""
-        return cls(**record)
+        """Make the config that `record` wrote; JSON has lists for tuples."""
+        values: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in record.items()
+        }
+        return cls(**values)
 
     def at_length(self, length: int) -> Self:
         """Return the config for a text of `length` positions; self, unless the scheme looks at it."""

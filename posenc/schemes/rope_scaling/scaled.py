@@ -58,11 +58,9 @@ def read_length_field() -> Any:
 class ScaledRopeConfig(RopeConfig):
     """RoPE with every frequency divided by a number of its own.
 
-    reading: what the scaling is called where trained weights are read with it. after_training:
-    whether a factor and the trained length are all it takes to read a trained model so.
+    after_training: whether a factor and the trained length are all it takes to read a trained model so.
     """
 
-    reading: ClassVar[str]
     after_training: ClassVar[bool] = True
     shared: ClassVar[dict[str, str]] = RopeConfig.shared | {"trained_length": "scaled_from"}
 

@@ -139,7 +139,7 @@ class RopeSections(Rope):
         self.axes = tuple(config.axes())
 
     @property
-    def inv_freq(self) -> Float[Tensor, " p"] | None:
+    def inv_freq(self) -> Float[Tensor, " p"] | None:  # type: ignore[override]  # Rope has them
         """Inverse frequencies; None on a grid, where no pair turns by the number of the token."""
         return self.phases.inv_freq if self.stationary else None
 
