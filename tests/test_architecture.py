@@ -36,7 +36,8 @@ LAYERS = (
     {"presets", "query"},
     {"analysis"},
     {"lab"},
-    {"claims"},
+    {"claims", "planner"},
+    {"commands"},
 )
 
 

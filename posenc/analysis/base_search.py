@@ -21,7 +21,7 @@ Array = npt.NDArray[np.float64]
 
 RESOLUTION = 1e-9  # relative: windows of bases narrower than this may be stepped over
 MAX_LENGTH = 2**18  # above it the search takes minutes
-_WITNESSES = 48  # offsets that are asked first: what excluded one base excludes most of its neighbours
+_WITNESSES = 48  # offsets asked first: what excluded one base excludes most of its neighbours
 _REACH = 0.01  # an interval in ln(base) excluded at once is at most this wide on each side
 _WINDOW_STEPS = 300
 _ROUGH = 0.01  # a value this far below 0 is below it in float32, too

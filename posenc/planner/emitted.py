@@ -39,8 +39,8 @@ class Emitted:
 def emit(plan: ContextPlan, one: MethodPlan) -> Emitted:
     """Return what reads the plan's target by one method."""
     if isinstance(one.config, RopeYarnPaperConfig):
-        why = "No public code computes YaRN as printed, so there is nothing to paste."
-        return Emitted({}, {}, "", "", (why,))
+        reason = "No public code computes YaRN as printed, so there is nothing to paste."
+        return Emitted({}, {}, "", "", (reason,))
     config = _written_as(one.config)
     dynamic = isinstance(config, RopeDynamicConfig)
     # transformers takes the trained length of dynamic NTK from max_position_embeddings.
