@@ -11,6 +11,7 @@ from posenc.encoding import Encoding, encoding
 from posenc.errors import (
     CheckpointError,
     ConfigError,
+    ConfigFileError,
     NoPositionKernel,
     NoPositionTable,
     NoPositionVectors,
@@ -43,6 +44,7 @@ __all__ = [
     "SCHEMES",
     "CheckpointError",
     "ConfigError",
+    "ConfigFileError",
     "Encoding",
     "LearnedPositionalEncoding",
     "NoPositionKernel",

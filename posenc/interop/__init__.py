@@ -1,4 +1,6 @@
-"""Checkpoints of real models: strict reading of .safetensors, and the position tables in them."""
+"""Real models: their config.json, strict reading of .safetensors, and the position tables in them."""
+
+from typing import TYPE_CHECKING
 
 from posenc.errors import NoPositionTable, PickleRefused, SeveralPositionTables
 from posenc.interop.foreign_files import PICKLE_CONVERSION, TORCHSCRIPT_CONVERSION
@@ -22,6 +24,23 @@ from posenc.interop.table_candidates import (
 )
 from posenc.interop.table_check import TableCheck
 
+if TYPE_CHECKING:
+    from posenc.interop.models.json_text import Source as ConfigSource
+    from posenc.interop.models.model_config import ModelConfig
+
+
+def read_config(source: "ConfigSource") -> "ModelConfig":
+    """Read what a Hugging Face config.json says of position; see `posenc.interop.models`.
+
+    source: a mapping, JSON text, bytes (always JSON), or the path of a config.json. Raises
+    ConfigFileError.
+    """
+    # Here, because it makes schemes, and schemes read their tables from this package.
+    from posenc.interop.models.config_reader import read_config as read
+
+    return read(source)
+
+
 __all__ = [
     "PICKLE_CONVERSION",
     "TORCHSCRIPT_CONVERSION",
@@ -40,6 +59,7 @@ __all__ = [
     "find_position_tables",
     "minilm_table",
     "printable_name",
+    "read_config",
     "read_header",
     "read_position_table",
     "read_tensor",

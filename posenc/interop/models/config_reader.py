@@ -3,9 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any
 
-from posenc.errors import ConfigFileError
 from posenc.interop.models import bias_models, learned_models
 from posenc.interop.models.families import FAMILIES
 from posenc.interop.models.gptj import read_gptj
@@ -64,12 +62,9 @@ def read_config(source: Source) -> ModelConfig:
     is unknown, contradictory or out of range.
     """
     record = read_object(source)
-    keys = Keys(record)
-    outer = keys.text("model_type")
-    if isinstance(record.get("text_config"), dict):
-        keys = Keys(record["text_config"], "text_config", keys)
-    elif record.get("text_config") is not None:
-        keys.section("text_config")
+    top = Keys(record)
+    outer = top.text("model_type")
+    keys = top.section("text_config") or top
     model_type = keys.text("model_type") or outer
     if model_type is None:
         raise keys.error("model_type", f"is missing; it must be one such as {_examples()}")
@@ -84,15 +79,8 @@ def read_config(source: Source) -> ModelConfig:
             )
         reader = read_rope_model
     found = reader(model_type, keys)
-    return dataclasses.replace(found, assumed=tuple(keys.assumed), ignored=_ignored(keys, record))
-
-
-def _ignored(keys: Keys, record: dict[str, Any]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(keys.ignored()))
+    return dataclasses.replace(found, assumed=tuple(keys.assumed), ignored=top.ignored())
 
 
 def _examples() -> str:
     return ", ".join(("llama", "qwen3", "gemma3_text", "bert", "bloom"))
-
-
-__all__ = ["ConfigFileError", "model_types", "read_config"]

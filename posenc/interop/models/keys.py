@@ -152,8 +152,7 @@ class Keys:
             for name, value in self.record.items()
             if name not in self.read
             and value is not None
-            and (self.path or not _SILENT.search(name))
-            and (_SPEAKS.search(name) or self._is_rope_block())
+            and (self._is_rope_block() or (_SPEAKS.search(name) and not _SILENT.search(name)))
         ]
         return tuple(own) + tuple(key for child in self.children for key in child.ignored())
 

@@ -3,8 +3,8 @@
 Made by `posenc.interop.read_config`. Lengths are in tokens, widths in numbers.
 """
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 from posenc.interop.models import written
 from posenc.schemes.rope import RopeConfig
@@ -107,16 +107,33 @@ class ModelConfig:
             for kind in self.layer_kinds
         )
 
+    def with_scheme(self, scheme: SchemeConfig) -> Self:
+        """Return the same model with another scheme where its main kind of layer has its own.
+
+        Kinds that share the main kind's scheme change with it, as they share its rope parameters.
+        """
+        return replace(
+            self,
+            layer_kinds=tuple(
+                replace(kind, scheme=scheme) if kind.scheme == self.main.scheme else kind
+                for kind in self.layer_kinds
+            ),
+        )
+
     def to_rope_parameters(self) -> dict[str, Any]:
         """Return the second generation's `rope_parameters`, per layer type where the config has them.
 
         Empty for a model without RoPE.
         """
-        return written.second_generation(self)
+        return written.second_generation(self.model_type, self._schemes)
 
     def to_rope_scaling(self) -> dict[str, Any]:
         """Return the first generation's keys of config.json: rope_theta, rope_scaling and their like.
 
         Empty for a model without RoPE.
         """
-        return written.first_generation(self)
+        return written.first_generation(self.model_type, self._schemes)
+
+    @property
+    def _schemes(self) -> dict[str, SchemeConfig | None]:
+        return {kind.name: kind.scheme for kind in self.layer_kinds}

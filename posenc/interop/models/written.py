@@ -1,18 +1,214 @@
 """RoPE configs written back as a config.json has them, in both generations of its keys."""
 
-from __future__ import annotations
+from collections.abc import Callable, Mapping
+from typing import Any
 
-from typing import TYPE_CHECKING, Any
+from posenc.errors import SchemeArgumentError
+from posenc.interop.models.families import FAMILIES, FULL, Base, RopeFamily
+from posenc.schemes.rope import RopeConfig
+from posenc.schemes.rope_scaling import (
+    RopeDynamicConfig,
+    RopeLinearConfig,
+    RopeLlama3Config,
+    RopeLongConfig,
+    RopeNtkConfig,
+    RopeProportionalConfig,
+    RopeSectionsConfig,
+    RopeYarnConfig,
+)
+from posenc.schemes.scheme import SchemeConfig
 
-if TYPE_CHECKING:
-    from posenc.interop.models.model_config import ModelConfig
+Block = dict[str, Any]
+Schemes = Mapping[str, SchemeConfig | None]  # by the name of the kind of layer
+TRAINED = "original_max_position_embeddings"
 
 
-def second_generation(model: ModelConfig) -> dict[str, Any]:
-    """Return `rope_parameters`; per layer type where the config has them so."""
-    raise NotImplementedError
+def rope_parameters(scheme: RopeConfig, *, share: float | None = None) -> Block:
+    """Return the second generation's block of a scheme: rope_type, rope_theta and what the type needs.
+
+    share: rotated share of the head as the model counts it, where that is not the scheme's own. NTK-aware
+    scaling is written as the larger base that it is. Raises SchemeArgumentError for a scheme that
+    transformers has no rope_type for.
+    """
+    own, words = _own(scheme)
+    share = scheme.partial_rotary_factor if share is None else share
+    block = {"rope_type": words.pop("rope_type"), "rope_theta": own}
+    if not isinstance(scheme, RopeProportionalConfig) and share != 1:
+        block["partial_rotary_factor"] = share
+    return block | words
 
 
-def first_generation(model: ModelConfig) -> dict[str, Any]:
-    """Return rope_theta, rope_scaling and their like."""
-    raise NotImplementedError
+def _own(scheme: RopeConfig) -> tuple[float, Block]:
+    """Return the base and the keys of the scheme's type."""
+    if isinstance(scheme, RopeNtkConfig):
+        pairs = scheme.rotary_dim // 2
+        power = (
+            0.0 if pairs == 1 else pairs / (pairs - 1)
+        )  # one pair has one frequency and keeps it
+        return scheme.base * scheme.factor**power, {"rope_type": "default"}
+    writer = _WRITERS.get(type(scheme))
+    words = writer(scheme) if writer else None
+    if words is None:
+        raise SchemeArgumentError(
+            f"transformers has no rope_type for {scheme.label}{' of this kind' if writer else ''}: it "
+            "cannot be written as a config."
+        )
+    return scheme.base, words
+
+
+def _plain(scheme: RopeConfig) -> Block:
+    return {"rope_type": "default"}
+
+
+def _linear(scheme: RopeLinearConfig) -> Block:
+    return {"rope_type": "linear", "factor": scheme.factor}
+
+
+def _dynamic(scheme: RopeDynamicConfig) -> Block:
+    return {"rope_type": "dynamic", "factor": scheme.factor}
+
+
+def _yarn(scheme: RopeYarnConfig) -> Block:
+    block = {
+        "rope_type": "yarn",
+        "factor": scheme.factor,
+        TRAINED: scheme.trained_length,
+        "beta_fast": scheme.beta_fast,
+        "beta_slow": scheme.beta_slow,
+    }
+    given = {name: getattr(scheme, name) for name in ("mscale", "mscale_all_dim")}
+    given["attention_factor"] = scheme.attention_factor
+    block |= {name: value for name, value in given.items() if value}
+    return block if scheme.truncate else block | {"truncate": False}
+
+
+def _longrope(scheme: RopeLongConfig) -> Block | None:
+    lists = {"short_factor": scheme.short_factor, "long_factor": scheme.long_factor}
+    if not all(lists.values()):
+        return None  # an example's factors are no model's
+    pairs = scheme.rotary_dim // 2
+    block: Block = {
+        "rope_type": "longrope",
+        "factor": scheme.factor,
+        TRAINED: scheme.trained_length,
+    }
+    for name, values in lists.items():
+        block[name] = list(values) if len(values) > 1 else list(values) * pairs
+    if scheme.attention_factor:
+        block["attention_factor"] = scheme.attention_factor
+    return block
+
+
+def _llama3(scheme: RopeLlama3Config) -> Block:
+    return {
+        "rope_type": "llama3",
+        "factor": scheme.factor,
+        "low_freq_factor": scheme.low_freq_factor,
+        "high_freq_factor": scheme.high_freq_factor,
+        TRAINED: scheme.trained_length,
+    }
+
+
+def _proportional(scheme: RopeProportionalConfig) -> Block:
+    block: Block = {
+        "rope_type": "proportional",
+        "partial_rotary_factor": scheme.partial_rotary_factor,
+    }
+    return block if scheme.factor == 1 else block | {"factor": scheme.factor}
+
+
+def _sections(scheme: RopeSectionsConfig) -> Block | None:
+    if scheme.interleaved or scheme.ladders != "one":
+        return None
+    return {"rope_type": "default", "mrope_section": list(scheme.sizes)}
+
+
+_WRITERS: Mapping[type[RopeConfig], Callable[[Any], Block | None]] = {
+    RopeConfig: _plain,
+    RopeLinearConfig: _linear,
+    RopeDynamicConfig: _dynamic,
+    RopeYarnConfig: _yarn,
+    RopeLongConfig: _longrope,
+    RopeLlama3Config: _llama3,
+    RopeProportionalConfig: _proportional,
+    RopeSectionsConfig: _sections,
+}
+
+
+def second_generation(model_type: str, kinds: Schemes) -> Block:
+    """Return `rope_parameters`; one entry per kind of layer where the model's class has them so."""
+    schemes = _with_rope(kinds)
+    if not schemes or model_type == "gptj":  # GPT-J's base is in its code
+        return {}
+    family = FAMILIES.get(model_type)
+    blocks = {name: _block(family, scheme) for name, scheme in schemes.items()}
+    first = next(iter(blocks.values()))
+    by_kind = family is not None and "" not in family.bases
+    if by_kind or any(block != first for block in blocks.values()):
+        return blocks | {name: None for name in kinds if by_kind and name not in blocks}
+    return first
+
+
+def first_generation(model_type: str, kinds: Schemes) -> Block:
+    """Return rope_theta, rope_scaling and their like, as the model's class names them.
+
+    Raises SchemeArgumentError where the first generation has no words for the model's schemes.
+    """
+    schemes = _with_rope(kinds)
+    if not schemes:
+        return {}
+    if model_type == "gptj":
+        return {"rotary_dim": scheme.rotary_dim for scheme in schemes.values()}
+    family = FAMILIES.get(model_type)
+    bases = family.bases if family else {"": Base(default=10_000.0)}
+    found: Block = {}
+    scaling: Block = {}
+    for name, scheme in schemes.items():
+        base = bases.get(name) or bases.get("") or bases[FULL]
+        block = _block(family, scheme)
+        if not base.names:
+            raise SchemeArgumentError(f"{model_type} knows rope_parameters only.")
+        written = {base.names[0]: block.pop("rope_theta")}
+        if "partial_rotary_factor" in block:
+            share_names = family.share_names if family else ("partial_rotary_factor",)
+            written[share_names[0]] = block.pop("partial_rotary_factor")
+        written["rope_scaling"] = _scaling(block)
+        if not base.scaled:
+            if written.pop("rope_scaling") is not None:
+                raise SchemeArgumentError(
+                    f"the first generation cannot scale the {name} layers of {model_type}."
+                )
+        else:
+            scaling.setdefault("rope_scaling", written["rope_scaling"])
+            if scaling["rope_scaling"] != written["rope_scaling"]:
+                raise SchemeArgumentError(
+                    "the first generation has one rope_scaling for all layers."
+                )
+        for key, value in written.items():
+            if found.setdefault(key, value) != value:
+                raise SchemeArgumentError(f"the first generation has one {key} for all layers.")
+    trained = (found.get("rope_scaling") or {}).get(TRAINED)
+    if family is not None and family.trained_length is not None and trained is not None:
+        found[TRAINED] = (
+            trained  # Phi-3's class has one beside the block, and takes it before the block's
+        )
+    return found
+
+
+def _scaling(block: Block) -> Block | None:
+    return None if block == {"rope_type": "default"} else block
+
+
+def _with_rope(kinds: Schemes) -> dict[str, RopeConfig]:
+    return {name: scheme for name, scheme in kinds.items() if isinstance(scheme, RopeConfig)}
+
+
+def _block(family: RopeFamily | None, scheme: RopeConfig) -> Block:
+    if (
+        family is not None and family.share is None
+    ):  # all of what the model counts as a head is rotated
+        return rope_parameters(scheme, share=1.0)
+    block = rope_parameters(scheme)
+    if family is not None and family.share not in (None, 1.0):
+        block.setdefault("partial_rotary_factor", 1.0)  # else the class would take its own
+    return block
