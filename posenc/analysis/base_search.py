@@ -18,6 +18,7 @@ from posenc.analysis.spectrum import check_length
 from posenc.limits import MAX_BASE, check_width
 
 Array = npt.NDArray[np.float64]
+Curve = npt.NDArray[np.float64] | npt.NDArray[np.float32]
 
 RESOLUTION = 1e-9  # relative: windows of bases narrower than this may be stepped over
 MAX_LENGTH = 2**18  # above it the search takes minutes
@@ -83,7 +84,7 @@ def smallest_base(dim: int, length: int) -> BaseWindow | None:
     return BaseWindow(dim, length, math.exp(x), end and math.exp(end), math.exp(searched))
 
 
-def _curve(x: float, share: Array, length: int, rough: bool = False) -> Array:
+def _curve(x: float, share: Array, length: int, rough: bool = False) -> Curve:
     """B(k) for k = 0 .. length-1 at base e^x, one product of two short tables, on one thread.
 
     Rough values are float32, right to 1e-4, which is enough to choose offsets by.
@@ -99,9 +100,8 @@ def _curve(x: float, share: Array, length: int, rough: bool = False) -> Array:
     far = np.outer(np.arange(count) * stride, inv_freq)
     rows = np.concatenate([np.cos(far), -np.sin(far)], axis=1).reshape(-1, tile, 2 * len(share))
     columns = np.concatenate([np.cos(near), np.sin(near)], axis=1).T
-    if rough:
-        rows, columns = rows.astype(np.float32), columns.astype(np.float32)
-    values: Array = np.matmul(rows, columns).reshape(-1)[:length]
+    number = np.float32 if rough else np.float64
+    values: Curve = np.matmul(rows.astype(number), columns.astype(number)).reshape(-1)[:length]
     return values
 
 

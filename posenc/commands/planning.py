@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from posenc import limits
 from posenc.errors import PosencError
 from posenc.interop import read_config
 from posenc.interop.models.model_config import ModelConfig
@@ -23,9 +24,6 @@ from posenc.planner import (
     verdict,
 )
 from posenc.planner.report import layer_rows, method_rows, model_record, plan_record
-from posenc.run_files import reason
-
-_MOST = 2**20  # bytes of a config, as `read_config` has it
 
 _CONFIG = click.argument("config", metavar="CONFIG.JSON")
 _JSON = click.option("--json", "as_json", is_flag=True, help="Every number, in full.")
@@ -132,16 +130,18 @@ def _script(made: ContextPlan, name: str) -> str:
     found = next((one for one in made.methods if one.method.name == name), None)
     written = "" if found is None else loss_by_position_script(made, found)
     if not written:
-        raise _Refused(f"There is no script for {METHODS[name].label}: nothing to paste, or no scaling.")
+        raise _Refused(
+            f"There is no script for {METHODS[name].label}: nothing to paste, or no scaling."
+        )
     return written
 
 
 def _read(config: str) -> tuple[ModelConfig, str]:
     """Return a model and its name: the file's, or its folder's where it is a config.json."""
     try:
-        model = read_config(sys.stdin.buffer.read(_MOST + 1) if config == "-" else Path(config))
-    except OSError as error:
-        raise _Refused(f"{config} cannot be read: {reason(error)}.") from None
+        model = read_config(
+            sys.stdin.buffer.read(limits.MAX_CONFIG_BYTES + 1) if config == "-" else Path(config)
+        )
     except PosencError as error:
         raise _Refused(str(error)) from None
     path = Path(config)

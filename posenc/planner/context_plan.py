@@ -15,7 +15,7 @@ from posenc.interop.models.model_config import LayerKind, ModelConfig
 from posenc.limits import check_count
 from posenc.planner.cache import MAX_CONTEXT, cache_gib
 from posenc.planner.kernels import ShortCost, kernel_at, short_cost, stale_from
-from posenc.planner.methods import AS_CONFIGURED, METHODS, TRAINING, Method
+from posenc.planner.methods import METHODS, TRAINING, Method, as_configured
 from posenc.planner.pairs import Pairs, read_pairs
 from posenc.planner.resolution import distinct_positions, worst_cosine_error
 from posenc.rope_frequencies import rope_frequencies
@@ -24,7 +24,8 @@ from posenc.schemes.rope_scaling.proportional import RopeProportionalConfig
 from posenc.schemes.rope_scaling.sections import RopeSectionsConfig
 
 RANKING = (
-    "Ranked by what the source says (usable without training, after fine-tuning, not at all), then by "
+    "Ranked by what the source says (made for it, usable without training, after fine-tuning, not told, "
+    "not at all), then by "
     "how few pairs meet angles that training never showed, then by how little the logit changes within "
     "the trained length."
 )
@@ -85,8 +86,8 @@ class ContextPlan:
 
     @property
     def kind(self) -> LayerKind:
-        """The layers that see farthest."""
-        return self.model.main
+        """The layers that are planned for: those with RoPE that see farthest, or the main ones."""
+        return planned_kind(self.model)
 
     @property
     def factor(self) -> float | None:
@@ -123,7 +124,7 @@ def plan(
                 f"methods must be of {', '.join(METHODS)}, got {shown(word)}."
             )
     length, assumed = _trained_length(model, trained_length)
-    kind = model.main
+    kind = planned_kind(model)
     reach = context if kind.window is None else min(context, kind.window)
     scheme = kind.scheme
     trained = as_trained(scheme) if isinstance(scheme, RopeConfig) else None
@@ -136,7 +137,9 @@ def plan(
     found: list[MethodPlan] = []
     left_out: list[str] = []
     if trained is not None and length is not None and isinstance(scheme, RopeConfig):
-        configs = _configs(scheme, trained, asked, reach, length, window)
+        configs = _configs(
+            scheme, as_configured(context, model.context), trained, asked, reach, length, window
+        )
         for method, config in configs:
             if config is None:
                 left_out.append(_why_not(method, trained, window))
@@ -158,6 +161,12 @@ def plan(
         distinct_bfloat16=distinct_positions(context),
         assumed=assumed,
     )
+
+
+def planned_kind(model: ModelConfig) -> LayerKind:
+    """Return the kind of layer with RoPE that sees farthest; without any, the main kind."""
+    turning = (kind for kind in model.layer_kinds if isinstance(kind.scheme, RopeConfig))
+    return next(turning, model.main)
 
 
 def as_trained(scheme: RopeConfig) -> RopeConfig:
@@ -190,6 +199,7 @@ def _trained_length(model: ModelConfig, given: int | None) -> tuple[int | None, 
 
 def _configs(
     scheme: RopeConfig,
+    configured: Method,
     trained: RopeConfig,
     asked: list[str],
     reach: int,
@@ -199,7 +209,7 @@ def _configs(
     """Return every method asked for and its config, None where there is none."""
     found: list[tuple[Method, RopeConfig | None]] = []
     if scheme != trained:
-        found.append((AS_CONFIGURED, scheme))
+        found.append((configured, scheme))
     longer = reach > length
     for word in asked:
         method = METHODS[word]
@@ -220,7 +230,9 @@ def _why_not(method: Method, trained: RopeConfig, window: BaseWindow | None) -> 
     if method.name == "base":
         if window is None:
             return f"{method.label}: no base that satisfies B(k) is known here."
-        return f"{method.label}: base {trained.base:g} is not below the smallest that satisfies B(k)."
+        return (
+            f"{method.label}: base {trained.base:g} is not below the smallest that satisfies B(k)."
+        )
     if type(trained) is not RopeConfig:
         return f"{method.label}: it is made for plain RoPE, this is {trained.label}."
     return f"{method.label}: the factor or the base it needs is out of range."

@@ -9,6 +9,8 @@ import json
 from dataclasses import dataclass, replace
 from typing import Any
 
+from posenc.errors import SchemeArgumentError
+from posenc.interop.models.model_config import ModelConfig
 from posenc.planner.context_plan import ContextPlan, MethodPlan
 from posenc.schemes.rope import RopeConfig
 from posenc.schemes.rope_scaling.dynamic import RopeDynamicConfig
@@ -41,14 +43,12 @@ def emit(plan: ContextPlan, one: MethodPlan) -> Emitted:
     if isinstance(one.config, RopeYarnPaperConfig):
         reason = "No public code computes YaRN as printed, so there is nothing to paste."
         return Emitted({}, {}, "", "", (reason,))
-    config = _written_as(one.config)
+    config = one.config
     dynamic = isinstance(config, RopeDynamicConfig)
     # transformers takes the trained length of dynamic NTK from max_position_embeddings.
     context = plan.trained_length if dynamic else plan.target
-    kinds = list(plan.model.layer_kinds)
-    kinds[0] = replace(kinds[0], scheme=config)
-    model = replace(plan.model, layer_kinds=tuple(kinds), context=context)
-    parameters = model.to_rope_parameters()
+    model = _with_scheme(plan, config, context)
+    parameters = {"rope_parameters": model.to_rope_parameters()}
     longer = {"max_position_embeddings": context}
     why: list[str] = []
     vllm = ""
@@ -64,7 +64,7 @@ def emit(plan: ContextPlan, one: MethodPlan) -> Emitted:
             f"vllm serve MODEL --hf-overrides '{json.dumps(overrides)}' "
             f"--max-model-len {plan.target}"
         )
-    flags = _llama_cpp(config, plan)
+    flags = _llama_cpp(config, parameters["rope_parameters"], plan)
     if not flags:
         why.append(f"llama.cpp has no option for {one.method.label.lower()} as planned here.")
     return Emitted(
@@ -76,25 +76,30 @@ def emit(plan: ContextPlan, one: MethodPlan) -> Emitted:
     )
 
 
-def _written_as(config: RopeConfig) -> RopeConfig:
-    """Return the config that public code has a word for: NTK-aware scaling is a larger base."""
-    if not isinstance(config, RopeNtkConfig):
-        return config
-    width = config.rotary_dim
-    grown = 1.0 if width == 2 else config.factor ** (width / (width - 2))
-    return RopeConfig(
-        dim=config.dim,
-        base=config.base * grown,
-        layout=config.layout,
-        partial_rotary_factor=config.partial_rotary_factor,
-    )
+def _with_scheme(plan: ContextPlan, config: RopeConfig, context: int | None) -> ModelConfig:
+    """Return the model with another scheme in the layers planned for.
+
+    Layers with a window keep theirs where the config has a block for each kind; where all share one
+    block, they are read with the new scheme, too.
+    """
+    kinds = plan.model.layer_kinds
+    own = tuple(replace(one, scheme=config) if one is plan.kind else one for one in kinds)
+    model = replace(plan.model, layer_kinds=own, context=context)
+    try:
+        model.to_rope_parameters()
+    except SchemeArgumentError:
+        alike = tuple(
+            replace(one, scheme=config) if one.scheme == plan.kind.scheme else one for one in kinds
+        )
+        return replace(model, layer_kinds=alike)
+    return model
 
 
-def _llama_cpp(config: RopeConfig, plan: ContextPlan) -> str:
+def _llama_cpp(config: RopeConfig, block: dict[str, Any], plan: ContextPlan) -> str:
     if len(plan.model.layer_kinds) > 1:
         return ""  # its options are those of all layers
-    if type(config) is RopeConfig:
-        return f"--rope-scaling none --rope-freq-base {config.base!r}"
+    if type(config) in (RopeConfig, RopeNtkConfig):  # NTK-aware scaling is a larger base
+        return f"--rope-scaling none --rope-freq-base {block['rope_theta']!r}"
     if isinstance(config, RopeLinearConfig):
         return f"--rope-scaling linear --rope-scale {config.factor:.10g}"
     plain = isinstance(config, RopeYarnConfig) and not (

@@ -10,20 +10,20 @@ from posenc.schemes.rope import RopeConfig
 
 Array = npt.NDArray[np.float64]
 
-_COMPARED = 32_768  # distances within the trained length that are compared one by one
+_COMPARED = 2**20
 
 
 @dataclass(frozen=True)
 class ShortCost:
     """What a text within the trained length pays: change of the expected logit of unit content.
 
-    mean, worst: of |K after - K before| over the distances compared, at the length where the text ends.
-    every: whether all distances below the trained length were compared; else they are evenly spaced.
+    mean, worst: of |K after - K before| over all distances below `compared`, which is the trained length
+    or 2^20, in a text as long as the trained length.
     """
 
     mean: float
     worst: float
-    every: bool
+    compared: int
 
 
 def kernel_at(config: RopeConfig, offsets: npt.NDArray[np.int64], length: int) -> Array:
@@ -37,10 +37,13 @@ def kernel_at(config: RopeConfig, offsets: npt.NDArray[np.int64], length: int) -
 def short_cost(trained: RopeConfig, read: RopeConfig, trained_length: int) -> ShortCost:
     """Return what reading `trained_length` positions with `read` changes, against `trained`."""
     count = min(trained_length, _COMPARED)
-    offsets = np.unique(np.linspace(0, trained_length - 1, count).round().astype(np.int64))
-    after = kernel_at(read, offsets, trained_length)
-    change = np.abs(after - kernel_at(trained, offsets, trained_length))
-    return ShortCost(float(change.mean()), float(change.max()), len(offsets) == trained_length)
+    place = torch.device("cpu")
+    after, before = (
+        config.at_length(trained_length).build().half_curve(count, place)
+        for config in (read, trained)
+    )
+    change = (after - before).abs()
+    return ShortCost(float(change.mean()), float(change.max()), count)
 
 
 def stale_from(read: RopeConfig, trained_length: int, target: int) -> int | None:

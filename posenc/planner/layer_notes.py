@@ -44,9 +44,7 @@ def _note(kind: LayerKind, target: int, trained_length: int | None) -> LayerNote
     return LayerNote(layers, sentence, source, works)
 
 
-def _said(
-    kind: LayerKind, target: int, trained_length: int | None
-) -> tuple[str, str, bool]:
+def _said(kind: LayerKind, target: int, trained_length: int | None) -> tuple[str, str, bool]:
     scheme = kind.scheme
     reach = target if kind.window is None else min(target, kind.window)
     if isinstance(scheme, RopeConfig):
@@ -70,7 +68,11 @@ def _said(
     if isinstance(scheme, LearnedConfig):
         rows = scheme.max_len
         if rows >= target:
-            return f"A learned table of {rows:,} rows has one for every position.", "its config", True
+            return (
+                f"A learned table of {rows:,} rows has one for every position.",
+                "its config",
+                True,
+            )
         return (
             f"A learned table of {rows:,} rows has none for positions {rows:,} to {target - 1:,}: "
             "longer texts are an error, and new rows have to be trained.",
@@ -87,5 +89,9 @@ def _said(
     if isinstance(scheme, NoneConfig):
         return "No position is put in, so there is nothing to scale.", "its config", True
     if scheme is None:
-        return kind.unsupported or "This version has no scheme for these layers.", "its config", True
+        return (
+            kind.unsupported or "This version has no scheme for these layers.",
+            "its config",
+            True,
+        )
     return f"{scheme.label}: nothing here scales it.", "its config", True

@@ -16,12 +16,14 @@ from posenc.schemes.rope_scaling.ntk import RopeNtkConfig
 from posenc.schemes.rope_scaling.yarn import RopeYarnConfig
 from posenc.schemes.rope_scaling.yarn_paper import RopeYarnPaperConfig
 
-Training = Literal["without", "fine-tuning", "fails"]
+Training = Literal["trained", "without", "fine-tuning", "untold", "fails"]
 
 # In the order of the ranking; the words are those of a table's cell.
 TRAINING: dict[Training, str] = {
+    "trained": "made for it",
     "without": "usable without training",
     "fine-tuning": "needs fine-tuning",
+    "untold": "past its context",
     "fails": "fails past the trained length",
 }
 
@@ -160,13 +162,18 @@ METHODS: dict[str, Method] = {
     )
 }
 
-AS_CONFIGURED = Method(
-    name="configured",
-    label="As configured",
-    evidence=Evidence(
-        training="without",
-        statement="The model's own scaling, up to the context that its config names.",
-        source="its config.json",
-    ),
-    make=_unscaled,
-)
+
+def as_configured(target: int, context: int | None) -> Method:
+    """Return the scaling that a model's own config has, as a method."""
+    inside = context is not None and target <= context
+    told = f"of {context:,} tokens" if context else "that its config does not name"
+    return Method(
+        name="configured",
+        label="As configured",
+        evidence=Evidence(
+            training="trained" if inside else "untold",
+            statement=f"The model's own scaling, for a context {told}.",
+            source="its config",
+        ),
+        make=_unscaled,
+    )

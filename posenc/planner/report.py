@@ -57,7 +57,7 @@ def _method_record(one: MethodPlan, plan: ContextPlan) -> dict[str, Any]:
         "unseen_pairs": int(one.pairs.unseen.sum()),
         "short_mean": one.short.mean,
         "short_worst": one.short.worst,
-        "short_every_distance": one.short.every,
+        "short_compared": one.short.compared,
         "kernel": {str(offset): value for offset, value in one.kernel.items()},
         "first_negative": one.first_negative,
         "stale_from": one.stale_from,

@@ -45,6 +45,9 @@ def verdict(plan: ContextPlan) -> str:
     said = f"{plan.name} from {plan.trained_length:,} to {plan.target:,} is {times(stretch)}"
     if plan.reach != plan.target:
         said += f" in the {plan.reach:,} tokens that a layer sees"
+    own = next((one for one in plan.methods if one.method.name == "configured"), None)
+    if own is not None and own.method.evidence.training == "trained":
+        said += f", which its own scaling ({own.config.words}) is made for"
     return f"{said}; at base {power(plan.trained.base)} {_bound(plan)}."
 
 
@@ -87,8 +90,8 @@ def _of_bound(plan: ContextPlan) -> list[Caution]:
     window = plan.base_window
     if window is not None and window.narrow and window.end is not None:
         sentence = (
-            f"Bases from {window.base:,.0f} to {window.end:,.0f} pass, and larger ones fail again: a "
-            "rounded base may be outside."
+            f"Bases from {math.ceil(window.base):,} to {math.floor(window.end):,} pass, and larger ones "
+            "fail again: a rounded base may be outside."
         )
         found.append(Caution(rule, sentence, _MEN))
     return found
