@@ -91,6 +91,18 @@ SMOLLM3: dict[str, Any] = {
     "max_position_embeddings": 65_536,
     "rope_theta": 5_000_000.0,
 }
-BLOOM: dict[str, Any] = {"model_type": "bloom", "hidden_size": 14_336, "n_layer": 70, "n_head": 112, "seq_length": 2_048}
-GPT2: dict[str, Any] = {"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12, "n_positions": 1_024}
+BLOOM: dict[str, Any] = {
+    "model_type": "bloom",
+    "hidden_size": 14_336,
+    "n_layer": 70,
+    "n_head": 112,
+    "seq_length": 2_048,
+}
+GPT2: dict[str, Any] = {
+    "model_type": "gpt2",
+    "n_embd": 768,
+    "n_layer": 12,
+    "n_head": 12,
+    "n_positions": 1_024,
+}
 T5: dict[str, Any] = {"model_type": "t5"}

@@ -6,16 +6,14 @@ Formulas alone: nothing here is measured. `loss_by_position_script` writes what 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from posenc.analysis.base_search import MAX_LENGTH, BaseWindow, smallest_base
 from posenc.analysis.extrapolation import first_negative_offset
 from posenc.errors import SchemeArgumentError, shown
 from posenc.interop.models.model_config import LayerKind, ModelConfig
 from posenc.limits import check_count
 from posenc.planner.cache import MAX_CONTEXT, cache_gib
-from posenc.planner.kernels import ShortCost, kernel_at, short_cost, stale_from
-from posenc.planner.methods import METHODS, TRAINING, Method, as_configured
+from posenc.planner.kernels import ShortCost, kernel_curve, short_cost, stale_from
+from posenc.planner.methods import METHODS, NOTHING_NEW, TRAINING, Method, as_configured
 from posenc.planner.pairs import Pairs, read_pairs
 from posenc.planner.resolution import distinct_positions, worst_cosine_error
 from posenc.rope_frequencies import rope_frequencies
@@ -190,6 +188,15 @@ def _trained_length(model: ModelConfig, given: int | None) -> tuple[int | None, 
         return model.trained_length, ()
     if model.context is None:
         return None, ()
+    scheme = planned_kind(model).scheme
+    factor = getattr(scheme, "factor", 1.0) if isinstance(scheme, RopeConfig) else 1.0
+    if factor > 1:
+        length = max(2, round(model.context / factor))
+        said = (
+            f"The config does not say how long the texts were before it was scaled by {factor:g}: its "
+            f"context of {model.context:,} over that, {length:,}, is taken."
+        )
+        return length, (said,)
     said = (
         f"The config does not say how long the training texts were: its context of {model.context:,} "
         "is taken, which some models were not trained to."
@@ -214,7 +221,7 @@ def _configs(
     for word in asked:
         method = METHODS[word]
         if word == "none":
-            found.append((method, trained))
+            found.append((method if longer else NOTHING_NEW, trained))
         elif not longer:
             continue  # nothing to stretch
         elif word == "base":
@@ -242,8 +249,7 @@ def _method_plan(
     method: Method, config: RopeConfig, trained: RopeConfig, reach: int, length: int
 ) -> MethodPlan:
     inv_freq, attention_factor = rope_frequencies(config, length=reach)
-    at = np.array(sorted({reach // 4, reach // 2, reach - 1}), dtype=np.int64)
-    values = kernel_at(config, at, reach)
+    values = kernel_curve(config, reach, reach)
     return MethodPlan(
         method=method,
         config=config,
@@ -252,7 +258,7 @@ def _method_plan(
             trained, config, trained_length=length, reach=reach, factor=max(reach / length, 1.0)
         ),
         short=short_cost(trained, config, length),
-        kernel={int(offset): float(value) for offset, value in zip(at, values, strict=True)},
+        kernel={at: float(values[at]) for at in sorted({reach // 4, reach // 2, reach - 1})},
         first_negative=first_negative_offset(inv_freq, reach),
         stale_from=stale_from(config, length, reach),
         cosine_error=worst_cosine_error(inv_freq, reach),

@@ -177,3 +177,15 @@ def as_configured(target: int, context: int | None) -> Method:
         ),
         make=_unscaled,
     )
+
+
+NOTHING_NEW = Method(
+    name="none",
+    label="Unscaled",
+    evidence=Evidence(
+        training="trained",
+        statement="No distance occurs that training did not show.",
+        source="computed",
+    ),
+    make=_unscaled,
+)

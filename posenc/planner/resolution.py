@@ -1,5 +1,6 @@
 """How finely numbers of few bits tell positions, and angles, apart."""
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -7,7 +8,7 @@ from torch import Tensor
 from posenc.limits import check_count
 from posenc.planner.cache import MAX_CONTEXT
 
-_CHUNK = 2**18
+_CHUNK = 2**16
 
 
 def distinct_positions(length: int, dtype: torch.dtype = torch.bfloat16) -> int:
@@ -38,15 +39,14 @@ def worst_cosine_error(inv_freq: Float[Tensor, " pairs"], length: int) -> float:
     Raises SchemeArgumentError for a length outside 1 .. 2^24.
     """
     check_count("length", length, 1, MAX_CONTEXT)
-    exact = inv_freq.detach().to("cpu", torch.float64)
+    exact = inv_freq.detach().to("cpu", torch.float64).numpy()
     worst = 0.0
-    for theta in exact.sort(descending=True).values:
-        rounded = theta.float()
-        end = length
-        while end > 0 and (end - 1) * float(theta) * 2.0**-23 * 1.001 > worst:
+    for theta in np.sort(exact)[::-1]:
+        rounded, end = np.float32(theta), length
+        while end > 0 and (end - 1) * theta * 2.0**-23 * 1.001 > worst:
             start = max(0, end - _CHUNK)
-            at = torch.arange(start, end, device="cpu")
-            angles = (at.float() * rounded).double()
-            wrong = (angles.cos() - (at.double() * theta).cos()).abs().max()
+            at = np.arange(start, end)
+            angles = at.astype(np.float32) * rounded
+            wrong = np.abs(np.cos(angles.astype(np.float64)) - np.cos(at * theta)).max()
             worst, end = max(worst, float(wrong)), start
     return worst
