@@ -250,13 +250,14 @@ def _method_plan(
 ) -> MethodPlan:
     inv_freq, attention_factor = rope_frequencies(config, length=reach)
     values = kernel_curve(config, reach, reach)
+    # What "divided" means: by the whole stretch, or by the factor that a model's own scaling has.
+    stretch = max(reach / length, 1.0)
+    factor = getattr(config, "factor", stretch) if method.name == "configured" else stretch
     return MethodPlan(
         method=method,
         config=config,
         attention_factor=attention_factor,
-        pairs=read_pairs(
-            trained, config, trained_length=length, reach=reach, factor=max(reach / length, 1.0)
-        ),
+        pairs=read_pairs(trained, config, trained_length=length, reach=reach, factor=factor),
         short=short_cost(trained, config, length),
         kernel={at: float(values[at]) for at in sorted({reach // 4, reach // 2, reach - 1})},
         first_negative=first_negative_offset(inv_freq, reach),

@@ -61,7 +61,10 @@ def read_pairs(
     turns = phase_coverage(before, trained_length).turns.numpy()
     first = before.numpy()
     ratio = np.divide(after, first, out=np.zeros_like(first), where=first > 0)
-    states = tuple(_state(one, moves, factor) for one, moves in zip(ratio, first > 0, strict=True))
+    states = tuple(
+        _state(one, moves, factor)
+        for one, moves in zip(ratio.tolist(), (first > 0).tolist(), strict=True)
+    )
     farther = after * reach > first * trained_length * (1 + 1e-9)
     return Pairs(first, after, ratio, states, turns, (turns < 1) & farther)
 
