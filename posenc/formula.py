@@ -5,6 +5,7 @@ Vaswani et al. 2017, arXiv 1706.03762, section 3.5, write :math:`PE_{(pos, 2i)}`
 is written with the `Writer` of one notation, so that no config knows any letter.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -17,6 +18,8 @@ NOTATIONS: tuple[Notation, ...] = ("pos, i", "t, k")
 # Position of the query (or of the token), position of the key, number of a pair.
 _LETTERS = {"pos, i": (r"\mathrm{pos}", r"\mathrm{pos}'", "i"), "t, k": ("t", "t'", "k")}
 _SYMBOLS = {"dim": "d", "rotary_dim": "r", "base": "b", "heads": "n", "max_len": "L"}
+_SYMBOLS |= {"factor": "s", "trained_length": "L", "length": "n", "low_freq_factor": "l"}
+_SYMBOLS |= {"high_freq_factor": "h", "beta_fast": r"\beta", "beta_slow": r"\alpha"}
 
 
 @runtime_checkable
@@ -101,21 +104,24 @@ class Writer:
         lines = [rf"{first} &= \sin{angle}", rf"{second} &= \cos{angle}", *self.ladder(field)]
         return r"\begin{aligned} " + r" \\ ".join(lines) + r" \end{aligned}"
 
-    def rotation(self, field: str, layout: Layout, scaled: str = "") -> str:
+    @property
+    def rate(self) -> str:
+        """What a pair turns by per position."""
+        return rf"\omega_{self.pair}" if self.notation == "t, k" else rf"\theta_{self.pair}"
+
+    def rotation(self, layout: Layout, field: str, lines: Sequence[str], factor: str = "") -> str:
         """A pair of features of a query or key x turned by the pair's angle.
 
-        scaled: words on how the frequencies were changed, which then have no formula here.
+        lines: what the rate is, then what stands in that. factor: what the turned pair is multiplied by.
         """
         first, second = self.features(layout, field)
-        rate = rf"\omega_{self.pair}" if self.notation == "t, k" else rf"\theta_{self.pair}"
-        angle = rf"{rate}\,{self.position}"
-        what = rf"\text{{frequencies after {scaled}}}" if scaled else rf"{self.power(field)}"
-        rate += r":\ " + what if scaled else rf" = \frac{{1}}{{{what}}}"
+        angle = rf"{self.rate}\,{self.position}"
+        below = [rf"{self.rate} = {lines[0]}", *lines[1:]]
         return (
             rf"\begin{{gathered}} \begin{{pmatrix}} x'_{{{first}}} \\ x'_{{{second}}} \end{{pmatrix}} = "
-            rf"\begin{{pmatrix}} \cos {angle} & -\sin {angle} \\ \sin {angle} & \cos {angle} "
+            rf"{factor}\begin{{pmatrix}} \cos {angle} & -\sin {angle} \\ \sin {angle} & \cos {angle} "
             rf"\end{{pmatrix}} \begin{{pmatrix}} x_{{{first}}} \\ x_{{{second}}} \end{{pmatrix}},"
-            rf"\\ {rate} \end{{gathered}}"
+            r"\\ " + r",\\ ".join(below) + r" \end{gathered}"
         )
 
 

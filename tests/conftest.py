@@ -1,6 +1,7 @@
 """Settings of the test run: shapes checked at every call, one thread, every scheme in small."""
 
 import atexit
+import math
 import os
 import shutil
 import sys
@@ -46,12 +47,17 @@ SMALL = Setting(dim=80, heads=10, length=16, train_length=300, learned_source="r
 
 
 def small_configs() -> dict[str, SchemeConfig]:
-    """Return every scheme of the registry in small, and once more per alternative of its own fields."""
+    """Return every scheme of the registry in small, and once more per alternative of its own fields.
+
+    A field that a scheme has from another one is varied there.
+    """
     found = {}
-    for kind in SCHEMES:
+    for kind, config in SCHEMES.items():
         found[kind] = SMALL.config(kind)
+        parents = [other for other in SCHEMES.values() if other in config.__mro__[1:]]
+        inherited = [rule for other in parents for rule in fields.rules(other).values()]
         for name, rule in found[kind].own_rules().items():
-            for value in alternatives(rule):
+            for value in () if any(rule is one for one in inherited) else alternatives(rule):
                 if value == getattr(found[kind], name):
                     continue
                 try:
@@ -62,18 +68,23 @@ def small_configs() -> dict[str, SchemeConfig]:
 
 
 def alternatives(rule: fields.Rule) -> tuple[object, ...]:
-    """Return a few other values of a rule: all words of a choice, the middle of a range."""
+    """Return a few other values of a rule: all words of a choice, the middle of a range.
+
+    Of a range of factors that is its geometric mean; of one with stops, the first two of them.
+    """
     match rule:
         case fields.Choice(options=options):
             return options
         case fields.Flag():
             return (False, True)
         case fields.Real(low=low, high=high):
-            return ((low + high) / 2,)
+            return ((low + high) / 2,) if low < 1 else (math.sqrt(low * high),)
+        case fields.Whole(grid=(first, second, *_)):
+            return (first, second)
         case fields.Whole():
             return (rule.clamp((rule.low + rule.high) / 2),)
         case fields.Numbers(whole=True):  # four pairs shared out among two axes, or three
-            return ((1, 3), (2, 1, 1))
+            return ((1, 3), (0, 1, 3))
         case fields.Numbers():  # one for all pairs, or one for each of four
             return ((2.5,), (1.0, 1.5, 2.5, 4.0))
     return ()

@@ -17,6 +17,8 @@ from posenc.schemes.alibi import AlibiConfig
 from posenc.schemes.learned import LearnedConfig
 from posenc.schemes.none import NoneConfig
 from posenc.schemes.rope import RopeConfig
+from posenc.schemes.rope_scaling import ROPE_SCALINGS
+from posenc.schemes.rope_scaling.dynamic import RopeDynamicConfig
 from posenc.schemes.rope_scaling.linear import RopeLinearConfig
 from posenc.schemes.rope_scaling.ntk import RopeNtkConfig
 from posenc.schemes.scheme import Scheme
@@ -234,11 +236,43 @@ def test_the_cases_of_alibi_s_slopes_hold_for_every_head() -> None:
         assert 2.0 ** eval(worked, {"__builtins__": {}}) == pytest.approx(slope, rel=1e-12)
 
 
-def test_a_scaled_rope_does_not_claim_the_plain_ladder() -> None:
-    for config in (RopeLinearConfig(dim=8, factor=4), RopeNtkConfig(dim=8, factor=4)):
-        text = formula(config, numbers=True)
-        assert f"{config.reading} by 4" in text
-        assert "10000" not in text
+def worked_out(latex: str, pair: int) -> float:
+    """The value of a formula without letters but the pair's."""
+    text = re.sub(r"\\frac\{1\}\{(.+)\}$", r"1/(\1)", latex)
+    for old, new in (
+        (r"\cdot", "*"), (r"\left", ""), (r"\right", ""), ("^", "**"), ("{", "("), ("}", ")"),
+        ("2i", f"2*{pair}"),
+    ):  # fmt: skip
+        text = text.replace(old, new)
+    return float(eval(text, {"__builtins__": {}}))
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        RopeConfig(dim=8),
+        RopeLinearConfig(dim=8, factor=4),
+        RopeNtkConfig(dim=8, factor=4),
+        RopeNtkConfig(dim=2, factor=4),
+        RopeDynamicConfig(dim=8, factor=4, trained_length=10, length=25),
+    ],
+)
+def test_the_written_frequency_has_the_value_of_the_pair(config: RopeConfig) -> None:
+    inv_freq = config.build().inv_freq.tolist()
+    rate = config.rate_formula(Writer(config, numbers=True))[0]
+    for pair, theta in enumerate(inv_freq):
+        assert worked_out(rate, pair) == pytest.approx(theta, rel=1e-12)
+
+
+def test_the_written_ramps_have_their_ends() -> None:
+    yarn = SCHEMES["rope_yarn"](dim=128, factor=16.0, trained_length=4_096)
+    text = formula(yarn, numbers=True)
+    assert r"\frac{46 - i}{46 - 20}" in text
+    assert "a = 1.277258872" in text
+    assert r"= a\,\begin{pmatrix}" in text
+    llama = formula(SCHEMES["rope_llama3"](), numbers=True)
+    assert r"{8192}{2 \pi" in llama
+    assert "{4 - 1}" in llama
 
 
 @pytest.mark.parametrize(
@@ -342,4 +376,4 @@ def test_a_setting_s_formulas_follow_its_numbers() -> None:
         for kind in SCHEMES
         if formula(one.config(kind), numbers=True) != formula(other.config(kind), numbers=True)
     }
-    assert changed == {"sinusoidal", "rope"}
+    assert changed == {"sinusoidal", "rope", *ROPE_SCALINGS}

@@ -32,6 +32,7 @@ def other_configs(config: SchemeConfig) -> dict[str, SchemeConfig]:
         choices = list(alternatives(rule)) if rule is not None else []
         choices += ["minilm"] if field.name == "source" else []
         choices += [now // 2, now * 2] if type(now) is int else []
+        choices += [now / 2] if type(now) is float else []
         for value in choices:
             if value == now:
                 continue

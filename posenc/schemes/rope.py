@@ -24,7 +24,7 @@ from torch import Tensor
 
 from posenc import fields, limits
 from posenc.errors import ConfigError, SchemeArgumentError
-from posenc.formula import Writer
+from posenc.formula import Writer, number
 from posenc.layout import Layout
 from posenc.phases import Frequencies, Phases
 from posenc.schemes.rotary import Rotary
@@ -127,7 +127,13 @@ class RopeConfig(SchemeConfig):
         return 1.0 / float32_powers(self.base, rotary_dim)
 
     def formula(self, write: Writer) -> str:
-        return write.rotation("rotary_dim", self.layout, self.words)
+        scale = self.attention_scaling()
+        lines = [*self.rate_formula(write), *([f"a = {number(scale)}"] if scale != 1 else [])]
+        return write.rotation(self.layout, "rotary_dim", lines, "" if scale == 1 else r"a\,")
+
+    def rate_formula(self, write: Writer) -> tuple[str, ...]:
+        """Return in LaTeX what a pair's frequency equals, then the definitions of what stands there."""
+        return (rf"\frac{{1}}{{{write.power('rotary_dim')}}}",)
 
     def build(self, device: torch.device | str | None = None, seed: int = 0) -> "Rope":
         return Rope(self)
@@ -152,8 +158,12 @@ class Rope(Rotary):
         return self.phases.inv_freq
 
 
-def float32_powers(base: float, rotary_dim: int) -> Float[Tensor, " pairs"]:
-    """Return base^(2m/rotary_dim) in float32, as transformers computes it."""
-    even = torch.arange(0, rotary_dim, 2, dtype=torch.float32, device="cpu")
+def float32_powers(base: float, rotary_dim: int, pairs: int | None = None) -> Float[Tensor, " n"]:
+    """Return base^(2m/rotary_dim) in float32, as transformers computes it, of the first `pairs`.
+
+    How many are computed at once matters: a processor may round the last ones of a row otherwise.
+    """
+    last = rotary_dim if pairs is None else 2 * pairs
+    even = torch.arange(0, last, 2, dtype=torch.float32, device="cpu")
     powers: Tensor = base ** (even / rotary_dim)
     return powers

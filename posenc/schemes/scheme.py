@@ -132,6 +132,7 @@ class Scheme(nn.Module):
     provenance: one phrase saying where stored numbers come from, "" for a formula.
     untrained: whether those numbers are a random start, which is noise and must be labelled so.
     phases: the exact ladder of frequencies, None for a scheme without any.
+    attention_factor: what `rotate` multiplies the turned pairs of queries and of keys by.
     rotary_layout: order of the pairs that `rotate` turns by the angles of `phases`, None without any.
     """
 
@@ -141,6 +142,7 @@ class Scheme(nn.Module):
     heads: int | None = None
     provenance: str = ""
     untrained: bool = False
+    attention_factor: float = 1.0
     rotary_layout: Layout | None = None
     phases: Phases | None = None
 

@@ -11,8 +11,9 @@ from typing import ClassVar, Self
 from jaxtyping import Float
 from torch import Tensor
 
+from posenc.formula import Writer, number
 from posenc.schemes.rope import float32_powers
-from posenc.schemes.rope_scaling.ntk import larger_base
+from posenc.schemes.rope_scaling.ntk import larger_base, larger_base_formula
 from posenc.schemes.rope_scaling.scaled import (
     ScaledRopeConfig,
     factor_field,
@@ -44,6 +45,12 @@ class RopeDynamicConfig(ScaledRopeConfig):
 
     def at_length(self, length: int) -> Self:
         return self.replace(length=length)
+
+    def rate_formula(self, write: Writer) -> tuple[str, ...]:
+        if write.numbers:
+            return larger_base_formula(write, number(self.growth))
+        growth = r"\left(\frac{s\,\max(n, L)}{L} - (s - 1)\right)"
+        return larger_base_formula(write, growth)
 
     def divisors(self) -> Float[Tensor, " pairs"]:
         return larger_base(self.rotary_dim // 2, self.growth)

@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from posenc.formula import Writer
 from posenc.schemes.rope import RopeConfig
 from posenc.schemes.rope_scaling.scaled import ScaledRopeConfig, factor_field
 
@@ -27,6 +28,9 @@ class RopeLinearConfig(ScaledRopeConfig):
     paper: ClassVar[str] = "Chen et al. 2023, arXiv 2306.15595"
     reading: ClassVar[str] = "position interpolation"
     shared: ClassVar[dict[str, str]] = RopeConfig.shared
+
+    def rate_formula(self, write: Writer) -> tuple[str, ...]:
+        return (rf"\frac{{1}}{{{write.value('factor')} \cdot {write.power('rotary_dim')}}}",)
 
     def divisors(self) -> Float[Tensor, " pairs"]:
         return torch.full((self.rotary_dim // 2,), float(self.factor), dtype=torch.float64)

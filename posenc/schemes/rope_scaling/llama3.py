@@ -15,9 +15,11 @@ from torch import Tensor
 
 from posenc import fields
 from posenc.errors import ConfigError
+from posenc.formula import Writer
 from posenc.schemes.rope_scaling.scaled import (
     ScaledRopeConfig,
     blended,
+    blended_formula,
     factor_field,
     trained_length_field,
 )
@@ -61,6 +63,13 @@ class RopeLlama3Config(ScaledRopeConfig):
         waves = self.trained_length * self.unscaled().inv_freq / (2 * math.pi)
         low, high = self.low_freq_factor, self.high_freq_factor
         return ((waves - low) / (high - low)).clamp(0, 1)
+
+    def rate_formula(self, write: Writer) -> tuple[str, ...]:
+        low, high = write.value("low_freq_factor"), write.value("high_freq_factor")
+        waves = (
+            rf"\frac{{{write.value('trained_length')}}}{{2 \pi \cdot {write.power('rotary_dim')}}}"
+        )
+        return blended_formula(write, rf"\frac{{{waves} - {low}}}{{{high} - {low}}}")
 
     def divisors(self) -> Float[Tensor, " pairs"]:
         return blended(self.kept(), self.factor)

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from posenc import fields, limits
 from posenc.errors import ConfigError
+from posenc.formula import Writer, number
 from posenc.schemes.rope import float32_powers
 from posenc.schemes.rope_scaling.ntk import larger_base
 from posenc.schemes.rope_scaling.scaled import (
@@ -79,6 +80,16 @@ class RopeLongConfig(ScaledRopeConfig):
 
     def at_length(self, length: int) -> Self:
         return self.replace(length=length)
+
+    def rate_formula(self, write: Writer) -> tuple[str, ...]:
+        divisor = rf"\lambda_{write.pair}"
+        rate = rf"\frac{{1}}{{{divisor} \cdot {write.power('rotary_dim')}}}"
+        which = "long" if self.is_long else "short"
+        said = rf"{divisor}: \text{{ the {which} factor of the pair}}"
+        if write.numbers:
+            divisors = self.divisors().tolist()
+            said += rf"\text{{, from }} {number(divisors[0])} \text{{ to }} {number(divisors[-1])}"
+        return rate, said
 
     def divisors(self) -> Float[Tensor, " pairs"]:
         pairs = self.rotary_dim // 2

@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from posenc.formula import Writer
 from posenc.schemes.rope import RopeConfig, float32_powers
 from posenc.schemes.rope_scaling.scaled import ScaledRopeConfig, factor_field, pair_numbers
 
@@ -28,6 +29,9 @@ class RopeNtkConfig(ScaledRopeConfig):
     reading: ClassVar[str] = "NTK-aware"
     shared: ClassVar[dict[str, str]] = RopeConfig.shared
 
+    def rate_formula(self, write: Writer) -> tuple[str, ...]:
+        return larger_base_formula(write, write.value("factor"))
+
     def divisors(self) -> Float[Tensor, " pairs"]:
         return larger_base(self.rotary_dim // 2, self.factor)
 
@@ -42,3 +46,12 @@ def larger_base(pairs: int, factor: float) -> Float[Tensor, " pairs"]:
         return torch.ones(1, dtype=torch.float64)
     share = pair_numbers(pairs) / (pairs - 1)
     return torch.tensor(float(factor), dtype=torch.float64) ** share
+
+
+def larger_base_formula(write: Writer, growth: str) -> tuple[str, ...]:
+    """Return the frequencies of a base times growth^(r/(r-2)), for more than one pair."""
+    if write.config.rotary_dim == 2:
+        return (rf"\frac{{1}}{{{write.power('rotary_dim')}}}",)
+    width = write.value("rotary_dim")
+    larger = rf"{{{write.value('base')}}} \cdot {{{growth}}}^{{{width}/({width} - 2)}}"
+    return (rf"\left({larger}\right)^{{-2{write.pair}/{width}}}",)

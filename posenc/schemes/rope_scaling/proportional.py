@@ -14,6 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posenc import fields
+from posenc.formula import Writer
 from posenc.schemes.rope import RopeConfig, float32_powers
 from posenc.schemes.rope_scaling.scaled import ScaledRopeConfig, factor_field, pair_numbers
 
@@ -56,12 +57,21 @@ class RopeProportionalConfig(ScaledRopeConfig):
         by = "" if self.factor == 1 else f", all divided by {self.factor:g}"
         return f"the {self.dim // 2 - self.turning} slowest set to 0{by}"
 
+    def rate_formula(self, write: Writer) -> tuple[str, ...]:
+        count = str(self.turning) if write.numbers else "n"
+        by = "" if self.factor == 1 else rf"{write.value('factor')} \cdot "
+        rate = rf"\frac{{1}}{{{by}{write.power('rotary_dim')}}}"
+        return (
+            rf"\begin{{cases}} {rate} & {write.pair} < {count} \\ 0 & {write.pair} \ge {count} "
+            rf"\end{{cases}}",
+        )
+
     def divisors(self) -> Float[Tensor, " pairs"]:
         at = pair_numbers(self.dim // 2)
-        return torch.where(at < self.turning, float(self.factor), torch.inf)
+        return torch.full_like(at, self.factor).masked_fill(at >= self.turning, torch.inf)
 
     def float32_ladder(self, rotary_dim: int) -> Float[Tensor, " pairs"]:
         turning = int(self.partial_rotary_factor * self.dim // 2)
         ladder = torch.zeros(self.dim // 2, dtype=torch.float32, device="cpu")
-        ladder[:turning] = 1.0 / float32_powers(self.base, self.dim)[:turning]
+        ladder[:turning] = 1.0 / float32_powers(self.base, self.dim, turning)
         return ladder / self.factor

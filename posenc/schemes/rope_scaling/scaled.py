@@ -16,6 +16,7 @@ from torch import Tensor
 
 from posenc import fields, limits
 from posenc.errors import ConfigError
+from posenc.formula import Writer
 from posenc.phases import Phases
 from posenc.schemes.rope import RopeConfig
 from posenc.schemes.scheme import SchemeConfig
@@ -100,6 +101,13 @@ def blended(kept: Float[Tensor, " pairs"], factor: float) -> Float[Tensor, " pai
     theta' = (1 - kept) theta / s + kept theta; a share of 1 is divided by 1, of 0 by s, exactly.
     """
     return factor / ((1 - kept) + kept * factor)
+
+
+def blended_formula(write: Writer, *kept: str) -> tuple[str, ...]:
+    """Return the frequencies of `blended`; kept: the share, then what stands in it."""
+    power, share = write.power("rotary_dim"), rf"\gamma_{write.pair}"
+    rate = rf"\frac{{1 - {share}}}{{{write.value('factor')} \cdot {power}}} + \frac{{{share}}}{{{power}}}"
+    return (rate, rf"{share} = \min(1, \max(0,\, {kept[0]}))", *kept[1:])
 
 
 def pair_numbers(pairs: int) -> Float[Tensor, " pairs"]:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from posenc import fields, limits, tables
 from posenc.errors import ConfigError
+from posenc.formula import Writer
 from posenc.phases import Phases
 from posenc.schemes.rope import Rope, RopeConfig, float32_powers
 from posenc.schemes.scheme import Head
@@ -47,6 +48,7 @@ class RopeSectionsConfig(RopeConfig):
         fields.Whole(
             low=0,
             high=limits.MAX_GRID,
+            grid=(0, 2, 4, 8, 12, 16, 20, 24, 28, 32, 48, 64, 96, 128, 256),
             label="Columns of the grid",
             help="Tokens fill the grid row by row; 0 is text, where every axis is the position.",
         ),
@@ -98,10 +100,16 @@ class RopeSectionsConfig(RopeConfig):
             m % count if m < count * self.sizes[m % count] else 0 for m in range(sum(self.sizes))
         ]
 
-    @property
-    def words(self) -> str:
-        kind = "ladders of their own" if self.ladders == "each" else "one ladder"
-        return f"sharing out {kind} among {len(self.sizes)} axes"
+    def rate_formula(self, write: Writer) -> tuple[str, ...]:
+        lines = super().rate_formula(write)
+        if self.ladders == "each":
+            base = write.value("base")
+            own = r"j,\,n: \text{ number of the pair on its axis, of all pairs there}"
+            lines = (rf"\frac{{1}}{{{{{base}}}^{{j/n}}}}", own)
+        if self.grid:
+            place = rf"\text{{ the place on the pair's axis, in a grid of {self.grid} columns}}"
+            lines += (rf"{write.position}:{place}",)
+        return lines
 
     def ladder(self) -> Phases:
         if self.ladders == "one":

@@ -20,10 +20,12 @@ from torch import Tensor
 
 from posenc import fields
 from posenc.errors import ConfigError
+from posenc.formula import Writer, number
 from posenc.schemes.rope import float32_powers
 from posenc.schemes.rope_scaling.scaled import (
     ScaledRopeConfig,
     blended,
+    blended_formula,
     factor_field,
     pair_numbers,
     trained_length_field,
@@ -41,7 +43,7 @@ def attention_factor_field() -> Any:
     """Return the field of an explicit attention factor."""
     rule = fields.Real(
         low=0.0,
-        high=100.0,
+        high=10.0,
         label="Attention factor",
         help="Multiplies queries and keys; 0 stands for the one made from the scale factor.",
     )
@@ -51,7 +53,7 @@ def attention_factor_field() -> Any:
 def _scale_field(label: str) -> Any:
     rule = fields.Real(
         low=0.0,
-        high=100.0,
+        high=10.0,
         label=label,
         help="DeepSeek's weights of ln(factor) in the attention factor; 0 stands for not given.",
     )
@@ -115,6 +117,20 @@ class RopeYarnConfig(ScaledRopeConfig):
         """Return the share of each frequency that is kept, float64: 1 below low, 0 above high."""
         low, high = self.ends()
         return 1 - ((pair_numbers(self.rotary_dim // 2) - low) / (high - low)).clamp(0, 1)
+
+    def rate_formula(self, write: Writer) -> tuple[str, ...]:
+        if write.numbers:
+            low, high = (number(end) for end in self.ends())
+            return blended_formula(write, rf"\frac{{{high} - {write.pair}}}{{{high} - {low}}}")
+        low, high = r"m(\beta)", r"m(\alpha)"
+        if self.truncate:
+            low, high = rf"\lfloor {low} \rfloor", rf"\lceil {high} \rceil"
+        return blended_formula(
+            write,
+            rf"\frac{{h - {write.pair}}}{{h - l}}",
+            rf"l = \max({low}, 0),\; h = \min({high}, r - 1)",
+            r"m(x) = \frac{r \ln(L / 2 \pi x)}{2 \ln b}",
+        )
 
     def divisors(self) -> Float[Tensor, " pairs"]:
         return blended(self.kept(), self.factor)

@@ -13,9 +13,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posenc.errors import ConfigError
+from posenc.formula import Writer
 from posenc.schemes.rope_scaling.scaled import (
     ScaledRopeConfig,
     blended,
+    blended_formula,
     factor_field,
     trained_length_field,
 )
@@ -55,6 +57,13 @@ class RopeYarnPaperConfig(ScaledRopeConfig):
         """Return the share of each frequency that is kept, float64."""
         turns = self.trained_length * self.unscaled().inv_freq / (2 * math.pi)
         return ((turns - self.beta_slow) / (self.beta_fast - self.beta_slow)).clamp(0, 1)
+
+    def rate_formula(self, write: Writer) -> tuple[str, ...]:
+        low, high = write.value("beta_slow"), write.value("beta_fast")
+        waves = (
+            rf"\frac{{{write.value('trained_length')}}}{{2 \pi \cdot {write.power('rotary_dim')}}}"
+        )
+        return blended_formula(write, rf"\frac{{{waves} - {low}}}{{{high} - {low}}}")
 
     def divisors(self) -> Float[Tensor, " pairs"]:
         return blended(self.kept(), self.factor)
