@@ -1,6 +1,8 @@
-"""Usual values of the four main schemes: the sizes of a model that made each of them known.
+"""Well-known models: as values for the sidebar, and as what their config.json says of position.
 
-The numbers are those of the papers' own models; what a paper does not say is left as it is.
+PRESETS are usual values of the four main schemes, the sizes of a model that made each of them known:
+the numbers are those of the papers' own models; what a paper does not say is left as it is. MODELS are
+models by name, each with the keys of its config.json that bear on position.
 """
 
 from collections.abc import Mapping
@@ -8,7 +10,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from posenc.model_presets import MODELS, ModelPreset
 from posenc.setting import Setting
+
+__all__ = ["MODELS", "PRESETS", "ModelPreset", "Preset"]
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ LAYERS = (
     {"rows"},
     {"schemes"},
     {"attention", "kernel", "modules", "setting", "encoding", "rope_frequencies"},
-    {"presets", "query", "interop.models"},
+    {"presets", "query", "interop.models", "model_presets", "model_factors"},
     {"analysis"},
     {"lab"},
     {"claims", "planner"},

@@ -164,10 +164,14 @@ def _plain(source: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(value, Mapping):
             found = {}
             for name, inner in value.items():
+                if type(name) is int:  # transformers' id2label; JSON writes such keys as text
+                    name = str(name)
                 if not isinstance(name, str):
                     raise ConfigFileError(
                         f"{key or 'the config'} has the key {shown(name)}; keys must be text.", key
                     )
+                if name in found:
+                    raise ConfigFileError(f"{name} stands twice in {key or 'the config'}.", name)
                 found[name] = copied(inner, f"{key}.{printable_name(name)}".lstrip("."), depth + 1)
             return found
         if isinstance(value, list | tuple):

@@ -13,7 +13,8 @@ from posenc.interop.shown_name import printable_name
 # A key whose name speaks of position: left unread, it is reported.
 _SPEAKS = re.compile(
     r"rope|rotary|position|alibi|sliding|window|freq|yarn|relative_att|max_seq|seq_len|theta|mscale|"
-    r"chunk_size|temperature_tuning|n_ctx|context|layer_types|per_layer_config|kv_shared"
+    r"chunk_size|temperature_tuning|n_ctx|context|layer_types|per_layer_config|kv_shared|"
+    r"attention_interval|block_type"
 )
 _SILENT = re.compile(r"vision|image|video|audio|patch|chunk_size_feed_forward")
 

@@ -77,7 +77,8 @@ def read_block(block: Keys | None, around: Around) -> RopeConfig:
         if keys.record.get("mrope_section") is not None or kind == "mrope" or around.sections:
             sections = _sections(keys, shared, around)
             if kind in ("default", "mrope"):
-                return RopeSectionsConfig(**shared, sections=sections, grid=0)
+                in_turn = keys.flag("mrope_interleaved", False, "")
+                return RopeSectionsConfig(**shared, sections=sections, grid=0, interleaved=in_turn)
         if kind == "default":
             return RopeConfig(**shared)
         return _READERS[kind](keys, shared, around)

@@ -118,9 +118,10 @@ def _proportional(scheme: RopeProportionalConfig) -> Block:
 
 
 def _sections(scheme: RopeSectionsConfig) -> Block | None:
-    if scheme.interleaved or scheme.ladders != "one":
+    if scheme.ladders != "one":
         return None
-    return {"rope_type": "default", "mrope_section": list(scheme.sizes)}
+    block: Block = {"rope_type": "default", "mrope_section": list(scheme.sizes)}
+    return block | {"mrope_interleaved": True} if scheme.interleaved else block
 
 
 _WRITERS: Mapping[type[RopeConfig], Callable[[Any], Block | None]] = {
@@ -158,7 +159,8 @@ def first_generation(model_type: str, kinds: Schemes) -> Block:
     if not schemes:
         return {}
     if model_type == "gptj":
-        return {"rotary_dim": scheme.rotary_dim for scheme in schemes.values()}
+        (scheme,) = schemes.values()
+        return {"rotary_dim": scheme.rotary_dim}
     family = FAMILIES.get(model_type)
     bases = family.bases if family else {"": Base(default=10_000.0)}
     found: Block = {}
@@ -172,7 +174,9 @@ def first_generation(model_type: str, kinds: Schemes) -> Block:
         if "partial_rotary_factor" in block:
             share_names = family.share_names if family else ("partial_rotary_factor",)
             written[share_names[0]] = block.pop("partial_rotary_factor")
-        written["rope_scaling"] = _scaling(block)
+        # null would mean the class's own block, where it has one (gpt-oss).
+        plain = block == {"rope_type": "default"} and not (family and family.blocks)
+        written["rope_scaling"] = None if plain else block
         if not base.scaled:
             if written.pop("rope_scaling") is not None:
                 raise SchemeArgumentError(
@@ -193,10 +197,6 @@ def first_generation(model_type: str, kinds: Schemes) -> Block:
             trained  # Phi-3's class has one beside the block, and takes it before the block's
         )
     return found
-
-
-def _scaling(block: Block) -> Block | None:
-    return None if block == {"rope_type": "default"} else block
 
 
 def _with_rope(kinds: Schemes) -> dict[str, RopeConfig]:
