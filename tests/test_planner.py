@@ -306,7 +306,7 @@ def test_alibi_needs_no_scaling_and_forgets() -> None:
         [2 ** (-8 * h / 64) for h in range(1, 65)] + [2 ** (-8 * h / 128) for h in range(1, 97, 2)]
     )
     farthest = math.ceil(math.log(100) / smallest)
-    assert f"ALiBi needs no scaling" in verdict(found)
+    assert "ALiBi needs no scaling" in verdict(found)
     assert f"{farthest:,} tokens back" in verdict(found)
 
 
@@ -330,7 +330,7 @@ def test_a_target_out_of_range_is_refused(context: Any) -> None:
 
 
 def test_a_method_that_does_not_exist_is_refused_by_name() -> None:
-    with pytest.raises(SchemeArgumentError, match="methods must be of none, linear.*'magic'"):
+    with pytest.raises(SchemeArgumentError, match=r"methods must be of none, linear.*'magic'"):
         planned(models.LLAMA3_8B, 16_384, methods=["magic"])
 
 
