@@ -1,4 +1,4 @@
-"""The command line: `python -m posenc train`, `runs`, `export`."""
+"""The command line: `python -m posenc train`, `runs`, `export`, `inspect`, `plan`."""
 
 import csv
 import io
@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 from tqdm import tqdm
 
+from posenc.commands.planning import inspect_config, plan_context
 from posenc.errors import PosencError
 from posenc.lab.runs import Run, Store
 from posenc.lab.specification import DEFAULT_SCALINGS, Specification
@@ -50,10 +51,14 @@ class _Kind(click.Group):
 @click.group(
     cls=_Kind,
     context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
-    help="Measure positional encodings: train, list and export runs.",
+    help="Measure positional encodings and plan with them: runs, and contexts of real models.",
 )
 def main() -> None:
     pass
+
+
+main.add_command(inspect_config)
+main.add_command(plan_context)
 
 
 @main.command(

@@ -36,7 +36,8 @@ LAYERS = (
     {"presets", "query", "interop.models", "model_presets", "model_factors"},
     {"analysis"},
     {"lab"},
-    {"claims"},
+    {"claims", "planner"},
+    {"commands"},
 )
 
 

@@ -1,0 +1,176 @@
+"""The smallest base whose rotary ladder keeps B(k) at or above 0 over a whole context.
+
+Men et al. 2024, arXiv 2405.14591: B(k) = sum_m cos(k b^(-2m/d)) must stay at or above 0 for all
+k below the context. Whether a base passes is not monotone in the base and windows are narrow, so
+nothing is bisected and no grid of bases is trusted either: every base from 1 up to the answer is
+excluded by an offset at which B is below 0 there. With x = ln b and the offset held fixed,
+B(x + h) <= B(x) + B'(x) h + M h^2 / 2, where M bounds |B''|, so one negative value excludes an
+interval; the intervals are laid end to end.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from posenc.analysis.spectrum import check_length
+from posenc.limits import MAX_BASE, check_width
+
+Array = npt.NDArray[np.float64]
+Curve = npt.NDArray[np.float64] | npt.NDArray[np.float32]
+
+RESOLUTION = 1e-9  # relative: windows of bases narrower than this may be stepped over
+MAX_LENGTH = 2**18  # above it the search takes minutes
+_WITNESSES = 48  # offsets asked first: what excluded one base excludes most of its neighbours
+_REACH = 0.01  # an interval in ln(base) excluded at once is at most this wide on each side
+_WINDOW_STEPS = 300
+_ROUGH = 0.01  # a value this far below 0 is below it in float32, too
+# A product this small stays on one thread: a thousand short ones would wait for threads to meet.
+_TILE_PRODUCTS = 2**18
+
+
+@dataclass(frozen=True)
+class BaseWindow:
+    """The smallest base that passes for `length` positions of rotary width `dim`.
+
+    `base`: to a relative 1e-9; all below it fail. `end`: where the window of passing bases that
+    begins there ends, found by steps in which no pair of the ladder moves by more than 0.1 radians
+    at any offset; None where it is longer than was searched, which is up to `searched`.
+    """
+
+    dim: int
+    length: int
+    base: float
+    end: float | None
+    searched: float
+
+    @property
+    def narrow(self) -> bool:
+        """Whether a base 1 % larger fails again."""
+        return self.end is not None and self.end < 1.01 * self.base
+
+    @property
+    def rounded(self) -> float:
+        """The base rounded up, with five digits or as many as it takes to stay inside the window."""
+        high = self.searched if self.end is None else self.end
+        for digits in range(5, 17):
+            step = 10.0 ** (math.floor(math.log10(self.base)) + 1 - digits)
+            value = float(f"{math.ceil(self.base / step) * step:.{digits}g}")
+            if self.base <= value <= high:
+                return value
+        return self.base
+
+
+def smallest_base(dim: int, length: int) -> BaseWindow | None:
+    """Return the smallest base with B(k) >= 0 for all k < `length`, or None if there is none to 1e12.
+
+    dim: rotary width, even. length: positions, at most 2^18.
+    Width 128: 4,293.4 for 1,024 positions, 26,952.3 for 4,096, 629,978 for 32,768 and 4.869104e6
+    for 131,072, where larger bases fail again from 4.873e6.
+    Raises SchemeArgumentError for an odd width or a length outside 1 .. 2^18.
+    Source: Men et al. 2024, arXiv 2405.14591.
+    """
+    check_width("dim", dim)
+    check_length("length", length, high=MAX_LENGTH)
+    share = np.arange(dim // 2) / (dim // 2)
+    if dim == 2:  # one pair, of one frequency whatever the base
+        passes = _curve(0.0, share, length).min() >= 0
+        return BaseWindow(dim, length, 1.0, None, MAX_BASE) if passes else None
+    x = _first_passing(share, length)
+    if x is None:
+        return None
+    end, searched = _window_end(x, share, length)
+    return BaseWindow(dim, length, math.exp(x), end and math.exp(end), math.exp(searched))
+
+
+def _curve(x: float, share: Array, length: int, rough: bool = False) -> Curve:
+    """B(k) for k = 0 .. length-1 at base e^x, one product of two short tables, on one thread.
+
+    Rough values are float32, right to 1e-4, which is enough to choose offsets by.
+
+    Angles are plain float64 products: at 2^18 positions they are off by 3e-11 radians, B by less
+    than 1e-9 over 64 pairs, which is what `RESOLUTION` allows.
+    """
+    inv_freq = np.exp(-x * share)
+    stride = 1 << (length.bit_length() + 1 >> 1)
+    tile = max(1, _TILE_PRODUCTS // (2 * len(share) * stride))
+    count = -(-length // (stride * tile)) * tile
+    near = np.outer(np.arange(stride), inv_freq)
+    far = np.outer(np.arange(count) * stride, inv_freq)
+    rows = np.concatenate([np.cos(far), -np.sin(far)], axis=1).reshape(-1, tile, 2 * len(share))
+    columns = np.concatenate([np.cos(near), np.sin(near)], axis=1).T
+    number = np.float32 if rough else np.float64
+    values: Curve = np.matmul(rows.astype(number), columns.astype(number)).reshape(-1)[:length]
+    return values
+
+
+def _first_passing(share: Array, length: int) -> float | None:
+    """ln of the smallest passing base: the end of the excluded intervals."""
+    x, reach, usual = 0.0, 0.0, 0.0
+    offsets = np.zeros(0)
+    while x < math.log(MAX_BASE):
+        if len(offsets) and reach > 0.1 * usual:
+            # Ask a little ahead, so that the interval excluded on both sides begins at x.
+            ahead = 0.8 * reach
+            left, right = _excluded(x + ahead, offsets, share)
+            if left >= ahead:
+                x += ahead + right
+                reach = (left + right) / 2
+            else:
+                reach /= 2
+            continue
+        values = _curve(x, share, length, rough=True)
+        if values.min() > -_ROUGH:
+            values = _curve(x, share, length)
+        if values.min() >= 0:
+            return x
+        # An offset reaches about -B / k to each side: small offsets and deep values exclude most.
+        worth = values[1:] / np.arange(1, length)
+        count = min(_WITNESSES, length - 1)
+        best = 1 + np.argpartition(worth, count - 1)[:count]
+        offsets = best[values[best] < 0].astype(np.float64)
+        reach = usual = max(_excluded(x, offsets, share)[1], RESOLUTION)
+        x += reach
+    return None
+
+
+def _excluded(x: float, offsets: Array, share: Array) -> tuple[float, float]:
+    """How far below and above x one of the offsets keeps B below 0; (0, 0) if none does at x."""
+    angles = np.outer(offsets, np.exp(-x * share))
+    values = np.cos(angles).sum(1)
+    slopes = (np.sin(angles) * angles) @ share  # dB/dx
+    below = values < 0
+    if not below.any():
+        return 0.0, 0.0
+    values, slopes, offsets = values[below], slopes[below], offsets[below]
+    largest = np.exp(-(x - _REACH) * share)  # the frequencies at the lower end, the largest there
+    bend = offsets**2 * ((largest * share) ** 2).sum() + offsets * (largest * share**2).sum()
+    root = np.sqrt(slopes**2 - 2 * bend * values)
+    left, right = (root + slopes) / bend, (root - slopes) / bend
+    return min(float(left.max()), _REACH), min(float(right.max()), _REACH)
+
+
+def _window_end(x: float, share: Array, length: int) -> tuple[float | None, float]:
+    """ln of the base at which B turns negative again after x, or None; and how far was looked."""
+    fastest = float((np.exp(-x * share) * share).max()) * length  # radians per unit of x
+    step = min(0.1 / max(fastest, 1e-300), 0.1)
+    for _ in range(_WINDOW_STEPS):
+        ahead = min(x + step, math.log(MAX_BASE))
+        values = _curve(ahead, share, length)
+        failing = np.flatnonzero(values < 0).astype(np.float64)
+        if len(failing):
+            return _crossing(x, ahead, failing, share), ahead
+        x = ahead
+    return None, x
+
+
+def _crossing(low: float, high: float, offsets: Array, share: Array) -> float:
+    """Where the first of the offsets that are negative at `high` and not at `low` turns so."""
+    for _ in range(40):
+        middle = (low + high) / 2
+        if (np.cos(np.outer(offsets, np.exp(-middle * share))).sum(1) < 0).any():
+            high = middle
+        else:
+            low = middle
+    return low

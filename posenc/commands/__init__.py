@@ -1,0 +1,1 @@
+"""Commands of `python -m posenc` beside training, a file for each subject."""

@@ -1,0 +1,169 @@
+"""`python -m posenc inspect` and `plan`: what a config.json says, and a longer context for it."""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from posenc import limits
+from posenc.errors import PosencError
+from posenc.interop import read_config
+from posenc.interop.models.model_config import ModelConfig
+from posenc.planner import (
+    METHODS,
+    RANKING,
+    ContextPlan,
+    cautions,
+    emit,
+    layer_notes,
+    loss_by_position_script,
+    plan,
+    verdict,
+)
+from posenc.planner.report import layer_rows, method_rows, model_record, plan_record
+
+_CONFIG = click.argument("config", metavar="CONFIG.JSON")
+_JSON = click.option("--json", "as_json", is_flag=True, help="Every number, in full.")
+
+
+class _Refused(click.ClickException):
+    """What was given cannot be used: one sentence, exit status 2."""
+
+    exit_code = 2
+
+
+@click.command(name="inspect", help="Say what a model's config.json tells of position. - is stdin.")
+@_CONFIG
+@_JSON
+def inspect_config(config: str, as_json: bool) -> None:
+    model, name = _read(config)
+    if as_json:
+        return click.echo(_written(model_record(model)))
+    context = "not told" if model.context is None else f"{model.context:,}"
+    trained = "not told" if model.trained_length is None else f"{model.trained_length:,}"
+    click.echo(f"{name}: {model.model_type}, {model.layers} layers of width {model.hidden_size:,}")
+    click.echo(f"context {context}, trained length {trained}\n")
+    _table(layer_rows(model))
+    notes = [*model.notes, *(note for kind in model.layer_kinds for note in kind.notes)]
+    _list("Notes", notes)
+    _list("Assumed", model.assumed)
+    _list("Not read", model.ignored)
+    return None
+
+
+@click.command(
+    name="plan", help="Plan a longer context for a model, from its config.json. - is stdin."
+)
+@_CONFIG
+@click.option("--context", required=True, type=int, help="Tokens to read.")
+@click.option("--trained", type=int, help="Tokens of a training text, where the config is silent.")
+@click.option(
+    "--methods",
+    help=f"Some of {','.join(METHODS)}, with commas between them; default all.",
+)
+@click.option("--script", type=click.Choice(list(METHODS)), help="Print the script that measures.")
+@_JSON
+def plan_context(
+    config: str, context: int, trained: int | None, methods: str | None, script: str | None,
+    as_json: bool,
+) -> None:  # fmt: skip
+    model, name = _read(config)
+    asked = None if methods is None else [word.strip() for word in methods.split(",")]
+    try:
+        made = plan(
+            model, context, name=name, trained_length=trained,
+            methods=[script] if script else asked, search_base=script in (None, "base"),
+        )  # fmt: skip
+    except PosencError as error:
+        raise _Refused(str(error)) from None
+    if script:
+        return click.echo(_script(made, script))
+    if as_json:
+        return click.echo(_written(plan_record(made)))
+    _tell(made)
+    return None
+
+
+def _tell(made: ContextPlan) -> None:
+    click.echo(f"{verdict(made)}\n")
+    if made.methods:
+        _table(method_rows(made))
+        click.echo(f"\n{RANKING}")
+        click.echo(
+            "short: change of the expected logit of unit content within the trained length. K: that "
+            "logit at the target. kept: frequency as trained; divided: by the whole factor."
+        )
+    _list("Left out", made.left_out)
+    sizes = ", ".join(f"{gib:,.4g} GiB in {name}" for name, gib in made.cache.items())
+    click.echo(f"\nKeys and values of one sequence of {made.target:,} tokens: {sizes}.")
+    notes = layer_notes(made.model, made.target, made.trained_length)
+    _list("Layers", [f"{note.layers}: {note.sentence}" for note in notes])
+    _list(
+        "Sources",
+        [f"{one.method.label}: {one.method.evidence.statement} ({one.method.evidence.source})"
+         for one in made.methods],
+    )  # fmt: skip
+    found = cautions(made)
+    _list("Beware", [f"{caution.sentence} ({caution.source})" for caution in found])
+    if made.longer:
+        _paste(made)
+
+
+def _paste(made: ContextPlan) -> None:
+    for one in made.methods:
+        if one.method.name == "none":
+            continue
+        emitted = emit(made, one)
+        click.echo(f"\n{one.method.label}")
+        if emitted.rope_parameters:
+            click.echo(f"  config.json, transformers 5:  {json.dumps(emitted.rope_parameters)}")
+            click.echo(f"  config.json, transformers 4:  {json.dumps(emitted.rope_scaling)}")
+        for line in (emitted.vllm, emitted.llama_cpp, *emitted.why):
+            if line:
+                click.echo(f"  {line}")
+
+
+def _script(made: ContextPlan, name: str) -> str:
+    found = next((one for one in made.methods if one.method.name == name), None)
+    written = "" if found is None else loss_by_position_script(made, found)
+    if not written:
+        raise _Refused(
+            f"There is no script for {METHODS[name].label}: nothing to paste, or no scaling."
+        )
+    return written
+
+
+def _read(config: str) -> tuple[ModelConfig, str]:
+    """Return a model and its name: the file's, or its folder's where it is a config.json."""
+    try:
+        model = read_config(
+            sys.stdin.buffer.read(limits.MAX_CONFIG_BYTES + 1) if config == "-" else Path(config)
+        )
+    except PosencError as error:
+        raise _Refused(str(error)) from None
+    path = Path(config)
+    if config == "-":
+        return model, model.model_type
+    folder = path.resolve().parent.name
+    return model, (folder or model.model_type) if path.name == "config.json" else path.stem
+
+
+def _table(rows: Sequence[dict[str, str]]) -> None:
+    names = list(rows[0])
+    widths = {name: max(len(name), *(len(row[name]) for row in rows)) for name in names}
+    for row in [{name: name for name in names}, *rows]:
+        click.echo("  ".join(row[name].ljust(widths[name]) for name in names).rstrip())
+
+
+def _list(title: str, sentences: Sequence[str]) -> None:
+    if sentences:
+        click.echo(f"\n{title}")
+        for sentence in sentences:
+            click.echo(f"  {sentence}")
+
+
+def _written(record: dict[str, Any]) -> str:
+    return json.dumps(record, indent=2)

@@ -1,0 +1,272 @@
+"""A longer context for one model: every method compared, ranked, and what each costs.
+
+Formulas alone: nothing here is measured. `loss_by_position_script` writes what measures it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from posenc.analysis.base_search import MAX_LENGTH, BaseWindow, smallest_base
+from posenc.analysis.extrapolation import first_negative_offset
+from posenc.errors import SchemeArgumentError, shown
+from posenc.interop.models.model_config import LayerKind, ModelConfig
+from posenc.limits import check_count
+from posenc.planner.cache import MAX_CONTEXT, cache_gib
+from posenc.planner.kernels import ShortCost, kernel_curve, short_cost, stale_from
+from posenc.planner.methods import METHODS, NOTHING_NEW, TRAINING, Method, as_configured
+from posenc.planner.pairs import Pairs, read_pairs
+from posenc.planner.resolution import distinct_positions, worst_cosine_error
+from posenc.rope_frequencies import rope_frequencies
+from posenc.schemes.rope import RopeConfig
+from posenc.schemes.rope_scaling.proportional import RopeProportionalConfig
+from posenc.schemes.rope_scaling.sections import RopeSectionsConfig
+
+RANKING = (
+    "Ranked by what the source says (made for it, usable without training, after fine-tuning, not told, "
+    "not at all), then by "
+    "how few pairs meet angles that training never showed, then by how little the logit changes within "
+    "the trained length."
+)
+
+
+@dataclass(frozen=True, eq=False)
+class MethodPlan:
+    """One method at the target.
+
+    config: what reads the target. attention_factor: what cosines and sines are multiplied by there.
+    pairs: the ladder before and after. short: what texts within the trained length pay. kernel: expected
+    logit of unit content by distance, at a quarter, half and the whole of what a query sees.
+    first_negative: first distance below the target with B(k) < 0 on this ladder. stale_from: length at
+    which cached rotated keys stop fitting, None if never. cosine_error: worst of float32 angles.
+    """
+
+    method: Method
+    config: RopeConfig
+    attention_factor: float
+    pairs: Pairs
+    short: ShortCost
+    kernel: dict[int, float]
+    first_negative: int | None
+    stale_from: int | None
+    cosine_error: float
+
+    @property
+    def usable(self) -> str:
+        """What its source says of training, in a few words."""
+        return TRAINING[self.method.evidence.training]
+
+
+@dataclass(frozen=True, eq=False)
+class ContextPlan:
+    """What reading `target` tokens takes.
+
+    reach: how many tokens a query of the layers that see farthest has before it, itself included: the
+    target, or their window. trained: RoPE as it was trained, None for a model without. base_window: the
+    smallest base that satisfies B(k) at the target; None where there is none, or `base_searched` is
+    False. distinct_bfloat16: different bfloat16 numbers that the positions below the target become.
+    cache: GiB of one sequence by number type, at the target. assumed: what was taken for granted.
+    """
+
+    name: str
+    model: ModelConfig
+    target: int
+    trained_length: int | None
+    reach: int
+    trained: RopeConfig | None
+    methods: tuple[MethodPlan, ...]
+    left_out: tuple[str, ...]
+    first_negative: int | None
+    base_window: BaseWindow | None
+    base_searched: bool
+    cache: dict[str, float]
+    distinct_bfloat16: int
+    assumed: tuple[str, ...]
+
+    @property
+    def kind(self) -> LayerKind:
+        """The layers that are planned for: those with RoPE that see farthest, or the main ones."""
+        return planned_kind(self.model)
+
+    @property
+    def factor(self) -> float | None:
+        """How many times the trained length the target is."""
+        return None if self.trained_length is None else self.target / self.trained_length
+
+    @property
+    def longer(self) -> bool:
+        """Whether distances occur that training did not show."""
+        return self.trained_length is not None and self.reach > self.trained_length
+
+
+def plan(
+    model: ModelConfig,
+    context: int,
+    *,
+    name: str = "",
+    trained_length: int | None = None,
+    methods: Sequence[str] | None = None,
+    search_base: bool = True,
+) -> ContextPlan:
+    """Plan to read `context` tokens with a model.
+
+    name: of the model, for sentences. trained_length: how long its training texts were, where the config
+    does not say it. methods: words of METHODS, all of them by default. search_base: whether the base that
+    satisfies B(k) is looked for, which takes seconds at 131,072.
+    Raises SchemeArgumentError for a context outside 1 .. 2^24 or a method that does not exist.
+    """
+    check_count("context", context, 1, MAX_CONTEXT)
+    asked = list(METHODS) if methods is None else list(dict.fromkeys(methods))
+    for word in asked:
+        if word not in METHODS:
+            raise SchemeArgumentError(
+                f"methods must be of {', '.join(METHODS)}, got {shown(word)}."
+            )
+    length, assumed = _trained_length(model, trained_length)
+    kind = planned_kind(model)
+    reach = context if kind.window is None else min(context, kind.window)
+    scheme = kind.scheme
+    trained = as_trained(scheme) if isinstance(scheme, RopeConfig) else None
+    window, negative, searched = None, None, False
+    if trained is not None:
+        # The base must hold for the distances that occur, which a window limits.
+        negative = first_negative_offset(rope_frequencies(trained)[0], reach)
+        searched = search_base and type(trained) is RopeConfig and reach <= MAX_LENGTH
+        window = smallest_base(trained.rotary_dim, reach) if searched else None
+    found: list[MethodPlan] = []
+    left_out: list[str] = []
+    if trained is not None and length is not None and isinstance(scheme, RopeConfig):
+        configs = _configs(
+            scheme, as_configured(context, model.context), trained, asked, reach, length, window
+        )
+        for method, config in configs:
+            if config is None:
+                left_out.append(_why_not(method, trained, window))
+            else:
+                found.append(_method_plan(method, config, trained, reach, length))
+    return ContextPlan(
+        name=name or model.model_type,
+        model=model,
+        target=context,
+        trained_length=length,
+        reach=reach,
+        trained=trained,
+        methods=tuple(sorted(found, key=_rank)),
+        left_out=tuple(left_out),
+        first_negative=negative,
+        base_window=window,
+        base_searched=searched,
+        cache=cache_gib(model, context),
+        distinct_bfloat16=distinct_positions(context),
+        assumed=assumed,
+    )
+
+
+def planned_kind(model: ModelConfig) -> LayerKind:
+    """Return the kind of layer with RoPE that sees farthest; without any, the main kind."""
+    turning = (kind for kind in model.layer_kinds if isinstance(kind.scheme, RopeConfig))
+    return next(turning, model.main)
+
+
+def as_trained(scheme: RopeConfig) -> RopeConfig:
+    """Return RoPE before any scaling; p-RoPE and sections are ladders of their own and stay."""
+    if type(scheme) is RopeConfig or isinstance(
+        scheme, RopeProportionalConfig | RopeSectionsConfig
+    ):
+        return scheme
+    return RopeConfig(
+        dim=scheme.dim,
+        base=scheme.base,
+        layout=scheme.layout,
+        partial_rotary_factor=scheme.partial_rotary_factor,
+    )
+
+
+def _trained_length(model: ModelConfig, given: int | None) -> tuple[int | None, tuple[str, ...]]:
+    if given is not None:
+        return check_count("trained_length", given, 2, MAX_CONTEXT), ()
+    if model.trained_length is not None:
+        return model.trained_length, ()
+    if model.context is None:
+        return None, ()
+    scheme = planned_kind(model).scheme
+    factor = getattr(scheme, "factor", 1.0) if isinstance(scheme, RopeConfig) else 1.0
+    if factor > 1:
+        length = max(2, round(model.context / factor))
+        said = (
+            f"The config does not say how long the texts were before it was scaled by {factor:g}: its "
+            f"context of {model.context:,} over that, {length:,}, is taken."
+        )
+        return length, (said,)
+    said = (
+        f"The config does not say how long the training texts were: its context of {model.context:,} "
+        "is taken, which some models were not trained to."
+    )
+    return model.context, (said,)
+
+
+def _configs(
+    scheme: RopeConfig,
+    configured: Method,
+    trained: RopeConfig,
+    asked: list[str],
+    reach: int,
+    length: int,
+    window: BaseWindow | None,
+) -> list[tuple[Method, RopeConfig | None]]:
+    """Return every method asked for and its config, None where there is none."""
+    found: list[tuple[Method, RopeConfig | None]] = []
+    if scheme != trained:
+        found.append((configured, scheme))
+    longer = reach > length
+    for word in asked:
+        method = METHODS[word]
+        if word == "none":
+            found.append((method if longer else NOTHING_NEW, trained))
+        elif not longer:
+            continue  # nothing to stretch
+        elif word == "base":
+            larger = window is not None and window.rounded > trained.base
+            config = trained.replace(base=window.rounded) if window and larger else None
+            found.append((method, config))
+        else:
+            found.append((method, method.make(trained, reach, length)))
+    return found
+
+
+def _why_not(method: Method, trained: RopeConfig, window: BaseWindow | None) -> str:
+    if method.name == "base":
+        if window is None:
+            return f"{method.label}: no base that satisfies B(k) is known here."
+        return (
+            f"{method.label}: base {trained.base:g} is not below the smallest that satisfies B(k)."
+        )
+    if type(trained) is not RopeConfig:
+        return f"{method.label}: it is made for plain RoPE, this is {trained.label}."
+    return f"{method.label}: the factor or the base it needs is out of range."
+
+
+def _method_plan(
+    method: Method, config: RopeConfig, trained: RopeConfig, reach: int, length: int
+) -> MethodPlan:
+    inv_freq, attention_factor = rope_frequencies(config, length=reach)
+    values = kernel_curve(config, reach, reach)
+    # What "divided" means: by the whole stretch, or by the factor that a model's own scaling has.
+    stretch = max(reach / length, 1.0)
+    factor = getattr(config, "factor", stretch) if method.name == "configured" else stretch
+    return MethodPlan(
+        method=method,
+        config=config,
+        attention_factor=attention_factor,
+        pairs=read_pairs(trained, config, trained_length=length, reach=reach, factor=factor),
+        short=short_cost(trained, config, length),
+        kernel={at: float(values[at]) for at in sorted({reach // 4, reach // 2, reach - 1})},
+        first_negative=first_negative_offset(inv_freq, reach),
+        stale_from=stale_from(config, length, reach),
+        cosine_error=worst_cosine_error(inv_freq, reach),
+    )
+
+
+def _rank(one: MethodPlan) -> tuple[int, int, float]:
+    """Sort key of RANKING."""
+    order = list(TRAINING).index(one.method.evidence.training)
+    return order, int(one.pairs.unseen.sum()), one.short.mean

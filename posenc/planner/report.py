@@ -1,0 +1,125 @@
+"""A plan as a record of plain values, and as the rows of a table."""
+
+import dataclasses
+import math
+from typing import Any
+
+from posenc.interop.models.model_config import ModelConfig
+from posenc.planner.context_plan import RANKING, ContextPlan, MethodPlan
+from posenc.planner.emitted import emit
+from posenc.planner.layer_notes import layer_notes
+from posenc.planner.pairs import BLENDED, DIVIDED, KEPT
+from posenc.planner.verdict import cautions, verdict
+
+
+def plan_record(plan: ContextPlan) -> dict[str, Any]:
+    """Return the whole plan as JSON has it, numbers in full."""
+    window = plan.base_window
+    return {
+        "name": plan.name,
+        "verdict": verdict(plan),
+        "target": plan.target,
+        "trained_length": plan.trained_length,
+        "factor": plan.factor,
+        "reach": plan.reach,
+        "base": None if plan.trained is None else plan.trained.base,
+        "first_negative": plan.first_negative,
+        "smallest_base": None if window is None else window.base,
+        "smallest_base_until": None if window is None else window.end,
+        "suggested_base": None if window is None else window.rounded,
+        "cache_gib": plan.cache,
+        "distinct_bfloat16_positions": plan.distinct_bfloat16,
+        "ranking": RANKING,
+        "methods": [_method_record(one, plan) for one in plan.methods],
+        "left_out": list(plan.left_out),
+        "cautions": [dataclasses.asdict(caution) for caution in cautions(plan)],
+        "layers": [
+            dataclasses.asdict(note)
+            for note in layer_notes(plan.model, plan.target, plan.trained_length)
+        ],
+        "assumed": [*plan.assumed, *plan.model.assumed],
+    }
+
+
+def _method_record(one: MethodPlan, plan: ContextPlan) -> dict[str, Any]:
+    emitted = emit(plan, one)
+    return {
+        "method": one.method.name,
+        "label": one.method.label,
+        "training": one.usable,
+        "evidence": one.method.evidence.statement,
+        "source": one.method.evidence.source,
+        "config": dataclasses.asdict(one.config),
+        "attention_factor": one.attention_factor,
+        "kept": one.pairs.count(KEPT),
+        "blended": one.pairs.count(BLENDED),
+        "divided": one.pairs.count(DIVIDED),
+        "unseen_pairs": int(one.pairs.unseen.sum()),
+        "short_mean": one.short.mean,
+        "short_worst": one.short.worst,
+        "short_compared": one.short.compared,
+        "kernel": {str(offset): value for offset, value in one.kernel.items()},
+        "first_negative": one.first_negative,
+        "stale_from": one.stale_from,
+        "float32_cosine_error": one.cosine_error,
+        "emitted": dataclasses.asdict(emitted),
+    }
+
+
+def method_rows(plan: ContextPlan) -> list[dict[str, str]]:
+    """Return the ranked methods as a table has them, a cell each."""
+    rows = []
+    for rank, one in enumerate(plan.methods, start=1):
+        row = {
+            "#": str(rank),
+            "method": one.method.label,
+            "training": one.usable,
+            "unseen pairs": str(int(one.pairs.unseen.sum())),
+            "short: mean, worst": f"{one.short.mean:.3f}, {one.short.worst:.3f}",
+            "kept/blended/divided": "/".join(
+                str(one.pairs.count(state)) for state in (KEPT, BLENDED, DIVIDED)
+            ),
+            "attention": f"{one.attention_factor:.4f}",
+            "stale keys": "no" if one.stale_from is None else f"from {one.stale_from:,}",
+            "B(k) < 0 at": "never" if one.first_negative is None else f"{one.first_negative:,}",
+            "float32 error": f"{one.cosine_error:.1e}",
+        }
+        for offset, value in one.kernel.items():
+            row[f"K({offset:,})"] = f"{value:.3f}"
+        rows.append(row)
+    return rows
+
+
+def model_record(model: ModelConfig) -> dict[str, Any]:
+    """Return what a config says of position, as JSON has it."""
+    record = dataclasses.asdict(model)
+    for kind, written in zip(model.layer_kinds, record["layer_kinds"], strict=True):
+        written["rotary_dim"] = kind.rotary_dim
+    return record
+
+
+def layer_rows(model: ModelConfig) -> list[dict[str, str]]:
+    """Return the kinds of layers of a model as a table has them."""
+    rows = []
+    for kind in model.layer_kinds:
+        scheme = kind.scheme
+        base = getattr(scheme, "base", None)
+        rows.append(
+            {
+                "layers": f"{len(kind.layers)} {kind.name}",
+                "scheme": scheme.label if scheme else kind.unsupported,
+                "heads": f"{kind.heads}/{kind.kv_heads}",
+                "head width": str(kind.head_dim),
+                "rotated": "-" if kind.rotary_dim is None else str(kind.rotary_dim),
+                "base": "-" if base is None else f"{base:,.10g}",
+                "window": "all" if kind.window is None else f"{kind.window:,}",
+                "cached a token": f"{kind.cache_width:,}",
+                "scale": _scale(kind.softmax_scale),
+            }
+        )
+    return rows
+
+
+def _scale(value: float) -> str:
+    inverse = 1 / value**2 if value else math.inf
+    return f"1/sqrt({inverse:.10g})" if inverse.is_integer() else f"{value:.6g}"

@@ -1,0 +1,186 @@
+"""A plan in one sentence, and what to beware of: each caution with its rule and where that is from."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from posenc.planner.context_plan import ContextPlan, MethodPlan
+from posenc.planner.layer_notes import layer_notes
+from posenc.planner.words import count, power, times
+from posenc.schemes.rope import RopeConfig
+
+_MEN = "Men et al. 2024, arXiv 2405.14591"
+_YARN = "Peng et al. 2023, arXiv 2309.00071"
+_COSINE_LIMIT = 0.01
+
+
+@dataclass(frozen=True)
+class Caution:
+    """Something to beware of. rule: what is checked. sentence: what was found. source: of the rule."""
+
+    rule: str
+    sentence: str
+    source: str
+
+
+def verdict(plan: ContextPlan) -> str:
+    """Return the plan in one sentence, made of its numbers."""
+    if plan.trained is None:
+        note = layer_notes(plan.model, plan.target, plan.trained_length)[0]
+        return f"{plan.name} at {plan.target:,} tokens: {note.sentence}"
+    if plan.trained_length is None:
+        return f"{plan.name} to {plan.target:,}: its config does not say what it was trained on."
+    if not plan.longer:
+        if plan.target > plan.trained_length:
+            return (
+                f"{plan.name} from {plan.trained_length:,} to {plan.target:,}: its layers see "
+                f"{plan.reach:,} tokens at most, so no distance occurs that training did not show."
+            )
+        return (
+            f"{plan.name} was trained on {plan.trained_length:,} tokens: {plan.target:,} need no "
+            "scaling."
+        )
+    stretch = plan.reach / plan.trained_length
+    said = f"{plan.name} from {plan.trained_length:,} to {plan.target:,} is {times(stretch)}"
+    if plan.reach != plan.target:
+        said += f" in the {plan.reach:,} tokens that a layer sees"
+    own = next((one for one in plan.methods if one.method.name == "configured"), None)
+    if own is not None and own.method.evidence.training == "trained":
+        said += f", which its own scaling ({own.config.words}) is made for"
+    return f"{said}; at base {power(plan.trained.base)} {_bound(plan)}."
+
+
+def _bound(plan: ContextPlan) -> str:
+    if plan.first_negative is None:
+        return f"B(k) stays at or above 0 up to {plan.reach:,}"
+    said = f"B(k) turns negative at {plan.first_negative:,}"
+    window = plan.base_window
+    if window is not None:
+        narrow = ", in a narrow window" if window.narrow else ""
+        return f"{said}; base {power(window.rounded)} satisfies it{narrow}"
+    if plan.base_searched:
+        return f"{said}; no base up to 1e12 satisfies it"
+    return f"{said}; which base satisfies it was not searched"
+
+
+def cautions(plan: ContextPlan) -> list[Caution]:
+    """Return what to beware of, in the order in which it matters."""
+    found: list[Caution] = []
+    for sentence in plan.assumed:
+        found.append(Caution("The trained length decides every number.", sentence, "its config"))
+    found += _of_bound(plan)
+    found += [caution for one in plan.methods for caution in _of_method(one, plan)]
+    found += _of_layers(plan)
+    found += _of_precision(plan)
+    return found
+
+
+def _of_bound(plan: ContextPlan) -> list[Caution]:
+    if plan.first_negative is None or plan.trained is None or plan.trained_length is None:
+        return []
+    rule = "B(k) = sum cos(k theta) must stay at or above 0 for all distances below the context."
+    found = []
+    if plan.first_negative < plan.trained_length:
+        sentence = (
+            f"Base {power(plan.trained.base)} breaks the bound at {plan.first_negative:,}, inside the "
+            f"trained length of {plan.trained_length:,}: the bound is not a limit of what works."
+        )
+        found.append(Caution(rule, sentence, _MEN))
+    window = plan.base_window
+    if window is not None and window.narrow and window.end is not None:
+        sentence = (
+            f"Bases from {math.ceil(window.base):,} to {math.floor(window.end):,} pass, and larger ones "
+            "fail again: a rounded base may be outside."
+        )
+        found.append(Caution(rule, sentence, _MEN))
+    return found
+
+
+def _of_method(one: MethodPlan, plan: ContextPlan) -> list[Caution]:
+    found, name = [], one.method.label
+    if one.stale_from is not None:
+        found.append(
+            Caution(
+                "Keys are rotated once, when they are cached.",
+                f"{name}: its frequencies change from {one.stale_from:,} tokens on, so keys cached "
+                "before are stale unless they are kept unrotated or made again.",
+                f"{_YARN}, section 3.3",
+            )
+        )
+    if one.attention_factor != 1 and one.short.worst > 0 and one.stale_from is None:
+        found.append(
+            Caution(
+                "An attention factor acts at every length.",
+                f"{name}: logits of rotated features are {one.attention_factor**2:.3f} times as large "
+                "in short texts, too.",
+                f"{_YARN}, section 3.4",
+            )
+        )
+    unseen = int(one.pairs.unseen.sum())
+    if unseen and one.method.name != "none" and plan.longer:
+        found.append(
+            Caution(
+                "A pair that made less than a turn in training knows no angle past its last one.",
+                f"{name}: {count(unseen, 'pair')} of {len(one.pairs.before)} "
+                f"{'meets' if unseen == 1 else 'meet'} angles that training never showed.",
+                "Liu et al. 2023, arXiv 2310.05209",
+            )
+        )
+    if one.method.name == "yarn_paper":
+        found += _of_yarn(one, plan)
+    return found
+
+
+def _of_yarn(one: MethodPlan, plan: ContextPlan) -> list[Caution]:
+    code = next((other for other in plan.methods if other.method.name == "yarn"), None)
+    if code is None:
+        return []
+    excess = code.pairs.after / one.pairs.after - 1
+    pair = int(np.abs(excess).argmax())
+    return [
+        Caution(
+            "YaRN's printed ramp is not the one in public code.",
+            f"The code's frequencies differ from the printed formula's by up to {excess[pair]:.0%}, at "
+            f"pair {pair}; servers compute the code's.",
+            f"{_YARN}, eqs. 17 to 22, against the authors' code",
+        )
+    ]
+
+
+def _of_layers(plan: ContextPlan) -> list[Caution]:
+    found = []
+    for kind, note in zip(
+        plan.model.layer_kinds,
+        layer_notes(plan.model, plan.target, plan.trained_length),
+        strict=True,
+    ):
+        if len(plan.model.layer_kinds) > 1 or not isinstance(kind.scheme, RopeConfig):
+            found.append(Caution(f"Layers: {note.layers}.", note.sentence, note.source))
+        found += [Caution(f"Layers: {note.layers}.", said, "its config") for said in kind.notes]
+    return found
+
+
+def _of_precision(plan: ContextPlan) -> list[Caution]:
+    found = []
+    if plan.trained is not None and plan.distinct_bfloat16 < plan.target:
+        found.append(
+            Caution(
+                "bfloat16 has 8 bits of precision.",
+                f"Of {plan.target:,} positions only {plan.distinct_bfloat16:,} stay apart as bfloat16 "
+                "numbers: angles must be made in float32 or better.",
+                "counted",
+            )
+        )
+    worst = max(plan.methods, key=lambda one: one.cosine_error, default=None)
+    if worst is not None and worst.cosine_error > _COSINE_LIMIT:
+        bits = math.log2(worst.cosine_error)
+        found.append(
+            Caution(
+                "float32 has 24 bits of precision.",
+                f"{worst.method.label}: angles made in float32 put cosines wrong by up to "
+                f"{worst.cosine_error:.1e} (2^{bits:.0f}).",
+                "computed at every position",
+            )
+        )
+    return found

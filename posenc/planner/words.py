@@ -1,0 +1,22 @@
+"""Numbers as sentences and tables of a plan write them."""
+
+import math
+
+
+def power(value: float) -> str:
+    """Return a base with five digits: 5e5, 4.8692e6; below 1e4 in full."""
+    if value < 10_000:
+        return f"{value:,.5g}"
+    exponent = math.floor(math.log10(value))
+    mantissa = f"{value / 10.0**exponent:.5g}"
+    return f"1e{exponent + 1}" if mantissa == "10" else f"{mantissa}e{exponent}"
+
+
+def count(number: int, noun: str) -> str:
+    """Return a number and its noun, with an s unless it is one."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def times(factor: float) -> str:
+    """Return a factor as x16 or x1.25."""
+    return f"x{factor:,.4g}"

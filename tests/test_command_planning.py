@@ -1,0 +1,129 @@
+"""The command line: inspect and plan; tables, JSON, one sentence and status 2 for nonsense."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from posenc import __main__ as command
+from posenc.interop import read_config
+from posenc.planner import METHODS, plan
+from posenc.planner.report import plan_record
+from tests import models
+
+
+def run(*words: str, text: str | None = None) -> Result:
+    return CliRunner().invoke(command.main, list(words), input=text)
+
+
+@pytest.fixture
+def llama(tmp_path: Path) -> str:
+    place = tmp_path / "Llama-3-8B"
+    place.mkdir()
+    (place / "config.json").write_text(json.dumps(models.LLAMA3_8B))
+    return str(place / "config.json")
+
+
+def test_inspect_says_what_the_config_says(llama: str) -> None:
+    result = run("inspect", llama)
+    assert result.exit_code == 0, result.output
+    assert "Llama-3-8B: llama, 32 layers of width 4,096" in result.output
+    assert "context 8,192, trained length not told" in result.output
+    (row,) = [line for line in result.output.splitlines() if line.startswith("32 ")]
+    assert "RoPE" in row
+    assert "32/8" in row
+    assert "500,000" in row
+
+
+def test_inspect_writes_json_with_every_number(llama: str) -> None:
+    record = json.loads(run("inspect", llama, "--json").output)
+    (kind,) = record["layer_kinds"]
+    assert (kind["heads"], kind["kv_heads"], kind["head_dim"], kind["rotary_dim"]) == (
+        32,
+        8,
+        128,
+        128,
+    )
+    assert kind["scheme"]["base"] == 500_000.0
+    assert record["context"] == 8_192
+
+
+def test_plan_tells_the_verdict_and_a_ranked_table(llama: str) -> None:
+    result = run("plan", llama, "--context", "32768", "--methods", "yarn,none, linear")
+    assert result.exit_code == 0, result.output
+    lines = result.output.splitlines()
+    assert lines[0] == (
+        "Llama-3-8B from 8,192 to 32,768 is x4; at base 5e5 B(k) turns negative at 18,438; base "
+        "6.2998e5 satisfies it, in a narrow window."
+    )
+    ranked = [line.split("  ")[1] for line in lines if line[:3] in ("1  ", "2  ", "3  ")]
+    assert ranked == ["Position interpolation", "YaRN", "Unscaled"]
+    assert "4 GiB in bfloat16" in result.output
+    assert '"rope_type": "yarn"' in result.output
+    assert "arXiv 2309.00071" in result.output
+
+
+def test_plan_writes_json_that_equals_the_library_s_plan(llama: str) -> None:
+    result = run("plan", llama, "--context", "16384", "--methods", "ntk,yarn", "--json")
+    made = plan(read_config(models.LLAMA3_8B), 16_384, name="Llama-3-8B", methods=["ntk", "yarn"])
+    assert json.loads(result.stdout) == json.loads(json.dumps(plan_record(made)))
+
+
+def test_a_config_comes_from_a_pipe_too() -> None:
+    text = json.dumps(models.LLAMA3_8B)
+    result = run("plan", "-", "--context", "8192", text=text)
+    assert result.exit_code == 0, result.output
+    assert "llama was trained on 8,192 tokens: 8,192 need no scaling." in result.output
+
+
+@pytest.mark.parametrize("name", ["GPT2", "BLOOM", "T5", "MISTRAL_7B", "SMOLLM3", "DEEPSEEK_V3"])
+def test_models_of_every_kind_have_a_plan(name: str) -> None:
+    text = json.dumps(getattr(models, name))
+    assert run("inspect", "-", text=text).exit_code == 0
+    for form in ([], ["--json"]):
+        result = run("plan", "-", "--context", "8192", "--methods", "none,linear", *form, text=text)
+        assert result.exit_code == 0, result.output
+
+
+def test_plan_prints_the_script_that_measures(llama: str) -> None:
+    result = run("plan", llama, "--context", "32768", "--script", "yarn")
+    assert result.exit_code == 0
+    compile(result.stdout, "loss_by_position.py", "exec")
+    assert '"rope_type": "yarn"' in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["plan", "LLAMA", "--context", "0"], "context must be a whole number from 1"),
+        (["plan", "LLAMA", "--context", "16384", "--methods", "magic"], "methods must be of none"),
+        (["plan", "LLAMA", "--context", "16384", "--trained", "1"], "trained_length must be"),
+        (["plan", "LLAMA", "--context", "16384", "--script", "yarn_paper"], "There is no script"),
+        (["plan", "LLAMA"], "Missing option '--context'"),
+        (["plan", "nowhere.json", "--context", "16384"], "nowhere.json"),
+        (["inspect", "nowhere.json"], "nowhere.json"),
+    ],
+)
+def test_nonsense_is_one_sentence_and_status_two(llama: str, words: list[str], said: str) -> None:
+    result = run(*[llama if word == "LLAMA" else word for word in words])
+    assert result.exit_code == 2
+    assert said in result.output
+    assert "Traceback" not in result.output
+    assert sum(line.startswith("Error: ") for line in result.output.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "{}", '{"model_type": "llama", "rope_theta": "x"}']
+)
+def test_a_broken_config_is_one_sentence_and_status_two(text: str) -> None:
+    for words in (["inspect", "-"], ["plan", "-", "--context", "8192"]):
+        result = run(*words, text=text)
+        assert result.exit_code == 2
+        assert result.output.startswith("Error: ")
+
+
+def test_every_method_is_a_word_of_the_help() -> None:
+    said = run("plan", "--help").output.replace("\n", "")
+    for name in METHODS:
+        assert name in said
