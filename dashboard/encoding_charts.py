@@ -45,7 +45,7 @@ def waves(kind: str, *, pinned: bool = False) -> Spec:
                 scale=alt.Scale(domain=["sin", "cos"], range=[[1, 0], [2, 2]]),
                 legend=None,
             ),
-            tooltip=["pair:Q", "wave:N"],
+            tooltip=[*told(pinned), "pair:Q", "wave:N"],
             **({"opacity": by_setting(pinned)["opacity"]} if pinned else {}),
         )
     )
@@ -106,9 +106,9 @@ def _over_ladder(
             tooltip=[
                 *told(pinned),
                 "pair:Q",
-                alt.Tooltip("wavelength:Q", format=".6g"),
-                alt.Tooltip("turns:Q", format=".4g"),
-                alt.Tooltip("share:Q", format=".4%"),
+                alt.Tooltip("wavelength:Q", format=".6g", title="positions per turn"),
+                alt.Tooltip("turns:Q", format=".4g", title="turns in training"),
+                alt.Tooltip("share:Q", format=".4%", title="share of a turn in training"),
             ],
             **by_setting(pinned),
         )
@@ -151,7 +151,7 @@ def ratios(kinds: tuple[str, ...], *, pinned: bool = False) -> Spec:
                 *told(pinned),
                 "tokens start as:N",
                 "factor:N",
-                alt.Tooltip("ratio:Q", format=".4g"),
+                alt.Tooltip("ratio:Q", format=".4g", title="token norm / position norm"),
             ],
         )
     )
