@@ -294,7 +294,7 @@ OWN: dict[str, Any] = {
         "factor": REALS, "partial_rotary_factor": st.integers(0, 100).map(lambda n: n / 100),
     },
     "rope_sections": {
-        "grid": st.integers(0, 40), "interleaved": st.booleans(),
+        "grid": st.integers(0, 40), "interleaved": st.booleans(), "sections": st.just(()),
         "ladders": st.sampled_from(["one", "each"]),
     },
 }  # fmt: skip
