@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, urlparse
 import numpy as np
 from playwright.sync_api import Page
 
-from tests.browser import dial, row
+from tests.browser import SCREENS, dial, row, settled
 
 # How many marks each chart has: lines and areas of an SVG, or differing pixels of a canvas.
 INK = """() => [...document.querySelectorAll(".stVegaLiteChart")].map((chart) => {
@@ -97,3 +97,10 @@ def press(page: Page, name: str, key: str, times: int = 1) -> None:
     dial(page, name).focus()
     for _ in range(times):
         page.keyboard.press(key)
+
+
+def resize(page: Page, width: int) -> None:
+    """Give the window the size of this screen and wait until all that is shown has followed."""
+    page.set_viewport_size(SCREENS[width]["viewport"])
+    page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    settled(page)

@@ -2,16 +2,16 @@
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import torch
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
 from posenc import Setting
 from posenc.tables import cos_sin
-from tests.browser import SCREENS, Visit
+from tests.browser import SCREENS, Visit, Visitor
 
 pytestmark = pytest.mark.browser
 
@@ -32,6 +32,28 @@ def opened(visitor: Visit) -> Callable[..., Page]:
         return page
 
     return make
+
+
+@pytest.fixture(scope="module")
+def kept(chromium: Browser, address: str) -> Iterator[tuple[Visitor, Page]]:
+    """The page opened once, for tests that only play, seek and read."""
+    somebody = Visitor(chromium, address)
+    yield somebody, somebody.open(LINK)
+    somebody.context.close()
+
+
+@pytest.fixture
+def page(kept: tuple[Visitor, Page]) -> Iterator[Page]:
+    """The page kept open, its clocks at rest at position 0; no fault may be left at the end."""
+    somebody, page = kept
+    expect(clock(page)).to_have_attribute("data-playing", "false", timeout=20_000)
+    yield page
+    if clock(page).get_attribute("data-playing") == "true":
+        clock(page).locator(".play").click()
+    clock(page).locator(".speed").select_option("4")
+    seek(page, 0)
+    faults, somebody.faults = somebody.faults, []
+    assert faults == []
 
 
 def clock(page: Page) -> Locator:
@@ -92,8 +114,7 @@ def apart(one: float, other: float) -> float:
     return abs(math.remainder(one - other, 2 * math.pi))
 
 
-def test_every_hand_stands_at_the_angle_of_the_library(opened: Callable[..., Page]) -> None:
-    page = opened()
+def test_every_hand_stands_at_the_angle_of_the_library(page: Page) -> None:
     for at in (0, 1, 77, 200, 299):
         seek(page, at)
         assert position(page) == at
@@ -110,8 +131,7 @@ def test_every_hand_stands_at_the_angle_of_the_library(opened: Callable[..., Pag
         assert texts == [f"{angle:.1f}°" for angle in degrees]
 
 
-def test_each_hand_says_its_period_and_its_turns_in_training(opened: Callable[..., Page]) -> None:
-    page = opened()
+def test_each_hand_says_its_period_and_its_turns_in_training(page: Page) -> None:
     for kind, face in zip(SCHEMES, clock(page).locator(".face").all(), strict=True):
         scheme = SETTING.config(kind).build()
         assert scheme.inv_freq is not None
@@ -125,10 +145,7 @@ def test_each_hand_says_its_period_and_its_turns_in_training(opened: Callable[..
     assert "width 16 = 64 / 4" in clock(page).locator(".face").nth(1).inner_text()
 
 
-def test_play_moves_the_hands_without_the_server_and_pause_stops_them(
-    opened: Callable[..., Page],
-) -> None:
-    page = opened()
+def test_play_moves_the_hands_without_the_server_and_pause_stops_them(page: Page) -> None:
     sent: list[object] = []
     page.on("websocket", lambda link: sent.append(link))
     before = hands(page)
@@ -156,8 +173,7 @@ def test_play_moves_the_hands_without_the_server_and_pause_stops_them(
     assert sent == []
 
 
-def test_faster_goes_further_and_the_end_stops(opened: Callable[..., Page]) -> None:
-    page = opened()
+def test_faster_goes_further_and_the_end_stops(page: Page) -> None:
     clock(page).locator(".speed").select_option("1024")
     clock(page).locator(".play").click()
     expect(clock(page)).to_have_attribute("data-position", "299", timeout=20_000)
@@ -168,8 +184,7 @@ def test_faster_goes_further_and_the_end_stops(opened: Callable[..., Page]) -> N
     expect(clock(page)).to_have_attribute("data-playing", "true")
 
 
-def test_the_keyboard_alone_plays_seeks_and_changes_speed(opened: Callable[..., Page]) -> None:
-    page = opened()
+def test_the_keyboard_alone_plays_seeks_and_changes_speed(page: Page) -> None:
     slider, button = clock(page).locator(".slider"), clock(page).locator(".play")
     slider.focus()
     for _ in range(3):
@@ -280,10 +295,7 @@ def contrast(one: str, other: str) -> float:
     return (high + 0.05) / (low + 0.05)
 
 
-def test_the_training_length_is_a_line_across_positions_and_not_across_features(
-    opened: Callable[..., Page],
-) -> None:
-    page = opened()
+def test_the_training_length_is_a_line_across_positions_and_not_across_features(page: Page) -> None:
     for unit in ("entry", "cosine"):
         row = page.locator(f".st-key-encoding_{unit} .matrix-row")
         expect(row.locator(".boundary.row:visible")).to_have_count(1)

@@ -10,8 +10,8 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
-from tests.browser import PAGES, SCREENS, Visit, go, settled
-from tests.browser_page import INK, SHADES, alerts
+from tests.browser import PAGES, SCREENS, Visit, go
+from tests.browser_page import INK, SHADES, alerts, resize
 
 pytestmark = pytest.mark.browser
 
@@ -73,14 +73,6 @@ def hindrances(page: Page) -> list[str]:
     return found
 
 
-def resized(page: Page, width: int) -> list[str]:
-    """What is cut off once the window has the size of this screen."""
-    page.set_viewport_size(SCREENS[width]["viewport"])
-    settled(page)
-    found: list[str] = page.evaluate(CUT)
-    return found
-
-
 @pytest.mark.parametrize("colours", ["light", "dark"])
 def test_every_page_draws_whole_hinders_nobody_and_asks_no_other_host(
     visitor: Visit, colours: str
@@ -106,9 +98,9 @@ def test_every_page_draws_whole_hinders_nobody_and_asks_no_other_host(
         errors = [text for text in alerts(page) if "could not" in text or "must be" in text]
         wrong[path] = errors + hindrances(page)
         if colours == "light":  # colours take no room: a tablet is looked at in one of them
-            wrong[path] += resized(page, 768)
-            page.set_viewport_size(SCREENS[1440]["viewport"])
-            settled(page)
+            resize(page, 768)
+            wrong[path] += page.evaluate(CUT)
+            resize(page, 1440)
     assert {path: found for path, found in wrong.items() if found} == {}
     assert somebody.faults == []
     own = {urlparse(url).hostname for url in somebody.requests if url.startswith(("http", "ws"))}
