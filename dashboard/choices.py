@@ -7,6 +7,7 @@ from posenc.analysis.embedding_sum import STARTS
 from posenc.claims import THEMES
 from posenc.formula import NOTATIONS
 from posenc.lab.tasks import TASKS, Language
+from posenc.planner import METHODS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -295,6 +296,40 @@ class ClaimsChoice:
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class PlanChoice:
+    """Which model the Context planner plans for, to which length, and by which methods."""
+
+    model: str = fields.ruled(
+        "llama-3-8b",
+        fields.Word(
+            pattern=r"[a-z0-9][a-z0-9.-]{0,39}",
+            described="the name of a model, such as llama-3-8b",
+            label="Model",
+            help="A well-known model, as its config.json has it.",
+        ),
+    )
+    context: int = fields.ruled(
+        131_072,
+        fields.Whole(
+            low=1,
+            high=limits.MAX_TRAIN_LENGTH,
+            label="Target context",
+            help="How many tokens the model is to read.",
+        ),
+    )
+    methods: tuple[str, ...] = fields.ruled(
+        ("none", "linear", "ntk", "yarn", "llama3", "base"),
+        fields.Several(
+            options=tuple(METHODS),
+            labels=tuple(method.label for method in METHODS.values()),
+            most=len(METHODS),
+            label="Methods",
+            help="Ways to read a longer context, compared below.",
+        ),
+    )
+
+
 PAGE_CHOICES: tuple[type, ...] = (
     EncodingChoice,
     ClaimsChoice,
@@ -307,4 +342,5 @@ PAGE_CHOICES: tuple[type, ...] = (
     TrainingChoice,
     OrderChoice,
     ExerciseChoice,
+    PlanChoice,
 )
