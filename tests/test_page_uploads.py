@@ -9,7 +9,7 @@ import torch
 from safetensors.numpy import save
 from streamlit.testing.v1 import AppTest
 
-from dashboard import sources
+from dashboard import sources, used
 from posenc import PosencError, Setting
 from tests.hostile_files import legacy_pickle, zipped_pickle
 from tests.pages import (
@@ -119,7 +119,12 @@ def test_a_file_that_is_no_table_is_refused_in_words(content: bytes, said: str) 
     drawn(at)
 
 
-@pytest.mark.parametrize("page", PAGES)
+def takes_tables(page: str) -> bool:
+    """Whether a page uses the learned table, and has the uploader."""
+    return "learned_source" in used.controls("" if page == "start" else page, Setting())
+
+
+@pytest.mark.parametrize("page", filter(takes_tables, PAGES))
 def test_rows_that_are_not_numbers_are_told_and_left_out(page: str, rows: np.ndarray) -> None:
     rows[[3, 29]] = np.nan
     rows[7] = 0

@@ -48,7 +48,9 @@ FOLDER = Path(__file__).parent
 
 # One file per noun. Streamlit takes the code as one text, so they are joined; a file uses names of
 # those before it as it is read, and of any other once all are.
-SCRIPTS = ("data", "colour", "axes", "region", "markup", "export", "input", "row", "matrix")
+SCRIPTS = (
+    "data", "colour", "axes", "region", "markup", "legend", "layout", "export", "input", "row", "matrix"
+)  # fmt: skip
 
 # Registered once, at import; a definition made here follows into every later runtime.
 _row = st.components.v2.component(ROW_COMPONENT, js=HAND_OVER)

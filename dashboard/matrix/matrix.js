@@ -8,7 +8,8 @@
 //
 // This file comes last of those that __init__.py joins to one module; the others are data.js
 // (payload), colour.js (shades and pixels), axes.js (ticks and numbers), region.js (zoom),
-// markup.js (elements), export.js (PNG), input.js (pointer and keys) and row.js (all panels).
+// markup.js (elements), legend.js, layout.js (sizes), export.js (PNG), input.js (pointer and keys)
+// and row.js (all panels).
 
 const SHARED = Symbol.for("posenc.matrix");
 

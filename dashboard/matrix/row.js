@@ -1,9 +1,5 @@
 // One row of matrices: its panels, the cells they show, and the crosshair they share.
 
-const MIN_PANEL = 200; // CSS pixels: below this a panel moves to the next line
-const MAX_PLOT = 480;
-const GAP = 20;
-
 class Row {
   constructor(parent, style) {
     // Left over from older code of this module, after an update of a running app.
@@ -31,7 +27,7 @@ class Row {
     this.pinned = false;
     this.paints = 0;
     this.input = new Input(this);
-    watchSize(this.root, () => this.layout());
+    watchSize(this.root, () => layOut(this));
   }
 
   /** Show a new payload in the elements that are there; crosshair and zoom stay where they were. */
@@ -43,7 +39,7 @@ class Row {
     this.active = Math.min(this.active, this.panels.length - 1);
     this.keepRegion();
     this.panels.forEach((panel, n) => this.fill(this.views[n], panel));
-    this.fillLegend();
+    fillLegend(this.legend, this.scale, this.panels);
     this.frame();
     this.root.setAttribute("aria-label", row.text);
     this.root.dataset.panels = this.panels.length;
@@ -67,28 +63,6 @@ class Row {
     view.swatch.style.backgroundColor = panel.color ?? "";
     const help = "arrow keys move the crosshair, Enter pins it, + and - zoom, 0 shows all";
     view.plot.setAttribute("aria-label", `${panel.title}: ${help}`);
-  }
-
-  fillLegend() {
-    const { unit, colours, ticks, blank, boundary, boundaryText } = this.legend;
-    const { low, high, kind } = this.scale;
-    if (this.legend.kind !== kind) paintLegend(colours, kind);
-    this.legend.kind = kind;
-    write(unit, this.scale.unit);
-    const texts = legendTicks(this.scale);
-    const extents = this.panels.map((panel) => panel.extent);
-    // An end that stands for everything beyond it says so.
-    const [first, last] = [texts[0], texts.at(-1)];
-    if (extents.some((each) => each.low < Math.fround(low))) first[1] = `≤ ${first[1]}`;
-    if (extents.some((each) => each.high > Math.fround(high))) last[1] = `≥ ${last[1]}`;
-    placeTicks(ticks, texts);
-    blank.hidden = !extents.some((each) => each.blank);
-    const crossed = (panel) =>
-      [panel.rows, panel.columns].some((axis) => boundaryOn(axis, panel.boundary) !== null);
-    const lengths = this.panels.map((panel) => panel.boundary).filter((length) => length !== null);
-    const length = new Set(lengths).size === 1 ? lengths[0] : "";
-    boundary.hidden = !this.panels.some(crossed);
-    write(boundaryText, `training length ${length}`);
   }
 
   // ---- Zoom ----
@@ -143,7 +117,7 @@ class Row {
     if (i) this.root.dataset.zoom = [i.start, i.count, j.start, j.count].join(" ");
     else delete this.root.dataset.zoom;
     this.drawTools();
-    this.layout();
+    layOut(this);
     this.drawCrosshair();
     this.drawSelection();
   }
@@ -172,46 +146,6 @@ class Row {
     nearer.setAttribute("aria-disabled", !this.canZoomIn());
     farther.setAttribute("aria-disabled", !this.region);
     all.setAttribute("aria-disabled", !this.region);
-  }
-
-  // ---- Layout ----
-
-  /** Fit columns, plots and ticks to the width at hand. */
-  layout() {
-    const width = this.root.clientWidth;
-    if (!width || !this.panels.length) return; // inside a hidden tab: the observer calls again
-    const most = Math.max(1, Math.floor((width + GAP) / (MIN_PANEL + GAP)));
-    // Even lines: four panels where three fit are two lines of two, not three and one.
-    const group = most < this.together ? 1 : this.together;
-    const groups = Math.ceil(this.panels.length / group);
-    const across = group * Math.ceil(groups / Math.ceil(groups / Math.floor(most / group)));
-    const gutter = 14 + 7 * Math.max(...this.panels.map(({ rows }) => longestTick(rows)));
-    const room = (width - GAP * (across - 1)) / across - gutter;
-    const widths = this.panels.map((panel, n) => this.layoutPanel(panel, this.views[n], room));
-    this.grid.style.setProperty("--across", across);
-    this.grid.style.setProperty("--gutter", `${gutter}px`);
-    this.grid.style.setProperty("--panel", `${gutter + Math.max(...widths)}px`);
-  }
-
-  /** Returns the width that the whole matrix takes; a zoomed one never takes more. */
-  layoutPanel(panel, view, room) {
-    const most = Math.min(room, MAX_PLOT);
-    const fullWidth = wholeCells(most, panel.columns.count);
-    const fullHeight = wholeCells(this.height ?? most, panel.rows.count);
-    const { rows, columns } = panel.shown;
-    const width = wholeCells(fullWidth, columns.count);
-    const height = wholeCells(fullHeight, rows.count);
-    view.figure.style.setProperty("--plot", `${width}px`);
-    view.plot.style.height = `${height}px`;
-    // What is below stays where it is, but for the label of the axis.
-    view.plot.style.marginBottom = `${fullHeight - height}px`;
-    view.columnLabel.style.translate = `0 ${height - fullHeight}px`;
-    // More cells than pixels: averaging shows what picking single cells would hide.
-    const dense = Math.max(columns.count / width, rows.count / height) > devicePixelRatio;
-    view.canvas.classList.toggle("dense", dense);
-    placeTicks(view.columnTicks, axisTicks(columns, width, 18 + 7 * longestTick(columns)));
-    placeTicks(view.rowTicks, axisTicks(rows, height, 26));
-    return fullWidth;
   }
 
   // ---- Crosshair ----
@@ -316,20 +250,4 @@ function cellOf({ rows, columns, blank }, { i, j }) {
   const [r, c] = [i - rows.start, j - columns.start];
   const inside = r >= 0 && r < rows.count && c >= 0 && c < columns.count;
   return inside && !blank ? { r, c } : null;
-}
-
-/** How far along `axis` the training length lies, from 0 to 1; null where no line is drawn. */
-function boundaryOn(axis, boundary) {
-  if (boundary === null || axis.blank) return null;
-  const fraction = (boundary - axis.start) / axis.count;
-  return fraction > 0 && fraction < 1 ? fraction : null;
-}
-
-/** Call `changed` when an element's size changes, in CSS pixels or in those of the screen. */
-function watchSize(element, changed) {
-  const observer = new ResizeObserver(changed);
-  // Moving a window to a denser screen changes no CSS pixel. Where that cannot be observed
-  // (Safari), the next change of width puts the cells right.
-  const dense = "devicePixelContentBoxSize" in ResizeObserverEntry.prototype;
-  observer.observe(element, { box: dense ? "device-pixel-content-box" : "content-box" });
 }

@@ -1,0 +1,59 @@
+// Columns, plots and ticks of a row, fitted to the width at hand.
+
+const MIN_PANEL = 200; // CSS pixels: below this a panel moves to the next line
+const MAX_PLOT = 480;
+const GAP = 20;
+
+/** Fit columns, plots and ticks of a row. */
+function layOut({ root, grid, panels, views, height, together }) {
+  const width = root.clientWidth;
+  if (!width || !panels.length) return; // inside a hidden tab: the observer calls again
+  const most = Math.max(1, Math.floor((width + GAP) / (MIN_PANEL + GAP)));
+  // Even lines: four panels where three fit are two lines of two, not three and one.
+  const group = most < together ? 1 : together;
+  const groups = Math.ceil(panels.length / group);
+  const across = group * Math.ceil(groups / Math.ceil(groups / Math.floor(most / group)));
+  const gutter = 14 + 7 * Math.max(...panels.map(({ rows }) => longestTick(rows)));
+  const room = (width - GAP * (across - 1)) / across - gutter;
+  const widths = panels.map((panel, n) => layOutPanel(panel, views[n], room, height));
+  grid.style.setProperty("--across", across);
+  grid.style.setProperty("--gutter", `${gutter}px`);
+  grid.style.setProperty("--panel", `${gutter + Math.max(...widths)}px`);
+}
+
+/** Returns the width that the whole matrix takes; a zoomed one never takes more. */
+function layOutPanel(panel, view, room, asked) {
+  const most = Math.min(room, MAX_PLOT);
+  const fullWidth = wholeCells(most, panel.columns.count);
+  const fullHeight = wholeCells(asked ?? most, panel.rows.count);
+  const { rows, columns } = panel.shown;
+  const width = wholeCells(fullWidth, columns.count);
+  const height = wholeCells(fullHeight, rows.count);
+  view.figure.style.setProperty("--plot", `${width}px`);
+  view.plot.style.height = `${height}px`;
+  // What is below stays where it is, but for the label of the axis.
+  view.plot.style.marginBottom = `${fullHeight - height}px`;
+  view.columnLabel.style.translate = `0 ${height - fullHeight}px`;
+  // More cells than pixels: averaging shows what picking single cells would hide.
+  const dense = Math.max(columns.count / width, rows.count / height) > devicePixelRatio;
+  view.canvas.classList.toggle("dense", dense);
+  placeTicks(view.columnTicks, axisTicks(columns, width, 18 + 7 * longestTick(columns)));
+  placeTicks(view.rowTicks, axisTicks(rows, height, 26));
+  return fullWidth;
+}
+
+/** How far along `axis` the training length lies, from 0 to 1; null where no line is drawn. */
+function boundaryOn(axis, boundary) {
+  if (boundary === null || axis.blank) return null;
+  const fraction = (boundary - axis.start) / axis.count;
+  return fraction > 0 && fraction < 1 ? fraction : null;
+}
+
+/** Call `changed` when an element's size changes, in CSS pixels or in those of the screen. */
+function watchSize(element, changed) {
+  const observer = new ResizeObserver(changed);
+  // Moving a window to a denser screen changes no CSS pixel. Where that cannot be observed
+  // (Safari), the next change of width puts the cells right.
+  const dense = "devicePixelContentBoxSize" in ResizeObserverEntry.prototype;
+  observer.observe(element, { box: dense ? "device-pixel-content-box" : "content-box" });
+}
