@@ -66,9 +66,11 @@ def by_setting(pinned: bool) -> dict[str, Any]:
     }
 
 
-def told(pinned: bool) -> list[str]:
+def told(pinned: bool) -> list[alt.Tooltip]:
     """Return what a tooltip says of whose line it is."""
-    return ["scheme:N", "setting:N"] if pinned else ["scheme:N"]
+    scheme = alt.Tooltip("scheme:N", title="scheme")
+    setting = alt.Tooltip("setting:N", title="setting (B now, A pinned)")
+    return [scheme, setting] if pinned else [scheme]
 
 
 def boundary_rule() -> alt.Chart:
@@ -155,7 +157,11 @@ def small_curve(kind: str, *, pinned: bool = False) -> Spec:
         .encode(
             x=x,
             y=y,
-            tooltip=[*told(pinned)[1:], "x:Q", alt.Tooltip("y:Q", format=".6g")],
+            tooltip=[
+                *told(pinned),
+                alt.Tooltip("x:Q", title="distance"),
+                alt.Tooltip("y:Q", format=".6g", title="cosine similarity"),
+            ],
             **by_setting(pinned),
         )
     )
@@ -179,7 +185,11 @@ def turns(kinds: tuple[str, ...], *, pinned: bool = False) -> Spec:
             ),
             color=scheme_colour(kinds),
             strokeDash=scheme_dash(kinds),
-            tooltip=[*told(pinned), "pair:Q", alt.Tooltip("turns:Q", format=".4g")],
+            tooltip=[
+                *told(pinned),
+                "pair:Q",
+                alt.Tooltip("turns:Q", format=".4g", title="turns in training"),
+            ],
             **by_setting(pinned),
         )
     )
@@ -205,7 +215,11 @@ def map_errors(kinds: tuple[str, ...], *, pinned: bool = False) -> Spec:
             y=y,
             color=scheme_colour(kinds),
             strokeDash=scheme_dash(kinds),
-            tooltip=[*told(pinned), "offset:Q", alt.Tooltip("error:Q", format=".3e")],
+            tooltip=[
+                *told(pinned),
+                "offset:Q",
+                alt.Tooltip("error:Q", format=".3e", title="relative error"),
+            ],
             **by_setting(pinned),
         )
     )

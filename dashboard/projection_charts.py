@@ -90,7 +90,11 @@ def explained(kinds: tuple[str, ...], *, pinned: bool = False) -> Spec:
             ),
             color=scheme_colour(kinds),
             strokeDash=scheme_dash(kinds),
-            tooltip=[*told(pinned), "component:Q", alt.Tooltip("share:Q", format=".4%")],
+            tooltip=[
+                *told(pinned),
+                "component:Q",
+                alt.Tooltip("share:Q", format=".4%", title="explained so far"),
+            ],
             **by_setting(pinned),
         )
         .properties(height=220)

@@ -41,7 +41,13 @@ def measured(
             y=y,
             color=colour,
             strokeDash=read,
-            tooltip=["scheme:N", "read:N", "x:Q", alt.Tooltip("y:Q", format=".4f"), "seeds:Q"],
+            tooltip=[
+                "scheme:N",
+                "read:N",
+                alt.Tooltip("x:Q", title=x_title),
+                alt.Tooltip("y:Q", format=".4f", title=y_title),
+                "seeds:Q",
+            ],
         )
     )
     return spec_of(alt.layer(band, line, boundary_rule()).properties(height=HEIGHT + 60))

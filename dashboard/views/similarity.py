@@ -20,9 +20,12 @@ from posenc.analysis import similarity
 settings = page.settings()
 header, question = st.container(), st.container()
 matrices = st.container()
-left, right = st.columns(2)
-with right:
-    st.subheader("From one position", anchor=False)
+by_distance = st.container()
+# Drawn once somebody opens it: two charts would double what a moved slider waits for.
+one_position = st.expander(
+    "From one position", key="from_one_position", on_change="rerun", icon=":material/my_location:"
+)
+with one_position:
     chosen = controls.choices(choices.SimilarityChoice)
 read = settings.map(lambda setting: sheet.read(setting, chosen))
 now = read.now
@@ -40,7 +43,7 @@ with matrices:
         notes = {kind: one.kernel.provenance for kind, one in now.found.items()}
         page.notes(settings.now, notes)
 kinds = page.kinds(settings)
-with left:
+with by_distance:
     st.subheader("By distance", anchor=False)
     st.caption(
         "Mean over all pairs at a distance; the band runs from the lowest to the highest, "
@@ -52,8 +55,8 @@ with left:
             charts.by_offset, kinds, "distance, query minus key", "cosine similarity",
             key="by_offset",
         )  # fmt: skip
-with right:
-    if looks:
+with one_position:
+    if looks and one_position.open:
         page.chart(
             read.map(lambda one: frames.drawn(one.one_row)),
             charts.by_offset, kinds, "key position", "cosine similarity", band=False,
