@@ -21,8 +21,8 @@ from dashboard.matrix import Full, Panel, Scale, smallest
 from dashboard.pair import Pair
 from posenc import Setting
 from posenc.analysis.embedding_sum import STARTS
-from posenc.claims.claim import counted
 from posenc.schemes import SCHEMES
+from posenc.words import counted
 
 ONE_ROW = 360  # height of a matrix that stands alone in its row, in CSS pixels
 OUTLIERS = 0.999  # of the entries within the colours' ends; the others take the end's colour

@@ -7,9 +7,9 @@ from dashboard.sentences import number
 from dashboard.text import listed
 from posenc import Setting, limits
 from posenc.analysis.embedding_sum import STARTS
-from posenc.claims.claim import counted
 from posenc.formula import number as latex_number
 from posenc.schemes import SCHEMES
+from posenc.words import counted
 
 
 def headline(found: EncodingPage) -> str:

@@ -13,11 +13,11 @@ from dashboard.sentences import falls_under_half
 from posenc import Setting
 from posenc.analysis import first_rise
 from posenc.analysis.past_length import Ladder, Past
-from posenc.claims.claim import counted
 from posenc.lab import summary
 from posenc.lab.evaluate import TRAINED
 from posenc.lab.summary import Curve
 from posenc.schemes import SCHEMES
+from posenc.words import counted
 
 Similarities = Mapping[str, Similarity]
 Formulas = tuple[Mapping[str, Past], Mapping[str, Ladder | None]]

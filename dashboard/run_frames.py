@@ -8,12 +8,12 @@ import streamlit as st
 from dashboard import runs
 from dashboard.compute import CACHE
 from dashboard.text import listed
-from posenc.claims.claim import counted
 from posenc.lab import summary
 from posenc.lab.evaluate import CLAMPED, TRAINED
 from posenc.lab.runs import Heading
 from posenc.lab.summary import Curve
 from posenc.schemes import SCHEMES
+from posenc.words import counted
 
 
 def curves(found: list[Heading], measure: str) -> list[Curve]:

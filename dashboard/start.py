@@ -9,11 +9,11 @@ from dashboard.choices import MeasuredChoice
 from dashboard.compute import Similarity
 from dashboard.text import listed
 from posenc import Setting, fields
-from posenc.claims.claim import counted
 from posenc.lab import summary
 from posenc.lab.evaluate import TRAINED
 from posenc.lab.specification import Specification
 from posenc.lab.summary import Curve
+from posenc.words import counted
 
 
 @dataclass(frozen=True)

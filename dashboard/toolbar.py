@@ -10,6 +10,7 @@ from streamlit.delta_generator import DeltaGenerator
 from dashboard import controls, links, pinned, sheet, take_away
 from dashboard.sheet import Sheet
 from posenc import Setting
+from posenc.words import counted
 
 PRESENT = "present"
 
@@ -95,8 +96,9 @@ def _export(shown: Sheet, setting: Setting, address: str) -> None:
         st.caption("This page has nothing to take away right now.")
         return
     st.caption(
-        f"One zip: {len(shown.pictures)} figures as PNG and SVG, {len(shown.tables)} tables as CSV, the "
-        "settings, the script and the link. It takes some seconds to draw."
+        f"One zip: {counted(len(shown.pictures), 'figure')} as PNG and SVG, "
+        f"{counted(len(shown.tables), 'table')} as CSV, the settings, the script and the "
+        "link. It takes some seconds to draw."
     )
     st.download_button(
         "Download this page",

@@ -17,10 +17,11 @@ from mpmath import mp, mpf
 
 from posenc import SCHEMES, Setting
 from posenc.claims import CLAIMS, THEMES, State, Verdict, biases, figure, training
-from posenc.claims.claim import Claim, counted
+from posenc.claims.claim import Claim
 from posenc.claims.offsets import two_ahead_control, two_ahead_weights
 from posenc.interop.sources import RESULTS
 from posenc.lab import Run, Score, Store
+from posenc.words import counted
 from tests import independent
 from tests.small_runs import small
 

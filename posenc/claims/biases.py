@@ -8,9 +8,10 @@ import itertools
 
 import torch
 
-from posenc.claims.claim import Number, State, Verdict, counted, figure
+from posenc.claims.claim import Number, State, Verdict, figure
 from posenc.schemes.alibi import alibi_slopes
 from posenc.setting import Setting
+from posenc.words import counted
 
 BUCKETS, FURTHEST = 32, 128  # of T5
 MOST_POSITIONS = 512

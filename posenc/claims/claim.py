@@ -122,11 +122,6 @@ def figure(value: float) -> str:
     return f"{mantissa} × 10{str(int(exponent)).translate(_RAISED)}"
 
 
-def counted(count: int, noun: str, several: str = "") -> str:
-    """Write how many there are of something: 1 row, 2 rows; `several` where an s is not enough."""
-    return f"{count:,} {noun if count == 1 else several or noun + 's'}"
-
-
 def share(part: float, whole: float) -> str:
     """Write a part of a whole: 3 of 256."""
     return f"{figure(part)} of {figure(whole)}"

@@ -11,11 +11,12 @@ from torch import Tensor
 
 from posenc.analysis import cosine_curve, first_rise, kendall_tau, verify_map
 from posenc.attention import attention
-from posenc.claims.claim import Number, State, Verdict, counted, figure, sinusoidal
+from posenc.claims.claim import Number, State, Verdict, figure, sinusoidal
 from posenc.kernel import offset_curve, position_vectors
 from posenc.schemes.none import NoneConfig
 from posenc.schemes.sinusoidal import SinusoidalConfig
 from posenc.setting import Setting
+from posenc.words import counted
 
 EXACT = 1e-9  # what float64 leaves of an identity, with room
 STEPS = (1, 2, 10, 100)  # offsets at which one map is checked

@@ -8,10 +8,11 @@ import math
 import torch
 from torch.nn import functional
 
-from posenc.claims.claim import Number, State, Verdict, counted, figure, sinusoidal
+from posenc.claims.claim import Number, State, Verdict, figure, sinusoidal
 from posenc.errors import PositionOutOfRange
 from posenc.schemes.learned import Learned
 from posenc.setting import Setting
+from posenc.words import counted
 
 MOST_ROWS = 256
 

@@ -7,11 +7,12 @@ import functools
 import math
 from typing import TYPE_CHECKING
 
-from posenc.claims.claim import Number, State, Verdict, counted, figure
+from posenc.claims.claim import Number, State, Verdict, figure
 from posenc.errors import RunError
 from posenc.interop.sources import RESULTS
 from posenc.schemes import SCHEMES
 from posenc.setting import Setting
+from posenc.words import counted
 
 if TYPE_CHECKING:
     from posenc.lab.runs import Heading

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from posenc.analysis import spectrum
-from posenc.claims.claim import Number, State, Verdict, counted, figure, share
+from posenc.claims.claim import Number, State, Verdict, figure, share
 from posenc.phases import Phases
 from posenc.setting import Setting
+from posenc.words import counted
 
 FEW_PERCENT = 0.01  # "about" is within this share
 LINEAR = 10_000  # positions below which all pairs are said to be nearly linear

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 import torch
 
 from posenc.interop.models.model_config import LayerKind, ModelConfig
-from posenc.planner.words import count, power
+from posenc.planner.words import power
 from posenc.schemes.alibi import AlibiConfig, alibi_slopes
 from posenc.schemes.learned import LearnedConfig
 from posenc.schemes.none import NoneConfig
 from posenc.schemes.rope import RopeConfig
 from posenc.schemes.sinusoidal import SinusoidalConfig
+from posenc.words import counted
 
 FORGOTTEN = 0.01  # weight factor below which an ALiBi head is said to see nothing
 
@@ -35,11 +36,11 @@ def layer_notes(model: ModelConfig, target: int, trained_length: int | None) -> 
 
 
 def _note(kind: LayerKind, target: int, trained_length: int | None) -> LayerNote:
-    layers = f"{count(len(kind.layers), 'layer')} ({kind.name})"
+    layers = f"{counted(len(kind.layers), 'layer')} ({kind.name})"
     sentence, source, works = _said(kind, target, trained_length)
     if kind.window is not None and kind.window < target:
         sentence += (
-            f" A query sees {count(kind.window, 'token')} at most, so no more of them are kept."
+            f" A query sees {counted(kind.window, 'token')} at most, so no more of them are kept."
         )
     return LayerNote(layers, sentence, source, works)
 

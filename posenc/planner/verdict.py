@@ -7,8 +7,9 @@ import numpy as np
 
 from posenc.planner.context_plan import ContextPlan, MethodPlan
 from posenc.planner.layer_notes import layer_notes
-from posenc.planner.words import count, power, times
+from posenc.planner.words import power, times
 from posenc.schemes.rope import RopeConfig
+from posenc.words import counted
 
 _MEN = "Men et al. 2024, arXiv 2405.14591"
 _YARN = "Peng et al. 2023, arXiv 2309.00071"
@@ -122,7 +123,7 @@ def _of_method(one: MethodPlan, plan: ContextPlan) -> list[Caution]:
         found.append(
             Caution(
                 "A pair that made less than a turn in training knows no angle past its last one.",
-                f"{name}: {count(unseen, 'pair')} of {len(one.pairs.before)} "
+                f"{name}: {counted(unseen, 'pair')} of {len(one.pairs.before)} "
                 f"{'meets' if unseen == 1 else 'meet'} angles that training never showed.",
                 "Liu et al. 2023, arXiv 2310.05209",
             )

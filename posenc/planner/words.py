@@ -12,11 +12,6 @@ def power(value: float) -> str:
     return f"1e{exponent + 1}" if mantissa == "10" else f"{mantissa}e{exponent}"
 
 
-def count(number: int, noun: str) -> str:
-    """Return a number and its noun, with an s unless it is one."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
 def times(factor: float) -> str:
     """Return a factor as x16 or x1.25."""
     return f"x{factor:,.4g}"
