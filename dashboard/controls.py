@@ -41,7 +41,9 @@ def shared(place: Any) -> Setting:
                 widget(st, name, rules[name], default[name])
             for name, rule in own_rules().items():
                 widget(st, name, rule, own_defaults()[name])
-    raw = {name: rule.write(st.session_state[name]) for name, rule in (rules | own_rules()).items()}
+    raw = {
+        name: _text(rule, st.session_state[name]) for name, rule in (rules | own_rules()).items()
+    }
     setting, notices = Setting.snap(raw)
     used = compute.device(setting.device)
     if setting.device not in ("auto", used):
@@ -69,11 +71,22 @@ def _quick() -> None:
         st.session_state.update(_as_held(fields.defaults(Setting) | own_defaults()))
 
 
+def _text(rule: fields.Rule, held: Any) -> str:
+    """Return the text of what a widget holds; that of a list of numbers is text already."""
+    return held if isinstance(rule, fields.Numbers) else rule.write(held)
+
+
 def _as_held(values: dict[str, Any]) -> dict[str, Any]:
-    """Return values as widgets hold them: several words as a list."""
-    return {
-        name: list(value) if isinstance(value, tuple) else value for name, value in values.items()
-    }
+    """Return values as widgets hold them: several words as a list, numbers as text."""
+    rules = fields.rules(Setting) | own_rules()
+    held = {}
+    for name, value in values.items():
+        rule = rules.get(name)
+        numbers = isinstance(rule, fields.Numbers)
+        held[name] = rule.write(value) if numbers and rule is not None else value
+        if isinstance(rule, fields.Several):
+            held[name] = list(value)
+    return held
 
 
 def choices(
@@ -206,6 +219,8 @@ def widget(place: Any, name: str, rule: fields.Rule, default: Any) -> Any:
                 format="%.10g",
                 **common,
             )
+        case fields.Numbers():
+            return place.text_input(rule.label, rule.write(default), **common)
     raise TypeError(f"no widget is known for {type(rule).__name__}")
 
 
