@@ -18,18 +18,28 @@ from torch._dynamo.utils import counters
 
 from posenc import SCHEMES, Scheme, apply_rope, attention, rope_tables, sinusoidal_table
 from posenc.modules import TokenPlusPositionEmbedding
-from tests.conftest import SMALL
+from tests.conftest import SMALL, SMALL_CONFIGS
 
 SHAPES_CHECKED = os.environ.get("POSENC_SHAPES") != "0"
 unchecked = pytest.mark.skipif(SHAPES_CHECKED, reason="run by test_compiled_code_equals_eager_code")
 DIM, HEADS, WIDTH = SMALL.dim, SMALL.heads, SMALL.head_dim
 
 
+# Every kind of scheme is compiled in all ways; its variants in the ways that differ for them, and in
+# all others as a longer proof.
+of_variants_long = pytest.mark.parametrize(
+    "variant",
+    [pytest.param(name, marks=pytest.mark.long if "." in name else ()) for name in SMALL_CONFIGS],
+)
+
+
 @pytest.mark.timeout(1_200)  # compiling on a busy machine takes its time
 @pytest.mark.skipif(not SHAPES_CHECKED, reason="this is the process it starts")
-def test_compiled_code_equals_eager_code() -> None:
+@pytest.mark.parametrize("asked", ["not long", pytest.param("long", marks=pytest.mark.long)])
+def test_compiled_code_equals_eager_code(asked: str) -> None:
     ran = subprocess.run(
-        [sys.executable, "-m", "pytest", __file__, "-q", "-x", "-n", "0", "-p", "no:cacheprovider"],
+        [sys.executable, "-m", "pytest", __file__, "-q", "-x", "-n", "0", "-p", "no:cacheprovider",
+         "-m", asked],
         env=os.environ | {"POSENC_SHAPES": "0", "PYTEST_ADDOPTS": ""},
         cwd=Path(__file__).parents[1], capture_output=True, text=True, check=False,
     )  # fmt: skip
@@ -75,14 +85,24 @@ PLACES = {
 }
 
 
+WAYS = [
+    ("none", torch.float32), ("window", torch.float32), ("per entry", torch.float32),
+    ("window", torch.float64), ("window", torch.bfloat16), ("none", torch.float16),
+]  # fmt: skip
+FOR_ALL = [("per entry", torch.float32), ("window", torch.bfloat16)]
+
+
 @unchecked
 @pytest.mark.parametrize(
-    ("place", "dtype"),
+    ("variant", "place", "dtype"),
     [
-        ("none", torch.float32), ("window", torch.float32), ("per entry", torch.float32),
-        ("window", torch.float64), ("window", torch.bfloat16), ("none", torch.float16),
+        pytest.param(
+            name, *way, marks=pytest.mark.long if "." in name and way not in FOR_ALL else ()
+        )
+        for name in SMALL_CONFIGS
+        for way in WAYS
     ],
-)  # fmt: skip
+)
 def test_every_hook_and_attention_are_one_graph(
     scheme: Scheme, place: str, dtype: torch.dtype
 ) -> None:
@@ -102,6 +122,7 @@ def test_a_scheme_that_was_never_run_compiles_as_well(variant: str) -> None:
 
 
 @unchecked
+@of_variants_long
 def test_a_deep_copy_compiles_and_several_lengths_are_each_right(scheme: Scheme) -> None:
     twin = copy.deepcopy(scheme)
     run = compiled(everything, dynamic=None)

@@ -4,8 +4,6 @@ import ast
 import csv
 import io
 import re
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
@@ -30,6 +28,7 @@ from tests.pages import (
     table,
     visit,
 )
+from tests.script_runner import run
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
@@ -206,9 +205,8 @@ def test_the_script_prints_the_numbers_of_the_table(changes: dict[str, Any]) -> 
         )
     }
     assert imported == {"csv", "sys", "posenc"}
-    ran = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
-    )
+    ran = run(code)
+    assert ran.returncode == 0, ran.stderr
     printed = list(csv.DictReader(io.StringIO(ran.stdout)))
     frame = claims.read(here, ClaimsChoice()).numbers
     assert [row["id"] for row in printed] == frame["id"].tolist() == [*CLAIMS]

@@ -5,9 +5,6 @@ import io
 import json
 import math
 import struct
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -38,6 +35,7 @@ from tests.pages import (
     table,
     visit,
 )
+from tests.script_runner import run
 
 # A visitor's pages, without the checks of a test run.
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
@@ -405,17 +403,12 @@ SETTINGS = {
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_the_script_prints_the_page_s_numbers(name: str, tmp_path: Path) -> None:
+def test_the_script_prints_the_page_s_numbers(name: str) -> None:
     setting = SETTINGS[name]
     source = script(setting, EncodingChoice())
     assert "dashboard" not in source
     assert "streamlit" not in source
-    file = tmp_path / "encoding.py"
-    file.write_text(source)
-    ran = subprocess.run(
-        [sys.executable, str(file)], capture_output=True, text=True, check=False,
-        cwd=Path(__file__).parents[1], env={"PYTHONPATH": str(Path(__file__).parents[1])},
-    )  # fmt: skip
+    ran = run(source)
     assert ran.returncode == 0, ran.stderr
     first, *lines = csv.reader(io.StringIO(ran.stdout))
     shown = page_encoding.read(setting, EncodingChoice()).corner

@@ -3,8 +3,6 @@
 import csv
 import io
 import json
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -37,6 +35,7 @@ from tests.pages import (
     setting,
     visit,
 )
+from tests.script_runner import run
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 ROOT = Path(__file__).parents[1]
@@ -143,9 +142,7 @@ def test_every_preset_is_a_legal_setting_that_every_page_draws(name: str) -> Non
 
 def printed(script: str) -> pd.DataFrame:
     """What a script prints, run as a person would run it."""
-    ran = subprocess.run(
-        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    ran = run(script)
     assert ran.returncode == 0, ran.stderr
     return pd.read_csv(io.StringIO(ran.stdout))
 
@@ -215,11 +212,8 @@ def test_the_script_of_train_plans_the_runs_of_the_page(tmp_path: Path) -> None:
             "run_heads": "2", "schemes": "rope"}  # fmt: skip
     shown = sheet(drawn(visit("train", link)))
     assert shown.script is not None
-    ran = subprocess.run(
-        [sys.executable, "-c", shown.script], cwd=ROOT, capture_output=True, text=True,
-        env={"POSENC_RUNS": str(tmp_path), "POSENC_WORK": str(tmp_path / "w"), "PATH": ""},
-        check=False,
-    )  # fmt: skip
+    places = {"POSENC_RUNS": str(tmp_path), "POSENC_WORK": str(tmp_path / "w"), "PATH": ""}
+    ran = run(shown.script, env=places)
     assert ran.returncode == 0, ran.stderr
     (row,) = csv.DictReader(io.StringIO(ran.stdout))
     assert row["scheme"] == "RoPE"

@@ -2,8 +2,6 @@
 
 import csv
 import io
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlencode
@@ -32,6 +30,7 @@ from tests.pages import (
     table,
     visit,
 )
+from tests.script_runner import run
 from tests.test_order import by_loop
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
@@ -361,10 +360,8 @@ def test_the_script_prints_the_numbers_of_the_page(setting: Setting, chosen: Ord
     text = script(setting, chosen)
     assert "streamlit" not in text
     assert "dashboard" not in text
-    ran = subprocess.run(
-        [sys.executable, "-c", text], capture_output=True, text=True, check=True, cwd=ROOT,
-        env={"PYTHONIOENCODING": "utf-8", "PATH": ""},
-    )  # fmt: skip
+    ran = run(text)
+    assert ran.returncode == 0, ran.stderr
     printed = list(csv.DictReader(io.StringIO(ran.stdout)))
     link = setting.write() | {
         name: rule.write(getattr(chosen, name)) for name, rule in fields.rules(OrderChoice).items()
