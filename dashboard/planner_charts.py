@@ -106,8 +106,8 @@ def turns() -> charts.Spec:
 
 def _distance() -> alt.X:
     return alt.X(
-        "x:Q", title="distance", scale=alt.Scale(type="symlog", nice=False),
-        axis=alt.Axis(format="~s", tickCount=8, labelOverlap=True),
+        "x:Q", title="distance", scale=alt.Scale(type="log", nice=False),
+        axis=alt.Axis(format="~s", labelOverlap=True),
     )  # fmt: skip
 
 
