@@ -50,6 +50,7 @@ MAX_MODEL_LAYERS = 4_096
 MAX_MODEL_WIDTH = 2**20  # of a token vector
 
 # Checkpoints.
+MAX_HUB_BYTES = 64 * 2**20  # of one table that is fetched from the Hub, its file's header included
 MAX_UPLOAD_BYTES = 50 * 2**20
 MAX_FILE_BYTES = 2 * 2**30
 MAX_HEADER_BYTES = 8 * 2**20

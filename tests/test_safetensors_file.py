@@ -518,7 +518,7 @@ def test_the_file_may_shrink_while_it_is_read(
     for cut in (4, 100, len(content) // 2, len(content) - 1):
         path.write_bytes(content)
 
-        def then_shrink(file: safetensors_file._Bytes, cut: int = cut) -> object:
+        def then_shrink(file: safetensors_file.ByteRanges, cut: int = cut) -> object:
             header = check(file)
             os.truncate(path, cut)
             return header

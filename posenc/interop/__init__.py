@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from posenc.errors import NoPositionTable, PickleRefused, SeveralPositionTables
 from posenc.interop.foreign_files import PICKLE_CONVERSION, TORCHSCRIPT_CONVERSION
+from posenc.interop.hub import hub_is_enabled, hub_table
 from posenc.interop.position_tables import PositionTable, minilm_table, read_position_table
 from posenc.interop.safetensors_file import (
     Source,
@@ -57,6 +58,8 @@ __all__ = [
     "TensorEntry",
     "TensorRead",
     "find_position_tables",
+    "hub_is_enabled",
+    "hub_table",
     "minilm_table",
     "printable_name",
     "read_config",

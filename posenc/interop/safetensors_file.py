@@ -22,7 +22,15 @@ from posenc.interop.foreign_files import foreign_refusal
 from posenc.interop.safetensors_header import Header, TensorEntry, parsed_header
 from posenc.interop.shown_name import printable_name
 
-Source = bytes | bytearray | memoryview | str | os.PathLike[str]
+
+class ByteRanges(NamedTuple):
+    """A file by its size and a function (start, count) -> exactly those bytes, or CheckpointError."""
+
+    size: int
+    read: Callable[[int, int], bytes | bytearray | memoryview]
+
+
+Source = bytes | bytearray | memoryview | str | os.PathLike[str] | ByteRanges
 
 FLOATS = {
     "F64": torch.float64,
@@ -54,9 +62,9 @@ class TensorRead:
 def read_header(source: Source) -> Header:
     """Check the header of a .safetensors file and return it.
 
-    `source` is the file's bytes or its path (a regular file; a symbolic link is followed, because
-    model caches are made of links). Raises CheckpointError, in one sentence without the path; for a
-    pickle it is PickleRefused.
+    `source` is the file's bytes, its ByteRanges or its path (a regular file; a symbolic link is
+    followed, because model caches are made of links). Raises CheckpointError, in one sentence
+    without the path; for a pickle it is PickleRefused.
     """
     with _opened(source) as file:
         return _checked_header(file)
@@ -117,20 +125,16 @@ def read_tensor(source: Source, name: str) -> TensorRead:
 # The bytes, from memory or from a file.
 
 
-class _Bytes(NamedTuple):
-    size: int
-    read: Callable[
-        [int, int], bytes | bytearray | memoryview
-    ]  # (start, count), all or CheckpointError
-
-
 @contextmanager
-def _opened(source: object) -> Iterator[_Bytes]:
+def _opened(source: object) -> Iterator[ByteRanges]:
+    if isinstance(source, ByteRanges):
+        yield source
+        return
     if isinstance(source, bytes | bytearray | memoryview):
         if isinstance(source, memoryview) and not source.c_contiguous:
             raise SchemeArgumentError("source must be contiguous bytes, got a strided memoryview.")
         view = memoryview(source).cast("B") if len(source) else memoryview(b"")
-        yield _Bytes(len(view), lambda start, count: view[start : start + count])
+        yield ByteRanges(len(view), lambda start, count: view[start : start + count])
         return
     if not isinstance(source, str | os.PathLike):
         raise SchemeArgumentError(
@@ -162,7 +166,7 @@ def _opened(source: object) -> Iterator[_Bytes]:
                 raise CheckpointError("The file became shorter while it was being read.")
             return content
 
-        yield _Bytes(os.fstat(descriptor).st_size, read)
+        yield ByteRanges(os.fstat(descriptor).st_size, read)
 
 
 _OPEN_FLAGS = sum(
@@ -181,7 +185,7 @@ def _require_regular(status: os.stat_result) -> None:
         raise CheckpointError(f"The path names {kind}; a regular file is needed.")
 
 
-def _checked_header(file: _Bytes) -> Header:
+def _checked_header(file: ByteRanges) -> Header:
     if file.size > limits.MAX_FILE_BYTES:
         raise CheckpointError(
             f"The file has {file.size:,} bytes; at most {limits.MAX_FILE_BYTES:,} are read."

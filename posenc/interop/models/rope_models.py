@@ -20,6 +20,7 @@ from posenc.interop.models.sizes import Sizes, read_sizes
 from posenc.schemes.none import NoneConfig
 from posenc.schemes.rope import RopeConfig
 from posenc.schemes.rope_scaling.scaled import ScaledRopeConfig
+from posenc.schemes.rope_scaling.yarn import attention_scale
 from posenc.schemes.scheme import SchemeConfig
 
 NEW, OLD = "rope_parameters", "rope_scaling"
@@ -179,8 +180,6 @@ def _latent_factor(family: RopeFamily | None, scheme: SchemeConfig) -> float:
     weight = getattr(scheme, "mscale_all_dim", 0.0)
     if family is None or not family.latent or not weight:
         return 1.0
-    from posenc.schemes.rope_scaling.yarn import attention_scale
-
     return attention_scale(getattr(scheme, "factor", 1.0), weight) ** 2
 
 

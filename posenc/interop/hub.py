@@ -1,0 +1,251 @@
+"""A learned table of a model on the Hugging Face Hub, by the model's name: one tensor, not the file.
+
+The file's header and the tensor asked for are fetched by range requests (RFC 9110, section 14); nothing
+is sent but the request, no token, no cookie. Off unless the environment sets POSENC_HUB to 1, because
+whoever may name a model makes this machine ask for it.
+"""
+
+import os
+import re
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from http.client import HTTPException, HTTPResponse
+
+from posenc import limits
+from posenc.errors import CheckpointError
+from posenc.interop.position_tables import PositionTable, read_position_table
+from posenc.interop.safetensors_file import ByteRanges
+
+SWITCH = "POSENC_HUB"
+_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}"
+_MODEL = re.compile(rf"{_NAME}(?:/{_NAME})?")
+_FILE = re.compile(rf"(?:{_NAME}/){{0,4}}{_NAME}\.safetensors")
+_HEAD = 4_096  # bytes of the first request, which tells the size of the file and of its header
+_STEP = 65_536
+_REDIRECTS = 4
+_HOSTS = ("huggingface.co", "hf.co")  # where the Hub's own files lie, and hosts below them
+_CONTENT_RANGE = re.compile(r"bytes (\d{1,15})-(\d{1,15})/(\d{1,15})")
+
+
+def hub_is_enabled() -> bool:
+    """Whether this machine may ask the Hub: POSENC_HUB is 1."""
+    return os.environ.get(SWITCH, "") == "1"
+
+
+def hub_table(
+    model: str,
+    tensor: str | None = None,
+    first_row: int | None = None,
+    *,
+    file: str = "model.safetensors",
+    revision: str = "main",
+    seconds: float = 30.0,
+) -> PositionTable:
+    """Read a model's table of positions from the Hub, and no more of the model than that.
+
+    model: its name there, such as "gpt2" or "google-bert/bert-base-uncased"; tensor, first_row: as of
+    `read_position_table`; file, revision: which file, and at which branch, tag or commit; seconds: that
+    all of it may take. Raises CheckpointError where the Hub is switched off, the package huggingface_hub
+    is missing, the name or the file is unusable, and for every answer that is not what was asked for.
+    """
+    if not hub_is_enabled():
+        raise CheckpointError(
+            f"Reading from the Hugging Face Hub is switched off here; set {SWITCH}=1 to allow it."
+        )
+    address = _address(model, file, revision)
+    ranges = _Remote(address, seconds)
+    return read_position_table(
+        ByteRanges(ranges.size, ranges.read), tensor, first_row, file_name=f"{model}, {file}"
+    )
+
+
+def _address(model: str, file: str, revision: str) -> str:
+    if not _MODEL.fullmatch(model) or ".." in model or "--" in model:
+        raise CheckpointError(
+            "A model's name on the Hub is a word or two with a slash between, such as "
+            "google-bert/bert-base-uncased."
+        )
+    if not _FILE.fullmatch(file) or ".." in file:
+        raise CheckpointError("The file must be a .safetensors file of the model.")
+    if not re.fullmatch(_NAME, revision) or ".." in revision:
+        raise CheckpointError("The revision must be the name of a branch, a tag or a commit.")
+    try:
+        from huggingface_hub import constants, hf_hub_url
+    except ImportError:
+        raise CheckpointError(
+            "The Hub needs one package more: pip install 'posenc[hub]'."
+        ) from None
+    if constants.HF_HUB_OFFLINE:
+        raise CheckpointError("The Hub is switched off here by HF_HUB_OFFLINE.")
+    return str(hf_hub_url(model, file, revision=revision))
+
+
+def _opener() -> urllib.request.OpenerDirector:
+    """Return what opens http and https addresses alone, and follows no redirection."""
+    opener = urllib.request.OpenerDirector()
+    for handler in (
+        urllib.request.ProxyHandler(),
+        urllib.request.HTTPHandler(),
+        urllib.request.HTTPSHandler(),
+        urllib.request.HTTPDefaultErrorHandler(),  # every answer but 2xx is raised as an HTTPError
+        urllib.request.HTTPErrorProcessor(),
+    ):
+        opener.add_handler(handler)
+    return opener
+
+
+class _Remote:
+    """A file behind an address that answers range requests, read in pieces that are kept."""
+
+    def __init__(self, address: str, seconds: float) -> None:
+        self.address = address
+        self.home = _place(address)
+        self.deadline = time.monotonic() + seconds
+        self.tag: str | None = None
+        self.size = 0
+        self.fetched = 0
+        self.pieces: list[tuple[int, bytes]] = []
+        self.opener = _opener()
+        self._fetch(0, _HEAD, first=True)
+
+    def read(self, start: int, count: int) -> bytes:
+        """Return bytes [start, start + count) of the file, asking for them unless they are kept."""
+        for begin, piece in self.pieces:
+            if begin <= start and start + count <= begin + len(piece):
+                return piece[start - begin : start - begin + count]
+        return self._fetch(start, count)
+
+    def _fetch(self, start: int, count: int, *, first: bool = False) -> bytes:
+        self.fetched += count
+        if self.fetched > limits.MAX_HUB_BYTES:
+            raise CheckpointError(
+                f"The tensor and the file's header have more than {limits.MAX_HUB_BYTES:,} bytes, the "
+                "most that is read from the Hub."
+            )
+        with self._answer(start, count) as answer:
+            length = self._checked_length(answer, start, count, first)
+            content = self._body(answer, length)
+        self.pieces.append((start, content))
+        return content
+
+    def _answer(self, start: int, count: int) -> HTTPResponse:
+        """Ask for a range, going where the Hub redirects to as long as it is the Hub's own place."""
+        for _ in range(_REDIRECTS + 1):
+            request = urllib.request.Request(
+                self.address,
+                headers={
+                    "Range": f"bytes={start}-{start + count - 1}",
+                    "Accept-Encoding": "identity",
+                    "User-Agent": "posenc",
+                },
+            )
+            try:
+                found = self.opener.open(request, timeout=self._left())
+            except urllib.error.HTTPError as error:
+                with error:
+                    self.address = self._next(error)
+                continue
+            except (OSError, HTTPException, ValueError) as error:
+                raise CheckpointError(f"The Hub cannot be reached: {_plain(error)}.") from None
+            if not isinstance(found, HTTPResponse):
+                raise CheckpointError("The Hub answered by something other than HTTP.")
+            return found
+        raise CheckpointError(f"The Hub redirected more than {_REDIRECTS} times.")
+
+    def _next(self, error: urllib.error.HTTPError) -> str:
+        """Return where a redirection leads, or raise the refusal of any other answer."""
+        if error.code in (301, 302, 303, 307, 308):
+            target = _joined(self.address, error.headers.get("Location") or "")
+            if not _is_trusted(target, self.home):
+                raise CheckpointError("The Hub redirected to a place that is not its own.")
+            return target
+        reasons = {
+            401: "there is no such public model, or it is not open to all",
+            403: "the model is not open to all",
+            404: "there is no such model, revision or file",
+            416: "the file ends before the bytes that were asked for",
+            429: "it was asked too often; wait a little",
+        }
+        reason = reasons.get(error.code, f"its answer is status {error.code}")
+        raise CheckpointError(f"The Hub gave nothing: {reason}.")
+
+    def _checked_length(self, answer: HTTPResponse, start: int, count: int, first: bool) -> int:
+        """Return how many bytes follow, where they are exactly those that were asked for."""
+        if answer.status != 206:
+            raise CheckpointError(
+                "The server sends whole files only (no range requests); nothing was read."
+            )
+        if answer.headers.get("Content-Encoding", "identity") != "identity":
+            raise CheckpointError("The server sent the bytes encoded, which was not asked for.")
+        told = _CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range", ""))
+        if told is None:
+            raise CheckpointError("The server does not say which bytes it sent.")
+        begin, end, size = map(int, told.groups())
+        tag = answer.headers.get("ETag")
+        if first:
+            self.size, self.tag = size, tag
+        if size != self.size or tag != self.tag:
+            raise CheckpointError("The file on the Hub changed while it was being read.")
+        if (begin, end) != (start, min(start + count, size) - 1):
+            raise CheckpointError("The server sent other bytes than those that were asked for.")
+        return end - begin + 1
+
+    def _body(self, answer: HTTPResponse, length: int) -> bytes:
+        content = bytearray()
+        while len(content) < length:
+            self._left()
+            try:
+                part = answer.read1(min(_STEP, length - len(content)))
+            except (OSError, HTTPException) as error:
+                raise CheckpointError(f"The Hub broke off: {_plain(error)}.") from None
+            if not part:
+                raise CheckpointError(
+                    f"The server broke off after {len(content):,} of {length:,} bytes."
+                )
+            content += part
+        return bytes(content)
+
+    def _left(self) -> float:
+        left = self.deadline - time.monotonic()
+        if left <= 0:
+            raise CheckpointError("The Hub took too long to answer.")
+        return left
+
+
+def _place(address: str) -> tuple[str, str]:
+    parts = urllib.parse.urlsplit(address)
+    return parts.scheme, parts.netloc
+
+
+def _joined(address: str, location: str) -> str:
+    try:
+        return urllib.parse.urljoin(address, location)
+    except ValueError:  # a place that is no address
+        return ""
+
+
+def _is_trusted(address: str, home: tuple[str, str]) -> bool:
+    """Whether an address is the one that was asked, or a place of the Hub's over https."""
+    try:
+        parts = urllib.parse.urlsplit(address)
+        host = parts.hostname or ""
+        if parts.username is not None or parts.password is not None:
+            return False
+        if (parts.scheme, parts.netloc) == home:
+            return True
+        own = any(host == one or host.endswith(f".{one}") for one in _HOSTS)
+        return parts.scheme == "https" and parts.port in (None, 443) and own
+    except ValueError:  # no address at all
+        return False
+
+
+def _plain(error: BaseException) -> str:
+    """Return why, without addresses or paths."""
+    reason = getattr(error, "reason", error)
+    if isinstance(reason, TimeoutError) or "timed out" in str(reason):
+        return "it took too long to answer"
+    if isinstance(reason, OSError) and reason.strerror:
+        return reason.strerror.lower()
+    return "the connection failed"
