@@ -5,11 +5,13 @@ python tests/mutants.py --list     name them
 python tests/mutants.py NAME ...   run those whose name contains one of these words
 
 Each mutant is one replacement in a copy of the package in a temporary folder; its tests run there,
-quickest first, until one fails. Nothing in the working tree is touched.
+quickest first, until one fails. Nothing in the working tree is touched. The tests run without any
+mutant first; what they compile and import is there for all that follow.
 """
 
 import argparse
 import contextlib
+import importlib
 import multiprocessing
 import os
 import shutil
@@ -28,6 +30,7 @@ import pytest
 import torch
 
 ROOT = Path(__file__).parents[1]
+OURS = ("posenc", "tests", "dashboard")
 SECONDS = 150  # a mutant that hangs is as good as caught
 CORE = ("goldens", "laws", "attention")
 
@@ -418,6 +421,7 @@ MUTANTS = (
 
 def copied(folder: Path) -> None:
     """Copy the library, the dashboard, their tests and settings."""
+    folder.mkdir()
     ignored = shutil.ignore_patterns("__pycache__", "artifacts")
     for name in ("posenc", "dashboard", "tests"):
         shutil.copytree(ROOT / name, folder / name, ignore=ignored)
@@ -438,16 +442,32 @@ class FirstFailure:
             self.name = f"{report.nodeid} cannot be read"
 
 
-def run_tests(folder: Path, tests: tuple[str, ...], answer: Path) -> None:
-    """In a process of its own: test the package in `folder`, leave the outcome in `answer`."""
-    with open(folder / "output", "w") as output, contextlib.redirect_stdout(output):
+def linked(base: Path, folder: Path, mutant: Mutant) -> None:
+    """Link the files of a copy, with what was compiled there, and put the fault into one of them."""
+    shutil.copytree(base, folder, copy_function=os.link)
+    path = folder / "posenc" / mutant.path
+    text = path.read_text(encoding="utf-8")
+    if text.count(mutant.old) != 1:
+        raise SystemExit(f"{mutant.name}: the source has changed meanwhile")
+    path.unlink()
+    path.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
+    for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*"):
+        compiled.unlink()
+
+
+def run_tests(folder: Path, tests: tuple[str, ...], notes: Path, compiles: bool) -> None:
+    """In a process of its own: test the package in `folder`; leave the outcome, what was printed and
+    which modules were imported in `notes`.
+    """
+    notes.mkdir()
+    with open(notes / "output", "w") as output, contextlib.redirect_stdout(output):
         os.dup2(output.fileno(), 1)
         os.dup2(output.fileno(), 2)
         os.chdir(folder)
         os.environ |= {"POSENC_SHAPES": "0", "CI": "1"}
         sys.path.insert(0, str(folder))
-        sys.dont_write_bytecode = True
-        for name in [name for name in sys.modules if name.split(".")[0] in ("posenc", "tests")]:
+        sys.dont_write_bytecode = not compiles
+        for name in [name for name in sys.modules if name.split(".")[0] in OURS]:
             del sys.modules[name]
         first = FirstFailure()
         files = [f"tests/test_{name}.py" for name in tests]
@@ -465,55 +485,71 @@ def run_tests(folder: Path, tests: tuple[str, ...], answer: Path) -> None:
         imported = getattr(sys.modules.get("posenc"), "__file__", None) or str(folder / "posenc")
         if not Path(imported).resolve().is_relative_to(folder.resolve()) or status > 2:
             first.name, status = f"cannot be tested, pytest says {int(status)}", 9
-    answer.write_text(f"{int(status)} {first.name}", encoding="utf-8")
+    others = [name for name in sys.modules if name.split(".")[0] not in OURS]
+    (notes / "modules").write_text("\n".join(others), encoding="utf-8")
+    (notes / "answer").write_text(f"{int(status)} {first.name}", encoding="utf-8")
 
 
 @dataclass
 class Run:
-    """One mutant (or none) in a process of its own."""
+    """Tests in a process of its own, of the plain copy or of one with a mutant in it."""
 
-    mutant: Mutant | None
     tests: tuple[str, ...]
-    folder: tempfile.TemporaryDirectory = field(default_factory=tempfile.TemporaryDirectory)
+    base: Path
+    mutant: Mutant | None = None
+    own: tempfile.TemporaryDirectory = field(default_factory=tempfile.TemporaryDirectory)
     begin: float = field(default_factory=time.perf_counter)
 
+    @property
+    def notes(self) -> Path:
+        """The folder of what it found."""
+        return Path(self.own.name) / "notes"
+
     def start(self) -> "Run":
-        """Make the copy, put the fault in and start the tests."""
-        folder = Path(self.folder.name)
-        copied(folder)
+        """Make the copy, if it is for a mutant, and start the tests."""
+        folder = self.base
         if self.mutant is not None:
-            path = folder / "posenc" / self.mutant.path
-            text = path.read_text(encoding="utf-8")
-            if text.count(self.mutant.old) != 1:
-                raise SystemExit(f"{self.mutant.name}: the source has changed meanwhile")
-            path.write_text(text.replace(self.mutant.old, self.mutant.new), encoding="utf-8")
-        given = (folder, self.tests, folder / "answer")
+            folder = self.base.parent / Path(self.own.name).name
+            linked(self.base, folder, self.mutant)
+        given = (folder, self.tests, self.notes, self.mutant is None)
+        self.folder = folder
         self.process = multiprocessing.get_context("fork").Process(target=run_tests, args=given)
         self.process.start()
         return self
 
     def outcome(self) -> tuple[bool, str]:
         """Return whether all tests passed, and what failed first."""
-        answer = Path(self.folder.name) / "answer"
         if self.process.is_alive():
             self.process.kill()
             self.process.join()
             return False, f"took over {SECONDS} s"
-        if not answer.exists():
+        if not (self.notes / "answer").exists():
             return False, f"ended the process with {self.process.exitcode}"
-        status, name = answer.read_text(encoding="utf-8").split(" ", 1)
+        status, name = (self.notes / "answer").read_text(encoding="utf-8").split(" ", 1)
         if status == "9":
             raise SystemExit(f"{self.mutant}: {name}")
         return status == "0", name
 
+    def tidy(self) -> None:
+        """Remove the mutant's copy and what was noted."""
+        if self.mutant is not None:
+            shutil.rmtree(self.folder)
+        self.own.cleanup()
 
-def outcomes(mutants: list[Mutant], jobs: int) -> Iterator[tuple[Mutant, bool, str, float]]:
+    def modules(self) -> list[str]:
+        """Which modules other than the copy's own the tests have imported."""
+        return (self.notes / "modules").read_text(encoding="utf-8").splitlines()
+
+
+def outcomes(
+    mutants: list[Mutant], base: Path, jobs: int
+) -> Iterator[tuple[Mutant, bool, str, float]]:
     """Run all, `jobs` at a time; yield each with whether it was killed, by what, in what time."""
     waiting, running = list(mutants), []
     while waiting or running:
         while waiting and len(running) < jobs:
             mutant = waiting.pop(0)
-            running.append(Run(mutant, mutant.tests).start())
+            running.append(Run(mutant.tests, base, mutant).start())
         wait([run.process.sentinel for run in running], timeout=1)
         for run in list(running):
             seconds = time.perf_counter() - run.begin
@@ -521,8 +557,22 @@ def outcomes(mutants: list[Mutant], jobs: int) -> Iterator[tuple[Mutant, bool, s
                 continue
             running.remove(run)
             passed, by = run.outcome()
-            run.folder.cleanup()
+            run.tidy()
             yield run.mutant, not passed, by, seconds
+
+
+def prepare(base: Path, tests: tuple[str, ...]) -> None:
+    """Run the tests without any mutant; import here, for all forks, what they have imported."""
+    halves = [Run(part, base).start() for part in (tests[::2], tests[1::2]) if part]
+    for plain in halves:
+        plain.process.join(4 * SECONDS)
+        passed, by = plain.outcome()
+        if not passed:
+            raise SystemExit(f"the tests fail without any mutant: {by}")
+        for name in plain.modules():
+            with contextlib.suppress(Exception):
+                importlib.import_module(name)
+        plain.tidy()
 
 
 def main() -> int:
@@ -544,18 +594,15 @@ def main() -> int:
         if found != 1:
             raise SystemExit(f"{mutant.name}: {mutant.old!r} found {found} times in {mutant.path}")
     torch.set_num_threads(1)
-    needed = tuple(dict.fromkeys(name for mutant in chosen for name in mutant.tests))
-    halves = [Run(None, part).start() for part in (needed[::2], needed[1::2]) if part]
-    for plain in halves:
-        plain.process.join(4 * SECONDS)
-        passed, by = plain.outcome()
-        if not passed:
-            raise SystemExit(f"the tests fail without any mutant: {by}")
     survived = 0
-    for mutant, killed, by, seconds in outcomes(chosen, asked.jobs):
-        survived += not killed
-        verdict = "killed" if killed else "SURVIVED"
-        print(f"{verdict:<9}{seconds:5.1f} s  {mutant.name}  {by}", flush=True)
+    with tempfile.TemporaryDirectory() as place:
+        base = Path(place) / "plain"
+        copied(base)
+        prepare(base, tuple(dict.fromkeys(name for mutant in chosen for name in mutant.tests)))
+        for mutant, killed, by, seconds in outcomes(chosen, base, asked.jobs):
+            survived += not killed
+            verdict = "killed" if killed else "SURVIVED"
+            print(f"{verdict:<9}{seconds:5.1f} s  {mutant.name}  {by}", flush=True)
     print(f"{len(chosen) - survived} of {len(chosen)} killed")
     return 1 if survived else 0
 
