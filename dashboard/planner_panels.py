@@ -92,7 +92,7 @@ def paste(found: PlannerRead) -> None:
                 )
                 st.download_button(
                     "Download loss_by_position.py",
-                    pasted.script,
+                    pasted.script.encode,  # sent only once somebody asks
                     file_name="loss_by_position.py",
                     mime="text/x-python",
                     key=f"loss_script_{label}",

@@ -1,47 +1,14 @@
 """Deliberate faults in the maths, one at a time: every one of them must fail a test.
 
-python tests/mutants.py            run all, print killed or survived, exit 1 on a survivor
-python tests/mutants.py --list     name them
-python tests/mutants.py NAME ...   run those whose name contains one of these words
-
-Each mutant is one replacement in a copy of the package in a temporary folder; its tests run there,
-quickest first, until one fails. Nothing in the working tree is touched.
+python -m tests.mutants            run all, print killed or survived, exit 1 on a survivor
+python -m tests.mutants --list     name them
+python -m tests.mutants NAME ...   run those whose name contains one of these words
 """
 
-import argparse
-import contextlib
-import multiprocessing
-import os
-import shutil
 import sys
-import tempfile
-import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from multiprocessing.connection import wait
-from pathlib import Path
 
-# Loaded once here, so that each mutant's process, a fork of this one, has them already.
-import hypothesis  # noqa: F401
-import mpmath  # noqa: F401
-import pytest
-import torch
-
-ROOT = Path(__file__).parents[1]
-SECONDS = 150  # a mutant that hangs is as good as caught
-CORE = ("goldens", "laws", "attention")
-
-
-@dataclass(frozen=True)
-class Mutant:
-    """A fault: `old`, found exactly once in posenc/`path`, becomes `new`; `tests` must notice."""
-
-    name: str
-    path: str
-    old: str
-    new: str
-    tests: tuple[str, ...] = CORE
-
+from tests.mutant_runs import Mutant, main
+from tests.mutants_of_lab import MUTANTS_OF_LAB
 
 MUTANTS = (
     # The ladder and its angles.
@@ -250,6 +217,7 @@ MUTANTS = (
            "int(rises[0]) + 1 if", "int(rises[0]) + 2 if", ("properties",)),
     Mutant("tau without its ties", "analysis/properties.py",
            "math.sqrt(pairs * untied)", "pairs", ("properties",)),
+<<<<<<< HEAD
     # The lab.
     Mutant("targets are the bytes themselves", "lab/tasks.py",
            "return window[:, :-1], window[:, 1:]", "return window[:, :-1], window[:, :-1]",
@@ -432,6 +400,8 @@ MUTANTS = (
     Mutant("the elbow counts what is shorter", "lab/summary.py",
            "past = (point for point in curve.points if point.x > length)",
            "past = (point for point in curve.points)", ("lab_summary",)),
+=======
+>>>>>>> suite
     # What a page asks of one scheme, and what stands behind the newer pages.
     Mutant("lowest head called the highest", "analysis/of_scheme.py",
            "return heads.amin(dim=0), heads.amax(dim=0)", "return heads.amax(dim=0), heads.amin(dim=0)",
@@ -462,152 +432,9 @@ MUTANTS = (
     Mutant("a claim of similarity never false", "claims/offsets.py",
            "State.FALSE if curve[1] <= further else State.HOLDS if", "State.HOLDS if", ("claims",)),
     Mutant("a preset of another width", "presets.py", "dim=768", "dim=512", ("presets",)),
+    *MUTANTS_OF_LAB,
 )  # fmt: skip
 
 
-def copied(folder: Path) -> None:
-    """Copy the library, the dashboard, their tests and settings."""
-    ignored = shutil.ignore_patterns("__pycache__", "artifacts")
-    for name in ("posenc", "dashboard", "tests"):
-        shutil.copytree(ROOT / name, folder / name, ignore=ignored)
-    shutil.copy(ROOT / "pyproject.toml", folder)
-
-
-class FirstFailure:
-    """A pytest plugin that remembers what failed first."""
-
-    name = ""
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.failed and not self.name:
-            self.name = report.nodeid.removeprefix("tests/test_")
-
-    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        if report.failed and not self.name:
-            self.name = f"{report.nodeid} cannot be read"
-
-
-def run_tests(folder: Path, tests: tuple[str, ...], answer: Path) -> None:
-    """In a process of its own: test the package in `folder`, leave the outcome in `answer`."""
-    with open(folder / "output", "w") as output, contextlib.redirect_stdout(output):
-        os.dup2(output.fileno(), 1)
-        os.dup2(output.fileno(), 2)
-        os.chdir(folder)
-        os.environ |= {"POSENC_SHAPES": "0", "CI": "1"}
-        sys.path.insert(0, str(folder))
-        sys.dont_write_bytecode = True
-        for name in [name for name in sys.modules if name.split(".")[0] in ("posenc", "tests")]:
-            del sys.modules[name]
-        first = FirstFailure()
-        files = [f"tests/test_{name}.py" for name in tests]
-        options = [
-            "-x",
-            "-q",
-            "-n",
-            "0",
-            "-m",
-            "not browser and not long",
-            "-p",
-            "no:cacheprovider",
-        ]
-        status = pytest.main([*files, *options], plugins=[first])
-        imported = getattr(sys.modules.get("posenc"), "__file__", None) or str(folder / "posenc")
-        if not Path(imported).resolve().is_relative_to(folder.resolve()) or status > 2:
-            first.name, status = f"cannot be tested, pytest says {int(status)}", 9
-    answer.write_text(f"{int(status)} {first.name}", encoding="utf-8")
-
-
-@dataclass
-class Run:
-    """One mutant (or none) in a process of its own."""
-
-    mutant: Mutant | None
-    tests: tuple[str, ...]
-    folder: tempfile.TemporaryDirectory = field(default_factory=tempfile.TemporaryDirectory)
-    begin: float = field(default_factory=time.perf_counter)
-
-    def start(self) -> "Run":
-        """Make the copy, put the fault in and start the tests."""
-        folder = Path(self.folder.name)
-        copied(folder)
-        if self.mutant is not None:
-            path = folder / "posenc" / self.mutant.path
-            text = path.read_text(encoding="utf-8")
-            if text.count(self.mutant.old) != 1:
-                raise SystemExit(f"{self.mutant.name}: the source has changed meanwhile")
-            path.write_text(text.replace(self.mutant.old, self.mutant.new), encoding="utf-8")
-        given = (folder, self.tests, folder / "answer")
-        self.process = multiprocessing.get_context("fork").Process(target=run_tests, args=given)
-        self.process.start()
-        return self
-
-    def outcome(self) -> tuple[bool, str]:
-        """Return whether all tests passed, and what failed first."""
-        answer = Path(self.folder.name) / "answer"
-        if self.process.is_alive():
-            self.process.kill()
-            self.process.join()
-            return False, f"took over {SECONDS} s"
-        if not answer.exists():
-            return False, f"ended the process with {self.process.exitcode}"
-        status, name = answer.read_text(encoding="utf-8").split(" ", 1)
-        if status == "9":
-            raise SystemExit(f"{self.mutant}: {name}")
-        return status == "0", name
-
-
-def outcomes(mutants: list[Mutant], jobs: int) -> Iterator[tuple[Mutant, bool, str, float]]:
-    """Run all, `jobs` at a time; yield each with whether it was killed, by what, in what time."""
-    waiting, running = list(mutants), []
-    while waiting or running:
-        while waiting and len(running) < jobs:
-            mutant = waiting.pop(0)
-            running.append(Run(mutant, mutant.tests).start())
-        wait([run.process.sentinel for run in running], timeout=1)
-        for run in list(running):
-            seconds = time.perf_counter() - run.begin
-            if run.process.is_alive() and seconds < SECONDS:
-                continue
-            running.remove(run)
-            passed, by = run.outcome()
-            run.folder.cleanup()
-            yield run.mutant, not passed, by, seconds
-
-
-def main() -> int:
-    """Run the mutants asked for and return the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "words", nargs="*", help="run only mutants whose name contains one of these"
-    )
-    parser.add_argument("--list", action="store_true", help="name the mutants and stop")
-    parser.add_argument("--jobs", type=int, default=2)
-    asked = parser.parse_args()
-    chosen = [m for m in MUTANTS if not asked.words or any(word in m.name for word in asked.words)]
-    if asked.list:
-        for mutant in chosen:
-            print(f"{mutant.path:<28}{mutant.name}")
-        return 0
-    for mutant in chosen:  # before anything is run
-        found = (ROOT / "posenc" / mutant.path).read_text(encoding="utf-8").count(mutant.old)
-        if found != 1:
-            raise SystemExit(f"{mutant.name}: {mutant.old!r} found {found} times in {mutant.path}")
-    torch.set_num_threads(1)
-    needed = tuple(dict.fromkeys(name for mutant in chosen for name in mutant.tests))
-    halves = [Run(None, part).start() for part in (needed[::2], needed[1::2]) if part]
-    for plain in halves:
-        plain.process.join(4 * SECONDS)
-        passed, by = plain.outcome()
-        if not passed:
-            raise SystemExit(f"the tests fail without any mutant: {by}")
-    survived = 0
-    for mutant, killed, by, seconds in outcomes(chosen, asked.jobs):
-        survived += not killed
-        verdict = "killed" if killed else "SURVIVED"
-        print(f"{verdict:<9}{seconds:5.1f} s  {mutant.name}  {by}", flush=True)
-    print(f"{len(chosen) - survived} of {len(chosen)} killed")
-    return 1 if survived else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(MUTANTS, __doc__.splitlines()[0]))

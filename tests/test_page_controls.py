@@ -13,6 +13,7 @@ from dashboard import controls, used
 from dashboard import widgets as drawing
 from posenc import Setting, fields
 from posenc.presets import PRESETS
+from posenc.schemes import SCHEMES
 from posenc.setting import own_defaults, own_rules
 from tests.pages import (
     LABELS,
@@ -149,7 +150,7 @@ def test_first_schemes_and_chosen_ones_are_offered_at_once(monkeypatch: pytest.M
         st, "menu_button", lambda label, kinds, **more: asked.append(kinds) or "none"
     )
     assert setting(drawn(at.run())).schemes == ("learned", "none")
-    assert asked == [["rope", "alibi", "none"]]
+    assert asked == [[kind for kind in SCHEMES if kind not in ("learned", "sinusoidal")]]
     assert offered(at) == ["Learned", "Sinusoidal", "NoPE"]
     assert notices(at) == []
 

@@ -264,7 +264,7 @@ def test_switching_every_scheme_off_falls_back_with_a_notice() -> None:
     at.button_group(key="schemes_control").set_value([]).run()
     assert setting(drawn(at)).schemes == ("learned", "sinusoidal", "rope", "alibi")
     assert len(notices(at)) == 1
-    assert notices(at)[0].startswith("Schemes must be 1 to 5 of Learned, ")
+    assert notices(at)[0].startswith("Schemes must be 1 to 6 of Learned, ")
     at.button_group(key="schemes_control").set_value(["rope"]).run()
     assert setting(drawn(at)).schemes == ("rope",)
     assert notices(at) == []

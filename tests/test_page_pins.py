@@ -191,5 +191,5 @@ def test_settings_with_nothing_in_common_are_both_shown(page: str, schemes: str,
 
 
 def test_a_pin_that_is_too_long_is_not_read_in_part() -> None:
-    at = drawn(visit("similarity", {"a": "dim~64~seed~" + "9" * 1_200}))
+    at = drawn(visit("similarity", {"a": "dim~64~seed~" + "9" * 3_001}))
     assert notices(at) == ["The pinned setting of this link cannot be read; nothing is pinned."]

@@ -14,7 +14,7 @@ import pytest
 from streamlit.runtime.memory_media_file_storage import MemoryMediaFileStorage
 from streamlit.testing.v1 import AppTest
 
-from dashboard import compute
+from dashboard import compute, pca
 from posenc import limits
 from posenc.errors import SchemeArgumentError
 from tests.pages import (
@@ -173,7 +173,7 @@ def test_a_panel_says_that_it_is_rounded_where_its_numbers_are(page: str) -> Non
 
 def test_learned_is_blank_past_the_training_length_and_says_so() -> None:
     link = {"length": "64", "train_length": "20", "reference": "30", "learned_source": "random"}
-    at = drawn(visit("similarity", link))
+    at = drawn(visit("similarity", link, from_one_position=True))
     header, shown = matrices(at)
     blank = np.isnan(shown["Learned"])
     assert not blank[:20, :20].any()
@@ -234,6 +234,11 @@ DOWNLOADS = [
     ("why_position", "outputs by word"),
     ("why_position", "attention weights"),
     ("claims", "claims"),
+    ("context_planner", "methods"),
+    ("context_planner", "pairs"),
+    ("context_planner", "expected logit to the target"),
+    ("context_planner", "lowest B(k)"),
+    ("context_planner", "positions as bfloat16"),
 ]
 
 
@@ -282,14 +287,15 @@ def test_every_download_is_tested_and_nothing_travels_before_it_is_opened(
 
 # Faults -------------------------------------------------------------------------------------------
 
+# What each page computes at its heart.
 CENTRE = {
-    "start": "cosine",
-    "overview": "cosine",
-    "encoding": "provenance",
-    "similarity": "reference_row",
-    "pca": "projected",
-    "relative_offsets": "offset_claims",
-    "extrapolation": "past",
+    "start": (compute, "cosine"),
+    "overview": (compute, "cosine"),
+    "encoding": (compute, "provenance"),
+    "similarity": (compute, "reference_row"),
+    "pca": (pca, "projected"),
+    "relative_offsets": (compute, "offset_claims"),
+    "extrapolation": (compute, "past"),
 }
 SECRET = "/home/someone/secret/token.txt"
 
@@ -316,7 +322,7 @@ def test_a_fault_is_one_sentence_with_an_incident_that_the_log_explains(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(compute, CENTRE[page], broken(fault(f"cannot read {SECRET}")))
+    monkeypatch.setattr(*CENTRE[page], broken(fault(f"cannot read {SECRET}")))
     with caplog.at_level(logging.ERROR, logger="dashboard"):
         at = visit(page)
     assert not at.exception
@@ -338,7 +344,7 @@ def test_a_fault_is_one_sentence_with_an_incident_that_the_log_explains(
 def test_no_memory_and_no_module_are_incidents_too(
     fault: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compute, "projected", broken(fault(SECRET)))
+    monkeypatch.setattr(*CENTRE["pca"], broken(fault(SECRET)))
     at = visit("pca")
     assert not at.exception
     assert len(at.error) == 1
@@ -349,7 +355,7 @@ def test_an_error_of_the_library_is_shown_in_its_own_words(
     page: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     sentence = "length must be a whole number from 1 to 9, got 10."
-    monkeypatch.setattr(compute, CENTRE[page], broken(SchemeArgumentError(sentence)))
+    monkeypatch.setattr(*CENTRE[page], broken(SchemeArgumentError(sentence)))
     at = visit(page)
     assert not at.exception
     assert [box.value for box in at.error] == [sentence]
@@ -357,7 +363,7 @@ def test_an_error_of_the_library_is_shown_in_its_own_words(
 
 
 def test_a_fault_on_one_page_leaves_the_others_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compute, "projected", broken(RuntimeError("no")))
+    monkeypatch.setattr(*CENTRE["pca"], broken(RuntimeError("no")))
     at = visit("pca", {"base": "500"})
     assert len(at.error) == 1
     at.switch_page("views/extrapolation.py").run()
