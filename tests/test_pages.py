@@ -237,8 +237,8 @@ DOWNLOADS = [
     ("context_planner", "methods"),
     ("context_planner", "pairs"),
     ("context_planner", "expected logit to the target"),
-    ("context_planner", "lowest B(k)"),
-    ("context_planner", "positions as bfloat16"),
+    ("context_planner", "base bound by distance"),
+    ("context_planner", "position resolution"),
 ]
 
 

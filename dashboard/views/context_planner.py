@@ -52,6 +52,6 @@ page.definition(
 page.numbers(found.methods, "methods")
 page.numbers(found.pairs, "pairs")
 page.numbers(found.kernel, "expected logit to the target")
-page.numbers(found.bound, "lowest B(k)")
-page.numbers(found.resolution, "positions as bfloat16")
+page.numbers(found.bound, "base bound by distance")
+page.numbers(found.resolution, "position resolution")
 page.script(script.script(settings.now, chosen))
