@@ -294,9 +294,12 @@ def _canonical(own: object) -> tuple[tuple[str, Any], ...]:
     keys = [key for key, _ in pairs]
     for key in keys:
         if key not in default or keys.count(key) > 1:
-            raise ConfigError(
-                f"Setting.own may hold {', '.join(default)}, each once, got {shown(key)}."
+            kind = key.partition(".")[0]
+            near = (
+                [name for name in default if name.startswith(f"{kind}.")] if kind in SCHEMES else []
             )
+            named = ", ".join(near) or "fields of one scheme such as rope.layout"
+            raise ConfigError(f"Setting.own may hold {named}, each once, got {shown(key)}.")
     return tuple(sorted((key, value) for key, value in pairs if value != default[key]))
 
 

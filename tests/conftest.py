@@ -51,7 +51,8 @@ SMALL = Setting(dim=80, heads=10, length=16, train_length=300, learned_source="r
 def small_configs() -> dict[str, SchemeConfig]:
     """Return every scheme of the registry in small, and once more per alternative of its own fields.
 
-    A field that a scheme has from another one is varied there.
+    Of a scheme made from another one only what is its own and decides how something is computed: its
+    factors are numbers like any other (tests/test_rope_scaling.py varies them all).
     """
     found = {}
     for kind, config in SCHEMES.items():
@@ -59,7 +60,9 @@ def small_configs() -> dict[str, SchemeConfig]:
         parents = [other for other in SCHEMES.values() if other in config.__mro__[1:]]
         inherited = [rule for other in parents for rule in fields.rules(other).values()]
         for name, rule in found[kind].own_rules().items():
-            for value in () if any(rule is one for one in inherited) else alternatives(rule):
+            known = any(rule is one for one in inherited)
+            known = known or (bool(parents) and isinstance(rule, fields.Real))
+            for value in () if known else alternatives(rule):
                 if value == getattr(found[kind], name):
                     continue
                 try:
@@ -87,8 +90,8 @@ def alternatives(rule: fields.Rule) -> tuple[object, ...]:
             return (rule.clamp((rule.low + rule.high) / 2),)
         case fields.Numbers(whole=True):  # four pairs shared out among two axes, or three
             return ((1, 3), (0, 1, 3))
-        case fields.Numbers():  # one for all pairs, or one for each of four
-            return ((2.5,), (1.0, 1.5, 2.5, 4.0))
+        case fields.Numbers():  # one for each of four pairs
+            return ((1.0, 1.5, 2.5, 4.0),)
     return ()
 
 
