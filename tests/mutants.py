@@ -243,9 +243,11 @@ MUTANTS = (
            "return number(2 * getattr(self.config, field)) if self.numbers else _SYMBOLS[field]",
            ("encoding",)),
     Mutant("62,832 for every ladder", "claims/wavelengths.py",
-           "said = 2 * math.pi * setting.base", "said = 2 * math.pi * 10_000", ("claims",)),
+           "said = 2 * math.pi * setting.base", "said = 2 * math.pi * 10_000",
+           ("claims_of_distance",)),
     Mutant("a claim of similarity never false", "claims/offsets.py",
-           "State.FALSE if curve[1] <= further else State.HOLDS if", "State.HOLDS if", ("claims",)),
+           "State.FALSE if curve[1] <= further else State.HOLDS if", "State.HOLDS if",
+           ("claims_of_distance",)),
     Mutant("a preset of another width", "presets.py", "dim=768", "dim=512", ("presets",)),
     *MUTANTS_OF_LAB,
 )  # fmt: skip
