@@ -9,12 +9,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, expect
 
 from tests.browser import Visit, Visitor, find_chromium, launched, served
 
 if TYPE_CHECKING:
     from tests.matrix_probe import Desk
+
+expect.set_options(timeout=20_000)  # a busy machine shows late what it shows
 
 _FAILED = pytest.StashKey[bool]()
 

@@ -12,6 +12,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 from posenc import Setting
 from posenc.tables import cos_sin
 from tests.browser import SCREENS, Visit, Visitor
+from tests.browser_page import resize
 
 pytestmark = pytest.mark.browser
 
@@ -232,14 +233,14 @@ def test_where_motion_is_not_wanted_positions_are_stepped_through(
         }"""
     )
     clock(page).locator(".play").click()
-    page.wait_for_timeout(2_300)
+    page.wait_for_function("new Set(seen.map(one => one[1])).size > 3", timeout=20_000)
     clock(page).locator(".play").click()
     seen = page.evaluate("seen")
     moves = [entry for n, entry in enumerate(seen) if n == 0 or entry[1] != seen[n - 1][1]]
     moves = [entry for entry in moves if entry[1] > 0]
-    assert 2 <= len(moves) <= 5  # twice a second
+    assert len(moves) >= 3
     for (earlier, p, _), (later, q, _) in itertools.pairwise(moves):
-        assert later - earlier > 400
+        assert later - earlier > 400  # at most twice a second, however busy the machine is
         assert q - p == 2  # four positions a second
     for _, p, angle in seen:  # never between two positions
         assert apart(angle, float(p)) < 1e-12  # pair 0 turns by one radian a position
@@ -261,17 +262,23 @@ def test_a_rerun_changes_the_hands_and_keeps_the_position(opened: Callable[..., 
 
 
 @pytest.mark.parametrize(
-    ("width", "scheme"), [(1440, "dark"), (768, "light"), (390, "light"), (390, "dark")]
+    ("opened_at", "scheme", "widths"), [(1440, "light", (1440, 768, 390)), (390, "dark", (390,))]
 )
-def test_the_clocks_fit_every_screen(opened: Callable[..., Page], width: int, scheme: str) -> None:
-    page = opened(**(SCREENS[width] | {"color_scheme": scheme}))
-    box = clock(page).bounding_box()
-    assert box is not None
-    for part in clock(page).locator("button, select, input, svg, table").all():
-        inner = part.bounding_box()
-        assert inner is not None
-        assert inner["x"] >= box["x"] - 1
-        assert inner["x"] + inner["width"] <= box["x"] + box["width"] + 1
+def test_the_clocks_fit_every_screen(
+    opened: Callable[..., Page], opened_at: int, scheme: str, widths: tuple[int, ...]
+) -> None:
+    page = opened(**(SCREENS[opened_at] | {"color_scheme": scheme}))
+    for width in widths:
+        if width != opened_at:
+            resize(page, width)
+        box = clock(page).bounding_box()
+        assert box is not None
+        assert box["x"] + box["width"] <= width
+        for part in clock(page).locator("button, select, input, svg, table").all():
+            inner = part.bounding_box()
+            assert inner is not None
+            assert inner["x"] >= box["x"] - 1
+            assert inner["x"] + inner["width"] <= box["x"] + box["width"] + 1
     text, ground = page.evaluate(
         """() => {
           const roots = [...document.querySelectorAll("[data-testid=stBidiComponentIsolated]")];
