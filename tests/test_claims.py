@@ -8,6 +8,7 @@ import pytest
 from posenc import Setting
 from posenc.claims import CLAIMS, THEMES, State, figure
 from posenc.claims.claim import Claim
+from posenc.words import counted
 from tests.claim_readings import at, judged
 
 HOSTILE = {
