@@ -156,6 +156,11 @@ def _is_on(x: Tensor, device: torch.device | str | None) -> bool:
     return x.device.type == wanted.type and wanted.index in (None, x.device.index)
 
 
+def check_range(positions: Integer[Tensor, "*n"]) -> None:
+    """Raise PositionOutOfRange past 2^31 - 1, where the values are on the host and not compiling."""
+    _extent(positions.flatten().to(torch.int64))
+
+
 def _extent(positions: Int[Tensor, " n"]) -> tuple[int, int] | None:
     """Lowest and highest position, if the host can tell at no cost; refuses what is out of range."""
     if torch.compiler.is_compiling() or positions.device.type != "cpu" or not len(positions):

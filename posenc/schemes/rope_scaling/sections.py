@@ -167,6 +167,7 @@ class RopeSections(Rope):
             positions = torch.arange(positions, device=device)
         elif device is not None:
             positions = positions.to(device)
+        tables.check_range(positions)  # of the token: its places on the grid are nearer
         place = positions.device
         found = [tables.cos_sin(at, self.phases, dtype=dtype) for at in self.places(positions)]
         axes, pairs = (
