@@ -26,6 +26,9 @@ PAGES = {
         st.Page("views/extrapolation.py", title="Extrapolation", icon=":material/trending_up:"),
         st.Page("views/train.py", title="Train", icon=":material/model_training:"),
     ],
+    "Your model": [
+        st.Page("views/context_planner.py", title="Context planner", icon=":material/straighten:"),
+    ],
 }
 
 links.keep()

@@ -6,6 +6,7 @@ from dashboard.encoding_choice import EncodingChoice
 from posenc import fields, limits
 from posenc.claims import THEMES
 from posenc.lab.tasks import TASKS, Language
+from posenc.planner import METHODS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -261,6 +262,40 @@ class PredictionChoice:
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class PlanChoice:
+    """Which model the Context planner plans for, to which length, and by which methods."""
+
+    model: str = fields.ruled(
+        "llama-3-8b",
+        fields.Word(
+            pattern=r"[a-z0-9][a-z0-9.-]{0,39}",
+            described="the name of a model, such as llama-3-8b",
+            label="Model",
+            help="A well-known model, as its config.json has it.",
+        ),
+    )
+    context: int = fields.ruled(
+        131_072,
+        fields.Whole(
+            low=1,
+            high=limits.MAX_TRAIN_LENGTH,
+            label="Target context",
+            help="How many tokens the model is to read.",
+        ),
+    )
+    methods: tuple[str, ...] = fields.ruled(
+        ("none", "linear", "ntk", "yarn", "llama3", "base"),
+        fields.Several(
+            options=tuple(METHODS),
+            labels=tuple(method.label for method in METHODS.values()),
+            most=len(METHODS),
+            label="Methods",
+            help="Ways to read a longer context, compared below.",
+        ),
+    )
+
+
 PAGE_CHOICES: tuple[type, ...] = (
     EncodingChoice,
     ClaimsChoice,
@@ -274,4 +309,5 @@ PAGE_CHOICES: tuple[type, ...] = (
     OrderChoice,
     ExerciseChoice,
     PredictionChoice,
+    PlanChoice,
 )

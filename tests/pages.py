@@ -31,7 +31,8 @@ PAGES = (
     "train",
     "why_position",
     "claims",
-)  # the last three show numbers of their own
+    "context_planner",
+)  # the last four show numbers of their own
 KINDS = ("learned", "sinusoidal", "rope", "alibi", "none")
 LABELS = dict(zip(KINDS, ("Learned", "Sinusoidal", "RoPE", "ALiBi", "NoPE"), strict=True))
 DEFAULT = {

@@ -8,6 +8,7 @@ B(x + h) <= B(x) + B'(x) h + M h^2 / 2, where M bounds |B''|, so one negative va
 interval; the intervals are laid end to end.
 """
 
+import functools
 import math
 from dataclasses import dataclass
 
@@ -72,7 +73,11 @@ def smallest_base(dim: int, length: int) -> BaseWindow | None:
     Source: Men et al. 2024, arXiv 2405.14591.
     """
     check_width("dim", dim)
-    check_length("length", length, high=MAX_LENGTH)
+    return _smallest(dim, check_length("length", length, high=MAX_LENGTH))
+
+
+@functools.lru_cache(maxsize=256)
+def _smallest(dim: int, length: int) -> BaseWindow | None:
     share = np.arange(dim // 2) / (dim // 2)
     if dim == 2:  # one pair, of one frequency whatever the base
         passes = _curve(0.0, share, length).min() >= 0

@@ -1,0 +1,249 @@
+"""What the Context planner shows of one model, one target and some methods: frames, words, blocks."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from dashboard.choices import PlanChoice
+from dashboard.compute import CACHE
+from posenc import Setting, rope_frequencies
+from posenc.analysis.extrapolation import base_bound_curve
+from posenc.planner import (
+    RANKING,
+    Caution,
+    ContextPlan,
+    LayerNote,
+    cautions,
+    emit,
+    layer_notes,
+    loss_by_position_script,
+    plan,
+    verdict,
+)
+from posenc.planner.kernels import kernel_curve
+from posenc.planner.pairs import BLENDED, DIVIDED, KEPT
+from posenc.planner.resolution import distinct_positions
+from posenc.presets import MODELS
+from posenc.schemes.rope import RopeConfig
+
+SEARCHED = 131_072  # the longest target for which a page waits for the search of a base
+STEPS = 240  # points of a curve that runs to the target
+
+AS_TRAINED, DEMANDED = "As trained", "Demanded base"
+
+
+@dataclass(frozen=True)
+class Pasted:
+    """What one method is written as: titles and texts to copy, and why there are no others."""
+
+    texts: Mapping[str, str]
+    why: tuple[str, ...]
+    script: str
+
+
+@dataclass(frozen=True)
+class PlannerRead:
+    """Everything on the page. Frames are empty where the model has no RoPE.
+
+    methods: one row each, ranked. pairs: method, pair, wavelength, ratio, turns. kernel: method, x, y.
+    bound: ladder, x, y (the lowest B(k) of each step). resolution: positions, numbers. cache: GiB.
+    """
+
+    headline: str
+    about: str
+    methods: pd.DataFrame
+    pairs: pd.DataFrame
+    kernel: pd.DataFrame
+    bound: pd.DataFrame
+    resolution: pd.DataFrame
+    cache: pd.DataFrame
+    evidence: tuple[tuple[str, str, str], ...]
+    cautions: tuple[Caution, ...]
+    layers: tuple[LayerNote, ...]
+    left_out: tuple[str, ...]
+    pasted: Mapping[str, Pasted]
+    ranking: str
+    trained_length: int | None
+    reach: int
+
+
+def read(setting: Setting, chosen: PlanChoice) -> PlannerRead:
+    """Return what the page shows; the shared setting changes nothing of it."""
+    return _read(chosen.model, chosen.context, chosen.methods)
+
+
+def made(chosen: PlanChoice) -> ContextPlan:
+    """Return the plan itself."""
+    return _plan(chosen.model, chosen.context, chosen.methods)
+
+
+def _plan(name: str, context: int, methods: tuple[str, ...]) -> ContextPlan:
+    preset = MODELS[name]
+    return plan(
+        preset.read(scaled=False), context, name=preset.label, methods=methods,
+        search_base=context <= SEARCHED,
+    )  # fmt: skip
+
+
+@st.cache_data(**CACHE)
+def _read(name: str, context: int, methods: tuple[str, ...]) -> PlannerRead:
+    found = _plan(name, context, methods)
+    notes = tuple(layer_notes(found.model, found.target, found.trained_length))
+    return PlannerRead(
+        headline=verdict(found),
+        about=_about(name),
+        methods=methods_frame(found),
+        pairs=pairs_frame(found),
+        kernel=kernel_frame(found),
+        bound=bound_frame(found),
+        resolution=resolution_frame(found.target),
+        cache=pd.DataFrame({"number type": [*found.cache], "GiB": [*found.cache.values()]}),
+        evidence=tuple(
+            (one.method.label, one.method.evidence.statement, one.method.evidence.source)
+            for one in found.methods
+        ),
+        cautions=tuple(cautions(found)),
+        layers=notes,
+        left_out=found.left_out,
+        pasted=_pasted(found),
+        ranking=RANKING,
+        trained_length=found.trained_length,
+        reach=found.reach,
+    )
+
+
+def _about(name: str) -> str:
+    preset = MODELS[name]
+    doubt = f" Not verified: {preset.unverified}." if preset.unverified else ""
+    note = f" {preset.note}" if preset.note else ""
+    return f"{preset.label}: {preset.source}.{doubt}{note}"
+
+
+def methods_frame(found: ContextPlan) -> pd.DataFrame:
+    """One row per method, ranked, with the numbers of the plan."""
+    rows = []
+    for one in found.methods:
+        quarter, half, whole = _three([*one.kernel.values()])
+        rows.append(
+            {
+                "method": one.method.label,
+                "training": one.usable,
+                "unseen pairs": int(one.pairs.unseen.sum()),
+                "short texts, mean": one.short.mean,
+                "short texts, worst": one.short.worst,
+                "kept": one.pairs.count(KEPT),
+                "blended": one.pairs.count(BLENDED),
+                "divided": one.pairs.count(DIVIDED),
+                "attention factor": one.attention_factor,
+                "stale keys from": one.stale_from,
+                "B(k) < 0 at": one.first_negative,
+                "K at 1/4": quarter,
+                "K at 1/2": half,
+                "K at the end": whole,
+                "float32 cosine error": one.cosine_error,
+            }
+        )
+    if not rows:
+        return pd.DataFrame()
+    return pd.DataFrame(rows).astype({"stale keys from": "Int64", "B(k) < 0 at": "Int64"})
+
+
+def _three(values: list[float]) -> tuple[float, float, float]:
+    """Return the kernel at a quarter, half and the end; a target of few tokens has fewer distances."""
+    return values[0], values[len(values) // 2], values[-1]
+
+
+def pairs_frame(found: ContextPlan) -> pd.DataFrame:
+    """One row per method and pair: wavelength before and after, ratio, turns within training."""
+    parts = [
+        pd.DataFrame(
+            {
+                "method": one.method.label,
+                "pair": np.arange(len(one.pairs.before)),
+                "before": one.pairs.wavelengths_before,
+                "wavelength": one.pairs.wavelengths_after,
+                "ratio": one.pairs.ratio,
+                "state": one.pairs.states,
+                "turns": one.pairs.turns,
+                "boundary": found.trained_length,
+            }
+        )
+        for one in found.methods
+    ]
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+
+
+def kernel_frame(found: ContextPlan) -> pd.DataFrame:
+    """The expected logit of unit content by distance, out to the target, for each method."""
+    at = steps(found.reach)
+    parts = [
+        pd.DataFrame(
+            {
+                "method": one.method.label,
+                "x": at,
+                "y": kernel_curve(one.config, found.reach, found.reach)[at],
+                "boundary": found.trained_length,
+            }
+        )
+        for one in found.methods
+    ]
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+
+
+def bound_frame(found: ContextPlan) -> pd.DataFrame:
+    """B(k) of the ladder as trained and of the demanded base: the lowest value of every step."""
+    if found.trained is None:
+        return pd.DataFrame()
+    ladders: dict[str, RopeConfig] = {AS_TRAINED: found.trained}
+    if found.base_window is not None:
+        ladders[DEMANDED] = found.trained.replace(base=found.base_window.rounded)
+    edges = steps(found.reach)
+    parts = []
+    for name, config in ladders.items():
+        values = base_bound_curve(rope_frequencies(config)[0], found.reach).numpy()
+        lowest = np.minimum.reduceat(values, edges)
+        parts.append(pd.DataFrame({"ladder": name, "x": edges, "y": lowest}))
+    return pd.concat(parts, ignore_index=True)
+
+
+def resolution_frame(target: int) -> pd.DataFrame:
+    """How many different bfloat16 numbers positions below each power of two become."""
+    lengths = [2**power for power in range(target.bit_length()) if 2**power < target] + [target]
+    return pd.DataFrame(
+        {"positions": lengths, "numbers": [distinct_positions(length) for length in lengths]}
+    )
+
+
+def steps(reach: int) -> np.ndarray:
+    """Return distances from 0 to the last in about equal ratios."""
+    if reach <= STEPS:
+        return np.arange(reach)
+    return np.unique(np.r_[0, np.geomspace(1, reach - 1, STEPS).round().astype(np.int64)])
+
+
+def _pasted(found: ContextPlan) -> dict[str, Pasted]:
+    pasted = {}
+    for one in found.methods if found.longer else ():
+        if one.method.name == "none":
+            continue
+        emitted = emit(found, one)
+        texts = {
+            "config.json, transformers 5": _json(emitted.rope_parameters),
+            "config.json, transformers 4": _json(emitted.rope_scaling),
+            "vLLM": emitted.vllm,
+            "llama.cpp": emitted.llama_cpp,
+        }
+        pasted[one.method.label] = Pasted(
+            {title: text for title, text in texts.items() if text},
+            emitted.why,
+            loss_by_position_script(found, one),
+        )
+    return pasted
+
+
+def _json(block: dict[str, object]) -> str:
+    return json.dumps(block, indent=2) if block else ""

@@ -1,0 +1,105 @@
+"""The parts of the Context planner under its headline: six pictures, what to beware of, what to paste."""
+
+import streamlit as st
+
+from dashboard import page, planner_charts
+from dashboard.planner import PlannerRead
+from dashboard.text import plain
+
+
+def pictures(found: PlannerRead) -> None:
+    """Draw the six panels, two beside each other."""
+    labels = tuple(found.methods["method"])
+    trained = found.pairs[found.pairs["method"] == labels[0]]
+    left, right = st.columns(2)
+    with left:
+        st.subheader("Wavelengths at the target", anchor=False)
+        st.caption(
+            "Positions per full turn of each pair. Dashed level: the trained length; waves above it "
+            "never closed in training."
+        )
+        page.picture(found.pairs, planner_charts.wavelengths(labels), key="plan_wavelengths")
+    with right:
+        st.subheader("What happens to each pair", anchor=False)
+        st.caption("1 is a frequency kept as trained; the lowest level is divided by the factor.")
+        page.picture(found.pairs, planner_charts.ramps(labels), key="plan_ramps")
+    left, right = st.columns(2)
+    with left:
+        st.subheader("Turns completed in training", anchor=False)
+        st.caption("Pairs under the dashed line saw only a part of their circle.")
+        page.picture(trained, planner_charts.turns(), key="plan_turns")
+    with right:
+        st.subheader("Expected logit to the target", anchor=False)
+        st.caption("Of equal unit content by distance; the dashed line is the trained length.")
+        page.picture(found.kernel, planner_charts.kernels(labels), key="plan_kernels")
+    left, right = st.columns(2)
+    with left:
+        st.subheader("B(k) and the base it demands", anchor=False)
+        st.caption("The lowest value of every step; below 0, an unlike token outweighs a like one.")
+        page.picture(found.bound, planner_charts.bounds(), key="plan_bounds")
+    with right:
+        st.subheader("Positions as bfloat16", anchor=False)
+        st.caption("Dashed: a number for every position.")
+        page.picture(found.resolution, planner_charts.resolution(), key="plan_resolution")
+
+
+def sources(found: PlannerRead) -> None:
+    """Say where each statement about training comes from."""
+    with st.expander("What the sources say of training", icon=":material/menu_book:"):
+        st.markdown(
+            "\n".join(f"- **{plain(label)}**: {plain(said)} *{plain(source)}*"
+                      for label, said, source in found.evidence)
+        )  # fmt: skip
+
+
+def beware(found: PlannerRead) -> None:
+    """List what to beware of, each with its rule and source, and the layers."""
+    left, right = st.columns(2)
+    with left:
+        st.subheader("Beware", anchor=False)
+        for caution in found.cautions:
+            st.markdown(
+                f"{plain(caution.sentence)}  \n*{plain(caution.rule)} {plain(caution.source)}*"
+            )
+        if not found.cautions:
+            st.caption("Nothing was found.")
+        for reason in found.left_out:
+            st.caption(plain(reason))
+    with right:
+        st.subheader("Keys and values of one sequence", anchor=False)
+        page.table(found.cache)
+        st.subheader("Layers", anchor=False)
+        for note in found.layers:
+            st.markdown(f"**{plain(note.layers)}**: {plain(note.sentence)}")
+
+
+def paste(found: PlannerRead) -> None:
+    """Draw what to paste, a tab for each method."""
+    if not found.pasted:
+        return
+    st.subheader("Ready to paste", anchor=False)
+    for tab, (label, pasted) in zip(st.tabs([*found.pasted]), found.pasted.items(), strict=True):
+        with tab:
+            for title, text in pasted.texts.items():
+                st.caption(title)
+                st.code(text, language="json" if text.startswith("{") else "bash", wrap_lines=True)
+            for reason in pasted.why:
+                st.caption(plain(reason))
+            if pasted.script:
+                st.caption(
+                    "A script that measures loss by position on your own checkpoint, as it is and "
+                    "as planned."
+                )
+                st.download_button(
+                    "Download loss_by_position.py",
+                    pasted.script,
+                    file_name="loss_by_position.py",
+                    mime="text/x-python",
+                    key=f"loss_script_{label}",
+                    on_click="ignore",
+                    icon=":material/download:",
+                )
+    st.caption(
+        "vLLM: docs.vllm.ai, stable, Context Extension; 0.11.1 and later. llama.cpp: "
+        "tools/server/README.md of ggml-org/llama.cpp at 00dc8057. MODEL stands for your own."
+    )

@@ -1,0 +1,43 @@
+"""The Context planner as Python: every method of a plan, ranked, as CSV."""
+
+from dashboard.choices import PlanChoice
+from dashboard.planner import SEARCHED
+from posenc import Setting
+
+_SCRIPT = """\
+import csv
+import sys
+
+from posenc.planner import plan, verdict
+from posenc.presets import MODELS
+
+preset = MODELS[{model!r}]
+model = preset.read(scaled=False)
+found = plan(
+    model, {context}, name=preset.label, methods={methods!r}, search_base={search}
+)
+print(verdict(found), file=sys.stderr)
+rows = csv.writer(sys.stdout, lineterminator="\\n")
+rows.writerow(
+    ["method", "training", "unseen pairs", "short texts, mean", "short texts, worst", "kept",
+     "blended", "divided", "attention factor", "stale keys from", "B(k) < 0 at", "K at the end",
+     "float32 cosine error"]
+)
+for one in found.methods:
+    counts = [one.pairs.count(state) for state in ("kept", "blended", "divided")]
+    rows.writerow(
+        [one.method.label, one.usable, int(one.pairs.unseen.sum()), repr(one.short.mean),
+         repr(one.short.worst), *counts, repr(one.attention_factor), one.stale_from,
+         one.first_negative, repr([*one.kernel.values()][-1]), repr(one.cosine_error)]
+    )
+"""
+
+
+def script(setting: Setting, chosen: PlanChoice) -> str:
+    """Return a script that prints the ranked table; the setting changes nothing of it."""
+    return _SCRIPT.format(
+        model=chosen.model,
+        context=chosen.context,
+        methods=list(chosen.methods),
+        search=chosen.context <= SEARCHED,
+    )
