@@ -44,6 +44,7 @@ PAGES: dict[str, Used] = {
     "relative_offsets": Used(_SHOWN),
     "extrapolation": Used(_SHOWN),
     "train": Used(("schemes", "base"), schemes=False),
+    "context_planner": Used(("model",), schemes=False),
 }
 
 
@@ -55,6 +56,7 @@ def controls(path: str, setting: Setting) -> frozenset[str]:
         return every
     names = {*page.itself}
     if page.schemes:
+        names.add("model")
         for kind in setting.schemes:
             names |= of_scheme(setting, kind)
     return every & (names - {*page.never})
@@ -63,6 +65,13 @@ def controls(path: str, setting: Setting) -> frozenset[str]:
 def of_scheme(setting: Setting, kind: str) -> set[str]:
     """Return the names of the controls that change what one scheme does."""
     config = setting.config(kind)
+    if setting.of_model(kind) is not None:
+        fixed = {
+            "dim": ("precision",),
+            "heads": ("alibi_head",),
+            "source": ("learned_source", "seed"),
+        }
+        return {name for field in config.shared for name in fixed.get(field, ())}
     names = {name for used in config.uses for name in _MADE_OF.get(used, (used,))}
     if "rope_width" in config.uses and not setting.equal_width:
         names.add("heads")

@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from dashboard import choices, controls, page, planner, planner_panels
+from dashboard import choices, controls, page, planner, planner_panels, real_model
 from dashboard.scripts import context_planner as script
 from dashboard.text import plain
 from posenc.analysis.base_search import smallest_base
@@ -12,14 +12,17 @@ from posenc.presets import MODELS
 
 settings = page.settings()
 header = st.container()
-chosen = controls.choices(choices.PlanChoice, words=tuple(MODELS))
+row = st.container(horizontal=True, vertical_alignment="top")
+none = f"{MODELS[planner.DEFAULT].label}, as none is chosen"
+real_model.select(row, "Model", "model_here_control", none)
+chosen = controls.choices(choices.PlanChoice, row)
 both = settings.map(lambda setting: planner.read(setting, chosen))
 found = both.now
 with header:
     page.head("Context planner", both.map(lambda one: plain(one.headline)))
     st.caption(
-        f"{plain(found.about)} Computed from formulas; nothing here is measured, and the sidebar "
-        "changes nothing."
+        f"{plain(found.about)} Computed from formulas; nothing here is measured, and of the sidebar only "
+        "the model counts."
     )
 
 if len(found.methods):
