@@ -86,7 +86,7 @@ def _main(names: frozenset[str]) -> None:
     if "learned_source" in names:
         sources.picker(rules["learned_source"])
     if "model" in names:
-        real_model.picker(panels="schemes" in names)
+        real_model.picker()
 
 
 def _schemes(rule: fields.Several) -> None:

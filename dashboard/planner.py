@@ -10,6 +10,7 @@ import streamlit as st
 
 from dashboard.choices import PlanChoice
 from dashboard.compute import CACHE
+from dashboard.real_model import about
 from posenc import Setting, rope_frequencies
 from posenc.analysis.extrapolation import base_bound_curve
 from posenc.planner import (
@@ -100,7 +101,7 @@ def _read(word: str, context: int, methods: tuple[str, ...]) -> PlannerRead:
     notes = tuple(layer_notes(found.model, found.target, found.trained_length))
     return PlannerRead(
         headline=verdict(found),
-        about=_about(word),
+        about=about(shared_model(word)),
         methods=methods_frame(found),
         pairs=pairs_frame(found),
         kernel=kernel_frame(found),
@@ -119,15 +120,6 @@ def _read(word: str, context: int, methods: tuple[str, ...]) -> PlannerRead:
         trained_length=found.trained_length,
         reach=found.reach,
     )
-
-
-def _about(word: str) -> str:
-    model = shared_model(word)
-    if model.pasted:
-        return f"{model.label}: the config.json that was pasted or uploaded."
-    doubt = f" Not verified: {model.unverified}." if model.unverified else ""
-    note = f" {model.note}" if model.note else ""
-    return f"{model.label}: {model.source}.{doubt}{note}"
 
 
 def methods_frame(found: ContextPlan) -> pd.DataFrame:

@@ -22,17 +22,21 @@ from posenc.schemes.scheme import SchemeConfig
 from posenc.shared_model import SharedModel, shared_model
 
 
-def picker(*, panels: bool) -> None:
-    """Draw the choice of the model, what it is, and what takes the visitor's own.
-
-    panels: whether the page has a panel of each scheme.
-    """
-    select(st, "Model", "model_control")
+def picker() -> None:
+    """Draw the choice of the model, what it is, and what takes the visitor's own."""
+    select(st, "model_control")
     model = chosen()
     if model is not None:
-        _tell(model, panels=panels)
+        st.caption(plain(about(model)))
+        _tell_panel(model)
+        besides(model)
+    own()
+
+
+def own() -> None:
+    """Draw what takes the visitor's own model, once somebody opens it."""
     drawer = st.expander(
-        "Your model", key="your_model", on_change="rerun", icon=":material/upload_file:"
+        "Your own model", key="your_model", on_change="rerun", icon=":material/upload_file:"
     )
     if drawer.open:
         with drawer:
@@ -49,10 +53,10 @@ def chosen() -> SharedModel | None:
         return None
 
 
-def select(place: Any, label: str, key: str, none: str = "None") -> None:
+def select(place: Any, key: str, none: str = "None") -> None:
     """Draw the choice among none, what was pasted in this session, and the models that are known.
 
-    none: what the first choice is called. Several of these on one page are one control.
+    none: what the first choice is called. key: of the widget; the choice itself is the session's.
     """
     current: str = st.session_state["model"]
     own = [current] if current and current not in MODELS else []
@@ -61,7 +65,7 @@ def select(place: Any, label: str, key: str, none: str = "None") -> None:
     )
     show(key, current)
     place.selectbox(
-        label,
+        "Model",
         ("", *st.session_state["own_models"], *sorted(MODELS, key=_group)),
         key=key,
         format_func=lambda word: _label(word) if word else none,
@@ -106,15 +110,13 @@ def _show(kind: str) -> None:
         st.session_state["schemes"] = [one for one in SCHEMES if one in (*shown, kind)]
 
 
-def _tell(model: SharedModel, *, panels: bool) -> None:
-    """Say what a model is and what of it is shown."""
-    if model.source:
-        doubt = f" Not verified: {model.unverified}." if model.unverified else ""
-        note = f" {model.note}" if model.note else ""
-        st.caption(plain(f"Source: {model.source}.{doubt}{note}"))
-    if panels:
-        _tell_panel(model)
-    _tell_besides(model)
+def about(model: SharedModel) -> str:
+    """Say where a model's numbers come from and what was not checked of them."""
+    if model.pasted:
+        return f"{model.label}: the config.json that was pasted or uploaded."
+    doubt = f" Not verified: {model.unverified}." if model.unverified else ""
+    note = f" {model.note}" if model.note else ""
+    return f"{model.label}: {model.source}.{doubt}{note}"
 
 
 def _tell_panel(model: SharedModel) -> None:
@@ -156,7 +158,7 @@ def _tell_scheme(model: SharedModel, scheme: SchemeConfig) -> None:
         )
 
 
-def _tell_besides(model: SharedModel) -> None:
+def besides(model: SharedModel) -> None:
     """List what was assumed, what the config says besides, and what was not read of it."""
     config = model.config
     notes = (*config.notes, *model.kind.notes)

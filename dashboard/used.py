@@ -44,7 +44,7 @@ PAGES: dict[str, Used] = {
     "relative_offsets": Used(_SHOWN),
     "extrapolation": Used(_SHOWN),
     "train": Used(("schemes", "base"), schemes=False),
-    "context_planner": Used(("model",), schemes=False),
+    "context_planner": Used(schemes=False),  # it draws the model itself
 }
 
 

@@ -94,8 +94,11 @@ class SharedModel:
         kinds = [one for one in self.config.layer_kinds if one is not self.kind]
         if not kinds:
             return ""
-        said = f"Shown are its {_counted(self.kind)}"
-        return f"{said}; the {' and the '.join(_other(one) for one in kinds)} are not."
+        many = "differ" if len(kinds) > 1 or len(kinds[0].layers) > 1 else "differs"
+        return (
+            f"That is of its {_counted(self.kind)}, which see farthest; "
+            f"{' and '.join(_other(one) for one in kinds)} {many}."
+        )
 
 
 def _counted(one: LayerKind) -> str:
@@ -122,7 +125,8 @@ def shared_model(word: str) -> SharedModel:
         preset = MODELS.get(word)
         if preset is None:
             raise ConfigFileError(
-                f"there is no model of the name {shown(word)}; known are {', '.join(MODELS)}."
+                f"there is no model of the name {shown(word)}; it must be a well-known one, such as "
+                "llama-3-8b, or the word of a config."
             )
         return SharedModel(
             word=word,

@@ -13,16 +13,16 @@ from posenc.presets import MODELS
 settings = page.settings()
 header = st.container()
 row = st.container(horizontal=True, vertical_alignment="top")
-none = f"{MODELS[planner.DEFAULT].label}, as none is chosen"
-real_model.select(row, "Model", "model_here_control", none)
+real_model.select(row, "model_here_control", none=f"{MODELS[planner.DEFAULT].label} (none chosen)")
 chosen = controls.choices(choices.PlanChoice, row)
+real_model.own()
 both = settings.map(lambda setting: planner.read(setting, chosen))
 found = both.now
 with header:
     page.head("Context planner", both.map(lambda one: plain(one.headline)))
     st.caption(
-        f"{plain(found.about)} Computed from formulas; nothing here is measured, and of the sidebar only "
-        "the model counts."
+        f"{plain(found.about)} Computed from formulas; nothing here is measured, and the sidebar "
+        "changes nothing."
     )
 
 if len(found.methods):

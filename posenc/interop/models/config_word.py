@@ -86,7 +86,7 @@ def _kept(keys: Keys) -> dict[str, Any]:
             kept[name] = _kept(keys.sections[name])
         elif name in keys.read:
             kept[name] = value
-        elif keys.speaks(name):
+        elif value is not None and keys.speaks(name):
             # Whether a rope block holds objects decides how it is read.
             kept[name] = {} if isinstance(value, dict) else True
     return kept
