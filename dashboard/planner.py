@@ -198,7 +198,7 @@ def bound_frame(found: ContextPlan) -> pd.DataFrame:
     if found.trained is None:
         return pd.DataFrame()
     ladders: dict[str, RopeConfig] = {AS_TRAINED: found.trained}
-    if found.base_window is not None:
+    if found.base_window is not None and found.first_negative is not None:
         ladders[DEMANDED] = found.trained.replace(base=found.base_window.rounded)
     edges = steps(found.reach)
     parts = []
@@ -218,10 +218,10 @@ def resolution_frame(target: int) -> pd.DataFrame:
 
 
 def steps(reach: int) -> np.ndarray:
-    """Return distances from 0 to the last in about equal ratios."""
+    """Return distances from 1 to the last in about equal ratios; a reach of 1 has distance 0 alone."""
     if reach <= STEPS:
-        return np.arange(reach)
-    return np.unique(np.r_[0, np.geomspace(1, reach - 1, STEPS).round().astype(np.int64)])
+        return np.arange(min(1, reach - 1), reach)
+    return np.unique(np.geomspace(1, reach - 1, STEPS).round().astype(np.int64))
 
 
 def _pasted(found: ContextPlan) -> dict[str, Pasted]:

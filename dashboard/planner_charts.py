@@ -23,8 +23,9 @@ _KINDS = {
 }
 LABELS = (*(method.label for method in METHODS.values()), "As configured")
 _DASHES = ([1, 0], [8, 3], [4, 3], [2, 2], [9, 3, 2, 3], [1, 3], [12, 4], [5, 2], [3, 1])
+_ONE = charts.COLOURS["rope"]  # of a line that is alone
 _LEGEND = alt.Legend(
-    title=None, orient="top", symbolType="stroke", symbolStrokeWidth=3, columns=3, labelLimit=200
+    title=None, orient="top", symbolType="stroke", symbolStrokeWidth=3, columns=2, labelLimit=200
 )
 
 
@@ -92,7 +93,7 @@ def turns() -> charts.Spec:
     """Turns of each pair within training, log scale, one turn marked. Frame: pair, turns."""
     line = (
         alt.Chart()
-        .mark_line(strokeWidth=2, color=charts.COLOURS["rope"], point=alt.OverlayMarkDef(size=14))
+        .mark_line(strokeWidth=2, color=_ONE, point=alt.OverlayMarkDef(size=14, color=_ONE))
         .encode(
             x=alt.X("pair:Q", title="pair (0 is the fastest)"),
             y=alt.Y("turns:Q", title="turns in training", scale=alt.Scale(type="log"),
@@ -106,8 +107,8 @@ def turns() -> charts.Spec:
 
 def _distance() -> alt.X:
     return alt.X(
-        "x:Q", title="distance", scale=alt.Scale(type="symlog", nice=False),
-        axis=alt.Axis(format="~s", tickCount=8, labelOverlap=True),
+        "x:Q", title="distance", scale=alt.Scale(type="log", nice=False),
+        axis=alt.Axis(format="~s", labelOverlap=True),
     )  # fmt: skip
 
 
@@ -155,10 +156,10 @@ def bounds() -> charts.Spec:
 def resolution() -> charts.Spec:
     """Different bfloat16 numbers against positions, both logarithmic. Frame: positions, numbers."""
     log = alt.Scale(type="log", base=2)
-    axis = alt.Axis(format="~s", labelOverlap=True)
+    axis = alt.Axis(format=",", labelOverlap=True)
     line = (
         alt.Chart()
-        .mark_line(strokeWidth=2, color=charts.COLOURS["rope"], point=alt.OverlayMarkDef(size=24))
+        .mark_line(strokeWidth=2, color=_ONE, point=alt.OverlayMarkDef(size=24, color=_ONE))
         .encode(
             x=alt.X("positions:Q", title="positions", scale=log, axis=axis),
             y=alt.Y("numbers:Q", title="different bfloat16 numbers", scale=log, axis=axis),

@@ -15,6 +15,9 @@ from posenc.errors import ConfigError, shown
 _NUMBER = re.compile(r"[+-]?[0-9]{1,40}(?:\.[0-9]{0,40})?(?:[eE][+-]?[0-9]{1,3})?", re.ASCII)
 
 
+NO_NUMBERS = "none"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Rule(ABC):
     """What a field may hold. `label` and `help` are shown to people, the rest is checked."""
@@ -238,7 +241,7 @@ class Several(Rule):
 class Numbers(Rule):
     """`least` to `most` numbers, each in [low, high] and a whole one if `whole`, such as 1,2.5,3.
 
-    An empty text is no number at all.
+    "none" is no number at all: an empty text would be lost in a link.
     """
 
     low: float
@@ -250,8 +253,8 @@ class Numbers(Rule):
     def allowed(self) -> str:
         kind = "whole numbers" if self.whole else "numbers"
         return (
-            f"{self.least:,} to {self.most:,} {kind} from {self.low:g} to {self.high:g}, "
-            "with commas between them"
+            f"{max(self.least, 1):,} to {self.most:,} {kind} from {self.low:g} to {self.high:g}, "
+            f"with commas between them{f', or {NO_NUMBERS}' if self.least == 0 else ''}"
         )
 
     def accepts(self, value: object) -> bool:
@@ -267,7 +270,9 @@ class Numbers(Rule):
         return self.low <= value <= self.high
 
     def nearest(self, text: str) -> tuple[float, ...] | None:
-        words = text.split(",", self.most)[: self.most] if text.strip() else []
+        if text == NO_NUMBERS:
+            return () if self.least == 0 else None
+        words = text.split(",", self.most)[: self.most]
         numbers = [_number(word.strip()) for word in words]
         if len(words) < self.least or any(number is None for number in numbers):
             return None
@@ -277,12 +282,12 @@ class Numbers(Rule):
         return tuple(round(number) if self.whole else float(number) for number in bounded)
 
     def write(self, value: tuple[float, ...]) -> str:
-        return ",".join(_written(number) for number in value)
+        return ",".join(_written(number) for number in value) or NO_NUMBERS
 
     def told(self, value: tuple[float, ...]) -> str:
         if len(value) > 4:  # a sentence has no room for a list of 64
             return f"{_written(value[0])}, {_written(value[1])}, ... ({len(value)} numbers)"
-        return ", ".join(_written(number) for number in value) or "none"
+        return ", ".join(_written(number) for number in value) or NO_NUMBERS
 
 
 def ruled(default: Any, rule: Rule) -> Any:

@@ -95,10 +95,9 @@ def _scaled_rows(
         return cos_sin(positions, phases, dtype=dtype)
     # Multiplied in float64, which the device may not have, and rounded once.
     place = float64_device(positions.device)
-    cos, sin = cos_sin(positions.to(place), phases, dtype=torch.float64)
-    return (scale * cos).to(dtype).to(positions.device), (scale * sin).to(dtype).to(
-        positions.device
-    )
+    planes = cos_sin(positions.to(place), phases, dtype=torch.float64)
+    cos, sin = ((scale * plane).to(dtype).to(positions.device) for plane in planes)
+    return cos, sin
 
 
 def _rotary_window(

@@ -46,6 +46,7 @@ NUMBERS: dict[str, tuple[float, float, float]] = {
     "run_heads": (1, 16, 4),
     "seeds": (1, 5, 1),
     "pattern_head": (0, 64, 1),
+    "context": (1, 1_048_576, 131_072),
 }
 WORDS = {
     "equal_width": False,
@@ -74,6 +75,8 @@ WORDS = {
     "answer": "none",
     "verdict": "all",
     "theme": "all",
+    "model": "llama-3-8b",
+    "methods": ("none", "linear", "ntk", "yarn", "llama3", "base"),
 }
 PAGE_OF = {
     "reference": "similarity",
@@ -95,6 +98,7 @@ PAGE_OF |= dict.fromkeys(
     ("places", "pair", "start", "scaled", "notation", "substituted"), "encoding"
 )
 PAGE_OF |= dict.fromkeys(("run_length", "steps", "width", "layers", "run_heads", "seeds"), "train")
+PAGE_OF |= dict.fromkeys(("model", "context", "methods"), "context_planner")
 SAID = {"1000000000000": 1e12, "0": 0.0, "-5": -5.0, "1.5": 1.5, "1e9": 1e9, "7": 7.0}
 NONSENSE = ["nan", "inf", "-inf", "", " ", "0x10", "1_000", "٣", "9" * 5_000, "\x00", "%", "</script>",
             "![](http://evil.example/p.png)", b"\xff\xfe", "1;2", "true,false"]  # fmt: skip

@@ -89,7 +89,7 @@ def test_the_kernel_drawn_is_that_of_the_scheme() -> None:
         at = torch.tensor(rows["x"].to_numpy())
         expected = one.config.at_length(16_384).build().offset_kernel(-at)
         np.testing.assert_allclose(rows["y"], expected, atol=1e-12)
-        assert rows["x"].iloc[[0, -1]].tolist() == [0, 16_383]
+        assert rows["x"].iloc[[0, -1]].tolist() == [1, 16_383]
 
 
 def test_the_lowest_bound_of_the_steps_is_the_lowest_of_all_distances() -> None:

@@ -16,6 +16,7 @@ import torch
 from posenc import rope_frequencies
 from posenc.interop import read_config
 from posenc.planner import ContextPlan, MethodPlan, emit, loss_by_position_script, plan
+from posenc.presets import MODELS
 from tests import models
 
 TARGET = 32_768
@@ -122,6 +123,22 @@ def test_nothing_is_emitted_for_what_no_public_code_computes() -> None:
     assert emitted.vllm == emitted.llama_cpp == ""
     assert emitted.why
     assert loss_by_position_script(found, method(found, "yarn_paper")) == ""
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_known_model_has_something_to_paste_or_is_told_why_not(name: str) -> None:
+    model = MODELS[name].read(scaled=False)
+    found = plan(model, 200_000, name=name, methods=["linear", "yarn"], search_base=False)
+    for one in found.methods:
+        emitted = emit(found, one)
+        assert emitted.rope_parameters or emitted.why
+        assert bool(loss_by_position_script(found, one)) == bool(emitted.rope_parameters)
+
+
+def test_layers_that_share_one_block_are_all_read_with_it() -> None:
+    found = plan(MODELS["gemma-2-9b"].read(), 32_768, methods=["linear"], search_base=False)
+    block = emit(found, method(found, "linear")).rope_parameters["rope_parameters"]
+    assert block == {"rope_type": "linear", "rope_theta": 1e4, "factor": 4.0}
 
 
 @pytest.fixture(scope="module")

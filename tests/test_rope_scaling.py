@@ -294,7 +294,7 @@ OWN: dict[str, Any] = {
         "factor": REALS, "partial_rotary_factor": st.integers(0, 100).map(lambda n: n / 100),
     },
     "rope_sections": {
-        "grid": st.integers(0, 40), "interleaved": st.booleans(),
+        "grid": st.integers(0, 40), "interleaved": st.booleans(), "sections": st.just(()),
         "ladders": st.sampled_from(["one", "each"]),
     },
 }  # fmt: skip
@@ -643,7 +643,7 @@ def test_a_trained_rope_is_stretched_with_its_own_width_base_and_share() -> None
         ("rope_llama3", {"low_freq_factor": 4.0}, "high_freq_factor must be greater than low_freq"),
         ("rope_llama3", {"trained_length": 1}, "trained_length must be a whole number from 2"),
         ("rope_longrope", {"dim": 8, "long_factor": (1.0, 2.0)}, "each of the 4 pairs, .* got 2"),
-        ("rope_longrope", {"short_factor": (0.0,)}, "short_factor must be 0 to 32,768 numbers"),
+        ("rope_longrope", {"short_factor": (0.0,)}, "short_factor must be 1 to 32,768 numbers"),
         ("rope_longrope", {"short_factor": [1.0]}, "short_factor must be"),
         ("rope_proportional", {"partial_rotary_factor": 1.1}, "partial_rotary_factor"),
         ("rope_sections", {"dim": 8, "sections": (1, 2)}, "sum to the 4 pairs, got 3"),

@@ -84,6 +84,11 @@ def _means(text: str, value: object) -> bool:
     """Whether a person would read `text` as exactly `value`."""
     if isinstance(value, bool):
         return text == str(value).lower()
+    if value == ():
+        return text == "none"
+    if isinstance(value, tuple) and not isinstance(value[0], str):
+        parts = text.split(",")
+        return len(parts) == len(value) and all(map(_means, parts, value))
     if isinstance(value, tuple):
         return set(text.split(",")) == set(value)
     if isinstance(value, str):

@@ -6,11 +6,12 @@ llama.cpp: tools/server/README.md of ggml-org/llama.cpp at commit 00dc8057, its 
 """
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from posenc.errors import SchemeArgumentError
-from posenc.interop.models.model_config import ModelConfig
+from posenc.interop.models.families import FAMILIES
 from posenc.planner.context_plan import ContextPlan, MethodPlan
 from posenc.schemes.rope import RopeConfig
 from posenc.schemes.rope_scaling.dynamic import RopeDynamicConfig
@@ -47,10 +48,12 @@ def emit(plan: ContextPlan, one: MethodPlan) -> Emitted:
     dynamic = isinstance(config, RopeDynamicConfig)
     # transformers takes the trained length of dynamic NTK from max_position_embeddings.
     context = plan.trained_length if dynamic else plan.target
-    model = _with_scheme(plan, config, context)
-    parameters = {"rope_parameters": model.to_rope_parameters()}
-    longer = {"max_position_embeddings": context}
     why: list[str] = []
+    block, old = _blocks(plan, config, context, why)
+    if not block:
+        return Emitted({}, {}, "", "", tuple(why))
+    parameters = {"rope_parameters": block}
+    longer = {"max_position_embeddings": context}
     vllm = ""
     if dynamic:
         why.append(
@@ -64,35 +67,55 @@ def emit(plan: ContextPlan, one: MethodPlan) -> Emitted:
             f"vllm serve MODEL --hf-overrides '{json.dumps(overrides)}' "
             f"--max-model-len {plan.target}"
         )
-    flags = _llama_cpp(config, parameters["rope_parameters"], plan)
+    flags = _llama_cpp(config, block, plan)
     if not flags:
         why.append(f"llama.cpp has no option for {one.method.label.lower()} as planned here.")
     return Emitted(
         rope_parameters=parameters | longer,
-        rope_scaling=model.to_rope_scaling() | longer,
+        rope_scaling=old | longer if old else {},
         vllm=vllm,
         llama_cpp=f"llama-server -m MODEL {flags} -c {plan.target}" if flags else "",
         why=tuple(why),
     )
 
 
-def _with_scheme(plan: ContextPlan, config: RopeConfig, context: int | None) -> ModelConfig:
-    """Return the model with another scheme in the layers planned for.
+def _blocks(
+    plan: ContextPlan, config: RopeConfig, context: int | None, why: list[str]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what both generations have for RoPE, each empty where it has nothing; `why` says why.
 
-    Layers with a window keep theirs where the config has a block for each kind; where all share one
-    block, they are read with the new scheme, too.
+    Layers of another kind keep their scheme where the config has a block for each kind; where all share
+    one block, those that had the same scheme are read with the new one, too.
     """
     kinds = plan.model.layer_kinds
     own = tuple(replace(one, scheme=config) if one is plan.kind else one for one in kinds)
-    model = replace(plan.model, layer_kinds=own, context=context)
-    try:
-        model.to_rope_parameters()
-    except SchemeArgumentError:
-        alike = tuple(
-            replace(one, scheme=config) if one.scheme == plan.kind.scheme else one for one in kinds
-        )
-        return replace(model, layer_kinds=alike)
-    return model
+    alike = tuple(
+        replace(one, scheme=config) if one.scheme == plan.kind.scheme else one for one in kinds
+    )
+    apart, together = (
+        replace(plan.model, layer_kinds=found, context=context) for found in (own, alike)
+    )
+    family = FAMILIES.get(plan.model.model_type)
+    shared = family is None or "" in family.bases
+    models = (together,) if shared else (apart, together)
+    block = _first(*(model.to_rope_parameters for model in models))
+    old = _first(*(model.to_rope_scaling for model in models))
+    if not block or "rope_theta" not in json.dumps(block):
+        why.append("This model's config has no keys for its RoPE, so there is nothing to paste.")
+        return {}, {}
+    if not old:
+        why.append("transformers 4 has no keys for these layers.")
+    return block, old
+
+
+def _first(*writers: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Return what the first writer writes that does not refuse; nothing if all do."""
+    for write in writers:
+        try:
+            return write()
+        except SchemeArgumentError:
+            continue
+    return {}
 
 
 def _llama_cpp(config: RopeConfig, block: dict[str, Any], plan: ContextPlan) -> str:

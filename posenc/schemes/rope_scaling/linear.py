@@ -13,7 +13,7 @@ from torch import Tensor
 
 from posenc.formula import Writer
 from posenc.schemes.rope import RopeConfig
-from posenc.schemes.rope_scaling.scaled import ScaledRopeConfig, factor_field
+from posenc.schemes.rope_scaling.scaled import ScaledRopeConfig, factor_field, pair_numbers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +33,7 @@ class RopeLinearConfig(ScaledRopeConfig):
         return (rf"\frac{{1}}{{{write.value('factor')} \cdot {write.power('rotary_dim')}}}",)
 
     def divisors(self) -> Float[Tensor, " pairs"]:
-        return torch.full((self.rotary_dim // 2,), float(self.factor), dtype=torch.float64)
+        return torch.full_like(pair_numbers(self.rotary_dim // 2), self.factor)
 
     def float32_ladder(self, rotary_dim: int) -> Float[Tensor, " pairs"]:
         return super().float32_ladder(rotary_dim) / self.factor

@@ -7,7 +7,6 @@ pair keeps its frequency, the slowest is divided by s; pair m is divided by :mat
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -42,10 +41,9 @@ class RopeNtkConfig(ScaledRopeConfig):
 
 def larger_base(pairs: int, factor: float) -> Float[Tensor, " pairs"]:
     """Return by what a base times factor^(d/(d-2)) divides each of the d/2 frequencies."""
-    if pairs == 1:
-        return torch.ones(1, dtype=torch.float64)
-    share = pair_numbers(pairs) / (pairs - 1)
-    return torch.tensor(float(factor), dtype=torch.float64) ** share
+    share = pair_numbers(pairs) / max(pairs - 1, 1)  # a single pair is kept
+    powers: Tensor = float(factor) ** share
+    return powers
 
 
 def larger_base_formula(write: Writer, growth: str) -> tuple[str, ...]:

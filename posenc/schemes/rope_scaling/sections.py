@@ -77,7 +77,10 @@ class RopeSectionsConfig(RopeConfig):
                 f"{type(self).__name__}.sections must sum to the {self.rotary_dim // 2} pairs, got "
                 f"{sum(self.sections)}."
             )
-        counted = [self.axes().count(axis) for axis in range(len(self.sizes))]
+        if not (self.sections and self.interleaved):
+            return
+        axes = self.axes()
+        counted = [axes.count(axis) for axis in range(len(self.sizes))]
         if counted != [*self.sizes]:
             raise ConfigError(
                 f"{type(self).__name__}.sections dealt out in turn must leave each axis its number "
@@ -127,7 +130,7 @@ class RopeSectionsConfig(RopeConfig):
             return super().float32_ladder(rotary_dim)
         own = [1.0 / float32_powers(self.base, 2 * size) for size in self.sizes]
         ladder = torch.empty(rotary_dim // 2, dtype=torch.float32, device="cpu")
-        axes = torch.tensor(self.axes())
+        axes = torch.tensor(self.axes(), device="cpu")
         for axis, values in enumerate(own):
             ladder[axes == axis] = values
         return ladder
