@@ -21,11 +21,13 @@ class Used:
 
     itself: the controls that it reads whatever schemes are chosen. schemes: whether it reads what the
     chosen schemes are made of, too. never: what it does not read even where a scheme could.
+    drawn: the controls that it draws itself, outside the sidebar.
     """
 
     itself: tuple[str, ...] = ()
     schemes: bool = True
     never: tuple[str, ...] = ()
+    drawn: tuple[str, ...] = ()
 
 
 _SHOWN = ("schemes", "length", "train_length", "device")
@@ -44,7 +46,7 @@ PAGES: dict[str, Used] = {
     "relative_offsets": Used(_SHOWN),
     "extrapolation": Used(_SHOWN),
     "train": Used(("schemes", "base"), schemes=False),
-    "context_planner": Used(schemes=False),  # it draws the model itself
+    "context_planner": Used(("model",), schemes=False, drawn=("model",)),
 }
 
 
@@ -85,5 +87,6 @@ def of_scheme(setting: Setting, kind: str) -> set[str]:
 
 
 def here(setting: Setting) -> frozenset[str]:
-    """Return the names of the controls of the page that this run draws."""
-    return controls(st.session_state.get("page", ""), setting)
+    """Return the names of the controls that the sidebar of this run draws."""
+    path = st.session_state.get("page", "")
+    return controls(path, setting) - {*PAGES.get(path, Used()).drawn}

@@ -35,7 +35,7 @@ OTHER: dict[str, Any] = {
     "dim": 256, "base": 500.0, "length": 40, "train_length": 24, "heads": 4, "equal_width": True,
     "alibi_head": 2, "seed": 9, "learned_source": "random", "precision": "bfloat16",
     "device": "cpu", "rope.layout": "half", "sinusoidal.layout": "half",
-    "rope.partial_rotary_factor": 0.5,
+    "rope.partial_rotary_factor": 0.5, "model": "deepseek-v3",
 }  # fmt: skip
 
 
@@ -114,7 +114,7 @@ def test_closed_drawers_send_nothing() -> None:
     at = drawn(visit("similarity"))
     assert len(at.sidebar.number_input) == 0
     assert len(at.sidebar.slider) == 0
-    assert keys(at) == {"schemes", *controls.DIALS, "equal_width", "learned_source"}
+    assert keys(at) == {"schemes", *controls.DIALS, "equal_width", "learned_source", "model"}
 
 
 def test_reset_and_presets_set_what_is_not_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
