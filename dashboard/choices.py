@@ -264,17 +264,8 @@ class PredictionChoice:
 
 @dataclass(frozen=True, kw_only=True)
 class PlanChoice:
-    """Which model the Context planner plans for, to which length, and by which methods."""
+    """To which length the Context planner plans for the setting's model, and by which methods."""
 
-    model: str = fields.ruled(
-        "llama-3-8b",
-        fields.Word(
-            pattern=r"[a-z0-9][a-z0-9.-]{0,39}",
-            described="the name of a model, such as llama-3-8b",
-            label="Model",
-            help="A well-known model, as its config.json has it.",
-        ),
-    )
     context: int = fields.ruled(
         131_072,
         fields.Whole(

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from dashboard import compute, links, sources, used
+from dashboard import compute, links, real_model, sources, used
 from dashboard.text import plain
 from dashboard.widgets import control, dial, labels, show, tell_changed, understood, widget
 from posenc import Setting, fields
@@ -85,6 +85,8 @@ def _main(names: frozenset[str]) -> None:
         control(st, "equal_width", rules["equal_width"], default["equal_width"])
     if "learned_source" in names:
         sources.picker(rules["learned_source"])
+    if "model" in names:
+        real_model.picker()
 
 
 def _schemes(rule: fields.Several) -> None:

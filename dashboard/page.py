@@ -118,15 +118,21 @@ def panel_note(setting: Setting, kind: str, provenance: str = "", *, rounded: bo
     config = setting.config(kind)
     parts = []
     width = config.shared.get("dim")
+    model = setting.real_model if setting.of_model(kind) is not None else None
+    if model is not None:
+        parts.append(f"{model.label}: {model.numbers}" if model.numbers else model.label)
     if provenance:
         parts.append(provenance)
+    elif model is not None:
+        pass
     elif width == "rope_width" and not setting.equal_width:
         parts.append(f"width {setting.rope_width} = {setting.dim} / {setting.heads}")
     elif width is not None:
         parts.append(f"width {getattr(setting, width)}")
     if "heads" in config.shared:
         head = "mean of" if setting.alibi_head == 0 else f"head {setting.alibi_head} of"
-        parts.append("one head" if setting.heads == 1 else f"{head} {setting.heads} heads")
+        heads = getattr(config, "heads", setting.heads)
+        parts.append("one head" if heads == 1 else f"{head} {heads} heads")
     if provenance and "learned_rows" not in config.uses:
         parts.append("trained on all its rows, whatever the training length here")
     if rounded and setting.table_dtype is not None and config.uses:

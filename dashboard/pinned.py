@@ -5,12 +5,13 @@ import streamlit as st
 from dashboard.pair import Pair
 from dashboard.text import listed, plain
 from posenc import Setting, fields
+from posenc.limits import MAX_MODEL_WORD
 from posenc.schemes import SCHEMES
 from posenc.setting import own_rules
 
 KEY = "a"
 SEPARATOR = "~"  # in no value, and written into a link as it is
-MOST_CHARACTERS = 3_000
+MOST_CHARACTERS = 3_000 + MAX_MODEL_WORD
 
 
 def written(setting: Setting) -> str:

@@ -10,6 +10,7 @@ import streamlit as st
 
 from dashboard.choices import PlanChoice
 from dashboard.compute import CACHE
+from dashboard.real_model import about
 from posenc import Setting, rope_frequencies
 from posenc.analysis.extrapolation import base_bound_curve
 from posenc.planner import (
@@ -27,9 +28,10 @@ from posenc.planner import (
 from posenc.planner.kernels import kernel_curve
 from posenc.planner.pairs import BLENDED, DIVIDED, KEPT
 from posenc.planner.resolution import distinct_positions
-from posenc.presets import MODELS
 from posenc.schemes.rope import RopeConfig
+from posenc.shared_model import shared_model
 
+DEFAULT = "llama-3-8b"  # where no model is chosen
 SEARCHED = 131_072  # the longest target for which a page waits for the search of a base
 STEPS = 240  # points of a curve that runs to the target
 
@@ -72,30 +74,34 @@ class PlannerRead:
 
 
 def read(setting: Setting, chosen: PlanChoice) -> PlannerRead:
-    """Return what the page shows; the shared setting changes nothing of it."""
-    return _read(chosen.model, chosen.context, chosen.methods)
+    """Return what the page shows; of the shared setting the model is all that counts."""
+    return _read(planned(setting), chosen.context, chosen.methods)
 
 
-def made(chosen: PlanChoice) -> ContextPlan:
+def planned(setting: Setting) -> str:
+    """Return the word of the model that is planned for."""
+    return setting.model or DEFAULT
+
+
+def made(setting: Setting, chosen: PlanChoice) -> ContextPlan:
     """Return the plan itself."""
-    return _plan(chosen.model, chosen.context, chosen.methods)
+    return _plan(planned(setting), chosen.context, chosen.methods)
 
 
-def _plan(name: str, context: int, methods: tuple[str, ...]) -> ContextPlan:
-    preset = MODELS[name]
+def _plan(word: str, context: int, methods: tuple[str, ...]) -> ContextPlan:
+    model = shared_model(word)
     return plan(
-        preset.read(scaled=False), context, name=preset.label, methods=methods,
-        search_base=context <= SEARCHED,
-    )  # fmt: skip
+        model.config, context, name=model.label, methods=methods, search_base=context <= SEARCHED
+    )
 
 
 @st.cache_data(**CACHE)
-def _read(name: str, context: int, methods: tuple[str, ...]) -> PlannerRead:
-    found = _plan(name, context, methods)
+def _read(word: str, context: int, methods: tuple[str, ...]) -> PlannerRead:
+    found = _plan(word, context, methods)
     notes = tuple(layer_notes(found.model, found.target, found.trained_length))
     return PlannerRead(
         headline=verdict(found),
-        about=_about(name),
+        about=about(shared_model(word)),
         methods=methods_frame(found),
         pairs=pairs_frame(found),
         kernel=kernel_frame(found),
@@ -114,13 +120,6 @@ def _read(name: str, context: int, methods: tuple[str, ...]) -> PlannerRead:
         trained_length=found.trained_length,
         reach=found.reach,
     )
-
-
-def _about(name: str) -> str:
-    preset = MODELS[name]
-    doubt = f" Not verified: {preset.unverified}." if preset.unverified else ""
-    note = f" {preset.note}" if preset.note else ""
-    return f"{preset.label}: {preset.source}.{doubt}{note}"
 
 
 def methods_frame(found: ContextPlan) -> pd.DataFrame:

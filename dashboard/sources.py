@@ -9,11 +9,19 @@ from dashboard.text import plain
 from dashboard.widgets import show
 from posenc import fields
 from posenc.errors import CheckpointError, PickleRefused
-from posenc.interop import find_position_tables, minilm_table, printable_name, read_header
+from posenc.interop import (
+    find_position_tables,
+    hub_is_enabled,
+    hub_table,
+    minilm_table,
+    printable_name,
+    read_header,
+)
 from posenc.interop.position_tables import Candidate, PositionTable, read_position_table
 from posenc.interop.sources import TRAINED, hold, is_held, named_table
 from posenc.limits import MAX_UPLOAD_BYTES
 
+HUB_SECONDS = 15.0  # that a visitor waits for the Hub at most
 NAMES = {
     "trained": "Learned by a small language model that ships with the workbench.",
     "random": "A random start, untrained.",
@@ -70,6 +78,8 @@ def picker(rule: fields.Rule) -> None:
         st.caption(source_label(chosen))
         for note in _notes(chosen):
             st.caption(plain(note))
+    if hub_is_enabled():
+        _hub()
     drawer = st.expander("Upload a table", key="upload_table", on_change="rerun")
     if not drawer.open:
         return
@@ -80,7 +90,29 @@ def picker(rule: fields.Rule) -> None:
             help="Only its position table is kept, in memory; the file itself is dropped.",
         )
         if upload is not None:
-            _take(upload.name, upload.getvalue())
+            take(upload.name, upload.getvalue())
+
+
+def _hub() -> None:
+    """Draw what fetches a table from the Hub: only where it is enabled, only when asked."""
+    drawer = st.expander("From the Hugging Face Hub", key="hub_table", on_change="rerun")
+    if not drawer.open:
+        return
+    with drawer:
+        model = st.text_input(
+            "Model on the Hub", key="hub_model", max_chars=200, placeholder="openai-community/gpt2",
+            help="Of model.safetensors only the one tensor is fetched.",
+        ).strip()  # fmt: skip
+        tensor = st.text_input("Tensor, if there are several", key="hub_tensor", max_chars=256)
+        if not st.button("Fetch its table", key="hub_fetch", icon=":material/download:"):
+            return
+        try:
+            with st.spinner("Asking the Hub"):
+                table = hub_table(model, tensor.strip() or None, seconds=HUB_SECONDS)
+        except CheckpointError as error:
+            st.error(plain(f"{printable_name(model)}: {error}"), icon=":material/block:")
+            return
+        _choose(table)
 
 
 def _take_source() -> None:
@@ -96,8 +128,11 @@ def source_label(source: str) -> str:
     return f"{what}, {rows} x {width}."
 
 
-def _take(file_name: str, content: bytes) -> None:
-    """Read the uploaded checkpoint's table, hold it and choose it; say plainly what is wrong."""
+def take(file_name: str, content: bytes, key: str = "use_upload") -> None:
+    """Read the uploaded checkpoint's table, hold it and choose it; say plainly what is wrong.
+
+    key: of the button that does so; a page may have two uploaders.
+    """
     if len(content) > MAX_UPLOAD_BYTES:
         st.error(f"A file may have {MAX_UPLOAD_BYTES // 2**20} MB, this one has more.")
         return
@@ -105,8 +140,10 @@ def _take(file_name: str, content: bytes) -> None:
         found = find_position_tables(read_header(content))
         chosen = found[0]
         if len(found) > 1:
-            chosen = st.selectbox("Several position tables", found, format_func=_candidate_label)
-        if not st.button("Use this table", key="use_upload"):
+            chosen = st.selectbox(
+                "Several position tables", found, format_func=_candidate_label, key=f"{key}_which"
+            )
+        if not st.button("Use this table", key=key):
             st.caption(plain(_candidate_label(chosen)))
             return
         table = read_position_table(content, chosen.name, file_name=printable_name(file_name))
@@ -122,7 +159,7 @@ def _take(file_name: str, content: bytes) -> None:
 
 def _choose(table: PositionTable) -> None:
     name = hold(table)
-    st.session_state["uploaded_tables"] = (*st.session_state["uploaded_tables"], name)
+    st.session_state["uploaded_tables"] = (*available(), name)
     # A fresh uploader, so that the file's bytes leave the session's memory.
     st.session_state["uploads"] = st.session_state.get("uploads", 0) + 1
     st.session_state["learned_source"] = name

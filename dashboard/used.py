@@ -21,11 +21,13 @@ class Used:
 
     itself: the controls that it reads whatever schemes are chosen. schemes: whether it reads what the
     chosen schemes are made of, too. never: what it does not read even where a scheme could.
+    drawn: the controls that it draws itself, outside the sidebar.
     """
 
     itself: tuple[str, ...] = ()
     schemes: bool = True
     never: tuple[str, ...] = ()
+    drawn: tuple[str, ...] = ()
 
 
 _SHOWN = ("schemes", "length", "train_length", "device")
@@ -44,7 +46,7 @@ PAGES: dict[str, Used] = {
     "relative_offsets": Used(_SHOWN),
     "extrapolation": Used(_SHOWN),
     "train": Used(("schemes", "base"), schemes=False),
-    "context_planner": Used(schemes=False),
+    "context_planner": Used(("model",), schemes=False, drawn=("model",)),
 }
 
 
@@ -56,6 +58,7 @@ def controls(path: str, setting: Setting) -> frozenset[str]:
         return every
     names = {*page.itself}
     if page.schemes:
+        names.add("model")
         for kind in setting.schemes:
             names |= of_scheme(setting, kind)
     return every & (names - {*page.never})
@@ -64,6 +67,13 @@ def controls(path: str, setting: Setting) -> frozenset[str]:
 def of_scheme(setting: Setting, kind: str) -> set[str]:
     """Return the names of the controls that change what one scheme does."""
     config = setting.config(kind)
+    if setting.of_model(kind) is not None:
+        fixed = {
+            "dim": ("precision",),
+            "heads": ("alibi_head",),
+            "source": ("learned_source", "seed"),
+        }
+        return {name for field in config.shared for name in fixed.get(field, ())}
     names = {name for used in config.uses for name in _MADE_OF.get(used, (used,))}
     if "rope_width" in config.uses and not setting.equal_width:
         names.add("heads")
@@ -77,5 +87,6 @@ def of_scheme(setting: Setting, kind: str) -> set[str]:
 
 
 def here(setting: Setting) -> frozenset[str]:
-    """Return the names of the controls of the page that this run draws."""
-    return controls(st.session_state.get("page", ""), setting)
+    """Return the names of the controls that the sidebar of this run draws."""
+    path = st.session_state.get("page", "")
+    return controls(path, setting) - {*PAGES.get(path, Used()).drawn}

@@ -48,6 +48,10 @@ MAX_CONFIG_DEPTH = 32  # objects and lists inside one another
 MAX_CONFIG_VALUES = 200_000
 MAX_MODEL_LAYERS = 4_096
 MAX_MODEL_WIDTH = 2**20  # of a token vector
+MAX_MODEL_WORD = 4_096  # characters of a config that is packed into a link
+MAX_MODEL_TEXT = 65_536  # bytes that such a word may unpack to
+MAX_SHOWN_HEAD_WIDTH = 512  # of a model whose scheme is drawn
+MAX_SHOWN_MODEL_HEADS = 128
 
 # Checkpoints.
 MAX_HUB_BYTES = 64 * 2**20  # of one table that is fetched from the Hub, its file's header included

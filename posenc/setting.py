@@ -14,11 +14,13 @@ from typing import Any, Self
 import torch
 
 from posenc import fields, limits
-from posenc.errors import ConfigError, shown
+from posenc.errors import ConfigError, ConfigFileError, shown
 from posenc.interop.sources import RUN
 from posenc.schemes import SCHEMES, SchemeConfig
 from posenc.schemes.scheme import Head
+from posenc.shared_model import ModelRule, SharedModel, shared_model
 
+_TOLD = 240  # characters of what is wrong with a link's model
 DEFAULT_SCHEMES = ("learned", "sinusoidal", "rope", "alibi")
 PRECISIONS = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -133,6 +135,13 @@ class Setting:
             help="The table of a trained model, or a random start.",
         ),
     )
+    model: str = fields.ruled(
+        "",
+        ModelRule(
+            label="Model",
+            help="A real model: its own numbers take the place of these in the panel of its scheme.",
+        ),
+    )
     precision: str = fields.ruled(
         "float32",
         fields.Choice(
@@ -158,15 +167,20 @@ class Setting:
                 f"Setting.dim must be a multiple of twice the heads, so that every head has an even "
                 f"width, got {self.dim} for {self.heads} heads."
             )
-        if self.length * self.dim > limits.MAX_SHOWN_ELEMENTS:
+        try:
+            model = self.real_model
+        except ConfigFileError as error:
+            raise ConfigError(f"Setting.model cannot be used: {error}") from None
+        widest = max(self.dim, _width(model))
+        if self.length * widest > limits.MAX_SHOWN_ELEMENTS:
             raise ConfigError(
-                "Setting.length times dim must be at most "
-                f"{limits.MAX_SHOWN_ELEMENTS:,}, got {self.length:,} x {self.dim:,}."
+                f"Setting.length times {'dim' if widest == self.dim else 'the width of the model'} must "
+                f"be at most {limits.MAX_SHOWN_ELEMENTS:,}, got {self.length:,} x {widest:,}."
             )
-        if self.alibi_head > self.heads:
+        most = _heads(model) or self.heads
+        if self.alibi_head > most:
             raise ConfigError(
-                f"Setting.alibi_head must be from 0 (the mean) to {self.heads}, "
-                f"got {self.alibi_head}."
+                f"Setting.alibi_head must be from 0 (the mean) to {most}, got {self.alibi_head}."
             )
         object.__setattr__(self, "own", _canonical(self.own))
         for kind in SCHEMES:
@@ -209,8 +223,27 @@ class Setting:
         """
         return PRECISIONS[self.precision]
 
+    @property
+    def real_model(self) -> SharedModel | None:
+        """The model whose numbers stand in the panel of its scheme, None where none is chosen."""
+        return shared_model(self.model) if self.model else None
+
+    def of_model(self, kind: str) -> SchemeConfig | None:
+        """Return the model's own config of a scheme, None where this setting's numbers make it.
+
+        A model gives the shape of a learned table, not its rows: only a random start takes it.
+        """
+        model = self.real_model
+        scheme = None if model is None else model.scheme
+        if scheme is None or scheme.kind != kind:
+            return None
+        return None if "source" in scheme.shared and self.learned_source != "random" else scheme
+
     def config(self, kind: str) -> SchemeConfig:
-        """Return the config that this setting means for one scheme."""
+        """Return the config that this setting, or its model, means for one scheme."""
+        own_to_model = self.of_model(kind)
+        if own_to_model is not None:
+            return own_to_model
         prefix = kind + "."
         own = {key.removeprefix(prefix): value for key, value in self.own if key.startswith(prefix)}
         return SCHEMES[kind].from_setting(self, **own)
@@ -219,7 +252,9 @@ class Setting:
         """Return the labels of the main numbers (dimension, base, heads) that a scheme ignores."""
         derived = {"rope_width": ("dim",) if self.equal_width else ("dim", "heads")}
         used = {
-            name for source in self.config(kind).uses for name in derived.get(source, (source,))
+            name
+            for source in (() if self.of_model(kind) else self.config(kind).uses)
+            for name in derived.get(source, (source,))
         }
         labels = fields.rules(Setting)
         return tuple(labels[name].label for name in ("dim", "base", "heads") if name not in used)
@@ -251,6 +286,7 @@ class Setting:
     def snap(cls, raw: Mapping[str, str]) -> tuple[Self, list[str]]:
         """Return the legal setting nearest to `raw` and one sentence for each thing changed."""
         values, notices = fields.snap(cls, raw)
+        notices += _fit_model(values)
         notices += _fit_together(values)
         own, own_notices = _snap_own(raw)
         setting = cls(**values)
@@ -303,6 +339,30 @@ def _canonical(own: object) -> tuple[tuple[str, Any], ...]:
     return tuple(sorted((key, value) for key, value in pairs if value != default[key]))
 
 
+def _width(model: SharedModel | None) -> int:
+    """Return the width of what is drawn of a model, 0 where nothing is."""
+    return 0 if model is None else getattr(model.scheme, "dim", 0)
+
+
+def _heads(model: SharedModel | None) -> int:
+    """Return the heads of a model's bias, 0 where it has none."""
+    return 0 if model is None else getattr(model.scheme, "heads", 0)
+
+
+def _fit_model(values: dict[str, Any]) -> list[str]:
+    """Take away a model that cannot be read, in place; return what was wrong with it."""
+    try:
+        if values["model"]:
+            shared_model(values["model"])
+    except ConfigFileError as error:
+        values["model"] = ""
+        said = str(error)
+        if len(said) > _TOLD:  # what goes on with every model type that is known
+            said = f"{said[:_TOLD].split(';')[0].rstrip('.')}."
+        return [f"The model of this link cannot be used: {said} None is used instead."]
+    return []
+
+
 def _fit_together(values: dict[str, Any]) -> list[str]:
     """Make dimension, heads, ALiBi head and positions agree, in place; return what was changed."""
     notices = []
@@ -322,17 +382,19 @@ def _fit_together(values: dict[str, Any]) -> list[str]:
             f"Model dimension must be a multiple of twice the heads ({2 * heads}): "
             f"{values['dim']:,} is used instead of {dim:,}."
         )
-    longest = limits.MAX_SHOWN_ELEMENTS // values["dim"]
+    model = shared_model(values["model"]) if values["model"] else None
+    widest = max(values["dim"], _width(model))
+    longest = limits.MAX_SHOWN_ELEMENTS // widest
     if values["length"] > longest:
+        width = "model dimension" if widest == values["dim"] else "the width of the model"
         notices.append(
-            f"Positions shown times model dimension must be at most {limits.MAX_SHOWN_ELEMENTS:,}: "
+            f"Positions shown times {width} must be at most {limits.MAX_SHOWN_ELEMENTS:,}: "
             f"{longest:,} positions are used instead of {values['length']:,}."
         )
         values["length"] = longest
-    if values["alibi_head"] > values["heads"]:
-        notices.append(
-            f"ALiBi head must be from 0 (the mean) to {values['heads']}; the mean is used instead."
-        )
+    most = _heads(model) or values["heads"]
+    if values["alibi_head"] > most:
+        notices.append(f"ALiBi head must be from 0 (the mean) to {most}; the mean is used instead.")
         values["alibi_head"] = 0
     return notices
 

@@ -36,7 +36,7 @@ OTHER: dict[str, Any] = {
     "dim": 256, "base": 500.0, "length": 40, "train_length": 24, "heads": 4, "equal_width": True,
     "alibi_head": 2, "seed": 9, "learned_source": "random", "precision": "bfloat16",
     "device": "cpu", "rope.layout": "half", "sinusoidal.layout": "half",
-    "rope.partial_rotary_factor": 0.5,
+    "rope.partial_rotary_factor": 0.5, "model": "deepseek-v3",
 }  # fmt: skip
 
 
@@ -72,7 +72,7 @@ def test_every_page_says_what_it_uses_and_nothing_that_is_no_control() -> None:
 def test_the_sidebar_draws_what_is_used(page: str, schemes: tuple[str, ...] | None) -> None:
     chosen = {} if schemes is None else {"schemes": [*schemes]}
     at = drawn(visit(page, **OPEN, **chosen))
-    assert keys(at) == used.controls(path(page), setting(at))
+    assert keys(at) == used.controls(path(page), setting(at)) - {*used.PAGES[path(page)].drawn}
     if page != "claims":  # whose sentences are about schemes of their own
         owners = {name.split(".")[0] for name in keys(at) if "." in name}
         assert owners <= {*setting(at).schemes}
@@ -115,7 +115,7 @@ def test_closed_drawers_send_nothing() -> None:
     at = drawn(visit("similarity"))
     assert len(at.sidebar.number_input) == 0
     assert len(at.sidebar.slider) == 0
-    assert keys(at) == {"schemes", *controls.DIALS, "equal_width", "learned_source"}
+    assert keys(at) == {"schemes", *controls.DIALS, "equal_width", "learned_source", "model"}
 
 
 def test_reset_and_presets_set_what_is_not_drawn(monkeypatch: pytest.MonkeyPatch) -> None:

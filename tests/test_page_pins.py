@@ -64,7 +64,7 @@ def test_a_pinned_setting_is_read_back_as_it_was(
         ("~~~~", "cannot be read"),
         ("dim~7", "Pinned setting: Model dimension"),
         ("base~nan~dim~64", "Pinned setting: Base"),
-        ("dim~64~" * 500, "cannot be read"),
+        ("dim~64~" * 1_200, "cannot be read"),
         ("<img src=x>~[x](http://evil.example)", "cannot be read"),
     ],
 )
@@ -191,5 +191,5 @@ def test_settings_with_nothing_in_common_are_both_shown(page: str, schemes: str,
 
 
 def test_a_pin_that_is_too_long_is_not_read_in_part() -> None:
-    at = drawn(visit("similarity", {"a": "dim~64~seed~" + "9" * 3_001}))
+    at = drawn(visit("similarity", {"a": "dim~64~seed~" + "9" * pinned.MOST_CHARACTERS}))
     assert notices(at) == ["The pinned setting of this link cannot be read; nothing is pinned."]

@@ -14,6 +14,7 @@ from dashboard import planner
 from dashboard.choices import PlanChoice
 from dashboard.scripts.context_planner import script
 from posenc import Setting, rope_frequencies
+from posenc.interop.models import config_word
 from posenc.planner import METHODS, plan, verdict
 from posenc.presets import MODELS
 from tests.pages import as_read, captions, drawn, headline, notices, visit
@@ -66,13 +67,13 @@ def test_the_sidebar_changes_nothing(link: dict[str, str]) -> None:
 
 def test_a_model_that_is_not_there_is_told() -> None:
     at = drawn(visit("context_planner", {"model": "gpt-9", "context": "16384"}))
-    assert any("gpt-9 is not on this server" in notice for notice in notices(at))
+    assert any("there is no model of the name 'gpt-9'" in notice for notice in notices(at))
     assert as_read(headline(at)).startswith("Llama-3-8B")
 
 
 def test_the_pairs_are_those_of_the_planned_frequencies() -> None:
     found = planner.read(Setting(), SHORT)
-    for one in planner.made(SHORT).methods:
+    for one in planner.made(Setting(), SHORT).methods:
         rows = found.pairs[found.pairs["method"] == one.method.label]
         inv_freq = rope_frequencies(one.config, length=16_384)[0].numpy()
         np.testing.assert_allclose(rows["wavelength"], 2 * np.pi / inv_freq, rtol=1e-14)
@@ -83,7 +84,7 @@ def test_the_kernel_drawn_is_that_of_the_scheme() -> None:
     import torch
 
     found = planner.read(Setting(), SHORT)
-    for one in planner.made(SHORT).methods:
+    for one in planner.made(Setting(), SHORT).methods:
         rows = found.kernel[found.kernel["method"] == one.method.label]
         at = torch.tensor(rows["x"].to_numpy())
         expected = one.config.at_length(16_384).build().offset_kernel(-at)
@@ -111,23 +112,27 @@ def test_bfloat16_is_counted_at_every_power_of_two() -> None:
 
 
 @pytest.mark.parametrize(
-    "chosen",
+    ("setting", "chosen"),
     [
-        SHORT,
-        PlanChoice(model="deepseek-v3", context=8_192, methods=tuple(METHODS)),
-        PlanChoice(model="gpt-2", context=5_000, methods=("none",)),
+        (Setting(), SHORT),
+        (Setting(model="deepseek-v3"), PlanChoice(context=8_192, methods=tuple(METHODS))),
+        (Setting(model="gpt-2"), PlanChoice(context=5_000, methods=("none",))),
+        (
+            Setting(model=config_word(dict(MODELS["phi-3-mini-128k"].config or {}))),
+            PlanChoice(context=9_000, methods=("none", "yarn")),
+        ),
     ],
-    ids=lambda chosen: chosen.model,
+    ids=lambda one: one.model[:20] if isinstance(one, Setting) else "",
 )
-def test_the_script_prints_the_table(chosen: PlanChoice) -> None:
+def test_the_script_prints_the_table(setting: Setting, chosen: PlanChoice) -> None:
     ran = subprocess.run(
-        [sys.executable, "-c", script(Setting(), chosen)],
+        [sys.executable, "-c", script(setting, chosen)],
         capture_output=True,
         text=True,
         check=True,
     )
     rows = list(csv.DictReader(io.StringIO(ran.stdout)))
-    found = planner.read(Setting(), chosen)
+    found = planner.read(setting, chosen)
     assert ran.stderr.strip() == found.headline
     assert len(rows) == len(found.methods)
     for row, (_, shown) in zip(rows, found.methods.iterrows(), strict=True):

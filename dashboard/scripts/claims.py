@@ -27,8 +27,8 @@ def script(setting: Setting, chosen: ClaimsChoice) -> str:
     are known to the server alone, so that script then needs a source of its own.
     """
     default = fields.defaults(Setting)
-    # Schemes and device change no verdict.
-    names = [name for name in default if name not in ("schemes", "device")]
+    # Schemes, device and model change no verdict.
+    names = [name for name in default if name not in ("schemes", "device", "model")]
     said = {name: getattr(setting, name) for name in names}
     parts = [f"{name}={value!r}" for name, value in said.items() if value != default[name]]
     if setting.own:

@@ -1,7 +1,7 @@
 """The Context planner as Python: every method of a plan, ranked, as CSV."""
 
 from dashboard.choices import PlanChoice
-from dashboard.planner import SEARCHED
+from dashboard.planner import SEARCHED, planned
 from posenc import Setting
 
 _SCRIPT = """\
@@ -9,12 +9,11 @@ import csv
 import sys
 
 from posenc.planner import plan, verdict
-from posenc.presets import MODELS
+from posenc.shared_model import shared_model
 
-preset = MODELS[{model!r}]
-model = preset.read(scaled=False)
+model = shared_model({model!r})
 found = plan(
-    model, {context}, name=preset.label, methods={methods!r}, search_base={search}
+    model.config, {context}, name=model.label, methods={methods!r}, search_base={search}
 )
 print(verdict(found), file=sys.stderr)
 rows = csv.writer(sys.stdout, lineterminator="\\n")
@@ -34,9 +33,9 @@ for one in found.methods:
 
 
 def script(setting: Setting, chosen: PlanChoice) -> str:
-    """Return a script that prints the ranked table; the setting changes nothing of it."""
+    """Return a script that prints the ranked table of the setting's model."""
     return _SCRIPT.format(
-        model=chosen.model,
+        model=planned(setting),
         context=chosen.context,
         methods=list(chosen.methods),
         search=chosen.context <= SEARCHED,

@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from dashboard import choices, controls, page, planner, planner_panels
+from dashboard import choices, controls, page, planner, planner_panels, real_model
 from dashboard.scripts import context_planner as script
 from dashboard.text import plain
 from posenc.analysis.base_search import smallest_base
@@ -12,7 +12,10 @@ from posenc.presets import MODELS
 
 settings = page.settings()
 header = st.container()
-chosen = controls.choices(choices.PlanChoice, words=tuple(MODELS))
+row = st.container(horizontal=True, vertical_alignment="top")
+real_model.select(row, "model_here_control", none=f"{MODELS[planner.DEFAULT].label} (none chosen)")
+chosen = controls.choices(choices.PlanChoice, row)
+real_model.own()
 both = settings.map(lambda setting: planner.read(setting, chosen))
 found = both.now
 with header:

@@ -15,7 +15,7 @@ now = read.now
 page.left_out(now.reasons, now.found, "The schemes side by side", page.reasons(read))
 page.head("The schemes side by side", read.map(lambda one: one.headline))
 sentences.show_notices(now.found)
-if settings.now.equal_width:
+if settings.now.equal_width and settings.now.of_model("rope") is None:
     sentences.show_equal_width(now.found)
 panels.cosine_rows(read.map(lambda one: (one.setting, one.found)), key="overview")
 for column, kind in panels.columns(overview.shown(read), most=3 if read.compared else 4):

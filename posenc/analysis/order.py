@@ -55,10 +55,17 @@ class RandomLayer:
         A table of another width than the model's has token vectors of its own width; a rotation over
         the whole model dimension (equal width) leaves one head.
         """
-        filled_by = scheme.config.shared.get("dim")
-        head_dim = setting.rope_width if filled_by == "rope_width" else setting.head_dim
-        width = getattr(scheme.config, "dim", setting.dim) if filled_by == "dim" else setting.dim
-        heads = setting.dim // head_dim
+        config, filled_by = scheme.config, scheme.config.shared.get("dim")
+        width = getattr(config, "dim", setting.dim) if filled_by == "dim" else setting.dim
+        head_dim = (
+            getattr(config, "dim", setting.head_dim)
+            if filled_by == "rope_width"
+            else setting.head_dim
+        )
+        heads = max(1, setting.dim // head_dim)
+        if "heads" in config.shared:  # of a model they may be others than the setting's
+            heads = getattr(config, "heads", heads)
+            head_dim = max(1, setting.dim // heads)
         return cls(width=width, heads=heads, head_dim=head_dim, seed=setting.seed)
 
     def tokens(self, words: Sequence[str]) -> Float[Tensor, "n d"]:

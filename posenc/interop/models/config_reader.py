@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import Any
 
 from posenc.interop.models import bias_models, learned_models
 from posenc.interop.models.families import FAMILIES
@@ -61,7 +62,11 @@ def read_config(source: Source) -> ModelConfig:
     so. Raises ConfigFileError, which names the key, what it holds and what is accepted, where the config
     is unknown, contradictory or out of range.
     """
-    record = read_object(source)
+    return read_keys(read_object(source))[0]
+
+
+def read_keys(record: dict[str, Any]) -> tuple[ModelConfig, Keys]:
+    """Return what a config's object says, and its keys, which know by now what was read of them."""
     top = Keys(record)
     outer = top.text("model_type")
     keys = top.section("text_config") or top
@@ -79,7 +84,8 @@ def read_config(source: Source) -> ModelConfig:
             )
         reader = read_rope_model
     found = reader(model_type, keys)
-    return dataclasses.replace(found, assumed=tuple(keys.assumed), ignored=top.ignored())
+    found = dataclasses.replace(found, assumed=tuple(keys.assumed), ignored=top.ignored())
+    return found, top
 
 
 def _examples() -> str:

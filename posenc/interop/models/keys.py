@@ -151,11 +151,14 @@ class Keys:
         own = [
             self.named(printable_name(name))
             for name, value in self.record.items()
-            if name not in self.read
-            and value is not None
-            and (self._is_rope_block() or (_SPEAKS.search(name) and not _SILENT.search(name)))
+            if value is not None and self.speaks(name)
         ]
         return tuple(own) + tuple(key for child in self.children for key in child.ignored())
+
+    def speaks(self, name: str) -> bool:
+        """Whether a key speaks of position by its name or place, and was not read."""
+        told = _SPEAKS.search(name) is not None and _SILENT.search(name) is None
+        return name not in self.read and (self._is_rope_block() or told)
 
     def _is_rope_block(self) -> bool:
         return "rope_scaling" in self.path or "rope_parameters" in self.path

@@ -1,0 +1,246 @@
+"""The model: a well-known one, or the visitor's own by its config.json; one choice for all pages.
+
+The choice is a word in the session under "model", and in the link. Nothing of a pasted or uploaded
+config is kept but that word, which holds the keys that bear on position.
+"""
+
+from typing import Any
+
+import streamlit as st
+
+from dashboard import sources
+from dashboard.text import listed, plain
+from dashboard.widgets import show
+from posenc import limits
+from posenc.errors import ConfigFileError
+from posenc.interop import printable_name
+from posenc.interop.models import config_word
+from posenc.presets import MODELS
+from posenc.schemes import SCHEMES
+from posenc.schemes.learned import LearnedConfig
+from posenc.schemes.scheme import SchemeConfig
+from posenc.shared_model import SharedModel, shared_model
+
+
+def picker() -> None:
+    """Draw the choice of the model, what it is, and what takes the visitor's own."""
+    select(st, "model_control")
+    model = chosen()
+    if model is not None:
+        st.caption(plain(about(model)))
+        _tell_panel(model)
+        besides(model)
+    own()
+
+
+def own() -> None:
+    """Draw what takes the visitor's own model, once somebody opens it."""
+    drawer = st.expander(
+        "Your own model", key="your_model", on_change="rerun", icon=":material/upload_file:"
+    )
+    if drawer.open:
+        with drawer:
+            _paste()
+            _upload()
+
+
+def chosen() -> SharedModel | None:
+    """Return the model of this session, None where none is chosen or it cannot be read."""
+    word: str = st.session_state.get("model", "")
+    try:
+        return shared_model(word) if word else None
+    except ConfigFileError:  # told where the link was read
+        return None
+
+
+def select(place: Any, key: str, none: str = "None") -> None:
+    """Draw the choice among none, what was pasted in this session, and the models that are known.
+
+    none: what the first choice is called. key: of the widget; the choice itself is the session's.
+    """
+    current: str = st.session_state["model"]
+    own = [current] if current and current not in MODELS else []
+    st.session_state["own_models"] = tuple(
+        dict.fromkeys((*st.session_state.get("own_models", ()), *own))
+    )
+    show(key, current)
+    place.selectbox(
+        "Model",
+        ("", *st.session_state["own_models"], *sorted(MODELS, key=_group)),
+        key=key,
+        format_func=lambda word: _label(word) if word else none,
+        on_change=_take,
+        args=(key,),
+        help="A real model: its numbers stand in the panel of its scheme. A check mark: every number "
+        "was checked against its source.",
+    )
+
+
+def _group(word: str) -> int:
+    """Sort models by their scheme, as in the registry; those without one last."""
+    scheme = shared_model(word).kind.scheme
+    return len(SCHEMES) if scheme is None else list(SCHEMES).index(scheme.kind)
+
+
+def _label(word: str) -> str:
+    model = shared_model(word)
+    scheme = model.kind.scheme
+    verified = " ✓" if model.source and not model.unverified else ""
+    return f"{model.label}{'' if scheme is None else f', {scheme.label}'}{verified}"
+
+
+def _take(key: str) -> None:
+    _choose(st.session_state[key])
+
+
+def _choose(word: str) -> None:
+    """Make a model the session's, its scheme one of those that are shown, if there is room."""
+    st.session_state["model"] = word
+    model = chosen()
+    if model is None or model.scheme is None:
+        return
+    _show(model.scheme.kind)
+    if isinstance(model.scheme, LearnedConfig) and st.session_state["learned_source"] == "trained":
+        st.session_state["learned_source"] = "random"  # the one choice that has the model's shape
+
+
+def _show(kind: str) -> None:
+    shown: list[str] = st.session_state["schemes"]
+    if len(shown) < limits.MAX_SCHEMES:
+        st.session_state["schemes"] = [one for one in SCHEMES if one in (*shown, kind)]
+
+
+def about(model: SharedModel) -> str:
+    """Say where a model's numbers come from and what was not checked of them."""
+    if model.pasted:
+        return f"{model.label}: the config.json that was pasted or uploaded."
+    doubt = f" Not verified: {model.unverified}." if model.unverified else ""
+    note = f" {model.note}" if model.note else ""
+    return f"{model.label}: {model.source}.{doubt}{note}"
+
+
+def _tell_panel(model: SharedModel) -> None:
+    """Say which panel shows a model, and why none does."""
+    kind = model.kind
+    if kind.scheme is None:
+        st.info(plain(f"No panel shows it. {kind.unsupported}"), icon=":material/info:")
+    elif model.scheme is None:
+        st.info(plain(f"No panel shows it. {model.too_large}"), icon=":material/info:")
+    else:
+        _tell_scheme(model, model.scheme)
+    if model.others:
+        st.caption(plain(model.others))
+
+
+def _tell_scheme(model: SharedModel, scheme: SchemeConfig) -> None:
+    shown = st.session_state["schemes"]
+    if scheme.kind not in shown:
+        full = len(shown) >= limits.MAX_SCHEMES
+        st.caption(
+            f"Its scheme, {scheme.label}, is not among those shown"
+            + (": take one away first." if full else ".")
+        )
+        st.button(
+            f"Show {scheme.label}", key="show_scheme", on_click=_show, args=(scheme.kind,),
+            disabled=full, icon=":material/add:",
+        )  # fmt: skip
+    elif isinstance(scheme, LearnedConfig):
+        st.caption(
+            "Its config holds the shape of the learned table, not its rows: a random start has that "
+            "shape; upload its checkpoint for the rows."
+        )
+    else:
+        numbers = model.numbers or f"{getattr(scheme, 'heads', 0):,} heads"
+        st.caption(
+            plain(
+                f"{scheme.label} has its numbers: {numbers}. Other panels keep those of the sidebar."
+            )
+        )
+
+
+def besides(model: SharedModel) -> None:
+    """List what was assumed, what the config says besides, and what was not read of it."""
+    config = model.config
+    notes = (*config.notes, *model.kind.notes)
+    if not (config.assumed or config.ignored):
+        title = "What the config says besides" if notes else ""
+    else:
+        title = "What was assumed"
+    if not title:
+        return
+    with st.expander(title, icon=":material/help_center:"):
+        for sentence in (*config.assumed, *notes):
+            st.markdown(f"- {plain(sentence)}")
+        if config.ignored:
+            st.markdown(f"- Not read: {plain(listed(config.ignored))}.")
+
+
+def _paste() -> None:
+    """Draw the field for the text of a config.json."""
+    text = st.text_area(
+        "Paste its config.json",
+        # A fresh field once the text was taken, so that nothing of it stays.
+        key=f"config_text_{st.session_state.get('configs_taken', 0)}",
+        height=140,
+        max_chars=limits.MAX_CONFIG_BYTES,
+        placeholder='{"model_type": "llama", ...}',
+        help="Of the text only the keys that bear on position are kept, and they stand in the link.",
+    )
+    asked = st.button("Use this config", key="use_config", icon=":material/check:")
+    if text.strip():
+        word = _word(text.encode("utf-8", "replace"))
+        if asked and word:
+            _adopt(word)
+    elif asked:
+        st.caption("Paste the text of a config.json first.")
+
+
+def _upload() -> None:
+    """Draw the uploader of a config.json or a checkpoint."""
+    file = st.file_uploader(
+        "Or upload config.json or .safetensors",
+        key=f"model_file_{st.session_state.get('configs_taken', 0)}"
+        f"_{st.session_state.get('uploads', 0)}",
+        help="Of a config the keys that bear on position are kept, of a checkpoint its learned table.",
+    )
+    if file is None:
+        return
+    name = printable_name(file.name)
+    is_config = name.lower().endswith((".json", ".txt"))
+    most = limits.MAX_CONFIG_BYTES if is_config else limits.MAX_UPLOAD_BYTES
+    if file.size > most:
+        st.error(plain(f"{name} is larger than {most // 2**20} MB, the most that is read of it."))
+        return
+    content = file.getvalue()
+    if is_config or content[:64].lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
+        word = _word(content, name)
+        if word and st.button("Use this config", key="use_config_file", icon=":material/check:"):
+            _adopt(word)
+        return
+    st.caption(
+        "A checkpoint holds the rows of a learned table. RoPE and ALiBi store none: such a model is read "
+        "from its config.json."
+    )
+    sources.take(file.name, content, key="use_model_file")
+
+
+def _word(content: bytes, name: str = "") -> str:
+    """Return the word of a config and say what it is; "" where it cannot be used, and say why."""
+    try:
+        word = config_word(content)
+        model = shared_model(word)
+    except ConfigFileError as error:
+        said = f"{name}: {error}" if name else f"This config cannot be used: {error}"
+        st.error(plain(said), icon=":material/block:")
+        return ""
+    scheme = model.scheme
+    told = "no scheme that is drawn" if scheme is None else f"{scheme.label}, {model.numbers}"
+    st.caption(plain(f"Read: {model.label}, {model.config.layers:,} layers, {told}."))
+    return word
+
+
+def _adopt(word: str) -> None:
+    """Choose a config's word and forget its text."""
+    _choose(word)
+    st.session_state["configs_taken"] = st.session_state.get("configs_taken", 0) + 1
+    st.rerun()
