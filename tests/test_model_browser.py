@@ -65,7 +65,7 @@ def drawn_means(page: Page, setting: Setting) -> None:
         found = scheme_similarity(Query.of(setting, kind))
         label = setting.config(kind).label
         mine = {
-            float(cells[head.index("x")]): float(cells[head.index("y")])
+            float(cells[head.index("distance")]): float(cells[head.index("mean")])
             for cells in rest
             if cells[head.index("scheme")] == label
         }

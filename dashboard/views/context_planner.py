@@ -16,6 +16,8 @@ row = st.container(horizontal=True, vertical_alignment="top")
 real_model.select(row, "model_here_control", none=f"{MODELS[planner.DEFAULT].label} (none chosen)")
 chosen = controls.choices(choices.PlanChoice, row)
 real_model.own()
+if (model := real_model.chosen()) is not None:
+    real_model.besides(model)
 both = settings.map(lambda setting: planner.read(setting, chosen))
 found = both.now
 with header:
