@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from dashboard import faults, links, sheet, workers
+from dashboard import faults, history, links, sheet, workers
 from dashboard.toolbar import Toolbar, presenting
 
 st.set_page_config(
@@ -46,3 +46,4 @@ with faults.kind_errors():
     with faults.kind_errors():
         chosen.run()
     toolbar.after(setting)
+    history.in_place()

@@ -104,9 +104,9 @@ def _schemes(rule: fields.Several) -> None:
             disabled=len(chosen) >= rule.most,
             help=f"At most {rule.most} at once: take one away before you add another.",
         )
-        if asked is not None and len(chosen) < rule.most:
-            chosen = [kind for kind in rule.options if kind in (*chosen, asked)]
-            st.session_state["schemes"] = chosen
+        if asked in others and len(chosen) < rule.most:
+            st.session_state["schemes"] = [k for k in rule.options if k in (*chosen, asked)]
+            st.rerun()  # the menu was drawn without knowing
     show("schemes_control", chosen)
     place.pills(
         rule.label,

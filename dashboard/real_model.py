@@ -21,6 +21,8 @@ from posenc.schemes.learned import LearnedConfig
 from posenc.schemes.scheme import SchemeConfig
 from posenc.shared_model import SharedModel, shared_model
 
+MOST_PASTED = 8  # configs of a session that stay to choose from
+
 
 def picker() -> None:
     """Draw the choice of the model, what it is, and what takes the visitor's own."""
@@ -60,9 +62,8 @@ def select(place: Any, key: str, none: str = "None") -> None:
     """
     current: str = st.session_state["model"]
     own = [current] if current and current not in MODELS else []
-    st.session_state["own_models"] = tuple(
-        dict.fromkeys((*st.session_state.get("own_models", ()), *own))
-    )
+    held = dict.fromkeys((*st.session_state.get("own_models", ()), *own))
+    st.session_state["own_models"] = tuple(held)[-MOST_PASTED:]
     show(key, current)
     place.selectbox(
         "Model",

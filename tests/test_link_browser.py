@@ -55,7 +55,9 @@ def test_a_link_with_every_number_opens_the_same_view_in_another_tab(visitor: Vi
     assert headline(other).inner_text() == headline(page).inner_text()
     assert lines(other) == lines(page)
     assert pixels(other, "similarity") == pixels(page, "similarity")
+    other.get_by_text("From one position", exact=True).click()
     expect(other.get_by_role("spinbutton", name="Reference position")).to_have_value("7")
+    settled(other)
     go(other, "relative_offsets")  # the shared numbers follow to other pages
     assert asked(other) == {name: LINKED[name] for name in LINKED if name != "reference"}
 
@@ -120,18 +122,30 @@ def test_back_and_forward_lead_through_the_pages(visitor: Visit) -> None:
         ).to_contain_text("500")
 
 
-def test_back_after_a_slider_move_shows_the_slider_where_the_address_says(visitor: Visit) -> None:
-    page = visitor().open("similarity")
-    for stop in ("12500", "16000"):
+def test_back_after_slider_moves_leads_to_the_page_before(visitor: Visit) -> None:
+    page = visitor().open("pca?base=500&fit=all")
+    go(page, "similarity")
+    steps = page.evaluate("history.length")
+    for stop in ("630", "800"):
         press(page, "Base", "ArrowRight")
         page.wait_for_function(f"location.search.includes('base={stop}')")
         settled(page)
-    page.go_back()
-    page.wait_for_function("!location.search.includes('base=16000')")
+    sidebar = page.get_by_test_id("stSidebar")
+    sidebar.get_by_test_id("stBaseButton-secondary").filter(has_text="Reset").click()
+    page.wait_for_function("!location.search.includes('base')")
     settled(page)
-    page.wait_for_timeout(1_000)
-    base = asked(page).get("base", 10_000)
-    expect(page.get_by_test_id("stSlider").filter(has_text="Base")).to_contain_text(f"{base:,.0f}")
+    assert page.evaluate("history.length") == steps
+    title = page.get_by_test_id("stMain").locator("h1")
+    base = page.get_by_test_id("stSidebar").get_by_test_id("stSlider").filter(has_text="Base")
+    for step, shown, said in (
+        (page.go_back, "PCA", {"base": 500, "fit": "all"}),
+        (page.go_forward, "Similarity", {}),
+    ):
+        step()
+        expect(title).to_have_text(shown, timeout=15_000)
+        settled(page)
+        assert asked(page) == said
+        expect(base).to_contain_text(f"{said.get('base', 10_000):,}")
 
 
 def test_reload_restores_the_view(visitor: Visit) -> None:

@@ -45,7 +45,7 @@ links.page_link(
     icon=":material/school:",
     query_params={"present": "true"},
 )
-links.page_link("views/extrapolation.py", label="Plan my context", icon=":material/straighten:")
+links.page_link("views/context_planner.py", label="Plan my context", icon=":material/straighten:")
 
 page.notes(settings.now, {kind: one.kernel.provenance for kind, one in read.now.found.items()})
 page.how_to_read(
