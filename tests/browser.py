@@ -98,12 +98,14 @@ def served(log: Path, script: Path = DASHBOARD) -> Iterator[str]:
         _wait_for(f"{address}/_stcore/health", server, log)
         yield address
     finally:
+        ended = server.poll()
         server.terminate()
         try:
             server.wait(20)
         except subprocess.TimeoutExpired:  # a busy machine; nobody waits for it any more
             server.kill()
             server.wait(20)
+    assert ended is None, f"the server ended by itself with {ended}: {log.read_text()[-2_000:]}"
 
 
 def _wait_for(address: str, server: subprocess.Popen[bytes], log: Path) -> None:
@@ -130,19 +132,22 @@ class Visitor:
     """Somebody at a browser: opens pages of the dashboard and notes every fault on the way.
 
     `faults` holds console errors, errors of scripts and requests to any other host; a test that
-    expects one takes it out. The answers 404 to `PROBES` are Streamlit's own and not counted.
+    expects one takes it out. The answers 404 to `PROBES` are Streamlit's own and not counted; all
+    that was refused is in `refused`.
     """
 
     def __init__(self, chromium: Browser, address: str, **kind: Any) -> None:
         self.address = address
         self.faults: list[str] = []
         self.requests: list[str] = []
+        self.refused: list[str] = []
         self.context = chromium.new_context(**(SCREENS[1440] | kind))
 
     def tab(self) -> Page:
         """Open an empty tab that is watched."""
         page = self.context.new_page()
         page.on("request", lambda request: self._asked(request.url))
+        page.on("response", lambda answer: self._answered(answer.url, answer.status))
         page.on("websocket", lambda link: self._asked(link.url))
         page.on("pageerror", lambda error: self.faults.append(str(error)))
         page.on("console", self._heard)
@@ -159,6 +164,10 @@ class Visitor:
         self.requests.append(url)
         if urlparse(url).hostname not in (None, "", HOST):
             self.faults.append(f"asked another host: {url}")
+
+    def _answered(self, url: str, status: int) -> None:
+        if status >= 400:
+            self.refused.append(url)
 
     def _heard(self, message: Any) -> None:
         if message.type == "error" and not PROBES.fullmatch(message.location.get("url", "")):

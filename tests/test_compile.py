@@ -33,7 +33,7 @@ of_variants_long = pytest.mark.parametrize(
 )
 
 
-@pytest.mark.timeout(1_200)  # compiling on a busy machine takes its time
+@pytest.mark.timeout(1_800)  # compiling on a busy machine takes its time
 @pytest.mark.skipif(not SHAPES_CHECKED, reason="this is the process it starts")
 @pytest.mark.parametrize("asked", ["not long", pytest.param("long", marks=pytest.mark.long)])
 def test_compiled_code_equals_eager_code(asked: str) -> None:

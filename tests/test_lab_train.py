@@ -207,6 +207,7 @@ def test_a_text_shorter_than_what_is_read_is_refused() -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1_800)  # every scheme is compiled, one after another
 def test_a_compiled_model_learns_the_same_but_for_rounding() -> None:
     """In a process of its own, without the shape hook, which cannot be compiled through."""
     script = """

@@ -6,30 +6,10 @@ from urllib.parse import urlparse
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser import PAGES, PROBES, Visit, go, headline, row, settled
+from tests.browser import PAGES, Visit, go, headline, row, settled
 from tests.browser_page import alerts, asked, choose, lines, pixels, press
 
 pytestmark = pytest.mark.browser
-
-
-@pytest.mark.parametrize("path", [path for path in PAGES if path])
-def test_a_deep_link_opens_its_page_and_asks_only_what_streamlit_asks(
-    visitor: Visit, path: str
-) -> None:
-    somebody = visitor()
-    page = somebody.tab()
-    refused = []
-    page.on("response", lambda answer: answer.status >= 400 and refused.append(answer.url))
-    page.goto(f"{somebody.address}/{path}?base=500")
-    settled(page)
-    expect(page.get_by_test_id("stMain").locator("h1")).to_have_text(PAGES[path][1])
-    assert asked(page) == {"base": 500}
-    assert {urlparse(url).path for url in refused} == {
-        f"/{path}/_stcore/health",
-        f"/{path}/_stcore/host-config",
-    }
-    assert all(PROBES.fullmatch(url) for url in refused)
-    assert somebody.faults == []
 
 
 LINK = {

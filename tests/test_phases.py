@@ -163,6 +163,7 @@ def test_table_rows_are_within_half_an_ulp_late_in_a_long_text(table: str) -> No
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1_800)  # a million numbers of many digits
 def test_at_most_one_entry_in_a_million_is_not_the_nearest_number() -> None:
     wrong = entries = 0
     for seed, base in enumerate(BASES):

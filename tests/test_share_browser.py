@@ -102,7 +102,13 @@ def test_a_copied_link_restores_the_page_for_somebody_else(visitor: Visit, path:
     assert urlparse(link).path.strip("/") == path
     for said in ("dim=96", "seed=0", "equal_width=false", OWN.get(path, "&dim=96")[1:]):
         assert said in link
-    other = visitor().open(link.removeprefix(somebody.address + "/"))
+    reader = visitor()
+    other = reader.open(link.removeprefix(somebody.address + "/"))
+    expect(other.get_by_test_id("stMain").locator("h1")).to_have_text(PAGES[path][1])
+    probes = ("health", "host-config") if path else ()  # nothing else is asked in vain
+    assert {urlparse(url).path for url in reader.refused} == {
+        f"/{path}/_stcore/{name}" for name in probes
+    }
     if path == "train":  # an estimate is timed anew
         expect(other.get_by_role("spinbutton", name="Steps")).to_have_value("77")
     else:
