@@ -150,13 +150,13 @@ def test_an_answer_shows_the_page_as_it_is_without_the_exercise(place: str) -> N
 
 
 def test_another_setting_asks_again_and_the_first_is_remembered() -> None:
-    at = open_place("similarity", ON | {"length": "64"})
+    at = open_place("similarity", ON | {"length": "64"}, exact_values=True)
     answer(at, "similarity", stops(at)[3])
     first = (headline(at), verdict(at))
-    at.number_input(key="base").set_value(50.0).run()
+    at.number_input(key="base_control").set_value(50.0).run()
     assert headline(drawn(at)) == WITHHELD
     assert pictures(at) == 0
-    at.number_input(key="base").set_value(10000.0).run()
+    at.number_input(key="base_control").set_value(10000.0).run()
     assert (headline(drawn(at)), verdict(at)) == first
     # The line from one position is no part of the question.
     at.number_input(key="reference").set_value(5).run()
@@ -180,6 +180,8 @@ def test_a_choice_has_no_look_before_it_is_made() -> None:
 
 def link(at: AppTest) -> dict[str, str]:
     """The link that the page offers, as what it says."""
+    at.session_state["menu_copy"] = True
+    at.run()
     (text,) = [code.value for code in at.main.code if code.value.startswith(("?", "http"))]
     said = parse_qs(text.partition("?")[2], keep_blank_values=True, strict_parsing=True)
     return {name: values[0] for name, values in said.items() if name != "schemes"}
@@ -217,13 +219,15 @@ def test_a_link_holds_the_question_and_no_answer_before_it_is_given(place: str) 
 
 
 def test_an_answer_of_a_link_counts_for_its_setting_alone() -> None:
-    at = open_place("similarity", ON | {"question": "half.rope", "answer": "said 3"})
+    at = open_place(
+        "similarity", ON | {"question": "half.rope", "answer": "said 3"}, exact_values=True
+    )
     assert verdict(at).startswith("Not quite. You said 3;")
-    at.number_input(key="base").set_value(50.0).run()
+    at.number_input(key="base_control").set_value(50.0).run()
     assert headline(drawn(at)) == WITHHELD
     assert link(at)["answer"] == "none"
     assert at.query_params["answer"] in ("none", ["none"])
-    at.number_input(key="base").set_value(10000.0).run()
+    at.number_input(key="base_control").set_value(10000.0).run()
     assert link(drawn(at))["answer"] == "said 3"
 
 

@@ -270,7 +270,9 @@ def test_the_worked_example_follows_the_base() -> None:
 
 def test_formulas_change_their_letters_and_take_the_numbers() -> None:
     def written(**link: str) -> str:
-        at = drawn(visit("encoding", {"dim": "96", "heads": "4", **link}, alibi_head=3))
+        at = drawn(
+            visit("encoding", {"dim": "96", "heads": "4", **link}, alibi_head=3, definition=True)
+        )
         return " ".join(one.value for one in at.latex)
 
     plain, letters = written(), written(notation="t, k")
