@@ -61,6 +61,7 @@ MAX_SHOWN_MODEL_HEADS = 128
 
 # Checkpoints.
 MAX_HUB_BYTES = 64 * 2**20  # of one table that is fetched from the Hub, its file's header included
+MAX_HUB_FETCHES = 2  # at once, of one process
 MAX_UPLOAD_BYTES = 50 * 2**20
 MAX_FILE_BYTES = 2 * 2**30
 MAX_HEADER_BYTES = 8 * 2**20

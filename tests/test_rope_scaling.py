@@ -670,7 +670,7 @@ def test_a_trained_rope_is_stretched_with_its_own_width_base_and_share() -> None
         ),
         ("rope_ntk", {"factor": math.nan}, "RopeNtkConfig.factor"),
         ("rope_yarn", {"beta_fast": 0.5}, "beta_fast must be at least beta_slow, got 0.5 and 1"),
-        ("rope_yarn", {"beta_fast": 0.0}, "beta_fast must be a number greater than 0"),
+        ("rope_yarn", {"beta_fast": 0.0}, "beta_fast must be a number from 1e-06"),
         ("rope_yarn", {"truncate": 1}, "truncate must be true or false"),
         ("rope_yarn_paper", {"beta_fast": 1.0}, "beta_fast must be greater than beta_slow"),
         ("rope_llama3", {"low_freq_factor": 4.0}, "high_freq_factor must be greater than low_freq"),
