@@ -6,6 +6,7 @@ whoever may name a model makes this machine ask for it. The place that is asked 
 another one where huggingface_hub is told so by HF_ENDPOINT in the environment.
 """
 
+import contextlib
 import os
 import re
 import socket
@@ -139,10 +140,8 @@ class _Deadline:
         with self._lock:
             self._over = True
             if self._socket is not None:
-                try:
+                with contextlib.suppress(OSError):  # it is closed
                     self._socket.shutdown(socket.SHUT_RDWR)
-                except OSError:  # it is closed
-                    pass
 
 
 class _Watched(urllib.request.AbstractHTTPHandler):
