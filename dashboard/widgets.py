@@ -46,8 +46,9 @@ def widget(place: Any, rule: fields.Rule, default: Any, **common: Any) -> Any:
             )
         case fields.Real():
             step = None if rule.grid else rule.high / 4
+            least = 0.0 if rule.or_zero else rule.low
             return place.number_input(
-                rule.label, rule.low, rule.high, default, step=step, format="%.10g", **common
+                rule.label, least, rule.high, default, step=step, format="%.10g", **common
             )
     longest = getattr(rule, "longest", None)
     return place.text_input(rule.label, rule.write(default), max_chars=longest, width=280, **common)

@@ -87,26 +87,32 @@ class Whole(Rule):
 
 @dataclass(frozen=True, kw_only=True)
 class Real(Rule):
-    """A finite number above `low` (or at it, if `closed`) and at most `high`."""
+    """A finite number above `low` (or at it, if `closed`) and at most `high`; or 0, if `or_zero`."""
 
     low: float
     high: float
     closed: bool = True
     grid: tuple[float, ...] = ()
+    or_zero: bool = False
 
     def allowed(self) -> str:
         edge = f"from {self.low:g}" if self.closed else f"greater than {self.low:g}"
-        return f"a number {edge} {'to' if self.closed else 'and at most'} {self.high:g}"
+        kind = "0 or a number" if self.or_zero else "a number"
+        return f"{kind} {edge} {'to' if self.closed else 'and at most'} {self.high:g}"
 
     def accepts(self, value: object) -> bool:
         if isinstance(value, bool) or not isinstance(value, int | float):
             return False
+        if self.or_zero and value == 0:
+            return True
         return self.low <= value <= self.high and (self.closed or value > self.low)
 
     def nearest(self, text: str) -> float | None:
         number = _number(text)
         if number is None:
             return None
+        if self.or_zero and number < self.low / 2:
+            return 0.0
         least = self.low if self.closed else math.nextafter(self.low, math.inf)
         return float(min(max(number, least), self.high))
 

@@ -7,6 +7,12 @@ MAX_POSITION = 2**31 - 1  # exact phases hold for |position| <= this
 MAX_DIM = 65_536
 MAX_TABLE_ELEMENTS = 2**31  # length * dim of one table (8 GiB in float32)
 MAX_HEADS = 1_024
+MIN_TURNS, MAX_TURNS = 1e-6, 1e6  # within the trained length, at the ends of a scaling's ramp
+MIN_ATTENTION_FACTOR, MAX_ATTENTION_FACTOR = (
+    0.01,
+    100.0,
+)  # of queries and of keys, where it is given
+MAX_ATTENTION_WEIGHT = 10.0  # of ln(factor), DeepSeek's mscale
 MIN_BASE, MAX_BASE = 1.0, 1e12  # the base is greater than 1 and at most 1e12
 MAX_SCALE_FACTOR = 4_096.0  # of a RoPE scaling
 MAX_PAIR_FACTOR = 1e6  # of one pair, where every pair has its own
@@ -55,6 +61,7 @@ MAX_SHOWN_MODEL_HEADS = 128
 
 # Checkpoints.
 MAX_HUB_BYTES = 64 * 2**20  # of one table that is fetched from the Hub, its file's header included
+MAX_HUB_FETCHES = 2  # at once, of one process
 MAX_UPLOAD_BYTES = 50 * 2**20
 MAX_FILE_BYTES = 2 * 2**30
 MAX_HEADER_BYTES = 8 * 2**20

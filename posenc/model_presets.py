@@ -11,12 +11,13 @@ from types import MappingProxyType
 from typing import Any
 
 from posenc.interop.models.config_reader import read_config
+from posenc.interop.models.families import VERSION
 from posenc.interop.models.model_config import LayerKind, ModelConfig
 from posenc.model_factors import PHI_3_MINI_LONG, PHI_3_MINI_SHORT
 from posenc.schemes.scheme import SchemeConfig
 from posenc.schemes.sinusoidal import SinusoidalConfig
 
-_TRANSFORMERS = "defaults of transformers 5.23"
+_TRANSFORMERS = f"defaults of transformers {VERSION}"
 _LITGPT = "litgpt's config of the model"
 _FILE = "the model's config.json"
 

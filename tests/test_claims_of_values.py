@@ -185,6 +185,23 @@ def test_position_is_lost_for_good_where_the_words_leave_no_room(dim: int) -> No
     assert control(found) == 1
 
 
+def test_weak_content_that_overwrites_is_not_called_strong() -> None:
+    found = at("overwritten", dim=2, heads=1, length=2, train_length=1)
+    assert {lost_at(2, 64, seed) for seed in range(9)} == {0.0625}  # the first that is tried
+    assert " added content of 0.0625 or less times position's norm leaves " in found.sentence
+    assert found.sentence.endswith(
+        " In 9 of 9 draws that is weak content, shorter than position: it need not be strong."
+    )
+    assert [one.unit for one in found.numbers[:3]] == ["times or less"] * 3
+    drawn = [lost_at(4, 64, seed) for seed in range(9)]
+    found = at("overwritten", dim=4, heads=1)
+    assert max(drawn) < 1 < 16 * min(drawn)
+    assert " added content of 0.25 to 0.5 times " in found.sentence
+    assert " In 9 of 9 draws that is weak content" in found.sentence
+    assert [one.unit for one in found.numbers[:3]] == ["times"] * 3
+    assert "weak" not in at("overwritten").sentence
+
+
 def test_content_that_stays_weak_overwrites_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("posenc.claims.scale.STRENGTHS", 1)  # a sixteenth of position's norm
     found = at("overwritten")

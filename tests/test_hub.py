@@ -2,6 +2,7 @@
 
 import re
 import threading
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -232,6 +233,57 @@ def test_a_server_that_never_answers_is_left_in_time(server: Server) -> None:
     server.answer = lambda handler, start, end: waiting.wait(10) and None
     assert "too long" in refusal(seconds=0.3)
     waiting.set()
+
+
+@pytest.mark.parametrize("part", ["headers", "body"])
+def test_a_server_that_drips_is_left_in_time(server: Server, part: str) -> None:
+    """Each byte comes well within the timeout of a socket; all of them would take twenty seconds."""
+    stop = threading.Event()
+
+    def drip(handler: Handler, start: int, end: int) -> None:
+        if part == "body":
+            told = f"bytes {start}-{end}/{len(handler.server.content)}"
+            length = {"Content-Length": str(end - start + 1)}
+            handler.send(206, b"", Content_Range=told, **length)
+        else:
+            handler.wfile.write(b"HTTP/1.1 206 Partial Content\r\nX-Long: ")
+        for _ in range(200):
+            if stop.wait(0.1):
+                return
+            handler.wfile.write(b"x")
+            handler.wfile.flush()
+
+    server.answer = drip
+    began = time.monotonic()
+    assert "too long" in refusal(seconds=0.5)
+    took = time.monotonic() - began
+    stop.set()
+    assert took < 10
+
+
+def test_two_tables_are_fetched_at_once_and_no_third(server: Server) -> None:
+    go, asked = threading.Event(), threading.Semaphore(0)
+
+    def slow(handler: Handler, start: int, end: int) -> None:
+        asked.release()
+        go.wait(20)
+        handler.piece(start, end)
+
+    server.answer = slow
+    found: list[tuple[int, ...]] = []
+    threads = [
+        threading.Thread(target=lambda: found.append(tuple(hub_table("models/tiny").table.shape)))
+        for _ in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    assert all(asked.acquire(timeout=20) for _ in threads)
+    assert "2 tables are being fetched from the Hub already" in refusal()
+    go.set()
+    for thread in threads:
+        thread.join(20)
+    assert found == [(128, 16)] * 2
+    assert hub_table("models/tiny").table.shape == (128, 16)  # and the place is free again
 
 
 def test_a_tensor_larger_than_the_cap_is_not_fetched(

@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +91,13 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     (scaled(type="linear", factor=2, rope_theta=1e4), "rope_theta", "rope_scaling.rope_theta says 10000"),
     (scaled(**YARN | {"beta_fast": 0.5, "beta_slow": 1}), "rope_scaling.beta_fast", "at least beta_slow"),
     (scaled(**YARN | {"truncate": "no"}), "rope_scaling.truncate", "true or false, got 'no'"),
-    (scaled(**YARN | {"attention_factor": 0}), "rope_scaling.attention_factor", "greater than 0"),
+    (scaled(**YARN | {"attention_factor": 0}), "rope_scaling.attention_factor", "from 0.01 to 100, got 0"),
+    (scaled(**YARN | {"attention_factor": 1e-200}), "rope_scaling.attention_factor", "from 0.01 to 100"),
+    (scaled(**LISTS | {"attention_factor": 101}), "rope_scaling.attention_factor", "from 0.01 to 100"),
+    (scaled(**YARN | {"beta_slow": 1e-320}), "rope_scaling.beta_slow", "from 1e-06 to 1e+06"),
+    (scaled(**YARN | {"beta_fast": 1e-320}), "rope_scaling.beta_fast", "from 1e-06 to 1e+06"),
+    (scaled(**LLAMA3 | {"low_freq_factor": 1e-320}), "rope_scaling.low_freq_factor", "from 1e-06"),
+    (scaled(**YARN | {"mscale": 11, "mscale_all_dim": 1}), "rope_scaling.mscale", "from 0 to 10, got 11"),
     (scaled(**YARN | {"original_max_position_embeddings": "4k"}),
      "rope_scaling.original_max_position_embeddings", "whole number"),
     (scaled(**YARN) | {"original_max_position_embeddings": 4_096},
@@ -239,6 +247,39 @@ def test_an_alias_reads_as_the_type_it_stands_for() -> None:
 def test_text_that_is_no_config_is_refused_by_name(text: str, words: str) -> None:
     assert words in str(refusal(text))
     assert words in str(refusal(text.encode()))
+
+
+def test_a_text_full_of_escaped_quotes_is_refused_in_linear_time() -> None:
+    """In a process of its own, as a search that takes the square of the length would not come back."""
+    script = """
+from posenc.errors import ConfigFileError
+from posenc.interop.models.json_text import read_object
+for end in ("", chr(92), '"', "[" * 40):
+    try:
+        read_object('"' + (chr(92) + '"') * (2**19 - 50) + end)
+    except ConfigFileError as error:
+        print(error)
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
+    )
+    said = ran.stdout.splitlines()
+    assert ["Unterminated" in line for line in said] == [True, True, False, True]
+    assert "got a text" in said[2]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('{"a": "' + "[" * 99 + '\\"' + "{" * 99 + '"}', "model_type is missing"),
+        ('{"a": "\\\\"' + ', "b": "' + "[" * 99, "Unterminated string"),
+        ('{"a": "\\\\", "b": ' + "[" * 40, "more than 32 deep"),
+        ('{"a": ' + "[]," * 99, "is not JSON"),
+    ],
+    ids=["escaped", "open", "nested", "beside"],
+)
+def test_only_brackets_outside_of_texts_count_as_depth(text: str, words: str) -> None:
+    assert words in str(refusal(text))
 
 
 @pytest.mark.usefixtures("no_shape_checks")

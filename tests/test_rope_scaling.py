@@ -18,6 +18,7 @@ from posenc import (
     PosencError,
     SchemeArgumentError,
     Setting,
+    fields,
     position_kernel,
     position_vectors,
     rope_frequencies,
@@ -342,6 +343,38 @@ def test_a_length_gives_the_config_of_that_length(config: RopeConfig, length: in
     assert 0 < scale < math.inf
 
 
+@pytest.mark.parametrize("kind", [RopeYarnConfig, RopeYarnPaperConfig, RopeLongConfig])
+def test_an_attention_factor_is_not_given_or_one_whose_square_is_usable(kind: Any) -> None:
+    assert kind(attention_factor=0.0).attention_scaling() > 1
+    for factor in (0.01, 1.25, 100.0):
+        assert kind(attention_factor=factor).attention_scaling() == factor
+    for factor in (1e-200, 0.009, -0.01, 100.5, 1e200):
+        with pytest.raises(
+            ConfigError, match=r"attention_factor must be 0 or a number from 0\.01 to 100"
+        ):
+            kind(attention_factor=factor)
+    read = fields.rules(kind)["attention_factor"].nearest
+    assert [read(text) for text in ("-1", "0", "1e-200", "0.004", "0.006", "0.5", "1e9")] == [
+        0.0, 0.0, 0.0, 0.0, 0.01, 0.5, 100.0,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", [RopeYarnConfig, RopeYarnPaperConfig])
+def test_turns_that_would_underflow_are_refused(kind: Any) -> None:
+    for name in ("beta_slow", "beta_fast"):
+        for turns in (0.0, 1e-320, 9e-7, 1.1e6):
+            with pytest.raises(ConfigError, match=f"{name} must be a number from 1e-06 to 1e"):
+                kind(**{"beta_slow": 1e-6, name: turns})
+    assert all(exact(kind(beta_slow=1e-6, base=base)) for base in (math.nextafter(1, 2), 1e12))
+
+
+def test_yarn_s_ramp_is_safe_where_a_pair_s_number_is_infinite() -> None:
+    config = RopeYarnConfig(beta_slow=1e-6)
+    object.__setattr__(config, "beta_slow", 1e-320)  # what the rule keeps out
+    assert config.ends()[1] == config.rotary_dim - 1
+    assert bool(config.kept().isfinite().all())
+
+
 # transformers --------------------------------------------------------------------------------------
 
 TYPES = {
@@ -637,7 +670,7 @@ def test_a_trained_rope_is_stretched_with_its_own_width_base_and_share() -> None
         ),
         ("rope_ntk", {"factor": math.nan}, "RopeNtkConfig.factor"),
         ("rope_yarn", {"beta_fast": 0.5}, "beta_fast must be at least beta_slow, got 0.5 and 1"),
-        ("rope_yarn", {"beta_fast": 0.0}, "beta_fast must be a number greater than 0"),
+        ("rope_yarn", {"beta_fast": 0.0}, "beta_fast must be a number from 1e-06"),
         ("rope_yarn", {"truncate": 1}, "truncate must be true or false"),
         ("rope_yarn_paper", {"beta_fast": 1.0}, "beta_fast must be greater than beta_slow"),
         ("rope_llama3", {"low_freq_factor": 4.0}, "high_freq_factor must be greater than low_freq"),

@@ -23,7 +23,8 @@ LOST = 0.75  # share of pairs in order below which order is lost; guessing gives
 KEPT = 0.9
 POSITIONS = 64
 WORDS = 64  # different ones in the experiment; they leave no room in a width of 64 or less
-STRENGTHS = 80  # steps of sqrt(2), from a sixteenth of the norm of position
+WEAKEST = 1 / 16  # of the norm of position: content that is tried first
+STRENGTHS = 80  # steps of sqrt(2) from there
 DRAWS = 9  # of words and of the content made of them
 
 
@@ -88,7 +89,7 @@ def overwritten(setting: Setting) -> Verdict:
     lost = [one for one in found if one is not None]
     strengths = [one.strength for one in lost]
     if 2 * len(lost) <= len(found):
-        strongest = figure(2 ** ((STRENGTHS - 1) / 2 - 4))
+        strongest = figure(WEAKEST * 2 ** ((STRENGTHS - 1) / 2))
         said = (
             f"In {len(found) - len(lost)} of {len(found)} draws order is kept to content {strongest} "
             "times as long as position."
@@ -103,10 +104,10 @@ def overwritten(setting: Setting) -> Verdict:
             Number(
                 f"content over position where order is lost, median of {len(lost)} draws",
                 statistics.median(strengths),
-                "times",
+                _times(statistics.median(strengths)),
             ),
-            Number("the least of the draws", min(strengths), "times"),
-            Number("the most of the draws", max(strengths), "times"),
+            Number("the least of the draws", min(strengths), _times(min(strengths))),
+            Number("the most of the draws", max(strengths), _times(max(strengths))),
             Number("pairs in order there, mean", statistics.fmean(one.kept for one in lost)),
             Number(
                 "pairs in order for a reader that leaves out the words' span, mean",
@@ -114,7 +115,7 @@ def overwritten(setting: Setting) -> Verdict:
             ),
         ),
         f"Over {counted(len(lost), 'draw')} of {WORDS} words, added content of "
-        f"{_range([figure(one) for one in strengths])} times position's norm leaves "
+        f"{_strengths(strengths)} position's norm leaves "
         f"{_range([f'{100 * one.kept:.0f}' for one in lost])} % of pairs in order for a reader who "
         f"knows no words, and {_range([f'{100 * one:.0f}' for one in left])} % for one who leaves out "
         f"their span in {setting.dim:,} dimensions: "
@@ -122,7 +123,8 @@ def overwritten(setting: Setting) -> Verdict:
             "there is room beside them, so it is not the sum that loses order."
             if room
             else "there is no room beside them."
-        ),
+        )
+        + _weak(strengths),
         Number("pairs in order where content is concatenated", beside),
     )
 
@@ -133,13 +135,16 @@ def seeds(setting: Setting) -> range:
 
 
 def drown(rows: Float[Tensor, "n d"], dtype: torch.dtype, seed: int) -> Drowned | None:
-    """Let one draw of content grow by steps of sqrt(2) until order is lost, None where it never is."""
+    """Let one draw of content grow by steps of sqrt(2) until order is lost, None where it never is.
+
+    A draw that loses order at WEAKEST, the first strength that is tried, may lose it below that.
+    """
     draw = torch.Generator().manual_seed(seed)
     words = torch.randn(WORDS, rows.shape[1], generator=draw, dtype=torch.float64)
     content = words[torch.randint(WORDS, (len(rows),), generator=draw)]
     content = content * (rows.norm(dim=1).mean() / content.norm(dim=1).mean())
     for step in range(STRENGTHS):
-        strength = 2 ** (step / 2 - 4)
+        strength = WEAKEST * 2 ** (step / 2)
         added = (strength * content + rows).to(dtype).double()
         kept = in_order(added, rows)
         if kept < LOST:
@@ -179,6 +184,31 @@ def in_order(read: Float[Tensor, "n d"], rows: Float[Tensor, "n d"]) -> float:
 
 def _list(found: dict[str, float]) -> str:
     return ", ".join(f"{figure(ratio)} ({name})" for name, ratio in found.items())
+
+
+def _times(strength: float) -> str:
+    """Return the unit of a strength where order is lost: of the weakest tried it is a bound."""
+    return "times" if strength > WEAKEST else "times or less"
+
+
+def _strengths(strengths: list[float]) -> str:
+    """Write the least to the most content that loses order, as a bound where that is the weakest."""
+    written = _range([figure(one) for one in strengths])
+    if min(strengths) > WEAKEST:
+        return f"{written} times"
+    least, to, most = written.partition(" to ")
+    return f"{least} or less{to}{most} times"
+
+
+def _weak(strengths: list[float]) -> str:
+    """Say so where content need not be strong: it loses order while it is shorter than position."""
+    weak = sum(one < 1 for one in strengths)
+    if not weak:
+        return ""
+    return (
+        f" In {share(weak, len(strengths))} draws that is weak content, shorter than position: "
+        "it need not be strong."
+    )
 
 
 def _range(written: list[str]) -> str:

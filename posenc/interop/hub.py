@@ -2,16 +2,21 @@
 
 The file's header and the tensor asked for are fetched by range requests (RFC 9110, section 14); nothing
 is sent but the request, no token, no cookie. Off unless the environment sets POSENC_HUB to 1, because
-whoever may name a model makes this machine ask for it.
+whoever may name a model makes this machine ask for it. The place that is asked is huggingface.co, or
+another one where huggingface_hub is told so by HF_ENDPOINT in the environment.
 """
 
+import contextlib
 import os
 import re
+import socket
+import threading
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from http.client import HTTPException, HTTPResponse
+from http.client import HTTPConnection, HTTPException, HTTPResponse
+from typing import Any
 
 from posenc import limits
 from posenc.errors import CheckpointError
@@ -26,6 +31,7 @@ _HEAD = 4_096  # bytes of the first request, which tells the size of the file an
 _STEP = 65_536
 _REDIRECTS = 4
 _HOSTS = ("huggingface.co", "hf.co")  # where the Hub's own files lie, and hosts below them
+_FREE = threading.BoundedSemaphore(limits.MAX_HUB_FETCHES)
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,15})-(\d{1,15})/(\d{1,15})")
 
 
@@ -48,17 +54,29 @@ def hub_table(
     model: its name there, such as "gpt2" or "google-bert/bert-base-uncased"; tensor, first_row: as of
     `read_position_table`; file, revision: which file, and at which branch, tag or commit; seconds: that
     all of it may take. Raises CheckpointError where the Hub is switched off, the package huggingface_hub
-    is missing, the name or the file is unusable, and for every answer that is not what was asked for.
+    is missing, the name or the file is unusable, two other tables are being fetched at the time, and for
+    every answer that is not what was asked for.
     """
     if not hub_is_enabled():
         raise CheckpointError(
             f"Reading from the Hugging Face Hub is switched off here; set {SWITCH}=1 to allow it."
         )
     address = _address(model, file, revision)
-    ranges = _Remote(address, seconds)
-    return read_position_table(
-        ByteRanges(ranges.size, ranges.read), tensor, first_row, file_name=f"{model}, {file}"
-    )
+    if not _FREE.acquire(blocking=False):
+        raise CheckpointError(
+            f"{limits.MAX_HUB_FETCHES} tables are being fetched from the Hub already; wait a little."
+        )
+    try:
+        with _Deadline(seconds) as deadline:
+            ranges = _Remote(address, deadline)
+            return read_position_table(
+                ByteRanges(ranges.size, ranges.read),
+                tensor,
+                first_row,
+                file_name=f"{model}, {file}",
+            )
+    finally:
+        _FREE.release()
 
 
 def _address(model: str, file: str, revision: str) -> str:
@@ -82,13 +100,87 @@ def _address(model: str, file: str, revision: str) -> str:
     return str(hf_hub_url(model, file, revision=revision))
 
 
-def _opener() -> urllib.request.OpenerDirector:
+class _Deadline:
+    """When all must be over: then the connection is cut, however steadily its bytes drip in.
+
+    The timeout of a socket begins anew with every byte, so it alone bounds nothing.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._end = time.monotonic() + seconds
+        self._timer = threading.Timer(seconds, self._cut)
+        self._timer.daemon = True
+        self._lock = threading.Lock()
+        self._socket: socket.socket | None = None
+        self._over = False
+
+    def __enter__(self) -> "_Deadline":
+        self._timer.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._timer.cancel()
+
+    def left(self) -> float:
+        """Return the seconds that are left. Raises CheckpointError where there are none."""
+        left = self._end - time.monotonic()
+        if left <= 0 or self._over:
+            raise CheckpointError("The Hub took too long to answer.")
+        return left
+
+    def watch(self, connected: socket.socket) -> None:
+        """Cut this connection at the end, or now where the end has come."""
+        with self._lock:
+            self._socket = connected
+            over = self._over
+        if over:
+            self._cut()
+
+    def _cut(self) -> None:
+        with self._lock:
+            self._over = True
+            if self._socket is not None:
+                with contextlib.suppress(OSError):  # it is closed
+                    self._socket.shutdown(socket.SHUT_RDWR)
+
+
+class _Watched(urllib.request.AbstractHTTPHandler):
+    """Gives every connection that is made to the deadline."""
+
+    deadline: _Deadline
+
+    def do_open(self, http_class: Any, req: urllib.request.Request, **more: Any) -> HTTPResponse:
+        def connection(host: str, **given: Any) -> HTTPConnection:
+            made: HTTPConnection = http_class(host, **given)
+            connect = made.connect
+
+            def watched() -> None:
+                connect()
+                self.deadline.watch(made.sock)
+
+            made.connect = watched  # type: ignore[method-assign]
+            return made
+
+        return super().do_open(connection, req, **more)
+
+
+class _Http(_Watched, urllib.request.HTTPHandler):
+    """http alone."""
+
+
+class _Https(_Watched, urllib.request.HTTPSHandler):
+    """https alone."""
+
+
+def _opener(deadline: _Deadline) -> urllib.request.OpenerDirector:
     """Return what opens http and https addresses alone, and follows no redirection."""
+    http, https = _Http(), _Https()
+    http.deadline = https.deadline = deadline
     opener = urllib.request.OpenerDirector()
     for handler in (
         urllib.request.ProxyHandler(),
-        urllib.request.HTTPHandler(),
-        urllib.request.HTTPSHandler(),
+        http,
+        https,
         urllib.request.HTTPDefaultErrorHandler(),  # every answer but 2xx is raised as an HTTPError
         urllib.request.HTTPErrorProcessor(),
     ):
@@ -99,15 +191,15 @@ def _opener() -> urllib.request.OpenerDirector:
 class _Remote:
     """A file behind an address that answers range requests, read in pieces that are kept."""
 
-    def __init__(self, address: str, seconds: float) -> None:
+    def __init__(self, address: str, deadline: _Deadline) -> None:
         self.address = address
         self.home = _place(address)
-        self.deadline = time.monotonic() + seconds
+        self.deadline = deadline
         self.tag: str | None = None
         self.size = 0
         self.fetched = 0
         self.pieces: list[tuple[int, bytes]] = []
-        self.opener = _opener()
+        self.opener = _opener(deadline)
         self._fetch(0, _HEAD, first=True)
 
     def read(self, start: int, count: int) -> bytes:
@@ -142,12 +234,17 @@ class _Remote:
                 },
             )
             try:
-                found = self.opener.open(request, timeout=self._left())
+                found = self.opener.open(request, timeout=self.deadline.left())
+                self.deadline.left()  # a cut may read as an answer that is short
             except urllib.error.HTTPError as error:
                 with error:
+                    self.deadline.left()
                     self.address = self._next(error)
                 continue
             except (OSError, HTTPException, ValueError) as error:
+                self.deadline.left()
+                if isinstance(error, CheckpointError):
+                    raise
                 raise CheckpointError(f"The Hub cannot be reached: {_plain(error)}.") from None
             if not isinstance(found, HTTPResponse):
                 raise CheckpointError("The Hub answered by something other than HTTP.")
@@ -195,23 +292,19 @@ class _Remote:
     def _body(self, answer: HTTPResponse, length: int) -> bytes:
         content = bytearray()
         while len(content) < length:
-            self._left()
+            self.deadline.left()
             try:
                 part = answer.read1(min(_STEP, length - len(content)))
             except (OSError, HTTPException) as error:
+                self.deadline.left()
                 raise CheckpointError(f"The Hub broke off: {_plain(error)}.") from None
             if not part:
+                self.deadline.left()
                 raise CheckpointError(
                     f"The server broke off after {len(content):,} of {length:,} bytes."
                 )
             content += part
         return bytes(content)
-
-    def _left(self) -> float:
-        left = self.deadline - time.monotonic()
-        if left <= 0:
-            raise CheckpointError("The Hub took too long to answer.")
-        return left
 
 
 def _place(address: str) -> tuple[str, str]:

@@ -24,6 +24,7 @@ SIZES: Mapping[str, Names] = MappingProxyType(
         "context": ("max_position_embeddings", "n_positions"),
     }
 )
+TRAINED = "original_max_position_embeddings"  # the key of the length before scaling
 FULL, SLIDING, NO_ROPE = "full_attention", "sliding_attention", "no_rope"
 Windows = Literal["none", "every layer", "last layers", "pattern"]
 

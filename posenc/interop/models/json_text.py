@@ -13,7 +13,9 @@ from posenc.interop.shown_name import printable_name
 
 Source = Mapping[str, Any] | str | bytes | bytearray | Path
 
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*+"', re.DOTALL)
+# A text, or a bracket outside of texts. A text that is never closed runs to the end of the config: were it
+# no match, the search would begin anew at each of its quotes and take time of the square of its length.
+_STRING_OR_BRACKET = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[{\]}]', re.DOTALL)
 _DIGITS = 40  # of one number
 
 
@@ -106,8 +108,9 @@ def _parsed(text: str) -> dict[str, Any]:
 def _check_depth(text: str) -> None:
     """Refuse what Python's own reader would go too deep for."""
     depth = 0
-    for mark in re.findall(r"[\[{\]}]", _STRING.sub("", text)):
-        depth += 1 if mark in "[{" else -1
+    for found in _STRING_OR_BRACKET.finditer(text):
+        mark = text[found.start()]
+        depth += (mark in "[{") - (mark in "]}")
         if depth > limits.MAX_CONFIG_DEPTH:
             raise ConfigFileError(
                 f"the config nests objects and lists more than {limits.MAX_CONFIG_DEPTH} deep."

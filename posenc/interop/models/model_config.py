@@ -3,8 +3,8 @@
 Made by `posenc.interop.read_config`. Lengths are in tokens, widths in numbers.
 """
 
-from dataclasses import dataclass, replace
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Any
 
 from posenc.interop.models import written
 from posenc.schemes.rope import RopeConfig
@@ -105,19 +105,6 @@ class ModelConfig:
         return sum(
             len(kind.layers) * kind.cache_width * kind.cached_tokens(length)
             for kind in self.layer_kinds
-        )
-
-    def with_scheme(self, scheme: SchemeConfig) -> Self:
-        """Return the same model with another scheme where its main kind of layer has its own.
-
-        Kinds that share the main kind's scheme change with it, as they share its rope parameters.
-        """
-        return replace(
-            self,
-            layer_kinds=tuple(
-                replace(kind, scheme=scheme) if kind.scheme == self.main.scheme else kind
-                for kind in self.layer_kinds
-            ),
         )
 
     def to_rope_parameters(self) -> dict[str, Any]:

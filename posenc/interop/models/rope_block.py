@@ -12,6 +12,7 @@ from typing import Any
 
 from posenc import fields, limits
 from posenc.errors import ConfigError, ConfigFileError
+from posenc.interop.models.families import TRAINED
 from posenc.interop.models.keys import Keys
 from posenc.layout import Layout
 from posenc.schemes.rope import RopeConfig
@@ -27,7 +28,6 @@ from posenc.schemes.rope_scaling import (
 
 TYPES = ("default", "linear", "dynamic", "yarn", "longrope", "llama3", "proportional", "mrope")
 ALIASES: Mapping[str, str] = {"su": "longrope"}
-TRAINED = "original_max_position_embeddings"
 _SCALED = ("factor", "short_factor", "long_factor", "low_freq_factor", "beta_fast", "mscale")
 _BASE = fields.Real(low=limits.MIN_BASE, high=limits.MAX_BASE, closed=False, label="")
 _SHARE = fields.Real(low=0.0, high=1.0, closed=False, label="")
@@ -35,9 +35,11 @@ _RANGES = {"rope_theta": _BASE, "partial_rotary_factor": _SHARE}
 _LENGTH = fields.Whole(low=2, high=limits.MAX_POSITION, label="")
 _FACTOR = fields.Real(low=1.0, high=limits.MAX_SCALE_FACTOR, label="")
 _PAIR = fields.Real(low=1e-3, high=limits.MAX_PAIR_FACTOR, label="")
-_ATTENTION = fields.Real(low=0.0, high=100.0, closed=False, label="")
-_TURNS = fields.Real(low=0.0, high=1e6, closed=False, label="")
-_WEIGHT = fields.Real(low=0.0, high=100.0, label="")
+_ATTENTION = fields.Real(
+    low=limits.MIN_ATTENTION_FACTOR, high=limits.MAX_ATTENTION_FACTOR, label=""
+)
+_TURNS = fields.Real(low=limits.MIN_TURNS, high=limits.MAX_TURNS, label="")
+_WEIGHT = fields.Real(low=0.0, high=limits.MAX_ATTENTION_WEIGHT, label="")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from posenc.errors import SchemeArgumentError
-from posenc.interop.models.families import FAMILIES, FULL, Base, RopeFamily
+from posenc.interop.models.families import FAMILIES, FULL, TRAINED, Base, RopeFamily
 from posenc.schemes.rope import RopeConfig
 from posenc.schemes.rope_scaling import (
     RopeDynamicConfig,
@@ -20,7 +20,6 @@ from posenc.schemes.scheme import SchemeConfig
 
 Block = dict[str, Any]
 Schemes = Mapping[str, SchemeConfig | None]  # by the name of the kind of layer
-TRAINED = "original_max_position_embeddings"
 
 
 def rope_parameters(scheme: RopeConfig, *, share: float | None = None) -> Block:

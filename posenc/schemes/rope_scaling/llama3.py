@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posenc import fields
+from posenc import fields, limits
 from posenc.errors import ConfigError
 from posenc.formula import Writer
 from posenc.schemes.rope_scaling.scaled import (
@@ -26,9 +26,8 @@ from posenc.schemes.rope_scaling.scaled import (
 
 
 def _waves_field(default: float, label: str, help: str) -> Any:
-    return fields.ruled(
-        default, fields.Real(low=0.0, high=1e6, closed=False, label=label, help=help)
-    )
+    rule = fields.Real(low=limits.MIN_TURNS, high=limits.MAX_TURNS, label=label, help=help)
+    return fields.ruled(default, rule)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posenc import fields
+from posenc import fields, limits
 from posenc.errors import ConfigError
 from posenc.formula import Writer, number
 from posenc.schemes.rope import float32_powers
@@ -34,16 +34,16 @@ from posenc.schemes.rope_scaling.scaled import (
 
 def turns_field(default: float, label: str, help: str) -> Any:
     """Return the field of a number of turns within the trained length."""
-    return fields.ruled(
-        default, fields.Real(low=0.0, high=1e6, closed=False, label=label, help=help)
-    )
+    rule = fields.Real(low=limits.MIN_TURNS, high=limits.MAX_TURNS, label=label, help=help)
+    return fields.ruled(default, rule)
 
 
 def attention_factor_field() -> Any:
     """Return the field of an explicit attention factor."""
     rule = fields.Real(
-        low=0.0,
-        high=10.0,
+        low=limits.MIN_ATTENTION_FACTOR,
+        high=limits.MAX_ATTENTION_FACTOR,
+        or_zero=True,
         label="Attention factor",
         help="Multiplies queries and keys; 0 stands for the one made from the scale factor.",
     )
@@ -53,7 +53,7 @@ def attention_factor_field() -> Any:
 def _scale_field(label: str) -> Any:
     rule = fields.Real(
         low=0.0,
-        high=10.0,
+        high=limits.MAX_ATTENTION_WEIGHT,
         label=label,
         help="DeepSeek's weights of ln(factor) in the attention factor; 0 stands for not given.",
     )
@@ -108,9 +108,9 @@ class RopeYarnConfig(ScaledRopeConfig):
             / (2 * math.log(self.base))
             for turns in (self.beta_fast, self.beta_slow)
         )  # fmt: skip
+        low, high = max(low, 0), min(high, rotary_dim - 1)
         if self.truncate:
             low, high = math.floor(low), math.ceil(high)
-        low, high = max(low, 0), min(high, rotary_dim - 1)
         return (low, high + 0.001) if low == high else (low, high)
 
     def kept(self) -> Float[Tensor, " pairs"]:
