@@ -33,6 +33,7 @@ from posenc.shared_model import shared_model
 
 DEFAULT = "llama-3-8b"  # where no model is chosen
 SEARCHED = 16_384  # up to here a page searches and scans every distance before it is asked
+SCANNED = 65_536  # distances whose B(k) a page looks at before it is asked for all
 DEFAULT_TARGET = PlanChoice().context
 STEPS = 240  # points of a curve that runs to the target
 
@@ -111,7 +112,7 @@ def _plan(word: str, context: int, methods: tuple[str, ...], every: bool) -> Con
         name=model.label,
         methods=methods,
         search_base=every,
-        scan=None if every else SEARCHED,
+        scan=None if every else SCANNED,
     )
 
 

@@ -9,7 +9,6 @@ from dashboard.text import plain
 from posenc import Setting
 from posenc.planner.emitted import LLAMA_CPP_SOURCE, VLLM_SOURCE
 
-
 _ASKED = "plan_searched"  # the model and the target whose long search was asked for
 
 

@@ -79,14 +79,21 @@ def test_a_link_starts_no_long_search(monkeypatch: pytest.MonkeyPatch) -> None:
         return real(width, length)
 
     monkeypatch.setattr(context_plan, "smallest_base", spy)
-    at = drawn(visit("context_planner", {"context": "17001", "methods": "none,base"}))
+    at = drawn(visit("context_planner", {"context": "20000", "methods": "none,base"}))
     assert searched == []
-    (said,) = [one for one in captions(at) if "opens at once" in one]
-    assert "up to 16,384 only" in as_read(said)
+    assert [one for one in captions(at) if "opens at once" in one]
+    assert "turns negative at 18,438" in as_read(headline(at))
     assert "was not searched" in as_read(headline(at))
     at = drawn(at.button(key="plan_search").click().run())
-    assert searched == [17_001]
+    assert searched == [20_000]
     assert not [one for one in captions(at) if "opens at once" in one]
+
+
+def test_a_long_target_is_scanned_to_a_bound_that_is_told() -> None:
+    found = planner.read(Setting(), PlanChoice(context=1_048_576, methods=("none",)))
+    assert "up to 65,536 only" in found.partial
+    assert found.bound["x"].max() == 65_535
+    assert found.kernel["x"].max() == 1_048_575
 
 
 def test_only_what_the_page_opens_with_is_searched_past_the_bound() -> None:

@@ -1,7 +1,7 @@
 """The Context planner as Python: every method of a plan, ranked, as CSV."""
 
 from dashboard.choices import PlanChoice
-from dashboard.planner import SEARCHED, planned, takes_long
+from dashboard.planner import SCANNED, planned, takes_long
 from posenc import Setting
 
 _SCRIPT = """\
@@ -42,5 +42,5 @@ def script(setting: Setting, chosen: PlanChoice, every: bool = False) -> str:
         context=chosen.context,
         methods=list(chosen.methods),
         search=every,
-        scan=None if every else SEARCHED,
+        scan=None if every else SCANNED,
     )

@@ -52,8 +52,8 @@ if found.rope:
         r"B(k) = \sum_m \cos(k\,b^{-2m/d}) \ge 0 \;\; \forall k < L, \qquad "
         r"K(k) = \tfrac{1}{d}\left(2 a^2 \sum_m \cos(k\,\theta'_m) + d - r\right)",
         "B(k) is the bound of Men et al. 2024, arXiv 2405.14591, whose smallest base is searched with "
-        "every base below it excluded. K is the expected logit of unit isotropic content at distance k, with "
-        "frequencies and attention factor a of the method (Su et al. 2021, arXiv 2104.09864).",
+        "every base below it excluded. K is the expected logit of unit isotropic content at distance k, "
+        "with frequencies and attention factor a of the method (Su et al. 2021, arXiv 2104.09864).",
         plan,
         read_pairs,
         smallest_base,
