@@ -140,7 +140,7 @@ def test_the_kernel_drawn_is_that_of_the_scheme() -> None:
 
 def test_the_lowest_bound_of_the_steps_is_the_lowest_of_all_distances() -> None:
     chosen = replace(SHORT, context=24_000, methods=("none",))
-    found = planner.read(Setting(), chosen).bound
+    found = planner.read(Setting(), chosen, every=True).bound
     inv_freq = np.array([5e5 ** (-2 * m / 128) for m in range(64)])
     lowest = min(
         np.cos(np.arange(start, start + 1_000)[:, None] * inv_freq).sum(1).min()
