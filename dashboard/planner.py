@@ -25,14 +25,16 @@ from posenc.planner import (
     plan,
     verdict,
 )
-from posenc.planner.kernels import kernel_curve
+from posenc.planner.kernels import kernel_at
 from posenc.planner.pairs import BLENDED, DIVIDED, KEPT
 from posenc.planner.resolution import distinct_positions
 from posenc.schemes.rope import RopeConfig
 from posenc.shared_model import shared_model
 
 DEFAULT = "llama-3-8b"  # where no model is chosen
-SEARCHED = 131_072  # the longest target for which a page waits for the search of a base
+SEARCHED = 16_384  # up to here a page searches and scans every distance before it is asked
+SCANNED = 65_536  # distances whose B(k) a page looks at before it is asked for all
+DEFAULT_TARGET = PlanChoice().context
 STEPS = 240  # points of a curve that runs to the target
 
 AS_TRAINED, DEMANDED = "As trained", "Demanded base"
@@ -71,11 +73,24 @@ class PlannerRead:
     ranking: str
     trained_length: int | None
     reach: int
+    scanned: int
+    rope: bool
+    partial: str
 
 
-def read(setting: Setting, chosen: PlanChoice) -> PlannerRead:
-    """Return what the page shows; of the shared setting the model is all that counts."""
-    return _read(planned(setting), chosen.context, chosen.methods)
+def read(setting: Setting, chosen: PlanChoice, every: bool = False) -> PlannerRead:
+    """Return what the page shows; of the shared setting the model is all that counts.
+
+    every: whether all is computed even where that takes long, which a link alone never asks for.
+    """
+    word = planned(setting)
+    return _read(word, chosen.context, chosen.methods, every or not takes_long(word, chosen))
+
+
+def takes_long(word: str, chosen: PlanChoice) -> bool:
+    """Whether the search of a base and the scan of every distance wait until they are asked for."""
+    own = word == DEFAULT and chosen.context == DEFAULT_TARGET  # what the page opens with
+    return chosen.context > SEARCHED and not own
 
 
 def planned(setting: Setting) -> str:
@@ -83,21 +98,27 @@ def planned(setting: Setting) -> str:
     return setting.model or DEFAULT
 
 
-def made(setting: Setting, chosen: PlanChoice) -> ContextPlan:
+def made(setting: Setting, chosen: PlanChoice, every: bool = False) -> ContextPlan:
     """Return the plan itself."""
-    return _plan(planned(setting), chosen.context, chosen.methods)
+    word = planned(setting)
+    return _plan(word, chosen.context, chosen.methods, every or not takes_long(word, chosen))
 
 
-def _plan(word: str, context: int, methods: tuple[str, ...]) -> ContextPlan:
+def _plan(word: str, context: int, methods: tuple[str, ...], every: bool) -> ContextPlan:
     model = shared_model(word)
     return plan(
-        model.config, context, name=model.label, methods=methods, search_base=context <= SEARCHED
+        model.config,
+        context,
+        name=model.label,
+        methods=methods,
+        search_base=every,
+        scan=None if every else SCANNED,
     )
 
 
 @st.cache_data(**CACHE)
-def _read(word: str, context: int, methods: tuple[str, ...]) -> PlannerRead:
-    found = _plan(word, context, methods)
+def _read(word: str, context: int, methods: tuple[str, ...], every: bool) -> PlannerRead:
+    found = _plan(word, context, methods, every)
     notes = tuple(layer_notes(found.model, found.target, found.trained_length))
     return PlannerRead(
         headline=verdict(found),
@@ -119,7 +140,58 @@ def _read(word: str, context: int, methods: tuple[str, ...]) -> PlannerRead:
         ranking=RANKING,
         trained_length=found.trained_length,
         reach=found.reach,
+        scanned=found.scanned,
+        rope=found.trained is not None,
+        partial="" if every or found.trained is None else _partial(found),
     )
+
+
+def _partial(found: ContextPlan) -> str:
+    """Say what was left for later, in a sentence."""
+    said = "the base that satisfies B(k) is not searched."
+    if found.scanned < found.reach:
+        said = f"the sign of B(k) is looked at up to {found.scanned:,} only, and {said}"
+    return f"So that the page opens at once, {said}"
+
+
+def ranked(found: PlannerRead) -> dict[str, pd.DataFrame]:
+    """The methods as two tables that fit a page: what each costs, and what it sees; cells are words."""
+    frame = found.methods
+    never = "never" if found.scanned == found.reach else f"not below {found.scanned:,}"
+    return {
+        "What it costs": pd.DataFrame(
+            {
+                "method": frame["method"],
+                "training": frame["training"],
+                "short texts, mean": _decimals(frame["short texts, mean"]),
+                "short texts, worst": _decimals(frame["short texts, worst"]),
+                "attention factor": _decimals(frame["attention factor"], 4),
+                "stale keys from": _counts(frame["stale keys from"], "never"),
+                "float32 cosine error": [f"{one:.1e}" for one in frame["float32 cosine error"]],
+            }
+        ),
+        "What it sees": pd.DataFrame(
+            {
+                "method": frame["method"],
+                "unseen pairs": _counts(frame["unseen pairs"]),
+                "kept": _counts(frame["kept"]),
+                "blended": _counts(frame["blended"]),
+                "divided": _counts(frame["divided"]),
+                "B(k) < 0 at": _counts(frame["B(k) < 0 at"], never),
+                "K at 1/4": _decimals(frame["K at 1/4"]),
+                "K at 1/2": _decimals(frame["K at 1/2"]),
+                "K at the end": _decimals(frame["K at the end"]),
+            }
+        ),
+    }
+
+
+def _decimals(column: pd.Series, places: int = 3) -> list[str]:
+    return [f"{value:.{places}f}" for value in column]
+
+
+def _counts(column: pd.Series, missing: str = "") -> list[str]:
+    return [missing if pd.isna(value) else f"{int(value):,}" for value in column]
 
 
 def methods_frame(found: ContextPlan) -> pd.DataFrame:
@@ -184,7 +256,7 @@ def kernel_frame(found: ContextPlan) -> pd.DataFrame:
             {
                 "method": one.method.label,
                 "x": at,
-                "y": kernel_curve(one.config, found.reach, found.reach)[at],
+                "y": kernel_at(one.config, at, found.target),
                 "boundary": found.trained_length,
             }
         )
@@ -200,10 +272,10 @@ def bound_frame(found: ContextPlan) -> pd.DataFrame:
     ladders: dict[str, RopeConfig] = {AS_TRAINED: found.trained}
     if found.base_window is not None and found.first_negative is not None:
         ladders[DEMANDED] = found.trained.replace(base=found.base_window.rounded)
-    edges = steps(found.reach)
+    edges = steps(found.scanned)
     parts = []
     for name, config in ladders.items():
-        values = base_bound_curve(rope_frequencies(config)[0], found.reach).numpy()
+        values = base_bound_curve(rope_frequencies(config)[0], found.scanned).numpy()
         lowest = np.minimum.reduceat(values, edges)
         parts.append(pd.DataFrame({"ladder": name, "x": edges, "y": lowest}))
     return pd.concat(parts, ignore_index=True)

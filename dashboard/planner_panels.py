@@ -3,8 +3,46 @@
 import streamlit as st
 
 from dashboard import page, planner_charts
-from dashboard.planner import PlannerRead
+from dashboard.choices import PlanChoice
+from dashboard.planner import PlannerRead, planned, ranked
 from dashboard.text import plain
+from posenc import Setting
+from posenc.planner.emitted import LLAMA_CPP_SOURCE, VLLM_SOURCE
+
+_ASKED = "plan_searched"  # the model and the target whose long search was asked for
+
+
+def asked(setting: Setting, chosen: PlanChoice) -> bool:
+    """Whether this visitor asked for the long search of this plan; never part of a link."""
+    return st.session_state.get(_ASKED) == (planned(setting), chosen.context)
+
+
+def offer(setting: Setting, chosen: PlanChoice, found: PlannerRead) -> None:
+    """Say what was left for later, and draw the button that computes it."""
+    if not found.partial:
+        return
+    st.caption(found.partial)
+    st.button(
+        "Search the base and scan every distance",
+        key="plan_search",
+        on_click=_ask,
+        args=(planned(setting), chosen.context),
+        icon=":material/search:",
+        help="Takes seconds to about a minute, the longer the target is.",
+    )
+
+
+def _ask(word: str, context: int) -> None:
+    st.session_state[_ASKED] = (word, context)
+
+
+def tables(found: PlannerRead) -> None:
+    """Draw the ranked methods as two tables, the method always in sight."""
+    for title, frame in ranked(found).items():
+        st.subheader(title, anchor=False)
+        columns = {"method": st.column_config.TextColumn(pinned=True)}
+        st.dataframe(frame, hide_index=True, column_config=columns)
+    st.caption(found.ranking)
 
 
 def pictures(found: PlannerRead) -> None:
@@ -57,11 +95,14 @@ def beware(found: PlannerRead) -> None:
     left, right = st.columns(2)
     with left:
         st.subheader("Beware", anchor=False)
-        for caution in found.cautions:
+        # A model without RoPE has its layers' sentences in the headline and under Layers.
+        told = {note.sentence for note in found.layers}
+        cautions = [one for one in found.cautions if found.rope or one.sentence not in told]
+        for caution in cautions:
             st.markdown(
-                f"{plain(caution.sentence)}  \n*{plain(caution.rule)} {plain(caution.source)}*"
+                f"{plain(caution.sentence)}  \n*{plain(caution.rule)} Source: {plain(caution.source)}.*"
             )
-        if not found.cautions:
+        if not cautions:
             st.caption("Nothing was found.")
         for reason in found.left_out:
             st.caption(plain(reason))
@@ -70,7 +111,12 @@ def beware(found: PlannerRead) -> None:
         page.table(found.cache)
         st.subheader("Layers", anchor=False)
         for note in found.layers:
-            st.markdown(f"**{plain(note.layers)}**: {plain(note.sentence)}")
+            if note.sentence in found.headline:
+                st.markdown(
+                    f"**{plain(note.layers)}**: as said above. Source: {plain(note.source)}."
+                )
+            else:
+                st.markdown(f"**{plain(note.layers)}**: {plain(note.sentence)}")
 
 
 def paste(found: PlannerRead) -> None:
@@ -99,7 +145,4 @@ def paste(found: PlannerRead) -> None:
                     on_click="ignore",
                     icon=":material/download:",
                 )
-    st.caption(
-        "vLLM: docs.vllm.ai, stable, Context Extension; 0.11.1 and later. llama.cpp: "
-        "tools/server/README.md of ggml-org/llama.cpp at 00dc8057. MODEL stands for your own."
-    )
+    st.caption(f"vLLM: {VLLM_SOURCE}. llama.cpp: {LLAMA_CPP_SOURCE}. MODEL stands for your own.")

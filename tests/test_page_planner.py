@@ -30,9 +30,12 @@ def test_the_page_opens_with_the_verdict_of_the_library() -> None:
     expected = plan(preset.read(), 16_384, name=preset.label, methods=SHORT.methods)
     assert as_read(headline(at)) == verdict(expected)
     assert len(at.get("vega_lite_chart")) == 6
-    (ranked, cache) = (box.value for box in at.dataframe[:2])
-    # A column that is empty for every method is not shown.
-    assert list(ranked["method"]) == [one.method.label for one in expected.methods]
+    (costs, sees, cache) = (box.value for box in at.dataframe[:3])
+    for ranked in (costs, sees):
+        assert list(ranked["method"]) == [one.method.label for one in expected.methods]
+    assert set(costs["stale keys from"]) == {"never"}  # none of these looks at the length
+    for one, shown in zip(expected.methods, sees["B(k) < 0 at"], strict=True):
+        assert shown == ("never" if one.first_negative is None else f"{one.first_negative:,}")
     assert list(cache["GiB"]) == [4.0, 2.0, 2.0, 1.0]
     assert any('"rope_type": "yarn"' in box.value for box in at.code)
     assert any("vllm serve" in box.value for box in at.code)
@@ -65,6 +68,49 @@ def test_the_sidebar_changes_nothing(link: dict[str, str]) -> None:
     )
 
 
+def test_a_link_starts_no_long_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    from posenc.planner import context_plan
+
+    searched: list[int] = []
+    real = context_plan.smallest_base
+
+    def spy(width: int, length: int) -> object:
+        searched.append(length)
+        return real(width, length)
+
+    monkeypatch.setattr(context_plan, "smallest_base", spy)
+    at = drawn(visit("context_planner", {"context": "20000", "methods": "none,base"}))
+    assert searched == []
+    assert [one for one in captions(at) if "opens at once" in one]
+    assert "turns negative at 18,438" in as_read(headline(at))
+    assert "was not searched" in as_read(headline(at))
+    at = drawn(at.button(key="plan_search").click().run())
+    assert searched == [20_000]
+    assert not [one for one in captions(at) if "opens at once" in one]
+
+
+def test_a_long_target_is_scanned_to_a_bound_that_is_told() -> None:
+    found = planner.read(Setting(), PlanChoice(context=1_048_576, methods=("none",)))
+    assert "up to 65,536 only" in found.partial
+    assert found.bound["x"].max() == 65_535
+    assert found.kernel["x"].max() == 1_048_575
+
+
+def test_only_what_the_page_opens_with_is_searched_past_the_bound() -> None:
+    assert not planner.takes_long(planner.DEFAULT, PlanChoice())
+    assert not planner.takes_long("mistral-7b-v0.1", PlanChoice(context=16_384))
+    assert planner.takes_long("mistral-7b-v0.1", PlanChoice())
+    assert planner.takes_long(planner.DEFAULT, PlanChoice(context=1_048_576))
+
+
+def test_a_model_without_rope_is_told_of_once() -> None:
+    at = drawn(visit("context_planner", {"model": "bloom-176b", "context": "8192"}))
+    said = [*(box.value for box in at.markdown), *captions(at)]
+    assert sum("ALiBi needs no scaling" in as_read(one) for one in said) == 1
+    assert not any("B(k)" in as_read(one) for one in said)
+    assert not at.dataframe[1:]
+
+
 def test_a_model_that_is_not_there_is_told() -> None:
     at = drawn(visit("context_planner", {"model": "gpt-9", "context": "16384"}))
     assert any("there is no model of the name 'gpt-9'" in notice for notice in notices(at))
@@ -94,7 +140,7 @@ def test_the_kernel_drawn_is_that_of_the_scheme() -> None:
 
 def test_the_lowest_bound_of_the_steps_is_the_lowest_of_all_distances() -> None:
     chosen = replace(SHORT, context=24_000, methods=("none",))
-    found = planner.read(Setting(), chosen).bound
+    found = planner.read(Setting(), chosen, every=True).bound
     inv_freq = np.array([5e5 ** (-2 * m / 128) for m in range(64)])
     lowest = min(
         np.cos(np.arange(start, start + 1_000)[:, None] * inv_freq).sum(1).min()

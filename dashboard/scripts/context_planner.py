@@ -1,7 +1,7 @@
 """The Context planner as Python: every method of a plan, ranked, as CSV."""
 
 from dashboard.choices import PlanChoice
-from dashboard.planner import SEARCHED, planned
+from dashboard.planner import SCANNED, planned, takes_long
 from posenc import Setting
 
 _SCRIPT = """\
@@ -13,7 +13,8 @@ from posenc.shared_model import shared_model
 
 model = shared_model({model!r})
 found = plan(
-    model.config, {context}, name=model.label, methods={methods!r}, search_base={search}
+    model.config, {context}, name=model.label, methods={methods!r},
+    search_base={search}, scan={scan},
 )
 print(verdict(found), file=sys.stderr)
 rows = csv.writer(sys.stdout, lineterminator="\\n")
@@ -32,11 +33,14 @@ for one in found.methods:
 """
 
 
-def script(setting: Setting, chosen: PlanChoice) -> str:
+def script(setting: Setting, chosen: PlanChoice, every: bool = False) -> str:
     """Return a script that prints the ranked table of the setting's model."""
+    model = planned(setting)
+    every = every or not takes_long(model, chosen)
     return _SCRIPT.format(
-        model=planned(setting),
+        model=model,
         context=chosen.context,
         methods=list(chosen.methods),
-        search=chosen.context <= SEARCHED,
+        search=every,
+        scan=None if every else SCANNED,
     )

@@ -12,7 +12,7 @@ from posenc.errors import SchemeArgumentError, shown
 from posenc.interop.models.model_config import LayerKind, ModelConfig
 from posenc.limits import check_count
 from posenc.planner.cache import MAX_CONTEXT, cache_gib
-from posenc.planner.kernels import ShortCost, kernel_curve, short_cost, stale_from
+from posenc.planner.kernels import ShortCost, kernel_at, short_cost, stale_from
 from posenc.planner.methods import METHODS, NOTHING_NEW, TRAINING, Method, as_configured
 from posenc.planner.pairs import Pairs, read_pairs
 from posenc.planner.resolution import distinct_positions, worst_cosine_error
@@ -61,10 +61,11 @@ class ContextPlan:
     """What reading `target` tokens takes.
 
     reach: how many tokens a query of the layers that see farthest has before it, itself included: the
-    target, or their window. trained: RoPE as it was trained, None for a model without. base_window: the
-    smallest base that satisfies B(k) at the target; None where there is none, or `base_searched` is
-    False. distinct_bfloat16: different bfloat16 numbers that the positions below the target become.
-    cache: GiB of one sequence by number type, at the target. assumed: what was taken for granted.
+    target, or their window. scanned: at how many of these distances the sign of B(k) was looked at.
+    trained: RoPE as it was trained, None for a model without. base_window: the smallest base that
+    satisfies B(k) at the target; None where there is none, or `base_searched` is False.
+    distinct_bfloat16: different bfloat16 numbers that the positions below the target become. cache: GiB
+    of one sequence by number type, at the target. assumed: what was taken for granted.
     """
 
     name: str
@@ -72,6 +73,7 @@ class ContextPlan:
     target: int
     trained_length: int | None
     reach: int
+    scanned: int
     trained: RopeConfig | None
     methods: tuple[MethodPlan, ...]
     left_out: tuple[str, ...]
@@ -106,15 +108,19 @@ def plan(
     trained_length: int | None = None,
     methods: Sequence[str] | None = None,
     search_base: bool = True,
+    scan: int | None = None,
 ) -> ContextPlan:
     """Plan to read `context` tokens with a model.
 
     name: of the model, for sentences. trained_length: how long its training texts were, where the config
     does not say it. methods: words of METHODS, all of them by default. search_base: whether the base that
-    satisfies B(k) is looked for, which takes seconds at 131,072.
-    Raises SchemeArgumentError for a context outside 1 .. 2^24 or a method that does not exist.
+    satisfies B(k) is looked for, which takes seconds at 131,072. scan: at how many distances, from 0,
+    the sign of B(k) is looked at; None for all.
+    Raises SchemeArgumentError for a context or scan outside 1 .. 2^24 or a method that does not exist.
     """
     check_count("context", context, 1, MAX_CONTEXT)
+    if scan is not None:
+        check_count("scan", scan, 1, MAX_CONTEXT)
     asked = list(METHODS) if methods is None else list(dict.fromkeys(methods))
     for word in asked:
         if word not in METHODS:
@@ -124,31 +130,32 @@ def plan(
     length, assumed = _trained_length(model, trained_length)
     kind = planned_kind(model)
     reach = context if kind.window is None else min(context, kind.window)
+    scanned = reach if scan is None else min(reach, scan)
     scheme = kind.scheme
     trained = as_trained(scheme) if isinstance(scheme, RopeConfig) else None
     window, negative, searched = None, None, False
     if trained is not None:
         # The base must hold for the distances that occur, which a window limits.
-        negative = first_negative_offset(rope_frequencies(trained)[0], reach)
+        negative = first_negative_offset(rope_frequencies(trained)[0], scanned)
         searched = search_base and type(trained) is RopeConfig and reach <= MAX_LENGTH
         window = smallest_base(trained.rotary_dim, reach) if searched else None
     found: list[MethodPlan] = []
     left_out: list[str] = []
     if trained is not None and length is not None and isinstance(scheme, RopeConfig):
-        configs = _configs(
-            scheme, as_configured(context, model.context), trained, asked, reach, length, window
-        )
-        for method, config in configs:
+        own = as_configured(context, model.context)
+        lengths = _Lengths(context, reach, length, scanned)
+        for method, config in _configs(scheme, own, trained, asked, lengths, window):
             if config is None:
                 left_out.append(_why_not(method, trained, window))
             else:
-                found.append(_method_plan(method, config, trained, reach, length))
+                found.append(_method_plan(method, config, trained, lengths))
     return ContextPlan(
         name=name or model.model_type,
         model=model,
         target=context,
         trained_length=length,
         reach=reach,
+        scanned=scanned,
         trained=trained,
         methods=tuple(sorted(found, key=_rank)),
         left_out=tuple(left_out),
@@ -181,6 +188,20 @@ def as_trained(scheme: RopeConfig) -> RopeConfig:
     )
 
 
+@dataclass(frozen=True)
+class _Lengths:
+    """text: the target, which scalings that look at the length look at whatever a layer's window is.
+
+    reach: how many tokens a query sees of it. trained: how long training texts were.
+    scanned: at how many distances the sign of B(k) is looked at.
+    """
+
+    text: int
+    reach: int
+    trained: int
+    scanned: int
+
+
 def _trained_length(model: ModelConfig, given: int | None) -> tuple[int | None, tuple[str, ...]]:
     if given is not None:
         return check_count("trained_length", given, 2, MAX_CONTEXT), ()
@@ -189,6 +210,14 @@ def _trained_length(model: ModelConfig, given: int | None) -> tuple[int | None, 
     if model.context is None:
         return None, ()
     scheme = planned_kind(model).scheme
+    # What a scaling starts from, as dynamic NTK's, is no context that its factor already is in.
+    start: int | None = getattr(scheme, "trained_length", None)
+    if isinstance(scheme, RopeConfig) and start is not None:
+        said = (
+            "The config does not say how long the training texts were: its scaling starts from "
+            f"{start:,} tokens, which is taken."
+        )
+        return start, (said,)
     factor = getattr(scheme, "factor", 1.0) if isinstance(scheme, RopeConfig) else 1.0
     if factor > 1:
         length = max(2, round(model.context / factor))
@@ -209,15 +238,14 @@ def _configs(
     configured: Method,
     trained: RopeConfig,
     asked: list[str],
-    reach: int,
-    length: int,
+    lengths: _Lengths,
     window: BaseWindow | None,
 ) -> list[tuple[Method, RopeConfig | None]]:
     """Return every method asked for and its config, None where there is none."""
     found: list[tuple[Method, RopeConfig | None]] = []
     if scheme != trained:
         found.append((configured, scheme))
-    longer = reach > length
+    longer = lengths.reach > lengths.trained
     for word in asked:
         method = METHODS[word]
         if word == "none":
@@ -229,7 +257,8 @@ def _configs(
             config = trained.replace(base=window.rounded) if window and larger else None
             found.append((method, config))
         else:
-            found.append((method, method.make(trained, reach, length)))
+            target = lengths.text if word == "dynamic" else lengths.reach
+            found.append((method, method.make(trained, target, lengths.trained)))
     return found
 
 
@@ -246,23 +275,26 @@ def _why_not(method: Method, trained: RopeConfig, window: BaseWindow | None) -> 
 
 
 def _method_plan(
-    method: Method, config: RopeConfig, trained: RopeConfig, reach: int, length: int
+    method: Method, config: RopeConfig, trained: RopeConfig, lengths: _Lengths
 ) -> MethodPlan:
-    inv_freq, attention_factor = rope_frequencies(config, length=reach)
-    values = kernel_curve(config, reach, reach)
+    text, reach, length = lengths.text, lengths.reach, lengths.trained
+    inv_freq, attention_factor = rope_frequencies(config, length=text)
+    at = sorted({reach // 4, reach // 2, reach - 1})
     # What "divided" means: by the whole stretch, or by the factor that a model's own scaling has.
-    stretch = max(reach / length, 1.0)
+    stretch = max((text if method.name == "dynamic" else reach) / length, 1.0)
     factor = getattr(config, "factor", stretch) if method.name == "configured" else stretch
     return MethodPlan(
         method=method,
         config=config,
         attention_factor=attention_factor,
-        pairs=read_pairs(trained, config, trained_length=length, reach=reach, factor=factor),
+        pairs=read_pairs(
+            trained, config, trained_length=length, text=text, reach=reach, factor=factor
+        ),
         short=short_cost(trained, config, length),
-        kernel={at: float(values[at]) for at in sorted({reach // 4, reach // 2, reach - 1})},
-        first_negative=first_negative_offset(inv_freq, reach),
-        stale_from=stale_from(config, length, reach),
-        cosine_error=worst_cosine_error(inv_freq, reach),
+        kernel=dict(zip(at, kernel_at(config, at, text).tolist(), strict=True)),
+        first_negative=first_negative_offset(inv_freq, lengths.scanned),
+        stale_from=stale_from(config, length, text),
+        cosine_error=worst_cosine_error(inv_freq, text),
     )
 
 

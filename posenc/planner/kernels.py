@@ -1,5 +1,6 @@
 """The expected logit of equal content by distance, before and after a scaling."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -7,6 +8,7 @@ import numpy.typing as npt
 import torch
 
 from posenc.analysis.extrapolation import base_bound_curve
+from posenc.analysis.spectrum import cos_sin
 from posenc.rope_frequencies import rope_frequencies
 from posenc.schemes.rope import RopeConfig
 
@@ -40,6 +42,16 @@ def kernel_curve(config: RopeConfig, count: int, length: int) -> Array:
     return found
 
 
+def kernel_at(
+    config: RopeConfig, offsets: Sequence[int] | npt.NDArray[np.int64], length: int
+) -> Array:
+    """Return K of `kernel_curve` at some distances alone, (distances,), float64."""
+    inv_freq, scale = rope_frequencies(config, length=length)
+    cosines = cos_sin(torch.as_tensor(offsets), inv_freq)[0].sum(-1).numpy()
+    found: Array = (2 * scale**2 * cosines + config.dim - 2 * len(inv_freq)) / config.dim
+    return found
+
+
 def short_cost(trained: RopeConfig, read: RopeConfig, trained_length: int) -> ShortCost:
     """Return what reading `trained_length` positions with `read` changes, against `trained`."""
     count = min(trained_length, _COMPARED)
@@ -52,9 +64,11 @@ def stale_from(read: RopeConfig, trained_length: int, target: int) -> int | None
     """Return the shortest length at which keys that were rotated before no longer fit, or None.
 
     The ladders at all powers of two below the target are compared, and those at either side of the
-    trained length: a scaling that looks at the length of the text changes there.
+    trained length and of the one the scaling starts from: one that looks at the length of the text
+    changes there.
     """
-    lengths = {trained_length, trained_length + 1, target}
+    start: int = getattr(read, "trained_length", trained_length)
+    lengths = {trained_length, trained_length + 1, start, start + 1, target}
     lengths |= {2**power for power in range(target.bit_length())}
     first = read.frequencies(1)
     for length in sorted(length for length in lengths if length <= target):

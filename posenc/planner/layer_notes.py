@@ -14,6 +14,7 @@ from posenc.schemes.rope import RopeConfig
 from posenc.schemes.sinusoidal import SinusoidalConfig
 from posenc.words import counted
 
+_BIAS_IS_SCALED = frozenset({"falcon"})  # model types; BLOOM and MPT add it to the scaled logits
 FORGOTTEN = 0.01  # weight factor below which an ALiBi head is said to see nothing
 
 
@@ -32,12 +33,19 @@ class LayerNote:
 
 def layer_notes(model: ModelConfig, target: int, trained_length: int | None) -> list[LayerNote]:
     """Return a note for each kind of layer, the one that sees farthest first."""
-    return [_note(kind, target, trained_length) for kind in model.layer_kinds]
+    return [
+        _note(kind, target, trained_length, _divisor(model, kind)) for kind in model.layer_kinds
+    ]
 
 
-def _note(kind: LayerKind, target: int, trained_length: int | None) -> LayerNote:
+def _divisor(model: ModelConfig, kind: LayerKind) -> float:
+    """Return what a bias is divided by: Falcon adds it to the logits before they are scaled."""
+    return 1 / kind.softmax_scale if model.model_type in _BIAS_IS_SCALED else 1.0
+
+
+def _note(kind: LayerKind, target: int, trained_length: int | None, divisor: float) -> LayerNote:
     layers = f"{counted(len(kind.layers), 'layer')} ({kind.name})"
-    sentence, source, works = _said(kind, target, trained_length)
+    sentence, source, works = _said(kind, target, trained_length, divisor)
     if kind.window is not None and kind.window < target:
         sentence += (
             f" A query sees {counted(kind.window, 'token')} at most, so no more of them are kept."
@@ -45,7 +53,9 @@ def _note(kind: LayerKind, target: int, trained_length: int | None) -> LayerNote
     return LayerNote(layers, sentence, source, works)
 
 
-def _said(kind: LayerKind, target: int, trained_length: int | None) -> tuple[str, str, bool]:
+def _said(
+    kind: LayerKind, target: int, trained_length: int | None, divisor: float
+) -> tuple[str, str, bool]:
     scheme = kind.scheme
     reach = target if kind.window is None else min(target, kind.window)
     if isinstance(scheme, RopeConfig):
@@ -58,7 +68,7 @@ def _said(kind: LayerKind, target: int, trained_length: int | None) -> tuple[str
     if isinstance(scheme, AlibiConfig):
         slopes = alibi_slopes(scheme.heads, dtype=torch.float64)
         slope = float(slopes.min())
-        farthest = math.ceil(-math.log(FORGOTTEN) / slope)
+        farthest = math.ceil(-math.log(FORGOTTEN) / slope * divisor)
         return (
             "ALiBi needs no scaling: its bias has a value at every distance. Its widest head "
             f"multiplies a key {farthest:,} tokens back by less than {FORGOTTEN:g}, so what lies farther "

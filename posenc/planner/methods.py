@@ -133,8 +133,7 @@ METHODS: dict[str, Method] = {
             label="YaRN as printed",
             evidence=Evidence(
                 training="fine-tuning",
-                statement="The printed formula: no published model was trained with it, all used "
-                "the code's.",
+                statement="The printed formula; the authors' own code ramps over pairs instead.",
                 source=f"{_YARN}, eqs. 17 to 22, against the authors' code",
             ),
             make=_scaled(RopeYarnPaperConfig),

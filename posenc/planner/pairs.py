@@ -50,14 +50,21 @@ class Pairs:
 
 
 def read_pairs(
-    trained: RopeConfig, read: RopeConfig, *, trained_length: int, reach: int, factor: float
+    trained: RopeConfig,
+    read: RopeConfig,
+    *,
+    trained_length: int,
+    text: int,
+    reach: int,
+    factor: float,
 ) -> Pairs:
-    """Compare the ladder that was trained to the one a text of `reach` positions is read with.
+    """Compare the ladder that was trained to the one a text of `text` positions is read with.
 
-    reach: how many positions a query sees, at most the target. factor: target over trained length.
+    reach: how many positions a query sees, at most those of the text. factor: target over trained
+    length.
     """
     before = rope_frequencies(trained, length=trained_length)[0]
-    after = rope_frequencies(read, length=reach)[0].numpy()
+    after = rope_frequencies(read, length=text)[0].numpy()
     turns = phase_coverage(before, trained_length).turns.numpy()
     first = before.numpy()
     ratio = np.divide(after, first, out=np.zeros_like(first), where=first > 0)

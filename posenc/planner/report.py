@@ -22,6 +22,7 @@ def plan_record(plan: ContextPlan) -> dict[str, Any]:
         "trained_length": plan.trained_length,
         "factor": plan.factor,
         "reach": plan.reach,
+        "scanned": plan.scanned,
         "base": None if plan.trained is None else plan.trained.base,
         "first_negative": plan.first_negative,
         "smallest_base": None if window is None else window.base,
@@ -81,13 +82,19 @@ def method_rows(plan: ContextPlan) -> list[dict[str, str]]:
             ),
             "attention": f"{one.attention_factor:.4f}",
             "stale keys": "no" if one.stale_from is None else f"from {one.stale_from:,}",
-            "B(k) < 0 at": "never" if one.first_negative is None else f"{one.first_negative:,}",
+            "B(k) < 0 at": _first_negative(one, plan),
             "float32 error": f"{one.cosine_error:.1e}",
         }
         for offset, value in one.kernel.items():
             row[f"K({offset:,})"] = f"{value:.3f}"
         rows.append(row)
     return rows
+
+
+def _first_negative(one: MethodPlan, plan: ContextPlan) -> str:
+    if one.first_negative is not None:
+        return f"{one.first_negative:,}"
+    return "never" if plan.scanned == plan.reach else f"not below {plan.scanned:,}"
 
 
 def model_record(model: ModelConfig) -> dict[str, Any]:

@@ -54,7 +54,7 @@ def verdict(plan: ContextPlan) -> str:
 
 def _bound(plan: ContextPlan) -> str:
     if plan.first_negative is None:
-        return f"B(k) stays at or above 0 up to {plan.reach:,}"
+        return f"B(k) stays at or above 0 up to {plan.scanned:,}"
     said = f"B(k) turns negative at {plan.first_negative:,}"
     window = plan.base_window
     if window is not None:
