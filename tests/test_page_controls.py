@@ -150,7 +150,7 @@ def test_first_schemes_and_chosen_ones_are_offered_at_once(monkeypatch: pytest.M
         st, "menu_button", lambda label, kinds, **more: asked.append(kinds) or "none"
     )
     assert setting(drawn(at.run())).schemes == ("learned", "none")
-    assert asked == [[kind for kind in SCHEMES if kind not in ("learned", "sinusoidal")]]
+    assert asked[0] == [kind for kind in SCHEMES if kind not in ("learned", "sinusoidal")]
     assert offered(at) == ["Learned", "Sinusoidal", "NoPE"]
     assert notices(at) == []
 

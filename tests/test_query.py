@@ -23,7 +23,8 @@ def test_the_text_of_a_query_names_everything_that_decides_its_numbers() -> None
         for name, rule in fields.rules(type(query.config)).items():
             value = getattr(query.config, name)
             if isinstance(rule, fields.Real):
-                nearest = math.nextafter(value, 0.0 if value > rule.low else math.inf)
+                near = (math.nextafter(value, 0.0), math.nextafter(value, math.inf), rule.low)
+                nearest = next(n for n in near if n != value and rule.accepts(n))
                 changed = dataclasses.replace(query.config, **{name: nearest})
                 variants.append(dataclasses.replace(query, config=changed))
     unequal = {repr(query): query for query in variants}
