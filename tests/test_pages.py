@@ -401,7 +401,7 @@ def test_every_cache_is_bounded_and_keyed_by_parameters() -> None:
                     if argument.arg.startswith("_"):
                         continue  # Streamlit makes no key of it
                     kind = ast.unparse(argument.annotation) if argument.annotation else ""
-                    assert kind in ("Query", "Setting", "int", "str", "tuple[str, ...]"), (
+                    assert kind in ("Query", "Setting", "int", "str", "bool", "tuple[str, ...]"), (
                         f"{where} takes {kind or 'anything'}"
                     )
     assert cached >= 10
