@@ -22,11 +22,12 @@ DRAWN = {
     "encoding": (5, 10),
     "claims": (0, 2),
     "overview": (4, 4),
-    "similarity": (2, 4),
+    "similarity": (1, 4),
     "pca": (5, 0),
     "relative_offsets": (1, 3),
     "extrapolation": (3, 0),
     "train": (0, 0),
+    "context_planner": (6, 0),
 }
 
 
