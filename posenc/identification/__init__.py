@@ -1,0 +1,5 @@
+"""What is this table? The scheme that made it, and where it departs from it."""
+
+from posenc.identification.identify import Deviation, Identification, identify
+
+__all__ = ["Deviation", "Identification", "identify"]

@@ -1,0 +1,144 @@
+"""Where the sines and cosines of the pairs stand in the columns of a table.
+
+Every column c is sin or cos of position * base^-exponent(c). As published, the exponent of pair m is
+2m/d: side by side (Vaswani et al. 2017, arXiv 1706.03762), sines first (tensor2tensor), or, for
+RoPE (Su et al. 2021, arXiv 2104.09864), cosines and sines apart, each frequency once or for both
+features of its pair. The others are mistakes seen in public code.
+"""
+
+import functools
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from posenc.layout import Layout
+
+Form = Literal["table", "cosines and sines"]
+
+
+class Columns(NamedTuple):
+    """Columns of a table: which are sines; exponents of 1/base of their frequencies; twice the pairs."""
+
+    sines: Bool[Tensor, " c"]
+    exponents: Float[Tensor, " c"]
+    dim: int
+
+    def at(self, index: Int[Tensor, " n"]) -> "Columns":
+        """Return some of the columns."""
+        return Columns(self.sines[index], self.exponents[index], self.dim)
+
+
+@dataclass(frozen=True)
+class Arrangement:
+    """One order of columns.
+
+    name: unique. form: what it is an order of: one table, or cosines beside sines of the same width.
+    scheme: whose table this is. layout: of the pairs; None where each frequency stands once.
+    words: the order as a sentence says it. fault: what is wrong with it, "" where nothing is.
+    """
+
+    name: str
+    form: Form
+    scheme: Literal["sinusoidal", "rope"]
+    layout: Layout | None
+    words: str
+    fault: str = ""
+
+    def fits(self, width: int) -> bool:
+        """Whether a table of `width` columns can have this order."""
+        return width >= 1 if self.name in _ANY_WIDTH else width >= 2 and width % 2 == 0
+
+    def pairs(self, width: int) -> int:
+        """Number of pairs in a table of `width` columns."""
+        return width if self.name in _ONCE else (width + 1) // 2
+
+    @functools.lru_cache(maxsize=128)  # noqa: B019 - there are as many of these as names below
+    def columns(self, width: int) -> Columns:
+        """Return what the columns are.
+
+        width: of the table, or of the cosines alone (the columns are those of both, cosines first).
+        """
+        pairs = self.pairs(width)
+        column = torch.arange(width, dtype=torch.float64)
+        beside = torch.div(column, 2, rounding_mode="floor") / pairs  # 0 0 1 1 ...
+        apart = (column % pairs) / pairs  # 0 1 2 ... 0 1 2 ...
+        odd = column % 2 == 1
+        second = column >= pairs
+        one = torch.ones(width, dtype=torch.bool)
+        sines, exponents = {
+            "interleaved": (~odd, beside),
+            "half": (~second, apart),
+            "interleaved_swapped": (odd, beside),
+            "half_swapped": (second, apart),
+            "column": (~odd, column / width),
+            "next": (~odd, beside + odd / pairs),
+            "mixed": (~odd, apart),
+            "cosines_half": (~one, apart),
+            "cosines_interleaved": (~one, beside),
+            "cosines_once": (~one, apart),
+            "sines_half": (one, apart),
+            "sines_interleaved": (one, beside),
+            "sines_once": (one, apart),
+        }.get(self.name, (one, apart))
+        if self.form == "table":
+            return Columns(sines, exponents, 2 * pairs)
+        by_layout = {"h": apart, "i": beside, "o": apart, "n": apart + 1 / pairs}
+        cosine_order, sine_order = self.name.rsplit("_", 1)[1]
+        swapped = self.name.startswith("swapped")
+        return Columns(
+            torch.cat((one if swapped else ~one, ~one if swapped else one)),
+            torch.cat((by_layout[cosine_order], by_layout[sine_order])),
+            2 * pairs,
+        )
+
+
+_WRONG_PAIRS = "cosines and sines of a pair differ in frequency"
+_SWAPPED = "sines and cosines have changed places"
+
+ARRANGEMENTS = (
+    Arrangement("interleaved", "table", "sinusoidal", "interleaved", "sine and cosine side by side"),
+    Arrangement("half", "table", "sinusoidal", "half", "all sines, then all cosines"),
+    Arrangement("interleaved_swapped", "table", "sinusoidal", "interleaved",
+                "cosine and sine side by side, the cosine first", _SWAPPED),
+    Arrangement("half_swapped", "table", "sinusoidal", "half",
+                "all cosines, then all sines", _SWAPPED),
+    Arrangement("column", "table", "sinusoidal", "interleaved",
+                "sine and cosine side by side, each column with a frequency of its own", _WRONG_PAIRS),
+    Arrangement("next", "table", "sinusoidal", "interleaved",
+                "sine and cosine side by side, each cosine with the next pair's frequency",
+                _WRONG_PAIRS),
+    Arrangement("mixed", "table", "sinusoidal", "interleaved",
+                "sine and cosine side by side, the frequencies in the order of halves", _WRONG_PAIRS),
+    Arrangement("cosines_half", "table", "rope", "half", "cosines alone, halves repeated"),
+    Arrangement("cosines_interleaved", "table", "rope", "interleaved",
+                "cosines alone, neighbours repeated"),
+    Arrangement("cosines_once", "table", "rope", None, "cosines alone, one for each pair"),
+    Arrangement("sines_half", "table", "rope", "half", "sines alone, halves repeated"),
+    Arrangement("sines_interleaved", "table", "rope", "interleaved",
+                "sines alone, neighbours repeated"),
+    Arrangement("sines_once", "table", "rope", None, "sines alone, one for each pair"),
+    Arrangement("cache_hh", "cosines and sines", "rope", "half",
+                "cosines and sines, halves repeated"),
+    Arrangement("cache_ii", "cosines and sines", "rope", "interleaved",
+                "cosines and sines, neighbours repeated"),
+    Arrangement("cache_oo", "cosines and sines", "rope", None,
+                "cosines and sines, one of each for a pair"),
+    Arrangement("swapped_hh", "cosines and sines", "rope", "half",
+                "cosines and sines, halves repeated", _SWAPPED),
+    Arrangement("swapped_ii", "cosines and sines", "rope", "interleaved",
+                "cosines and sines, neighbours repeated", _SWAPPED),
+    Arrangement("swapped_oo", "cosines and sines", "rope", None,
+                "cosines and sines, one of each for a pair", _SWAPPED),
+    Arrangement("cache_hi", "cosines and sines", "rope", None,
+                "cosines in halves, sines in neighbours", _WRONG_PAIRS),
+    Arrangement("cache_ih", "cosines and sines", "rope", None,
+                "cosines in neighbours, sines in halves", _WRONG_PAIRS),
+    Arrangement("cache_no", "cosines and sines", "rope", None,
+                "one cosine and sine for a pair, the cosine with the next pair's frequency",
+                _WRONG_PAIRS),
+)  # fmt: skip
+_ONCE = ("cosines_once", "sines_once", "cache_oo", "swapped_oo", "cache_no")
+_ANY_WIDTH = (*_ONCE, "interleaved")

@@ -1,0 +1,267 @@
+"""Which scheme made a table of numbers, and where it departs from it."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from posenc.errors import ConfigError
+from posenc.identification.arrangements import Arrangement
+from posenc.identification.given import FEWEST_ROWS, Given
+from posenc.identification.ladders import Guess
+from posenc.identification.precision import Recipe, rounding, written_in
+from posenc.identification.scalings import USUAL_BASES, ScaledGuess
+from posenc.identification.search import Fit, exponent_powers, nearest_fit
+from posenc.schemes import SCHEMES
+from posenc.schemes.scheme import SchemeConfig
+
+FITS = 0.02  # of the table's size: what may be left of one that a formula made
+_BLOCK = 2**20  # numbers of the table that are compared at once
+
+Kind = Literal[
+    "swapped", "wrong pairs", "exponent", "scale", "size", "start", "angles", "padding", "unexplained"
+]
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """One way in which a table is not what its formula says. sentence: in words, with numbers."""
+
+    kind: Kind
+    sentence: str
+
+
+@dataclass(frozen=True, eq=False)
+class Identification:
+    """What a table is.
+
+    config: the scheme that makes it, None where none does. guess: order of columns, base, scale, first
+    position and size; None where no formula fits. recipe: how the angles were computed, as far as the
+    numbers tell. written: the narrowest format that holds its numbers. residual: root mean square of
+    table minus formula over that of the table, of the nearest formula where none fits. largest: the
+    largest difference, at row and column `worst`. by_column (c,): the largest in each column.
+    base_within: the share by which another base would make the same numbers; inf where any would.
+    deviations: what departs from the formula. also: other descriptions of the same numbers.
+    """
+
+    config: SchemeConfig | None
+    guess: Guess | None
+    recipe: Recipe | None
+    written: torch.dtype
+    residual: float
+    largest: float
+    worst: tuple[int, int]
+    by_column: Float[Tensor, " c"]
+    base_within: float
+    deviations: tuple[Deviation, ...]
+    also: tuple[str, ...]
+    rows: int
+    width: int
+
+    @property
+    def arrangement(self) -> Arrangement | None:
+        """The order of the columns."""
+        return None if self.guess is None else self.guess.arrangement
+
+    def has(self, kind: Kind) -> bool:
+        """Whether the table departs from its formula in this way."""
+        return any(one.kind == kind for one in self.deviations)
+
+
+def identify(
+    table: Float[Tensor, "t c"], sines: Float[Tensor, "t c"] | None = None
+) -> Identification:
+    """Find the scheme that made a table, or a cache of cosines and sines.
+
+    table: (rows, columns), row p for position start + p; a complex table is cos + i sin. With `sines`,
+    of the same shape, `table` holds the cosines. Raises SchemeArgumentError for what is no table of
+    finite numbers with two rows or more.
+    """
+    given = Given.of(table, sines)
+    written = written_in(given.columns)
+    body = given.columns[given.padding :]
+    if len(body) < FEWEST_ROWS:
+        return _none(given, written, 1.0)
+    fit = nearest_fit(body, given.form, given.width, written)
+    residual, by_column, worst = _compared(given, fit)
+    if not residual <= FITS:
+        return _none(given, written, residual)
+    guess, latest = fit.guess, len(given.columns) + abs(fit.guess.start)
+    largest = float(by_column.max())
+    config, taken = _config(guess, given.width)
+    within = _base_within(fit, given, rounding(written, latest, guess.size))
+    return Identification(
+        config=config,
+        guess=guess,
+        recipe=fit.recipe,
+        written=written,
+        residual=residual,
+        largest=largest,
+        worst=worst,
+        by_column=by_column,
+        base_within=within,
+        deviations=_deviations(fit, given, written, largest, worst, taken),
+        also=_also(guess, given.width, within),
+        rows=len(given.columns),
+        width=given.width,
+    )
+
+
+def _none(given: Given, written: torch.dtype, residual: float) -> Identification:
+    nothing = torch.full((given.columns.shape[1],), math.nan, dtype=torch.float64)
+    return Identification(
+        None, None, None, written, residual, math.nan, (0, 0), nothing, math.inf, (), (),
+        len(given.columns), given.width,
+    )  # fmt: skip
+
+
+def _compared(given: Given, fit: Fit) -> tuple[float, Float[Tensor, " c"], tuple[int, int]]:
+    """Return what is left of the whole table, the largest difference per column, and where it is."""
+    body = given.columns[given.padding :]
+    columns = fit.guess.arrangement.columns(given.width)
+    by_column = torch.zeros(body.shape[1], dtype=torch.float64)
+    left, power, worst, largest = 0.0, 0.0, (0, 0), -1.0
+    rows = max(1, _BLOCK // body.shape[1])
+    for begin in range(0, len(body), rows):
+        part = body[begin : begin + rows]
+        positions = torch.arange(begin, begin + len(part), dtype=torch.float64)
+        off = (fit.recipe.values(fit.guess, positions, columns) - part).abs()
+        left, power = left + float(off.square().sum()), power + float(part.square().sum())
+        by_column = torch.maximum(by_column, off.amax(0))
+        if float(off.max()) > largest:
+            largest, at = float(off.max()), int(off.argmax())
+            worst = (given.padding + begin + at // off.shape[1], at % off.shape[1])
+    return math.sqrt(left / max(power, 1e-300)), by_column, worst
+
+
+def _config(guess: Guess, width: int) -> tuple[SchemeConfig | None, set[str]]:
+    """Return the config of a table and which of scale and size it takes care of."""
+    arrangement = guess.arrangement
+    if arrangement.fault:
+        return None, set()
+    dim = 2 * arrangement.pairs(width)
+    layout = {} if arrangement.layout is None else {"layout": arrangement.layout}
+    try:
+        if isinstance(guess, ScaledGuess):
+            assert guess.config is not None
+            made = type(guess.config)(**{**guess.config.__dict__, **layout})
+            size = {"size"} if math.isclose(made.attention_scaling(), guess.size, rel_tol=2e-3) else set()
+            return made, {"scale", *size}
+        if arrangement.scheme == "sinusoidal":
+            if width % 2 or guess.scale != 1.0:
+                return None, set()
+            return SCHEMES["sinusoidal"](dim=dim, base=guess.base, **layout), set()
+        if guess.scale != 1.0:
+            factor = 1 / guess.scale
+            return SCHEMES["rope_linear"](dim=dim, base=guess.base, factor=factor, **layout), {"scale"}
+        return SCHEMES["rope"](dim=dim, base=guess.base, **layout), set()
+    except ConfigError:
+        return None, set()
+
+
+def _deviations(
+    fit: Fit,
+    given: Given,
+    written: torch.dtype,
+    largest: float,
+    worst: tuple[int, int],
+    taken: set[str],
+) -> tuple[Deviation, ...]:
+    guess, arrangement = fit.guess, fit.guess.arrangement
+    found: list[Deviation] = []
+    if arrangement.fault:
+        kind: Kind = "swapped" if "changed places" in arrangement.fault else "wrong pairs"
+        found.append(Deviation(kind, f"{_sentence(arrangement.fault)} ({arrangement.words})."))
+    meant = _meant(guess, 2 * arrangement.pairs(given.width))
+    if meant is not None and guess.base not in USUAL_BASES and not isinstance(guess, ScaledGuess):
+        base, exponent = meant
+        found.append(
+            Deviation(
+                "exponent",
+                f"Base {guess.base:,.6g} is unusual: base {base:,.6g} with the exponent {exponent} in "
+                "place of 2m/d makes the same numbers.",
+            )
+        )
+    if guess.scale != 1.0 and "scale" not in taken:
+        found.append(Deviation("scale", f"Every angle is multiplied by {guess.scale:.6g}."))
+    if guess.size != 1.0 and "size" not in taken:
+        found.append(Deviation("size", f"Every number is multiplied by {guess.size:.6g}."))
+    first = guess.start - given.padding
+    if given.padding:
+        rows = "row is" if given.padding == 1 else f"{given.padding:,} rows are"
+        found.append(Deviation("padding", f"The first {rows} all zeros, as padding is."))
+    if first:
+        found.append(Deviation("start", f"Row 0 stands for position {first:,}, not for 0."))
+    if fit.recipe.low:
+        found.append(
+            Deviation("angles", f"Made with {fit.recipe.words}, where float64 would be exact.")
+        )
+    latest = len(given.columns) + abs(guess.start)
+    if largest > 4 * rounding(written, latest, max(1.0, guess.size)):
+        row, column = worst
+        found.append(
+            Deviation(
+                "unexplained",
+                f"Differs from the formula by up to {largest:.2g}, most in row {row:,}, column "
+                f"{column:,}.",
+            )
+        )
+    return tuple(found)
+
+
+def _meant(guess: Guess, dim: int) -> tuple[float, str] | None:
+    """Return a usual base with another exponent that makes the same ladder, if there is one."""
+    for exponent, power in exponent_powers(dim)[1:]:
+        base = guess.base ** (1 / power)
+        for usual in USUAL_BASES[: _rank(guess.base)]:
+            if math.isclose(base, usual, rel_tol=1e-3):
+                return usual, exponent
+    return None
+
+
+def _rank(base: float) -> int:
+    """Return how many bases are more usual than this one."""
+    return USUAL_BASES.index(base) if base in USUAL_BASES else len(USUAL_BASES)
+
+
+def _also(guess: Guess, width: int, within: float) -> tuple[str, ...]:
+    """Return other descriptions of the same numbers."""
+    arrangement, found = guess.arrangement, []
+    dim = 2 * arrangement.pairs(width)
+    name = arrangement.name
+    if name == "half":
+        found.append("a rotary cache in one tensor, sines first (GPT-J)")
+    if name == "half_swapped":
+        found.append("a rotary cache in one tensor, cosines first (vLLM)")
+    if math.isinf(within):
+        found.append("the same with any other base, which one pair does not show")
+        return tuple(found)
+    meant = _meant(guess, dim)
+    if meant is not None:
+        found.append(f"base {meant[0]:,.6g} with the exponent {meant[1]} in place of 2m/d")
+    plain = type(guess) is Guess and guess.base not in USUAL_BASES
+    if arrangement.scheme == "rope" and plain and dim > 2:
+        for usual in USUAL_BASES[:3]:
+            factor = (guess.base / usual) ** ((dim - 2) / dim)
+            if factor > 1.5 and math.isclose(factor, round(factor), rel_tol=1e-3):
+                found.append(f"NTK-aware scaling of base {usual:,.6g} by {round(factor)}")
+    return tuple(found)
+
+
+def _base_within(fit: Fit, given: Given, allowed: float) -> float:
+    """Return the share of the base that moves no number by more than rounding does."""
+    columns = fit.guess.arrangement.columns(given.width)
+    last = len(given.columns) - given.padding - 1
+    positions = torch.linspace(0, last, min(last + 1, 256), dtype=torch.float64)
+    angles = (positions + fit.guess.start).unsqueeze(1) * fit.guess.rates(columns)
+    moved = angles * columns.exponents * torch.where(columns.sines, angles.cos(), angles.sin())
+    slope = float(moved.abs().max()) * fit.guess.size
+    return allowed / slope if slope > allowed else math.inf
+
+
+def _sentence(words: str) -> str:
+    return words[0].upper() + words[1:]
+

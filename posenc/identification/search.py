@@ -1,0 +1,226 @@
+"""The formula that comes nearest to a table of numbers.
+
+Every order of columns (arrangements.py) is given the ladder, the first position and the size that its
+own columns speak for (frequencies.py, ladders.py); the table that comes nearest is the answer, if it
+comes near. Then the ways of rounding are told apart (precision.py).
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from posenc.identification.arrangements import ARRANGEMENTS, Arrangement, Columns, Form
+from posenc.identification.frequencies import Waves, waves
+from posenc.identification.ladders import Guess, guesses, refined
+from posenc.identification.precision import EXACT, RECIPES, Recipe, rounding, written_in
+from posenc.identification.scalings import USUAL_BASES, scaled_guesses
+
+FITS = 0.02  # of the table's size: what may be left of one that a formula made
+_SEARCH_ROWS = 2_048
+_SEARCH_COLUMNS = 96
+_SCORED_ROWS = 256
+_EARLY_ROWS = 32
+_FINALISTS = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """A table made by a guess and a recipe, beside the one that was given.
+
+    residual: root mean square of the difference over that of the table. largest: the largest difference.
+    digits: how late the base comes among those that may be meant.
+    """
+
+    guess: Guess
+    recipe: Recipe
+    residual: float
+    largest: float
+    digits: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class _Search:
+    """The part of a table that the search looks at: its first rows, some of its columns.
+
+    allowed: what rounding alone may do to a number.
+    """
+
+    table: Float[Tensor, "t c"]
+    picked: Int[Tensor, " c"]
+    width: int
+    form: Form
+    written: torch.dtype
+
+    def columns(self, arrangement: Arrangement) -> Columns:
+        return arrangement.columns(self.width).at(self.picked)
+
+    def exact(self, fit: Fit) -> bool:
+        """Whether a fit leaves no more than rounding does."""
+        latest = len(self.table) + abs(fit.guess.start)
+        return fit.largest <= rounding(self.written, latest, max(1.0, fit.guess.size))
+
+    def fits(self, guess: Guess, recipe: Recipe, *, rows: int = _SEARCH_ROWS) -> list[Fit]:
+        """Return how near a guess comes on the first `rows` rows: as it is, and with the size that
+        comes nearest, which is left out where it gains little.
+        """
+        reach = min(rows, len(self.table))
+        seen = torch.linspace(0, reach - 1, min(reach, _SCORED_ROWS)).round().long()
+        given = self.table[seen]
+        made = recipe.values(guess, seen.double(), self.columns(guess.arrangement))
+        power = float(made.square().sum())
+        ratio = max(1e-6, float((made * given).sum()) / power) if power > 0 else 1.0
+        norm = max(float(given.square().mean().sqrt()), 1e-300)
+        found = []
+        for size in (1.0, ratio):
+            off = made * size - given
+            residual = float(off.square().mean().sqrt()) / norm
+            largest = float(off.abs().max())
+            if not found or residual < 0.5 * found[0].residual:
+                sized = replace(guess, size=guess.size * size)
+                found.append(Fit(sized, recipe, residual, largest))
+        return found
+
+
+def nearest_fit(table: Float[Tensor, "t c"], form: Form, width: int, written: torch.dtype) -> Fit:
+    """Return the formula that comes nearest to a table; its residual says how near."""
+    count = table.shape[1]
+    mixed = torch.randperm(count, generator=torch.Generator().manual_seed(0))
+    search = _Search(
+        table[:_SEARCH_ROWS, mixed[:_SEARCH_COLUMNS]], mixed[:_SEARCH_COLUMNS], width, form, written
+    )
+    found = waves(search.table) if len(table) >= 5 else None
+    rough = sorted(_rough(search, found), key=lambda fit: fit.residual)
+    finalists = _distinct(rough)
+    fits = [fit for one in finalists for fit in _finished(search, one)]
+    if found is not None and not any(search.exact(fit) for fit in fits):
+        fits += [fit for one in finalists[:1] for fit in _by_scaling(search, found, one.guess)]
+    return _simplest(search, fits)
+
+
+def _rough(search: _Search, found: Waves | None) -> Iterator[Fit]:
+    """Yield what the columns speak for in every order, and the usual tables."""
+    fitting = [one for one in ARRANGEMENTS if one.form == search.form and one.fits(search.width)]
+    exact = False
+    for scaled in (False, True):
+        for arrangement in fitting if found is not None else []:
+            columns = search.columns(arrangement)
+            for guess in guesses(found, arrangement, columns, scaled=scaled):
+                near = refined(guess, search.table, columns, scaled=scaled)
+                fit = search.fits(near, EXACT)[0]
+                yield fit
+                exact = exact or search.exact(fit)
+                if search.exact(fit) and not arrangement.fault:
+                    return  # nothing simpler is left
+        if exact:
+            return
+    # Too few rows, or numbers too rough to be measured by: what is usual is tried as it is.
+    for arrangement in fitting:
+        for base in USUAL_BASES:
+            for start in (0, 1, 2):
+                guess = Guess(arrangement, base, 1.0, start)
+                yield search.fits(guess, EXACT, rows=_EARLY_ROWS)[-1]
+
+
+def _distinct(fits: Sequence[Fit]) -> list[Fit]:
+    """Return the best few that differ in more than the last digits."""
+    kept: dict[tuple[object, ...], Fit] = {}
+    for fit in fits:
+        guess = fit.guess
+        key = (guess.arrangement.name, guess.start, f"{guess.base:.2g}", f"{guess.scale:.2g}")
+        if len(kept) < _FINALISTS or key in kept:
+            kept.setdefault(key, fit)
+    return list(kept.values())
+
+
+def _finished(search: _Search, rough: Fit) -> Iterator[Fit]:
+    """Yield a guess with the rounder numbers that may be meant, made in every way."""
+    guess = rough.guess
+    scales = dict.fromkeys((1.0, _rounder_scale(guess.scale), guess.scale))
+    bases = rounder(guess.base, search.columns(guess.arrangement).dim)
+    plain = [
+        (digits, replace(guess, base=base, scale=scale, size=1.0))
+        for digits, base in enumerate(bases)
+        for scale in scales
+    ]
+    exact = [search.fits(one, EXACT) for _, one in plain]
+    least = min(fits[-1].residual for fits in exact)
+    for (digits, one), fits in zip(plain, exact, strict=True):
+        # A base is the better known, the less is left with the best of them.
+        if fits[-1].residual > 10 * least + 1e-3:
+            continue
+        yield from (replace(fit, digits=digits) for fit in fits)
+        if not any(search.exact(fit) for fit in fits):
+            for recipe in RECIPES:
+                yield from (replace(fit, digits=digits) for fit in search.fits(one, recipe))
+
+
+def _by_scaling(search: _Search, found: Waves, plain: Guess) -> Iterator[Fit]:
+    if plain.arrangement.scheme != "rope":
+        return
+    for guess in scaled_guesses(found, plain, search.columns(plain.arrangement)):
+        for recipe in (EXACT, *(one for one in RECIPES if one.ladder == "exact")):
+            yield search.fits(guess, recipe)[-1]
+
+
+def _simplest(search: _Search, fits: Sequence[Fit]) -> Fit:
+    """Return the first fit that leaves rounding alone, else the one that leaves least."""
+    least = min(fits, key=lambda fit: fit.residual)
+    alike = [fit for fit in fits if search.exact(fit)]
+    if alike:
+        return min(alike, key=lambda fit: _effort(fit))
+    near = [fit for fit in fits if fit.residual <= 1.1 * least.residual + 1e-12]
+    return min(near, key=_effort)
+
+
+def _effort(fit: Fit) -> tuple[object, ...]:
+    """Return how much must be said of a fit, in the order in which it matters."""
+    guess = fit.guess
+    ways = (EXACT, *RECIPES)
+    return (
+        guess.arrangement.fault != "",
+        guess.scale != 1.0,
+        type(guess) is not Guess,
+        ways.index(fit.recipe),
+        guess.size != 1.0,
+        fit.digits,
+        abs(guess.start),
+        ARRANGEMENTS.index(guess.arrangement),
+    )
+
+
+def rounder(base: float, dim: int) -> list[float]:
+    """Return the bases that may be meant by a measured one, those with few digits first.
+
+    What is meant may be another formula's base: see `exponent_readings`.
+    """
+    found = {}
+    for _, power in exponent_powers(dim):
+        meant = base ** (1 / power)
+        for digits in (1, 2, 3, 4, 5, 6, 8):
+            if 1.0 < meant < 1e13:
+                text = f"{meant:.{digits}g}"
+                value = float(text) ** power
+                if abs(value / base - 1) < 0.03:
+                    found.setdefault(value, digits + (power != 1) * 0.5)
+    ordered = sorted(found, key=lambda value: found[value])
+    return [value for value in ordered if 1.0 < value <= 1e13][:12] + [base]
+
+
+def exponent_powers(dim: int) -> list[tuple[str, float]]:
+    """Return other exponents of 1/base than 2m/d, in words, and the power of the base that each is."""
+    powers = [("2m/d", 1.0), ("m/d", 0.5), ("4m/d", 2.0)]
+    if dim > 2:
+        powers.append(("2m/(d - 2)", dim / (dim - 2)))
+    return powers
+
+
+def _rounder_scale(scale: float) -> float:
+    ratio = 1 / scale
+    whole = round(ratio)
+    if whole >= 1 and math.isclose(ratio, whole, rel_tol=1e-2):
+        return 1.0 / whole
+    return float(f"{scale:.3g}")
