@@ -1,4 +1,4 @@
-"""The command line: `python -m posenc train`, `runs`, `export`, `inspect`, `plan`."""
+"""The command line: `python -m posenc train`, `runs`, `export`, `inspect`, `plan`, `identify`."""
 
 import csv
 import io
@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 from tqdm import tqdm
 
+from posenc.commands.identifying import identify_table
 from posenc.commands.planning import inspect_config, plan_context
 from posenc.errors import PosencError
 from posenc.lab.runs import Run, Store
@@ -51,7 +52,7 @@ class _Kind(click.Group):
 @click.group(
     cls=_Kind,
     context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
-    help="Measure positional encodings and plan with them: runs, and contexts of real models.",
+    help="Measure positional encodings, plan with them, and tell what a table is.",
 )
 def main() -> None:
     pass
@@ -59,6 +60,7 @@ def main() -> None:
 
 main.add_command(inspect_config)
 main.add_command(plan_context)
+main.add_command(identify_table)
 
 
 @main.command(

@@ -86,7 +86,7 @@ class Arrangement:
         if self.form == "table":
             return Columns(sines, exponents, 2 * pairs)
         by_layout = {"h": apart, "i": beside, "o": apart, "n": apart + 1 / pairs}
-        cosine_order, sine_order = self.name.rsplit("_", 1)[1]
+        cosine_order, sine_order = self.name[-2], self.name[-1]
         swapped = self.name.startswith("swapped")
         return Columns(
             torch.cat((one if swapped else ~one, ~one if swapped else one)),

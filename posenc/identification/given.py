@@ -1,9 +1,8 @@
 """Tables as they are given: one of sines and cosines, or cosines and sines, or complex numbers."""
 
-import torch
-
 from dataclasses import dataclass
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 

@@ -1,8 +1,8 @@
 """Which scheme made a table of numbers, and where it departs from it."""
 
 import math
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -15,14 +15,24 @@ from posenc.identification.ladders import Guess
 from posenc.identification.precision import Recipe, rounding, written_in
 from posenc.identification.scalings import USUAL_BASES, ScaledGuess
 from posenc.identification.search import Fit, exponent_powers, nearest_fit
-from posenc.schemes import SCHEMES
+from posenc.schemes.rope import RopeConfig
+from posenc.schemes.rope_scaling.linear import RopeLinearConfig
 from posenc.schemes.scheme import SchemeConfig
+from posenc.schemes.sinusoidal import SinusoidalConfig
 
 FITS = 0.02  # of the table's size: what may be left of one that a formula made
 _BLOCK = 2**20  # numbers of the table that are compared at once
 
 Kind = Literal[
-    "swapped", "wrong pairs", "exponent", "scale", "size", "start", "angles", "padding", "unexplained"
+    "swapped",
+    "wrong pairs",
+    "exponent",
+    "scale",
+    "size",
+    "start",
+    "angles",
+    "padding",
+    "unexplained",
 ]
 
 
@@ -45,6 +55,7 @@ class Identification:
     largest difference, at row and column `worst`. by_column (c,): the largest in each column.
     base_within: the share by which another base would make the same numbers; inf where any would.
     deviations: what departs from the formula. also: other descriptions of the same numbers.
+    padding: rows of zeros before the first position.
     """
 
     config: SchemeConfig | None
@@ -60,6 +71,12 @@ class Identification:
     also: tuple[str, ...]
     rows: int
     width: int
+    padding: int
+
+    @property
+    def known(self) -> bool:
+        """Whether a formula makes this table."""
+        return self.guess is not None
 
     @property
     def arrangement(self) -> Arrangement | None:
@@ -71,9 +88,7 @@ class Identification:
         return any(one.kind == kind for one in self.deviations)
 
 
-def identify(
-    table: Float[Tensor, "t c"], sines: Float[Tensor, "t c"] | None = None
-) -> Identification:
+def identify(table: Tensor, sines: Tensor | None = None) -> Identification:
     """Find the scheme that made a table, or a cache of cosines and sines.
 
     table: (rows, columns), row p for position start + p; a complex table is cos + i sin. With `sines`,
@@ -82,13 +97,18 @@ def identify(
     """
     given = Given.of(table, sines)
     written = written_in(given.columns)
-    body = given.columns[given.padding :]
-    if len(body) < FEWEST_ROWS:
-        return _none(given, written, 1.0)
-    fit = nearest_fit(body, given.form, given.width, written)
-    residual, by_column, worst = _compared(given, fit)
-    if not residual <= FITS:
-        return _none(given, written, residual)
+    best: _Compared | None = None
+    # A first row of zeros is position 0 of sines alone, or padding where that leaves far less.
+    for padding in dict.fromkeys((0 if given.padding == 1 else given.padding, given.padding)):
+        body = given.columns[padding:]
+        if len(body) >= FEWEST_ROWS:
+            fit = nearest_fit(body, given.form, given.width, written)
+            one = _compared(replace(given, padding=padding), fit)
+            if best is None or one.residual < 0.5 * best.residual:
+                best = one
+    if best is None or not best.residual <= FITS:
+        return _none(given, written, 1.0 if best is None else best.residual)
+    given, fit, residual, by_column, worst = best
     guess, latest = fit.guess, len(given.columns) + abs(fit.guess.start)
     largest = float(by_column.max())
     config, taken = _config(guess, given.width)
@@ -107,6 +127,7 @@ def identify(
         also=_also(guess, given.width, within),
         rows=len(given.columns),
         width=given.width,
+        padding=given.padding,
     )
 
 
@@ -114,12 +135,21 @@ def _none(given: Given, written: torch.dtype, residual: float) -> Identification
     nothing = torch.full((given.columns.shape[1],), math.nan, dtype=torch.float64)
     return Identification(
         None, None, None, written, residual, math.nan, (0, 0), nothing, math.inf, (), (),
-        len(given.columns), given.width,
+        len(given.columns), given.width, given.padding,
     )  # fmt: skip
 
 
-def _compared(given: Given, fit: Fit) -> tuple[float, Float[Tensor, " c"], tuple[int, int]]:
-    """Return what is left of the whole table, the largest difference per column, and where it is."""
+class _Compared(NamedTuple):
+    """What is left of a whole table, the largest difference per column, and where that is."""
+
+    given: Given
+    fit: Fit
+    residual: float
+    by_column: Float[Tensor, " c"]
+    worst: tuple[int, int]
+
+
+def _compared(given: Given, fit: Fit) -> _Compared:
     body = given.columns[given.padding :]
     columns = fit.guess.arrangement.columns(given.width)
     by_column = torch.zeros(body.shape[1], dtype=torch.float64)
@@ -134,7 +164,7 @@ def _compared(given: Given, fit: Fit) -> tuple[float, Float[Tensor, " c"], tuple
         if float(off.max()) > largest:
             largest, at = float(off.max()), int(off.argmax())
             worst = (given.padding + begin + at // off.shape[1], at % off.shape[1])
-    return math.sqrt(left / max(power, 1e-300)), by_column, worst
+    return _Compared(given, fit, math.sqrt(left / max(power, 1e-300)), by_column, worst)
 
 
 def _config(guess: Guess, width: int) -> tuple[SchemeConfig | None, set[str]]:
@@ -143,21 +173,27 @@ def _config(guess: Guess, width: int) -> tuple[SchemeConfig | None, set[str]]:
     if arrangement.fault:
         return None, set()
     dim = 2 * arrangement.pairs(width)
-    layout = {} if arrangement.layout is None else {"layout": arrangement.layout}
+    layout = arrangement.layout or "interleaved"
     try:
         if isinstance(guess, ScaledGuess):
             assert guess.config is not None
-            made = type(guess.config)(**{**guess.config.__dict__, **layout})
-            size = {"size"} if math.isclose(made.attention_scaling(), guess.size, rel_tol=2e-3) else set()
+            made = replace(guess.config, layout=layout)
+            size = (
+                {"size"}
+                if math.isclose(made.attention_scaling(), guess.size, rel_tol=2e-3)
+                else set()
+            )
             return made, {"scale", *size}
         if arrangement.scheme == "sinusoidal":
             if width % 2 or guess.scale != 1.0:
                 return None, set()
-            return SCHEMES["sinusoidal"](dim=dim, base=guess.base, **layout), set()
+            return SinusoidalConfig(dim=dim, base=guess.base, layout=layout), set()
         if guess.scale != 1.0:
             factor = 1 / guess.scale
-            return SCHEMES["rope_linear"](dim=dim, base=guess.base, factor=factor, **layout), {"scale"}
-        return SCHEMES["rope"](dim=dim, base=guess.base, **layout), set()
+            return RopeLinearConfig(dim=dim, base=guess.base, factor=factor, layout=layout), {
+                "scale"
+            }
+        return RopeConfig(dim=dim, base=guess.base, layout=layout), set()
     except ConfigError:
         return None, set()
 
@@ -264,4 +300,3 @@ def _base_within(fit: Fit, given: Given, allowed: float) -> float:
 
 def _sentence(words: str) -> str:
     return words[0].upper() + words[1:]
-

@@ -15,6 +15,7 @@ LATEST_START = 4_096
 EARLIEST_START = -8
 _STARTS_AT_ONCE = 1_026
 _COHERENT = 0.6  # of the phases of the fast columns, for a start to be likely
+_SHOWN = 60.0
 _STARTS_KEPT = 2
 _FAST_COLUMNS = 24
 _ROWS = 128  # of one step of least squares
@@ -40,16 +41,19 @@ class Guess:
         return self.size * torch.where(columns.sines, angles.sin(), angles.cos())
 
 
-def guesses(found: Waves, arrangement: Arrangement, columns: Columns, *, scaled: bool) -> list[Guess]:
+def guesses(
+    found: Waves, arrangement: Arrangement, columns: Columns, *, scaled: bool, allowed: float
+) -> list[Guess]:
     """Return where a table of this arrangement may start, and on which ladder; [] where none fits.
 
-    scaled: whether the fastest pair may turn by another angle than one radian.
+    scaled: whether the fastest pair may turn by another angle than one radian. allowed: what rounding
+    does to a number.
     """
     line = _line(found, columns, scaled)
     if line is None:
         return []
     one = Guess(arrangement, *line)
-    starts = _starts(found, columns, one.rates(columns))
+    starts = _starts(found, columns, one.rates(columns), allowed)
     return [replace(one, start=start) for start in starts]
 
 
@@ -75,11 +79,15 @@ def _line(found: Waves, columns: Columns, scaled: bool) -> tuple[float, float] |
     return (base, math.exp(max(-30.0, min(height, 30.0)))) if 1.0 < base <= 1e13 else None
 
 
-def _starts(found: Waves, columns: Columns, rates: Float[Tensor, " c"]) -> list[int]:
+def _starts(
+    found: Waves, columns: Columns, rates: Float[Tensor, " c"], allowed: float
+) -> list[int]:
     """Return the first positions that the phases of the fast columns speak for, likeliest first."""
     sine, cosine = found.sine, found.cosine
     phase = torch.where(columns.sines, torch.atan2(cosine, sine), torch.atan2(-sine, cosine))
-    chosen = torch.nonzero((found.weight > 0) & (found.turned > 1.5)).flatten()
+    # A part of a turn shows its phase where its bend is far above rounding.
+    shown = min(1.5, _SHOWN * math.sqrt(allowed))
+    chosen = torch.nonzero((found.weight > 0) & (found.turned > shown)).flatten()
     if not len(chosen):
         return [0, 1]
     # Evenly over the fast columns: the fastest tell neighbours apart, the slow ones far starts.
@@ -88,7 +96,8 @@ def _starts(found: Waves, columns: Columns, rates: Float[Tensor, " c"]) -> list[
     parts = start.unsqueeze(1).split(_STARTS_AT_ONCE)
     score = torch.cat([(part * rates[chosen] - phase[chosen]).cos().mean(1) for part in parts])
     best = score.topk(_STARTS_KEPT)
-    return [int(start[i]) for s, i in zip(*best, strict=True) if float(s) > _COHERENT]
+    likely = [int(start[i]) for s, i in zip(*best, strict=True) if float(s) > _COHERENT]
+    return likely if not likely or 0 in likely else [*likely, 0]
 
 
 def refined(guess: Guess, table: Float[Tensor, "t c"], columns: Columns, *, scaled: bool) -> Guess:

@@ -47,15 +47,14 @@ def scaled_guesses(found: Waves, plain: Guess, columns: Columns) -> list[ScaledG
     """Return the scalings whose frequencies come nearest to those of a table, with a guess's start."""
     if columns.dim > limits.MAX_DIM:
         return []
-    weight = found.weight / found.weight.sum().clamp_min(1e-300)
-    theta = found.theta.clamp_min(1e-12)
+    rows = float((found.turned / found.theta.clamp_min(1e-300)).max())
     scored = []
     bases = _bases(found, columns)
     tried = (*_configs(columns.dim, bases), *_standing(bases, found, columns))
     for config in tried:
         expected = _by_column(config.unscaled().inv_freq / config.divisors(), columns)
-        off = ((theta - expected) / theta).square().clamp_max(1.0)
-        scored.append((float((weight * off).sum()), config))
+        apart = (found.theta - expected).abs() * rows  # radians in the last row
+        scored.append((float(apart.clamp_max(1.0).mean()), config))
     scored.sort(key=lambda pair: pair[0])
     return [
         ScaledGuess(plain.arrangement, config.base, 1.0, plain.start, 1.0, config)
@@ -68,7 +67,9 @@ def _bases(found: Waves, columns: Columns) -> list[float]:
     fast = (found.weight > 0) & (columns.exponents > 0) & (columns.exponents <= _FAST)
     if not bool(fast.any()):
         return list(USUAL_BASES)
-    measured = float((-found.theta[fast].log() / columns.exponents[fast]).median().clamp(0.01, 27).exp())
+    measured = float(
+        (-found.theta[fast].log() / columns.exponents[fast]).median().clamp(0.01, 27).exp()
+    )
     return [base for base in USUAL_BASES if abs(math.log(base / measured)) < 0.1] or [measured]
 
 
@@ -78,7 +79,7 @@ def _by_column(ladder: Float[Tensor, " p"], columns: Columns) -> Float[Tensor, "
 
 def _configs(dim: int, bases: Sequence[float]) -> Iterator[ScaledRopeConfig]:
     """Yield every scaling by a factor and a trained length, over usual numbers of all three."""
-    for kind, made in ROPE_SCALINGS.items():
+    for made in ROPE_SCALINGS.values():
         names = {field.name for field in dataclasses.fields(made)}
         if not issubclass(made, ScaledRopeConfig) or "length" in names:
             continue  # of a ladder that moves with the text there is no one table
@@ -86,11 +87,10 @@ def _configs(dim: int, bases: Sequence[float]) -> Iterator[ScaledRopeConfig]:
             continue
         switches: list[dict[str, Any]] = [{}]
         switches += [{name: not getattr(made(), name)} for name in _switches(made)]
-        for base, trained, factor, own in itertools.product(
-            bases, _TRAINED, _FACTORS, switches
-        ):
+        for base, trained, factor, own in itertools.product(bases, _TRAINED, _FACTORS, switches):
             try:
-                yield made(dim=dim, base=base, trained_length=trained, factor=factor, **own)
+                given = {"dim": dim, "base": base, "trained_length": trained, "factor": factor}
+                yield made(**given, **own)
             except ConfigError:
                 continue
 
@@ -123,4 +123,3 @@ def usual_factor(ratio: float) -> float | None:
     """Return the whole number that a factor is, to a thousandth, or None."""
     whole = round(ratio)
     return float(whole) if whole > 1 and math.isclose(ratio, whole, rel_tol=1e-3) else None
-

@@ -16,7 +16,7 @@ from torch import Tensor
 from posenc.identification.arrangements import ARRANGEMENTS, Arrangement, Columns, Form
 from posenc.identification.frequencies import Waves, waves
 from posenc.identification.ladders import Guess, guesses, refined
-from posenc.identification.precision import EXACT, RECIPES, Recipe, rounding, written_in
+from posenc.identification.precision import EXACT, RECIPES, Recipe, rounding
 from posenc.identification.scalings import USUAL_BASES, scaled_guesses
 
 FITS = 0.02  # of the table's size: what may be left of one that a formula made
@@ -74,7 +74,7 @@ class _Search:
         power = float(made.square().sum())
         ratio = max(1e-6, float((made * given).sum()) / power) if power > 0 else 1.0
         norm = max(float(given.square().mean().sqrt()), 1e-300)
-        found = []
+        found: list[Fit] = []
         for size in (1.0, ratio):
             off = made * size - given
             residual = float(off.square().mean().sqrt()) / norm
@@ -104,17 +104,23 @@ def nearest_fit(table: Float[Tensor, "t c"], form: Form, width: int, written: to
 def _rough(search: _Search, found: Waves | None) -> Iterator[Fit]:
     """Yield what the columns speak for in every order, and the usual tables."""
     fitting = [one for one in ARRANGEMENTS if one.form == search.form and one.fits(search.width)]
-    exact = False
+    allowed, exact = rounding(search.written, len(search.table)), False
     for scaled in (False, True):
-        for arrangement in fitting if found is not None else []:
-            columns = search.columns(arrangement)
-            for guess in guesses(found, arrangement, columns, scaled=scaled):
+        for arrangement in fitting:
+            columns, here = search.columns(arrangement), False
+            asked = (
+                guesses(found, arrangement, columns, scaled=scaled, allowed=allowed)
+                if found is not None
+                else []
+            )
+            for guess in asked:
                 near = refined(guess, search.table, columns, scaled=scaled)
                 fit = search.fits(near, EXACT)[0]
                 yield fit
-                exact = exact or search.exact(fit)
-                if search.exact(fit) and not arrangement.fault:
-                    return  # nothing simpler is left
+                here = here or search.exact(fit)
+            if here and not arrangement.fault:
+                return  # nothing simpler is left
+            exact = exact or here
         if exact:
             return
     # Too few rows, or numbers too rough to be measured by: what is usual is tried as it is.
@@ -186,8 +192,8 @@ def _effort(fit: Fit) -> tuple[object, ...]:
         type(guess) is not Guess,
         ways.index(fit.recipe),
         guess.size != 1.0,
-        fit.digits,
         abs(guess.start),
+        fit.digits,
         ARRANGEMENTS.index(guess.arrangement),
     )
 
@@ -197,7 +203,7 @@ def rounder(base: float, dim: int) -> list[float]:
 
     What is meant may be another formula's base: see `exponent_readings`.
     """
-    found = {}
+    found: dict[float, float] = {}
     for _, power in exponent_powers(dim):
         meant = base ** (1 / power)
         for digits in (1, 2, 3, 4, 5, 6, 8):
@@ -207,7 +213,7 @@ def rounder(base: float, dim: int) -> list[float]:
                 if abs(value / base - 1) < 0.03:
                     found.setdefault(value, digits + (power != 1) * 0.5)
     ordered = sorted(found, key=lambda value: found[value])
-    return [value for value in ordered if 1.0 < value <= 1e13][:12] + [base]
+    return [*[value for value in ordered if 1.0 < value <= 1e13][:12], base]
 
 
 def exponent_powers(dim: int) -> list[tuple[str, float]]:

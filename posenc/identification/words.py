@@ -1,0 +1,83 @@
+"""What was identified, in sentences and as a record."""
+
+import math
+from typing import Any
+
+from posenc.identification.identify import FITS, Identification
+from posenc.words import counted
+
+_SHORT = {
+    "torch.float64": "float64",
+    "torch.float32": "float32",
+    "torch.float16": "float16",
+    "torch.bfloat16": "bfloat16",
+}
+
+
+def headline(found: Identification) -> str:
+    """Return what a table is, in one sentence."""
+    shape = f"{found.rows:,} x {found.width:,}"
+    if found.guess is None or found.arrangement is None:
+        return (
+            f"None of these: no sinusoidal table or rotary cache comes nearer to this {shape} table than "
+            f"{found.residual:.0%} of its size."
+        )
+    arrangement = found.arrangement
+    if found.config is not None:
+        name = found.config.label
+    else:
+        name = "Sinusoidal" if arrangement.scheme == "sinusoidal" else "RoPE"
+    base = f"base {base_words(found)}"
+    faults = [one for one in found.deviations if one.kind not in ("padding", "start")]
+    but = f", but {counted(len(faults), 'thing')} departs" if len(faults) == 1 else ""
+    but = f", but {counted(len(faults), 'thing')} depart" if len(faults) > 1 else but
+    return f"{name}, {base}, {arrangement.words}, from position {found.guess.start:,}{but}."
+
+
+def base_words(found: Identification) -> str:
+    """Return the base with as many digits as the table shows."""
+    assert found.guess is not None
+    if math.isinf(found.base_within):
+        return "of any size"
+    digits = 12 if found.base_within < 1e-12 else max(2, math.ceil(-math.log10(found.base_within)))
+    return f"{float(f'{found.guess.base:.{min(digits, 12)}g}'):,.12g}"
+
+
+def fit_sentence(found: Identification) -> str:
+    """Return how near the formula comes."""
+    if found.guess is None:
+        return (
+            f"A table is taken for a formula's where what is left is under {FITS:.0%} of its size."
+        )
+    row, column = found.worst
+    return (
+        f"Largest difference {found.largest:.2g} (row {row:,}, column {column:,}), root mean square "
+        f"{found.residual:.2g} of the table's size; its numbers are {_SHORT[str(found.written)]}."
+    )
+
+
+def record(found: Identification) -> dict[str, Any]:
+    """Return everything that was found, as JSON holds it."""
+    guess, arrangement = found.guess, found.arrangement
+    within = None if math.isinf(found.base_within) else found.base_within
+    return {
+        "identified": headline(found),
+        "config": None if found.config is None else found.config.record(),
+        "arrangement": None if arrangement is None else arrangement.words,
+        "layout": None if arrangement is None else arrangement.layout,
+        "base": None if guess is None else guess.base,
+        "base_within": within,
+        "start": None if guess is None else guess.start - found.padding,
+        "scale": None if guess is None else guess.scale,
+        "size": None if guess is None else guess.size,
+        "angles": None if found.recipe is None else found.recipe.words,
+        "format": _SHORT[str(found.written)],
+        "rows": found.rows,
+        "width": found.width,
+        "residual": found.residual,
+        "largest_difference": None if guess is None else found.largest,
+        "row": None if guess is None else found.worst[0],
+        "column": None if guess is None else found.worst[1],
+        "deviations": [{"kind": one.kind, "sentence": one.sentence} for one in found.deviations],
+        "also": list(found.also),
+    }

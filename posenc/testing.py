@@ -1,0 +1,145 @@
+"""Assertions for people's own test suites: is this table, or this module, the scheme it should be?
+
+from posenc import SCHEMES
+from posenc.testing import assert_matches
+
+def test_my_positions():
+    assert_matches(MyPositions(512).pe, SCHEMES["sinusoidal"](dim=512))
+"""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from posenc.errors import SchemeArgumentError
+from posenc.identification import identify
+from posenc.identification.given import Given
+from posenc.identification.precision import rounding, written_in
+from posenc.identification.words import headline
+from posenc.rope_frequencies import rope_frequencies
+from posenc.schemes.rope import RopeConfig
+from posenc.schemes.scheme import Scheme, SchemeConfig
+from posenc.schemes.sinusoidal import SinusoidalConfig
+from posenc.tables import rope_tables, sinusoidal_table
+
+ROWS = 2_048  # asked of a module that computes its tables
+Tables = Tensor | Sequence[Tensor] | nn.Module
+
+
+def assert_matches(
+    given: Tables,
+    scheme: SchemeConfig | Scheme,
+    *,
+    start: int = 0,
+    tolerance: float | None = None,
+) -> None:
+    """Raise AssertionError, with what the table is instead, unless it is that of a scheme.
+
+    given: a table (rows, width), a complex one (cos + i sin), or cosines and sines, each (rows, pairs)
+        or (rows, rotary width) in the layout of the config; or a module that holds or makes one: an
+        nn.Embedding, one with buffers of cosines and sines or with one table, or one called as
+        module(x, position_ids) that returns both, as in transformers.
+    scheme: a sinusoidal or RoPE config, or what it builds. start: the position of the first row.
+    tolerance: the largest difference of a number allowed; None is what rounding once to the format of
+        the numbers does. Angles computed in float32 take more: 1e-6 for each ten positions or so.
+    Raises SchemeArgumentError for a scheme without such a table, and where no table is found.
+    """
+    config = scheme.config if isinstance(scheme, Scheme) else scheme
+    table, sines = _tables(given)
+    found = Given.of(table, sines)
+    expected = _expected(config, found, start)
+    if expected.shape != found.columns.shape:
+        raise AssertionError(
+            f"This is no table of {config.label}: it is {len(found.columns):,} x {found.width:,}, and "
+            f"{_widths(config)} {'is' if isinstance(config, SinusoidalConfig) else 'are'} expected."
+        )
+    off = (found.columns - expected).abs()
+    largest = float(off.max())
+    latest = len(off) + abs(start)
+    size = max(1.0, float(expected.abs().max()))
+    allowed = rounding(written_in(found.columns), latest, size) if tolerance is None else tolerance
+    if largest <= allowed:
+        return
+    row, column = divmod(int(off.argmax()), off.shape[1])
+    instead = identify(table, sines)
+    said = [headline(instead)]
+    said += [one.sentence for one in instead.deviations]
+    said += [f"It may also be {words}." for words in instead.also]
+    raise AssertionError(
+        f"This is not the table of {config.label} ({_widths(config)}, base {config.base:,.6g}) from "  # type: ignore[attr-defined]
+        f"position {start:,}: row {row:,}, column {column:,} differs by {largest:.3g}, and "
+        f"{allowed:.2g} is allowed. What it is: {' '.join(said)}"
+    )
+
+
+def _widths(config: SchemeConfig) -> str:
+    if isinstance(config, RopeConfig):
+        return f"{config.rotary_dim // 2:,} cosines and sines, or {config.rotary_dim:,}"
+    return f"width {config.dim:,}"  # type: ignore[attr-defined]
+
+
+def _expected(config: SchemeConfig, found: Given, start: int) -> Float[Tensor, "t c"]:
+    rows = len(found.columns)
+    if isinstance(config, SinusoidalConfig):
+        if found.form != "table":
+            raise SchemeArgumentError("A sinusoidal scheme has one table, not cosines and sines.")
+        return sinusoidal_table(
+            rows, config.dim, config.base, start=start, layout=config.layout, dtype=torch.float64
+        )
+    if not isinstance(config, RopeConfig):
+        raise SchemeArgumentError(
+            f"{config.label} has no table of sines and cosines; sinusoidal schemes and RoPE have."
+        )
+    if found.form == "table":
+        raise SchemeArgumentError(
+            "RoPE's tables are two: give (cosines, sines), or a complex table of cos + i sin."
+        )
+    inv_freq, factor = rope_frequencies(config)
+    pair = rope_tables(rows, config.rotary_dim, inv_freq=inv_freq, start=start, dtype=torch.float64)
+    if found.width == config.rotary_dim:
+        half = config.layout == "half"
+        pair = tuple(
+            torch.cat((one, one), 1) if half else one.repeat_interleave(2, 1) for one in pair
+        )  # type: ignore[assignment]
+    return torch.cat(pair, 1) * factor
+
+
+def _tables(given: Tables) -> tuple[Tensor, Tensor | None]:
+    """Return the table that is given, or held by a module, and its sines."""
+    if isinstance(given, Tensor):
+        return given, None
+    if isinstance(given, nn.Module):
+        return _of_module(given)
+    parts = list(given)
+    if len(parts) != 2:
+        raise SchemeArgumentError(f"Give one table, or cosines and sines, got {len(parts)} tables.")
+    return parts[0], parts[1]
+
+
+def _of_module(module: nn.Module) -> tuple[Tensor, Tensor | None]:
+    held = {
+        name: tensor
+        for name, tensor in (*module.named_buffers(), *module.named_parameters())
+        if (tensor.is_floating_point() or tensor.is_complex()) and tensor.squeeze().ndim == 2
+    }
+    for name, tensor in held.items():
+        partner = held.get(name.replace("cos", "sin"))
+        if "cos" in name and partner is not None:
+            return tensor, partner
+    if len(held) == 1:
+        return next(iter(held.values())), None
+    if hasattr(module, "inv_freq"):
+        positions = torch.arange(ROWS).unsqueeze(0)
+        with torch.no_grad():
+            made = module(torch.zeros(1, ROWS, 1), positions)
+        if isinstance(made, tuple) and len(made) == 2:
+            return made[0], made[1]
+    names = ", ".join(sorted(held)) or "none"
+    raise SchemeArgumentError(
+        f"{type(module).__name__} holds no one table of positions (matrices: {names}); give the table."
+    )
+
+
+__all__ = ["assert_matches"]
