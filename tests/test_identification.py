@@ -69,6 +69,8 @@ def test_generated_tables_are_told_in_every_respect(form: str) -> None:
         base, width = chance.choice(BASES), chance.choice(WIDTHS)
         rows, start = chance.choice(LENGTHS), chance.choice(STARTS)
         dtype = chance.choice(DTYPES[: 2 if form == "complex cache" else 4])
+        if dtype in (torch.bfloat16, torch.float16):
+            start = min(start, 5)  # a far start takes more digits than a few such rows have
         case = f"{form} {rows}x{width} base {base:g} from {start} in {dtype}"
         cos, sin = (part.to(dtype) for part in exact(rows, width, base, start))
         found = identify(*make(cos, sin))

@@ -10,6 +10,7 @@ import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from tokenize import TokenError
 
 import numpy as np
 import torch
@@ -136,7 +137,7 @@ def _npy_header(stream: io.BytesIO) -> tuple[tuple[int, ...], bool, np.dtype]:
         shape, fortran, dtype = read(stream, max_header_size=_HEADER_BYTES)
     except CheckpointError:
         raise
-    except (ValueError, TypeError, SyntaxError, KeyError, RecursionError, MemoryError):
+    except (ValueError, TypeError, SyntaxError, TokenError, KeyError, RecursionError, MemoryError):
         raise CheckpointError("The header of this .npy file cannot be read.") from None
     if len(shape) > limits.MAX_RANK or any(not 0 <= axis <= limits.MAX_AXIS for axis in shape):
         raise CheckpointError(

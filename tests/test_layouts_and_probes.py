@@ -1,0 +1,131 @@
+"""The two layouts on the same queries and keys, and what is read back from position vectors."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from posenc import sinusoidal_table
+from posenc.analysis.layouts import inspect_layouts
+from posenc.analysis.probes import probe
+from posenc.errors import SchemeArgumentError
+from posenc.interop.position_tables import minilm_table
+from posenc.interop.sources import named_table
+
+
+def complex_scores(q: np.ndarray, k: np.ndarray, base: float, layout: str) -> np.ndarray:
+    """Scores by complex multiplication of the pairs, with loops over positions."""
+    count, dim = q.shape
+    rates = [base ** (-2 * m / dim) for m in range(dim // 2)]
+
+    def turned(x: np.ndarray) -> np.ndarray:
+        first, second = (x[:, 0::2], x[:, 1::2]) if layout == "interleaved" else np.split(x, 2, 1)
+        return (first + 1j * second) * np.exp(1j * np.arange(count)[:, None] * rates)
+
+    return (turned(q) @ turned(k).conj().T).real / math.sqrt(dim)
+
+
+@pytest.mark.parametrize(("positions", "dim", "base"), [(2, 2, 1e4), (16, 8, 1e4), (48, 64, 5e5)])
+def test_scores_of_both_layouts_equal_complex_multiplication(
+    positions: int, dim: int, base: float
+) -> None:
+    found = inspect_layouts(positions, dim, base, seed=3)
+    chance = torch.Generator().manual_seed(3)
+    q, k = torch.randn(2, positions, dim, generator=chance, dtype=torch.float64).numpy()
+    meant = complex_scores(q, k, base, "interleaved")
+    np.testing.assert_allclose(found.scores.numpy(), meant, atol=1e-12)
+    np.testing.assert_allclose(found.permuted.numpy(), meant, atol=1e-12)
+    assert found.largest < 1e-12
+    order = found.to_half.numpy()
+    np.testing.assert_allclose(
+        complex_scores(q[:, order], k[:, order], base, "half"), meant, atol=1e-12
+    )
+    assert torch.equal(found.to_half[found.to_interleaved], torch.arange(dim))
+    wrong = complex_scores(q, k, base, "half")
+    both = found.mistakes["both"]
+    np.testing.assert_allclose(both.scores.numpy(), wrong, atol=1e-12)
+    change = np.sqrt(np.mean((wrong - meant) ** 2) / np.mean(meant**2))
+    assert math.isclose(both.change, change, abs_tol=1e-12)
+
+
+def test_a_consistent_mix_up_passes_the_tests_of_norm_and_offset_and_the_others_do_not() -> None:
+    found = inspect_layouts(64, 64)
+    both, one, cache = (found.mistakes[name] for name in ("both", "one", "cache"))
+    assert both.norm_change < 1e-12 > both.offset_spread
+    assert both.change > 0.5
+    assert one.norm_change < 1e-12
+    assert one.offset_spread > 0.1
+    assert cache.norm_change > 0.1
+    assert cache.offset_spread > 0.05
+
+
+def test_a_weight_is_converted_by_its_rows_in_every_head() -> None:
+    heads, dim, width = 3, 8, 5
+    weight, x = torch.randn(heads * dim, width), torch.randn(7, width)
+    order = inspect_layouts(2, dim).to_half
+    converted = weight.view(heads, dim, width)[:, order].reshape(heads * dim, width)
+    expected = (x @ weight.T).view(7, heads, dim)[..., order]
+    torch.testing.assert_close((x @ converted.T).view(7, heads, dim), expected)
+
+
+def test_layouts_refuse_what_they_cannot_turn() -> None:
+    for positions, dim in ((1, 8), (513, 8), (8, 7), (8, 0)):
+        with pytest.raises(SchemeArgumentError):
+            inspect_layouts(positions, dim)
+
+
+def test_an_index_that_stands_in_the_vectors_is_read_back() -> None:
+    line = torch.arange(100.0)[:, None] * torch.tensor([[1.0, -2.0]]) / 100
+    found = probe(line)
+    assert found.index_error.value < 0.05
+    assert found.order.value > 0.99
+    assert found.guessing == 25.0
+    assert found.index_error.control > 20
+    assert abs(found.order.control - 0.5) < 0.1
+
+
+def test_random_vectors_tell_neither_index_nor_order() -> None:
+    found = probe(torch.randn(400, 64, generator=torch.Generator().manual_seed(1)), seed=2)
+    assert found.index_error.value > 0.8 * found.guessing
+    assert abs(found.order.value - 0.5) < 0.1
+
+
+def test_sinusoids_tell_the_index_and_trained_tables_nearly_do() -> None:
+    sinusoidal = probe(sinusoidal_table(256, 128))
+    assert sinusoidal.index_error.value < 0.1
+    minilm = minilm_table()
+    assert minilm is not None
+    for table in (minilm.table, named_table("trained").table):
+        found = probe(table)
+        assert found.index_error.value < 0.25 * found.guessing
+        assert found.index_error.control > 0.8 * found.guessing
+        assert found.order.value > 0.9
+        assert abs(found.order.control - 0.5) < 0.1
+    assert probe(sinusoidal_table(256, 128)) == sinusoidal
+
+
+def test_the_error_of_the_index_is_that_of_a_loop_over_folds() -> None:
+    from sklearn.linear_model import RidgeCV
+
+    rows = torch.randn(60, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    rows[:, 0] += torch.arange(60) / 10
+    chance = torch.Generator().manual_seed(5)
+    torch.randn(rows.shape, generator=chance, dtype=torch.float64)
+    order = torch.randperm(60, generator=chance).numpy()
+    off = []
+    for fold in np.array_split(order, 5):
+        kept = [p for p in range(60) if p not in fold]
+        scale = rows[kept].numpy().std()
+        alphas = [a * len(kept) for a in (1e-6, 1e-4, 1e-2, 1.0, 100.0)]
+        fitted = RidgeCV(alphas=alphas).fit(rows[kept].numpy() / scale, kept)
+        off += [abs(fitted.predict(rows[[p]].numpy() / scale)[0] - p) for p in fold]
+    assert math.isclose(probe(rows, seed=5).index_error.value, float(np.mean(off)), rel_tol=0.05)
+
+
+def test_probes_refuse_too_few_rows_and_leave_out_rows_past_the_end() -> None:
+    rows = sinusoidal_table(40, 16)
+    rows[30:] = math.nan
+    assert probe(rows).positions == 30
+    with pytest.raises(SchemeArgumentError, match="20 finite rows"):
+        probe(rows[15:])
