@@ -6,23 +6,12 @@ from typing import Any
 import altair as alt
 
 from dashboard import charts
+from dashboard.palette import METHOD_COLOURS, METHOD_STROKES
 from dashboard.planner import AS_TRAINED, DEMANDED
 from posenc.planner import METHODS
+from posenc.planner.methods import CONFIGURED, CONFIGURED_LABEL
 
-# A colour each: that of the scheme that reads the target, and two of schemes that are not shown here.
-_KINDS = {
-    "Unscaled": "rope",
-    "Position interpolation": "rope_linear",
-    "NTK-aware": "rope_ntk",
-    "Dynamic NTK": "rope_dynamic",
-    "YaRN": "rope_yarn",
-    "YaRN as printed": "rope_yarn_paper",
-    "Llama 3 scaling": "rope_llama3",
-    "Larger base": "none",
-    "As configured": "sinusoidal",
-}
-LABELS = (*(method.label for method in METHODS.values()), "As configured")
-_DASHES = ([1, 0], [8, 3], [4, 3], [2, 2], [9, 3, 2, 3], [1, 3], [12, 4], [5, 2], [3, 1])
+_NAMES = {method.label: name for name, method in METHODS.items()} | {CONFIGURED_LABEL: CONFIGURED}
 _ONE = charts.COLOURS["rope"]  # of a line that is alone
 _LEGEND = alt.Legend(
     title=None, orient="top", symbolType="stroke", symbolStrokeWidth=3, columns=2, labelLimit=200
@@ -31,8 +20,8 @@ _LEGEND = alt.Legend(
 
 def _methods(labels: tuple[str, ...]) -> dict[str, Any]:
     """Encodings that tell methods apart, by colour and by stroke."""
-    colours = [charts.COLOURS[_KINDS[label]] for label in labels]
-    dashes = [_DASHES[LABELS.index(label)] for label in labels]
+    colours = [METHOD_COLOURS[_NAMES[label]] for label in labels]
+    dashes = [METHOD_STROKES[_NAMES[label]] for label in labels]
     return {
         "color": alt.Color(
             "method:N", scale=alt.Scale(domain=labels, range=colours), legend=_LEGEND
