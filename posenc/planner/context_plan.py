@@ -13,6 +13,7 @@ from posenc.interop.models.model_config import LayerKind, ModelConfig
 from posenc.limits import check_count
 from posenc.planner.cache import MAX_CONTEXT, cache_gib
 from posenc.planner.kernels import ShortCost, kernel_at, short_cost, stale_from
+from posenc.planner.known_bases import known_base
 from posenc.planner.methods import (
     LARGER_BASE,
     METHODS,
@@ -119,8 +120,8 @@ def plan(
 
     name: of the model, for sentences. trained_length: how long its training texts were, where the config
     does not say it. methods: words of METHODS, all of them by default. search_base: whether the base that
-    satisfies B(k) is looked for, which takes seconds at 131,072. scan: at how many distances, from 0,
-    the sign of B(k) is looked at; None for all.
+    satisfies B(k) is searched where it is not known, which takes seconds at 131,072. scan: at how many
+    distances, from 0, the sign of B(k) is looked at; None for all.
     Raises SchemeArgumentError for a context or scan outside 1 .. 2^24 or a method that does not exist.
     """
     check_count("context", context, 1, MAX_CONTEXT)
@@ -142,8 +143,11 @@ def plan(
     if trained is not None:
         # The base must hold for the distances that occur, which a window limits.
         negative = first_negative_offset(rope_frequencies(trained)[0], scanned)
-        searched = search_base and type(trained) is RopeConfig and reach <= MAX_LENGTH
-        window = smallest_base(trained.rotary_dim, reach) if searched else None
+        if type(trained) is RopeConfig:
+            window = known_base(trained.rotary_dim, reach)
+            searched = window is not None or (search_base and reach <= MAX_LENGTH)
+        if window is None and searched:
+            window = smallest_base(trained.rotary_dim, reach)
     found: list[MethodPlan] = []
     left_out: list[str] = []
     if trained is not None and length is not None and isinstance(scheme, RopeConfig):
