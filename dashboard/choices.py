@@ -281,8 +281,8 @@ class PlanChoice:
             low=0,
             high=limits.MAX_TRAIN_LENGTH,
             label="Trained length",
-            help="Tokens of a training text, for models whose config does not say it; 0: what the config "
-            "says, or else its context.",
+            help="Tokens of a training text, for a model whose config does not say it. At 0 that is what "
+            "the config says, or else its context.",
         ),
     )
     methods: tuple[str, ...] = fields.ruled(

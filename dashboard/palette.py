@@ -32,4 +32,6 @@ _NAMES = tuple(dict.fromkeys((UNSCALED.name, LARGER_BASE.name, CONFIGURED, *METH
 _GREY = PALETTE.index("#8b8f96")
 _SHADES = (PALETTE[_GREY], *(one for n, one in enumerate(PALETTE) if n != _GREY))
 METHOD_COLOURS = {name: _SHADES[n % len(_SHADES)] for n, name in enumerate(_NAMES)}
-METHOD_STROKES = {name: DASHES[n % len(DASHES)] for n, name in enumerate(_NAMES)}
+# A table has room for a short stroke: those with more gap than line are left out.
+_FULL = tuple(dash for dash in DASHES if dash[0] >= dash[1])
+METHOD_STROKES = {name: _FULL[n % len(_FULL)] for n, name in enumerate(_NAMES)}

@@ -82,6 +82,7 @@ class PlannerRead:
     scanned: int
     rope: bool
     partial: str
+    assumed: str
 
 
 def read(setting: Setting, chosen: PlanChoice, every: bool = False) -> PlannerRead:
@@ -163,8 +164,20 @@ def _read(word: str, chosen: PlanChoice, every: bool) -> PlannerRead:
         reach=found.reach,
         scanned=found.scanned,
         rope=found.trained is not None,
+        assumed=_assumed(found),
         partial="" if every or found.trained is None else _partial(found),
     )
+
+
+def _assumed(found: ContextPlan) -> str:
+    """Say what a trained length of 0 stands for, "" where one is told or none matters."""
+    if found.trained is None:
+        return ""
+    if found.assumed:
+        return f"{' '.join(found.assumed)} Type the trained length if you know it."
+    if found.model.trained_length == found.trained_length and found.trained_length is not None:
+        return f"Its config says a trained length of {found.trained_length:,}."
+    return ""
 
 
 def _partial(found: ContextPlan) -> str:

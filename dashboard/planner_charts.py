@@ -16,17 +16,21 @@ from posenc.planner.methods import CONFIGURED, CONFIGURED_LABEL, LARGER_BASE, UN
 
 NAMES = {method.label: name for name, method in METHODS.items()} | {CONFIGURED_LABEL: CONFIGURED}
 _LADDERS = {AS_TRAINED: UNSCALED.name, DEMANDED: LARGER_BASE.name}  # drawn as these methods are
+_HEIGHT = charts.HEIGHT + 40  # of which the legend of six methods takes a part
+_LETTERS = 50  # taken by the legend of A and B
 _ALONE = METHOD_COLOURS[UNSCALED.name]  # of a line of the ladder as trained
 # A stroke long enough to show the longest dash.
 _LEGEND = alt.Legend(
-    title=None, orient="top", symbolType="stroke", symbolStrokeWidth=2.5, symbolSize=1_600,
-    columns=2, labelLimit=200, symbolOpacity=1,
+    title=None, orient="top", symbolType="stroke", symbolStrokeWidth=2.5, symbolSize=1_000,
+    symbolOpacity=1, columns=2, columnPadding=6, rowPadding=-14, labelFontSize=11, labelOffset=3,
+    labelLimit=200,
 )  # fmt: skip
 # A log axis has nine lines in every decade; only that of the power of ten is drawn.
 _POWERS = "abs(log(datum.value) / LN10 - round(log(datum.value) / LN10)) < 1e-6"
 _DECADES: dict[str, Any] = {
     "gridOpacity": {"condition": {"test": _POWERS, "value": 1}, "value": 0},
     "labelOverlap": True,
+    "tickCount": 4,
 }
 _PAIR = alt.X("pair:Q", title="pair (0 is the fastest)", scale=alt.Scale(nice=False, zero=True))
 
@@ -53,8 +57,8 @@ def _line(pinned: bool, *more: Any, **encodings: Any) -> alt.Chart:
     setting = [alt.Tooltip("setting:N", title="setting (B now, A pinned)")] if pinned else []
     return (
         alt.Chart()
-        .mark_line(strokeWidth=2)
-        .encode(tooltip=[*more, *setting], **encodings, **charts.by_setting(pinned))
+        .mark_line(strokeWidth=1.8)
+        .encode(tooltip=[*more, *setting], **encodings, **charts.by_setting(pinned, "bottom"))
     )
 
 
@@ -65,8 +69,9 @@ def _rule(pinned: bool, **at: str) -> alt.Chart:
     return rule.encode(**at, **apart)
 
 
-def _spec(*layers: alt.Chart) -> charts.Spec:
-    return charts.spec_of(alt.layer(*layers).properties(height=charts.HEIGHT))
+def _spec(pinned: bool, *layers: alt.Chart) -> charts.Spec:
+    height = _HEIGHT + (_LETTERS if pinned else 0)
+    return charts.spec_of(alt.layer(*layers).properties(height=height))
 
 
 @functools.cache
@@ -82,7 +87,7 @@ def wavelengths(labels: tuple[str, ...], *, pinned: bool = False) -> charts.Spec
         ),
         **_methods(labels),
     )  # fmt: skip
-    return _spec(line, _rule(pinned, y="min(boundary):Q"))
+    return _spec(pinned, line, _rule(pinned, y="min(boundary):Q"))
 
 
 @functools.cache
@@ -94,7 +99,7 @@ def ramps(labels: tuple[str, ...], *, pinned: bool = False) -> charts.Spec:
         y=alt.Y("ratio:Q", title="frequency, after / before"),
         **_methods(labels),
     )  # fmt: skip
-    return _spec(line)
+    return _spec(pinned, line)
 
 
 @functools.cache
@@ -110,7 +115,7 @@ def turns(*, pinned: bool = False) -> charts.Spec:
         color=alt.value(_ALONE),
     )  # fmt: skip
     one = alt.Chart().mark_rule(aria=False, strokeDash=[5, 4], color="gray").encode(y=alt.datum(1))
-    return _spec(line, one)
+    return _spec(pinned, line, one)
 
 
 def _distance() -> alt.X:
@@ -129,7 +134,7 @@ def kernels(labels: tuple[str, ...], *, pinned: bool = False) -> charts.Spec:
         y=alt.Y("y:Q", title="expected logit"),
         **_methods(labels),
     )  # fmt: skip
-    return _spec(line, _rule(pinned, x="min(boundary):Q"))
+    return _spec(pinned, line, _rule(pinned, x="min(boundary):Q"))
 
 
 @functools.cache
@@ -142,7 +147,7 @@ def bounds(*, pinned: bool = False) -> charts.Spec:
         **_told_apart("ladder:N", _LADDERS),
     )  # fmt: skip
     zero = alt.Chart().mark_rule(aria=False, color="gray").encode(y=alt.datum(0))
-    return _spec(line, zero)
+    return _spec(pinned, line, zero)
 
 
 @functools.cache
@@ -171,4 +176,4 @@ def resolution() -> charts.Spec:
         .mark_line(aria=False, strokeDash=[5, 4], color="gray")
         .encode(x="positions:Q", y="positions:Q")
     )
-    return _spec(line, ideal)
+    return _spec(False, line, ideal)

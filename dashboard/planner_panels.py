@@ -46,7 +46,7 @@ def tables(found: Pair[PlannerRead]) -> None:
     }
     for title, frame in planner_table.tables(found).items():
         st.subheader(title, anchor=False)
-        st.dataframe(frame, hide_index=True, column_config=columns)
+        st.dataframe(frame, hide_index=True, column_config=columns, height="content")
     st.caption(found.now.ranking)
 
 
@@ -95,6 +95,8 @@ def _of_one(pairs: pd.DataFrame) -> pd.DataFrame:
 
 def sources(found: PlannerRead) -> None:
     """Say where each statement about training comes from."""
+    if not found.evidence:
+        return
     with st.expander("What the sources say of training", icon=":material/menu_book:"):
         st.markdown(
             "\n".join(f"- **{plain(label)}**: {plain(said)} *{plain(source)}*"
@@ -110,7 +112,11 @@ def beware(both: Pair[PlannerRead]) -> None:
         st.subheader("Beware", anchor=False)
         # A model without RoPE has its layers' sentences in the headline and under Layers.
         told = {note.sentence for note in found.layers}
-        cautions = [one for one in found.cautions if found.rope or one.sentence not in told]
+        cautions = [
+            one
+            for one in found.cautions
+            if one.sentence not in found.assumed and (found.rope or one.sentence not in told)
+        ]
         for caution in cautions:
             st.markdown(
                 f"{plain(caution.sentence)}  \n*{plain(caution.rule)} Source: {plain(caution.source)}.*"

@@ -98,7 +98,7 @@ PAGE_OF |= dict.fromkeys(
     ("places", "pair", "start", "scaled", "notation", "substituted"), "encoding"
 )
 PAGE_OF |= dict.fromkeys(("run_length", "steps", "width", "layers", "run_heads", "seeds"), "train")
-PAGE_OF |= dict.fromkeys(("context", "methods"), "context_planner")
+PAGE_OF |= dict.fromkeys(("context", "trained", "methods"), "context_planner")
 SAID = {"1000000000000": 1e12, "0": 0.0, "-5": -5.0, "1.5": 1.5, "1e9": 1e9, "7": 7.0}
 NONSENSE = ["nan", "inf", "-inf", "", " ", "0x10", "1_000", "٣", "9" * 5_000, "\x00", "%", "</script>",
             "![](http://evil.example/p.png)", b"\xff\xfe", "1;2", "true,false"]  # fmt: skip

@@ -14,8 +14,9 @@ from posenc.presets import MODELS
 settings = page.settings()
 header = st.container()
 row = st.container(horizontal=True, vertical_alignment="top")
-real_model.select(row, "model_here_control", none=f"{MODELS[planner.DEFAULT].label} (none chosen)")
-pills = st.container()
+none = f"{MODELS[planner.DEFAULT].label} (none chosen)"
+real_model.select(row, "model_here_control", none, width=340)
+said, pills = st.container(), st.container()
 chosen = controls.choices(choices.PlanChoice, {"context": row, "trained": row, "methods": pills})
 real_model.own()
 if (model := real_model.chosen()) is not None:
@@ -31,9 +32,11 @@ with header:
     with loading.container():
         page.head("Context planner", both.map(lambda one: plain(one.headline)))
         st.caption(f"{plain(found.about)} Computed from formulas; nothing here is measured.")
+if found.assumed:
+    said.caption(plain(found.assumed))
 planner_panels.offer(settings.now, chosen, found)
 
-if len(found.methods):
+if any(len(one.methods) for one in both.each):
     planner_panels.tables(both)
     planner_panels.sources(found)
     planner_panels.pictures(both)

@@ -47,7 +47,7 @@ class Column:
         """Return what changed from `then` to `now`, "" where either is no number."""
         if isinstance(now, str | None) or isinstance(then, str | None):
             return ""
-        return format(now - then + 0.0 if isinstance(now, float) else now - then, f"+{self.form}")
+        return format(now - then, f"+{self.form}") if now != then else "0"
 
 
 def _count(state: str) -> Callable[[MethodPlan], int]:
