@@ -138,13 +138,13 @@ def kernels(labels: tuple[str, ...], *, pinned: bool = False) -> charts.Spec:
 
 
 @functools.cache
-def bounds(*, pinned: bool = False) -> charts.Spec:
+def bounds(ladders: tuple[str, ...], *, pinned: bool = False) -> charts.Spec:
     """B(k), the lowest of every step, with 0 marked. Frame: ladder, x, y."""
     line = _line(
         pinned, "ladder:N", alt.Tooltip("x:Q", format=","), alt.Tooltip("y:Q", format=".4f"),
         x=_distance(),
         y=alt.Y("y:Q", title="lowest B(k)"),
-        **_told_apart("ladder:N", _LADDERS),
+        **_told_apart("ladder:N", {ladder: _LADDERS[ladder] for ladder in ladders}),
     )  # fmt: skip
     zero = alt.Chart().mark_rule(aria=False, color="gray").encode(y=alt.datum(0))
     return _spec(pinned, line, zero)

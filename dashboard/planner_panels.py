@@ -81,7 +81,11 @@ def pictures(found: Pair[PlannerRead]) -> None:
     with left:
         st.subheader("B(k) and the base it demands", anchor=False)
         st.caption("The lowest value of every step; below 0, an unlike token outweighs a like one.")
-        page.chart(found.map(lambda one: one.bound), planner_charts.bounds, key="plan_bounds")
+        bounds = found.map(lambda one: one.bound)
+        ladders = tuple(
+            dict.fromkeys(name for one in bounds.each if len(one) for name in one["ladder"])
+        )
+        page.chart(bounds, planner_charts.bounds, ladders, key="plan_bounds")
     with right:
         st.subheader("Positions as bfloat16", anchor=False)
         st.caption("Dashed: a number for every position.")

@@ -35,8 +35,8 @@ def test_the_page_opens_with_the_verdict_of_the_library() -> None:
     assert as_read(headline(at)) == verdict(expected)
     assert len(at.get("vega_lite_chart")) == 6
     (costs, sees, cache) = (box.value for box in at.dataframe[:3])
-    for ranked in (costs, sees):
-        assert list(ranked["method"]) == [one.method.label for one in expected.methods]
+    for rows in (costs, sees):
+        assert list(rows["method"]) == [one.method.label for one in expected.methods]
     assert set(costs["stale keys from"]) == {"never"}  # none of these looks at the length
     for one, shown in zip(expected.methods, sees["B(k) < 0 at"], strict=True):
         assert shown == ("never" if one.first_negative is None else f"{one.first_negative:,}")
@@ -112,7 +112,7 @@ def test_only_what_is_short_or_known_is_computed_at_once() -> None:
 def test_a_trained_length_can_be_told_and_stands_in_the_link() -> None:
     asked = {"model": "qwen2.5-7b", "context": "16384", "methods": "none"}
     at = drawn(visit("context_planner", asked))
-    assert any("does not say how long" in one and "32,768" in one for one in captions(at))
+    assert any("does not say how long" in one and "131,072 is" in one for one in captions(at))
     assert "need no scaling" in as_read(headline(at))
     at = drawn(visit("context_planner", asked | {"trained": "4096"}))
     assert as_read(headline(at)).startswith("Qwen2.5-7B from 4,096 to 16,384 is x4")
@@ -148,12 +148,12 @@ def strokes(spec: dict[str, Any]) -> dict[str, tuple[str, list[int]]]:
 
 
 def test_a_method_has_one_stroke_in_every_panel_and_in_the_table() -> None:
-    labels = tuple([*planner_charts.NAMES])
+    labels = (*planner_charts.NAMES,)
     found = strokes(planner_charts.wavelengths(labels))
     assert found == strokes(planner_charts.ramps(labels)) == strokes(planner_charts.kernels(labels))
     assert len({colour for colour, _ in found.values()}) == len(labels)
     assert len({tuple(dash) for _, dash in found.values()}) == len(labels)
-    ladders = strokes(planner_charts.bounds())
+    ladders = strokes(planner_charts.bounds((planner.AS_TRAINED, planner.DEMANDED)))
     assert [*ladders.values()] == [found["Unscaled"], found["Larger base"]]
     for label, (colour, dash) in found.items():
         picture = base64.b64decode(planner_table.stroke(label).partition(",")[2]).decode()
