@@ -47,6 +47,7 @@ NUMBERS: dict[str, tuple[float, float, float]] = {
     "seeds": (1, 5, 1),
     "pattern_head": (0, 64, 1),
     "context": (1, 1_048_576, 131_072),
+    "trained": (0, 1_048_576, 0),
 }
 WORDS = {
     "equal_width": False,
