@@ -8,6 +8,7 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard import compute
 from dashboard.choices import PAGE_CHOICES
+from dashboard.used import PAGES as PAGES_USED
 from posenc import Setting, best_device, fields
 from posenc.schemes import SCHEMES
 from posenc.setting import own_rules
@@ -277,7 +278,9 @@ def test_a_device_that_is_not_here_is_told_and_replaced(page: str) -> None:
     at = drawn(visit(page, {"device": missing}))
     used = best_device().type
     assert notices(at) == [f"No working {missing} device is here; {used} is used instead."]
-    assert at.sidebar.caption[-1].value.startswith("Position kernels computed on")
+    path = "" if page == "start" else page
+    told = [one.value for one in at.sidebar.caption if one.value.startswith("Position kernels")]
+    assert len(told) == ("device" in PAGES_USED[path].itself)  # said where it is chosen
 
 
 def test_controls_that_do_not_fit_each_other_are_told_while_they_are_turned() -> None:

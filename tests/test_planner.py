@@ -195,11 +195,16 @@ def test_short_texts_pay_nothing_where_frequencies_are_those_of_training() -> No
         assert one.short.compared == 8_192
 
 
-def test_what_short_texts_pay_is_the_mean_and_largest_change_of_the_scheme_s_kernel() -> None:
-    found = method(planned(models.LLAMA2_7B, 16_384, methods=["yarn"]), "yarn")
+@pytest.mark.parametrize(("name", "falls"), [("yarn", False), ("ntk", True)])
+def test_what_short_texts_pay_is_the_mean_and_largest_change_of_the_scheme_s_kernel(
+    name: str, falls: bool
+) -> None:
+    found = method(planned(models.LLAMA2_7B, 16_384, methods=[name]), name)
     offsets = -torch.arange(4_096)
     before = RopeConfig(dim=128, base=1e4, layout="half").build().offset_kernel(offsets)
-    change = (found.config.build().offset_kernel(offsets) - before).abs()
+    signed = found.config.build().offset_kernel(offsets) - before
+    assert bool((signed < -0.1).any()) == falls  # a gain must not make up for a loss
+    change = signed.abs()
     assert found.short.mean == pytest.approx(change.mean().item(), rel=1e-9)
     assert found.short.worst == pytest.approx(change.max().item(), rel=1e-9)
 
