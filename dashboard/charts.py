@@ -5,7 +5,7 @@ data alone and the browser keeps its view. Built with Altair once and kept.
 """
 
 import functools
-from typing import Any
+from typing import Any, Literal
 
 import altair as alt
 
@@ -50,12 +50,15 @@ def scheme_dash(kinds: tuple[str, ...]) -> alt.StrokeDash:
 SETTINGS = ("A", "B")
 
 
-def by_setting(pinned: bool) -> dict[str, Any]:
-    """Encodings that tell A from B by strength and width, where the frame has both."""
+def by_setting(pinned: bool, orient: Literal["top", "bottom"] = "top") -> dict[str, Any]:
+    """Encodings that tell A from B by strength and width, where the frame has both.
+
+    orient: where their legend stands.
+    """
     if not pinned:
         return {}
     words = "datum.label == 'A' ? 'A, pinned' : 'B, now'"
-    legend = alt.Legend(title=None, orient="top", labelExpr=words, symbolType="stroke")
+    legend = alt.Legend(title=None, orient=orient, labelExpr=words, symbolType="stroke")
     return {
         "opacity": alt.Opacity(
             "setting:N", scale=alt.Scale(domain=SETTINGS, range=[0.45, 1.0]), legend=legend

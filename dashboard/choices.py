@@ -275,6 +275,16 @@ class PlanChoice:
             help="How many tokens the model is to read.",
         ),
     )
+    trained: int = fields.ruled(
+        0,
+        fields.Whole(
+            low=0,
+            high=limits.MAX_TRAIN_LENGTH,
+            label="Trained length",
+            help="Tokens of a training text, for a model whose config does not say it. At 0 that is what "
+            "the config says, or else its context.",
+        ),
+    )
     methods: tuple[str, ...] = fields.ruled(
         ("none", "linear", "ntk", "yarn", "llama3", "base"),
         fields.Several(

@@ -30,9 +30,8 @@ def shared(place: Any, *, drawn: bool = True) -> Setting:
     """
     with place:
         if drawn:
-            _quick()
-        asked, _ = _meant()
-        names = used.here(asked)
+            _quick(used.here(_meant()[0]))
+        names = used.here(_meant()[0])  # a preset changes it
         if drawn:
             _main(names)
             _drawers(names)
@@ -41,7 +40,7 @@ def shared(place: Any, *, drawn: bool = True) -> Setting:
     device = compute.device(setting.device)
     if setting.device not in ("auto", device):
         notices.append(f"No working {setting.device} device is here; {device} is used instead.")
-    if drawn:
+    if drawn and "device" in names:
         place.caption(f"Position kernels computed on {compute.device_label(device)}.")
     tell(notices)
     return setting
@@ -53,20 +52,25 @@ def _meant() -> tuple[Setting, list[str]]:
     return Setting.snap({name: rule.write(st.session_state[name]) for name, rule in rules.items()})
 
 
-def _quick() -> None:
-    """Draw what sets many controls at once."""
+def _quick(names: frozenset[str]) -> None:
+    """Draw what sets many controls at once, on pages where that changes any of those drawn."""
+    if not names:
+        return
     row = st.container(horizontal=True)
-    asked = row.menu_button(
-        "Presets",
-        tuple(PRESETS),
-        key="preset",
-        format_func=lambda name: f"{PRESETS[name].label} ({SCHEMES[PRESETS[name].scheme].label})",
-        icon=":material/tune:",
-        help="The numbers of a model that made a scheme known; schemes and the rest stay.",
-    )
-    if asked is not None:
-        st.session_state.update(PRESETS[asked].changes)
-        st.caption(plain(f"{PRESETS[asked].label}: {PRESETS[asked].source}."))
+    if any(names & {*preset.changes} for preset in PRESETS.values()):
+        asked = row.menu_button(
+            "Presets",
+            tuple(PRESETS),
+            key="preset",
+            format_func=lambda name: (
+                f"{PRESETS[name].label} ({SCHEMES[PRESETS[name].scheme].label})"
+            ),
+            icon=":material/tune:",
+            help="The numbers of a model that made a scheme known; schemes and the rest stay.",
+        )
+        if asked is not None:
+            st.session_state.update(PRESETS[asked].changes)
+            st.caption(plain(f"{PRESETS[asked].label}: {PRESETS[asked].source}."))
     if row.button("Reset", key="reset", icon=":material/restart_alt:"):
         links.hold(fields.defaults(Setting) | own_defaults())
 

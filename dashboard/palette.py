@@ -1,5 +1,7 @@
 """One colour and one stroke per scheme, by its place in the registry, the same on every page and ground.
 
+The planner draws no schemes but ways to read a model: those have strokes of their own, unscaled grey.
+
 The first five are Okabe and Ito's (2008, "Color universal design"), moved to one lightness so that each
 reads on white and on near-black. Those after them were taken one by one from the sRGB colours of at
 least 3:1 against both grounds (WCAG 2.2, 1.4.11) and of a chroma that sits beside the first: each the
@@ -8,6 +10,8 @@ and tritanopia (Machado et al. 2009). So many colours on two grounds cannot all 
 everybody: no two schemes share a stroke before the twelfth, and no two share both.
 """
 
+from posenc.planner import METHODS
+from posenc.planner.methods import CONFIGURED, LARGER_BASE, UNSCALED
 from posenc.schemes import SCHEMES
 
 PALETTE = (
@@ -22,3 +26,12 @@ DASHES = (
 
 COLOURS = {kind: PALETTE[n % len(PALETTE)] for n, kind in enumerate(SCHEMES)}
 STROKES = {kind: DASHES[n % len(DASHES)] for n, kind in enumerate(SCHEMES)}
+
+# What a plan compares, the scalings last: one more changes no colour of the others.
+_NAMES = tuple(dict.fromkeys((UNSCALED.name, LARGER_BASE.name, CONFIGURED, *METHODS)))
+_GREY = PALETTE.index("#8b8f96")
+_SHADES = (PALETTE[_GREY], *(one for n, one in enumerate(PALETTE) if n != _GREY))
+METHOD_COLOURS = {name: _SHADES[n % len(_SHADES)] for n, name in enumerate(_NAMES)}
+# A table has room for a short stroke: those with more gap than line are left out.
+_FULL = tuple(dash for dash in DASHES if dash[0] >= dash[1])
+METHOD_STROKES = {name: _FULL[n % len(_FULL)] for n, name in enumerate(_NAMES)}

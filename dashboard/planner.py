@@ -14,6 +14,7 @@ from dashboard.real_model import about
 from posenc import Setting, rope_frequencies
 from posenc.analysis.extrapolation import base_bound_curve
 from posenc.planner import (
+    COLUMNS,
     RANKING,
     Caution,
     ContextPlan,
@@ -25,8 +26,11 @@ from posenc.planner import (
     plan,
     verdict,
 )
+from posenc.planner.context_plan import planned_kind
 from posenc.planner.kernels import kernel_at
-from posenc.planner.pairs import BLENDED, DIVIDED, KEPT
+from posenc.planner.known_bases import known_base
+from posenc.planner.methods import UNSCALED
+from posenc.planner.report import ranked
 from posenc.planner.resolution import distinct_positions
 from posenc.schemes.rope import RopeConfig
 from posenc.shared_model import shared_model
@@ -34,7 +38,7 @@ from posenc.shared_model import shared_model
 DEFAULT = "llama-3-8b"  # where no model is chosen
 SEARCHED = 16_384  # up to here a page searches and scans every distance before it is asked
 SCANNED = 65_536  # distances whose B(k) a page looks at before it is asked for all
-DEFAULT_TARGET = PlanChoice().context
+SCANNED_AT_ONCE = 131_072  # every distance is looked at up to here where no base must be searched
 STEPS = 240  # points of a curve that runs to the target
 
 AS_TRAINED, DEMANDED = "As trained", "Demanded base"
@@ -53,13 +57,15 @@ class Pasted:
 class PlannerRead:
     """Everything on the page. Frames are empty where the model has no RoPE.
 
-    methods: one row each, ranked. pairs: method, pair, wavelength, ratio, turns. kernel: method, x, y.
+    methods: one row each, ranked. ranked: the same as cells of two tables, by their titles. pairs:
+    method, pair, wavelength, ratio, turns. kernel: method, x, y.
     bound: ladder, x, y (the lowest B(k) of each step). resolution: positions, numbers. cache: GiB.
     """
 
     headline: str
     about: str
     methods: pd.DataFrame
+    ranked: Mapping[str, pd.DataFrame]
     pairs: pd.DataFrame
     kernel: pd.DataFrame
     bound: pd.DataFrame
@@ -76,6 +82,7 @@ class PlannerRead:
     scanned: int
     rope: bool
     partial: str
+    assumed: str
 
 
 def read(setting: Setting, chosen: PlanChoice, every: bool = False) -> PlannerRead:
@@ -84,13 +91,26 @@ def read(setting: Setting, chosen: PlanChoice, every: bool = False) -> PlannerRe
     every: whether all is computed even where that takes long, which a link alone never asks for.
     """
     word = planned(setting)
-    return _read(word, chosen.context, chosen.methods, every or not takes_long(word, chosen))
+    return _read(word, chosen, every or not takes_long(word, chosen))
 
 
 def takes_long(word: str, chosen: PlanChoice) -> bool:
     """Whether the search of a base and the scan of every distance wait until they are asked for."""
-    own = word == DEFAULT and chosen.context == DEFAULT_TARGET  # what the page opens with
-    return chosen.context > SEARCHED and not own
+    if chosen.context <= SEARCHED:
+        return False
+    kind = planned_kind(shared_model(word).config)
+    reach = min(chosen.context, kind.window or chosen.context)
+    if isinstance(kind.scheme, RopeConfig):
+        trained = kind.scheme.as_trained()
+        answered = reach <= SEARCHED or type(trained) is not RopeConfig
+        if not answered and known_base(trained.rotary_dim, reach) is None:
+            return True
+    return chosen.context > SCANNED_AT_ONCE
+
+
+def told_length(chosen: PlanChoice) -> int | None:
+    """Return the trained length that a visitor told, None for what the config says."""
+    return max(chosen.trained, 2) if chosen.trained else None
 
 
 def planned(setting: Setting) -> str:
@@ -101,29 +121,31 @@ def planned(setting: Setting) -> str:
 def made(setting: Setting, chosen: PlanChoice, every: bool = False) -> ContextPlan:
     """Return the plan itself."""
     word = planned(setting)
-    return _plan(word, chosen.context, chosen.methods, every or not takes_long(word, chosen))
+    return _plan(word, chosen, every or not takes_long(word, chosen))
 
 
-def _plan(word: str, context: int, methods: tuple[str, ...], every: bool) -> ContextPlan:
+def _plan(word: str, chosen: PlanChoice, every: bool) -> ContextPlan:
     model = shared_model(word)
     return plan(
         model.config,
-        context,
+        chosen.context,
         name=model.label,
-        methods=methods,
+        trained_length=told_length(chosen),
+        methods=chosen.methods,
         search_base=every,
         scan=None if every else SCANNED,
     )
 
 
 @st.cache_data(**CACHE)
-def _read(word: str, context: int, methods: tuple[str, ...], every: bool) -> PlannerRead:
-    found = _plan(word, context, methods, every)
+def _read(word: str, chosen: PlanChoice, every: bool) -> PlannerRead:
+    found = _plan(word, chosen, every)
     notes = tuple(layer_notes(found.model, found.target, found.trained_length))
     return PlannerRead(
         headline=verdict(found),
         about=about(shared_model(word)),
         methods=methods_frame(found),
+        ranked={part: pd.DataFrame(rows) for part, rows in ranked(found).items()},
         pairs=pairs_frame(found),
         kernel=kernel_frame(found),
         bound=bound_frame(found),
@@ -142,8 +164,20 @@ def _read(word: str, context: int, methods: tuple[str, ...], every: bool) -> Pla
         reach=found.reach,
         scanned=found.scanned,
         rope=found.trained is not None,
+        assumed=_assumed(found),
         partial="" if every or found.trained is None else _partial(found),
     )
+
+
+def _assumed(found: ContextPlan) -> str:
+    """Say what a trained length of 0 stands for, "" where one is told or none matters."""
+    if found.trained is None:
+        return ""
+    if found.assumed:
+        return f"{' '.join(found.assumed)} Type the trained length if you know it."
+    if found.model.trained_length == found.trained_length and found.trained_length is not None:
+        return f"Its config says a trained length of {found.trained_length:,}."
+    return ""
 
 
 def _partial(found: ContextPlan) -> str:
@@ -154,78 +188,14 @@ def _partial(found: ContextPlan) -> str:
     return f"So that the page opens at once, {said}"
 
 
-def ranked(found: PlannerRead) -> dict[str, pd.DataFrame]:
-    """The methods as two tables that fit a page: what each costs, and what it sees; cells are words."""
-    frame = found.methods
-    never = "never" if found.scanned == found.reach else f"not below {found.scanned:,}"
-    return {
-        "What it costs": pd.DataFrame(
-            {
-                "method": frame["method"],
-                "training": frame["training"],
-                "short texts, mean": _decimals(frame["short texts, mean"]),
-                "short texts, worst": _decimals(frame["short texts, worst"]),
-                "attention factor": _decimals(frame["attention factor"], 4),
-                "stale keys from": _counts(frame["stale keys from"], "never"),
-                "float32 cosine error": [f"{one:.1e}" for one in frame["float32 cosine error"]],
-            }
-        ),
-        "What it sees": pd.DataFrame(
-            {
-                "method": frame["method"],
-                "unseen pairs": _counts(frame["unseen pairs"]),
-                "kept": _counts(frame["kept"]),
-                "blended": _counts(frame["blended"]),
-                "divided": _counts(frame["divided"]),
-                "B(k) < 0 at": _counts(frame["B(k) < 0 at"], never),
-                "K at 1/4": _decimals(frame["K at 1/4"]),
-                "K at 1/2": _decimals(frame["K at 1/2"]),
-                "K at the end": _decimals(frame["K at the end"]),
-            }
-        ),
-    }
-
-
-def _decimals(column: pd.Series, places: int = 3) -> list[str]:
-    return [f"{value:.{places}f}" for value in column]
-
-
-def _counts(column: pd.Series, missing: str = "") -> list[str]:
-    return [missing if pd.isna(value) else f"{int(value):,}" for value in column]
-
-
 def methods_frame(found: ContextPlan) -> pd.DataFrame:
     """One row per method, ranked, with the numbers of the plan."""
-    rows = []
-    for one in found.methods:
-        quarter, half, whole = _three([*one.kernel.values()])
-        rows.append(
-            {
-                "method": one.method.label,
-                "training": one.usable,
-                "unseen pairs": int(one.pairs.unseen.sum()),
-                "short texts, mean": one.short.mean,
-                "short texts, worst": one.short.worst,
-                "kept": one.pairs.count(KEPT),
-                "blended": one.pairs.count(BLENDED),
-                "divided": one.pairs.count(DIVIDED),
-                "attention factor": one.attention_factor,
-                "stale keys from": one.stale_from,
-                "B(k) < 0 at": one.first_negative,
-                "K at 1/4": quarter,
-                "K at 1/2": half,
-                "K at the end": whole,
-                "float32 cosine error": one.cosine_error,
-            }
-        )
-    if not rows:
+    if not found.methods:
         return pd.DataFrame()
-    return pd.DataFrame(rows).astype({"stale keys from": "Int64", "B(k) < 0 at": "Int64"})
-
-
-def _three(values: list[float]) -> tuple[float, float, float]:
-    """Return the kernel at a quarter, half and the end; a target of few tokens has fewer distances."""
-    return values[0], values[len(values) // 2], values[-1]
+    rows = [{column.title: column.of(one) for column in COLUMNS} for one in found.methods]
+    # A count that may be missing stays a whole number.
+    counts = {column.title: "Int64" for column in COLUMNS if column.form == ","}
+    return pd.DataFrame(rows).astype(counts)
 
 
 def pairs_frame(found: ContextPlan) -> pd.DataFrame:
@@ -299,7 +269,7 @@ def steps(reach: int) -> np.ndarray:
 def _pasted(found: ContextPlan) -> dict[str, Pasted]:
     pasted = {}
     for one in found.methods if found.longer else ():
-        if one.method.name == "none":
+        if one.method.name == UNSCALED.name:
             continue
         emitted = emit(found, one)
         texts = {

@@ -1,4 +1,7 @@
-"""What the Context planner draws: one colour and stroke per method, the trained length dashed."""
+"""What the Context planner draws: one colour and stroke per method, the trained length dashed.
+
+With a pinned setting its curves, A, stand pale beside those of the setting at hand.
+"""
 
 import functools
 from typing import Any
@@ -6,163 +9,165 @@ from typing import Any
 import altair as alt
 
 from dashboard import charts
+from dashboard.palette import METHOD_COLOURS, METHOD_STROKES
 from dashboard.planner import AS_TRAINED, DEMANDED
 from posenc.planner import METHODS
+from posenc.planner.methods import CONFIGURED, CONFIGURED_LABEL, LARGER_BASE, UNSCALED
 
-# A colour each: that of the scheme that reads the target, and two of schemes that are not shown here.
-_KINDS = {
-    "Unscaled": "rope",
-    "Position interpolation": "rope_linear",
-    "NTK-aware": "rope_ntk",
-    "Dynamic NTK": "rope_dynamic",
-    "YaRN": "rope_yarn",
-    "YaRN as printed": "rope_yarn_paper",
-    "Llama 3 scaling": "rope_llama3",
-    "Larger base": "none",
-    "As configured": "sinusoidal",
-}
-LABELS = (*(method.label for method in METHODS.values()), "As configured")
-_DASHES = ([1, 0], [8, 3], [4, 3], [2, 2], [9, 3, 2, 3], [1, 3], [12, 4], [5, 2], [3, 1])
-_ONE = charts.COLOURS["rope"]  # of a line that is alone
+NAMES = {method.label: name for name, method in METHODS.items()} | {CONFIGURED_LABEL: CONFIGURED}
+_LADDERS = {AS_TRAINED: UNSCALED.name, DEMANDED: LARGER_BASE.name}  # drawn as these methods are
+_HEIGHT = charts.HEIGHT + 40  # of which the legend of six methods takes a part
+_LETTERS = 50  # taken by the legend of A and B
+_ALONE = METHOD_COLOURS[UNSCALED.name]  # of a line of the ladder as trained
+# A stroke long enough to show the longest dash.
 _LEGEND = alt.Legend(
-    title=None, orient="top", symbolType="stroke", symbolStrokeWidth=3, columns=2, labelLimit=200
-)
+    title=None, orient="top", symbolType="stroke", symbolStrokeWidth=2.5, symbolSize=1_000,
+    symbolOpacity=1, columns=2, columnPadding=6, rowPadding=-14, labelFontSize=11, labelOffset=3,
+    labelLimit=200,
+)  # fmt: skip
+# A log axis has nine lines in every decade; only that of the power of ten is drawn.
+_POWERS = "abs(log(datum.value) / LN10 - round(log(datum.value) / LN10)) < 1e-6"
+_DECADES: dict[str, Any] = {
+    "gridOpacity": {"condition": {"test": _POWERS, "value": 1}, "value": 0},
+    "labelOverlap": True,
+    "tickCount": 4,
+}
+_PAIR = alt.X("pair:Q", title="pair (0 is the fastest)", scale=alt.Scale(nice=False, zero=True))
 
 
-def _methods(labels: tuple[str, ...]) -> dict[str, Any]:
-    """Encodings that tell methods apart, by colour and by stroke."""
-    colours = [charts.COLOURS[_KINDS[label]] for label in labels]
-    dashes = [_DASHES[LABELS.index(label)] for label in labels]
+def _told_apart(field: str, names: dict[str, str]) -> dict[str, Any]:
+    """Encodings that tell methods apart, by colour and by stroke. names: by label."""
+    labels = [*names]
+    colours = [METHOD_COLOURS[name] for name in names.values()]
+    dashes = [METHOD_STROKES[name] for name in names.values()]
     return {
-        "color": alt.Color(
-            "method:N", scale=alt.Scale(domain=labels, range=colours), legend=_LEGEND
-        ),
+        "color": alt.Color(field, scale=alt.Scale(domain=labels, range=colours), legend=_LEGEND),
         "strokeDash": alt.StrokeDash(
-            "method:N", scale=alt.Scale(domain=labels, range=dashes), legend=_LEGEND
+            field, scale=alt.Scale(domain=labels, range=dashes), legend=_LEGEND
         ),
     }
 
 
-def _level() -> alt.Chart:
-    """The trained length as a level of a wavelength."""
+def _methods(labels: tuple[str, ...]) -> dict[str, Any]:
+    return _told_apart("method:N", {label: NAMES[label] for label in labels})
+
+
+def _line(pinned: bool, *more: Any, **encodings: Any) -> alt.Chart:
+    """A line of each method, and of A where something is pinned; more: of its tooltip."""
+    setting = [alt.Tooltip("setting:N", title="setting (B now, A pinned)")] if pinned else []
     return (
         alt.Chart()
-        .mark_rule(aria=False, strokeDash=[5, 4], opacity=0.7, color="gray")
-        .encode(y="min(boundary):Q")
+        .mark_line(strokeWidth=1.8)
+        .encode(tooltip=[*more, *setting], **encodings, **charts.by_setting(pinned, "bottom"))
     )
 
 
+def _rule(pinned: bool, **at: str) -> alt.Chart:
+    """The trained length, of A too where something is pinned."""
+    apart = {"detail": "setting:N"} if pinned else {}
+    rule = alt.Chart().mark_rule(aria=False, strokeDash=[5, 4], opacity=0.7, color="gray")
+    return rule.encode(**at, **apart)
+
+
+def _spec(pinned: bool, *layers: alt.Chart) -> charts.Spec:
+    height = _HEIGHT + (_LETTERS if pinned else 0)
+    return charts.spec_of(alt.layer(*layers).properties(height=height))
+
+
 @functools.cache
-def wavelengths(labels: tuple[str, ...]) -> charts.Spec:
+def wavelengths(labels: tuple[str, ...], *, pinned: bool = False) -> charts.Spec:
     """Wavelength by pair as read at the target. Frame: method, pair, wavelength, before, boundary."""
-    line = (
-        alt.Chart()
-        .mark_line(strokeWidth=2)
-        .encode(
-            x=alt.X("pair:Q", title="pair (0 is the fastest)"),
-            y=alt.Y(
-                "wavelength:Q", title="wavelength in positions", scale=alt.Scale(type="log"),
-                axis=alt.Axis(format="~s"),
-            ),
-            tooltip=["method:N", "pair:Q", alt.Tooltip("wavelength:Q", format=",.6g"),
-                     alt.Tooltip("before:Q", format=",.6g")],
-            **_methods(labels),
-        )
+    line = _line(
+        pinned, "method:N", "pair:Q", alt.Tooltip("wavelength:Q", format=",.6g"),
+        alt.Tooltip("before:Q", format=",.6g"),
+        x=_PAIR,
+        y=alt.Y(
+            "wavelength:Q", title="wavelength in positions", scale=alt.Scale(type="log"),
+            axis=alt.Axis(format="~s", **_DECADES),
+        ),
+        **_methods(labels),
     )  # fmt: skip
-    return charts.spec_of(alt.layer(line, _level()).properties(height=charts.HEIGHT))
+    return _spec(pinned, line, _rule(pinned, y="min(boundary):Q"))
 
 
 @functools.cache
-def ramps(labels: tuple[str, ...]) -> charts.Spec:
+def ramps(labels: tuple[str, ...], *, pinned: bool = False) -> charts.Spec:
     """Frequency at the target over that of training, by pair. Frame: method, pair, ratio, state."""
-    line = (
-        alt.Chart()
-        .mark_line(strokeWidth=2)
-        .encode(
-            x=alt.X("pair:Q", title="pair (0 is the fastest)"),
-            y=alt.Y("ratio:Q", title="frequency, after / before"),
-            tooltip=["method:N", "pair:Q", alt.Tooltip("ratio:Q", format=".4g"), "state:N"],
-            **_methods(labels),
-        )
-    )
-    return charts.spec_of(line.properties(height=charts.HEIGHT))
+    line = _line(
+        pinned, "method:N", "pair:Q", alt.Tooltip("ratio:Q", format=".4g"), "state:N",
+        x=_PAIR,
+        y=alt.Y("ratio:Q", title="frequency, after / before"),
+        **_methods(labels),
+    )  # fmt: skip
+    return _spec(pinned, line)
 
 
 @functools.cache
-def turns() -> charts.Spec:
+def turns(*, pinned: bool = False) -> charts.Spec:
     """Turns of each pair within training, log scale, one turn marked. Frame: pair, turns."""
-    line = (
-        alt.Chart()
-        .mark_line(strokeWidth=2, color=_ONE, point=alt.OverlayMarkDef(size=14, color=_ONE))
-        .encode(
-            x=alt.X("pair:Q", title="pair (0 is the fastest)"),
-            y=alt.Y("turns:Q", title="turns in training", scale=alt.Scale(type="log"),
-                    axis=alt.Axis(format="~g")),
-            tooltip=["pair:Q", alt.Tooltip("turns:Q", format=".4g")],
-        )
+    line = _line(
+        pinned, "pair:Q", alt.Tooltip("turns:Q", format=".4g"),
+        x=_PAIR,
+        y=alt.Y(
+            "turns:Q", title="turns in training", scale=alt.Scale(type="log"),
+            axis=alt.Axis(format="~g", **_DECADES),
+        ),
+        color=alt.value(_ALONE),
     )  # fmt: skip
     one = alt.Chart().mark_rule(aria=False, strokeDash=[5, 4], color="gray").encode(y=alt.datum(1))
-    return charts.spec_of(alt.layer(line, one).properties(height=charts.HEIGHT))
+    return _spec(pinned, line, one)
 
 
 def _distance() -> alt.X:
     return alt.X(
         "x:Q", title="distance", scale=alt.Scale(type="log", nice=False),
-        axis=alt.Axis(format="~s", labelOverlap=True),
+        axis=alt.Axis(format="~s", **_DECADES),
     )  # fmt: skip
 
 
 @functools.cache
-def kernels(labels: tuple[str, ...]) -> charts.Spec:
+def kernels(labels: tuple[str, ...], *, pinned: bool = False) -> charts.Spec:
     """Expected logit of unit content by distance. Frame: method, x, y, boundary."""
-    line = (
-        alt.Chart()
-        .mark_line(strokeWidth=1.6)
-        .encode(
-            x=_distance(),
-            y=alt.Y("y:Q", title="expected logit"),
-            tooltip=["method:N", alt.Tooltip("x:Q", format=","), alt.Tooltip("y:Q", format=".4f")],
-            **_methods(labels),
-        )
-    )
-    return charts.spec_of(alt.layer(line, charts.boundary_rule()).properties(height=charts.HEIGHT))
+    line = _line(
+        pinned, "method:N", alt.Tooltip("x:Q", format=","), alt.Tooltip("y:Q", format=".4f"),
+        x=_distance(),
+        y=alt.Y("y:Q", title="expected logit"),
+        **_methods(labels),
+    )  # fmt: skip
+    return _spec(pinned, line, _rule(pinned, x="min(boundary):Q"))
 
 
 @functools.cache
-def bounds() -> charts.Spec:
+def bounds(ladders: tuple[str, ...], *, pinned: bool = False) -> charts.Spec:
     """B(k), the lowest of every step, with 0 marked. Frame: ladder, x, y."""
-    domain = [AS_TRAINED, DEMANDED]
-    colours = [charts.COLOURS["rope"], charts.COLOURS["none"]]
-    line = (
-        alt.Chart()
-        .mark_line(strokeWidth=1.8)
-        .encode(
-            x=_distance(),
-            y=alt.Y("y:Q", title="lowest B(k)"),
-            color=alt.Color(
-                "ladder:N", scale=alt.Scale(domain=domain, range=colours), legend=_LEGEND
-            ),
-            strokeDash=alt.StrokeDash(
-                "ladder:N", scale=alt.Scale(domain=domain, range=[[1, 0], [5, 2]]), legend=_LEGEND
-            ),
-            tooltip=["ladder:N", alt.Tooltip("x:Q", format=","), alt.Tooltip("y:Q", format=".4f")],
-        )
-    )
+    line = _line(
+        pinned, "ladder:N", alt.Tooltip("x:Q", format=","), alt.Tooltip("y:Q", format=".4f"),
+        x=_distance(),
+        y=alt.Y("y:Q", title="lowest B(k)"),
+        **_told_apart("ladder:N", {ladder: _LADDERS[ladder] for ladder in ladders}),
+    )  # fmt: skip
     zero = alt.Chart().mark_rule(aria=False, color="gray").encode(y=alt.datum(0))
-    return charts.spec_of(alt.layer(line, zero).properties(height=charts.HEIGHT))
+    return _spec(pinned, line, zero)
 
 
 @functools.cache
 def resolution() -> charts.Spec:
     """Different bfloat16 numbers against positions, both logarithmic. Frame: positions, numbers."""
-    log = alt.Scale(type="log", base=2)
-    axis = alt.Axis(format=",", labelOverlap=True)
+    axis = alt.Axis(format=",", labelOverlap=True, tickCount=6)
+    x, y = (
+        shorthand(
+            f"{field}:Q", title=title, scale=alt.Scale(type="log", base=2), axis=axis
+        )
+        for shorthand, field, title in (
+            (alt.X, "positions", "positions"), (alt.Y, "numbers", "different bfloat16 numbers"),
+        )
+    )  # fmt: skip
     line = (
         alt.Chart()
-        .mark_line(strokeWidth=2, color=_ONE, point=alt.OverlayMarkDef(size=24, color=_ONE))
+        .mark_line(strokeWidth=2, color=_ALONE, point=alt.OverlayMarkDef(size=24, color=_ALONE))
         .encode(
-            x=alt.X("positions:Q", title="positions", scale=log, axis=axis),
-            y=alt.Y("numbers:Q", title="different bfloat16 numbers", scale=log, axis=axis),
+            x=x,
+            y=y,
             tooltip=[alt.Tooltip("positions:Q", format=","), alt.Tooltip("numbers:Q", format=",")],
         )
     )
@@ -171,4 +176,4 @@ def resolution() -> charts.Spec:
         .mark_line(aria=False, strokeDash=[5, 4], color="gray")
         .encode(x="positions:Q", y="positions:Q")
     )
-    return charts.spec_of(alt.layer(line, ideal).properties(height=charts.HEIGHT))
+    return _spec(False, line, ideal)

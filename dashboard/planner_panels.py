@@ -1,10 +1,12 @@
 """The parts of the Context planner under its headline: six pictures, what to beware of, what to paste."""
 
+import pandas as pd
 import streamlit as st
 
-from dashboard import page, planner_charts
+from dashboard import page, planner_charts, planner_table
 from dashboard.choices import PlanChoice
-from dashboard.planner import PlannerRead, planned, ranked
+from dashboard.pair import Pair
+from dashboard.planner import PlannerRead, planned
 from dashboard.text import plain
 from posenc import Setting
 from posenc.planner.emitted import LLAMA_CPP_SOURCE, VLLM_SOURCE
@@ -14,7 +16,7 @@ _ASKED = "plan_searched"  # the model and the target whose long search was asked
 
 def asked(setting: Setting, chosen: PlanChoice) -> bool:
     """Whether this visitor asked for the long search of this plan; never part of a link."""
-    return st.session_state.get(_ASKED) == (planned(setting), chosen.context)
+    return bool(st.session_state.get(_ASKED) == (planned(setting), chosen.context))
 
 
 def offer(setting: Setting, chosen: PlanChoice, found: PlannerRead) -> None:
@@ -36,19 +38,22 @@ def _ask(word: str, context: int) -> None:
     st.session_state[_ASKED] = (word, context)
 
 
-def tables(found: PlannerRead) -> None:
+def tables(found: Pair[PlannerRead]) -> None:
     """Draw the ranked methods as two tables, the method always in sight."""
-    for title, frame in ranked(found).items():
+    columns = {
+        planner_table.STROKE: st.column_config.ImageColumn("", width=60, pinned=True),
+        planner_table.METHOD: st.column_config.TextColumn(pinned=True),
+    }
+    for title, frame in planner_table.tables(found).items():
         st.subheader(title, anchor=False)
-        columns = {"method": st.column_config.TextColumn(pinned=True)}
-        st.dataframe(frame, hide_index=True, column_config=columns)
-    st.caption(found.ranking)
+        st.dataframe(frame, hide_index=True, column_config=columns, height="content")
+    st.caption(found.now.ranking)
 
 
-def pictures(found: PlannerRead) -> None:
+def pictures(found: Pair[PlannerRead]) -> None:
     """Draw the six panels, two beside each other."""
-    labels = tuple(found.methods["method"])
-    trained = found.pairs[found.pairs["method"] == labels[0]]
+    labels = planner_table.methods(found)
+    pairs = found.map(lambda one: one.pairs)
     left, right = st.columns(2)
     with left:
         st.subheader("Wavelengths at the target", anchor=False)
@@ -56,33 +61,46 @@ def pictures(found: PlannerRead) -> None:
             "Positions per full turn of each pair. Dashed level: the trained length; waves above it "
             "never closed in training."
         )
-        page.picture(found.pairs, planner_charts.wavelengths(labels), key="plan_wavelengths")
+        page.chart(pairs, planner_charts.wavelengths, labels, key="plan_wavelengths")
     with right:
         st.subheader("What happens to each pair", anchor=False)
         st.caption("1 is a frequency kept as trained; the lowest level is divided by the factor.")
-        page.picture(found.pairs, planner_charts.ramps(labels), key="plan_ramps")
+        page.chart(pairs, planner_charts.ramps, labels, key="plan_ramps")
     left, right = st.columns(2)
     with left:
         st.subheader("Turns completed in training", anchor=False)
         st.caption("Pairs under the dashed line saw only a part of their circle.")
-        page.picture(trained, planner_charts.turns(), key="plan_turns")
+        page.chart(pairs.map(_of_one), planner_charts.turns, key="plan_turns")
     with right:
         st.subheader("Expected logit to the target", anchor=False)
         st.caption("Of equal unit content by distance; the dashed line is the trained length.")
-        page.picture(found.kernel, planner_charts.kernels(labels), key="plan_kernels")
+        page.chart(
+            found.map(lambda one: one.kernel), planner_charts.kernels, labels, key="plan_kernels"
+        )
     left, right = st.columns(2)
     with left:
         st.subheader("B(k) and the base it demands", anchor=False)
         st.caption("The lowest value of every step; below 0, an unlike token outweighs a like one.")
-        page.picture(found.bound, planner_charts.bounds(), key="plan_bounds")
+        bounds = found.map(lambda one: one.bound)
+        ladders = tuple(
+            dict.fromkeys(name for one in bounds.each if len(one) for name in one["ladder"])
+        )
+        page.chart(bounds, planner_charts.bounds, ladders, key="plan_bounds")
     with right:
         st.subheader("Positions as bfloat16", anchor=False)
         st.caption("Dashed: a number for every position.")
-        page.picture(found.resolution, planner_charts.resolution(), key="plan_resolution")
+        page.picture(found.now.resolution, planner_charts.resolution(), key="plan_resolution")
+
+
+def _of_one(pairs: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of one method: how often a pair turned in training is the same in all."""
+    return pairs[pairs["method"] == pairs["method"].iloc[0]] if len(pairs) else pairs
 
 
 def sources(found: PlannerRead) -> None:
     """Say where each statement about training comes from."""
+    if not found.evidence:
+        return
     with st.expander("What the sources say of training", icon=":material/menu_book:"):
         st.markdown(
             "\n".join(f"- **{plain(label)}**: {plain(said)} *{plain(source)}*"
@@ -90,14 +108,19 @@ def sources(found: PlannerRead) -> None:
         )  # fmt: skip
 
 
-def beware(found: PlannerRead) -> None:
-    """List what to beware of, each with its rule and source, and the layers."""
+def beware(both: Pair[PlannerRead]) -> None:
+    """List what to beware of, each with its rule and source, and the layers; memory of A, too."""
+    found = both.now
     left, right = st.columns(2)
     with left:
         st.subheader("Beware", anchor=False)
         # A model without RoPE has its layers' sentences in the headline and under Layers.
         told = {note.sentence for note in found.layers}
-        cautions = [one for one in found.cautions if found.rope or one.sentence not in told]
+        cautions = [
+            one
+            for one in found.cautions
+            if one.sentence not in found.assumed and (found.rope or one.sentence not in told)
+        ]
         for caution in cautions:
             st.markdown(
                 f"{plain(caution.sentence)}  \n*{plain(caution.rule)} Source: {plain(caution.source)}.*"
@@ -108,7 +131,7 @@ def beware(found: PlannerRead) -> None:
             st.caption(plain(reason))
     with right:
         st.subheader("Keys and values of one sequence", anchor=False)
-        page.table(found.cache)
+        page.table(both.map(lambda one: one.cache))
         st.subheader("Layers", anchor=False)
         for note in found.layers:
             if note.sentence in found.headline:

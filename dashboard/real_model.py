@@ -4,7 +4,7 @@ The choice is a word in the session under "model", and in the link. Nothing of a
 config is kept but that word, which holds the keys that bear on position.
 """
 
-from typing import Any
+from typing import Any, Literal
 
 import streamlit as st
 
@@ -55,10 +55,13 @@ def chosen() -> SharedModel | None:
         return None
 
 
-def select(place: Any, key: str, none: str = "None") -> None:
+def select(
+    place: Any, key: str, none: str = "None", width: int | Literal["stretch"] = "stretch"
+) -> None:
     """Draw the choice among none, what was pasted in this session, and the models that are known.
 
-    none: what the first choice is called. key: of the widget; the choice itself is the session's.
+    none: what the first choice is called. key: of the widget; the choice itself is the session's. width:
+    in pixels, where a name must not be cut beside something else.
     """
     current: str = st.session_state["model"]
     own = [current] if current and current not in MODELS else []
@@ -72,6 +75,7 @@ def select(place: Any, key: str, none: str = "None") -> None:
         format_func=lambda word: _label(word) if word else none,
         on_change=_take,
         args=(key,),
+        width=width,
         help="A real model: its numbers stand in the panel of its scheme. A check mark: every number "
         "was checked against its source.",
     )

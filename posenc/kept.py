@@ -28,11 +28,6 @@ class KeptTensors:
     def __len__(self) -> int:
         return len(self._results)
 
-    @property
-    def kept_bytes(self) -> int:
-        """Bytes of all tensors that are kept."""
-        return self._bytes
-
     def get(
         self, make: Callable[..., tuple[Tensor, ...]], *arguments: Hashable
     ) -> tuple[Tensor, ...]:

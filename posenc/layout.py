@@ -21,14 +21,6 @@ def check_layout(layout: str) -> None:
         raise SchemeArgumentError(f'layout must be "interleaved" or "half", got {shown(layout)}.')
 
 
-def half_to_interleaved(dim: int) -> Int[Tensor, " dim"]:
-    """Index that takes half-split features to interleaved order, y = x[..., index].
-
-    dim: even width. Returns (dim,) int64: 0, dim/2, 1, dim/2 + 1, ...
-    """
-    return torch.arange(check_width("dim", dim)).view(2, -1).T.flatten()
-
-
 def interleaved_to_half(dim: int) -> Int[Tensor, " dim"]:
     """Index that takes interleaved features to half-split order, y = x[..., index].
 

@@ -48,7 +48,7 @@ MUTANTS_OF_SCALINGS = (
            ("rope_scaling",)),
     Mutant("a rotation without the attention factor", "rows.py",
            "((scale * plane).to(dtype)", "(plane.to(dtype)", ("rope_scaling",)),
-    Mutant("columns read as rows", "schemes/rope_scaling/sections.py",
+    Mutant("columns read as rows", "schemes/rope_on_axes.py",
            "return [rest, *reversed(found)]", "return [*found, rest]", ("rope_scaling",)),
     Mutant("float32 frequencies rounded from the exact ones", "schemes/rope.py",
            "return 1.0 / float32_powers(self.base, rotary_dim)",

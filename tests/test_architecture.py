@@ -17,6 +17,8 @@ import pytest
 
 import posenc
 from posenc import SCHEMES, Scheme, SchemeConfig
+from posenc.schemes.rope import RopeConfig
+from posenc.schemes.rope_scaling.scaled import ScaledRopeConfig
 from tests.conftest import SMALL
 
 ROOT = Path(__file__).parents[1]
@@ -265,6 +267,29 @@ def test_a_scheme_is_one_file_of_under_two_hundred_lines() -> None:
     for path in (ROOT / "posenc" / "schemes").rglob("*.py"):
         if path.name != "scheme.py":  # the base of all
             assert len(path.read_text().splitlines()) < 200, path.name
+
+
+def test_a_scaling_says_itself_what_the_reader_and_the_planner_need() -> None:
+    scalings = [one for one in SCHEMES.values() if issubclass(one, RopeConfig)]
+    words = [word for one in scalings for word in one.block_types]
+    assert len(set(words)) == len(words)
+    for one in scalings:
+        if issubclass(one, ScaledRopeConfig) and one.after_training:
+            assert one.evidence is not None, f"{one.__name__}: usable after training, says who?"
+            assert one.evidence.source
+            assert one.evidence.statement.endswith(".")
+        if one.in_code is not None:
+            assert one.in_code.kind in SCHEMES
+
+
+def test_no_scaling_is_named_by_what_should_ask_its_config() -> None:
+    """The reader and writer of configs and the planner know scalings by the registry alone."""
+    asking = [*(ROOT / "posenc/planner").glob("*.py"), *(ROOT / "dashboard").glob("planner*.py")]
+    asking += [ROOT / "posenc/interop/models" / name for name in ("rope_block.py", "written.py")]
+    for path in asking:
+        for name, _ in imported(path):
+            own = name.startswith("posenc.schemes.rope_scaling.")
+            assert not own or ".scaled" in name, f"{named(path)} imports {name}"
 
 
 # Names and documents ------------------------------------------------------------------------------

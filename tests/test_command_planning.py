@@ -58,7 +58,7 @@ def test_plan_tells_the_verdict_and_a_ranked_table(llama: str) -> None:
         "6.2998e5 satisfies it, in a narrow window."
     )
     ranked = [line.split("  ")[1] for line in lines if line[:3] in ("1  ", "2  ", "3  ")]
-    assert ranked == ["Position interpolation", "YaRN", "Unscaled"]
+    assert ranked == ["Position interpolation", "YaRN", "Unscaled"] * 2  # costs, and sees
     assert "4 GiB in bfloat16" in result.output
     assert '"rope_type": "yarn"' in result.output
     assert "arXiv 2309.00071" in result.output

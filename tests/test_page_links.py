@@ -8,6 +8,7 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard import compute
 from dashboard.choices import PAGE_CHOICES
+from dashboard.used import PAGES as PAGES_USED
 from posenc import Setting, best_device, fields
 from posenc.schemes import SCHEMES
 from posenc.setting import own_rules
@@ -47,6 +48,7 @@ NUMBERS: dict[str, tuple[float, float, float]] = {
     "seeds": (1, 5, 1),
     "pattern_head": (0, 64, 1),
     "context": (1, 1_048_576, 131_072),
+    "trained": (0, 1_048_576, 0),
 }
 WORDS = {
     "equal_width": False,
@@ -98,7 +100,7 @@ PAGE_OF |= dict.fromkeys(
     ("places", "pair", "start", "scaled", "notation", "substituted"), "encoding"
 )
 PAGE_OF |= dict.fromkeys(("run_length", "steps", "width", "layers", "run_heads", "seeds"), "train")
-PAGE_OF |= dict.fromkeys(("context", "methods"), "context_planner")
+PAGE_OF |= dict.fromkeys(("context", "trained", "methods"), "context_planner")
 SAID = {"1000000000000": 1e12, "0": 0.0, "-5": -5.0, "1.5": 1.5, "1e9": 1e9, "7": 7.0}
 NONSENSE = ["nan", "inf", "-inf", "", " ", "0x10", "1_000", "٣", "9" * 5_000, "\x00", "%", "</script>",
             "![](http://evil.example/p.png)", b"\xff\xfe", "1;2", "true,false"]  # fmt: skip
@@ -276,7 +278,9 @@ def test_a_device_that_is_not_here_is_told_and_replaced(page: str) -> None:
     at = drawn(visit(page, {"device": missing}))
     used = best_device().type
     assert notices(at) == [f"No working {missing} device is here; {used} is used instead."]
-    assert at.sidebar.caption[-1].value.startswith("Position kernels computed on")
+    path = "" if page == "start" else page
+    told = [one.value for one in at.sidebar.caption if one.value.startswith("Position kernels")]
+    assert len(told) == ("device" in PAGES_USED[path].itself)  # said where it is chosen
 
 
 def test_controls_that_do_not_fit_each_other_are_told_while_they_are_turned() -> None:

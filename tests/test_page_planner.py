@@ -1,23 +1,27 @@
 """The Context planner: what it shows is what the library plans, and its script prints the same."""
 
+import base64
 import csv
 import io
 import subprocess
 import sys
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from dashboard import planner
+from dashboard import pinned, planner, planner_charts, planner_table
 from dashboard.choices import PlanChoice
 from dashboard.scripts.context_planner import script
 from posenc import Setting, rope_frequencies
 from posenc.interop.models import config_word
-from posenc.planner import METHODS, plan, verdict
+from posenc.planner import COLUMNS, METHODS, plan, verdict
+from posenc.planner.columns import SEES
+from posenc.planner.report import plan_record, ranked
 from posenc.presets import MODELS
-from tests.pages import as_read, captions, drawn, headline, notices, visit
+from tests.pages import as_read, captions, charts, drawn, headline, notices, visit
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
@@ -31,8 +35,8 @@ def test_the_page_opens_with_the_verdict_of_the_library() -> None:
     assert as_read(headline(at)) == verdict(expected)
     assert len(at.get("vega_lite_chart")) == 6
     (costs, sees, cache) = (box.value for box in at.dataframe[:3])
-    for ranked in (costs, sees):
-        assert list(ranked["method"]) == [one.method.label for one in expected.methods]
+    for rows in (costs, sees):
+        assert list(rows["method"]) == [one.method.label for one in expected.methods]
     assert set(costs["stale keys from"]) == {"never"}  # none of these looks at the length
     for one, shown in zip(expected.methods, sees["B(k) < 0 at"], strict=True):
         assert shown == ("never" if one.first_negative is None else f"{one.first_negative:,}")
@@ -96,11 +100,121 @@ def test_a_long_target_is_scanned_to_a_bound_that_is_told() -> None:
     assert found.kernel["x"].max() == 1_048_575
 
 
-def test_only_what_the_page_opens_with_is_searched_past_the_bound() -> None:
+def test_only_what_is_short_or_known_is_computed_at_once() -> None:
     assert not planner.takes_long(planner.DEFAULT, PlanChoice())
-    assert not planner.takes_long("mistral-7b-v0.1", PlanChoice(context=16_384))
-    assert planner.takes_long("mistral-7b-v0.1", PlanChoice())
+    assert not planner.takes_long(planner.DEFAULT, PlanChoice(context=16_000))
+    assert planner.takes_long(planner.DEFAULT, PlanChoice(context=16_385))
+    assert not planner.takes_long("mistral-7b-v0.1", PlanChoice())  # no layer sees more than 4,096
+    assert not planner.takes_long("bloom-176b", PlanChoice(context=100_000))
     assert planner.takes_long(planner.DEFAULT, PlanChoice(context=1_048_576))
+
+
+def test_a_trained_length_can_be_told_and_stands_in_the_link() -> None:
+    asked = {"model": "qwen2.5-7b", "context": "16384", "methods": "none"}
+    at = drawn(visit("context_planner", asked))
+    assert any("does not say how long" in one and "131,072 is" in one for one in captions(at))
+    assert "need no scaling" in as_read(headline(at))
+    at = drawn(visit("context_planner", asked | {"trained": "4096"}))
+    assert as_read(headline(at)).startswith("Qwen2.5-7B from 4,096 to 16,384 is x4")
+    assert not any("does not say how long" in one for one in captions(at))
+    at.number_input(key="trained").set_value(8_192).run()
+    assert as_read(headline(drawn(at))).startswith("Qwen2.5-7B from 8,192 to 16,384 is x2")
+    told = drawn(visit("context_planner", {"model": "llama-3.1-8b", "context": "9000"}))
+    assert "Its config says a trained length of 8,192." in captions(told)
+
+
+def test_every_number_of_the_table_is_the_library_s_on_page_command_line_and_script() -> None:
+    """One list of columns: what a page, a terminal and a script say cannot differ."""
+    made = planner.made(Setting(), SHORT)
+    found = planner.read(Setting(), SHORT)
+    assert list(found.methods) == [column.title for column in COLUMNS]
+    for part, rows in ranked(made).items():
+        assert found.ranked[part].to_dict("records") == rows
+    for one, row in zip(made.methods, plan_record(made)["methods"], strict=True):
+        assert {column.key: column.of(one) for column in COLUMNS}.items() <= row.items()
+    assert list(found.methods["short texts, worst"]) == [one.short.worst for one in made.methods]
+    assert list(found.ranked[SEES]["kept"]) == [
+        f"{sum(state == 'kept' for state in one.pairs.states)}" for one in made.methods
+    ]
+
+
+def strokes(spec: dict[str, Any]) -> dict[str, tuple[str, list[int]]]:
+    """The colour and dash of every method of a chart."""
+    encoding = spec["layer"][0]["encoding"]
+    colours, dashes = (encoding[name]["scale"] for name in ("color", "strokeDash"))
+    assert colours["domain"] == dashes["domain"]
+    drawn = zip(colours["domain"], colours["range"], dashes["range"], strict=True)
+    return {label: (colour, dash) for label, colour, dash in drawn}
+
+
+def test_a_method_has_one_stroke_in_every_panel_and_in_the_table() -> None:
+    labels = (*planner_charts.NAMES,)
+    found = strokes(planner_charts.wavelengths(labels))
+    assert found == strokes(planner_charts.ramps(labels)) == strokes(planner_charts.kernels(labels))
+    assert len({colour for colour, _ in found.values()}) == len(labels)
+    assert len({tuple(dash) for _, dash in found.values()}) == len(labels)
+    ladders = strokes(planner_charts.bounds((planner.AS_TRAINED, planner.DEMANDED)))
+    assert [*ladders.values()] == [found["Unscaled"], found["Larger base"]]
+    for label, (colour, dash) in found.items():
+        picture = base64.b64decode(planner_table.stroke(label).partition(",")[2]).decode()
+        assert f'stroke="{colour}"' in picture
+        told = " ".join(map(str, dash)) if dash[1] else ""
+        assert f'stroke-dasharray="{told}"' in picture
+
+
+def test_a_log_axis_draws_powers_of_ten_alone_and_pairs_end_at_the_last() -> None:
+    for spec in (planner_charts.wavelengths(("Unscaled",)), planner_charts.turns()):
+        x, y = (spec["layer"][0]["encoding"][name] for name in "xy")
+        assert x["scale"]["nice"] is False
+        assert y["axis"]["gridOpacity"]["value"] == 0
+
+
+PINNED = Setting(model="llama-2-7b")
+
+
+def test_a_pinned_model_stands_beside_the_other_in_headline_tables_and_panels() -> None:
+    asked = {"context": "16384", "methods": ["Unscaled", "YaRN", "Larger base"]}
+    at = drawn(visit("context_planner", asked | {"a": pinned.written(PINNED)}))
+    chosen = PlanChoice(context=16_384, methods=("none", "yarn", "base"))
+    now, then = (planner.made(setting, chosen) for setting in (Setting(), PINNED))
+    assert as_read(headline(at)) == verdict(now)
+    assert any(verdict(then) in as_read(one) for one in captions(at))
+    costs, sees = (box.value for box in at.dataframe[:2])
+    for one in now.methods:
+        label = one.method.label
+        rows = sees[sees["method"] == label].set_index("setting")
+        other = next(two for two in then.methods if two.method.label == label)
+        assert list(rows.index) == ["B", "A", "B - A"]
+        assert rows["K at the end"]["B"] == f"{one.kernel[16_383]:.3f}"
+        assert rows["K at the end"]["A"] == f"{other.kernel[16_383]:.3f}"
+        change = one.kernel[16_383] - other.kernel[16_383]
+        assert rows["K at the end"]["B - A"] == (f"{change:+.3f}" if change else "0")
+    unscaled = costs[costs["method"] == "Unscaled"].set_index("setting")
+    assert unscaled["training"]["B - A"] == ""
+    assert unscaled["short texts, mean"]["B - A"] == "0"
+    for number, frame in enumerate(charts(at)[:5]):
+        assert set(frame["setting"]) == {"A", "B"}, number
+    bound = charts(at)[4]
+    lowest = bound[(bound["setting"] == "A") & (bound["ladder"] == planner.AS_TRAINED)]["y"].min()
+    inv_freq = np.array([1e4 ** (-2 * m / 128) for m in range(64)])
+    expected = np.cos(np.arange(16_384)[:, None] * inv_freq).sum(1).min()
+    assert lowest == pytest.approx(expected, abs=1e-4)  # a chart is sent in float32
+
+
+@pytest.mark.parametrize(("now", "then"), [("bloom-176b", "llama-2-7b"), ("", "gpt-2")])
+def test_a_pin_without_rope_breaks_nothing(now: str, then: str) -> None:
+    link = {"context": "9000", "methods": "none,ntk", "model": now}
+    at = drawn(visit("context_planner", link | {"a": pinned.written(Setting(model=then))}))
+    (costs, *_) = (box.value for box in at.dataframe)
+    assert set(costs["setting"]) == ({"A"} if now else {"B"})
+
+
+def test_what_changes_nothing_here_is_not_offered() -> None:
+    at = drawn(visit("context_planner", {"context": "9000", "methods": "none"}))
+    assert [one.key for one in at.sidebar.button] == []
+    assert not at.sidebar.caption
+    elsewhere = drawn(visit("similarity"))
+    assert [one.key for one in elsewhere.sidebar.button] == ["reset"]
 
 
 def test_a_model_without_rope_is_told_of_once() -> None:

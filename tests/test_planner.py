@@ -10,9 +10,19 @@ from mpmath import mp, mpf
 
 from posenc import SchemeArgumentError, rope_frequencies
 from posenc.interop import read_config
-from posenc.planner import METHODS, ContextPlan, MethodPlan, cautions, layer_notes, plan, verdict
+from posenc.planner import (
+    COLUMNS,
+    METHODS,
+    ContextPlan,
+    MethodPlan,
+    cautions,
+    layer_notes,
+    plan,
+    verdict,
+)
 from posenc.planner.cache import cache_gib
 from posenc.planner.kernels import kernel_curve
+from posenc.planner.report import ranked
 from posenc.planner.resolution import distinct_positions, worst_cosine_error
 from posenc.schemes.rope import RopeConfig
 from tests import models
@@ -185,11 +195,16 @@ def test_short_texts_pay_nothing_where_frequencies_are_those_of_training() -> No
         assert one.short.compared == 8_192
 
 
-def test_what_short_texts_pay_is_the_mean_and_largest_change_of_the_scheme_s_kernel() -> None:
-    found = method(planned(models.LLAMA2_7B, 16_384, methods=["yarn"]), "yarn")
+@pytest.mark.parametrize(("name", "falls"), [("yarn", False), ("ntk", True)])
+def test_what_short_texts_pay_is_the_mean_and_largest_change_of_the_scheme_s_kernel(
+    name: str, falls: bool
+) -> None:
+    found = method(planned(models.LLAMA2_7B, 16_384, methods=[name]), name)
     offsets = -torch.arange(4_096)
     before = RopeConfig(dim=128, base=1e4, layout="half").build().offset_kernel(offsets)
-    change = (found.config.build().offset_kernel(offsets) - before).abs()
+    signed = found.config.build().offset_kernel(offsets) - before
+    assert bool((signed < -0.1).any()) == falls  # a gain must not make up for a loss
+    change = signed.abs()
     assert found.short.mean == pytest.approx(change.mean().item(), rel=1e-9)
     assert found.short.worst == pytest.approx(change.max().item(), rel=1e-9)
 
@@ -248,7 +263,31 @@ def test_the_verdict_is_made_of_the_numbers() -> None:
     assert larger.first_negative is None
 
 
-@pytest.mark.long
+def test_a_table_s_cells_are_the_numbers_of_each_method() -> None:
+    found = planned(models.LLAMA3_8B, 20_000, methods=["linear", "dynamic"], scan=12_000)
+    costs, sees = ranked(found).values()
+    for one, paid, seen in zip(found.methods, costs, sees, strict=True):
+        at = torch.tensor([5_000, 10_000, 19_999])
+        kernel = one.config.at_length(20_000).build().offset_kernel(-at).tolist()
+        cells = [seen[title] for title in ("K at 1/4", "K at 1/2", "K at the end")]
+        assert cells == [f"{value:.3f}" for value in kernel]
+        assert [paid["method"], seen["method"]] == [one.method.label] * 2
+        assert (seen["kept"], seen["divided"]) == tuple(str(counts(one)[n]) for n in (0, 2))
+    by_name = {row["method"]: row for row in costs}
+    assert by_name["Dynamic NTK"]["stale keys from"] == "8,193"
+    assert by_name["Position interpolation"]["stale keys from"] == "never"
+    assert {row["B(k) < 0 at"] for row in sees} == {"not below 12,000"}
+
+
+def test_a_change_is_b_minus_a_and_none_of_words_or_what_is_missing() -> None:
+    columns = {column.title: column for column in COLUMNS}
+    assert columns["kept"].change(3, 5) == "-2"
+    assert columns["short texts, mean"].change(0.5, 0.25) == "+0.250"
+    assert columns["kept"].change(4, 4) == "0"
+    assert columns["stale keys from"].change(8_193, None) == ""
+    assert columns["training"].change("made for it", "made for it") == ""
+
+
 def test_the_verdict_on_llama_3_at_131_072() -> None:
     found = plan(read_config(models.LLAMA3_8B), 131_072, name="Llama-3-8B", methods=["none"])
     assert verdict(found) == (

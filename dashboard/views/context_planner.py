@@ -7,14 +7,17 @@ from dashboard.scripts import context_planner as script
 from dashboard.text import plain
 from posenc.analysis.base_search import smallest_base
 from posenc.planner import plan
+from posenc.planner.columns import EXPLAINED
 from posenc.planner.pairs import read_pairs
 from posenc.presets import MODELS
 
 settings = page.settings()
 header = st.container()
 row = st.container(horizontal=True, vertical_alignment="top")
-real_model.select(row, "model_here_control", none=f"{MODELS[planner.DEFAULT].label} (none chosen)")
-chosen = controls.choices(choices.PlanChoice, row)
+none = f"{MODELS[planner.DEFAULT].label} (none chosen)"
+real_model.select(row, "model_here_control", none, width=340)
+said, pills = st.container(), st.container()
+chosen = controls.choices(choices.PlanChoice, {"context": row, "trained": row, "methods": pills})
 real_model.own()
 if (model := real_model.chosen()) is not None:
     real_model.besides(model)
@@ -29,24 +32,21 @@ with header:
     with loading.container():
         page.head("Context planner", both.map(lambda one: plain(one.headline)))
         st.caption(f"{plain(found.about)} Computed from formulas; nothing here is measured.")
+if found.assumed:
+    said.caption(plain(found.assumed))
 planner_panels.offer(settings.now, chosen, found)
 
-if len(found.methods):
-    planner_panels.tables(found)
+if any(len(one.methods) for one in both.each):
+    planner_panels.tables(both)
     planner_panels.sources(found)
-    planner_panels.pictures(found)
-planner_panels.beware(found)
+    planner_panels.pictures(both)
+planner_panels.beware(both)
 planner_panels.paste(found)
 
 if found.rope:
     page.how_to_read(
         "The table is ranked by what papers say, not by a measurement: whether a method works on *your* "
-        "model is what the script to download measures. *Unseen pairs* made less than a turn in training "
-        "and turn farther at the target. *Short texts* is the change of the expected logit of equal unit "
-        "content within the trained length: what everyday prompts pay. *Kept*, *blended*, *divided*: "
-        "frequency as trained, between, or divided by the whole factor. *K* is the expected logit at a "
-        "quarter, half and the end of the target. *Stale keys*: the length from which keys that were "
-        "rotated and cached no longer fit."
+        f"model is what the script to download measures. {EXPLAINED}"
     )
     page.definition(
         r"B(k) = \sum_m \cos(k\,b^{-2m/d}) \ge 0 \;\; \forall k < L, \qquad "
@@ -58,9 +58,9 @@ if found.rope:
         read_pairs,
         smallest_base,
     )
-page.numbers(found.methods, "methods")
-page.numbers(found.pairs, "pairs")
-page.numbers(found.kernel, "expected logit to the target")
-page.numbers(found.bound, "base bound by distance")
+page.numbers(both.map(lambda one: one.methods), "methods")
+page.numbers(both.map(lambda one: one.pairs), "pairs")
+page.numbers(both.map(lambda one: one.kernel), "expected logit to the target")
+page.numbers(both.map(lambda one: one.bound), "base bound by distance")
 page.numbers(found.resolution, "position resolution")
 page.script(script.script(settings.now, chosen, every))

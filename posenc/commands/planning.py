@@ -23,7 +23,9 @@ from posenc.planner import (
     plan,
     verdict,
 )
-from posenc.planner.report import layer_rows, method_rows, model_record, plan_record
+from posenc.planner.columns import EXPLAINED
+from posenc.planner.methods import UNSCALED
+from posenc.planner.report import layer_rows, model_record, plan_record, ranked
 
 _CONFIG = click.argument("config", metavar="CONFIG.JSON")
 _JSON = click.option("--json", "as_json", is_flag=True, help="Every number, in full.")
@@ -90,12 +92,12 @@ def plan_context(
 def _tell(made: ContextPlan) -> None:
     click.echo(f"{verdict(made)}\n")
     if made.methods:
-        _table(method_rows(made))
-        click.echo(f"\n{RANKING}")
-        click.echo(
-            "short: change of the expected logit of unit content within the trained length. K: that "
-            "logit at the target. kept: frequency as trained; divided: by the whole factor."
-        )
+        for part, rows in ranked(made).items():
+            click.echo(part)
+            numbered = [{"#": str(rank)} | row for rank, row in enumerate(rows, start=1)]
+            _table(numbered)
+            click.echo()
+        click.echo(f"{RANKING}\n{EXPLAINED}")
     _list("Left out", made.left_out)
     sizes = ", ".join(f"{gib:,.4g} GiB in {name}" for name, gib in made.cache.items())
     click.echo(f"\nKeys and values of one sequence of {made.target:,} tokens: {sizes}.")
@@ -114,7 +116,7 @@ def _tell(made: ContextPlan) -> None:
 
 def _paste(made: ContextPlan) -> None:
     for one in made.methods:
-        if one.method.name == "none":
+        if one.method.name == UNSCALED.name:
             continue
         emitted = emit(made, one)
         click.echo(f"\n{one.method.label}")

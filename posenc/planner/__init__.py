@@ -4,6 +4,7 @@
 trained on to a longer one, and says what each costs and where the statement comes from.
 """
 
+from posenc.planner.columns import COLUMNS, Column
 from posenc.planner.context_plan import RANKING, ContextPlan, MethodPlan, plan
 from posenc.planner.emitted import Emitted, emit
 from posenc.planner.layer_notes import LayerNote, layer_notes
@@ -12,9 +13,11 @@ from posenc.planner.methods import METHODS, Method
 from posenc.planner.verdict import Caution, cautions, verdict
 
 __all__ = [
+    "COLUMNS",
     "METHODS",
     "RANKING",
     "Caution",
+    "Column",
     "ContextPlan",
     "Emitted",
     "LayerNote",

@@ -13,13 +13,19 @@ from posenc.interop.models.model_config import LayerKind, ModelConfig
 from posenc.limits import check_count
 from posenc.planner.cache import MAX_CONTEXT, cache_gib
 from posenc.planner.kernels import ShortCost, kernel_at, short_cost, stale_from
-from posenc.planner.methods import METHODS, NOTHING_NEW, TRAINING, Method, as_configured
+from posenc.planner.known_bases import known_base
+from posenc.planner.methods import (
+    LARGER_BASE,
+    METHODS,
+    NOTHING_NEW,
+    TRAINING,
+    Method,
+    as_configured,
+)
 from posenc.planner.pairs import Pairs, read_pairs
 from posenc.planner.resolution import distinct_positions, worst_cosine_error
 from posenc.rope_frequencies import rope_frequencies
 from posenc.schemes.rope import RopeConfig
-from posenc.schemes.rope_scaling.proportional import RopeProportionalConfig
-from posenc.schemes.rope_scaling.sections import RopeSectionsConfig
 
 RANKING = (
     "Ranked by what the source says (made for it, usable without training, after fine-tuning, not told, "
@@ -114,8 +120,8 @@ def plan(
 
     name: of the model, for sentences. trained_length: how long its training texts were, where the config
     does not say it. methods: words of METHODS, all of them by default. search_base: whether the base that
-    satisfies B(k) is looked for, which takes seconds at 131,072. scan: at how many distances, from 0,
-    the sign of B(k) is looked at; None for all.
+    satisfies B(k) is searched where it is not known, which takes seconds at 131,072. scan: at how many
+    distances, from 0, the sign of B(k) is looked at; None for all.
     Raises SchemeArgumentError for a context or scan outside 1 .. 2^24 or a method that does not exist.
     """
     check_count("context", context, 1, MAX_CONTEXT)
@@ -132,13 +138,16 @@ def plan(
     reach = context if kind.window is None else min(context, kind.window)
     scanned = reach if scan is None else min(reach, scan)
     scheme = kind.scheme
-    trained = as_trained(scheme) if isinstance(scheme, RopeConfig) else None
+    trained = scheme.as_trained() if isinstance(scheme, RopeConfig) else None
     window, negative, searched = None, None, False
     if trained is not None:
         # The base must hold for the distances that occur, which a window limits.
         negative = first_negative_offset(rope_frequencies(trained)[0], scanned)
-        searched = search_base and type(trained) is RopeConfig and reach <= MAX_LENGTH
-        window = smallest_base(trained.rotary_dim, reach) if searched else None
+        if type(trained) is RopeConfig:
+            window = known_base(trained.rotary_dim, reach)
+            searched = window is not None or (search_base and reach <= MAX_LENGTH)
+        if window is None and searched:
+            window = smallest_base(trained.rotary_dim, reach)
     found: list[MethodPlan] = []
     left_out: list[str] = []
     if trained is not None and length is not None and isinstance(scheme, RopeConfig):
@@ -172,20 +181,6 @@ def planned_kind(model: ModelConfig) -> LayerKind:
     """Return the kind of layer with RoPE that sees farthest; without any, the main kind."""
     turning = (kind for kind in model.layer_kinds if isinstance(kind.scheme, RopeConfig))
     return next(turning, model.main)
-
-
-def as_trained(scheme: RopeConfig) -> RopeConfig:
-    """Return RoPE before any scaling; p-RoPE and sections are ladders of their own and stay."""
-    if type(scheme) is RopeConfig or isinstance(
-        scheme, RopeProportionalConfig | RopeSectionsConfig
-    ):
-        return scheme
-    return RopeConfig(
-        dim=scheme.dim,
-        base=scheme.base,
-        layout=scheme.layout,
-        partial_rotary_factor=scheme.partial_rotary_factor,
-    )
 
 
 @dataclass(frozen=True)
@@ -248,22 +243,24 @@ def _configs(
     longer = lengths.reach > lengths.trained
     for word in asked:
         method = METHODS[word]
-        if word == "none":
+        if word == NOTHING_NEW.name:
             found.append((method if longer else NOTHING_NEW, trained))
         elif not longer:
             continue  # nothing to stretch
-        elif word == "base":
+        elif method.scaling is None:
             larger = window is not None and window.rounded > trained.base
             config = trained.replace(base=window.rounded) if window and larger else None
             found.append((method, config))
         else:
-            target = lengths.text if word == "dynamic" else lengths.reach
-            found.append((method, method.make(trained, target, lengths.trained)))
+            planned = method.scaling.planned(
+                trained, text=lengths.text, reach=lengths.reach, trained_length=lengths.trained
+            )
+            found.append((method, planned))
     return found
 
 
 def _why_not(method: Method, trained: RopeConfig, window: BaseWindow | None) -> str:
-    if method.name == "base":
+    if method.name == LARGER_BASE.name:
         if window is None:
             return f"{method.label}: no base that satisfies B(k) is known here."
         return (
@@ -280,9 +277,9 @@ def _method_plan(
     text, reach, length = lengths.text, lengths.reach, lengths.trained
     inv_freq, attention_factor = rope_frequencies(config, length=text)
     at = sorted({reach // 4, reach // 2, reach - 1})
-    # What "divided" means: by the whole stretch, or by the factor that a model's own scaling has.
-    stretch = max((text if method.name == "dynamic" else reach) / length, 1.0)
-    factor = getattr(config, "factor", stretch) if method.name == "configured" else stretch
+    # What "divided" means: by the factor of the scaling, or by the whole stretch where it has none.
+    stretch = config.stretch(text)
+    factor = max(reach / length if stretch is None else stretch, 1.0)
     return MethodPlan(
         method=method,
         config=config,

@@ -14,11 +14,6 @@ from posenc.errors import SchemeArgumentError
 from posenc.interop.models.families import FAMILIES
 from posenc.planner.context_plan import ContextPlan, MethodPlan
 from posenc.schemes.rope import RopeConfig
-from posenc.schemes.rope_scaling.dynamic import RopeDynamicConfig
-from posenc.schemes.rope_scaling.linear import RopeLinearConfig
-from posenc.schemes.rope_scaling.ntk import RopeNtkConfig
-from posenc.schemes.rope_scaling.yarn import RopeYarnConfig
-from posenc.schemes.rope_scaling.yarn_paper import RopeYarnPaperConfig
 
 VLLM_SOURCE = "docs.vllm.ai, stable, Context Extension; vLLM 0.11.1 and later"
 LLAMA_CPP_SOURCE = "ggml-org/llama.cpp, tools/server/README.md at 00dc8057"
@@ -41,13 +36,13 @@ class Emitted:
 
 def emit(plan: ContextPlan, one: MethodPlan) -> Emitted:
     """Return what reads the plan's target by one method."""
-    if isinstance(one.config, RopeYarnPaperConfig):
-        reason = "No public code computes YaRN as printed, so there is nothing to paste."
-        return Emitted({}, {}, "", "", (reason,))
     config = one.config
-    dynamic = isinstance(config, RopeDynamicConfig)
-    # transformers takes the trained length of dynamic NTK from max_position_embeddings.
-    context = plan.trained_length if dynamic else plan.target
+    if config.to_block() is None:
+        known = f"No public code computes {one.method.label}"
+        if config.in_code is None:
+            known = f"transformers has no rope_type for {config.label}"
+        return Emitted({}, {}, "", "", (f"{known}, so there is nothing to paste.",))
+    context = plan.trained_length if config.starts_at_context else plan.target
     why: list[str] = []
     block, old = _blocks(plan, config, context, why)
     if not block:
@@ -55,19 +50,16 @@ def emit(plan: ContextPlan, one: MethodPlan) -> Emitted:
     parameters = {"rope_parameters": block}
     longer = {"max_position_embeddings": context}
     vllm = ""
-    if dynamic:
-        why.append(
-            "No vLLM flags: that its dynamic NTK grows with the text as here was not verified."
-        )
+    if config.vllm_doubt:
+        why.append(config.vllm_doubt)
     else:
-        # Factors of linear and YaRN tell vLLM the longer context; other types do not.
-        told = isinstance(config, RopeLinearConfig | RopeYarnConfig)
-        overrides = parameters if told else parameters | longer
+        overrides = parameters if config.vllm_counts_factor else parameters | longer
         vllm = (
             f"vllm serve MODEL --hf-overrides '{json.dumps(overrides)}' "
             f"--max-model-len {plan.target}"
         )
-    flags = _llama_cpp(config, block, plan)
+    # Its options are those of all layers.
+    flags = config.llama_cpp() if len(plan.model.layer_kinds) == 1 else ""
     if not flags:
         why.append(f"llama.cpp has no option for {one.method.label.lower()} as planned here.")
     return Emitted(
@@ -116,22 +108,3 @@ def _first(*writers: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         except SchemeArgumentError:
             continue
     return {}
-
-
-def _llama_cpp(config: RopeConfig, block: dict[str, Any], plan: ContextPlan) -> str:
-    if len(plan.model.layer_kinds) > 1:
-        return ""  # its options are those of all layers
-    if type(config) in (RopeConfig, RopeNtkConfig):  # NTK-aware scaling is a larger base
-        return f"--rope-scaling none --rope-freq-base {block['rope_theta']!r}"
-    if isinstance(config, RopeLinearConfig):
-        return f"--rope-scaling linear --rope-scale {config.factor:.10g}"
-    plain = isinstance(config, RopeYarnConfig) and not (
-        config.mscale or config.mscale_all_dim or config.attention_factor
-    )
-    if isinstance(config, RopeYarnConfig) and plain and config.truncate:
-        return (
-            f"--rope-scaling yarn --rope-scale {config.factor:.10g} "
-            f"--yarn-orig-ctx {config.trained_length} --yarn-beta-fast {config.beta_fast:g} "
-            f"--yarn-beta-slow {config.beta_slow:g}"
-        )
-    return ""

@@ -5,10 +5,10 @@ import math
 from typing import Any
 
 from posenc.interop.models.model_config import ModelConfig
+from posenc.planner.columns import COLUMNS, COSTS, SEES, columns_of
 from posenc.planner.context_plan import RANKING, ContextPlan, MethodPlan
 from posenc.planner.emitted import emit
 from posenc.planner.layer_notes import layer_notes
-from posenc.planner.pairs import BLENDED, DIVIDED, KEPT
 from posenc.planner.verdict import cautions, verdict
 
 
@@ -46,55 +46,25 @@ def _method_record(one: MethodPlan, plan: ContextPlan) -> dict[str, Any]:
     emitted = emit(plan, one)
     return {
         "method": one.method.name,
-        "label": one.method.label,
-        "training": one.usable,
+        **{column.key: column.of(one) for column in COLUMNS},
         "evidence": one.method.evidence.statement,
         "source": one.method.evidence.source,
         "config": dataclasses.asdict(one.config),
-        "attention_factor": one.attention_factor,
-        "kept": one.pairs.count(KEPT),
-        "blended": one.pairs.count(BLENDED),
-        "divided": one.pairs.count(DIVIDED),
-        "unseen_pairs": int(one.pairs.unseen.sum()),
-        "short_mean": one.short.mean,
-        "short_worst": one.short.worst,
         "short_compared": one.short.compared,
         "kernel": {str(offset): value for offset, value in one.kernel.items()},
-        "first_negative": one.first_negative,
-        "stale_from": one.stale_from,
-        "float32_cosine_error": one.cosine_error,
         "emitted": dataclasses.asdict(emitted),
     }
 
 
-def method_rows(plan: ContextPlan) -> list[dict[str, str]]:
-    """Return the ranked methods as a table has them, a cell each."""
-    rows = []
-    for rank, one in enumerate(plan.methods, start=1):
-        row = {
-            "#": str(rank),
-            "method": one.method.label,
-            "training": one.usable,
-            "unseen pairs": str(int(one.pairs.unseen.sum())),
-            "short: mean, worst": f"{one.short.mean:.3f}, {one.short.worst:.3f}",
-            "kept/blended/divided": "/".join(
-                str(one.pairs.count(state)) for state in (KEPT, BLENDED, DIVIDED)
-            ),
-            "attention": f"{one.attention_factor:.4f}",
-            "stale keys": "no" if one.stale_from is None else f"from {one.stale_from:,}",
-            "B(k) < 0 at": _first_negative(one, plan),
-            "float32 error": f"{one.cosine_error:.1e}",
-        }
-        for offset, value in one.kernel.items():
-            row[f"K({offset:,})"] = f"{value:.3f}"
-        rows.append(row)
-    return rows
-
-
-def _first_negative(one: MethodPlan, plan: ContextPlan) -> str:
-    if one.first_negative is not None:
-        return f"{one.first_negative:,}"
-    return "never" if plan.scanned == plan.reach else f"not below {plan.scanned:,}"
+def ranked(plan: ContextPlan) -> dict[str, list[dict[str, str]]]:
+    """Return the ranked methods as two tables have them, by the title of each: cells by column."""
+    return {
+        part: [
+            {column.title: column.cell(one, plan) for column in columns_of(part)}
+            for one in plan.methods
+        ]
+        for part in (COSTS, SEES)
+    }
 
 
 def model_record(model: ModelConfig) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import numpy as np
 
 from posenc.planner.context_plan import ContextPlan, MethodPlan
 from posenc.planner.layer_notes import layer_notes
+from posenc.planner.methods import CONFIGURED, UNSCALED
 from posenc.planner.words import power, times
 from posenc.schemes.rope import RopeConfig
 from posenc.words import counted
@@ -46,7 +47,7 @@ def verdict(plan: ContextPlan) -> str:
     said = f"{plan.name} from {plan.trained_length:,} to {plan.target:,} is {times(stretch)}"
     if plan.reach != plan.target:
         said += f" in the {plan.reach:,} tokens that a layer sees"
-    own = next((one for one in plan.methods if one.method.name == "configured"), None)
+    own = next((one for one in plan.methods if one.method.name == CONFIGURED), None)
     if own is not None and own.method.evidence.training == "trained":
         said += f", which its own scaling ({own.config.words}) is made for"
     return f"{said}; at base {power(plan.trained.base)} {_bound(plan)}."
@@ -119,7 +120,7 @@ def _of_method(one: MethodPlan, plan: ContextPlan) -> list[Caution]:
             )
         )
     unseen = int(one.pairs.unseen.sum())
-    if unseen and one.method.name != "none" and plan.longer:
+    if unseen and one.method.name != UNSCALED.name and plan.longer:
         found.append(
             Caution(
                 "A pair that made less than a turn in training knows no angle past its last one.",
@@ -128,23 +129,23 @@ def _of_method(one: MethodPlan, plan: ContextPlan) -> list[Caution]:
                 "Liu et al. 2023, arXiv 2310.05209",
             )
         )
-    if one.method.name == "yarn_paper":
-        found += _of_yarn(one, plan)
-    return found
+    return found + _of_code(one, plan)
 
 
-def _of_yarn(one: MethodPlan, plan: ContextPlan) -> list[Caution]:
-    code = next((other for other in plan.methods if other.method.name == "yarn"), None)
-    if code is None:
+def _of_code(one: MethodPlan, plan: ContextPlan) -> list[Caution]:
+    """Say how far public code is from a printed formula, where the plan has both."""
+    other = one.config.in_code
+    code = next((two for two in plan.methods if other and two.config.kind == other.kind), None)
+    if other is None or code is None:
         return []
     excess = code.pairs.after / one.pairs.after - 1
     pair = int(np.abs(excess).argmax())
     return [
         Caution(
-            "YaRN's printed ramp is not the one in public code.",
+            other.rule,
             f"The code's frequencies differ from the printed formula's by up to {excess[pair]:.0%}, at "
             f"pair {pair}; servers compute the code's.",
-            f"{_YARN}, eqs. 17 to 22, against the authors' code",
+            other.source,
         )
     ]
 

@@ -27,12 +27,13 @@ from posenc.errors import ConfigError, SchemeArgumentError
 from posenc.formula import Writer, number
 from posenc.layout import Layout
 from posenc.phases import Frequencies, Phases
+from posenc.schemes.known_rope import Block, KnownRope, RopeBlock
 from posenc.schemes.rotary import Rotary
 from posenc.schemes.scheme import SchemeConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class RopeConfig(SchemeConfig):
+class RopeConfig(KnownRope, SchemeConfig):
     """Rotary position embedding of a head of width `dim`."""
 
     kind: str = "rope"
@@ -65,6 +66,7 @@ class RopeConfig(SchemeConfig):
     summary: ClassVar[str] = "Turns queries and keys by an angle proportional to their position."
     paper: ClassVar[str] = "Su et al. 2021, arXiv 2104.09864"
     shared: ClassVar[dict[str, str]] = {"dim": "rope_width", "base": "base"}
+    block_types: ClassVar[tuple[str, ...]] = ("default",)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -97,6 +99,21 @@ class RopeConfig(SchemeConfig):
     def words(self) -> str:
         """What was done to the ladder, in words; nothing was to plain RoPE's."""
         return ""
+
+    @classmethod
+    def from_block(cls, block: RopeBlock) -> Self:
+        """Return the config that a rope block of this type means. Raises ConfigFileError."""
+        return cls(**block.shared())
+
+    def to_block(self) -> Block | None:
+        return {"rope_type": "default"}
+
+    def llama_cpp(self) -> str:
+        return f"--rope-scaling none --rope-freq-base {self.base!r}"
+
+    def as_trained(self) -> "RopeConfig":
+        """Return RoPE before any scaling; a ladder that is no scaling of another one stays."""
+        return self
 
     def frequencies(self, length: int | None = None) -> Frequencies:
         """Return exact frequencies and attention factor, for a text of `length` if that matters."""

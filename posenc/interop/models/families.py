@@ -24,7 +24,6 @@ SIZES: Mapping[str, Names] = MappingProxyType(
         "context": ("max_position_embeddings", "n_positions"),
     }
 )
-TRAINED = "original_max_position_embeddings"  # the key of the length before scaling
 FULL, SLIDING, NO_ROPE = "full_attention", "sliding_attention", "no_rope"
 Windows = Literal["none", "every layer", "last layers", "pattern"]
 
@@ -48,7 +47,7 @@ class RopeFamily:
     blocks: rope block that stands in for an absent one, likewise.
     share: default share of the head that is rotated; None where the model rotates all of it and knows
     no other. share_names: keys of it beside the rope block.
-    sections: default sections of pairs, of models whose positions have several axes.
+    block_defaults: values of keys of a rope block that the class has, where they are absent.
     types: other words for a rope_type that this class knows.
     windows: which layers have `window` tokens: none, every layer, the last ones from max_window_layers
     (by default `first_windowed`), or all but every `period`-th, which is the last of a period, or
@@ -75,7 +74,7 @@ class RopeFamily:
     blocks: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     share: float | None = None
     share_names: Names = ("partial_rotary_factor",)
-    sections: tuple[int, ...] = ()
+    block_defaults: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     types: Mapping[str, str] = field(default_factory=dict)
     layout: Layout = "half"
     windows: Windows = "none"
@@ -117,7 +116,7 @@ _QWEN = RopeFamily(
 _QWEN_VL = RopeFamily(
     config_class="Qwen2VLTextConfig", hidden_size=8_192, layers=80, heads=64, kv_heads=8,
     context=32_768, windows="last layers", window=4_096, first_windowed=80, bases=_one(1e6),
-    sections=(16, 24, 24),
+    block_defaults={"mrope_section": (16, 24, 24)},
 )  # fmt: skip
 
 FAMILIES: Mapping[str, RopeFamily] = MappingProxyType(

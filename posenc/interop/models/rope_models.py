@@ -4,6 +4,7 @@ import dataclasses
 from typing import Any
 
 from posenc import fields, limits
+from posenc.interop.models.block_reader import Around, told_trained_length
 from posenc.interop.models.families import FAMILIES, FULL, NO_ROPE, RopeFamily
 from posenc.interop.models.head_widths import Heads, heads_by_layer
 from posenc.interop.models.keys import Keys
@@ -15,11 +16,10 @@ from posenc.interop.models.layers import (
     rope_layers,
 )
 from posenc.interop.models.model_config import LayerKind, ModelConfig
-from posenc.interop.models.rope_block import Around, read_block, told_trained_length
+from posenc.interop.models.rope_block import read_block
 from posenc.interop.models.sizes import Sizes, read_sizes
 from posenc.schemes.none import NoneConfig
 from posenc.schemes.rope import RopeConfig
-from posenc.schemes.rope_scaling.scaled import ScaledRopeConfig
 from posenc.schemes.rope_scaling.yarn import attention_scale
 from posenc.schemes.scheme import SchemeConfig
 
@@ -100,7 +100,7 @@ def _scheme(
         layout=_layout(keys, family),
         context=sizes.context,
         trained_length=family.trained_length if family else None,
-        sections=family.sections if family else (),
+        block_defaults=family.block_defaults if family else {},
         types=family.types if family else {},
         why=family.source if family else "the default of transformers' RopeParameters",
     )
@@ -207,13 +207,12 @@ def _notes(
         notes.append("Pairs are neighbouring features, as in the paper.")
     for kind in kinds:
         scheme = kind.scheme
-        if isinstance(scheme, ScaledRopeConfig):
-            reach = getattr(scheme, "factor", 1) * getattr(scheme, "trained_length", 0)
-            if scheme.kind != "rope_dynamic" and reach > sizes.context[1]:
-                notes.append(
-                    f"The scaling of {kind.name} layers is made for {reach:,.0f} tokens, more than "
-                    f"{sizes.context[0]} {sizes.context[1]:,}."
-                )
+        reach = scheme.made_for if isinstance(scheme, RopeConfig) else None
+        if reach is not None and reach > sizes.context[1]:
+            notes.append(
+                f"The scaling of {kind.name} layers is made for {reach:,.0f} tokens, more than "
+                f"{sizes.context[0]} {sizes.context[1]:,}."
+            )
     if _both_sides(keys, family):
         notes.append("Every token sees both sides: nothing is cached.")
     return tuple(dict.fromkeys(notes))

@@ -1,24 +1,13 @@
 """RoPE configs written back as a config.json has them, in both generations of its keys."""
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 from posenc.errors import SchemeArgumentError
-from posenc.interop.models.families import FAMILIES, FULL, TRAINED, Base, RopeFamily
+from posenc.interop.models.families import FAMILIES, FULL, Base, RopeFamily
+from posenc.schemes.known_rope import TRAINED, Block
 from posenc.schemes.rope import RopeConfig
-from posenc.schemes.rope_scaling import (
-    RopeDynamicConfig,
-    RopeLinearConfig,
-    RopeLlama3Config,
-    RopeLongConfig,
-    RopeNtkConfig,
-    RopeProportionalConfig,
-    RopeSectionsConfig,
-    RopeYarnConfig,
-)
 from posenc.schemes.scheme import SchemeConfig
 
-Block = dict[str, Any]
 Schemes = Mapping[str, SchemeConfig | None]  # by the name of the kind of layer
 
 
@@ -29,110 +18,15 @@ def rope_parameters(scheme: RopeConfig, *, share: float | None = None) -> Block:
     scaling is written as the larger base that it is. Raises SchemeArgumentError for a scheme that
     transformers has no rope_type for.
     """
-    own, words = _own(scheme)
-    share = scheme.partial_rotary_factor if share is None else share
-    block = {"rope_type": words.pop("rope_type"), "rope_theta": own}
-    if not isinstance(scheme, RopeProportionalConfig) and share != 1:
-        block["partial_rotary_factor"] = share
-    return block | words
-
-
-def _own(scheme: RopeConfig) -> tuple[float, Block]:
-    """Return the base and the keys of the scheme's type."""
-    if isinstance(scheme, RopeNtkConfig):
-        pairs = scheme.rotary_dim // 2
-        power = (
-            0.0 if pairs == 1 else pairs / (pairs - 1)
-        )  # one pair has one frequency and keeps it
-        return scheme.base * scheme.factor**power, {"rope_type": "default"}
-    writer = _WRITERS.get(type(scheme))
-    words = writer(scheme) if writer else None
+    words = scheme.to_block()
     if words is None:
         raise SchemeArgumentError(
-            f"transformers has no rope_type for {scheme.label}{' of this kind' if writer else ''}: it "
-            "cannot be written as a config."
+            f"transformers has no rope_type for {scheme.label}"
+            f"{' of this kind' if scheme.block_types else ''}: it cannot be written as a config."
         )
-    return scheme.base, words
-
-
-def _plain(scheme: RopeConfig) -> Block:
-    return {"rope_type": "default"}
-
-
-def _linear(scheme: RopeLinearConfig) -> Block:
-    return {"rope_type": "linear", "factor": scheme.factor}
-
-
-def _dynamic(scheme: RopeDynamicConfig) -> Block:
-    return {"rope_type": "dynamic", "factor": scheme.factor}
-
-
-def _yarn(scheme: RopeYarnConfig) -> Block:
-    block = {
-        "rope_type": "yarn",
-        "factor": scheme.factor,
-        TRAINED: scheme.trained_length,
-        "beta_fast": scheme.beta_fast,
-        "beta_slow": scheme.beta_slow,
-    }
-    given = {name: getattr(scheme, name) for name in ("mscale", "mscale_all_dim")}
-    given["attention_factor"] = scheme.attention_factor
-    block |= {name: value for name, value in given.items() if value}
-    return block if scheme.truncate else block | {"truncate": False}
-
-
-def _longrope(scheme: RopeLongConfig) -> Block | None:
-    lists = {"short_factor": scheme.short_factor, "long_factor": scheme.long_factor}
-    if not all(lists.values()):
-        return None  # an example's factors are no model's
-    pairs = scheme.rotary_dim // 2
-    block: Block = {
-        "rope_type": "longrope",
-        "factor": scheme.factor,
-        TRAINED: scheme.trained_length,
-    }
-    for name, values in lists.items():
-        block[name] = list(values) if len(values) > 1 else list(values) * pairs
-    if scheme.attention_factor:
-        block["attention_factor"] = scheme.attention_factor
-    return block
-
-
-def _llama3(scheme: RopeLlama3Config) -> Block:
-    return {
-        "rope_type": "llama3",
-        "factor": scheme.factor,
-        "low_freq_factor": scheme.low_freq_factor,
-        "high_freq_factor": scheme.high_freq_factor,
-        TRAINED: scheme.trained_length,
-    }
-
-
-def _proportional(scheme: RopeProportionalConfig) -> Block:
-    block: Block = {
-        "rope_type": "proportional",
-        "partial_rotary_factor": scheme.partial_rotary_factor,
-    }
-    return block if scheme.factor == 1 else block | {"factor": scheme.factor}
-
-
-def _sections(scheme: RopeSectionsConfig) -> Block | None:
-    if scheme.ladders != "one":
-        return None
-    block: Block = {"rope_type": "default", "mrope_section": list(scheme.sizes)}
-    return block | {"mrope_interleaved": True} if scheme.interleaved else block
-
-
-_WRITERS: Mapping[type[RopeConfig], Callable[[Any], Block | None]] = {
-    RopeConfig: _plain,
-    RopeLinearConfig: _linear,
-    RopeDynamicConfig: _dynamic,
-    RopeYarnConfig: _yarn,
-    RopeLongConfig: _longrope,
-    RopeLlama3Config: _llama3,
-    RopeProportionalConfig: _proportional,
-    RopeSectionsConfig: _sections,
-}
+    share = scheme.partial_rotary_factor if share is None else share
+    block = {"rope_type": words["rope_type"], "rope_theta": scheme.base}
+    return block | ({"partial_rotary_factor": share} if share != 1 else {}) | words
 
 
 def second_generation(model_type: str, kinds: Schemes) -> Block:

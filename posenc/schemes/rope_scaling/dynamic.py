@@ -12,7 +12,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posenc.formula import Writer, number
-from posenc.schemes.rope import float32_powers
+from posenc.schemes.known_rope import Block, Evidence, RopeBlock
+from posenc.schemes.rope import RopeConfig, float32_powers
 from posenc.schemes.rope_scaling.ntk import larger_base, larger_base_formula
 from posenc.schemes.rope_scaling.scaled import (
     ScaledRopeConfig,
@@ -36,6 +37,46 @@ class RopeDynamicConfig(ScaledRopeConfig):
     paper: ClassVar[str] = "Peng et al. 2023, arXiv 2309.00071"
     reading: ClassVar[str] = "dynamic NTK"
     shared: ClassVar[dict[str, str]] = ScaledRopeConfig.shared | {"length": "length"}
+    block_types: ClassVar[tuple[str, ...]] = ("dynamic",)
+    block_keys: ClassVar[tuple[str, ...]] = ("factor",)
+    starts_at_context: ClassVar[bool] = True  # max_position_embeddings is L0 in transformers
+    vllm_doubt: ClassVar[str] = (
+        "No vLLM flags: that its dynamic NTK grows with the text as here was not verified."
+    )
+    evidence: ClassVar[Evidence | None] = Evidence(
+        training="without",
+        statement="Made for models that were not fine-tuned; keys must be kept unrotated.",
+        source="Peng et al. 2023, arXiv 2309.00071, sections 1 and 3.3",
+    )
+
+    @classmethod
+    def planned(
+        cls, trained: RopeConfig, *, text: int, reach: int, trained_length: int
+    ) -> Self | None:
+        # It looks at the whole text, whatever a query sees of it. With factor 1 the base grows by
+        # n / L, the s of the paper's section 3.3; a larger factor, which public code allows, divides
+        # the slowest pair by more than the text is longer.
+        found = cls.stretching(trained, text, trained_length)
+        return None if found is None else found.replace(factor=1.0)
+
+    @classmethod
+    def from_block(cls, block: RopeBlock) -> Self:
+        name, context = block.context
+        block.assume(
+            f"dynamic scaling begins at {context:,}, which is {name}, as transformers has it; the model "
+            "may have been trained on another length."
+        )
+        return cls(**block.shared(), factor=block.factor(), trained_length=context)
+
+    def to_block(self) -> Block | None:
+        return {"rope_type": "dynamic", "factor": self.factor}
+
+    def stretch(self, length: int) -> float | None:
+        return self.at_length(length).growth
+
+    @property
+    def made_for(self) -> float | None:
+        return None  # it follows the text
 
     @property
     def growth(self) -> float:

@@ -5,13 +5,14 @@ is :math:`\theta_m / s`.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from posenc.formula import Writer
+from posenc.schemes.known_rope import Block, Evidence, RopeBlock
 from posenc.schemes.rope import RopeConfig
 from posenc.schemes.rope_scaling.scaled import ScaledRopeConfig, factor_field, pair_numbers
 
@@ -28,6 +29,24 @@ class RopeLinearConfig(ScaledRopeConfig):
     paper: ClassVar[str] = "Chen et al. 2023, arXiv 2306.15595"
     reading: ClassVar[str] = "position interpolation"
     shared: ClassVar[dict[str, str]] = RopeConfig.shared
+    block_types: ClassVar[tuple[str, ...]] = ("linear",)
+    block_keys: ClassVar[tuple[str, ...]] = ("factor",)
+    vllm_counts_factor: ClassVar[bool] = True
+    evidence: ClassVar[Evidence | None] = Evidence(
+        training="fine-tuning",
+        statement="Works after fine-tuning of up to 1,000 steps.",
+        source="Chen et al. 2023, arXiv 2306.15595, abstract",
+    )
+
+    @classmethod
+    def from_block(cls, block: RopeBlock) -> Self:
+        return cls(**block.shared(), factor=block.factor())
+
+    def to_block(self) -> Block | None:
+        return {"rope_type": "linear", "factor": self.factor}
+
+    def llama_cpp(self) -> str:
+        return f"--rope-scaling linear --rope-scale {self.factor:.10g}"
 
     def rate_formula(self, write: Writer) -> tuple[str, ...]:
         return (rf"\frac{{1}}{{{write.value('factor')} \cdot {write.power('rotary_dim')}}}",)

@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posenc.formula import Writer
+from posenc.schemes.known_rope import Block, Evidence
 from posenc.schemes.rope import RopeConfig, float32_powers
 from posenc.schemes.rope_scaling.scaled import ScaledRopeConfig, factor_field, pair_numbers
 
@@ -27,6 +28,27 @@ class RopeNtkConfig(ScaledRopeConfig):
     paper: ClassVar[str] = "Peng et al. 2023, arXiv 2309.00071"
     reading: ClassVar[str] = "NTK-aware"
     shared: ClassVar[dict[str, str]] = RopeConfig.shared
+    evidence: ClassVar[Evidence | None] = Evidence(
+        training="without",
+        statement="Extends a model that was not fine-tuned much better than position "
+        "interpolation does; the length it reaches falls short of the factor.",
+        source="Peng et al. 2023, arXiv 2309.00071, section 3.1",
+    )
+
+    @property
+    def larger_base(self) -> float:
+        """The base that has these frequencies; one pair has one frequency and keeps it."""
+        pairs = self.rotary_dim // 2
+        power = 0.0 if pairs == 1 else pairs / (pairs - 1)
+        found: float = self.base * self.factor**power
+        return found
+
+    def to_block(self) -> Block | None:
+        """Return plain RoPE's block of the larger base, which is all that this scaling is."""
+        return {"rope_type": "default", "rope_theta": self.larger_base}
+
+    def llama_cpp(self) -> str:
+        return f"--rope-scaling none --rope-freq-base {self.larger_base!r}"
 
     def rate_formula(self, write: Writer) -> tuple[str, ...]:
         return larger_base_formula(write, write.value("factor"))

@@ -7,7 +7,7 @@ factor divides all frequencies, as in Gemma.
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import torch
 from jaxtyping import Float
@@ -15,6 +15,7 @@ from torch import Tensor
 
 from posenc import fields
 from posenc.formula import Writer
+from posenc.schemes.known_rope import Block, RopeBlock
 from posenc.schemes.rope import RopeConfig, float32_powers
 from posenc.schemes.rope_scaling.scaled import ScaledRopeConfig, factor_field, pair_numbers
 
@@ -41,6 +42,25 @@ class RopeProportionalConfig(ScaledRopeConfig):
     reading: ClassVar[str] = "p-RoPE"
     after_training: ClassVar[bool] = False  # pairs that stop turning need training
     shared: ClassVar[dict[str, str]] = RopeConfig.shared
+    block_types: ClassVar[tuple[str, ...]] = ("proportional",)
+
+    @classmethod
+    def from_block(cls, block: RopeBlock) -> Self:
+        head, share = block.head(), block.share()
+        if share is None:
+            named = block.named("partial_rotary_factor")
+            block.assume(f"{named} is absent: 1 is taken, as transformers does.")
+            share = 1.0
+        factor = block.factor() if block.has("factor") else 1.0
+        return cls(**head, partial_rotary_factor=share, factor=factor)
+
+    def to_block(self) -> Block | None:
+        block: Block = {"rope_type": "proportional"}
+        block["partial_rotary_factor"] = self.partial_rotary_factor
+        return block if self.factor == 1 else block | {"factor": self.factor}
+
+    def as_trained(self) -> RopeConfig:
+        return self  # a ladder of its own
 
     @property
     def rotary_dim(self) -> int:

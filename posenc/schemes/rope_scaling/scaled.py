@@ -15,9 +15,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posenc import fields, limits
-from posenc.errors import ConfigError
+from posenc.errors import ConfigError, SchemeArgumentError
 from posenc.formula import Writer
 from posenc.phases import Phases
+from posenc.schemes.known_rope import Block, RopeBlock
 from posenc.schemes.rope import RopeConfig
 from posenc.schemes.scheme import SchemeConfig
 
@@ -64,6 +65,7 @@ class ScaledRopeConfig(RopeConfig):
 
     after_training: ClassVar[bool] = True
     shared: ClassVar[dict[str, str]] = RopeConfig.shared | {"trained_length": "scaled_from"}
+    block_types: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def divisors(self) -> Float[Tensor, " pairs"]:
@@ -93,6 +95,40 @@ class ScaledRopeConfig(RopeConfig):
             return cls(**{name: value for name, value in values.items() if name in names})
         except ConfigError:
             return None  # a factor or a length that this scaling does not have
+
+    @classmethod
+    def planned(
+        cls, trained: RopeConfig, *, text: int, reach: int, trained_length: int
+    ) -> Self | None:
+        """Return what reads a text with weights of `trained`, or None where it cannot.
+
+        reach: how many tokens of the text a query sees, which a layer's window limits.
+        """
+        return cls.stretching(trained, reach, trained_length)
+
+    @classmethod
+    def from_block(cls, block: RopeBlock) -> Self:
+        raise SchemeArgumentError(f"{cls.label} is read from no rope block.")
+
+    def to_block(self) -> Block | None:
+        return None
+
+    def llama_cpp(self) -> str:
+        return ""
+
+    def stretch(self, length: int) -> float | None:
+        factor: float | None = getattr(self, "factor", None)
+        return factor
+
+    @property
+    def made_for(self) -> float | None:
+        factor, trained = getattr(self, "factor", None), getattr(self, "trained_length", None)
+        return None if factor is None or trained is None else float(factor * trained)
+
+    def as_trained(self) -> RopeConfig:
+        return RopeConfig(
+            **{name: getattr(self, name) for name in fields.rules(RopeConfig)},
+        )
 
 
 def blended(kept: Float[Tensor, " pairs"], factor: float) -> Float[Tensor, " pairs"]:

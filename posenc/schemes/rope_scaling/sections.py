@@ -7,18 +7,19 @@ in turn (Qwen3-VL), so that every axis has fast and slow ones.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
-from posenc import fields, limits, tables
+from posenc import fields, limits
 from posenc.errors import ConfigError
 from posenc.formula import Writer
 from posenc.phases import Phases
-from posenc.schemes.rope import Rope, RopeConfig, float32_powers
-from posenc.schemes.scheme import Head
+from posenc.schemes.known_rope import Block, RopeBlock
+from posenc.schemes.rope import RopeConfig, float32_powers
+from posenc.schemes.rope_on_axes import RopeOnAxes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +70,8 @@ class RopeSectionsConfig(RopeConfig):
     label: ClassVar[str] = "RoPE in sections"
     summary: ClassVar[str] = "RoPE whose pairs count rows, columns or other axes of a grid."
     paper: ClassVar[str] = "Wang et al. 2024, arXiv 2409.12191"
+    block_types: ClassVar[tuple[str, ...]] = ("mrope",)
+    block_mark: ClassVar[str] = "mrope_section"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -86,6 +89,22 @@ class RopeSectionsConfig(RopeConfig):
                 f"{type(self).__name__}.sections dealt out in turn must leave each axis its number "
                 f"of pairs, got {counted} for {[*self.sizes]}."
             )
+
+    @classmethod
+    def from_block(cls, block: RopeBlock) -> Self:
+        """Return it as text is turned: a grid is no number of a config."""
+        shared, sections = block.shared(), block.counts(cls.block_mark, block.pairs())
+        in_turn = block.flag("mrope_interleaved", False)
+        return cls(**shared, sections=sections, grid=0, interleaved=in_turn)
+
+    def to_block(self) -> Block | None:
+        if self.ladders != "one":
+            return None
+        block: Block = {"rope_type": "default", self.block_mark: list(self.sizes)}
+        return block | {"mrope_interleaved": True} if self.interleaved else block
+
+    def llama_cpp(self) -> str:
+        return ""
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -135,63 +154,5 @@ class RopeSectionsConfig(RopeConfig):
             ladder[axes == axis] = values
         return ladder
 
-    def build(self, device: torch.device | str | None = None, seed: int = 0) -> "RopeSections":
-        return RopeSections(self)
-
-
-class RopeSections(Rope):
-    """Rotates queries and keys, each pair by the position on its own axis."""
-
-    config: RopeSectionsConfig
-
-    def __init__(self, config: RopeSectionsConfig) -> None:
-        super().__init__(config)
-        self.stationary = config.grid == 0
-        self.axes = tuple(config.axes())
-
-    @property
-    def inv_freq(self) -> Float[Tensor, " p"] | None:  # type: ignore[override]  # Rope has them
-        """Inverse frequencies; None on a grid, where no pair turns by the number of the token."""
-        return self.phases.inv_freq if self.stationary else None
-
-    def cos_sin(
-        self,
-        positions: int | Int[Tensor, " *n"],
-        *,
-        dtype: torch.dtype = torch.float64,
-        device: torch.device | str | None = None,
-    ) -> tuple[Float[Tensor, "*n p"], Float[Tensor, "*n p"]]:
-        if self.stationary:
-            return super().cos_sin(positions, dtype=dtype, device=device)
-        if isinstance(positions, int):
-            positions = torch.arange(positions, device=device)
-        elif device is not None:
-            positions = positions.to(device)
-        tables.check_range(positions)  # of the token: its places on the grid are nearer
-        place = positions.device
-        found = [tables.cos_sin(at, self.phases, dtype=dtype) for at in self.places(positions)]
-        axes, pairs = (
-            torch.tensor(self.axes, device=place),
-            torch.arange(len(self.axes), device=place),
-        )
-        cos, sin = (
-            torch.stack(plane, dim=-2)[..., axes, pairs] for plane in zip(*found, strict=True)
-        )
-        return cos, sin
-
-    def offset_map(
-        self, offset: int, *, size: int = 1, head: Head = "mean"
-    ) -> Float[Tensor, "d d"] | None:
-        """Return M_k of text; on a grid none serves every position."""
-        return super().offset_map(offset, size=size, head=head) if self.stationary else None
-
-    def places(self, positions: Int[Tensor, " *n"]) -> list[Int[Tensor, " *n"]]:
-        """Return the position on every axis: the digits of p to the base of the grid, in text p."""
-        count, grid = len(self.config.sizes), self.config.grid
-        if grid == 0:
-            return [positions] * count
-        found, rest = [], positions
-        for _ in range(count - 1):
-            found.append(rest % grid)
-            rest = rest.div(grid, rounding_mode="floor")
-        return [rest, *reversed(found)]
+    def build(self, device: torch.device | str | None = None, seed: int = 0) -> RopeOnAxes:
+        return RopeOnAxes(self, self.axes(), len(self.sizes), self.grid)

@@ -12,7 +12,7 @@ by g(s) = 0.1 ln s + 1, or by g(s, mscale) / g(s, mscale_all_dim) where both are
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
 from jaxtyping import Float
@@ -21,6 +21,7 @@ from torch import Tensor
 from posenc import fields, limits
 from posenc.errors import ConfigError
 from posenc.formula import Writer, number
+from posenc.schemes.known_rope import TRAINED, Block, Evidence, RopeBlock
 from posenc.schemes.rope import float32_powers
 from posenc.schemes.rope_scaling.scaled import (
     ScaledRopeConfig,
@@ -89,6 +90,17 @@ class RopeYarnConfig(ScaledRopeConfig):
     summary: ClassVar[str] = "RoPE with fast pairs kept, slow pairs divided and a ramp between."
     paper: ClassVar[str] = "Peng et al. 2023, arXiv 2309.00071"
     reading: ClassVar[str] = "YaRN"
+    block_types: ClassVar[tuple[str, ...]] = ("yarn",)
+    block_keys: ClassVar[tuple[str, ...]] = (
+        "factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim", "truncate",
+    )  # fmt: skip
+    vllm_counts_factor: ClassVar[bool] = True
+    evidence: ClassVar[Evidence | None] = Evidence(
+        training="fine-tuning",
+        statement="Its models were fine-tuned; without that, only its dynamic variant is "
+        "reported, to a little more than twice the length.",
+        source="Peng et al. 2023, arXiv 2309.00071, section 1",
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -97,6 +109,39 @@ class RopeYarnConfig(ScaledRopeConfig):
                 f"{type(self).__name__}.beta_fast must be at least beta_slow, got "
                 f"{self.beta_fast:g} and {self.beta_slow:g}."
             )
+
+    @classmethod
+    def from_block(cls, block: RopeBlock) -> Self:
+        shared, trained = block.shared(), block.trained_length()
+        fast, slow = block.own(cls, "beta_fast"), block.own(cls, "beta_slow")
+        if fast < slow:
+            raise block.error("beta_fast", f"must be at least beta_slow, got {fast:g} and {slow:g}")
+        names = ("mscale", "mscale_all_dim", "attention_factor", "truncate")
+        return cls(
+            **shared,
+            factor=block.factor(trained),
+            trained_length=trained,
+            beta_fast=fast,
+            beta_slow=slow,
+            **{name: block.own(cls, name) for name in names},
+        )
+
+    def to_block(self) -> Block | None:
+        names = ("mscale", "mscale_all_dim", "attention_factor")
+        block: Block = {"rope_type": "yarn", "factor": self.factor, TRAINED: self.trained_length}
+        block |= {"beta_fast": self.beta_fast, "beta_slow": self.beta_slow}
+        block |= {name: value for name in names if (value := getattr(self, name))}
+        return block if self.truncate else block | {"truncate": False}
+
+    def llama_cpp(self) -> str:
+        own_scale = self.mscale or self.mscale_all_dim or self.attention_factor
+        if own_scale or not self.truncate:
+            return ""
+        return (
+            f"--rope-scaling yarn --rope-scale {self.factor:.10g} "
+            f"--yarn-orig-ctx {self.trained_length} --yarn-beta-fast {self.beta_fast:g} "
+            f"--yarn-beta-slow {self.beta_slow:g}"
+        )
 
     def ends(self) -> tuple[float, float]:
         """Return the pairs, low and high, between which the ramp runs; high may pass the last one."""

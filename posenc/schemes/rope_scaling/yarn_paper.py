@@ -14,6 +14,7 @@ from torch import Tensor
 
 from posenc.errors import ConfigError
 from posenc.formula import Writer
+from posenc.schemes.known_rope import Evidence, InCode
 from posenc.schemes.rope_scaling.scaled import (
     ScaledRopeConfig,
     blended,
@@ -22,6 +23,8 @@ from posenc.schemes.rope_scaling.scaled import (
     trained_length_field,
 )
 from posenc.schemes.rope_scaling.yarn import attention_factor_field, attention_scale, turns_field
+
+_AGAINST_CODE = "Peng et al. 2023, arXiv 2309.00071, eqs. 17 to 22, against the authors' code"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +47,16 @@ class RopeYarnPaperConfig(ScaledRopeConfig):
     paper: ClassVar[str] = "Peng et al. 2023, arXiv 2309.00071"
     reading: ClassVar[str] = "YaRN as printed"
     advanced: ClassVar[bool] = True
+    in_code: ClassVar[InCode | None] = InCode(
+        kind="rope_yarn",
+        rule="YaRN's printed ramp is not the one in public code.",
+        source=_AGAINST_CODE,
+    )
+    evidence: ClassVar[Evidence | None] = Evidence(
+        training="fine-tuning",
+        statement="The printed formula; the authors' own code ramps over pairs instead.",
+        source=_AGAINST_CODE,
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
