@@ -22,7 +22,7 @@ from tests.stand_ins import STAND_INS
 # Every shape annotation of the library is checked at every call, arguments and results. The hook must
 # stand before posenc is imported; POSENC_SHAPES=0 leaves it out, as torch.compile needs.
 if os.environ.get("POSENC_SHAPES") != "0":
-    jaxtyping.install_import_hook("posenc", f"{shapes.__name__}.checked")
+    shapes.check_every_call("posenc")
 
 from posenc import SCHEMES, ConfigError, Scheme, SchemeConfig, Setting, fields
 from posenc.run_files import ENVIRONMENT, WORK_ENVIRONMENT
