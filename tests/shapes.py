@@ -43,6 +43,12 @@ def has_axes(function: Callable) -> bool:
     return any(speaks_of_shapes(hint, function.__globals__) for hint in hints)
 
 
+def names_what_is_absent(function: Callable) -> bool:
+    """Whether an annotation is text that may name what only a type checker imports."""
+    hints = getattr(function, "__annotations__", {}).values()
+    return "TYPE_CHECKING" in function.__globals__ and any(isinstance(one, str) for one in hints)
+
+
 def types_alone(function: Callable) -> Callable:
     """Check a function's types at every call, unless jaxtyping's switch says not to."""
     strict = checked(function)
@@ -61,7 +67,7 @@ def jaxtyped(*, typechecker: Callable) -> Callable:
     """Return the decorator that the import hook puts on every function and class."""
 
     def decorate(thing: Any) -> Any:
-        if inspect.isfunction(thing) and not has_axes(thing):
+        if inspect.isfunction(thing) and not has_axes(thing) and not names_what_is_absent(thing):
             return types_alone(thing)
         if inspect.isclass(thing) and dataclasses.is_dataclass(thing):
             first = vars(thing).get("__init__")
