@@ -113,6 +113,11 @@ def small_scheme(variant: str) -> Scheme:
 _looked_at = functools.cache(small_scheme)  # to choose by, when tests are collected
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """One process more than cores: browsers, servers and other processes are often waited for."""
+    return (os.cpu_count() or 1) + 1
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test that asks for `kind` or `variant`, and does not give them, over the registry.
 

@@ -2,7 +2,9 @@
 
 Tests that try out code in every precision, place and shape (marked `over_code`) leave them out; all
 other tests, the laws and the numbers above all, are run for every variant. A scheme that is not named
-here is run through everything. tests/test_stand_ins.py holds each of these to what is said of it.
+here is run through everything. tests/test_stand_ins.py holds each of these to what is said of it. The
+lab trains a scheme by its hooks alone, and these have no weights: so much for training and resuming;
+what a scaling does at another length than the trained one is evaluated for every one of them.
 """
 
 # What a rotation by a scaled ladder consists of, beside its code: whose numbers may differ.
