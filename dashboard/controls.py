@@ -8,7 +8,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from dashboard import compute, links, real_model, sources, used
 from dashboard.text import plain
-from dashboard.widgets import control, dial, labels, show, tell_changed, understood, widget
+from dashboard.widgets import control, dial, labels, pressed, show, tell_changed, understood, widget
 from posenc import Setting, fields
 from posenc.presets import PRESETS
 from posenc.schemes import SCHEMES
@@ -71,7 +71,7 @@ def _quick(names: frozenset[str]) -> None:
         if asked is not None:
             st.session_state.update(PRESETS[asked].changes)
             st.caption(plain(f"{PRESETS[asked].label}: {PRESETS[asked].source}."))
-    if row.button("Reset", key="reset", icon=":material/restart_alt:"):
+    if pressed(row, "Reset", key="reset", icon=":material/restart_alt:"):
         links.hold(fields.defaults(Setting) | own_defaults())
 
 

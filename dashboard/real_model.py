@@ -10,7 +10,7 @@ import streamlit as st
 
 from dashboard import sources
 from dashboard.text import listed, plain
-from dashboard.widgets import show
+from dashboard.widgets import pressed, show
 from posenc import limits
 from posenc.errors import ConfigFileError
 from posenc.interop import printable_name
@@ -191,7 +191,7 @@ def _paste() -> None:
         placeholder='{"model_type": "llama", ...}',
         help="Of the text only the keys that bear on position are kept, and they stand in the link.",
     )
-    asked = st.button("Use this config", key="use_config", icon=":material/check:")
+    asked = pressed(st, "Use this config", key="use_config", icon=":material/check:")
     if text.strip():
         word = _word(text.encode("utf-8", "replace"))
         if asked and word:
@@ -219,7 +219,7 @@ def _upload() -> None:
     content = file.getvalue()
     if is_config or content[:64].lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
         word = _word(content, name)
-        if word and st.button("Use this config", key="use_config_file", icon=":material/check:"):
+        if word and pressed(st, "Use this config", key="use_config_file", icon=":material/check:"):
             _adopt(word)
         return
     st.caption(

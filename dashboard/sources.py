@@ -6,7 +6,7 @@ import streamlit as st
 
 from dashboard import runs
 from dashboard.text import plain
-from dashboard.widgets import show
+from dashboard.widgets import pressed, show
 from posenc import fields
 from posenc.errors import CheckpointError, PickleRefused
 from posenc.interop import (
@@ -104,7 +104,7 @@ def _hub() -> None:
             help="Of model.safetensors only the one tensor is fetched.",
         ).strip()  # fmt: skip
         tensor = st.text_input("Tensor, if there are several", key="hub_tensor", max_chars=256)
-        if not st.button("Fetch its table", key="hub_fetch", icon=":material/download:"):
+        if not pressed(st, "Fetch its table", key="hub_fetch", icon=":material/download:"):
             return
         try:
             with st.spinner("Asking the Hub"):
@@ -143,7 +143,7 @@ def take(file_name: str, content: bytes, key: str = "use_upload") -> None:
             chosen = st.selectbox(
                 "Several position tables", found, format_func=_candidate_label, key=f"{key}_which"
             )
-        if not st.button("Use this table", key=key):
+        if not pressed(st, "Use this table", key=key):
             st.caption(plain(_candidate_label(chosen)))
             return
         table = read_position_table(content, chosen.name, file_name=printable_name(file_name))

@@ -7,6 +7,7 @@ import streamlit as st
 
 from dashboard import choices, runs, training_board
 from dashboard.text import duration, plain
+from dashboard.widgets import pressed
 from dashboard.workers import server_workers
 from posenc import Setting, fields, limits
 from posenc.errors import ConfigError, PosencError
@@ -150,7 +151,7 @@ def offer(setting: Setting, chosen: choices.TrainingChoice) -> str | None:
             "steps, seeds or schemes, or a smaller model.",
             icon=":material/block:",
         )
-    if st.button("Start", key="start_training", icon=":material/play_arrow:", disabled=too_long):
+    if pressed(st, "Start", key="start_training", icon=":material/play_arrow:", disabled=too_long):
         crew, store = server_workers(), runs.own_store()
         content, name = uploaded or (None, "")
         try:

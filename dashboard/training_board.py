@@ -5,6 +5,7 @@ import streamlit as st
 
 from dashboard import faults, page, run_charts, runs
 from dashboard.text import duration, listed, plain
+from dashboard.widgets import pressed
 from dashboard.workers import server_workers
 from posenc.lab.queue import Entry, Progress, Queue, State
 from posenc.lab.specification import Specification
@@ -73,7 +74,7 @@ def _row(queue: Queue, entry: Entry) -> None:
             )
         stopping = entry.state is State.RUNNING and queue.stopping(entry.name)
         word = "Remove" if entry.state is State.FAILED else "Stopping" if stopping else "Stop"
-        if st.button(word, key=f"stop_{entry.name}", disabled=stopping, icon=":material/stop:"):
+        if pressed(st, word, key=f"stop_{entry.name}", disabled=stopping, icon=":material/stop:"):
             queue.stop(entry.name)
             if entry.state is State.RUNNING:
                 st.toast("Stopping. The same start later goes on from here.")

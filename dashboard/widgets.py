@@ -14,6 +14,21 @@ from posenc import fields
 FEW = 64  # steps that a slider still tells apart
 
 
+def pressed(place: Any, label: str, *, key: str, **look: Any) -> bool:
+    """Draw a button and return whether it was pressed, also in a run that ended before it came here.
+
+    What st.button returns is forgotten when the run before ends just as the run of the press begins,
+    and when a rerun cuts that one short. Its callback is called in any case.
+    """
+    asked = f"{key}_asked"
+    place.button(label, key=key, on_click=_remember, args=(asked,), **look)
+    return bool(st.session_state.pop(asked, False))
+
+
+def _remember(name: str) -> None:
+    st.session_state[name] = True
+
+
 def widget(place: Any, rule: fields.Rule, default: Any, **common: Any) -> Any:
     """Draw the widget of one ruled field and return what it holds; free text is its text.
 

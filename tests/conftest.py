@@ -1,6 +1,7 @@
 """Settings of the test run: shapes checked at every call, one thread, every scheme in small."""
 
 import atexit
+import functools
 import math
 import os
 import shutil
@@ -16,11 +17,12 @@ import torch
 
 from tests import shapes
 from tests.browser import find_chromium
+from tests.stand_ins import STAND_INS
 
 # Every shape annotation of the library is checked at every call, arguments and results. The hook must
 # stand before posenc is imported; POSENC_SHAPES=0 leaves it out, as torch.compile needs.
 if os.environ.get("POSENC_SHAPES") != "0":
-    jaxtyping.install_import_hook("posenc", f"{shapes.__name__}.checked")
+    shapes.check_every_call("posenc")
 
 from posenc import SCHEMES, ConfigError, Scheme, SchemeConfig, Setting, fields
 from posenc.run_files import ENVIRONMENT, WORK_ENVIRONMENT
@@ -98,15 +100,44 @@ def alternatives(rule: fields.Rule) -> tuple[object, ...]:
 SMALL_CONFIGS = small_configs()
 
 
+def small_scheme(variant: str) -> Scheme:
+    """One scheme in small, its parameters (if any) moved off their start so that none is trivial."""
+    built = SMALL_CONFIGS[variant].build(seed=3)
+    generator = torch.Generator().manual_seed(4)
+    with torch.no_grad():
+        for parameter in built.parameters():
+            parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator))
+    return built
+
+
+_looked_at = functools.cache(small_scheme)  # to choose by, when tests are collected
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """One process more than cores: browsers, servers and other processes are often waited for."""
+    return (os.cpu_count() or 1) + 1
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test that asks for `kind` or `variant`, and does not give them, over the registry."""
+    """Run a test that asks for `kind` or `variant`, and does not give them, over the registry.
+
+    `over_code` leaves out the variants that another one stands in for (tests/stand_ins.py), `only`
+    those for whose scheme its function is false.
+    """
     given: set[str] = set()
     for mark in metafunc.definition.iter_markers("parametrize"):
         names = mark.args[0]
         given |= {name.strip() for name in (names.split(",") if isinstance(names, str) else names)}
     for name, values in (("kind", SCHEMES), ("variant", SMALL_CONFIGS)):
-        if name in metafunc.fixturenames and name not in given:
-            metafunc.parametrize(name, list(values))
+        if name not in metafunc.fixturenames or name in given:
+            continue
+        chosen = list(values)
+        if metafunc.definition.get_closest_marker("over_code"):
+            chosen = [one for one in chosen if one not in STAND_INS]
+        for mark in metafunc.definition.iter_markers("only"):
+            chosen = [one for one in chosen if mark.kwargs["where"](_looked_at(one))]
+        assert chosen, f"{metafunc.definition.nodeid} would be run for no scheme"
+        metafunc.parametrize(name, chosen)
 
 
 _MAIN = sys.modules["__main__"]
@@ -128,14 +159,9 @@ def config(variant: str) -> SchemeConfig:
 
 
 @pytest.fixture
-def scheme(config: SchemeConfig) -> Scheme:
-    """One scheme in small, its parameters (if any) moved off their start so that none is trivial."""
-    built = config.build(seed=3)
-    generator = torch.Generator().manual_seed(4)
-    with torch.no_grad():
-        for parameter in built.parameters():
-            parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator))
-    return built
+def scheme(variant: str) -> Scheme:
+    """One scheme in small, made anew for the test."""
+    return small_scheme(variant)
 
 
 @pytest.fixture
@@ -155,9 +181,12 @@ def no_shape_checks() -> Iterator[None]:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out browser tests where there is no browser, and longer proofs nobody asked for."""
     no_browser = find_chromium() is None and os.environ.get("POSENC_REQUIRE_BROWSER") != "1"
-    not_asked = "long" not in config.option.markexpr
     for item in items:
         if no_browser and item.get_closest_marker("browser"):
             item.add_marker(pytest.mark.skip(reason="no Chromium is installed"))
-        if not_asked and item.get_closest_marker("long"):
-            item.add_marker(pytest.mark.skip(reason="a longer proof: run it with -m long"))
+    if "long" in config.option.markexpr:
+        return
+    longer = [item for item in items if item.get_closest_marker("long")]
+    if longer:
+        config.hook.pytest_deselected(items=longer)
+        items[:] = [item for item in items if not item.get_closest_marker("long")]

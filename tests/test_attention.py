@@ -17,6 +17,7 @@ from tests.conftest import SMALL
 
 module = importlib.import_module("posenc.attention")  # the name posenc.attention is the function
 
+pytestmark = pytest.mark.over_code
 HEADS, WIDTH = SMALL.heads, SMALL.head_dim
 
 

@@ -28,6 +28,7 @@ from posenc.errors import ConfigError, SchemeArgumentError
 from posenc.schemes.learned import Learned
 from tests.conftest import SMALL
 
+pytestmark = pytest.mark.over_code
 DIM, HEADS, WIDTH = SMALL.dim, SMALL.heads, SMALL.head_dim
 DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16]
 DEVICES = ["cpu", "meta"] + (["cuda"] if torch.cuda.is_available() else [])

@@ -270,6 +270,7 @@ def test_a_model_right_by_construction_scores_one_and_a_wrong_one_nothing(
         assert [s.value for s in found] == [expected] * points
 
 
+@pytest.mark.over_code
 @pytest.mark.parametrize("task", ["recall", "copy"])
 def test_the_other_tasks_are_read_under_every_scheme(task: str, kind: str) -> None:
     model, specification = trained(kind, task=task, steps=1)

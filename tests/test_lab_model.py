@@ -33,6 +33,7 @@ def losses_of(model: LanguageModel, text: Tensor) -> Tensor:
     return functional.cross_entropy(logits.mT, text[:, 1:], reduction="none")
 
 
+@pytest.mark.over_code
 def test_later_bytes_change_no_earlier_logit_and_no_earlier_loss(kind: str) -> None:
     model = model_of(kind)
     text = bytes_of(3, 21)
@@ -47,6 +48,7 @@ def test_later_bytes_change_no_earlier_logit_and_no_earlier_loss(kind: str) -> N
         assert not torch.allclose(model(changed)[:, at:], logits[:, at:], atol=1e-2)
 
 
+@pytest.mark.over_code
 def test_a_prefix_is_read_as_it_is_inside_a_longer_text(kind: str) -> None:
     model, text = model_of(kind), bytes_of(2, 24)
     logits = model(text)
@@ -143,6 +145,7 @@ def test_with_the_hooks_the_order_of_earlier_bytes_is_seen(kind: str) -> None:
     assert (model(text[:, order])[:, -1] - model(text)[:, -1]).abs().max() > 1e-3
 
 
+@pytest.mark.over_code
 def test_another_scheme_reads_the_trained_weights_without_changing_them(kind: str) -> None:
     model, other = model_of(kind), model_of("none")
     before = {name: value.clone() for name, value in model.state_dict().items()}
@@ -152,6 +155,7 @@ def test_another_scheme_reads_the_trained_weights_without_changing_them(kind: st
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 
+@pytest.mark.over_code
 def test_positions_that_are_given_are_those_that_are_read(kind: str) -> None:
     model, text = model_of(kind), bytes_of(2, 9)
     assert torch.equal(model(text, torch.arange(9)), model(text))

@@ -31,6 +31,7 @@ def killed_at(step: int, specification: Specification, checkpoint: Path, every: 
         train(specification, CORPUS, checkpoint=checkpoint, every=every, report=report)
 
 
+@pytest.mark.over_code
 @pytest.mark.parametrize("step", [1, 4, 5, 7, 11])
 def test_a_killed_run_goes_on_to_the_same_bits(step: int, kind: str, tmp_path: Path) -> None:
     checkpoint = tmp_path / "run.safetensors"

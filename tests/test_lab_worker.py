@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[1]
 
 # A worker is nice: where others compute, it waits long before it is given a second.
 pytestmark = pytest.mark.timeout(1_200)
-PATIENCE = 300.0
+PATIENCE = float(os.environ.get("POSENC_PATIENCE", "300"))  # tests/mutant_runs.py has less
 
 
 @pytest.fixture

@@ -124,7 +124,7 @@ def takes_tables(page: str) -> bool:
     return "learned_source" in used.controls("" if page == "start" else page, Setting())
 
 
-@pytest.mark.parametrize("page", filter(takes_tables, PAGES))
+@pytest.mark.parametrize("page", [page for page in PAGES if takes_tables(page)])
 def test_rows_that_are_not_numbers_are_told_and_left_out(page: str, rows: np.ndarray) -> None:
     rows[[3, 29]] = np.nan
     rows[7] = 0

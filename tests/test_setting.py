@@ -39,8 +39,15 @@ HOSTILE = [
 ]  # fmt: skip
 
 
+PROVEN: set[str] = (
+    set()
+)  # settings that kept every promise before: most texts come to the same ones
+
+
 def within(setting: Setting) -> None:
     """Assert everything a Setting promises, cross-field rules included."""
+    if repr(setting) in PROVEN:
+        return
     for name, rule in fields.rules(Setting).items():
         assert rule.accepts(getattr(setting, name)), name
     assert setting.dim % (2 * setting.heads) == 0
@@ -52,14 +59,6 @@ def within(setting: Setting) -> None:
     for key, value in setting.own:
         assert own_rules()[key].accepts(value)
         assert value != own_defaults()[key]
-
-
-def survives(raw: dict[str, str]) -> tuple[Setting, list[str]]:
-    """Snap `raw`, assert that the answer is legal and stable, and return it."""
-    setting, notices = Setting.snap(raw)
-    within(setting)
-    assert all(isinstance(notice, str) and notice.endswith(".") for notice in notices)
-    assert max((len(notice) for notice in notices), default=0) < 400
     again, nothing = Setting.snap(setting.write())
     assert again == setting
     assert nothing == []
@@ -68,6 +67,15 @@ def survives(raw: dict[str, str]) -> tuple[Setting, list[str]]:
         Setting(**{f.name: getattr(setting, f.name) for f in dataclasses.fields(Setting)})
         == setting
     )
+    PROVEN.add(repr(setting))
+
+
+def survives(raw: dict[str, str]) -> tuple[Setting, list[str]]:
+    """Snap `raw`, assert that the answer is legal and stable, and return it with what was said."""
+    setting, notices = Setting.snap(raw)
+    within(setting)
+    assert all(isinstance(notice, str) and notice.endswith(".") for notice in notices)
+    assert max((len(notice) for notice in notices), default=0) < 400
     return setting, notices
 
 
