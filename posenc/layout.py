@@ -27,3 +27,11 @@ def interleaved_to_half(dim: int) -> Int[Tensor, " dim"]:
     dim: even width. Returns (dim,) int64: 0, 2, 4, ..., 1, 3, 5, ...
     """
     return torch.arange(check_width("dim", dim)).view(-1, 2).T.flatten()
+
+
+def half_to_interleaved(dim: int) -> Int[Tensor, " dim"]:
+    """Index that takes half-split features to interleaved order, y = x[..., index].
+
+    dim: even width. Returns (dim,) int64: 0, dim/2, 1, dim/2 + 1, ...
+    """
+    return torch.arange(check_width("dim", dim)).view(2, -1).T.flatten()
