@@ -14,7 +14,7 @@ import jaxtyping
 import pytest
 import torch
 
-from tests import shapes
+from tests import exempt, shapes
 from tests.browser import find_chromium
 
 # Every shape annotation of the library is checked at every call, arguments and results. The hook must
@@ -157,6 +157,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     no_browser = find_chromium() is None and os.environ.get("POSENC_REQUIRE_BROWSER") != "1"
     not_asked = "long" not in config.option.markexpr
     for item in items:
+        exempt.mark(item)
         if no_browser and item.get_closest_marker("browser"):
             item.add_marker(pytest.mark.skip(reason="no Chromium is installed"))
         if not_asked and item.get_closest_marker("long"):

@@ -8,6 +8,7 @@ from posenc.schemes.rope import RopeConfig
 from posenc.schemes.rope_scaling import ROPE_SCALINGS
 from posenc.schemes.scheme import SchemeConfig
 from posenc.schemes.sinusoidal import SinusoidalConfig
+from posenc.schemes.t5 import T5Config
 
 
 class _Registry(dict[str, type[SchemeConfig]]):
@@ -24,4 +25,5 @@ SCHEMES: dict[str, type[SchemeConfig]] = _Registry(
     alibi=AlibiConfig,
     none=NoneConfig,
     **ROPE_SCALINGS,
+    t5=T5Config,
 )

@@ -48,7 +48,7 @@ class SchemeConfig(ABC):
     `kind` is an instance field, so that two configs with equal numbers never share a cache entry.
     `shared` maps a field to the attribute of a Setting that fills it; the other fields are its own.
     advanced: whether only those will ask for it who know why. reading: what a scaling is called where
-    it reads the weights of another scheme.
+    it reads the weights of another scheme. start: what untrained numbers of it are.
     """
 
     kind: str = ""
@@ -59,6 +59,7 @@ class SchemeConfig(ABC):
     shared: ClassVar[dict[str, str]] = {}
     advanced: ClassVar[bool] = False
     reading: ClassVar[str] = ""
+    start: ClassVar[str] = "untrained noise"
 
     @property
     def uses(self) -> tuple[str, ...]:
@@ -196,7 +197,10 @@ class Scheme(nn.Module):
         return batched.to(torch.promote_types(q.dtype, torch.float32))
 
     def offset_bias(self, offsets: Int[Tensor, " *shape"]) -> Float[Tensor, " h *shape"] | None:
-        """Return the bias of a stationary scheme at offsets (key minus query), or None."""
+        """Return the bias of a stationary scheme at offsets (key minus query), or None.
+
+        Where `bias` depends on content too (Transformer-XL), this is what is left of it at content 0.
+        """
         return None
 
     def softmax_scale(self, head_dim: int) -> float:
@@ -236,7 +240,7 @@ class Scheme(nn.Module):
         The default is the factor that the bias puts on an attention weight, exp(offset_bias), and 1
         without a bias (NoPE). Raises NoPositionKernel where the bias depends on content.
         """
-        if type(self).bias is not Scheme.bias:
+        if type(self).bias is not Scheme.bias and type(self).offset_bias is Scheme.offset_bias:
             raise NoPositionKernel(
                 f"{self.config.label} has no fixed position kernel: its bias depends on content."
             )
