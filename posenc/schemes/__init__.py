@@ -2,10 +2,13 @@
 
 from posenc.errors import ConfigError, shown
 from posenc.schemes.alibi import AlibiConfig
+from posenc.schemes.kerple_log import KerpleLogConfig
+from posenc.schemes.kerple_power import KerplePowerConfig
 from posenc.schemes.learned import LearnedConfig
 from posenc.schemes.none import NoneConfig
 from posenc.schemes.rope import RopeConfig
 from posenc.schemes.rope_scaling import ROPE_SCALINGS
+from posenc.schemes.sandwich import SandwichConfig
 from posenc.schemes.scheme import SchemeConfig
 from posenc.schemes.sinusoidal import SinusoidalConfig
 from posenc.schemes.t5 import T5Config
@@ -26,4 +29,7 @@ SCHEMES: dict[str, type[SchemeConfig]] = _Registry(
     none=NoneConfig,
     **ROPE_SCALINGS,
     t5=T5Config,
+    kerple_log=KerpleLogConfig,
+    kerple_power=KerplePowerConfig,
+    sandwich=SandwichConfig,
 )
