@@ -30,13 +30,62 @@ class Exempt:
         )
 
 
+GROWS = "keys of xPos grow with their position: it says where a number no longer holds them"
+SCALES = "xPos scales pairs by their position, it does not only turn them"
+
 EXEMPT = (
     Exempt(
         "test_softmax_scale_is_one_over_the_root_of_the_head_width",
         "t5",
         "T5 does not divide its scores by the root of the head width",
     ),
+    Exempt(
+        "test_a_scheme_that_is_not_stationary_fails_shift_invariance",
+        "fire",
+        "FIRE depends on the offset alone up to its threshold, here 300",
+    ),
+    Exempt(
+        "test_the_offset_curve_is_every_diagonal_of_the_kernel",
+        "fire",
+        "FIRE depends on the offset alone up to its threshold, here 300",
+    ),
+    Exempt(
+        "test_a_stationary_scheme_is_shift_invariant",
+        "xpos",
+        GROWS,
+        "1073741823",
+    ),
+    Exempt("test_rotation_keeps_every_norm", "xpos", SCALES, r"-[1-9]\d*$|origin=64-0$"),
+    Exempt(
+        "test_rotations_compose_to_the_sum_of_their_positions",
+        "xpos",
+        "xPos counts from its origin, and refuses positions too far from it",
+        "1048576|origin",
+    ),
+    Exempt(
+        "test_rotation_by_position_zero_changes_no_bit",
+        "xpos",
+        "what changes no bit is the origin of xPos",
+        "origin",
+    ),
+    Exempt("test_the_gradient_of_a_rotation_is_the_rotation_back", "xpos", SCALES),
+    Exempt(
+        "test_half_precision_adds_one_rounding_to_the_exact_answer_at_any_position",
+        "xpos",
+        GROWS,
+        r"2147483628|70000-dtype1|^xpos(?!\.scale).*70000-dtype0",
+    ),
+    Exempt(
+        "test_error_in_every_precision_is_at_most_twice_that_of_torch_s_own_path",
+        "xpos",
+        GROWS,
+        r"70000-dtype3|^xpos(?!\.scale).*70000-dtype[12]",
+    ),
 )
+
+# Their bias is a matrix product, which is summed in another order for another number of rows: what
+# is bit for bit the same for all other schemes is the same up to rounding for these.
+SUMMED = ("fire", "shaw", "transformer_xl", "cope")
 
 
 def mark(item: pytest.Item) -> None:

@@ -2,6 +2,7 @@
 
 from posenc.errors import ConfigError, shown
 from posenc.schemes.alibi import AlibiConfig
+from posenc.schemes.fire import FireConfig
 from posenc.schemes.kerple_log import KerpleLogConfig
 from posenc.schemes.kerple_power import KerplePowerConfig
 from posenc.schemes.learned import LearnedConfig
@@ -12,6 +13,7 @@ from posenc.schemes.sandwich import SandwichConfig
 from posenc.schemes.scheme import SchemeConfig
 from posenc.schemes.sinusoidal import SinusoidalConfig
 from posenc.schemes.t5 import T5Config
+from posenc.schemes.xpos import XposConfig
 
 
 class _Registry(dict[str, type[SchemeConfig]]):
@@ -31,5 +33,7 @@ SCHEMES: dict[str, type[SchemeConfig]] = _Registry(
     t5=T5Config,
     kerple_log=KerpleLogConfig,
     kerple_power=KerplePowerConfig,
+    fire=FireConfig,
     sandwich=SandwichConfig,
+    xpos=XposConfig,
 )
