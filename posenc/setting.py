@@ -251,6 +251,7 @@ class Setting:
     def ignored_by(self, kind: str) -> tuple[str, ...]:
         """Return the labels of the main numbers (dimension, base, heads) that a scheme ignores."""
         derived = {"rope_width": ("dim",) if self.equal_width else ("dim", "heads")}
+        derived |= {"head_dim": ("dim", "heads")}
         used = {
             name
             for source in (() if self.of_model(kind) else self.config(kind).uses)

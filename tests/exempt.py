@@ -11,7 +11,7 @@ import pytest
 
 @dataclass(frozen=True)
 class Exempt:
-    """law: the test. schemes: a pattern of names of tests.conftest.SMALL_CONFIGS or of kinds.
+    """law: a pattern of the test's name. schemes: a pattern of kinds, which stands for their variants too.
 
     asked: a pattern that the rest of the test's name must hold, where the law fails for a part only.
     """
@@ -24,7 +24,7 @@ class Exempt:
     def holds(self, law: str, scheme: str, name: str) -> bool:
         """Whether this is about the test of this law, scheme and full name."""
         return (
-            law == self.law
+            re.fullmatch(self.law, law) is not None
             and re.fullmatch(rf"(?:{self.schemes})(?:\..*)?", scheme) is not None
             and re.search(self.asked, name) is not None
         )
@@ -34,6 +34,20 @@ GROWS = "keys of xPos grow with their position: it says where a number no longer
 SCALES = "xPos scales pairs by their position, it does not only turn them"
 
 EXEMPT = (
+    Exempt(
+        "|".join(
+            (
+                "test_the_kernel_at_any_offsets_is_its_curve_there",
+                "test_kernels_and_vectors_of_a_shorter_range_are_bitwise_prefixes",
+                "test_the_kernel_is_what_its_definition_over_the_hooks_gives",
+                "test_the_offset_curve_is_every_diagonal_of_the_kernel",
+                "test_a_rounded_kernel_differs_by_no_more_than_the_rounding",
+                "test_rounding_to_float32_moves_no_similarity_by_a_millionth",
+            )
+        ),
+        "shaw|cope",
+        "it has no position kernel: what position adds depends on the query",
+    ),
     Exempt(
         "test_softmax_scale_is_one_over_the_root_of_the_head_width",
         "t5",
@@ -48,6 +62,17 @@ EXEMPT = (
         "test_the_offset_curve_is_every_diagonal_of_the_kernel",
         "fire",
         "FIRE depends on the offset alone up to its threshold, here 300",
+    ),
+    Exempt(
+        "test_chosen_positions_give_the_bits_of_the_whole",
+        "cope",
+        "CoPE counts the keys between, and here some of them are left out",
+        "any order|falling",
+    ),
+    Exempt(
+        "test_queries_and_keys_may_stand_at_different_positions",
+        "cope",
+        "CoPE counts the keys between, and here some of them are left out",
     ),
     Exempt(
         "test_a_stationary_scheme_is_shift_invariant",

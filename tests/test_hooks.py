@@ -1,5 +1,6 @@
 """Each hook as a user calls it: positions, precisions, devices, copies, saved weights, gradients."""
 
+import contextlib
 import copy
 import dataclasses
 import io
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 
 from posenc import (
     SCHEMES,
+    NoPositionKernel,
     PosencError,
     PositionOutOfRange,
     Scheme,
@@ -301,7 +303,8 @@ def test_building_under_a_meta_device_leaves_no_trace_in_later_schemes(
     for name, value in answers(scheme, random(1, 3, DIM), q, None).items():
         assert value.device.type == "cpu", name
         assert value.isfinite().all(), name
-    assert position_kernel(scheme, 3).isfinite().all()
+    with contextlib.suppress(NoPositionKernel):
+        assert position_kernel(scheme, 3).isfinite().all()
 
 
 def test_the_default_device_of_torch_does_not_matter(config: SchemeConfig) -> None:

@@ -64,6 +64,7 @@ class Fire(Trainable):
 
     config: FireConfig
     stationary = False
+    no_vectors = "its kernel is not symmetric"
 
     def __init__(self, config: FireConfig, generator: torch.Generator) -> None:
         """Start as torch's linear layers do: evenly within one over the root of the inputs."""

@@ -17,8 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from posenc import fields, limits
-from posenc.errors import NoPositionVectors, SchemeArgumentError
-from posenc.schemes.scheme import Head
+from posenc.errors import SchemeArgumentError
 from posenc.schemes.trainable import Trainable, TrainableConfig, uniform, wide
 
 LEAST = 0.01  # of what is drawn at the start, as public code cuts it off
@@ -48,6 +47,7 @@ class Kerple(Trainable):
     """A bias made of two trained numbers per head, r1 and r2."""
 
     config: KerpleConfig
+    no_vectors = "its kernel is positive definite, so some exist, but in no closed form"
 
     def __init__(
         self, config: KerpleConfig, r1: Float[Tensor, " h"], r2: Float[Tensor, " h"]
@@ -88,17 +88,3 @@ class Kerple(Trainable):
     @abstractmethod
     def grown(self, distances: Tensor, r2: Tensor) -> Tensor:
         """Return what r1 multiplies, of distances that broadcast against r2."""
-
-    def vectors(
-        self,
-        length: int,
-        *,
-        head: Head = "mean",
-        start: int = 0,
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
-    ) -> Float[Tensor, "n m"]:
-        raise NoPositionVectors(
-            f"{self.config.label} has no position vectors in closed form: its kernel is positive "
-            "definite, so some exist, and components are computed from the kernel itself."
-        )

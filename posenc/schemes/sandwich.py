@@ -21,11 +21,10 @@ from torch import Tensor
 
 from posenc import fields, limits
 from posenc.device import float64_device
-from posenc.errors import NoPositionVectors
 from posenc.formula import Writer
 from posenc.phases import Phases
 from posenc.rows import cosine_sum
-from posenc.schemes.scheme import Head, Scheme, SchemeConfig
+from posenc.schemes.scheme import Scheme, SchemeConfig
 
 COMPRESSION = 8  # of the last head, as ALiBi's last slope is 2^-8
 
@@ -75,6 +74,7 @@ class Sandwich(Scheme):
     """Adds compressed sums of cosines. Stores nothing."""
 
     config: SandwichConfig
+    no_vectors = "its kernel is positive definite, so some exist, but in no closed form"
 
     def __init__(self, config: SandwichConfig) -> None:
         super().__init__(config)
@@ -88,17 +88,3 @@ class Sandwich(Scheme):
         ratios = self.config.heads / (COMPRESSION * head)
         biases = ratios.reshape(-1, *(1,) * offsets.dim()) * below
         return biases if place == offsets.device else biases.float().to(offsets.device)
-
-    def vectors(
-        self,
-        length: int,
-        *,
-        head: Head = "mean",
-        start: int = 0,
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
-    ) -> Float[Tensor, "n m"]:
-        raise NoPositionVectors(
-            "Sandwich has no position vectors in closed form: its kernel is positive definite, so "
-            "some exist, and components are computed from the kernel itself."
-        )

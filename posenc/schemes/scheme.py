@@ -134,6 +134,7 @@ class Scheme(nn.Module):
     untrained: whether those numbers are a random start, which is noise and must be labelled so.
     phases: the exact ladder of frequencies, None for a scheme without any.
     attention_factor: what `rotate` multiplies the turned pairs of queries and of keys by.
+    no_vectors: why a scheme has no position vectors, where it has none.
     rotary_layout: order of the pairs that `rotate` turns by the angles of `phases`, None without any.
     """
 
@@ -146,6 +147,7 @@ class Scheme(nn.Module):
     attention_factor: float = 1.0
     rotary_layout: Layout | None = None
     phases: Phases | None = None
+    no_vectors: str = "none are known for its kernel"
 
     def __init__(self, config: SchemeConfig) -> None:
         super().__init__()
@@ -240,7 +242,7 @@ class Scheme(nn.Module):
         The default is the factor that the bias puts on an attention weight, exp(offset_bias), and 1
         without a bias (NoPE). Raises NoPositionKernel where the bias depends on content.
         """
-        if type(self).bias is not Scheme.bias and type(self).offset_bias is Scheme.offset_bias:
+        if self._is_content_alone():
             raise NoPositionKernel(
                 f"{self.config.label} has no fixed position kernel: its bias depends on content."
             )
@@ -292,9 +294,8 @@ class Scheme(nn.Module):
         device: torch.device | str | None = None,
     ) -> Float[Tensor, "n m"]:
         """Return phi with phi(i) . phi(j) = K(i, j); see `posenc.position_vectors`."""
-        raise NoPositionVectors(
-            f"{self.config.label} has no position vectors: none are known for its kernel."
-        )
+        reason = "it has no position kernel" if self._is_content_alone() else self.no_vectors
+        raise NoPositionVectors(f"{self.config.label} has no position vectors: {reason}.")
 
     def offset_map(self, offset: int, *, size: int, head: Head = "mean") -> Tensor | None:
         """Return the closed form of M_k, phi(i + k) = M_k phi(i), or None where the scheme has none.
@@ -308,6 +309,12 @@ class Scheme(nn.Module):
     def inv_freq(self) -> Float[Tensor, " p"] | None:
         """Inverse frequencies in float64, radians per position, or None for a scheme without any."""
         return None
+
+    def _is_content_alone(self) -> bool:
+        """Whether the bias depends on content and nothing is left of it without."""
+        own = type(self)
+        fixed = own.offset_bias is not Scheme.offset_bias or own.kernel is not Scheme.kernel
+        return own.bias is not Scheme.bias and not fixed
 
     def check_heads(self, q: Float[Tensor, "b h q d"]) -> None:
         """Raise SchemeArgumentError if the scheme tells apart another number of heads than q has."""

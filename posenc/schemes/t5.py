@@ -124,6 +124,7 @@ class T5(Trainable):
     """Adds row `bucket` of a trainable table, one column per head."""
 
     config: T5Config
+    no_vectors = "its kernel is not symmetric"
 
     def __init__(self, config: T5Config, generator: torch.Generator) -> None:
         super().__init__(config)

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from posenc import fields, limits
 from posenc.device import float64_device
-from posenc.errors import NoPositionVectors, NotStationary, PositionOutOfRange
+from posenc.errors import NotStationary, PositionOutOfRange
 from posenc.formula import Writer
 from posenc.hook_arguments import Positions, check_tokens, placed
 from posenc.layout import Layout
@@ -96,6 +96,7 @@ class Xpos(Scheme):
     phases: Phases
     rotary_layout: Layout = "interleaved"
     kernel_unit = "logit"
+    no_vectors = "its kernel shrinks towards earlier keys and grows towards later ones"
 
     def __init__(self, config: XposConfig) -> None:
         super().__init__(config)
@@ -201,20 +202,6 @@ class Xpos(Scheme):
             for sign in (1, -1)
         )
         return (2 / self.width) * queries @ keys.T
-
-    def vectors(
-        self,
-        length: int,
-        *,
-        head: Head = "mean",
-        start: int = 0,
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
-    ) -> Float[Tensor, "n m"]:
-        raise NoPositionVectors(
-            "xPos has no position vectors: its kernel shrinks towards earlier keys and grows towards "
-            "later ones, so it is not symmetric."
-        )
 
     def _powers(self, distances: Int[Tensor, " *n"], sign: int) -> Float[Tensor, "*n p"]:
         """Return zeta^(sign * distance / B) of every pair, float64."""
