@@ -12,6 +12,7 @@ positions; past the threshold it depends on the query's position, so it is not a
 and it is not symmetric: no position vectors.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -105,14 +106,22 @@ class Fire(Trainable):
     ) -> Float[Tensor, "n n"]:
         self.check_kernel_request(length, head)
         limits.check_count("length", length, 1, limits.MAX_KERNEL_LENGTH)
-        place = self.c.device
-        positions = torch.arange(start, start + length, device=float64_device(place))
-        # Some queries at a time: the perceptron's 32 numbers per cell need room.
-        rows = []
-        for part in positions.split(_ROWS):
-            bias = rounded(self._values(part, positions, torch.float64).detach(), dtype).exp()
-            rows.append(bias.mean(dim=0) if head == "mean" else bias[head])
+        parts = (rounded(bias, dtype).exp() for bias in self._rows(start, length))
+        rows = [part.mean(dim=0) if head == "mean" else part[head] for part in parts]
         return torch.cat(rows).to(float64_device(device))
+
+    def bias_matrix(
+        self, length: int, *, head: Head = "mean", dtype: torch.dtype | None = None
+    ) -> Float[Tensor, "n n"]:
+        self.check_head(head)
+        parts = (rounded(bias, dtype) for bias in self._rows(0, length))
+        return torch.cat([part.mean(dim=0) if head == "mean" else part[head] for part in parts])
+
+    def _rows(self, start: int, length: int) -> Iterator[Float[Tensor, "h q n"]]:
+        """Return the bias of some queries at a time: the 32 numbers per cell inside need room."""
+        positions = torch.arange(start, start + length, device=float64_device(self.c.device))
+        for part in positions.split(_ROWS):
+            yield self._values(part, positions, torch.float64).detach()
 
     def _values(
         self, queries: Int[Tensor, " *b q"], keys: Int[Tensor, " *c k"], dtype: torch.dtype

@@ -205,6 +205,25 @@ class Scheme(nn.Module):
         """
         return None
 
+    def bias_matrix(
+        self, length: int, *, head: Head = "mean", dtype: torch.dtype | None = None
+    ) -> Float[Tensor, "n n"] | None:
+        """Return the bias of positions 0 .. length - 1 without content, float64, or None without any.
+
+        head: one of them, or their mean. dtype: rounded to it first. Raises NoPositionKernel where all
+        of the bias depends on content.
+        """
+        if self._is_content_alone():
+            raise NoPositionKernel(
+                f"{self.config.label} has no fixed numbers to show: all it adds depends on content."
+            )
+        self.check_head(head)
+        bias = self.offset_bias(torch.arange(1 - length, length, device="cpu"))
+        if bias is None:
+            return None
+        exact = rounded(bias.detach().to(float64_device(bias.device)).double(), dtype)
+        return toeplitz(exact.mean(dim=0) if head == "mean" else exact[head])
+
     def softmax_scale(self, head_dim: int) -> float:
         """Return the factor of q . k: 1 / sqrt(head_dim)."""
         return head_dim**-0.5

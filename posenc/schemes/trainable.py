@@ -39,7 +39,7 @@ class TrainableConfig(SchemeConfig):
 
     source: str = source_field("Scheme")
 
-    start: ClassVar[str] = "initial parameters, untrained"
+    start: ClassVar[str] = "an untrained start"
 
     @property
     def uses(self) -> tuple[str, ...]:
