@@ -391,13 +391,6 @@ def test_cope_counts_keys_at_one_position_for_themselves_only() -> None:
     torch.testing.assert_close(found[..., 1:], alone, rtol=0, atol=1e-13)
 
 
-def test_cope_starts_at_zero_and_then_does_nothing() -> None:
-    q, k = random(2, 1, HEADS, 5, WIDTH)
-    scheme = SCHEMES["cope"](dim=WIDTH).build()
-    assert not scheme.bias(q, k).any()
-    assert "untrained" in scheme.provenance
-
-
 # What all of them say of themselves ---------------------------------------------------------------
 
 
@@ -427,9 +420,8 @@ def test_initial_parameters_are_called_so_and_drawn_by_the_seed(kind: str) -> No
     assert "seed" in first.config.uses
     pairs = [*zip(first.parameters(), again.parameters(), strict=True)]
     assert all(torch.equal(a, b) and a.dtype == torch.float32 for a, b in pairs)
-    if kind != "cope":  # it starts at 0
-        differs = zip(first.parameters(), other.parameters(), strict=True)
-        assert any(not torch.equal(a, b) for a, b in differs)
+    differs = zip(first.parameters(), other.parameters(), strict=True)
+    assert any(not torch.equal(a, b) for a, b in differs)
 
 
 @pytest.mark.parametrize("kind", ["sandwich", "xpos"])

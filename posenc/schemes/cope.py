@@ -9,7 +9,8 @@ e is a trained table of vectors, one for all heads, read between its rows by str
 its last row. The gates read the scaled scores and q . e is not scaled, both as in the paper's code. What
 is counted are the keys that attention is given: those after key j by position, up to the query's own
 position, and key j itself. So a key later than the query has p = 0, and a key that is masked out (but not
-left out) still counts if it stands between. e starts at 0, as in that code.
+left out) still counts if it stands between. e starts as N(0, 0.02) here; that code starts it at 0, where an
+untrained table would show nothing.
 
 There is no position kernel: position itself depends on content. So there are no position vectors.
 """
@@ -19,13 +20,13 @@ from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from posenc import fields, limits
 from posenc.formula import Writer
 from posenc.hook_arguments import Positions, check_positions, check_tokens, placed
-from posenc.schemes.trainable import Trainable, TrainableConfig, source_field
+from posenc.schemes.trainable import Trainable, TrainableConfig, drawn, source_field
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +60,7 @@ class CopeConfig(TrainableConfig):
         )
 
     def initial(self, generator: torch.Generator) -> "Cope":
-        return Cope(self)
+        return Cope(self, generator)
 
 
 class Cope(Trainable):
@@ -67,10 +68,9 @@ class Cope(Trainable):
 
     config: CopeConfig
 
-    def __init__(self, config: CopeConfig) -> None:
+    def __init__(self, config: CopeConfig, generator: torch.Generator) -> None:
         super().__init__(config)
-        rows = torch.zeros(config.counted, config.dim, dtype=torch.float32, device="cpu")
-        self.weight = nn.Parameter(rows)
+        self.weight = drawn(generator, config.counted, config.dim)
 
     def bias(
         self,
