@@ -9,6 +9,7 @@ import sys
 
 from tests.mutant_runs import Mutant, main
 from tests.mutants_of_lab import MUTANTS_OF_LAB
+from tests.mutants_of_relative import MUTANTS_OF_RELATIVE
 from tests.mutants_of_scalings import MUTANTS_OF_SCALINGS
 
 MUTANTS = (
@@ -252,6 +253,7 @@ MUTANTS = (
     Mutant("a preset of another width", "presets.py", "dim=768", "dim=512", ("presets",)),
     *MUTANTS_OF_LAB,
     *MUTANTS_OF_SCALINGS,
+    *MUTANTS_OF_RELATIVE,
 )  # fmt: skip
 
 
