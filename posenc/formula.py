@@ -28,6 +28,7 @@ _SYMBOLS |= {
     "clip": "K",
     "counted": "P",
 }
+_SYMBOLS |= {"scale_base": "B", "origin": "o"}
 
 
 @runtime_checkable

@@ -83,7 +83,7 @@ class Sandwich(Scheme):
 
     def offset_bias(self, offsets: Int[Tensor, " *shape"]) -> Float[Tensor, " h *shape"]:
         place = float64_device(offsets.device)
-        below = cosine_sum(offsets.to(place), self._phases) - self._phases.pairs
+        below = cosine_sum(offsets.to(place).long().abs(), self._phases) - self._phases.pairs
         head = torch.arange(1, self.config.heads + 1, dtype=torch.float64, device=place)
         ratios = self.config.heads / (COMPRESSION * head)
         biases = ratios.reshape(-1, *(1,) * offsets.dim()) * below

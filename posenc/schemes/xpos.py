@@ -3,14 +3,12 @@ r"""xPos: RoPE whose pairs also shrink with the distance, the fastest ones first
 Sun et al. 2022, A Length-Extrapolatable Transformer, arXiv 2212.10554, section 3 and its code: with
 :math:`\zeta_m = (2m/d + \gamma) / (1 + \gamma)`, :math:`\gamma = 0.4`, pair m of a query at position i is
 turned by :math:`i\,\theta_m` and multiplied by :math:`\zeta_m^{(i-o)/B}`, that of a key at j by
-:math:`\zeta_m^{-(j-o)/B}`. So a logit holds :math:`\zeta_m^{(i-j)/B}`; it is meant for causal attention,
-since towards later keys it grows. B = 512. The origin o is one constant for both sides, which no logit
-depends on but what a number can hold does: keys grow, so positions far from it are refused. Public code
-takes the middle of the text, which moves as the text grows.
+:math:`\zeta_m^{-(j-o)/B}`, B = 512. So a logit holds :math:`\zeta_m^{(i-j)/B}`, which grows towards later
+keys: it is meant for causal attention. No logit depends on the origin o, one constant for both sides, but
+keys grow, so positions far from it are refused. Public code takes the middle of the text, which moves.
 
-Kernel: the expected logit of unit isotropic content q = k,
-:math:`K(k) = \frac{2}{d} \sum_m \zeta_m^{-k/B} \cos(k\,\theta_m)` at offset k, key minus query. It is a
-function of the offset alone and not symmetric, so no position vectors exist.
+Kernel: the expected logit of unit isotropic content q = k, a function of the offset k and not symmetric,
+:math:`K(k) = \frac{2}{d} \sum_m \zeta_m^{-k/B} \cos(k\,\theta_m)`; so no position vectors exist.
 """
 
 import math
@@ -45,8 +43,7 @@ class XposConfig(SchemeConfig):
         128, fields.Whole(low=2, high=limits.MAX_DIM, multiple_of=2, label="Head width")
     )
     base: float = fields.ruled(
-        10000.0,
-        fields.Real(low=limits.MIN_BASE, high=limits.MAX_BASE, closed=False, label="Base"),
+        1e4, fields.Real(low=limits.MIN_BASE, high=limits.MAX_BASE, closed=False, label="Base")
     )
     scale_base: float = fields.ruled(
         512.0,
@@ -64,7 +61,7 @@ class XposConfig(SchemeConfig):
             high=limits.MAX_TRAIN_LENGTH,
             grid=(0, 64, 512, 2_048),
             label="xPos origin",
-            help="The position that is not scaled: positions far from it overflow, in float16 soonest.",
+            help="Is not scaled; far from it keys overflow, in float16 soonest.",
         ),
     )
 
@@ -74,16 +71,15 @@ class XposConfig(SchemeConfig):
     shared: ClassVar[dict[str, str]] = {"dim": "rope_width", "base": "base"}
 
     def formula(self, write: Writer) -> str:
-        zeta, origin = rf"\zeta_{write.pair}", number_or_symbol(self.origin, "o", write)
+        zeta = rf"\zeta_{write.pair}"
         pair = rf"2{write.pair}/{write.value('dim')}"
         lines = [
             rf"\frac{{1}}{{{write.power('dim')}}}",
             rf"{zeta} = \frac{{{pair} + {GAMMA}}}{{{1 + GAMMA}}}",
             r"\text{the other sign for keys}",
         ]
-        scale = number_or_symbol(self.scale_base, "B", write)
-        factor = rf"{zeta}^{{+({write.position} - {origin})/{scale}}}\,"
-        return write.rotation("interleaved", "dim", lines, factor)
+        share = rf"({write.position} - {write.value('origin')})/{write.value('scale_base')}"
+        return write.rotation("interleaved", "dim", lines, rf"{zeta}^{{+{share}}}\,")
 
     def build(self, device: torch.device | str | None = None, seed: int = 0) -> "Xpos":
         return Xpos(self)
@@ -108,17 +104,13 @@ class Xpos(Scheme):
 
     @property
     def inv_freq(self) -> Float[Tensor, " p"]:
-        """Inverse frequencies in float64, radians per position, pair 0 the fastest."""
         return self.phases.inv_freq
 
     def cos_sin(
         self, positions: Int[Tensor, " *n"], *, sign: int = 1
     ) -> tuple[Float[Tensor, "*n p"], Float[Tensor, "*n p"]]:
         """Return what the pairs of a query are multiplied by, of a key for sign -1, float64."""
-        place = float64_device(positions.device)
-        cos, sin = cos_sin(positions.to(place), self.phases, dtype=torch.float64)
-        scale = self._powers(positions - self.config.origin, sign)
-        return cos * scale, sin * scale
+        return self._planes(positions, self.config.origin, sign)
 
     def rotate(
         self,
@@ -141,17 +133,16 @@ class Xpos(Scheme):
 
     def farthest(self, dtype: torch.dtype) -> int:
         """Return how far from the origin a position may be for its keys to be held in a dtype."""
-        room = math.log(torch.finfo(dtype).max / _HEADROOM)
-        return math.floor(room * self.config.scale_base / -self._log_zeta[0].item())
+        room = math.log(torch.finfo(dtype).max / _HEADROOM) * self.config.scale_base
+        return math.floor(room / -self._log_zeta[0].item())
 
     def _check_range(self, positions: Int[Tensor, " *n"], dtype: torch.dtype) -> None:
         """Raise PositionOutOfRange where positions known on the host are too far from the origin."""
-        if positions.device.type != "cpu" or torch.compiler.is_compiling() or not positions.numel():
+        if torch.compiler.is_compiling() or positions.device.type != "cpu" or 0 in positions.shape:
             return
         origin, far = self.config.origin, self.farthest(dtype)
-        low, high = int(positions.min()), int(positions.max())
-        if low < origin - far or high > origin + far:
-            asked = low if low < origin - far else high
+        asked = max(map(int, positions.aminmax()), key=lambda at: abs(at - origin))
+        if abs(asked - origin) > far:
             raise PositionOutOfRange(
                 f"xPos scales keys beyond what {str(dtype).removeprefix('torch.')} holds at position "
                 f"{asked:,}; positions from {origin - far:,} to {origin + far:,} are within it.",
@@ -164,9 +155,7 @@ class Xpos(Scheme):
         head: Head = "mean",
         dtype: torch.dtype | None = None,
     ) -> Float[Tensor, " *n"]:
-        place = float64_device(offsets.device)
-        cos, _ = cos_sin(offsets.to(place), self.phases, dtype=torch.float64)
-        return (2 / self.width) * (cos * self._powers(offsets, -1)).sum(dim=-1)
+        return (2 / self.width) * self._planes(offsets, 0, -1)[0].sum(dim=-1)
 
     def offset_curve(
         self,
@@ -197,19 +186,14 @@ class Xpos(Scheme):
         limits.check_count("length", length, 1, limits.MAX_KERNEL_LENGTH)
         positions = torch.arange(start, start + length, device=float64_device(device))
         self._check_range(positions.cpu(), dtype)
-        queries, keys = (
-            torch.cat([rounded(plane, dtype) for plane in self.cos_sin(positions, sign=sign)], -1)
-            for sign in (1, -1)
-        )
-        return (2 / self.width) * queries @ keys.T
+        both = (torch.cat(self.cos_sin(positions, sign=sign), -1) for sign in (1, -1))
+        q, k = (rounded(rows, dtype) for rows in both)
+        return (2 / self.width) * q @ k.T
 
-    def _powers(self, distances: Int[Tensor, " *n"], sign: int) -> Float[Tensor, "*n p"]:
-        """Return zeta^(sign * distance / B) of every pair, float64."""
-        place = float64_device(distances.device)
-        shares = distances.to(place).double()[..., None] * (sign / self.config.scale_base)
-        return (shares * self._log_zeta.to(place)).exp()
-
-
-def number_or_symbol(value: float, symbol: str, write: Writer) -> str:
-    """Return the number where the formula is written with numbers, else its symbol."""
-    return f"{value:g}" if write.numbers else symbol
+    def _planes(self, at: Tensor, origin: int, sign: int) -> tuple[Tensor, Tensor]:
+        """Return cosine and sine of every pair's angle times zeta^(sign (at - origin) / B), float64."""
+        at = at.to(float64_device(at.device))
+        cos, sin = cos_sin(at, self.phases, dtype=torch.float64)
+        shares = (at - origin).double()[..., None] * (sign / self.config.scale_base)
+        scale = (shares * self._log_zeta.to(at.device)).exp()
+        return cos * scale, sin * scale
