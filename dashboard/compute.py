@@ -57,7 +57,8 @@ class Kernel:
     length: int  # positions that have a value; fewer than asked past a learned table
     unit: str
     provenance: str
-    untrained: bool  # whether this is a table that nobody trained
+    untrained: bool  # whether these are numbers that nobody trained
+    start: str  # what those are
     heads: int | None
     notice: str | None
 
@@ -159,6 +160,7 @@ def kernel(query: Query) -> Kernel:
         unit=scheme.kernel_unit,
         provenance=scheme.provenance,
         untrained=scheme.untrained,
+        start=scheme.config.start,
         heads=scheme.heads,
         notice=ran.notice,
     )

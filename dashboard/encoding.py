@@ -31,6 +31,7 @@ class Drawn:
     features: tuple[str, ...]
     provenance: str
     untrained: bool
+    start: str  # what untrained numbers are
     rounded: bool
 
     @property
@@ -165,6 +166,7 @@ def values(query: Query) -> Drawn | None:
         features=found.features,
         provenance=scheme.provenance,
         untrained=scheme.untrained,
+        start=scheme.config.start,
         rounded=query.dtype is not None,
     )
 

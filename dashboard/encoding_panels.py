@@ -102,13 +102,16 @@ def _panel(setting: Setting, kind: str, one: Drawn, provenance: str) -> Panel:
 
 
 def _scale(unit: str, pictures: list[Array]) -> Scale:
-    """One scale for all matrices of a unit: even about 0, or from the least bias to 0."""
+    """One scale for all matrices of a unit: even about 0, or from the least bias to 0 if none is above."""
     if unit == "cosine or sine":
         return Scale(-1.0, 1.0, "diverging", unit)
     entries = np.abs(np.concatenate([picture.ravel() for picture in pictures]))
     entries = entries[np.isfinite(entries)]
     if unit == "logit":
-        return Scale(-float(entries.max()) or -1.0, 0.0, "sequential", unit)
+        largest = float(entries.max()) or 1.0
+        if all(np.nanmax(picture) <= 0 for picture in pictures):
+            return Scale(-largest, 0.0, "sequential", unit)
+        return Scale(-largest, largest, "diverging", unit)
     most = float(np.quantile(entries, OUTLIERS, method="higher")) if len(entries) else 1.0
     return Scale(-most or -1.0, most or 1.0, "diverging", unit)
 

@@ -23,14 +23,19 @@ def headline(found: EncodingPage) -> str:
         elif not one.features:
             last = min(setting.train_length, len(one.values)) - 1
             heads = "" if setting.alibi_head else " on average"
-            parts.append(
-                f"{label} takes{heads} {number(float(-one.values[0, last]))} off a logit at distance "
-                f"{last:,}"
+            # Of the query that stands there: a causal model reads the keys before it.
+            change = float(one.values[last, 0])
+            moved = (
+                f"takes{heads} {number(-change)} off"
+                if change <= 0
+                else f"adds{heads} {number(change)} to"
             )
+            start = f", {one.start}" if one.untrained else ""
+            parts.append(f"{label} {moved} a logit at distance {last:,}{start}")
         else:
             rows = one.values[: setting.train_length]
             deviation = np.nanstd(rows) if np.isfinite(rows).any() else np.nan
-            noise = ", untrained noise" if one.untrained else ""
+            noise = f", {one.start}" if one.untrained else ""
             parts.append(f"{label}'s entries spread by {number(float(deviation))}{noise}")
     parts += [f"{SCHEMES[kind].label} puts nothing in" for kind in found.absent]
     trained = counted(setting.train_length, "trained position")

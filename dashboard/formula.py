@@ -52,7 +52,7 @@ class Read:
     @property
     def formulas(self) -> set[str]:
         """The schemes that have a formula to read."""
-        return {kind for kind, one in self.past.items() if one.limit is None}
+        return {kind for kind, one in self.past.items() if len(one.offsets)}
 
 
 def read(setting: Setting, chosen: FormulaChoice) -> Read:

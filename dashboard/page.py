@@ -133,7 +133,7 @@ def panel_note(setting: Setting, kind: str, provenance: str = "", *, rounded: bo
         head = "mean of" if setting.alibi_head == 0 else f"head {setting.alibi_head} of"
         heads = getattr(config, "heads", setting.heads)
         parts.append("one head" if heads == 1 else f"{head} {heads} heads")
-    if provenance and "learned_rows" not in config.uses:
+    if provenance and "source" in config.shared and "learned_rows" not in config.uses:
         parts.append("trained on all its rows, whatever the training length here")
     if rounded and setting.table_dtype is not None and config.uses:
         parts.append(f"rounded to {setting.precision}")

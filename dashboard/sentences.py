@@ -41,7 +41,7 @@ def similarity(setting: Setting, found: Mapping[str, Similarity]) -> str:
     for kind, result in found.items():
         label = SCHEMES[kind].label
         below = falls_under_half(result)
-        noise = " (untrained noise)" if result.kernel.untrained else ""
+        noise = f" ({result.kernel.start})" if result.kernel.untrained else ""
         if not np.isfinite(result.mean).any():
             parts.append(f"{label} has no similarity at all")
         elif below is None:
@@ -120,7 +120,7 @@ def overview(
         else:
             what = f"first rises again at distance {one.first_rise:,}"
         if found[kind].kernel.untrained:
-            what += ", but that is untrained noise"
+            what += f", but that is {found[kind].kernel.start}"
         groups.setdefault(what, []).append(label)
     parts = [f"for {listed(labels)} it {what}" for what, labels in groups.items()]
     return "As two positions move apart, their similarity: " + "; ".join(parts) + "."
@@ -144,7 +144,9 @@ def properties(measured: Properties, found: Similarity) -> str:
         shift = "only the distance counts"
     else:
         shift = f"the place counts too (shift-invariance error {error:.2g})"
-    untrained = " Untrained: this is noise, not a learned table." if found.kernel.untrained else ""
+    untrained = f" Untrained: this is {found.kernel.start}." if found.kernel.untrained else ""
+    if found.kernel.start == "untrained noise":
+        untrained = untrained and " Untrained: this is noise, not a learned table."
     return f"{told}; {shift}.{untrained}"
 
 
@@ -193,6 +195,8 @@ def extrapolation(setting: Setting, past: Mapping[str, Past]) -> str:
         label = SCHEMES[kind].label
         if one.limit is not None:
             parts.append(f"{label} has no row past position {one.limit - 1:,}")
+        elif not len(one.offsets):
+            parts.append(f"{label} has a value, which depends on the query's position too")
         elif one.outside is None:
             parts.append(f"{label} is defined")
         elif one.outside == 0:
@@ -205,13 +209,18 @@ def extrapolation(setting: Setting, past: Mapping[str, Past]) -> str:
 def outside(past: Mapping[str, Past], length: int) -> str:
     """Say how far and how densely the formulas were read, and what has no formula to read."""
     parts = []
-    read = [one for one in past.values() if one.limit is None]
+    read = [one for one in past.values() if len(one.offsets)]
     if read:
         scanned = read[0].outside is not None
         how = "every offset checked" if scanned else "samples drawn, not every offset checked"
         parts.append(f"Read to distance {length - 1:,}, {how}.")
         if not scanned:
             parts.append("Distances to seen positions are not computed for so many.")
+    parts += [
+        f"{SCHEMES[kind].label} is no function of the distance alone, so it has no curve here."
+        for kind, one in past.items()
+        if one.limit is None and not len(one.offsets)
+    ]
     parts += [
         f"{SCHEMES[kind].label} is a table of {one.limit:,} row{'s' if one.limit > 1 else ''} and "
         "has no formula to read."

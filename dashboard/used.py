@@ -13,6 +13,7 @@ from posenc.setting import own_rules
 
 # What a scheme takes from a Setting, and the controls that make it; any other is a control itself.
 _MADE_OF = {"learned_rows": ("train_length",), "rope_width": ("dim", "equal_width")}
+_MADE_OF |= {"head_dim": ("dim", "heads"), "scaled_from": ("train_length",)}
 
 
 @dataclass(frozen=True)

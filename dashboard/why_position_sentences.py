@@ -65,7 +65,7 @@ def layers(setting: Setting, found: WhyPosition) -> str:
     return (
         f"One layer of attention, width {usual.width:,}, {_heads(usual)}, random weights from seed "
         f"{setting.seed}; computed in float64.{''.join(own)} Positions shown, precision, device and "
-        "the ALiBi head change nothing on this page."
+        "the head shown change nothing on this page."
     )
 
 

@@ -11,11 +11,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posenc import limits
-from posenc.device import float64_device
 from posenc.layout import Layout, interleaved_to_half
-from posenc.schemes.rotary import Rotary
+from posenc.schemes.rotary import TurnsPairs
 from posenc.schemes.scheme import Head, Scheme, VectorScheme, check_scheme, rounded
-from posenc.toeplitz import toeplitz
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,10 +45,11 @@ def encoding(
     """Return what a scheme puts in at positions 0 .. length - 1, or None for one that puts nothing in.
 
     Rows that are added to token vectors (entry of a vector); the rotary table, cosine and sine of every
-    pair in the scheme's own layout (cosine or sine); the bias of a head or the mean of all (logit),
-    symmetric as the formula is: a causal model reads its lower half. dtype: None is exact, a float
-    dtype rounds as a model would that holds its table (ALiBi: its bias) in it.
-    Raises PositionOutOfRange past a learned table, SchemeArgumentError for length or head.
+    pair in the scheme's own layout (cosine or sine; of xPos those of queries, which shrink); the bias of
+    a head or the mean of all (logit) as the formula gives it: a causal model reads its lower half. dtype:
+    None is exact, a float dtype rounds as a model would that holds its table (ALiBi: its bias) in it.
+    Raises PositionOutOfRange past a learned table, NoPositionKernel where everything put in depends on
+    content, SchemeArgumentError for length or head.
     """
     check_scheme(scheme)
     limits.check_count("length", length, 1, limits.MAX_KERNEL_LENGTH)
@@ -59,14 +58,10 @@ def encoding(
         if type(scheme).embed is not Scheme.embed:
             rows = scheme.vectors(length, dtype=dtype)
             return Encoding(rows, "entry of a vector", feature_names(scheme, rows.shape[1]))
-        if isinstance(scheme, Rotary):
+        if isinstance(scheme, TurnsPairs):
             return _rotary_table(scheme, length, dtype)
-        bias = scheme.offset_bias(torch.arange(1 - length, length, device="cpu"))
-        if bias is None:
-            return None
-        exact = rounded(bias.to(float64_device(bias.device)).double(), dtype)
-        curve = exact.mean(dim=0) if head == "mean" else exact[head]
-        return Encoding(toeplitz(curve), "logit", ())
+        bias = scheme.bias_matrix(length, head=head, dtype=dtype)
+        return None if bias is None else Encoding(bias, "logit", ())
 
 
 def feature_names(scheme: Scheme, width: int) -> tuple[str, ...]:
@@ -78,7 +73,7 @@ def feature_names(scheme: Scheme, width: int) -> tuple[str, ...]:
     return _pair_names(width // 2, scheme.pair_layout, first, second)
 
 
-def _rotary_table(scheme: Rotary, length: int, dtype: torch.dtype | None) -> Encoding:
+def _rotary_table(scheme: TurnsPairs, length: int, dtype: torch.dtype | None) -> Encoding:
     """Return what turns every pair, cosine and sine side by side or all cosines first."""
     pairs, layout = scheme.phases.pairs, scheme.rotary_layout
     width = 2 * pairs

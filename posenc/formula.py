@@ -20,6 +20,15 @@ _LETTERS = {"pos, i": (r"\mathrm{pos}", r"\mathrm{pos}'", "i"), "t, k": ("t", "t
 _SYMBOLS = {"dim": "d", "rotary_dim": "r", "base": "b", "heads": "n", "max_len": "L"}
 _SYMBOLS |= {"factor": "s", "trained_length": "L", "length": "n", "low_freq_factor": "l"}
 _SYMBOLS |= {"high_freq_factor": "h", "beta_fast": r"\beta", "beta_slow": r"\alpha"}
+_SYMBOLS |= {
+    "buckets": "N",
+    "max_distance": "D",
+    "width": "w",
+    "threshold": "L",
+    "clip": "K",
+    "counted": "P",
+}
+_SYMBOLS |= {"scale_base": "B", "origin": "o"}
 
 
 @runtime_checkable

@@ -98,7 +98,7 @@ class Setting:
             low=1,
             high=limits.MAX_SHOWN_HEADS,
             label="Heads",
-            help="RoPE acts on dimension / heads; ALiBi has one slope per head.",
+            help="RoPE acts on dimension / heads; ALiBi and other biases differ from head to head.",
         ),
     )
     equal_width: bool = fields.ruled(
@@ -113,8 +113,8 @@ class Setting:
         fields.Whole(
             low=0,
             high=limits.MAX_SHOWN_HEADS,
-            label="ALiBi head",
-            help="0 is the mean over heads; 1 is the head with the first slope.",
+            label="Head shown",
+            help="Of schemes whose heads differ, such as ALiBi: 0 is the mean, 1 the first head.",
         ),
     )
     seed: int = fields.ruled(
@@ -251,6 +251,7 @@ class Setting:
     def ignored_by(self, kind: str) -> tuple[str, ...]:
         """Return the labels of the main numbers (dimension, base, heads) that a scheme ignores."""
         derived = {"rope_width": ("dim",) if self.equal_width else ("dim", "heads")}
+        derived |= {"head_dim": ("dim", "heads")}
         used = {
             name
             for source in (() if self.of_model(kind) else self.config(kind).uses)
@@ -364,7 +365,7 @@ def _fit_model(values: dict[str, Any]) -> list[str]:
 
 
 def _fit_together(values: dict[str, Any]) -> list[str]:
-    """Make dimension, heads, ALiBi head and positions agree, in place; return what was changed."""
+    """Make dimension, heads, the head shown and positions agree, in place; return what was changed."""
     notices = []
     dim, heads = values["dim"], values["heads"]
     if dim < 2 * heads:
@@ -394,7 +395,7 @@ def _fit_together(values: dict[str, Any]) -> list[str]:
         values["length"] = longest
     most = _heads(model) or values["heads"]
     if values["alibi_head"] > most:
-        notices.append(f"ALiBi head must be from 0 (the mean) to {most}; the mean is used instead.")
+        notices.append(f"Head shown must be from 0 (the mean) to {most}; the mean is used instead.")
         values["alibi_head"] = 0
     return notices
 

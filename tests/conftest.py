@@ -15,7 +15,7 @@ import jaxtyping
 import pytest
 import torch
 
-from tests import shapes
+from tests import exempt, shapes
 from tests.browser import find_chromium
 from tests.stand_ins import STAND_INS
 
@@ -182,6 +182,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave out browser tests where there is no browser, and longer proofs nobody asked for."""
     no_browser = find_chromium() is None and os.environ.get("POSENC_REQUIRE_BROWSER") != "1"
     for item in items:
+        exempt.mark(item)
         if no_browser and item.get_closest_marker("browser"):
             item.add_marker(pytest.mark.skip(reason="no Chromium is installed"))
     if "long" in config.option.markexpr:

@@ -10,6 +10,7 @@ import sys
 from tests.mutant_runs import Mutant, main
 from tests.mutants_of_lab import MUTANTS_OF_LAB
 from tests.mutants_of_models import MUTANTS_OF_MODELS
+from tests.mutants_of_relative import MUTANTS_OF_RELATIVE
 from tests.mutants_of_scalings import MUTANTS_OF_SCALINGS
 
 MUTANTS = (
@@ -254,6 +255,7 @@ MUTANTS = (
     *MUTANTS_OF_LAB,
     *MUTANTS_OF_SCALINGS,
     *MUTANTS_OF_MODELS,
+    *MUTANTS_OF_RELATIVE,
 )  # fmt: skip
 
 

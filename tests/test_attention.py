@@ -202,7 +202,8 @@ def torch_s_own(scheme: Scheme, q: Tensor, k: Tensor, v: Tensor, positions: Tens
     rotated_q, rotated_k = scheme.rotate(q, k, positions, positions)
     bias = scheme.bias(q, k, positions, positions)
     visible = positions <= positions[:, None]
-    mask = torch.where(visible, 0.0, -math.inf) if bias is None else bias
+    # Without a gradient, for which torch takes another path.
+    mask = torch.where(visible, 0.0, -math.inf) if bias is None else bias.detach()
     mask = mask.masked_fill(~visible, -math.inf).to(q.dtype)
     return functional.scaled_dot_product_attention(
         rotated_q, rotated_k, v, mask, scale=scheme.softmax_scale(q.shape[-1])

@@ -18,8 +18,10 @@ def model_of(kind: str, **others: object) -> LanguageModel:
     """An untrained model of 2 layers, width 16, 24 learned rows; the scheme's own numbers made large."""
     specification = small(kind, **({"layers": 2, "train_length": 24} | others))
     model = build_model(specification, specification.make_task(CORPUS)).eval()
+    own = [*model.scheme.parameters()]
     with torch.no_grad():
-        for parameter in model.scheme.parameters():
+        # Those of KERPLE and FIRE count on a scale of their own, and are large enough.
+        for parameter in () if kind in ("kerple_log", "kerple_power", "fire") else own:
             parameter.mul_(20)
     return model
 

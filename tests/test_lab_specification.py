@@ -30,7 +30,7 @@ def other_configs(config: SchemeConfig) -> dict[str, SchemeConfig]:
     for field in dataclasses.fields(config):
         now, rule = getattr(config, field.name), field.metadata.get("rule")
         choices = list(alternatives(rule)) if rule is not None else []
-        choices += ["minilm"] if field.name == "source" else []
+        choices += ["minilm", "trained"] if field.name == "source" else []
         choices += [now // 2, now * 2] if type(now) is int else []
         choices += [now / 2] if type(now) is float else []
         for value in choices:
@@ -82,7 +82,7 @@ def model_for(config: SchemeConfig, model: ModelConfig) -> ModelConfig:
     """The model, of the width and heads that a scheme asks for."""
     heads = getattr(config, "heads", model.heads)
     width = getattr(config, "dim", model.width)
-    width *= heads if config.shared.get("dim") == "rope_width" else 1
+    width *= heads if config.shared.get("dim") in ("rope_width", "head_dim") else 1
     return dataclasses.replace(model, heads=heads, width=width)
 
 

@@ -78,8 +78,10 @@ page.definition(
     r"\cos(i, j) = \frac{K(i, j)}{\sqrt{K(i, i)\,K(j, j)}}",
     "K is the position kernel, the effect of position alone: the inner product of the stored vectors "
     "(learned, sinusoidal), the expected logit of unit content (RoPE), or the factor on the attention "
-    "weight (ALiBi). Scaled to a unit diagonal all of them are cosine similarities; for ALiBi that is "
-    r"$e^{-s|i-j|}$.",
+    "weight (ALiBi and other biases). Scaled to a unit diagonal these are cosine similarities; for ALiBi "
+    r"that is $e^{-s|i-j|}$. A kernel that tells before from after is scaled the same way, but has no "
+    "vectors between which that would be an angle; a scheme that adds nothing without content has no "
+    "kernel and is left out.",
     similarity.cosine_curve,
     similarity.cosine_matrix,
 )

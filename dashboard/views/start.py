@@ -59,7 +59,7 @@ page.definition(
     r"\frac{K(i, j)}{\sqrt{K(i, i)\,K(j, j)}}",
     "K is what position alone contributes between query i and key j: an inner product of rows (learned, "
     "sinusoidal), the expected logit of unit content (RoPE), or a factor on the attention weight "
-    "(ALiBi), each scaled to 1 at distance 0, and averaged over all pairs at a distance.",
+    "(ALiBi and other biases), each scaled to 1 at distance 0, and averaged over all pairs at a distance.",
     similarity.similarity_by_offset,
 )
 page.numbers(

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from posenc.analysis import properties, similarity
 from posenc.analysis.projection import Projection, project, project_gram
-from posenc.errors import NotStationary
+from posenc.errors import NoPositionVectors, NotStationary
 from posenc.kernel import offset_curve, position_kernel, position_vectors
 from posenc.query import Query, known
 from posenc.schemes.scheme import VectorScheme
@@ -108,7 +108,10 @@ def scheme_projection(query: Query, fitted: int, components: int) -> SchemeProje
         # Wide vectors: the same scores from their inner products, in a fraction of the time. The
         # exponential of a rounded bias need not have vectors at all, so there it is not rounded.
         matrix = position_kernel(scheme, length, head=query.head, dtype=dtype)
-        found = project_gram(matrix, components, fit=inside)
+        try:
+            found = project_gram(matrix, components, fit=inside)
+        except NoPositionVectors as refused:
+            raise NoPositionVectors(f"{scheme.config.label}: {refused}") from None
         size = matrix.diagonal().nanmean().sqrt()
     return SchemeProjection(found, found.scores / size, length - inside, dtype is not None)
 

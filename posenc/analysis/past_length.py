@@ -49,7 +49,8 @@ def read_past(query: Query, train_length: int) -> Past:
     if not scheme.stationary:
         nothing = np.zeros(0)
         # An untrained table would have a row per position of training; only those shown are drawn.
-        limit = train_length if scheme.untrained else scheme.max_length
+        ends = scheme.untrained and scheme.max_length is not None
+        limit = train_length if ends else scheme.max_length
         return Past(limit, nothing, nothing, None, None, nothing, nothing)
     count = query.length
     drawn = torch.linspace(0, count - 1, min(count, DRAWN_OFFSETS), dtype=torch.float64)

@@ -81,7 +81,7 @@ def _run_table(run_id: str) -> PositionTable:
     name = f"{run_id}.safetensors"
     shipped = RESULTS / name
     try:
-        content = shipped.read_bytes() if shipped.exists() else _stored(name)
+        content = shipped.read_bytes() if shipped.exists() else stored(name)
     except (OSError, RunError) as error:
         raise CheckpointError(f"There is no table of a run {run_id} here.") from error
     note = read_header(content).metadata
@@ -100,7 +100,7 @@ def _run_table(run_id: str) -> PositionTable:
     )
 
 
-def _stored(name: str) -> bytes:
+def stored(name: str) -> bytes:
     """Return a file of this machine's store of runs, which the extra `lab` knows how to open."""
     try:
         from posenc.run_files import RunFiles

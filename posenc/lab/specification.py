@@ -24,6 +24,7 @@ DEFAULT_SCALINGS = ("rope_linear", "rope_ntk")
 _SIZES = (
     "dim",
     "rope_width",
+    "head_dim",
     "heads",
 )  # of a Setting; where a scheme takes one, the model has it too
 

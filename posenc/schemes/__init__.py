@@ -2,12 +2,21 @@
 
 from posenc.errors import ConfigError, shown
 from posenc.schemes.alibi import AlibiConfig
+from posenc.schemes.cope import CopeConfig
+from posenc.schemes.fire import FireConfig
+from posenc.schemes.kerple_log import KerpleLogConfig
+from posenc.schemes.kerple_power import KerplePowerConfig
 from posenc.schemes.learned import LearnedConfig
 from posenc.schemes.none import NoneConfig
 from posenc.schemes.rope import RopeConfig
 from posenc.schemes.rope_scaling import ROPE_SCALINGS
+from posenc.schemes.sandwich import SandwichConfig
 from posenc.schemes.scheme import SchemeConfig
+from posenc.schemes.shaw import ShawConfig
 from posenc.schemes.sinusoidal import SinusoidalConfig
+from posenc.schemes.t5 import T5Config
+from posenc.schemes.transformer_xl import TransformerXLConfig
+from posenc.schemes.xpos import XposConfig
 
 
 class _Registry(dict[str, type[SchemeConfig]]):
@@ -24,4 +33,13 @@ SCHEMES: dict[str, type[SchemeConfig]] = _Registry(
     alibi=AlibiConfig,
     none=NoneConfig,
     **ROPE_SCALINGS,
+    shaw=ShawConfig,
+    transformer_xl=TransformerXLConfig,
+    t5=T5Config,
+    kerple_log=KerpleLogConfig,
+    kerple_power=KerplePowerConfig,
+    fire=FireConfig,
+    sandwich=SandwichConfig,
+    xpos=XposConfig,
+    cope=CopeConfig,
 )

@@ -4,6 +4,8 @@ Su et al. 2021, arXiv 2104.09864, eq. 34; the attention factor: Peng et al. 2023
 The rotation multiplies a pair by :math:`a\,e^{i p \theta_m}`, a = 1 but for some scalings.
 """
 
+from typing import Protocol, runtime_checkable
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -17,6 +19,19 @@ from posenc.phases import Frequencies, Phases
 from posenc.rotation import apply_rope, apply_rope_to_both
 from posenc.rows import cosine_curve, cosine_sum, rotary_rows
 from posenc.schemes.scheme import Head, SchemeConfig, VectorScheme, rounded
+
+
+@runtime_checkable
+class TurnsPairs(Protocol):
+    """A scheme that multiplies pairs of features by cosines and sines of their angles."""
+
+    phases: Phases
+    rotary_layout: Layout
+
+    def cos_sin(
+        self, positions: Int[Tensor, " *n"]
+    ) -> tuple[Float[Tensor, "*n p"], Float[Tensor, "*n p"]]:
+        """Return what the pairs of a query are multiplied by, float64."""
 
 
 class Rotary(VectorScheme):

@@ -48,7 +48,7 @@ class SchemeConfig(ABC):
     `kind` is an instance field, so that two configs with equal numbers never share a cache entry.
     `shared` maps a field to the attribute of a Setting that fills it; the other fields are its own.
     advanced: whether only those will ask for it who know why. reading: what a scaling is called where
-    it reads the weights of another scheme.
+    it reads the weights of another scheme. start: what untrained numbers of it are.
     """
 
     kind: str = ""
@@ -59,6 +59,7 @@ class SchemeConfig(ABC):
     shared: ClassVar[dict[str, str]] = {}
     advanced: ClassVar[bool] = False
     reading: ClassVar[str] = ""
+    start: ClassVar[str] = "untrained noise"
 
     @property
     def uses(self) -> tuple[str, ...]:
@@ -133,6 +134,7 @@ class Scheme(nn.Module):
     untrained: whether those numbers are a random start, which is noise and must be labelled so.
     phases: the exact ladder of frequencies, None for a scheme without any.
     attention_factor: what `rotate` multiplies the turned pairs of queries and of keys by.
+    no_vectors: why a scheme has no position vectors, where it has none.
     rotary_layout: order of the pairs that `rotate` turns by the angles of `phases`, None without any.
     """
 
@@ -145,6 +147,7 @@ class Scheme(nn.Module):
     attention_factor: float = 1.0
     rotary_layout: Layout | None = None
     phases: Phases | None = None
+    no_vectors: str = "none are known for its kernel"
 
     def __init__(self, config: SchemeConfig) -> None:
         super().__init__()
@@ -196,8 +199,30 @@ class Scheme(nn.Module):
         return batched.to(torch.promote_types(q.dtype, torch.float32))
 
     def offset_bias(self, offsets: Int[Tensor, " *shape"]) -> Float[Tensor, " h *shape"] | None:
-        """Return the bias of a stationary scheme at offsets (key minus query), or None."""
+        """Return the bias of a stationary scheme at offsets (key minus query), or None.
+
+        Where `bias` depends on content too (Transformer-XL), this is what is left of it at content 0.
+        """
         return None
+
+    def bias_matrix(
+        self, length: int, *, head: Head = "mean", dtype: torch.dtype | None = None
+    ) -> Float[Tensor, "n n"] | None:
+        """Return the bias of positions 0 .. length - 1 without content, float64, or None without any.
+
+        head: one of them, or their mean. dtype: rounded to it first. Raises NoPositionKernel where all
+        of the bias depends on content.
+        """
+        if self._is_content_alone():
+            raise NoPositionKernel(
+                f"{self.config.label} has no fixed numbers to show: all it adds depends on content."
+            )
+        self.check_head(head)
+        bias = self.offset_bias(torch.arange(1 - length, length, device="cpu"))
+        if bias is None:
+            return None
+        exact = rounded(bias.detach().to(float64_device(bias.device)).double(), dtype)
+        return toeplitz(exact.mean(dim=0) if head == "mean" else exact[head])
 
     def softmax_scale(self, head_dim: int) -> float:
         """Return the factor of q . k: 1 / sqrt(head_dim)."""
@@ -236,7 +261,7 @@ class Scheme(nn.Module):
         The default is the factor that the bias puts on an attention weight, exp(offset_bias), and 1
         without a bias (NoPE). Raises NoPositionKernel where the bias depends on content.
         """
-        if type(self).bias is not Scheme.bias:
+        if self._is_content_alone():
             raise NoPositionKernel(
                 f"{self.config.label} has no fixed position kernel: its bias depends on content."
             )
@@ -288,9 +313,8 @@ class Scheme(nn.Module):
         device: torch.device | str | None = None,
     ) -> Float[Tensor, "n m"]:
         """Return phi with phi(i) . phi(j) = K(i, j); see `posenc.position_vectors`."""
-        raise NoPositionVectors(
-            f"{self.config.label} has no position vectors: none are known for its kernel."
-        )
+        reason = "it has no position kernel" if self._is_content_alone() else self.no_vectors
+        raise NoPositionVectors(f"{self.config.label} has no position vectors: {reason}.")
 
     def offset_map(self, offset: int, *, size: int, head: Head = "mean") -> Tensor | None:
         """Return the closed form of M_k, phi(i + k) = M_k phi(i), or None where the scheme has none.
@@ -304,6 +328,12 @@ class Scheme(nn.Module):
     def inv_freq(self) -> Float[Tensor, " p"] | None:
         """Inverse frequencies in float64, radians per position, or None for a scheme without any."""
         return None
+
+    def _is_content_alone(self) -> bool:
+        """Whether the bias depends on content and nothing is left of it without."""
+        own = type(self)
+        fixed = own.offset_bias is not Scheme.offset_bias or own.kernel is not Scheme.kernel
+        return own.bias is not Scheme.bias and not fixed
 
     def check_heads(self, q: Float[Tensor, "b h q d"]) -> None:
         """Raise SchemeArgumentError if the scheme tells apart another number of heads than q has."""

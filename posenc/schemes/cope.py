@@ -1,0 +1,119 @@
+r"""CoPE: positions that count what the query finds worth counting, not tokens.
+
+Golovneva et al. 2024, Contextual Position Encoding, arXiv 2405.18719, section 4 and its appended code:
+
+.. math:: g_{it} = \sigma\Bigl(\frac{q_i \cdot k_t}{\sqrt d}\Bigr), \quad p_{ij} = \sum_{t=j}^{i} g_{it},
+          \quad b(i, j) = q_i \cdot e[p_{ij}]
+
+e is a trained table of vectors, one for all heads, read between its rows by straight lines, and p stays at
+its last row. The gates read the scaled scores and q . e is not scaled, both as in the paper's code. What
+is counted are the keys that attention is given: those after key j by position, up to the query's own
+position, and key j itself. So a key later than the query has p = 0, and a key that is masked out (but not
+left out) still counts if it stands between. e starts as N(0, 0.02) here; that code starts it at 0, where an
+untrained table would show nothing.
+
+There is no position kernel: position itself depends on content. So there are no position vectors.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional
+
+from posenc import fields, limits
+from posenc.formula import Writer
+from posenc.hook_arguments import Positions, check_positions, check_tokens, placed
+from posenc.schemes.trainable import Trainable, TrainableConfig, drawn, source_field
+
+
+@dataclass(frozen=True, kw_only=True)
+class CopeConfig(TrainableConfig):
+    """Counted positions 0 .. `counted` - 1 for heads of width `dim`."""
+
+    kind: Literal["cope"] = "cope"
+    dim: int = fields.ruled(64, fields.Whole(low=1, high=limits.MAX_DIM, label="Head width"))
+    counted: int = fields.ruled(
+        64,
+        fields.Whole(
+            low=2,
+            high=1_024,
+            label="CoPE positions",
+            help="Rows of its table; what counts further shares the last one.",
+        ),
+    )
+    source: str = source_field("CoPE")
+
+    label: ClassVar[str] = "CoPE"
+    summary: ClassVar[str] = "Counts as positions what the query finds worth counting."
+    paper: ClassVar[str] = "Golovneva et al. 2024, arXiv 2405.18719"
+    shared: ClassVar[dict[str, str]] = {"dim": "head_dim"}
+
+    def formula(self, write: Writer) -> str:
+        i, j, d = write.position, write.key, write.value("dim")
+        return (
+            rf"b({i}, {j}) = q_{{{i}}} \cdot e\left[\min\left(\sum_{{s={j}}}^{{{i}}} \sigma\left("
+            rf"\frac{{q_{{{i}}} \cdot k_s}}{{\sqrt{{{d}}}}}\right),\ {write.value('counted')} - 1"
+            r"\right)\right]"
+        )
+
+    def initial(self, generator: torch.Generator) -> "Cope":
+        return Cope(self, generator)
+
+
+class Cope(Trainable):
+    """Adds q . e at the counted position."""
+
+    config: CopeConfig
+
+    def __init__(self, config: CopeConfig, generator: torch.Generator) -> None:
+        super().__init__(config)
+        self.weight = drawn(generator, config.counted, config.dim)
+
+    def bias(
+        self,
+        q: Float[Tensor, "b h q d"],
+        k: Float[Tensor, "b g k d"],
+        q_positions: Positions = None,
+        k_positions: Positions = None,
+    ) -> Float[Tensor, "b h q k"]:
+        check_tokens(q, self.config.dim, q_positions)
+        check_positions("k_positions", k_positions, k)
+        queries, keys = placed(q_positions, q.shape[-2], q), placed(k_positions, k.shape[-2], k)
+        wide = torch.promote_types(q.dtype, torch.float32)
+        asking = q.to(wide)
+        found = k.repeat_interleave(q.shape[1] // k.shape[1], dim=1).to(wide)
+        gates = (asking @ found.mT * self.softmax_scale(q.shape[-1])).sigmoid()
+        later = keys[..., None, :] > queries[..., :, None]
+        gates = gates.masked_fill(later[:, None] if later.dim() == 3 else later, 0.0)
+        counted = _counted(gates, keys).clamp(max=self.config.counted - 1)
+        counted = counted.masked_fill(later[:, None] if later.dim() == 3 else later, 0.0)
+        met = asking @ self.weight.to(wide).T
+        below = counted.detach().floor()
+        share = counted - below
+        low = met.gather(-1, below.long())
+        high = met.gather(-1, counted.detach().ceil().long())
+        return low * (1 - share) + high * share
+
+
+def _counted(
+    gates: Float[Tensor, "b h q k"], positions: Int[Tensor, "*b k"]
+) -> Float[Tensor, "b h q k"]:
+    """Return each key's own gate plus those of all keys at later positions."""
+    known = not torch.compiler.is_compiling() and positions.device.type == "cpu"
+    if known and bool((positions.diff(dim=-1) > 0).all()):
+        return gates.flip(-1).cumsum(dim=-1).flip(-1)
+    ordered, order = positions.sort(dim=-1, stable=True)
+    # Where the next greater position begins: keys at one position do not count each other.
+    after = torch.searchsorted(ordered, ordered, right=True)
+    back = order.argsort(dim=-1)
+
+    def along(index: Tensor) -> Tensor:
+        shaped = index[:, None, None] if index.dim() == 2 else index
+        return shaped.expand(*gates.shape[:3], -1)
+
+    sums = gates.gather(-1, along(order)).flip(-1).cumsum(dim=-1).flip(-1)
+    beyond = functional.pad(sums, (0, 1)).gather(-1, along(after))
+    return gates + beyond.gather(-1, along(back))

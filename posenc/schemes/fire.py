@@ -1,0 +1,139 @@
+r"""FIRE: a trained function of the distance as a share of the query's position, after a logarithm.
+
+Li et al. 2023, Functional Interpolation for Relative Position Encoding, arXiv 2310.04418, section 3.3 and
+its appended code:
+
+.. math:: b_h(i, j) = f_h\Bigl(\frac{\psi(i - j)}{\psi(\max(i, |m|\,L))}\Bigr), \quad
+          \psi(x) = \ln(|c\,x| + 1)
+
+f is a perceptron 1 - 32 - heads with ReLU; c (0.1) and the multiplier m (1) of the threshold L are
+trained too. As its code does, 1e-6 is added to the denominator. Kernel: the factor exp(bias) for the two
+positions; past the threshold it depends on the query's position, so it is not a function of the offset,
+and it is not symmetric: no position vectors.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from posenc import fields, limits
+from posenc.device import float64_device
+from posenc.formula import Writer
+from posenc.hook_arguments import Positions, check_positions, placed
+from posenc.schemes.scheme import Head, rounded
+from posenc.schemes.trainable import Trainable, TrainableConfig, source_field, uniform, wide
+
+HIDDEN = 32
+INITIAL_C = 0.1
+EPSILON = 1e-6
+_ROWS = 512  # queries whose perceptron runs at once
+
+
+@dataclass(frozen=True, kw_only=True)
+class FireConfig(TrainableConfig):
+    """A trained function for each of `heads` heads; `threshold` is L."""
+
+    kind: Literal["fire"] = "fire"
+    heads: int = fields.ruled(8, fields.Whole(low=1, high=limits.MAX_HEADS, label="Heads"))
+    threshold: int = fields.ruled(
+        512, fields.Whole(low=1, high=limits.MAX_POSITION, label="FIRE threshold")
+    )
+    source: str = source_field("FIRE")
+
+    label: ClassVar[str] = "FIRE"
+    summary: ClassVar[str] = "Adds a trained function of the distance over the query's position."
+    paper: ClassVar[str] = "Li et al. 2023, arXiv 2310.04418"
+    shared: ClassVar[dict[str, str]] = {"heads": "heads", "threshold": "scaled_from"}
+
+    def formula(self, write: Writer) -> str:
+        i, j = write.position, write.key
+        return (
+            rf"b_h({i}, {j}) = f_h\left(\frac{{\psi({i} - {j})}}{{\psi(\max({i},\,|m|\,"
+            rf"{write.value('threshold')}))}}\right),\quad \psi(x) = \ln(|c\,x| + 1)"
+        )
+
+    def initial(self, generator: torch.Generator) -> "Fire":
+        return Fire(self, generator)
+
+
+class Fire(Trainable):
+    """Adds a perceptron's value of the interpolated distance."""
+
+    config: FireConfig
+    stationary = False
+    no_vectors = "its kernel is not symmetric"
+
+    def __init__(self, config: FireConfig, generator: torch.Generator) -> None:
+        """Start as torch's linear layers do: evenly within one over the root of the inputs."""
+        super().__init__(config)
+        self.heads = config.heads
+        bound = HIDDEN**-0.5
+        self.inner_weight = nn.Parameter(uniform(generator, HIDDEN, low=-1, high=1))
+        self.inner_bias = nn.Parameter(uniform(generator, HIDDEN, low=-1, high=1))
+        self.outer_weight = nn.Parameter(
+            uniform(generator, HIDDEN, config.heads, low=-bound, high=bound)
+        )
+        self.outer_bias = nn.Parameter(uniform(generator, config.heads, low=-bound, high=bound))
+        self.c = nn.Parameter(torch.tensor(INITIAL_C, dtype=torch.float32, device="cpu"))
+        self.multiplier = nn.Parameter(torch.tensor(1.0, dtype=torch.float32, device="cpu"))
+
+    def bias(
+        self,
+        q: Float[Tensor, "b h q d"],
+        k: Float[Tensor, "b g k d"],
+        q_positions: Positions = None,
+        k_positions: Positions = None,
+    ) -> Float[Tensor, "#b h q k"]:
+        self.check_heads(q)
+        check_positions("q_positions", q_positions, q)
+        check_positions("k_positions", k_positions, k)
+        queries, keys = placed(q_positions, q.shape[-2], q), placed(k_positions, k.shape[-2], k)
+        values = self._values(queries, keys, torch.promote_types(q.dtype, torch.float32))
+        return values if values.dim() == 4 else values[None]
+
+    def kernel(
+        self,
+        length: int,
+        *,
+        head: Head = "mean",
+        start: int = 0,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> Float[Tensor, "n n"]:
+        self.check_kernel_request(length, head)
+        limits.check_count("length", length, 1, limits.MAX_KERNEL_LENGTH)
+        parts = (rounded(bias, dtype).exp() for bias in self._rows(start, length))
+        rows = [part.mean(dim=0) if head == "mean" else part[head] for part in parts]
+        return torch.cat(rows).to(float64_device(device))
+
+    def bias_matrix(
+        self, length: int, *, head: Head = "mean", dtype: torch.dtype | None = None
+    ) -> Float[Tensor, "n n"]:
+        self.check_head(head)
+        parts = (rounded(bias, dtype) for bias in self._rows(0, length))
+        return torch.cat([part.mean(dim=0) if head == "mean" else part[head] for part in parts])
+
+    def _rows(self, start: int, length: int) -> Iterator[Float[Tensor, "h q n"]]:
+        """Return the bias of some queries at a time: the 32 numbers per cell inside need room."""
+        positions = torch.arange(start, start + length, device=float64_device(self.c.device))
+        for part in positions.split(_ROWS):
+            yield self._values(part, positions, torch.float64).detach()
+
+    def _values(
+        self, queries: Int[Tensor, " *b q"], keys: Int[Tensor, " *c k"], dtype: torch.dtype
+    ) -> Float[Tensor, " *d h q k"]:
+        """Return the bias of every pair, in this dtype; positions may have a batch."""
+        exact = wide(queries.device)
+        c = self.c.to(device=queries.device, dtype=exact)
+        threshold = (self.multiplier.to(c) * self.config.threshold).abs()
+        distances = (queries[..., :, None] - keys[..., None, :]).to(exact)
+        reach = torch.maximum(queries.to(exact), threshold)[..., :, None]
+        share = (c * distances).abs().log1p() / ((c * reach).abs().log1p() + EPSILON)
+        share = share.to(dtype)[..., None]
+        inner = (share * self.inner_weight.to(share) + self.inner_bias.to(share)).relu()
+        outer = inner @ self.outer_weight.to(share) + self.outer_bias.to(share)
+        return outer.movedim(-1, -3)

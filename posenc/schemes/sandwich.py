@@ -1,0 +1,90 @@
+r"""Sandwich: the inner product of two sinusoidal rows as a bias, compressed differently for each head.
+
+Chi et al. 2022b, Dissecting Transformer Length Extrapolation, arXiv 2212.10356, section 5: with rows of
+width w and H heads the bias of head h = 1..H is
+
+.. math:: b_h(k) = \frac{H}{8h} \Bigl(\sum_{m=0}^{w/2-1} \cos(k\,\theta_m) - \frac{w}{2}\Bigr), \quad
+          \theta_m = b^{-2m/w}
+
+The constant w/2 is taken off, as in NeMo's code: a softmax does not see it, and the bias is 0 at
+distance 0 as ALiBi's is. Pairs count from 0, as in the sinusoidal rows; NeMo counts from 1. Nothing is
+trained. Kernel: the factor exp(bias), a function of the offset alone and positive definite, since a
+sum of cosines is; vectors exist, but no closed form of them is known.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from posenc import fields, limits
+from posenc.device import float64_device
+from posenc.formula import Writer
+from posenc.phases import Phases
+from posenc.rows import cosine_sum
+from posenc.schemes.scheme import Scheme, SchemeConfig
+
+COMPRESSION = 8  # of the last head, as ALiBi's last slope is 2^-8
+
+
+@dataclass(frozen=True, kw_only=True)
+class SandwichConfig(SchemeConfig):
+    """Sinusoidal inner products of width `width` for `heads` heads."""
+
+    kind: Literal["sandwich"] = "sandwich"
+    heads: int = fields.ruled(8, fields.Whole(low=1, high=limits.MAX_HEADS, label="Heads"))
+    base: float = fields.ruled(
+        10000.0,
+        fields.Real(low=limits.MIN_BASE, high=limits.MAX_BASE, closed=False, label="Base"),
+    )
+    width: int = fields.ruled(
+        128,
+        fields.Whole(
+            low=2,
+            high=512,
+            multiple_of=2,
+            label="Sandwich width",
+            help="Width of the sinusoidal rows behind the bias; it belongs to no vector of the model.",
+        ),
+    )
+
+    label: ClassVar[str] = "Sandwich"
+    summary: ClassVar[str] = "Adds inner products of sinusoidal rows to the logits."
+    paper: ClassVar[str] = "Chi et al. 2022, arXiv 2212.10356"
+    shared: ClassVar[dict[str, str]] = {"heads": "heads", "base": "base"}
+
+    def formula(self, write: Writer) -> str:
+        h = "h" if write.head == "mean" or not write.numbers else str(write.head + 1)
+        width = write.value("width")
+        half = str(self.width // 2) if write.numbers else "w/2"
+        return (
+            rf"b_{{{h}}}({write.position}, {write.key}) = \frac{{{write.value('heads')}}}"
+            rf"{{{COMPRESSION} \cdot {h}}} \sum_{{{write.pair}=0}}^{{{half}-1}} \left(\cos\frac"
+            rf"{{{write.key} - {write.position}}}{{{{{write.value('base')}}}^{{2{write.pair}/{width}}}}} "
+            r"- 1\right)"
+        )
+
+    def build(self, device: torch.device | str | None = None, seed: int = 0) -> "Sandwich":
+        return Sandwich(self)
+
+
+class Sandwich(Scheme):
+    """Adds compressed sums of cosines. Stores nothing."""
+
+    config: SandwichConfig
+    no_vectors = "its kernel is positive definite, so some exist, but in no closed form"
+
+    def __init__(self, config: SandwichConfig) -> None:
+        super().__init__(config)
+        self.heads = config.heads
+        self._phases = Phases.geometric(config.width, config.base)
+
+    def offset_bias(self, offsets: Int[Tensor, " *shape"]) -> Float[Tensor, " h *shape"]:
+        place = float64_device(offsets.device)
+        below = cosine_sum(offsets.to(place).long().abs(), self._phases) - self._phases.pairs
+        head = torch.arange(1, self.config.heads + 1, dtype=torch.float64, device=place)
+        ratios = self.config.heads / (COMPRESSION * head)
+        biases = ratios.reshape(-1, *(1,) * offsets.dim()) * below
+        return biases if place == offsets.device else biases.float().to(offsets.device)

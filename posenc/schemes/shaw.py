@@ -1,0 +1,92 @@
+r"""Shaw: a trained vector per clipped offset, met by the query.
+
+Shaw et al. 2018, Self-Attention with Relative Position Representations, arXiv 1803.02155, eq. 4 and 5:
+
+.. math:: b(i, j) = \frac{q_i \cdot a_{\mathrm{clip}(j - i,\,-K,\,K)}}{\sqrt{d}}
+
+One table of 2K + 1 vectors for all heads, as in the paper. Its value term, which adds a second table to the
+values by the weights (eq. 3), is left out: it needs the weights themselves, which no hook is given; the
+paper's table 3 finds no loss without it. There is no position kernel: what position adds depends on the
+query, and is 0 on average over isotropic ones. So there are no position vectors.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from posenc import fields, limits
+from posenc.errors import ConfigError
+from posenc.formula import Writer
+from posenc.hook_arguments import Positions, check_positions, check_tokens, offsets_between
+from posenc.schemes.trainable import Trainable, TrainableConfig, drawn, source_field
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShawConfig(TrainableConfig):
+    """Key representations of 2 `clip` + 1 offsets for heads of width `dim`."""
+
+    kind: Literal["shaw"] = "shaw"
+    dim: int = fields.ruled(64, fields.Whole(low=1, high=limits.MAX_DIM, label="Head width"))
+    clip: int = fields.ruled(
+        16,
+        fields.Whole(
+            low=1,
+            high=2_048,
+            label="Shaw clipping",
+            help="Offsets beyond this many positions share the vector of the last.",
+        ),
+    )
+    source: str = source_field("Shaw")
+
+    label: ClassVar[str] = "Shaw"
+    summary: ClassVar[str] = "Lets every query meet a trained vector of the clipped offset."
+    paper: ClassVar[str] = "Shaw et al. 2018, arXiv 1803.02155"
+    shared: ClassVar[dict[str, str]] = {"dim": "head_dim"}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if (2 * self.clip + 1) * self.dim > limits.MAX_TENSOR_ELEMENTS:
+            raise ConfigError(
+                f"ShawConfig.clip times dim is too large: {self.clip:,} x {self.dim:,}; a table may "
+                f"have at most {limits.MAX_TENSOR_ELEMENTS:,} numbers."
+            )
+
+    def formula(self, write: Writer) -> str:
+        clip = write.value("clip")
+        return (
+            rf"b({write.position}, {write.key}) = \frac{{q_{{{write.position}}} \cdot "
+            rf"a_{{\max(-{clip},\, \min({clip},\, {write.key} - {write.position}))}}}}"
+            rf"{{\sqrt{{{write.value('dim')}}}}}"
+        )
+
+    def initial(self, generator: torch.Generator) -> "Shaw":
+        return Shaw(self, generator)
+
+
+class Shaw(Trainable):
+    """Adds q . a of the clipped offset, scaled as the scores are."""
+
+    config: ShawConfig
+
+    def __init__(self, config: ShawConfig, generator: torch.Generator) -> None:
+        super().__init__(config)
+        self.weight = drawn(generator, 2 * config.clip + 1, config.dim)
+
+    def bias(
+        self,
+        q: Float[Tensor, "b h q d"],
+        k: Float[Tensor, "b g k d"],
+        q_positions: Positions = None,
+        k_positions: Positions = None,
+    ) -> Float[Tensor, "b h q k"]:
+        check_tokens(q, self.config.dim, q_positions)
+        check_positions("k_positions", k_positions, k)
+        clip = self.config.clip
+        rows = offsets_between(q, k, q_positions, k_positions).clamp(-clip, clip) + clip
+        wide = torch.promote_types(q.dtype, torch.float32)
+        met = q.to(wide) @ self.weight.to(wide).T * self.softmax_scale(q.shape[-1])
+        index = rows[:, None] if rows.dim() == 3 else rows[None, None]
+        return met.gather(-1, index.expand(*q.shape[:2], -1, -1))

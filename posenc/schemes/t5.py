@@ -1,0 +1,168 @@
+r"""T5: a trained bias per bucket of distances and head, the same in all layers.
+
+Raffel et al. 2020, arXiv 1910.10683, section 2.1, and its public code. With N buckets, of which
+n = N (causal: every later key shares bucket 0) or n = N/2 for each direction, a distance x below
+e = floor(n/2) has a bucket of its own; beyond, buckets grow by a constant ratio up to distance D:
+
+.. math:: e + \Bigl\lfloor \frac{\ln(x/e)}{\ln(D/e)} (n - e) \Bigr\rfloor, \quad \text{at most } n - 1
+
+Here that is decided in whole numbers, x^(n-e) e^t >= D^t e^(n-e), and so is exact; the logarithm in
+float32 of public code can be a bucket off where the two sides are equal. T5 does not divide scores by
+sqrt(d); its own models start their queries smaller instead. Kernel: the factor exp(bias) on an
+attention weight, which depends on the offset alone and is not symmetric; no position vectors.
+"""
+
+import functools
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from posenc import fields, limits
+from posenc.errors import ConfigError, SchemeArgumentError
+from posenc.formula import Writer
+from posenc.hook_arguments import is_whole
+from posenc.schemes.trainable import Trainable, TrainableConfig, drawn, source_field
+
+MAX_BUCKETS = 1_024
+MAX_DISTANCE = 2**20
+
+
+def t5_buckets(
+    offsets: Int[Tensor, " *n"],
+    *,
+    buckets: int = 32,
+    max_distance: int = 128,
+    bidirectional: bool = False,
+) -> Int[Tensor, " *n"]:
+    """Return the bucket of every offset (key minus query), int64, exactly.
+
+    Raffel et al. 2020, arXiv 1910.10683, section 2.1. Raises SchemeArgumentError for offsets that are no
+    whole numbers, ConfigError for a number of buckets or a distance out of its range.
+    """
+    if not is_whole(offsets):
+        raise SchemeArgumentError("offsets must be whole numbers, key minus query.")
+    T5Config(buckets=buckets, max_distance=max_distance, bidirectional=bidirectional)
+    return _bucket(offsets, buckets, max_distance, bidirectional)
+
+
+@dataclass(frozen=True, kw_only=True)
+class T5Config(TrainableConfig):
+    """A bias per bucket for `heads` heads."""
+
+    kind: Literal["t5"] = "t5"
+    heads: int = fields.ruled(8, fields.Whole(low=1, high=limits.MAX_HEADS, label="Heads"))
+    buckets: int = fields.ruled(
+        32,
+        fields.Whole(
+            low=4,
+            high=MAX_BUCKETS,
+            multiple_of=2,
+            label="T5 buckets",
+            help="Half of them hold one distance each, the others ever more.",
+        ),
+    )
+    max_distance: int = fields.ruled(
+        128,
+        fields.Whole(
+            low=2,
+            high=MAX_DISTANCE,
+            label="T5 largest distance",
+            help="All distances from here on share the last bucket.",
+        ),
+    )
+    bidirectional: bool = fields.ruled(
+        False,
+        fields.Flag(
+            label="T5 in both directions",
+            help="Half of the buckets for later keys, as in T5's encoder.",
+        ),
+    )
+    source: str = source_field("T5")
+
+    label: ClassVar[str] = "T5 bias"
+    summary: ClassVar[str] = "Adds a trained number per bucket of distances to every logit."
+    paper: ClassVar[str] = "Raffel et al. 2020, arXiv 1910.10683"
+    shared: ClassVar[dict[str, str]] = {"heads": "heads"}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.max_distance <= self.exact:
+            raise ConfigError(
+                f"T5Config.max_distance must be greater than the {self.exact:,} distances that have a "
+                f"bucket of their own, got {self.max_distance:,}."
+            )
+
+    @property
+    def exact(self) -> int:
+        """How many distances of a direction have a bucket of their own."""
+        return (self.buckets // 2 if self.bidirectional else self.buckets) // 2
+
+    def formula(self, write: Writer) -> str:
+        n = rf"{write.value('buckets')}{'/2' if self.bidirectional else ''}"
+        e = str(self.exact) if write.numbers else "e"
+        apart = rf"\left|{write.key} - {write.position}\right|"
+        x = apart if self.bidirectional else rf"\max({write.position} - {write.key},\,0)"
+        far = (
+            rf"\min\left({n} - 1,\ {e} + \left\lfloor \frac{{\ln(x/{e})}}"
+            rf"{{\ln({write.value('max_distance')}/{e})}} ({n} - {e}) \right\rfloor\right)"
+        )
+        later = rf" + {n}\,[\,{write.key} > {write.position}\,]" if self.bidirectional else ""
+        return (
+            rf"\begin{{gathered}} b_h({write.position}, {write.key}) = W_{{\beta(x){later},\,h}},\quad "
+            rf"x = {x}, \\ \beta(x) = \begin{{cases}} x & x < {e} \\ {far} & x \ge {e} "
+            r"\end{cases} \end{gathered}"
+        )
+
+    def initial(self, generator: torch.Generator) -> "T5":
+        return T5(self, generator)
+
+
+class T5(Trainable):
+    """Adds row `bucket` of a trainable table, one column per head."""
+
+    config: T5Config
+    no_vectors = "its kernel is not symmetric"
+
+    def __init__(self, config: T5Config, generator: torch.Generator) -> None:
+        super().__init__(config)
+        self.heads = config.heads
+        self.weight = drawn(generator, config.buckets, config.heads)
+
+    def offset_bias(self, offsets: Int[Tensor, " *shape"]) -> Float[Tensor, " h *shape"]:
+        asked = self.config
+        found = _bucket(offsets, asked.buckets, asked.max_distance, asked.bidirectional)
+        return self.weight.T.to(offsets.device)[:, found]
+
+    def softmax_scale(self, head_dim: int) -> float:
+        """Return 1: T5 does not divide by sqrt(head_dim)."""
+        return 1.0
+
+
+def _bucket(offsets: Tensor, buckets: int, max_distance: int, bidirectional: bool) -> Tensor:
+    # int64, because a distance of uint8 or int8 offsets would wrap around.
+    offsets = offsets.long()
+    one_way = buckets // 2 if bidirectional else buckets
+    starts = torch.tensor(_starts(one_way, max_distance), device="cpu").to(offsets.device)
+    distances = offsets.abs() if bidirectional else (-offsets).clamp(min=0)
+    found = torch.bucketize(distances, starts, right=True)
+    return found + one_way * (offsets > 0) if bidirectional else found
+
+
+@functools.lru_cache(maxsize=64)
+def _starts(buckets: int, max_distance: int) -> tuple[int, ...]:
+    """Return the least distance in each bucket of one direction but the first, in rising order."""
+    exact = buckets // 2
+    wider = buckets - exact
+    starts = list(range(1, exact + 1))
+    for step in range(1, wider):
+        # The least x with (x / e)^(n - e) >= (D / e)^step, in whole numbers, by halving.
+        bound = max_distance**step * exact ** (wider - step)
+        low, high = exact, max_distance
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (low, middle) if middle**wider >= bound else (middle + 1, high)
+        starts.append(low)
+    return tuple(starts)

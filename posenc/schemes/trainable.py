@@ -1,0 +1,110 @@
+"""What schemes with trained numbers share: a start by seed, or the parameters that a run trained.
+
+Wherever such numbers are shown, `provenance` says which of the two they are. All layers of a model
+share one set of parameters, as in T5 (Raffel et al. 2020, arXiv 1910.10683, section 2.1).
+"""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from posenc import fields, limits
+from posenc.errors import CheckpointError
+from posenc.interop.run_parameters import run_parameters
+from posenc.interop.sources import RUN
+from posenc.schemes.scheme import Scheme, SchemeConfig
+
+INITIAL = "initial"
+INITIAL_STD = 0.02  # of tables and matrices, as in Transformer-XL's public code
+
+
+def source_field(label: str) -> Any:
+    """Return the field that says where a scheme's parameters come from; label: the scheme's own."""
+    rule = fields.Word(
+        pattern=rf"{INITIAL}|trained|{RUN}",
+        described="initial, trained or run- with the name of a run",
+        label=f"{label} parameters",
+        help="initial: as drawn at the start, untrained. trained: of a run that ships with posenc.",
+    )
+    return fields.ruled(INITIAL, rule)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainableConfig(SchemeConfig):
+    """A scheme with parameters; `source` says whether they are initial or those of a run."""
+
+    source: str = source_field("Scheme")
+
+    start: ClassVar[str] = "an untrained start"
+
+    @property
+    def uses(self) -> tuple[str, ...]:
+        return (*super().uses, "seed") if self.source == INITIAL else super().uses
+
+    @abstractmethod
+    def initial(self, generator: torch.Generator) -> "Trainable":
+        """Return the scheme on the CPU with parameters drawn from `generator`, in float32."""
+
+    def build(self, device: torch.device | str | None = None, seed: int = 0) -> "Trainable":
+        """Return the scheme. Raises CheckpointError where the source is no run of these sizes."""
+        limits.check_count("seed", seed, 0, 2**63 - 1)
+        scheme = self.initial(torch.Generator("cpu").manual_seed(seed))
+        scheme.provenance = f"initial parameters, seed {seed}, untrained"
+        if self.source != INITIAL:
+            scheme.adopt(self.source)
+        return scheme.to(torch.get_default_device() if device is None else device)
+
+
+class Trainable(Scheme):
+    """A scheme with parameters.
+
+    trained: whether they come from training; else they are a start, and labelled so.
+    """
+
+    config: TrainableConfig
+    untrained = True
+    trained = False
+
+    def adopt(self, source: str) -> None:
+        """Take the parameters that a run trained. Raises CheckpointError unless they fit."""
+        found = run_parameters(source, self.config.kind)
+        own = {name: tuple(value.shape) for name, value in self.named_parameters()}
+        theirs = {name: tuple(value.shape) for name, value in found.tensors.items()}
+        if own != theirs:
+            raise CheckpointError(
+                f"{self.config.label}: the {found.provenance} do not fit these sizes, their shapes are "
+                f"{_listed(theirs)} and {_listed(own)} is asked for; take the heads and the dimension "
+                f"of that run ({found.described})."
+            )
+        self.load_state_dict(found.tensors)
+        self.provenance, self.untrained, self.trained = found.provenance, False, True
+
+
+def drawn(
+    generator: torch.Generator, *shape: int, std: float = INITIAL_STD
+) -> Float[Tensor, " *shape"]:
+    """Return a parameter with entries from N(0, std^2), on the CPU whatever torch's default is."""
+    return nn.Parameter(
+        torch.randn(*shape, generator=generator, dtype=torch.float32, device="cpu") * std
+    )
+
+
+def uniform(
+    generator: torch.Generator, *shape: int, low: float, high: float
+) -> Float[Tensor, " *shape"]:
+    """Return numbers from the interval, float32 on the CPU."""
+    unit = torch.rand(*shape, generator=generator, dtype=torch.float32, device="cpu")
+    return low + (high - low) * unit
+
+
+def wide(device: torch.device) -> torch.dtype:
+    """Return float64, or float32 where the device has no wider one (mps)."""
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
+def _listed(shapes: dict[str, tuple[int, ...]]) -> str:
+    return ", ".join(f"{name} {' x '.join(map(str, shape))}" for name, shape in shapes.items())

@@ -1,0 +1,159 @@
+r"""Transformer-XL: content and position each meet the query, and each has a bias of its own.
+
+Dai et al. 2019, arXiv 1901.02860, section 3.3 and appendix B:
+
+.. math:: \mathrm{logit}(i, j) = \frac{q_i \cdot k_j + q_i \cdot W r_{i-j} + u_h \cdot k_j +
+          v_h \cdot W r_{i-j}}{\sqrt{d}}
+
+r is the sinusoidal row of the distance, all sines before all cosines; W, u and v are trained, u and v per
+head, and shared by all layers as in its public code (untie_r off). Distances are not clamped.
+
+Kernel: the factor exp(v . W r / sqrt(d)) on an attention weight, what is left where queries and keys are
+0, which is also their mean if they are isotropic. It is a function of the offset alone and not
+symmetric: no position vectors.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from posenc import fields, limits
+from posenc.errors import ConfigError
+from posenc.formula import Writer
+from posenc.hook_arguments import Positions, check_positions, check_tokens, offsets_between
+from posenc.phases import Phases
+from posenc.rows import sinusoidal_rows
+from posenc.schemes.trainable import Trainable, TrainableConfig, drawn, source_field
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformerXLConfig(TrainableConfig):
+    """Relative sinusoids of width `dim` for `heads` heads of width dim / heads."""
+
+    kind: Literal["transformer_xl"] = "transformer_xl"
+    dim: int = fields.ruled(
+        512, fields.Whole(low=2, high=limits.MAX_DIM, multiple_of=2, label="Width")
+    )
+    heads: int = fields.ruled(8, fields.Whole(low=1, high=limits.MAX_HEADS, label="Heads"))
+    base: float = fields.ruled(
+        10000.0,
+        fields.Real(low=limits.MIN_BASE, high=limits.MAX_BASE, closed=False, label="Base"),
+    )
+    source: str = source_field("Transformer-XL")
+
+    label: ClassVar[str] = "Transformer-XL"
+    summary: ClassVar[str] = (
+        "Lets every query meet a trained projection of the distance's sinusoid."
+    )
+    paper: ClassVar[str] = "Dai et al. 2019, arXiv 1901.02860"
+    shared: ClassVar[dict[str, str]] = {"dim": "dim", "heads": "heads", "base": "base"}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.dim % self.heads:
+            raise ConfigError(
+                f"TransformerXLConfig.dim must be a multiple of the heads, got {self.dim:,} for "
+                f"{self.heads:,} heads."
+            )
+        if self.dim**2 > limits.MAX_TENSOR_ELEMENTS:
+            raise ConfigError(
+                f"TransformerXLConfig.dim squared must be at most {limits.MAX_TENSOR_ELEMENTS:,}, got "
+                f"{self.dim:,} squared."
+            )
+
+    @property
+    def head_dim(self) -> int:
+        """Width of one head."""
+        return self.dim // self.heads
+
+    def formula(self, write: Writer) -> str:
+        i, j = write.position, write.key
+        d = str(self.head_dim) if write.numbers else r"d_\mathrm{head}"
+        row = rf"W_h\,r_{{{i} - {j}}}"
+        pair = f"2{write.pair}/{write.value('dim')}"
+        return (
+            rf"\begin{{gathered}} b_h({i}, {j}) = \frac{{u_h \cdot k_{{{j}}} + (q_{{{i}}} + v_h) \cdot "
+            rf"{row}}}{{\sqrt{{{d}}}}}, \\ r_x = \left(\sin\frac{{x}}{{{{{write.value('base')}}}^"
+            rf"{{{pair}}}}},\ \cos\frac{{x}}{{{{{write.value('base')}}}^{{{pair}}}}}\right) "
+            r"\end{gathered}"
+        )
+
+    def initial(self, generator: torch.Generator) -> "TransformerXL":
+        return TransformerXL(self, generator)
+
+
+class TransformerXL(Trainable):
+    """Adds u . k + (q + v) . W r, scaled as the scores are."""
+
+    config: TransformerXLConfig
+    no_vectors = "its kernel is not symmetric"
+
+    def __init__(self, config: TransformerXLConfig, generator: torch.Generator) -> None:
+        super().__init__(config)
+        self.heads = config.heads
+        # A plain attribute: angles are exact, whatever the model is cast to.
+        self._phases = Phases.geometric(config.dim, config.base)
+        self.projection = drawn(generator, config.dim, config.dim)
+        self.u = drawn(generator, config.heads, config.head_dim)
+        self.v = drawn(generator, config.heads, config.head_dim)
+
+    def bias(
+        self,
+        q: Float[Tensor, "b h q d"],
+        k: Float[Tensor, "b g k d"],
+        q_positions: Positions = None,
+        k_positions: Positions = None,
+    ) -> Float[Tensor, "b h q k"]:
+        self.check_heads(q)
+        check_tokens(q, self.config.head_dim, q_positions)
+        check_positions("k_positions", k_positions, k)
+        wide = torch.promote_types(q.dtype, torch.float32)
+        keys = k.repeat_interleave(q.shape[1] // k.shape[1], dim=1).to(wide)
+        of_keys = torch.einsum("hd,bhkd->bhk", self.u.to(wide), keys)[:, :, None, :]
+        asking = q.to(wide) + self.v.to(wide)[:, None]
+        offsets = offsets_between(q, k, q_positions, k_positions)
+        of_offsets = self._met(asking, offsets)
+        return (of_keys + of_offsets) * self.softmax_scale(q.shape[-1])
+
+    def offset_bias(self, offsets: Int[Tensor, " *shape"]) -> Float[Tensor, " h *shape"]:
+        # One offset at a time as far as rounding goes: products of another shape round otherwise.
+        rows = self._rows(offsets, torch.float32 if offsets.device.type == "mps" else torch.float64)
+        of_heads = self.projection.to(rows).unflatten(0, (self.heads, -1))
+        met = (of_heads * self.v.to(rows)[..., None]).sum(dim=1)  # (h, D): what v makes of W
+        scaled = met * self.softmax_scale(self.config.head_dim)
+        return torch.stack([(rows * one).sum(dim=-1) for one in scaled])
+
+    def _met(
+        self, asking: Float[Tensor, "b h q d"], offsets: Int[Tensor, "*b q k"]
+    ) -> Float[Tensor, "b h q k"]:
+        """Return the product of every query with the projected row of each of its offsets."""
+        if torch.compiler.is_compiling() or offsets.device.type == "meta" or not offsets.numel():
+            rows = self._projected(offsets, asking.dtype)  # *b q k h d
+            if rows.dim() == 4:
+                return torch.einsum("bhqd,qkhd->bhqk", asking, rows)
+            return torch.einsum("bhqd,bqkhd->bhqk", asking, rows)
+        # Each offset is projected once, however many queries and keys are so far apart.
+        low, high = int(offsets.min()), int(offsets.max())
+        if high - low < offsets.numel():
+            distinct = torch.arange(low, high + 1, device=offsets.device)
+            index = offsets - low
+        else:
+            distinct, index = torch.unique(offsets, return_inverse=True)
+        rows = self._projected(distinct, asking.dtype)
+        met = torch.einsum("bhqd,mhd->bhqm", asking, rows)
+        index = index[:, None] if index.dim() == 3 else index[None, None]
+        return met.gather(-1, index.expand(*asking.shape[:2], -1, -1))
+
+    def _projected(
+        self, offsets: Int[Tensor, " *n"], dtype: torch.dtype
+    ) -> Float[Tensor, "*n h d"]:
+        rows = self._rows(offsets, dtype) @ self.projection.to(dtype).T
+        return rows.unflatten(-1, (self.config.heads, self.config.head_dim))
+
+    def _rows(self, offsets: Int[Tensor, " *n"], dtype: torch.dtype) -> Float[Tensor, "*n D"]:
+        """Return the sinusoidal rows of distances, query minus key."""
+        place = self.projection.device if offsets.device.type != "meta" else offsets.device
+        return sinusoidal_rows(-offsets, self._phases, layout="half", dtype=dtype, device=place)

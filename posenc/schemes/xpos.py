@@ -1,0 +1,199 @@
+r"""xPos: RoPE whose pairs also shrink with the distance, the fastest ones first.
+
+Sun et al. 2022, A Length-Extrapolatable Transformer, arXiv 2212.10554, section 3 and its code: with
+:math:`\zeta_m = (2m/d + \gamma) / (1 + \gamma)`, :math:`\gamma = 0.4`, pair m of a query at position i is
+turned by :math:`i\,\theta_m` and multiplied by :math:`\zeta_m^{(i-o)/B}`, that of a key at j by
+:math:`\zeta_m^{-(j-o)/B}`, B = 512. So a logit holds :math:`\zeta_m^{(i-j)/B}`, which grows towards later
+keys: it is meant for causal attention. No logit depends on the origin o, one constant for both sides, but
+keys grow, so positions far from it are refused. Public code takes the middle of the text, which moves.
+
+Kernel: the expected logit of unit isotropic content q = k, a function of the offset k and not symmetric,
+:math:`K(k) = \frac{2}{d} \sum_m \zeta_m^{-k/B} \cos(k\,\theta_m)`; so no position vectors exist.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from posenc import fields, limits
+from posenc.device import float64_device
+from posenc.errors import NotStationary, PositionOutOfRange
+from posenc.formula import Writer
+from posenc.hook_arguments import Positions, check_tokens, placed
+from posenc.layout import Layout
+from posenc.phases import Phases
+from posenc.rotation import apply_rope
+from posenc.schemes.scheme import Head, Scheme, SchemeConfig, rounded
+from posenc.tables import cos_sin
+
+GAMMA = 0.4
+_HEADROOM = 64.0  # how large an entry of a key may be before it is scaled
+
+
+@dataclass(frozen=True, kw_only=True)
+class XposConfig(SchemeConfig):
+    """Rotation with decay of a head of width `dim`."""
+
+    kind: Literal["xpos"] = "xpos"
+    dim: int = fields.ruled(
+        128, fields.Whole(low=2, high=limits.MAX_DIM, multiple_of=2, label="Head width")
+    )
+    base: float = fields.ruled(
+        1e4, fields.Real(low=limits.MIN_BASE, high=limits.MAX_BASE, closed=False, label="Base")
+    )
+    scale_base: float = fields.ruled(
+        512.0,
+        fields.Real(
+            low=64.0,
+            high=65_536.0,
+            label="xPos scale base",
+            help="Positions over which the fastest pair shrinks to two sevenths.",
+        ),
+    )
+    origin: int = fields.ruled(
+        0,
+        fields.Whole(
+            low=0,
+            high=limits.MAX_TRAIN_LENGTH,
+            grid=(0, 64, 512, 2_048),
+            label="xPos origin",
+            help="Is not scaled; far from it keys overflow, in float16 soonest.",
+        ),
+    )
+
+    label: ClassVar[str] = "xPos"
+    summary: ClassVar[str] = "Turns queries and keys as RoPE does, and lets far pairs shrink."
+    paper: ClassVar[str] = "Sun et al. 2022, arXiv 2212.10554"
+    shared: ClassVar[dict[str, str]] = {"dim": "rope_width", "base": "base"}
+
+    def formula(self, write: Writer) -> str:
+        zeta = rf"\zeta_{write.pair}"
+        pair = rf"2{write.pair}/{write.value('dim')}"
+        lines = [
+            rf"\frac{{1}}{{{write.power('dim')}}}",
+            rf"{zeta} = \frac{{{pair} + {GAMMA}}}{{{1 + GAMMA}}}",
+            r"\text{the other sign for keys}",
+        ]
+        share = rf"({write.position} - {write.value('origin')})/{write.value('scale_base')}"
+        return write.rotation("interleaved", "dim", lines, rf"{zeta}^{{+{share}}}\,")
+
+    def build(self, device: torch.device | str | None = None, seed: int = 0) -> "Xpos":
+        return Xpos(self)
+
+
+class Xpos(Scheme):
+    """Rotates and scales queries and keys, each by its own position. Stores nothing."""
+
+    config: XposConfig
+    phases: Phases
+    rotary_layout: Layout = "interleaved"
+    kernel_unit = "logit"
+    no_vectors = "its kernel shrinks towards earlier keys and grows towards later ones"
+
+    def __init__(self, config: XposConfig) -> None:
+        super().__init__(config)
+        self.width = config.dim
+        self.phases = Phases.geometric(config.dim, config.base)
+        pairs = torch.arange(self.phases.pairs, dtype=torch.float64, device="cpu")
+        # A plain attribute, not a buffer: casting a model must not round it.
+        self._log_zeta = ((2 * pairs / config.dim + GAMMA) / (1 + GAMMA)).log()
+
+    @property
+    def inv_freq(self) -> Float[Tensor, " p"]:
+        return self.phases.inv_freq
+
+    def cos_sin(
+        self, positions: Int[Tensor, " *n"], *, sign: int = 1
+    ) -> tuple[Float[Tensor, "*n p"], Float[Tensor, "*n p"]]:
+        """Return what the pairs of a query are multiplied by, of a key for sign -1, float64."""
+        return self._planes(positions, self.config.origin, sign)
+
+    def rotate(
+        self,
+        q: Float[Tensor, "b h q d"],
+        k: Float[Tensor, "b g k d"],
+        q_positions: Positions = None,
+        k_positions: Positions = None,
+    ) -> tuple[Float[Tensor, "b h q d"], Float[Tensor, "b g k d"]]:
+        return self._turn(q, q_positions, 1), self._turn(k, k_positions, -1)
+
+    def _turn(self, x: Tensor, positions: Positions, sign: int) -> Tensor:
+        check_tokens(x, self.width, positions)
+        at = placed(positions, x.shape[-2], x)
+        self._check_range(at, x.dtype)
+        wide = torch.promote_types(x.dtype, torch.float32)
+        cos, sin = (plane.to(wide).to(x.device) for plane in self.cos_sin(at, sign=sign))
+        if cos.dim() == 3:  # one row of positions per batch entry, the same for every head
+            cos, sin = cos[:, None], sin[:, None]
+        return apply_rope(x, cos, sin, layout="interleaved")
+
+    def farthest(self, dtype: torch.dtype) -> int:
+        """Return how far from the origin a position may be for its keys to be held in a dtype."""
+        room = math.log(torch.finfo(dtype).max / _HEADROOM) * self.config.scale_base
+        return math.floor(room / -self._log_zeta[0].item())
+
+    def _check_range(self, positions: Int[Tensor, " *n"], dtype: torch.dtype) -> None:
+        """Raise PositionOutOfRange where positions known on the host are too far from the origin."""
+        if torch.compiler.is_compiling() or positions.device.type != "cpu" or 0 in positions.shape:
+            return
+        origin, far = self.config.origin, self.farthest(dtype)
+        asked = max(map(int, positions.aminmax()), key=lambda at: abs(at - origin))
+        if abs(asked - origin) > far:
+            raise PositionOutOfRange(
+                f"xPos scales keys beyond what {str(dtype).removeprefix('torch.')} holds at position "
+                f"{asked:,}; positions from {origin - far:,} to {origin + far:,} are within it.",
+                limit=origin + far + 1,
+            )
+
+    def offset_kernel(
+        self,
+        offsets: Int[Tensor, " *n"],
+        head: Head = "mean",
+        dtype: torch.dtype | None = None,
+    ) -> Float[Tensor, " *n"]:
+        return (2 / self.width) * self._planes(offsets, 0, -1)[0].sum(dim=-1)
+
+    def offset_curve(
+        self,
+        length: int,
+        *,
+        head: Head = "mean",
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> Float[Tensor, " m"]:
+        if dtype is not None:
+            raise NotStationary(
+                f"xPos rounded to {str(dtype).removeprefix('torch.')} is no function of the offset "
+                "alone; use position_kernel."
+            )
+        return super().offset_curve(length, head=head, device=device)
+
+    def kernel(
+        self,
+        length: int,
+        *,
+        head: Head = "mean",
+        start: int = 0,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> Float[Tensor, "n n"]:
+        if dtype is None:
+            return super().kernel(length, head=head, start=start, device=device)
+        limits.check_count("length", length, 1, limits.MAX_KERNEL_LENGTH)
+        positions = torch.arange(start, start + length, device=float64_device(device))
+        self._check_range(positions.cpu(), dtype)
+        both = (torch.cat(self.cos_sin(positions, sign=sign), -1) for sign in (1, -1))
+        q, k = (rounded(rows, dtype) for rows in both)
+        return (2 / self.width) * q @ k.T
+
+    def _planes(self, at: Tensor, origin: int, sign: int) -> tuple[Tensor, Tensor]:
+        """Return cosine and sine of every pair's angle times zeta^(sign (at - origin) / B), float64."""
+        at = at.to(float64_device(at.device))
+        cos, sin = cos_sin(at, self.phases, dtype=torch.float64)
+        shares = (at - origin).double()[..., None] * (sign / self.config.scale_base)
+        scale = (shares * self._log_zeta.to(at.device)).exp()
+        return cos * scale, sin * scale

@@ -1,0 +1,132 @@
+"""Laws that do not hold for a scheme, each with the reason; every other law of the contract does.
+
+Such a law is run all the same and must fail (a strict xfail), so that no entry outlives its reason.
+"""
+
+import re
+from dataclasses import dataclass
+
+import pytest
+
+
+@dataclass(frozen=True)
+class Exempt:
+    """law: a pattern of the test's name. schemes: a pattern of kinds, which stands for their variants too.
+
+    asked: a pattern that the rest of the test's name must hold, where the law fails for a part only.
+    """
+
+    law: str
+    schemes: str
+    reason: str
+    asked: str = ""
+
+    def holds(self, law: str, scheme: str, name: str) -> bool:
+        """Whether this is about the test of this law, scheme and full name."""
+        return (
+            re.fullmatch(self.law, law) is not None
+            and re.fullmatch(rf"(?:{self.schemes})(?:\..*)?", scheme) is not None
+            and re.search(self.asked, name) is not None
+        )
+
+
+GROWS = "keys of xPos grow with their position: it says where a number no longer holds them"
+SCALES = "xPos scales pairs by their position, it does not only turn them"
+
+EXEMPT = (
+    Exempt(
+        "|".join(
+            (
+                "test_the_kernel_at_any_offsets_is_its_curve_there",
+                "test_kernels_and_vectors_of_a_shorter_range_are_bitwise_prefixes",
+                "test_the_kernel_is_what_its_definition_over_the_hooks_gives",
+                "test_the_offset_curve_is_every_diagonal_of_the_kernel",
+                "test_a_rounded_kernel_differs_by_no_more_than_the_rounding",
+                "test_rounding_to_float32_moves_no_similarity_by_a_millionth",
+                "test_every_scheme_has_one_matrix_of_float64_or_none_at_all",
+                "test_a_low_precision_rounds_every_entry_once",
+            )
+        ),
+        "shaw|cope",
+        "it has no position kernel: what position adds depends on the query",
+    ),
+    Exempt(
+        "test_softmax_scale_is_one_over_the_root_of_the_head_width",
+        "t5",
+        "T5 does not divide its scores by the root of the head width",
+    ),
+    Exempt(
+        "test_a_scheme_that_is_not_stationary_fails_shift_invariance",
+        "fire",
+        "FIRE depends on the offset alone up to its threshold, here 300",
+    ),
+    Exempt(
+        "test_the_offset_curve_is_every_diagonal_of_the_kernel",
+        "fire",
+        "FIRE depends on the offset alone up to its threshold, here 300",
+    ),
+    Exempt(
+        "test_a_bias_by_distance_alone_is_blind_to_the_mirrored_order",
+        "fire",
+        "FIRE reads distances alone up to its threshold, though not by a bias of the offset",
+    ),
+    Exempt(
+        "test_chosen_positions_give_the_bits_of_the_whole",
+        "cope",
+        "CoPE counts the keys between, and here some of them are left out",
+        "any order|falling",
+    ),
+    Exempt(
+        "test_queries_and_keys_may_stand_at_different_positions",
+        "cope",
+        "CoPE counts the keys between, and here some of them are left out",
+    ),
+    Exempt(
+        "test_a_stationary_scheme_is_shift_invariant",
+        "xpos",
+        GROWS,
+        "1073741823",
+    ),
+    Exempt("test_rotation_keeps_every_norm", "xpos", SCALES, r"-[1-9]\d*$|origin=64-0$"),
+    Exempt(
+        "test_rotations_compose_to_the_sum_of_their_positions",
+        "xpos",
+        "xPos counts from its origin, and refuses positions too far from it",
+        "1048576|origin",
+    ),
+    Exempt(
+        "test_rotation_by_position_zero_changes_no_bit",
+        "xpos",
+        "what changes no bit is the origin of xPos",
+        "origin",
+    ),
+    Exempt("test_the_gradient_of_a_rotation_is_the_rotation_back", "xpos", SCALES),
+    Exempt(
+        "test_half_precision_adds_one_rounding_to_the_exact_answer_at_any_position",
+        "xpos",
+        GROWS,
+        r"2147483628|70000-dtype1|^xpos(?!\.scale).*70000-dtype0",
+    ),
+    Exempt(
+        "test_error_in_every_precision_is_at_most_twice_that_of_torch_s_own_path",
+        "xpos",
+        GROWS,
+        r"70000-dtype3|^xpos(?!\.scale).*70000-dtype[12]",
+    ),
+)
+
+# Their bias is a matrix product, which is summed in another order for another number of rows: what
+# is bit for bit the same for all other schemes is the same up to rounding for these.
+SUMMED = ("fire", "shaw", "transformer_xl", "cope")
+
+
+def mark(item: pytest.Item) -> None:
+    """Expect the failure of a law that does not apply."""
+    callspec = getattr(item, "callspec", None)
+    if callspec is None:
+        return
+    scheme = callspec.params.get("variant", callspec.params.get("kind"))
+    law = getattr(item, "originalname", item.name)
+    for one in EXEMPT:
+        if isinstance(scheme, str) and one.holds(law, scheme, callspec.id):
+            item.add_marker(pytest.mark.xfail(strict=True, reason=one.reason))
