@@ -1,0 +1,91 @@
+"""Every page takes the relative schemes by themselves: alone, beside the main four, in odd settings."""
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from posenc import SCHEMES
+from tests.pages import SCHEME_PAGES, as_read, captions, headline, rows_of_matrices, visit
+from tests.test_relative_schemes import RELATIVE, TRAINED
+
+pytestmark = pytest.mark.usefixtures("no_shape_checks")
+
+MAIN = ("learned", "sinusoidal", "rope", "alibi")
+PAGES = (*SCHEME_PAGES, "why_position")
+PROVENANCE = "initial parameters, seed 0, untrained"
+BY_CONTENT = ("shaw", "cope")
+WITHOUT_VECTORS = ("t5", "fire", "xpos", "transformer_xl")  # their kernel is not symmetric
+
+
+def whole(at: AppTest) -> AppTest:
+    assert not at.exception
+    assert [box.value for box in at.error] == []
+    assert len(at.title) == 1
+    return at
+
+
+def said(at: AppTest) -> str:
+    boxes = [as_read(box.value) for box in at.info]
+    return " ".join([*boxes, *captions(at), *(as_read(one.value) for one in at.main.markdown)])
+
+
+@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("kind", RELATIVE)
+def test_a_page_shows_the_scheme_alone_or_says_why_it_cannot(kind: str, page: str) -> None:
+    at, label = whole(visit(page, {"schemes": kind})), SCHEMES[kind].label
+    text = said(at)
+    assert label in text
+    if page == "why_position":
+        assert label in headline(at)
+    elif kind in BY_CONTENT:
+        assert f"{label} has no fixed" in text
+        return
+    elif page == "pca" and kind in WITHOUT_VECTORS:
+        assert f"{label}: This kernel is not symmetric" in text
+        return
+    else:
+        assert label in headline(at)
+    if kind in TRAINED:
+        panels = [one for header, _ in rows_of_matrices(at) for one in header["panels"]]
+        text += " ".join(one["subtitle"] or "" for one in panels)
+        named = "an untrained start" if page in ("start", "overview") else PROVENANCE
+        assert named in text
+        assert "trained on all its rows" not in text
+
+
+@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("kind", RELATIVE)
+def test_the_main_four_stay_as_they_are_beside_it(kind: str, page: str) -> None:
+    at = whole(visit(page, {"schemes": ",".join((*MAIN, kind))}))
+    assert SCHEMES["alibi"].label in said(at)
+    assert headline(at).endswith(".")
+
+
+@pytest.mark.parametrize("kind", RELATIVE)
+def test_odd_settings_break_no_page(kind: str) -> None:
+    links = (
+        {"dim": 2, "heads": 1, "length": 2, "train_length": 1},
+        {"dim": 128, "heads": 64, "precision": "bfloat16", "alibi_head": 64},
+        {"dim": 64, "precision": "float16", "length": 2_048, "base": 2},
+    )
+    for link in links:
+        for page in ("encoding", "similarity", "relative_offsets", "extrapolation"):
+            whole(visit(page, {"schemes": kind} | link))
+
+
+def test_parameters_that_are_not_there_are_said_to_be_missing() -> None:
+    run = "run-" + 20 * "0"
+    at = whole(visit("similarity", {"schemes": "alibi,t5", "t5.source": run}))
+    assert f"There are no parameters of a run {20 * '0'} here." in said(at)
+    assert "ALiBi" in headline(at)
+
+
+def test_a_bias_above_zero_is_said_to_add() -> None:
+    """T5's start is as often above zero as below; seeds 0 and 1 show one of each."""
+    told = {
+        headline(visit("encoding", {"schemes": "t5", "seed": seed, "alibi_head": head}))
+        for seed in (0, 1)
+        for head in (1, 2, 3)
+    }
+    assert any(" adds " in text for text in told)
+    assert any(" takes " in text for text in told)
+    assert all("an untrained start" in text for text in told)
