@@ -9,7 +9,7 @@ what a scaling does at another length than the trained one is evaluated for ever
 
 # What a rotation by a scaled ladder consists of, beside its code: whose numbers may differ.
 LADDER = frozenset({"config", "phases", "attention_factor"})
-GRID = LADDER | {"axes"}
+GRID = LADDER | {"axes", "grid"}
 
 # The variant: who is run in its place. Of YaRN both differ from plain RoPE: it has a ladder that was
 # given number by number, and an attention factor. Its own variants are further such numbers.
