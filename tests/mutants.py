@@ -239,7 +239,7 @@ MUTANTS = (
     Mutant("a uniform start of the wrong width", "analysis/embedding_sum.py",
            "(math.sqrt(3) * deviation)", "deviation", ("encoding",)),
     Mutant("a bias drawn upside down", "encoding.py",
-           'Encoding(toeplitz(curve), "logit", ())', 'Encoding(-toeplitz(curve), "logit", ())',
+           'Encoding(bias, "logit", ())', 'Encoding(-bias, "logit", ())',
            ("encoding",)),
     Mutant("formulas of another base", "formula.py",
            "return number(getattr(self.config, field)) if self.numbers else _SYMBOLS[field]",
