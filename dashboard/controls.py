@@ -34,15 +34,17 @@ def shared(place: Any, *, drawn: bool = True) -> Setting:
         asked, _ = _meant()
         names = used.here(asked)
         if drawn:
-            _main(names)
+            _main(names - used.drawn_here())
             _drawers(names)
     setting, notices = _meant()  # an upload changes it
     links.write()
     device = compute.device(setting.device)
     if setting.device not in ("auto", device):
-        notices.append(f"No working {setting.device} device is here; {device} is used instead.")
+        notices.append(
+            f"There is no working {setting.device} device here: the numbers come from {device}."
+        )
     if drawn:
-        place.caption(f"Position kernels computed on {compute.device_label(device)}.")
+        place.caption(f"Computed on {compute.device_label(device)}.")
     tell(notices)
     return setting
 

@@ -46,7 +46,11 @@ def matrices(both: Pair[EncodingPage]) -> None:
         if unit not in alone:
             _row(unit, drawn, both)
     if alone:
-        for unit, place in zip(alone, st.columns(max(2, len(alone))), strict=False):
+        # Beside a pinned setting each is a row of three: B, A and their difference.
+        places = [st.container() for _ in alone]
+        if not both.compared:
+            places = st.columns(max(2, len(alone)))[: len(alone)]
+        for unit, place in zip(alone, places, strict=True):
             with place:
                 _row(unit, units[unit], both)
     for kind in found.absent:

@@ -10,6 +10,7 @@ from posenc import Setting
 from posenc.analysis.properties import Properties
 from posenc.schemes import SCHEMES
 
+MOST_DOTS = 40  # points of one line that can be told apart
 MOST_POINTS = 1_024  # marks of one line; a screen has no more columns
 
 
@@ -62,6 +63,14 @@ def drawn(frame: pd.DataFrame, column: str = "x", most: int = MOST_POINTS) -> pd
     narrow |= dict.fromkeys(frame.select_dtypes("int64").columns, "int32")
     narrow |= dict.fromkeys(frame.columns.intersection(["scheme"]), "category")
     return frame.astype(narrow)
+
+
+def dotted(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the frame with whether its points are seen: where a scheme has few."""
+    if "scheme" not in frame:
+        return frame
+    many = frame.groupby("scheme", observed=True)["scheme"].transform("size") > MOST_DOTS
+    return frame.assign(dot=(~many).astype("int8"))
 
 
 def compared(now: pd.DataFrame, then: pd.DataFrame) -> pd.DataFrame:

@@ -359,7 +359,7 @@ def _fit_model(values: dict[str, Any]) -> list[str]:
         said = str(error)
         if len(said) > _TOLD:  # what goes on with every model type that is known
             said = f"{said[:_TOLD].split(';')[0].rstrip('.')}."
-        return [f"The model of this link cannot be used: {said} None is used instead."]
+        return [f"The model of this link cannot be used: {said} No model is chosen."]
     return []
 
 

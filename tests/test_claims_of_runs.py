@@ -74,7 +74,7 @@ def test_where_no_run_is_nothing_is_said(changes: dict[str, Any]) -> None:
     for name in ("alike", "sinusoids_extrapolate", "rope_extrapolates"):
         found = at(name, **changes)
         assert (found.state, found.numbers) == (State.NOT_MEASURED, ())
-        assert found.sentence.startswith("No shipped run of ")
+        assert found.sentence.startswith("No small model of ")
     own = at("rope_extrapolates", own=(("rope.partial_rotary_factor", 0.5),))
     assert own.state is State.NOT_MEASURED
     assert at("rope_extrapolates", own=(("rope.layout", "half"),)).state is State.FALSE

@@ -11,6 +11,7 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard import controls, used
 from dashboard import widgets as drawing
+from dashboard.controls import DIALS
 from posenc import Setting, fields
 from posenc.presets import PRESETS
 from posenc.schemes import SCHEMES
@@ -54,6 +55,12 @@ def keys(at: AppTest) -> set[str]:
     return {key.removesuffix(end) for key in found for end in ends if key.endswith(end)}
 
 
+def dials(at: AppTest) -> set[str]:
+    """The dials that the sidebar draws, by the fields that they set."""
+    found = {str(one.key) for one in at.sidebar.select_slider}
+    return {key.removesuffix("_dial") for key in found if key.endswith("_dial")}
+
+
 def said(at: AppTest) -> list[Any]:
     return [headline(at), captions(at), [one.value for one in at.main.markdown]]
 
@@ -64,7 +71,8 @@ def test_every_page_says_what_it_uses_and_nothing_that_is_no_control() -> None:
     for page in used.PAGES.values():
         assert {*page.itself, *page.never} <= every
         assert not {*page.itself} & {*page.never}
-    assert used.controls("a page that says nothing", Setting()) == every
+    with pytest.raises(LookupError, match=r"^used\.PAGES must say what every page uses"):
+        used.controls("a page that says nothing", Setting())
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -72,7 +80,10 @@ def test_every_page_says_what_it_uses_and_nothing_that_is_no_control() -> None:
 def test_the_sidebar_draws_what_is_used(page: str, schemes: tuple[str, ...] | None) -> None:
     chosen = {} if schemes is None else {"schemes": [*schemes]}
     at = drawn(visit(page, **OPEN, **chosen))
-    assert keys(at) == used.controls(path(page), setting(at)) - {*used.PAGES[path(page)].drawn}
+    wanted = used.controls(path(page), setting(at))
+    itself = {*used.PAGES[path(page)].drawn}
+    assert keys(at) == wanted - (itself - {*DIALS})  # numbers stay under Exact values
+    assert not itself & dials(at)
     if page != "claims":  # whose sentences are about schemes of their own
         owners = {name.split(".")[0] for name in keys(at) if "." in name}
         assert owners <= {*setting(at).schemes}

@@ -276,7 +276,7 @@ def test_a_device_that_is_not_here_is_told_and_replaced(page: str) -> None:
     at = drawn(visit(page, {"device": missing}))
     used = best_device().type
     assert notices(at) == [f"No working {missing} device is here; {used} is used instead."]
-    assert at.sidebar.caption[-1].value.startswith("Position kernels computed on")
+    assert at.sidebar.caption[-1].value.startswith("Computed on")
 
 
 def test_controls_that_do_not_fit_each_other_are_told_while_they_are_turned() -> None:

@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from dashboard import charts, controls, frames, page, sentences, start
+from dashboard import charts, coinciding, controls, frames, page, sentences, start
 from dashboard.pair import Pair
 from dashboard.scripts import similarity as script
 from posenc import Setting, fields
@@ -23,7 +23,7 @@ page.head(
 if measured.now:
     page.also(said)
 sentences.show_notices(read.now.found)
-page.chart(
+coinciding.draw(
     read.map(lambda one: frames.drawn(one.curves)),
     charts.by_offset,
     page.kinds(settings),

@@ -16,7 +16,11 @@ st.caption(
     f"Schemes ({page.names(setting.schemes)}) and base are those of the sidebar; the other numbers "
     "there change nothing here."
 )
-chosen = controls.choices(choices.TrainingChoice)
+rows = [st.container(horizontal=True, gap="medium") for _ in range(2)]
+places = dict.fromkeys(("task", "run_length", "steps", "seeds"), rows[0])
+chosen = controls.choices(
+    choices.TrainingChoice, places | dict.fromkeys(("width", "layers", "run_heads"), rows[1])
+)
 place = st.container()
 training_board.board()  # first: who watches does not wait for an estimate
 with place:
