@@ -113,6 +113,17 @@ def spec_of(chart: Any) -> Spec:
     return spec
 
 
+def in_order(spec: Spec) -> Spec:
+    """Return a specification for rows that come as they are drawn: numbers, each line from left to right.
+
+    Vega would convert every number and sort every line again at every moved slider.
+    """
+    for layer in spec["layer"]:
+        if layer["mark"]["type"] in ("line", "area"):
+            layer["encoding"]["order"] = {"value": None}
+    return spec | {"data": {"name": "source", "format": {"parse": None}}}
+
+
 def own_widths(spec: Spec) -> bool:
     """Whether a chart is of several plots, whose widths stand in it."""
     return "hconcat" in spec or "vconcat" in spec
@@ -151,12 +162,12 @@ def by_offset(
     )
     layers = [line, boundary_rule()]
     if band:
-        area = alt.Chart().mark_area(
-            opacity=0.1 if pinned else 0.18, description="from lowest to highest"
-        )
+        # Where lowest and highest are one there is nothing to fill.
+        area = alt.Chart().transform_filter("datum.low < datum.high")
+        area = area.mark_area(opacity=0.1 if pinned else 0.18, description="from lowest to highest")
         apart = {"detail": "setting:N"} if pinned else {}
         layers.insert(0, area.encode(x=x, y="low:Q", y2="high:Q", color=colour, **apart))
-    return spec_of(alt.layer(*layers).properties(height=height))
+    return in_order(spec_of(alt.layer(*layers).properties(height=height)))
 
 
 @functools.cache

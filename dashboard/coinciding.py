@@ -29,8 +29,11 @@ def groups(
     if y not in frame or "scheme" not in frame:
         return []
     curves = {}
-    for name, rows in frame.groupby("scheme", sort=False, observed=True):
-        across, up = rows[x].to_numpy(np.float64), rows[y].to_numpy(np.float64)
+    names = pd.Categorical(frame["scheme"])
+    wide, high = frame[x].to_numpy(np.float64), frame[y].to_numpy(np.float64)
+    for code in dict.fromkeys(names.codes.tolist()):
+        name, own = names.categories[code], names.codes == code
+        across, up = wide[own], high[own]
         with np.errstate(divide="ignore", invalid="ignore"):
             up = np.log(up) if log else up
         kept = np.isfinite(across) & np.isfinite(up)
@@ -69,8 +72,9 @@ def seen(frame: pd.DataFrame, found: list[list[str]]) -> pd.DataFrame:
     wide = {
         name: THIN + WIDER * under for group in found for under, name in enumerate(reversed(group))
     }
-    widths = frame["scheme"].astype(str).map(wide).fillna(THIN)
-    return frame.assign(width=widths.astype("int8"))
+    names = pd.Categorical(frame["scheme"])
+    widths = np.array([wide.get(name, THIN) for name in names.categories], np.int8)
+    return frame.assign(width=widths[names.codes])
 
 
 def said(found: list[list[str]]) -> str:

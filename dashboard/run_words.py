@@ -1,6 +1,6 @@
 """Trained models in visitors' words: what one learned, on how much, and what its table is called."""
 
-from collections.abc import Iterable
+import streamlit as st
 
 from dashboard import runs
 from posenc.interop.sources import TRAINED
@@ -44,7 +44,8 @@ def of_table(source: str) -> str:
     )  # fmt: skip
 
 
-def tables(sources: Iterable[str]) -> dict[str, str]:
+@st.cache_resource(max_entries=16, ttl=runs.BELIEVED_FOR, show_spinner=False)
+def tables(sources: tuple[str, ...]) -> dict[str, str]:
     """Return what visitors call the learned tables of these names, no two alike."""
     found = {source: TABLES.get(source) or _called(source) for source in sources}
     several = {name for name in found.values() if [*found.values()].count(name) > 1}

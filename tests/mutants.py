@@ -249,7 +249,8 @@ MUTANTS = (
     Mutant("a claim of similarity never false", "claims/offsets.py",
            "State.FALSE if curve[1] <= further else State.HOLDS if", "State.HOLDS if",
            ("claims_of_distance",)),
-    Mutant("a preset of another width", "presets.py", "dim=768", "dim=512", ("presets",)),
+    Mutant("a preset of another width", "model_presets.py", 'model_type="bert", hidden_size=768',
+           'model_type="bert", hidden_size=512', ("presets",)),
     *MUTANTS_OF_LAB,
     *MUTANTS_OF_SCALINGS,
 )  # fmt: skip

@@ -38,7 +38,7 @@ def test_learned_and_sinusoidal_are_compared_by_the_runs_that_ship(length: int) 
     assert found.state is (State.FALSE if apart else State.PARTLY)
     assert abs(decides(found)) > math.log(1.01)
     assert "(3 layers, width 128, 1,200 training steps)" in found.sentence
-    assert "where less than 1 % counts as alike" in found.sentence
+    assert "where less than 1% counts as alike" in found.sentence
 
 
 @pytest.mark.parametrize("length", [64, 128])
@@ -64,7 +64,7 @@ def test_extrapolation_is_read_from_the_runs_that_ship(name: str, kind: str, len
         if moved > 0.01
         else "was ignored (perplexity moved by no more"
     )
-    assert f"longer context {rule} than 1 %)." in found.sentence
+    assert f"longer context {rule} than 1%)." in found.sentence
 
 
 @pytest.mark.parametrize(

@@ -275,7 +275,9 @@ def test_a_device_that_is_not_here_is_told_and_replaced(page: str) -> None:
     missing = "mps" if best_device().type == "cuda" else "cuda"
     at = drawn(visit(page, {"device": missing}))
     used = best_device().type
-    assert notices(at) == [f"No working {missing} device is here; {used} is used instead."]
+    assert notices(at) == [
+        f"There is no working {missing} device here: the numbers come from {used}."
+    ]
     assert at.sidebar.caption[-1].value.startswith("Computed on")
 
 

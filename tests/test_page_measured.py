@@ -92,7 +92,7 @@ def test_the_headline_says_who_is_best_and_what_context_did(store: Store) -> Non
     steps = small("rope").steps
     assert said.endswith(
         f". Means of 2 seeds, {steps} training step{'s' * (steps != 1)}. "
-        "Helped or hurt: perplexity moved by more than 1 %."
+        "Helped or hurt: perplexity moved by more than 1%."
     )
 
 
