@@ -73,11 +73,23 @@ def drawn(frame: pd.DataFrame, column: str = "x", most: int = MOST_POINTS) -> pd
 
 
 def _narrow(values: "pd.Series[Any]") -> Any:
-    """Return a column in 32 bits, the schemes' names as numbers."""
-    if values.name == "scheme":
-        return values if values.dtype == "category" else pd.Categorical(values)
+    """Return a column in 32 bits, names as numbers."""
+    if values.dtype == "category":
+        return values
+    if _is_text(values):
+        return pd.Categorical(values)
     narrow = {"f": np.float32, "i": np.int32}.get(values.dtype.kind)
     return values if narrow is None else values.to_numpy(narrow)
+
+
+def _is_text(values: "pd.Series[Any]") -> bool:
+    return values.dtype.kind == "O" or values.dtype == "str"
+
+
+def named(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the frame with its names as numbers, as `drawn` does: joined frames may have lost them."""
+    words = {str(name): _narrow(values) for name, values in frame.items() if _is_text(values)}
+    return frame.assign(**words) if words else frame
 
 
 def dotted(frame: pd.DataFrame) -> pd.DataFrame:

@@ -12,7 +12,7 @@ import streamlit as st
 from dashboard import charts, pinned, sheet
 from dashboard.charts import Spec
 from dashboard.faults import Ended
-from dashboard.frames import compared
+from dashboard.frames import compared, named
 from dashboard.matrix import Row, matrix_row
 from dashboard.pair import Pair
 from dashboard.scripts import uploaded
@@ -74,7 +74,7 @@ def chart(
     frames: Pair[pd.DataFrame], build: Callable[..., Spec], *arguments: Any, key: str, **more: Any
 ) -> None:
     """Draw a chart of both settings' frames; `build` makes its specification of the arguments."""
-    picture(side_by_side(frames), build(*arguments, pinned=frames.compared, **more), key=key)
+    picture(named(side_by_side(frames)), build(*arguments, pinned=frames.compared, **more), key=key)
 
 
 def picture(frame: pd.DataFrame, spec: Spec, *, key: str, alt: str | None = None) -> None:

@@ -11,7 +11,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from dashboard import charts, compute, page
 from dashboard.compute import Similarity
-from dashboard.matrix import Full, MatrixValues, Panel, Scale, minus
+from dashboard.matrix import Full, MatrixValues, Panel, Scale, Waves, minus
 from dashboard.pair import Pair
 from posenc import Setting
 from posenc.analysis.offset_checks import OffsetMap
@@ -182,8 +182,15 @@ def rows_of_both(
 def _change(now: Panel, then: Panel) -> Panel:
     """Return what B draws minus what A draws, where both draw."""
     rows, columns = map(min, zip(now.values.shape, then.values.shape, strict=True))
-    ours, theirs = (Full(one.values.dense()[:rows, :columns]) for one in (now, then))
+    ours, theirs = (_first(one.values, rows, columns) for one in (now, then))
     return replace(now, values=minus(ours, theirs), subtitle="B minus A", boundary=None)
+
+
+def _first(values: MatrixValues, rows: int, columns: int) -> MatrixValues:
+    """Return the first rows and columns of a matrix; of waves they are waves."""
+    if isinstance(values, Waves):
+        return values.first(rows, columns)
+    return Full(values.dense()[:rows, :columns])
 
 
 def map_rows(found: Pair[tuple[Setting, Mapping[str, OffsetMap]]], offset: int) -> None:
