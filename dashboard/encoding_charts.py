@@ -145,7 +145,12 @@ def ratios(kinds: tuple[str, ...], *, pinned: bool = False) -> Spec:
                 scale=alt.Scale(type="log", padding=14),
                 axis=alt.Axis(format="~g", tickCount=6),
             ),
-            y=alt.Y("tokens start as:N", title=None, sort=None, axis=alt.Axis(labelLimit=140)),
+            y=alt.Y(
+                "tokens start as:N",
+                title=None,
+                sort=None,
+                axis=alt.Axis(labelLimit=140, labelOverlap=False),
+            ),
             shape=alt.Shape(
                 "factor:N",
                 scale=alt.Scale(
@@ -164,4 +169,4 @@ def ratios(kinds: tuple[str, ...], *, pinned: bool = False) -> Spec:
         )
     )
     one = alt.Chart().mark_rule(aria=False, strokeDash=[5, 4], color="gray").encode(x=alt.datum(1))
-    return spec_of(alt.layer(marks, one).properties(height=210))
+    return spec_of(alt.layer(marks, one).properties(height=300))

@@ -139,9 +139,8 @@ def example(found: EncodingPage, base: float) -> None:
             for name in found.example.columns
             if name != "position"
         }
-        # Above: on a phone the table's tools lie over what stands before it.
         st.caption(encoding_sentences.example(found, base))
-        st.dataframe(found.example, hide_index=True, column_config=numbers)
+        page.small_table(found.example, numbers)
 
 
 def sums(both: Pair[EncodingPage], start: str, *, scaled: bool) -> None:

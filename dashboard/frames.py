@@ -11,7 +11,7 @@ from posenc import Setting
 from posenc.analysis.properties import Properties
 from posenc.schemes import SCHEMES
 
-MOST_DOTS = 40  # points of one line that can be told apart
+MOST_DOTS = 16  # points of one line that can be told apart
 MOST_POINTS = 1_024  # marks of one line; a screen has no more columns
 
 

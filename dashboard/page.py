@@ -227,7 +227,14 @@ def table(found: pd.DataFrame | Pair[pd.DataFrame]) -> None:
             columns[str(name)] = st.column_config.NumberColumn(
                 format="%.3g" if kind == "f" else "%d"
             )
-    st.dataframe(frame, hide_index=True, column_config=columns)
+    small_table(frame, columns)
+
+
+def small_table(frame: pd.DataFrame, columns: dict[str, Any]) -> None:
+    """Draw a table that stands open; on a phone its tools would lie over the sentence before it."""
+    if on_phone():
+        st.space("medium")
+    st.dataframe(frame, hide_index=True, column_config=columns, placeholder="–")
 
 
 def numbers(found: pd.DataFrame | Pair[pd.DataFrame], name: str) -> None:

@@ -18,6 +18,7 @@ from posenc.analysis.offset_checks import OffsetMap
 from posenc.schemes import SCHEMES
 
 ENTRY = Scale(-1.0, 1.0, "diverging", "entry of M")
+COLUMN = 240  # CSS pixels: four beside each other on a desk
 COSINE = Scale(-1.0, 1.0, "diverging", "cosine similarity")
 NOW, PINNED = "The setting at hand, B.", "The pinned setting, A."
 
@@ -39,6 +40,11 @@ def columns(kinds: Sequence[str], most: int) -> Iterator[tuple[DeltaGenerator, s
     """Yield a column for every scheme, at most so many beside each other, the rows alike in length."""
     rows = math.ceil(len(kinds) / most)
     beside = math.ceil(len(kinds) / max(1, rows))
+    if beside > 3 and not page.on_phone():  # on a tablet two lines of two
+        row = st.container(horizontal=True, gap="small")
+        for kind in kinds:
+            yield row.container(width=COLUMN), kind
+        return
     for start in range(0, len(kinds), max(1, beside)):
         yield from zip(st.columns(beside), kinds[start : start + beside], strict=False)
 

@@ -32,7 +32,7 @@ def test_the_default_table_is_that_of_the_run_it_names() -> None:
     assert torch.equal(found.table, table)
     assert found.table.shape == (run.specification.train_length, run.specification.model.width)
     assert run.stopped is None
-    assert found.provenance == "trained table 128x128 of a small model made here"
+    assert found.provenance == "trained table 128x128 of a small model"
     assert found.notes == (f"Trained by this library: {run.specification.described}.",)
     scheme = Setting().config("learned").build()
     assert torch.equal(scheme.weight, table)
@@ -80,7 +80,7 @@ def test_the_table_of_a_finished_run_can_be_chosen_on_every_page(page: str, own:
     assert box.options[box.index] == called
     words = f"trained on {one.train_length} tokens; 1 layer of width {one.model.width}"
     assert any(words in as_read(text.value) for text in at.sidebar.caption)
-    table = f"trained table {one.train_length}x{one.model.width} of a small model made here"
+    table = f"trained table {one.train_length}x{one.model.width} of a small model"
     if page in ("pca", "relative_offsets", "extrapolation"):
         assert any(table in text for text in captions(at))
     if page in ("overview", "similarity"):

@@ -37,7 +37,7 @@ st.caption(
     "distance 0: compare shapes, not heights. A band runs from the lowest head or pair to the highest."
 )
 dials, links = st.columns([3, 1], gap="large", vertical_alignment="center")
-for place, name in zip(dials.columns(2, gap="large"), ("base", "dim"), strict=True):
+for place, name in zip(dials.columns(2, gap="medium"), ("base", "dim"), strict=True):
     controls.dial(place, name, fields.rules(Setting)[name], key=f"start_{name}")
 links.page_link(
     "views/overview.py",
