@@ -67,11 +67,16 @@ def by_setting(pinned: bool) -> dict[str, Any]:
 
 
 def widths(pinned: bool) -> dict[str, Any]:
-    """Encodings of lines that may lie on each other: as wide as the frame says (`coinciding.seen`).
+    """Encodings of lines that may lie on each other, as the frame says (`coinciding.seen`).
 
-    Beside a pinned setting the widths tell A from B.
+    Beside a pinned setting widths and strengths tell A from B.
     """
-    return by_setting(True) if pinned else {"size": alt.Size("width:Q", scale=None, legend=None)}
+    if pinned:
+        return by_setting(True)
+    return {
+        "size": alt.Size("width:Q", scale=None, legend=None),
+        "opacity": alt.Opacity("strength:Q", scale=None, legend=None),
+    }
 
 
 def dots(x: alt.X, y: alt.Y, kinds: tuple[str, ...], tooltip: list[alt.Tooltip]) -> alt.Chart:
@@ -148,9 +153,10 @@ def by_offset(
 ) -> Spec:
     """Lines over offset or position, one per scheme, with a band from low to high and a boundary.
 
-    Frame: scheme, x, y, low, high, boundary, width; pinned: setting, too. What Vega would work out for
-    every point is left out or said once, for a moved slider waits for it: a description, and a tooltip,
-    which on a line is that of its first point wherever the pointer is, and names what the legend names.
+    Frame: scheme, x, y, low, high, boundary, width, strength; pinned: setting, too. What Vega would work
+    out for every point is left out or said once, for a moved slider waits for it: a description, and a
+    tooltip, which on a line is that of its first point wherever the pointer is, and names what the legend
+    names.
     """
     x = alt.X("x:Q", title=x_title, scale=alt.Scale(nice=False, zero=False))
     y = alt.Y("y:Q", title=y_title, scale=alt.Scale(zero=False))
@@ -209,7 +215,7 @@ def small_curve(kind: str, *, pinned: bool = False) -> Spec:
 def turns(kinds: tuple[str, ...], *, pinned: bool = False) -> Spec:
     """Full turns that each pair makes within the training length, log scale, with one turn marked.
 
-    Frame: scheme, pair, turns, width, dot; pinned: setting, too.
+    Frame: scheme, pair, turns, width, strength, dot; pinned: setting, too.
     """
     x = alt.X("pair:Q", title="pair (0 is the fastest)")
     y = alt.Y(
@@ -236,7 +242,7 @@ def turns(kinds: tuple[str, ...], *, pinned: bool = False) -> Spec:
 def map_errors(kinds: tuple[str, ...], *, pinned: bool = False) -> Spec:
     """Error of one matrix per offset, log scale, with the random control as a thin line.
 
-    Frame: scheme, offset, error, control, width, dot; pinned: setting, too.
+    Frame: scheme, offset, error, control, width, strength, dot; pinned: setting, too.
     """
     x = alt.X("offset:Q", title="offset k", scale=alt.Scale(type="log", base=2))
     y = alt.Y("error:Q", title="relative error", scale=alt.Scale(type="log"), axis=decades(".0e"))

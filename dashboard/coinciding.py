@@ -14,7 +14,8 @@ from dashboard.pair import Pair
 from dashboard.text import listed
 
 CLOSE = 1 / 400  # of the curves' own range: less than the width of a line on any screen
-THIN, WIDER = 2, 4  # CSS pixels of the last curve of a group, and more for each one under it
+THIN, WIDER = 2, 6  # CSS pixels of the last curve of a group, and more for each one under it
+PALE = 0.45  # opacity of those under it
 
 
 def groups(
@@ -63,7 +64,7 @@ def _alike(one: tuple[Array, Array], other: tuple[Array, Array], reach: float) -
 
 
 def seen(frame: pd.DataFrame, found: list[list[str]]) -> pd.DataFrame:
-    """Return the frame with a width for every line: those under another one are wider, to be seen.
+    """Return the frame with width and strength of every line: those under another are wider and paler.
 
     found: the schemes that coincide, as `groups` gives them.
     """
@@ -74,7 +75,8 @@ def seen(frame: pd.DataFrame, found: list[list[str]]) -> pd.DataFrame:
     }
     names = pd.Categorical(frame["scheme"])
     widths = np.array([wide.get(name, THIN) for name in names.categories], np.int8)
-    return frame.assign(width=widths[names.codes])
+    strengths = np.where(widths > THIN, PALE, 1.0).astype(np.float32)
+    return frame.assign(width=widths[names.codes], strength=strengths[names.codes])
 
 
 def said(found: list[list[str]]) -> str:

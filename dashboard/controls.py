@@ -9,10 +9,9 @@ from streamlit.delta_generator import DeltaGenerator
 from dashboard import compute, links, real_model, sources, used
 from dashboard.text import plain
 from dashboard.widgets import control, dial, labels, show, tell_changed, understood, widget
-from posenc import Setting, fields
+from posenc import Setting, fields, own_fields
 from posenc.presets import PRESETS
 from posenc.schemes import SCHEMES
-from posenc.setting import own_defaults, own_rules
 
 __all__ = ["choices", "dial", "shared", "tell"]
 
@@ -51,7 +50,7 @@ def shared(place: Any, *, drawn: bool = True) -> Setting:
 
 def _meant() -> tuple[Setting, list[str]]:
     """Return the legal what-if nearest to what the session holds, and what had to be changed."""
-    rules = fields.rules(Setting) | own_rules()
+    rules = fields.rules(Setting) | own_fields.rules()
     return Setting.snap({name: rule.write(st.session_state[name]) for name, rule in rules.items()})
 
 
@@ -70,7 +69,7 @@ def _quick() -> None:
         st.session_state.update(PRESETS[asked].changes)
         st.caption(plain(f"{PRESETS[asked].label}: {PRESETS[asked].source}."))
     if row.button("Reset", key="reset", icon=":material/restart_alt:"):
-        links.hold(fields.defaults(Setting) | own_defaults())
+        links.hold(fields.defaults(Setting) | own_fields.defaults())
 
 
 def _main(names: frozenset[str]) -> None:
@@ -129,9 +128,9 @@ def _take_schemes(rule: fields.Several) -> None:
 
 def _drawers(names: frozenset[str]) -> None:
     """Draw the numbers in full and the rarer controls, only once somebody opens them."""
-    rules = fields.rules(Setting) | own_rules()
-    default = fields.defaults(Setting) | own_defaults()
-    own = [name for name in own_rules() if name in names]
+    rules = fields.rules(Setting) | own_fields.rules()
+    default = fields.defaults(Setting) | own_fields.defaults()
+    own = [name for name in own_fields.rules() if name in names]
     drawers = {
         "Exact values": [name for name in DIALS if name in names],
         "More": [*(name for name in MORE if name in names), *own],

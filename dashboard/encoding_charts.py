@@ -66,7 +66,7 @@ def waves(kind: str, *, pinned: bool = False) -> Spec:
 def wavelengths(kinds: tuple[str, ...], *, pinned: bool = False) -> Spec:
     """Wavelength of every pair, log scale, the training length as a dashed line.
 
-    Frame: scheme, pair, place, wavelength, trained, width, dot.
+    Frame: scheme, pair, place, wavelength, trained, width, strength, dot.
     """
     return _over_ladder(
         kinds, "wavelength:Q", alt.Scale(type="log"), "positions per turn", decades("~s"),
@@ -79,7 +79,7 @@ def wavelengths(kinds: tuple[str, ...], *, pinned: bool = False) -> Spec:
 def shares(kinds: tuple[str, ...], *, pinned: bool = False) -> Spec:
     """Share of a full turn that every pair makes in training.
 
-    Frame: scheme, pair, place, share, width, dot.
+    Frame: scheme, pair, place, share, width, strength, dot.
     """
     scale = alt.Scale(domain=[0, 1])
     return _over_ladder(

@@ -78,7 +78,7 @@ def linked_projection(*, stacked: bool = False) -> Spec:
 def explained(kinds: tuple[str, ...], *, pinned: bool = False) -> Spec:
     """Cumulative explained variance by component.
 
-    Frame: scheme, component, share, width, dot; pinned: setting, too.
+    Frame: scheme, component, share, width, strength, dot; pinned: setting, too.
     """
     x = alt.X("component:Q", title="component", axis=alt.Axis(tickMinStep=1))
     y = alt.Y(

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from posenc import Setting, fields
+from posenc import Setting, fields, own_fields
 from posenc.claims import CLAIMS
-from posenc.setting import own_rules
 
 # What a scheme takes from a Setting, and the controls that make it; any other is a control itself.
 _MADE_OF = {"learned_rows": ("train_length",), "rope_width": ("dim", "equal_width")}
@@ -57,7 +56,7 @@ def controls(path: str, setting: Setting) -> frozenset[str]:
     """
     if path not in PAGES:
         raise LookupError(f"used.PAGES must say what every page uses, and has no {path!r}.")
-    every, page = frozenset(fields.rules(Setting) | own_rules()), PAGES[path]
+    every, page = frozenset(fields.rules(Setting) | own_fields.rules()), PAGES[path]
     names = {*page.itself}
     if page.schemes:
         names.add("model")

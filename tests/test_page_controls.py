@@ -12,10 +12,9 @@ from streamlit.testing.v1 import AppTest
 from dashboard import controls, used
 from dashboard import widgets as drawing
 from dashboard.controls import DIALS
-from posenc import Setting, fields
+from posenc import Setting, fields, own_fields
 from posenc.presets import PRESETS
 from posenc.schemes import SCHEMES
-from posenc.setting import own_defaults, own_rules
 from tests.pages import (
     LABELS,
     PAGES,
@@ -67,7 +66,7 @@ def said(at: AppTest) -> list[Any]:
 
 def test_every_page_says_what_it_uses_and_nothing_that_is_no_control() -> None:
     assert set(used.PAGES) == {path(page) for page in PAGES}
-    every = fields.rules(Setting).keys() | own_rules().keys()
+    every = fields.rules(Setting).keys() | own_fields.rules().keys()
     for page in used.PAGES.values():
         assert {*page.itself, *page.never} <= every
         assert not {*page.itself} & {*page.never}
@@ -217,9 +216,9 @@ def test_a_tuple_of_numbers_is_typed_and_told_where_it_says_nothing() -> None:
 
 
 def test_every_rule_of_today_has_a_widget_of_its_own() -> None:
-    for name, rule in (fields.rules(Setting) | own_rules()).items():
+    for name, rule in (fields.rules(Setting) | own_fields.rules()).items():
         assert drawing.typed(rule) == isinstance(rule, fields.Word | fields.Sentence) or (
             type(rule).__name__ == "Numbers"
         ), name
     assert set(OTHER) | {"schemes"} >= fields.rules(Setting).keys()
-    assert own_defaults().keys() == own_rules().keys()
+    assert own_fields.defaults().keys() == own_fields.rules().keys()

@@ -8,9 +8,8 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard import compute
 from dashboard.choices import PAGE_CHOICES
-from posenc import Setting, best_device, fields
+from posenc import Setting, best_device, fields, own_fields
 from posenc.schemes import SCHEMES
-from posenc.setting import own_rules
 from tests.pages import (
     DEFAULT,
     KINDS,
@@ -105,7 +104,7 @@ NONSENSE = ["nan", "inf", "-inf", "", " ", "0x10", "1_000", "٣", "9" * 5_000, "
 
 
 def test_the_lists_of_this_file_name_every_control() -> None:
-    owners = [fields.rules(Setting), own_rules(), *map(fields.rules, PAGE_CHOICES)]
+    owners = [fields.rules(Setting), own_fields.rules(), *map(fields.rules, PAGE_CHOICES)]
     # Those of schemes that came later are theirs to test.
     kinds = {kind for kind in SCHEMES if kind not in KINDS}
     named = {name for owner in owners for name in owner if name.split(".")[0] not in kinds}

@@ -540,7 +540,7 @@ def test_headlines_change_when_the_numbers_do(page: str, link: dict[str, str]) -
 
 def written(number: str) -> float:
     """The number that such as 1.4 × 10⁻¹⁵ says."""
-    mantissa, _, exponent = number.partition(" × 10")
+    mantissa, _, exponent = number.partition("\u00a0×\u00a010")
     return float(f"{mantissa}e{exponent.translate(str.maketrans('⁻⁰¹²³⁴⁵⁶⁷⁸⁹', '-0123456789'))}")
 
 
