@@ -307,6 +307,7 @@ def _is_text(letter: str) -> bool:
 
 
 def as_number(text: str) -> float | None:
+    """Return the number that a text is, None where it is none or NaN."""
     if not _NUMBER.fullmatch(text):
         return None
     number = float(text)

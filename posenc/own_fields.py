@@ -48,6 +48,7 @@ def canonical(own: object) -> tuple[tuple[str, Any], ...]:
 
 
 def snap(raw: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
+    """Return the fields that text sets to another than their default, and what had to be changed."""
     values: dict[str, Any] = {}
     notices: list[str] = []
     for kind, config in SCHEMES.items():

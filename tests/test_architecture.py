@@ -40,7 +40,7 @@ LAYERS = (
         "rope_frequencies",
         "interop.models",
         "own_fields",
-    },  # fmt: skip
+    },
     {"model_factors", "model_presets", "shared_model"},
     {"setting"},
     {"presets", "query"},

@@ -15,6 +15,7 @@ from posenc import (
     alibi_slopes,
     fields,
     limits,
+    own_fields,
     rope_tables,
     sinusoidal_table,
 )
