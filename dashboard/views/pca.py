@@ -48,7 +48,7 @@ for kind in pca.shown(read):
                     key=f"projection_{kind}{'_pinned' if name else ''}",
                     alt=f"{page.label(kind)}: {sentences.explained(result)}",
                 )
-            st.caption(plain(note))
+            st.caption(name + plain(note))
 
 st.subheader("Explained variance", anchor=False)
 coinciding.draw(
