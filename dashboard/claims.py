@@ -10,10 +10,9 @@ import streamlit as st
 from dashboard.choices import ClaimsChoice
 from dashboard.compute import CACHE, MANY, Array
 from dashboard.text import listed
-from posenc import PosencError, Setting, fields
+from posenc import PosencError, Setting, fields, own_fields
 from posenc.claims import CLAIMS, Claim, State, Verdict
 from posenc.claims.offsets import two_ahead_control, two_ahead_weights
-from posenc.setting import own_rules
 
 FILTERS: dict[str, tuple[State, ...]] = {
     "all": tuple(State),
@@ -110,6 +109,6 @@ def headline(verdicts: Mapping[str, Verdict]) -> str:
 
 def reads(claim: Claim) -> str:
     """Say which controls a claim's verdict depends on."""
-    every = fields.rules(Setting) | own_rules()
+    every = fields.rules(Setting) | own_fields.rules()
     labels = [every[name].label for name in claim.uses]
     return listed([label if label.startswith("RoPE") else label.lower() for label in labels])

@@ -9,10 +9,9 @@ from streamlit.delta_generator import DeltaGenerator
 from dashboard import compute, links, real_model, sources, used
 from dashboard.text import plain
 from dashboard.widgets import control, dial, labels, pressed, show, tell_changed, understood, widget
-from posenc import Setting, fields
+from posenc import Setting, fields, own_fields
 from posenc.presets import PRESETS
 from posenc.schemes import SCHEMES
-from posenc.setting import own_defaults, own_rules
 
 __all__ = ["choices", "dial", "shared", "tell"]
 
@@ -33,22 +32,24 @@ def shared(place: Any, *, drawn: bool = True) -> Setting:
             _quick(used.here(_meant()[0]))
         names = used.here(_meant()[0])  # a preset changes it
         if drawn:
-            _main(names)
+            _main(names - used.drawn_here())
             _drawers(names)
     setting, notices = _meant()  # an upload changes it
     links.write()
     device = compute.device(setting.device)
     if setting.device not in ("auto", device):
-        notices.append(f"No working {setting.device} device is here; {device} is used instead.")
+        notices.append(
+            f"There is no working {setting.device} device here: the numbers come from {device}."
+        )
     if drawn and "device" in names:
-        place.caption(f"Position kernels computed on {compute.device_label(device)}.")
+        place.caption(f"Computed on {compute.device_label(device)}.")
     tell(notices)
     return setting
 
 
 def _meant() -> tuple[Setting, list[str]]:
     """Return the legal what-if nearest to what the session holds, and what had to be changed."""
-    rules = fields.rules(Setting) | own_rules()
+    rules = fields.rules(Setting) | own_fields.rules()
     return Setting.snap({name: rule.write(st.session_state[name]) for name, rule in rules.items()})
 
 
@@ -72,7 +73,7 @@ def _quick(names: frozenset[str]) -> None:
             st.session_state.update(PRESETS[asked].changes)
             st.caption(plain(f"{PRESETS[asked].label}: {PRESETS[asked].source}."))
     if pressed(row, "Reset", key="reset", icon=":material/restart_alt:"):
-        links.hold(fields.defaults(Setting) | own_defaults())
+        links.hold(fields.defaults(Setting) | own_fields.defaults())
 
 
 def _main(names: frozenset[str]) -> None:
@@ -131,9 +132,9 @@ def _take_schemes(rule: fields.Several) -> None:
 
 def _drawers(names: frozenset[str]) -> None:
     """Draw the numbers in full and the rarer controls, only once somebody opens them."""
-    rules = fields.rules(Setting) | own_rules()
-    default = fields.defaults(Setting) | own_defaults()
-    own = [name for name in own_rules() if name in names]
+    rules = fields.rules(Setting) | own_fields.rules()
+    default = fields.defaults(Setting) | own_fields.defaults()
+    own = [name for name in own_fields.rules() if name in names]
     drawers = {
         "Exact values": [name for name in DIALS if name in names],
         "More": [*(name for name in MORE if name in names), *own],

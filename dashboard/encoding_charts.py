@@ -10,10 +10,13 @@ from dashboard.charts import (
     Spec,
     boundary_rule,
     by_setting,
+    decades,
+    dots,
     scheme_colour,
     scheme_dash,
     spec_of,
     told,
+    widths,
 )
 
 
@@ -63,20 +66,30 @@ def waves(kind: str, *, pinned: bool = False) -> Spec:
 def wavelengths(kinds: tuple[str, ...], *, pinned: bool = False) -> Spec:
     """Wavelength of every pair, log scale, the training length as a dashed line.
 
-    Frame: scheme, pair, place, wavelength, trained.
+    Frame: scheme, pair, place, wavelength, trained, width, strength, dot.
     """
     return _over_ladder(
-        kinds, "wavelength:Q", alt.Scale(type="log"), "positions per turn", "~s", "min(trained):Q",
+        kinds, "wavelength:Q", alt.Scale(type="log"), "positions per turn", decades("~s"),
+        "min(trained):Q",
         pinned=pinned,
     )  # fmt: skip
 
 
 @functools.cache
 def shares(kinds: tuple[str, ...], *, pinned: bool = False) -> Spec:
-    """Share of a full turn that every pair makes in training. Frame: scheme, pair, place, share."""
+    """Share of a full turn that every pair makes in training.
+
+    Frame: scheme, pair, place, share, width, strength, dot.
+    """
     scale = alt.Scale(domain=[0, 1])
     return _over_ladder(
-        kinds, "share:Q", scale, "share of a full turn in training", "%", None, pinned=pinned
+        kinds,
+        "share:Q",
+        scale,
+        "share of a full turn in training",
+        alt.Axis(format="%"),
+        None,
+        pinned=pinned,
     )
 
 
@@ -85,35 +98,30 @@ def _over_ladder(
     field: str,
     scale: alt.Scale,
     title: str,
-    form: str,
+    axis: alt.Axis,
     rule: str | None,
     *,
     pinned: bool,
 ) -> Spec:
-    line = (
-        alt.Chart()
-        .mark_line(strokeWidth=2, point=alt.OverlayMarkDef(size=14))
-        .encode(
-            x=alt.X(
-                "place:Q",
-                title="dimension / width, fastest pair first",
-                scale=alt.Scale(domain=[0, 1]),
-                axis=alt.Axis(format="%", tickCount=5),
-            ),
-            y=alt.Y(field, title=title, scale=scale, axis=alt.Axis(format=form)),
-            color=scheme_colour(kinds),
-            strokeDash=scheme_dash(kinds),
-            tooltip=[
-                *told(pinned),
-                "pair:Q",
-                alt.Tooltip("wavelength:Q", format=".6g", title="positions per turn"),
-                alt.Tooltip("turns:Q", format=".4g", title="turns in training"),
-                alt.Tooltip("share:Q", format=".4%", title="share of a turn in training"),
-            ],
-            **by_setting(pinned),
-        )
+    x = alt.X(
+        "place:Q",
+        title="dimension / width, fastest pair first",
+        scale=alt.Scale(domain=[0, 1]),
+        axis=alt.Axis(format="%", tickCount=5),
     )
-    layers = [line]
+    y = alt.Y(field, title=title, scale=scale, axis=axis)
+    tip = [
+        *told(pinned),
+        alt.Tooltip("pair:Q", title="pair"),
+        alt.Tooltip("wavelength:Q", format=".6g", title="positions per turn"),
+        alt.Tooltip("turns:Q", format=".4g", title="turns in training"),
+        alt.Tooltip("share:Q", format=".4%", title="share of a turn in training"),
+    ]
+    line = alt.Chart().mark_line(tooltip=None)
+    line = line.encode(
+        x=x, y=y, color=scheme_colour(kinds), strokeDash=scheme_dash(kinds), **widths(pinned)
+    )
+    layers = [line, dots(x, y, kinds, tip)]
     if rule:
         layers.append(
             alt.Chart().mark_rule(aria=False, strokeDash=[5, 4], color="gray").encode(y=rule)
@@ -137,7 +145,12 @@ def ratios(kinds: tuple[str, ...], *, pinned: bool = False) -> Spec:
                 scale=alt.Scale(type="log", padding=14),
                 axis=alt.Axis(format="~g", tickCount=6),
             ),
-            y=alt.Y("tokens start as:N", title=None, sort=None, axis=alt.Axis(labelLimit=140)),
+            y=alt.Y(
+                "tokens start as:N",
+                title=None,
+                sort=None,
+                axis=alt.Axis(labelLimit=140, labelOverlap=False),
+            ),
             shape=alt.Shape(
                 "factor:N",
                 scale=alt.Scale(
@@ -156,4 +169,4 @@ def ratios(kinds: tuple[str, ...], *, pinned: bool = False) -> Spec:
         )
     )
     one = alt.Chart().mark_rule(aria=False, strokeDash=[5, 4], color="gray").encode(x=alt.datum(1))
-    return spec_of(alt.layer(marks, one).properties(height=210))
+    return spec_of(alt.layer(marks, one).properties(height=300))

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection
 import pandas as pd
 import streamlit as st
 
-from dashboard import charts, encoding_charts, encoding_sentences, frames, page
+from dashboard import charts, coinciding, encoding_charts, encoding_sentences, frames, page
 from dashboard.clock import Face, clock_row
 from dashboard.compute import Array
 from dashboard.encoding import EncodingPage
@@ -114,11 +114,14 @@ def spectrum(both: Pair[EncodingPage]) -> None:
     if not kinds:
         return
     st.subheader("How far each pair turns", anchor=False)
-    drawn = both.map(lambda found: frames.drawn(found.spectrum, "place"))
+    drawn = both.map(lambda found: frames.dotted(frames.drawn(found.spectrum, "place")))
     left, right = st.columns(2)
     with left:
         st.caption("Wavelength of every pair; the dashed line is the training length.")
-        page.chart(drawn, encoding_charts.wavelengths, kinds, key="wavelengths")
+        coinciding.draw(
+            drawn, encoding_charts.wavelengths, kinds,
+            x="place", y="wavelength", log=True, key="wavelengths",
+        )  # fmt: skip
     with right:
         st.caption("Share of a full turn that every pair makes within the training length.")
-        page.chart(drawn, encoding_charts.shares, kinds, key="shares")
+        coinciding.draw(drawn, encoding_charts.shares, kinds, x="place", y="share", key="shares")

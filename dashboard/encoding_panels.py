@@ -17,9 +17,8 @@ from dashboard import (
 from dashboard.compute import Array
 from dashboard.encoding import Drawn, EncodingPage
 from dashboard.encoding_pairs import of_either
-from dashboard.matrix import Full, Panel, Scale, smallest
+from dashboard.matrix import Full, MatrixValues, Panel, Scale, Waves, smallest
 from dashboard.pair import Pair
-from posenc import Setting
 from posenc.analysis.embedding_sum import STARTS
 from posenc.schemes import SCHEMES
 from posenc.words import counted
@@ -46,7 +45,11 @@ def matrices(both: Pair[EncodingPage]) -> None:
         if unit not in alone:
             _row(unit, drawn, both)
     if alone:
-        for unit, place in zip(alone, st.columns(max(2, len(alone))), strict=False):
+        # Beside a pinned setting each is a row of three: B, A and their difference.
+        places = [st.container() for _ in alone]
+        if not both.compared:
+            places = st.columns(max(2, len(alone)))[: len(alone)]
+        for unit, place in zip(alone, places, strict=True):
             with place:
                 _row(unit, units[unit], both)
     for kind in found.absent:
@@ -64,9 +67,7 @@ def _row(unit: str, drawn: dict[str, Drawn], both: Pair[EncodingPage]) -> None:
     panels.rows_of_both(
         both.map(
             lambda found: [
-                _panel(found.setting, kind, one, found.provenances[kind])
-                for kind, one in found.drawn.items()
-                if one.unit == unit
+                _panel(found, kind, one) for kind, one in found.drawn.items() if one.unit == unit
             ]
         ),
         lambda shown: _scale(unit, [one.values.dense() for one in shown]),
@@ -83,7 +84,20 @@ def _row(unit: str, drawn: dict[str, Drawn], both: Pair[EncodingPage]) -> None:
     )
 
 
-def _panel(setting: Setting, kind: str, one: Drawn, provenance: str) -> Panel:
+def _table(found: EncodingPage, kind: str, one: Drawn) -> MatrixValues:
+    """Return the numbers of a scheme in the form that is sent: sines and cosines as waves."""
+    picture = np.ascontiguousarray(one.picture, np.float32)
+    names = [name.split() for name in one.features[: picture.shape[1]]]
+    if kind in found.ladders and all(name[0] in ("sin", "cos") for name in names):
+        angles = found.ladders[kind].inv_freq[[int(name[1]) for name in names]]
+        waves = Waves.of(picture, angles, [name[0] == "sin" for name in names])
+        if waves is not None:
+            return waves
+    return Full(picture)
+
+
+def _panel(found: EncodingPage, kind: str, one: Drawn) -> Panel:
+    setting, provenance = found.setting, found.provenances[kind]
     picture, bias = one.picture, not one.features
     order = ""
     if not bias and not one.features[0].isdigit():
@@ -92,7 +106,7 @@ def _panel(setting: Setting, kind: str, one: Drawn, provenance: str) -> Panel:
     note = page.panel_note(setting, kind, provenance)
     return Panel(
         title=SCHEMES[kind].label,
-        values=smallest(torch.from_numpy(picture)) if bias else Full(picture),
+        values=smallest(torch.from_numpy(picture)) if bias else _table(found, kind, one),
         subtitle="; ".join(part for part in (note, cut) if part),
         column_label=f"dimension: {order}" if order else None,
         boundary=setting.train_length if setting.train_length < len(picture) else None,
@@ -128,9 +142,8 @@ def example(found: EncodingPage, base: float) -> None:
             for name in found.example.columns
             if name != "position"
         }
-        # Above: on a phone the table's tools lie over what stands before it.
         st.caption(encoding_sentences.example(found, base))
-        st.dataframe(found.example, hide_index=True, column_config=numbers)
+        page.small_table(found.example, numbers)
 
 
 def sums(both: Pair[EncodingPage], start: str, *, scaled: bool) -> None:

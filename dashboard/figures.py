@@ -73,7 +73,7 @@ def cells(picture: Row) -> str:
 
 
 def _of_chart(picture: Picture) -> Spec:
-    values = {"data": {"values": _rows(picture.frame)}}
+    values = {"data": {"values": _rows(picture.frame)}}  # in the place of a name
     return picture.spec | values | ({} if own_widths(picture.spec) else {"width": WIDTH})
 
 

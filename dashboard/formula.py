@@ -8,6 +8,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from dashboard import (
     charts,
+    coinciding,
     compute,
     controls,
     exercise,
@@ -132,7 +133,7 @@ def _pictures(settings: Pair[Setting], found: Pair[Read]) -> None:
     formulas = tuple(k for k in page.kinds(settings) if any(k in one.formulas for one in every))
     st.subheader("Similarity past the training length", anchor=False)
     if formulas:
-        page.chart(
+        coinciding.draw(
             found.map(lambda one: frames.drawn(one.curves, most=past_length.DRAWN_OFFSETS)),
             charts.by_offset, formulas, "distance, query minus key", "cosine similarity",
             band=False, key="past",
@@ -146,7 +147,7 @@ def _pictures(settings: Pair[Setting], found: Pair[Read]) -> None:
             st.caption(
                 "Over the vector's own norm: 0 repeats a position of training, 1.41 is unrelated."
             )
-            page.chart(
+            coinciding.draw(
                 found.map(lambda one: frames.drawn(one.nearest)),
                 charts.by_offset, formulas, "position", "distance / norm",
                 band=False, key="nearest",
@@ -160,9 +161,9 @@ def _pictures(settings: Pair[Setting], found: Pair[Read]) -> None:
             st.caption(
                 "A pair under one turn (dashed) meets angles past it that training never showed."
             )
-            page.chart(
-                found.map(lambda one: frames.drawn(one.turns, "pair")),
-                charts.turns, turning, key="turns",
+            coinciding.draw(
+                found.map(lambda one: frames.dotted(frames.drawn(one.turns, "pair"))),
+                charts.turns, turning, x="pair", y="turns", log=True, key="turns",
             )  # fmt: skip
     if any(len(one.table) for one in every):
         page.table(found.map(lambda one: one.table))

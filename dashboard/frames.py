@@ -1,6 +1,7 @@
 """Results become tidy frames: fixed column names, one row per mark."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -10,38 +11,45 @@ from posenc import Setting
 from posenc.analysis.properties import Properties
 from posenc.schemes import SCHEMES
 
+MOST_DOTS = 16  # points of one line that can be told apart
 MOST_POINTS = 1_024  # marks of one line; a screen has no more columns
 
 
 def by_offset(found: Mapping[str, Similarity], boundary: float | None) -> pd.DataFrame:
     """Mean cosine similarity by distance, with the range along each diagonal."""
-    parts = [
-        pd.DataFrame(
-            {
-                "scheme": SCHEMES[kind].label,
+    frame = _long(
+        {
+            SCHEMES[kind].label: {
                 "x": result.offsets,
                 "y": result.mean,
                 "low": result.low,
                 "high": result.high,
                 "spread": result.spread,
             }
-        )
-        for kind, result in found.items()
-    ]
-    frame = pd.concat(parts, ignore_index=True)
+            for kind, result in found.items()
+        }
+    )
     # The last distance asked for, so that a scheme with fewer positions is drawn on the same axis.
     return _with_boundary(frame, boundary).assign(last=frame["x"].max())
 
 
 def lines(curves: Mapping[str, tuple[Array, Array] | None], boundary: float | None) -> pd.DataFrame:
     """One line per scheme; a scheme without values has no rows."""
-    parts = [
-        pd.DataFrame({"scheme": SCHEMES[kind].label, "x": curve[0], "y": curve[1]})
+    found = {
+        SCHEMES[kind].label: {"x": curve[0], "y": curve[1]}
         for kind, curve in curves.items()
         if curve is not None
-    ]
-    frame = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=list("xy"))
-    return _with_boundary(frame, boundary)
+    }
+    return _with_boundary(_long(found) if found else pd.DataFrame(columns=list("xy")), boundary)
+
+
+def _long(curves: Mapping[str, Mapping[str, Array]]) -> pd.DataFrame:
+    """Return the columns of every scheme under each other, its name beside them."""
+    names = {name: None for columns in curves.values() for name in columns}
+    sizes = [len(next(iter(columns.values()))) for columns in curves.values()]
+    scheme = np.repeat(np.array([*curves], dtype=object), sizes)
+    joined = {name: np.concatenate([one[name] for one in curves.values()]) for name in names}
+    return pd.DataFrame({"scheme": scheme} | joined)
 
 
 def drawn(frame: pd.DataFrame, column: str = "x", most: int = MOST_POINTS) -> pd.DataFrame:
@@ -57,11 +65,39 @@ def drawn(frame: pd.DataFrame, column: str = "x", most: int = MOST_POINTS) -> pd
     if len(values) > most:
         kept = values[np.unique(np.linspace(0, len(values) - 1, most).round().astype(int))]
         frame = frame[frame[column].isin(kept)]
-    frame = frame.drop(columns="spread", errors="ignore")
-    narrow = dict.fromkeys(frame.select_dtypes("float64").columns, "float32")
-    narrow |= dict.fromkeys(frame.select_dtypes("int64").columns, "int32")
-    narrow |= dict.fromkeys(frame.columns.intersection(["scheme"]), "category")
-    return frame.astype(narrow)
+    # Column by column: what pandas does for a whole frame takes as long as the page's own numbers.
+    return pd.DataFrame(
+        {str(name): _narrow(values) for name, values in frame.items() if name != "spread"},
+        index=frame.index,
+    )
+
+
+def _narrow(values: "pd.Series[Any]") -> Any:
+    """Return a column in 32 bits, names as numbers."""
+    if values.dtype == "category":
+        return values
+    if _is_text(values):
+        return pd.Categorical(values)
+    narrow = {"f": np.float32, "i": np.int32}.get(values.dtype.kind)
+    return values if narrow is None else values.to_numpy(narrow)
+
+
+def _is_text(values: "pd.Series[Any]") -> bool:
+    return values.dtype.kind == "O" or values.dtype == "str"
+
+
+def named(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the frame with its names as numbers, as `drawn` does: joined frames may have lost them."""
+    words = {str(name): _narrow(values) for name, values in frame.items() if _is_text(values)}
+    return frame.assign(**words) if words else frame
+
+
+def dotted(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the frame with whether its points are seen: where a scheme has few."""
+    if "scheme" not in frame:
+        return frame
+    many = frame.groupby("scheme", observed=True)["scheme"].transform("size") > MOST_DOTS
+    return frame.assign(dot=(~many).astype("int8"))
 
 
 def compared(now: pd.DataFrame, then: pd.DataFrame) -> pd.DataFrame:

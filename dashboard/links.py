@@ -14,8 +14,7 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 from dashboard import pinned
 from dashboard.choices import PAGE_CHOICES
 from dashboard.widgets import labels
-from posenc import Setting, fields
-from posenc.setting import own_defaults, own_rules
+from posenc import Setting, fields, own_fields
 
 
 def keep() -> None:
@@ -50,7 +49,7 @@ def hold(values: Mapping[str, Any]) -> None:
 
 def write() -> None:
     """Make the address say what the session holds: every shared control not at its default."""
-    rules, default = _shared_rules(), fields.defaults(Setting) | own_defaults()
+    rules, default = _shared_rules(), fields.defaults(Setting) | own_fields.defaults()
     wanted = {
         name: texts
         for name, rule in rules.items()
@@ -143,7 +142,7 @@ def written(setting: Setting) -> dict[str, list[str]]:
 
 
 def _shared_rules() -> dict[str, fields.Rule]:
-    return fields.rules(Setting) | own_rules()
+    return fields.rules(Setting) | own_fields.rules()
 
 
 def _said(rule: fields.Rule | None, texts: list[str]) -> str:

@@ -14,6 +14,7 @@ from dashboard import (
     predictions,
     run_charts,
     run_frames,
+    run_words,
     runs,
     shares,
 )
@@ -26,6 +27,7 @@ from posenc.lab import summary
 from posenc.lab.evaluate import contexts
 from posenc.lab.runs import Heading
 from posenc.lab.tasks import Language
+from posenc.words import counted
 
 STEPS = (
     "Every model of a comparison has the same size, weights at the start, data, order and steps; only "
@@ -66,11 +68,11 @@ def draw(settings: Pair[Setting], header: DeltaGenerator) -> None:
         st.page_link("views/train.py", label="Train your own", icon=":material/model_training:")
         return
     one = found[0].specification
-    st.caption(f"{plain(one.alike)}, on {one.device}.")
+    st.caption(plain(f"{run_words.whole(one)}."))
     kinds = tuple(kind for kind in shown if any(run_frames.is_of(run, kind) for run in found))
     missing = tuple(kind for kind in shown if kind not in kinds)
     if missing:
-        st.caption(f"No run of {page.names(missing)} here.")
+        st.caption(f"None was trained with {page.names(missing)}.")
     alone = tuple(kind for kind in kinds if kind not in setting.schemes)
     if alone:
         st.caption(f"Of the pinned setting, A, alone: {page.names(alone)}.")
@@ -78,8 +80,8 @@ def draw(settings: Pair[Setting], header: DeltaGenerator) -> None:
     lost = [run.run_id for run in found if runs.run(run.run_id) is None]
     if lost:
         st.warning(
-            f"{'Run' if len(lost) == 1 else 'Runs'} {listed(tuple(lost))} cannot be read now: what "
-            "follows is of the others.",
+            f"{counted(len(lost), 'trained model')} cannot be read now, {listed(lost)}: what follows "
+            "is of the others.",
             icon=":material/warning:",
         )
     looks = _asked_first(shown, name, found)
@@ -100,7 +102,8 @@ def draw(settings: Pair[Setting], header: DeltaGenerator) -> None:
             page.head(_title(one.task), settings.map(lambda of: _headline(of, found)))
         numbers |= shares.draw(shown, found)
     st.caption(
-        "Dimension, base and the other numbers of the sidebar change nothing here: a run has its own."
+        "Dimension, base and the other numbers of the sidebar change nothing here: a trained model has its "
+        "own."
         + (" Of the pinned setting, A, the schemes count alone." if settings.compared else "")
     )
     st.page_link("views/train.py", label="Train your own", icon=":material/model_training:")
@@ -114,7 +117,7 @@ def draw(settings: Pair[Setting], header: DeltaGenerator) -> None:
         summary.elbow,
         summary.effect,
     )
-    with st.expander("Specification of the runs", icon=":material/assignment:"):
+    with st.expander("How these models were trained", icon=":material/assignment:"):
         alike = {key: value for key, value in one.record.items() if key not in ("scheme", "seed")}
         st.json({"alike": alike, "schemes": _schemes(found)}, expanded=1)
         if looks:
@@ -141,7 +144,7 @@ def _headline(setting: Setting, every: list[Heading]) -> str:
         return shares.said(found)
     curves = run_frames.curves(found, "context")
     if not curves:
-        return "Every run of this comparison stopped early."
+        return "Every training of this comparison stopped early."
     return run_frames.headline(curves, one.train_length)
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
 
 from dashboard import compute, frames, sentences
@@ -57,4 +58,7 @@ def _of_scheme(query: Query) -> tuple[Similarity, Properties]:
 
 def curve(read: Overview, name: str) -> pd.DataFrame:
     """Return the curve of one scheme by its label, as it is drawn."""
-    return frames.drawn(frames.of(read.curves, name))
+    found = frames.drawn(frames.of(read.curves, name))
+    if found.empty:
+        return found
+    return found.assign(least=np.float32(np.nanmin(read.curves[["y", "low"]].to_numpy(float))))

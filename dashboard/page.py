@@ -12,7 +12,7 @@ import streamlit as st
 from dashboard import charts, pinned, sheet
 from dashboard.charts import Spec
 from dashboard.faults import Ended
-from dashboard.frames import compared
+from dashboard.frames import compared, named
 from dashboard.matrix import Row, matrix_row
 from dashboard.pair import Pair
 from dashboard.scripts import uploaded
@@ -74,7 +74,7 @@ def chart(
     frames: Pair[pd.DataFrame], build: Callable[..., Spec], *arguments: Any, key: str, **more: Any
 ) -> None:
     """Draw a chart of both settings' frames; `build` makes its specification of the arguments."""
-    picture(side_by_side(frames), build(*arguments, pinned=frames.compared, **more), key=key)
+    picture(named(side_by_side(frames)), build(*arguments, pinned=frames.compared, **more), key=key)
 
 
 def picture(frame: pd.DataFrame, spec: Spec, *, key: str, alt: str | None = None) -> None:
@@ -227,7 +227,14 @@ def table(found: pd.DataFrame | Pair[pd.DataFrame]) -> None:
             columns[str(name)] = st.column_config.NumberColumn(
                 format="%.3g" if kind == "f" else "%d"
             )
-    st.dataframe(frame, hide_index=True, column_config=columns)
+    small_table(frame, columns)
+
+
+def small_table(frame: pd.DataFrame, columns: dict[str, Any]) -> None:
+    """Draw a table that stands open; on a phone its tools would lie over the sentence before it."""
+    if on_phone():
+        st.space("medium")
+    st.dataframe(frame, hide_index=True, column_config=columns, placeholder="–")
 
 
 def numbers(found: pd.DataFrame | Pair[pd.DataFrame], name: str) -> None:

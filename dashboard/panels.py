@@ -1,5 +1,6 @@
 """Matrices side by side: one panel per scheme, titled, coloured and labelled the same on every page."""
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -10,14 +11,16 @@ from streamlit.delta_generator import DeltaGenerator
 
 from dashboard import charts, compute, page
 from dashboard.compute import Similarity
-from dashboard.matrix import Full, MatrixValues, Panel, Scale, minus
+from dashboard.matrix import Full, MatrixValues, Panel, Scale, Waves, minus
 from dashboard.pair import Pair
 from posenc import Setting
 from posenc.analysis.offset_checks import OffsetMap
 from posenc.schemes import SCHEMES
 
 ENTRY = Scale(-1.0, 1.0, "diverging", "entry of M")
+COLUMN = 240  # CSS pixels: four beside each other on a desk
 COSINE = Scale(-1.0, 1.0, "diverging", "cosine similarity")
+NOW, PINNED = "The setting at hand, B.", "The pinned setting, A."
 
 
 def panel(
@@ -37,6 +40,11 @@ def columns(kinds: Sequence[str], most: int) -> Iterator[tuple[DeltaGenerator, s
     """Yield a column for every scheme, at most so many beside each other, the rows alike in length."""
     rows = math.ceil(len(kinds) / most)
     beside = math.ceil(len(kinds) / max(1, rows))
+    if beside > 3 and not page.on_phone():  # on a tablet two lines of two
+        row = st.container(horizontal=True, gap="small")
+        for kind in kinds:
+            yield row.container(width=COLUMN), kind
+        return
     for start in range(0, len(kinds), max(1, beside)):
         yield from zip(st.columns(beside), kinds[start : start + beside], strict=False)
 
@@ -63,16 +71,25 @@ def cosine_panels(setting: Setting, found: Mapping[str, Similarity]) -> list[Pan
 
 def cosine_rows(found: Pair[Found], key: str) -> None:
     """Draw cosine similarity matrices: of B, and where one is pinned of A and their difference."""
-    cosine_row(cosine_panels(*found.now), key)
+    panels = cosine_panels(*found.now)
     if found.pinned is None or not found.pinned[1]:
+        cosine_row(panels, key)
         return
-    st.caption("The pinned setting, A.")
-    cosine_row(cosine_panels(*found.pinned), f"{key}_pinned")
+    pinned = cosine_panels(*found.pinned)
+    rows = [
+        (NOW, len(panels), lambda: cosine_row(panels, key)),
+        (PINNED, len(pinned), lambda: cosine_row(pinned, f"{key}_pinned")),
+    ]
     (now, ours), (then, theirs) = found.now, found.pinned
     both = [kind for kind in ours if kind in theirs]
-    if not both:
-        return
-    st.caption("The difference, B minus A, over the positions that both show.")
+    if both:
+        said = "The difference, B minus A, over the positions that both show."
+        rows.append((said, len(both), lambda: _cosine_changes(both, now, then, f"{key}_change")))
+    _beside(rows)
+
+
+def _cosine_changes(both: Sequence[str], now: Setting, then: Setting, key: str) -> None:
+    """Draw the differences of cosine similarity of the schemes that both settings show."""
     changes = {
         kind: compute.cosine_change(compute.query(now, kind), compute.query(then, kind))
         for kind in both
@@ -87,13 +104,27 @@ def cosine_rows(found: Pair[Found], key: str) -> None:
             )
             for kind, change in changes.items()
         ],
-        key=f"{key}_change",
+        key=key,
         scale=Scale.around_zero(changes.values(), "difference of cosines"),
         text_alternative=(
             f"Cosine similarity of the setting at hand minus that of the pinned one for "
             f"{page.names(tuple(both))}."
         ),
     )
+
+
+def _beside(rows: Sequence[tuple[str, int, Callable[[], None]]]) -> None:
+    """Draw rows under each other, each under its caption; those of one panel stand side by side.
+
+    rows: caption, number of panels, what draws them.
+    """
+    for alone, group in itertools.groupby(rows, key=lambda row: row[1] == 1):
+        own = list(group)
+        places = st.columns(len(own)) if alone and len(own) > 1 else [st.container() for _ in own]
+        for place, (caption, _, draw) in zip(places, own, strict=True):
+            with place:
+                st.caption(caption)
+                draw()
 
 
 def cosine_row(panels: Sequence[Panel], key: str, height: int | None = None) -> None:
@@ -126,35 +157,46 @@ def rows_of_both(
     """
     both = [*panels.now, *(panels.pinned or ())]
     colours = scale(both)
-    if panels.now:
-        page.matrices(
-            panels.now, key=key, scale=colours, text_alternative=text_alternative, **layout
-        )
+
+    def row(drawn: Sequence[Panel], name: str, said: str, scale: Scale, **own: Any) -> None:
+        page.matrices(drawn, key=name, scale=scale, text_alternative=said, **(layout | own))
+
     if not panels.pinned:
+        if panels.now:
+            row(panels.now, key, text_alternative, colours)
         return
-    st.caption("The pinned setting, A.")
     said = f"Of the pinned setting: {text_alternative}"
-    page.matrices(
-        panels.pinned, key=f"{key}_pinned", scale=colours, text_alternative=said, **layout
-    )
-    then = {one.title: one for one in panels.pinned}
+    pinned, rows = panels.pinned, []
+    if panels.now:
+        rows.append((NOW, len(panels.now), lambda: row(panels.now, key, text_alternative, colours)))
+    rows.append((PINNED, len(pinned), lambda: row(pinned, f"{key}_pinned", said, colours)))
+    then = {one.title: one for one in pinned}
     changes = [_change(one, then[one.title]) for one in panels.now if one.title in then]
     if changes:
-        st.caption("The difference, B minus A, of the entries that both draw.")
-        page.matrices(
-            changes,
-            key=f"{key}_change",
-            scale=Scale.around_zero([one.values for one in changes], f"difference of {unit}"),
-            text_alternative=f"Of the setting at hand minus the pinned one: {text_alternative}",
-            **(layout | {"together": 1}),
+        of = f"Of the setting at hand minus the pinned one: {text_alternative}"
+        about = Scale.around_zero([one.values for one in changes], f"difference of {unit}")
+        rows.append(
+            (
+                "The difference, B minus A, of the entries that both draw.",
+                len(changes),
+                lambda: row(changes, f"{key}_change", of, about, together=1),
+            )
         )
+    _beside(rows)
 
 
 def _change(now: Panel, then: Panel) -> Panel:
     """Return what B draws minus what A draws, where both draw."""
     rows, columns = map(min, zip(now.values.shape, then.values.shape, strict=True))
-    ours, theirs = (Full(one.values.dense()[:rows, :columns]) for one in (now, then))
+    ours, theirs = (_first(one.values, rows, columns) for one in (now, then))
     return replace(now, values=minus(ours, theirs), subtitle="B minus A", boundary=None)
+
+
+def _first(values: MatrixValues, rows: int, columns: int) -> MatrixValues:
+    """Return the first rows and columns of a matrix; of waves they are waves."""
+    if isinstance(values, Waves):
+        return values.first(rows, columns)
+    return Full(values.dense()[:rows, :columns])
 
 
 def map_rows(found: Pair[tuple[Setting, Mapping[str, OffsetMap]]], offset: int) -> None:

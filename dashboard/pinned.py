@@ -4,10 +4,9 @@ import streamlit as st
 
 from dashboard.pair import Pair
 from dashboard.text import listed, plain
-from posenc import Setting, fields
+from posenc import Setting, fields, own_fields
 from posenc.limits import MAX_MODEL_WORD
 from posenc.schemes import SCHEMES
-from posenc.setting import own_rules
 
 KEY = "a"
 SEPARATOR = "~"  # in no value, and written into a link as it is
@@ -19,7 +18,7 @@ def written(setting: Setting) -> str:
 
     Of schemes that it does not show only what is no default: their defaults change nothing.
     """
-    rules = fields.rules(Setting) | own_rules()
+    rules = fields.rules(Setting) | own_fields.rules()
     held = {f"{kind}.{name}" for kind in setting.schemes for name in SCHEMES[kind].own_rules()}
     held |= {*fields.rules(Setting), *dict(setting.own)}
     said = {name: rules[name].write(setting.record()[name]) for name in rules if name in held}
@@ -32,7 +31,7 @@ def read(word: str) -> tuple[Setting | None, list[str]]:
         return None, []
     parts = word.split(SEPARATOR) if len(word) <= MOST_CHARACTERS else []
     named = dict(zip(parts[::2], parts[1::2], strict=False))
-    known = fields.rules(Setting).keys() | own_rules().keys()
+    known = fields.rules(Setting).keys() | own_fields.rules().keys()
     if not known & named.keys():
         return None, ["The pinned setting of this link cannot be read; nothing is pinned."]
     setting, notices = Setting.snap({name: text for name, text in named.items() if name in known})
@@ -60,7 +59,7 @@ def differences(settings: Pair[Setting]) -> str:
     """Say in which fields the pinned setting differs from the one at hand."""
     if settings.pinned is None:
         return "Nothing is pinned."
-    rules = fields.rules(Setting) | own_rules()
+    rules = fields.rules(Setting) | own_fields.rules()
     ours, theirs = settings.now.record(), settings.pinned.record()
     parts = [
         f"{rule.label.lower()} {rule.told(theirs[name])}"

@@ -6,7 +6,7 @@ from typing import Any
 
 import altair as alt
 
-from dashboard.charts import Spec, by_setting, scheme_colour, scheme_dash, spec_of, told
+from dashboard.charts import Spec, dots, scheme_colour, scheme_dash, spec_of, told, widths
 
 PROJECTION = 162  # side of one PCA plot
 PROJECTION_WIDTH = 470  # two of them with their axes, half a page
@@ -76,26 +76,24 @@ def linked_projection(*, stacked: bool = False) -> Spec:
 
 @functools.cache
 def explained(kinds: tuple[str, ...], *, pinned: bool = False) -> Spec:
-    """Cumulative explained variance by component. Frame: scheme, component, share; setting."""
-    return spec_of(
-        alt.Chart()
-        .mark_line(point=True, strokeWidth=2)
-        .encode(
-            x=alt.X("component:Q", axis=alt.Axis(tickMinStep=1)),
-            y=alt.Y(
-                "share:Q",
-                title="explained so far",
-                scale=alt.Scale(domain=[0, 1]),
-                axis=alt.Axis(format="%"),
-            ),
-            color=scheme_colour(kinds),
-            strokeDash=scheme_dash(kinds),
-            tooltip=[
-                *told(pinned),
-                "component:Q",
-                alt.Tooltip("share:Q", format=".4%", title="explained so far"),
-            ],
-            **by_setting(pinned),
-        )
-        .properties(height=220)
+    """Cumulative explained variance by component.
+
+    Frame: scheme, component, share, width, strength, dot; pinned: setting, too.
+    """
+    x = alt.X("component:Q", title="component", axis=alt.Axis(tickMinStep=1))
+    y = alt.Y(
+        "share:Q",
+        title="explained so far",
+        scale=alt.Scale(domain=[0, 1]),
+        axis=alt.Axis(format="%"),
     )
+    tip = [
+        *told(pinned),
+        alt.Tooltip("component:Q", title="component"),
+        alt.Tooltip("share:Q", format=".4%", title="explained so far"),
+    ]
+    line = alt.Chart().mark_line(tooltip=None)
+    line = line.encode(
+        x=x, y=y, color=scheme_colour(kinds), strokeDash=scheme_dash(kinds), **widths(pinned)
+    )
+    return spec_of(alt.layer(line, dots(x, y, kinds, tip)).properties(height=220))

@@ -119,9 +119,9 @@ def about(model: SharedModel) -> str:
     """Say where a model's numbers come from and what was not checked of them."""
     if model.pasted:
         return f"{model.label}: the config.json that was pasted or uploaded."
-    doubt = f" Not verified: {model.unverified}." if model.unverified else ""
+    doubt = f" Not checked: {model.unverified}." if model.unverified else ""
     note = f" {model.note}" if model.note else ""
-    return f"{model.label}: {model.source}.{doubt}{note}"
+    return f"{model.label}. Numbers from {model.source}.{doubt}{note}"
 
 
 def _tell_panel(model: SharedModel) -> None:
@@ -158,7 +158,7 @@ def _tell_scheme(model: SharedModel, scheme: SchemeConfig) -> None:
         numbers = model.numbers or f"{getattr(scheme, 'heads', 0):,} heads"
         st.caption(
             plain(
-                f"{scheme.label} has its numbers: {numbers}. Other panels keep those of the sidebar."
+                f"The {scheme.label} panel has its numbers: {numbers}. Others keep those of the sidebar."
             )
         )
 

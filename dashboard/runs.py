@@ -73,7 +73,10 @@ def unreadable() -> str:
     except RunError:
         ids = None
     if found is None or ids is None:
-        return "This server's store of runs cannot be read now; only the runs that ship are shown."
+        return (
+            "The models trained on this server cannot be read now; only those that come with the "
+            "workbench are shown."
+        )
     said = {name: _found(name) for name in ids}
     found.foreign = [name for name in ids if isinstance(said[name], RunOfAnotherVersion)]
     faults = found.left_out()

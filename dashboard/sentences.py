@@ -189,21 +189,41 @@ def offsets(maps: Mapping[str, OffsetMap], claims: Mapping[str, OffsetClaims]) -
 
 
 def extrapolation(setting: Setting, past: Mapping[str, Past]) -> str:
-    """Say where each formula leaves what training showed."""
-    parts = []
+    """Say where each formula leaves what training showed, each thing once for all it is true of."""
+    groups: dict[tuple[str, str], list[str]] = {}
     for kind, one in past.items():
-        label = SCHEMES[kind].label
-        if one.limit is not None:
-            parts.append(f"{label} has no row past position {one.limit - 1:,}")
+        if one.limit == setting.train_length:
+            what = "has no row", "have no row"
+        elif one.limit is not None:
+            what = (f"has no row past {one.limit - 1:,}", f"have no row past {one.limit - 1:,}")
         elif not len(one.offsets):
-            parts.append(f"{label} has a value, which depends on the query's position too")
+            what = (
+                "has a value, which depends on the query's position too",
+                "have a value, which depends on the query's position too",
+            )
         elif one.outside is None:
-            parts.append(f"{label} is defined")
+            what = "is defined", "are defined"
         elif one.outside == 0:
-            parts.append(f"{label} stays within the values seen in training")
+            what = (
+                "stays within the values seen in training",
+                "stay within the values seen in training",
+            )
         else:
-            parts.append(f"{label} leaves the values seen in training at {one.first_outside:,}")
-    return f"Past position {setting.train_length - 1:,}: " + "; ".join(parts) + "."
+            at = (
+                "at once"
+                if one.first_outside == setting.train_length
+                else f"at {one.first_outside:,}"
+            )
+            what = (
+                f"leaves the values seen in training {at}",
+                f"leave the values seen in training {at}",
+            )
+        groups.setdefault(what, []).append(SCHEMES[kind].label)
+    parts = [
+        f"{listed(labels)} {many if len(labels) > 1 else one}"
+        for (one, many), labels in groups.items()
+    ]
+    return f"Past position {setting.train_length - 1:,}, the last of training: {'; '.join(parts)}."
 
 
 def outside(past: Mapping[str, Past], length: int) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pandas as pd
 import streamlit as st
 
-from dashboard import page, run_charts, run_frames
+from dashboard import page, run_charts, run_frames, run_words
 from dashboard.text import plain
 from posenc.lab.evaluate import farthest
 from posenc.lab.runs import Heading
@@ -51,7 +51,7 @@ def draw(schemes: tuple[str, ...], runs_drawn: list[Heading]) -> dict[str, pd.Da
     share = SHARES[one.task]
     st.subheader(share.title, anchor=False)
     st.caption(share.says.format(length=one.train_length) + f" {said(runs_drawn)}")
-    st.caption(f"{plain(one.alike)}, on {one.device}.")
+    st.caption(plain(f"{run_words.whole(one)}."))
     frame = run_frames.frame(found)
     kinds = tuple(kind for kind in schemes if any(run_frames.is_of(curve, kind) for curve in found))
     page.picture(
@@ -70,7 +70,7 @@ def said(runs_drawn: list[Heading]) -> str:
     one = runs_drawn[0].specification
     found = run_frames.curves(runs_drawn, one.task)
     if not found:
-        return "Every run of this comparison stopped early."
+        return "Every training of this comparison stopped early."
     inside = one.train_length
     if one.task == Recall.kind:
         inside = farthest(inside)

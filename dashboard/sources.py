@@ -4,7 +4,7 @@ import functools
 
 import streamlit as st
 
-from dashboard import runs
+from dashboard import run_words, runs
 from dashboard.text import plain
 from dashboard.widgets import pressed, show
 from posenc import fields
@@ -23,7 +23,7 @@ from posenc.limits import MAX_UPLOAD_BYTES
 
 HUB_SECONDS = 15.0  # that a visitor waits for the Hub at most
 NAMES = {
-    "trained": "Learned by a small language model that ships with the workbench.",
+    "trained": "Learned by a small language model that comes with the workbench.",
     "random": "A random start, untrained.",
     "minilm": "The trained table of all-MiniLM-L6-v2, 512 x 384.",
 }
@@ -68,6 +68,7 @@ def picker(rule: fields.Rule) -> None:
         rule.label,
         st.session_state["uploaded_tables"],
         key="learned_source_control",
+        format_func=run_words.tables(st.session_state["uploaded_tables"]).__getitem__,
         help=rule.help,
         on_change=_take_source,
     )
@@ -124,7 +125,7 @@ def source_label(source: str) -> str:
     if source in NAMES:
         return NAMES[source]
     rows, width = named_table(source).table.shape
-    what = "The table of a run" if source.startswith("run-") else "An uploaded table"
+    what = "Learned by another small model" if source.startswith("run-") else "An uploaded table"
     return f"{what}, {rows} x {width}."
 
 
@@ -171,4 +172,8 @@ def _candidate_label(candidate: Candidate) -> str:
 
 
 def _notes(source: str) -> tuple[str, ...]:
+    """Say what else is known of a table: of one learned here the model, of another what its file says."""
+    said = run_words.of_table(source)
+    if said:
+        return (said,)
     return () if source == "random" else named_table(source).notes

@@ -3,7 +3,7 @@
 import pandas as pd
 import streamlit as st
 
-from dashboard import faults, page, run_charts, runs
+from dashboard import faults, page, run_charts, run_words, runs
 from dashboard.text import duration, listed, plain
 from dashboard.widgets import pressed
 from dashboard.workers import server_workers
@@ -55,7 +55,7 @@ def _row(queue: Queue, entry: Entry) -> None:
     one = specs[min(progress.run, len(specs) - 1)]
     kinds = tuple(dict.fromkeys(spec.scheme.label for spec in specs))
     with st.container(border=True):
-        st.markdown(f"**{listed(kinds)}**, {plain(one.alike)}")
+        st.markdown(f"**{listed(kinds)}.** {plain(run_words.alike(one))}")
         if entry.state is State.FAILED:
             st.error(plain(entry.error or ""), icon=":material/error:")
         elif entry.state is State.WAITING:
@@ -111,7 +111,7 @@ def finished(name: str, asked: list[Specification]) -> None:
         query_params=[("half", "measured"), ("comparison", name)]
         + [("schemes", page.label(kind)) for kind in kinds],
     )
-    st.caption(plain(asked[0].alike))
+    st.caption(plain(run_words.alike(asked[0])))
 
 
 def shelf(linked: str | None) -> None:

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from posenc import Setting, fields
+from posenc import Setting, fields, own_fields
 from posenc.claims import CLAIMS
-from posenc.setting import own_rules
 
 # What a scheme takes from a Setting, and the controls that make it; any other is a control itself.
 _MADE_OF = {"learned_rows": ("train_length",), "rope_width": ("dim", "equal_width")}
@@ -22,7 +21,7 @@ class Used:
 
     itself: the controls that it reads whatever schemes are chosen. schemes: whether it reads what the
     chosen schemes are made of, too. never: what it does not read even where a scheme could.
-    drawn: the controls that it draws itself, outside the sidebar.
+    drawn: the controls that it draws itself, so that the sidebar has them under Exact values alone.
     """
 
     itself: tuple[str, ...] = ()
@@ -33,9 +32,9 @@ class Used:
 
 _SHOWN = ("schemes", "length", "train_length", "device")
 
-# By the path of a page. A page that is not named here draws every control.
+# By the path of a page, every page.
 PAGES: dict[str, Used] = {
-    "": Used(("schemes", "length", "device")),
+    "": Used(("schemes", "length", "device"), drawn=("base", "dim")),
     "why_position": Used(("schemes", "dim", "heads", "seed"), never=("alibi_head", "precision")),
     "encoding": Used((*_SHOWN, "base", "seed")),
     "claims": Used(
@@ -52,11 +51,13 @@ PAGES: dict[str, Used] = {
 
 
 def controls(path: str, setting: Setting) -> frozenset[str]:
-    """Return the names of the controls, own fields of schemes too, that change what a page shows."""
-    every = frozenset(fields.rules(Setting) | own_rules())
-    page = PAGES.get(path)
-    if page is None:
-        return every
+    """Return the names of the controls, own fields of schemes too, that change what a page shows.
+
+    Raises LookupError for a page that does not say what it uses.
+    """
+    if path not in PAGES:
+        raise LookupError(f"used.PAGES must say what every page uses, and has no {path!r}.")
+    every, page = frozenset(fields.rules(Setting) | own_fields.rules()), PAGES[path]
     names = {*page.itself}
     if page.schemes:
         names.add("model")
@@ -88,6 +89,10 @@ def of_scheme(setting: Setting, kind: str) -> set[str]:
 
 
 def here(setting: Setting) -> frozenset[str]:
-    """Return the names of the controls that the sidebar of this run draws."""
-    path = st.session_state.get("page", "")
-    return controls(path, setting) - {*PAGES.get(path, Used()).drawn}
+    """Return the names of the controls that change what the page of this run shows."""
+    return controls(st.session_state["page"], setting)
+
+
+def drawn_here() -> frozenset[str]:
+    """Return the names of the controls that the page of this run draws itself."""
+    return frozenset(PAGES[st.session_state["page"]].drawn)

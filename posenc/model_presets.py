@@ -17,8 +17,8 @@ from posenc.model_factors import PHI_3_MINI_LONG, PHI_3_MINI_SHORT
 from posenc.schemes.scheme import SchemeConfig
 from posenc.schemes.sinusoidal import SinusoidalConfig
 
-_TRANSFORMERS = f"defaults of transformers {VERSION}"
-_LITGPT = "litgpt's config of the model"
+_TRANSFORMERS = f"the defaults of Hugging Face transformers {VERSION}"
+_LITGPT = "LitGPT's list of models"
 _FILE = "the model's config.json"
 
 
@@ -175,8 +175,8 @@ MODELS: Mapping[str, ModelPreset] = MappingProxyType(
         "mistral-7b-v0.1": _model(
             "Mistral-7B-v0.1", _LITGPT,
             about={
-                "unverified": "its context: litgpt keeps to the window of 4,096",
-                "note": "Trained on 8,192 tokens; max_position_embeddings says 32,768.",
+                "unverified": "its context, for which LitGPT gives the window of 4,096",
+                "note": "Trained on 8,192 tokens; its config.json says 32,768.",
             },
             **_llama("mistral", 4_096, 32, 32, 8, 32_768, 1e4, sliding_window=4_096),
         ),

@@ -1,8 +1,8 @@
 """Well-known models: as values for the sidebar, and as what their config.json says of position.
 
-PRESETS are usual values of the four main schemes, the sizes of a model that made each of them known:
-the numbers are those of the papers' own models; what a paper does not say is left as it is. MODELS are
-models by name, each with the keys of its config.json that bear on position.
+PRESETS are usual values of the four main schemes, the sizes of a model that made each of them known,
+taken from MODELS where it is one of them; what its paper does not say is left as it is. MODELS are models
+by name, each with the keys of its config.json that bear on position.
 """
 
 from collections.abc import Mapping
@@ -34,33 +34,39 @@ def _preset(label: str, scheme: str, source: str, **changes: Any) -> Preset:
     return Preset(label, scheme, source, MappingProxyType(changes))
 
 
+def _of_model(label: str, source: str, model: str, *taken: str) -> Preset:
+    """Return a preset with the sizes of one of MODELS, and of its base and context what is taken."""
+    config = MODELS[model].read()
+    (kind,) = config.layer_kinds
+    scheme = kind.scheme
+    assert scheme is not None
+    more = {"base": getattr(scheme, "base", None), "train_length": config.context}
+    sizes = {"dim": config.hidden_size, "heads": kind.heads}
+    return _preset(label, scheme.kind, source, **sizes, **{name: more[name] for name in taken})
+
+
 PRESETS: Mapping[str, Preset] = MappingProxyType(
     {
-        "transformer": _preset(
+        "transformer": _of_model(
             "Transformer base",
-            "sinusoidal",
             "Vaswani et al. 2017, arXiv 1706.03762, sections 3.1, 3.2.2 and 3.5",
-            dim=512,
-            heads=8,
-            base=10_000.0,
+            "transformer",
+            "base",
         ),
-        "bert": _preset(
+        "bert": _of_model(
             "BERT base",
-            "learned",
             "Devlin et al. 2019, arXiv 1810.04805, section 3; 512 positions, appendix A.2",
-            dim=768,
-            heads=12,
-            train_length=512,
+            "bert-base",
+            "train_length",
         ),
-        "llama-2": _preset(
+        "llama-2": _of_model(
             "Llama 2 7B",
-            "rope",
             "Touvron et al. 2023, arXiv 2307.09288, table 1; sizes and base as in its config.json",
-            dim=4_096,
-            heads=32,
-            base=10_000.0,
-            train_length=4_096,
+            "llama-2-7b",
+            "base",
+            "train_length",
         ),
+        # Not one of MODELS: the paper's own model, which was never published as files.
         "alibi": _preset(
             "ALiBi on WikiText-103",
             "alibi",

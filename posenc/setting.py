@@ -13,8 +13,8 @@ from typing import Any, Self
 
 import torch
 
-from posenc import fields, limits
-from posenc.errors import ConfigError, ConfigFileError, shown
+from posenc import fields, limits, own_fields
+from posenc.errors import ConfigError, ConfigFileError
 from posenc.interop.sources import RUN
 from posenc.schemes import SCHEMES, SchemeConfig
 from posenc.schemes.scheme import Head
@@ -182,7 +182,7 @@ class Setting:
             raise ConfigError(
                 f"Setting.alibi_head must be from 0 (the mean) to {most}, got {self.alibi_head}."
             )
-        object.__setattr__(self, "own", _canonical(self.own))
+        object.__setattr__(self, "own", own_fields.canonical(self.own))
         for kind in SCHEMES:
             self.config(kind)
 
@@ -276,12 +276,12 @@ class Setting:
             for name, rule in fields.rules(Setting).items()
             if getattr(self, name) != default[name]
         }
-        return shared | {key: own_rules()[key].write(value) for key, value in self.own}
+        return shared | {key: own_fields.rules()[key].write(value) for key, value in self.own}
 
     def record(self) -> dict[str, Any]:
         """Return every field by its name, as JSON holds it, defaults too."""
         shared = {name: getattr(self, name) for name in fields.rules(Setting)}
-        return shared | own_defaults() | dict(self.own)
+        return shared | own_fields.defaults() | dict(self.own)
 
     @classmethod
     def snap(cls, raw: Mapping[str, str]) -> tuple[Self, list[str]]:
@@ -289,7 +289,7 @@ class Setting:
         values, notices = fields.snap(cls, raw)
         notices += _fit_model(values)
         notices += _fit_together(values)
-        own, own_notices = _snap_own(raw)
+        own, own_notices = own_fields.snap(raw)
         setting = cls(**values)
         for key, value in own.items():
             try:
@@ -299,45 +299,6 @@ class Setting:
             except ConfigError as error:
                 own_notices.append(f"{error} The default is used instead.")
         return setting, notices + own_notices
-
-
-def own_rules() -> dict[str, fields.Rule]:
-    """Return the rules of the fields that belong to one scheme each, such as "rope.layout"."""
-    return {
-        f"{kind}.{name}": rule
-        for kind, config in SCHEMES.items()
-        for name, rule in config.own_rules().items()
-    }
-
-
-def own_defaults() -> dict[str, Any]:
-    """Return the defaults of the fields that belong to one scheme each."""
-    return {
-        f"{kind}.{name}": fields.defaults(config)[name]
-        for kind, config in SCHEMES.items()
-        for name in config.own_rules()
-    }
-
-
-def _canonical(own: object) -> tuple[tuple[str, Any], ...]:
-    """Return `own` sorted and without defaults, so that equal settings compare equal."""
-    default = own_defaults()
-    pairs = own if isinstance(own, tuple) else (None,)
-    if not all(isinstance(p, tuple) and len(p) == 2 and isinstance(p[0], str) for p in pairs):
-        raise ConfigError(
-            'Setting.own must be a tuple of pairs such as ("rope.layout", "half"), '
-            f"got {shown(own)}."
-        )
-    keys = [key for key, _ in pairs]
-    for key in keys:
-        if key not in default or keys.count(key) > 1:
-            kind = key.partition(".")[0]
-            near = (
-                [name for name in default if name.startswith(f"{kind}.")] if kind in SCHEMES else []
-            )
-            named = ", ".join(near) or "fields of one scheme such as rope.layout"
-            raise ConfigError(f"Setting.own may hold {named}, each once, got {shown(key)}.")
-    return tuple(sorted((key, value) for key, value in pairs if value != default[key]))
 
 
 def _width(model: SharedModel | None) -> int:
@@ -360,7 +321,7 @@ def _fit_model(values: dict[str, Any]) -> list[str]:
         said = str(error)
         if len(said) > _TOLD:  # what goes on with every model type that is known
             said = f"{said[:_TOLD].split(';')[0].rstrip('.')}."
-        return [f"The model of this link cannot be used: {said} None is used instead."]
+        return [f"The model of this link cannot be used: {said} No model is chosen."]
     return []
 
 
@@ -398,18 +359,3 @@ def _fit_together(values: dict[str, Any]) -> list[str]:
         notices.append(f"Head shown must be from 0 (the mean) to {most}; the mean is used instead.")
         values["alibi_head"] = 0
     return notices
-
-
-def _snap_own(raw: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
-    values: dict[str, Any] = {}
-    notices: list[str] = []
-    for kind, config in SCHEMES.items():
-        names = {f"{kind}.{name}": name for name in config.own_rules()}
-        given = {names[key]: text for key, text in raw.items() if key in names}
-        snapped, changed = fields.snap(config, given)
-        default = fields.defaults(config)
-        values |= {
-            f"{kind}.{name}": snapped[name] for name in given if snapped[name] != default[name]
-        }
-        notices += changed
-    return values, notices

@@ -27,14 +27,22 @@ DASHBOARD = sorted((ROOT / "dashboard").rglob("*.py"))
 
 # Imports run from right to left only; a name stands for a module or a package of posenc.
 LAYERS = (
-    {"errors"},
+    {"errors", "field_rules"},
     {"words", "fields", "limits", "toeplitz", "device", "scratch", "kept", "run_files"},
     {"layout", "phases", "products", "interop", "hook_arguments", "trained_curve", "formula"},
     {"blocks", "rotation", "offset_maps"},
     {"tables"},
     {"rows"},
     {"schemes"},
-    {"attention", "kernel", "modules", "encoding", "rope_frequencies", "interop.models"},
+    {
+        "attention",
+        "kernel",
+        "modules",
+        "encoding",
+        "rope_frequencies",
+        "interop.models",
+        "own_fields",
+    },
     {"model_factors", "model_presets", "shared_model"},
     {"setting"},
     {"presets", "query"},

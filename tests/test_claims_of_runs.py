@@ -38,7 +38,7 @@ def test_learned_and_sinusoidal_are_compared_by_the_runs_that_ship(length: int) 
     assert found.state is (State.FALSE if apart else State.PARTLY)
     assert abs(decides(found)) > math.log(1.01)
     assert "(3 layers, width 128, 1,200 training steps)" in found.sentence
-    assert "where less than 1 % counts as alike" in found.sentence
+    assert "where less than 1% counts as alike" in found.sentence
 
 
 @pytest.mark.parametrize("length", [64, 128])
@@ -64,7 +64,7 @@ def test_extrapolation_is_read_from_the_runs_that_ship(name: str, kind: str, len
         if moved > 0.01
         else "was ignored (perplexity moved by no more"
     )
-    assert f"longer context {rule} than 1 %)." in found.sentence
+    assert f"longer context {rule} than 1%)." in found.sentence
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_where_no_run_is_nothing_is_said(changes: dict[str, Any]) -> None:
     for name in ("alike", "sinusoids_extrapolate", "rope_extrapolates"):
         found = at(name, **changes)
         assert (found.state, found.numbers) == (State.NOT_MEASURED, ())
-        assert found.sentence.startswith("No shipped run of ")
+        assert found.sentence.startswith("No small model of ")
     own = at("rope_extrapolates", own=(("rope.partial_rotary_factor", 0.5),))
     assert own.state is State.NOT_MEASURED
     assert at("rope_extrapolates", own=(("rope.layout", "half"),)).state is State.FALSE

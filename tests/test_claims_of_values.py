@@ -96,7 +96,7 @@ def test_at_a_few_widths_exp_of_log_is_the_more_accurate() -> None:
 
 def test_the_factor_sets_one_scale_under_two_starts_of_four() -> None:
     found = at("sqrt_scale")
-    said = {"N(0, 1/d)": 1.41, "N(0, 1)": 32.0, "N(0, 0.02^2)": 0.64, "Xavier": 0.23}
+    said = {"N(0, 1/d)": 1.41, "N(0, 1)": 32.0, "N(0, 0.02²)": 0.64, "Xavier": 0.23}
     for name, ratio in said.items():
         assert number(found, f"token over position, {name}") == pytest.approx(ratio, rel=0.02)
     assert (found.state, decides(found)) == (State.PARTLY, 2)
@@ -109,7 +109,7 @@ def test_the_scales_are_those_of_drawn_embeddings() -> None:
     drawn = {
         "N(0, 1/d)": torch.nn.init.normal_(torch.empty(500, 512), 0, 512**-0.5, generator=draw),
         "N(0, 1)": torch.nn.init.normal_(torch.empty(500, 512), generator=draw),
-        "N(0, 0.02^2)": torch.nn.init.normal_(torch.empty(500, 512), 0, 0.02, generator=draw),
+        "N(0, 0.02²)": torch.nn.init.normal_(torch.empty(500, 512), 0, 0.02, generator=draw),
         "Xavier": torch.nn.init.xavier_uniform_(torch.empty(37_000, 512), generator=draw)[:500],
     }
     for name, table in drawn.items():

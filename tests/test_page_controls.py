@@ -11,10 +11,10 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard import controls, used
 from dashboard import widgets as drawing
-from posenc import Setting, fields
+from dashboard.controls import DIALS
+from posenc import Setting, fields, own_fields
 from posenc.presets import PRESETS
 from posenc.schemes import SCHEMES
-from posenc.setting import own_defaults, own_rules
 from tests.pages import (
     LABELS,
     PAGES,
@@ -54,17 +54,24 @@ def keys(at: AppTest) -> set[str]:
     return {key.removesuffix(end) for key in found for end in ends if key.endswith(end)}
 
 
+def dials(at: AppTest) -> set[str]:
+    """The dials that the sidebar draws, by the fields that they set."""
+    found = {str(one.key) for one in at.sidebar.select_slider}
+    return {key.removesuffix("_dial") for key in found if key.endswith("_dial")}
+
+
 def said(at: AppTest) -> list[Any]:
     return [headline(at), captions(at), [one.value for one in at.main.markdown]]
 
 
 def test_every_page_says_what_it_uses_and_nothing_that_is_no_control() -> None:
     assert set(used.PAGES) == {path(page) for page in PAGES}
-    every = fields.rules(Setting).keys() | own_rules().keys()
+    every = fields.rules(Setting).keys() | own_fields.rules().keys()
     for page in used.PAGES.values():
         assert {*page.itself, *page.never} <= every
         assert not {*page.itself} & {*page.never}
-    assert used.controls("a page that says nothing", Setting()) == every
+    with pytest.raises(LookupError, match=r"^used\.PAGES must say what every page uses"):
+        used.controls("a page that says nothing", Setting())
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -72,7 +79,10 @@ def test_every_page_says_what_it_uses_and_nothing_that_is_no_control() -> None:
 def test_the_sidebar_draws_what_is_used(page: str, schemes: tuple[str, ...] | None) -> None:
     chosen = {} if schemes is None else {"schemes": [*schemes]}
     at = drawn(visit(page, **OPEN, **chosen))
-    assert keys(at) == used.controls(path(page), setting(at)) - {*used.PAGES[path(page)].drawn}
+    wanted = used.controls(path(page), setting(at))
+    itself = {*used.PAGES[path(page)].drawn}
+    assert keys(at) == wanted - (itself - {*DIALS})  # numbers stay under Exact values
+    assert not itself & dials(at)
     if page != "claims":  # whose sentences are about schemes of their own
         owners = {name.split(".")[0] for name in keys(at) if "." in name}
         assert owners <= {*setting(at).schemes}
@@ -206,9 +216,9 @@ def test_a_tuple_of_numbers_is_typed_and_told_where_it_says_nothing() -> None:
 
 
 def test_every_rule_of_today_has_a_widget_of_its_own() -> None:
-    for name, rule in (fields.rules(Setting) | own_rules()).items():
+    for name, rule in (fields.rules(Setting) | own_fields.rules()).items():
         assert drawing.typed(rule) == isinstance(rule, fields.Word | fields.Sentence) or (
             type(rule).__name__ == "Numbers"
         ), name
     assert set(OTHER) | {"schemes"} >= fields.rules(Setting).keys()
-    assert own_defaults().keys() == own_rules().keys()
+    assert own_fields.defaults().keys() == own_fields.rules().keys()

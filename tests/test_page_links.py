@@ -9,9 +9,8 @@ from streamlit.testing.v1 import AppTest
 from dashboard import compute
 from dashboard.choices import PAGE_CHOICES
 from dashboard.used import PAGES as PAGES_USED
-from posenc import Setting, best_device, fields
+from posenc import Setting, best_device, fields, own_fields
 from posenc.schemes import SCHEMES
-from posenc.setting import own_rules
 from tests.pages import (
     DEFAULT,
     KINDS,
@@ -107,7 +106,7 @@ NONSENSE = ["nan", "inf", "-inf", "", " ", "0x10", "1_000", "٣", "9" * 5_000, "
 
 
 def test_the_lists_of_this_file_name_every_control() -> None:
-    owners = [fields.rules(Setting), own_rules(), *map(fields.rules, PAGE_CHOICES)]
+    owners = [fields.rules(Setting), own_fields.rules(), *map(fields.rules, PAGE_CHOICES)]
     # Those of schemes that came later are theirs to test.
     kinds = {kind for kind in SCHEMES if kind not in KINDS}
     named = {name for owner in owners for name in owner if name.split(".")[0] not in kinds}
@@ -277,9 +276,11 @@ def test_a_device_that_is_not_here_is_told_and_replaced(page: str) -> None:
     missing = "mps" if best_device().type == "cuda" else "cuda"
     at = drawn(visit(page, {"device": missing}))
     used = best_device().type
-    assert notices(at) == [f"No working {missing} device is here; {used} is used instead."]
+    assert notices(at) == [
+        f"There is no working {missing} device here: the numbers come from {used}."
+    ]
     path = "" if page == "start" else page
-    told = [one.value for one in at.sidebar.caption if one.value.startswith("Position kernels")]
+    told = [one.value for one in at.sidebar.caption if one.value.startswith("Computed on")]
     assert len(told) == ("device" in PAGES_USED[path].itself)  # said where it is chosen
 
 

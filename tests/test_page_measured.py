@@ -92,7 +92,7 @@ def test_the_headline_says_who_is_best_and_what_context_did(store: Store) -> Non
     steps = small("rope").steps
     assert said.endswith(
         f". Means of 2 seeds, {steps} training step{'s' * (steps != 1)}. "
-        "Helped or hurt: perplexity moved by more than 1 %."
+        "Helped or hurt: perplexity moved by more than 1%."
     )
 
 
@@ -132,7 +132,7 @@ def test_every_number_is_the_mean_of_the_seeds_with_their_band(store: Store) -> 
 def test_other_lengths_and_schemes_without_runs_are_told_apart(store: Store) -> None:
     fill(store)
     at = drawn(visit("extrapolation", LINK | {"schemes": "sinusoidal,rope"}))
-    assert any("No run of Sinusoidal here" in text for text in captions(at))
+    assert any("None was trained with Sinusoidal" in text for text in captions(at))
     other = small("rope", train_length=128)
     store.add(Run(other, (Score("context", TRAINED, 128, 1.0, 1),), (5.0,), None, 1.0), {})
     at = drawn(visit("extrapolation", LINK | {"comparison": comparison(other)}))
@@ -209,7 +209,7 @@ def test_what_cannot_be_shown_is_named(store: Store, monkeypatch: pytest.MonkeyP
         broken.setattr(os, "scandir", lambda at: fail() if at == store.root else real(at))
         drawn(visit("overview"))  # a page that has nothing to do with runs
         at = visit("extrapolation", LINK)
-    assert any("store of runs cannot be read now" in text for text in captions(at))
+    assert any("trained on this server cannot be read now" in text for text in captions(at))
 
 
 def test_a_run_that_could_not_be_read_once_is_shown_when_it_can(
@@ -247,7 +247,7 @@ def test_a_run_whose_numbers_could_not_be_read_once_is_named_and_counts_again(
     with monkeypatch.context() as broken:
         broken.setattr(Store, "read", fail)
         at = visit("extrapolation", LINK)
-        assert any(f"Run {lost} cannot be read now" in box.value for box in at.warning)
+        assert any(f"1 trained model cannot be read now, {lost}" in box.value for box in at.warning)
         assert headline(at) != whole
     assert headline(drawn(visit("extrapolation", LINK))) == whole
 

@@ -20,10 +20,9 @@ from dashboard.matrix import Row
 from dashboard.matrix.colours import coloured
 from dashboard.pair import Pair
 from dashboard.sheet import Sheet
-from posenc import Setting, fields
+from posenc import Setting, fields, own_fields
 from posenc.presets import PRESETS
 from posenc.schemes import SCHEMES
-from posenc.setting import own_rules
 from tests.pages import (
     PAGES,
     SCHEME_PAGES,
@@ -69,7 +68,7 @@ def copied(at: AppTest) -> dict[str, str]:
 def test_a_copied_link_names_every_control_and_restores_the_page(page: str) -> None:
     first = drawn(visit(page, ODD))
     link = copied(first)
-    assert {*fields.rules(Setting), *own_rules()} <= {*link}
+    assert {*fields.rules(Setting), *own_fields.rules()} <= {*link}
     again = drawn(visit(page, link))
     assert notices(again) == []
     assert setting(again) == setting(first)

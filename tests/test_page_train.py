@@ -8,7 +8,7 @@ import streamlit as st
 from streamlit.testing.v1 import AppTest
 from torch import Tensor
 
-from dashboard import training, training_board, workers
+from dashboard import run_words, training, training_board, workers
 from dashboard.text import duration
 from posenc import limits
 from posenc.lab import Store, from_text, specifications
@@ -247,7 +247,7 @@ def test_a_start_is_trained_in_the_background_and_has_a_link_when_it_ends(
     half = {"half": "measured", "comparison": name, "schemes": "learned"}
     found = drawn(visit("extrapolation", half))
     assert "Learned" in headline(found)
-    assert any(one.alike in text for text in captions(found))
+    assert any(run_words.alike(one) in text for text in captions(found))
     table = drawn(visit("overview", {"learned_source": f"run-{one.run_id}"}))
     assert setting(table).learned_source == f"run-{one.run_id}"
 

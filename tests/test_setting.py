@@ -15,13 +15,14 @@ from posenc import (
     alibi_slopes,
     fields,
     limits,
+    own_fields,
     rope_tables,
     sinusoidal_table,
 )
-from posenc.setting import PRECISIONS, own_defaults, own_rules
+from posenc.setting import PRECISIONS
 from tests.conftest import SMALL
 
-RULES = fields.rules(Setting) | own_rules()
+RULES = fields.rules(Setting) | own_fields.rules()
 
 # robustness.md Q1, Q2: what people, programs and attackers put into an address.
 HOSTILE = [
@@ -57,8 +58,8 @@ def within(setting: Setting) -> None:
         config = setting.config(kind)
         assert config.kind == kind
     for key, value in setting.own:
-        assert own_rules()[key].accepts(value)
-        assert value != own_defaults()[key]
+        assert own_fields.rules()[key].accepts(value)
+        assert value != own_fields.defaults()[key]
     again, nothing = Setting.snap(setting.write())
     assert again == setting
     assert nothing == []
@@ -83,7 +84,9 @@ def survives(raw: dict[str, str]) -> tuple[Setting, list[str]]:
 def test_hostile_text_in_any_field_gives_a_legal_setting_and_a_sentence(name: str) -> None:
     for text in HOSTILE:
         setting, notices = survives({name: text})
-        held = dict(setting.own).get(name, own_defaults().get(name, getattr(setting, name, None)))
+        held = dict(setting.own).get(
+            name, own_fields.defaults().get(name, getattr(setting, name, None))
+        )
         said = held is not None and _means(text, held)
         assert said or notices, f"{text[:40]!r} became {held!r} without a word"
 

@@ -32,7 +32,7 @@ def test_the_default_table_is_that_of_the_run_it_names() -> None:
     assert torch.equal(found.table, table)
     assert found.table.shape == (run.specification.train_length, run.specification.model.width)
     assert run.stopped is None
-    assert f"run {TRAINED[:8]}" in found.provenance
+    assert found.provenance == "trained table 128x128 of a small model"
     assert found.notes == (f"Trained by this library: {run.specification.described}.",)
     scheme = Setting().config("learned").build()
     assert torch.equal(scheme.weight, table)
@@ -72,13 +72,19 @@ def test_the_table_of_a_finished_run_can_be_chosen_on_every_page(page: str, own:
     if "learned_source" not in used.controls("" if page == "start" else page, setting(at)):
         return
     (box,) = [one for one in at.sidebar.selectbox if one.key == "learned_source_control"]
-    assert box.options[0] == "trained"
-    assert f"run-{run_id}" in box.options
-    assert any(small("learned").described in as_read(text.value) for text in at.sidebar.caption)
+    one = small("learned")
+    assert box.options[0] == "Trained"
+    assert box.value == f"run-{run_id}"
+    assert len({*box.options}) == len(box.options)
+    called = f"Of {one.train_length} rows, width {one.model.width}, seed {one.seed}"
+    assert box.options[box.index] == called
+    words = f"trained on {one.train_length} tokens; 1 layer of width {one.model.width}"
+    assert any(words in as_read(text.value) for text in at.sidebar.caption)
+    table = f"trained table {one.train_length}x{one.model.width} of a small model"
     if page in ("pca", "relative_offsets", "extrapolation"):
-        assert any(f"run {run_id[:8]}" in text for text in captions(at))
+        assert any(table in text for text in captions(at))
     if page in ("overview", "similarity"):
-        assert f"run {run_id[:8]}" in matrices(at)[0]["panels"][0]["subtitle"]
+        assert table in matrices(at)[0]["panels"][0]["subtitle"]
 
 
 def test_a_link_to_a_run_that_is_gone_says_so_and_shows_no_other(own: Store) -> None:

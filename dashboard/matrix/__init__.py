@@ -16,17 +16,20 @@ import streamlit as st
 from dashboard.matrix.colours import KINDS, shades
 from dashboard.matrix.payload import Panel, Row, Scale, encode
 from dashboard.matrix.values import Curve, Full, MatrixValues, Triangle, minus, smallest
+from dashboard.matrix.waves import Difference, Waves
 
 __all__ = [
     "CODE_COMPONENT",
     "ROW_COMPONENT",
     "Curve",
+    "Difference",
     "Full",
     "MatrixValues",
     "Panel",
     "Row",
     "Scale",
     "Triangle",
+    "Waves",
     "matrix_row",
     "minus",
     "smallest",

@@ -16,12 +16,50 @@ function decode(bytes) {
   const row = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length)));
   let offset = 4 + length;
   for (const panel of row.panels) {
+    const words = new Float32Array(buffer, offset, panel.count);
+    offset += 4 * panel.count;
+    if (panel.kind in EXPAND) {
+      panel.values = EXPAND[panel.kind](words, panel);
+      panel.kind = "full";
+      continue;
+    }
     // Blanks at the end did not travel.
     panel.values = new Float32Array(SIZE[panel.kind](panel)).fill(NaN);
-    panel.values.set(new Float32Array(buffer, offset, panel.count));
-    offset += 4 * panel.count;
+    panel.values.set(words);
   }
   return row;
+}
+
+/** Kinds that are worked out here and drawn in full (waves.py does the same). */
+const EXPAND = {
+  waves: turned,
+  difference(words, panel) {
+    const [own] = panel.parts;
+    const found = turned(words.subarray(0, own), panel);
+    const before = turned(words.subarray(own), panel);
+    return found.map((value, n) => value - before[n]);
+  },
+};
+
+/** A table of waves: each column is a point turned by one angle from row to row, in 64 bits. */
+function turned(words, { rows, columns }) {
+  const { buffer } = words.slice(); // aligned
+  const count = columns.count;
+  const [x, y, cosine, sine] = [0, 1, 2, 3].map((n) => new Float64Array(buffer, 8 * n * count, count));
+  const found = new Float32Array(rows.count * count);
+  for (let r = 0, n = 0; r < rows.count; r++) {
+    for (let c = 0; c < count; c++, n++) {
+      found[n] = x[c];
+      const next = x[c] * cosine[c] + y[c] * sine[c];
+      y[c] = y[c] * cosine[c] - x[c] * sine[c];
+      x[c] = next;
+    }
+  }
+  const corrections = (words.length - 8 * count) / 2;
+  const at = new Uint32Array(buffer, 32 * count, corrections);
+  const value = new Float32Array(buffer, 32 * count + 4 * corrections, corrections);
+  for (let n = 0; n < corrections; n++) found[at[n]] = value[n];
+  return found;
 }
 
 /** Where entry (r, c), counted from 0, lies in each kind's values. */

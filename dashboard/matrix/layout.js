@@ -3,11 +3,13 @@
 const MIN_PANEL = 200; // CSS pixels: below this a panel moves to the next line
 const MAX_PLOT = 480;
 const GAP = 20;
+const MIN_LEGEND = 460; // below this, colour bar and tools do not fit on one line
 
 /** Fit columns, plots and ticks of a row. */
 function layOut({ root, grid, panels, views, height, together }) {
   const width = root.clientWidth;
   if (!width || !panels.length) return; // inside a hidden tab: the observer calls again
+  root.classList.toggle("narrow", width < MIN_LEGEND);
   const most = Math.max(1, Math.floor((width + GAP) / (MIN_PANEL + GAP)));
   // Even lines: four panels where three fit are two lines of two, not three and one.
   const group = most < together ? 1 : together;

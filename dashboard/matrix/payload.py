@@ -1,7 +1,8 @@
 """What one row of matrices holds, and its encoding to bytes: a JSON header, then float32 values.
 
 A stationary matrix travels as its curve by offset (2 T - 1 values), a symmetric one as its lower
-triangle, any other in full; the browser expands them. Nothing is rounded after float32.
+triangle, sines and cosines as one turn per column (waves.py), any other in full; the browser expands
+them. Nothing is rounded after float32.
 Blanks at the end of the values are not sent: a table shorter than its matrix costs what it holds.
 Layout: uint32 header length | header, space-padded so that values start 4-aligned | values.
 Everything is little-endian. NaN means "no value here" and is drawn as a blank.
@@ -17,6 +18,7 @@ from typing import Any, Literal
 import numpy as np
 
 from dashboard.matrix.values import Array, MatrixValues
+from dashboard.matrix.waves import Difference, Waves
 from posenc.errors import SchemeArgumentError
 from posenc.limits import check_count
 
@@ -117,7 +119,7 @@ class Row:
 
 def encode(row: Row) -> bytes:
     """Return the bytes that the browser decodes: header and values of all panels, in order."""
-    sent = [without_last_blanks(panel.values.values) for panel in row.panels]
+    sent = [words(panel.values) for panel in row.panels]
     header: dict[str, Any] = {
         "name": row.key,
         "text": row.text_alternative,
@@ -135,6 +137,15 @@ def encode(row: Row) -> bytes:
     return len(text).to_bytes(4, "little") + text + values
 
 
+def words(values: MatrixValues) -> Array:
+    """Return what is sent of a matrix, in 32-bit words."""
+    return (
+        values.words
+        if isinstance(values, Waves | Difference)
+        else without_last_blanks(values.values)
+    )
+
+
 def without_last_blanks(values: Array) -> Array:
     """Return values in the order they are sent, up to the last that is not a blank."""
     flat = values.reshape(-1)
@@ -145,17 +156,24 @@ def without_last_blanks(values: Array) -> Array:
 def panel_header(panel: Panel, row_label: str, column_label: str) -> dict[str, Any]:
     rows, columns = panel.values.shape
     features = {"features": True} if panel.features else {}
-    return features | {
-        "title": panel.title,
-        "subtitle": panel.subtitle,
-        "color": panel.color,
-        "kind": type(panel.values).__name__.lower(),
-        "boundary": panel.boundary,
-        "rows": axis_header(rows, panel.row_start, panel.row_label or row_label, panel.row_ticks),
-        "columns": axis_header(
-            columns, panel.column_start, panel.column_label or column_label, panel.column_ticks
-        ),
-    }
+    parts = {"parts": list(panel.values.parts)} if isinstance(panel.values, Difference) else {}
+    return (
+        features
+        | parts
+        | {
+            "title": panel.title,
+            "subtitle": panel.subtitle,
+            "color": panel.color,
+            "kind": type(panel.values).__name__.lower(),
+            "boundary": panel.boundary,
+            "rows": axis_header(
+                rows, panel.row_start, panel.row_label or row_label, panel.row_ticks
+            ),
+            "columns": axis_header(
+                columns, panel.column_start, panel.column_label or column_label, panel.column_ticks
+            ),
+        }
+    )
 
 
 def axis_header(count: int, start: int, label: str, ticks: Sequence[Tick] | None) -> dict[str, Any]:

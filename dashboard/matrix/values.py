@@ -1,4 +1,4 @@
-"""The values of one matrix: a curve by offset, a triangle or in full, whatever is smallest.
+"""The values of one matrix: a curve by offset, a triangle, waves or in full, whatever is smallest.
 
 NaN means "no value here". Nothing is rounded after float32.
 """
@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from dashboard.matrix.waves import Difference, Waves
 from posenc.errors import SchemeArgumentError
 from posenc.limits import MAX_DRAWN_CELLS, check_count
 
@@ -132,7 +133,7 @@ class Full:
         return self.values
 
 
-MatrixValues = Curve | Triangle | Full
+MatrixValues = Curve | Triangle | Full | Waves | Difference
 
 
 def smallest(matrix: Float[Tensor, "rows columns"]) -> MatrixValues:
@@ -152,8 +153,9 @@ def smallest(matrix: Float[Tensor, "rows columns"]) -> MatrixValues:
 def minus(after: MatrixValues, before: MatrixValues) -> MatrixValues:
     """Return `after - before`, entry by entry: what is drawn, subtracted in float64 and rounded once.
 
-    Two curves give a curve and two triangles a triangle; other pairs give the smallest form that
-    fits. A blank on either side stays a blank. Raises SchemeArgumentError for unequal shapes.
+    Two curves give a curve, two triangles a triangle, two tables of waves their difference; other pairs
+    give the smallest form that fits. A blank on either side stays a blank. Raises SchemeArgumentError
+    for unequal shapes.
     """
     if after.shape != before.shape:
         raise SchemeArgumentError(
@@ -163,6 +165,8 @@ def minus(after: MatrixValues, before: MatrixValues) -> MatrixValues:
         return Curve(subtracted(after.values, before.values), after.length)
     if isinstance(after, Triangle) and isinstance(before, Triangle):
         return Triangle(subtracted(after.values, before.values), after.length)
+    if isinstance(after, Waves) and isinstance(before, Waves):
+        return Difference(after, before)
     return smallest(torch.tensor(subtracted(after.dense(), before.dense())))
 
 

@@ -29,12 +29,13 @@ for column, kind in panels.columns(overview.shown(read), most=3 if read.compared
             kind,
             key=f"curve_{kind}",
         )
+        then = read.pinned.measured.get(kind) if read.pinned else None
+        st.table(frames.properties_table(now.measured.get(kind), then, compared=read.compared))
+        # Under the table: sentences of unequal length would part the tables of a row.
         if kind in now.found:
             st.markdown(sentences.properties(now.measured[kind], now.found[kind]))
         else:
             st.caption("Of the pinned setting, A, alone.")
-        then = read.pinned.measured.get(kind) if read.pinned else None
-        st.table(frames.properties_table(now.measured.get(kind), then, compared=read.compared))
 
 page.how_to_read(
     "Each column is one scheme. The square shows how alike every two positions are when content is "

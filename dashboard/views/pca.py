@@ -4,6 +4,7 @@ import streamlit as st
 
 from dashboard import (
     choices,
+    coinciding,
     controls,
     frames,
     page,
@@ -34,8 +35,7 @@ for kind in pca.shown(read):
                 continue  # the other setting's alone
             result = one.found[kind]
             note = page.panel_note(one.setting, kind, result.note, rounded=result.rounded)
-            st.caption(name + plain(note))
-            st.caption(sentences.explained(result))
+            st.caption(name + sentences.explained(result))
             if result.explained.sum() > 0:
                 mine = projection_frames.of_panel(scores, kind, pinned=bool(name))
                 if mine["far"].any():
@@ -48,14 +48,13 @@ for kind in pca.shown(read):
                     key=f"projection_{kind}{'_pinned' if name else ''}",
                     alt=f"{page.label(kind)}: {sentences.explained(result)}",
                 )
+            st.caption(name + plain(note))
 
 st.subheader("Explained variance", anchor=False)
-page.chart(
-    read.map(lambda one: one.variance),
-    projection_charts.explained,
-    page.kinds(settings),
-    key="explained",
-)
+coinciding.draw(
+    read.map(lambda one: frames.dotted(one.variance)), projection_charts.explained,
+    page.kinds(settings), x="component", y="share", key="explained",
+)  # fmt: skip
 
 page.how_to_read(
     "Each dot is a position, joined to the next; colour runs from the first to the last. The two "

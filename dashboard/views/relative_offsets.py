@@ -6,8 +6,10 @@ import streamlit as st
 from dashboard import (
     charts,
     choices,
+    coinciding,
     compute,
     controls,
+    frames,
     offset_frames,
     page,
     panels,
@@ -47,7 +49,10 @@ lines = tuple(
     )
 )
 if lines:
-    page.chart(read.map(lambda one: one.by_offset), charts.map_errors, lines, key="map_errors")
+    coinciding.draw(
+        read.map(lambda one: frames.dotted(one.by_offset)), charts.map_errors, lines,
+        x="offset", y="error", log=True, key="map_errors",
+    )  # fmt: skip
     st.caption(
         "The error that each verdict rests on: of the closed form, for Learned of the fitted matrix. "
         "Thin grey dashes: the mean of their random tables."

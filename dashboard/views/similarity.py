@@ -5,6 +5,7 @@ import streamlit as st
 from dashboard import (
     charts,
     choices,
+    coinciding,
     controls,
     exercise,
     frames,
@@ -50,14 +51,14 @@ with by_distance:
         "for a mean of heads from the lowest head to the highest."
     )
     if looks:
-        page.chart(
+        coinciding.draw(
             read.map(lambda one: frames.drawn(one.by_offset.drop(columns="last", errors="ignore"))),
             charts.by_offset, kinds, "distance, query minus key", "cosine similarity",
             key="by_offset",
         )  # fmt: skip
 with one_position:
     if looks and one_position.open:
-        page.chart(
+        coinciding.draw(
             read.map(lambda one: frames.drawn(one.one_row)),
             charts.by_offset, kinds, "key position", "cosine similarity", band=False,
             key="one_row",

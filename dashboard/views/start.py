@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from dashboard import charts, controls, frames, page, sentences, start
+from dashboard import charts, coinciding, controls, frames, page, sentences, start
 from dashboard.pair import Pair
 from dashboard.scripts import similarity as script
 from posenc import Setting, fields
@@ -23,7 +23,7 @@ page.head(
 if measured.now:
     page.also(said)
 sentences.show_notices(read.now.found)
-page.chart(
+coinciding.draw(
     read.map(lambda one: frames.drawn(one.curves)),
     charts.by_offset,
     page.kinds(settings),
@@ -37,7 +37,7 @@ st.caption(
     "distance 0: compare shapes, not heights. A band runs from the lowest head or pair to the highest."
 )
 dials, links = st.columns([3, 1], gap="large", vertical_alignment="center")
-for place, name in zip(dials.columns(2, gap="large"), ("base", "dim"), strict=True):
+for place, name in zip(dials.columns(2, gap="medium"), ("base", "dim"), strict=True):
     controls.dial(place, name, fields.rules(Setting)[name], key=f"start_{name}")
 links.page_link(
     "views/overview.py",

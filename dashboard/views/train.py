@@ -4,6 +4,7 @@ import streamlit as st
 
 from dashboard import choices, controls, page, training, training_board
 from dashboard.scripts import train as script
+from posenc import fields
 from posenc.lab.train import Trainer, rate
 
 setting = page.setting()
@@ -16,7 +17,9 @@ st.caption(
     f"Schemes ({page.names(setting.schemes)}) and base are those of the sidebar; the other numbers "
     "there change nothing here."
 )
-chosen = controls.choices(choices.TrainingChoice)
+form = st.container(horizontal=True, gap="small")
+places = {name: form.container(width=240) for name in fields.rules(choices.TrainingChoice)}
+chosen = controls.choices(choices.TrainingChoice, places)
 place = st.container()
 training_board.board()  # first: who watches does not wait for an estimate
 with place:

@@ -22,7 +22,7 @@ from posenc.schemes.learned import INITIAL_STD
 STARTS = {
     "1/d": "N(0, 1/d)",
     "1": "N(0, 1)",
-    "0.02": "N(0, 0.02^2)",
+    "0.02": "N(0, 0.02²)",
     "xavier": "Xavier, uniform",
 }
 VOCABULARY = 37_000  # Vaswani et al. 2017, section 5.1: byte pairs of English and German

@@ -119,7 +119,10 @@ def figure(value: float) -> str:
     if 1000 <= abs(value) < 1e15:
         return f"{value:,.0f}"
     mantissa, exponent = f"{value:.1e}".split("e")
-    return f"{mantissa} × 10{str(int(exponent)).translate(_RAISED)}"
+    # No line ends inside a number.
+    return (
+        f"{mantissa}\N{NO-BREAK SPACE}×\N{NO-BREAK SPACE}10{str(int(exponent)).translate(_RAISED)}"
+    )
 
 
 def share(part: float, whole: float) -> str:

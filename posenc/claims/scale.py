@@ -116,8 +116,8 @@ def overwritten(setting: Setting) -> Verdict:
         ),
         f"Over {counted(len(lost), 'draw')} of {WORDS} words, added content of "
         f"{_strengths(strengths)} position's norm leaves "
-        f"{_range([f'{100 * one.kept:.0f}' for one in lost])} % of pairs in order for a reader who "
-        f"knows no words, and {_range([f'{100 * one:.0f}' for one in left])} % for one who leaves out "
+        f"{_range([f'{100 * one.kept:.0f}' for one in lost])}% of pairs in order for a reader who "
+        f"knows no words, and {_range([f'{100 * one:.0f}' for one in left])}% for one who leaves out "
         f"their span in {setting.dim:,} dimensions: "
         + (
             "there is room beside them, so it is not the sum that loses order."

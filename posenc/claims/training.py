@@ -48,8 +48,8 @@ def alike(setting: Setting) -> Verdict:
         ),
         f"Models ({_models(found['learned'])}) reach {learned[0]:.3f} nats with a learned table and "
         f"{sinusoidal[0]:.3f} with sinusoids at {length:,} tokens, {_means(seeds)}: "
-        f"{100 * math.expm1(abs(gap)):.3g} % apart in perplexity, where less than "
-        f"{100 * math.expm1(NOTICED):.3g} % counts as alike, and {bands}.",
+        f"{100 * math.expm1(abs(gap)):.3g}% apart in perplexity, where less than "
+        f"{100 * math.expm1(NOTICED):.3g}% counts as alike, and {bands}.",
     )
 
 
@@ -144,9 +144,12 @@ def measured(setting: Setting, kinds: tuple[str, ...]) -> "dict[str, Curve] | Ve
     base = f" at base {figure(setting.base)}" if based else ""
     lengths = sorted(set.intersection(*(_lengths(setting, kind) for kind in kinds)))
     there = ", ".join(f"{length:,}" for length in lengths)
-    said = f"No shipped run of {named}{base} has the training length {setting.train_length:,}"
+    said = (
+        f"No small model of {named}{base} that comes with this page has the training length "
+        f"{setting.train_length:,}"
+    )
     return Verdict(
-        State.NOT_MEASURED, (), f"{said}; there are runs for {there}." if lengths else f"{said}."
+        State.NOT_MEASURED, (), f"{said}; there are some for {there}." if lengths else f"{said}."
     )
 
 

@@ -75,7 +75,7 @@ def slowest(setting: Setting) -> Verdict:
         ),
         f"At width {setting.dim:,} and base {figure(setting.base)} the printed formula ends at "
         f"{figure(found)} positions; {figure(said)}, 2 pi times the base,{whose} "
-        f"{figure(100 * (said / found - 1))} % longer.",
+        f"{figure(100 * (said / found - 1))}% longer.",
     )
 
 

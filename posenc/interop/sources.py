@@ -95,7 +95,7 @@ def _run_table(run_id: str) -> PositionTable:
     described = printable_name(note.get("described", ""), _DESCRIBED)
     return replace(
         found,
-        provenance=f"learned table {found.check.rows}x{found.table.shape[1]} of run {run_id[:8]}",
+        provenance=f"trained table {found.check.rows}x{found.table.shape[1]} of a small model",
         notes=(f"Trained by this library: {described}.",) if described else (),
     )
 

@@ -112,7 +112,7 @@ def curves(runs: Iterable[Run], measure: str) -> list[Curve]:
 
 def counts() -> str:
     """Return the smallest change of perplexity that counts, in words."""
-    return f"{100 * math.expm1(NOTICED):.3g} %"
+    return f"{100 * math.expm1(NOTICED):.3g}%"
 
 
 def at_training_length(curve: Curve, every: Iterable[Curve]) -> float | None:

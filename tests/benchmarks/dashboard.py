@@ -150,7 +150,7 @@ class Contender:
         for name in self.watched:
             self.seconds.setdefault(name, []).append(painted[name] / 1_000)
         self.sizes.append(sum(self.received))
-        self.largest.append(max(self.received))
+        self.largest.append(max(self.received, default=0))
 
     def hold(self) -> tuple[int, float]:
         """Hold an arrow key; return the repaints, and milliseconds from its release to the last."""
@@ -197,7 +197,7 @@ def measure(rounds: int, chromium: Browser, addresses: dict[str, str]) -> None:
     base, dim = "Similarity page, base", "Similarity page, dimension"
     # A random table has a row for every position: four whole matrices.
     link = f"{addresses['dashboard']}/similarity?length=256&learned_source=random&train_length=256"
-    drawn = ("matrices", "chart 1", "chart 2")
+    drawn = ("matrices", "chart 1")
     tabs = {
         bare: open_tab(chromium, addresses["bare"], ("chart 1",)),
         row: open_tab(chromium, addresses["row"], ("matrices",)),
