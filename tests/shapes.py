@@ -14,8 +14,11 @@ from typing import Any, Self, get_args
 import jaxtyping
 from beartype import BeartypeConf, FrozenDict, beartype
 
+# A violation is a TypeError, as Python's own and jaxtyping's are: what reads files catches these.
 checked = beartype(
-    conf=BeartypeConf(hint_overrides=FrozenDict({Self: object}), is_pep484_tower=True)
+    conf=BeartypeConf(
+        hint_overrides=FrozenDict({Self: object}), is_pep484_tower=True, violation_type=TypeError
+    )
 )
 
 with_axes = jaxtyping.jaxtyped

@@ -11,7 +11,6 @@ from typing import Any, Self
 import jaxtyping
 import pytest
 import torch
-from beartype.roar import BeartypeCallHintViolation
 
 import posenc
 from posenc import Setting, apply_rope, attention, limits
