@@ -204,5 +204,5 @@ def row(page: Page, key: str) -> Locator:
 
 
 def dial(page: Page, name: str) -> Locator:
-    """The sidebar's slider of this label; arrow keys move it."""
-    return page.get_by_test_id("stSidebar").locator(f'input[type=range][aria-label="{name}"]')
+    """The slider of this label; arrow keys move it."""
+    return page.locator(f'input[type=range][aria-label="{name}"]')
