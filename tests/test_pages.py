@@ -239,6 +239,10 @@ DOWNLOADS = [
     ("context_planner", "expected logit to the target"),
     ("context_planner", "base bound by distance"),
     ("context_planner", "position resolution"),
+    ("check_my_encoding", "what this table is"),
+    ("check_my_encoding", "largest difference by column"),
+    ("check_my_encoding", "scores of two layouts"),
+    ("check_my_encoding", "probes of positions"),
 ]
 
 
