@@ -16,6 +16,7 @@ from posenc.analysis.probes import FEWEST_POSITIONS, probe
 from posenc.errors import CheckpointError, PosencError
 from posenc.identification import identify
 from posenc.identification.examples import EXAMPLES, Tables
+from posenc.identification.made import from_exact
 from posenc.identification.words import fit_sentence, headline
 from posenc.interop.held_numbers import held_numbers
 from posenc.kernel import position_vectors
@@ -45,6 +46,7 @@ class Answer:
     found: pd.DataFrame
     shown: pd.DataFrame
     by_column: pd.DataFrame
+    worst: str
     tables: tuple[Drawn, ...]
 
 
@@ -125,7 +127,7 @@ def _answer(name: str, setting: Setting) -> Answer:
     else:
         held = held_numbers(name)
         about = (f"From {held.source}.", *held.notes)
-    record = check_frames.found(found)
+    apart = from_exact(found, table, sines) if found.known else None
     return Answer(
         headline=headline(found),
         about=about,
@@ -133,9 +135,10 @@ def _answer(name: str, setting: Setting) -> Answer:
         deviations=tuple((one.kind, one.sentence) for one in found.deviations),
         also=found.also,
         known=found.known,
-        found=record,
+        found=check_frames.found(found),
         shown=check_frames.shown(found),
-        by_column=check_frames.by_column(found, table, sines),
+        by_column=check_frames.by_column(found, apart),
+        worst=check_frames.worst_cell(found, apart),
         tables=check_frames.tables(found, table, sines),
     )
 

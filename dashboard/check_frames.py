@@ -13,7 +13,7 @@ from posenc.analysis.probes import Probes
 from posenc.analysis.properties import Properties
 from posenc.identification import Identification
 from posenc.identification.given import Given
-from posenc.identification.made import largest_from_exact, made
+from posenc.identification.made import FromExact, made
 from posenc.identification.words import base_words, record
 from posenc.limits import MAX_DRAWN_CELLS
 from posenc.words import counted
@@ -26,7 +26,6 @@ COMPARED = {  # what the chart draws, by name
     "the formula, angles exact": "exact angles",
     "the formula, rounded as found": "as found",
 }
-LEAST = 1e-18  # of what a log scale draws
 
 
 @dataclass(frozen=True)
@@ -70,9 +69,9 @@ def shown(one: Identification) -> pd.DataFrame:
     return pd.DataFrame({"what": [*rows], "found": [*rows.values()]})
 
 
-def by_column(one: Identification, table: Tensor, sines: Tensor | None) -> pd.DataFrame:
+def by_column(one: Identification, apart: FromExact | None) -> pd.DataFrame:
     """Return the largest differences of every column from the formula, none where none fits."""
-    if one.guess is None or one.arrangement is None:
+    if apart is None or one.arrangement is None:
         return pd.DataFrame()
     columns = one.arrangement.columns(one.width)
     index = torch.arange(len(columns.sines))
@@ -87,26 +86,44 @@ def by_column(one: Identification, table: Tensor, sines: Tensor | None) -> pd.Da
             "x": index.numpy(),
             "function": ["sine" if is_sine else "cosine" for is_sine in columns.sines.tolist()],
             "as found": one.by_column.numpy(),
-            "exact angles": largest_from_exact(one, table, sines).numpy(),
+            "exact angles": apart.by_column.numpy(),
         }
     )
 
 
+def worst_cell(one: Identification, apart: FromExact | None) -> str:
+    """Say where a table is farthest from its formula with exact angles, "" where none fits."""
+    if apart is None or one.arrangement is None:
+        return ""
+    if apart.largest == 0:
+        return "Every number is that of the formula, to the last bit."
+    part, column = "", apart.column
+    if one.arrangement.form != "table":
+        part = " of the sines" if column >= one.width else " of the cosines"
+        column %= one.width
+    return (
+        f"Farthest from the formula with exact angles: {apart.largest:.2g}, in row {apart.row:,}, column "
+        f"{column:,}{part}. No mark, no difference."
+    )
+
+
 def drawn_columns(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the differences as a chart has them: x, compared, y; a zero lies on the lowest line."""
+    """Return the differences as a chart has them: x, compared, y; what is 0 has no place on a log scale.
+
+    A formula that was found to be exact is compared once.
+    """
     if frame.empty:
         return pd.DataFrame()
+    once = bool((frame["as found"] == frame["exact angles"]).all())
+    compared = {
+        name: column for name, column in COMPARED.items() if not (once and column == "as found")
+    }
     parts = [
-        pd.DataFrame(
-            {
-                "x": frame["x"].astype("int32"),
-                "compared": name,
-                "y": frame[column].clip(lower=LEAST).astype("float32"),
-            }
-        )
-        for name, column in COMPARED.items()
+        pd.DataFrame({"x": frame["x"].astype("int32"), "compared": name, "y": frame[column]})
+        for name, column in compared.items()
     ]
-    return pd.concat(parts, ignore_index=True)
+    marks = pd.concat(parts, ignore_index=True)
+    return marks[marks["y"] > 0].reset_index(drop=True)
 
 
 def tables(one: Identification, table: Tensor, sines: Tensor | None) -> tuple[Drawn, ...]:
@@ -152,13 +169,13 @@ def layouts(one: LayoutInspection) -> pd.DataFrame:
 
 
 def scores(one: LayoutInspection) -> tuple[Drawn, ...]:
-    """Return the scores as meant and of every other way, each with its numbers."""
+    """Return scores of one query and one key at many positions, as meant and of every other way."""
     titles = ("Permuted", "Wrong in both", "Wrong in one", "Wrong cache")
     ways = (one.mended, *one.mistakes.values())
     return (
-        Drawn("As meant", "interleaved pairs, as trained", Full.from_tensor(one.scores)),
+        Drawn("As meant", "interleaved pairs, as trained", Full.from_tensor(one.alike)),
         *(
-            Drawn(title, _numbers(use), Full.from_tensor(use.scores))
+            Drawn(title, _numbers(use), Full.from_tensor(use.alike))
             for title, use in zip(titles, ways, strict=True)
         ),
     )

@@ -30,7 +30,7 @@ def answer(both: Pair[Read]) -> None:
     if now.answer is not None:
         _said(now)
     shown = both.map(lambda one: pd.DataFrame() if one.answer is None else one.answer.shown)
-    left, right = st.columns([2, 3], gap="large")
+    left, right = st.columns(2, gap="large")
     with left:
         _found(shown)
     with right:
@@ -40,7 +40,8 @@ def answer(both: Pair[Read]) -> None:
             )
         )
         if len(differences.now) or (differences.pinned is not None and len(differences.pinned)):
-            st.caption("Largest difference from the formula in every column.")
+            if now.answer is not None and now.answer.worst:
+                st.caption(now.answer.worst)
             page.chart(differences, check_charts.differences, key="check_columns")
         elif now.answer is not None:
             st.caption("No formula comes near, so there is nothing to compare column by column.")
@@ -77,10 +78,11 @@ def _found(shown: Pair[pd.DataFrame]) -> None:
     if shown.pinned is not None and len(shown.pinned):
         pinned = shown.pinned.rename(columns={"found": "A"})
         frame = frame.rename(columns={"found": "B"})
-        frame = pinned if frame.empty else frame.merge(pinned, "outer", on="what", sort=False)
-        frame = frame.fillna("")
+        rows = [*dict.fromkeys([*(frame["what"] if len(frame) else ()), *pinned["what"]])]
+        parts = [one.set_index("what") for one in (frame, pinned) if len(one)]
+        frame = pd.concat(parts, axis=1).reindex(rows).fillna("").reset_index()
     if len(frame):
-        st.dataframe(frame, hide_index=True, height="content")
+        st.table(frame, border="horizontal", hide_index=True, hide_header=not shown.compared)
 
 
 def _panels(drawn: tuple[check_frames.Drawn, ...]) -> list[Panel]:
@@ -91,14 +93,18 @@ def layouts(both: Pair[Read]) -> None:
     """Draw the scores of both layouts used in every way, and the code that converts a weight."""
     st.subheader("Two layouts of RoPE", anchor=False)
     page.also(both.map(lambda one: plain(one.layouts.sentence)))
+    st.caption(
+        "One random query and one random key at every position: even diagonals depend on the offset alone. "
+        "The numbers under each picture are of random queries and keys that differ from row to row."
+    )
     panels.rows_of_both(
         both.map(lambda one: _panels(one.layouts.scores)),
         lambda every: Scale.around_zero([one.values for one in every], "score"),
         key="check_layouts",
         unit="scores",
         text_alternative=(
-            "Scores of the same random queries and keys: as meant, in the other layout through the "
-            "permutation, and with three mistakes."
+            "Scores of one random query and key at every position: as meant, in the other layout through "
+            "the permutation, and with three mistakes."
         ),
     )
     page.table(both.map(lambda one: one.layouts.numbers))

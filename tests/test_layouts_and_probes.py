@@ -43,6 +43,12 @@ def test_scores_of_both_layouts_equal_complex_multiplication(
         complex_scores(q[:, order], k[:, order], base, "half"), meant, atol=1e-12
     )
     assert torch.equal(found.to_half[found.to_interleaved], torch.arange(dim))
+    one = torch.randn(2, 1, dim, generator=chance, dtype=torch.float64).numpy()
+    same_q, same_k = (np.repeat(part, min(positions, 64), 0) for part in one)
+    for use, layout in ((found, "interleaved"), (found.mistakes["both"], "half")):
+        same = complex_scores(same_q, same_k, base, layout)
+        np.testing.assert_allclose(use.alike.numpy(), same, atol=1e-12)
+    np.testing.assert_allclose(found.mended.alike.numpy(), found.alike.numpy(), atol=1e-12)
     wrong = complex_scores(q, k, base, "half")
     both = found.mistakes["both"]
     np.testing.assert_allclose(both.scores.numpy(), wrong, atol=1e-12)

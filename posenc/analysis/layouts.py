@@ -28,7 +28,8 @@ _Turn = Callable[[Tensor], Tensor]
 class LayoutUse:
     """Scores of one way of using a layout, beside those that are meant.
 
-    scores (n, n): query rows, key columns. change: root mean square of the difference over that of the
+    scores (n, n): query rows, key columns. alike (m, m): of one query and one key at the first m
+    positions. change: root mean square of the difference over that of the
     scores meant. correlation: of the two. norm_change: the largest change of a query's norm by its
     rotation, as a share. offset_spread: of the same q and k at every position, the largest standard
     deviation of their score along a diagonal, over that of all scores; 0 depends on the offset alone.
@@ -36,6 +37,7 @@ class LayoutUse:
 
     words: str
     scores: Float[Tensor, "n n"]
+    alike: Float[Tensor, "m m"]
     change: float
     correlation: float
     norm_change: float
@@ -46,12 +48,14 @@ class LayoutUse:
 class LayoutInspection:
     """Random queries and keys, trained for interleaved pairs, used in every way.
 
-    scores (n, n): as meant. mended: in the half layout, with queries and keys permuted. largest: the
-    largest difference between the two, which is rounding. mistakes: by name. to_half, to_interleaved
-    (d,): the permutations, y = x[..., index]; of a weight of queries or keys, its rows in every head.
+    scores (n, n), alike (m, m): as meant. mended: in the half layout, with queries and keys
+    permuted. largest: the largest difference between the two, which is rounding. mistakes: by name.
+    to_half, to_interleaved (d,): the permutations, y = x[..., index]; of a weight of queries or keys, its
+    rows in every head.
     """
 
     scores: Float[Tensor, "n n"]
+    alike: Float[Tensor, "m m"]
     mended: LayoutUse
     largest: float
     mistakes: dict[str, LayoutUse]
@@ -93,17 +97,18 @@ def inspect_layouts(
     def mended(x: Tensor) -> Tensor:
         return other(x[:, to_half])
 
-    scores = scored(meant(q), meant(k))
+    scores, alike = scored(meant(q), meant(k)), scored(meant(same_q), meant(same_k))
 
     def used(words: str, turn_q: _Turn, turn_k: _Turn) -> LayoutUse:
-        now = scored(turn_q(q), turn_k(k))
+        now, same = scored(turn_q(q), turn_k(k)), scored(turn_q(same_q), turn_k(same_k))
         return LayoutUse(
             words,
             now,
+            same,
             float((now - scores).square().mean().sqrt() / scores.square().mean().sqrt()),
             float(torch.corrcoef(torch.stack((now.flatten(), scores.flatten())))[0, 1]),
             float((turn_q(q).norm(dim=1) / q.norm(dim=1) - 1).abs().max()),
-            _spread(scored(turn_q(same_q), turn_k(same_k))),
+            _spread(same),
         )
 
     converted = used("queries and keys permuted, then the other layout", mended, mended)
@@ -113,7 +118,7 @@ def inspect_layouts(
         "cache": used("a cache of halves, turned as neighbours", mixed, mixed),
     }
     largest = float((scores - converted.scores).abs().max())
-    return LayoutInspection(scores, converted, largest, mistakes, to_half, to_interleaved)
+    return LayoutInspection(scores, alike, converted, largest, mistakes, to_half, to_interleaved)
 
 
 def _turned(x: Tensor, tables: tuple[Tensor, Tensor], layout: str) -> Tensor:

@@ -36,20 +36,32 @@ def made(
     return _made(found, given, 0, len(given.columns) if rows is None else rows)
 
 
-def largest_from_exact(
-    found: Identification, table: Tensor, sines: Tensor | None = None
-) -> Float[Tensor, " c"]:
-    """Return the largest difference in every column from the formula with exact angles.
+class FromExact(NamedTuple):
+    """Largest differences from the formula with exact angles: of each column, of all, and where."""
+
+    by_column: Float[Tensor, " c"]
+    largest: float
+    row: int
+    column: int
+
+
+def from_exact(found: Identification, table: Tensor, sines: Tensor | None = None) -> FromExact:
+    """Compare an identified table with its formula, angles right to the last bit.
 
     Raises SchemeArgumentError for a table that no formula makes.
     """
     given = Given.of(table, sines)
-    largest = torch.zeros(given.columns.shape[1], dtype=torch.float64)
+    by_column = torch.zeros(given.columns.shape[1], dtype=torch.float64)
+    largest, worst = -1.0, (0, 0)
     rows = max(1, _BLOCK // given.columns.shape[1])
     for begin in range(0, len(given.columns), rows):
         part = _made(found, given, begin, begin + rows)
-        largest = torch.maximum(largest, (part.given - part.exact).abs().amax(0))
-    return largest
+        off = (part.given - part.exact).abs()
+        by_column = torch.maximum(by_column, off.amax(0))
+        if float(off.max()) > largest:
+            largest, at = float(off.max()), int(off.argmax())
+            worst = (begin + at // off.shape[1], at % off.shape[1])
+    return FromExact(by_column, largest, *worst)
 
 
 def _made(found: Identification, given: Given, begin: int, end: int) -> Made:
