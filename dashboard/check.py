@@ -9,10 +9,9 @@ from dashboard import check_frames
 from dashboard.check_frames import Drawn
 from dashboard.choices import CheckChoice
 from dashboard.compute import CACHE
-from dashboard.text import plain
 from posenc import Setting
 from posenc.analysis.layouts import inspect_layouts
-from posenc.analysis.probes import FEWEST_POSITIONS, probe
+from posenc.analysis.probes import probe
 from posenc.errors import CheckpointError, PosencError
 from posenc.identification import identify
 from posenc.identification.examples import EXAMPLES, Tables
@@ -124,6 +123,8 @@ def _answer(name: str, setting: Setting) -> Answer:
     found = identify(table, sines)
     if name in EXAMPLES:
         about: tuple[str, ...] = (EXAMPLES[name].sentence,)
+        if setting.table_dtype is not None:
+            about = (*about, f"All of it rounded to {setting.precision}.")
     else:
         held = held_numbers(name)
         about = (f"From {held.source}.", *held.notes)
@@ -173,17 +174,3 @@ def conversion(heads: int, width: int) -> str:
         f"half = weight.view({heads}, {width}, -1)[:, order].flatten(0, 1)  # neighbours to halves\n"
         f"back = half.view({heads}, {width}, -1)[:, order.argsort()].flatten(0, 1)"
     )
-
-
-def missing(name: str) -> str:
-    """Say that a link's upload is not here, "" where it is or where it is none."""
-    if name in EXAMPLES:
-        return ""
-    try:
-        held_numbers(name)
-    except CheckpointError as error:
-        return plain(f"{error} Nothing is shown in its place.")
-    return ""
-
-
-__all__ = ["FEWEST_POSITIONS", "Read", "conversion", "missing", "read", "tables"]

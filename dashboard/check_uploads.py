@@ -8,7 +8,7 @@ from posenc.errors import CheckpointError, PickleRefused, PosencError
 from posenc.identification.examples import EXAMPLES
 from posenc.identification.given import Given
 from posenc.interop import printable_name, read_header, unreadable_reason
-from posenc.interop.held_numbers import are_held, held_numbers, hold_numbers
+from posenc.interop.held_numbers import are_held, hold_numbers
 from posenc.interop.number_tables import NumberTable, read_number_table
 from posenc.limits import MAX_UPLOAD_BYTES
 
@@ -62,11 +62,6 @@ def picker() -> None:
     st.session_state[_TAKEN] = taken + 1
     st.session_state["table"] = chosen
     st.rerun()
-
-
-def source(name: str) -> str:
-    """Return the file of an upload that is here, "" for anything else."""
-    return "" if name in EXAMPLES or not are_held(name) else held_numbers(name).source
 
 
 def _read(name: str, content: bytes, place: st.delta_generator.DeltaGenerator, taken: int) -> tuple[

@@ -92,6 +92,8 @@ def test_every_page_draws_any_choice_of_schemes(page: str, kinds: tuple[str, ...
     at = drawn(visit(page, schemes=list(kinds)))
     assert notices(at) == []
     assert setting(at).schemes == kinds
+    if page == "check_my_encoding":
+        return  # its headline names the scheme of a table, whichever are chosen
     for kind in KINDS:
         named = LABELS[kind] in headline(at)
         assert named <= (kind in kinds)
