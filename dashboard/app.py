@@ -28,6 +28,9 @@ PAGES = {
     ],
     "Your model": [
         st.Page("views/context_planner.py", title="Context planner", icon=":material/straighten:"),
+        st.Page(
+            "views/check_my_encoding.py", title="Check my encoding", icon=":material/troubleshoot:"
+        ),
     ],
 }
 

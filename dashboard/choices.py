@@ -1,10 +1,13 @@
 """The controls that belong to one page each, as ruled fields like those of a Setting."""
 
+import re
 from dataclasses import dataclass
 
 from dashboard.encoding_choice import EncodingChoice
 from posenc import fields, limits
 from posenc.claims import THEMES
+from posenc.identification.examples import EXAMPLES
+from posenc.interop.held_numbers import NAME as NUMBERS
 from posenc.lab.tasks import TASKS, Language
 from posenc.planner import METHODS
 
@@ -297,6 +300,21 @@ class PlanChoice:
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class CheckChoice:
+    """Which table the Check my encoding page identifies: an example by its name, or an upload."""
+
+    table: str = fields.ruled(
+        "sinusoidal",
+        fields.Word(
+            pattern="|".join((*map(re.escape, EXAMPLES), NUMBERS)),
+            described=f"one of {', '.join(EXAMPLES)}, or the name of an uploaded table",
+            label="Table",
+            help="Examples are made at the sidebar's sizes; a file of your own joins them here.",
+        ),
+    )
+
+
 PAGE_CHOICES: tuple[type, ...] = (
     EncodingChoice,
     ClaimsChoice,
@@ -311,4 +329,5 @@ PAGE_CHOICES: tuple[type, ...] = (
     ExerciseChoice,
     PredictionChoice,
     PlanChoice,
+    CheckChoice,
 )

@@ -47,6 +47,20 @@ PAGES: dict[str, Used] = {
     "extrapolation": Used(_SHOWN),
     "train": Used(("schemes", "base"), schemes=False),
     "context_planner": Used(("model",), schemes=False, drawn=("model",)),
+    "check_my_encoding": Used(
+        (
+            "dim",
+            "base",
+            "length",
+            "train_length",
+            "heads",
+            "equal_width",
+            "seed",
+            "learned_source",
+            "precision",
+        ),
+        schemes=False,
+    ),
 }
 
 

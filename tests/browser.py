@@ -52,13 +52,14 @@ PAGES = {
     "extrapolation": ("Extrapolation", "Extrapolation, from the formula"),
     "train": ("Train", "Train your own"),
     "context_planner": ("Context planner", "Context planner"),
+    "check_my_encoding": ("Check my encoding", "Check my encoding"),
 }
 
 # On a deep link the browser does not know yet where the app's root is, so Streamlit asks beside the
 # page first, hears 404 and asks again at the root. Exactly these requests and no others.
 PROBES = re.compile(
     rf"http://{HOST}:\d+/(?:why_position|encoding|claims|overview|similarity|pca|relative_offsets|"
-    r"extrapolation|train|context_planner)/_stcore/(?:health|host-config)"
+    r"extrapolation|train|context_planner|check_my_encoding)/_stcore/(?:health|host-config)"
 )
 
 DRAWN = """() => {

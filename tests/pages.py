@@ -32,7 +32,8 @@ PAGES = (
     "why_position",
     "claims",
     "context_planner",
-)  # the last four show numbers of their own
+    "check_my_encoding",
+)  # the last five show numbers of their own
 KINDS = ("learned", "sinusoidal", "rope", "alibi", "none")
 LABELS = dict(zip(KINDS, ("Learned", "Sinusoidal", "RoPE", "ALiBi", "NoPE"), strict=True))
 DEFAULT = {

@@ -35,13 +35,20 @@ def test_scores_of_both_layouts_equal_complex_multiplication(
     q, k = torch.randn(2, positions, dim, generator=chance, dtype=torch.float64).numpy()
     meant = complex_scores(q, k, base, "interleaved")
     np.testing.assert_allclose(found.scores.numpy(), meant, atol=1e-12)
-    np.testing.assert_allclose(found.permuted.numpy(), meant, atol=1e-12)
+    np.testing.assert_allclose(found.mended.scores.numpy(), meant, atol=1e-12)
     assert found.largest < 1e-12
+    assert max(found.mended.change, 1 - found.mended.correlation) < 1e-12
     order = found.to_half.numpy()
     np.testing.assert_allclose(
         complex_scores(q[:, order], k[:, order], base, "half"), meant, atol=1e-12
     )
     assert torch.equal(found.to_half[found.to_interleaved], torch.arange(dim))
+    one = torch.randn(2, 1, dim, generator=chance, dtype=torch.float64).numpy()
+    same_q, same_k = (np.repeat(part, min(positions, 64), 0) for part in one)
+    for use, layout in ((found, "interleaved"), (found.mistakes["both"], "half")):
+        same = complex_scores(same_q, same_k, base, layout)
+        np.testing.assert_allclose(use.alike.numpy(), same, atol=1e-12)
+    np.testing.assert_allclose(found.mended.alike.numpy(), found.alike.numpy(), atol=1e-12)
     wrong = complex_scores(q, k, base, "half")
     both = found.mistakes["both"]
     np.testing.assert_allclose(both.scores.numpy(), wrong, atol=1e-12)
@@ -83,6 +90,9 @@ def test_an_index_that_stands_in_the_vectors_is_read_back() -> None:
     assert found.guessing == 25.0
     assert found.index_error.control > 20
     assert abs(found.order.control - 0.5) < 0.1
+    assert found.control_properties.kendall_tau is not None
+    assert abs(found.control_properties.kendall_tau) < 0.2
+    assert found.control_properties.positions == 100
 
 
 def test_random_vectors_tell_neither_index_nor_order() -> None:

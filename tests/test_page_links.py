@@ -78,6 +78,7 @@ WORDS = {
     "theme": "all",
     "model": "",  # which says none
     "methods": ("none", "linear", "ntk", "yarn", "llama3", "base"),
+    "table": "sinusoidal",
 }
 PAGE_OF = {
     "reference": "similarity",
@@ -92,6 +93,7 @@ PAGE_OF = {
     "unit": "extrapolation",
     "verdict": "claims",
     "theme": "claims",
+    "table": "check_my_encoding",
 }
 PAGE_OF |= dict.fromkeys(("sentence", "reorder", "pattern_head", "causal"), "why_position")
 PAGE_OF |= dict.fromkeys(("offset", "second"), "relative_offsets")

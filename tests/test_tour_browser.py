@@ -28,6 +28,7 @@ DRAWN = {
     "extrapolation": (3, 0),
     "train": (0, 0),
     "context_planner": (6, 0),
+    "check_my_encoding": (1, 7),
 }
 
 

@@ -5,6 +5,7 @@ half. Scores are equal once both queries and keys are permuted; a wrong layout t
 still keeps norms and still depends on the offset alone, so such tests do not find it.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -20,12 +21,15 @@ from posenc.tables import rope_tables
 MAX_POSITIONS = 512
 SPREAD_POSITIONS = 64
 
+_Turn = Callable[[Tensor], Tensor]
+
 
 @dataclass(frozen=True, eq=False)
-class Mistake:
+class LayoutUse:
     """Scores of one way of using a layout, beside those that are meant.
 
-    scores (n, n): query rows, key columns. change: root mean square of the difference over that of the
+    scores (n, n): query rows, key columns. alike (m, m): of one query and one key at the first m
+    positions. change: root mean square of the difference over that of the
     scores meant. correlation: of the two. norm_change: the largest change of a query's norm by its
     rotation, as a share. offset_spread: of the same q and k at every position, the largest standard
     deviation of their score along a diagonal, over that of all scores; 0 depends on the offset alone.
@@ -33,6 +37,7 @@ class Mistake:
 
     words: str
     scores: Float[Tensor, "n n"]
+    alike: Float[Tensor, "m m"]
     change: float
     correlation: float
     norm_change: float
@@ -43,15 +48,17 @@ class Mistake:
 class LayoutInspection:
     """Random queries and keys, trained for interleaved pairs, used in every way.
 
-    scores (n, n): as meant. permuted: in the half layout, with queries and keys permuted. largest: the
-    largest difference between the two, which is rounding. mistakes: by name. to_half, to_interleaved
-    (d,): the permutations, y = x[..., index]; of a weight of queries or keys, its rows in every head.
+    scores (n, n), alike (m, m): as meant. mended: in the half layout, with queries and keys
+    permuted. largest: the largest difference between the two, which is rounding. mistakes: by name.
+    to_half, to_interleaved (d,): the permutations, y = x[..., index]; of a weight of queries or keys, its
+    rows in every head.
     """
 
     scores: Float[Tensor, "n n"]
-    permuted: Float[Tensor, "n n"]
+    alike: Float[Tensor, "m m"]
+    mended: LayoutUse
     largest: float
-    mistakes: dict[str, Mistake]
+    mistakes: dict[str, LayoutUse]
     to_half: Int[Tensor, " d"]
     to_interleaved: Int[Tensor, " d"]
 
@@ -87,26 +94,31 @@ def inspect_layouts(
     def scored(left: Tensor, right: Tensor) -> Tensor:
         return left @ right.T / dim**0.5
 
-    scores = scored(meant(q), meant(k))
-    permuted = scored(other(q[:, to_half]), other(k[:, to_half]))
-    ways = {
-        "both": ("queries and keys in the other layout", other, other),
-        "one": ("queries in one layout, keys in the other", meant, other),
-        "cache": ("a cache of halves, turned as neighbours", mixed, mixed),
-    }
-    mistakes = {}
-    for name, (words, turn_q, turn_k) in ways.items():
-        wrong = scored(turn_q(q), turn_k(k))
-        mistakes[name] = Mistake(
+    def mended(x: Tensor) -> Tensor:
+        return other(x[:, to_half])
+
+    scores, alike = scored(meant(q), meant(k)), scored(meant(same_q), meant(same_k))
+
+    def used(words: str, turn_q: _Turn, turn_k: _Turn) -> LayoutUse:
+        now, same = scored(turn_q(q), turn_k(k)), scored(turn_q(same_q), turn_k(same_k))
+        return LayoutUse(
             words,
-            wrong,
-            float((wrong - scores).square().mean().sqrt() / scores.square().mean().sqrt()),
-            float(torch.corrcoef(torch.stack((wrong.flatten(), scores.flatten())))[0, 1]),
+            now,
+            same,
+            float((now - scores).square().mean().sqrt() / scores.square().mean().sqrt()),
+            float(torch.corrcoef(torch.stack((now.flatten(), scores.flatten())))[0, 1]),
             float((turn_q(q).norm(dim=1) / q.norm(dim=1) - 1).abs().max()),
-            _spread(scored(turn_q(same_q), turn_k(same_k))),
+            _spread(same),
         )
-    largest = float((scores - permuted).abs().max())
-    return LayoutInspection(scores, permuted, largest, mistakes, to_half, to_interleaved)
+
+    converted = used("queries and keys permuted, then the other layout", mended, mended)
+    mistakes = {
+        "both": used("queries and keys in the other layout", other, other),
+        "one": used("queries in one layout, keys in the other", meant, other),
+        "cache": used("a cache of halves, turned as neighbours", mixed, mixed),
+    }
+    largest = float((scores - converted.scores).abs().max())
+    return LayoutInspection(scores, alike, converted, largest, mistakes, to_half, to_interleaved)
 
 
 def _turned(x: Tensor, tables: tuple[Tensor, Tensor], layout: str) -> Tensor:

@@ -40,7 +40,7 @@ class Probes:
     index and what a ridge regression on the vector says, over folds that were left out; guessing the
     middle always is `guessing`. order: share of pairs of left-out positions whose order a logistic
     regression on the difference of their vectors tells; chance is one half. properties: translation
-    invariance, monotonicity and the rest of posenc.analysis.properties.
+    invariance, monotonicity and the rest of posenc.analysis.properties; of the random numbers, too.
     """
 
     positions: int
@@ -48,6 +48,7 @@ class Probes:
     guessing: float
     order: Reading
     properties: Properties
+    control_properties: Properties
 
 
 def probe(vectors: Float[Tensor, "n d"], *, seed: Seed = 0) -> Probes:
@@ -69,9 +70,13 @@ def probe(vectors: Float[Tensor, "n d"], *, seed: Seed = 0) -> Probes:
     order = torch.randperm(len(rows), generator=generator).numpy()
     folds = np.array_split(order, FOLDS)
     drawn = np.random.default_rng(int(torch.randint(2**31, (), generator=generator)))
+    from threadpoolctl import threadpool_limits
+
     readings = []
-    for given in (rows.numpy(), noise.numpy()):
-        readings.append((_index_error(given, folds), _order_told(given, order, drawn)))
+    # So small products gain nothing from threads, which wait for each other on a busy machine.
+    with threadpool_limits(1):
+        for given in (rows.numpy(), noise.numpy()):
+            readings.append((_index_error(given, folds), _order_told(given, order, drawn)))
     (index, told), (index_control, told_control) = readings
     positions = np.arange(len(rows))
     return Probes(
@@ -80,6 +85,7 @@ def probe(vectors: Float[Tensor, "n d"], *, seed: Seed = 0) -> Probes:
         float(np.abs(positions - positions.mean()).mean()),
         Reading(told, told_control),
         measure(vectors=rows),
+        measure(vectors=noise),
     )
 
 

@@ -1,0 +1,176 @@
+"""What the Check my encoding page says of one table, of RoPE's layouts, and of the learned table."""
+
+from dataclasses import dataclass
+
+import pandas as pd
+import streamlit as st
+
+from dashboard import check_frames
+from dashboard.check_frames import Drawn
+from dashboard.choices import CheckChoice
+from dashboard.compute import CACHE
+from posenc import Setting
+from posenc.analysis.layouts import inspect_layouts
+from posenc.analysis.probes import probe
+from posenc.errors import CheckpointError, PosencError
+from posenc.identification import identify
+from posenc.identification.examples import EXAMPLES, Tables
+from posenc.identification.made import from_exact
+from posenc.identification.words import fit_sentence, headline
+from posenc.interop.held_numbers import held_numbers
+from posenc.kernel import position_vectors
+from posenc.limits import MAX_SHOWN_LENGTH
+from posenc.query import Query, known
+from posenc.schemes import SCHEMES
+from posenc.tables import sinusoidal_table
+
+LAYOUT_POSITIONS = 96  # of the scores of two layouts; more shows nothing else
+NOTHING = "No table is here to identify."
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one table is. about: where it comes from. deviations: kind, sentence. found: one row.
+
+    by_column: part, column, x, function, difference from the formula as found and with exact angles.
+    tables: pictures of the table and of its formula.
+    """
+
+    headline: str
+    about: tuple[str, ...]
+    fit: str
+    deviations: tuple[tuple[str, str], ...]
+    also: tuple[str, ...]
+    known: bool
+    found: pd.DataFrame
+    shown: pd.DataFrame
+    by_column: pd.DataFrame
+    worst: str
+    tables: tuple[Drawn, ...]
+
+
+@dataclass(frozen=True)
+class Layouts:
+    """Scores of two layouts used in every way: one row each, and their pictures; a weight's code."""
+
+    sentence: str
+    numbers: pd.DataFrame
+    scores: tuple[Drawn, ...]
+
+
+@dataclass(frozen=True)
+class Told:
+    """What position vectors tell: the learned table's, a sinusoidal one's and random numbers."""
+
+    sentence: str
+    numbers: pd.DataFrame
+
+
+@dataclass(frozen=True)
+class Read:
+    """Everything on the page. answer, told: None where the reasons say why there is none."""
+
+    headline: str
+    answer: Answer | None
+    reason: str
+    layouts: Layouts
+    conversion: str
+    told: Told | None
+    untold: str
+
+
+def read(setting: Setting, chosen: CheckChoice) -> Read:
+    """Return what the page shows of a setting."""
+    answer, reason = None, ""
+    try:
+        if chosen.table not in EXAMPLES:
+            held_numbers(chosen.table)
+        # An upload's numbers have nothing of the setting in them.
+        answer = _answer(chosen.table, setting if chosen.table in EXAMPLES else Setting())
+    except CheckpointError as error:
+        reason = f"{error} Nothing is shown in its place."
+    except PosencError as error:
+        reason = str(error)
+    told, untold = None, ""
+    try:
+        told = _told(Query.of(setting, "learned", length=MAX_SHOWN_LENGTH), setting.seed)
+    except PosencError as error:
+        untold = str(error)
+    width, heads = setting.rope_width, 1 if setting.equal_width else setting.heads
+    positions = min(setting.length, LAYOUT_POSITIONS)
+    return Read(
+        headline=NOTHING if answer is None else answer.headline,
+        answer=answer,
+        reason=reason,
+        layouts=_layouts(positions, width, setting.base, setting.seed),
+        conversion=conversion(heads, width),
+        told=told,
+        untold=untold,
+    )
+
+
+def tables(name: str, setting: Setting) -> Tables:
+    """Return the table of a name, or its cosines and sines; raises CheckpointError where it is gone."""
+    if name in EXAMPLES:
+        return EXAMPLES[name].make(setting)
+    held = held_numbers(name)
+    return held.table, held.sines
+
+
+@st.cache_data(**CACHE)
+def _answer(name: str, setting: Setting) -> Answer:
+    table, sines = tables(name, setting)
+    found = identify(table, sines)
+    if name in EXAMPLES:
+        about: tuple[str, ...] = (EXAMPLES[name].sentence,)
+        if setting.table_dtype is not None:
+            about = (*about, f"All of it rounded to {setting.precision}.")
+    else:
+        held = held_numbers(name)
+        about = (f"From {held.source}.", *held.notes)
+    apart = from_exact(found, table, sines) if found.known else None
+    return Answer(
+        headline=headline(found),
+        about=about,
+        fit=fit_sentence(found),
+        deviations=tuple((one.kind, one.sentence) for one in found.deviations),
+        also=found.also,
+        known=found.known,
+        found=check_frames.found(found),
+        shown=check_frames.shown(found),
+        by_column=check_frames.by_column(found, apart),
+        worst=check_frames.worst_cell(found, apart),
+        tables=check_frames.tables(found, table, sines),
+    )
+
+
+@st.cache_data(**CACHE)
+def _layouts(positions: int, width: int, base: float, seed: int) -> Layouts:
+    found = inspect_layouts(positions, width, base, seed=seed)
+    return Layouts(
+        check_frames.layout_sentence(found, width),
+        check_frames.layouts(found),
+        check_frames.scores(found),
+    )
+
+
+@st.cache_data(**CACHE)
+def _told(query: Query, seed: int) -> Told:
+    scheme = query.build()
+    rows = position_vectors(scheme, known(scheme, query.length), dtype=query.dtype)
+    ours = probe(rows, seed=seed)
+    width = rows.shape[1]
+    same = sinusoidal_table(ours.positions, width + width % 2)[:, :width]
+    name = scheme.provenance or SCHEMES["learned"].label
+    numbers = check_frames.probes(name, ours, probe(same, seed=seed))
+    return Told(check_frames.probe_sentence(name, ours), numbers)
+
+
+def conversion(heads: int, width: int) -> str:
+    """Return the code that makes a weight of queries or keys fit the other layout."""
+    return (
+        f"# weight: ({heads} x {width}, features in), of the queries, then of the keys\n"
+        f"order = torch.arange({width}).view(-1, 2).T.flatten()  # 0, 2, 4, ..., then 1, 3, 5, ...\n"
+        f"half = weight.view({heads}, {width}, -1)[:, order].flatten(0, 1)  # neighbours to halves\n"
+        f"back = half.view({heads}, {width}, -1)[:, order.argsort()].flatten(0, 1)"
+    )

@@ -1,0 +1,251 @@
+"""Frames, pictures and sentences of Check my encoding, made of what posenc found."""
+
+import math
+from dataclasses import dataclass
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from dashboard.matrix import Full, MatrixValues
+from posenc.analysis.layouts import LayoutInspection, LayoutUse
+from posenc.analysis.probes import Probes
+from posenc.analysis.properties import Properties
+from posenc.identification import Identification
+from posenc.identification.given import Given
+from posenc.identification.made import FromExact, made
+from posenc.identification.words import base_words, record
+from posenc.limits import MAX_DRAWN_CELLS
+from posenc.words import counted
+
+FIELDS = (
+    "arrangement", "layout", "base", "base_within", "start", "scale", "size", "angles", "format", "rows",
+    "width", "residual", "largest_difference", "row", "column",
+)  # fmt: skip
+COMPARED = {  # what the chart draws, by name
+    "the formula, angles exact": "exact angles",
+    "the formula, rounded as found": "as found",
+}
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """One picture: a matrix, its title, what is written under it, and the columns of its second half."""
+
+    title: str
+    subtitle: str
+    values: MatrixValues
+
+
+def found(one: Identification) -> pd.DataFrame:
+    """Return everything that was found, one row, in full precision."""
+    said = record(one)
+    scheme = (said["config"] or {}).get("kind")
+    return pd.DataFrame([{"scheme": scheme} | {name: said[name] for name in FIELDS}])
+
+
+def shown(one: Identification) -> pd.DataFrame:
+    """Return what was found as people read it: what, found."""
+    guess, arrangement = one.guess, one.arrangement
+    rows = {"Rows x columns": f"{one.rows:,} x {one.width:,}", "Numbers": record(one)["format"]}
+    if guess is None or arrangement is None or one.recipe is None:
+        rows["Nearest formula leaves"] = f"{one.residual:.3g} of its size"
+        return pd.DataFrame({"what": [*rows], "found": [*rows.values()]})
+    within = "shown by one pair only" if math.isinf(one.base_within) else f"{one.base_within:.1g}"
+    scheme = one.config.label if one.config is not None else "none that is right"
+    rows = {
+        "Scheme": scheme,
+        "Columns": arrangement.words,
+        "Base": base_words(one),
+        "Base known to a share of": within,
+        "Row 0 is position": f"{guess.start - one.padding:,}",
+        **rows,
+        "Angles multiplied by": f"{guess.scale:.6g}",
+        "Numbers multiplied by": f"{guess.size:.6g}",
+        "Angles": one.recipe.words,
+        "Left, root mean square": f"{one.residual:.3g}",
+        "Left, at most": f"{one.largest:.3g}",
+    }
+    return pd.DataFrame({"what": [*rows], "found": [*rows.values()]})
+
+
+def by_column(one: Identification, apart: FromExact | None) -> pd.DataFrame:
+    """Return the largest differences of every column from the formula, none where none fits."""
+    if apart is None or one.arrangement is None:
+        return pd.DataFrame()
+    columns = one.arrangement.columns(one.width)
+    index = torch.arange(len(columns.sines))
+    cache = one.arrangement.form != "table"
+    parts = [
+        ("cosines" if n < one.width else "sines") if cache else "table" for n in index.tolist()
+    ]
+    return pd.DataFrame(
+        {
+            "part": parts,
+            "column": (index % one.width).numpy(),
+            "x": index.numpy(),
+            "function": ["sine" if is_sine else "cosine" for is_sine in columns.sines.tolist()],
+            "as found": one.by_column.numpy(),
+            "exact angles": apart.by_column.numpy(),
+        }
+    )
+
+
+def worst_cell(one: Identification, apart: FromExact | None) -> str:
+    """Say where a table is farthest from its formula with exact angles, "" where none fits."""
+    if apart is None or one.arrangement is None:
+        return ""
+    if apart.largest == 0:
+        return "Every number is that of the formula, to the last bit."
+    part, column = "", apart.column
+    if one.arrangement.form != "table":
+        part = " of the sines" if column >= one.width else " of the cosines"
+        column %= one.width
+    return (
+        f"Farthest from the formula with exact angles: {apart.largest:.2g}, in row {apart.row:,}, column "
+        f"{column:,}{part}. No mark, no difference."
+    )
+
+
+def drawn_columns(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the differences as a chart has them: x, compared, y; what is 0 has no place on a log scale.
+
+    A formula that was found to be exact is compared once.
+    """
+    if frame.empty:
+        return pd.DataFrame()
+    once = bool((frame["as found"] == frame["exact angles"]).all())
+    compared = {
+        name: column for name, column in COMPARED.items() if not (once and column == "as found")
+    }
+    parts = [
+        pd.DataFrame({"x": frame["x"].astype("int32"), "compared": name, "y": frame[column]})
+        for name, column in compared.items()
+    ]
+    marks = pd.concat(parts, ignore_index=True)
+    return marks[marks["y"] > 0].reset_index(drop=True)
+
+
+def tables(one: Identification, table: Tensor, sines: Tensor | None) -> tuple[Drawn, ...]:
+    """Return pictures of the first entries of a table and of its formula."""
+    most = MAX_DRAWN_CELLS
+    columns = Given.of(table, sines).columns
+    rows, width = columns.shape
+    cut = [
+        f"the first {most} of {counted(size, word)}"
+        for size, word in ((rows, "row"), (width, "column"))
+        if size > most
+    ]
+    form = "cosines, then sines" if width > one.width else ""
+    said = "; ".join(part for part in (form, *cut) if part)
+    given = Drawn("This table", said, _picture(columns))
+    if one.guess is None:
+        return (given,)
+    exact = made(one, table, sines, rows=min(rows, most)).exact
+    return given, Drawn("Its formula, exact", said, _picture(exact))
+
+
+def _picture(columns: Tensor) -> MatrixValues:
+    return Full.from_tensor(columns[:MAX_DRAWN_CELLS, :MAX_DRAWN_CELLS])
+
+
+# Layouts ------------------------------------------------------------------------------------
+
+
+def layouts(one: LayoutInspection) -> pd.DataFrame:
+    """Return the numbers of every way of using a layout, one row each."""
+    return pd.DataFrame(
+        [
+            {
+                "way": use.words,
+                "change of scores": use.change,
+                "correlation": use.correlation,
+                "change of norms": use.norm_change,
+                "spread at an offset": use.offset_spread,
+            }
+            for use in (one.mended, *one.mistakes.values())
+        ]
+    )
+
+
+def scores(one: LayoutInspection) -> tuple[Drawn, ...]:
+    """Return scores of one query and one key at many positions, as meant and of every other way."""
+    titles = ("Permuted", "Wrong in both", "Wrong in one", "Wrong cache")
+    ways = (one.mended, *one.mistakes.values())
+    return (
+        Drawn("As meant", "interleaved pairs, as trained", Full.from_tensor(one.alike)),
+        *(
+            Drawn(title, _numbers(use), Full.from_tensor(use.alike))
+            for title, use in zip(titles, ways, strict=True)
+        ),
+    )
+
+
+def _numbers(use: LayoutUse) -> str:
+    return (
+        f"{use.words}: scores change by {_share(use.change)}, correlation {use.correlation:.3f}; norms by "
+        f"{_share(use.norm_change)}, spread at an offset {_share(use.offset_spread)}"
+    )
+
+
+def _share(value: float) -> str:
+    return "rounding alone" if value < 1e-9 else f"{value:.1%}"
+
+
+def layout_sentence(one: LayoutInspection, width: int) -> str:
+    """Return what a consistent mix-up changes and what tests do not find."""
+    if width == 2:
+        return "A head of width 2 has one pair, so its two layouts are the same."
+    both, single = one.mistakes["both"], one.mistakes["one"]
+    return (
+        f"The wrong layout in queries and keys alike changes the scores by {both.change:.0%} of their size "
+        f"(correlation {both.correlation:.2f}), and passes tests of norms (change {both.norm_change:.1g}) "
+        f"and of offsets (spread {both.offset_spread:.1g}); in one of the two, the spread of "
+        f"{single.offset_spread:.2g} gives it away. Through the permutation the layouts agree to "
+        f"{one.largest:.1g}."
+    )
+
+
+# Probes -------------------------------------------------------------------------------------
+
+
+def probes(name: str, ours: Probes, sinusoidal: Probes) -> pd.DataFrame:
+    """Return what three tables of one shape tell, one row each."""
+    rows = (
+        (name, ours.index_error.value, ours.order.value, ours.properties),
+        ("sinusoidal, the same shape", sinusoidal.index_error.value, sinusoidal.order.value,
+         sinusoidal.properties),
+        ("random numbers, the same shape", ours.index_error.control, ours.order.control,
+         ours.control_properties),
+    )  # fmt: skip
+    return pd.DataFrame(
+        [
+            {
+                "table": label,
+                "positions": ours.positions,
+                "index off by": index,
+                "guessing off by": ours.guessing,
+                "order told": order,
+                **_properties(properties),
+            }
+            for label, index, order, properties in rows
+        ]
+    )
+
+
+def _properties(measured: Properties) -> dict[str, float | None]:
+    return {
+        "shift-invariance error": measured.translation_invariance_error,
+        "first rise at distance": measured.first_rise,
+        "order kept by similarity (tau)": measured.kendall_tau,
+    }
+
+
+def probe_sentence(name: str, one: Probes) -> str:
+    """Return how far index and order are read back from a table."""
+    return (
+        f"From a vector of the {name} a linear map reads its index to within {one.index_error.value:.2g} "
+        f"positions on average (guessing: {one.guessing:.3g}, random numbers of the same shape: "
+        f"{one.index_error.control:.3g}), and from two vectors which comes first in {one.order.value:.0%} "
+        f"of pairs (random numbers: {one.order.control:.0%})."
+    )
