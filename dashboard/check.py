@@ -1,6 +1,6 @@
 """What the Check my encoding page says of one table, of RoPE's layouts, and of the learned table."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pandas as pd
 import streamlit as st
@@ -81,7 +81,7 @@ class Read:
 
 def read(setting: Setting, chosen: CheckChoice) -> Read:
     """Return what the page shows of a setting."""
-    answer, reason = None, ""
+    setting, answer, reason = of_sidebar(setting), None, ""
     try:
         if chosen.table not in EXAMPLES:
             held_numbers(chosen.table)
@@ -107,6 +107,11 @@ def read(setting: Setting, chosen: CheckChoice) -> Read:
         told=told,
         untold=untold,
     )
+
+
+def of_sidebar(setting: Setting) -> Setting:
+    """Return a setting without its real model, which the page has no control of and does not read."""
+    return replace(setting, model="", alibi_head=0)
 
 
 def tables(name: str, setting: Setting) -> Tables:

@@ -7,6 +7,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from dashboard.frames import MOST_POINTS
 from dashboard.matrix import Full, MatrixValues
 from posenc.analysis.layouts import LayoutInspection, LayoutUse
 from posenc.analysis.probes import Probes
@@ -110,7 +111,8 @@ def worst_cell(one: Identification, apart: FromExact | None) -> str:
 def drawn_columns(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the differences as a chart has them: x, compared, y; what is 0 has no place on a log scale.
 
-    A formula that was found to be exact is compared once.
+    A formula that was found to be exact is compared once; of very many columns the farthest of every
+    few are drawn.
     """
     if frame.empty:
         return pd.DataFrame()
@@ -123,6 +125,9 @@ def drawn_columns(frame: pd.DataFrame) -> pd.DataFrame:
         for name, column in compared.items()
     ]
     marks = pd.concat(parts, ignore_index=True)
+    if len(frame) > MOST_POINTS:
+        few = marks["x"] * MOST_POINTS // len(frame)
+        marks = marks.loc[marks.groupby(["compared", few])["y"].idxmax()]
     return marks[marks["y"] > 0].reset_index(drop=True)
 
 

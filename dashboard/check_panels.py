@@ -27,6 +27,8 @@ def answer(both: Pair[Read]) -> None:
     now = both.now
     if now.reason:
         st.warning(plain(now.reason), icon=":material/upload_file:")
+    if both.pinned is not None and both.pinned.reason not in ("", now.reason):
+        st.info(f"Pinned setting, A: {plain(both.pinned.reason)}", icon=":material/info:")
     if now.answer is not None:
         _said(now)
     shown = both.map(lambda one: pd.DataFrame() if one.answer is None else one.answer.shown)
@@ -92,7 +94,7 @@ def _panels(drawn: tuple[check_frames.Drawn, ...]) -> list[Panel]:
 def layouts(both: Pair[Read]) -> None:
     """Draw the scores of both layouts used in every way, and the code that converts a weight."""
     st.subheader("Two layouts of RoPE", anchor=False)
-    page.also(both.map(lambda one: plain(one.layouts.sentence)))
+    page.also(both.map(lambda one: one.layouts.sentence))
     st.caption(
         "One random query and one random key at every position: even diagonals depend on the offset alone. "
         "The numbers under each picture are of random queries and keys that differ from row to row."
@@ -121,6 +123,8 @@ def told(both: Pair[Read]) -> None:
     else:
         before = both.pinned.told if both.pinned is not None else None
         page.also(Pair(plain(now.told.sentence), plain(before.sentence) if before else None))
+    if both.pinned is not None and both.pinned.untold not in ("", now.untold):
+        st.info(f"Pinned setting, A: {plain(both.pinned.untold)}", icon=":material/info:")
     numbers = both.map(lambda one: pd.DataFrame() if one.told is None else one.told.numbers)
     if any(len(one) for one in numbers.each):
         page.table(numbers)

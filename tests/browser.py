@@ -189,7 +189,8 @@ def settled(page: Page) -> None:
 def go(page: Page, path: str) -> None:
     """Choose a page in the sidebar and wait until it is drawn."""
     name, title = PAGES[path]
-    page.get_by_test_id("stSidebarNavLink").filter(has_text=name).click()
+    links = page.get_by_test_id("stSidebarNavLink")
+    links.filter(has=page.get_by_text(name, exact=True)).click()
     expect(page.get_by_test_id("stMain").locator("h1")).to_have_text(title, timeout=30_000)
     settled(page)
 

@@ -158,6 +158,18 @@ def test_the_difference_from_exact_angles_is_that_of_numpy() -> None:
     assert any(worst in text for text in captions(at)), captions(at)
 
 
+def test_a_chart_of_very_many_columns_keeps_the_farthest() -> None:
+    link = {"dim": "4096", "heads": "1", "length": "64", "table": "RoPE cache in bfloat16"}
+    at = drawn(visit(PAGE, link, **opened(COLUMNS)))
+    frame, marks = table(at, COLUMNS), charts(at)[0]
+    assert len(frame) == 8_192
+    assert len(marks) <= 2 * 1_024
+    exact = marks[marks["compared"] == "the formula, angles exact"]
+    assert exact["y"].max() == pytest.approx(frame["exact angles"].max(), rel=1e-6)
+    by_x = frame.set_index("x")["exact angles"]
+    np.testing.assert_allclose(exact["y"], by_x[exact["x"]], rtol=1e-6)
+
+
 # Layouts and probes -------------------------------------------------------------------------------
 
 
@@ -397,6 +409,20 @@ def test_an_upload_beside_a_pin_is_the_same_for_both() -> None:
     name = use(give(npy(beside(sin, cos)))).selectbox(key="table").value
     at = drawn(visit(PAGE, {"table": name, "a": pinned.written(Setting(base=500.0))}))
     assert "The same of the pinned setting, A: no change." in captions(at)
+
+
+def test_a_real_model_chosen_elsewhere_changes_nothing_here() -> None:
+    chosen = CheckChoice(table="learned")
+    small = Setting(dim=64, heads=2, train_length=30, learned_source="random")
+    modelled = Setting(
+        dim=64, heads=2, train_length=30, learned_source="random", model="bloom-176b", alibi_head=50
+    )
+    first, second = check.read(small, chosen), check.read(modelled, chosen)
+    assert first.told is not None
+    assert second.told is not None
+    pd.testing.assert_frame_equal(first.told.numbers, second.told.numbers)
+    assert first.headline == second.headline
+    assert script(small, chosen) == script(modelled, chosen)
 
 
 @pytest.mark.parametrize(

@@ -215,7 +215,9 @@ def test_a_model_with_a_learned_table_takes_the_random_start_of_its_shape() -> N
     assert "upload its checkpoint" in told(at)
 
 
-@pytest.mark.parametrize("page", [*SCHEME_PAGES, "why_position", "context_planner", "claims"])
+@pytest.mark.parametrize(
+    "page", [*SCHEME_PAGES, "why_position", "context_planner", "claims", "check_my_encoding"]
+)
 @pytest.mark.parametrize("name", ["bloom-176b", "gpt-2", "phi-3-mini-128k", "smollm3-3b"])
 def test_every_page_shows_every_kind_of_model(page: str, name: str) -> None:
     model = shared_model(name)

@@ -76,7 +76,7 @@ def test_an_odd_pin_is_put_right_and_told(word: str, said: str) -> None:
     assert held == "" or pinned.read(held)[1] == []
 
 
-@pytest.mark.parametrize("page", [*SCHEME_PAGES, "why_position", "claims"])
+@pytest.mark.parametrize("page", [*SCHEME_PAGES, "why_position", "claims", "check_my_encoding"])
 def test_every_page_shows_both_and_says_which_is_which(page: str) -> None:
     alone = drawn(visit(page, NOW))
     at = drawn(visit(page, LINK))
@@ -171,7 +171,7 @@ def test_schemes_of_either_setting_are_drawn() -> None:
 GONE = "table-0123456789ab"
 
 
-@pytest.mark.parametrize("page", [*SCHEME_PAGES, "why_position", "claims"])
+@pytest.mark.parametrize("page", [*SCHEME_PAGES, "why_position", "claims", "check_my_encoding"])
 @pytest.mark.parametrize(
     ("schemes", "then"),
     [

@@ -233,7 +233,7 @@ def opened_zip(at: AppTest) -> dict[str, bytes]:
         return {name: folder.read(name) for name in folder.namelist()}
 
 
-@pytest.mark.parametrize("page", [*SCHEME_PAGES, "why_position", "claims"])
+@pytest.mark.parametrize("page", [*SCHEME_PAGES, "why_position", "claims", "check_my_encoding"])
 def test_the_zip_of_a_page_holds_its_figures_numbers_settings_and_script(page: str) -> None:
     at = drawn(visit(page, {"length": "24", "train_length": "16", "dim": "32", "heads": "2"}))
     shown, files = sheet(at), opened_zip(at)

@@ -1,5 +1,6 @@
 """Check my encoding as Python: what the chosen table is, as CSV."""
 
+from dashboard.check import of_sidebar
 from dashboard.check_frames import FIELDS
 from dashboard.choices import CheckChoice
 from dashboard.scripts import written
@@ -33,7 +34,8 @@ def script(setting: Setting, chosen: CheckChoice) -> str:
     if chosen.table in EXAMPLES:
         imports = "import posenc\nfrom posenc.identification.examples import EXAMPLES"
         table = (
-            f"setting = {written(setting)}\ntable, sines = EXAMPLES[{chosen.table!r}].make(setting)"
+            f"setting = {written(of_sidebar(setting))}\n"
+            f"table, sines = EXAMPLES[{chosen.table!r}].make(setting)"
         )
     else:
         imports = "from posenc.interop.number_tables import read_number_table"

@@ -5,7 +5,6 @@ import streamlit as st
 
 from dashboard import check, check_panels, check_uploads, choices, controls, page
 from dashboard.scripts import check_my_encoding as script
-from dashboard.text import plain
 from posenc.analysis.layouts import inspect_layouts
 from posenc.analysis.probes import probe
 from posenc.identification import identify
@@ -16,7 +15,7 @@ check_uploads.picker()
 chosen = controls.choices(choices.CheckChoice, row, check_uploads.names())
 both = settings.map(lambda setting: check.read(setting, chosen))
 with header:
-    page.head("Check my encoding", both.map(lambda one: plain(one.headline)))
+    page.head("Check my encoding", both.map(lambda one: one.headline))
 check_panels.answer(both)
 check_panels.layouts(both)
 check_panels.told(both)

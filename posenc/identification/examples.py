@@ -118,7 +118,7 @@ EXAMPLES = {
         Example("RoPE cache", "Cosines and sines of one head as transformers keeps them.", _cache),
         Example(
             "RoPE cache in bfloat16",
-            "The same from frequencies that were kept in bfloat16, as a model cast to it has them.",
+            "Cosines and sines from frequencies kept in bfloat16, as in a model that was cast to it.",
             _bfloat16,
         ),
         Example("learned", "The learned table that is chosen in the sidebar.", _learned),

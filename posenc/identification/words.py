@@ -50,6 +50,8 @@ def fit_sentence(found: Identification) -> str:
             f"A table is taken for a formula's where what is left is under {FITS:.0%} of its size."
         )
     row, column = found.worst
+    if found.largest == 0:
+        return f"Made like that, every number is the same; all are {_SHORT[str(found.written)]}."
     return (
         f"Largest difference {found.largest:.2g} (row {row:,}, column {column:,}), root mean square "
         f"{found.residual:.2g} of the table's size; its numbers are {_SHORT[str(found.written)]}."
