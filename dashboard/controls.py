@@ -29,7 +29,7 @@ def shared(place: Any, *, drawn: bool = True) -> Setting:
     """
     with place:
         if drawn:
-            _quick(used.here(_meant()[0]))
+            _quick(used.here(_meant()[0]) - used.drawn_here())
         names = used.here(_meant()[0])  # a preset changes it
         if drawn:
             _main(names - used.drawn_here())

@@ -158,7 +158,7 @@ def test_a_number_in_a_link_becomes_the_nearest_legal_one_and_is_told(name: str)
 
 @pytest.mark.parametrize("name", [*WORDS])
 def test_an_unknown_word_in_a_link_becomes_the_default_and_is_told(name: str) -> None:
-    for n, text in enumerate(("", "0", "Shaw")):
+    for n, text in enumerate(("", "0", "Shawl")):
         page = PAGE_OF.get(name, PAGES[n % len(PAGES)])
         half = {"half": "measured"} if name in ("comparison", "unit") else {}
         at = drawn(visit(page, half | {name: text}))
