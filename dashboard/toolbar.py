@@ -1,13 +1,14 @@
 """The row above every page: pin a setting, copy the link, take the page away, present it."""
 
 import functools
+import re
 from typing import Any
 from urllib.parse import urlencode, urlparse
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from dashboard import controls, links, pinned, sheet, take_away
+from dashboard import controls, links, pinned, sheet, take_away, used
 from dashboard.sheet import Sheet
 from posenc import Setting
 from posenc.words import counted
@@ -112,6 +113,18 @@ def _export(shown: Sheet, setting: Setting, address: str) -> None:
     )
 
 
+def address(url: str, path: str) -> str:
+    """Return the address of a page from what Streamlit says it is.
+
+    Streamlit takes any page's path off its end before it adds this page's: of check_my_encoding the page
+    called encoding, so that its own beginning stands there twice.
+    """
+    for other in used.PAGES:
+        if other and other != path and path.endswith(other):
+            url = re.sub(rf"/{path.removesuffix(other)}/{path}$", f"/{path}", url)
+    return url
+
+
 def link(setting: Setting) -> str:
     """Return the address of what is shown, with every control written out."""
     said = links.written(setting)
@@ -119,7 +132,7 @@ def link(setting: Setting) -> str:
         said[pinned.KEY] = [pinned.word()]
     if presenting():
         said[PRESENT] = ["true"]
-    url = st.context.url or ""
+    url = address(st.context.url or "", st.session_state.get("page", ""))
     if url and urlparse(url).path == "":
         url += "/"
     return f"{url}?{urlencode(said, doseq=True, safe=',~')}"

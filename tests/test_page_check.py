@@ -472,3 +472,13 @@ def test_the_script_of_an_upload_reads_its_owner_s_file(tmp_path: Any) -> None:
     ran = run(text.replace("table.npy", str(tmp_path / "table.npy")))
     assert ran.returncode == 0, ran.stderr
     compare(ran.stdout, found.found)
+
+
+@pytest.mark.parametrize("root", ["http://127.0.0.1:85", "https://example.org/tools/posenc"])
+def test_the_address_of_a_page_whose_path_ends_in_another_s_is_put_right(root: str) -> None:
+    from dashboard.toolbar import address
+
+    assert address(f"{root}/check_my_/{PAGE}", PAGE) == f"{root}/{PAGE}"
+    assert address(f"{root}/{PAGE}", PAGE) == f"{root}/{PAGE}"
+    assert address(f"{root}/encoding", "encoding") == f"{root}/encoding"
+    assert address("", PAGE) == ""
