@@ -58,8 +58,13 @@ def agree(
 
 
 def rounding(scheme: Scheme) -> float:
-    """The scale of a scheme's logits; what sums products may sum them in another order."""
-    return scheme.attention_factor**2 * (8 if scheme.config.kind in SUMMED else 1)
+    """The scale of a scheme's logits, and how many roundings a graph may differ by.
+
+    What sums products may sum them in another order, and under a bias that wants a gradient torch's
+    attention takes another path in a graph.
+    """
+    logits = scheme.attention_factor**2 * scheme.softmax_scale(WIDTH) * WIDTH**0.5
+    return logits * (32 if scheme.config.kind in SUMMED else 2 if [*scheme.parameters()] else 1)
 
 
 PLACES = {

@@ -377,4 +377,5 @@ def test_a_setting_s_formulas_follow_its_numbers() -> None:
         for kind in SCHEMES
         if formula(one.config(kind), numbers=True) != formula(other.config(kind), numbers=True)
     }
-    assert changed == {"sinusoidal", "rope", *ROPE_SCALINGS}
+    assert changed == {kind for kind in SCHEMES if "base" in SCHEMES[kind].shared}
+    assert {"sinusoidal", "rope", "xpos", *ROPE_SCALINGS} <= changed < {*SCHEMES}

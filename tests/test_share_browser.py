@@ -69,7 +69,9 @@ def test_the_first_screen_answers_without_scrolling(visitor: Visit) -> None:
     assert main.locator("table").count() == 0
 
 
-def test_the_dials_of_the_first_page_are_those_of_the_sidebar(visitor: Visit) -> None:
+def test_the_dials_of_the_first_page_move_its_curves_and_go_along_to_the_next(
+    visitor: Visit,
+) -> None:
     page = visitor().open()
     own = page.get_by_test_id("stMain").locator('input[type=range][aria-label="Base"]')
     before = page.locator(".stVegaLiteChart svg .mark-line path").evaluate_all(
@@ -79,11 +81,13 @@ def test_the_dials_of_the_first_page_are_those_of_the_sidebar(visitor: Visit) ->
     page.keyboard.press("ArrowRight")
     page.wait_for_function("location.search.includes('base=12500')", timeout=15_000)
     settled(page)
-    expect(page.get_by_test_id("stSidebar")).to_contain_text("12,500")
     after = page.locator(".stVegaLiteChart svg .mark-line path").evaluate_all(
         "paths => paths.map(path => path.getAttribute('d'))"
     )
     assert after != before
+    expect(dial(page, "Base")).to_have_count(1)  # once on a page
+    go(page, "similarity")
+    expect(page.get_by_test_id("stSidebar")).to_contain_text("12,500")
     dial(page, "Base").focus()
     page.keyboard.press("ArrowLeft")
     page.wait_for_function("!location.search.includes('base=')", timeout=15_000)

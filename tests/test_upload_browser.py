@@ -99,6 +99,8 @@ def test_a_file_name_is_shown_as_text(visitor: Visit, taken: bool) -> None:
         page.get_by_role("button", name="Use this table").click()
         expect(page.get_by_test_id("stMain")).to_contain_text("40x16")
         settled(page)
+    else:
+        expect(page.get_by_test_id("stSidebar").get_by_test_id("stAlertContainer")).to_be_visible()
     page.wait_for_timeout(500)
     foreign, somebody.faults = somebody.faults, []
     assert foreign == []

@@ -139,7 +139,7 @@ def _finite(text: str) -> float:
 
 
 def _whole(text: str) -> int:
-    if len(text) > _DIGITS:
+    if len(text.removeprefix("-")) > _DIGITS:
         raise ConfigFileError(f"the config holds a number of more than {_DIGITS} digits.")
     return int(text)
 
