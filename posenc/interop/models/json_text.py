@@ -181,6 +181,8 @@ def _plain(source: Mapping[str, Any]) -> dict[str, Any]:
             return [copied(inner, key, depth + 1) for inner in value]
         if isinstance(value, float) and value - value != 0:
             raise ConfigFileError(f"{key} must be a finite number, got {value}.", key)
+        if type(value) is int and abs(value) >= 10**_DIGITS:  # as of JSON text
+            raise ConfigFileError(f"{key} is a number of more than {_DIGITS} digits.", key)
         if value is None or type(value) in (bool, int, float, str):
             return value
         return _simple(value, key)
