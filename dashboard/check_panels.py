@@ -97,7 +97,8 @@ def layouts(both: Pair[Read]) -> None:
     page.also(both.map(lambda one: one.layouts.sentence))
     st.caption(
         "One random query and one random key at every position: even diagonals depend on the offset alone. "
-        "The numbers under each picture are of random queries and keys that differ from row to row."
+        "Changes of scores and norms are of queries and keys that differ from row to row; the spread along "
+        "diagonals is of those in the picture."
     )
     panels.rows_of_both(
         both.map(lambda one: _panels(one.layouts.scores)),
