@@ -9,7 +9,7 @@ from posenc.identification.examples import EXAMPLES
 from posenc.identification.given import Given
 from posenc.interop import printable_name, read_header, unreadable_reason
 from posenc.interop.held_numbers import are_held, hold_numbers
-from posenc.interop.number_tables import NumberTable, read_number_table
+from posenc.interop.number_tables import NumberTable, name_of_sines, read_number_table
 from posenc.limits import MAX_UPLOAD_BYTES
 
 _UPLOADS, _TAKEN = "check_tables", "check_files_taken"
@@ -114,11 +114,7 @@ def _tensors(content: bytes) -> list[str]:
         for entry in entries.values()
         if sum(axis > 1 for axis in entry.shape) == 2 and unreadable_reason(entry) is None
     ]
-    names = [
-        name
-        for name in names
-        if not ("sin" in name and any(name == one.replace("cos", "sin") != one for one in names))
-    ]
+    names = [name for name in names if name not in {name_of_sines(one) for one in names}]
     words = ("pos", "wpe", "cos", "rotary", "freqs")
     return sorted(names, key=lambda name: not any(word in name.lower() for word in words))[
         :_MOST_OFFERED

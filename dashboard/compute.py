@@ -29,7 +29,12 @@ from posenc.analysis.of_scheme import (
     similarity_change,
 )
 from posenc.device import Ran
-from posenc.errors import CheckpointError, NoPositionKernel, NoPositionVectors
+from posenc.errors import (
+    CheckpointError,
+    NoPositionKernel,
+    NoPositionVectors,
+    PositionOutOfRange,
+)
 from posenc.query import Query, known
 
 # One core per session's script: two threads of one product would only fight over the other core.
@@ -98,7 +103,12 @@ def each(
     for kind, query in queries.items():
         try:
             found[kind] = function(query, *arguments)
-        except (CheckpointError, NoPositionKernel, NoPositionVectors) as reason:
+        except (
+            CheckpointError,
+            NoPositionKernel,
+            NoPositionVectors,
+            PositionOutOfRange,
+        ) as reason:
             reasons[kind] = str(reason)
     return found, reasons
 

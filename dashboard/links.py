@@ -11,7 +11,7 @@ from typing import Any
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from dashboard import pinned
+from dashboard import pinned, used
 from dashboard.choices import PAGE_CHOICES
 from dashboard.widgets import labels
 from posenc import Setting, fields, own_fields
@@ -131,9 +131,21 @@ def take_up(owner: type) -> None:
 
 
 def written(setting: Setting) -> dict[str, list[str]]:
-    """Return what a link says of every control of the page that is shown, drawn or not."""
+    """Return what a link says of every control of the page that is shown, drawn or not.
+
+    A scheme that the page does not show has no say in it: its own fields are left out where they are the
+    defaults, because some forty of them would make a link that messages cut off.
+    """
     values = setting.record()
-    rules = _shared_rules()
+    usual, shown = own_fields.defaults(), used.here(setting)
+    rules = {
+        name: rule
+        for name, rule in _shared_rules().items()
+        if name not in usual
+        or name in shown
+        or name.split(".")[0] in setting.schemes
+        or values.get(name) != usual[name]
+    }
     for owner in st.session_state.get("owners", ()):
         chosen = fields.rules(owner)
         rules |= chosen

@@ -18,6 +18,7 @@ from posenc.identification import identify
 from posenc.identification.given import Given
 from posenc.identification.precision import rounding, written_in
 from posenc.identification.words import headline
+from posenc.interop.number_tables import name_of_sines
 from posenc.rope_frequencies import rope_frequencies
 from posenc.schemes.rope import RopeConfig
 from posenc.schemes.scheme import Scheme, SchemeConfig
@@ -96,6 +97,10 @@ def _expected(config: SchemeConfig, found: Given, start: int) -> Float[Tensor, "
         raise SchemeArgumentError(
             "RoPE's tables are two: give (cosines, sines), or a complex table of cos + i sin."
         )
+    if not config.build().stationary:
+        raise SchemeArgumentError(
+            f"{config.label} on a grid has tables of two axes: give a text's."
+        )
     inv_freq, factor = rope_frequencies(config)
     pair = rope_tables(rows, config.rotary_dim, inv_freq=inv_freq, start=start, dtype=torch.float64)
     if found.width == config.rotary_dim:
@@ -125,8 +130,8 @@ def _of_module(module: nn.Module) -> tuple[Tensor, Tensor | None]:
         if (tensor.is_floating_point() or tensor.is_complex()) and tensor.squeeze().ndim == 2
     }
     for name, tensor in held.items():
-        partner = held.get(name.replace("cos", "sin"))
-        if "cos" in name and partner is not None:
+        partner = held.get(name_of_sines(name))
+        if partner is not None:
             return tensor, partner
     if len(held) == 1:
         return next(iter(held.values())), None

@@ -11,6 +11,8 @@ from torch import Tensor
 
 from posenc.errors import SchemeArgumentError
 from posenc.identification import Identification, identify
+from posenc.identification.arrangements import ARRANGEMENTS
+from posenc.identification.ladders import Guess
 from posenc.identification.words import base_words, fit_sentence, headline, record
 from posenc.interop.position_tables import minilm_table
 from posenc.interop.sources import named_table
@@ -328,3 +330,26 @@ def test_what_is_no_table_is_refused_in_one_sentence() -> None:
     ):
         with pytest.raises(SchemeArgumentError, match=said):
             identify(*given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("noise", [1e-4, 1e-3, 1e-2])
+def test_a_rough_cache_of_any_order_is_answered(noise: float) -> None:
+    """Every order of columns goes through the whole search, also those that no scaling can have."""
+    chance = torch.Generator().manual_seed(0)
+    for arrangement in ARRANGEMENTS:
+        guess = Guess(arrangement, 10_000.0)
+        columns = guess.values(torch.arange(128, dtype=torch.float64), arrangement.columns(16))
+        rough = columns + noise * torch.randn(columns.shape, generator=chance, dtype=torch.float64)
+        halves_of = rough.chunk(2, 1) if arrangement.form == "cosines and sines" else (rough,)
+        found = identify(*halves_of)
+        assert found.guess is not None, arrangement.name
+        assert math.isclose(found.guess.base, 10_000.0, rel_tol=0.05), arrangement.name
+
+
+def test_numbers_beyond_all_sines_are_refused_or_none_of_these() -> None:
+    table = torch.randn(16, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    with pytest.raises(SchemeArgumentError, match="up to 1e\\+30"):
+        identify(table * 1e160)
+    tiny = identify(table * 1e-200)
+    assert tiny.guess is None
+    assert headline(tiny).endswith("than 100% of its size.")

@@ -71,6 +71,7 @@ def header(text: str, version: bytes = b"\x01\x00", body: bytes = b"") -> bytes:
         (header("{'descr': '<f4'}"), "cannot be read"),
         (header("(" * 400), "cannot be read"),
         (header("{'descr': '<f4', 'fortran_order': False, 'shape': (1, 1), }\n", b"\x09\x00"), "read"),
+        (npy(np.ones((3, 3), dtype=np.longdouble)), "tables are floating-point"),
         (b"\x93NUMPY", "cannot be read"),
         (b"PK\x03\x04rest", "not a .safetensors"),
         (b"", "empty"),
@@ -186,6 +187,7 @@ def test_what_is_the_scheme_passes() -> None:
     assert_matches((halves(cos), halves(sin)), ROPE)
     assert_matches(torch.complex(cos, sin), ROPE)
     assert_matches(Cached(halves(cos), halves(sin)), ROPE)
+    assert_matches(nn.ModuleDict({"cosine_rope": Cached(halves(cos), halves(sin))}), ROPE)
 
 
 def test_rotary_modules_of_transformers_match_within_float32_angles() -> None:
@@ -224,6 +226,11 @@ def test_what_cannot_be_compared_is_an_error_and_no_failure() -> None:
         ((table, table), SINUSOIDAL, "has one table"),
         ((table,), ROPE, "got 1 tables"),
         (nn.LayerNorm(4), SINUSOIDAL, "holds no one table"),
+        (
+            (table, table),
+            SCHEMES["rope_sections"](dim=32, sections=(8, 8), grid=4),  # type: ignore[call-arg]
+            "of two axes",
+        ),
     ):
         with pytest.raises(SchemeArgumentError, match=said):
             assert_matches(given, scheme)  # type: ignore[arg-type]

@@ -68,7 +68,8 @@ def copied(at: AppTest) -> dict[str, str]:
 def test_a_copied_link_names_every_control_and_restores_the_page(page: str) -> None:
     first = drawn(visit(page, ODD))
     link = copied(first)
-    assert {*fields.rules(Setting), *own_fields.rules()} <= {*link}
+    own = {name for name in own_fields.rules() if name.split(".")[0] in setting(first).schemes}
+    assert {*fields.rules(Setting), *own} <= {*link}
     again = drawn(visit(page, link))
     assert notices(again) == []
     assert setting(again) == setting(first)
@@ -85,6 +86,15 @@ def test_a_copied_link_says_defaults_too_so_that_later_defaults_change_nothing()
     assert link["reference"] == "0"
     assert link["rope.layout"] == "interleaved"
     assert "fit" not in link  # PCA's
+
+
+def test_a_copied_link_leaves_out_what_schemes_that_are_not_shown_have_by_default() -> None:
+    link = copied(drawn(visit("similarity", {"rope_yarn.factor": "8"})))
+    assert link["rope_yarn.factor"] == "8"
+    assert not any(name.startswith("rope_llama3.") for name in link)
+    assert "rope_yarn.truncate" not in link
+    shown = copied(drawn(visit("similarity", {"schemes": "rope_yarn"})))
+    assert {"rope_yarn.factor", "rope_yarn.truncate"} <= {*shown}
 
 
 def test_a_pinned_setting_and_presenting_are_in_the_link() -> None:

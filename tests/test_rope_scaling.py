@@ -776,3 +776,12 @@ def test_plain_rope_is_unchanged_by_scalings_of_factor_one() -> None:
             assert config.attention_scaling() == 1.0
             small = SMALL.config(kind).replace(factor=1.0)
             assert small.build().phases == SMALL.config("rope").build().phases
+
+
+@pytest.mark.parametrize("kind", ["rope_ntk", "rope_dynamic"])
+def test_one_pair_keeps_its_frequency_in_either_mode(kind: str) -> None:
+    config = SCHEMES[kind](dim=2)
+    assert isinstance(config, RopeConfig)
+    for mode in ("exact", "transformers"):
+        ladder, _ = rope_frequencies(config, length=100_000, mode=mode)  # type: ignore[arg-type]
+        assert ladder.tolist() == [1.0]

@@ -5,6 +5,7 @@ the vector to its index, and a linear classifier of which of two positions comes
 on positions that it was not fitted on, beside vectors of random numbers of the same shape.
 """
 
+import threading
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +23,8 @@ FEWEST_POSITIONS = 20
 PAIRS = 4_096  # that the order is fitted on, and as many that it is scored on
 _PENALTIES = (1e-6, 1e-4, 1e-2, 1.0, 100.0)
 _MOST_POSITIONS = 2_048
+
+_one_at_a_time = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,8 @@ def probe(vectors: Float[Tensor, "n d"], *, seed: Seed = 0) -> Probes:
 
     readings = []
     # So small products gain nothing from threads, which wait for each other on a busy machine.
-    with threadpool_limits(1):
+    # The limit is the process's: two at once would each restore what the other had set.
+    with _one_at_a_time, threadpool_limits(1):
         for given in (rows.numpy(), noise.numpy()):
             readings.append((_index_error(given, folds), _order_told(given, order, drawn)))
     (index, told), (index_control, told_control) = readings

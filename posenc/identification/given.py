@@ -11,6 +11,7 @@ from posenc.errors import SchemeArgumentError
 from posenc.identification.arrangements import Form
 
 FEWEST_ROWS = 2
+LARGEST, SMALLEST = 1e30, 1e-30  # beyond these, squares leave float64 or mean nothing
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,4 +71,10 @@ def _numbers(name: str, given: Tensor) -> Float[Tensor, "t c"]:
     numbers = table.to("cpu", torch.float64)
     if not bool(numbers.isfinite().all()):
         raise SchemeArgumentError(f"{name} must be finite, but it holds NaN or infinity.")
+    largest = float(numbers.abs().max())
+    if largest > LARGEST:
+        raise SchemeArgumentError(
+            f"{name} may hold numbers up to {LARGEST:g}, as no sine times a factor exceeds; this holds "
+            f"{largest:.2g}."
+        )
     return numbers

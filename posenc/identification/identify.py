@@ -10,7 +10,7 @@ from torch import Tensor
 
 from posenc.errors import ConfigError
 from posenc.identification.arrangements import Arrangement
-from posenc.identification.given import FEWEST_ROWS, Given
+from posenc.identification.given import FEWEST_ROWS, SMALLEST, Given
 from posenc.identification.ladders import Guess
 from posenc.identification.precision import Recipe, rounding, written_in
 from posenc.identification.scalings import USUAL_BASES, ScaledGuess
@@ -101,7 +101,7 @@ def identify(table: Tensor, sines: Tensor | None = None) -> Identification:
     # A first row of zeros is position 0 of sines alone, or padding where that leaves far less.
     for padding in dict.fromkeys((0 if given.padding == 1 else given.padding, given.padding)):
         body = given.columns[padding:]
-        if len(body) >= FEWEST_ROWS:
+        if len(body) >= FEWEST_ROWS and float(body.abs().max()) >= SMALLEST:
             fit = nearest_fit(body, given.form, given.width, written)
             one = _compared(replace(given, padding=padding), fit)
             if best is None or one.residual < 0.5 * best.residual:

@@ -117,9 +117,3 @@ def _standing(
 
 def _switches(made: type[RopeConfig]) -> list[str]:
     return [field.name for field in dataclasses.fields(made) if field.type in (bool, "bool")]
-
-
-def usual_factor(ratio: float) -> float | None:
-    """Return the whole number that a factor is, to a thousandth, or None."""
-    whole = round(ratio)
-    return float(whole) if whole > 1 and math.isclose(ratio, whole, rel_tol=1e-3) else None

@@ -19,7 +19,6 @@ from posenc.identification.ladders import Guess, guesses, refined
 from posenc.identification.precision import EXACT, RECIPES, Recipe, rounding
 from posenc.identification.scalings import USUAL_BASES, scaled_guesses
 
-FITS = 0.02  # of the table's size: what may be left of one that a formula made
 _SEARCH_ROWS = 2_048
 _SEARCH_COLUMNS = 96
 _SCORED_ROWS = 256
@@ -165,7 +164,7 @@ def _finished(search: _Search, rough: Fit) -> Iterator[Fit]:
 
 
 def _by_scaling(search: _Search, found: Waves, plain: Guess) -> Iterator[Fit]:
-    if plain.arrangement.scheme != "rope":
+    if plain.arrangement.scheme != "rope" or plain.arrangement.fault:
         return
     for guess in scaled_guesses(found, plain, search.columns(plain.arrangement)):
         for recipe in (EXACT, *(one for one in RECIPES if one.ladder == "exact")):
@@ -201,7 +200,7 @@ def _effort(fit: Fit) -> tuple[object, ...]:
 def rounder(base: float, dim: int) -> list[float]:
     """Return the bases that may be meant by a measured one, those with few digits first.
 
-    What is meant may be another formula's base: see `exponent_readings`.
+    What is meant may be another formula's base: see `exponent_powers`.
     """
     found: dict[float, float] = {}
     for _, power in exponent_powers(dim):

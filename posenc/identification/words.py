@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 from posenc.identification.identify import FITS, Identification
+from posenc.identification.ladders import EARLIEST_START, LATEST_START
 from posenc.words import counted
 
 _SHORT = {
@@ -19,8 +20,9 @@ def headline(found: Identification) -> str:
     shape = f"{found.rows:,} x {found.width:,}"
     if found.guess is None or found.arrangement is None:
         return (
-            f"None of these: no sinusoidal table or rotary cache comes nearer to this {shape} table than "
-            f"{found.residual:.0%} of its size."
+            f"None of these: of the sinusoidal tables and rotary caches tried, from positions "
+            f"{EARLIEST_START} to {LATEST_START - 1:,}, none comes nearer to this {shape} table than "
+            f"{min(found.residual, 1.0):.0%} of its size."
         )
     arrangement = found.arrangement
     if found.config is not None:

@@ -26,7 +26,7 @@ from posenc.interop.table_candidates import Confidence, find_position_tables
 
 _MAGIC = b"\x93NUMPY"
 _HEADER_BYTES = 10_000  # of a .npy, far more than a dtype and a shape take
-_KINDS = "fc"  # floating-point and complex numbers
+_DTYPES = tuple(np.dtype(one) for one in ("f2", "f4", "f8", "c8", "c16"))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,12 +60,12 @@ def read_number_table(source: Source, tensor: str | None = None) -> NumberTable:
         entry = header.tensors.get(tensor)
         if entry is None:
             raise CheckpointError(f"The file holds no tensor named {printable_name(tensor)}.")
-        partner = _partner(tensor)
+        partner = name_of_sines(tensor)
         if partner in header.tensors:
             return _pair(source, header, tensor, partner)
         return _single(source, header, tensor)
     pairs = [
-        (name, other) for name in header.tensors if (other := _partner(name)) in header.tensors
+        (name, other) for name in header.tensors if (other := name_of_sines(name)) in header.tensors
     ]
     if pairs:
         first = _pair(source, header, *pairs[0])
@@ -101,7 +101,7 @@ def _npy(source: Source) -> NumberTable:
     content = bytes(source)
     stream = io.BytesIO(content)
     shape, fortran, dtype = _npy_header(stream)
-    if dtype.kind not in _KINDS or dtype.itemsize > 16:
+    if dtype.newbyteorder("=") not in _DTYPES:
         raise CheckpointError(
             f"The array holds {printable_name(str(dtype))}; tables are floating-point or complex "
             "numbers (save bfloat16 as float32)."
@@ -146,10 +146,11 @@ def _npy_header(stream: io.BytesIO) -> tuple[tuple[int, ...], bool, np.dtype]:
     return shape, fortran, dtype
 
 
-def _partner(name: str) -> str:
+def name_of_sines(name: str) -> str:
     """Return the name of the sines that belong to the cosines of this name; "" for any other name."""
     folder, dot, last = name.rpartition(".")
-    return f"{folder}{dot}{last.replace('cos', 'sin')}" if "cos" in last else ""
+    sines = last.replace("cosine", "sine").replace("cos", "sin")
+    return f"{folder}{dot}{sines}" if sines != last else ""
 
 
 def _pair(source: Source, header: Header, cosines: str, sines: str) -> NumberTable:

@@ -155,6 +155,13 @@ class Xpos(Scheme):
         head: Head = "mean",
         dtype: torch.dtype | None = None,
     ) -> Float[Tensor, " *n"]:
+        far = self.farthest(torch.float64)
+        if offsets.numel() and offsets.device.type == "cpu" and int(offsets.abs().max()) > far:
+            raise PositionOutOfRange(
+                f"xPos at distance {int(offsets.abs().max()):,} is beyond what float64 holds; distances up "
+                f"to {far:,} are within it.",
+                limit=far + 1,
+            )
         return (2 / self.width) * self._planes(offsets, 0, -1)[0].sum(dim=-1)
 
     def offset_curve(

@@ -57,6 +57,8 @@ class RopeNtkConfig(ScaledRopeConfig):
         return larger_base(self.rotary_dim // 2, self.factor)
 
     def float32_ladder(self, rotary_dim: int) -> Float[Tensor, " pairs"]:
+        if rotary_dim == 2:  # one pair keeps its frequency; transformers divides by zero
+            return super().float32_ladder(rotary_dim)
         base = self.base * self.factor ** (rotary_dim / (rotary_dim - 2))
         return 1.0 / float32_powers(base, rotary_dim)
 
