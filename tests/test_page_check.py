@@ -482,3 +482,16 @@ def test_the_address_of_a_page_whose_path_ends_in_another_s_is_put_right(root: s
     assert address(f"{root}/{PAGE}", PAGE) == f"{root}/{PAGE}"
     assert address(f"{root}/encoding", "encoding") == f"{root}/encoding"
     assert address("", PAGE) == ""
+
+
+def test_the_name_of_an_upload_is_made_of_its_numbers_and_of_nothing_else() -> None:
+    from posenc.interop.number_tables import NumberTable
+
+    table = torch.randn(6, 4, generator=torch.Generator().manual_seed(0))
+    first = held_numbers.hold_numbers(NumberTable(table, None, ""), "a.npy")
+    assert (
+        held_numbers.hold_numbers(NumberTable(table.clone(), None, "", ("Noted.",)), "b.npy")
+        == first
+    )
+    assert held_numbers.hold_numbers(NumberTable(table + 1, None, ""), "a.npy") != first
+    assert held_numbers.hold_numbers(NumberTable(table.double(), None, ""), "a.npy") != first

@@ -89,3 +89,17 @@ def test_a_bias_above_zero_is_said_to_add() -> None:
     assert any(" adds " in text for text in told)
     assert any(" takes " in text for text in told)
     assert all("an untrained start" in text for text in told)
+
+
+@pytest.mark.parametrize("page", SCHEME_PAGES)
+def test_keys_that_a_format_cannot_hold_leave_out_xpos_alone(page: str) -> None:
+    given = {
+        "schemes": "rope,xpos",
+        "xpos.scale_base": "64",
+        "precision": "float16",
+        "length": "512",
+    }
+    at = visit(page, given)
+    assert not at.exception
+    assert not at.error
+    assert "RoPE" in as_read(headline(at))
