@@ -79,7 +79,7 @@ EXPECTED = {
     "RoPE cache": ("RoPE, base 10,000, cosines and sines, halves repeated, from position 0.", ()),
     "RoPE cache in bfloat16": ("RoPE, base 10,000, cosines and sines, halves repeated",
                                ("Made with frequencies kept in bfloat16",)),
-    "learned": ("None of these: no sinusoidal table or rotary cache comes nearer to this", ()),
+    "learned": ("None of these: of the sinusoidal tables and rotary caches tried", ()),
     "random numbers": ("None of these: ", ()),
 }  # fmt: skip
 

@@ -466,3 +466,10 @@ def test_fields_out_of_their_range_are_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=match):
         SCHEMES[kind](**fields)
+
+
+def test_the_kernel_of_xpos_ends_where_float64_does() -> None:
+    scheme = SCHEMES["xpos"](scale_base=64.0).build()  # type: ignore[call-arg]
+    assert bool(scheme.offset_curve(20_000).isfinite().all())
+    with pytest.raises(PositionOutOfRange, match="float64"):
+        scheme.offset_curve(65_536)

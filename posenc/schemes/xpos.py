@@ -155,13 +155,7 @@ class Xpos(Scheme):
         head: Head = "mean",
         dtype: torch.dtype | None = None,
     ) -> Float[Tensor, " *n"]:
-        far = self.farthest(torch.float64)
-        if offsets.numel() and offsets.device.type == "cpu" and int(offsets.abs().max()) > far:
-            raise PositionOutOfRange(
-                f"xPos at distance {int(offsets.abs().max()):,} is beyond what float64 holds; distances up "
-                f"to {far:,} are within it.",
-                limit=far + 1,
-            )
+        self._check_range(offsets + self.config.origin, torch.float64)  # a distance from it
         return (2 / self.width) * self._planes(offsets, 0, -1)[0].sum(dim=-1)
 
     def offset_curve(
@@ -173,9 +167,9 @@ class Xpos(Scheme):
         device: torch.device | str | None = None,
     ) -> Float[Tensor, " m"]:
         if dtype is not None:
+            name = str(dtype).removeprefix("torch.")
             raise NotStationary(
-                f"xPos rounded to {str(dtype).removeprefix('torch.')} is no function of the offset "
-                "alone; use position_kernel."
+                f"xPos in {name} depends on more than the offset: use position_kernel."
             )
         return super().offset_curve(length, head=head, device=device)
 
