@@ -167,10 +167,7 @@ class Xpos(Scheme):
         device: torch.device | str | None = None,
     ) -> Float[Tensor, " m"]:
         if dtype is not None:
-            name = str(dtype).removeprefix("torch.")
-            raise NotStationary(
-                f"xPos in {name} depends on more than the offset: use position_kernel."
-            )
+            raise NotStationary(f"xPos in {dtype} knows more than offsets: use position_kernel.")
         return super().offset_curve(length, head=head, device=device)
 
     def kernel(
