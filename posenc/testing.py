@@ -47,7 +47,7 @@ def assert_matches(
         the numbers does. Angles computed in float32 take more: 1e-6 for each ten positions or so.
     Raises SchemeArgumentError for a scheme without such a table, and where no table is found.
     """
-    config = scheme.config if isinstance(scheme, Scheme) else scheme
+    config = _with_table(scheme.config if isinstance(scheme, Scheme) else scheme)
     table, sines = _tables(given)
     found = Given.of(table, sines)
     expected = _expected(config, found, start)
@@ -69,29 +69,36 @@ def assert_matches(
     said += [one.sentence for one in instead.deviations]
     said += [f"It may also be {words}." for words in instead.also]
     raise AssertionError(
-        f"This is not the table of {config.label} ({_widths(config)}, base {config.base:,.6g}) from "  # type: ignore[attr-defined]
+        f"This is not the table of {config.label} ({_widths(config)}, base {config.base:,.6g}) from "
         f"position {start:,}: row {row:,}, column {column:,} differs by {largest:.3g}, and "
         f"{allowed:.2g} is allowed. What it is: {' '.join(said)}"
     )
 
 
-def _widths(config: SchemeConfig) -> str:
+def _with_table(config: SchemeConfig) -> SinusoidalConfig | RopeConfig:
+    """Return the config if its scheme has tables of sines and cosines."""
+    if isinstance(config, SinusoidalConfig | RopeConfig):
+        return config
+    raise SchemeArgumentError(
+        f"{config.label} has no table of sines and cosines; sinusoidal schemes and RoPE have."
+    )
+
+
+def _widths(config: SinusoidalConfig | RopeConfig) -> str:
     if isinstance(config, RopeConfig):
         return f"{config.rotary_dim // 2:,} cosines and sines, or {config.rotary_dim:,}"
-    return f"width {config.dim:,}"  # type: ignore[attr-defined]
+    return f"width {config.dim:,}"
 
 
-def _expected(config: SchemeConfig, found: Given, start: int) -> Float[Tensor, "t c"]:
+def _expected(
+    config: SinusoidalConfig | RopeConfig, found: Given, start: int
+) -> Float[Tensor, "t c"]:
     rows = len(found.columns)
     if isinstance(config, SinusoidalConfig):
         if found.form != "table":
             raise SchemeArgumentError("A sinusoidal scheme has one table, not cosines and sines.")
         return sinusoidal_table(
             rows, config.dim, config.base, start=start, layout=config.layout, dtype=torch.float64
-        )
-    if not isinstance(config, RopeConfig):
-        raise SchemeArgumentError(
-            f"{config.label} has no table of sines and cosines; sinusoidal schemes and RoPE have."
         )
     if found.form == "table":
         raise SchemeArgumentError(
@@ -103,12 +110,11 @@ def _expected(config: SchemeConfig, found: Given, start: int) -> Float[Tensor, "
         )
     inv_freq, factor = rope_frequencies(config)
     pair = rope_tables(rows, config.rotary_dim, inv_freq=inv_freq, start=start, dtype=torch.float64)
+    both = list(pair)
     if found.width == config.rotary_dim:
         half = config.layout == "half"
-        pair = tuple(
-            torch.cat((one, one), 1) if half else one.repeat_interleave(2, 1) for one in pair
-        )  # type: ignore[assignment]
-    return torch.cat(pair, 1) * factor
+        both = [torch.cat((one, one), 1) if half else one.repeat_interleave(2, 1) for one in pair]
+    return torch.cat(both, 1) * factor
 
 
 def _tables(given: Tables) -> tuple[Tensor, Tensor | None]:

@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from posenc.analysis.seeds import Seed, as_generator
-from posenc.layout import half_to_interleaved, interleaved_to_half
+from posenc.layout import Layout, half_to_interleaved, interleaved_to_half
 from posenc.limits import check_count
 from posenc.rotation import apply_rope
 from posenc.tables import rope_tables
@@ -121,9 +121,9 @@ def inspect_layouts(
     return LayoutInspection(scores, alike, converted, largest, mistakes, to_half, to_interleaved)
 
 
-def _turned(x: Tensor, tables: tuple[Tensor, Tensor], layout: str) -> Tensor:
+def _turned(x: Tensor, tables: tuple[Tensor, Tensor], layout: Layout) -> Tensor:
     cos, sin = (table[: len(x)] for table in tables)
-    return apply_rope(x, cos, sin, layout=layout)  # type: ignore[arg-type]
+    return apply_rope(x, cos, sin, layout=layout)
 
 
 def _spread(scores: Float[Tensor, "n n"]) -> float:
