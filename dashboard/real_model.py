@@ -19,6 +19,7 @@ from posenc.presets import MODELS
 from posenc.schemes import SCHEMES
 from posenc.schemes.learned import LearnedConfig
 from posenc.schemes.scheme import SchemeConfig
+from posenc.schemes.trainable import INITIAL, TrainableConfig
 from posenc.shared_model import SharedModel, shared_model
 
 MOST_PASTED = 8  # configs of a session that stay to choose from
@@ -105,8 +106,11 @@ def _choose(word: str) -> None:
     if model is None or model.scheme is None:
         return
     _show(model.scheme.kind)
+    # A random start is the one choice that has the model's shape.
     if isinstance(model.scheme, LearnedConfig) and st.session_state["learned_source"] == "trained":
-        st.session_state["learned_source"] = "random"  # the one choice that has the model's shape
+        st.session_state["learned_source"] = "random"
+    if isinstance(model.scheme, TrainableConfig):
+        st.session_state[f"{model.scheme.kind}.source"] = INITIAL
 
 
 def _show(kind: str) -> None:
@@ -153,6 +157,13 @@ def _tell_scheme(model: SharedModel, scheme: SchemeConfig) -> None:
         st.caption(
             "Its config holds the shape of the learned table, not its rows: a random start has that "
             "shape; upload its checkpoint for the rows."
+        )
+    elif isinstance(scheme, TrainableConfig):
+        st.caption(
+            plain(
+                f"The {scheme.label} panel has its {model.numbers}; its config holds no trained numbers, "
+                "so a random start of that shape is shown."
+            )
         )
     else:
         numbers = model.numbers or f"{getattr(scheme, 'heads', 0):,} heads"

@@ -16,6 +16,7 @@ from posenc.interop.models.model_config import LayerKind, ModelConfig
 from posenc.model_factors import PHI_3_MINI_LONG, PHI_3_MINI_SHORT
 from posenc.schemes.scheme import SchemeConfig
 from posenc.schemes.sinusoidal import SinusoidalConfig
+from posenc.schemes.transformer_xl import TransformerXLConfig
 
 _TRANSFORMERS = f"the defaults of Hugging Face transformers {VERSION}"
 _LITGPT = "LitGPT's list of models"
@@ -66,12 +67,12 @@ def _paper(
     label: str,
     source: str,
     *,
-    scheme: SchemeConfig | None,
-    unsupported: str = "",
+    scheme: SchemeConfig,
     hidden: int,
     heads: int,
     layers: int,
     unverified: str = "",
+    notes: tuple[str, ...] = (),
 ) -> ModelPreset:
     """Return a model that is known from a paper and its code, not from a config.json."""
     head_dim = hidden // heads
@@ -79,12 +80,12 @@ def _paper(
         name="all",
         layers=tuple(range(layers)),
         scheme=scheme,
-        unsupported=unsupported,
         heads=heads,
         kv_heads=heads,
         head_dim=head_dim,
         cache_width=2 * hidden,
         softmax_scale=head_dim**-0.5,
+        notes=notes,
     )
     model = ModelConfig(
         model_type="",
@@ -139,10 +140,12 @@ MODELS: Mapping[str, ModelPreset] = MappingProxyType(
         ),
         "transformer-xl": _paper(
             "Transformer-XL WT103 large", "the original repository (Dai et al. 2019, arXiv 1901.02860)",
-            scheme=None, hidden=1_024, heads=16, layers=18,
-            unsupported="Transformer-XL relative positions, base 10,000, distances clamped at 1,000: not "
-            "among this version's schemes.",
+            scheme=TransformerXLConfig(dim=1_024, heads=16), hidden=1_024, heads=16, layers=18,
             unverified="its number of layers",
+            notes=(
+                "Every layer has a projection of its own; one, drawn at random, is shown.",
+                "Its evaluation clamps distances at 1,000; here none is.",
+            ),
         ),
         "gpt-j-6b": _model(
             "GPT-J-6B", _TRANSFORMERS, model_type="gptj", n_embd=4_096, n_layer=28, n_head=16,

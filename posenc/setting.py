@@ -231,13 +231,15 @@ class Setting:
     def of_model(self, kind: str) -> SchemeConfig | None:
         """Return the model's own config of a scheme, None where this setting's numbers make it.
 
-        A model gives the shape of a learned table, not its rows: only a random start takes it.
+        A model gives the shape of trained numbers, not their values: only a random start takes it.
         """
         model = self.real_model
         scheme = None if model is None else model.scheme
         if scheme is None or scheme.kind != kind:
             return None
-        return None if "source" in scheme.shared and self.learned_source != "random" else scheme
+        if "source" in scheme.shared and self.learned_source != "random":
+            return None
+        return None if f"{kind}.source" in dict(self.own) else scheme
 
     def config(self, kind: str) -> SchemeConfig:
         """Return the config that this setting, or its model, means for one scheme."""

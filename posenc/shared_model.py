@@ -83,7 +83,13 @@ class SharedModel:
             parts = [f"width {share}{scheme.dim:,}", f"base {scheme.base:,.10g}"]
             parts += [scheme.words] if scheme.words else []
         elif scheme is not None:
-            named = {"dim": "width {:,}", "base": "base {:,.10g}", "max_len": "{:,} rows"}
+            named = {
+                "dim": "width {:,}",
+                "base": "base {:,.10g}",
+                "max_len": "{:,} rows",
+                "buckets": "{:,} buckets",
+                "max_distance": "largest distance {:,}",
+            }
             found = {name: getattr(scheme, name, None) for name in named}
             parts = [text.format(found[name]) for name, text in named.items() if found[name]]
         return ", ".join(parts)

@@ -14,14 +14,16 @@ from posenc.schemes.learned import LearnedConfig
 from posenc.schemes.rope import RopeConfig
 from posenc.schemes.rope_scaling.yarn import RopeYarnConfig
 from posenc.schemes.sinusoidal import SinusoidalConfig
+from posenc.schemes.t5 import T5Config
+from posenc.schemes.transformer_xl import TransformerXLConfig
 
 # scheme, heads, head width, rotary width, base, context, window: the table, typed once more by hand.
 TABLE = {
     "transformer": ("sinusoidal", 8, 64, None, None, None, None),
     "bert-base": ("learned", 12, 64, None, None, 512, None),
     "gpt-2": ("learned", 12, 64, None, None, 1_024, None),
-    "t5-base": (None, 12, 64, None, None, None, None),
-    "transformer-xl": (None, 16, 64, None, None, None, None),
+    "t5-base": ("t5", 12, 64, None, None, None, None),
+    "transformer-xl": ("transformer_xl", 16, 64, None, 1e4, None, None),
     "gpt-j-6b": ("rope", 16, 256, 64, 1e4, 2_048, None),
     "gpt-neox-20b": ("rope", 64, 96, 24, 1e4, 2_048, None),
     "llama-1-7b": ("rope", 32, 128, 128, 1e4, 2_048, None),
@@ -135,8 +137,19 @@ def test_schemes_without_a_ladder() -> None:
     assert MODELS["bert-base"].read().main.scheme == LearnedConfig(dim=768, max_len=512)
     assert MODELS["gpt-2"].read().main.scheme == LearnedConfig(dim=768, max_len=1_024)
     assert MODELS["bloom-176b"].read().main.scheme == AlibiConfig(heads=112)
-    assert "32 buckets, distance 128" in MODELS["t5-base"].read().main.unsupported
-    assert "clamped at 1,000" in MODELS["transformer-xl"].read().main.unsupported
+    decoder, encoder = MODELS["t5-base"].read().layer_kinds
+    assert (decoder.name, decoder.scheme) == ("decoder", T5Config(heads=12))
+    assert (encoder.name, encoder.scheme) == ("encoder", T5Config(heads=12, bidirectional=True))
+    assert (T5Config().buckets, T5Config().max_distance) == (32, 128)
+    assert decoder.softmax_scale == encoder.softmax_scale == 1
+    odd = {"model_type": "t5", "relative_attention_num_buckets": 33}
+    assert read_config(odd).main.scheme is None
+    assert "T5Config.buckets must be" in read_config(odd).main.unsupported
+    near = {"model_type": "t5", "relative_attention_max_distance": 12}
+    assert [one.scheme is None for one in read_config(near).layer_kinds] == [True, False]
+    xl = MODELS["transformer-xl"].read()
+    assert xl.main.scheme == TransformerXLConfig(dim=1_024, heads=16, base=1e4)
+    assert any("clamps distances at 1,000" in note for note in xl.main.notes)
 
 
 def test_numbers_of_the_scalings_as_published() -> None:

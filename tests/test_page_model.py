@@ -25,6 +25,8 @@ from posenc.interop.position_tables import PositionTable
 from posenc.planner.context_plan import planned_kind
 from posenc.presets import MODELS
 from posenc.schemes import SCHEMES
+from posenc.schemes.t5 import T5Config
+from posenc.schemes.transformer_xl import TransformerXLConfig
 from posenc.shared_model import shared_model
 from tests.pages import (
     SCHEME_PAGES,
@@ -203,9 +205,24 @@ def test_a_model_of_several_kinds_of_layers_names_those_that_differ() -> None:
 
 
 def test_a_model_whose_scheme_is_not_here_says_so() -> None:
-    at = drawn(visit("similarity", SMALL | {"model": "t5-base"}))
-    assert "No panel shows it. T5 relative bias" in told(at)
+    odd = {"model_type": "mpt", "attn_config": {"alibi": True, "alibi_bias_max": 16}}
+    at = drawn(visit("similarity", SMALL | {"model": config_word(json.dumps(odd).encode())}))
+    assert "No panel shows it. ALiBi with an alibi_bias_max of 16" in told(at)
     assert headline(at) == headline(visit("similarity", SMALL))
+
+
+def test_a_model_with_trained_biases_takes_the_random_start_of_its_shape() -> None:
+    link = SMALL | {"schemes": "alibi,t5", "t5.source": "trained"}
+    at = choose(visit("similarity", link), "t5-base")
+    assert setting(drawn(at)).config("t5") == T5Config(heads=12)
+    assert "no trained numbers, so a random start" in told(at)
+    assert "32 buckets, largest distance 128" in told(at)
+    header, _ = matrices(drawn(at))
+    assert "T5-base" in header["panels"][1]["subtitle"]
+    kept = drawn(visit("similarity", link | {"model": "t5-base", "t5.source": "initial"}))
+    assert setting(kept).config("t5") == T5Config(heads=12)
+    xl = choose(visit("similarity", SMALL), "transformer-xl")
+    assert setting(drawn(xl)).config("transformer_xl") == TransformerXLConfig(dim=1_024, heads=16)
 
 
 def test_a_model_with_a_learned_table_takes_the_random_start_of_its_shape() -> None:

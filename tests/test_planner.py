@@ -350,7 +350,25 @@ def test_alibi_needs_no_scaling_and_forgets() -> None:
 
 
 def test_what_no_scheme_stands_for_is_said() -> None:
-    assert "not among this version's schemes" in verdict(planned(models.T5, 4_096))
+    odd = {"model_type": "mpt", "attn_config": {"alibi": True, "alibi_bias_max": 16}}
+    assert "not among this version's schemes" in verdict(planned(odd, 4_096))
+
+
+def test_distances_past_the_last_bucket_of_t5_are_one() -> None:
+    # 32 buckets, 16 of them exact: bucket 31 begins where 16 (128/16)^(15/16) is passed, at 113.
+    first = next(x for x in range(16, 129) if math.log(x / 16) / math.log(8) * 16 >= 15)
+    assert first == 113
+    found = planned(models.T5, 4_096)
+    assert found.methods == ()
+    assert f"distances from {first} on share the last one" in verdict(found)
+    assert "no two distances that occur lie in the last one" in verdict(planned(models.T5, 114))
+    assert "share the last one" in verdict(planned(models.T5, 115))
+    decoder, encoder = layer_notes(found.model, 4_096, None)
+    # Both ways there are 16 buckets a side, 8 of them exact: the last begins at 8 (128/8)^(7/8).
+    both = next(x for x in range(8, 129) if math.log(x / 8) / math.log(16) * 8 >= 7)
+    assert f"from {both} on" in encoder.sentence
+    assert decoder.works
+    assert encoder.works
 
 
 def test_the_trained_length_is_taken_for_granted_in_so_many_words() -> None:

@@ -50,7 +50,7 @@ def inspect_config(config: str, as_json: bool) -> None:
     click.echo(f"context {context}, trained length {trained}\n")
     _table(layer_rows(model))
     notes = [*model.notes, *(note for kind in model.layer_kinds for note in kind.notes)]
-    _list("Notes", notes)
+    _list("Notes", list(dict.fromkeys(notes)))
     _list("Assumed", model.assumed)
     _list("Not read", model.ignored)
     return None

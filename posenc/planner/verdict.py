@@ -8,9 +8,8 @@ import numpy as np
 from posenc.planner.context_plan import ContextPlan, MethodPlan
 from posenc.planner.layer_notes import layer_notes
 from posenc.planner.methods import CONFIGURED, UNSCALED
-from posenc.planner.words import power, times
 from posenc.schemes.rope import RopeConfig
-from posenc.words import counted
+from posenc.words import counted, power, times
 
 _MEN = "Men et al. 2024, arXiv 2405.14591"
 _YARN = "Peng et al. 2023, arXiv 2309.00071"

@@ -9,6 +9,8 @@ from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 from posenc import fields
 from posenc.errors import ConfigFileError
+from posenc.schemes.longer_text import LengthNote, LongerText
+from posenc.words import power
 
 TRAINED = "original_max_position_embeddings"  # a block's key of the length before scaling
 
@@ -107,6 +109,9 @@ class KnownRope:
     evidence: what its source says of reading a trained model so; None is not offered as a way to.
     """
 
+    label: ClassVar[str]
+    base: float
+
     block_types: ClassVar[tuple[str, ...]] = ()
     block_keys: ClassVar[tuple[str, ...]] = ()
     block_mark: ClassVar[str] = ""
@@ -130,6 +135,22 @@ class KnownRope:
     def stretch(self, length: int) -> float | None:
         """Return by what the slowest frequencies are divided in a text of `length`, None for none."""
         return None
+
+    def length_note(self, text: LongerText) -> LengthNote:
+        name = f"{self.label} of base {power(self.base)}"
+        if text.trained_length is None:
+            return LengthNote(
+                sentence=f"{name}; the trained length is not known.", source="its config"
+            )
+        if text.reach <= text.trained_length:
+            return LengthNote(
+                sentence=f"{name}: no distance occurs that training did not show.",
+                source="computed",
+            )
+        return LengthNote(
+            sentence=f"{name}: distances from {text.trained_length:,} on were never trained.",
+            source="computed",
+        )
 
     @property
     def made_for(self) -> float | None:

@@ -19,6 +19,7 @@ from posenc.errors import ConfigError, PositionOutOfRange, SchemeArgumentError
 from posenc.formula import Writer
 from posenc.hook_arguments import Positions, check_tokens, placed
 from posenc.interop.sources import RUN, named_table
+from posenc.schemes.longer_text import LengthNote, LongerText
 from posenc.schemes.scheme import Head, SchemeConfig, VectorScheme, rounded
 
 INITIAL_STD = 0.02  # BERT's and GPT-2's own
@@ -72,6 +73,20 @@ class LearnedConfig(SchemeConfig):
     def uses(self) -> tuple[str, ...]:
         # A named table brings its own shape; only a random start is made to measure.
         return (*super().uses, "seed") if self.source == "random" else ("learned_source",)
+
+    def length_note(self, text: LongerText) -> LengthNote:
+        rows = self.max_len
+        if rows >= text.target:
+            return LengthNote(
+                sentence=f"A learned table of {rows:,} rows has one for every position.",
+                source="its config",
+            )
+        return LengthNote(
+            sentence=f"A learned table of {rows:,} rows has none for positions {rows:,} to "
+            f"{text.target - 1:,}: longer texts are an error, and new rows have to be trained.",
+            source="its config",
+            works=False,
+        )
 
     def formula(self, write: Writer) -> str:
         shape = rf"{write.value('max_len')} \times {write.value('dim')}"

@@ -10,6 +10,7 @@ from typing import ClassVar, Literal
 import torch
 
 from posenc.formula import Writer
+from posenc.schemes.longer_text import LengthNote, LongerText
 from posenc.schemes.scheme import Scheme, SchemeConfig
 
 
@@ -22,6 +23,11 @@ class NoneConfig(SchemeConfig):
     label: ClassVar[str] = "NoPE"
     summary: ClassVar[str] = "Adds nothing: order shows only through the causal mask."
     paper: ClassVar[str] = "Kazemnejad et al. 2023, arXiv 2305.19466"
+
+    def length_note(self, text: LongerText) -> LengthNote:
+        return LengthNote(
+            sentence="No position is put in, so there is nothing to scale.", source="its config"
+        )
 
     def formula(self, write: Writer) -> str:
         return (

@@ -36,6 +36,7 @@ from posenc.hook_arguments import (
 )
 from posenc.layout import Layout
 from posenc.phases import Phases
+from posenc.schemes.longer_text import LengthNote, LongerText
 from posenc.toeplitz import toeplitz
 
 Head = Literal["mean"] | int
@@ -101,6 +102,10 @@ class SchemeConfig(ABC):
         None, unless this is a scaling that needs to know no more than the two lengths.
         """
         return None
+
+    def length_note(self, text: LongerText) -> LengthNote:
+        """Return what a model with this scheme must know about a longer text."""
+        return LengthNote(sentence=f"{self.label}: nothing here scales it.", source="its config")
 
     def formula(self, write: Writer) -> str:
         """Return the formula in LaTeX with the letters and numbers of `write`; see `posenc.formula`.

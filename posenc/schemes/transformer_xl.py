@@ -26,6 +26,7 @@ from posenc.formula import Writer
 from posenc.hook_arguments import Positions, check_positions, check_tokens, offsets_between
 from posenc.phases import Phases
 from posenc.rows import sinusoidal_rows
+from posenc.schemes.longer_text import LengthNote, LongerText
 from posenc.schemes.trainable import Trainable, TrainableConfig, drawn, source_field
 
 
@@ -68,6 +69,13 @@ class TransformerXLConfig(TrainableConfig):
     def head_dim(self) -> int:
         """Width of one head."""
         return self.dim // self.heads
+
+    def length_note(self, text: LongerText) -> LengthNote:
+        return LengthNote(
+            sentence="The sinusoid of a distance exists at every distance, so nothing scales it; what its "
+            "trained projection makes of distances that training did not show is not known from here.",
+            source="Dai et al. 2019, arXiv 1901.02860, section 3.3",
+        )
 
     def formula(self, write: Writer) -> str:
         i, j = write.position, write.key

@@ -1,6 +1,7 @@
 """Models whose layers add a bias to the logits: BLOOM, MPT and Falcon's first kind (ALiBi), and T5."""
 
 from posenc import fields
+from posenc.errors import ConfigError
 from posenc.interop.models.keys import Keys
 from posenc.interop.models.model_config import LayerKind, ModelConfig
 from posenc.interop.models.sizes import (
@@ -14,6 +15,7 @@ from posenc.interop.models.sizes import (
 )
 from posenc.schemes.alibi import AlibiConfig
 from posenc.schemes.scheme import SchemeConfig
+from posenc.schemes.t5 import T5Config
 
 _BUCKETS = fields.Whole(low=2, high=65_536, label="")
 _POSITIVE = fields.Real(low=0.0, high=1e6, closed=False, label="")
@@ -111,7 +113,7 @@ def read_falcon_alibi(model_type: str, keys: Keys) -> ModelConfig:
 
 
 def read_t5(model_type: str, keys: Keys) -> ModelConfig:
-    """Return what a T5 config says: a learned bias by bucket of distance, which is no scheme here yet."""
+    """Return what a T5 config says: a learned bias by bucket of distance, both ways in the encoder."""
     why = "the default of transformers' T5Config"
     hidden = keys.whole(("d_model", "hidden_size"), 512, why, WIDTH_LIMIT)
     encoder = keys.whole(("num_layers", "num_hidden_layers"), 6, why, LAYER_LIMIT)
@@ -121,13 +123,17 @@ def read_t5(model_type: str, keys: Keys) -> ModelConfig:
     buckets = keys.whole("relative_attention_num_buckets", 32, why, _BUCKETS)
     distance = keys.whole("relative_attention_max_distance", 128, why, LENGTH_LIMIT)
     keys.find("n_positions")  # the length of its training texts; no table has so many rows
-    told = f"T5 relative bias, {buckets} buckets, distance {distance}: not among this version's schemes."
-    kinds = [
-        LayerKind(
+    kinds = []
+    for name, count, width, notes in (
+        ("decoder", decoder, 2 * heads * head_dim, (_SHARED, _CROSS)),
+        ("encoder", encoder, 0, (_SHARED,)),
+    ):
+        scheme, unsupported = _t5(heads, buckets, distance, bidirectional=name == "encoder")
+        kind = LayerKind(
             name=name,
             layers=tuple(range(count)),
-            scheme=None,
-            unsupported=told,
+            scheme=scheme,
+            unsupported=unsupported,
             heads=heads,
             kv_heads=heads,
             head_dim=head_dim,
@@ -135,11 +141,7 @@ def read_t5(model_type: str, keys: Keys) -> ModelConfig:
             softmax_scale=1.0,
             notes=notes,
         )
-        for name, count, width, notes in (
-            ("decoder", decoder, 2 * heads * head_dim, (_SHARED, _CROSS)),
-            ("encoder", encoder, 0, (_SHARED,)),
-        )
-    ]
+        kinds.append(kind)
     return ModelConfig(
         model_type=model_type,
         hidden_size=hidden,
@@ -155,6 +157,18 @@ _SHARED = "All layers of a stack share the biases of the first."
 _CROSS = (
     "Keys of the encoder's output, which the decoder's layers attend to besides, are not counted."
 )
+
+
+def _t5(
+    heads: int, buckets: int, distance: int, *, bidirectional: bool
+) -> tuple[T5Config | None, str]:
+    """Return the scheme of one stack, or why there is none."""
+    try:
+        return T5Config(
+            heads=heads, buckets=buckets, max_distance=distance, bidirectional=bidirectional
+        ), ""
+    except ConfigError as error:
+        return None, f"T5 relative bias of other numbers than are known here: {error}"
 
 
 def _alibi(
