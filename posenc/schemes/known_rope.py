@@ -137,6 +137,7 @@ class KnownRope:
         return None
 
     def length_note(self, text: LongerText) -> LengthNote:
+        """Return whether distances occur that training did not show."""
         name = f"{self.label} of base {power(self.base)}"
         if text.trained_length is None:
             return LengthNote(

@@ -21,6 +21,7 @@ from posenc.hook_arguments import Positions, check_tokens, placed
 from posenc.interop.sources import RUN, named_table
 from posenc.schemes.longer_text import LengthNote, LongerText
 from posenc.schemes.scheme import Head, SchemeConfig, VectorScheme, rounded
+from posenc.schemes.trainable import drawn
 
 INITIAL_STD = 0.02  # BERT's and GPT-2's own
 _DRAWN_ROWS = 256
@@ -41,7 +42,6 @@ class LearnedConfig(SchemeConfig):
     max_len: int = fields.ruled(
         512, fields.Whole(low=1, high=limits.MAX_POSITION, label="Rows of the table")
     )
-
     source: str = fields.ruled(
         "random",
         fields.Word(
@@ -75,17 +75,14 @@ class LearnedConfig(SchemeConfig):
         return (*super().uses, "seed") if self.source == "random" else ("learned_source",)
 
     def length_note(self, text: LongerText) -> LengthNote:
-        rows = self.max_len
-        if rows >= text.target:
-            return LengthNote(
-                sentence=f"A learned table of {rows:,} rows has one for every position.",
-                source="its config",
-            )
+        table = f"A learned table of {self.max_len:,} rows has"
+        if self.max_len >= text.target:
+            return LengthNote(f"{table} one for every position.", "its config")
+        past = (
+            f"{table} none for positions {self.max_len:,} to {text.target - 1:,}: longer texts are"
+        )
         return LengthNote(
-            sentence=f"A learned table of {rows:,} rows has none for positions {rows:,} to "
-            f"{text.target - 1:,}: longer texts are an error, and new rows have to be trained.",
-            source="its config",
-            works=False,
+            f"{past} an error, and new rows have to be trained.", "its config", works=False
         )
 
     def formula(self, write: Writer) -> str:
@@ -108,13 +105,8 @@ class LearnedConfig(SchemeConfig):
         generator = torch.Generator("cpu").manual_seed(seed)
         # Drawn in whole blocks, so that a longer table begins with the rows of a shorter one.
         blocks = -(-self.max_len // _DRAWN_ROWS)
-        drawn = [
-            torch.randn(
-                _DRAWN_ROWS, self.dim, generator=generator, dtype=torch.float32, device="cpu"
-            )
-            for _ in range(blocks)
-        ]
-        weight = torch.cat(drawn)[: self.max_len] * INITIAL_STD
+        rows = [drawn(generator, _DRAWN_ROWS, self.dim, std=INITIAL_STD) for _ in range(blocks)]
+        weight = torch.cat(rows)[: self.max_len].detach()
         place = torch.get_default_device() if device is None else device
         return Learned(self, weight.to(place), f"random start, seed {seed}, untrained")
 

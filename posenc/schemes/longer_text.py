@@ -17,7 +17,7 @@ class LongerText:
     bias_divisor: float = 1.0
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class LengthNote:
     """What happens at that length, and the source of it.
 
