@@ -21,10 +21,9 @@ from posenc.hook_arguments import Positions, check_tokens, placed
 from posenc.interop.sources import RUN, named_table
 from posenc.schemes.longer_text import LengthNote, LongerText
 from posenc.schemes.scheme import Head, SchemeConfig, VectorScheme, rounded
-from posenc.schemes.trainable import drawn
+from posenc.schemes.trainable import drawn_rows
 
 INITIAL_STD = 0.02  # BERT's and GPT-2's own
-_DRAWN_ROWS = 256
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,10 +102,7 @@ class LearnedConfig(SchemeConfig):
         limits.check_count("seed", seed, 0, 2**63 - 1)
         # Drawn on the CPU by its own generator: the same table on every device, whoever drew before.
         generator = torch.Generator("cpu").manual_seed(seed)
-        # Drawn in whole blocks, so that a longer table begins with the rows of a shorter one.
-        blocks = -(-self.max_len // _DRAWN_ROWS)
-        rows = [drawn(generator, _DRAWN_ROWS, self.dim, std=INITIAL_STD) for _ in range(blocks)]
-        weight = torch.cat(rows)[: self.max_len].detach()
+        weight = drawn_rows(generator, self.max_len, self.dim, std=INITIAL_STD)
         place = torch.get_default_device() if device is None else device
         return Learned(self, weight.to(place), f"random start, seed {seed}, untrained")
 

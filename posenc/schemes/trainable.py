@@ -20,6 +20,7 @@ from posenc.schemes.scheme import Scheme, SchemeConfig
 
 INITIAL = "initial"
 INITIAL_STD = 0.02  # of tables and matrices, as in Transformer-XL's public code
+_ROWS = 256  # drawn at a time
 
 
 def source_field(label: str) -> Any:
@@ -91,6 +92,14 @@ def drawn(
     return nn.Parameter(
         torch.randn(*shape, generator=generator, dtype=torch.float32, device="cpu") * std
     )
+
+
+def drawn_rows(
+    generator: torch.Generator, rows: int, width: int, *, std: float
+) -> Float[Tensor, "n d"]:
+    """Return rows from N(0, std^2) in whole blocks: a longer table begins with a shorter one's rows."""
+    blocks = [drawn(generator, _ROWS, width, std=std) for _ in range(-(-rows // _ROWS))]
+    return torch.cat(blocks)[:rows].detach()
 
 
 def uniform(
