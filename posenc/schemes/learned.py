@@ -50,7 +50,6 @@ class LearnedConfig(SchemeConfig):
             label="Learned table",
         ),
     )
-
     label: ClassVar[str] = "Learned"
     summary: ClassVar[str] = "Adds a trained row per position to the token vectors."
     paper: ClassVar[str] = "Gehring et al. 2017, arXiv 1705.03122"
@@ -70,7 +69,7 @@ class LearnedConfig(SchemeConfig):
 
     @property
     def uses(self) -> tuple[str, ...]:
-        # A named table brings its own shape; only a random start is made to measure.
+        # A named table brings its own shape.
         return (*super().uses, "seed") if self.source == "random" else ("learned_source",)
 
     def length_note(self, text: LongerText) -> LengthNote:
