@@ -17,6 +17,7 @@ from posenc.analysis.properties import Properties
 from posenc.claims.claim import figure
 from posenc.schemes import SCHEMES
 
+_ROUNDING = 1e-6  # of float32 read-outs
 OFFSET_ONLY = 1e-6  # spread along diagonals that rounding alone leaves
 
 
@@ -62,6 +63,29 @@ def show_notices(found: Mapping[str, Similarity]) -> None:
                 "because their vector is zero or not finite.",
                 icon=":material/info:",
             )
+    if past := past_one(found):
+        st.info(past, icon=":material/info:")
+
+
+def past_one(found: Mapping[str, Similarity]) -> str:
+    """Say which kernels scaled to their diagonal leave -1 .. 1, "" where none does.
+
+    Only a kernel that is no Gram matrix does, so that its ratio is the cosine of no angle.
+    """
+    far = {}
+    for kind, result in found.items():
+        reached = np.concatenate((result.low, result.high))
+        farthest = np.nanmax(np.abs(reached), initial=0)
+        if farthest > 1 + _ROUNDING:
+            far[kind] = farthest
+    if not far:
+        return ""
+    named = listed([f"{SCHEMES[kind].label} ({value:.4g})" for kind, value in far.items()])
+    its, kernel = ("their", "kernels are") if len(far) > 1 else ("its", "kernel is")
+    return (
+        f"Past 1, where the colours end: {named}. As {its} {kernel} no inner product of vectors, the ratio "
+        "to the diagonal is the cosine of no angle; tables and the read-out have the exact values."
+    )
 
 
 def projection(found: Mapping[str, Projected]) -> str:

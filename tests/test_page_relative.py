@@ -3,7 +3,8 @@
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from posenc import SCHEMES
+from dashboard import compute, sentences
+from posenc import SCHEMES, Setting
 from tests.pages import SCHEME_PAGES, as_read, captions, headline, rows_of_matrices, visit
 from tests.test_relative_schemes import RELATIVE, TRAINED
 
@@ -103,3 +104,18 @@ def test_keys_that_a_format_cannot_hold_leave_out_xpos_alone(page: str) -> None:
     assert not at.exception
     assert not at.error
     assert "RoPE" in as_read(headline(at))
+
+
+def test_kernels_that_pass_one_are_named() -> None:
+    schemes = ("alibi", "t5", "xpos")
+    found = {kind: compute.cosine(compute.query(Setting(length=64), kind)) for kind in schemes}
+    curve = Setting().config("t5").build().offset_curve(64)
+    highest = float((curve / curve[63]).max())
+    assert highest > 1
+    assert f"T5 bias ({highest:.4g})" in sentences.past_one(found)
+    assert "ALiBi" not in sentences.past_one(found)
+    assert sentences.past_one({"alibi": found["alibi"]}) == ""
+    at = whole(visit("similarity", {"schemes": "alibi,t5", "length": "64"}))
+    assert any("Past 1, where the colours end: T5" in box.value for box in at.main.info)
+    at = whole(visit("similarity", {"schemes": "alibi,rope", "length": "64"}))
+    assert not any("Past 1" in box.value for box in at.main.info)

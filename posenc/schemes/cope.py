@@ -5,7 +5,8 @@ Golovneva et al. 2024, Contextual Position Encoding, arXiv 2405.18719, section 4
 .. math:: g_{it} = \sigma\Bigl(\frac{q_i \cdot k_t}{\sqrt d}\Bigr), \quad p_{ij} = \sum_{t=j}^{i} g_{it},
           \quad b(i, j) = q_i \cdot e[p_{ij}]
 
-e is a trained table of vectors, one for all heads, read between its rows by straight lines, and p stays at
+e is a trained table of vectors, one for all heads (and here all layers, of which that code gives each its
+own), read between its rows by straight lines, and p stays at
 its last row. The gates read the scaled scores and q . e is not scaled, both as in the paper's code. What
 is counted are the keys that attention is given: those after key j by position, up to the query's own
 position, and key j itself. So a key later than the query has p = 0, and a key that is masked out (but not

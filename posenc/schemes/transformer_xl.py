@@ -6,7 +6,8 @@ Dai et al. 2019, arXiv 1901.02860, section 3.3 and appendix B:
           v_h \cdot W r_{i-j}}{\sqrt{d}}
 
 r is the sinusoidal row of the distance, all sines before all cosines; W, u and v are trained, u and v per
-head, and shared by all layers as in its public code (untie_r off). Distances are not clamped.
+head. All layers share them here; public code has a W for every layer, and u and v for all of them or for
+each (untie_r). Distances are not clamped.
 
 Kernel: the factor exp(v . W r / sqrt(d)) on an attention weight, what is left where queries and keys are
 0, which is also their mean if they are isotropic. It is a function of the offset alone and not
