@@ -74,8 +74,8 @@ def past_one(found: Mapping[str, Similarity]) -> str:
     """
     far = {}
     for kind, result in found.items():
-        reached = np.concatenate((result.low, result.high))
-        farthest = np.nanmax(np.abs(reached), initial=0)
+        drawn = np.abs(result.matrix.values)
+        farthest = np.fmax.reduce(drawn, axis=None, initial=0)  # NaN: a cell without a value
         if farthest > 1 + _ROUNDING:
             far[kind] = farthest
     if not far:
