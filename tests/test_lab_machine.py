@@ -1,0 +1,177 @@
+"""The queue as a machine: whatever is started, stopped, killed, left and swept up, in any order."""
+
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+
+from posenc.errors import QueueFull
+from posenc.lab.queue import ATTEMPTS, Queue, State
+from posenc.lab.upkeep import sweep_up
+from tests.held_entries import REASON, Holders
+from tests.small_runs import small
+
+RUNNING, WAITING, ENDED_KEPT = 2, 3, 8
+STARTS = st.integers(0, 5)
+ANY = st.integers(0, 63)
+
+
+@dataclass
+class Known:
+    """What the model knows of an entry."""
+
+    name: str
+    start: int
+    attempts: int = 0
+    holder: int | None = None
+    stopping: bool = False
+    error: bool = False
+
+    @property
+    def state(self) -> State:
+        if self.error:
+            return State.FAILED
+        return State.WAITING if self.holder is None else State.RUNNING
+
+
+class QueueMachine(RuleBasedStateMachine):
+    """Every rule does one thing to the queue and to a list that stands for it."""
+
+    holders: Holders
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.place = tempfile.TemporaryDirectory()
+        self.folder = Path(self.place.name) / "queue"
+        self.queue = Queue(self.folder, running=RUNNING, waiting=WAITING)
+        self.known: list[Known] = []
+
+    def teardown(self) -> None:
+        for one in self.held():
+            self.holders.end(one.holder, "killed")
+        self.place.cleanup()
+
+    def held(self) -> list[Known]:
+        return [one for one in self.known if one.holder is not None]
+
+    @rule(start=STARTS)
+    def add(self, start: int) -> None:
+        same = [one for one in self.known if one.start == start and not one.error]
+        here = [one for one in self.known if not one.error]
+        wanted = [small(steps=5 + start)]
+        text = f"text {start % 2} ".encode() * 100
+        alive = [one for one in same if not one.stopping]
+        if alive:
+            assert self.queue.add(wanted, text=text) == alive[0].name
+            return
+        self.known = [one for one in self.known if not (one.start == start and one.error)]
+        if len(here) >= RUNNING + WAITING:
+            with pytest.raises(QueueFull, match=f"{WAITING} starts wait already"):
+                self.queue.add(wanted, text=text)
+            return
+        name = self.queue.add(wanted, text=text)
+        assert name not in [one.name for one in self.known]
+        self.known.append(Known(name, start))
+
+    @precondition(lambda self: len(self.held()) < RUNNING)
+    @rule()
+    def take(self) -> None:
+        expected = ""
+        for one in self.known:
+            if one.state is not State.WAITING:
+                continue
+            if one.attempts < ATTEMPTS:
+                expected = one.name
+                break
+            one.error = True
+            self.forget_old_failures()
+        pid, name = self.holders.take(self.folder)
+        assert name == expected
+        if not name:
+            return
+        (one,) = [one for one in self.known if one.name == name]
+        one.holder, one.attempts = pid, one.attempts + 1
+
+    @precondition(lambda self: self.held())
+    @rule(which=ANY, how=st.sampled_from(("done", "left", "failed", "killed")))
+    def end(self, which: int, how: str) -> None:
+        one = self.held()[which % len(self.held())]
+        assert one.holder is not None
+        self.holders.end(one.holder, how)
+        one.holder = None
+        if how == "done":
+            self.known.remove(one)
+        elif how == "left":
+            one.attempts -= 1
+        elif how == "failed":
+            one.error = True
+            self.forget_old_failures()
+
+    @precondition(lambda self: self.known)
+    @rule(which=ANY, times=st.integers(1, 2))
+    def stop(self, which: int, times: int) -> None:
+        one = self.known[which % len(self.known)]
+        for _ in range(times):  # twice is once
+            self.queue.stop(one.name)
+        if one.holder is None:
+            self.known.remove(one)
+        else:
+            one.stopping = True
+
+    @rule()
+    def stop_of_what_is_not_there(self) -> None:
+        self.queue.stop(f"{time.time_ns():020d}-{'0' * 12}")
+
+    @rule()
+    def sweep(self) -> None:
+        sweep_up(self.queue, Path(self.place.name))
+
+    @rule()
+    def another_server_looks(self) -> None:
+        self.queue = Queue(self.folder, running=RUNNING, waiting=WAITING)
+
+    def forget_old_failures(self) -> None:
+        failed = [one for one in self.known if one.error]
+        for old in failed[:-ENDED_KEPT]:
+            self.known.remove(old)
+
+    @invariant()
+    def the_queue_is_the_list(self) -> None:
+        found = self.queue.entries()
+        assert [(one.name, one.state, one.attempts) for one in found] == [
+            (one.name, one.state, one.attempts) for one in self.known
+        ]
+        assert self.queue.working() == {one.name for one in self.held()}
+        for entry, one in zip(found, self.known, strict=True):
+            assert entry.specifications[0].steps == 5 + one.start
+            assert self.queue.text(entry) == f"text {one.start % 2} ".encode() * 100
+            assert self.queue.stopping(entry.name) == one.stopping
+            if entry.error:
+                assert entry.error in (REASON, f"Its process ended {ATTEMPTS} times before it was done.")
+
+    @invariant()
+    def nothing_is_left_over(self) -> None:
+        names = {one.name for one in self.known}
+        for path in self.folder.glob("*"):
+            assert path.suffix in (".txt", ".lock", ".json", ".stop", ".working"), path.name
+            if path.suffix in (".json", ".stop", ".working"):
+                assert path.stem in names, path.name
+        assert len(list(self.folder.glob("*.txt"))) == len({one.start % 2 for one in self.known})
+
+
+@pytest.mark.usefixtures("no_shape_checks")
+@pytest.mark.parametrize("examples", [25, pytest.param(400, marks=pytest.mark.long)])
+def test_no_order_of_starts_stops_kills_and_ends_loses_or_doubles_an_entry(examples: int) -> None:
+    QueueMachine.holders = Holders()
+    try:
+        run_state_machine_as_test(
+            QueueMachine,
+            settings=settings(max_examples=examples, stateful_step_count=30, deadline=None),
+        )
+    finally:
+        QueueMachine.holders.close()
