@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -12,10 +13,11 @@ import streamlit as st
 
 from posenc.errors import PosencError
 from posenc.lab.queue import Queue, State, server_queue
-from posenc.lab.worker import NICE
+from posenc.lab.worker import GRACE, HEARD_WITHIN, NICE
 
 log = logging.getLogger(__name__)
 
+LOOK_EVERY = 5.0  # seconds between two looks at whether a process hangs
 PAUSE = 60.0  # seconds until another process is started after one that failed
 
 
@@ -62,7 +64,13 @@ class Workers:
 
     def _await(self, process: subprocess.Popen[bytes]) -> None:
         """Wait for the end of a process; what was put in the queue meanwhile needs the next one."""
-        code = process.wait()
+        while (code := _ended(process)) is None:
+            if hung := self.queue.hung(process.pid):
+                log.error("process %d hangs with %s and is ended", process.pid, hung)
+                code = _end(process)
+                if self.queue.stopping(hung):
+                    self.queue.stop(hung)  # nobody has it any more: gone at once
+                break
         with self._lock:
             self._processes.remove(process)
             if code != 0:
@@ -70,6 +78,29 @@ class Workers:
         if code != 0:
             time.sleep(PAUSE)
         self.ensure()
+
+
+def _ended(process: subprocess.Popen[bytes]) -> int | None:
+    """Wait a little for the end of a process; None while it lives."""
+    try:
+        return process.wait(LOOK_EVERY)
+    except subprocess.TimeoutExpired:
+        return None
+
+
+def _end(process: subprocess.Popen[bytes]) -> int:
+    """End a process and those that it started: asked first, killed where it does not hear that."""
+    with contextlib.suppress(OSError):
+        process.terminate()
+    try:
+        return process.wait(HEARD_WITHIN + GRACE + 1)
+    except subprocess.TimeoutExpired:
+        if hasattr(os, "killpg"):
+            with contextlib.suppress(OSError):
+                os.killpg(process.pid, signal.SIGKILL)  # it leads a group of its own
+        else:
+            process.kill()
+        return process.wait()
 
 
 @st.cache_resource(max_entries=1, show_spinner=False)

@@ -8,7 +8,13 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from posenc.errors import QueueFull
 from posenc.lab.queue import ATTEMPTS, Queue, State
@@ -152,7 +158,10 @@ class QueueMachine(RuleBasedStateMachine):
             assert self.queue.text(entry) == f"text {one.start % 2} ".encode() * 100
             assert self.queue.stopping(entry.name) == one.stopping
             if entry.error:
-                assert entry.error in (REASON, f"Its process ended {ATTEMPTS} times before it was done.")
+                assert entry.error in (
+                    REASON,
+                    f"Its process ended {ATTEMPTS} times before it was done.",
+                )
 
     @invariant()
     def nothing_is_left_over(self) -> None:

@@ -8,6 +8,7 @@ kill at any moment leaves each whole, and the next worker goes on from the last 
 import contextlib
 import hashlib
 import json
+import math
 import os
 import time
 from collections.abc import Iterator, Sequence
@@ -27,6 +28,7 @@ from posenc.run_files import reason as why
 ATTEMPTS = 3  # starts of an entry whose process died
 _ENDED_KEPT = 8  # failed entries that are still shown
 _POINTS = 200  # of a progress curve
+_SLOWER = 4.0  # times its estimate, that the reading of a model may take
 _PATIENCE = 10.0  # seconds until a lock that somebody holds is an error
 
 
@@ -221,6 +223,35 @@ class Queue:
         """Whether somebody asked that an entry be stopped."""
         return (self.folder / f"{name}.stop").exists()
 
+    def hung(self, pid: int) -> str | None:
+        """Return the entry with which process `pid` hangs, None where it gets on.
+
+        It hangs if it does not hear a stop, or has told nothing for longer than any step takes.
+        """
+        for entry in self.entries():
+            if entry.state is not State.RUNNING or self._holder(entry.name) != pid:
+                continue
+            told = min(self._age(f"{entry.name}.progress"), self._age(f"{entry.name}.working"))
+            if told > max(limits.MAX_SILENCE, _SLOWER * entry.reading):
+                return entry.name
+            asked = self._age(f"{entry.name}.stop") if self.stopping(entry.name) else 0.0
+            if asked > limits.MAX_STOPPING:
+                return entry.name
+        return None
+
+    def _holder(self, name: str) -> int | None:
+        try:
+            return int((self.folder / f"{name}.working").read_text())
+        except (OSError, ValueError):
+            return None
+
+    def _age(self, name: str) -> float:
+        """Return the seconds since a file was written, infinity where there is none."""
+        try:
+            return time.time() - (self.folder / name).stat().st_mtime
+        except OSError:
+            return math.inf
+
     def remove(self, name: str) -> None:
         """Forget an entry, and its text unless another entry needs it."""
         with self._lock:  # a text is written before the entry that needs it
@@ -286,7 +317,7 @@ class Queue:
                     continue
                 again = replace(again, attempts=again.attempts + 1)
                 self._write(again)
-                (self.folder / f"{entry.name}.working").touch()
+                (self.folder / f"{entry.name}.working").write_text(str(os.getpid()))
                 yield again
                 return
             finally:

@@ -8,6 +8,7 @@ import _thread
 import contextlib
 import logging
 import os
+import signal
 import sys
 import threading
 import time
@@ -170,9 +171,14 @@ def _slot(queue: Queue, stack: contextlib.ExitStack) -> bool:
 
 
 def _leave_with_parent() -> None:
-    """Wait for the end of standard input; then save and go, or just go if that takes long."""
+    """Wait for the end of standard input; then save and go."""
     while os.read(0, 1_024):  # not sys.stdin: its lock would be held when the process ends
         pass
+    _leave()
+
+
+def _leave() -> None:
+    """Save and go, or just go if that takes long."""
     _leaving.set()
     # Between two steps it is heard at once; a wait or a reading of the model is called off.
     if not _heard.wait(HEARD_WITHIN):
@@ -186,4 +192,5 @@ if __name__ == "__main__":
     if hasattr(os, "setpriority"):  # as low as the server that started it has set, or lower
         os.setpriority(os.PRIO_PROCESS, 0, max(NICE, os.getpriority(os.PRIO_PROCESS, 0)))
     threading.Thread(target=_leave_with_parent, daemon=True).start()
+    signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=_leave, daemon=True).start())
     main(Path(sys.argv[1]), int(sys.argv[2]))
