@@ -53,6 +53,10 @@ class RunError(PosencError):
     """A training run cannot be started, resumed or read; the message says why."""
 
 
+class DeviceLost(RunError):
+    """An accelerator failed so that the process that used it cannot use it again."""
+
+
 class QueueFull(PosencError):
     """No more training may wait on this server; the message says how much does."""
 

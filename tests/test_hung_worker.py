@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,10 +16,15 @@ from posenc import limits
 from posenc.lab.queue import Queue, State
 from posenc.lab.worker import GRACE, HEARD_WITHIN
 from tests.small_runs import CORPUS, sentences, small
-from tests.test_lab_worker import ROOT, alive, place, running_at, wait, worker  # noqa: F401
+from tests.worker_processes import ROOT, alive, own_place, running_at, wait, worker
 
 pytestmark = pytest.mark.timeout(1_200)
 TEXT = {"text": sentences(), "text_name": CORPUS.name}
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    yield from own_place(tmp_path, monkeypatch)
 
 
 def hangs(queue: Queue, name: str) -> None:
@@ -74,7 +80,7 @@ def test_a_process_that_tells_nothing_is_ended_and_its_entry_waits(
     assert queue.hung(pid) is None
 
 
-def test_a_process_at_work_does_not_hang(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+def test_a_process_at_work_does_not_hang(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     queue = Queue(place / "queue")
     name = queue.add([small(steps=100_000)], **TEXT)
     process = worker(queue)
@@ -95,7 +101,7 @@ def test_a_process_at_work_does_not_hang(place: Path, monkeypatch: pytest.Monkey
 
 @pytest.mark.long
 def test_a_server_told_to_end_saves_the_run_ends_within_ten_seconds_and_is_followed(
-    place: Path,  # noqa: F811
+    place: Path,
 ) -> None:
     queue = Queue(place / "work" / "queue")
     name = queue.add([small(steps=100_000)], **TEXT)

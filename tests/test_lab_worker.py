@@ -1,11 +1,9 @@
 """The background process: it does what waits, alone, and no kill loses or doubles anything."""
 
 import os
-import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,57 +15,21 @@ from posenc.lab.queue import Queue, State
 from posenc.lab.runs import checkpoint_of
 from posenc.lab.worker import NICE
 from tests.small_runs import CORPUS, sentences, small, timeless
+from tests.worker_processes import PATIENCE, ROOT, alive, own_place, running_at, wait, worker
 
 TEXT = {"text": sentences(), "text_name": CORPUS.name}
-ROOT = Path(__file__).parents[1]
 
 # A worker is nice: where others compute, it waits long before it is given a second.
 pytestmark = pytest.mark.timeout(1_200)
-PATIENCE = float(os.environ.get("POSENC_PATIENCE", "300"))  # tests/mutant_runs.py has less
 
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.setenv("POSENC_RUNS", str(tmp_path / "runs"))
-    monkeypatch.setenv("POSENC_WORK", str(tmp_path / "work"))
-    yield tmp_path
-    for path in (tmp_path / "pids").glob("*"):
-        with_pid = int(path.name)
-        if alive(with_pid):
-            os.kill(with_pid, signal.SIGKILL)
-
-
-def worker(queue: Queue) -> subprocess.Popen[bytes]:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "posenc.lab.worker", str(queue.folder), str(queue.running)],
-        cwd=ROOT, stdin=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
-    pids = queue.folder.parent / "pids"
-    pids.mkdir(exist_ok=True)
-    (pids / str(process.pid)).touch()
-    return process
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().split(")")[1].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-def wait(for_what: Callable[[], bool], seconds: float = PATIENCE) -> None:
-    end = time.monotonic() + seconds
-    while not for_what():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.05)
+    yield from own_place(tmp_path, monkeypatch)
 
 
 def long(steps: int = 100_000) -> Specification:
     return small(steps=steps)
-
-
-def running_at(queue: Queue, name: str, step: int) -> None:
-    wait(lambda: queue.progress(name).step >= step)
 
 
 def test_everything_that_waits_is_done_in_order_and_the_worker_ends(place: Path) -> None:

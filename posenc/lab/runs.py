@@ -23,6 +23,7 @@ from torch import Tensor
 
 from posenc.errors import RunError, RunMissing, RunOfAnotherVersion, StoreUnavailable
 from posenc.lab.corpus import Corpus
+from posenc.lab.device_faults import told
 from posenc.lab.evaluate import Score, evaluate
 from posenc.lab.specification import Specification, current_versions
 from posenc.lab.train import Report, fixed_threads, train
@@ -254,15 +255,16 @@ def make_run(
                 + ", ".join(f"{name} {number}" for name, number in specification.versions)
                 + "."
             )
-        try:
-            trained = train(specification, corpus, checkpoint=checkpoint, report=report)
-        except OSError as error:
-            raise RunError(f"The checkpoint cannot be written: {reason(error)}.") from error
-        scores: list[Score] = []
-        if trained.stopped is None:
-            with fixed_threads(specification.threads):
-                task = specification.make_task(corpus)
-                scores = evaluate(trained.model, task, specification)
+        with told(specification.device):
+            try:
+                trained = train(specification, corpus, checkpoint=checkpoint, report=report)
+            except OSError as error:
+                raise RunError(f"The checkpoint cannot be written: {reason(error)}.") from error
+            scores: list[Score] = []
+            if trained.stopped is None:
+                with fixed_threads(specification.threads):
+                    task = specification.make_task(corpus)
+                    scores = evaluate(trained.model, task, specification)
         run = Run(specification, tuple(scores), trained.losses, trained.stopped, trained.seconds)
         learned = {
             f"scheme.{name}": value for name, value in trained.model.scheme.named_parameters()

@@ -17,8 +17,9 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from posenc.errors import PosencError
+from posenc.errors import DeviceLost, PosencError
 from posenc.lab.corpus import Corpus, from_text, standard_library
+from posenc.lab.device_faults import free
 from posenc.lab.queue import Curve, Entry, Progress, Queue
 from posenc.lab.runs import Store, make_run
 from posenc.lab.specification import Specification
@@ -30,6 +31,7 @@ log = logging.getLogger("posenc.worker")
 NICE = 10
 TELL_EVERY = 0.5  # seconds
 HEARD_WITHIN = 2.0  # seconds
+DEVICE_LOST = 75  # exit code, of a fault that passes with the process
 GRACE = 5.0  # seconds to save in, once the parent is gone
 
 _leaving = threading.Event()  # the parent is gone
@@ -52,6 +54,7 @@ def main(folder: Path, running: int) -> None:
                 if entry is None:
                     return
                 do(queue, entry)
+            free()
 
 
 def do(queue: Queue, entry: Entry) -> None:
@@ -75,6 +78,9 @@ def do(queue: Queue, entry: Entry) -> None:
             queue.give_back(entry)
             return
         queue.remove(entry.name)  # its checkpoints stay: the same start goes on from them
+    except DeviceLost as error:
+        queue.fail(entry, str(error))
+        sys.exit(DEVICE_LOST)  # every later use of the device would fail in this process
     except PosencError as error:
         queue.fail(entry, str(error))
     except (OSError, RuntimeError, MemoryError, ArithmeticError, LookupError, TypeError) as error:
