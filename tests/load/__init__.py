@@ -1,0 +1,1 @@
+"""Load: many visitors without a browser against a served app, over Streamlit's own websocket."""

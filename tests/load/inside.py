@@ -1,0 +1,55 @@
+"""Streamlit, with a socket that counts what its containers hold.
+
+`python -m tests.load.inside SOCKET run ...` takes the arguments of streamlit after that of the socket.
+For the load test alone: a server that people reach has no such thing.
+"""
+
+import collections
+import gc
+import json
+import socket
+import sys
+import threading
+from pathlib import Path
+
+LEAST = 4  # held by a container that is counted
+_CONTAINERS = (dict, list, set, collections.deque)
+
+
+def census() -> dict[str, tuple[str, int]]:
+    """Return the containers of this process by their address: type with a hint, and length."""
+    gc.collect()
+    found = {}
+    for one in gc.get_objects():
+        if isinstance(one, _CONTAINERS) and len(one) >= LEAST:
+            found[str(id(one))] = (_told(one), len(one))
+    return found
+
+
+def _told(one: object) -> str:
+    kind = type(one).__name__
+    try:
+        first = next(iter(one))  # type: ignore[call-overload]
+    except (StopIteration, RuntimeError):  # it changes while it is read
+        return kind
+    return f"{kind} of {type(first).__name__} {str(first)[:60] if isinstance(first, str) else ''}"
+
+
+def answer(place: Path) -> None:
+    """Answer everyone who connects with one census."""
+    place.unlink(missing_ok=True)
+    with socket.socket(socket.AF_UNIX) as door:
+        door.bind(str(place))
+        door.listen()
+        while True:
+            asked, _ = door.accept()
+            with asked:
+                asked.sendall(json.dumps(census()).encode())
+
+
+if __name__ == "__main__":
+    threading.Thread(target=answer, args=(Path(sys.argv[1]),), daemon=True).start()
+    sys.argv = ["streamlit", *sys.argv[2:]]
+    from streamlit.web.cli import main
+
+    main()

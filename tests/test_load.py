@@ -1,0 +1,90 @@
+"""The load test itself: its visitors meet what a browser meets, and its counts see what grows."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from tests.load.batches import DIAL, grown, run
+from tests.load.figures import Figures, table
+from tests.load.server import Served, served
+from tests.load.visitor import Answer, Visitor
+
+pytestmark = pytest.mark.timeout(900)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with served(tmp_path_factory.mktemp("load")) as one:
+        yield one
+
+
+def test_a_visitor_opens_a_page_and_turns_a_control(server: Served) -> None:
+    async def visit() -> tuple[Visitor, list[Answer]]:
+        async with Visitor(server.address, "similarity", "schemes=rope&dim=64&length=32") as one:
+            answers = [await one.look(), await one.turn(DIAL, 3), await one.turn(DIAL, 3)]
+        return one, answers
+
+    visitor, (first, turned, again) = asyncio.run(visit())
+    assert visitor.faults == []
+    assert "10" in visitor.dials[DIAL].stops[0]
+    assert first.size > turned.size == again.size > 0
+    assert first.seconds > 0
+
+
+def test_what_goes_wrong_on_a_page_is_a_fault(server: Served) -> None:
+    figures = run(server, visitors=1, reruns=0, pause=0.0, page="nowhere")
+    assert figures.faults == ["no page nowhere"]
+    missing = run(server, visitors=2, reruns=1, pause=0.0, page="context_planner")  # it has no base
+    assert missing.faults == [f"KeyError: '{DIAL}'"] * 2
+
+
+def test_visitors_at_once_are_all_served_without_a_fault(server: Served) -> None:
+    figures = run(server, visitors=5, reruns=3, pause=0.0)
+    assert figures.faults == []
+    assert (len(figures.first), len(figures.turned)) == (5, 15)
+    assert 100 < server.memory() < 4_000
+    assert figures.worked > 0
+    row = figures.row()
+    assert row["p50 ms"] <= row["p95 ms"]
+    lines = table([("five", figures)]).splitlines()
+    assert lines[1].split()[0] == "five"
+    assert len({len(line) for line in lines}) == 1
+
+
+def test_quantiles_and_sizes_are_those_of_the_answers() -> None:
+    figures = Figures(turned=[Answer(n / 10, 1_000 * n, 1) for n in range(1, 12)])
+    assert figures.quantile(0.5) == pytest.approx(0.6)
+    assert figures.quantile(0.95) == pytest.approx(1.05)
+    assert figures.size() == 11
+    assert table([]) == ""
+
+
+def test_what_grows_from_census_to_census_is_found() -> None:
+    first = {"1": ("list of int ", 5), "2": ("dict of str a", 5), "3": ("set of int ", 9)}
+    second = {"1": ("list of int ", 6), "2": ("dict of str a", 5), "4": ("set of int ", 9)}
+    third = {"1": ("list of int ", 8), "2": ("dict of str a", 4), "3": ("set of int ", 99)}
+    assert grown(first, second, third) == {"list of int  at 1": [5, 6, 8]}
+    assert grown(first, second, first) == {}
+
+
+@pytest.mark.long
+def test_nothing_grows_over_identical_batches(server: Served) -> None:
+    asked = {"visitors": 4, "reruns": 20, "pause": 0.0, "page": "similarity"}
+    for _ in range(2):
+        assert run(server, **asked).faults == []
+    censuses = []
+    for _ in range(3):
+        censuses.append(server.census())
+        assert run(server, **asked).faults == []
+    assert len(censuses[0]) > 1_000
+    assert grown(*censuses, server.census()) == {}
+
+
+@pytest.mark.long
+def test_a_thousand_reruns_cost_ten_megabytes_at_most(server: Served) -> None:
+    run(server, visitors=4, reruns=150, pause=0.0)
+    before = server.memory()
+    figures = run(server, visitors=4, reruns=250, pause=0.0)
+    assert figures.faults == []
+    assert server.memory() - before <= 10
