@@ -15,8 +15,8 @@ from posenc.identification.ladders import Guess
 from posenc.identification.precision import Recipe, rounding, written_in
 from posenc.identification.scalings import USUAL_BASES, ScaledGuess
 from posenc.identification.search import Fit, exponent_powers, nearest_fit
+from posenc.schemes import ROPE_SCALINGS
 from posenc.schemes.rope import RopeConfig
-from posenc.schemes.rope_scaling.linear import RopeLinearConfig
 from posenc.schemes.scheme import SchemeConfig
 from posenc.schemes.sinusoidal import SinusoidalConfig
 
@@ -189,10 +189,11 @@ def _config(guess: Guess, width: int) -> tuple[SchemeConfig | None, set[str]]:
                 return None, set()
             return SinusoidalConfig(dim=dim, base=guess.base, layout=layout), set()
         if guess.scale != 1.0:
-            factor = 1 / guess.scale
-            return RopeLinearConfig(dim=dim, base=guess.base, factor=factor, layout=layout), {
-                "scale"
-            }
+            scaled = (one.of_ladder(dim, guess.base, guess.scale) for one in ROPE_SCALINGS.values())
+            for one in scaled:
+                if one is not None:
+                    return replace(one, layout=layout), {"scale"}
+            return None, set()
         return RopeConfig(dim=dim, base=guess.base, layout=layout), set()
     except ConfigError:
         return None, set()
@@ -279,11 +280,9 @@ def _also(guess: Guess, width: int, within: float) -> tuple[str, ...]:
     if meant is not None:
         found.append(f"base {meant[0]:,.6g} with the exponent {meant[1]} in place of 2m/d")
     plain = type(guess) is Guess and guess.base not in USUAL_BASES
-    if arrangement.scheme == "rope" and plain and dim > 2:
-        for usual in USUAL_BASES[:3]:
-            factor = (guess.base / usual) ** ((dim - 2) / dim)
-            if factor > 1.5 and math.isclose(factor, round(factor), rel_tol=1e-3):
-                found.append(f"NTK-aware scaling of base {usual:,.6g} by {round(factor)}")
+    if arrangement.scheme == "rope" and plain:
+        for scaling in ROPE_SCALINGS.values():
+            found += scaling.in_words(dim, guess.base, USUAL_BASES[:3])
     return tuple(found)
 
 
