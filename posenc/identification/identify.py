@@ -23,9 +23,16 @@ from posenc.schemes.sinusoidal import SinusoidalConfig
 FITS = 0.02  # of the table's size: what may be left of one that a formula made
 _BLOCK = 2**20  # numbers of the table that are compared at once
 
+_NEGATED = {
+    (-1, 1.0): "Every sine is negated: angles run the other way.",
+    (1, -1.0): "Every number is negated.",
+    (-1, -1.0): "Every cosine is negated.",
+}
+
 Kind = Literal[
     "swapped",
     "wrong pairs",
+    "sign",
     "exponent",
     "scale",
     "size",
@@ -112,7 +119,7 @@ def identify(table: Tensor, sines: Tensor | None = None) -> Identification:
     guess, latest = fit.guess, len(given.columns) + abs(fit.guess.start)
     largest = float(by_column.max())
     config, taken = _config(guess, given.width)
-    within = _base_within(fit, given, rounding(written, latest, guess.size))
+    within = _base_within(fit, given, rounding(written, latest, abs(guess.size)))
     return Identification(
         config=config,
         guess=guess,
@@ -180,7 +187,7 @@ def _config(guess: Guess, width: int) -> tuple[SchemeConfig | None, set[str]]:
             made = replace(guess.config, layout=layout)
             size = (
                 {"size"}
-                if math.isclose(made.attention_scaling(), guess.size, rel_tol=2e-3)
+                if math.isclose(made.attention_scaling(), abs(guess.size), rel_tol=2e-3)
                 else set()
             )
             return made, {"scale", *size}
@@ -212,6 +219,8 @@ def _deviations(
     if arrangement.fault:
         kind: Kind = "swapped" if "changed places" in arrangement.fault else "wrong pairs"
         found.append(Deviation(kind, f"{_sentence(arrangement.fault)} ({arrangement.words})."))
+    if guess.signs != (1, 1.0):
+        found.append(Deviation("sign", _NEGATED[guess.signs]))
     meant = _meant(guess, 2 * arrangement.pairs(given.width))
     if meant is not None and guess.base not in USUAL_BASES and not isinstance(guess, ScaledGuess):
         base, exponent = meant
@@ -224,8 +233,8 @@ def _deviations(
         )
     if guess.scale != 1.0 and "scale" not in taken:
         found.append(Deviation("scale", f"Every angle is multiplied by {guess.scale:.6g}."))
-    if guess.size != 1.0 and "size" not in taken:
-        found.append(Deviation("size", f"Every number is multiplied by {guess.size:.6g}."))
+    if abs(guess.size) != 1.0 and "size" not in taken:
+        found.append(Deviation("size", f"Every number is multiplied by {abs(guess.size):.6g}."))
     first = guess.start - given.padding
     if given.padding:
         rows = "row is" if given.padding == 1 else f"{given.padding:,} rows are"
@@ -237,7 +246,7 @@ def _deviations(
             Deviation("angles", f"Made with {fit.recipe.words}, where float64 would be exact.")
         )
     latest = len(given.columns) + abs(guess.start)
-    if largest > 4 * rounding(written, latest, max(1.0, guess.size)):
+    if largest > 4 * rounding(written, latest, max(1.0, abs(guess.size))):
         row, column = worst
         found.append(
             Deviation(
@@ -293,7 +302,7 @@ def _base_within(fit: Fit, given: Given, allowed: float) -> float:
     positions = torch.linspace(0, last, min(last + 1, 256), dtype=torch.float64)
     angles = (positions + fit.guess.start).unsqueeze(1) * fit.guess.rates(columns)
     moved = angles * columns.exponents * torch.where(columns.sines, angles.cos(), angles.sin())
-    slope = float(moved.abs().max()) * fit.guess.size
+    slope = float(moved.abs().max()) * abs(fit.guess.size)
     return allowed / slope if slope > allowed else math.inf
 
 

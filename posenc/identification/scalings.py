@@ -1,7 +1,7 @@
 """Ladders that RoPE's scalings make of a plain one, tried where no plain ladder fits a table."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from jaxtyping import Float
 from torch import Tensor
@@ -10,6 +10,7 @@ from posenc import limits
 from posenc.identification.arrangements import Columns
 from posenc.identification.frequencies import Waves
 from posenc.identification.ladders import Guess
+from posenc.identification.starts import Phases, starts
 from posenc.schemes import ROPE_SCALINGS
 from posenc.schemes.known_rope import SeenLadder
 from posenc.schemes.rope import RopeConfig
@@ -34,8 +35,10 @@ class ScaledGuess(Guess):
         return _by_column(self.config.frequencies().phases.inv_freq, columns)
 
 
-def scaled_guesses(found: Waves, plain: Guess, columns: Columns) -> list[ScaledGuess]:
-    """Return the scalings whose frequencies come nearest to those of a table, with a guess's start."""
+def scaled_guesses(
+    found: Waves, plain: Guess, columns: Columns, allowed: float
+) -> list[ScaledGuess]:
+    """Return the scalings whose frequencies come nearest to those of a table, with a guess's signs."""
     if columns.dim > limits.MAX_DIM:
         return []
     rows = float((found.turned / found.theta.clamp_min(1e-300)).max())
@@ -49,10 +52,14 @@ def scaled_guesses(found: Waves, plain: Guess, columns: Columns) -> list[ScaledG
             apart = (found.theta - expected).abs() * rows  # radians in the last row
             scored.append((float(apart.clamp_max(1.0).mean()), config))
     scored.sort(key=lambda pair: pair[0])
-    return [
-        ScaledGuess(plain.arrangement, config.base, 1.0, plain.start, 1.0, config)
-        for _, config in scored[:_TRIED]
-    ]
+    sense, sign = plain.signs
+    guesses = []
+    for _, config in scored[:_TRIED]:
+        one = ScaledGuess(plain.arrangement, config.base, size=sign, sense=sense, config=config)
+        rates = one.rates(columns)
+        likely = starts(Phases.of(found, columns, rates, allowed, plain.signs), rates)
+        guesses += [replace(one, start=start) for start in dict.fromkeys((*likely, plain.start))]
+    return guesses
 
 
 def _bases(found: Waves, columns: Columns) -> tuple[float, ...]:
