@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posenc import limits
-from posenc.identification.arrangements import Columns
+from posenc.identification.arrangements import Arrangement, Columns
 from posenc.identification.frequencies import Waves
 from posenc.identification.ladders import Guess
 from posenc.identification.starts import Phases, starts
@@ -21,6 +21,7 @@ USUAL_BASES = (
 )  # fmt: skip
 _FAST = 0.25  # exponents up to this are of pairs that scalings keep
 _TRIED_STANDING = 32
+_FEWEST_WAVES = 0.25  # of the columns, which standing still is not
 _TRIED = 4  # of the scalings whose frequencies come nearest
 
 
@@ -35,31 +36,44 @@ class ScaledGuess(Guess):
         return _by_column(self.config.frequencies().phases.inv_freq, columns)
 
 
-def scaled_guesses(
-    found: Waves, plain: Guess, columns: Columns, allowed: float
-) -> list[ScaledGuess]:
-    """Return the scalings whose frequencies come nearest to those of a table, with a guess's signs."""
-    if columns.dim > limits.MAX_DIM:
+def scaled_ladders(found: Waves, columns: Columns, turning: int) -> list[tuple[float, RopeConfig]]:
+    """Return the scalings whose frequencies come nearest to those of a table, with how far they are.
+
+    turning: how many pairs turn at least; the columns of the others stand still.
+    """
+    pairs = columns.dim // 2
+    if columns.dim > limits.MAX_DIM or float((found.weight > 0).double().mean()) < _FEWEST_WAVES:
         return []
-    rows = float((found.turned / found.theta.clamp_min(1e-300)).max())
+    rows = len(found.table)
+    last = min(pairs - 1, turning + _TRIED_STANDING)
     seen = SeenLadder(
-        dim=columns.dim, bases=_bases(found, columns), turning=_turning(found, columns)
+        dim=columns.dim,
+        bases=_bases(found, columns),
+        turning=tuple(range(max(1, turning), last + 1)),
     )
-    scored = []
+    scored: list[tuple[float, RopeConfig]] = []
     for made in ROPE_SCALINGS.values():
         for config in made.like(seen):
             expected = _by_column(config.frequencies().phases.inv_freq, columns)
             apart = (found.theta - expected).abs() * rows  # radians in the last row
             scored.append((float(apart.clamp_max(1.0).mean()), config))
-    scored.sort(key=lambda pair: pair[0])
-    sense, sign = plain.signs
-    guesses = []
-    for _, config in scored[:_TRIED]:
-        one = ScaledGuess(plain.arrangement, config.base, size=sign, sense=sense, config=config)
-        rates = one.rates(columns)
-        likely = starts(Phases.of(found, columns, rates, allowed, plain.signs), rates)
-        guesses += [replace(one, start=start) for start in dict.fromkeys((*likely, plain.start))]
-    return guesses
+    return sorted(scored, key=lambda pair: pair[0])[:_TRIED]
+
+
+def scaled_guesses(
+    found: Waves,
+    arrangement: Arrangement,
+    config: RopeConfig,
+    columns: Columns,
+    allowed: float,
+    signs: tuple[int, float],
+) -> list[ScaledGuess]:
+    """Return where a table of a scaling may start; allowed: what rounding does to a number."""
+    sense, sign = signs
+    one = ScaledGuess(arrangement, config.base, size=sign, sense=sense, config=config)
+    rates = one.rates(columns)
+    likely = starts(Phases.of(found, columns, rates, allowed, signs), rates)
+    return [replace(one, start=start) for start in likely]
 
 
 def _bases(found: Waves, columns: Columns) -> tuple[float, ...]:
@@ -76,17 +90,3 @@ def _bases(found: Waves, columns: Columns) -> tuple[float, ...]:
 
 def _by_column(ladder: Float[Tensor, " p"], columns: Columns) -> Float[Tensor, " c"]:
     return ladder[(columns.exponents * len(ladder)).round().long()]
-
-
-def _turning(found: Waves, columns: Columns) -> tuple[int, ...]:
-    """Return how many pairs may turn, where some stand still."""
-    pairs = columns.dim // 2
-    pair = (columns.exponents * pairs).round().long()
-    turns = found.turned > 0
-    first = int(pair[turns].max()) + 1 if bool(turns.any()) else 0
-    # Not every column is looked at: the last that turns lies between one that does and one that does not.
-    later = pair[~turns & (pair >= first)]
-    last = int(later.min()) if len(later) else first
-    return tuple(
-        n for n in range(max(1, first), min(last, first + _TRIED_STANDING) + 1) if n < pairs
-    )

@@ -11,21 +11,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from posenc.identification.arrangements import ARRANGEMENTS, Arrangement, Columns, Form
 from posenc.identification.frequencies import Waves, waves
 from posenc.identification.ladders import Guess, guesses, refined
 from posenc.identification.precision import EXACT, RECIPES, Recipe, rounding
-from posenc.identification.scalings import USUAL_BASES, scaled_guesses
+from posenc.identification.scalings import USUAL_BASES, scaled_guesses, scaled_ladders
 
 _SEARCH_ROWS = 2_048
 _SEARCH_COLUMNS = 96
 _SCORED_ROWS = 256
 _EARLY_ROWS = 32
 _FINALISTS = 3
-_NEAR = 0.1  # of a table's size, for signs to be right
+_USUAL_STARTS = (0, 1, 2)
+_NEAR = 0.02  # of a table's size, for signs to be right
 _SIGNS = ((1, 1.0), (-1, 1.0), (1, -1.0), (-1, -1.0))  # of sines, of all numbers
 
 
@@ -48,7 +49,7 @@ class Fit:
 class _Search:
     """The part of a table that the search looks at: its first rows, some of its columns.
 
-    allowed: what rounding alone may do to a number.
+    moving: which of all columns change in these rows.
     """
 
     table: Float[Tensor, "t c"]
@@ -56,6 +57,13 @@ class _Search:
     width: int
     form: Form
     written: torch.dtype
+    moving: Bool[Tensor, " all"]
+
+    def turning(self, arrangement: Arrangement) -> int:
+        """Return how many pairs turn at least."""
+        columns = arrangement.columns(self.width)
+        pair = (columns.exponents * (columns.dim // 2)).round()
+        return int(pair[self.moving].max()) + 1 if bool(self.moving.any()) else 0
 
     def columns(self, arrangement: Arrangement) -> Columns:
         return arrangement.columns(self.width).at(self.picked)
@@ -90,13 +98,15 @@ class _Search:
 def nearest_fit(table: Float[Tensor, "t c"], form: Form, width: int, written: torch.dtype) -> Fit:
     """Return the formula that comes nearest to a table; its residual says how near."""
     picked = _picked(table.shape[1])
-    search = _Search(table[:_SEARCH_ROWS, picked], picked, width, form, written)
+    first = table[:_SEARCH_ROWS]
+    moving = first.amax(0) > first.amin(0)
+    search = _Search(first[:, picked], picked, width, form, written, moving)
     found = waves(search.table) if len(table) >= 5 else None
     rough = sorted(_rough(search, found), key=lambda fit: fit.residual)
     finalists = _distinct(rough)
     fits = [fit for one in finalists for fit in _finished(search, one)]
     if found is not None and not any(search.exact(fit) for fit in fits):
-        fits += [fit for one in finalists[:1] for fit in _by_scaling(search, found, one.guess)]
+        fits += _by_scaling(search, found)
     return _simplest(search, fits)
 
 
@@ -117,8 +127,10 @@ def _picked(count: int) -> Int[Tensor, " c"]:
 def _rough(search: _Search, found: Waves | None) -> Iterator[Fit]:
     """Yield what the columns speak for in every order, and the usual tables."""
     fitting = [one for one in ARRANGEMENTS if one.form == search.form and one.fits(search.width)]
-    allowed, exact = rounding(search.written, len(search.table)), False
+    allowed, exact, least = rounding(search.written, len(search.table)), False, math.inf
     for signs, scaled in itertools.product(_SIGNS, (False, True)):
+        if least < _NEAR and not scaled:
+            return  # a wrong sign leaves more
         for arrangement in fitting:
             columns, here = search.columns(arrangement), False
             if not _told_by_signs(columns, signs):
@@ -133,6 +145,8 @@ def _rough(search: _Search, found: Waves | None) -> Iterator[Fit]:
                 fit = search.fits(near, EXACT)[0]
                 yield fit
                 here = here or search.exact(fit)
+                if not scaled and guess.start in _USUAL_STARTS:
+                    least = min(least, fit.residual)
             if here and not arrangement.fault:
                 return  # nothing simpler is left
             exact = exact or here
@@ -143,7 +157,7 @@ def _rough(search: _Search, found: Waves | None) -> Iterator[Fit]:
         near = False
         for arrangement in fitting:
             for base in USUAL_BASES if _told_by_signs(search.columns(arrangement), signs) else ():
-                for start in (0, 1, 2):
+                for start in _USUAL_STARTS:
                     guess = Guess(arrangement, base, 1.0, start, signs[1], signs[0])
                     fit = search.fits(guess, EXACT, rows=_EARLY_ROWS)[-1]
                     yield fit
@@ -193,13 +207,30 @@ def _finished(search: _Search, rough: Fit) -> Iterator[Fit]:
                 yield from (replace(fit, digits=digits) for fit in search.fits(one, recipe))
 
 
-def _by_scaling(search: _Search, found: Waves, plain: Guess) -> Iterator[Fit]:
-    if plain.arrangement.scheme != "rope" or plain.arrangement.fault:
-        return
+def _by_scaling(search: _Search, found: Waves) -> Iterator[Fit]:
     allowed = rounding(search.written, len(search.table))
-    for guess in scaled_guesses(found, plain, search.columns(plain.arrangement), allowed):
-        for recipe in (EXACT, *(one for one in RECIPES if one.ladder == "exact")):
-            yield search.fits(guess, recipe)[-1]
+    likely = []
+    for arrangement in ARRANGEMENTS:
+        rope = arrangement.scheme == "rope" and not arrangement.fault
+        if rope and arrangement.form == search.form and arrangement.fits(search.width):
+            columns = search.columns(arrangement)
+            ladders = scaled_ladders(found, columns, search.turning(arrangement))
+            likely += [(score, arrangement, columns, config) for score, config in ladders]
+    likely = sorted(likely, key=lambda one: one[0])[:_FINALISTS]
+    for signs in _SIGNS:
+        near = False
+        for _, arrangement, columns, config in likely:
+            if not _told_by_signs(columns, signs):
+                continue
+            for guess in scaled_guesses(found, arrangement, config, columns, allowed, signs):
+                for recipe in (EXACT, *(one for one in RECIPES if one.ladder == "exact")):
+                    fit = search.fits(guess, recipe)[-1]
+                    yield fit
+                    near = near or fit.residual < _NEAR
+                    if search.exact(fit):
+                        return
+        if near:
+            return
 
 
 def _simplest(search: _Search, fits: Sequence[Fit]) -> Fit:
