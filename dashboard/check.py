@@ -4,6 +4,8 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 import streamlit as st
+import torch
+from torch import Tensor
 
 from dashboard import check_frames
 from dashboard.check_frames import Drawn
@@ -11,15 +13,16 @@ from dashboard.choices import CheckChoice
 from dashboard.compute import CACHE
 from posenc import Setting
 from posenc.analysis.layouts import inspect_layouts
-from posenc.analysis.probes import probe
+from posenc.analysis.probes import probe_each
 from posenc.errors import CheckpointError, PosencError
 from posenc.identification import identify
 from posenc.identification.examples import EXAMPLES, Tables
+from posenc.identification.given import Given
 from posenc.identification.made import from_exact
 from posenc.identification.words import fit_sentence, headline
 from posenc.interop.held_numbers import held_numbers
 from posenc.kernel import position_vectors
-from posenc.limits import MAX_SHOWN_LENGTH
+from posenc.limits import MAX_SHOWN_PROBED, probed_rows
 from posenc.query import Query, known
 from posenc.schemes import SCHEMES
 from posenc.tables import sinusoidal_table
@@ -60,7 +63,7 @@ class Layouts:
 
 @dataclass(frozen=True)
 class Told:
-    """What position vectors tell: the learned table's, a sinusoidal one's and random numbers."""
+    """What position vectors tell: one table's, a sinusoidal one's and random numbers of its shape."""
 
     sentence: str
     numbers: pd.DataFrame
@@ -68,15 +71,24 @@ class Told:
 
 @dataclass(frozen=True)
 class Read:
-    """Everything on the page. answer, told: None where the reasons say why there is none."""
+    """Everything on the page. answer, told: None where the reasons say why there is none.
+
+    told: of an upload that is chosen, and of the learned table; untold: why one of them has none.
+    """
 
     headline: str
     answer: Answer | None
     reason: str
     layouts: Layouts
     conversion: str
-    told: Told | None
-    untold: str
+    told: tuple[Told, ...]
+    untold: tuple[str, ...]
+
+    @property
+    def probes(self) -> pd.DataFrame:
+        """The probes of all tables, one row each."""
+        numbers = [one.numbers for one in self.told]
+        return pd.concat(numbers, ignore_index=True) if numbers else pd.DataFrame()
 
 
 def read(setting: Setting, chosen: CheckChoice) -> Read:
@@ -91,11 +103,19 @@ def read(setting: Setting, chosen: CheckChoice) -> Read:
         reason = f"{error} Nothing is shown in its place."
     except PosencError as error:
         reason = str(error)
-    told, untold = None, ""
-    try:
-        told = _told(Query.of(setting, "learned", length=MAX_SHOWN_LENGTH), setting.seed)
-    except PosencError as error:
-        untold = str(error)
+    told, untold = [], []
+    asked = [
+        lambda: _told_of_learned(
+            Query.of(setting, "learned", length=MAX_SHOWN_PROBED), setting.seed
+        )
+    ]
+    if answer is not None and chosen.table not in EXAMPLES:
+        asked.insert(0, lambda: _told_of_upload(chosen.table, setting.seed))
+    for one in asked:
+        try:
+            told.append(one())
+        except PosencError as error:
+            untold.append(str(error))
     width, heads = setting.rope_width, 1 if setting.equal_width else setting.heads
     positions = min(setting.length, LAYOUT_POSITIONS)
     return Read(
@@ -104,8 +124,8 @@ def read(setting: Setting, chosen: CheckChoice) -> Read:
         reason=reason,
         layouts=_layouts(positions, width, setting.base, setting.seed),
         conversion=conversion(heads, width),
-        told=told,
-        untold=untold,
+        told=tuple(told),
+        untold=tuple(untold),
     )
 
 
@@ -160,15 +180,30 @@ def _layouts(positions: int, width: int, base: float, seed: int) -> Layouts:
 
 
 @st.cache_data(**CACHE)
-def _told(query: Query, seed: int) -> Told:
+def _told_of_learned(query: Query, seed: int) -> Told:
     scheme = query.build()
     rows = position_vectors(scheme, known(scheme, query.length), dtype=query.dtype)
-    ours = probe(rows, seed=seed)
+    rows_there = scheme.max_length or len(rows)
+    return _told(scheme.provenance or SCHEMES["learned"].label, rows, rows_there, seed)
+
+
+@st.cache_data(**CACHE)
+def _told_of_upload(name: str, seed: int) -> Told:
+    held = held_numbers(name)
+    rows = Given.of(held.table, held.sines).columns
+    return _told(f"table in {held.source}", rows, len(rows), seed)
+
+
+def _told(name: str, rows: Tensor, rows_there: int, seed: int) -> Told:
+    """Probe the first rows of a table: as many as a page may, which are told of where there are more."""
     width = rows.shape[1]
-    same = sinusoidal_table(ours.positions, width + width % 2)[:, :width]
-    name = scheme.provenance or SCHEMES["learned"].label
-    numbers = check_frames.probes(name, ours, probe(same, seed=seed))
-    return Told(check_frames.probe_sentence(name, ours), numbers)
+    rows = rows[: probed_rows(width)].double()
+    same = sinusoidal_table(len(rows), width + width % 2, dtype=torch.float64)[:, :width]
+    ours, sinusoidal = probe_each([rows, same], seed=seed)
+    return Told(
+        check_frames.probe_sentence(name, ours, rows_there),
+        check_frames.probes(name, width, ours, sinusoidal),
+    )
 
 
 def conversion(heads: int, width: int) -> str:

@@ -20,8 +20,8 @@ from posenc.limits import MAX_DRAWN_CELLS
 from posenc.words import counted
 
 FIELDS = (
-    "arrangement", "layout", "base", "base_within", "start", "scale", "size", "angles", "format", "rows",
-    "width", "residual", "largest_difference", "row", "column",
+    "arrangement", "layout", "base", "base_within", "start", "scale", "size", "sense", "angles", "format",
+    "rows", "width", "residual", "largest_difference", "row", "column",
 )  # fmt: skip
 COMPARED = {  # what the chart draws, by name
     "the formula, angles exact": "exact angles",
@@ -214,13 +214,14 @@ def layout_sentence(one: LayoutInspection, width: int) -> str:
 # Probes -------------------------------------------------------------------------------------
 
 
-def probes(name: str, ours: Probes, sinusoidal: Probes) -> pd.DataFrame:
+def probes(name: str, width: int, ours: Probes, sinusoidal: Probes) -> pd.DataFrame:
     """Return what three tables of one shape tell, one row each."""
+    shape = f"{ours.positions:,} x {width:,}"
     rows = (
         (name, ours.index_error.value, ours.order.value, ours.properties),
-        ("sinusoidal, the same shape", sinusoidal.index_error.value, sinusoidal.order.value,
+        (f"sinusoidal, {shape}", sinusoidal.index_error.value, sinusoidal.order.value,
          sinusoidal.properties),
-        ("random numbers, the same shape", ours.index_error.control, ours.order.control,
+        (f"random numbers, {shape}", ours.index_error.control, ours.order.control,
          ours.control_properties),
     )  # fmt: skip
     return pd.DataFrame(
@@ -246,11 +247,14 @@ def _properties(measured: Properties) -> dict[str, float | None]:
     }
 
 
-def probe_sentence(name: str, one: Probes) -> str:
-    """Return how far index and order are read back from a table."""
+def probe_sentence(name: str, one: Probes, rows_there: int) -> str:
+    """Return how far index and order are read back from a table of `rows_there` rows."""
+    first = (
+        f" (first {one.positions:,} of {rows_there:,} rows)" if one.positions < rows_there else ""
+    )
     return (
-        f"From a vector of the {name} a linear map reads its index to within {one.index_error.value:.2g} "
-        f"positions on average (guessing: {one.guessing:.3g}, random numbers of the same shape: "
-        f"{one.index_error.control:.3g}), and from two vectors which comes first in {one.order.value:.0%} "
-        f"of pairs (random numbers: {one.order.control:.0%})."
+        f"From a vector of the {name}{first} a linear map reads its index to within "
+        f"{one.index_error.value:.2g} positions on average (guessing: {one.guessing:.3g}, random numbers "
+        f"of the same shape: {one.index_error.control:.3g}), and from two vectors which comes first in "
+        f"{one.order.value:.0%} of pairs (random numbers: {one.order.control:.0%})."
     )

@@ -17,6 +17,7 @@ _ICONS = {
     "size": ":material/percent:",
     "start": ":material/first_page:",
     "angles": ":material/blur_on:",
+    "sign": ":material/exposure_neg_1:",
     "padding": ":material/space_bar:",
     "unexplained": ":material/help:",
 }
@@ -116,16 +117,17 @@ def layouts(both: Pair[Read]) -> None:
 
 
 def told(both: Pair[Read]) -> None:
-    """Draw what is read back from the learned table, beside a sinusoidal one and random numbers."""
+    """Draw what is read back from tables, each beside a sinusoidal one and random numbers."""
     st.subheader("What a table tells of position", anchor=False)
-    now = both.now
-    if now.told is None:
-        st.info(plain(now.untold), icon=":material/info:")
-    else:
-        before = both.pinned.told if both.pinned is not None else None
-        page.also(Pair(plain(now.told.sentence), plain(before.sentence) if before else None))
-    if both.pinned is not None and both.pinned.untold not in ("", now.untold):
-        st.info(f"Pinned setting, A: {plain(both.pinned.untold)}", icon=":material/info:")
-    numbers = both.map(lambda one: pd.DataFrame() if one.told is None else one.told.numbers)
+    for reason in both.now.untold:
+        st.info(plain(reason), icon=":material/info:")
+    said = both.map(lambda one: [each.sentence for each in one.told])
+    for n, sentence in enumerate(said.now):
+        of_a = said.pinned[n] if said.pinned is not None and n < len(said.pinned) else None
+        page.also(Pair(sentence, of_a), literal=True)
+    for reason in () if both.pinned is None else both.pinned.untold:
+        if reason not in both.now.untold:
+            st.info(f"Pinned setting, A: {plain(reason)}", icon=":material/info:")
+    numbers = both.map(lambda one: one.probes)
     if any(len(one) for one in numbers.each):
         page.table(numbers)

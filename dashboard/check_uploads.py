@@ -1,12 +1,15 @@
 """A visitor's own table for Check my encoding: uploaded, held by its content's name, chosen."""
 
-import streamlit as st
+from typing import NamedTuple
 
+import streamlit as st
+from streamlit.typing import UploadedFile
+
+from dashboard.check_readings import digests, reading
 from dashboard.text import plain
 from dashboard.widgets import pressed
 from posenc.errors import CheckpointError, PickleRefused, PosencError
 from posenc.identification.examples import EXAMPLES
-from posenc.identification.given import Given
 from posenc.interop import printable_name, read_header, unreadable_reason
 from posenc.interop.held_numbers import are_held, hold_numbers
 from posenc.interop.number_tables import NumberTable, name_of_sines, read_number_table
@@ -44,12 +47,12 @@ def picker() -> None:
             return
         name = printable_name(file.name)
         try:
-            read, source = _read(name, file.getvalue(), right, taken)
-            Given.of(read.table, read.sines)  # refused before it is held
-            st.caption(plain(" ".join((f"Read: {source}.", *read.notes))))
+            given = _given(file, right, taken)
+            source = given.source
+            st.caption(plain(" ".join((f"Read: {source}.", *given.read.notes))))
             if not pressed(st, "Check this table", key="check_use", icon=":material/troubleshoot:"):
                 return
-            chosen = hold_numbers(read, source)
+            chosen = hold_numbers(given.read, source, files=given.files, tensor=given.tensor)
         except PickleRefused as error:
             st.error(plain(f"{name}: {error.sentence}"), icon=":material/block:")
             st.code(error.conversion, language="python")
@@ -64,51 +67,68 @@ def picker() -> None:
     st.rerun()
 
 
-def _read(name: str, content: bytes, place: st.delta_generator.DeltaGenerator, taken: int) -> tuple[
-    NumberTable, str
-]:  # fmt: skip
-    """Return the table of a file, with the sines of another, and what people are told it is."""
-    _check_size(content)
-    if content.startswith(b"\x93NUMPY"):
-        read = read_number_table(content)
-        if read.sines is not None or read.table.is_complex():
-            return read, name
-        beside = place.file_uploader(
-            "Its sines, where it holds cosines (.npy)",
-            key=f"check_sines_{taken}",
-            help="Leave it empty for a table of sines and cosines.",
-        )
-        if beside is None:
-            return read, name
-        second = printable_name(beside.name)
-        try:
-            _check_size(beside.getvalue())
-            sines = read_number_table(beside.getvalue())
-        except PickleRefused as error:
-            raise CheckpointError(f"The file of sines, {second}: {error.sentence}") from None
-        except CheckpointError as error:
-            raise CheckpointError(f"The file of sines, {second}: {error}") from None
+class _Given(NamedTuple):
+    """What a visitor gave: the table that is read, what people are told it is, and how to read it again."""
+
+    read: NumberTable
+    source: str
+    files: tuple[str, ...]
+    tensor: str | None
+
+
+def _given(file: UploadedFile, place: st.delta_generator.DeltaGenerator, taken: int) -> _Given:
+    """Return the table of a file, with the sines of another where one is given."""
+    _check_size(file)
+    name = printable_name(file.name)
+    if not bytes(file.getbuffer()[:6]).startswith(b"\x93NUMPY"):
+        (digest,) = digests([file])
+        tensors = _tensors(digest, file)
+        tensor = None
+        if len(tensors) > 1:
+            tensor = place.selectbox(
+                "Several tables", tensors, format_func=printable_name, key=f"check_tensor_{taken}"
+            )
+        read = reading((digest, tensor or ""), lambda: read_number_table(file.getvalue(), tensor))
+        return _Given(read, f"{name}, {read.name}", (name,), tensor)
+    (digest,) = digests([file])
+    read = reading((digest,), lambda: read_number_table(file.getvalue()))
+    if read.sines is not None or read.table.is_complex():
+        return _Given(read, name, (name,), None)
+    beside = place.file_uploader(
+        "Its sines, where it holds cosines (.npy)",
+        key=f"check_sines_{taken}",
+        help="Leave it empty for a table of sines and cosines.",
+    )
+    if beside is None:
+        return _Given(read, name, (name,), None)
+    second = printable_name(beside.name)
+
+    def both() -> NumberTable:
+        sines = read_number_table(beside.getvalue())
         if sines.sines is not None:
-            raise CheckpointError(f"The file of sines, {second}, holds two tables.")
-        return NumberTable(read.table, sines.table, "", read.notes), f"{name} and {second}"
-    tensors = _tensors(content)
-    tensor = None
-    if len(tensors) > 1:
-        tensor = place.selectbox(
-            "Several tables", tensors, format_func=printable_name, key=f"check_tensor_{taken}"
-        )
-    read = read_number_table(content, tensor)
-    return read, f"{name}, {read.name}"
+            raise CheckpointError("it holds two tables.")
+        cosines = read_number_table(file.getvalue())
+        return NumberTable(cosines.table, sines.table, "", cosines.notes)
+
+    try:
+        _check_size(beside)
+        together = reading(digests([file, beside]), both)
+    except PickleRefused as error:
+        raise CheckpointError(f"The file of sines, {second}: {error.sentence}") from None
+    except PosencError as error:
+        raise CheckpointError(f"The file of sines, {second}: {error}") from None
+    return _Given(together, f"{name} and {second}", (name, second), None)
 
 
-def _check_size(content: bytes) -> None:
-    if len(content) > MAX_UPLOAD_BYTES:
+def _check_size(file: UploadedFile) -> None:
+    if file.size > MAX_UPLOAD_BYTES:
         raise CheckpointError(f"a file may have {MAX_UPLOAD_BYTES // 2**20} MB, this one has more.")
 
 
-def _tensors(content: bytes) -> list[str]:
+@st.cache_data(max_entries=32, show_spinner=False)
+def _tensors(digest: str, _file: UploadedFile) -> list[str]:
     """Return the matrices of a file by name, those of positions first, without sines of cosines."""
-    entries = read_header(content).tensors
+    entries = read_header(_file.getvalue()).tensors
     names = [
         entry.name
         for entry in entries.values()

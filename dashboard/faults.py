@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import streamlit as st
 import streamlit.errors
 
+from dashboard.text import plain
 from posenc import PosencError
 
 log = logging.getLogger("dashboard")
@@ -41,7 +42,8 @@ def kind_errors() -> Iterator[None]:
     except Ended:
         pass
     except PosencError as error:
-        st.error(str(error), icon=":material/block:")
+        # A visitor's file or tensor may be named in it.
+        st.error(plain(str(error)), icon=":material/block:")
     except _FAULTS as error:
         incident = uuid.uuid4().hex[:8]
         log.exception("incident %s: %s", incident, type(error).__name__)

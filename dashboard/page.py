@@ -62,11 +62,12 @@ def head(title: str, headline: str | Pair[str]) -> None:
         page.pinned.append(f"Pinned setting, A (pinned.json): {said.pinned}")
 
 
-def also(sentence: Pair[str]) -> None:
-    """Say a second thing under the headline, of A and of B."""
-    st.markdown(sentence.now)
+def also(sentence: Pair[str], *, literal: bool = False) -> None:
+    """Say a second thing under the headline, of A and of B. literal: names of files stand in it."""
+    shown = plain if literal else str
+    st.markdown(shown(sentence.now))
     if sentence.pinned and sentence.pinned != sentence.now:
-        st.caption(f"Pinned setting, A: {sentence.pinned}")
+        st.caption(f"Pinned setting, A: {shown(sentence.pinned)}")
     sheet.current().sentences.append(sentence.now)
 
 

@@ -21,12 +21,14 @@ MAX_GRID = 4_096  # columns of its grid
 MAX_CURVE_LENGTH = 2**22  # an offset curve: 64 MiB for each head that is averaged
 MAX_VECTOR_ELEMENTS = 2**28  # position vectors that grow with every position: 2 GiB
 MAX_KERNEL_LENGTH = 16_384  # a dense (T, T) float64 kernel: 2 GiB
+MAX_PROBED_POSITIONS = 1_024  # that positions are read back from: a second, by the cube
 
 # Dashboard: what one visitor of a shared server may ask for, so that every page answers at once.
 MAX_SHOWN_LENGTH = 2_048  # positions shown
 MAX_TRAIN_LENGTH = 1_048_576
 MAX_SHOWN_DIM = 4_096
 MAX_SHOWN_ELEMENTS = 2**20  # positions x dimension: a page's products stay under a second
+MAX_SHOWN_PROBED = 512  # positions that are read back on a page, see also `probed_rows`
 MAX_SHOWN_HEADS = 64
 MAX_SCHEMES = 6
 MAX_DRAWN_CELLS = 512  # rows and columns of one drawn matrix; longer ranges are shown as a window
@@ -132,3 +134,8 @@ def check_table(length: int, dim: int, start: int = 0) -> None:
         raise SchemeArgumentError(
             f"length x dim must be at most {MAX_TABLE_ELEMENTS:,}, got {length:,} x {dim:,}."
         )
+
+
+def probed_rows(width: int) -> int:
+    """Return how many rows of a table of this width a page reads positions back from."""
+    return min(MAX_SHOWN_PROBED, MAX_SHOWN_ELEMENTS // width)

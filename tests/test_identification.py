@@ -90,6 +90,102 @@ def test_generated_tables_are_told_in_every_respect(form: str) -> None:
         assert found.largest <= 2.0 ** -{torch.bfloat16: 7, torch.float16: 10}.get(dtype, 22), case
 
 
+FAR = (4_095, 4_096, 5_000, 30_000, 65_536, 131_071, 131_072, 500_000, 1_000_000, 1_048_576)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_far_starts_are_told(form: str) -> None:
+    make, scheme, layout = FORMS[form]
+    chance = random.Random(f"far {form}")
+    for _ in range(8):
+        base, width = chance.choice(BASES), chance.choice((8, 16, 64, 128, 512))
+        rows, start = chance.choice((33, 128, 512)), chance.choice(FAR)
+        dtype = chance.choice(DTYPES[:2])
+        case = f"{form} {rows}x{width} base {base:g} from {start} in {dtype}"
+        found = identify(*make(*(part.to(dtype) for part in exact(rows, width, base, start))))
+        assert found.guess is not None, case
+        assert found.guess.start == start, case
+        assert found.arrangement is not None
+        assert (found.arrangement.scheme, found.arrangement.layout) == (scheme, layout), case
+        assert kinds(found) == {"start"}, case
+        assert math.isclose(found.guess.base, base, rel_tol=2 * found.base_within + 1e-12), case
+
+
+@pytest.mark.parametrize("start", [1, 100_000, 131_072])
+@pytest.mark.parametrize("dtype", DTYPES[2:])
+def test_far_starts_of_rough_numbers_are_told(start: int, dtype: torch.dtype) -> None:
+    for base, width in ((1e4, 64), (5e5, 128), (100.0, 64), (1e6, 256)):
+        cos, sin = (part.to(dtype) for part in exact(256, width, base, start))
+        for given in ((cos, sin), (beside(sin, cos),)):
+            found = identify(*given)
+            assert found.guess is not None
+            assert (found.guess.start, found.guess.base) == (start, base)
+            assert kinds(found) == {"start"}
+
+
+def test_the_start_of_a_scaled_cache_may_be_far() -> None:
+    config = SCHEMES["rope_llama3"](dim=128, base=5e5)  # type: ignore[call-arg]
+    ladder = config.frequencies().phases.inv_freq  # type: ignore[attr-defined]
+    angles = (torch.arange(1_024, dtype=torch.float64)[:, None] + 70_000) * ladder
+    found = identify(angles.cos().float(), angles.sin().float())
+    assert found.config == config.replace(layout="interleaved")
+    assert found.guess is not None
+    assert found.guess.start == 70_000
+
+
+NEGATED = {
+    "Every sine is negated: angles run the other way.": (1, -1),
+    "Every cosine is negated.": (-1, 1),
+    "Every number is negated.": (-1, -1),
+}
+
+
+@pytest.mark.parametrize("sentence", NEGATED)
+@pytest.mark.parametrize("form", FORMS)
+def test_flipped_signs_are_named(form: str, sentence: str) -> None:
+    make, scheme, layout = FORMS[form]
+    chance = random.Random(f"{form} {sentence}")
+    alone = {"cosines": 0, "sines": 1}.get(form.split()[0])
+    of_cosines, of_sines = NEGATED[sentence]
+    for start in (0, 1, 3, 20_000):
+        base, width = chance.choice(BASES), chance.choice((8, 16, 64, 128))
+        dtype = chance.choice(DTYPES[:2])
+        cos, sin = (part.to(dtype) for part in exact(128, width, base, start))
+        found = identify(*make(of_cosines * cos, of_sines * sin))
+        case = f"{form} 128x{width} base {base:g} from {start} in {dtype}: {headline(found)}"
+        assert found.guess is not None, case
+        assert found.guess.start == start, case
+        assert found.arrangement is not None
+        assert (found.arrangement.scheme, found.arrangement.layout) == (scheme, layout), case
+        said = [one.sentence for one in found.deviations if one.kind == "sign"]
+        if alone is None:
+            assert said == [sentence], case
+        else:
+            negated = (of_cosines, of_sines)[alone] == -1
+            assert said == (["Every number is negated."] if negated else []), case
+        assert kinds(found) <= {"sign", "start"}, case
+        assert found.largest < 1e-6, case
+
+
+@pytest.mark.parametrize("kind", ["rope_llama3", "rope_yarn"])
+def test_flipped_signs_and_sizes_of_scaled_caches_are_told(kind: str) -> None:
+    config = SCHEMES[kind](dim=128, base=5e5)
+    angles = (
+        torch.arange(4_096, dtype=torch.float64)[:, None] * config.frequencies().phases.inv_freq
+    )  # type: ignore[attr-defined]
+    size = config.attention_scaling()  # type: ignore[attr-defined]
+    found = identify((size * angles.cos()).float(), (-size * angles.sin()).float())
+    assert found.config is not None
+    assert found.config.kind == kind
+    assert kinds(found) == {"sign"}
+    tutorial = -3.5 * beside(*reversed(exact(200, 64, 1e4)))
+    both = identify(tutorial.float())
+    assert kinds(both) == {"sign", "size"}
+    assert [one.sentence for one in both.deviations] == [
+        "Every number is negated.", "Every number is multiplied by 3.5.",
+    ]  # fmt: skip
+
+
 def test_a_base_is_told_as_far_as_the_numbers_show_it() -> None:
     cos, sin = exact(64, 64, 12_345.6)
     full, rough = identify(beside(sin, cos)), identify(beside(sin, cos).bfloat16())

@@ -8,7 +8,7 @@ import torch
 
 from posenc import sinusoidal_table
 from posenc.analysis.layouts import inspect_layouts
-from posenc.analysis.probes import probe
+from posenc.analysis.probes import PAIRS, probe, probe_each
 from posenc.errors import SchemeArgumentError
 from posenc.interop.position_tables import minilm_table
 from posenc.interop.sources import named_table
@@ -115,22 +115,57 @@ def test_sinusoids_tell_the_index_and_trained_tables_nearly_do() -> None:
     assert probe(sinusoidal_table(256, 128)) == sinusoidal
 
 
-def test_the_error_of_the_index_is_that_of_a_loop_over_folds() -> None:
-    from sklearn.linear_model import RidgeCV
+def splits(count: int, width: int, seed: int) -> tuple[np.ndarray, list[np.ndarray]]:
+    """The order of the positions and the pairs of both halves, drawn as `probe` states it."""
+    chance = torch.Generator().manual_seed(seed)
+    torch.randn(count, width, generator=chance, dtype=torch.float64)
+    order = torch.randperm(count, generator=chance)
+    pairs = []
+    for half in (order[: count // 2], order[count // 2 :]):
+        both = half[torch.randint(len(half), (2, PAIRS), generator=chance)].numpy()
+        pairs.append(both[:, both[0] != both[1]])
+    return order.numpy(), pairs
 
-    rows = torch.randn(60, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    rows[:, 0] += torch.arange(60) / 10
-    chance = torch.Generator().manual_seed(5)
-    torch.randn(rows.shape, generator=chance, dtype=torch.float64)
-    order = torch.randperm(60, generator=chance).numpy()
+
+@pytest.mark.parametrize(("count", "width"), [(60, 4), (47, 90), (40, 40)])
+def test_what_is_read_back_is_what_scikit_learn_reads_back_fold_by_fold(
+    count: int, width: int
+) -> None:
+    from sklearn.linear_model import LogisticRegression, RidgeCV
+
+    rows = torch.randn(count, width, generator=torch.Generator().manual_seed(0)).double()
+    rows[:, 0] += torch.arange(count) / 10
+    order, pairs = splits(count, width, 5)
+    scaled = rows.numpy() / rows.numpy().std()
     off = []
     for fold in np.array_split(order, 5):
-        kept = [p for p in range(60) if p not in fold]
-        scale = rows[kept].numpy().std()
-        alphas = [a * len(kept) for a in (1e-6, 1e-4, 1e-2, 1.0, 100.0)]
-        fitted = RidgeCV(alphas=alphas).fit(rows[kept].numpy() / scale, kept)
-        off += [abs(fitted.predict(rows[[p]].numpy() / scale)[0] - p) for p in fold]
-    assert math.isclose(probe(rows, seed=5).index_error.value, float(np.mean(off)), rel_tol=0.05)
+        kept = [p for p in range(count) if p not in fold]
+        alphas = [a * count for a in (1e-6, 1e-4, 1e-2, 1.0, 100.0)]
+        fitted = RidgeCV(alphas=alphas).fit(scaled[kept], kept)
+        off += [abs(fitted.predict(scaled[[p]])[0] - p) for p in fold]
+    found = probe(rows, seed=5)
+    assert math.isclose(found.index_error.value, float(np.mean(off)), rel_tol=1e-6)
+    apart = [(scaled[second] - scaled[first], second > first) for first, second in pairs]
+    told = LogisticRegression(fit_intercept=False, tol=1e-10, max_iter=5_000).fit(*apart[0])
+    assert math.isclose(found.order.value, told.score(*apart[1]), abs_tol=1e-3)
+
+
+def test_tables_that_are_probed_together_share_splits_and_random_numbers() -> None:
+    first, second = torch.randn(2, 50, 6, generator=torch.Generator().manual_seed(3))
+    assert probe_each([first, second], seed=4) == (probe(first, seed=4), probe(second, seed=4))
+    turned = torch.linalg.qr(torch.randn(6, 6, generator=torch.Generator().manual_seed(1))).Q
+    same = probe(first.double() @ turned.double(), seed=4)
+    assert math.isclose(
+        same.index_error.value, probe(first, seed=4).index_error.value, rel_tol=1e-5
+    )
+    with pytest.raises(SchemeArgumentError, match="one shape"):
+        probe_each([first, second[:, :5]])
+
+
+def test_a_constant_table_tells_nothing() -> None:
+    found = probe(torch.ones(40, 8))
+    assert found.index_error.value >= 0.9 * found.guessing
+    assert abs(found.order.value - 0.5) < 0.1
 
 
 def test_probes_refuse_too_few_rows_and_leave_out_rows_past_the_end() -> None:
@@ -139,3 +174,4 @@ def test_probes_refuse_too_few_rows_and_leave_out_rows_past_the_end() -> None:
     assert probe(rows).positions == 30
     with pytest.raises(SchemeArgumentError, match="20 finite rows"):
         probe(rows[15:])
+    assert probe(torch.randn(1_100, 2)).positions == 1_024

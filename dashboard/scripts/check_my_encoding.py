@@ -1,19 +1,21 @@
-"""Check my encoding as Python: what the chosen table is, as CSV."""
+"""Check my encoding as Python: what the chosen table is and what it tells of position, as CSV."""
 
 from dashboard.check import of_sidebar
 from dashboard.check_frames import FIELDS
 from dashboard.choices import CheckChoice
 from dashboard.scripts import written
 from posenc import Setting
+from posenc.errors import CheckpointError
 from posenc.identification.examples import EXAMPLES
+from posenc.interop.held_numbers import held_numbers
 
 _SCRIPT = """\
 import csv
 import sys
 
+{imports}
 from posenc.identification import identify
 from posenc.identification.words import fit_sentence, headline, record
-{imports}
 
 {table}
 found = identify(table, sines)
@@ -26,22 +28,66 @@ names = {names!r}
 rows = csv.writer(sys.stdout, lineterminator="\\n")
 rows.writerow(names)
 rows.writerow([said[name] for name in names])
+{probes}"""
+
+_PROBES = """
+# How well its index and the order of two rows are read back from its rows, beside random numbers.
+vectors = Given.of(table, sines).columns
+try:
+    told = probe(vectors[: probed_rows(vectors.shape[1])], seed={seed})
+except SchemeArgumentError as error:
+    sys.exit(str(error))
+rows.writerow([])
+rows.writerow(["positions", "index off by", "guessing off by", "order told", "shift-invariance error",
+               "first rise at distance", "order kept by similarity (tau)"])
+for index, order, shown in (
+    (told.index_error.value, told.order.value, told.properties),
+    (told.index_error.control, told.order.control, told.control_properties),
+):
+    rows.writerow([told.positions, index, told.guessing, order, shown.translation_invariance_error,
+                   shown.first_rise, shown.kendall_tau])
 """
+_PROBE_IMPORTS = """\
+from posenc.analysis.probes import probe
+from posenc.errors import SchemeArgumentError
+from posenc.identification.given import Given
+from posenc.interop.held_numbers import shortened
+from posenc.interop.number_tables import read_number_table
+from posenc.limits import probed_rows"""
 
 
 def script(setting: Setting, chosen: CheckChoice) -> str:
-    """Return a script that prints what the chosen table is; an upload is read from its owner's file."""
+    """Return a script that prints what the chosen table is; an upload is read from its owner's files."""
     if chosen.table in EXAMPLES:
         imports = "import posenc\nfrom posenc.identification.examples import EXAMPLES"
         table = (
             f"setting = {written(of_sidebar(setting))}\n"
             f"table, sines = EXAMPLES[{chosen.table!r}].make(setting)"
         )
+        probes = ""
     else:
-        imports = "from posenc.interop.number_tables import read_number_table"
-        table = (
-            f"# Uploaded as {chosen.table}; name your own file here, and the tensor if it has several.\n"
-            'read = read_number_table("table.npy")\n'
-            "table, sines = read.table, read.sines"
+        imports, table = _PROBE_IMPORTS, _of_upload(chosen.table)
+        probes = _PROBES.format(seed=setting.seed)
+    names = ["scheme", *FIELDS]
+    return _SCRIPT.format(imports=imports, table=table, names=names, probes=probes)
+
+
+def _of_upload(name: str) -> str:
+    """Return what reads an upload again: one file or two, by the names they came with."""
+    try:
+        held = held_numbers(name)
+        files, tensor = held.files or ("table.npy",), held.tensor
+    except CheckpointError:
+        files, tensor = ("table.npy",), None
+    said = f"# Uploaded as {name}: put the paths of your own files here.\n"
+    if len(files) == 2:
+        cosines, sines = files
+        return (
+            f"{said}cosines, sines = read_number_table({cosines!r}), read_number_table({sines!r})\n"
+            "table, sines = shortened(cosines.table, sines.table)"
         )
-    return _SCRIPT.format(imports=imports, table=table, names=["scheme", *FIELDS])
+    of_tensor = "" if tensor is None else f", {tensor!r}"
+    return (
+        f"{said}read = read_number_table({files[0]!r}{of_tensor})\n"
+        "table, sines = shortened(read.table, read.sines)"
+    )

@@ -50,7 +50,5 @@ page.numbers(
     "largest difference by column",
 )
 page.numbers(both.map(lambda one: one.layouts.numbers), "scores of two layouts")
-page.numbers(
-    both.map(lambda one: nothing if one.told is None else one.told.numbers), "probes of positions"
-)
+page.numbers(both.map(lambda one: one.probes), "probes of positions")
 page.script(script.script(settings.now, chosen))

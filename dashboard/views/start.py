@@ -46,6 +46,9 @@ links.page_link(
     query_params={"present": "true"},
 )
 links.page_link("views/context_planner.py", label="Plan my context", icon=":material/straighten:")
+links.page_link(
+    "views/check_my_encoding.py", label="Check my encoding", icon=":material/troubleshoot:"
+)
 
 page.notes(settings.now, {kind: one.kernel.provenance for kind, one in read.now.found.items()})
 page.how_to_read(

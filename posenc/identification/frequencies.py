@@ -11,7 +11,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-_WELL = 0.05  # of a column's size, what a wave may leave
+WELL = 0.05  # of a column's size, what a wave may leave
+_FITTED_ROWS = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,7 +20,8 @@ class Waves:
     """What every column is, taken as a cos(theta p) + b sin(theta p) with p = 0 in the first row.
 
     theta (c,) radians per row. cosine, sine (c,): a and b. weight (c,): the square of theta over its
-    error, but for a common factor; 0 where no wave fits. turned (c,): radians over all rows.
+    error, but for a common factor; 0 where no wave fits. turned (c,): radians over all rows. table
+    (t, c): the columns themselves.
     """
 
     theta: Float[Tensor, " c"]
@@ -27,6 +29,17 @@ class Waves:
     sine: Float[Tensor, " c"]
     weight: Float[Tensor, " c"]
     turned: Float[Tensor, " c"]
+    table: Float[Tensor, "t c"]
+
+    def at(
+        self, rates: Float[Tensor, " c"], begin: int = 0, end: int | None = None
+    ) -> tuple[Float[Tensor, " c"], Float[Tensor, " c"], Float[Tensor, " c"]]:
+        """Return cosine and sine of every column at a given frequency, in the rows from begin to end, and
+        the share of its mean square that they leave. Some 256 rows are looked at.
+        """
+        end = len(self.table) if end is None else end
+        rows = torch.linspace(begin, end - 1, min(end - begin, _FITTED_ROWS)).round().long()
+        return _fitted(self.table[rows], rows.double().unsqueeze(1) * rates)
 
 
 def waves(columns: Float[Tensor, "t c"]) -> Waves:
@@ -53,12 +66,19 @@ def waves(columns: Float[Tensor, "t c"]) -> Waves:
         leverage = torch.maximum(here, leverage)
         lag *= 2
     position = torch.arange(rows, dtype=torch.float64).unsqueeze(1)
-    cos, sin = (position * theta).cos(), (position * theta).sin()
+    a, b, left = _fitted(columns, position * theta)
+    fits = some & (left <= WELL**2)
+    weight = torch.where(fits, (theta * leverage).square(), 0.0)
+    return Waves(theta, a, b, weight, theta * rows, columns)
+
+
+def _fitted(
+    columns: Float[Tensor, "t c"], angles: Float[Tensor, "t c"]
+) -> tuple[Float[Tensor, " c"], Float[Tensor, " c"], Float[Tensor, " c"]]:
+    cos, sin = angles.cos(), angles.sin()
     cc, ss, cs = cos.square().sum(0), sin.square().sum(0), (cos * sin).sum(0)
     xc, xs = (columns * cos).sum(0), (columns * sin).sum(0)
     determinant = (cc * ss - cs.square()).clamp_min(1e-12)
     a, b = (xc * ss - xs * cs) / determinant, (xs * cc - xc * cs) / determinant
-    left = (columns - a * cos - b * sin).square().mean(0)
-    fits = some & (left <= _WELL**2 * power)
-    weight = torch.where(fits, (theta * leverage).square(), 0.0)
-    return Waves(theta, a, b, weight, theta * rows)
+    left = (columns - a * cos - b * sin).square().sum(0)
+    return a, b, left / columns.square().sum(0).clamp_min(1e-300)

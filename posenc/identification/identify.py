@@ -15,17 +15,24 @@ from posenc.identification.ladders import Guess
 from posenc.identification.precision import Recipe, rounding, written_in
 from posenc.identification.scalings import USUAL_BASES, ScaledGuess
 from posenc.identification.search import Fit, exponent_powers, nearest_fit
+from posenc.schemes import ROPE_SCALINGS
 from posenc.schemes.rope import RopeConfig
-from posenc.schemes.rope_scaling.linear import RopeLinearConfig
 from posenc.schemes.scheme import SchemeConfig
 from posenc.schemes.sinusoidal import SinusoidalConfig
 
 FITS = 0.02  # of the table's size: what may be left of one that a formula made
 _BLOCK = 2**20  # numbers of the table that are compared at once
 
+_NEGATED = {
+    (-1, 1.0): "Every sine is negated: angles run the other way.",
+    (1, -1.0): "Every number is negated.",
+    (-1, -1.0): "Every cosine is negated.",
+}
+
 Kind = Literal[
     "swapped",
     "wrong pairs",
+    "sign",
     "exponent",
     "scale",
     "size",
@@ -112,7 +119,7 @@ def identify(table: Tensor, sines: Tensor | None = None) -> Identification:
     guess, latest = fit.guess, len(given.columns) + abs(fit.guess.start)
     largest = float(by_column.max())
     config, taken = _config(guess, given.width)
-    within = _base_within(fit, given, rounding(written, latest, guess.size))
+    within = _base_within(fit, given, rounding(written, latest, abs(guess.size)))
     return Identification(
         config=config,
         guess=guess,
@@ -180,7 +187,7 @@ def _config(guess: Guess, width: int) -> tuple[SchemeConfig | None, set[str]]:
             made = replace(guess.config, layout=layout)
             size = (
                 {"size"}
-                if math.isclose(made.attention_scaling(), guess.size, rel_tol=2e-3)
+                if math.isclose(made.attention_scaling(), abs(guess.size), rel_tol=2e-3)
                 else set()
             )
             return made, {"scale", *size}
@@ -189,10 +196,11 @@ def _config(guess: Guess, width: int) -> tuple[SchemeConfig | None, set[str]]:
                 return None, set()
             return SinusoidalConfig(dim=dim, base=guess.base, layout=layout), set()
         if guess.scale != 1.0:
-            factor = 1 / guess.scale
-            return RopeLinearConfig(dim=dim, base=guess.base, factor=factor, layout=layout), {
-                "scale"
-            }
+            scaled = (one.of_ladder(dim, guess.base, guess.scale) for one in ROPE_SCALINGS.values())
+            for one in scaled:
+                if one is not None:
+                    return replace(one, layout=layout), {"scale"}
+            return None, set()
         return RopeConfig(dim=dim, base=guess.base, layout=layout), set()
     except ConfigError:
         return None, set()
@@ -211,6 +219,8 @@ def _deviations(
     if arrangement.fault:
         kind: Kind = "swapped" if "changed places" in arrangement.fault else "wrong pairs"
         found.append(Deviation(kind, f"{_sentence(arrangement.fault)} ({arrangement.words})."))
+    if guess.signs != (1, 1.0):
+        found.append(Deviation("sign", _NEGATED[guess.signs]))
     meant = _meant(guess, 2 * arrangement.pairs(given.width))
     if meant is not None and guess.base not in USUAL_BASES and not isinstance(guess, ScaledGuess):
         base, exponent = meant
@@ -223,8 +233,8 @@ def _deviations(
         )
     if guess.scale != 1.0 and "scale" not in taken:
         found.append(Deviation("scale", f"Every angle is multiplied by {guess.scale:.6g}."))
-    if guess.size != 1.0 and "size" not in taken:
-        found.append(Deviation("size", f"Every number is multiplied by {guess.size:.6g}."))
+    if abs(guess.size) != 1.0 and "size" not in taken:
+        found.append(Deviation("size", f"Every number is multiplied by {abs(guess.size):.6g}."))
     first = guess.start - given.padding
     if given.padding:
         rows = "row is" if given.padding == 1 else f"{given.padding:,} rows are"
@@ -236,7 +246,7 @@ def _deviations(
             Deviation("angles", f"Made with {fit.recipe.words}, where float64 would be exact.")
         )
     latest = len(given.columns) + abs(guess.start)
-    if largest > 4 * rounding(written, latest, max(1.0, guess.size)):
+    if largest > 4 * rounding(written, latest, max(1.0, abs(guess.size))):
         row, column = worst
         found.append(
             Deviation(
@@ -279,11 +289,9 @@ def _also(guess: Guess, width: int, within: float) -> tuple[str, ...]:
     if meant is not None:
         found.append(f"base {meant[0]:,.6g} with the exponent {meant[1]} in place of 2m/d")
     plain = type(guess) is Guess and guess.base not in USUAL_BASES
-    if arrangement.scheme == "rope" and plain and dim > 2:
-        for usual in USUAL_BASES[:3]:
-            factor = (guess.base / usual) ** ((dim - 2) / dim)
-            if factor > 1.5 and math.isclose(factor, round(factor), rel_tol=1e-3):
-                found.append(f"NTK-aware scaling of base {usual:,.6g} by {round(factor)}")
+    if arrangement.scheme == "rope" and plain:
+        for scaling in ROPE_SCALINGS.values():
+            found += scaling.in_words(dim, guess.base, USUAL_BASES[:3])
     return tuple(found)
 
 
@@ -294,7 +302,7 @@ def _base_within(fit: Fit, given: Given, allowed: float) -> float:
     positions = torch.linspace(0, last, min(last + 1, 256), dtype=torch.float64)
     angles = (positions + fit.guess.start).unsqueeze(1) * fit.guess.rates(columns)
     moved = angles * columns.exponents * torch.where(columns.sines, angles.cos(), angles.sin())
-    slope = float(moved.abs().max()) * fit.guess.size
+    slope = float(moved.abs().max()) * abs(fit.guess.size)
     return allowed / slope if slope > allowed else math.inf
 
 

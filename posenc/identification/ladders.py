@@ -8,28 +8,30 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posenc.identification.arrangements import Arrangement, Columns
-from posenc.identification.frequencies import Waves
+from posenc.identification.frequencies import WELL, Waves
+from posenc.identification.starts import Phases, starts
 
-# Tensors stay under the size from which torch shares work between threads, which costs more here.
-LATEST_START = 4_096
-EARLIEST_START = -8
-_STARTS_AT_ONCE = 1_026
-_COHERENT = 0.6  # of the phases of the fast columns, for a start to be likely
-_SHOWN = 60.0
-_STARTS_KEPT = 2
-_FAST_COLUMNS = 24
 _ROWS = 128  # of one step of least squares
 
 
 @dataclass(frozen=True)
 class Guess:
-    """A table: size * f(scale * base^-exponent * (row + start)), f and exponent by its arrangement."""
+    """A table: size * f(scale * base^-exponent * (row + start)), f and exponent by its arrangement.
+
+    sense: -1 where sines are negated, so that angles run backwards. size: below 0 where all are.
+    """
 
     arrangement: Arrangement
     base: float
     scale: float = 1.0
     start: int = 0
     size: float = 1.0
+    sense: int = 1
+
+    @property
+    def signs(self) -> tuple[int, float]:
+        """The sense, and 1 or -1 with the sign of the size."""
+        return self.sense, math.copysign(1.0, self.size)
 
     def rates(self, columns: Columns) -> Float[Tensor, " c"]:
         """Return the frequency of every column, radians per position, float64."""
@@ -38,23 +40,77 @@ class Guess:
     def values(self, rows: Float[Tensor, " t"], columns: Columns) -> Float[Tensor, "t c"]:
         """Return the rows of these numbers, float64; the angles are float64 products."""
         angles = (rows + self.start).unsqueeze(1) * self.rates(columns)
-        return self.size * torch.where(columns.sines, angles.sin(), angles.cos())
+        return self.size * torch.where(columns.sines, self.sense * angles.sin(), angles.cos())
 
 
 def guesses(
-    found: Waves, arrangement: Arrangement, columns: Columns, *, scaled: bool, allowed: float
+    found: Waves,
+    arrangement: Arrangement,
+    columns: Columns,
+    *,
+    scaled: bool,
+    allowed: float,
+    signs: tuple[int, float] = (1, 1.0),
 ) -> list[Guess]:
     """Return where a table of this arrangement may start, and on which ladder; [] where none fits.
 
     scaled: whether the fastest pair may turn by another angle than one radian. allowed: what rounding
-    does to a number.
+    does to a number. signs: of sines, and of all numbers.
     """
     line = _line(found, columns, scaled)
     if line is None:
         return []
-    one = Guess(arrangement, *line)
-    starts = _starts(found, columns, one.rates(columns), allowed)
-    return [replace(one, start=start) for start in starts]
+    sense, sign = signs
+    one = _sharper(Guess(arrangement, *line, size=sign, sense=sense), found, columns, scaled)
+    rates = one.rates(columns)
+    phases = Phases.of(found, columns, rates, allowed, signs)
+    return [_with_start(one, start, phases, columns) for start in starts(phases, rates)]
+
+
+def _sharper(guess: Guess, found: Waves, columns: Columns, scaled: bool) -> Guess:
+    """Return the guess with base and scale of how far phases drift between the halves of the rows."""
+    rows = len(found.table)
+    half = rows // 2
+    for _ in range(2):
+        rates = guess.rates(columns)
+        early, late = found.at(rates, 0, half), found.at(rates, half)
+        drift = torch.atan2(-late[1], late[0]) - torch.atan2(-early[1], early[0])
+        drift = drift - 2 * math.pi * (drift / (2 * math.pi)).round()
+        seen = (found.weight > 0) & (rates * half > 1.5) & (drift.abs() < 1)
+        seen = seen & (early[2] < WELL**2) & (late[2] < WELL**2)
+        weight = torch.where(seen, (rates * half).square(), 0.0)
+        # By the logarithm of the rate, height - exponent * ln base: drift / (rates * half).
+        off, x = drift / (rates * half).clamp_min(1e-300), columns.exponents
+        total = float(weight.sum())
+        middle = float((weight * x).sum()) / total if scaled and total > 0 else 0.0
+        spread = float((weight * (x - middle).square()).sum())
+        if spread <= 1e-12 * total or total == 0:
+            return guess
+        slope = float((weight * (x - middle) * off).sum()) / spread
+        height = float((weight * off).sum()) / total - slope * middle if scaled else 0.0
+        base = guess.base * math.exp(-slope)
+        if not 1.0 < base <= 1e13:
+            return guess
+        guess = replace(guess, base=base, scale=guess.scale * math.exp(height))
+    return guess
+
+
+def _with_start(guess: Guess, start: int, phases: Phases, columns: Columns) -> Guess:
+    """Return a guess with its start and, far from 0, the base that the phases then speak for.
+
+    There a base that is off by little turns the first row by much.
+    """
+    there = replace(guess, start=start)
+    for _ in range(3 if abs(start) > 1_000 else 0):
+        rates = there.rates(columns)
+        off = phases.phase - rates * start
+        off = off - 2 * math.pi * (off / (2 * math.pi)).round()
+        slope = torch.where(phases.known & (off.abs() < 1), -rates * start * columns.exponents, 0.0)
+        power = float(slope.square().sum())
+        if power > 0:
+            step = float((slope * off).sum()) / power
+            there = replace(there, base=there.base * math.exp(max(-0.5, min(0.5, step))))
+    return there
 
 
 def _line(found: Waves, columns: Columns, scaled: bool) -> tuple[float, float] | None:
@@ -79,27 +135,6 @@ def _line(found: Waves, columns: Columns, scaled: bool) -> tuple[float, float] |
     return (base, math.exp(max(-30.0, min(height, 30.0)))) if 1.0 < base <= 1e13 else None
 
 
-def _starts(
-    found: Waves, columns: Columns, rates: Float[Tensor, " c"], allowed: float
-) -> list[int]:
-    """Return the first positions that the phases of the fast columns speak for, likeliest first."""
-    sine, cosine = found.sine, found.cosine
-    phase = torch.where(columns.sines, torch.atan2(cosine, sine), torch.atan2(-sine, cosine))
-    # A part of a turn shows its phase where its bend is far above rounding.
-    shown = min(1.5, _SHOWN * math.sqrt(allowed))
-    chosen = torch.nonzero((found.weight > 0) & (found.turned > shown)).flatten()
-    if not len(chosen):
-        return [0, 1]
-    # Evenly over the fast columns: the fastest tell neighbours apart, the slow ones far starts.
-    chosen = chosen[torch.linspace(0, len(chosen) - 1, min(len(chosen), _FAST_COLUMNS)).long()]
-    start = torch.arange(EARLIEST_START, LATEST_START, dtype=torch.float64)
-    parts = start.unsqueeze(1).split(_STARTS_AT_ONCE)
-    score = torch.cat([(part * rates[chosen] - phase[chosen]).cos().mean(1) for part in parts])
-    best = score.topk(_STARTS_KEPT)
-    likely = [int(start[i]) for s, i in zip(*best, strict=True) if float(s) > _COHERENT]
-    return likely if not likely or 0 in likely else [*likely, 0]
-
-
 def refined(guess: Guess, table: Float[Tensor, "t c"], columns: Columns, *, scaled: bool) -> Guess:
     """Return the guess with base, scale and size of least squares, by Gauss and Newton, from the first
     rows to all.
@@ -122,22 +157,25 @@ def _step(
     scaled: bool,
 ) -> Guess:
     angles = (rows + guess.start).unsqueeze(1) * guess.rates(columns)
-    sin, cos = angles.sin(), angles.cos()
+    sin, cos = guess.sense * angles.sin(), angles.cos()
     value = torch.where(columns.sines, sin, cos)
-    turning = guess.size * torch.where(columns.sines, cos, -sin) * angles  # by the rate's logarithm
+    slope = guess.sense * torch.where(columns.sines, cos, -sin)
+    turning = guess.size * slope * angles  # by the rate's logarithm
     slopes = [-turning * columns.exponents, value]
     if scaled:
         slopes.append(turning)
     matrix = torch.stack([one.flatten() for one in slopes], 1)
-    size = matrix.norm(dim=0).clamp_min(1e-12)
-    scaled_matrix = matrix / size
+    norms = matrix.norm(dim=0).clamp_min(1e-12)
+    scaled_matrix = matrix / norms
     normal = scaled_matrix.T @ scaled_matrix + 1e-12 * torch.eye(len(slopes), dtype=torch.float64)
     left = (table - guess.size * value).flatten()
-    step = torch.linalg.solve(normal, scaled_matrix.T @ left) / size
+    step = torch.linalg.solve(normal, scaled_matrix.T @ left) / norms
     # A step of the base is bounded, so that a rough start cannot throw it far away.
     base = math.exp(max(1e-6, min(30.0, math.log(guess.base) + _bounded(step[0]))))
     scale = guess.scale * math.exp(_bounded(step[2])) if scaled else guess.scale
-    return replace(guess, base=base, scale=scale, size=max(1e-6, guess.size + float(step[1])))
+    sign = guess.signs[1]
+    size = sign * max(1e-6, sign * (guess.size + float(step[1])))
+    return replace(guess, base=base, scale=scale, size=size)
 
 
 def _bounded(step: Tensor) -> float:

@@ -50,7 +50,7 @@ class Recipe:
         rates = self._rates(guess, columns).to(self.kept)
         positions = (rows + guess.start).to(self.angle)
         angles = positions.unsqueeze(1) * rates.to(self.angle)
-        made = torch.where(columns.sines, angles.sin(), angles.cos())
+        made = torch.where(columns.sines, guess.sense * angles.sin(), angles.cos())
         return guess.size * made.double()
 
     def _rates(self, guess: Guess, columns: Columns) -> Float[Tensor, " c"]:

@@ -5,25 +5,29 @@ own columns speak for (frequencies.py, ladders.py); the table that comes nearest
 comes near. Then the ways of rounding are told apart (precision.py).
 """
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from posenc.identification.arrangements import ARRANGEMENTS, Arrangement, Columns, Form
 from posenc.identification.frequencies import Waves, waves
 from posenc.identification.ladders import Guess, guesses, refined
 from posenc.identification.precision import EXACT, RECIPES, Recipe, rounding
-from posenc.identification.scalings import USUAL_BASES, scaled_guesses
+from posenc.identification.scalings import USUAL_BASES, scaled_guesses, scaled_ladders
 
 _SEARCH_ROWS = 2_048
 _SEARCH_COLUMNS = 96
 _SCORED_ROWS = 256
 _EARLY_ROWS = 32
 _FINALISTS = 3
+_USUAL_STARTS = (0, 1, 2)
+_NEAR = 0.02  # of a table's size, for signs to be right
+_SIGNS = ((1, 1.0), (-1, 1.0), (1, -1.0), (-1, -1.0))  # of sines, of all numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +49,7 @@ class Fit:
 class _Search:
     """The part of a table that the search looks at: its first rows, some of its columns.
 
-    allowed: what rounding alone may do to a number.
+    moving: which of all columns change in these rows.
     """
 
     table: Float[Tensor, "t c"]
@@ -53,6 +57,13 @@ class _Search:
     width: int
     form: Form
     written: torch.dtype
+    moving: Bool[Tensor, " all"]
+
+    def turning(self, arrangement: Arrangement) -> int:
+        """Return how many pairs turn at least."""
+        columns = arrangement.columns(self.width)
+        pair = (columns.exponents * (columns.dim // 2)).round()
+        return int(pair[self.moving].max()) + 1 if bool(self.moving.any()) else 0
 
     def columns(self, arrangement: Arrangement) -> Columns:
         return arrangement.columns(self.width).at(self.picked)
@@ -60,7 +71,7 @@ class _Search:
     def exact(self, fit: Fit) -> bool:
         """Whether a fit leaves no more than rounding does."""
         latest = len(self.table) + abs(fit.guess.start)
-        return fit.largest <= rounding(self.written, latest, max(1.0, fit.guess.size))
+        return fit.largest <= rounding(self.written, latest, max(1.0, abs(fit.guess.size)))
 
     def fits(self, guess: Guess, recipe: Recipe, *, rows: int = _SEARCH_ROWS) -> list[Fit]:
         """Return how near a guess comes on the first `rows` rows: as it is, and with the size that
@@ -86,29 +97,46 @@ class _Search:
 
 def nearest_fit(table: Float[Tensor, "t c"], form: Form, width: int, written: torch.dtype) -> Fit:
     """Return the formula that comes nearest to a table; its residual says how near."""
-    count = table.shape[1]
-    mixed = torch.randperm(count, generator=torch.Generator().manual_seed(0))
-    search = _Search(
-        table[:_SEARCH_ROWS, mixed[:_SEARCH_COLUMNS]], mixed[:_SEARCH_COLUMNS], width, form, written
-    )
+    picked = _picked(table.shape[1])
+    first = table[:_SEARCH_ROWS]
+    moving = first.amax(0) > first.amin(0)
+    search = _Search(first[:, picked], picked, width, form, written, moving)
     found = waves(search.table) if len(table) >= 5 else None
     rough = sorted(_rough(search, found), key=lambda fit: fit.residual)
     finalists = _distinct(rough)
     fits = [fit for one in finalists for fit in _finished(search, one)]
     if found is not None and not any(search.exact(fit) for fit in fits):
-        fits += [fit for one in finalists[:1] for fit in _by_scaling(search, found, one.guess)]
+        fits += _by_scaling(search, found)
     return _simplest(search, fits)
+
+
+def _picked(count: int) -> Int[Tensor, " c"]:
+    """Return the columns that are looked at: all, or some at random, with what may be their partners.
+
+    A sine's cosine is its neighbour, or half of all columns away.
+    """
+    mixed = torch.randperm(count, generator=torch.Generator().manual_seed(0))
+    if count <= _SEARCH_COLUMNS or count % 4:
+        return mixed[:_SEARCH_COLUMNS]
+    few = mixed[mixed < count // 2]
+    few = few[few % 2 == 0][: _SEARCH_COLUMNS // 4]
+    few = torch.cat((few, few + 1))
+    return torch.cat((few, few + count // 2))
 
 
 def _rough(search: _Search, found: Waves | None) -> Iterator[Fit]:
     """Yield what the columns speak for in every order, and the usual tables."""
     fitting = [one for one in ARRANGEMENTS if one.form == search.form and one.fits(search.width)]
-    allowed, exact = rounding(search.written, len(search.table)), False
-    for scaled in (False, True):
+    allowed, exact, least = rounding(search.written, len(search.table)), False, math.inf
+    for signs, scaled in itertools.product(_SIGNS, (False, True)):
+        if least < _NEAR and not scaled:
+            return  # a wrong sign leaves more
         for arrangement in fitting:
             columns, here = search.columns(arrangement), False
+            if not _told_by_signs(columns, signs):
+                continue
             asked = (
-                guesses(found, arrangement, columns, scaled=scaled, allowed=allowed)
+                guesses(found, arrangement, columns, scaled=scaled, allowed=allowed, signs=signs)
                 if found is not None
                 else []
             )
@@ -117,17 +145,31 @@ def _rough(search: _Search, found: Waves | None) -> Iterator[Fit]:
                 fit = search.fits(near, EXACT)[0]
                 yield fit
                 here = here or search.exact(fit)
+                if not scaled and guess.start in _USUAL_STARTS:
+                    least = min(least, fit.residual)
             if here and not arrangement.fault:
                 return  # nothing simpler is left
             exact = exact or here
         if exact:
             return
     # Too few rows, or numbers too rough to be measured by: what is usual is tried as it is.
-    for arrangement in fitting:
-        for base in USUAL_BASES:
-            for start in (0, 1, 2):
-                guess = Guess(arrangement, base, 1.0, start)
-                yield search.fits(guess, EXACT, rows=_EARLY_ROWS)[-1]
+    for signs in _SIGNS:
+        near = False
+        for arrangement in fitting:
+            for base in USUAL_BASES if _told_by_signs(search.columns(arrangement), signs) else ():
+                for start in _USUAL_STARTS:
+                    guess = Guess(arrangement, base, 1.0, start, signs[1], signs[0])
+                    fit = search.fits(guess, EXACT, rows=_EARLY_ROWS)[-1]
+                    yield fit
+                    near = near or fit.residual < _NEAR
+        if near:
+            return
+
+
+def _told_by_signs(columns: Columns, signs: tuple[int, float]) -> bool:
+    """Whether these signs are told from simpler ones: sines alone are all numbers there are."""
+    sense, _ = signs
+    return sense == 1 or bool(columns.sines.any() and not columns.sines.all())
 
 
 def _distinct(fits: Sequence[Fit]) -> list[Fit]:
@@ -135,7 +177,9 @@ def _distinct(fits: Sequence[Fit]) -> list[Fit]:
     kept: dict[tuple[object, ...], Fit] = {}
     for fit in fits:
         guess = fit.guess
-        key = (guess.arrangement.name, guess.start, f"{guess.base:.2g}", f"{guess.scale:.2g}")
+        key = (
+            guess.arrangement.name, guess.signs, guess.start, f"{guess.base:.2g}", f"{guess.scale:.2g}",
+        )  # fmt: skip
         if len(kept) < _FINALISTS or key in kept:
             kept.setdefault(key, fit)
     return list(kept.values())
@@ -147,7 +191,7 @@ def _finished(search: _Search, rough: Fit) -> Iterator[Fit]:
     scales = dict.fromkeys((1.0, _rounder_scale(guess.scale), guess.scale))
     bases = rounder(guess.base, search.columns(guess.arrangement).dim)
     plain = [
-        (digits, replace(guess, base=base, scale=scale, size=1.0))
+        (digits, replace(guess, base=base, scale=scale, size=guess.signs[1]))
         for digits, base in enumerate(bases)
         for scale in scales
     ]
@@ -163,12 +207,30 @@ def _finished(search: _Search, rough: Fit) -> Iterator[Fit]:
                 yield from (replace(fit, digits=digits) for fit in search.fits(one, recipe))
 
 
-def _by_scaling(search: _Search, found: Waves, plain: Guess) -> Iterator[Fit]:
-    if plain.arrangement.scheme != "rope" or plain.arrangement.fault:
-        return
-    for guess in scaled_guesses(found, plain, search.columns(plain.arrangement)):
-        for recipe in (EXACT, *(one for one in RECIPES if one.ladder == "exact")):
-            yield search.fits(guess, recipe)[-1]
+def _by_scaling(search: _Search, found: Waves) -> Iterator[Fit]:
+    allowed = rounding(search.written, len(search.table))
+    likely = []
+    for arrangement in ARRANGEMENTS:
+        rope = arrangement.scheme == "rope" and not arrangement.fault
+        if rope and arrangement.form == search.form and arrangement.fits(search.width):
+            columns = search.columns(arrangement)
+            ladders = scaled_ladders(found, columns, search.turning(arrangement))
+            likely += [(score, arrangement, columns, config) for score, config in ladders]
+    likely = sorted(likely, key=lambda one: one[0])[:_FINALISTS]
+    for signs in _SIGNS:
+        near = False
+        for _, arrangement, columns, config in likely:
+            if not _told_by_signs(columns, signs):
+                continue
+            for guess in scaled_guesses(found, arrangement, config, columns, allowed, signs):
+                for recipe in (EXACT, *(one for one in RECIPES if one.ladder == "exact")):
+                    fit = search.fits(guess, recipe)[-1]
+                    yield fit
+                    near = near or fit.residual < _NEAR
+                    if search.exact(fit):
+                        return
+        if near:
+            return
 
 
 def _simplest(search: _Search, fits: Sequence[Fit]) -> Fit:
@@ -187,10 +249,11 @@ def _effort(fit: Fit) -> tuple[object, ...]:
     ways = (EXACT, *RECIPES)
     return (
         guess.arrangement.fault != "",
+        _SIGNS.index(guess.signs),
         guess.scale != 1.0,
         type(guess) is not Guess,
         ways.index(fit.recipe),
-        guess.size != 1.0,
+        abs(guess.size) != 1.0,
         abs(guess.start),
         fit.digits,
         ARRANGEMENTS.index(guess.arrangement),

@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from posenc.identification.identify import FITS, Identification
-from posenc.identification.ladders import EARLIEST_START, LATEST_START
+from posenc.identification.starts import EARLIEST_START, LATEST_START
 from posenc.words import counted
 
 _SHORT = {
@@ -21,7 +21,7 @@ def headline(found: Identification) -> str:
     if found.guess is None or found.arrangement is None:
         return (
             f"None of these: of the sinusoidal tables and rotary caches tried, from positions "
-            f"{EARLIEST_START} to {LATEST_START - 1:,}, none comes nearer to this {shape} table than "
+            f"{EARLIEST_START} to {LATEST_START:,}, none comes nearer to this {shape} table than "
             f"{min(found.residual, 1.0):.0%} of its size."
         )
     arrangement = found.arrangement
@@ -74,6 +74,7 @@ def record(found: Identification) -> dict[str, Any]:
         "start": None if guess is None else guess.start - found.padding,
         "scale": None if guess is None else guess.scale,
         "size": None if guess is None else guess.size,
+        "sense": None if guess is None else guess.sense,
         "angles": None if found.recipe is None else found.recipe.words,
         "format": _SHORT[str(found.written)],
         "rows": found.rows,

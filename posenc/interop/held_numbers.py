@@ -3,7 +3,7 @@
 import hashlib
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -20,12 +20,17 @@ NAME = r"array-[0-9a-f]{12}"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeldNumbers:
-    """A table, or cosines and sines. source: its file, for people. notes: what was taken for granted."""
+    """A table, or cosines and sines. source: its file, for people. notes: what was taken for granted.
+
+    files: names of the file, or of those of cosines and of sines. tensor: its name in the file, or None.
+    """
 
     table: Tensor
     sines: Tensor | None
     source: str
     notes: tuple[str, ...]
+    files: tuple[str, ...] = ()
+    tensor: str | None = None
 
     @property
     def size(self) -> int:
@@ -38,28 +43,46 @@ _held: OrderedDict[str, HeldNumbers] = OrderedDict()
 _lock = threading.Lock()
 
 
-def hold_numbers(read: NumberTable, source: str) -> str:
-    """Keep a table of two axes and return its name; equal content gives equal names everywhere.
+def shortened(table: Tensor, sines: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+    """Return the rows of a table, or of cosines and sines, that are held: the first 2^22 numbers of each.
 
-    Rows past 2^22 numbers are left out, which is noted. The least recently used tables go first.
-    source: the file as people are shown it. Raises CheckpointError for more than 16,384 columns.
+    Axes of size 1 are dropped. Raises CheckpointError for more than 16,384 columns, for what has no rows
+    and columns, and for cosines and sines of two shapes.
     """
-    table, sines = _matrix(read.table), None if read.sines is None else _matrix(read.sines)
-    rows, width = table.shape
-    if sines is not None and sines.shape != table.shape:
+    found, beside = _matrix(table), None if sines is None else _matrix(sines)
+    width = found.shape[1]
+    if beside is not None and beside.shape != found.shape:
         raise CheckpointError(
-            f"Cosines and sines must have one shape, these have {tuple(table.shape)} and "
-            f"{tuple(sines.shape)}."
+            f"Cosines and sines must have one shape, these have {tuple(found.shape)} and "
+            f"{tuple(beside.shape)}."
         )
     if width > MOST_COLUMNS:
         raise CheckpointError(f"A table may have {MOST_COLUMNS:,} columns, this one has {width:,}.")
     most = max(2, MOST_NUMBERS // width)
-    notes = read.notes
-    if rows > most:
-        notes = (*notes, f"Only the first {most:,} of {rows:,} rows are looked at.")
-    table = table[:most].clone()
-    sines = None if sines is None else sines[:most].clone()
-    one = HeldNumbers(table, sines, source, notes)
+    return found[:most].clone(), None if beside is None else beside[:most].clone()
+
+
+def cut(read: NumberTable) -> NumberTable:
+    """Return what is held of a table that was read, with a note of what is left out; see `shortened`."""
+    table, sines = shortened(read.table, read.sines)
+    kept, rows, notes = len(table), len(_matrix(read.table)), read.notes
+    if kept < rows:
+        notes = (*notes, f"Only the first {kept:,} of {rows:,} rows are looked at.")
+    return replace(read, table=table, sines=sines, notes=notes)
+
+
+def hold_numbers(
+    read: NumberTable, source: str, *, files: tuple[str, ...] = (), tensor: str | None = None
+) -> str:
+    """Keep a table of two axes and return its name; equal content gives equal names everywhere.
+
+    Rows past 2^22 numbers are left out, which is noted. The least recently used tables go first.
+    source: the file as people are shown it; files, tensor: as their owner reads them again. Raises
+    CheckpointError as `shortened` does.
+    """
+    held = cut(read)
+    table, sines = held.table, held.sines
+    one = HeldNumbers(table, sines, source, held.notes, files, tensor)
     content = hashlib.sha256(repr((table.shape, table.dtype)).encode())
     for part in (table, sines):
         if part is not None:

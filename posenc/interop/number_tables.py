@@ -120,8 +120,9 @@ def _npy(source: Source) -> NumberTable:
     array = np.frombuffer(data, dtype=dtype).reshape(shape, order="F" if fortran else "C")
     native = array.astype(dtype.newbyteorder("="), order="C", copy=True)
     found = torch.from_numpy(native)
-    if found.ndim == 3 and len(found) == 2 and not found.is_complex():
-        return NumberTable(found[0], found[1], "", ("Two tables: taken as cosines, then sines.",))
+    apart = found.squeeze()
+    if apart.ndim == 3 and len(apart) == 2 and not found.is_complex():
+        return NumberTable(apart[0], apart[1], "", ("Two tables: taken as cosines, then sines.",))
     return NumberTable(found, None, "")
 
 

@@ -1,11 +1,14 @@
-"""What the world knows of a kind of RoPE: its words in a config.json, servers' options, its evidence.
+"""What the world knows of a kind of RoPE: its words in a config.json, servers' options, its evidence,
+and how its tables are told from others.
 
 Every part has a default that says "nothing". A scaling overrides what it has in its one file, and the
-reader and writer of configs, the planner, its page and the command line take it from there.
+reader and writer of configs, the planner, identification, the pages and the command line take it from
+there.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, Self, runtime_checkable
 
 from posenc import fields
 from posenc.errors import ConfigFileError
@@ -40,6 +43,19 @@ class InCode:
     kind: str
     rule: str
     source: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeenLadder:
+    """What a table shows of its frequencies before a scaling is named.
+
+    dim: twice its pairs. bases: those that its fastest pairs speak for, which scalings leave alone.
+    turning: how many pairs, the fastest ones, may turn; () where all do.
+    """
+
+    dim: int
+    bases: tuple[float, ...]
+    turning: tuple[int, ...] = ()
 
 
 @runtime_checkable  # for the shape checks of the tests
@@ -157,3 +173,18 @@ class KnownRope:
     def made_for(self) -> float | None:
         """How many tokens the scaling reaches, None where it does not say or follows the text."""
         return None
+
+    @classmethod
+    def like(cls, seen: SeenLadder) -> Iterator[Self]:
+        """Yield the configs in use whose frequencies a table like this may have."""
+        return iter(())
+
+    @classmethod
+    def of_ladder(cls, dim: int, base: float, scale: float) -> Self | None:
+        """Return the config of the frequencies scale * base^(-2m/dim), where scale is not 1."""
+        return None
+
+    @classmethod
+    def in_words(cls, dim: int, base: float, usual: Sequence[float]) -> list[str]:
+        """Return how this makes plain RoPE's frequencies of a base out of usual bases."""
+        return []

@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from posenc.errors import ConfigError
 from posenc.formula import Writer
 from posenc.schemes.known_rope import Block, Evidence, RopeBlock
 from posenc.schemes.rope import RopeConfig
@@ -47,6 +48,13 @@ class RopeLinearConfig(ScaledRopeConfig):
 
     def llama_cpp(self) -> str:
         return f"--rope-scaling linear --rope-scale {self.factor:.10g}"
+
+    @classmethod
+    def of_ladder(cls, dim: int, base: float, scale: float) -> Self | None:
+        try:
+            return cls(dim=dim, base=base, factor=1 / scale)
+        except ConfigError:
+            return None  # angles that are multiplied
 
     def rate_formula(self, write: Writer) -> tuple[str, ...]:
         return (rf"\frac{{1}}{{{write.value('factor')} \cdot {write.power('rotary_dim')}}}",)

@@ -4,12 +4,16 @@ bloc97 2023, as in Peng et al. 2023, arXiv 2309.00071, eq. 16: :math:`b' = b\,s^
 pair keeps its frequency, the slowest is divided by s; pair m is divided by :math:`s^{2m/(d-2)}`.
 """
 
+import contextlib
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from jaxtyping import Float
 from torch import Tensor
 
+from posenc.errors import ConfigError
 from posenc.formula import Writer
 from posenc.schemes.known_rope import Block, Evidence
 from posenc.schemes.rope import RopeConfig, float32_powers
@@ -49,6 +53,17 @@ class RopeNtkConfig(ScaledRopeConfig):
 
     def llama_cpp(self) -> str:
         return f"--rope-scaling none --rope-freq-base {self.larger_base!r}"
+
+    @classmethod
+    def in_words(cls, dim: int, base: float, usual: Sequence[float]) -> list[str]:
+        found = []
+        for one in usual if dim > 2 else ():
+            factor = round((base / one) ** ((dim - 2) / dim))
+            with contextlib.suppress(ConfigError):
+                larger = cls(dim=dim, base=one, factor=float(factor)).larger_base
+                if factor > 1 and math.isclose(larger, base, rel_tol=1e-3):
+                    found.append(f"NTK-aware scaling of base {one:,.6g} by {factor}")
+        return found
 
     def rate_formula(self, write: Writer) -> tuple[str, ...]:
         return larger_base_formula(write, write.value("factor"))

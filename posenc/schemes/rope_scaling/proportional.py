@@ -5,7 +5,10 @@ is another thing: it makes a ladder for the rotated features alone, which reache
 factor divides all frequencies, as in Gemma.
 """
 
+import contextlib
+import itertools
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
@@ -14,8 +17,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posenc import fields
+from posenc.errors import ConfigError
 from posenc.formula import Writer
-from posenc.schemes.known_rope import Block, RopeBlock
+from posenc.schemes.known_rope import Block, RopeBlock, SeenLadder
 from posenc.schemes.rope import RopeConfig, float32_powers
 from posenc.schemes.rope_scaling.scaled import ScaledRopeConfig, factor_field, pair_numbers
 
@@ -58,6 +62,13 @@ class RopeProportionalConfig(ScaledRopeConfig):
         block: Block = {"rope_type": "proportional"}
         block["partial_rotary_factor"] = self.partial_rotary_factor
         return block if self.factor == 1 else block | {"factor": self.factor}
+
+    @classmethod
+    def like(cls, seen: SeenLadder) -> Iterator[Self]:
+        pairs = seen.dim // 2
+        for turning, base in itertools.product(seen.turning, seen.bases):
+            with contextlib.suppress(ConfigError):
+                yield cls(dim=seen.dim, base=base, partial_rotary_factor=turning / pairs)
 
     def as_trained(self) -> RopeConfig:
         return self  # a ladder of its own

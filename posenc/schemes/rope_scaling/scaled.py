@@ -5,7 +5,10 @@ variants, multiplies cosines and sines by one attention factor. Each variant is 
 of its own; it says by what every frequency is divided, and the rest follows.
 """
 
+import contextlib
+import itertools
 from abc import abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from dataclasses import fields as dataclass_fields
 from typing import Any, ClassVar, Self
@@ -18,9 +21,12 @@ from posenc import fields, limits
 from posenc.errors import ConfigError, SchemeArgumentError
 from posenc.formula import Writer
 from posenc.phases import Phases
-from posenc.schemes.known_rope import Block, RopeBlock
+from posenc.schemes.known_rope import Block, RopeBlock, SeenLadder
 from posenc.schemes.rope import RopeConfig
 from posenc.schemes.scheme import SchemeConfig
+
+_FACTORS = (2.0, 4.0, 8.0, 16.0, 32.0, 40.0, 64.0)
+_TRAINED = (1_024, 2_048, 4_096, 8_192, 16_384, 32_768, 65_536)
 
 
 def factor_field(default: float, help: str = "") -> Any:
@@ -124,6 +130,28 @@ class ScaledRopeConfig(RopeConfig):
     def made_for(self) -> float | None:
         factor, trained = getattr(self, "factor", None), getattr(self, "trained_length", None)
         return None if factor is None or trained is None else float(factor * trained)
+
+    @classmethod
+    def like(cls, seen: SeenLadder) -> Iterator[Self]:
+        """Yield usual factors of usual trained lengths, and each switch turned over.
+
+        A scaling by a factor alone has a geometric ladder, which is told without being tried; of one
+        that moves with the text there is no one table.
+        """
+        found = dataclass_fields(cls)
+        names = {field.name for field in found}
+        if not {"factor", "trained_length"} <= names or "length" in names:
+            return
+        switches: list[dict[str, Any]] = [{}]
+        switches += [
+            {one.name: not getattr(cls(), one.name)} for one in found if one.type in (bool, "bool")
+        ]
+        for base, trained, factor, own in itertools.product(
+            seen.bases, _TRAINED, _FACTORS, switches
+        ):
+            given: dict[str, Any] = {"base": base, "trained_length": trained, "factor": factor}
+            with contextlib.suppress(ConfigError):
+                yield cls(dim=seen.dim, **given, **own)
 
     def as_trained(self) -> RopeConfig:
         return RopeConfig(
