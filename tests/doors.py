@@ -25,12 +25,13 @@ from dashboard import training
 from posenc.__main__ import main
 from posenc.errors import PickleRefused, PosencError
 from posenc.identification.given import Given
-from posenc.interop import find_position_tables, read_header, read_position_table
+from posenc.interop import find_position_tables, read_header, read_position_table, sources
 from posenc.interop.models.config_word import config_word
 from posenc.interop.models.json_text import read_object
 from posenc.interop.number_tables import NumberTable, read_number_table
 from posenc.interop.position_tables import PositionTable
 from posenc.interop.run_parameters import RunParameters, run_parameters
+from posenc.interop.run_parameters import _read as run_parameters_of
 from posenc.interop.safetensors_file import FLOATS
 from posenc.interop.sources import named_table
 from posenc.lab.corpus import Corpus
@@ -48,13 +49,15 @@ RUN_ID = "0123456789abcdef0123"  # of a file that lies in the store without a ru
 class Door:
     """kind: of the files it is for. enter: reads a file's bytes; the path holds the same bytes.
 
-    check: asserts that what was read is what the file holds, by another reader.
+    check: asserts that what was read is what the file holds, by another reader. served: whether the
+    process of the pages has it; commands and paths are those of a person's own.
     """
 
     name: str
     kind: str
     enter: Callable[[bytes, Path], object]
     check: Callable[[bytes, object], None]
+    served: bool = True
 
 
 # What is read ---------------------------------------------------------------------------------------
@@ -89,6 +92,9 @@ def _stored(content: bytes, name: str, path: Path) -> Iterator[Store]:
     folder = path.parent / "runs"
     folder.mkdir(exist_ok=True)
     (folder / name).write_bytes(content)
+    # A run never changes, so what was read of one is kept; here another lies in its place.
+    sources._run_table.cache_clear()
+    run_parameters_of.cache_clear()
     with patch.dict("os.environ", {ENVIRONMENT: str(folder)}):
         yield Store(folder)
     for one in folder.rglob(f"{name}*"):
@@ -230,18 +236,18 @@ DOORS = (
     Door("learned table", "checkpoint", _learned_table, check_learned),
     Door("Check my encoding", "numbers", _number_table, check_numbers),
     Door("learned table by its path", "checkpoint",
-         lambda _, path: read_position_table(path), check_learned),
-    Door("numbers by their path", "numbers", lambda _, path: read_number_table(path), check_numbers),
+         lambda _, path: read_position_table(path), check_learned, False),
+    Door("numbers by their path", "numbers", lambda _, path: read_number_table(path), check_numbers, False),
     Door("config", "config", _model, check_model),
     Door("text", "text", _text, check_text),
-    Door("text by its path", "text", lambda _, path: read_text(str(path)), check_text),
+    Door("text by its path", "text", lambda _, path: read_text(str(path)), check_text, False),
     Door("run", "run", _run, check_run),
     Door("table of a run", "parameters", _run_table, check_learned),
     Door("parameters of a run", "parameters", _run_parameters, check_parameters),
     Door("tensors of a run", "parameters", _run_tensors, check_parameters),
-    Door("inspect", "config", _commanded("inspect", "FILE"), check_said),
-    Door("plan", "config", _commanded("plan", "FILE", "--context", "65536"), check_said),
-    Door("identify", "numbers", _commanded("identify", "FILE"), check_said),
+    Door("inspect", "config", _commanded("inspect", "FILE"), check_said, False),
+    Door("plan", "config", _commanded("plan", "FILE", "--context", "65536"), check_said, False),
+    Door("identify", "numbers", _commanded("identify", "FILE"), check_said, False),
 )  # fmt: skip
 
 assert set(FLOATS) >= {"F32", "F16"}  # what `_floats` counts as numbers is what is read
@@ -253,7 +259,9 @@ _TYPE_NAME = re.compile(
     r"\b(?!(?:Error|Warning)\b)[A-Z]\w*(?:Error|Exception|Warning|Interrupt)\b|"
     r"\bArrow[A-Z]\w+|<class |NoneType|__\w+__\("
 )
-_SERVER = re.compile(r"Traceback|site-packages|\.py\b|/home/|/tmp/|/usr/|/work/|/root/|line \d+, in")
+_SERVER = re.compile(
+    r"Traceback|site-packages|\.py\b|/home/|/tmp/|/usr/|/work/|/root/|line \d+, in"
+)
 
 
 def assert_plain(sentence: str) -> None:

@@ -162,7 +162,7 @@ def hostile_configs() -> list[HostileFile]:
         ("a factor of 10^9", config(rope_scaling=linear | {"factor": 1e9}), "factor must be"),
         ("100,000 factors", config(rope_scaling={"rope_type": "longrope", "short_factor": [1.0] * 10**5,
          "long_factor": [1.0] * 10**5}), "factor"),
-        ("100,000 kinds of layers", config(layer_types=["full"] * 60_000), "one of"),
+        ("100,000 kinds of layers", config(layer_types=["full"] * 60_000), "4 entries"),
     ]  # fmt: skip
     return [HostileFile(f"config: {label}", content, said) for label, content, said in files]
 
@@ -221,11 +221,21 @@ def hostile_runs(good: bytes) -> list[HostileFile]:
         ("seconds that are a list", noted(note | {"seconds": [1]})),
         ("a scheme nobody knows", specified(scheme={"kind": "../../x"})),
         ("a scheme that is null", specified(scheme=None)),
-        ("a width of 10^30", specified(layers=10**30)),
+        ("steps of 10^30", specified(steps=10**30)),
         ("steps below zero", specified(steps=-1)),
         ("steps that are a text", specified(steps="many")),
     ]  # fmt: skip
     return [HostileFile(f"run: {label}", content, "") for label, content in files]
+
+
+def bomb(rows: int = 20_000_000) -> bytes:
+    """A run's file of half a megabyte that unpacks to rows without end."""
+    words = pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int8)), pa.array(["x"]))
+    zeros, stream = pa.array(np.zeros(rows, np.int64)), io.BytesIO()
+    columns = {"measure": words, "variant": words, "x": zeros, "until": zeros}
+    columns |= {"value": zeros.cast(pa.float64()), "count": zeros}
+    pq.write_table(pa.table(columns), stream, compression="zstd")
+    return stream.getvalue()
 
 
 # Texts --------------------------------------------------------------------------------------------
