@@ -281,9 +281,11 @@ def tried(door: Door, content: bytes, path: Path) -> str | None:
     try:
         read = door.enter(content, path)
     except PosencError as error:
-        sentence = error.sentence if isinstance(error, PickleRefused) else str(error)
-        assert_plain(sentence)
-        assert str(path.parent) not in str(error), sentence
-        return sentence
-    door.check(content, read)
-    return None
+        refused = error
+    else:
+        door.check(content, read)
+        return None
+    sentence = refused.sentence if isinstance(refused, PickleRefused) else str(refused)
+    assert_plain(sentence)
+    assert str(path.parent) not in str(refused), sentence
+    return sentence

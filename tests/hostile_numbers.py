@@ -1,4 +1,4 @@
-"""Hostile .npy files, configs, runs and texts, made in memory; checkpoints are in tests/hostile_files.py."""
+"""Hostile .npy files, configs, runs and texts, made in memory; see tests/hostile_files.py as well."""
 
 import io
 import json
