@@ -21,7 +21,8 @@ DASHBOARD = sorted((ROOT / "dashboard").rglob("*.py"))
 FORBIDDEN = {
     "eval", "exec", "compile", "__import__", "builtins.eval", "builtins.exec", "runpy.run_path",
     "os.system", "os.popen", "subprocess.getoutput", "subprocess.getstatusoutput", "pty.spawn",
-    "torch.load", "torch.serialization.load", "torch.jit.load", "torch.hub.load", "torch.package.PackageImporter",
+    "torch.load", "torch.serialization.load", "torch.jit.load", "torch.hub.load",
+    "torch.package.PackageImporter",
     "torch.export.load", "pandas.read_pickle", "pandas.read_hdf", "joblib.load", "numpy.load",
     "numpy.lib.npyio.load", "numpy.fromregex", "yaml.load", "yaml.unsafe_load", "yaml.full_load",
     "xml.etree.ElementTree.parse", "streamlit.html", "streamlit.iframe", "streamlit.components.v1.html",
