@@ -230,6 +230,7 @@ def check_said(content: bytes, read: object) -> None:
     """A command that answered did so in words."""
     assert isinstance(read, str)
     assert read.strip()
+    assert read.replace("\n", "").isprintable()  # or the terminal would be told to do something
 
 
 DOORS = (
