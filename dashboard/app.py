@@ -34,7 +34,8 @@ PAGES = {
     ],
 }
 
-links.keep()
+with faults.kind_errors():
+    links.keep()
 chosen = st.navigation(PAGES, position="top" if presenting() else "sidebar")
 # After the navigation: a rerun before it would forget which page the link named.
 with faults.kind_errors():

@@ -6,28 +6,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import streamlit as st
-import streamlit.errors
 
+from dashboard.log_text import of_fault
 from dashboard.text import plain
 from posenc import PosencError
 
 log = logging.getLogger("dashboard")
 
-# What a fault in our own code can raise; Streamlit's control flow (rerun, stop) passes through.
-_FAULTS = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    StopIteration,
-    streamlit.errors.Error,
-    ImportError,
-    LookupError,
-    MemoryError,
-    OSError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-)
+# Whatever it is: readers of files have errors that derive from nothing narrower. Streamlit's control
+# flow (rerun, stop) is no Exception and passes through.
+_FAULTS = (Exception,)
 
 
 class Ended(Exception):
@@ -46,7 +34,7 @@ def kind_errors() -> Iterator[None]:
         st.error(plain(str(error)), icon=":material/block:")
     except _FAULTS as error:
         incident = uuid.uuid4().hex[:8]
-        log.exception("incident %s: %s", incident, type(error).__name__)
+        log.error("%s", of_fault(incident, error))
         st.error(
             f"This page could not be computed. The log of the server names the fault as incident "
             f"{incident}; other pages and settings still work.",

@@ -13,6 +13,7 @@ import pandas as pd
 import vl_convert
 from PIL import Image
 
+from dashboard import csv_file
 from dashboard.charts import Spec, own_widths
 from dashboard.matrix.colours import SHADES, coloured, shades
 from dashboard.matrix.payload import Panel, Row, Scale, Tick
@@ -48,7 +49,7 @@ def specification(picture: Picture | Row) -> str:
     return json.dumps(spec | {"config": _CONFIG}, allow_nan=False)
 
 
-def cells(picture: Row) -> str:
+def cells(picture: Row) -> bytes:
     """Return every cell of a row of matrices as CSV: panel, row, column, value, in float32."""
     parts = []
     for panel in picture.panels:
@@ -68,8 +69,7 @@ def cells(picture: Row) -> str:
                 words = dict(ticks)
                 part[f"{name} name"] = [words.get(int(n), "") for n in index.ravel()]
         parts.append(pd.DataFrame(part))
-    text: str = pd.concat(parts, ignore_index=True).to_csv(index=False)
-    return text
+    return csv_file.written(pd.concat(parts, ignore_index=True))
 
 
 def _of_chart(picture: Picture) -> Spec:

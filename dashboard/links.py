@@ -5,7 +5,8 @@ default. Controls of one page are bound to the address by Streamlit; what it for
 from page to page is put back.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import streamlit as st
@@ -73,30 +74,20 @@ def restore() -> None:
         return
     st.session_state["link_read"] = True
     st.session_state["link_notices"] = []
-    of_pages: dict[str, fields.Rule] = {}
-    for owner in PAGE_CHOICES:
-        of_pages |= fields.rules(owner)
-    rules = _shared_rules() | of_pages
-    raw = {name: _said(rules.get(name), st.query_params.get_all(name)) for name in st.query_params}
-    setting, notices = Setting.snap(raw)
-    values: dict[str, Any] = {}
-    for owner in PAGE_CHOICES:
-        snapped, changed = fields.snap(owner, raw)
-        values |= snapped
-        notices += changed
-    word = st.query_params.get(pinned.KEY, "")
-    st.session_state[pinned.KEY], changed = pinned.normal(word)
-    st.session_state["link_notices"] = notices + changed
-    already = {name for name in setting.record() if name in st.session_state}
-    hold({name: value for name, value in setting.record().items() if name not in already})
+    asked = {name: st.query_params.get_all(name) for name in st.query_params}
+    found = meant(asked)
+    st.session_state[pinned.KEY] = found.pinned
+    st.session_state["link_notices"] = [*found.notices]
+    record = found.setting.record()
+    hold({name: value for name, value in record.items() if name not in st.session_state})
     # Of widgets that are bound to the address: they take what it says when they are first drawn.
     rewritten = {
         name: text
-        for name, rule in of_pages.items()
-        if name in raw and (text := _link(rule, values[name])) != st.query_params.get_all(name)
+        for name, rule in _page_rules().items()
+        if name in asked and (text := _link(rule, found.choices[name])) != asked[name]
     }
-    if st.session_state[pinned.KEY] != word:
-        rewritten[pinned.KEY] = [st.session_state[pinned.KEY]]
+    if found.pinned != st.query_params.get(pinned.KEY, ""):
+        rewritten[pinned.KEY] = [found.pinned]
     if rewritten:
         for name, text in rewritten.items():
             st.query_params[name] = text
@@ -153,11 +144,50 @@ def written(setting: Setting) -> dict[str, list[str]]:
     return {name: _link(rule, values[name]) for name, rule in rules.items() if name in values}
 
 
+@dataclass(frozen=True)
+class Meant:
+    """What an address means: a legal setting, every page's choices, the pinned word, what was changed."""
+
+    setting: Setting
+    choices: dict[str, Any]
+    pinned: str
+    notices: tuple[str, ...]
+
+
+def meant(said: Mapping[str, Sequence[str]]) -> Meant:
+    """Return the legal setting and choices nearest to an address, given as the texts of each name."""
+    rules = _shared_rules() | _page_rules()
+    raw = {name: _said(rules.get(name), texts) for name, texts in said.items() if texts}
+    setting, notices = Setting.snap(raw)
+    choices: dict[str, Any] = {}
+    for owner in PAGE_CHOICES:
+        snapped, changed = fields.snap(owner, raw)
+        choices |= snapped
+        notices += changed
+    word, changed = pinned.normal(raw.get(pinned.KEY, ""))
+    return Meant(setting, choices, word, (*notices, *changed))
+
+
+def address(found: Meant) -> dict[str, list[str]]:
+    """Return the address that says all of it, defaults too; `meant` reads it back."""
+    values = found.setting.record() | found.choices
+    rules = _shared_rules() | _page_rules()
+    texts = {name: _link(rule, values[name]) for name, rule in rules.items()}
+    return texts | ({pinned.KEY: [found.pinned]} if found.pinned else {})
+
+
+def _page_rules() -> dict[str, fields.Rule]:
+    found: dict[str, fields.Rule] = {}
+    for owner in PAGE_CHOICES:
+        found |= fields.rules(owner)
+    return found
+
+
 def _shared_rules() -> dict[str, fields.Rule]:
     return fields.rules(Setting) | own_fields.rules()
 
 
-def _said(rule: fields.Rule | None, texts: list[str]) -> str:
+def _said(rule: fields.Rule | None, texts: Sequence[str]) -> str:
     """Return what a link says of one name: of a name said twice the last, of several words all."""
     return ",".join(texts) if isinstance(rule, fields.Several) else texts[-1]
 

@@ -9,7 +9,7 @@ from typing import Any, ParamSpec, Protocol
 import pandas as pd
 import streamlit as st
 
-from dashboard import charts, pinned, sheet
+from dashboard import charts, csv_file, pinned, sheet
 from dashboard.charts import Spec
 from dashboard.faults import Ended
 from dashboard.frames import compared, named
@@ -259,7 +259,7 @@ def numbers(found: pd.DataFrame | Pair[pd.DataFrame], name: str) -> None:
         st.dataframe(frame, hide_index=True, height=260)
         st.download_button(
             "Download CSV",
-            frame.to_csv(index=False).encode(),
+            csv_file.written(frame),
             file_name=f"posenc-{name.replace(' ', '-')}.csv",
             mime="text/csv",
             key=f"csv_{key}",

@@ -8,6 +8,7 @@ import streamlit as st
 from dashboard import runs
 from dashboard.compute import CACHE
 from dashboard.text import listed
+from posenc.csv_cells import cell
 from posenc.lab import summary
 from posenc.lab.evaluate import CLAMPED, TRAINED
 from posenc.lab.runs import Heading
@@ -149,7 +150,7 @@ def table(found: list[Heading]) -> pd.DataFrame:
                 "last loss": whole.losses[-1] if whole and whole.losses else None,
                 "seconds": one.seconds,
                 "device": one.specification.device,
-                "stopped": one.stopped or "",
+                "stopped": cell(one.stopped or ""),  # the table has a download of its own
             }
         )
     return pd.DataFrame(rows)

@@ -5,7 +5,7 @@ import json
 import re
 import zipfile
 
-from dashboard import figures
+from dashboard import csv_file, figures
 from dashboard.matrix import Row
 from dashboard.pair import Pair
 from dashboard.sheet import Sheet
@@ -29,13 +29,13 @@ def archive(sheet: Sheet, settings: Pair[Setting], link: str) -> bytes:
     if sheet.script:
         files["script.py"] = sheet.script.encode()
     for name, table in sheet.tables.items():
-        files[f"numbers/{file_name(name)}.csv"] = table.to_csv(index=False).encode()
+        files[f"numbers/{file_name(name)}.csv"] = csv_file.written(table)
     for name, picture in sheet.pictures.items():
         drawing = figures.svg(picture)
         files[f"figures/{file_name(name)}.png"] = figures.png(drawing)
         files[f"figures/{file_name(name)}.svg"] = drawing.encode()
         if isinstance(picture, Row):
-            files[f"numbers/{file_name(name)}-matrices.csv"] = figures.cells(picture).encode()
+            files[f"numbers/{file_name(name)}-matrices.csv"] = figures.cells(picture)
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as folder:
         for name, content in files.items():

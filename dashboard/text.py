@@ -6,10 +6,18 @@ import re
 # joiner inside each keeps it text.
 _ADDRESS = re.compile(r"(?<=:/)(?=/)|(?<=www)(?=\.)|(?<=@)", re.IGNORECASE)
 JOINER = "\u2060"
+# What turns a line round or cannot be seen: told as an escape, so that a name is what it looks like.
+_UNSEEN = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
+)
 
 
 def plain(text: str) -> str:
-    """Escape what Markdown would read as a link, an image, emphasis, a directive or a formula."""
+    """Escape what Markdown would read as a link, an image, emphasis, a directive or a formula.
+
+    Control characters, and those that turn the direction of a line, become escapes that can be seen.
+    """
+    text = _UNSEEN.sub(lambda one: one[0].encode("unicode_escape").decode("ascii"), text)
     text = _ADDRESS.sub(JOINER, text)
     return "".join(f"\\{c}" if c in "\\`*_{}[]()#+-.!|$:<>~&@/" else c for c in text)
 

@@ -13,6 +13,7 @@ from tqdm import tqdm
 
 from posenc.commands.identifying import identify_table
 from posenc.commands.planning import inspect_config, plan_context
+from posenc.csv_cells import cell
 from posenc.errors import PosencError
 from posenc.lab.runs import Run, Store
 from posenc.lab.specification import DEFAULT_SCALINGS, Specification
@@ -192,10 +193,9 @@ def export(file: Path, store: str | None) -> None:
         begin = [run.run_id, one.scheme.kind, one.task, one.train_length, one.seed]
         end = [comparison(one), json.dumps(one.record["scheme"], sort_keys=True)]
         for score in run.scores:
-            writer.writerow(
-                [*begin, score.measure, score.variant, score.x, score.until, score.value, score.count,
-                 *end]
-            )  # fmt: skip
+            row = [*begin, score.measure, score.variant, score.x, score.until, score.value, score.count,
+                   *end]  # fmt: skip
+            writer.writerow([cell(value) for value in row])
         for step, loss in enumerate(run.losses, start=1):
             writer.writerow([*begin, "training", "", step, 0, loss, 1, *end])
     try:  # once every run is read: what the file held stays until then

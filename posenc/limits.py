@@ -36,6 +36,7 @@ MAX_DRAWN_CELLS = 512  # rows and columns of one drawn matrix; longer ranges are
 # Training, wherever it is started.
 MIN_RUN_TOKENS, MAX_RUN_TOKENS = 16, 8_192  # of a training sequence
 MAX_RUN_BYTES = 256 * 2**20  # of one file of a run: a million steps take a fiftieth
+MAX_RUN_ROWS = 1_200_000  # of that file: a loss for each of a million steps, and the scores
 MAX_WORKERS = 64  # that the environment may ask for, of each kind
 
 # Training that a visitor of a shared server may start from a page.

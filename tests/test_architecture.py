@@ -28,7 +28,17 @@ DASHBOARD = sorted((ROOT / "dashboard").rglob("*.py"))
 # Imports run from right to left only; a name stands for a module or a package of posenc.
 LAYERS = (
     {"errors", "field_rules"},
-    {"words", "fields", "limits", "toeplitz", "device", "scratch", "kept", "run_files"},
+    {
+        "words",
+        "fields",
+        "limits",
+        "toeplitz",
+        "device",
+        "scratch",
+        "kept",
+        "run_files",
+        "csv_cells",
+    },
     {"layout", "phases", "products", "interop", "hook_arguments", "trained_curve", "formula"},
     {"blocks", "rotation", "offset_maps"},
     {"tables"},

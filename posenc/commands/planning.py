@@ -10,7 +10,7 @@ import click
 
 from posenc import limits
 from posenc.errors import PosencError
-from posenc.interop import read_config
+from posenc.interop import printable_name, read_config
 from posenc.interop.models.model_config import ModelConfig
 from posenc.planner import (
     METHODS,
@@ -46,7 +46,8 @@ def inspect_config(config: str, as_json: bool) -> None:
         return click.echo(_written(model_record(model)))
     context = "not told" if model.context is None else f"{model.context:,}"
     trained = "not told" if model.trained_length is None else f"{model.trained_length:,}"
-    click.echo(f"{name}: {model.model_type}, {model.layers} layers of width {model.hidden_size:,}")
+    kind = printable_name(model.model_type)
+    click.echo(f"{name}: {kind}, {model.layers} layers of width {model.hidden_size:,}")
     click.echo(f"context {context}, trained length {trained}\n")
     _table(layer_rows(model))
     notes = [*model.notes, *(note for kind in model.layer_kinds for note in kind.notes)]
@@ -147,10 +148,12 @@ def _read(config: str) -> tuple[ModelConfig, str]:
     except PosencError as error:
         raise _Refused(str(error)) from None
     path = Path(config)
+    # What is printed may be a terminal's command, in a config of somebody else's.
+    kind = printable_name(model.model_type)
     if config == "-":
-        return model, model.model_type
-    folder = path.resolve().parent.name
-    return model, (folder or model.model_type) if path.name == "config.json" else path.stem
+        return model, kind
+    name = path.resolve().parent.name if path.name == "config.json" else path.stem
+    return model, printable_name(name) or kind
 
 
 def _table(rows: Sequence[dict[str, str]]) -> None:

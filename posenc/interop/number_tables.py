@@ -8,6 +8,7 @@ are refused.
 import io
 import math
 import os
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from tokenize import TokenError
@@ -82,11 +83,13 @@ def _begins(source: Source) -> bytes:
         return bytes(source[: len(_MAGIC)])
     if isinstance(source, str | os.PathLike):
         try:
-            with open(source, "rb") as file:
-                return file.read(len(_MAGIC))
-        except OSError:
-            return b""  # said in words by whoever reads on
-    return b""
+            # Opening a pipe that nobody writes to would wait forever.
+            if stat.S_ISREG(os.stat(source).st_mode):
+                with open(source, "rb") as file:
+                    return file.read(len(_MAGIC))
+        except (OSError, ValueError):  # ValueError: a NUL in the path
+            pass
+    return b""  # said in words by whoever reads on
 
 
 def _npy(source: Source) -> NumberTable:

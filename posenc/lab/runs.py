@@ -17,11 +17,18 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from filelock import FileLock
-from safetensors import SafetensorError
-from safetensors.torch import load, save
+from safetensors.torch import save
 from torch import Tensor
 
-from posenc.errors import RunError, RunMissing, RunOfAnotherVersion, StoreUnavailable
+from posenc import limits
+from posenc.errors import (
+    CheckpointError,
+    RunError,
+    RunMissing,
+    RunOfAnotherVersion,
+    StoreUnavailable,
+)
+from posenc.interop.safetensors_file import read_header, read_tensor
 from posenc.lab.corpus import Corpus
 from posenc.lab.device_faults import told
 from posenc.lab.evaluate import Score, evaluate
@@ -137,10 +144,13 @@ class Store(RunFiles):
         """Return the tables that the run's scheme learned, by name; none for a formula."""
         name = f"{run_id}.safetensors"
         try:
-            return load(self.content(name)) if self.exists(name) else {}
+            if not self.exists(name):
+                return {}
+            content = self.content(name)
+            return {one: read_tensor(content, one).tensor for one in read_header(content).tensors}
         except StoreUnavailable:
             raise  # nothing is known of the file
-        except (OSError, RunError, SafetensorError) as error:
+        except (OSError, RunError, CheckpointError) as error:
             raise RunError(f"The tables of run {run_id} cannot be read.") from error
 
     def _whole_tables(self, run_id: str) -> bool:
@@ -313,6 +323,7 @@ def from_parquet(content: bytes, run_id: str | None = None) -> Run:
     any other.
     """
     with _readable():
+        _check_size(content)
         table = pq.read_table(io.BytesIO(content))
         if not table.schema.equals(_SCHEMA) or any(column.null_count for column in table.columns):
             raise RunError("The file is no readable run: it has other columns.")
@@ -326,6 +337,19 @@ def from_parquet(content: bytes, run_id: str | None = None) -> Run:
         stopped=found.stopped,
         seconds=found.seconds,
     )
+
+
+def _check_size(content: bytes) -> None:
+    """Refuse what would unpack to far more than the file is: a few bytes may stand for a billion rows."""
+    told = pq.read_metadata(io.BytesIO(content))
+    groups = [told.row_group(place) for place in range(told.num_row_groups)]
+    parts = [group.column(n) for group in groups for n in range(group.num_columns)]
+    unpacked = sum(part.total_uncompressed_size for part in parts)
+    if told.num_rows > limits.MAX_RUN_ROWS or not 0 <= unpacked <= limits.MAX_RUN_BYTES:
+        raise RunError(
+            f"The file is no readable run: it states {told.num_rows:,} rows of {unpacked:,} bytes, more "
+            "than any run has."
+        )
 
 
 def _heading(schema: pa.Schema, run_id: str | None) -> Heading:
@@ -352,4 +376,4 @@ def _readable() -> Iterator[None]:
     except pa.ArrowNotImplementedError as error:
         raise RunOfAnotherVersion("The run is packed in a way that is unknown here.") from error
     except _UNREADABLE as error:
-        raise RunError(f"The file is no readable run: {type(error).__name__}.") from error
+        raise RunError("The file is no readable run: it is damaged or another file.") from error

@@ -162,10 +162,13 @@ class Specification:
             )
         except RunError:
             raise
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
+        except ConfigError as error:
+            raise RunOfAnotherVersion(f"The run's specification cannot be read: {error}") from None
+        except (KeyError, TypeError, AttributeError, ValueError):
             # Whole, since its file is: a scheme or a field that another version has.
             raise RunOfAnotherVersion(
-                f"The run's specification cannot be read: {shown(str(error))}."
+                "The run's specification cannot be read: it has a scheme or a field that is unknown "
+                "here."
             ) from None
 
     @property

@@ -8,6 +8,7 @@ the first one's run in the store.
 import itertools
 import multiprocessing
 import os
+import stat
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from posenc import limits
 from posenc.errors import ConfigError, CorpusError, PosencError, shown
 from posenc.interop import printable_name
 from posenc.lab.corpus import Corpus, from_text, standard_library
@@ -114,7 +116,16 @@ def read_text(path: str | None) -> Corpus:
     if path is None:
         return standard_library()
     try:
+        found = os.stat(path)
+        if not stat.S_ISREG(found.st_mode):  # a device may have no end, a pipe no begin
+            raise CorpusError("The text cannot be read: it is no regular file.")
+        if found.st_size > limits.MAX_FILE_BYTES:
+            raise CorpusError(
+                f"The text has {found.st_size:,} bytes; at most {limits.MAX_FILE_BYTES:,} are read."
+            )
         content = Path(path).read_bytes()
+    except CorpusError:
+        raise
     except (OSError, ValueError) as error:  # a path may hold what no system takes
         raise CorpusError(f"The text cannot be read: {reason(error)}.") from error
     return from_text(printable_name(Path(path).name), content)

@@ -18,6 +18,7 @@ from posenc.interop.models.layers import (
 from posenc.interop.models.model_config import LayerKind, ModelConfig
 from posenc.interop.models.rope_block import read_block
 from posenc.interop.models.sizes import Sizes, read_sizes
+from posenc.interop.shown_name import printable_name
 from posenc.schemes.none import NoneConfig
 from posenc.schemes.rope import RopeConfig
 from posenc.schemes.rope_scaling.yarn import attention_scale
@@ -31,8 +32,8 @@ def read_rope_model(model_type: str, keys: Keys) -> ModelConfig:
     family = FAMILIES.get(model_type)
     if family is None:
         keys.assume(
-            f'model_type "{model_type}" is not known here: its keys are read as Llama\'s, and its pairs '
-            "are taken to be halves apart, as in most models of transformers."
+            f'model_type "{printable_name(model_type)}" is not known here: its keys are read as Llama\'s, '
+            "and its pairs are taken to be halves apart, as in most models of transformers."
         )
     sizes = read_sizes(keys, family)
     words = layer_words(keys, family, sizes.layers)
