@@ -4,6 +4,7 @@ The entry is made in a copy of the packages, so that nothing here knows of it be
 """
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -185,6 +186,28 @@ def test_the_command_line_takes_it(copy: Path) -> None:
     assert "Made up. (this test)" in said
     script = ran(copy, "-m", "posenc", *words[:4], "--script", "every_other")
     assert '"rope_type": "every_other"' in script
+
+
+def test_its_tables_are_told(copy: Path) -> None:
+    code = """
+import torch
+from posenc import SCHEMES
+from posenc.identification import identify
+config = SCHEMES["rope_every_other"](dim=64, base=5e5, factor=8.0, trained_length=1_024)
+angles = torch.arange(300, dtype=torch.float64)[:, None] * config.frequencies().phases.inv_freq
+found = identify(angles.cos().float(), angles.sin().float())
+print(found.config.kind, found.config.factor, found.deviations)
+"""
+    assert ran(copy, "-c", code).strip() == "rope_every_other 8.0 ()"
+
+
+def test_identification_names_no_scaling() -> None:
+    sources = [path.read_text() for path in (ROOT / "posenc" / "identification").glob("*.py")]
+    registry = (ROOT / "posenc/schemes/rope_scaling/__init__.py").read_text()
+    names = re.findall(r"Rope\w+Config", registry)
+    assert len(sources) > 8 < len(names)
+    named = re.compile("|".join({*names} - {"RopeConfig"}) + "|NTK|YaRN|Llama|p-RoPE")
+    assert [found for source in sources for found in named.findall(source)] == []
 
 
 def test_the_planner_s_page_takes_it(copy: Path) -> None:

@@ -418,9 +418,8 @@ def test_a_real_model_chosen_elsewhere_changes_nothing_here() -> None:
         dim=64, heads=2, train_length=30, learned_source="random", model="bloom-176b", alibi_head=50
     )
     first, second = check.read(small, chosen), check.read(modelled, chosen)
-    assert first.told is not None
-    assert second.told is not None
-    pd.testing.assert_frame_equal(first.told.numbers, second.told.numbers)
+    assert len(first.probes) == 3
+    pd.testing.assert_frame_equal(first.probes, second.probes)
     assert first.headline == second.headline
     assert script(small, chosen) == script(modelled, chosen)
 
@@ -443,35 +442,134 @@ def test_the_script_prints_the_table_of_numbers(setting: Setting, name: str) -> 
     assert ran.returncode == 0, ran.stderr
     assert ran.stderr.startswith(found.headline)
     compare(ran.stdout, found.answer.found)
+    assert next(csv.reader(io.StringIO(ran.stdout))) == list(found.answer.found)
 
 
 def compare(printed: str, frame: pd.DataFrame) -> None:
-    (row,) = csv.DictReader(io.StringIO(printed))
-    assert list(row) == list(frame)
-    for name, text in row.items():
-        value = frame[name].iloc[0]
-        if text == "":
-            assert value is None or (isinstance(value, float) and math.isnan(value)), name
-        elif isinstance(value, str):
-            assert text == value
-        else:
-            assert float(text) == float(value), name
+    rows = list(csv.DictReader(io.StringIO(printed)))
+    assert len(rows) == len(frame)
+    for n, row in enumerate(rows):
+        for name, text in row.items():
+            value = frame[name].iloc[n]
+            if text == "":
+                assert value is None or (isinstance(value, float) and math.isnan(value)), name
+            elif isinstance(value, str):
+                assert text == value
+            else:
+                assert float(text) == float(value), name
 
 
-def test_the_script_of_an_upload_reads_its_owner_s_file(tmp_path: Any) -> None:
+def _uploads() -> dict[str, tuple[str, bytes, bytes | None]]:
     cos, sin = waves(50, 16, 123.0)
-    content = npy(np.stack((cos, sin)))
-    name = use(give(content)).selectbox(key="table").value
-    (tmp_path / "table.npy").write_bytes(content)
-    chosen = CheckChoice(table=name)
-    found = check.read(Setting(), chosen).answer
-    assert found is not None
-    text = script(Setting(), chosen)
-    assert '"table.npy"' in text
-    assert name in text
-    ran = run(text.replace("table.npy", str(tmp_path / "table.npy")))
+    several = save({"a.pe": beside(sin, cos), "b.weight": cos @ sin.T})
+    return {
+        "one file of both": ("cache.npy", npy(np.stack((cos, sin))), None),
+        "two files": ("it's cos.npy", npy(cos), npy(sin)),
+        "one of several tensors": ("model.safetensors", several, None),
+        "random numbers": ("r.npy", npy(np.random.default_rng(0).normal(size=(40, 6))), None),
+    }
+
+
+@pytest.mark.parametrize("way", list(_uploads()))
+def test_the_script_of_an_upload_reads_its_owner_s_files(way: str, tmp_path: Any) -> None:
+    name, content, sines = _uploads()[way]
+    at = use(give(content, name, sines))
+    chosen = CheckChoice(table=at.selectbox(key="table").value)
+    setting = Setting(seed=3)
+    found = check.read(setting, chosen)
+    assert found.answer is not None
+    text = script(setting, chosen)
+    assert chosen.table in text
+    for file, held in ((name, content), ("sines.npy", sines)):
+        if held is not None:
+            (tmp_path / file).write_bytes(held)
+            assert repr(file) in text
+            text = text.replace(repr(file), repr(str(tmp_path / file)))
+    ran = run(text)
     assert ran.returncode == 0, ran.stderr
-    compare(ran.stdout, found.found)
+    table, probes = ran.stdout.split("\n\n")
+    compare(table, found.answer.found)
+    compare(probes, found.told[0].numbers.iloc[[0, 2]])
+    gone = script(setting, CheckChoice(table="array-0123456789ab"))
+    assert "read_number_table('table.npy')" in gone
+
+
+def test_an_upload_is_probed_beside_the_learned_table() -> None:
+    trained = np.cumsum(np.random.default_rng(1).normal(size=(600, 12)), 0).astype(np.float32)
+    at = give(npy(trained), "mine](x).npy")
+    at.button(key="check_use").click().run()
+    at = drawn(visit(PAGE, SMALL | {"table": at.selectbox(key="table").value}, **opened(PROBES)))
+    frame = table(at, PROBES)
+    found = probe(torch.tensor(trained[:512]).double())
+    assert frame["table"].tolist()[:3] == [
+        "table in mine](x).npy", "sinusoidal, 512 x 12", "random numbers, 512 x 12",
+    ]  # fmt: skip
+    assert len(frame) == 6
+    assert frame["index off by"].tolist()[:3:2] == [
+        found.index_error.value, found.index_error.control,
+    ]  # fmt: skip
+    assert frame["order told"].tolist()[:3:2] == [found.order.value, found.order.control]
+    first, second = frame.iloc[0], found.properties
+    assert first["shift-invariance error"] == second.translation_invariance_error
+    assert first["order kept by similarity (tau)"] == second.kendall_tau
+    sentence = next(text for text in said(at) if "a linear map reads its index" in text)
+    assert sentence.startswith(
+        "From a vector of the table in mine](x).npy (first 512 of 600 rows) "
+    )
+    assert any(
+        sentence == text for text in at.session_state["sheet"].sentences
+    )  # as people read it
+    short = use(give(npy(trained[:19])))
+    assert any("20 finite rows or more" in as_read(one.value) for one in short.info)
+
+
+def test_wide_tables_are_probed_in_as_many_rows_as_a_page_may() -> None:
+    from posenc.limits import probed_rows
+
+    assert [probed_rows(width) for width in (2, 768, 2_048, 4_096, 32_768)] == [
+        512,
+        512,
+        512,
+        256,
+        32,
+    ]
+
+
+def test_a_reading_is_kept_by_the_content_of_its_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dashboard import check_readings, check_uploads
+
+    asked = []
+    monkeypatch.setattr(check_readings, "_kept", type(check_readings._kept)())
+    real = check_uploads.read_number_table
+    monkeypatch.setattr(
+        check_uploads, "read_number_table", lambda *given: asked.append(1) or real(*given)
+    )
+    rows = np.random.default_rng(2).normal(size=(30, 4))
+    at = give(npy(rows))
+    assert len(asked) == 1
+    at.selectbox(key="table").set_value("random numbers").run()
+    use(at)
+    give(npy(rows), "another name.npy")
+    assert len(asked) == 1
+    give(npy(rows + 1))
+    assert len(asked) == 2
+    broken = give(npy(rows * math.nan))
+    assert len(asked) == 3
+    broken.run()
+    assert len(asked) == 3
+    assert "finite" in as_read(broken.error[0].value)
+    monkeypatch.setattr(check_readings, "MOST_READINGS", 2)
+    give(npy(rows + 2))
+    assert len(check_readings._kept) == 2
+
+
+def test_what_is_left_out_is_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(held_numbers, "MOST_NUMBERS", 64)
+    rows = np.random.default_rng(0).normal(size=(40, 4))
+    rows[20:] = np.nan  # past what is held
+    at = give(npy(rows))
+    assert not at.error
+    assert any("Only the first 16 of 40 rows are looked at." in text for text in captions(at))
 
 
 @pytest.mark.parametrize("root", ["http://127.0.0.1:85", "https://example.org/tools/posenc"])

@@ -49,10 +49,14 @@ class Arrangement:
 
     def fits(self, width: int) -> bool:
         """Whether a table of `width` columns can have this order."""
-        return width >= 1 if self.name in _ANY_WIDTH else width >= 2 and width % 2 == 0
+        if self.name in _ANY_WIDTH:
+            return width >= 1
+        return width >= 2 and width % (4 if self.name in _JOINED else 2) == 0
 
     def pairs(self, width: int) -> int:
         """Number of pairs in a table of `width` columns."""
+        if self.name in _JOINED:
+            return width // 4
         return width if self.name in _ONCE else (width + 1) // 2
 
     @functools.lru_cache(maxsize=128)  # noqa: B019 - there are as many of these as names below
@@ -83,6 +87,13 @@ class Arrangement:
             "sines_interleaved": (one, beside),
             "sines_once": (one, apart),
         }.get(self.name, (one, apart))
+        if self.name in _JOINED:
+            part = torch.arange(width // 2, dtype=torch.float64)
+            alike = self.layout == "half"
+            each = (part % pairs if alike else part.div(2, rounding_mode="floor")) / pairs
+            later = column >= width // 2
+            sines = later if self.name.startswith("joined") else ~later
+            return Columns(sines, torch.cat((each, each)), 2 * pairs)
         if self.form == "table":
             return Columns(sines, exponents, 2 * pairs)
         by_layout = {"h": apart, "i": beside, "o": apart, "n": apart + 1 / pairs}
@@ -120,6 +131,14 @@ ARRANGEMENTS = (
     Arrangement("sines_interleaved", "table", "rope", "interleaved",
                 "sines alone, neighbours repeated"),
     Arrangement("sines_once", "table", "rope", None, "sines alone, one for each pair"),
+    Arrangement("joined_hh", "table", "rope", "half",
+                "cosines, then sines, halves repeated, in one tensor"),
+    Arrangement("joined_ii", "table", "rope", "interleaved",
+                "cosines, then sines, neighbours repeated, in one tensor"),
+    Arrangement("sines_first_hh", "table", "rope", "half",
+                "sines, then cosines, halves repeated, in one tensor"),
+    Arrangement("sines_first_ii", "table", "rope", "interleaved",
+                "sines, then cosines, neighbours repeated, in one tensor"),
     Arrangement("cache_hh", "cosines and sines", "rope", "half",
                 "cosines and sines, halves repeated"),
     Arrangement("cache_ii", "cosines and sines", "rope", "interleaved",
@@ -142,3 +161,4 @@ ARRANGEMENTS = (
 )  # fmt: skip
 _ONCE = ("cosines_once", "sines_once", "cache_oo", "swapped_oo", "cache_no")
 _ANY_WIDTH = (*_ONCE, "interleaved")
+_JOINED = ("joined_hh", "joined_ii", "sines_first_hh", "sines_first_ii")

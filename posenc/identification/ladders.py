@@ -37,6 +37,10 @@ class Guess:
         """Return the frequency of every column, radians per position, float64."""
         return self.scale * self.base ** (-columns.exponents)
 
+    def float32_rates(self, columns: Columns) -> Float[Tensor, " c"] | None:
+        """Return the frequencies as public code computes them in float32; None by the plain formula."""
+        return None
+
     def values(self, rows: Float[Tensor, " t"], columns: Columns) -> Float[Tensor, "t c"]:
         """Return the rows of these numbers, float64; the angles are float64 products."""
         angles = (rows + self.start).unsqueeze(1) * self.rates(columns)

@@ -54,6 +54,8 @@ class Recipe:
         return guess.size * made.double()
 
     def _rates(self, guess: Guess, columns: Columns) -> Float[Tensor, " c"]:
+        if self.ladder == "powers" and (own := guess.float32_rates(columns)) is not None:
+            return own
         if self.ladder == "exact" or type(guess) is not Guess:
             return guess.rates(columns)
         if self.ladder == "powers":

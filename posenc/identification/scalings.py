@@ -35,6 +35,10 @@ class ScaledGuess(Guess):
         assert self.config is not None
         return _by_column(self.config.frequencies().phases.inv_freq, columns)
 
+    def float32_rates(self, columns: Columns) -> Float[Tensor, " c"]:
+        assert self.config is not None
+        return _by_column(self.config.float32_ladder(self.config.rotary_dim), columns)
+
 
 def scaled_ladders(found: Waves, columns: Columns, turning: int) -> list[tuple[float, RopeConfig]]:
     """Return the scalings whose frequencies come nearest to those of a table, with how far they are.

@@ -223,7 +223,7 @@ def _by_scaling(search: _Search, found: Waves) -> Iterator[Fit]:
             if not _told_by_signs(columns, signs):
                 continue
             for guess in scaled_guesses(found, arrangement, config, columns, allowed, signs):
-                for recipe in (EXACT, *(one for one in RECIPES if one.ladder == "exact")):
+                for recipe in (EXACT, *(one for one in RECIPES if one.ladder != "exponentials")):
                     fit = search.fits(guess, recipe)[-1]
                     yield fit
                     near = near or fit.residual < _NEAR

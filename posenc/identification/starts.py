@@ -34,13 +34,14 @@ class Phases:
     """Phases (c,) of columns in the first row, radians; which of them are known, and which are fast.
 
     known: the column turns in the rows there are, or has its partner, a sine beside its cosine.
-    fast: it turns far enough to be told from its neighbours by its phase. allowed: what rounding does
-    to a number.
+    fast: it turns far enough to be told from its neighbours by its phase. follow: whether most of these
+    are waves of the frequencies asked for. allowed: what rounding does to a number.
     """
 
     phase: Float[Tensor, " c"]
     known: Bool[Tensor, " c"]
     fast: Bool[Tensor, " c"]
+    follow: bool
     allowed: float
 
     @classmethod
@@ -63,6 +64,7 @@ class Phases:
         shown = min(1.5, _SHOWN * math.sqrt(allowed))
         fast = (found.weight > 0) & (found.turned > shown)
         known, first = fast & (left <= WELL**2), found.table[0] * sign
+        follow = bool(2 * known.sum() >= fast.sum())
         pairs = (columns.exponents * columns.dim).round().tolist()
         is_sine = columns.sines.tolist()
         partner = {pair: i for i, pair in enumerate(pairs) if is_sine[i]}
@@ -72,7 +74,7 @@ class Phases:
             phase[cosines] = torch.atan2(first[sines] * sense, first[cosines])
             phase[sines] = phase[cosines]
             known[cosines] = known[sines] = True
-        return cls(phase, known, fast, allowed)
+        return cls(phase, known, fast, follow, allowed)
 
     def near(self, rates: Float[Tensor, " c"]) -> tuple[list[int], float]:
         """Return the likely starts before 4,096, the likeliest first, and how coherent that one is."""
@@ -129,7 +131,7 @@ class Phases:
 def starts(phases: Phases, rates: Float[Tensor, " c"]) -> list[int]:
     """Return the first positions that phases speak for, likeliest first."""
     likely, coherent = phases.near(rates)
-    if coherent < 1 - max(1e-9, 8 * phases.allowed**2):
+    if phases.follow and coherent < 1 - max(1e-9, 8 * phases.allowed**2):
         start, score = phases.far(rates)
         if score > max(coherent, _CERTAIN) and start not in likely:
             likely = [start, *likely]
