@@ -8,6 +8,7 @@ python -m tests.mutants NAME ...   run those whose name contains one of these wo
 import sys
 
 from tests.mutant_runs import Mutant, main
+from tests.mutants_of_hostile import MUTANTS_OF_HOSTILE
 from tests.mutants_of_identification import MUTANTS_OF_IDENTIFICATION
 from tests.mutants_of_lab import MUTANTS_OF_LAB
 from tests.mutants_of_models import MUTANTS_OF_MODELS
@@ -259,6 +260,7 @@ MUTANTS = (
     *MUTANTS_OF_MODELS,
     *MUTANTS_OF_RELATIVE,
     *MUTANTS_OF_IDENTIFICATION,
+    *MUTANTS_OF_HOSTILE,
 )  # fmt: skip
 
 
