@@ -2,6 +2,7 @@
 
 import streamlit as st
 
+from dashboard import uploads
 from dashboard.text import plain
 from dashboard.widgets import pressed
 from posenc.errors import CheckpointError, PickleRefused, PosencError
@@ -10,7 +11,6 @@ from posenc.identification.given import Given
 from posenc.interop import printable_name, read_header, unreadable_reason
 from posenc.interop.held_numbers import are_held, hold_numbers
 from posenc.interop.number_tables import NumberTable, name_of_sines, read_number_table
-from posenc.limits import MAX_UPLOAD_BYTES
 
 _UPLOADS, _TAKEN = "check_tables", "check_files_taken"
 _MOST_OFFERED = 400  # tensors of one file
@@ -33,7 +33,8 @@ def picker() -> None:
     with drawer:
         taken = st.session_state.get(_TAKEN, 0)
         left, right = st.columns(2)
-        file = left.file_uploader(
+        file = uploads.uploader(
+            left,
             "Table (.npy or .safetensors)",
             key=f"check_file_{taken}",
             help="A position table, or a cache of cosines and sines. It is held in memory and in the link "
@@ -73,7 +74,8 @@ def _read(name: str, content: bytes, place: st.delta_generator.DeltaGenerator, t
         read = read_number_table(content)
         if read.sines is not None or read.table.is_complex():
             return read, name
-        beside = place.file_uploader(
+        beside = uploads.uploader(
+            place,
             "Its sines, where it holds cosines (.npy)",
             key=f"check_sines_{taken}",
             help="Leave it empty for a table of sines and cosines.",
@@ -102,8 +104,9 @@ def _read(name: str, content: bytes, place: st.delta_generator.DeltaGenerator, t
 
 
 def _check_size(content: bytes) -> None:
-    if len(content) > MAX_UPLOAD_BYTES:
-        raise CheckpointError(f"a file may have {MAX_UPLOAD_BYTES // 2**20} MB, this one has more.")
+    refused = uploads.too_large("a file", len(content))
+    if refused:
+        raise CheckpointError(refused)
 
 
 def _tensors(content: bytes) -> list[str]:

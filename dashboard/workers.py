@@ -10,8 +10,9 @@ import time
 
 import streamlit as st
 
+from dashboard import server_settings
 from posenc.errors import PosencError
-from posenc.lab.queue import Queue, State, server_queue
+from posenc.lab.queue import Queue, State
 from posenc.lab.worker import NICE
 
 log = logging.getLogger(__name__)
@@ -75,7 +76,8 @@ class Workers:
 @st.cache_resource(max_entries=1, show_spinner=False)
 def server_workers() -> Workers:
     """Return the background processes of this server."""
-    crew = Workers(server_queue())
+    allowed = server_settings.current()
+    crew = Workers(Queue(running=allowed.running, waiting=allowed.waiting))
     crew.ensure()
     return crew
 
