@@ -12,7 +12,7 @@ from pathlib import Path
 
 from streamlit.web import cli
 
-from dashboard import server_settings, visitor
+from dashboard import counters, logs, server_settings, visitor
 from dashboard.server_settings import ServerSettingError, ServerSettings
 
 FOLDER = Path(__file__).parent
@@ -44,6 +44,8 @@ def main(arguments: list[str]) -> int:
         for variable, one in server_settings.FIELDS.items():
             print(f"{variable}={values[one.name]}")
         return 0
+    logs.install()
+    counters.here.serve()
     cli.main(["run", str(FOLDER / "app.py"), *options(allowed), *arguments], prog_name="dashboard")
     return 0
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import streamlit as st
 import streamlit.errors
 
+from dashboard import counters
 from posenc import PosencError
 
 log = logging.getLogger("dashboard")
@@ -44,7 +45,9 @@ def kind_errors() -> Iterator[None]:
         st.error(str(error), icon=":material/block:")
     except _FAULTS as error:
         incident = uuid.uuid4().hex[:8]
-        log.exception("incident %s: %s", incident, type(error).__name__)
+        counters.here.count("incidents")
+        known = {"event": "incident", "facts": {"incident": incident}}
+        log.exception("incident %s: %s", incident, type(error).__name__, extra=known)
         st.error(
             f"This page could not be computed. The log of the server names the fault as incident "
             f"{incident}; other pages and settings still work.",

@@ -3,6 +3,7 @@
 import streamlit as st
 
 from dashboard import run_words, runs, visitor
+from dashboard.logs import event
 from dashboard.text import listed, plain
 from dashboard.widgets import pressed
 from posenc.errors import PosencError, RunError
@@ -153,5 +154,6 @@ def _editor(mine: dict[str, Label], owner: str) -> None:
     except PosencError as error:
         st.error(plain(str(error)), icon=":material/block:")
         return
+    event("label_changed", run=run, renamed=rename, hidden=toggle != mine[run].hidden)
     _of_bucket.clear()
     st.rerun()

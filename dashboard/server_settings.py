@@ -17,9 +17,11 @@ import streamlit as st
 from posenc import Setting, limits
 from posenc.errors import PosencError, shown
 from posenc.field_rules import Choice, Flag, Rule, Whole, Word
+from posenc.lab import log_lines
 from posenc.run_files import ENVIRONMENT, WORK_ENVIRONMENT
 
 PRIVATE, SHARED = "private", "shared"
+LOGS = log_lines.VARIABLE
 MB = 2**20
 _PLACE = r"[^\x00-\x1f]{0,1024}"
 _HOST = r"(?:\*\.)?[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?"
@@ -175,7 +177,7 @@ class ServerSettings:
     )
     logs: str = _setting(
         Choice(
-            label="POSENC_LOGS",
+            label=LOGS,
             options=("text", "lines"),
             help="Log for people, with traces, or JSON lines without a word of what visitors wrote.",
         ),

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import streamlit as st
 
-from dashboard import choices, run_labels, runs, server_settings, training_board, uploads
+from dashboard import choices, counters, run_labels, runs, server_settings, training_board, uploads
+from dashboard.logs import event
 from dashboard.text import duration, plain
 from dashboard.widgets import pressed
 from dashboard.workers import server_workers
@@ -161,7 +162,7 @@ def offer(setting: Setting, chosen: choices.TrainingChoice) -> str | None:
         crew, store = server_workers(), runs.own_store()
         content, name = uploaded or (None, "")
         try:
-            crew.queue.add(
+            entry = crew.queue.add(
                 left,
                 store=store.url if store else None,
                 text=content,
@@ -172,6 +173,8 @@ def offer(setting: Setting, chosen: choices.TrainingChoice) -> str | None:
         except PosencError as error:
             st.error(plain(str(error)), icon=":material/block:")
             return linked
+        counters.here.count("starts")
+        event("start_added", entry=entry, runs=[one.run_id for one in left])
         with contextlib.suppress(RunError):  # a name is no reason to stop
             run_labels.started(left, called)
         crew.ensure()

@@ -4,6 +4,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard import faults, page, run_charts, run_labels, run_words, runs, server_settings
+from dashboard.logs import event
 from dashboard.text import duration, listed, plain
 from dashboard.widgets import pressed
 from dashboard.workers import server_workers
@@ -81,6 +82,7 @@ def _row(queue: Queue, entry: Entry) -> None:
         word = "Remove" if entry.state is State.FAILED else "Stopping" if stopping else "Stop"
         if pressed(st, word, key=f"stop_{entry.name}", disabled=stopping, icon=":material/stop:"):
             queue.stop(entry.name)
+            event("start_stopped", entry=entry.name)
             if entry.state is State.RUNNING:
                 st.toast("Stopping. The same start later goes on from here.")
             st.rerun()

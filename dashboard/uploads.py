@@ -2,9 +2,11 @@
 
 from typing import Any
 
+import streamlit as st
 from streamlit.runtime.uploaded_file_manager import UploadedFile
 
-from dashboard import server_settings
+from dashboard import counters, server_settings
+from dashboard.logs import event
 
 SWITCHED_OFF = "Uploads are switched off on this server."
 
@@ -24,6 +26,12 @@ def uploader(
     file: UploadedFile | None = place.file_uploader(
         label, key=key, help=help, max_upload_size=most_mb or allowed.upload_mb
     )
+    if file is not None:
+        seen: set[str] = st.session_state.setdefault("uploads_seen", set())
+        if file.file_id not in seen:
+            seen.add(file.file_id)
+            counters.here.count("uploads")
+            event("upload", bytes=file.size)
     return file
 
 

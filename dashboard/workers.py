@@ -53,6 +53,7 @@ class Workers:
                 command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
+                env=os.environ | {server_settings.LOGS: server_settings.current().logs},
                 start_new_session=True,  # a Ctrl-C for the server is not for the worker
             )
             if hasattr(os, "setpriority"):  # at once: loading torch is work, too

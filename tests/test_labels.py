@@ -341,7 +341,9 @@ def test_an_owner_alone_renames_hides_and_stops(queue: Queue, known: Known) -> N
     assert Store().ids() == [run]
 
 
-def test_the_start_of_one_stays_theirs_where_another_asks_for_the_same(queue: Queue, known: Known) -> None:
+def test_the_start_of_one_stays_theirs_where_another_asks_for_the_same(
+    queue: Queue, known: Known
+) -> None:
     known(ANN)
     page_of_bob = visit("train", LINK)
     start("First")
