@@ -4,7 +4,7 @@ import functools
 
 import streamlit as st
 
-from dashboard import run_words, runs, server_settings, uploads
+from dashboard import run_labels, run_words, runs, server_settings, uploads
 from dashboard.text import plain
 from dashboard.widgets import pressed, show
 from posenc import fields
@@ -40,7 +40,8 @@ def available() -> tuple[str, ...]:
     candidates = (*uploaded, asked) if asked.startswith("table-") else uploaded
     packaged = ("minilm",) if minilm_installed() else ()
     held = (name for name in candidates if name.startswith("table-") and is_held(name))
-    made = (f"run-{name}" for name in runs.with_learned_table(runs.known()) if name != TRAINED)
+    shown = runs.listed(run_labels.hidden_runs())
+    made = (f"run-{name}" for name in runs.with_learned_table(shown) if name != TRAINED)
     return tuple(dict.fromkeys(("trained", "random", *packaged, *held, *made)))
 
 

@@ -280,3 +280,21 @@ def test_a_server_that_dies_takes_no_view_and_no_run_with_it(
             one for one in events if one["event"] == "run_finished"
         ).items()
         assert not [one for one in events if one["event"] == "incident"]
+
+
+def test_the_command_of_the_readme_writes_what_it_says() -> None:
+    text = (ROOT / "README.md").read_text()
+    (said,) = re.findall(r"`(python \.deploy/configure\.py [^`>]+)>", text)
+    words = said.split()[2:]
+    ran = subprocess.run(
+        [sys.executable, str(ROOT / ".deploy" / "configure.py"), *words],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    for word in words:
+        assert word.startswith("--") or word in ran.stdout
+    for option in re.findall(r"`(--[a-z]+)`", text.partition("**Proxy.**")[2].partition("- **")[0]):
+        assert (
+            option in configure.LOGINS
+            or f'"{option}"' in (ROOT / ".deploy" / "configure.py").read_text()
+        )
