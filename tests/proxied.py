@@ -109,6 +109,11 @@ class Guest:
         settled(page)
         return page
 
+    def leave(self) -> None:
+        """Close the browser's window: the server may forget the session."""
+        self.context.close()
+        self.team.contexts.remove(self.context)
+
     def violations(self) -> list[str]:
         """What the policy forbade so far, by its own event and by the console."""
         found = [one for page in self.context.pages for one in page.evaluate("window.__violations")]
