@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from dashboard import faults, history, links, sheet, workers
+from dashboard import counters, faults, history, links, server_settings, sheet, workers
 from dashboard.toolbar import Toolbar, presenting
 
 st.set_page_config(
@@ -35,10 +35,13 @@ PAGES = {
 }
 
 with faults.kind_errors():
+    counters.visited()
     links.keep()
 chosen = st.navigation(PAGES, position="top" if presenting() else "sidebar")
 # After the navigation: a rerun before it would forget which page the link named.
 with faults.kind_errors():
+    server_settings.current()  # one that cannot be used is all that there is to say
+    counters.here.count("reruns", chosen.url_path or "start")
     links.turn_to(chosen.url_path)
     sheet.begin()
     links.restore()

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import streamlit as st
 from streamlit.typing import UploadedFile
 
+from dashboard import uploads
 from dashboard.check_readings import digests, reading
 from dashboard.text import plain
 from dashboard.widgets import pressed
@@ -13,7 +14,6 @@ from posenc.identification.examples import EXAMPLES
 from posenc.interop import printable_name, read_header, unreadable_reason
 from posenc.interop.held_numbers import are_held, hold_numbers
 from posenc.interop.number_tables import NumberTable, name_of_sines, read_number_table
-from posenc.limits import MAX_UPLOAD_BYTES
 
 _UPLOADS, _TAKEN = "check_tables", "check_files_taken"
 _MOST_OFFERED = 400  # tensors of one file
@@ -36,7 +36,8 @@ def picker() -> None:
     with drawer:
         taken = st.session_state.get(_TAKEN, 0)
         left, right = st.columns(2)
-        file = left.file_uploader(
+        file = uploads.uploader(
+            left,
             "Table (.npy or .safetensors)",
             key=f"check_file_{taken}",
             help="A position table, or a cache of cosines and sines. It is held in memory and in the link "
@@ -94,7 +95,8 @@ def _given(file: UploadedFile, place: st.delta_generator.DeltaGenerator, taken: 
     read = reading((digest,), lambda: read_number_table(file.getvalue()))
     if read.sines is not None or read.table.is_complex():
         return _Given(read, name, (name,), None)
-    beside = place.file_uploader(
+    beside = uploads.uploader(
+        place,
         "Its sines, where it holds cosines (.npy)",
         key=f"check_sines_{taken}",
         help="Leave it empty for a table of sines and cosines.",
@@ -121,8 +123,9 @@ def _given(file: UploadedFile, place: st.delta_generator.DeltaGenerator, taken: 
 
 
 def _check_size(file: UploadedFile) -> None:
-    if file.size > MAX_UPLOAD_BYTES:
-        raise CheckpointError(f"a file may have {MAX_UPLOAD_BYTES // 2**20} MB, this one has more.")
+    refused = uploads.too_large("a file", file.size)
+    if refused:
+        raise CheckpointError(refused)
 
 
 @st.cache_data(max_entries=32, show_spinner=False)

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from dashboard import compute, links, real_model, sources, used
+from dashboard import compute, links, real_model, server_settings, sources, used
 from dashboard.text import plain
 from dashboard.widgets import control, dial, labels, pressed, show, tell_changed, understood, widget
 from posenc import Setting, fields, own_fields
@@ -50,7 +50,10 @@ def shared(place: Any, *, drawn: bool = True) -> Setting:
 def _meant() -> tuple[Setting, list[str]]:
     """Return the legal what-if nearest to what the session holds, and what had to be changed."""
     rules = fields.rules(Setting) | own_fields.rules()
-    return Setting.snap({name: rule.write(st.session_state[name]) for name, rule in rules.items()})
+    held = {name: rule.write(st.session_state[name]) for name, rule in rules.items()}
+    setting, notices = Setting.snap(held)
+    setting, capped = server_settings.within(setting)
+    return setting, notices + capped
 
 
 def _quick(names: frozenset[str]) -> None:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import streamlit as st
 
+from dashboard import counters
 from dashboard.log_text import of_fault
 from dashboard.text import plain
 from posenc import PosencError
@@ -34,7 +35,9 @@ def kind_errors() -> Iterator[None]:
         st.error(plain(str(error)), icon=":material/block:")
     except _FAULTS as error:
         incident = uuid.uuid4().hex[:8]
-        log.error("%s", of_fault(incident, error))
+        counters.here.count("incidents")
+        known = {"event": "incident", "facts": {"incident": incident}, "fault": error}
+        log.error("%s", of_fault(incident, error), extra=known)
         st.error(
             f"This page could not be computed. The log of the server names the fault as incident "
             f"{incident}; other pages and settings still work.",

@@ -14,6 +14,7 @@ from dashboard import (
     predictions,
     run_charts,
     run_frames,
+    run_labels,
     run_words,
     runs,
     shares,
@@ -54,8 +55,8 @@ def draw(settings: Pair[Setting], header: DeltaGenerator) -> None:
     drawn beside those of the setting at hand, and each has a headline of its own.
     """
     setting, shown = settings.now, page.kinds(settings)
-    names = runs.known()
-    every = runs.comparisons(names)
+    asked = st.session_state.get("comparison") or st.query_params.get("comparison", "")
+    every = runs.comparisons(runs.listed(run_labels.hidden_runs(), asked))
     chosen = controls.choices(choices.MeasuredChoice, words=list(every))
     name = chosen.comparison
     unread = runs.unreadable()

@@ -2,6 +2,7 @@
 
 import streamlit as st
 
+from dashboard import server_settings
 from dashboard.pair import Pair
 from dashboard.text import listed, plain
 from posenc import Setting, fields, own_fields
@@ -35,7 +36,8 @@ def read(word: str) -> tuple[Setting | None, list[str]]:
     if not known & named.keys():
         return None, ["The pinned setting of this link cannot be read; nothing is pinned."]
     setting, notices = Setting.snap({name: text for name, text in named.items() if name in known})
-    return setting, [f"Pinned setting: {notice}" for notice in notices]
+    setting, capped = server_settings.within(setting)
+    return setting, [f"Pinned setting: {notice}" for notice in notices + capped]
 
 
 def normal(word: str) -> tuple[str, list[str]]:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import streamlit as st
 
-from dashboard import sources
+from dashboard import server_settings, sources, uploads
 from dashboard.text import listed, plain
 from dashboard.widgets import pressed, show
 from posenc import limits
@@ -213,7 +213,8 @@ def _paste() -> None:
 
 def _upload() -> None:
     """Draw the uploader of a config.json or a checkpoint."""
-    file = st.file_uploader(
+    file = uploads.uploader(
+        st,
         "Or upload config.json or .safetensors",
         key=f"model_file_{st.session_state.get('configs_taken', 0)}"
         f"_{st.session_state.get('uploads', 0)}",
@@ -223,7 +224,7 @@ def _upload() -> None:
         return
     name = printable_name(file.name)
     is_config = name.lower().endswith((".json", ".txt"))
-    most = limits.MAX_CONFIG_BYTES if is_config else limits.MAX_UPLOAD_BYTES
+    most = limits.MAX_CONFIG_BYTES if is_config else server_settings.current().upload_bytes
     if file.size > most:
         st.error(plain(f"{name} is larger than {most // 2**20} MB, the most that is read of it."))
         return

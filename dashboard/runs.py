@@ -93,6 +93,17 @@ def known() -> tuple[str, ...]:
     return tuple(sorted({name for one in _stores() for name in _ids(one)}))
 
 
+def listed(hidden: frozenset[str], asked: str = "") -> tuple[str, ...]:
+    """Return the names of the runs that lists show, without those that are hidden.
+
+    asked: the comparison of a link; it is shown whole, whoever hid what of it.
+    """
+    names = known()
+    every = comparisons(names)
+    whole = {one.run_id for one in every.get(asked, ())}
+    return tuple(name for name in names if name not in hidden or name in whole)
+
+
 def shipped() -> tuple[str, ...]:
     """Return the names of the runs that ship."""
     return tuple(_ids(_opened(SHIPPED)))

@@ -4,14 +4,13 @@ import functools
 
 import streamlit as st
 
-from dashboard import run_words, runs
+from dashboard import run_labels, run_words, runs, server_settings, uploads
 from dashboard.text import plain
 from dashboard.widgets import pressed, show
 from posenc import fields
 from posenc.errors import CheckpointError, PickleRefused
 from posenc.interop import (
     find_position_tables,
-    hub_is_enabled,
     hub_table,
     minilm_table,
     printable_name,
@@ -19,7 +18,6 @@ from posenc.interop import (
 )
 from posenc.interop.position_tables import Candidate, PositionTable, read_position_table
 from posenc.interop.sources import TRAINED, hold, is_held, named_table
-from posenc.limits import MAX_UPLOAD_BYTES
 
 HUB_SECONDS = 15.0  # that a visitor waits for the Hub at most
 NAMES = {
@@ -42,7 +40,8 @@ def available() -> tuple[str, ...]:
     candidates = (*uploaded, asked) if asked.startswith("table-") else uploaded
     packaged = ("minilm",) if minilm_installed() else ()
     held = (name for name in candidates if name.startswith("table-") and is_held(name))
-    made = (f"run-{name}" for name in runs.with_learned_table(runs.known()) if name != TRAINED)
+    shown = runs.listed(run_labels.hidden_runs())
+    made = (f"run-{name}" for name in runs.with_learned_table(shown) if name != TRAINED)
     return tuple(dict.fromkeys(("trained", "random", *packaged, *held, *made)))
 
 
@@ -79,13 +78,14 @@ def picker(rule: fields.Rule) -> None:
         st.caption(source_label(chosen))
         for note in _notes(chosen):
             st.caption(plain(note))
-    if hub_is_enabled():
+    if server_settings.current().hub:
         _hub()
     drawer = st.expander("Upload a table", key="upload_table", on_change="rerun")
     if not drawer.open:
         return
     with drawer:
-        upload = st.file_uploader(
+        upload = uploads.uploader(
+            st,
             "Checkpoint (.safetensors)",
             key=f"upload_{st.session_state.get('uploads', 0)}",
             help="Only its position table is kept, in memory; the file itself is dropped.",
@@ -134,8 +134,9 @@ def take(file_name: str, content: bytes, key: str = "use_upload") -> None:
 
     key: of the button that does so; a page may have two uploaders.
     """
-    if len(content) > MAX_UPLOAD_BYTES:
-        st.error(f"A file may have {MAX_UPLOAD_BYTES // 2**20} MB, this one has more.")
+    refused = uploads.too_large("A file", len(content))
+    if refused:
+        st.error(refused)
         return
     try:
         found = find_position_tables(read_header(content))

@@ -1,16 +1,18 @@
 """What one more start of training would make and take, and the button that starts it."""
 
+import contextlib
 import hashlib
 from dataclasses import replace
 
 import streamlit as st
 
-from dashboard import choices, runs, training_board
+from dashboard import choices, counters, run_labels, runs, server_settings, training_board, uploads
+from dashboard.logs import event
 from dashboard.text import duration, plain
 from dashboard.widgets import pressed
 from dashboard.workers import server_workers
-from posenc import Setting, fields, limits
-from posenc.errors import ConfigError, PosencError
+from posenc import Setting, fields
+from posenc.errors import ConfigError, PosencError, RunError
 from posenc.interop import printable_name
 from posenc.lab import estimate, summary
 from posenc.lab.corpus import Corpus, from_text, standard_library
@@ -59,10 +61,11 @@ def fitted(chosen: choices.TrainingChoice) -> choices.TrainingChoice:
 def upload() -> tuple[bytes, str] | None:
     """Draw the choice of a text and return its bytes and name, None for the default one."""
     with st.expander("Text to learn: the source of Python's standard library, or your own"):
-        file = st.file_uploader(
+        file = uploads.uploader(
+            st,
             "Your own text",
             key="text_upload",
-            max_upload_size=limits.MAX_TEXT_BYTES // 2**20,
+            most_mb=server_settings.current().text_mb,
             help="UTF-8. It is kept until its runs are done; every visitor sees its name.",
         )
     if file is None:
@@ -76,10 +79,10 @@ def corpus_of(uploaded: tuple[bytes, str] | None) -> Corpus:
     if uploaded is None:
         return standard_library()
     content, name = uploaded
-    if len(content) > limits.MAX_TEXT_BYTES:
+    most = server_settings.current()
+    if len(content) > most.text_bytes:
         raise ConfigError(
-            f"A text may have {limits.MAX_TEXT_BYTES // 2**20} MB, this one has "
-            f"{len(content) / 2**20:.1f}."
+            f"A text may have {most.text_mb} MB, this one has {len(content) / 2**20:.1f}."
         )
     return _text(name, hashlib.sha256(content).hexdigest(), content)
 
@@ -94,7 +97,8 @@ def offer(setting: Setting, chosen: choices.TrainingChoice) -> str | None:
 
     Returns the comparison that was linked to, because some of its runs are there already.
     """
-    if server_workers().queue.running < 1:
+    allowed = server_settings.current()
+    if not allowed.training:
         st.info("Training is switched off on this server.", icon=":material/info:")
         return None
     uploaded = upload() if chosen.task == Language.kind else None
@@ -144,18 +148,21 @@ def offer(setting: Setting, chosen: choices.TrainingChoice) -> str | None:
         f"{_runs(len(left))} of {_steps(left[0])}: **about {duration(seconds)}** on this machine, at "
         f"{_short(timed.step(left[0]))} for a step."
     )
-    too_long = seconds > limits.MAX_RUN_SECONDS
+    too_long = seconds > allowed.run_seconds
     if too_long:
         st.warning(
-            f"One start may take {duration(limits.MAX_RUN_SECONDS)} by this estimate: take fewer "
+            f"One start may take {duration(allowed.run_seconds)} by this estimate: take fewer "
             "steps, seeds or schemes, or a smaller model.",
             icon=":material/block:",
         )
+    called = run_labels.name_field()
+    if called is None:
+        return linked
     if pressed(st, "Start", key="start_training", icon=":material/play_arrow:", disabled=too_long):
         crew, store = server_workers(), runs.own_store()
         content, name = uploaded or (None, "")
         try:
-            crew.queue.add(
+            entry = crew.queue.add(
                 left,
                 store=store.url if store else None,
                 text=content,
@@ -166,6 +173,10 @@ def offer(setting: Setting, chosen: choices.TrainingChoice) -> str | None:
         except PosencError as error:
             st.error(plain(str(error)), icon=":material/block:")
             return linked
+        counters.here.count("starts")
+        event("start_added", entry=entry, runs=[one.run_id for one in left])
+        with contextlib.suppress(RunError):  # a name is no reason to stop
+            run_labels.started(left, called)
         crew.ensure()
         st.rerun()
     return linked

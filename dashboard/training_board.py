@@ -3,7 +3,8 @@
 import pandas as pd
 import streamlit as st
 
-from dashboard import faults, page, run_charts, run_words, runs
+from dashboard import faults, page, run_charts, run_labels, run_words, runs, server_settings
+from dashboard.logs import event
 from dashboard.text import duration, listed, plain
 from dashboard.widgets import pressed
 from dashboard.workers import server_workers
@@ -73,9 +74,15 @@ def _row(queue: Queue, entry: Entry) -> None:
                 frame, run_charts.training(one.scheme.kind), key=f"loss_{entry.name}"
             )
         stopping = entry.state is State.RUNNING and queue.stopping(entry.name)
+        said = run_labels.called([*specs])
+        if said:
+            st.caption(plain(f"{said}."))
+        if not (server_settings.current().training and run_labels.may_stop(specs)):
+            return
         word = "Remove" if entry.state is State.FAILED else "Stopping" if stopping else "Stop"
         if pressed(st, word, key=f"stop_{entry.name}", disabled=stopping, icon=":material/stop:"):
             queue.stop(entry.name)
+            event("start_stopped", entry=entry.name)
             if entry.state is State.RUNNING:
                 st.toast("Stopping. The same start later goes on from here.")
             st.rerun()
@@ -111,12 +118,13 @@ def finished(name: str, asked: list[Specification]) -> None:
         query_params=[("half", "measured"), ("comparison", name)]
         + [("schemes", page.label(kind)) for kind in kinds],
     )
-    st.caption(plain(run_words.alike(asked[0])))
+    said = run_labels.called(asked)
+    st.caption(plain(f"{said}. {run_words.alike(asked[0])}" if said else run_words.alike(asked[0])))
 
 
 def shelf(linked: str | None) -> None:
     """Draw a link to every comparison made here, but those that ship and the one linked to above."""
-    names = runs.known()
+    names = runs.listed(run_labels.hidden_runs())
     shipped = set(runs.shipped())
     own = {
         name: [run.specification for run in found]

@@ -11,8 +11,9 @@ import time
 
 import streamlit as st
 
+from dashboard import server_settings
 from posenc.errors import PosencError
-from posenc.lab.queue import Queue, State, server_queue
+from posenc.lab.queue import Queue, State
 from posenc.lab.worker import GRACE, HEARD_WITHIN, NICE
 
 log = logging.getLogger(__name__)
@@ -54,6 +55,7 @@ class Workers:
                 command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
+                env=os.environ | {server_settings.LOGS: server_settings.current().logs},
                 start_new_session=True,  # a Ctrl-C for the server is not for the worker
             )
             if hasattr(os, "setpriority"):  # at once: loading torch is work, too
@@ -106,7 +108,8 @@ def _end(process: subprocess.Popen[bytes]) -> int:
 @st.cache_resource(max_entries=1, show_spinner=False)
 def server_workers() -> Workers:
     """Return the background processes of this server."""
-    crew = Workers(server_queue())
+    allowed = server_settings.current()
+    crew = Workers(Queue(running=allowed.running, waiting=allowed.waiting))
     crew.ensure()
     return crew
 

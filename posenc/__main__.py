@@ -1,4 +1,4 @@
-"""The command line: `python -m posenc train`, `runs`, `export`, `inspect`, `plan`, `identify`."""
+"""The command line: `python -m posenc train`, `runs`, `label`, `export`, `inspect`, `plan`, `identify`."""
 
 import csv
 import io
@@ -12,9 +12,11 @@ import click
 from tqdm import tqdm
 
 from posenc.commands.identifying import identify_table
+from posenc.commands.labelling import label_run
 from posenc.commands.planning import inspect_config, plan_context
 from posenc.csv_cells import cell
 from posenc.errors import PosencError
+from posenc.lab.labels import Labels, hidden
 from posenc.lab.runs import Run, Store
 from posenc.lab.specification import DEFAULT_SCALINGS, Specification
 from posenc.lab.summary import (
@@ -62,6 +64,7 @@ def main() -> None:
 main.add_command(inspect_config)
 main.add_command(plan_context)
 main.add_command(identify_table)
+main.add_command(label_run)
 
 
 @main.command(
@@ -151,15 +154,28 @@ def train(
 
 
 @main.command(help="List the runs of the store, with what they found.")
+@click.option("--hidden", "also_hidden", is_flag=True, help="Those that their owners hid, too.")
 @_STORE
-def runs(store: str | None) -> None:
+def runs(also_hidden: bool, store: str | None) -> None:
     opened = _reading(store)
+    labels = Labels(opened.url).all()
     found = sorted(opened, key=lambda run: (_name(run.specification), run.run_id))
+    left_out = {run.run_id for run in found if hidden(labels.get(run.run_id, ()))}
+    if not also_hidden:
+        found = [run for run in found if run.run_id not in left_out]
     for run in found:
         state = run.stopped or f"{run.seconds:,.0f} s"
+        names = "".join(
+            f"  {label.name or 'no name'}{f' ({label.owner})' if label.owner else ''}"
+            f"{', hidden' if label.hidden else ''}"
+            for label in labels.get(run.run_id, ())
+        )
         click.echo(
             f"{run.run_id}  {comparison(run.specification)}  {_name(run.specification)}  {state}"
+            f"{names}"
         )
+    if left_out and not also_hidden:
+        click.echo(f"{len(left_out)} hidden: --hidden lists them, too.", err=True)
     for curve, alike in _compared(found, "context"):
         length = curve.specification.train_length
         loss = at_training_length(curve, alike)

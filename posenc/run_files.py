@@ -132,6 +132,17 @@ class RunFiles:
             raise RunError(f"The store of runs cannot be written: {reason(error)}.") from error
         return True
 
+    def put(self, name: str, content: bytes) -> None:
+        """Write a file, complete or not at all, in the place of one of its name. Raises RunError."""
+        try:
+            if self.local:
+                Path(self.root).mkdir(parents=True, exist_ok=True)
+                write_whole(Path(self.path(name)), content)
+            else:
+                self.files.pipe_file(self.path(name), content)
+        except _FAULTS as error:
+            raise RunError(f"The store of runs cannot be written: {reason(error)}.") from error
+
     def set_aside(self, name: str) -> str | None:
         """Move a file out of the way, never delete it, and return its name there.
 

@@ -84,6 +84,11 @@ def find_chromium() -> str | None:
     return next((path for name in names if (path := shutil.which(name))), None)
 
 
+def find_nginx() -> str | None:
+    """Return the path of an installed nginx, if there is one."""
+    return shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
+
+
 @contextmanager
 def served(log: Path, script: Path = DASHBOARD) -> Iterator[str]:
     """Serve a script on a free port, its output in `log`; yields the address."""

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from tests import exempt, shapes
-from tests.browser import find_chromium
+from tests.browser import find_chromium, find_nginx
 from tests.stand_ins import STAND_INS
 
 # Every shape annotation of the library is checked at every call, arguments and results. The hook must
@@ -181,10 +181,13 @@ def no_shape_checks() -> Iterator[None]:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out browser tests where there is no browser, and longer proofs nobody asked for."""
     no_browser = find_chromium() is None and os.environ.get("POSENC_REQUIRE_BROWSER") != "1"
+    no_proxy = find_nginx() is None and os.environ.get("POSENC_REQUIRE_PROXY") != "1"
     for item in items:
         exempt.mark(item)
         if no_browser and item.get_closest_marker("browser"):
             item.add_marker(pytest.mark.skip(reason="no Chromium is installed"))
+        if no_proxy and item.get_closest_marker("proxy"):
+            item.add_marker(pytest.mark.skip(reason="no nginx is installed"))
     if "long" in config.option.markexpr:
         return
     longer = [item for item in items if item.get_closest_marker("long")]

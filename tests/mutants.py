@@ -11,6 +11,7 @@ from tests.mutant_runs import Mutant, main
 from tests.mutants_of_hostile import MUTANTS_OF_HOSTILE
 from tests.mutants_of_identification import MUTANTS_OF_IDENTIFICATION
 from tests.mutants_of_lab import MUTANTS_OF_LAB
+from tests.mutants_of_labels import MUTANTS_OF_LABELS
 from tests.mutants_of_models import MUTANTS_OF_MODELS
 from tests.mutants_of_relative import MUTANTS_OF_RELATIVE
 from tests.mutants_of_scalings import MUTANTS_OF_SCALINGS
@@ -256,6 +257,7 @@ MUTANTS = (
     Mutant("a preset of another width", "model_presets.py", 'model_type="bert", hidden_size=768',
            'model_type="bert", hidden_size=512', ("presets",)),
     *MUTANTS_OF_LAB,
+    *MUTANTS_OF_LABELS,
     *MUTANTS_OF_SCALINGS,
     *MUTANTS_OF_MODELS,
     *MUTANTS_OF_RELATIVE,

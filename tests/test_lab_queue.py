@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from posenc.errors import QueueFull, RunError
-from posenc.lab.queue import ATTEMPTS, Curve, Progress, Queue, State, server_queue
+from posenc.lab.queue import ATTEMPTS, Curve, Progress, Queue, State
 from posenc.lab.runs import checkpoint_of
 from posenc.lab.specification import Specification
 from tests.small_runs import sentences, small
@@ -263,19 +263,6 @@ def test_a_curve_goes_on_from_the_points_of_an_earlier_sitting() -> None:
         second.add(step, losses[step - 1])
     assert second.points[-1][0] == whole.points[-1][0]
     assert np.array(second.points) == pytest.approx(np.array(whole.points))
-
-
-@pytest.mark.parametrize("value", ["", "-1", "many", "65", "1.5", "٣", "9" * 5_000])
-def test_the_environment_sizes_the_queue_or_is_refused(
-    value: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert (server_queue().running, server_queue().waiting) == (1, 8)
-    monkeypatch.setenv("POSENC_WAITING", "3")
-    monkeypatch.setenv("POSENC_RUNNING", "2")
-    assert (server_queue().running, server_queue().waiting) == (2, 3)
-    monkeypatch.setenv("POSENC_RUNNING", value)
-    with pytest.raises(RunError, match="POSENC_RUNNING must be a whole number from 0 to 64"):
-        server_queue()
 
 
 def test_training_can_be_switched_off(tmp_path: Path) -> None:

@@ -179,17 +179,6 @@ def test_sizes_are_made_to_fit_and_starts_that_are_too_long_are_refused(
     assert at.button(key="start_training").disabled
 
 
-def test_a_fault_of_the_queue_is_said_on_its_own_page_alone(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("POSENC_RUNNING", "many")
-    assert headline(drawn(visit("similarity")))
-    at = visit("train")
-    assert [box.value for box in at.error] == [
-        "POSENC_RUNNING must be a whole number from 0 to 64, got 'many'."
-    ]
-
-
 def test_a_full_queue_is_told_in_a_sentence(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     for seed in range(1 + limits.MAX_WAITING):
         queue.add([small(seeds=seed + 1, steps=seed + 1)])

@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from dashboard import choices, controls, page, training, training_board
+from dashboard import choices, controls, page, run_labels, training, training_board
 from dashboard.scripts import train as script
 from posenc import fields
 from posenc.lab.train import Trainer, rate
@@ -25,10 +25,11 @@ training_board.board()  # first: who watches does not wait for an estimate
 with place:
     linked = training.offer(setting, chosen)
 training_board.shelf(linked)
+run_labels.own()
 page.how_to_read(
     "One background process trains at low priority, the others wait. A start goes on when you close "
-    "this page and is the same for every visitor: anyone can watch it, and anyone can stop it; the same "
-    "start later goes on from there. If the "
+    "this page and is the same for every visitor: anyone can watch it, and anyone can stop it, but of one "
+    "whose owner is known only the owner; the same start later goes on from there. If the "
     "server ends, it goes on from its last checkpoint when the server is back. The same sizes, text and "
     "seed are one run, whatever the text is called, so nothing is trained twice. A finished "
     "run stands under Extrapolation, measured; the table of a learned one can be chosen in the sidebar."

@@ -20,7 +20,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from posenc import limits
-from posenc.errors import QueueFull, RunError, shown
+from posenc.errors import QueueFull, RunError
 from posenc.lab.specification import Specification
 from posenc.run_files import lasting, work_folder, write_whole
 from posenc.run_files import reason as why
@@ -79,17 +79,6 @@ class Entry:
     def specifications(self) -> tuple[Specification, ...]:
         """What is to be trained, in order."""
         return tuple(Specification.from_record(record) for record in self.records)
-
-
-def server_queue() -> "Queue":
-    """Return the queue of this machine, as large as $POSENC_RUNNING and $POSENC_WAITING say.
-
-    POSENC_RUNNING=0 switches training off. Raises RunError for what is no number of either.
-    """
-    return Queue(
-        running=_number("POSENC_RUNNING", limits.MAX_RUNNING),
-        waiting=_number("POSENC_WAITING", limits.MAX_WAITING),
-    )
 
 
 class Queue:
@@ -377,15 +366,6 @@ def _count(value: float) -> int:
     if not 0 <= value <= 10**9:
         raise ValueError("no count")
     return int(value)
-
-
-def _number(variable: str, default: int) -> int:
-    said = os.environ.get(variable, str(default))
-    if not said.isascii() or not said.isdigit() or int(said[:4]) > limits.MAX_WORKERS:
-        raise RunError(
-            f"{variable} must be a whole number from 0 to {limits.MAX_WORKERS}, got {shown(said)}."
-        )
-    return int(said)
 
 
 def _free(path: Path) -> bool:

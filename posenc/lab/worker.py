@@ -18,8 +18,10 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from posenc.errors import DeviceLost, PosencError
+from posenc.lab import log_lines
 from posenc.lab.corpus import Corpus, from_text, standard_library
 from posenc.lab.device_faults import free
+from posenc.lab.log_lines import event
 from posenc.lab.queue import Curve, Entry, Progress, Queue
 from posenc.lab.runs import Store, make_run
 from posenc.lab.specification import Specification
@@ -65,23 +67,28 @@ def do(queue: Queue, entry: Entry) -> None:
             if queue.stopping(entry.name):
                 raise Stopped
             corpus = _corpus(queue, entry, specification)
+            event(log, "run_begun", entry=entry.name, run=specification.run_id)
             report = _Reporter(queue, entry.name, place, specification)
             there = store.has(specification.run_id)
             with _stoppable(report):
                 make_run(specification, corpus, store, report=report)
             if not there:
                 entry = queue.got_on(entry)
+                event(log, "run_finished", entry=entry.name, run=specification.run_id)
         queue.remove(entry.name)
     except (Stopped, KeyboardInterrupt) as why:
         if isinstance(why, KeyboardInterrupt) and not queue.stopping(entry.name):
             # It waits for the next worker, which goes on from the checkpoint.
             queue.give_back(entry)
+            event(log, "start_interrupted", entry=entry.name)
             return
         queue.remove(entry.name)  # its checkpoints stay: the same start goes on from them
     except DeviceLost as error:
+        event(log, "start_failed", entry=entry.name, fault=type(error).__name__)
         queue.fail(entry, str(error))
         sys.exit(DEVICE_LOST)  # every later use of the device would fail in this process
     except PosencError as error:
+        event(log, "start_failed", entry=entry.name, fault=type(error).__name__)
         queue.fail(entry, str(error))
     except (OSError, RuntimeError, MemoryError, ArithmeticError, LookupError, TypeError) as error:
         log.exception("the training of %s failed", entry.name)
@@ -194,7 +201,7 @@ def _leave() -> None:
 
 
 if __name__ == "__main__":
-    logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s")
+    log_lines.install(os.environ.get(log_lines.VARIABLE, ""))
     if hasattr(os, "setpriority"):  # as low as the server that started it has set, or lower
         os.setpriority(os.PRIO_PROCESS, 0, max(NICE, os.getpriority(os.PRIO_PROCESS, 0)))
     threading.Thread(target=_leave_with_parent, daemon=True).start()

@@ -1,0 +1,21 @@
+#!/usr/bin/env python3
+"""Whether every page of the installed dashboard is drawn: run by the interpreter it is installed for."""
+
+import sys
+from pathlib import Path
+
+from streamlit.testing.v1 import AppTest
+
+import dashboard
+
+APP = Path(dashboard.__file__).parent / "app.py"
+failed = 0
+for path in ["", *sorted(f"views/{one.name}" for one in (APP.parent / "views").glob("*.py"))]:
+    at = AppTest.from_file(APP, default_timeout=120)
+    if path:
+        at.switch_page(path)
+    at.run()
+    wrong = [*(one.message for one in at.exception), *(one.value for one in at.error)]
+    failed += bool(wrong or not at.title)
+    print(f"{path or 'start'}: {wrong[0] if wrong else 'drawn' if at.title else 'empty'}")
+sys.exit(1 if failed else 0)

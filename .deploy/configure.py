@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+"""Write the proxy's configuration: `python .deploy/configure.py --host demo.example.org ... > nginx.conf`.
+
+Needs Python's standard library alone, so that it runs where the proxy does. What the proxy says to
+browsers (content-security-policy) and what it is made of (nginx.conf.template) lie beside it.
+"""
+
+import argparse
+import re
+import sys
+from pathlib import Path
+from string import Template
+
+HERE = Path(__file__).parent
+# The one script inside the index.html of Streamlit 1.67; tests/test_proxy.py computes it anew.
+BOOT = "'sha256-THxz9J9+wf7rhwR2YkXJoSZ13UCmYyC+3lNDv2+8ugA='"
+LOGINS = {
+    "none": ("", '""'),
+    "basic": (
+        '        auth_basic "posenc";\n        auth_basic_user_file {login_file};',
+        "$remote_user",
+    ),
+    # A service such as oauth2-proxy answers at login_url whether somebody is logged in, and who.
+    "request": (
+        "        auth_request /login-check;\n"
+        "        auth_request_set $login_user $upstream_http_x_auth_request_email;\n"
+        "        location = /login-check {{\n"
+        "            internal;\n"
+        "            proxy_pass {login_url};\n"
+        "            proxy_pass_request_body off;\n"
+        "            proxy_set_header Content-Length '';\n"
+        "        }}",
+        "$login_user",
+    ),
+}
+
+
+def policy() -> str:
+    """Return the value of the Content-Security-Policy header."""
+    text = (HERE / "content-security-policy").read_text()
+    lines = [line.partition("#")[0].strip() for line in text.splitlines()]
+    return "; ".join(line.format(boot=BOOT) for line in lines if line)
+
+
+def configuration(
+    *,
+    host: str,
+    servers: list[str],
+    listen: str,
+    folder: str,
+    path: str = "",
+    user_header: str = "X-Posenc-User",
+    login: str = "none",
+    login_file: str = "",
+    login_url: str = "",
+    uploads: bool = True,
+    most_mb: int = 52,
+    certificate: str = "",
+    key: str = "",
+) -> str:
+    """Return the whole configuration. Raises ValueError for words that would break out of it."""
+    words = [
+        host,
+        listen,
+        folder,
+        path,
+        user_header,
+        login_file,
+        login_url,
+        certificate,
+        key,
+        *servers,
+    ]
+    for word in words:
+        if re.search(r"[\s;{}\"'$\\#]", word):
+            raise ValueError(f"{word!r} cannot stand in a configuration.")
+    root = f"/{path}" if path else ""
+    said, known_user = LOGINS[login]
+    both = f"        ssl_certificate {certificate};\n        ssl_certificate_key {key};"
+    outside = (
+        f"        location = {root} {{ return 301 {root}/; }}\n        location / {{ return 404; }}"
+    )
+    refused = f"        location ^~ {root}/_stcore/upload_file {{ return 403; }}\n"
+    strict = "        add_header Strict-Transport-Security max-age=31536000 always;"
+    return Template((HERE / "nginx.conf.template").read_text()).substitute(
+        host=host,
+        listen=listen,
+        folder=folder.rstrip("/"),
+        path=path,
+        root=root,
+        servers="\n".join(f"        server {one} max_fails=1 fail_timeout=5s;" for one in servers),
+        user_header=user_header,
+        known_user=known_user,
+        login=said.format(login_file=login_file, login_url=login_url),
+        uploads="" if uploads else refused,
+        most_mb=f"{most_mb}m",
+        policy=policy(),
+        tls=" ssl" if certificate else "",
+        certificate=both if certificate else "",
+        strict=strict if certificate else "",
+        secure="; Secure" if certificate else "",
+        outside=outside if path else "",
+    )
+
+
+def main() -> int:
+    """Write the configuration that the command line asks for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--host", required=True, help="the name that people type")
+    parser.add_argument("--server", dest="servers", action="append", required=True,
+                        help="host:port of a dashboard; may be repeated")  # fmt: skip
+    parser.add_argument("--listen", default="127.0.0.1:8080", help="address:port of the proxy")
+    parser.add_argument("--folder", required=True, help="of its logs and temporary files")
+    parser.add_argument("--path", default="", help="as POSENC_PATH of the servers")
+    parser.add_argument("--user-header", default="X-Posenc-User", help="as POSENC_USER_HEADER")
+    parser.add_argument("--login", choices=list(LOGINS), default="none")
+    parser.add_argument("--login-file", default="", help="of --login basic, as htpasswd writes it")
+    parser.add_argument("--login-url", default="", help="of --login request")
+    parser.add_argument("--no-uploads", dest="uploads", action="store_false")
+    parser.add_argument("--most-mb", type=int, default=52, help="POSENC_UPLOAD_MB and a little")
+    parser.add_argument("--certificate", default="", help="and --key: serve TLS")
+    parser.add_argument("--key", default="")
+    try:
+        sys.stdout.write(configuration(**vars(parser.parse_args())))
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

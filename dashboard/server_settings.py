@@ -1,0 +1,291 @@
+"""What a hosted server allows: one object, read from the environment or the secrets, the same everywhere.
+
+Every field is one variable, POSENC_..., of the environment or at the top of Streamlit's secrets.toml,
+which counts more. A profile sets those that are not said: "private" for one person on a machine of
+their own, "shared" for people who do not know each other.
+"""
+
+import functools
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import streamlit as st
+
+from posenc import Setting, limits
+from posenc.errors import PosencError, shown
+from posenc.field_rules import Choice, Flag, Rule, Whole, Word
+from posenc.lab import log_lines
+from posenc.run_files import ENVIRONMENT, WORK_ENVIRONMENT
+
+PRIVATE, SHARED = "private", "shared"
+LOGS = log_lines.VARIABLE
+MB = 2**20
+_PLACE = r"[^\x00-\x1f]{0,1024}"
+_HOST = r"(?:\*\.)?[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?"
+
+
+class ServerSettingError(PosencError):
+    """A variable of the server cannot be used; the message names it and what it may be."""
+
+
+def _setting(rule: Rule, private: Any, shared: Any, *, otherwise: str = "") -> Any:
+    """Make a field; its rule's label is the variable. otherwise: what an empty word stands for."""
+    return field(default=private, metadata={"rule": rule, SHARED: shared, "otherwise": otherwise})
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerSettings:
+    """What this server allows its visitors, where it keeps things, and how it knows people."""
+
+    profile: str = _setting(
+        Choice(
+            label="POSENC_PROFILE",
+            options=(PRIVATE, SHARED),
+            help="What holds for every variable that is not set.",
+        ),
+        PRIVATE,
+        SHARED,
+    )
+    uploads: bool = _setting(
+        Flag(label="POSENC_UPLOADS", help="Whether visitors may upload files."), True, False
+    )
+    upload_mb: int = _setting(
+        Whole(
+            label="POSENC_UPLOAD_MB",
+            low=1,
+            high=limits.MAX_UPLOAD_BYTES // MB,
+            help="Largest file, in MB.",
+        ),
+        limits.MAX_UPLOAD_BYTES // MB,
+        10,
+    )
+    text_mb: int = _setting(
+        Whole(
+            label="POSENC_TEXT_MB",
+            low=1,
+            high=limits.MAX_TEXT_BYTES // MB,
+            help="Largest text to train on, in MB.",
+        ),
+        limits.MAX_TEXT_BYTES // MB,
+        2,
+    )
+    positions: int = _setting(
+        Whole(
+            label="POSENC_POSITIONS",
+            low=2,
+            high=limits.MAX_SHOWN_LENGTH,
+            help="Most positions that a page shows.",
+        ),
+        limits.MAX_SHOWN_LENGTH,
+        1_024,
+    )
+    running: int = _setting(
+        Whole(
+            label="POSENC_RUNNING",
+            low=0,
+            high=limits.MAX_WORKERS,
+            help="Trainings at a time; 0 switches starting off: what is finished is shown.",
+        ),
+        limits.MAX_RUNNING,
+        0,
+    )
+    waiting: int = _setting(
+        Whole(
+            label="POSENC_WAITING",
+            low=0,
+            high=limits.MAX_WORKERS,
+            help="Starts of training that may wait.",
+        ),
+        limits.MAX_WAITING,
+        4,
+    )
+    run_minutes: int = _setting(
+        Whole(
+            label="POSENC_RUN_MINUTES",
+            low=1,
+            high=limits.MAX_RUN_SECONDS // 60,
+            help="Longest start of training, by the estimate made before it, in minutes.",
+        ),
+        limits.MAX_RUN_SECONDS // 60,
+        30,
+    )
+    hub: bool = _setting(
+        Flag(
+            label="POSENC_HUB",
+            help="Whether visitors may have a learned table fetched from the Hugging Face Hub.",
+        ),
+        False,
+        False,
+    )
+    store: str = _setting(
+        Word(
+            label=ENVIRONMENT,
+            pattern=_PLACE,
+            described="a folder or an fsspec URL",
+            help="Where finished runs and their names are: a folder, or any fsspec URL.",
+        ),
+        "",
+        "",
+        otherwise="the user's data folder",
+    )
+    work: str = _setting(
+        Word(
+            label=WORK_ENVIRONMENT,
+            pattern=_PLACE,
+            described="a folder",
+            help="Folder of the queue, of checkpoints and of the operator's counters.",
+        ),
+        "",
+        "",
+        otherwise="the user's cache",
+    )
+    user_header: str = _setting(
+        Word(
+            label="POSENC_USER_HEADER",
+            pattern="(?:[A-Za-z][A-Za-z0-9-]{0,63})?",
+            described="the name of an HTTP header",
+            help="Header in which the proxy says who a visitor is; it must drop what clients send.",
+        ),
+        "",
+        "",
+        otherwise="none",
+    )
+    hosts: str = _setting(
+        Word(
+            label="POSENC_HOSTS",
+            pattern=rf"(?:{_HOST}(?:,{_HOST}){{0,31}})?",
+            described="host names with commas between them, such as demo.example.org,*.example.org",
+            help="Host names that this server answers to.",
+        ),
+        "",
+        "",
+        otherwise="any",
+    )
+    base_path: str = _setting(
+        Word(
+            label="POSENC_PATH",
+            pattern=r"(?:[A-Za-z0-9_-]+(?:/[A-Za-z0-9_-]+){0,7})?",
+            described="a path without slashes at its ends, such as tools/posenc",
+            help="Path under which the proxy has it.",
+        ),
+        "",
+        "",
+        otherwise="the root",
+    )
+    logs: str = _setting(
+        Choice(
+            label=LOGS,
+            options=("text", "lines"),
+            help="Log for people, with traces, or JSON lines without a word of what visitors wrote.",
+        ),
+        "text",
+        "lines",
+    )
+
+    @property
+    def upload_bytes(self) -> int:
+        """Bytes of the largest upload."""
+        return self.upload_mb * MB
+
+    @property
+    def text_bytes(self) -> int:
+        """Bytes of the largest text to train on."""
+        return self.text_mb * MB
+
+    @property
+    def run_seconds(self) -> int:
+        """Seconds of the longest start of training."""
+        return self.run_minutes * 60
+
+    @property
+    def training(self) -> bool:
+        """Whether visitors may start a training."""
+        return self.running > 0
+
+    @property
+    def one_person(self) -> bool:
+        """Whether everybody who comes is one and the same: the private server of somebody."""
+        return self.profile == PRIVATE
+
+
+FIELDS = {one.metadata["rule"].label: one for one in fields(ServerSettings)}  # by their variables
+
+
+def read(said: Mapping[str, str]) -> ServerSettings:
+    """Return the settings that these variables mean. Raises ServerSettingError for a bad value."""
+    values = {
+        one.name: _value(one.metadata["rule"], said[variable])
+        for variable, one in FIELDS.items()
+        if variable in said
+    }
+    if values.get("profile") == SHARED:
+        values = {one.name: one.metadata[SHARED] for one in FIELDS.values()} | values
+    return ServerSettings(**values)
+
+
+def current() -> ServerSettings:
+    """Return the settings of this server. Raises ServerSettingError for a bad value."""
+    secrets_to_environment()
+    return _of_environment(tuple((name, os.environ.get(name)) for name in FIELDS))
+
+
+@functools.lru_cache(maxsize=8)
+def _of_environment(said: tuple[tuple[str, str | None], ...]) -> ServerSettings:
+    return read({name: text for name, text in said if text is not None})
+
+
+def secrets_to_environment() -> None:
+    """Put what secrets.toml says of our variables into the environment, so that all read one place.
+
+    Streamlit does so itself with text and numbers at the top of the file, not with true and false.
+    """
+    if not st.secrets.load_if_toml_exists():
+        return
+    for variable in FIELDS:
+        if variable in st.secrets:
+            value = st.secrets[variable]
+            os.environ[variable] = str(int(value)) if isinstance(value, bool) else str(value)
+
+
+def within(setting: Setting) -> tuple[Setting, list[str]]:
+    """Return the setting nearest to one that this server shows, and what had to be changed."""
+    most = current().positions
+    if setting.length <= most:
+        return setting, []
+    said = (
+        f"This server shows at most {most:,} positions: {most:,} are used, not {setting.length:,}."
+    )
+    return setting.replace(length=most), [said]
+
+
+def table() -> str:
+    """Return all settings as a table in Markdown, as README shows it."""
+    lines = ["| variable | private | shared | what it sets |", "|---|---|---|---|"]
+    for variable, one in FIELDS.items():
+        otherwise = one.metadata["otherwise"]
+        private, shared = (_told(of, otherwise) for of in (one.default, one.metadata[SHARED]))
+        lines.append(f"| `{variable}` | {private} | {shared} | {one.metadata['rule'].help} |")
+    return "\n".join(lines)
+
+
+def _value(rule: Rule, text: str) -> Any:
+    value: Any = text
+    allowed = rule.allowed()
+    if isinstance(rule, Flag):
+        value, allowed = {"0": False, "1": True}.get(text), "0 or 1"
+    elif isinstance(rule, Whole):
+        value = int(text) if re.fullmatch("[0-9]{1,9}", text) else None
+    if not rule.accepts(value):
+        raise ServerSettingError(f"{rule.label} must be {allowed}, got {shown(text)}.")
+    return value
+
+
+def _told(value: Any, otherwise: str) -> str:
+    if isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, int):
+        return f"{value:,}"
+    return value or otherwise

@@ -1,0 +1,187 @@
+"""nginx in front of two servers of one team, as .deploy sets it up, and visitors that come through it."""
+
+import base64
+import contextlib
+import importlib.util
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Browser, BrowserContext, Page
+
+from tests.browser import SCREENS, find_nginx, settled
+from tests.served_process import HOST, ROOT, Served, free_port, server
+
+PATH = "tools/posenc"
+HEADER = "X-Posenc-User"
+PEOPLE = {"ann": "of-ann", "bob": "of-bob"}
+VARIABLES = {
+    "POSENC_PROFILE": "shared", "POSENC_UPLOADS": "1", "POSENC_RUNNING": "1", "POSENC_PATH": PATH,
+    "POSENC_USER_HEADER": HEADER, "POSENC_HOSTS": HOST,
+}  # fmt: skip
+
+# Notes every violation of the policy, whatever page or frame it happens in.
+LISTEN = """
+window.__violations = [];
+document.addEventListener("securitypolicyviolation", (event) =>
+  window.__violations.push(`${event.effectiveDirective} ${event.blockedURI} ${event.sourceFile}`));
+"""
+
+
+def load_configure() -> Any:
+    """Return the module that writes the proxy's configuration."""
+    spec = importlib.util.spec_from_file_location("configure", ROOT / ".deploy" / "configure.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@dataclass
+class Team:
+    """Two servers with one store of runs, and the proxy before them."""
+
+    port: int
+    folder: Path
+    servers: list[Served]
+    chromium: Browser
+    contexts: list[BrowserContext] = field(default_factory=list)
+
+    @property
+    def address(self) -> str:
+        """Where people find it."""
+        return f"http://{HOST}:{self.port}/{PATH}"
+
+    def asked(
+        self, path: str = "/", *, host: str | None = None, user: str = "ann", **headers: str
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        """Ask for a path without a browser: the status, the headers, the body."""
+        return ask(f"{self.address}{path}", host=host, user=user, **headers)
+
+    def place(self, of: Served) -> str:
+        """Return a word for the sticky cookie with which the proxy sends a visitor to this server."""
+        log = self.folder / "access.log"
+        for n in range(64):
+            before = log.stat().st_size
+            self.asked("/favicon.png", Cookie=f"posenc_place=place{n}")
+            end = time.monotonic() + 10
+            while log.stat().st_size == before and time.monotonic() < end:
+                time.sleep(0.01)
+            if f"{HOST}:{of.port} " in log.read_text().splitlines()[-1]:
+                return f"place{n}"
+        raise AssertionError("every place leads to the other server")
+
+    def visitor(self, user: str, at: Served) -> "Guest":
+        """Somebody who is logged in and was sent to this server."""
+        context = self.chromium.new_context(
+            **SCREENS[1440], http_credentials={"username": user, "password": PEOPLE[user]}
+        )
+        context.add_init_script(LISTEN)
+        place = {"name": "posenc_place", "value": self.place(at)}
+        context.add_cookies([{**place, "domain": HOST, "path": f"/{PATH}"}])  # type: ignore[typeddict-item]
+        self.contexts.append(context)
+        return Guest(self, context)
+
+
+@dataclass
+class Guest:
+    """A browser of one person; what its pages say on the console is kept."""
+
+    team: Team
+    context: BrowserContext
+    said: list[str] = field(default_factory=list)
+
+    def open(self, link: str = "") -> Page:
+        """Open a link in a new tab and wait until it is drawn."""
+        page = self.context.new_page()
+        page.on("console", lambda message: self.said.append(message.text))
+        page.on("pageerror", lambda error: self.said.append(str(error)))
+        page.goto(f"{self.team.address}/{link}")
+        settled(page)
+        return page
+
+    def leave(self) -> None:
+        """Close the browser's window: the server may forget the session."""
+        self.context.close()
+        self.team.contexts.remove(self.context)
+
+    def violations(self) -> list[str]:
+        """What the policy forbade so far, by its own event and by the console."""
+        found = [one for page in self.context.pages for one in page.evaluate("window.__violations")]
+        words = ("Content Security Policy", "Content-Security-Policy", "Refused to")
+        return found + [text for text in self.said if any(word in text for word in words)]
+
+
+def ask(
+    address: str, *, host: str | None = None, user: str = "", **headers: str
+) -> tuple[int, Mapping[str, str], bytes]:
+    """Ask for an address; an answer that refuses is an answer."""
+    asked = urllib.request.Request(
+        address, headers={k.replace("_", "-"): v for k, v in headers.items()}
+    )
+    if host is not None:
+        asked.add_header("Host", host)
+    if user:
+        words = f"{user}:{PEOPLE[user]}".encode()
+        asked.add_header("Authorization", "Basic " + base64.b64encode(words).decode())
+    try:
+        with urllib.request.urlopen(asked, timeout=20) as answer:
+            return answer.status, dict(answer.headers.items()), answer.read()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, dict(error.headers.items()), error.read()
+
+
+@contextlib.contextmanager
+def team(folder: Path, chromium: Browser, **settings: Any) -> Iterator[Team]:
+    """Serve twice with one store and one queue, and put nginx before both."""
+    # Not below the test's own folder: the proxy's worker is nobody, who may not go there.
+    place = Path(tempfile.mkdtemp(prefix="posenc-proxy-"))
+    place.chmod(0o755)
+    people = place / "people"
+    people.write_text("".join(f"{name}:{{PLAIN}}{word}\n" for name, word in PEOPLE.items()))
+    nginx = find_nginx()
+    assert nginx is not None
+    with contextlib.ExitStack() as stack:
+        stack.callback(shutil.rmtree, place, ignore_errors=True)
+        servers = [
+            stack.enter_context(server(folder, name, **VARIABLES)) for name in ("one", "two")
+        ]
+        port = free_port()
+        text = load_configure().configuration(
+            host=HOST, servers=[f"{HOST}:{one.port}" for one in servers], listen=f"{HOST}:{port}",
+            folder=str(place), path=PATH, user_header=HEADER, login="basic", login_file=str(people),
+            **settings,
+        )  # fmt: skip
+        (place / "nginx.conf").write_text(text)
+        command = [nginx, "-p", str(place), "-c", str(place / "nginx.conf"), "-g", "daemon off;"]
+        process = subprocess.Popen(command, stderr=subprocess.PIPE)
+        stack.callback(_end, process)
+        found = Team(port, place, servers, chromium)
+        for _ in range(100):
+            with contextlib.suppress(OSError):
+                if found.asked("/_stcore/health")[0] == 200:
+                    break
+            assert process.poll() is None, process.communicate()[1].decode()
+            time.sleep(0.1)
+        yield found
+        for context in found.contexts:
+            context.close()
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.send_signal(signal.SIGQUIT)
+    try:
+        process.communicate(timeout=10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()

@@ -1,0 +1,310 @@
+"""Behind nginx: what browsers are told, who people are, and one team at two servers, of which one dies."""
+
+import base64
+import hashlib
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import streamlit
+from playwright.sync_api import Browser, Page, expect
+from safetensors.numpy import save
+
+from posenc.lab.labels import Labels
+from posenc.lab.runs import Store
+from tests.browser import PAGES, dial, find_nginx, headline, row, settled
+from tests.browser_page import asked, unfold
+from tests.proxied import HEADER, PATH, Team, load_configure, team
+from tests.served_process import ROOT
+
+configure = load_configure()
+WORDS = {"host": "demo.example.org", "servers": ["127.0.0.1:8501"], "listen": "127.0.0.1:80"}
+# A run of some seconds: long enough to be seen, short enough to be waited for.
+START = "train?schemes=rope&task=copy&run_length=16&width=16&layers=1&run_heads=2"
+
+
+# What is written ----------------------------------------------------------------------------------
+
+
+def test_the_policy_knows_the_script_inside_streamlit_s_page() -> None:
+    page = (Path(streamlit.__file__).parent / "static" / "index.html").read_text()
+    inside = re.findall(r"<script(?![^>]*\bsrc=)[^>]*>(.*?)</script>", page, re.DOTALL)
+    hashes = [base64.b64encode(hashlib.sha256(one.encode()).digest()).decode() for one in inside]
+    assert [f"'sha256-{one}'" for one in hashes] == [configure.BOOT]
+
+
+def test_the_policy_is_no_wider_than_it_says() -> None:
+    rules = dict(rule.split(" ", 1) for rule in configure.policy().split("; "))
+    assert rules == {
+        "default-src": "'none'",
+        "script-src": f"'self' {configure.BOOT} 'wasm-unsafe-eval' blob:",
+        "style-src": "'self' 'unsafe-inline'",
+        "img-src": "'self' data:",
+        "font-src": "'self' data:",
+        "connect-src": "'self'",
+        "base-uri": "'none'",
+        "form-action": "'none'",
+        "frame-ancestors": "'none'",
+    }
+    text = (ROOT / ".deploy" / "content-security-policy").read_text()
+    for line in text.splitlines():
+        if not line.startswith("#") and "'none'" not in line:
+            sources, _, reasons = line.partition("#")
+            assert reasons, line
+            assert len(reasons.split(";")) >= len(sources.split()) - 1, line
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"host": "a; return 200"}, {"host": "a\nb"}, {"servers": ["a; }"]}, {"path": "x {"},
+        {"user_header": "X-$host"}, {"folder": "/tmp/a b"}, {"login_file": '"x"'},
+    ],
+)  # fmt: skip
+def test_a_word_that_would_be_more_than_a_word_is_refused(words: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="cannot stand in a configuration"):
+        configure.configuration(**{**WORDS, "folder": "/tmp", **words})
+
+
+KINDS = {
+    "plain": {},
+    "path": {"path": "tools/posenc"},
+    "two": {"servers": ["10.0.0.1:8501", "10.0.0.2:8501"]},
+    "no uploads": {"uploads": False},
+    "basic": {"login": "basic", "login_file": "/etc/people"},
+    "request": {"login": "request", "login_url": "http://127.0.0.1:4180/oauth2/auth"},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_written_says_who_a_visitor_is_and_nothing_of_what_clients_say(kind: str) -> None:
+    text = configure.configuration(**{**WORDS, "folder": "/tmp", **KINDS[kind]})
+    known = {"basic": "$remote_user", "request": "$login_user"}.get(kind, '""')
+    assert text.count(f"proxy_set_header X-Posenc-User {known};") == 1
+    assert "proxy_set_header Authorization '';" in text
+    assert ("upload_file { return 403; }" in text) is (kind == "no uploads")
+    assert text.count("return 421") == 1
+    assert text.count("{") == text.count("}")
+    assert "$known_user" not in text.split("http {")[1]
+
+
+@pytest.mark.proxy
+@pytest.mark.parametrize("kind", KINDS)
+def test_nginx_takes_what_is_written(kind: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        text = configure.configuration(**{**WORDS, "folder": folder, **KINDS[kind]})
+        place = Path(folder) / "nginx.conf"
+        place.write_text(text)
+        ran = subprocess.run(
+            [find_nginx() or "", "-t", "-p", folder, "-c", str(place)],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+
+
+def test_the_command_writes_the_same() -> None:
+    command = [sys.executable, str(ROOT / ".deploy" / "configure.py"), "--host", "demo.example.org"]
+    command += ["--server", "127.0.0.1:8501", "--folder", "/tmp", "--listen", "127.0.0.1:80"]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert ran.stdout == configure.configuration(**WORDS, folder="/tmp")
+    refused = subprocess.run(
+        [*command, "--path", "a b"], capture_output=True, text=True, check=False
+    )
+    assert (refused.returncode, refused.stdout) == (2, "")
+
+
+# What is served -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory, chromium: Browser) -> Iterator[Team]:
+    """Two servers behind nginx, for the tests that leave them alive."""
+    with team(tmp_path_factory.mktemp("team"), chromium) as found:
+        yield found
+
+
+@pytest.mark.long
+@pytest.mark.proxy
+@pytest.mark.browser
+def test_answers_carry_the_headers_and_refuse_what_is_nobody_s(served: Team) -> None:
+    status, headers, body = served.asked("/")
+    assert (status, b"<title>Streamlit</title>" in body) == (200, True)
+    assert headers["Content-Security-Policy"] == configure.policy()
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    assert headers["X-Frame-Options"] == "DENY"
+    assert headers["Referrer-Policy"] == "no-referrer"
+    assert headers["Server"] == "nginx"
+    assert f"Path=/{PATH}; HttpOnly; SameSite=Lax" in headers["Set-Cookie"]
+    assert "Set-Cookie" not in served.asked("/", Cookie="posenc_place=mine")[1]
+    assert served.asked("/", host="evil.example")[0] == 421
+    assert served.asked("/", host="evil.example", user="")[0] == 421
+    assert served.asked("/", user="")[0] == 401
+    assert served.asked("/_stcore/health", user="")[::2] == (200, b"ok")
+    for path in ("/_stcore/metrics", "/_stcore/agent/openapi.json", "/component/x/index.html"):
+        assert served.asked(path)[0] == 404, path
+    assert served.asked("/../../")[0] in (400, 404)
+    assert served.asked("/static/js/nothing.js")[1]["X-Content-Type-Options"] == "nosniff"
+
+
+@pytest.mark.long
+@pytest.mark.proxy
+@pytest.mark.browser
+@pytest.mark.parametrize(
+    "link", [*PAGES, "extrapolation?half=measured", "similarity?predict=true", "?present=true"]
+)
+def test_no_page_breaks_the_policy(served: Team, link: str) -> None:
+    """With every drawer open, and the menus above it."""
+    guest = served.visitor("ann", served.servers[0])
+    page = guest.open(link)
+    for drawer in page.get_by_test_id("stExpander").locator("summary").all():
+        if drawer.is_visible():
+            drawer.click()
+    settled(page)
+    for menu in ("Copy link", "Python", "Export"):
+        page.get_by_role("button", name=menu).first.click()
+        page.wait_for_timeout(300)
+        page.keyboard.press("Escape")
+    settled(page)
+    assert guest.violations() == []
+    guest.leave()
+
+
+@pytest.mark.long
+@pytest.mark.proxy
+@pytest.mark.browser
+def test_the_watcher_of_the_policy_sees_what_it_looks_for(served: Team) -> None:
+    guest = served.visitor("ann", served.servers[0])
+    page = guest.open("pca")
+    page.evaluate("document.head.append(Object.assign(document.createElement('script'), "
+                  "{src: 'http://127.0.0.1:9/x.js'}))")  # fmt: skip
+    page.wait_for_timeout(300)
+    assert any("script-src" in one for one in guest.violations())
+
+
+@pytest.mark.long
+@pytest.mark.proxy
+@pytest.mark.browser
+def test_a_link_and_an_upload_come_through(served: Team) -> None:
+    guest = served.visitor("ann", served.servers[1])
+    page = guest.open("similarity?length=64&base=500&schemes=Learned&schemes=RoPE")
+    assert asked(page)["base"] == 500
+    unfold(page, "Upload a table")
+    rows = np.random.default_rng(3).normal(size=(40, 16)).astype(np.float32)
+    page.locator("input[type=file]").set_input_files(
+        {
+            "name": "model.safetensors",
+            "mimeType": "application/octet-stream",
+            "buffer": save({"wpe.weight": rows}),
+        }
+    )
+    page.get_by_role("button", name="Use this table").click()
+    subtitle = row(page, "similarity").locator(".subtitle").first
+    expect(subtitle).to_contain_text("40x16 from model.safetensors")
+    settled(page)
+    again = guest.open(page.url.removeprefix(served.address + "/"))
+    expect(row(again, "similarity").locator(".subtitle").first).to_contain_text("40x16")
+    assert guest.violations() == []
+
+
+def start(page: Page, name: str) -> None:
+    field = page.get_by_role("textbox", name="Name, if you like")
+    field.fill(name)
+    field.press("Enter")
+    settled(page)
+    page.get_by_role("button", name="Start", exact=True).click()
+
+
+@pytest.mark.long
+@pytest.mark.proxy
+@pytest.mark.browser
+def test_a_run_of_one_server_is_seen_at_the_other_and_is_its_owner_s(served: Team) -> None:
+    ann, bob = (
+        served.visitor(user, at) for user, at in zip(("ann", "bob"), served.servers, strict=True)
+    )
+    ours = ann.open(f"{START}&steps=1500")
+    start(ours, "First of ann")
+    expect(ours.get_by_text("First of ann (ann).").first).to_be_visible()
+    theirs = bob.open("train")
+    expect(theirs.get_by_text("First of ann (ann).").first).to_be_visible()
+    expect(ours.get_by_role("button", name="Stop", exact=True)).to_have_count(1)
+    expect(theirs.get_by_role("button", name="Stop", exact=True)).to_have_count(0)
+    expect(theirs.get_by_text("Finished on this server")).to_be_visible(timeout=120_000)
+    expect(theirs.get_by_text("First of ann (ann). Task:")).to_be_visible()
+    expect(theirs.get_by_text("Name and hide what you trained")).to_have_count(0)
+    mine = ann.open("train")
+    expect(mine.get_by_text("Name and hide what you trained")).to_have_count(1)
+    # Who says that they are ann is whoever the proxy says they are.
+    bob.context.set_extra_http_headers({HEADER: "ann"})
+    liar = bob.open("train")
+    expect(liar.get_by_text("First of ann (ann). Task:")).to_be_visible()
+    expect(liar.get_by_text("Name and hide what you trained")).to_have_count(0)
+    assert ann.violations() + bob.violations() == []
+
+
+@pytest.mark.long
+@pytest.mark.proxy
+@pytest.mark.browser
+def test_a_server_that_dies_takes_no_view_and_no_run_with_it(
+    tmp_path: Path, chromium: Browser
+) -> None:
+    with team(tmp_path, chromium) as served:
+        first, second = served.servers
+        guest = served.visitor("ann", first)
+        running = guest.open(f"{START}&steps=4000")
+        start(running, "Outlives its server")
+        expect(running.get_by_text("Outlives its server (ann).").first).to_be_visible()
+        page = guest.open("similarity?length=48&base=500&schemes=RoPE&schemes=ALiBi")
+        before, address = headline(page).inner_text(), page.url
+        app = page.get_by_test_id("stApp")
+        first.kill()
+        expect(app).not_to_have_attribute("data-test-connection-state", "CONNECTED")
+        expect(app).to_have_attribute("data-test-connection-state", "CONNECTED", timeout=60_000)
+        assert page.url == address
+        dial(page, "Positions shown").focus()
+        page.keyboard.press("ArrowRight")
+        expect(page).not_to_have_url(address, timeout=30_000)
+        settled(page)
+        assert asked(page)["base"] == 500  # and all else that the browser held
+        page.goto(address)
+        settled(page)
+        assert headline(page).inner_text() == before
+        assert served.place(second)
+        # The worker went with its server; whoever looks next has the other one go on.
+        end = time.monotonic() + 200
+        guest.open("train")
+        while not (ids := Store(tmp_path / "runs").ids()):
+            assert time.monotonic() < end, second.log.read_text()[-2_000:]
+            time.sleep(0.5)
+        assert [one.name for one in Labels(tmp_path / "runs").all()[ids[0]]] == [
+            "Outlives its server"
+        ]
+        events = [json.loads(text) for text in second.lines()]
+        assert {"run": ids[0], "event": "run_finished"}.items() <= next(
+            one for one in events if one["event"] == "run_finished"
+        ).items()
+        assert not [one for one in events if one["event"] == "incident"]
+
+
+def test_the_command_of_the_readme_writes_what_it_says() -> None:
+    text = (ROOT / "README.md").read_text()
+    (said,) = re.findall(r"`(python \.deploy/configure\.py [^`>]+)>", text)
+    words = said.split()[2:]
+    ran = subprocess.run(
+        [sys.executable, str(ROOT / ".deploy" / "configure.py"), *words],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    for word in words:
+        assert word.startswith("--") or word in ran.stdout
+    for option in re.findall(r"`(--[a-z]+)`", text.partition("**Proxy.**")[2].partition("- **")[0]):
+        assert (
+            option in configure.LOGINS
+            or f'"{option}"' in (ROOT / ".deploy" / "configure.py").read_text()
+        )
