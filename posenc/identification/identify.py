@@ -107,10 +107,13 @@ def identify(table: Tensor, sines: Tensor | None = None) -> Identification:
     best: _Compared | None = None
     # A first row of zeros is position 0 of sines alone, or padding where that leaves far less.
     for padding in dict.fromkeys((0 if given.padding == 1 else given.padding, given.padding)):
-        body = given.columns[padding:]
+        here = replace(given, padding=padding)
+        begin, end = here.longest
+        body = given.columns[begin:end]
         if len(body) >= FEWEST_ROWS and float(body.abs().max()) >= SMALLEST:
             fit = nearest_fit(body, given.form, given.width, written)
-            one = _compared(replace(given, padding=padding), fit)
+            start = fit.guess.start - (begin - padding)
+            one = _compared(here, replace(fit, guess=replace(fit.guess, start=start)))
             if best is None or one.residual < 0.5 * best.residual:
                 best = one
     if best is None or not best.residual <= FITS:
@@ -166,6 +169,7 @@ def _compared(given: Given, fit: Fit) -> _Compared:
         part = body[begin : begin + rows]
         positions = torch.arange(begin, begin + len(part), dtype=torch.float64)
         off = (fit.recipe.values(fit.guess, positions, columns) - part).abs()
+        off[given.blank[given.padding + begin :][: len(part)]] = 0.0
         left, power = left + float(off.square().sum()), power + float(part.square().sum())
         by_column = torch.maximum(by_column, off.amax(0))
         if float(off.max()) > largest:
@@ -239,6 +243,14 @@ def _deviations(
     if given.padding:
         rows = "row is" if given.padding == 1 else f"{given.padding:,} rows are"
         found.append(Deviation("padding", f"The first {rows} all zeros, as padding is."))
+    if bool(given.blank.any()):
+        row, count = int(given.blank.nonzero()[0]), int(given.blank.sum())
+        rows = (
+            f"Row {row:,} is"
+            if count == 1
+            else f"{count:,} rows, the first of them row {row:,}, are"
+        )
+        found.append(Deviation("padding", f"{rows} all zeros, as that of a padding token is."))
     if first:
         found.append(Deviation("start", f"Row 0 stands for position {first:,}, not for 0."))
     if fit.recipe.low:
