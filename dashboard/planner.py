@@ -46,11 +46,12 @@ AS_TRAINED, DEMANDED = "As trained", "Demanded base"
 
 @dataclass(frozen=True)
 class Pasted:
-    """What one method is written as: titles and texts to copy, and why there are no others."""
+    """What one method is written as: titles and texts to copy, where they go, why there are no others."""
 
     texts: Mapping[str, str]
     why: tuple[str, ...]
     script: str
+    where: str
 
 
 @dataclass(frozen=True)
@@ -282,6 +283,7 @@ def _pasted(found: ContextPlan) -> dict[str, Pasted]:
             {title: text for title, text in texts.items() if text},
             emitted.why,
             loss_by_position_script(found, one),
+            emitted.where,
         )
     return pasted
 

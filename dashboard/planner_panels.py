@@ -150,7 +150,7 @@ def paste(found: PlannerRead) -> None:
     for tab, (label, pasted) in zip(st.tabs([*found.pasted]), found.pasted.items(), strict=True):
         with tab:
             for title, text in pasted.texts.items():
-                st.caption(title)
+                st.caption(f"{title}. {pasted.where}" if "config.json" in title else title)
                 st.code(text, language="json" if text.startswith("{") else "bash", wrap_lines=True)
             for reason in pasted.why:
                 st.caption(plain(reason))

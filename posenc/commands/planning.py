@@ -122,7 +122,9 @@ def _paste(made: ContextPlan) -> None:
         emitted = emit(made, one)
         click.echo(f"\n{one.method.label}")
         if emitted.rope_parameters:
+            click.echo(f"  {emitted.where}")
             click.echo(f"  config.json, transformers 5:  {json.dumps(emitted.rope_parameters)}")
+        if emitted.rope_scaling:
             click.echo(f"  config.json, transformers 4:  {json.dumps(emitted.rope_scaling)}")
         for line in (emitted.vllm, emitted.llama_cpp, *emitted.why):
             if line:
