@@ -11,8 +11,6 @@ MUTANTS_OF_HOSTILE = (
            'raise RunError("The file is no readable run: it is damaged or another file.")',
            'raise RunError(f"The file is no readable run: {type(error).__name__}.")',
            ("hostile_files",)),
-    Mutant("the table of another run", "interop/sources.py",
-           'if note.get("run") != run_id:', 'if "run" not in note:', ("hostile_mutations", "sources")),
     Mutant("a pipe waited for", "interop/number_tables.py",
            "if stat.S_ISREG(os.stat(source).st_mode):", "if os.stat(source):", ("hostile_files",)),
     Mutant("a text from a device", "lab/sweep.py",
