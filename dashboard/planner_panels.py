@@ -147,10 +147,12 @@ def paste(found: PlannerRead) -> None:
     if not found.pasted:
         return
     st.subheader("Ready to paste", anchor=False)
+    if where := next((one.where for one in found.pasted.values() if one.where), ""):
+        st.caption(f"Keys of config.json: {plain(where)}")
     for tab, (label, pasted) in zip(st.tabs([*found.pasted]), found.pasted.items(), strict=True):
         with tab:
             for title, text in pasted.texts.items():
-                st.caption(f"{title}. {pasted.where}" if "config.json" in title else title)
+                st.caption(title)
                 st.code(text, language="json" if text.startswith("{") else "bash", wrap_lines=True)
             for reason in pasted.why:
                 st.caption(plain(reason))

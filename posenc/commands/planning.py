@@ -116,13 +116,14 @@ def _tell(made: ContextPlan) -> None:
 
 
 def _paste(made: ContextPlan) -> None:
+    if where := next((said for one in made.methods if (said := emit(made, one).where)), ""):
+        _list("Ready to paste", [f"Keys of config.json: {where}"])
     for one in made.methods:
         if one.method.name == UNSCALED.name:
             continue
         emitted = emit(made, one)
         click.echo(f"\n{one.method.label}")
         if emitted.rope_parameters:
-            click.echo(f"  {emitted.where}")
             click.echo(f"  config.json, transformers 5:  {json.dumps(emitted.rope_parameters)}")
         if emitted.rope_scaling:
             click.echo(f"  config.json, transformers 4:  {json.dumps(emitted.rope_scaling)}")

@@ -89,8 +89,8 @@ def _where(plan: ContextPlan) -> str:
     """Say where the keys belong: an old rope_scaling left beside them is what transformers takes."""
     inside = f"Inside {plan.model.section}, in" if plan.model.section else "In"
     return (
-        f"{inside} place of every key of RoPE there, such as rope_theta, rope_scaling and "
-        "rope_parameters: transformers takes a rope_scaling that stays before them."
+        f"{inside} place of all keys of RoPE that the config has, such as rope_theta and rope_scaling: "
+        "transformers takes an old rope_scaling rather than new rope_parameters beside it."
     )
 
 
