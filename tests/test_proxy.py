@@ -24,6 +24,8 @@ from tests.browser_page import asked, unfold
 from tests.proxied import HEADER, PATH, Team, load_configure, team
 from tests.served_process import ROOT, Served
 
+pytestmark = pytest.mark.timeout(900)  # servers and browsers on a busy machine
+
 configure = load_configure()
 WORDS = {"host": "demo.example.org", "servers": ["127.0.0.1:8501"], "listen": "127.0.0.1:80"}
 # A run of some seconds: long enough to be seen, short enough to be waited for.
