@@ -9,8 +9,10 @@ from torch import Tensor
 from posenc import limits
 from posenc.errors import SchemeArgumentError
 from posenc.identification.arrangements import Form
+from posenc.interop.number_tables import cosines_and_sines
 
 FEWEST_ROWS = 2
+_BLANK_ROWS = 16  # where a padding index may be
 LARGEST, SMALLEST = 1e30, 1e-30  # beyond these, squares leave float64 or mean nothing
 
 
@@ -19,18 +21,22 @@ class Given:
     """A table as columns of float64 on the CPU, cosines before sines where it is both.
 
     columns: (rows, c). form: what they are. width: columns of the table, or of the cosines alone.
-    padding: how many of the first rows hold nothing but zeros; they are in `columns`, too.
+    padding: how many of the first rows hold nothing but zeros; they are in `columns`, too. blank: the
+    one row of zeros further on, as fairseq leaves at its padding index, None where there is no such row
+    among the first.
     """
 
     columns: Float[Tensor, "t c"]
     form: Form
     width: int
     padding: int
+    blank: int | None = None
 
     @classmethod
     def of(cls, table: Tensor, sines: Tensor | None = None) -> "Given":
         """Read a table, a complex one (cos + i sin), or cosines and sines; axes of size 1 are dropped.
 
+        A table (rows, pairs, 2) holds the cosine and the sine of every pair, as torchtune keeps them.
         Raises SchemeArgumentError for what is no table of finite numbers with two rows or more.
         """
         if not isinstance(table, Tensor):
@@ -39,6 +45,8 @@ class Given:
             if sines is not None:
                 raise SchemeArgumentError("A complex table has its sines in it: give no others.")
             table, sines = table.real, table.imag
+        elif sines is None and (apart := cosines_and_sines(table)) is not None:
+            table, sines = apart
         parts = [_numbers("table", table)]
         if sines is not None:
             parts.append(_numbers("sines", sines))
@@ -48,9 +56,12 @@ class Given:
                     f"{tuple(parts[0].shape)} and {tuple(parts[1].shape)}."
                 )
         columns = torch.cat(parts, 1)
-        padding = int((columns == 0).all(1).long().cumprod(0).sum())
+        zeros = (columns == 0).all(1)
+        padding = int(zeros.long().cumprod(0).sum())
+        later = zeros[padding:].nonzero().flatten() + padding
+        blank = int(later[0]) if len(later) == 1 and int(later[0]) < _BLANK_ROWS else None
         form: Form = "table" if sines is None else "cosines and sines"
-        return cls(columns, form, parts[0].shape[1], padding)
+        return cls(columns, form, parts[0].shape[1], padding, blank)
 
 
 def _numbers(name: str, given: Tensor) -> Float[Tensor, "t c"]:
