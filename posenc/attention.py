@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from posenc.errors import SchemeArgumentError
-from posenc.hook_arguments import Positions, check_queries_and_keys, placed
+from posenc.hook_arguments import Positions, check_queries_and_keys, over_heads, placed
 from posenc.schemes.scheme import Scheme, check_scheme
 from posenc.toeplitz import flipped_rows
 from posenc.trained_curve import QUERY_BLOCK, attend_trained
@@ -142,7 +142,7 @@ def _visible(
     visible = None
     if causal:
         later = k_positions[..., None, :] > q_positions[..., :, None]
-        visible = ~(later[:, None] if later.dim() == 3 else later[None, None])
+        visible = ~over_heads(later)
     if key_mask is not None:
         keys = key_mask[:, None, None, :]
         queries = q_positions.shape[-1]

@@ -4,7 +4,7 @@ Positions are whole numbers, (n,) or (b, n); None is 0, 1, 2, ... Offsets are ke
 """
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Int, Shaped
 from torch import Tensor
 
 from posenc.errors import SchemeArgumentError
@@ -97,3 +97,8 @@ def offsets_between(
     queries = placed(q_positions, q.shape[-2], q)
     keys = placed(k_positions, k.shape[-2], k)
     return keys[..., None, :] - queries[..., :, None]
+
+
+def over_heads(x: Shaped[Tensor, "*b q k"]) -> Shaped[Tensor, "#b 1 q k"]:
+    """Return what is the same for every head, (q, k) or (b, q, k), with axes for batch and heads."""
+    return x[:, None] if x.dim() == 3 else x[None, None]

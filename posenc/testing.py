@@ -18,7 +18,7 @@ from posenc.identification import identify
 from posenc.identification.given import Given
 from posenc.identification.precision import rounding, written_in
 from posenc.identification.words import headline
-from posenc.interop.number_tables import name_of_sines
+from posenc.interop.number_tables import cosines_and_sines, name_of_sines
 from posenc.rope_frequencies import rope_frequencies
 from posenc.schemes.rope import RopeConfig
 from posenc.schemes.scheme import Scheme, SchemeConfig
@@ -39,9 +39,9 @@ def assert_matches(
     """Raise AssertionError, with what the table is instead, unless it is that of a scheme.
 
     given: a table (rows, width), a complex one (cos + i sin), or cosines and sines, each (rows, pairs)
-        or (rows, rotary width) in the layout of the config; or a module that holds or makes one: an
-        nn.Embedding, one with buffers of cosines and sines or with one table, or one called as
-        module(x, position_ids) that returns both, as in transformers.
+        or (rows, rotary width) in the layout of the config, or both in one tensor (rows, pairs, 2); or
+        a module that holds or makes one: an nn.Embedding, one with buffers of cosines and sines or
+        with one table, or one called as module(x, position_ids) that returns both, as in transformers.
     scheme: a sinusoidal or RoPE config, or what it builds. start: the position of the first row.
     tolerance: the largest difference of a number allowed; None is what rounding once to the format of
         the numbers does. Angles computed in float32 take more: 1e-6 for each ten positions or so.
@@ -133,7 +133,8 @@ def _of_module(module: nn.Module) -> tuple[Tensor, Tensor | None]:
     held = {
         name: tensor
         for name, tensor in (*module.named_buffers(), *module.named_parameters())
-        if (tensor.is_floating_point() or tensor.is_complex()) and tensor.squeeze().ndim == 2
+        if (tensor.is_floating_point() or tensor.is_complex())
+        and (tensor.squeeze().ndim == 2 or cosines_and_sines(tensor) is not None)
     }
     for name, tensor in held.items():
         partner = held.get(name_of_sines(name))
@@ -143,8 +144,14 @@ def _of_module(module: nn.Module) -> tuple[Tensor, Tensor | None]:
         return next(iter(held.values())), None
     if hasattr(module, "inv_freq"):
         positions = torch.arange(ROWS).unsqueeze(0)
-        with torch.no_grad():
-            made = module(torch.zeros(1, ROWS, 1), positions)
+        try:
+            with torch.no_grad():
+                made = module(torch.zeros(1, ROWS, 1), positions)
+        except (RuntimeError, TypeError, ValueError) as reason:  # of code that is not ours
+            raise SchemeArgumentError(
+                f"{type(module).__name__} cannot be called as module(x, position_ids), as in "
+                "transformers; give the tables that it makes."
+            ) from reason
         if isinstance(made, tuple) and len(made) == 2:
             return made[0], made[1]
     names = ", ".join(sorted(held)) or "none"

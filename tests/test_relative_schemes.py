@@ -267,6 +267,16 @@ def test_fire_is_no_function_of_the_offset_past_its_threshold() -> None:
     torch.testing.assert_close(later, kernel[50:, 50:], rtol=0, atol=1e-13)
 
 
+def test_fire_is_symmetric_below_its_threshold_and_says_where_it_is_not() -> None:
+    scheme = made("fire", heads=HEADS, threshold=50).requires_grad_(False)
+    scheme.multiplier.fill_(1.0)
+    within, past = position_kernel(scheme, 50), position_kernel(scheme, 70)
+    torch.testing.assert_close(within, within.T, rtol=0, atol=1e-14)
+    assert (past - past.T).abs().max() > 1e-3
+    with pytest.raises(NoPositionVectors, match="not symmetric past its threshold"):
+        position_vectors(scheme, 60)
+
+
 # Sandwich ---------------------------------------------------------------------------------------
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 from posenc import limits
 from posenc.errors import SchemeArgumentError
 from posenc.identification.arrangements import Form
+from posenc.interop.number_tables import cosines_and_sines
 
 FEWEST_ROWS = 2
 LARGEST, SMALLEST = 1e30, 1e-30  # beyond these, squares leave float64 or mean nothing
@@ -41,6 +42,7 @@ class Given:
     def of(cls, table: Tensor, sines: Tensor | None = None) -> "Given":
         """Read a table, a complex one (cos + i sin), or cosines and sines; axes of size 1 are dropped.
 
+        A table (rows, pairs, 2) holds the cosine and the sine of every pair, as torchtune keeps them.
         Raises SchemeArgumentError for what is no table of finite numbers with two rows or more.
         """
         if not isinstance(table, Tensor):
@@ -49,6 +51,8 @@ class Given:
             if sines is not None:
                 raise SchemeArgumentError("A complex table has its sines in it: give no others.")
             table, sines = table.real, table.imag
+        elif sines is None and (apart := cosines_and_sines(table)) is not None:
+            table, sines = apart
         parts = [_numbers("table", table)]
         if sines is not None:
             parts.append(_numbers("sines", sines))

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -10,11 +10,12 @@ from torch import Tensor
 
 from posenc.errors import ConfigError
 from posenc.identification.arrangements import Arrangement
+from posenc.identification.deviations import Deviation, Kind, also, deviations_of
 from posenc.identification.given import FEWEST_ROWS, SMALLEST, Given
 from posenc.identification.ladders import Guess
 from posenc.identification.precision import Recipe, rounding, written_in
-from posenc.identification.scalings import USUAL_BASES, ScaledGuess
-from posenc.identification.search import Fit, exponent_powers, nearest_fit
+from posenc.identification.scalings import ScaledGuess
+from posenc.identification.search import Fit, nearest_fit
 from posenc.schemes import ROPE_SCALINGS
 from posenc.schemes.rope import RopeConfig
 from posenc.schemes.scheme import SchemeConfig
@@ -22,33 +23,6 @@ from posenc.schemes.sinusoidal import SinusoidalConfig
 
 FITS = 0.02  # of the table's size: what may be left of one that a formula made
 _BLOCK = 2**20  # numbers of the table that are compared at once
-
-_NEGATED = {
-    (-1, 1.0): "Every sine is negated: angles run the other way.",
-    (1, -1.0): "Every number is negated.",
-    (-1, -1.0): "Every cosine is negated.",
-}
-
-Kind = Literal[
-    "swapped",
-    "wrong pairs",
-    "sign",
-    "exponent",
-    "scale",
-    "size",
-    "start",
-    "angles",
-    "padding",
-    "unexplained",
-]
-
-
-@dataclass(frozen=True)
-class Deviation:
-    """One way in which a table is not what its formula says. sentence: in words, with numbers."""
-
-    kind: Kind
-    sentence: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,8 +107,8 @@ def identify(table: Tensor, sines: Tensor | None = None) -> Identification:
         worst=worst,
         by_column=by_column,
         base_within=within,
-        deviations=_deviations(fit, given, written, largest, worst, taken),
-        also=_also(guess, given.width, within),
+        deviations=deviations_of(fit, given, written, largest, worst, taken, within),
+        also=also(guess, given.width, within),
         rows=len(given.columns),
         width=given.width,
         padding=given.padding,
@@ -210,103 +184,6 @@ def _config(guess: Guess, width: int) -> tuple[SchemeConfig | None, set[str]]:
         return None, set()
 
 
-def _deviations(
-    fit: Fit,
-    given: Given,
-    written: torch.dtype,
-    largest: float,
-    worst: tuple[int, int],
-    taken: set[str],
-) -> tuple[Deviation, ...]:
-    guess, arrangement = fit.guess, fit.guess.arrangement
-    found: list[Deviation] = []
-    if arrangement.fault:
-        kind: Kind = "swapped" if "changed places" in arrangement.fault else "wrong pairs"
-        found.append(Deviation(kind, f"{_sentence(arrangement.fault)} ({arrangement.words})."))
-    if guess.signs != (1, 1.0):
-        found.append(Deviation("sign", _NEGATED[guess.signs]))
-    meant = _meant(guess, 2 * arrangement.pairs(given.width))
-    if meant is not None and guess.base not in USUAL_BASES and not isinstance(guess, ScaledGuess):
-        base, exponent = meant
-        found.append(
-            Deviation(
-                "exponent",
-                f"Base {guess.base:,.6g} is unusual: base {base:,.6g} with the exponent {exponent} in "
-                "place of 2m/d makes the same numbers.",
-            )
-        )
-    if guess.scale != 1.0 and "scale" not in taken:
-        found.append(Deviation("scale", f"Every angle is multiplied by {guess.scale:.6g}."))
-    if abs(guess.size) != 1.0 and "size" not in taken:
-        found.append(Deviation("size", f"Every number is multiplied by {abs(guess.size):.6g}."))
-    first = guess.start - given.padding
-    if given.padding:
-        rows = "row is" if given.padding == 1 else f"{given.padding:,} rows are"
-        found.append(Deviation("padding", f"The first {rows} all zeros, as padding is."))
-    if bool(given.blank.any()):
-        row, count = int(given.blank.nonzero()[0]), int(given.blank.sum())
-        rows = (
-            f"Row {row:,} is"
-            if count == 1
-            else f"{count:,} rows, the first of them row {row:,}, are"
-        )
-        found.append(Deviation("padding", f"{rows} all zeros, as that of a padding token is."))
-    if first:
-        found.append(Deviation("start", f"Row 0 stands for position {first:,}, not for 0."))
-    if fit.recipe.low:
-        found.append(
-            Deviation("angles", f"Made with {fit.recipe.words}, where float64 would be exact.")
-        )
-    latest = len(given.columns) + abs(guess.start)
-    if largest > 4 * rounding(written, latest, max(1.0, abs(guess.size))):
-        row, column = worst
-        found.append(
-            Deviation(
-                "unexplained",
-                f"Differs from the formula by up to {largest:.2g}, most in row {row:,}, column "
-                f"{column:,}.",
-            )
-        )
-    return tuple(found)
-
-
-def _meant(guess: Guess, dim: int) -> tuple[float, str] | None:
-    """Return a usual base with another exponent that makes the same ladder, if there is one."""
-    for exponent, power in exponent_powers(dim)[1:]:
-        base = guess.base ** (1 / power)
-        for usual in USUAL_BASES[: _rank(guess.base)]:
-            if math.isclose(base, usual, rel_tol=1e-3):
-                return usual, exponent
-    return None
-
-
-def _rank(base: float) -> int:
-    """Return how many bases are more usual than this one."""
-    return USUAL_BASES.index(base) if base in USUAL_BASES else len(USUAL_BASES)
-
-
-def _also(guess: Guess, width: int, within: float) -> tuple[str, ...]:
-    """Return other descriptions of the same numbers."""
-    arrangement, found = guess.arrangement, []
-    dim = 2 * arrangement.pairs(width)
-    name = arrangement.name
-    if name == "half":
-        found.append("a rotary cache in one tensor, sines first (GPT-J)")
-    if name == "half_swapped":
-        found.append("a rotary cache in one tensor, cosines first (vLLM)")
-    if math.isinf(within):
-        found.append("the same with any other base, which one pair does not show")
-        return tuple(found)
-    meant = _meant(guess, dim)
-    if meant is not None:
-        found.append(f"base {meant[0]:,.6g} with the exponent {meant[1]} in place of 2m/d")
-    plain = type(guess) is Guess and guess.base not in USUAL_BASES
-    if arrangement.scheme == "rope" and plain:
-        for scaling in ROPE_SCALINGS.values():
-            found += scaling.in_words(dim, guess.base, USUAL_BASES[:3])
-    return tuple(found)
-
-
 def _base_within(fit: Fit, given: Given, allowed: float) -> float:
     """Return the share of the base that moves no number by more than rounding does."""
     columns = fit.guess.arrangement.columns(given.width)
@@ -316,7 +193,3 @@ def _base_within(fit: Fit, given: Given, allowed: float) -> float:
     moved = angles * columns.exponents * torch.where(columns.sines, angles.cos(), angles.sin())
     slope = float(moved.abs().max()) * abs(fit.guess.size)
     return allowed / slope if slope > allowed else math.inf
-
-
-def _sentence(words: str) -> str:
-    return words[0].upper() + words[1:]

@@ -63,7 +63,7 @@ class Recipe:
         else:
             step = -math.log(guess.base) / columns.dim
             plain = ((columns.exponents * columns.dim).float() * step).exp()
-        return plain * guess.scale
+        return plain / (1.0 / guess.scale)  # by a whole factor, as public code divides
 
 
 EXACT = Recipe("angles right to the last bit", "exact", torch.float64, torch.float64)

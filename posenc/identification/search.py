@@ -19,6 +19,7 @@ from posenc.identification.frequencies import Waves, waves
 from posenc.identification.ladders import Guess, guesses, refined
 from posenc.identification.precision import EXACT, RECIPES, Recipe, rounding
 from posenc.identification.scalings import USUAL_BASES, scaled_guesses, scaled_ladders
+from posenc.schemes import ROPE_SCALINGS
 
 _SEARCH_ROWS = 2_048
 _SEARCH_COLUMNS = 96
@@ -274,6 +275,9 @@ def rounder(base: float, dim: int) -> list[float]:
                 value = float(text) ** power
                 if abs(value / base - 1) < 0.03:
                     found.setdefault(value, digits + (power != 1) * 0.5)
+    for scaling in ROPE_SCALINGS.values():
+        for value, _ in scaling.meant_by(dim, base, USUAL_BASES[:3]):
+            found.setdefault(value, 2.5)
     ordered = sorted(found, key=lambda value: found[value])
     return [*[value for value in ordered if 1.0 < value <= 1e13][:12], base]
 
@@ -282,7 +286,7 @@ def exponent_powers(dim: int) -> list[tuple[str, float]]:
     """Return other exponents of 1/base than 2m/d, in words, and the power of the base that each is."""
     powers = [("2m/d", 1.0), ("m/d", 0.5), ("4m/d", 2.0)]
     if dim > 2:
-        powers.append(("2m/(d - 2)", dim / (dim - 2)))
+        powers += [("2m/(d - 2)", dim / (dim - 2)), ("2m/(d - 1)", dim / (dim - 1))]
     return powers
 
 

@@ -126,7 +126,7 @@ def _npy(source: Source) -> NumberTable:
     apart = found.squeeze()
     if apart.ndim == 3 and len(apart) == 2 and not found.is_complex():
         return NumberTable(apart[0], apart[1], "", ("Two tables: taken as cosines, then sines.",))
-    return NumberTable(found, None, "")
+    return _as_held(found, "")
 
 
 def _npy_header(stream: io.BytesIO) -> tuple[tuple[int, ...], bool, np.dtype]:
@@ -167,7 +167,29 @@ def _single(source: Source, header: Header, name: str) -> NumberTable:
     reason = unreadable_reason(header.tensors[name])
     if reason is not None:
         raise CheckpointError(reason)
-    return NumberTable(read_tensor(source, name).tensor, None, printable_name(name))
+    return _as_held(read_tensor(source, name).tensor, printable_name(name))
+
+
+def _as_held(table: Tensor, name: str) -> NumberTable:
+    apart = cosines_and_sines(table)
+    if apart is None:
+        return NumberTable(table, None, name)
+    return NumberTable(*apart, name, ("Two numbers for every pair: taken as cosine, then sine.",))
+
+
+def cosines_and_sines(table: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Return both of a cache (rows, pairs, 2), as torchtune and gpt-fast keep them; None of any other.
+
+    Axes of size 1 are dropped first.
+    """
+    if not isinstance(table, Tensor) or table.is_complex():
+        return None
+    held = table.squeeze()
+    return (held[..., 0], held[..., 1]) if held.ndim == 3 and held.shape[-1] == 2 else None
+
+
+def _is_matrix(axes: tuple[int, ...]) -> bool:
+    return len(axes) == 2 or (len(axes) == 3 and axes[-1] == 2)
 
 
 def _only(header: Header) -> str:
@@ -175,7 +197,8 @@ def _only(header: Header) -> str:
     matrices = [
         entry.name
         for entry in header.tensors.values()
-        if sum(axis > 1 for axis in entry.shape) == 2 and unreadable_reason(entry) is None
+        if _is_matrix(tuple(axis for axis in entry.shape if axis > 1))
+        and unreadable_reason(entry) is None
     ]
     if len(matrices) == 1:
         return matrices[0]

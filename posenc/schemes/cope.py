@@ -26,7 +26,13 @@ from torch.nn import functional
 
 from posenc import fields, limits
 from posenc.formula import Writer
-from posenc.hook_arguments import Positions, check_positions, check_tokens, placed
+from posenc.hook_arguments import (
+    Positions,
+    check_positions,
+    check_tokens,
+    over_heads,
+    placed,
+)
 from posenc.schemes.trainable import Trainable, TrainableConfig, drawn, source_field
 
 
@@ -87,10 +93,10 @@ class Cope(Trainable):
         asking = q.to(wide)
         found = k.repeat_interleave(q.shape[1] // k.shape[1], dim=1).to(wide)
         gates = (asking @ found.mT * self.softmax_scale(q.shape[-1])).sigmoid()
-        later = keys[..., None, :] > queries[..., :, None]
-        gates = gates.masked_fill(later[:, None] if later.dim() == 3 else later, 0.0)
+        later = over_heads(keys[..., None, :] > queries[..., :, None])
+        gates = gates.masked_fill(later, 0.0)
         counted = _counted(gates, keys).clamp(max=self.config.counted - 1)
-        counted = counted.masked_fill(later[:, None] if later.dim() == 3 else later, 0.0)
+        counted = counted.masked_fill(later, 0.0)
         met = asking @ self.weight.to(wide).T
         below = counted.detach().floor()
         share = counted - below

@@ -8,8 +8,8 @@ its appended code:
 
 f is a perceptron 1 - 32 - heads with ReLU; c (0.1) and the multiplier m (1) of the threshold L are
 trained too. As its code does, 1e-6 is added to the denominator. Kernel: the factor exp(bias) for the two
-positions; past the threshold it depends on the query's position, so it is not a function of the offset,
-and it is not symmetric: no position vectors.
+positions; past the threshold it depends on the query's position, so there it is no function of the
+offset and not symmetric: no position vectors.
 """
 
 from collections.abc import Iterator
@@ -65,7 +65,7 @@ class Fire(Trainable):
 
     config: FireConfig
     stationary = False
-    no_vectors = "its kernel is not symmetric"
+    no_vectors = "its kernel is not symmetric past its threshold"
 
     def __init__(self, config: FireConfig, generator: torch.Generator) -> None:
         """Start as torch's linear layers do: evenly within one over the root of the inputs."""

@@ -185,6 +185,6 @@ class KnownRope:
         return None
 
     @classmethod
-    def in_words(cls, dim: int, base: float, usual: Sequence[float]) -> list[str]:
-        """Return how this makes plain RoPE's frequencies of a base out of usual bases."""
+    def meant_by(cls, dim: int, base: float, usual: Sequence[float]) -> list[tuple[float, str]]:
+        """Return the bases near one that this makes out of usual bases, each with how, in words."""
         return []

@@ -21,7 +21,13 @@ from torch import Tensor
 from posenc import fields, limits
 from posenc.errors import ConfigError
 from posenc.formula import Writer
-from posenc.hook_arguments import Positions, check_positions, check_tokens, offsets_between
+from posenc.hook_arguments import (
+    Positions,
+    check_positions,
+    check_tokens,
+    offsets_between,
+    over_heads,
+)
 from posenc.schemes.trainable import Trainable, TrainableConfig, drawn, source_field
 
 
@@ -89,5 +95,4 @@ class Shaw(Trainable):
         rows = offsets_between(q, k, q_positions, k_positions).clamp(-clip, clip) + clip
         wide = torch.promote_types(q.dtype, torch.float32)
         met = q.to(wide) @ self.weight.to(wide).T * self.softmax_scale(q.shape[-1])
-        index = rows[:, None] if rows.dim() == 3 else rows[None, None]
-        return met.gather(-1, index.expand(*q.shape[:2], -1, -1))
+        return met.gather(-1, over_heads(rows).expand(*q.shape[:2], -1, -1))

@@ -24,7 +24,13 @@ from torch import Tensor
 from posenc import fields, limits
 from posenc.errors import ConfigError
 from posenc.formula import Writer
-from posenc.hook_arguments import Positions, check_positions, check_tokens, offsets_between
+from posenc.hook_arguments import (
+    Positions,
+    check_positions,
+    check_tokens,
+    offsets_between,
+    over_heads,
+)
 from posenc.phases import Phases
 from posenc.rows import sinusoidal_rows
 from posenc.schemes.longer_text import LengthNote, LongerText
@@ -153,8 +159,7 @@ class TransformerXL(Trainable):
             distinct, index = torch.unique(offsets, return_inverse=True)
         rows = self._projected(distinct, asking.dtype)
         met = torch.einsum("bhqd,mhd->bhqm", asking, rows)
-        index = index[:, None] if index.dim() == 3 else index[None, None]
-        return met.gather(-1, index.expand(*asking.shape[:2], -1, -1))
+        return met.gather(-1, over_heads(index).expand(*asking.shape[:2], -1, -1))
 
     def _projected(
         self, offsets: Int[Tensor, " *n"], dtype: torch.dtype

@@ -55,14 +55,14 @@ class RopeNtkConfig(ScaledRopeConfig):
         return f"--rope-scaling none --rope-freq-base {self.larger_base!r}"
 
     @classmethod
-    def in_words(cls, dim: int, base: float, usual: Sequence[float]) -> list[str]:
+    def meant_by(cls, dim: int, base: float, usual: Sequence[float]) -> list[tuple[float, str]]:
         found = []
         for one in usual if dim > 2 else ():
             factor = round((base / one) ** ((dim - 2) / dim))
             with contextlib.suppress(ConfigError):
                 larger = cls(dim=dim, base=one, factor=float(factor)).larger_base
                 if factor > 1 and math.isclose(larger, base, rel_tol=1e-3):
-                    found.append(f"NTK-aware scaling of base {one:,.6g} by {factor}")
+                    found.append((larger, f"NTK-aware scaling of base {one:,.6g} by {factor}"))
         return found
 
     def rate_formula(self, write: Writer) -> tuple[str, ...]:

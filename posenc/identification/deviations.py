@@ -1,0 +1,178 @@
+"""What departs from a formula in a table that it makes, and what else the numbers may be."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from posenc.identification.given import Given
+from posenc.identification.ladders import Guess
+from posenc.identification.precision import rounding
+from posenc.identification.scalings import USUAL_BASES, ScaledGuess
+from posenc.identification.search import Fit, exponent_powers
+from posenc.schemes import ROPE_SCALINGS
+
+_NEGATED = {
+    (-1, 1.0): "Every sine is negated: angles run the other way.",
+    (1, -1.0): "Every number is negated.",
+    (-1, -1.0): "Every cosine is negated.",
+}
+
+Kind = Literal[
+    "swapped",
+    "wrong pairs",
+    "sign",
+    "exponent",
+    "scale",
+    "size",
+    "start",
+    "angles",
+    "padding",
+    "unexplained",
+]
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """One way in which a table is not what its formula says. sentence: in words, with numbers."""
+
+    kind: Kind
+    sentence: str
+
+
+def deviations_of(
+    fit: Fit,
+    given: Given,
+    written: torch.dtype,
+    largest: float,
+    worst: tuple[int, int],
+    taken: set[str],
+    within: float,
+) -> tuple[Deviation, ...]:
+    """Return every way in which a table departs from the formula that fits it.
+
+    written: the format of its numbers. largest, worst: the largest difference, and its row and column.
+    taken: which of scale and size the scheme's config takes care of. within: the share by which
+    another base would make the same numbers.
+    """
+    guess, arrangement = fit.guess, fit.guess.arrangement
+    found: list[Deviation] = []
+    if arrangement.fault:
+        kind: Kind = "swapped" if "changed places" in arrangement.fault else "wrong pairs"
+        found.append(Deviation(kind, f"{_sentence(arrangement.fault)} ({arrangement.words})."))
+    if guess.signs != (1, 1.0):
+        found.append(Deviation("sign", _NEGATED[guess.signs]))
+    dim = 2 * arrangement.pairs(given.width)
+    meant = _meant(guess, dim, within)
+    if meant is not None and guess.base not in USUAL_BASES and not isinstance(guess, ScaledGuess):
+        base, exponent = meant
+        found.append(
+            Deviation(
+                "exponent",
+                f"Base {guess.base:,.6g} is unusual: base {base:,.6g} with the exponent {exponent} in "
+                "place of 2m/d makes the same numbers.",
+            )
+        )
+    if guess.scale != 1.0 and "scale" not in taken:
+        shifted = _shifted(guess, dim)
+        also_said = f", as by the exponent {shifted} in place of 2m/d" if shifted else ""
+        found.append(
+            Deviation(
+                "exponent" if shifted else "scale",
+                f"Every angle is multiplied by {guess.scale:.6g}{also_said}.",
+            )
+        )
+    if abs(guess.size) != 1.0 and "size" not in taken:
+        found.append(Deviation("size", f"Every number is multiplied by {abs(guess.size):.6g}."))
+    first = guess.start - given.padding
+    if given.padding:
+        rows = "row is" if given.padding == 1 else f"{given.padding:,} rows are"
+        found.append(Deviation("padding", f"The first {rows} all zeros, as padding is."))
+    blank = [
+        row
+        for row in given.blank.nonzero().flatten().tolist()
+        if not _is_zero(guess, row - given.padding, given.width)
+    ]
+    if blank:
+        rows = f"Row {blank[0]:,} is"
+        if len(blank) > 1:
+            rows = f"{len(blank):,} rows, the first of them row {blank[0]:,}, are"
+        found.append(Deviation("padding", f"{rows} all zeros, as that of a padding token is."))
+    if first:
+        found.append(Deviation("start", f"Row 0 stands for position {first:,}, not for 0."))
+    if fit.recipe.low:
+        found.append(
+            Deviation("angles", f"Made with {fit.recipe.words}, where float64 would be exact.")
+        )
+    latest = len(given.columns) + abs(guess.start)
+    if largest > 4 * rounding(written, latest, max(1.0, abs(guess.size))):
+        row, column = worst
+        found.append(
+            Deviation(
+                "unexplained",
+                f"Differs from the formula by up to {largest:.2g}, most in row {row:,}, column "
+                f"{column:,}.",
+            )
+        )
+    return tuple(found)
+
+
+def _meant(guess: Guess, dim: int, within: float) -> tuple[float, str] | None:
+    """Return a usual base with another exponent that makes the same ladder, if there is one.
+
+    The same as far as the numbers tell bases apart: base 10,001 is not 100 squared.
+    """
+    close = min(1e-3, max(1e-9, 2 * within))
+    for exponent, power in exponent_powers(dim)[1:]:
+        for usual in USUAL_BASES[: _rank(guess.base)]:
+            if math.isclose(guess.base, usual**power, rel_tol=close):
+                return usual, exponent
+    return None
+
+
+def _is_zero(guess: Guess, row: int, width: int) -> bool:
+    """Whether the formula itself is 0 there, as sines alone are at position 0."""
+    return row + guess.start == 0 and bool(guess.arrangement.columns(width).sines.all())
+
+
+def _shifted(guess: Guess, dim: int) -> str:
+    """Return the exponent in which pairs count from 1 or 1/2, if that is why all angles are smaller."""
+    for shift, exponent in ((2, "2(m + 1)/d"), (1, "(2m + 1)/d")):
+        if math.isclose(guess.scale, guess.base ** (-shift / dim), rel_tol=1e-5):
+            return exponent
+    return ""
+
+
+def _rank(base: float) -> int:
+    """Return how many bases are more usual than this one."""
+    return USUAL_BASES.index(base) if base in USUAL_BASES else len(USUAL_BASES)
+
+
+def also(guess: Guess, width: int, within: float) -> tuple[str, ...]:
+    """Return other descriptions of the same numbers."""
+    arrangement, found = guess.arrangement, []
+    dim = 2 * arrangement.pairs(width)
+    name = arrangement.name
+    if name == "half":
+        found.append("a rotary cache in one tensor, sines first (GPT-J)")
+    if name == "half_swapped":
+        found.append("a rotary cache in one tensor, cosines first (vLLM)")
+    if math.isinf(within):
+        found.append("the same with any other base, which one pair does not show")
+        return tuple(found)
+    meant = _meant(guess, dim, within)
+    if meant is not None:
+        found.append(f"base {meant[0]:,.6g} with the exponent {meant[1]} in place of 2m/d")
+    shifted = _shifted(guess, dim)
+    if arrangement.scheme == "rope" and shifted:
+        found.append(f"base {guess.base:,.6g} with the exponent {shifted} in place of 2m/d")
+    plain = type(guess) is Guess and guess.base not in USUAL_BASES
+    if arrangement.scheme == "rope" and plain:
+        for scaling in ROPE_SCALINGS.values():
+            found += [words for _, words in scaling.meant_by(dim, guess.base, USUAL_BASES[:3])]
+    return tuple(found)
+
+
+def _sentence(words: str) -> str:
+    return words[0].upper() + words[1:]
