@@ -68,25 +68,7 @@ def guesses(
     one = Guess(arrangement, *line, size=sign, sense=sense)
     rates = one.rates(columns)
     phases = Phases.of(found, columns, rates, allowed, signs)
-    return [_with_start(one, start, phases, columns) for start in starts(phases, rates)]
-
-
-def _with_start(guess: Guess, start: int, phases: Phases, columns: Columns) -> Guess:
-    """Return a guess with its start and, far from 0, the base that the phases then speak for.
-
-    There a base that is off by little turns the first row by much.
-    """
-    there = replace(guess, start=start)
-    for _ in range(3 if abs(start) > 1_000 else 0):
-        rates = there.rates(columns)
-        off = phases.phase - rates * start
-        off = off - 2 * math.pi * (off / (2 * math.pi)).round()
-        slope = torch.where(phases.known & (off.abs() < 1), -rates * start * columns.exponents, 0.0)
-        power = float(slope.square().sum())
-        if power > 0:
-            step = float((slope * off).sum()) / power
-            there = replace(there, base=there.base * math.exp(max(-0.5, min(0.5, step))))
-    return there
+    return [replace(one, start=start) for start in starts(phases, rates)]
 
 
 def _line(found: Waves, columns: Columns, scaled: bool) -> tuple[float, float] | None:
