@@ -134,6 +134,7 @@ def test_any_address_is_made_legal_and_read_back_as_it_is_written(query: str) ->
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1_800)
 @settings(max_examples=5_000)
 @given(queries())
 def test_five_thousand_addresses_are_made_legal_and_read_back(query: str) -> None:
@@ -141,6 +142,7 @@ def test_five_thousand_addresses_are_made_legal_and_read_back(query: str) -> Non
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1_800)
 @settings(max_examples=200)
 @given(queries(), st.sampled_from(PAGES))
 def test_two_hundred_addresses_draw_a_page_without_a_fault(query: str, page: str) -> None:
