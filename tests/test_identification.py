@@ -149,7 +149,7 @@ def test_flipped_signs_are_named(form: str, sentence: str) -> None:
     chance = random.Random(f"{form} {sentence}")
     alone = {"cosines": 0, "sines": 1}.get(form.split()[0])
     of_cosines, of_sines = NEGATED[sentence]
-    for start in (0, 1, 3, 20_000):
+    for start in (0, 20_000):
         base, width = chance.choice(BASES), chance.choice((8, 16, 64, 128))
         dtype = chance.choice(DTYPES[:2])
         cos, sin = (part.to(dtype) for part in exact(128, width, base, start))
