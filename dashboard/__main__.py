@@ -10,6 +10,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
+from streamlit import config
 from streamlit.web import cli
 
 from dashboard import counters, logs, server_settings, visitor
@@ -44,6 +45,8 @@ def main(arguments: list[str]) -> int:
         for variable, one in server_settings.FIELDS.items():
             print(f"{variable}={values[one.name]}")
         return 0
+    # Asked for the secrets, Streamlit has read its options; else it would warn that ours come late.
+    config._config_options = None
     logs.install()
     counters.here.serve()
     cli.main(["run", str(FOLDER / "app.py"), *options(allowed), *arguments], prog_name="dashboard")

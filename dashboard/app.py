@@ -34,13 +34,17 @@ PAGES = {
     ],
 }
 
+begun = False
 with faults.kind_errors():
+    server_settings.current()  # one that cannot be used is all that there is to say
     counters.visited()
     links.keep()
+    begun = True
 chosen = st.navigation(PAGES, position="top" if presenting() else "sidebar")
 # After the navigation: a rerun before it would forget which page the link named.
 with faults.kind_errors():
-    server_settings.current()  # one that cannot be used is all that there is to say
+    if not begun:
+        raise faults.Ended
     counters.here.count("reruns", chosen.url_path or "start")
     links.turn_to(chosen.url_path)
     sheet.begin()

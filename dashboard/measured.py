@@ -28,6 +28,7 @@ from posenc.lab import summary
 from posenc.lab.evaluate import contexts
 from posenc.lab.runs import Heading
 from posenc.lab.tasks import Language
+from posenc.schemes import SCHEMES
 from posenc.words import counted
 
 STEPS = (
@@ -107,6 +108,9 @@ def draw(settings: Pair[Setting], header: DeltaGenerator) -> None:
         "own."
         + (" Of the pinned setting, A, the schemes count alone." if settings.compared else "")
     )
+    for kind in kinds:
+        if SCHEMES[kind].in_training:
+            st.caption(f"{SCHEMES[kind].label}: {SCHEMES[kind].in_training}")
     st.page_link("views/train.py", label="Train your own", icon=":material/model_training:")
     page.how_to_read(STEPS)
     page.definition(

@@ -46,11 +46,12 @@ AS_TRAINED, DEMANDED = "As trained", "Demanded base"
 
 @dataclass(frozen=True)
 class Pasted:
-    """What one method is written as: titles and texts to copy, and why there are no others."""
+    """What one method is written as: titles and texts to copy, where they go, why there are no others."""
 
     texts: Mapping[str, str]
     why: tuple[str, ...]
     script: str
+    where: str
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class PlannerRead:
     """Everything on the page. Frames are empty where the model has no RoPE.
 
     methods: one row each, ranked. ranked: the same as cells of two tables, by their titles. pairs:
-    method, pair, wavelength, ratio, turns. kernel: method, x, y.
+    method, pair, wavelength, inv_freq, ratio, turns. kernel: method, x, y.
     bound: ladder, x, y (the lowest B(k) of each step). resolution: positions, numbers. cache: GiB.
     """
 
@@ -199,7 +200,7 @@ def methods_frame(found: ContextPlan) -> pd.DataFrame:
 
 
 def pairs_frame(found: ContextPlan) -> pd.DataFrame:
-    """One row per method and pair: wavelength before and after, ratio, turns within training."""
+    """One row per method and pair: wavelength and inverse frequency before and after, ratio, turns."""
     parts = [
         pd.DataFrame(
             {
@@ -207,6 +208,8 @@ def pairs_frame(found: ContextPlan) -> pd.DataFrame:
                 "pair": np.arange(len(one.pairs.before)),
                 "before": one.pairs.wavelengths_before,
                 "wavelength": one.pairs.wavelengths_after,
+                "trained_inv_freq": one.pairs.before,
+                "inv_freq": one.pairs.after,
                 "ratio": one.pairs.ratio,
                 "state": one.pairs.states,
                 "turns": one.pairs.turns,
@@ -282,6 +285,7 @@ def _pasted(found: ContextPlan) -> dict[str, Pasted]:
             {title: text for title, text in texts.items() if text},
             emitted.why,
             loss_by_position_script(found, one),
+            emitted.where,
         )
     return pasted
 

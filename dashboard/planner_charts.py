@@ -76,10 +76,12 @@ def _spec(pinned: bool, *layers: alt.Chart) -> charts.Spec:
 
 @functools.cache
 def wavelengths(labels: tuple[str, ...], *, pinned: bool = False) -> charts.Spec:
-    """Wavelength by pair as read at the target. Frame: method, pair, wavelength, before, boundary."""
+    """Wavelength by pair as read at the target. Frame: method, pair, wavelength, before,
+    inv_freq, trained_inv_freq, boundary."""
     line = _line(
         pinned, "method:N", "pair:Q", alt.Tooltip("wavelength:Q", format=",.6g"),
-        alt.Tooltip("before:Q", format=",.6g"),
+        alt.Tooltip("before:Q", format=",.6g"), alt.Tooltip("inv_freq:Q", format=".6g"),
+        alt.Tooltip("trained_inv_freq:Q", format=".6g"),
         x=_PAIR,
         y=alt.Y(
             "wavelength:Q", title="wavelength in positions", scale=alt.Scale(type="log"),

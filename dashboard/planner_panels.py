@@ -147,6 +147,8 @@ def paste(found: PlannerRead) -> None:
     if not found.pasted:
         return
     st.subheader("Ready to paste", anchor=False)
+    if where := next((one.where for one in found.pasted.values() if one.where), ""):
+        st.caption(f"Keys of config.json: {plain(where)}")
     for tab, (label, pasted) in zip(st.tabs([*found.pasted]), found.pasted.items(), strict=True):
         with tab:
             for title, text in pasted.texts.items():

@@ -127,7 +127,7 @@ def _editor(mine: dict[str, Label], owner: str) -> None:
         one = about[run]
         state = ", hidden" if mine[run].hidden else ""
         name = mine[run].name or run
-        return f"{name}: {one.scheme.label}, {run_words.whole(one)}, seed {one.seed}{state}"
+        return f"{name}: {one.scheme.label}, seed {one.seed}{state}. {run_words.whole(one)}"
 
     run = st.selectbox("Run", offered, format_func=told, key="own_run")
     name = st.text_input(

@@ -17,10 +17,11 @@ from typing import Any
 
 from playwright.sync_api import Browser, BrowserContext, Page
 
-from tests.browser import SCREENS, find_nginx, settled
+from tests.browser import DRAWN, SCREENS, find_nginx, settled
 from tests.served_process import HOST, ROOT, Served, free_port, server
 
 PATH = "tools/posenc"
+PATIENCE = 200_000  # milliseconds, on a busy machine
 HEADER = "X-Posenc-User"
 PEOPLE = {"ann": "of-ann", "bob": "of-bob"}
 VARIABLES = {
@@ -106,6 +107,7 @@ class Guest:
         page.on("console", lambda message: self.said.append(message.text))
         page.on("pageerror", lambda error: self.said.append(str(error)))
         page.goto(f"{self.team.address}/{link}")
+        page.wait_for_function(DRAWN, timeout=PATIENCE)  # the first page of a server imports it all
         settled(page)
         return page
 

@@ -33,6 +33,7 @@ def test_inspect_says_what_the_config_says(llama: str) -> None:
     (row,) = [line for line in result.output.splitlines() if line.startswith("32 ")]
     assert "RoPE" in row
     assert "32/8" in row
+    assert row.endswith("1/sqrt(128)")
     assert "500,000" in row
 
 

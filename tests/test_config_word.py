@@ -68,6 +68,17 @@ def test_only_what_bears_on_position_is_kept() -> None:
     assert read_config_word(word).ignored == read_config(config).ignored == ("my_position_notes",)
 
 
+def test_a_layer_of_another_kind_that_is_named_stays_named() -> None:
+    config = {
+        "model_type": "gemma4_text", "num_hidden_layers": 4,
+        "layer_types": ["full_attention", "sliding_attention"] * 2,
+        "per_layer_config": {"1": {"head_dim": 64, "notes": "secret"}},
+    }  # fmt: skip
+    word = config_word(config)
+    assert read_config_word(word) == read_config(config)
+    assert "secret" not in json.dumps(inside(word))
+
+
 NUMBERS = st.one_of(
     st.integers(-2, 2**33), st.floats(allow_nan=False, allow_infinity=False), st.just(None)
 )

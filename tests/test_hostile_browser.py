@@ -45,7 +45,7 @@ def test_nothing_that_a_visitor_names_is_run_fetched_or_formatted(visitor: Visit
     rows = np.random.default_rng(3).normal(size=(40, 16)).astype(np.float32)
     upload(page, f"{WORST[:60]}.safetensors".replace("/", ""), save({f"{WORST}.wpe.weight": rows}))
     page.get_by_role("button", name="Use this table").click()
-    expect(row(page, "similarity").locator(".subtitle").last).to_contain_text(
+    expect(row(page, "similarity").locator(".subtitle").first).to_contain_text(
         "40x16", timeout=60_000
     )
     settled(page)

@@ -39,6 +39,7 @@ def test_a_changed_file_is_read_rightly_or_refused(mutation: tuple[str, bytes]) 
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1_800)
 @settings(max_examples=2_000)
 @given(mutations())
 def test_two_thousand_changed_files_are_read_rightly_or_refused(

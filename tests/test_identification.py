@@ -13,6 +13,7 @@ from posenc.errors import SchemeArgumentError
 from posenc.identification import Identification, identify
 from posenc.identification.arrangements import ARRANGEMENTS
 from posenc.identification.ladders import Guess
+from posenc.identification.made import made
 from posenc.identification.words import base_words, fit_sentence, headline, record
 from posenc.interop.position_tables import minilm_table
 from posenc.interop.sources import named_table
@@ -114,12 +115,13 @@ def test_far_starts_are_told(form: str) -> None:
 @pytest.mark.parametrize("start", [1, 100_000, 131_072])
 @pytest.mark.parametrize("dtype", DTYPES[2:])
 def test_far_starts_of_rough_numbers_are_told(start: int, dtype: torch.dtype) -> None:
-    for base, width in ((1e4, 64), (5e5, 128), (100.0, 64), (1e6, 256)):
+    for base, width in ((1e4, 64), (5e5, 128), (100.0, 64), (12_345.6, 128)):
         cos, sin = (part.to(dtype) for part in exact(256, width, base, start))
         for given in ((cos, sin), (beside(sin, cos),)):
             found = identify(*given)
             assert found.guess is not None
-            assert (found.guess.start, found.guess.base) == (start, base)
+            assert found.guess.start == start
+            assert math.isclose(found.guess.base, base, rel_tol=1e-3 if base == 12_345.6 else 1e-12)
             assert kinds(found) == {"start"}
 
 
@@ -240,6 +242,62 @@ def test_rows_of_padding_are_named_and_not_counted_as_positions() -> None:
     assert kinds(found) == {"padding"}
     assert found.padding == 2
     assert record(found)["start"] == 0
+
+
+def test_a_row_of_zeros_for_a_padding_token_is_named_and_no_position_is_lost() -> None:
+    from transformers.models.m2m_100.modeling_m2m_100 import M2M100SinusoidalPositionalEmbedding
+
+    table = M2M100SinusoidalPositionalEmbedding(128, 64, 1).weights
+    found = identify(table)
+    assert kinds(found) == {"padding", "angles", "exponent"}
+    assert found.config is not None
+    assert found.config.layout == "half"  # type: ignore[attr-defined]
+    assert record(found)["start"] == 0
+    assert found.largest < 1e-6
+    assert found.also[-1] == "base 10,000 with the exponent 2m/(d - 2) in place of 2m/d"
+    said = [one.sentence for one in found.deviations if one.kind == "padding"]
+    assert said == ["Row 1 is all zeros, as that of a padding token is."]
+    shown = made(found, table)
+    assert not shown.exact[1].any()
+    torch.testing.assert_close(shown.exact, table.double(), atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("of", ["halves", "neighbours"])
+@pytest.mark.parametrize("first", ["cosines", "sines"])
+def test_a_repeated_cache_in_one_tensor_is_told(of: str, first: str) -> None:
+    repeat = {"halves": halves, "neighbours": neighbours}[of]
+    parts = [repeat(part).float() for part in exact(200, 64, 5e5)]
+    found = identify(torch.cat(parts if first == "cosines" else parts[::-1], 1))
+    assert found.config == SCHEMES["rope"](
+        dim=64, base=5e5, layout="half" if of == "halves" else "interleaved"
+    )  # type: ignore[call-arg]
+    assert kinds(found) == set()
+    assert f"{first}, then " in headline(found)
+    assert f"{of} repeated, in one tensor" in headline(found)
+
+
+@pytest.mark.parametrize("kind", ["llama3", "yarn", "linear"])
+@pytest.mark.parametrize("start", [0, 100_000])
+def test_rotary_modules_of_transformers_are_told_with_their_float32(kind: str, start: int) -> None:
+    from transformers.models.llama.configuration_llama import LlamaConfig
+    from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+
+    block = {"rope_type": kind, "rope_theta": 5e5, "factor": 8.0}
+    block |= {} if kind == "linear" else {"original_max_position_embeddings": 8_192}
+    block |= {"low_freq_factor": 1.0, "high_freq_factor": 4.0} if kind == "llama3" else {}
+    config = LlamaConfig(
+        hidden_size=256,
+        num_attention_heads=2,
+        max_position_embeddings=65_536,
+        rope_parameters=block,
+    )
+    module = LlamaRotaryEmbedding(config)
+    cos, sin = module(torch.zeros(1, 512, 1), start + torch.arange(512)[None])
+    found = identify(cos, sin)
+    assert found.config is not None
+    assert found.config.kind == f"rope_{kind}"
+    assert kinds(found) == ({"angles", "start"} if start else {"angles"})
+    assert record(found)["start"] == start
 
 
 @pytest.mark.parametrize("width", [8, 64, 130])
@@ -376,13 +434,14 @@ def test_the_caches_of_scaled_models_are_told(config) -> None:  # type: ignore[n
     assert math.isclose(told.attention_factor, size, rel_tol=1e-6)
 
 
-def test_ntk_aware_scaling_is_a_larger_base_and_said_to_be_either() -> None:
-    config = SCHEMES["rope_ntk"](dim=64, factor=4.0)  # type: ignore[call-arg]
+@pytest.mark.parametrize("factor", [4, 32])
+def test_ntk_aware_scaling_is_a_larger_base_and_said_to_be_either(factor: int) -> None:
+    config = SCHEMES["rope_ntk"](dim=64, factor=float(factor))  # type: ignore[call-arg]
     angles = torch.arange(512, dtype=torch.float64)[:, None] * config.frequencies().phases.inv_freq  # type: ignore[attr-defined]
     found = identify(angles.cos().float(), angles.sin().float())
     assert found.config is not None
     assert found.config.kind == "rope"
-    assert found.also == ("NTK-aware scaling of base 10,000 by 4",)
+    assert f"NTK-aware scaling of base 10,000 by {factor}" in found.also
 
 
 # None of these ----------------------------------------------------------------------------------

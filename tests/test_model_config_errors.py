@@ -139,6 +139,12 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     (LLAMA | {"rope_parameters": {"sliding_attention": {"rope_theta": 5e5}}},
      "rope_parameters.full_attention", "is missing"),
     ({"model_type": "deepseek_v3", "head_dim": 56}, "head_dim", "qk_rope_head_dim 64"),
+    ({"model_type": "phi3", "rope_scaling": {"type": "linear", "factor": 2.0}}, "rope_scaling.type",
+     "must be one of default, longrope, all that transformers takes for this model, got 'linear'"),
+    ({"model_type": "phi3", "rope_parameters": LISTS | {
+        "short_factor": [1.0] * 48, "long_factor": [2.0] * 48,
+        "original_max_position_embeddings": 512}},
+     "rope_parameters.original_max_position_embeddings", "says 512, but without one beside"),
     ({"model_type": "deepseek_v3", "kv_lora_rank": "512"}, "kv_lora_rank", "got '512'"),
     ({"model_type": "falcon", "alibi": "yes"}, "alibi", "true or false"),
     ({"model_type": "falcon", "new_decoder_architecture": True, "num_kv_heads": 3}, "num_kv_heads",

@@ -299,11 +299,13 @@ def test_a_broken_file_in_the_store_takes_nothing_from_the_page(store: Store) ->
 
 
 def test_what_ships_can_be_read_and_is_whole() -> None:
-    """Three seeds of each of five schemes in four comparisons."""
+    """Three seeds of each of five schemes in four comparisons, of nine more in the first of them."""
     shipped = Store(RESULTS)
     found = list(shipped)
     assert (shipped.broken, shipped.foreign) == ([], [])
     kinds = ("none", "learned", "sinusoidal", "rope", "alibi")
+    relative = ("shaw", "transformer_xl", "t5", "kerple_log", "kerple_power", "fire", "sandwich")
+    relative += ("xpos", "cope")
     tasks = (("language", 64), ("language", 128), ("copy", 20), ("recall", 32))
     seeds: dict[tuple[str, int, str], set[int]] = {}
     for run in found:
@@ -316,8 +318,9 @@ def test_what_ships_can_be_read_and_is_whole() -> None:
             {"context", "position"} if one.task == "language" else {one.task}
         )
         has_table = bool(shipped.tables(run.run_id))
-        assert has_table == (one.scheme.kind == "learned")
-    assert seeds == {(*task, kind): {0, 1, 2} for task in tasks for kind in kinds}
+        assert has_table == bool(list(one.scheme.build().parameters()))
+    expected = {(*task, kind): {0, 1, 2} for task in tasks for kind in kinds}
+    assert seeds == expected | {(*tasks[0], kind): {0, 1, 2} for kind in relative}
     names = {comparison(run.specification) for run in found}
     assert len(names) == len(tasks)
     assert fields.defaults(MeasuredChoice)["comparison"] in names

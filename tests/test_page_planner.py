@@ -231,12 +231,24 @@ def test_a_model_that_is_not_there_is_told() -> None:
     assert as_read(headline(at)).startswith("Llama-3-8B")
 
 
+def test_keys_to_paste_are_told_where_they_belong() -> None:
+    at = drawn(visit("context_planner", {"context": "16384"}))
+    said = [as_read(caption.value) for caption in at.caption]
+    assert (
+        sum(one.startswith("Keys of config.json: In place of all keys of RoPE") for one in said)
+        == 1
+    )
+
+
 def test_the_pairs_are_those_of_the_planned_frequencies() -> None:
     found = planner.read(Setting(), SHORT)
     for one in planner.made(Setting(), SHORT).methods:
         rows = found.pairs[found.pairs["method"] == one.method.label]
         inv_freq = rope_frequencies(one.config, length=16_384)[0].numpy()
         np.testing.assert_allclose(rows["wavelength"], 2 * np.pi / inv_freq, rtol=1e-14)
+        np.testing.assert_array_equal(rows["inv_freq"], inv_freq)
+        expected = [5e5 ** (-pair / 64) for pair in range(64)]
+        np.testing.assert_allclose(rows["trained_inv_freq"], expected, rtol=1e-14)
         assert list(rows["pair"]) == [*range(64)]
 
 

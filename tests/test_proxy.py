@@ -22,7 +22,9 @@ from posenc.lab.runs import Store
 from tests.browser import PAGES, dial, find_nginx, headline, row, settled
 from tests.browser_page import asked, unfold
 from tests.proxied import HEADER, PATH, Team, load_configure, team
-from tests.served_process import ROOT
+from tests.served_process import ROOT, Served
+
+pytestmark = pytest.mark.timeout(900)  # servers and browsers on a busy machine
 
 configure = load_configure()
 WORDS = {"host": "demo.example.org", "servers": ["127.0.0.1:8501"], "listen": "127.0.0.1:80"}
@@ -213,6 +215,13 @@ def test_a_link_and_an_upload_come_through(served: Team) -> None:
     assert guest.violations() == []
 
 
+def wait_for_line(one: Served, event: str) -> None:
+    end = time.monotonic() + 60
+    while not any(json.loads(line)["event"] == event for line in one.lines()):
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
 def start(page: Page, name: str) -> None:
     field = page.get_by_role("textbox", name="Name, if you like")
     field.fill(name)
@@ -267,6 +276,12 @@ def test_a_server_that_dies_takes_no_view_and_no_run_with_it(
         expect(app).not_to_have_attribute("data-test-connection-state", "CONNECTED")
         expect(app).to_have_attribute("data-test-connection-state", "CONNECTED", timeout=60_000)
         assert page.url == address
+        # The other server has never met this browser: what is touched first brings the link's view back.
+        dial(page, "Positions shown").focus()
+        page.keyboard.press("ArrowRight")
+        wait_for_line(second, "session_begun")
+        settled(page)
+        assert (headline(page).inner_text(), page.url) == (before, address)
         dial(page, "Positions shown").focus()
         page.keyboard.press("ArrowRight")
         expect(page).not_to_have_url(address, timeout=30_000)

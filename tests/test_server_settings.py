@@ -228,7 +228,7 @@ def test_a_bad_value_is_all_that_any_page_says(page: str, monkeypatch: pytest.Mo
     monkeypatch.setenv("POSENC_POSITIONS", "many")
     at = visit(page)
     assert not at.exception
-    assert [box.value for box in at.error] == [
+    assert [as_read(box.value) for box in at.error] == [
         "POSENC_POSITIONS must be a whole number from 2 to 2,048, got 'many'."
     ]
     assert not at.main.title

@@ -116,6 +116,8 @@ def _tell(made: ContextPlan) -> None:
 
 
 def _paste(made: ContextPlan) -> None:
+    if where := next((said for one in made.methods if (said := emit(made, one).where)), ""):
+        _list("Ready to paste", [f"Keys of config.json: {where}"])
     for one in made.methods:
         if one.method.name == UNSCALED.name:
             continue
@@ -123,6 +125,7 @@ def _paste(made: ContextPlan) -> None:
         click.echo(f"\n{one.method.label}")
         if emitted.rope_parameters:
             click.echo(f"  config.json, transformers 5:  {json.dumps(emitted.rope_parameters)}")
+        if emitted.rope_scaling:
             click.echo(f"  config.json, transformers 4:  {json.dumps(emitted.rope_scaling)}")
         for line in (emitted.vllm, emitted.llama_cpp, *emitted.why):
             if line:

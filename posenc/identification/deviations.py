@@ -89,8 +89,16 @@ def deviations_of(
     if given.padding:
         rows = "row is" if given.padding == 1 else f"{given.padding:,} rows are"
         found.append(Deviation("padding", f"The first {rows} all zeros, as padding is."))
-    if given.blank is not None and not _is_zero(guess, given.blank - given.padding, given.width):
-        found.append(Deviation("padding", f"Row {given.blank:,} is all zeros, as padding is."))
+    blank = [
+        row
+        for row in given.blank.nonzero().flatten().tolist()
+        if not _is_zero(guess, row - given.padding, given.width)
+    ]
+    if blank:
+        rows = f"Row {blank[0]:,} is"
+        if len(blank) > 1:
+            rows = f"{len(blank):,} rows, the first of them row {blank[0]:,}, are"
+        found.append(Deviation("padding", f"{rows} all zeros, as that of a padding token is."))
     if first:
         found.append(Deviation("start", f"Row 0 stands for position {first:,}, not for 0."))
     if fit.recipe.low:

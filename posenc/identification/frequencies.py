@@ -32,13 +32,13 @@ class Waves:
     table: Float[Tensor, "t c"]
 
     def at(
-        self, rates: Float[Tensor, " c"], begin: int = 0, end: int | None = None
+        self, rates: Float[Tensor, " c"]
     ) -> tuple[Float[Tensor, " c"], Float[Tensor, " c"], Float[Tensor, " c"]]:
-        """Return cosine and sine of every column at a given frequency, in the rows from begin to end, and
-        the share of its mean square that they leave. Some 256 rows are looked at.
+        """Return cosine and sine of every column at a given frequency, and the share of its mean square
+        that they leave. Some 256 rows are looked at.
         """
-        end = len(self.table) if end is None else end
-        rows = torch.linspace(begin, end - 1, min(end - begin, _FITTED_ROWS)).round().long()
+        last = len(self.table) - 1
+        rows = torch.linspace(0, last, min(last + 1, _FITTED_ROWS)).round().long()
         return _fitted(self.table[rows], rows.double().unsqueeze(1) * rates)
 
 

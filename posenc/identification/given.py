@@ -1,9 +1,10 @@
 """Tables as they are given: one of sines and cosines, or cosines and sines, or complex numbers."""
 
+import itertools
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from posenc import limits
@@ -12,7 +13,6 @@ from posenc.identification.arrangements import Form
 from posenc.interop.number_tables import cosines_and_sines
 
 FEWEST_ROWS = 2
-_BLANK_ROWS = 16  # where a padding index may be
 LARGEST, SMALLEST = 1e30, 1e-30  # beyond these, squares leave float64 or mean nothing
 
 
@@ -21,16 +21,22 @@ class Given:
     """A table as columns of float64 on the CPU, cosines before sines where it is both.
 
     columns: (rows, c). form: what they are. width: columns of the table, or of the cosines alone.
-    padding: how many of the first rows hold nothing but zeros; they are in `columns`, too. blank: the
-    one row of zeros further on, as fairseq leaves at its padding index, None where there is no such row
-    among the first.
+    padding: how many of the first rows hold nothing but zeros; they are in `columns`, too. blank (rows,):
+    which later rows do, as fairseq's row of its padding token.
     """
 
     columns: Float[Tensor, "t c"]
     form: Form
     width: int
     padding: int
-    blank: int | None = None
+    blank: Bool[Tensor, " t"]
+
+    @property
+    def longest(self) -> tuple[int, int]:
+        """The longest run of rows after the padding without a blank one: its first row, its end."""
+        edges = [self.padding - 1, *torch.nonzero(self.blank).flatten().tolist(), len(self.blank)]
+        runs = [(low + 1, high) for low, high in itertools.pairwise(edges)]
+        return max(runs, key=lambda run: run[1] - run[0])
 
     @classmethod
     def of(cls, table: Tensor, sines: Tensor | None = None) -> "Given":
@@ -58,8 +64,7 @@ class Given:
         columns = torch.cat(parts, 1)
         zeros = (columns == 0).all(1)
         padding = int(zeros.long().cumprod(0).sum())
-        later = zeros[padding:].nonzero().flatten() + padding
-        blank = int(later[0]) if len(later) == 1 and int(later[0]) < _BLANK_ROWS else None
+        blank = zeros & (torch.arange(len(zeros)) >= padding)
         form: Form = "table" if sines is None else "cosines and sines"
         return cls(columns, form, parts[0].shape[1], padding, blank)
 

@@ -81,12 +81,13 @@ def identify(table: Tensor, sines: Tensor | None = None) -> Identification:
     best: _Compared | None = None
     # A first row of zeros is position 0 of sines alone, or padding where that leaves far less.
     for padding in dict.fromkeys((0 if given.padding == 1 else given.padding, given.padding)):
-        skipped = 0 if given.blank is None else given.blank + 1 - padding
-        body = given.columns[padding + skipped :]
+        here = replace(given, padding=padding)
+        begin, end = here.longest
+        body = given.columns[begin:end]
         if len(body) >= FEWEST_ROWS and float(body.abs().max()) >= SMALLEST:
             fit = nearest_fit(body, given.form, given.width, written)
-            fit = replace(fit, guess=replace(fit.guess, start=fit.guess.start - skipped))
-            one = _compared(replace(given, padding=padding), fit)
+            start = fit.guess.start - (begin - padding)
+            one = _compared(here, replace(fit, guess=replace(fit.guess, start=start)))
             if best is None or one.residual < 0.5 * best.residual:
                 best = one
     if best is None or not best.residual <= FITS:
@@ -142,8 +143,7 @@ def _compared(given: Given, fit: Fit) -> _Compared:
         part = body[begin : begin + rows]
         positions = torch.arange(begin, begin + len(part), dtype=torch.float64)
         off = (fit.recipe.values(fit.guess, positions, columns) - part).abs()
-        if given.blank is not None and 0 <= given.blank - given.padding - begin < len(part):
-            off[given.blank - given.padding - begin] = 0.0
+        off[given.blank[given.padding + begin :][: len(part)]] = 0.0
         left, power = left + float(off.square().sum()), power + float(part.square().sum())
         by_column = torch.maximum(by_column, off.amax(0))
         if float(off.max()) > largest:

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posenc.identification.arrangements import Arrangement, Columns
-from posenc.identification.frequencies import WELL, Waves
+from posenc.identification.frequencies import Waves
 from posenc.identification.starts import Phases, starts
 
 _ROWS = 128  # of one step of least squares
@@ -65,56 +65,10 @@ def guesses(
     if line is None:
         return []
     sense, sign = signs
-    one = _sharper(Guess(arrangement, *line, size=sign, sense=sense), found, columns, scaled)
+    one = Guess(arrangement, *line, size=sign, sense=sense)
     rates = one.rates(columns)
     phases = Phases.of(found, columns, rates, allowed, signs)
-    return [_with_start(one, start, phases, columns) for start in starts(phases, rates)]
-
-
-def _sharper(guess: Guess, found: Waves, columns: Columns, scaled: bool) -> Guess:
-    """Return the guess with base and scale of how far phases drift between the halves of the rows."""
-    rows = len(found.table)
-    half = rows // 2
-    for _ in range(2):
-        rates = guess.rates(columns)
-        early, late = found.at(rates, 0, half), found.at(rates, half)
-        drift = torch.atan2(-late[1], late[0]) - torch.atan2(-early[1], early[0])
-        drift = drift - 2 * math.pi * (drift / (2 * math.pi)).round()
-        seen = (found.weight > 0) & (rates * half > 1.5) & (drift.abs() < 1)
-        seen = seen & (early[2] < WELL**2) & (late[2] < WELL**2)
-        weight = torch.where(seen, (rates * half).square(), 0.0)
-        # By the logarithm of the rate, height - exponent * ln base: drift / (rates * half).
-        off, x = drift / (rates * half).clamp_min(1e-300), columns.exponents
-        total = float(weight.sum())
-        middle = float((weight * x).sum()) / total if scaled and total > 0 else 0.0
-        spread = float((weight * (x - middle).square()).sum())
-        if spread <= 1e-12 * total or total == 0:
-            return guess
-        slope = float((weight * (x - middle) * off).sum()) / spread
-        height = float((weight * off).sum()) / total - slope * middle if scaled else 0.0
-        base = guess.base * math.exp(-slope)
-        if not 1.0 < base <= 1e13:
-            return guess
-        guess = replace(guess, base=base, scale=guess.scale * math.exp(height))
-    return guess
-
-
-def _with_start(guess: Guess, start: int, phases: Phases, columns: Columns) -> Guess:
-    """Return a guess with its start and, far from 0, the base that the phases then speak for.
-
-    There a base that is off by little turns the first row by much.
-    """
-    there = replace(guess, start=start)
-    for _ in range(3 if abs(start) > 1_000 else 0):
-        rates = there.rates(columns)
-        off = phases.phase - rates * start
-        off = off - 2 * math.pi * (off / (2 * math.pi)).round()
-        slope = torch.where(phases.known & (off.abs() < 1), -rates * start * columns.exponents, 0.0)
-        power = float(slope.square().sum())
-        if power > 0:
-            step = float((slope * off).sum()) / power
-            there = replace(there, base=there.base * math.exp(max(-0.5, min(0.5, step))))
-    return there
+    return [replace(one, start=start) for start in starts(phases, rates)]
 
 
 def _line(found: Waves, columns: Columns, scaled: bool) -> tuple[float, float] | None:

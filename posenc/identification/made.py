@@ -72,8 +72,7 @@ def _made(found: Identification, given: Given, begin: int, end: int) -> Made:
     columns = guess.arrangement.columns(given.width)
     index = torch.arange(begin, begin + len(body), dtype=torch.float64)
     position = index - found.padding
-    blank = -1 if given.blank is None else given.blank
-    padded = ((position < 0) | (index == blank)).unsqueeze(1)
+    padded = ((position < 0) | given.blank[begin:end]).unsqueeze(1)
     as_found = recipe.values(guess, position, columns).masked_fill(padded, 0.0)
     exact = guess.values(position, columns).masked_fill(padded, 0.0)
     return Made(body, as_found, exact)

@@ -155,15 +155,15 @@ def _rough(search: _Search, found: Waves | None) -> Iterator[Fit]:
             return
     # Too few rows, or numbers too rough to be measured by: what is usual is tried as it is.
     for signs in _SIGNS:
-        near = False
+        close = False
         for arrangement in fitting:
             for base in USUAL_BASES if _told_by_signs(search.columns(arrangement), signs) else ():
                 for start in _USUAL_STARTS:
                     guess = Guess(arrangement, base, 1.0, start, signs[1], signs[0])
                     fit = search.fits(guess, EXACT, rows=_EARLY_ROWS)[-1]
                     yield fit
-                    near = near or fit.residual < _NEAR
-        if near:
+                    close = close or fit.residual < _NEAR
+        if close:
             return
 
 

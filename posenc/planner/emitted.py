@@ -14,8 +14,11 @@ from posenc.errors import SchemeArgumentError
 from posenc.interop.models.families import FAMILIES
 from posenc.planner.context_plan import ContextPlan, MethodPlan
 from posenc.schemes.rope import RopeConfig
+from posenc.schemes.scheme import SchemeConfig
 
 VLLM_SOURCE = "docs.vllm.ai, stable, Context Extension; vLLM 0.11.1 and later"
+LLAMA_CPP_FACTORS = "ggml-org/llama.cpp, pull request 8676"
+_STAYS = "a GGUF file of this model holds its own scaling, which they are applied on top of"
 LLAMA_CPP_SOURCE = "ggml-org/llama.cpp, tools/server/README.md at 00dc8057"
 
 
@@ -25,6 +28,7 @@ class Emitted:
 
     rope_parameters: keys of config.json that transformers 5 reads. rope_scaling: those of 4 and before.
     vllm, llama_cpp: command lines, MODEL standing for the user's own.
+    where: one sentence that says where the keys belong, and instead of which.
     """
 
     rope_parameters: dict[str, Any]
@@ -32,6 +36,7 @@ class Emitted:
     vllm: str
     llama_cpp: str
     why: tuple[str, ...]
+    where: str = ""
 
 
 def emit(plan: ContextPlan, one: MethodPlan) -> Emitted:
@@ -48,12 +53,17 @@ def emit(plan: ContextPlan, one: MethodPlan) -> Emitted:
     if not block:
         return Emitted({}, {}, "", "", tuple(why))
     parameters = {"rope_parameters": block}
-    longer = {"max_position_embeddings": context}
+    longer: dict[str, Any] = {"max_position_embeddings": context}
+    family = FAMILIES.get(plan.model.model_type)
+    if family is not None and family.head_dim_unset:
+        longer["head_dim"] = plan.kind.head_dim
     vllm = ""
     if config.vllm_doubt:
         why.append(config.vllm_doubt)
     else:
         overrides = parameters if config.vllm_counts_factor else parameters | longer
+        if plan.model.section:
+            overrides = {plan.model.section: overrides}
         vllm = (
             f"vllm serve MODEL --hf-overrides '{json.dumps(overrides)}' "
             f"--max-model-len {plan.target}"
@@ -62,13 +72,31 @@ def emit(plan: ContextPlan, one: MethodPlan) -> Emitted:
     flags = config.llama_cpp() if len(plan.model.layer_kinds) == 1 else ""
     if not flags:
         why.append(f"llama.cpp has no option for {one.method.label.lower()} as planned here.")
+    elif _stays_in_file(plan.kind.scheme, plan.trained):
+        flags = ""
+        why.append(f"No llama.cpp options: {_STAYS} ({LLAMA_CPP_FACTORS}).")
     return Emitted(
         rope_parameters=parameters | longer,
         rope_scaling=old | longer if old else {},
         vllm=vllm,
         llama_cpp=f"llama-server -m MODEL {flags} -c {plan.target}" if flags else "",
         why=tuple(why),
+        where=_where(plan),
     )
+
+
+def _where(plan: ContextPlan) -> str:
+    """Say where the keys belong: an old rope_scaling left beside them is what transformers takes."""
+    inside = f"Inside {plan.model.section}, in" if plan.model.section else "In"
+    return (
+        f"{inside} place of all keys of RoPE that the config has, such as rope_theta and rope_scaling: "
+        "transformers takes an old rope_scaling rather than new rope_parameters beside it."
+    )
+
+
+def _stays_in_file(scheme: SchemeConfig | None, trained: RopeConfig | None) -> bool:
+    """Whether a model's own scaling is no option of llama.cpp, and so none that an option replaces."""
+    return isinstance(scheme, RopeConfig) and scheme != trained and not scheme.llama_cpp()
 
 
 def _blocks(
@@ -80,6 +108,14 @@ def _blocks(
     one block, those that had the same scheme are read with the new one, too.
     """
     kinds = plan.model.layer_kinds
+    family = FAMILIES.get(plan.model.model_type)
+    words = config.to_block() or {}
+    if family is not None and family.takes and words["rope_type"] not in family.takes:
+        why.append(
+            f"transformers' {family.config_class} takes no rope_type but {', '.join(family.takes)}, so "
+            "there is nothing to paste."
+        )
+        return {}, {}
     own = tuple(replace(one, scheme=config) if one is plan.kind else one for one in kinds)
     alike = tuple(
         replace(one, scheme=config) if one.scheme == plan.kind.scheme else one for one in kinds
@@ -87,7 +123,6 @@ def _blocks(
     apart, together = (
         replace(plan.model, layer_kinds=found, context=context) for found in (own, alike)
     )
-    family = FAMILIES.get(plan.model.model_type)
     shared = family is None or "" in family.bases
     models = (together,) if shared else (apart, together)
     block = _first(*(model.to_rope_parameters for model in models))

@@ -99,4 +99,5 @@ def layer_rows(model: ModelConfig) -> list[dict[str, str]]:
 
 def _scale(value: float) -> str:
     inverse = 1 / value**2 if value else math.inf
-    return f"1/sqrt({inverse:.10g})" if inverse.is_integer() else f"{value:.6g}"
+    whole = math.isfinite(inverse) and math.isclose(inverse, round(inverse), rel_tol=1e-12)
+    return f"1/sqrt({inverse:.10g})" if whole else f"{value:.6g}"

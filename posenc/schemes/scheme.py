@@ -49,7 +49,8 @@ class SchemeConfig(ABC):
     `kind` is an instance field, so that two configs with equal numbers never share a cache entry.
     `shared` maps a field to the attribute of a Setting that fills it; the other fields are its own.
     advanced: whether only those will ask for it who know why. reading: what a scaling is called where
-    it reads the weights of another scheme. start: what untrained numbers of it are.
+    it reads the weights of another scheme. start: what untrained numbers of it are. in_training: what to
+    know before its trained models are compared with others, one sentence; "" for nothing.
     """
 
     kind: str = ""
@@ -61,6 +62,7 @@ class SchemeConfig(ABC):
     advanced: ClassVar[bool] = False
     reading: ClassVar[str] = ""
     start: ClassVar[str] = "untrained noise"
+    in_training: ClassVar[str] = ""
 
     @property
     def uses(self) -> tuple[str, ...]:

@@ -86,6 +86,10 @@ class T5Config(TrainableConfig):
     label: ClassVar[str] = "T5 bias"
     summary: ClassVar[str] = "Adds a trained number per bucket of distances to every logit."
     paper: ClassVar[str] = "Raffel et al. 2020, arXiv 1910.10683"
+    in_training: ClassVar[str] = (
+        "its biases start near 0, and a step of AdamW moves each by about the learning rate at most, so a "
+        "short training does not take them far."
+    )
     shared: ClassVar[dict[str, str]] = {"heads": "heads"}
 
     def __post_init__(self) -> None:

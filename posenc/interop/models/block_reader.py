@@ -31,7 +31,8 @@ class Around:
     context: key and value of the length that the config says the model takes.
     trained_length: default of original_max_position_embeddings, None for the context.
     block_defaults: values of keys of the block that its class has, where they are absent.
-    types: other words for a rope_type. why: where defaults come from.
+    types: other words for a rope_type. takes: the only ones that the class takes, () for all.
+    why: where defaults come from.
     """
 
     outer: Keys
@@ -46,6 +47,7 @@ class Around:
     trained_length: int | None
     block_defaults: Mapping[str, tuple[int, ...]]
     types: Mapping[str, str]
+    takes: tuple[str, ...]
     why: str
 
 
@@ -185,9 +187,15 @@ class BlockReader:
     def trained_length(self) -> int:
         """Return the length before scaling, or what transformers takes for it."""
         told = told_trained_length(self.keys, self.around.outer)
+        given = self.around.trained_length
+        if given not in (None, told) and told and self.around.outer.find(TRAINED) is None:
+            raise self.error(
+                TRAINED,
+                f"says {told:,}, but without one beside the block transformers takes {given:,}, "
+                f"{self.around.why}; they must agree",
+            )
         if told is not None:
             return told
-        given = self.around.trained_length
         if given is not None:
             self.assume(f"{TRAINED} is absent: {given:,} is taken, {self.around.why}.")
             return given

@@ -84,7 +84,9 @@ def read_keys(record: dict[str, Any]) -> tuple[ModelConfig, Keys]:
             )
         reader = read_rope_model
     found = reader(model_type, keys)
-    found = dataclasses.replace(found, assumed=tuple(keys.assumed), ignored=top.ignored())
+    found = dataclasses.replace(
+        found, assumed=tuple(keys.assumed), ignored=top.ignored(), section=keys.path
+    )
     return found, top
 
 

@@ -48,7 +48,8 @@ class RopeFamily:
     share: default share of the head that is rotated; None where the model rotates all of it and knows
     no other. share_names: keys of it beside the rope block.
     block_defaults: values of keys of a rope block that the class has, where they are absent.
-    types: other words for a rope_type that this class knows.
+    types: other words for a rope_type that this class knows. takes: the only ones that it takes, where it
+    refuses others.
     windows: which layers have `window` tokens: none, every layer, the last ones from max_window_layers
     (by default `first_windowed`), or all but every `period`-th, which is the last of a period, or
     the first where `first_full` is set.
@@ -57,7 +58,8 @@ class RopeFamily:
     encoder: every token sees both sides, and nothing is cached.
     latent: keys and values are made from one latent vector a token (DeepSeek's MLA).
     no_rope: the config lists layers without RoPE.
-    head_dim_key: whether the class reads head_dim at all.
+    head_dim_key: whether the class reads head_dim at all. head_dim_unset: whether it leaves an absent one
+    null, of which some of transformers' own scalings cannot make a ladder.
     global_head_dim: default head width of the layers of full attention, where it is another.
     notes: what its layers do beside the scheme.
     """
@@ -76,6 +78,7 @@ class RopeFamily:
     share_names: Names = ("partial_rotary_factor",)
     block_defaults: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     types: Mapping[str, str] = field(default_factory=dict)
+    takes: Names = ()
     layout: Layout = "half"
     windows: Windows = "none"
     window: int | None = None
@@ -91,6 +94,7 @@ class RopeFamily:
     latent: bool = False
     no_rope: bool = False
     head_dim_key: bool = True
+    head_dim_unset: bool = False
     global_head_dim: int | None = None
     notes: tuple[str, ...] = ()
 
@@ -130,7 +134,7 @@ FAMILIES: Mapping[str, RopeFamily] = MappingProxyType(
         ),
         "mixtral": RopeFamily(
             config_class="MixtralConfig", hidden_size=4_096, layers=32, heads=32, kv_heads=8,
-            context=131_072, bases=_one(1e6), windows="every layer",
+            context=131_072, bases=_one(1e6), windows="every layer", head_dim_unset=True,
         ),
         "qwen2": _QWEN,
         "qwen3": replace(_QWEN, config_class="Qwen3Config", head_dim=128),
@@ -161,7 +165,7 @@ FAMILIES: Mapping[str, RopeFamily] = MappingProxyType(
         "phi3": RopeFamily(
             config_class="Phi3Config", hidden_size=3_072, layers=32, heads=32, context=4_096,
             share=1.0, windows="every layer", trained_length=4_096,
-            types={"yarn": "longrope"},
+            types={"yarn": "longrope"}, takes=("default", "longrope"),
         ),
         "gpt_neox": RopeFamily(
             config_class="GPTNeoXConfig", hidden_size=6_144, layers=44, heads=64, context=2_048,

@@ -87,6 +87,8 @@ def _global(keys: Keys, family: RopeFamily, sizes: Sizes, words: tuple[str, ...]
             kv_heads = told
             check_groups(keys, "num_global_key_value_heads", kv_heads, sizes.heads)
         return _plain(kv_heads, head_dim)
+    for layer_key in filter(str.isdigit, layers.record):
+        layers.section(layer_key)  # that any layer is named is what counts, be it of another kind
     found = set()
     for index in (index for index, word in enumerate(words) if word == FULL):
         name = next((key for key in layers.record if key.isdigit() and int(key) == index), None)

@@ -63,6 +63,7 @@ class ModelConfig:
     assumed: a sentence for every key that was absent or null and the default that was taken.
     notes: what else the config says that bears on position, a sentence each.
     ignored: keys whose name speaks of position, and that were not read.
+    section: the key of the object that all of this stands in (text_config), "" for the config itself.
     """
 
     model_type: str
@@ -74,6 +75,7 @@ class ModelConfig:
     assumed: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
+    section: str = ""
 
     @property
     def main(self) -> LayerKind:

@@ -38,7 +38,14 @@ def read_block(block: Keys | None, around: Around) -> RopeConfig:
                 found = marked.from_block(reader)
                 if kind in (marked, RopeConfig):
                     return found
-        return kind.from_block(reader)
+        scheme = kind.from_block(reader)
+        if scheme.rotary_dim > around.ladder_dim:  # p-RoPE, where a part of the head is apart
+            raise keys.error(
+                "rope_type",
+                f"{kind.block_types[0]} makes a ladder of a whole head of {scheme.rotary_dim}, of which "
+                f"this model rotates {around.ladder_dim}",
+            )
+        return scheme
     except ConfigError as error:
         raise ConfigFileError(f"{where} cannot be used: {error}", where) from None
 
@@ -60,6 +67,12 @@ def _type(keys: Keys, around: Around) -> str:
         if word not in TYPES:
             accepted = ", ".join((*TYPES, *ALIASES))
             raise keys.error(name, f"must be one of {accepted}, got {found[name]!r:.60}")
+        if around.takes and word not in around.takes:
+            raise keys.error(
+                name,
+                f"must be one of {', '.join(around.takes)}, all that transformers takes for this model, "
+                f"got {found[name]!r:.60}",
+            )
     kinds = set(words.values())
     if len(kinds) == 2 and _DEFAULT in kinds:  # as transformers writes Qwen2-VL's
         other = (kinds - {_DEFAULT}).pop()

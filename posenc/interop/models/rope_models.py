@@ -103,6 +103,7 @@ def _scheme(
         trained_length=family.trained_length if family else None,
         block_defaults=family.block_defaults if family else {},
         types=family.types if family else {},
+        takes=family.takes if family else (),
         why=family.source if family else "the default of transformers' RopeParameters",
     )
     new, entry_is_null = _entry(keys, word, "" in bases)
