@@ -142,8 +142,8 @@ def _rough(search: _Search, found: Waves | None) -> Iterator[Fit]:
                 else []
             )
             for guess in asked:
-                near = refined(guess, search.table, columns, scaled=scaled)
-                fit = search.fits(near, EXACT)[0]
+                sharper = refined(guess, search.table, columns, scaled=scaled)
+                fit = search.fits(sharper, EXACT)[0]
                 yield fit
                 here = here or search.exact(fit)
                 if not scaled and guess.start in _USUAL_STARTS:
