@@ -392,7 +392,7 @@ def shipped_losses(length: int) -> dict[str, dict[int, float]]:
     found: dict[str, dict[int, list[float]]] = {}
     for run in map(store.read, store.ids()):
         spec = run.specification
-        if spec.task != "language" or spec.train_length != length:
+        if spec.task != "language" or spec.train_length != length or spec.scheme.kind not in KINDS:
             continue
         for score in run.scores:
             if score.measure == "context" and score.variant == "as trained":

@@ -69,7 +69,7 @@ def test_the_losses_in_the_readme_are_those_of_the_runs_that_ship() -> None:
         lengths = [int(cell.replace(",", "")) for cell in head.split("|")]
         found = losses(lengths[0])
         rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in body.splitlines()]
-        assert len(rows) == 7
+        assert len(rows) == len(found)
         for label, *numbers in rows:
             for length, number in zip(lengths, numbers, strict=True):
                 if number:
@@ -78,13 +78,42 @@ def test_the_losses_in_the_readme_are_those_of_the_runs_that_ship() -> None:
 
 @pytest.mark.parametrize("length", [64, 128])
 def test_what_the_readme_says_of_both_tables_is_so(length: int) -> None:
-    found = losses(length)
+    found = {
+        label: numbers
+        for label, numbers in losses(length).items()
+        if label.split(",")[0] in ("NoPE", "Learned", "Sinusoidal", "RoPE", "ALiBi")
+    }
     at = {label: numbers[length] for label, numbers in found.items() if length in numbers}
     assert (min(at, key=at.__getitem__), max(at, key=at.__getitem__)) == ("RoPE", "NoPE")
     assert math.exp(found["ALiBi"][16 * length] - at["ALiBi"]) < 1.1
     for label, numbers in found.items():
         if label != "ALiBi":
             assert math.exp(numbers[2 * length] - at[label.split(",")[0]]) > 1.1, label
+
+
+def test_what_the_readme_says_of_the_nine_is_so() -> None:
+    found = losses(64)
+    nine = [
+        "Shaw", "Transformer-XL", "T5 bias", "KERPLE log", "KERPLE power", "FIRE", "Sandwich", "xPos",
+        "CoPE",
+    ]  # fmt: skip
+    flat = {label for label in nine if math.exp(found[label][1024] - found[label][64]) < 1.1}
+    assert flat == {"Transformer-XL", "KERPLE log", "KERPLE power", "Sandwich"}
+    better = {label for label in nine if found[label][64] < found["RoPE"][64]}
+    assert better == {"Transformer-XL", "CoPE", "Shaw", "KERPLE power"}
+    most = found["RoPE"][64] - min(found[label][64] for label in nine)
+    assert f"by {most:.3f} nats at most" in README
+    store, spread = Store(RESULTS), dict[str, list[float]]()
+    for run in store:
+        spec = run.specification
+        if (spec.task, spec.train_length) == ("language", 64):
+            if spec.scheme.kind == "t5":
+                assert store.tables(run.run_id)["scheme.weight"].abs().max() < 1.5
+            for score in run.scores:
+                if (score.measure, score.variant, score.x) == ("context", TRAINED, 1_024):
+                    spread.setdefault(spec.scheme.label, []).append(score.value)
+    wide = max((label for label in nine), key=lambda one: max(spread[one]) - min(spread[one]))
+    assert wide == "CoPE"
 
 
 def test_what_the_readme_says_of_recall_is_so() -> None:
