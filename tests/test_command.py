@@ -320,6 +320,8 @@ def long_training(*words: str) -> Iterator[subprocess.Popen[bytes]]:
          "--steps", str(LONG), *words],
         env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])},
         start_new_session=True, stderr=subprocess.DEVNULL,
+        # As at a terminal, though these tests may run in the background, where it is ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )  # fmt: skip
     try:
         yield process

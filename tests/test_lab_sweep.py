@@ -159,7 +159,8 @@ def test_here_a_device_that_is_full_ends_its_run_alone(
 
     monkeypatch.setattr(runs, "train", full)
     first, second = sweep_here(jobs_of(asked, place), lambda _: None)
-    assert first.error == "OutOfMemoryError: CUDA out of memory"
+    assert first.error is not None
+    assert first.error.startswith("The memory of cpu ended: take a smaller batch")
     assert second == Outcome(asked[1])
 
 

@@ -96,7 +96,10 @@ def identify(table: Tensor, sines: Tensor | None = None) -> Identification:
     guess, latest = fit.guess, len(given.columns) + abs(fit.guess.start)
     largest = float(by_column.max())
     config, taken = _config(guess, given.width)
-    within = _base_within(fit, given, rounding(written, latest, abs(guess.size)))
+    allowed = rounding(written, latest, abs(guess.size))
+    within = _base_within(fit, given, allowed)
+    # What differs by more than rounding tells bases apart no better than by that much.
+    apart = within * max(1.0, largest / allowed)
     return Identification(
         config=config,
         guess=guess,
@@ -107,8 +110,8 @@ def identify(table: Tensor, sines: Tensor | None = None) -> Identification:
         worst=worst,
         by_column=by_column,
         base_within=within,
-        deviations=deviations_of(fit, given, written, largest, worst, taken, within),
-        also=also(guess, given.width, within),
+        deviations=deviations_of(fit, given, written, largest, worst, taken, apart),
+        also=also(guess, given.width, apart),
         rows=len(given.columns),
         width=given.width,
         padding=given.padding,
@@ -144,7 +147,9 @@ def _compared(given: Given, fit: Fit) -> _Compared:
         positions = torch.arange(begin, begin + len(part), dtype=torch.float64)
         off = (fit.recipe.values(fit.guess, positions, columns) - part).abs()
         off[given.blank[given.padding + begin :][: len(part)]] = 0.0
-        left, power = left + float(off.square().sum()), power + float(part.square().sum())
+        # By NumPy, whose sum is the same on any number of threads.
+        left += float(off.square().numpy().sum())
+        power += float(part.square().numpy().sum())
         by_column = torch.maximum(by_column, off.amax(0))
         if float(off.max()) > largest:
             largest, at = float(off.max()), int(off.argmax())

@@ -82,13 +82,14 @@ class _Search:
         seen = torch.linspace(0, reach - 1, min(reach, _SCORED_ROWS)).round().long()
         given = self.table[seen]
         made = recipe.values(guess, seen.double(), self.columns(guess.arrangement))
-        power = float(made.square().sum())
-        ratio = max(1e-6, float((made * given).sum()) / power) if power > 0 else 1.0
-        norm = max(float(given.square().mean().sqrt()), 1e-300)
+        # Summed by NumPy: the same bits on any number of threads.
+        power = float(made.square().numpy().sum())
+        ratio = max(1e-6, float((made * given).numpy().sum()) / power) if power > 0 else 1.0
+        norm = max(math.sqrt(given.square().numpy().mean()), 1e-300)
         found: list[Fit] = []
         for size in (1.0, ratio):
             off = made * size - given
-            residual = float(off.square().mean().sqrt()) / norm
+            residual = math.sqrt(off.square().numpy().mean()) / norm
             largest = float(off.abs().max())
             if not found or residual < 0.5 * found[0].residual:
                 sized = replace(guess, size=guess.size * size)

@@ -205,5 +205,7 @@ if __name__ == "__main__":
     if hasattr(os, "setpriority"):  # as low as the server that started it has set, or lower
         os.setpriority(os.PRIO_PROCESS, 0, max(NICE, os.getpriority(os.PRIO_PROCESS, 0)))
     threading.Thread(target=_leave_with_parent, daemon=True).start()
+    # A server that was started in the background may have passed on that an interrupt is ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=_leave, daemon=True).start())
     main(Path(sys.argv[1]), int(sys.argv[2]))

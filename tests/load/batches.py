@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import random
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 from websockets.exceptions import WebSocketException
 
@@ -60,7 +61,9 @@ async def batch(
 
 def run(server: Served, **asked: object) -> Figures:
     """Run one batch to its end."""
-    return asyncio.run(batch(server, **asked))  # type: ignore[arg-type]
+    # In a thread of its own: the caller's may have a loop that runs, as browsers' tests do.
+    with ThreadPoolExecutor(1) as alone:
+        return alone.submit(asyncio.run, batch(server, **asked)).result()  # type: ignore[arg-type]
 
 
 def grown(*censuses: dict[str, tuple[str, int]]) -> dict[str, list[int]]:
