@@ -134,8 +134,8 @@ MUTANTS_OF_LAB = (
     Mutant("an entry that is being stopped keeps the next one out", "lab/queue.py",
            "elif not self.stopping(entry.name):", "else:", ("lab_machine",)),
     Mutant("a hung process is waited for", "lab/queue.py",
-           "if asked > limits.MAX_STOPPING:", "if False:", ("hung_worker",)),
+           "if asked > limits.MAX_STOPPING:", "if False:", ("lab_queue",)),
     Mutant("a process at work is taken for a hung one", "lab/queue.py",
            'told = min(self._age(f"{entry.name}.progress"), self._age(f"{entry.name}.working"))',
-           'told = self._age(f"{entry.name}.working")', ("hung_worker",)),
+           'told = self._age(f"{entry.name}.working")', ("lab_queue",)),
 )  # fmt: skip

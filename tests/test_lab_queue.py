@@ -2,14 +2,17 @@
 
 import json
 import math
+import os
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from posenc import limits
 from posenc.errors import QueueFull, RunError
 from posenc.lab.queue import ATTEMPTS, Curve, Progress, Queue, State
 from posenc.lab.runs import checkpoint_of
@@ -301,3 +304,24 @@ def test_odd_numbers_in_a_file_are_no_entry_and_no_progress(queue: Queue) -> Non
     (queue.folder / "a-b.json").mkdir()
     queue.remove(name)
     assert queue.entries() == []
+
+
+def test_a_process_hangs_that_tells_nothing_or_does_not_hear_a_stop(queue: Queue) -> None:
+    name, old = queue.add(start()), time.time() - limits.MAX_SILENCE - 60
+
+    def aged(ending: str) -> None:
+        os.utime(queue.folder / f"{name}.{ending}", (old, old))
+
+    assert queue.hung(os.getpid()) is None  # nobody has it
+    with queue.taken():
+        assert queue.hung(os.getpid()) is None
+        aged("working")
+        assert queue.hung(os.getpid()) == name
+        assert queue.hung(os.getppid()) is None
+        queue.tell(name, Progress(step=1))
+        assert queue.hung(os.getpid()) is None  # it tells how far it is
+        queue.stop(name)
+        assert queue.hung(os.getpid()) is None  # it may still hear it
+        aged("stop")
+        assert queue.hung(os.getpid()) == name
+    assert queue.hung(os.getpid()) is None
