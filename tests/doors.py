@@ -7,6 +7,7 @@ makes of the same bytes: numpy, safetensors, json, pyarrow, or Python's own deco
 import io
 import json
 import re
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -261,7 +262,9 @@ _TYPE_NAME = re.compile(
     r"\bArrow[A-Z]\w+|<class |NoneType|__\w+__\("
 )
 _SERVER = re.compile(
-    r"Traceback|site-packages|\.py\b|/home/|/tmp/|/usr/|/work/|/root/|line \d+, in"
+    r"Traceback|site-packages|\.py\b|/home/|/tmp/|/usr/|line \d+, in|"
+    # wherever this checkout and its interpreter are
+    + "|".join(re.escape(str(place)) for place in (Path(__file__).parents[1], sys.prefix))
 )
 
 
