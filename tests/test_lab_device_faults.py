@@ -16,9 +16,7 @@ from tests.small_runs import CORPUS, sentences, small
 from tests.worker_processes import ROOT
 
 RAISED = {
-    "memory": torch.OutOfMemoryError(
-        "CUDA out of memory. Tried to allocate 2.00 GiB in step.py"
-    ),
+    "memory": torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB in step.py"),
     "device": torch.AcceleratorError("CUDA error: device-side assert triggered\nCompile with ..."),
 }
 
