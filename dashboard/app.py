@@ -2,7 +2,16 @@
 
 import streamlit as st
 
-from dashboard import counters, faults, history, links, server_settings, sheet, workers
+from dashboard import (
+    counters,
+    faults,
+    history,
+    links,
+    server_settings,
+    sheet,
+    sockets,
+    workers,
+)
 from dashboard.toolbar import Toolbar, presenting
 
 st.set_page_config(
@@ -37,6 +46,7 @@ PAGES = {
 begun = False
 with faults.kind_errors():
     server_settings.current()  # one that cannot be used is all that there is to say
+    sockets.send_at_once()
     counters.visited()
     links.keep()
     begun = True

@@ -1,6 +1,7 @@
 """Curves that lie on each other: which do, in words, and widths by which all of them are seen."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -87,18 +88,27 @@ def said(found: list[list[str]]) -> str:
     return f"{'; '.join(f'{listed(group)} coincide' for group in found)}: {beneath} drawn wider."
 
 
+@dataclass(frozen=True)
+class Lines:
+    """Curves ready to be drawn: width and strength of every line in the frame, and which coincide."""
+
+    frame: pd.DataFrame
+    groups: list[list[str]]
+
+
+def lines(frame: pd.DataFrame, x: str = "x", y: str = "y", *, log: bool = False) -> Lines:
+    """Return the curves of a frame, ready to be drawn; x, y and log as for `groups`."""
+    found = groups(frame, x, y, log=log)
+    return Lines(seen(frame, found), found)
+
+
 def draw(
-    frames: Pair[pd.DataFrame],
-    build: Callable[..., Spec],
-    *arguments: Any,
-    key: str,
-    x: str = "x",
-    y: str = "y",
-    log: bool = False,
-    **more: Any,
+    curves: Pair[Lines], build: Callable[..., Spec], *arguments: Any, key: str, **more: Any
 ) -> None:
     """Draw a chart of lines as `page.chart` does, so that each is seen, and say which coincide."""
-    found = groups(frames.now, x, y, log=log)
-    page.chart(frames.map(lambda one: seen(one, found)), build, *arguments, key=key, **more)
+    found, then = curves.now.groups, curves.pinned
+    # A's lines are as wide as B's of the same name.
+    frames = Pair(curves.now.frame, None if then is None else seen(then.frame, found))
+    page.chart(frames, build, *arguments, key=key, **more)
     if found:
         st.caption(said(found))

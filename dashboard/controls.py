@@ -1,5 +1,6 @@
 """The shared controls in the sidebar, and those of one page: widgets in, a legal what-if out."""
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -49,11 +50,27 @@ def shared(place: Any, *, drawn: bool = True) -> Setting:
 
 def _meant() -> tuple[Setting, list[str]]:
     """Return the legal what-if nearest to what the session holds, and what had to be changed."""
-    rules = fields.rules(Setting) | own_fields.rules()
-    held = {name: rule.write(st.session_state[name]) for name, rule in rules.items()}
-    setting, notices = Setting.snap(held)
+    names = (fields.rules(Setting) | own_fields.rules()).keys()
+    held = tuple(_held(st.session_state[name]) for name in names)
+    setting, notices = _nearest(held)
     setting, capped = server_settings.within(setting)
-    return setting, notices + capped
+    return setting, [*notices, *capped]
+
+
+def _held(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+# A run asks three times, and a visitor mostly turns one control among ninety.
+@functools.lru_cache(maxsize=256, typed=True)
+def _nearest(held: tuple[Any, ...]) -> tuple[Setting, tuple[str, ...]]:
+    """Return the legal what-if nearest to the values of all shared fields, and what was changed."""
+    rules = fields.rules(Setting) | own_fields.rules()
+    texts = {
+        name: rule.write(value) for (name, rule), value in zip(rules.items(), held, strict=True)
+    }
+    setting, notices = Setting.snap(texts)
+    return setting, tuple(notices)
 
 
 def _quick(names: frozenset[str]) -> None:

@@ -10,6 +10,7 @@ import torch
 from dashboard import compute, encoding_frames
 from dashboard.compute import CACHE, Array
 from dashboard.encoding_choice import PLACES, EncodingChoice
+from dashboard.kept import kept
 from dashboard.notation import formulas, notation_of
 from posenc import Setting, encoding, formula, limits, position_vectors, sinusoidal_table
 from posenc.analysis import embedding_sum, spectrum
@@ -86,6 +87,7 @@ class EncodingPage:
     corner: pd.DataFrame
 
 
+@kept
 def read(setting: Setting, chosen: EncodingChoice) -> EncodingPage:
     """Return everything that the page shows."""
     queries = {kind: compute.query(setting, kind) for kind in setting.schemes}

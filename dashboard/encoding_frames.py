@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from dashboard.frames import stacked
 from posenc.analysis.embedding_sum import STARTS
 from posenc.schemes import SCHEMES
 
@@ -31,45 +32,39 @@ def waves(
     for kind, one in drawn.items():
         rows = one.values[:most]
         boundary = float(train_length) if train_length < len(rows) else np.nan
-        for pair in pairs[kind]:
-            for wave in ("sin", "cos"):
-                column = one.features.index(f"{wave} {pair}")
-                parts.append(
-                    pd.DataFrame(
-                        {
-                            "kind": kind,
-                            "scheme": SCHEMES[kind].label,
-                            "pair": pair,
-                            "wave": wave,
-                            "x": np.arange(len(rows)),
-                            "y": rows[:, column],
-                            "boundary": boundary,
-                        }
-                    )
-                )
-    columns = ["kind", "scheme", "pair", "wave", "x", "y", "boundary"]
-    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)
+        parts += [
+            {
+                "kind": kind,
+                "scheme": SCHEMES[kind].label,
+                "pair": pair,
+                "wave": wave,
+                "x": np.arange(len(rows)),
+                "y": rows[:, one.features.index(f"{wave} {pair}")],
+                "boundary": boundary,
+            }
+            for pair in pairs[kind]
+            for wave in ("sin", "cos")
+        ]
+    return stacked(parts, ["kind", "scheme", "pair", "wave", "x", "y", "boundary"])
 
 
 def spectrum(ladders: Mapping[str, Ladder], train_length: int) -> pd.DataFrame:
     """Every pair: its place on the ladder, wavelength, turns and share of a turn in training."""
     parts = [
-        pd.DataFrame(
-            {
-                "scheme": SCHEMES[kind].label,
-                "pair": np.arange(len(one.inv_freq)),
-                "place": np.arange(len(one.inv_freq)) / len(one.inv_freq),
-                "inv_freq": one.inv_freq,
-                "wavelength": one.wavelengths,
-                "turns": one.turns,
-                "share": one.shares,
-                "trained": float(train_length),
-            }
-        )
+        {
+            "scheme": SCHEMES[kind].label,
+            "pair": np.arange(len(one.inv_freq)),
+            "place": np.arange(len(one.inv_freq)) / len(one.inv_freq),
+            "inv_freq": one.inv_freq,
+            "wavelength": one.wavelengths,
+            "turns": one.turns,
+            "share": one.shares,
+            "trained": float(train_length),
+        }
         for kind, one in ladders.items()
     ]
     columns = ["scheme", "pair", "place", "inv_freq", "wavelength", "turns", "share", "trained"]
-    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)
+    return stacked(parts, columns)
 
 
 SUM_COLUMNS = {

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection
 
+import numpy as np
 import pandas as pd
 import streamlit as st
 
@@ -9,6 +10,7 @@ from dashboard import charts, coinciding, encoding_charts, encoding_sentences, f
 from dashboard.clock import Face, clock_row
 from dashboard.compute import Array
 from dashboard.encoding import EncodingPage
+from dashboard.kept import once
 from dashboard.pair import Pair
 from dashboard.sentences import number
 from posenc.schemes import SCHEMES
@@ -35,10 +37,11 @@ def waves(both: Pair[EncodingPage]) -> None:
         with place:
             st.markdown(f"**{SCHEMES[kind].label}**{_whose(kind in found.pairs)}")
             # Where both have it, B's names stand for both.
-            now = _waves_of(found, kind, named=True)
+            now = _waves_of(found, kind, "named")
             then = None
             if both.pinned is not None:
-                then = _waves_of(both.pinned, kind, named=kind not in found.pairs)
+                names = "nameless" if kind in found.pairs else "named"
+                then = _waves_of(both.pinned, kind, names)
             page.chart(
                 Pair(now, then),
                 encoding_charts.waves,
@@ -55,21 +58,29 @@ def _whose(now: bool) -> str:
     return "" if now else ", of the pinned setting, A, alone"
 
 
-def _waves_of(found: EncodingPage, kind: str, *, named: bool) -> pd.DataFrame:
-    """Return the waves of one scheme as they are drawn, none where it is not shown."""
+@once
+def _waves_of(found: EncodingPage, kind: str, names: str) -> pd.DataFrame:
+    """Return the waves of one scheme as they are drawn, none where it is not shown.
+
+    names: "named" or "nameless", where another setting's names stand for them.
+    """
     if kind not in found.pairs:
         return pd.DataFrame()
     own = found.waves[found.waves["kind"] == kind]
     lanes = _in_lanes(own, found.pairs[kind], found.ladders[kind].wavelengths)
-    return frames.drawn(lanes if named else lanes.assign(name=""))
+    return frames.drawn(lanes if names == "named" else lanes.assign(name=""))
 
 
 def _in_lanes(waves: pd.DataFrame, pairs: tuple[int, ...], wavelengths: Array) -> pd.DataFrame:
     """Put every pair under the one before it, and name its lane."""
-    lane = waves["pair"].map({pair: -LANE * n for n, pair in enumerate(pairs)})
-    names = {pair: f"pair {pair}: {number(wavelengths[pair])} positions a turn" for pair in pairs}
+    which = np.searchsorted(pairs, waves["pair"].to_numpy())
+    lane = -LANE * which
+    names = [f"pair {pair}: {number(wavelengths[pair])} positions a turn" for pair in pairs]
     return waves.drop(columns="kind").assign(
-        lane=lane, level=lane + waves["y"], ceiling=lane + 1.05, name=waves["pair"].map(names)
+        lane=lane,
+        level=lane + waves["y"].to_numpy(),
+        ceiling=lane + 1.05,
+        name=pd.Categorical.from_codes(which, pd.Index(names)),
     )
 
 
@@ -114,14 +125,27 @@ def spectrum(both: Pair[EncodingPage]) -> None:
     if not kinds:
         return
     st.subheader("How far each pair turns", anchor=False)
-    drawn = both.map(lambda found: frames.dotted(frames.drawn(found.spectrum, "place")))
     left, right = st.columns(2)
     with left:
         st.caption("Wavelength of every pair; the dashed line is the training length.")
         coinciding.draw(
-            drawn, encoding_charts.wavelengths, kinds,
-            x="place", y="wavelength", log=True, key="wavelengths",
+            both.map(_wavelengths), encoding_charts.wavelengths, kinds, key="wavelengths",
         )  # fmt: skip
     with right:
         st.caption("Share of a full turn that every pair makes within the training length.")
-        coinciding.draw(drawn, encoding_charts.shares, kinds, x="place", y="share", key="shares")
+        coinciding.draw(both.map(_shares), encoding_charts.shares, kinds, key="shares")
+
+
+@once
+def _ladders(found: EncodingPage) -> pd.DataFrame:
+    return frames.dotted(frames.drawn(found.spectrum, "place"))
+
+
+@once
+def _wavelengths(found: EncodingPage) -> coinciding.Lines:
+    return coinciding.lines(_ladders(found), "place", "wavelength", log=True)
+
+
+@once
+def _shares(found: EncodingPage) -> coinciding.Lines:
+    return coinciding.lines(_ladders(found), "place", "share")

@@ -3,6 +3,7 @@
 import functools
 
 import numpy as np
+import pandas as pd
 import streamlit as st
 import torch
 
@@ -17,6 +18,7 @@ from dashboard import (
 from dashboard.compute import Array
 from dashboard.encoding import Drawn, EncodingPage
 from dashboard.encoding_pairs import of_either
+from dashboard.kept import once
 from dashboard.matrix import Full, MatrixValues, Panel, Scale, Waves, smallest
 from dashboard.pair import Pair
 from posenc.analysis.embedding_sum import STARTS
@@ -67,7 +69,7 @@ def _row(unit: str, drawn: dict[str, Drawn], both: Pair[EncodingPage]) -> None:
     panels.rows_of_both(
         both.map(
             lambda found: [
-                _panel(found, kind, one) for kind, one in found.drawn.items() if one.unit == unit
+                _panel(found, kind) for kind, one in found.drawn.items() if one.unit == unit
             ]
         ),
         lambda shown: _scale(unit, [one.values.dense() for one in shown]),
@@ -96,7 +98,9 @@ def _table(found: EncodingPage, kind: str, one: Drawn) -> MatrixValues:
     return Full(picture)
 
 
-def _panel(found: EncodingPage, kind: str, one: Drawn) -> Panel:
+@once
+def _panel(found: EncodingPage, kind: str) -> Panel:
+    one = found.drawn[kind]
     setting, provenance = found.setting, found.provenances[kind]
     picture, bias = one.picture, not one.features
     order = ""
@@ -156,9 +160,10 @@ def sums(both: Pair[EncodingPage], start: str, *, scaled: bool) -> None:
         st.markdown(told.now)
     if told.pinned:
         st.caption(f"Pinned setting, A: {told.pinned}")
+    factor = " times sqrt(d)" if scaled else ""
     for kind in adding:
         panels.rows_of_both(
-            both.map(functools.partial(_sum_panels, kind=kind, start=start, scaled=scaled)),
+            both.map(functools.partial(_of_kind, kind, start, factor)),
             lambda shown: _scale("entry of a vector", [one.values.dense() for one in shown]),
             key=f"sum_{kind}",
             unit="entries",
@@ -168,7 +173,7 @@ def sums(both: Pair[EncodingPage], start: str, *, scaled: bool) -> None:
             text_alternative=f"Token vectors, positions of {SCHEMES[kind].label} and their sum.",
         )
     page.chart(
-        both.map(lambda one: encoding_frames.sum_marks(one.sums)),
+        both.map(_ratios),
         encoding_charts.ratios,
         adding,
         key="ratios",
@@ -181,13 +186,23 @@ def sums(both: Pair[EncodingPage], start: str, *, scaled: bool) -> None:
     )
 
 
-def _sum_panels(found: EncodingPage, kind: str, start: str, *, scaled: bool) -> list[Panel]:
+@once
+def _ratios(found: EncodingPage) -> pd.DataFrame:
+    return encoding_frames.sum_marks(found.sums)
+
+
+def _of_kind(kind: str, start: str, factor: str, found: EncodingPage) -> list[Panel]:
+    return _sum_panels(found, kind, start, factor)
+
+
+@once
+def _sum_panels(found: EncodingPage, kind: str, start: str, factor: str) -> list[Panel]:
     if kind not in found.sums:
         return []
     one = found.sums[kind]
     content, position, total = (Full(picture) for picture in one.pictures)
     parts = {
-        f"Tokens{' times sqrt(d)' if scaled else ''}": (content, f"drawn as {STARTS[start]}"),
+        f"Tokens{factor}": (content, f"drawn as {STARTS[start]}"),
         f"Position: {SCHEMES[kind].label}": (position, "its rows"),
         "Sum": (total, "what the first layer is given"),
     }

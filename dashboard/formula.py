@@ -19,6 +19,7 @@ from dashboard import (
     sentences,
 )
 from dashboard.choices import FormulaChoice
+from dashboard.kept import kept, once
 from dashboard.pair import Pair
 from dashboard.scripts import extrapolation as script
 from posenc import Setting
@@ -56,6 +57,7 @@ class Read:
         return {kind for kind, one in self.past.items() if len(one.offsets)}
 
 
+@kept
 def read(setting: Setting, chosen: FormulaChoice) -> Read:
     """Return what the formulas of a setting give."""
     # Formulas are read exactly: what rounding does is the other pages' subject.
@@ -134,7 +136,7 @@ def _pictures(settings: Pair[Setting], found: Pair[Read]) -> None:
     st.subheader("Similarity past the training length", anchor=False)
     if formulas:
         coinciding.draw(
-            found.map(lambda one: frames.drawn(one.curves, most=past_length.DRAWN_OFFSETS)),
+            found.map(_past),
             charts.by_offset, formulas, "distance, query minus key", "cosine similarity",
             band=False, key="past",
         )  # fmt: skip
@@ -148,7 +150,7 @@ def _pictures(settings: Pair[Setting], found: Pair[Read]) -> None:
                 "Over the vector's own norm: 0 repeats a position of training, 1.41 is unrelated."
             )
             coinciding.draw(
-                found.map(lambda one: frames.drawn(one.nearest)),
+                found.map(_nearest),
                 charts.by_offset, formulas, "position", "distance / norm",
                 band=False, key="nearest",
             )  # fmt: skip
@@ -162,11 +164,27 @@ def _pictures(settings: Pair[Setting], found: Pair[Read]) -> None:
                 "A pair under one turn (dashed) meets angles past it that training never showed."
             )
             coinciding.draw(
-                found.map(lambda one: frames.dotted(frames.drawn(one.turns, "pair"))),
-                charts.turns, turning, x="pair", y="turns", log=True, key="turns",
+                found.map(_turns), charts.turns, turning, key="turns",
             )  # fmt: skip
     if any(len(one.table) for one in every):
         page.table(found.map(lambda one: one.table))
+
+
+@once
+def _past(read: Read) -> coinciding.Lines:
+    return coinciding.lines(frames.drawn(read.curves, most=past_length.DRAWN_OFFSETS))
+
+
+@once
+def _nearest(read: Read) -> coinciding.Lines:
+    return coinciding.lines(frames.drawn(read.nearest))
+
+
+@once
+def _turns(read: Read) -> coinciding.Lines:
+    return coinciding.lines(
+        frames.dotted(frames.drawn(read.turns, "pair")), "pair", "turns", log=True
+    )
 
 
 def _numbers(found: Pair[Read]) -> None:

@@ -1,6 +1,6 @@
 """Results become tidy frames: fixed column names, one row per mark."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -50,6 +50,29 @@ def _long(curves: Mapping[str, Mapping[str, Array]]) -> pd.DataFrame:
     scheme = np.repeat(np.array([*curves], dtype=object), sizes)
     joined = {name: np.concatenate([one[name] for one in curves.values()]) for name in names}
     return pd.DataFrame({"scheme": scheme} | joined)
+
+
+def stacked(parts: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> pd.DataFrame:
+    """Return parts under each other, each a mapping of columns to arrays, or to one value for all rows.
+
+    Words become names as numbers. At once: a frame for each part takes longer than its numbers.
+    columns: of a frame without parts.
+    """
+    if not parts:
+        return pd.DataFrame(columns=list(columns))
+    sizes = [max(np.size(value) for value in part.values()) for part in parts]
+    found: dict[str, Any] = {}
+    for name in columns:
+        values = [part[name] for part in parts]
+        if isinstance(values[0], str):
+            words = list(dict.fromkeys(values))
+            codes = np.repeat([words.index(value) for value in values], sizes)
+            found[name] = pd.Categorical.from_codes(codes, pd.Index(words))
+        else:
+            found[name] = np.concatenate(
+                [np.broadcast_to(one, size) for one, size in zip(values, sizes, strict=True)]
+            )
+    return pd.DataFrame(found)
 
 
 def drawn(frame: pd.DataFrame, column: str = "x", most: int = MOST_POINTS) -> pd.DataFrame:

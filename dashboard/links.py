@@ -51,14 +51,16 @@ def hold(values: Mapping[str, Any]) -> None:
 def write() -> None:
     """Make the address say what the session holds: every shared control not at its default."""
     rules, default = _shared_rules(), fields.defaults(Setting) | own_fields.defaults()
-    wanted = {
-        name: texts
-        for name, rule in rules.items()
-        if (texts := _link(rule, st.session_state[name])) and texts != _link(rule, default[name])
-    }
-    for name in rules:
-        if name in st.query_params and name not in wanted:
-            del st.query_params[name]
+    wanted = {}
+    for name, rule in rules.items():
+        value = st.session_state[name]
+        if value == default[name]:  # most are
+            continue
+        texts = _link(rule, value)
+        if texts and texts != _link(rule, default[name]):
+            wanted[name] = texts
+    for name in {*st.query_params} & rules.keys() - wanted.keys():
+        del st.query_params[name]
     changed: dict[str, Any] = {
         name: texts[0] if len(texts) == 1 else texts
         for name, texts in wanted.items()

@@ -7,6 +7,7 @@ import pandas as pd
 
 from dashboard import compute, frames, sentences
 from dashboard.compute import Similarity
+from dashboard.kept import kept
 from dashboard.pair import Pair
 from posenc import Setting
 from posenc.analysis.properties import Properties
@@ -27,6 +28,7 @@ class Overview:
     headline: str
 
 
+@kept
 def read(setting: Setting) -> Overview:
     """Return what the page shows of a setting."""
     queries = {kind: compute.query(setting, kind) for kind in setting.schemes}

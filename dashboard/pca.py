@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from dashboard import compute, projection_frames, sentences
+from dashboard import coinciding, compute, frames, projection_frames, sentences
 from dashboard.choices import PcaChoice
+from dashboard.kept import kept, once
 from dashboard.pair import Pair
 from dashboard.projected import Projected, projected
 from posenc import Setting
@@ -30,6 +31,7 @@ def shown(both: Pair[Read]) -> tuple[str, ...]:
     return tuple(kind for kind in SCHEMES if any(kind in one.found for one in both.each))
 
 
+@kept
 def read(setting: Setting, chosen: PcaChoice) -> Read:
     """Return what the page shows of a setting."""
     fitted = setting.length if chosen.fit == "all" else min(setting.train_length, setting.length)
@@ -40,3 +42,9 @@ def read(setting: Setting, chosen: PcaChoice) -> Read:
     return Read(
         setting, found, reasons, sentences.projection(found), projection_frames.explained(found)
     )
+
+
+@once
+def explained(read: Read) -> coinciding.Lines:
+    """Return the variance explained as it is drawn."""
+    return coinciding.lines(frames.dotted(read.variance), "component", "share")

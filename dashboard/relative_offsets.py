@@ -5,8 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from dashboard import compute, offset_frames, sentences
+from dashboard import coinciding, compute, frames, offset_frames, sentences
 from dashboard.choices import OffsetChoice
+from dashboard.kept import kept, once
 from posenc import Setting
 from posenc.analysis.offset_checks import OffsetClaims, OffsetMap
 from posenc.query import Query
@@ -32,6 +33,7 @@ class Read:
     straight: pd.DataFrame
 
 
+@kept
 def read(setting: Setting, chosen: OffsetChoice) -> Read:
     """Return what the page shows of a setting."""
     queries = {kind: compute.query(setting, kind) for kind in setting.schemes}
@@ -60,3 +62,9 @@ def read(setting: Setting, chosen: OffsetChoice) -> Read:
         only=offset_frames.offset_only(claims),
         straight=offset_frames.straight_line(claims),
     )
+
+
+@once
+def errors(read: Read) -> coinciding.Lines:
+    """Return the errors by offset as they are drawn."""
+    return coinciding.lines(frames.dotted(read.by_offset), "offset", "error", log=True)

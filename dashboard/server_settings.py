@@ -237,6 +237,7 @@ def _of_environment(said: tuple[tuple[str, str | None], ...]) -> ServerSettings:
     return read({name: text for name, text in said if text is not None})
 
 
+@functools.cache  # looked for once for each process: a file that is not there is looked for anew
 def secrets_to_environment() -> None:
     """Put what secrets.toml says of our variables into the environment, so that all read one place.
 

@@ -4,9 +4,10 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from dashboard import compute, frames, sentences
+from dashboard import coinciding, compute, frames, sentences
 from dashboard.choices import SimilarityChoice
 from dashboard.compute import Similarity
+from dashboard.kept import kept, once
 from posenc import Setting
 
 
@@ -28,6 +29,7 @@ class Read:
     missing: tuple[str, ...]
 
 
+@kept
 def read(setting: Setting, chosen: SimilarityChoice) -> Read:
     """Return what the page shows of a setting."""
     queries = {kind: compute.query(setting, kind) for kind in setting.schemes}
@@ -48,3 +50,9 @@ def read(setting: Setting, chosen: SimilarityChoice) -> Read:
         one_row=frames.lines(rows, boundary),
         missing=tuple(kind for kind, row in rows.items() if row is None),
     )
+
+
+@once
+def by_distance(read: Read) -> coinciding.Lines:
+    """Return the curves by distance as they are drawn."""
+    return coinciding.lines(frames.drawn(read.by_offset.drop(columns="last", errors="ignore")))

@@ -4,9 +4,10 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from dashboard import compute, frames, run_frames, runs, sentences
+from dashboard import coinciding, compute, frames, run_frames, runs, sentences
 from dashboard.choices import MeasuredChoice
 from dashboard.compute import Similarity
+from dashboard.kept import kept, once
 from dashboard.text import listed
 from posenc import Setting, fields
 from posenc.lab import summary
@@ -26,12 +27,19 @@ class Start:
     sentence: str
 
 
+@kept
 def read(setting: Setting) -> Start:
     """Return what the page shows of a setting."""
     queries = {kind: compute.query(setting, kind) for kind in setting.schemes}
     found, reasons = compute.each(compute.cosine, queries)
     curves = frames.by_offset(found, None) if found else pd.DataFrame()
     return Start(found, reasons, curves, sentences.similarity(setting, found) if found else "")
+
+
+@once
+def lines(read: Start) -> coinciding.Lines:
+    """Return the curves of a setting as they are drawn."""
+    return coinciding.lines(frames.drawn(read.curves))
 
 
 def measured(setting: Setting) -> str:

@@ -1,6 +1,7 @@
 """Ruled fields: the single source of default, range and help for validation, sliders and links."""
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -32,17 +33,25 @@ def ruled(default: Any, rule: Rule) -> Any:
 
 def rules(owner: Any) -> dict[str, Rule]:
     """Return the rule of every ruled field of a dataclass (or an instance), in order."""
-    return {
-        field.name: field.metadata["rule"]
-        for field in dataclasses.fields(owner)
-        if "rule" in field.metadata
-    }
+    return {name: rule for name, (rule, _) in _ruled(_class(owner)).items()}
 
 
 def defaults(owner: Any) -> dict[str, Any]:
     """Return the default of every ruled field of a dataclass, in order."""
+    return {name: default for name, (_, default) in _ruled(_class(owner)).items()}
+
+
+def _class(owner: Any) -> type:
+    return owner if isinstance(owner, type) else type(owner)
+
+
+@functools.cache  # asked thousands of times for every page that is drawn
+def _ruled(owner: type) -> dict[str, tuple[Rule, Any]]:
+    """Return rule and default of every ruled field of a class."""
     return {
-        field.name: field.default for field in dataclasses.fields(owner) if "rule" in field.metadata
+        field.name: (field.metadata["rule"], field.default)
+        for field in dataclasses.fields(owner)
+        if "rule" in field.metadata
     }
 
 

@@ -1,28 +1,32 @@
 """Fields that belong to one scheme each, by names such as "rope.layout": rules, defaults, text."""
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
 from posenc import fields
 from posenc.errors import ConfigError, shown
 from posenc.schemes import SCHEMES
+from posenc.schemes.scheme import SchemeConfig
 
 
 def rules() -> dict[str, fields.Rule]:
     """Return the rules of the fields that belong to one scheme each, such as "rope.layout"."""
-    return {
-        f"{kind}.{name}": rule
-        for kind, config in SCHEMES.items()
-        for name, rule in config.own_rules().items()
-    }
+    return {name: rule for name, (rule, _) in _all(tuple(SCHEMES.items())).items()}
 
 
 def defaults() -> dict[str, Any]:
     """Return the defaults of the fields that belong to one scheme each."""
+    return {name: default for name, (_, default) in _all(tuple(SCHEMES.items())).items()}
+
+
+@functools.lru_cache(maxsize=4)  # of one registry; tests have others
+def _all(schemes: tuple[tuple[str, type[SchemeConfig]], ...]) -> dict[str, tuple[fields.Rule, Any]]:
+    """Return rule and default of every scheme's own fields."""
     return {
-        f"{kind}.{name}": fields.defaults(config)[name]
-        for kind, config in SCHEMES.items()
-        for name in config.own_rules()
+        f"{kind}.{name}": (rule, fields.defaults(config)[name])
+        for kind, config in schemes
+        for name, rule in config.own_rules().items()
     }
 
 
@@ -52,8 +56,9 @@ def snap(raw: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
     values: dict[str, Any] = {}
     notices: list[str] = []
     for kind, config in SCHEMES.items():
-        names = {f"{kind}.{name}": name for name in config.own_rules()}
-        given = {names[key]: text for key, text in raw.items() if key in names}
+        prefix = f"{kind}."
+        names = {prefix + name: name for name in config.own_rules()}
+        given = {name: raw[key] for key, name in names.items() if key in raw}
         snapped, changed = fields.snap(config, given)
         default = fields.defaults(config)
         values |= {

@@ -24,6 +24,7 @@ from tests.stand_ins import STAND_INS
 if os.environ.get("POSENC_SHAPES") != "0":
     shapes.check_every_call("posenc")
 
+from dashboard import kept
 from posenc import SCHEMES, ConfigError, Scheme, SchemeConfig, Setting, fields
 from posenc.run_files import ENVIRONMENT, WORK_ENVIRONMENT
 
@@ -194,3 +195,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if longer:
         config.hook.pytest_deselected(items=longer)
         items[:] = [item for item in items if not item.get_closest_marker("long")]
+
+
+@pytest.fixture(autouse=True)
+def _nothing_kept() -> None:
+    """Let every test read its pages anew: it may have changed what they are read from."""
+    kept.readings.clear()

@@ -1,125 +1,119 @@
-"""Tensors kept for the next call: the same ones again, never more bytes than agreed, by any thread."""
+"""Kept readings: one for all who ask the same, bounded, never changed by what is drawn of it."""
 
-from concurrent.futures import ThreadPoolExecutor
+import dataclasses
+import itertools
+from dataclasses import dataclass, field
+from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
-from torch import Tensor
 
-from posenc import rows
-from posenc.kept import KeptTensors
-from posenc.phases import Phases
-from posenc.tables import rope_tables
+from dashboard import encoding, kept, overview, pca, relative_offsets, similarity, start
+from dashboard.choices import SimilarityChoice
+from dashboard.kept import Kept
+from posenc import Setting
+from tests.pages import visit
 
-CPU = torch.device("cpu")
-
-
-def numbers(count: int, value: int = 0) -> tuple[Tensor, Tensor]:
-    """Two tensors of `count` numbers of 8 bytes each."""
-    return torch.full((count,), value), torch.full((count,), -value)
+READ = {one.__name__.rpartition(".")[2]: one for one in
+        (encoding, overview, pca, relative_offsets, similarity, start)}  # fmt: skip
+SMALL = Setting(dim=16, heads=2, length=12, train_length=8, learned_source="random")
 
 
-def held(kept: KeptTensors) -> int:
-    """Bytes of all tensors that are kept, counted one by one."""
-    with kept._lock:
-        return sum(x.nbytes for found in kept._results.values() for x in found)
+@dataclass(frozen=True)
+class Reading:
+    numbers: bytes
+    reasons: dict[str, str] = field(default_factory=dict)
 
 
-@pytest.fixture
-def windows(monkeypatch: pytest.MonkeyPatch) -> KeptTensors:
-    """What the hooks' rows are kept in, empty, with the limits they have."""
-    empty = KeptTensors(rows.WINDOWS.most_bytes, rows.WINDOWS.most_results)
-    monkeypatch.setattr(rows, "WINDOWS", empty)
-    return empty
+def test_those_who_ask_the_same_share_one_reading() -> None:
+    one = similarity.read(SMALL, SimilarityChoice())
+    assert similarity.read(Setting(**dataclasses.asdict(SMALL)), SimilarityChoice()) is one
+    assert similarity.read(SMALL, SimilarityChoice(reference=3)) is not one
+    assert similarity.read(SMALL.replace(base=77.0), SimilarityChoice()) is not one
+    assert overview.read(SMALL) is not one
 
 
-def test_the_same_arguments_give_the_same_tensors_and_others_do_not() -> None:
-    kept = KeptTensors(most_bytes=10_000, most_results=9)
-    first = kept.get(numbers, 5, 1)
-    assert kept.get(numbers, 5, 1) is first
-    assert torch.equal(kept.get(numbers, 5, 2)[0], torch.full((5,), 2))
-    assert torch.equal(kept.get(lambda count, value: (torch.zeros(1),), 5, 1)[0], torch.zeros(1))
-    assert kept.get(numbers, 5, 1) is first
-    assert len(kept) == 3
-    assert held(kept) == 4 * 5 * 8 + 4
+def test_a_reading_with_a_scheme_left_out_is_read_anew() -> None:
+    asked = SMALL.replace(learned_source=f"table-{'0' * 12}")
+    one = similarity.read(asked, SimilarityChoice())
+    assert one.reasons
+    assert similarity.read(asked, SimilarityChoice()) is not one
+    assert kept.readings.size() == 0
 
 
-def test_past_the_bytes_those_not_asked_for_the_longest_leave_first() -> None:
-    kept = KeptTensors(most_bytes=3 * 160, most_results=99)
-    first, second, third = (kept.get(numbers, 10, value) for value in (1, 2, 3))
-    assert kept.get(numbers, 10, 1) is first  # now the second is the oldest
-    kept.get(numbers, 10, 4)
-    assert held(kept) == 3 * 160
-    assert kept.get(numbers, 10, 1) is first
-    assert kept.get(numbers, 10, 3) is third
-    assert kept.get(numbers, 10, 2) is not second
+def test_what_was_asked_for_least_lately_goes_first() -> None:
+    store = Kept(5_000)
+    for name in "abcdefghijkl":
+        store.put(name, Reading(bytes(300)))
+        store.get("a")
+        assert store.size() <= 5_000
+    held = [name for name in "abcdefghijkl" if store.get(name) is not None]
+    assert held == ["a", *"abcdefghijkl"[-(len(held) - 1) :]]
+    assert 3 <= len(held) < 12
+    store.clear()
+    assert store.get("a") is None
+    assert store.size() == 0
 
 
-def test_a_large_result_makes_room_for_itself_and_a_larger_one_is_not_kept() -> None:
-    kept = KeptTensors(most_bytes=1_600, most_results=99)
-    for value in range(10):
-        kept.get(numbers, 10, value)
-    assert held(kept) == 1_600
-    large = kept.get(numbers, 95)
-    assert kept.get(numbers, 95) is large
-    assert (len(kept), held(kept)) == (1, 1_520)
-    assert len(kept.get(numbers, 101)[0]) == 101
-    assert kept.get(numbers, 95) is large
-    assert (len(kept), held(kept)) == (1, 1_520)
+def test_one_reading_never_takes_most_of_the_room() -> None:
+    store = Kept(5_000)
+    store.put("small", Reading(bytes(100)))
+    store.put("large", Reading(bytes(1_000)))
+    assert store.get("large") is None
+    assert store.get("small") is not None
 
 
-def test_past_the_number_of_results_small_ones_leave_too() -> None:
-    kept = KeptTensors(most_bytes=10_000, most_results=4)
-    for value in range(9):
-        kept.get(numbers, 0, value)
-    assert len(kept) == 4
+def test_what_is_drawn_is_made_once_for_each_reading() -> None:
+    made: list[str] = []
+
+    @kept.once
+    def curve(reading: Reading, word: str) -> str:
+        made.append(word)
+        return f"{len(reading.numbers)} {word}"
+
+    one, other = Reading(b"1"), Reading(b"22")
+    said = [curve(*asked) for asked in itertools.product((one, other), "ab") for _ in range(3)]
+    assert said == ["1 a"] * 3 + ["1 b"] * 3 + ["2 a"] * 3 + ["2 b"] * 3
+    assert made == ["a", "b", "a", "b"]
 
 
-def test_nothing_is_kept_of_a_call_that_fails() -> None:
-    kept = KeptTensors(most_bytes=10_000, most_results=4)
-    with pytest.raises(RuntimeError):
-        kept.get(numbers, -1)
-    assert (len(kept), held(kept)) == (0, 0)
+def same(one: Any, other: Any) -> bool:
+    """Whether two readings hold the same in every field, NaN being equal to NaN."""
+    if isinstance(one, pd.DataFrame):
+        pd.testing.assert_frame_equal(one, other, check_exact=True)
+        return True
+    if isinstance(one, torch.Tensor):
+        return same(one.numpy(), other.numpy())
+    if isinstance(one, np.ndarray):
+        return one.dtype == other.dtype and np.array_equal(
+            one, other, equal_nan=one.dtype.kind == "f"
+        )
+    if dataclasses.is_dataclass(one):
+        return type(one) is type(other) and all(
+            same(getattr(one, part.name), getattr(other, part.name))
+            for part in dataclasses.fields(one)
+        )
+    if isinstance(one, dict):
+        return list(one) == list(other) and all(same(one[name], other[name]) for name in one)
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, float) and one != one:
+        return bool(other != other)
+    return bool(one == other)
 
 
-def test_threads_get_what_they_ask_for_within_the_limits() -> None:
-    kept = KeptTensors(most_bytes=20 * 160, most_results=99)
-
-    def ask(turn: int) -> bool:
-        value = turn * 7 % 31
-        pair = kept.get(numbers, 10, value)
-        return held(kept) <= 20 * 160 + 160 and pair[0].tolist() == [value] * 10
-
-    with ThreadPoolExecutor(8) as pool:
-        assert all(pool.map(ask, range(4_000)))
-    values = list(kept._results.values())
-    assert kept._bytes == sum(x.nbytes for pair in values for x in pair) <= 20 * 160
-
-
-def test_rows_of_long_windows_never_keep_more_than_64_mib(windows: KeptTensors) -> None:
-    phases, double = Phases.geometric(256), torch.float64
-    assert windows.most_bytes == 64 * 2**20
-    sizes = set()
-    for count in range(8_192, 8_192 - 9, -1):  # 16 MiB each, the largest that are kept
-        found = rows.rotary_rows(count, phases, dtype=double, device=CPU)
-        rows.sinusoidal_rows(count, phases, layout="half", dtype=double, device=CPU)
-        assert torch.equal(found[0], rope_tables(count, 256, dtype=double)[0])
-        assert held(windows) <= 64 * 2**20
-        sizes.add(len(windows))
-    assert max(sizes) == 4
-    assert held(windows) > 60 * 2**20
-    before = len(windows)
-    rows.rotary_rows(8_193, phases, dtype=double, device=CPU)  # too long to keep
-    assert len(windows) == before
-
-
-@pytest.mark.parametrize("layout", ["interleaved", "half"])
-def test_a_window_asked_for_again_is_not_made_again(windows: KeptTensors, layout: str) -> None:
-    phases = Phases.geometric(64)
-    for _ in range(3):
-        turned = rows.rotary_rows(9, phases, dtype=torch.float32, device=CPU)
-        added = rows.sinusoidal_rows(9, phases, layout=layout, dtype=torch.float32, device=CPU)
-    again = rows.rotary_rows(9, phases, dtype=torch.float32, device=CPU)
-    assert all(x is y for x, y in zip(again, turned, strict=True))
-    assert rows.sinusoidal_rows(9, phases, layout=layout, dtype=torch.float32, device=CPU) is added
-    assert len(windows) == 2
+@pytest.mark.parametrize("page", READ)
+def test_no_page_changes_what_it_has_read(page: str) -> None:
+    link = {"dim": "16", "heads": "2", "length": "12", "train_length": "8", "a": "dim~32~length~9"}
+    for _ in range(2):  # the second time from what is kept
+        at = visit(page, link)
+        assert not at.exception
+    asked = [key for key in kept.readings._held if key[0] == f"dashboard.{page}"]
+    assert len(asked) == 2  # B's and A's
+    for key in asked:
+        fresh = READ[page].read.__wrapped__(*key[2:])
+        assert same(kept.readings.get(key), fresh)
+        first = dataclasses.fields(fresh)[0].name
+        assert not same(dataclasses.replace(fresh, **{first: "changed"}), fresh)

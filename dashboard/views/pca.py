@@ -52,8 +52,7 @@ for kind in pca.shown(read):
 
 st.subheader("Explained variance", anchor=False)
 coinciding.draw(
-    read.map(lambda one: frames.dotted(one.variance)), projection_charts.explained,
-    page.kinds(settings), x="component", y="share", key="explained",
+    read.map(pca.explained), projection_charts.explained, page.kinds(settings), key="explained",
 )  # fmt: skip
 
 page.how_to_read(

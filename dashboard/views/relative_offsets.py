@@ -9,7 +9,6 @@ from dashboard import (
     coinciding,
     compute,
     controls,
-    frames,
     offset_frames,
     page,
     panels,
@@ -50,8 +49,7 @@ lines = tuple(
 )
 if lines:
     coinciding.draw(
-        read.map(lambda one: frames.dotted(one.by_offset)), charts.map_errors, lines,
-        x="offset", y="error", log=True, key="map_errors",
+        read.map(relative_offsets.errors), charts.map_errors, lines, key="map_errors",
     )  # fmt: skip
     st.caption(
         "The error that each verdict rests on: of the closed form, for Learned of the fitted matrix. "

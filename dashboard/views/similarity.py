@@ -52,14 +52,14 @@ with by_distance:
     )
     if looks:
         coinciding.draw(
-            read.map(lambda one: frames.drawn(one.by_offset.drop(columns="last", errors="ignore"))),
+            read.map(sheet.by_distance),
             charts.by_offset, kinds, "distance, query minus key", "cosine similarity",
             key="by_offset",
         )  # fmt: skip
 with one_position:
     if looks and one_position.open:
         coinciding.draw(
-            read.map(lambda one: frames.drawn(one.one_row)),
+            read.map(lambda one: coinciding.lines(frames.drawn(one.one_row))),
             charts.by_offset, kinds, "key position", "cosine similarity", band=False,
             key="one_row",
         )  # fmt: skip

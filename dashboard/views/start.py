@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from dashboard import charts, coinciding, controls, frames, page, sentences, start
+from dashboard import charts, coinciding, controls, page, sentences, start
 from dashboard.pair import Pair
 from dashboard.scripts import similarity as script
 from posenc import Setting, fields
@@ -24,7 +24,7 @@ if measured.now:
     page.also(said)
 sentences.show_notices(read.now.found)
 coinciding.draw(
-    read.map(lambda one: frames.drawn(one.curves)),
+    read.map(start.lines),
     charts.by_offset,
     page.kinds(settings),
     "distance, query minus key",

@@ -1,0 +1,117 @@
+"""What pages read of a setting, kept: visitors who ask for the same share it, and nobody changes it.
+
+The caches of single results hand out copies and are asked some twenty times for a page; under load that
+and the frames made of them are what a rerun costs. A page's whole reading is asked for once.
+"""
+
+import dataclasses
+import functools
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import numpy as np
+import pandas as pd
+import torch
+
+Result = TypeVar("Result")
+
+_LITTLE = 64
+
+MOST_BYTES = 128 * 2**20  # of all readings; what is made of them to be drawn takes as much again
+
+
+class Kept:
+    """Results by their key, those asked for least lately dropped first."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._lock = threading.Lock()
+        self._held: OrderedDict[Any, tuple[Any, int]] = OrderedDict()
+        self._bytes = 0
+
+    def get(self, key: Any) -> Any:
+        """Return the result of a key, None for none."""
+        with self._lock:
+            if key not in self._held:
+                return None
+            self._held.move_to_end(key)
+            return self._held[key][0]
+
+    def put(self, key: Any, result: Any) -> None:
+        """Keep a result; one that takes more than a tenth of the room is not kept."""
+        size = weight(result)
+        if size > self._most // 10:
+            return
+        with self._lock:
+            if key in self._held:
+                return
+            self._held[key] = result, size
+            self._bytes += size
+            while self._bytes > self._most:
+                self._bytes -= self._held.popitem(last=False)[1][1]
+
+    def size(self) -> int:
+        """Return the bytes held."""
+        with self._lock:
+            return self._bytes
+
+    def clear(self) -> None:
+        """Forget everything."""
+        with self._lock:
+            self._held.clear()
+            self._bytes = 0
+
+
+def weight(one: Any) -> int:
+    """Return about how many bytes a result takes: its arrays and frames, and a little for all else."""
+    if isinstance(one, pd.DataFrame):
+        return int(one.memory_usage(deep=True).sum())
+    if isinstance(one, np.ndarray | torch.Tensor):
+        return one.nbytes
+    if isinstance(one, str | bytes):
+        return len(one)
+    if dataclasses.is_dataclass(one):
+        parts: Any = vars(one).values()
+    elif isinstance(one, Mapping):
+        parts = one.values()
+    else:
+        parts = one if isinstance(one, list | tuple) else ()
+    return _LITTLE + sum(map(weight, parts))
+
+
+readings = Kept(MOST_BYTES)
+
+
+def kept(read: Callable[..., Result]) -> Callable[..., Result]:
+    """Decorate a page's `read`, a function of a setting and choices alone, whose results are kept.
+
+    One that gives reasons why a scheme is left out is read anew: a table that is missing may be uploaded.
+    """
+
+    @functools.wraps(read)
+    def reading(*asked: Any) -> Result:
+        key = read.__module__, read.__qualname__, *asked
+        found = readings.get(key)
+        if found is None:
+            found = read(*asked)
+            if not getattr(found, "reasons", None):
+                readings.put(key, found)
+        return found
+
+    return reading
+
+
+def once(make: Callable[..., Result]) -> Callable[..., Result]:
+    """Decorate what makes something of a reading, and words, to be drawn: made once for each reading."""
+
+    @functools.wraps(make)
+    def made(reading: Any, *asked: Any) -> Result:
+        held: dict[Any, Result] = vars(reading).setdefault("_made", {})
+        key = make.__module__, make.__qualname__, *asked
+        if key not in held:
+            held[key] = make(reading, *asked)
+        return held[key]
+
+    return made
