@@ -163,7 +163,7 @@ def sums(both: Pair[EncodingPage], start: str, *, scaled: bool) -> None:
     factor = " times sqrt(d)" if scaled else ""
     for kind in adding:
         panels.rows_of_both(
-            both.map(functools.partial(_of_kind, kind, start, factor)),
+            both.map(functools.partial(_sum_panels, kind=kind, start=start, factor=factor)),
             lambda shown: _scale("entry of a vector", [one.values.dense() for one in shown]),
             key=f"sum_{kind}",
             unit="entries",
@@ -189,10 +189,6 @@ def sums(both: Pair[EncodingPage], start: str, *, scaled: bool) -> None:
 @once
 def _ratios(found: EncodingPage) -> pd.DataFrame:
     return encoding_frames.sum_marks(found.sums)
-
-
-def _of_kind(kind: str, start: str, factor: str, found: EncodingPage) -> list[Panel]:
-    return _sum_panels(found, kind, start, factor)
 
 
 @once

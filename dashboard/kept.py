@@ -107,11 +107,11 @@ def once(make: Callable[..., Result]) -> Callable[..., Result]:
     """Decorate what makes something of a reading, and words, to be drawn: made once for each reading."""
 
     @functools.wraps(make)
-    def made(reading: Any, *asked: Any) -> Result:
+    def made(reading: Any, *asked: Any, **named: Any) -> Result:
         held: dict[Any, Result] = vars(reading).setdefault("_made", {})
-        key = make.__module__, make.__qualname__, *asked
+        key = make.__module__, make.__qualname__, *asked, *named.items()
         if key not in held:
-            held[key] = make(reading, *asked)
+            held[key] = make(reading, *asked, **named)
         return held[key]
 
     return made

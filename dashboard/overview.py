@@ -7,7 +7,7 @@ import pandas as pd
 
 from dashboard import compute, frames, sentences
 from dashboard.compute import Similarity
-from dashboard.kept import kept
+from dashboard.kept import kept, once
 from dashboard.pair import Pair
 from posenc import Setting
 from posenc.analysis.properties import Properties
@@ -58,9 +58,16 @@ def _of_scheme(query: Query) -> tuple[Similarity, Properties]:
     return compute.cosine(query), compute.measured(query)
 
 
+@once
 def curve(read: Overview, name: str) -> pd.DataFrame:
     """Return the curve of one scheme by its label, as it is drawn."""
     found = frames.drawn(frames.of(read.curves, name))
     if found.empty:
         return found
     return found.assign(least=np.float32(np.nanmin(read.curves[["y", "low"]].to_numpy(float))))
+
+
+@once
+def table(read: Overview, kind: str) -> pd.DataFrame:
+    """Return the measured properties of one scheme, none of one that is not shown."""
+    return frames.properties_table(read.measured.get(kind))

@@ -61,6 +61,10 @@ class QueueFull(PosencError):
     """No more training may wait on this server; the message says how much does."""
 
 
+class QueueBusy(RunError):
+    """Another process has held the queue of trainings for long; nothing was changed."""
+
+
 class StoreUnavailable(RunError):
     """The place of the runs cannot be reached or read now; nothing is known of what it holds."""
 

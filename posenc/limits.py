@@ -68,6 +68,7 @@ MAX_SHOWN_MODEL_HEADS = 128
 MAX_HUB_BYTES = 64 * 2**20  # of one table that is fetched from the Hub, its file's header included
 MAX_HUB_FETCHES = 2  # at once, of one process
 MAX_UPLOAD_BYTES = 50 * 2**20
+MAX_HELD_UPLOADS = 256 * 2**20  # of all visitors together, until their tables are in use
 MAX_FILE_BYTES = 2 * 2**30
 MAX_HEADER_BYTES = 8 * 2**20
 MAX_TENSORS = 20_000

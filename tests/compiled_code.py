@@ -16,6 +16,7 @@ from posenc import SCHEMES, Scheme, apply_rope, attention, rope_tables, sinusoid
 from posenc.modules import TokenPlusPositionEmbedding
 from tests.conftest import SMALL, SMALL_CONFIGS
 from tests.exempt import SUMMED
+from tests.longer import mostly
 from tests.stand_ins import STAND_INS
 
 pytestmark = pytest.mark.over_code
@@ -81,18 +82,17 @@ WAYS = [
 FOR_ALL = [("per entry", torch.float32), ("window", torch.bfloat16)]
 
 
-# Every kind of scheme is compiled in all ways; its variants in the ways that differ for them, and in
-# all others as a longer proof.
+EVERY = [(name, *way) for name in SMALL_CONFIGS if name not in STAND_INS for way in WAYS]
+
+
+# Every kind of scheme is compiled in the ways that differ most, its variants in one of them; all in all
+# ways as a longer proof.
 @pytest.mark.parametrize(
     ("variant", "place", "dtype"),
-    [
-        pytest.param(
-            name, *way, marks=pytest.mark.long if "." in name and way not in FOR_ALL else ()
-        )
-        for name in SMALL_CONFIGS
-        if name not in STAND_INS
-        for way in WAYS
-    ],
+    mostly(
+        EVERY,
+        *(one for one in EVERY if one[1:] in (FOR_ALL if "." not in one[0] else FOR_ALL[:1])),
+    ),
 )
 def test_every_hook_and_attention_are_one_graph(
     scheme: Scheme, place: str, dtype: torch.dtype
@@ -116,11 +116,10 @@ def test_a_scheme_that_was_never_run_compiles_as_well(kind: str) -> None:
 
 @pytest.mark.parametrize(
     "variant",
-    [
-        pytest.param(name, marks=pytest.mark.long if "." in name else ())
-        for name in SMALL_CONFIGS
-        if name not in STAND_INS
-    ],
+    mostly(
+        [name for name in SMALL_CONFIGS if name not in STAND_INS],
+        *(name for name in OF_KINDS if name in SMALL_CONFIGS),
+    ),
 )
 def test_a_deep_copy_compiles_and_several_lengths_are_each_right(scheme: Scheme) -> None:
     twin = copy.deepcopy(scheme)

@@ -7,7 +7,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,12 +53,17 @@ def free_port() -> int:
 
 
 @contextmanager
-def server(folder: Path, name: str = "server", **variables: str) -> Iterator[Served]:
-    """Serve with runs and work in a folder, and these variables of the environment."""
+def server(
+    folder: Path, name: str = "server", module: Sequence[str] = ("dashboard",), **variables: str
+) -> Iterator[Served]:
+    """Serve with runs and work in a folder, and these variables of the environment.
+
+    module: what is run, and what it takes before the options of the server.
+    """
     places = {"POSENC_RUNS": str(folder / "runs"), "POSENC_WORK": str(folder / "work")}
     path = f"/{variables['POSENC_PATH']}" if variables.get("POSENC_PATH") else ""
     log, port = folder / f"{name}.log", free_port()
-    command = [sys.executable, "-m", "dashboard", f"--server.port={port}"]
+    command = [sys.executable, "-m", *module, f"--server.port={port}"]
     command += [f"--server.address={HOST}"]
     with log.open("w") as output:
         process = subprocess.Popen(

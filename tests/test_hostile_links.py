@@ -19,6 +19,7 @@ from dashboard.workers import server_workers
 from posenc import Setting, fields, limits, own_fields
 from posenc.run_files import ENVIRONMENT
 from posenc.schemes import SCHEMES
+from tests.longer import mostly
 from tests.pages import PAGES, drawn, notices, visit
 from tests.test_setting import HOSTILE, within
 
@@ -183,10 +184,7 @@ def watch() -> Watch:
     return Watch()
 
 
-LATER = [pytest.param(page, marks=pytest.mark.long) for page in PAGES if page != "train"]
-
-
-@pytest.mark.parametrize("page", ["train", *LATER])
+@pytest.mark.parametrize("page", mostly(PAGES, "train"))
 def test_opening_a_link_starts_nothing_reads_no_file_it_names_and_writes_nothing(
     page: str, watch: Watch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -33,6 +33,7 @@ from posenc.lab import Run, specifications
 from posenc.lab.runs import to_parquet
 from posenc.run_files import ENVIRONMENT
 from tests.hostile_numbers import LLAMA, npy
+from tests.longer import mostly
 from tests.pages import PAGES, as_read, charts, drawn, visit
 from tests.small_runs import CORPUS, SIZES
 from tests.test_page_uploads import uploaded, use
@@ -64,11 +65,6 @@ DRAWN = (
 # Elements that show text as it is, as their frontend does (streamlit 1.67): read by no Markdown parser.
 LITERAL = {"code", "arrow_data_frame", "vega_lite_chart", "arrow_vega_lite_chart", "bidi_component",
            "file_uploader", "text_area", "text_input", "json"}  # fmt: skip
-
-
-def mostly(*first: str, of: Iterable[str] = NAMES) -> list[Any]:
-    """Return all of a kind as parameters: these are always tested, the others where there is time."""
-    return [one if one in first else pytest.param(one, marks=pytest.mark.long) for one in of]
 
 
 def leaves(at: AppTest) -> Iterator[Any]:
@@ -150,7 +146,7 @@ def test_the_walk_sees_what_it_looks_for() -> None:
     assert shows(at, "![](http://evil.example/p.png)")
 
 
-@pytest.mark.parametrize("name", mostly("HTML", "a directive", "controls"))
+@pytest.mark.parametrize("name", mostly(NAMES, "HTML", "a directive", "controls"))
 def test_names_of_a_checkpoint_and_its_tensors_are_text(name: str) -> None:
     said = NAMES[name]
     at = uploaded(named_table(said), f"{said}.safetensors", page="overview")
@@ -163,9 +159,7 @@ def test_names_of_a_checkpoint_and_its_tensors_are_text(name: str) -> None:
     assert source.removeprefix("table-").isalnum()
 
 
-@pytest.mark.parametrize(
-    "page", mostly("claims", of=[page for page in PAGES if page != "overview"])
-)
+@pytest.mark.parametrize("page", mostly([page for page in PAGES if page != "overview"], "claims"))
 def test_a_table_of_the_worst_names_is_text_on_every_page(page: str) -> None:
     worst = "".join(NAMES[one] for one in ("HTML", "a picture", "a link"))
     at = use(uploaded(named_table(worst), f"{worst}.safetensors", page="overview"))
@@ -173,14 +167,14 @@ def test_a_table_of_the_worst_names_is_text_on_every_page(page: str) -> None:
     assert formatted(at) == []
 
 
-@pytest.mark.parametrize("name", mostly("a bare address"))
+@pytest.mark.parametrize("name", mostly(NAMES, "a bare address"))
 def test_a_file_that_is_refused_is_named_as_text(name: str) -> None:
     at = uploaded(b"garbage", f"{NAMES[name]}.bin")
     assert len(at.error) == 1
     assert formatted(at) == []
 
 
-@pytest.mark.parametrize("name", mostly("a picture"))
+@pytest.mark.parametrize("name", mostly(NAMES, "a picture"))
 def test_names_of_a_table_to_be_checked_are_text(name: str) -> None:
     said = NAMES[name]
     at = visit("check_my_encoding", check_upload=True)
@@ -195,7 +189,7 @@ def test_names_of_a_table_to_be_checked_are_text(name: str) -> None:
     assert formatted(at) == []
 
 
-@pytest.mark.parametrize("name", mostly("HTML", "a link"))
+@pytest.mark.parametrize("name", mostly(NAMES, "HTML", "a link"))
 def test_a_model_that_calls_itself_so_is_text(name: str) -> None:
     config = LLAMA | {"model_type": NAMES[name], "position_" + NAMES[name]: 1}
     at = visit("context_planner", your_model=True)
@@ -251,7 +245,7 @@ KEYS = [
 ]
 
 
-@pytest.mark.parametrize("name", mostly("mathematics"))
+@pytest.mark.parametrize("name", mostly(NAMES, "mathematics"))
 def test_what_a_link_says_is_text_in_every_key(name: str) -> None:
     for page in ("overview", "why_position"):
         at = visit(page, dict.fromkeys([*KEYS, "a", NAMES[name]], NAMES[name]))
@@ -372,7 +366,7 @@ def test_the_cells_of_a_matrix_are_safe_and_exact() -> None:
     assert [np.float32(one["value"]) for one in read] == [*values.astype(np.float32).ravel()]
 
 
-@pytest.mark.parametrize("page", mostly("check_my_encoding", of=PAGES))
+@pytest.mark.parametrize("page", mostly(PAGES, "check_my_encoding"))
 def test_no_text_of_a_table_on_a_page_begins_like_a_formula(page: str) -> None:
     worst = NAMES["a formula"]
     at = use(uploaded(named_table(worst), f"{worst}.safetensors", page="overview"))

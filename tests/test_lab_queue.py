@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from posenc import limits
-from posenc.errors import QueueFull, RunError
+from posenc.errors import QueueBusy, QueueFull, RunError
+from posenc.lab import Store, worker
 from posenc.lab.queue import ATTEMPTS, Curve, Progress, Queue, State
 from posenc.lab.runs import checkpoint_of
 from posenc.lab.specification import Specification
@@ -325,3 +326,80 @@ def test_a_process_hangs_that_tells_nothing_or_does_not_hear_a_stop(queue: Queue
         aged("stop")
         assert queue.hung(os.getpid()) == name
     assert queue.hung(os.getpid()) is None
+
+
+def test_a_queue_that_another_process_holds_is_read_and_says_so_when_changed(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = queue.add(start())
+    other = Queue(queue.folder)
+    monkeypatch.setattr(other._lock, "timeout", 0.2)
+    said = (
+        r"^Another process has held the queue of trainings for 0\.2 s: nothing was changed\. "
+        r"Try again\.$"
+    )
+    with queue._lock:
+        assert [entry.name for entry in other.entries()] == [name]
+        with pytest.raises(QueueBusy, match=said):
+            other.add(start(1))
+        with pytest.raises(QueueBusy, match=said):
+            other.stop(name)
+        assert [entry.name for entry in other.entries()] == [name]
+    second = other.add(start(1))
+    other.stop(name)
+    assert [entry.name for entry in queue.entries()] == [second]
+
+
+def test_a_worker_that_cannot_forget_what_it_has_made_leaves_it_to_the_next(
+    queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = str(tmp_path / "runs")
+    queue.add(start(), store=store, text=sentences(), text_name="a")
+    with monkeypatch.context() as held:
+        held.setattr(Queue, "remove", lambda *_: (_ for _ in ()).throw(QueueBusy("held")))
+        with queue.taken() as entry:
+            assert entry is not None
+            worker.do(queue, entry)
+    (entry,) = queue.entries()
+    assert (entry.state, entry.error) == (State.WAITING, None)
+    (made,) = Store(store).ids()
+    at = next((tmp_path / "runs").rglob(f"{made}*")).stat().st_mtime_ns
+    with queue.taken() as entry:
+        assert entry is not None
+        worker.do(queue, entry)
+    assert queue.entries() == []
+    assert next((tmp_path / "runs").rglob(f"{made}*")).stat().st_mtime_ns == at  # not made again
+
+
+@pytest.mark.parametrize("ahead", [-300, 300])
+def test_two_servers_whose_clocks_differ_by_minutes_lose_and_double_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ahead: int
+) -> None:
+    ours, theirs = Queue(tmp_path, waiting=9), Queue(tmp_path, waiting=9)
+    now = time.time_ns()
+    clocks = {ours: now, theirs: now + ahead * 10**9}
+
+    def add(queue: Queue, seed: int) -> str:
+        clocks[queue] += 10**9
+        monkeypatch.setattr("posenc.lab.queue.time.time_ns", lambda: clocks[queue])
+        return queue.add(start(seed))
+
+    names = [add(queue, seed) for seed in range(3) for queue in (ours, theirs)]
+    assert names[::2] == names[1::2]  # the same start of both is one
+    mine = [add(ours, 3), add(ours, 4)]
+    other = [add(theirs, 5), add(theirs, 6)]
+    monkeypatch.undo()
+    waiting = [entry.name for entry in ours.entries()]
+    assert sorted(waiting) == sorted({*names, *mine, *other})
+    assert [name for name in waiting if name in mine] == mine  # each server's own order stays
+    assert [name for name in waiting if name in other] == other
+    begun = []
+    for _ in waiting:
+        with theirs.taken() as one, ours.taken() as two:
+            begun += [entry.name for entry in (one, two) if entry is not None]
+            assert len({*begun}) == len(begun)
+            for entry in (one, two):
+                if entry is not None:
+                    ours.remove(entry.name)
+    assert sorted(begun) == sorted(waiting)
+    assert theirs.entries() == []

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.timeout(900)
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     # A tab that was closed is forgotten at once, not after two minutes.
     forgets = {"STREAMLIT_SERVER_DISCONNECTED_SESSION_TTL": "1"}
-    with served(tmp_path_factory.mktemp("load"), environment=forgets) as one:
+    with served(tmp_path_factory.mktemp("load"), **forgets) as one:
         yield one
 
 

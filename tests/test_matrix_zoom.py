@@ -7,6 +7,7 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Page, expect
 
+from tests.longer import mostly
 from tests.matrix_probe import (
     KINDS,
     LENGTH,
@@ -241,7 +242,9 @@ def test_the_zoom_outlives_new_values_and_ends_where_its_cells_do(visit) -> None
     expect(row(page).locator(".hint.lost")).to_be_hidden()
 
 
-@pytest.mark.parametrize(("density", "scheme"), [(1, "light"), (1.5, "dark"), (2, "light")])
+@pytest.mark.parametrize(
+    ("density", "scheme"), mostly([(1, "light"), (1.5, "dark"), (2, "light")], (1.5, "dark"))
+)
 def test_cells_are_flat_and_of_their_exact_colour_at_every_density(
     visit, density: float, scheme: str
 ) -> None:

@@ -17,6 +17,7 @@ from posenc.presets import MODELS
 from posenc.shared_model import shared_model
 from tests.browser import Visit, go, headline, row, settled
 from tests.browser_page import alerts, choose, lines, pixels, unfold
+from tests.longer import mostly
 from tests.test_config_word import BOMB, packed
 from tests.test_share_browser import copied
 
@@ -140,11 +141,14 @@ def test_a_chosen_model_is_planned_for_and_back_again(visitor: Visit) -> None:
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [
-        ('{"model_type": "llama", "rope_theta": -1}', "rope_theta must be"),
-        ("/etc/passwd", "is not JSON"),
+    mostly(
+        [
+            ('{"model_type": "llama", "rope_theta": -1}', "rope_theta must be"),
+            ("/etc/passwd", "is not JSON"),
+            ('{"model_type": "<img src=x onerror=window.pwned=1>"}', "model_type"),
+        ],
         ('{"model_type": "<img src=x onerror=window.pwned=1>"}', "model_type"),
-    ],
+    ),
 )
 def test_a_bad_config_is_one_sentence_and_nothing_is_lost(
     visitor: Visit, text: str, said: str
@@ -162,7 +166,8 @@ def test_a_bad_config_is_one_sentence_and_nothing_is_lost(
 
 
 @pytest.mark.parametrize(
-    "word", [BOMB, packed(b"[1]"), "config-" + "A" * 60_000, "/etc/passwd", "config-%00%ff"],
+    "word",
+    mostly([BOMB, packed(b"[1]"), "config-" + "A" * 60_000, "/etc/passwd", "config-%00%ff"], BOMB),
     ids=["bomb", "list", "long", "path", "bytes"],
 )  # fmt: skip
 def test_a_hostile_link_opens_the_page_without_the_model(visitor: Visit, word: str) -> None:

@@ -288,3 +288,21 @@ def test_a_calibrated_machine_needs_longer_for_larger_models() -> None:
 def test_durations_read_as_people_say_them() -> None:
     said = {0.0: "1 s", 89.0: "89 s", 90.0: "2 min", 3_000.0: "50 min", 9_000.0: "2.5 h"}
     assert {seconds: duration(seconds) for seconds in said} == said
+
+
+def test_a_start_while_another_process_holds_the_queue_is_one_sentence_and_loses_nothing(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("posenc.lab.queue._PATIENCE", 0.2)
+    st.cache_resource.clear()
+    at = drawn(visit("train", LINK))
+    queue.folder.mkdir(parents=True)
+    with queue._lock:
+        at.button(key="start_training").click().run()
+        assert not at.exception
+        (box,) = at.error
+        assert as_read(box.value).startswith("Another process has held the queue of trainings for")
+        assert setting(at).schemes == ("rope", "alibi")
+    assert queue.entries() == []
+    at.button(key="start_training").click().run()
+    assert len(queue.entries()) == 1

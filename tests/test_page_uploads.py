@@ -1,16 +1,20 @@
 """Uploaded tables: taken, chosen among, refused in words, never run and never formatted."""
 
 import re
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from safetensors.numpy import save
+from streamlit.proto.Common_pb2 import FileURLs
+from streamlit.runtime.memory_uploaded_file_manager import MemoryUploadedFileManager
+from streamlit.runtime.uploaded_file_manager import UploadedFile, UploadedFileRec
 from streamlit.testing.v1 import AppTest
 
-from dashboard import sources, used
-from posenc import PosencError, Setting
+from dashboard import sources, uploads, used
+from posenc import PosencError, Setting, limits
 from tests.hostile_files import legacy_pickle, zipped_pickle
 from tests.pages import (
     PAGES,
@@ -204,3 +208,32 @@ def test_a_file_name_is_text_and_never_formatting(content: bytes | None, rows: n
     for text in named:
         assert "![x](" not in text
         assert "](http" not in text
+
+
+def test_files_of_all_visitors_together_are_bounded(
+    rows: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = checkpoint(wpe__weight=rows)
+    monkeypatch.setattr(limits, "MAX_HELD_UPLOADS", len(content) - 1)
+    at = uploaded(content)
+    assert [as_read(box.value) for box in at.error] == [uploads.FULL]
+    assert "use_upload" not in [button.key for button in at.button]
+    monkeypatch.setattr(limits, "MAX_HELD_UPLOADS", len(content))
+    table(at).set_value(("model.safetensors", content, "application/octet-stream")).run()
+    drawn(use(at))
+    assert any("30 x 12" in caption.value for caption in at.sidebar.caption)
+
+
+def test_a_file_that_is_dropped_is_in_no_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    keeper = MemoryUploadedFileManager("/_stcore/upload_file")
+    records = {one: UploadedFileRec(one, "a.npy", "", bytes(10 * n)) for n, one in enumerate("xyz")}
+    for session, names in (("ours", "xy"), ("theirs", "z")):
+        for name in names:
+            keeper.add_file(session, records[name])
+    run = SimpleNamespace(uploaded_file_mgr=keeper, session_id="ours")
+    monkeypatch.setattr(uploads, "get_script_run_ctx", lambda: run)
+    assert uploads.held() == 30
+    uploads._drop(UploadedFile(records["y"], FileURLs()))
+    assert uploads.held() == 20
+    assert keeper.get_files("ours", ["x", "y"]) == [records["x"]]
+    assert keeper.get_files("theirs", ["z"]) == [records["z"]]

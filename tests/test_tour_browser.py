@@ -12,6 +12,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser import PAGES, SCREENS, Visit, go
 from tests.browser_page import INK, SHADES, alerts, resize
+from tests.longer import mostly
 
 pytestmark = pytest.mark.browser
 
@@ -75,7 +76,7 @@ def hindrances(page: Page) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("colours", ["light", "dark"])
+@pytest.mark.parametrize("colours", mostly(["light", "dark"], "light"))
 def test_every_page_draws_whole_hinders_nobody_and_asks_no_other_host(
     visitor: Visit, colours: str
 ) -> None:

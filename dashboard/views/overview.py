@@ -29,8 +29,11 @@ for column, kind in panels.columns(overview.shown(read), most=3 if read.compared
             kind,
             key=f"curve_{kind}",
         )
-        then = read.pinned.measured.get(kind) if read.pinned else None
-        st.table(frames.properties_table(now.measured.get(kind), then, compared=read.compared))
+        if read.pinned is None:
+            st.table(overview.table(now, kind))
+        else:
+            both = now.measured.get(kind), read.pinned.measured.get(kind)
+            st.table(frames.properties_table(*both, compared=True))
         # Under the table: sentences of unequal length would part the tables of a row.
         if kind in now.found:
             st.markdown(sentences.properties(now.measured[kind], now.found[kind]))

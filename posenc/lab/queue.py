@@ -20,7 +20,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from posenc import limits
-from posenc.errors import QueueFull, RunError
+from posenc.errors import QueueBusy, QueueFull, RunError
 from posenc.lab.specification import Specification
 from posenc.run_files import lasting, work_folder, write_whole
 from posenc.run_files import reason as why
@@ -110,7 +110,8 @@ class Queue:
 
         One that is being stopped counts no more: the same start comes again after it.
 
-        Raises QueueFull where no more may wait, RunError where the folder cannot be written.
+        Raises QueueFull where no more may wait, QueueBusy where another process holds the queue for
+        long, RunError where the folder cannot be written.
         """
         if not specifications:
             raise RunError("There is nothing to train.")
@@ -122,7 +123,7 @@ class Queue:
         digest = hashlib.sha256(ids.encode()).hexdigest()[:12]
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            with self._lock:
+            with self._alone():
                 for entry in self.entries():
                     if not entry.name.endswith(digest):
                         continue
@@ -241,9 +242,24 @@ class Queue:
         except OSError:
             return math.inf
 
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Change what is in the folder while nobody else does. Raises QueueBusy after a while."""
+        try:
+            self._lock.acquire()
+        except Timeout:
+            raise QueueBusy(
+                f"Another process has held the queue of trainings for {self._lock.timeout:.3g} s: "
+                "nothing was changed. Try again."
+            ) from None
+        try:
+            yield
+        finally:
+            self._lock.release()
+
     def remove(self, name: str) -> None:
-        """Forget an entry, and its text unless another entry needs it."""
-        with self._lock:  # a text is written before the entry that needs it
+        """Forget an entry, and its text unless another entry needs it. Raises QueueBusy."""
+        with self._alone():  # a text is written before the entry that needs it
             # The job goes first: a kill after it leaves only files that nobody reads.
             for ending in (".json", ".progress", ".progress-new", ".stop", ".working", ".lock"):
                 (self.folder / f"{name}{ending}").unlink(missing_ok=True)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from posenc.errors import DeviceLost, PosencError
+from posenc.errors import DeviceLost, PosencError, QueueBusy
 from posenc.lab import log_lines
 from posenc.lab.corpus import Corpus, from_text, standard_library
 from posenc.lab.device_faults import free
@@ -87,6 +87,9 @@ def do(queue: Queue, entry: Entry) -> None:
         event(log, "start_failed", entry=entry.name, fault=type(error).__name__)
         queue.fail(entry, str(error))
         sys.exit(DEVICE_LOST)  # every later use of the device would fail in this process
+    except QueueBusy:
+        # Its runs are made: whoever takes it next finds them, and forgets it.
+        event(log, "start_interrupted", entry=entry.name)
     except PosencError as error:
         event(log, "start_failed", entry=entry.name, fault=type(error).__name__)
         queue.fail(entry, str(error))

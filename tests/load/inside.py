@@ -1,6 +1,6 @@
-"""Streamlit, with a socket that counts what its containers hold.
+"""The app as an operator starts it, with a socket that counts what its containers hold.
 
-`python -m tests.load.inside SOCKET run ...` takes the arguments of streamlit after that of the socket.
+`python -m tests.load.inside SOCKET ...` takes the arguments of `python -m dashboard` after the socket.
 For the load test alone: a server that people reach has no such thing.
 """
 
@@ -50,7 +50,6 @@ def answer(place: Path) -> None:
 
 if __name__ == "__main__":
     threading.Thread(target=answer, args=(Path(sys.argv[1]),), daemon=True).start()
-    sys.argv = ["streamlit", *sys.argv[2:]]
-    from streamlit.web.cli import main
+    from dashboard.__main__ import main
 
-    main()
+    sys.exit(main(sys.argv[2:]))

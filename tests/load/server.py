@@ -3,17 +3,12 @@
 import json
 import os
 import socket
-import subprocess
-import sys
-import time
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
-START = 120.0  # seconds
+from tests.served_process import server
 
 
 @dataclass(frozen=True)
@@ -46,39 +41,8 @@ class Served:
 
 
 @contextmanager
-def served(place: Path, *, environment: dict[str, str] | None = None) -> Iterator[Served]:
+def served(place: Path, **variables: str) -> Iterator[Served]:
     """Serve the app with runs and work below `place`, until the context ends."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     inside = place / "inside"
-    own = {"POSENC_RUNS": str(place / "runs"), "POSENC_WORK": str(place / "work")}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.load.inside", str(inside), "run", "dashboard/app.py",
-         "--server.port", str(port), "--server.address", "127.0.0.1"],
-        cwd=ROOT, env=os.environ | own | (environment or {}),
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    address = f"http://127.0.0.1:{port}"
-    try:
-        _await(f"{address}/_stcore/health", process)
-        yield Served(address, process.pid, inside)
-    finally:
-        process.terminate()
-        try:
-            process.wait(30)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def _await(url: str, process: subprocess.Popen[bytes]) -> None:
-    end = time.monotonic() + START
-    while True:
-        try:
-            with urllib.request.urlopen(url, timeout=5):
-                return
-        except OSError:
-            if process.poll() is not None or time.monotonic() > end:
-                raise
-            time.sleep(0.1)
+    with server(place, module=("tests.load.inside", str(inside)), **variables) as one:
+        yield Served(one.address, one.process.pid, inside)
