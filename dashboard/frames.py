@@ -47,7 +47,7 @@ def _long(curves: Mapping[str, Mapping[str, Array]]) -> pd.DataFrame:
     """Return the columns of every scheme under each other, its name beside them."""
     names = {name: None for columns in curves.values() for name in columns}
     sizes = [len(next(iter(columns.values()))) for columns in curves.values()]
-    scheme = np.repeat(np.array([*curves], dtype=object), sizes)
+    scheme = pd.Categorical.from_codes(np.repeat(range(len(sizes)), sizes), pd.Index([*curves]))
     joined = {name: np.concatenate([one[name] for one in curves.values()]) for name in names}
     return pd.DataFrame({"scheme": scheme} | joined)
 

@@ -19,7 +19,7 @@ Result = TypeVar("Result")
 
 _LITTLE = 64
 
-MOST_BYTES = 128 * 2**20  # of all readings; what is made of them to be drawn takes as much again
+MOST_BYTES = 64 * 2**20  # of all readings; what is made of them to be drawn takes as much again
 
 
 class Kept:
@@ -67,7 +67,7 @@ class Kept:
 def weight(one: Any) -> int:
     """Return about how many bytes a result takes: its arrays and frames, and a little for all else."""
     if isinstance(one, pd.DataFrame):
-        return int(one.memory_usage(deep=True).sum())
+        return int(one.memory_usage().sum())
     if isinstance(one, np.ndarray | torch.Tensor):
         return one.nbytes
     if isinstance(one, str | bytes):
