@@ -12,6 +12,7 @@ from tests.mutants_of_hostile import MUTANTS_OF_HOSTILE
 from tests.mutants_of_identification import MUTANTS_OF_IDENTIFICATION
 from tests.mutants_of_lab import MUTANTS_OF_LAB
 from tests.mutants_of_labels import MUTANTS_OF_LABELS
+from tests.mutants_of_load import MUTANTS_OF_LOAD
 from tests.mutants_of_models import MUTANTS_OF_MODELS
 from tests.mutants_of_relative import MUTANTS_OF_RELATIVE
 from tests.mutants_of_scalings import MUTANTS_OF_SCALINGS
@@ -263,6 +264,7 @@ MUTANTS = (
     *MUTANTS_OF_RELATIVE,
     *MUTANTS_OF_IDENTIFICATION,
     *MUTANTS_OF_HOSTILE,
+    *MUTANTS_OF_LOAD,
 )  # fmt: skip
 
 

@@ -1,18 +1,21 @@
 """Text as bytes: two sides that share nothing, a hash of everything, one sentence for what is no text."""
 
+import math
 import random
 import sysconfig
 from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from posenc import PosencError
 from posenc.errors import CorpusError
+from posenc.lab import specifications
 from posenc.lab.corpus import Corpus, decoded, from_files, from_text, standard_library
-from tests.small_runs import sentences
+from posenc.lab.train import train
+from tests.small_runs import SIZES, sentences
 
 
 def files(count: int = 60, seed: int = 0) -> list[tuple[str, bytes]]:
@@ -189,3 +192,43 @@ def test_the_standard_library_is_the_same_each_time() -> None:
     assert first.sha256 == second.sha256
     assert torch.equal(first.train, second.train)
     assert torch.equal(first.validation, second.validation)
+
+
+FORMS = {
+    "as it is": lambda part: part,
+    "in lines": lambda part: part + b"\n",
+    "in lines of Windows": lambda part: part + b"\r\n",
+    "with a mark at its begin": lambda part: b"\xef\xbb\xbf" + part,
+    "in UTF-16": lambda part: part.decode("latin-1").encode("utf-16"),
+}
+
+
+@given(
+    part=st.binary(min_size=1, max_size=400)
+    | st.text(min_size=1, max_size=200).map(lambda text: text.encode("utf-8", "surrogatepass"))
+    | st.sampled_from([b"a", b"\n", b"\0", b" ", b"\xff", "\N{GRINNING FACE}".encode()]),
+    form=st.sampled_from(sorted(FORMS)),
+    size=st.sampled_from([1, 19_999, 20_000, 20_001, 60_000]),
+)
+@settings(max_examples=60)
+def test_any_bytes_are_a_corpus_that_trains_or_one_sentence(
+    part: bytes, form: str, size: int
+) -> None:
+    piece = FORMS[form](part)
+    content = (piece * (size // len(piece) + 1))[:size]
+    said = ""
+    try:
+        corpus = from_text("a text", content)
+    except CorpusError as error:
+        said = str(error)
+    if said:
+        assert said.endswith(".")
+        assert "\n" not in said
+        text, replaced = decoded(content)
+        whole = len(text.encode())
+        assert b"\0" in content or 10 * replaced > len(content) or whole < 20_000
+        return
+    (specification,) = specifications(["rope"], widths=[16], corpus=corpus, **SIZES | {"steps": 3})
+    training = train(specification, corpus)
+    assert len(training.losses) == 3
+    assert all(math.isfinite(loss) for loss in training.losses)

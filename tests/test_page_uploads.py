@@ -237,3 +237,18 @@ def test_a_file_that_is_dropped_is_in_no_session(monkeypatch: pytest.MonkeyPatch
     assert uploads.held() == 20
     assert keeper.get_files("ours", ["x", "y"]) == [records["x"]]
     assert keeper.get_files("theirs", ["z"]) == [records["z"]]
+
+
+def test_two_files_of_one_name_at_once_stay_apart(rows: np.ndarray) -> None:
+    other = np.random.default_rng(6).normal(size=(22, 12)).astype(np.float32)
+    pair = [uploaded(checkpoint(wpe__weight=table), "model.safetensors") for table in (rows, other)]
+    for at in pair:
+        drawn(use(at))
+    names = [setting(at).learned_source for at in pair]
+    assert len({*names}) == 2
+    for at, table in zip(pair, (rows, other), strict=True):
+        assert any(f"{len(table)} x 12" in caption.value for caption in at.sidebar.caption)
+        drawn(at.run())  # neither takes the other's place
+        exact, shown = table.astype(float), matrices(at)[1]["Learned"]
+        shown = shown[: len(table), : len(table)]
+        np.testing.assert_allclose(shown, cosines(exact @ exact.T), rtol=0, atol=1e-6)
