@@ -4,10 +4,13 @@ import asyncio
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
+from streamlit.proto.Alert_pb2 import Alert
+from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
-from tests.load.batches import DIAL, grown, run
+from tests.load.batches import DIAL, grown, multiplied, run
 from tests.load.figures import Figures, table
 from tests.load.server import Served, served
 from tests.load.visitor import Answer, Visitor
@@ -44,8 +47,19 @@ def test_what_goes_wrong_on_a_page_is_a_fault(server: Served) -> None:
     assert missing.faults == [f"KeyError: '{DIAL}'"] * 2
 
 
+def test_a_page_that_says_that_it_failed_is_a_fault() -> None:
+    visitor = Visitor("http://nowhere")
+    for said, colour in (("This page could not be computed.", Alert.ERROR), ("x", Alert.WARNING)):
+        message = ForwardMsg()
+        message.delta.new_element.alert.body = said
+        message.delta.new_element.alert.format = colour
+        visitor._drawn(message)
+    assert visitor.faults == ["This page could not be computed."]
+    assert visitor.text == ["This page could not be computed.", "x"]
+
+
 def test_visitors_at_once_are_all_served_without_a_fault(server: Served) -> None:
-    figures = run(server, visitors=5, reruns=3, pause=0.0)
+    figures = run(server, visitors=5, reruns=3, pause=0.0, alike=False)
     assert figures.faults == []
     assert (len(figures.first), len(figures.turned)) == (5, 15)
     assert 100 < server.memory() < 4_000
@@ -73,6 +87,27 @@ def test_what_grows_from_census_to_census_is_found() -> None:
     assert grown(first, second, first) == {}
 
 
+def test_kinds_of_which_there_are_ever_more_are_found() -> None:
+    censuses = [{str(n): ("dict of str page", 5) for n in range(count)} for count in (3, 7, 11)]
+    assert multiplied(*censuses, least=4) == {"dict of str page": [3, 7, 11]}
+    assert multiplied(*censuses, least=5) == {}
+    assert multiplied(*censuses, censuses[0], least=4) == {}
+
+
+@pytest.mark.long
+def test_a_hundred_who_come_at_once_are_all_served(server: Served) -> None:
+    figures = run(server, visitors=100, reruns=1, pause=1.0)
+    assert figures.faults == []
+    assert (len(figures.first), len(figures.turned)) == (100, 100)
+
+
+@pytest.mark.long
+def test_a_server_that_has_drawn_a_page_needs_550_megabytes_at_most(tmp_path: Path) -> None:
+    with served(tmp_path) as one:
+        assert run(one, visitors=1, reruns=2, pause=0.0).faults == []
+        assert one.memory() <= 550
+
+
 @pytest.mark.long
 def test_nothing_grows_over_identical_batches(server: Served) -> None:
     asked = {"visitors": 4, "reruns": 20, "pause": 0.0, "page": "similarity"}
@@ -85,7 +120,9 @@ def test_nothing_grows_over_identical_batches(server: Served) -> None:
         assert run(server, **asked).faults == []
     time.sleep(2)
     assert len(censuses[0]) > 1_000
-    assert grown(*censuses, server.census()) == {}
+    censuses.append(server.census())
+    assert grown(*censuses) == {}
+    assert multiplied(*censuses, least=4) == {}  # something of every visitor
 
 
 @pytest.mark.long

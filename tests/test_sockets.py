@@ -7,6 +7,7 @@ from contextlib import ExitStack
 import pytest
 
 from dashboard import sockets
+from tests.pages import visit
 
 
 @pytest.fixture
@@ -51,3 +52,9 @@ def test_a_system_without_such_a_folder_is_left_as_it_is(
     monkeypatch.setattr(sockets.st, "get_option", {"server.port": doors[0].getsockname()[1]}.get)
     sockets.send_at_once.__wrapped__()
     assert not at_once(doors[0])
+
+
+def test_the_first_page_that_a_server_draws_does_so() -> None:
+    sockets.send_at_once.cache_clear()
+    assert not visit("start").exception
+    assert sockets.send_at_once.cache_info().currsize == 1

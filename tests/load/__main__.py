@@ -1,32 +1,54 @@
 """Measure the app under load: `python -m tests.load`; figures of this machine, as a table.
 
+Batches are "new", where every setting is asked for the first time and by one visitor, or "seen", where all
+turn a control of one link through its 71 stops, which others may have done before.
+
 Nothing here fails by a time: read the ratios. The faults must be none.
 """
 
+import itertools
 import json
 import sys
 import tempfile
+import time
 from pathlib import Path
+from typing import Any
 
 import click
 
 from posenc.lab.corpus import standard_library
-from posenc.lab.queue import Queue
+from posenc.lab.queue import Queue, State
 from posenc.lab.sweep import specifications
 from tests.load.batches import run
 from tests.load.figures import Figures, table
 from tests.load.server import Served, served
 
+MANY = 50  # sessions that pause for long, as people who read
 PAGES = ("similarity", "overview", "encoding", "pca")  # those that send most
 
 
 def training(place: Path) -> None:
-    """Leave a start in the queue that keeps the server's background process at work."""
-    wanted = specifications(
-        ["rope"], corpus=standard_library(), widths=[128], layers=3, heads=4, steps=5_000,
-        train_length=64,
-    )  # fmt: skip
-    Queue(place / "work" / "queue").add(wanted)
+    """Leave starts in the queue that keep the server's background process at work for hours."""
+    for width in (128, 192, 256):
+        wanted = specifications(
+            ["rope"], corpus=standard_library(), widths=[width], layers=3, heads=4, steps=5_000,
+            train_length=64, seeds=5,
+        )  # fmt: skip
+        Queue(place / "work" / "queue").add(wanted)
+
+
+def trains(place: Path) -> bool:
+    """Whether something is being trained right now."""
+    return any(one.state is State.RUNNING for one in Queue(place / "work" / "queue").entries())
+
+
+def measured(server: Served, place: Path | None, **asked: Any) -> Figures:
+    """Return the figures of a batch; place: where something must be trained meanwhile."""
+    before = place is None or trains(place)
+    figures = run(server, **asked)
+    if not (before and (place is None or trains(place))):
+        figures.faults.append("nothing was being trained")
+    return figures
 
 
 def growth(server: Served, reruns: int, warm: int) -> tuple[Figures, float]:
@@ -55,6 +77,11 @@ def main(
     """Open the pages as many visitors at once and turn a control; report times, sizes and memory."""
     rows: list[tuple[str, Figures]] = []
     notes: dict[str, float] = {}
+
+    def note(title: str, figures: Figures) -> None:
+        rows.append((title, figures))
+        click.echo(table(rows[-1:]).splitlines()[1], err=True)
+
     for beside in (False, True) if trained else (False,):
         with tempfile.TemporaryDirectory() as folder:
             place = Path(folder)
@@ -63,20 +90,23 @@ def main(
             with served(place) as server:
                 run(server, visitors=1, reruns=2, pause=0.0)
                 notes.setdefault("base memory MB", server.memory())
-                for page in pages:
-                    for count in sessions:
-                        figures = run(
-                            server, visitors=count, reruns=reruns, page=page,
-                            pause=long_pause if count >= 50 else pause,
-                        )  # fmt: skip
-                        title = f"{page}, {count}{', training' if beside else ''}"
-                        rows.append((title, figures))
-                        click.echo(table(rows[-1:]).splitlines()[1], err=True)
+                while beside and not trains(place):
+                    time.sleep(1)
+                for page, count in itertools.product(pages, sessions):
+                    many_at_once = count >= MANY
+                    for said in ("new",) if many_at_once else ("new", "seen"):
+                        asked = {
+                            "visitors": count, "page": page, "alike": said == "seen",
+                            "reruns": reruns // 2 if many_at_once else reruns,
+                            "pause": long_pause if many_at_once else pause,
+                        }  # fmt: skip
+                        figures = measured(server, place if beside else None, **asked)
+                        note(f"{page}, {count}, {said}{', training' if beside else ''}", figures)
                 if many and not beside:
                     figures, notes[f"growth over {many} reruns MB"] = growth(
                         server, many, many // 2
                     )
-                    rows.append((f"{many} reruns", figures))
+                    note(f"{many} reruns", figures)
     click.echo(table(rows))
     for name, value in notes.items():
         click.echo(f"{name}: {value:,.1f}")

@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import random
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 from websockets.exceptions import WebSocketException
@@ -13,14 +14,18 @@ from tests.load.server import Served
 from tests.load.visitor import Visitor
 
 DIAL = "Base"  # turned by every visitor
+_OWN = 190  # positions of the first visitor; the others have one more each
 _FAULTS = (OSError, TimeoutError, WebSocketException, LookupError)
 
 
 async def batch(
     server: Served, *, visitors: int, reruns: int, pause: float, page: str = "similarity",
-    query: str = "", patience: float = 60.0, seed: int = 0,
+    alike: bool = True, patience: float = 60.0, seed: int = 0,
 ) -> Figures:  # fmt: skip
     """Let `visitors` open a page at once; then each turns a control `reruns` times.
+
+    alike: whether all open the page as it is. Else each shows as many positions as nobody else, so that
+    no setting has been computed for another.
 
     pause: seconds between two turns of one visitor, on average; they are drawn evenly from half to one
     and a half of it, so that visitors do not march in step.
@@ -32,6 +37,7 @@ async def batch(
     async def visit(number: int) -> None:
         nonlocal opened
         pauses = random.Random(f"{seed} {number}")
+        query = "" if alike else f"length={_OWN + number}"
         visitor = Visitor(server.address, page, query, patience)
         try:
             async with visitor:
@@ -64,6 +70,17 @@ def run(server: Served, **asked: object) -> Figures:
     # In a thread of its own: the caller's may have a loop that runs, as browsers' tests do.
     with ThreadPoolExecutor(1) as alone:
         return alone.submit(asyncio.run, batch(server, **asked)).result()  # type: ignore[arg-type]
+
+
+def multiplied(*censuses: dict[str, tuple[str, int]], least: int) -> dict[str, list[int]]:
+    """Return the kinds of containers of which there are at least `least` more each time."""
+    counts = [Counter(told for told, _ in one.values()) for one in censuses]
+    found = {}
+    for kind in counts[0]:
+        numbers = [one[kind] for one in counts]
+        if all(after >= before + least for before, after in itertools.pairwise(numbers)):
+            found[kind] = numbers
+    return found
 
 
 def grown(*censuses: dict[str, tuple[str, int]]) -> dict[str, list[int]]:

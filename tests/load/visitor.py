@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
+from streamlit.proto.Alert_pb2 import Alert
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ClientState_pb2 import ClientState
 from streamlit.proto.Element_pb2 import Element
@@ -161,6 +162,8 @@ class Visitor:
             self.faults.append(f"{element.exception.type}: {element.exception.message[:80]}")
         elif kind == "alert":
             self.text.append(element.alert.body)
+            if element.alert.format == Alert.ERROR:  # a fault of the page is one, too
+                self.faults.append(element.alert.body[:120])
         elif kind in _DIALS and element.slider.options:
             slider = element.slider
             self.dials[slider.label] = Dial(
