@@ -353,6 +353,7 @@ def test_a_queue_that_another_process_holds_is_read_and_says_so_when_changed(
 def test_a_worker_that_cannot_forget_what_it_has_made_leaves_it_to_the_next(
     queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("POSENC_WORK", str(tmp_path / "work"))  # other tests spoil checkpoints
     store = str(tmp_path / "runs")
     queue.add(start(), store=store, text=sentences(), text_name="a")
     with monkeypatch.context() as held:
