@@ -82,6 +82,10 @@ WAYS = [
 FOR_ALL = [("per entry", torch.float32), ("window", torch.bfloat16)]
 
 
+# One of each kind; its variants as a longer proof.
+BY_KIND = pytest.mark.parametrize(
+    "variant", mostly([name for name in SMALL_CONFIGS if name not in STAND_INS], *OF_KINDS)
+)
 EVERY = [(name, *way) for name in SMALL_CONFIGS if name not in STAND_INS for way in WAYS]
 
 
@@ -114,13 +118,7 @@ def test_a_scheme_that_was_never_run_compiles_as_well(kind: str) -> None:
     agree(found, everything(scheme, x, q, q, None), rounding(scheme))
 
 
-@pytest.mark.parametrize(
-    "variant",
-    mostly(
-        [name for name in SMALL_CONFIGS if name not in STAND_INS],
-        *(name for name in OF_KINDS if name in SMALL_CONFIGS),
-    ),
-)
+@BY_KIND
 def test_a_deep_copy_compiles_and_several_lengths_are_each_right(scheme: Scheme) -> None:
     twin = copy.deepcopy(scheme)
     run = compiled(everything, dynamic=None)
@@ -129,6 +127,7 @@ def test_a_deep_copy_compiles_and_several_lengths_are_each_right(scheme: Scheme)
         agree(run(twin, x, q, q, None), everything(scheme, x, q, q, None), rounding(scheme))
 
 
+@BY_KIND
 def test_a_decoding_step_compiles_with_positions_as_data(scheme: Scheme) -> None:
     """One graph for every step: the position is a tensor, not a constant of the graph."""
     keys = random(1, HEADS, 20, WIDTH, seed=1)
@@ -145,6 +144,7 @@ def test_a_decoding_step_compiles_with_positions_as_data(scheme: Scheme) -> None
     assert counters["stats"]["unique_graphs"] == 1
 
 
+@BY_KIND
 def test_gradients_pass_through_the_compiled_graph(scheme: Scheme) -> None:
     def loss(x: Tensor, q: Tensor) -> Tensor:
         return sum(
