@@ -1,6 +1,5 @@
 """Settings of the test run: shapes checked at every call, one thread, every scheme in small."""
 
-import atexit
 import functools
 import math
 import os
@@ -34,7 +33,6 @@ torch.set_num_threads(1)
 
 # Neither the runs of whoever tests nor what is being trained there: a place of the tests' own.
 _PLACE = Path(tempfile.mkdtemp(prefix="posenc-tests-"))
-atexit.register(shutil.rmtree, _PLACE, ignore_errors=True)
 os.environ[ENVIRONMENT] = str(_PLACE / "runs")
 os.environ[WORK_ENVIRONMENT] = str(_PLACE / "work")
 
@@ -112,6 +110,11 @@ def small_scheme(variant: str) -> Scheme:
 
 
 _looked_at = functools.cache(small_scheme)  # to choose by, when tests are collected
+
+
+def pytest_sessionfinish() -> None:
+    """Leave nothing behind. (At exit would be too late: the processes of xdist end before that.)"""
+    shutil.rmtree(_PLACE, ignore_errors=True)
 
 
 def pytest_xdist_auto_num_workers() -> int:
