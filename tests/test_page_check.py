@@ -582,14 +582,44 @@ def test_the_address_of_a_page_whose_path_ends_in_another_s_is_put_right(root: s
     assert address("", PAGE) == ""
 
 
-def test_the_name_of_an_upload_is_made_of_its_numbers_and_of_nothing_else() -> None:
+def test_the_name_of_an_upload_is_made_of_all_that_is_shown_of_it() -> None:
     from posenc.interop.number_tables import NumberTable
 
     table = torch.randn(6, 4, generator=torch.Generator().manual_seed(0))
-    first = held_numbers.hold_numbers(NumberTable(table, None, ""), "a.npy")
-    assert (
-        held_numbers.hold_numbers(NumberTable(table.clone(), None, "", ("Noted.",)), "b.npy")
-        == first
-    )
-    assert held_numbers.hold_numbers(NumberTable(table + 1, None, ""), "a.npy") != first
-    assert held_numbers.hold_numbers(NumberTable(table.double(), None, ""), "a.npy") != first
+
+    def name(numbers: torch.Tensor = table, source: str = "a.npy", *notes: str, **how: Any) -> str:
+        return held_numbers.hold_numbers(NumberTable(numbers, None, "", notes), source, **how)
+
+    assert name() == name(table.clone())
+    others = [
+        name(table + 1),
+        name(table.double()),
+        name(table.reshape(4, 6)),
+        name(table, "b.npy"),
+        name(table, "a.npy", "Noted."),
+        name(files=("a.npy",)),
+        name(tensor="wpe"),
+    ]
+    assert len({name(), *others}) == 8
+
+
+def test_a_visitor_is_never_told_the_name_of_another_s_file() -> None:
+    """Equal numbers of two visitors, either first: each reads and takes away a file name of their own."""
+    secret, own = "secret-client.npy", "table.npy"
+    content = npy(np.random.default_rng(11).normal(size=(24, 6)))
+    visitors = [use(give(content, name)) for name in (secret, own)]
+    chosen = [at.selectbox(key="table").value for at in visitors]
+    for at, name, other in zip(visitors, (secret, own), (own, secret), strict=True):
+        drawn(at.run())
+        assert f"From {name}." in captions(at)
+        shown = [as_read(one.value) for one in [*at.caption, *at.markdown, *at.info, *at.selectbox]]
+        assert not any(other in text for text in shown)
+        taken = script(at.session_state["setting"], CheckChoice(table=at.selectbox(key="table").value))
+        assert repr(name) in taken
+        assert other not in taken
+    assert chosen[0] != chosen[1]
+    # What is asked of the same name says nothing of the other either.
+    for name, said in zip(chosen, (secret, own), strict=True):
+        answer = check.read(Setting(), CheckChoice(table=name)).answer
+        assert answer is not None
+        assert answer.about[0] == f"From {said}."

@@ -74,16 +74,19 @@ def cut(read: NumberTable) -> NumberTable:
 def hold_numbers(
     read: NumberTable, source: str, *, files: tuple[str, ...] = (), tensor: str | None = None
 ) -> str:
-    """Keep a table of two axes and return its name; equal content gives equal names everywhere.
+    """Keep a table of two axes and return its name: the same file gives the same name everywhere.
 
-    Rows past 2^22 numbers are left out, which is noted. The least recently used tables go first.
+    Equal numbers that came otherwise have another name, so that nobody is shown the name of somebody
+    else's file. Rows past 2^22 numbers are left out, which is noted. The least recently used go first.
     source: the file as people are shown it; files, tensor: as their owner reads them again. Raises
     CheckpointError as `shortened` does.
     """
     held = cut(read)
     table, sines = held.table, held.sines
     one = HeldNumbers(table, sines, source, held.notes, files, tensor)
-    content = hashlib.sha256(repr((table.shape, table.dtype)).encode())
+    # Everything that a visitor is shown of it: results are cached by the name.
+    shown = (table.shape, table.dtype, source, held.notes, files, tensor)
+    content = hashlib.sha256(repr(shown).encode())
     for part in (table, sines):
         if part is not None:
             content.update(b"\0")
