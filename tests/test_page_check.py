@@ -365,16 +365,21 @@ def test_a_link_to_an_upload_that_is_gone_asks_for_it_and_shows_nothing_instead(
 
 
 def test_what_is_held_is_bounded_in_number_and_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(held_numbers, "_held", type(held_numbers._held)())
-    monkeypatch.setattr(held_numbers, "NUMBERS_HELD", 3)
+    from posenc.interop.held import Held
     from posenc.interop.number_tables import NumberTable
+
+    def within(most: int, most_bytes: int) -> None:
+        own = Held(most, most_bytes, held_numbers._held._size)
+        monkeypatch.setattr(held_numbers, "_held", own)
 
     def hold(value: float, rows: int = 4) -> str:
         return held_numbers.hold_numbers(NumberTable(torch.full((rows, 4), value), None, ""), "x")
 
+    within(3, 10_000)
     names = [hold(float(n)) for n in range(5)]
     assert [held_numbers.are_held(name) for name in names] == [False, False, True, True, True]
-    monkeypatch.setattr(held_numbers, "MOST_BYTES", 200)
+    within(3, 200)  # bytes: 128 of eight rows and 64 of four
+    names = [hold(float(n)) for n in range(3)]
     last = hold(9.0, 8)
     assert held_numbers.are_held(last)
     assert sum(held_numbers.are_held(name) for name in names) == 1
@@ -614,7 +619,9 @@ def test_a_visitor_is_never_told_the_name_of_another_s_file() -> None:
         assert f"From {name}." in captions(at)
         shown = [as_read(one.value) for one in [*at.caption, *at.markdown, *at.info, *at.selectbox]]
         assert not any(other in text for text in shown)
-        taken = script(at.session_state["setting"], CheckChoice(table=at.selectbox(key="table").value))
+        taken = script(
+            at.session_state["setting"], CheckChoice(table=at.selectbox(key="table").value)
+        )
         assert repr(name) in taken
         assert other not in taken
     assert chosen[0] != chosen[1]

@@ -1,14 +1,13 @@
 """Tables of numbers that visitors gave, in memory under names made of their content."""
 
 import hashlib
-import threading
-from collections import OrderedDict
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from posenc.errors import CheckpointError
+from posenc.interop.held import Held
 from posenc.interop.number_tables import NumberTable
 
 NUMBERS_HELD = 32
@@ -39,8 +38,7 @@ class HeldNumbers:
         return sum(part.numel() * part.element_size() for part in parts)
 
 
-_held: OrderedDict[str, HeldNumbers] = OrderedDict()
-_lock = threading.Lock()
+_held: Held[HeldNumbers] = Held(NUMBERS_HELD, MOST_BYTES, lambda one: one.size)
 
 
 def shortened(table: Tensor, sines: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
@@ -92,29 +90,23 @@ def hold_numbers(
             content.update(b"\0")
             content.update(part.contiguous().view(torch.uint8).numpy().tobytes())
     name = f"array-{content.hexdigest()[:12]}"
-    with _lock:
-        _held[name] = one
-        _held.move_to_end(name)
-        while len(_held) > NUMBERS_HELD or sum(each.size for each in _held.values()) > MOST_BYTES:
-            _held.popitem(last=False)
+    _held.put(name, one)
     return name
 
 
 def are_held(name: str) -> bool:
     """Whether the numbers of this name are in memory now."""
-    with _lock:
-        return name in _held
+    return name in _held
 
 
 def held_numbers(name: str) -> HeldNumbers:
     """Return what is held under a name; raises CheckpointError where nothing is."""
-    with _lock:
-        if name in _held:
-            _held.move_to_end(name)
-            return _held[name]
-    raise CheckpointError(
-        f"The uploaded table {name} is not held by this server; upload its file again."
-    )
+    found = _held.get(name)
+    if found is None:
+        raise CheckpointError(
+            f"The uploaded table {name} is not held by this server; upload its file again."
+        )
+    return found
 
 
 def _matrix(table: Tensor) -> Tensor:
