@@ -1,6 +1,7 @@
 """Uploaded tables: taken, chosen among, refused in words, never run and never formatted."""
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.numpy import save
+from starlette.exceptions import HTTPException
 from streamlit.proto.Common_pb2 import FileURLs
 from streamlit.runtime.memory_uploaded_file_manager import MemoryUploadedFileManager
 from streamlit.runtime.uploaded_file_manager import UploadedFile, UploadedFileRec
@@ -237,6 +239,67 @@ def test_a_file_that_is_dropped_is_in_no_session(monkeypatch: pytest.MonkeyPatch
     assert uploads.held() == 20
     assert keeper.get_files("ours", ["x", "y"]) == [records["x"]]
     assert keeper.get_files("theirs", ["z"]) == [records["z"]]
+
+
+def test_the_keeper_of_files_refuses_what_no_page_has_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    keeper = MemoryUploadedFileManager("/_stcore/upload_file")
+    monkeypatch.setattr(limits, "MAX_HELD_UPLOADS", 1_000_000)
+    monkeypatch.setattr(limits, "MAX_UPLOAD_BYTES", 200_000)
+    run = SimpleNamespace(uploaded_file_mgr=keeper, session_id="ours")
+    monkeypatch.setattr(uploads, "get_script_run_ctx", lambda: run)
+
+    def file(name: str, size: int, called: str = "a.npy") -> UploadedFileRec:
+        return UploadedFileRec(name, called, "", bytes(size))
+
+    keeper.add_file("ours", file("before", 300_000))
+    uploads.bound()
+    uploads.bound()
+    assert type(keeper) is uploads.Bounded
+    keeper.add_file("ours", file("a", 600_000))
+    with pytest.raises(HTTPException) as refused:
+        keeper.add_file("theirs", file("b", 500_001))
+    assert (refused.value.status_code, refused.value.detail) == (503, uploads.FULL)
+    assert [len(one.data) for one in keeper.get_files("ours", ["before", "a"])] == [
+        300_000,
+        600_000,
+    ]
+    assert keeper.get_files("theirs", ["b"]) == []
+    keeper.add_file("ours", file("a", 1_000_000))  # takes the place of the other
+    assert uploads.held() == 1_300_000
+    keeper.remove_session_files("ours")
+    # A long name takes memory as well, and so do many files of nothing.
+    with pytest.raises(HTTPException):
+        keeper.add_file("ours", file("a", 0, "x" * 1_400_000))
+    for n in range(21):  # of 65,536 each
+        keeper.add_file("ours", file(str(n), 0))
+    with pytest.raises(HTTPException):
+        keeper.add_file("ours", file("21", 0))
+    keeper.remove_session_files("ours")
+    for off in ("0", "no such setting"):
+        monkeypatch.setenv("POSENC_UPLOADS", off)
+        with pytest.raises(HTTPException) as refused:
+            keeper.add_file("ours", file("a", 1))
+        assert (refused.value.status_code, refused.value.detail) == (403, uploads.SWITCHED_OFF)
+    assert uploads.held() == 0
+
+
+def test_files_that_come_in_at_once_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    keeper = uploads.Bounded("/_stcore/upload_file")
+    monkeypatch.setattr(limits, "MAX_HELD_UPLOADS", 10 * uploads.LEAST)
+    monkeypatch.setattr(limits, "MAX_UPLOAD_BYTES", 0)
+
+    def add(n: int) -> bool:
+        try:
+            keeper.add_file(f"session {n}", UploadedFileRec("a", "a.npy", "", bytes(9)))
+        except HTTPException:
+            return False
+        return True
+
+    with ThreadPoolExecutor(16) as pool:
+        assert sum(pool.map(add, range(200))) == 10
+    assert len(keeper.file_storage) == 10
 
 
 def test_two_files_of_one_name_at_once_stay_apart(rows: np.ndarray) -> None:
