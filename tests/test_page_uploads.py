@@ -17,6 +17,10 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard import sources, uploads, used
 from posenc import PosencError, Setting, limits
+from posenc.interop import read_position_table
+from posenc.interop import sources as interop_sources
+from posenc.interop.held import Held
+from posenc.interop.sources import hold
 from tests.hostile_files import legacy_pickle, zipped_pickle
 from tests.pages import (
     PAGES,
@@ -28,6 +32,7 @@ from tests.pages import (
     headline,
     matrices,
     notices,
+    rows_of_matrices,
     setting,
     visit,
 )
@@ -175,6 +180,37 @@ def test_a_link_to_a_table_that_is_not_here_asks_for_it_and_shows_no_other(page:
     assert any("table-0123456789ab" in as_read(box.value) for box in at.info)
     for frame in charts(at):
         assert "scheme" not in frame or "Learned" not in set(frame["scheme"])
+
+
+def told(at: AppTest, name: str) -> list[str]:
+    """Every word and number of a page, without the name of its table."""
+    words = [*at.title, *at.markdown, *at.caption, *at.info, *at.warning, *at.error, *at.subheader]
+    texts = [as_read(one.value).replace(name, "NAME") for one in words]
+    rows = [f"{row[0]} {row[1]}" for row in rows_of_matrices(at)]
+    return (
+        texts + [frame.to_csv() for frame in charts(at)] + [row.replace(name, "") for row in rows]
+    )
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if takes_tables(page)])
+def test_a_page_shows_nothing_of_a_table_that_has_left_the_memory(
+    page: str, rows: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However much of it is cached: it is as if the table had never been here."""
+    table = read_position_table(checkpoint(wpe__weight=rows), file_name=f"{page}.safetensors")
+    name, never = hold(table), "table-0123456789ab"
+    link = {"length": "40", "train_length": "16", "learned_source": name}
+    here = [told(visit(page, link), name) for _ in range(2)]
+    assert here[0] == here[1]
+    assert any(f"{page}.safetensors" in text for text in here[0])
+    missed = told(visit(page, link | {"learned_source": never}), never)
+    monkeypatch.setattr(interop_sources, "_held", Held(1, 1, lambda one: one.table.nbytes))
+    for _ in range(2):
+        at = visit(page, link)
+        assert not at.exception
+        assert told(at, name) == missed != here[0]
+    hold(table)
+    assert told(visit(page, link), name) == here[0]
 
 
 def test_a_page_of_nothing_but_a_table_that_is_not_here_keeps_its_toolbar() -> None:

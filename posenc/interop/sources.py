@@ -18,6 +18,7 @@ MOST_BYTES = 256 * 2**20  # of all uploads together: what the largest one takes 
 RESULTS = Path(str(files("posenc"))) / "lab" / "results"  # the runs that ship
 TRAINED = "4a69c53878b51376d477"  # the run whose table is called "trained"
 RUN = r"run-[0-9a-f]{20}"  # the table of any other run
+_UPLOAD = r"table-[0-9a-f]{12}"  # a name that `hold` gives
 _TENSOR = "scheme.weight"  # as a run names its learned table
 _DESCRIBED = 240  # characters shown of what a run says of itself
 
@@ -43,6 +44,11 @@ def is_held(name: str) -> bool:
     return name in _held
 
 
+def is_gone(source: str) -> bool:
+    """Whether this names an upload that is not in memory, or not any more; no other table goes."""
+    return re.fullmatch(_UPLOAD, source) is not None and not is_held(source)
+
+
 def named_table(source: str) -> PositionTable:
     """Return the table of this name.
 
@@ -60,7 +66,7 @@ def named_table(source: str) -> PositionTable:
                 "installed here."
             )
         return table
-    if re.fullmatch(r"table-[0-9a-f]{12}", source):
+    if re.fullmatch(_UPLOAD, source):
         found = _held.get(source)
         if found is None:
             raise CheckpointError(
