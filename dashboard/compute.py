@@ -1,7 +1,8 @@
 """The cached results: parameters in, results out; never keyed by an array.
 
 Results hold numpy arrays, because the cache copies them by pickling. Every cache is bounded in
-entries and bytes; `server.maxCacheDataSize` bounds them all together.
+entries, those of results in pickled bytes too; `server.maxCacheDataSize` bounds all that Streamlit
+caches together. Pages' whole readings lie beside them, in `kept.readings`, which has a bound of its own.
 """
 
 from collections.abc import Callable, Mapping
