@@ -1,4 +1,4 @@
-"""Tables of numbers that visitors gave, in memory under names made of their content."""
+"""Tables of numbers that visitors gave, in memory under names made of their content and its source."""
 
 import hashlib
 from dataclasses import dataclass, replace
