@@ -10,6 +10,7 @@ from dashboard import (
     server_settings,
     sheet,
     sockets,
+    uploads,
     workers,
 )
 from dashboard.toolbar import Toolbar, presenting
@@ -45,6 +46,7 @@ PAGES = {
 
 begun = False
 with faults.kind_errors():
+    uploads.bound()
     server_settings.current()  # one that cannot be used is all that there is to say
     sockets.send_at_once()
     counters.visited()

@@ -1,7 +1,8 @@
 """The cached results: parameters in, results out; never keyed by an array.
 
 Results hold numpy arrays, because the cache copies them by pickling. Every cache is bounded in
-entries and bytes; `server.maxCacheDataSize` bounds them all together.
+entries, those of results in pickled bytes too; `server.maxCacheDataSize` bounds all that Streamlit
+caches together. Pages' whole readings lie beside them, in `kept.readings`, which has a bound of its own.
 """
 
 from collections.abc import Callable, Mapping
@@ -35,19 +36,31 @@ from posenc.errors import (
     NoPositionVectors,
     PositionOutOfRange,
 )
+from posenc.interop.sources import is_gone
 from posenc.query import Query, known
 
 # One core per session's script: two threads of one product would only fight over the other core.
 torch.set_num_threads(1)
 
 Array = np.ndarray[Any, Any]
-# A query is plain numbers and words, so its text names it in full, and far sooner than Streamlit's
-# walk through its fields: a page asks for some twenty results per run.
+
+
+def _name(asked: Query | Setting) -> str:
+    """Return the name by which results are cached: another one once an uploaded table has gone.
+
+    A query is plain numbers and words, so its text names it in full, and far sooner than Streamlit's walk
+    through its fields: a page asks for some twenty results per run.
+    """
+    named = asked if isinstance(asked, Setting) else asked.config
+    source = getattr(named, "learned_source", getattr(named, "source", ""))
+    return f"{asked!r} without its table" if is_gone(source) else repr(asked)
+
+
 CACHE: dict[str, Any] = {
     "max_entries": 128,
     "max_size": "64MB",
     "show_spinner": False,
-    "hash_funcs": {Query: repr, Setting: repr},
+    "hash_funcs": {Query: _name, Setting: _name},
 }
 
 

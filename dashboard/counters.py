@@ -21,7 +21,7 @@ from typing import Any
 import streamlit as st
 from streamlit import runtime
 
-from dashboard import server_settings
+from dashboard import kept, server_settings
 from dashboard.logs import event
 from posenc.errors import PosencError, RunError
 from posenc.lab.queue import Queue, State
@@ -123,10 +123,13 @@ def _open_sessions() -> int | None:
 
 
 def _caches() -> dict[str, int]:
-    """Return the bytes of every kind of cache; asked for only when somebody looks, because it is slow."""
+    """Return the bytes of every kind of cache; asked for only when somebody looks, because it is slow.
+
+    "kept_readings" is what pages have read, dashboard/kept.py; all else Streamlit's, under its own names.
+    """
+    sizes = Counter({"kept_readings": kept.readings.size()})
     if not runtime.exists():
-        return {}
-    sizes: Counter[str] = Counter()
+        return dict(sizes)
     for one in runtime.get_instance().stats_mgr.get_stats([_CACHES]).get(_CACHES, ()):
         sizes[str(getattr(one, "category_name", "other"))] += int(getattr(one, "byte_length", 0))
     return dict(sizes)

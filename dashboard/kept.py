@@ -15,6 +15,9 @@ import numpy as np
 import pandas as pd
 import torch
 
+from posenc import Setting
+from posenc.interop.sources import is_gone
+
 Result = TypeVar("Result")
 
 _LITTLE = 64
@@ -73,7 +76,7 @@ def weight(one: Any) -> int:
     if isinstance(one, str | bytes):
         return len(one)
     if dataclasses.is_dataclass(one):
-        parts: Any = vars(one).values()
+        parts: Any = [getattr(one, part.name) for part in dataclasses.fields(one)]
     elif isinstance(one, Mapping):
         parts = one.values()
     else:
@@ -88,11 +91,13 @@ def kept(read: Callable[..., Result]) -> Callable[..., Result]:
     """Decorate a page's `read`, a function of a setting and choices alone, whose results are kept.
 
     One that gives reasons why a scheme is left out is read anew: a table that is missing may be uploaded.
+    What was read of an uploaded table is no answer once that has left the memory.
     """
 
     @functools.wraps(read)
     def reading(*asked: Any) -> Result:
-        key = read.__module__, read.__qualname__, *asked
+        sources = [one.learned_source for one in asked if isinstance(one, Setting)]
+        key = read.__module__, read.__qualname__, *asked, *filter(is_gone, sources)
         found = readings.get(key)
         if found is None:
             found = read(*asked)

@@ -1,18 +1,63 @@
 """The one place where a file of a visitor's comes in, and where that is switched off."""
 
+import threading
 from typing import Any
 
 import streamlit as st
+from starlette.exceptions import HTTPException
 from streamlit.runtime.memory_uploaded_file_manager import MemoryUploadedFileManager
 from streamlit.runtime.scriptrunner import get_script_run_ctx
-from streamlit.runtime.uploaded_file_manager import UploadedFile
+from streamlit.runtime.uploaded_file_manager import UploadedFile, UploadedFileRec
 
 from dashboard import counters, server_settings
 from dashboard.logs import event
 from posenc import limits
+from posenc.errors import PosencError
 
 SWITCHED_OFF = "Uploads are switched off on this server."
 FULL = "Other visitors' files fill this server's memory just now: this one was dropped. Try again soon."
+LEAST = 2**16  # bytes that a file counts for however small: thousands of empty ones take memory too
+_WAITING = 2  # files of full size that may come in past the bound before a page has dropped them
+
+
+class Bounded(MemoryUploadedFileManager):
+    """Streamlit's keeper of uploaded files, who refuses what would fill the server's memory.
+
+    Streamlit takes files for every session that is open, whether a page asks for them or not. Pages drop
+    a file with a sentence past MAX_HELD_UPLOADS; this bound is two full files larger, so that people
+    meet the sentence.
+    """
+
+    def add_file(self, session_id: str, file: UploadedFileRec) -> None:
+        """Keep a file, instead of the one that the session has under its id.
+
+        Raises HTTPException, which is the answer to who sent it: 403 where uploads are off, 503 where
+        there is no room.
+        """
+        if not _allowed():
+            raise HTTPException(403, SWITCHED_OFF)
+        with _door:
+            instead = self.get_files(session_id, [file.file_id])
+            kept = sum(map(_size, _files(self))) - sum(map(_size, instead))
+            if kept + _size(file) > most_held():
+                event("upload_refused", bytes=len(file.data))
+                raise HTTPException(503, FULL)
+            super().add_file(session_id, file)
+
+
+_door = threading.Lock()  # one file at a time: what is held is added up before
+
+
+def bound() -> None:
+    """Bound the keeper of uploaded files of this server, once."""
+    keeper = _keeper()
+    if keeper is not None and not isinstance(keeper, Bounded):
+        keeper.__class__ = Bounded  # the web server holds this very object
+
+
+def most_held() -> int:
+    """Return the bytes that the files of all visitors may take, those that no page has seen too."""
+    return limits.MAX_HELD_UPLOADS + _WAITING * limits.MAX_UPLOAD_BYTES
 
 
 def uploader(
@@ -46,19 +91,39 @@ def uploader(
 
 def held() -> int:
     """Return the bytes of all files that visitors have uploaded and that are in no use yet."""
+    keeper = _keeper()
+    return 0 if keeper is None else sum(len(file.data) for file in _files(keeper))
+
+
+def _keeper() -> MemoryUploadedFileManager | None:
+    """Return who keeps this server's uploaded files, None where they are not in memory."""
     run = get_script_run_ctx()
     keeper = None if run is None else run.uploaded_file_mgr
-    if not isinstance(keeper, MemoryUploadedFileManager):
-        return 0  # nothing of them is in memory
-    sessions = [*keeper.file_storage.values()]
-    return sum(len(file.data) for files in sessions for file in [*files.values()])
+    return keeper if isinstance(keeper, MemoryUploadedFileManager) else None
+
+
+def _files(keeper: MemoryUploadedFileManager) -> list[UploadedFileRec]:
+    return [file for files in [*keeper.file_storage.values()] for file in [*files.values()]]
+
+
+def _size(file: UploadedFileRec) -> int:
+    """Return what a file counts for: its sender chooses its words, and how many files there are."""
+    words = len(file.name) + len(file.type) + len(file.file_id)
+    return max(LEAST, len(file.data) + 4 * words)
+
+
+def _allowed() -> bool:
+    try:
+        return server_settings.current().uploads
+    except PosencError:  # a server with a bad setting shows nothing but that
+        return False
 
 
 def _drop(file: UploadedFile) -> None:
     """Forget a file of this visitor's."""
-    run = get_script_run_ctx()
-    if run is not None and isinstance(run.uploaded_file_mgr, MemoryUploadedFileManager):
-        run.uploaded_file_mgr.remove_file(run.session_id, file.file_id)
+    run, keeper = get_script_run_ctx(), _keeper()
+    if run is not None and keeper is not None:
+        keeper.remove_file(run.session_id, file.file_id)
 
 
 def too_large(name: str, size: int, most: int | None = None) -> str:

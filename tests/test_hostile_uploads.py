@@ -19,8 +19,10 @@ from streamlit.web.server.starlette.starlette_app_utils import generate_xsrf_tok
 from streamlit.web.server.starlette.starlette_routes import XSRF_COOKIE_NAME
 from websockets.sync.client import connect
 
+from dashboard import uploads
 from posenc.limits import MAX_UPLOAD_BYTES
 from tests.pages import drawn
+from tests.served_process import server, visiting
 from tests.test_page_uploads import checkpoint, uploaded, use
 
 MEBIBYTE = 2**20
@@ -53,12 +55,17 @@ def session(address: str) -> Iterator[str]:
 
 
 def put(
-    address: str, session: str, headers: dict[str, str], *, known: bool = True
+    address: str,
+    session: str,
+    headers: dict[str, str],
+    *,
+    known: bool = True,
+    file: str = "some-file",
 ) -> socket.socket:
     """Begin an upload: everything but its body."""
     place = urlsplit(address)
     link = socket.create_connection((place.hostname, place.port), timeout=30)
-    lines = [f"PUT /_stcore/upload_file/{session}/some-file HTTP/1.1", f"Host: {place.netloc}"]
+    lines = [f"PUT /_stcore/upload_file/{session}/{file} HTTP/1.1", f"Host: {place.netloc}"]
     lines += [f"{name}: {value}" for name, value in headers.items()]
     # What a browser sends along: the token of its cookie. Any pair that matches is taken.
     token = generate_xsrf_token_string()
@@ -171,6 +178,57 @@ def test_a_length_that_lies_is_held_to(address: str, session: str) -> None:
         with contextlib.suppress(ConnectionError):
             assert status(link) == 400
     assert healthy(address)
+
+
+def answered(address: str, session: str, file: str, content: bytes) -> tuple[int, str]:
+    """Upload a file under an id: the status and the text of the answer."""
+    body = HEAD + content + TAIL
+    said = b""
+    with put(address, session, {"Content-Length": str(len(body))}, file=file) as link:
+        link.sendall(body)
+        while got := link.recv(65_536):
+            said += got
+    head, _, text = said.partition(b"\r\n\r\n")
+    return int(head.split()[1]), text.decode()
+
+
+def session_of(found: list[ForwardMsg]) -> str:
+    """The id of a session, from what it was sent."""
+    said = [one.new_session for one in found if one.WhichOneof("type") == "new_session"]
+    return said[0].initialize.session_id
+
+
+def test_files_under_fresh_ids_never_fill_the_memory(tmp_path: Path) -> None:
+    """One session, no page that asks for a file: at 2 MiB and two files of 512 KiB no more comes in."""
+    module = ("tests.small_uploads", str(2 * MEBIBYTE), str(MEBIBYTE // 2))
+    content = bytes(MEBIBYTE // 4)
+    with server(tmp_path, module=module) as one, visiting(one) as found, visiting(one) as others:
+        ours, theirs = map(session_of, (found, others))
+        said = [answered(one.address, ours, f"id-{n}", content) for n in range(40)]
+        taken = [n for n, (status, _) in enumerate(said) if status == 204]
+        assert taken == [*range(11)]  # a twelfth, with its name, is more than 3 MiB
+        assert {*said[11:]} == {(503, uploads.FULL)}
+        assert answered(one.address, theirs, "id-0", content) == (503, uploads.FULL)
+        assert (
+            answered(one.address, ours, "id-0", content)[0] == 204
+        )  # instead of the one that is there
+        assert answered(one.address, ours, "id-0", b"")[0] == 204
+        assert answered(one.address, theirs, "id-0", bytes(MEBIBYTE // 8))[0] == 204
+        assert healthy(one.address)
+        with visiting(one, "similarity") as again:
+            assert sum(message.WhichOneof("type") == "delta" for message in again) > 5
+        assert "Traceback" not in one.log.read_text()
+        assert sum("upload_refused" in line for line in one.lines()) == 40 - 11 + 1
+
+
+def test_where_uploads_are_off_no_file_comes_in(tmp_path: Path) -> None:
+    with server(tmp_path, POSENC_UPLOADS="0") as one, visiting(one) as found:
+        session = session_of(found)
+        for n in range(3):
+            said = answered(one.address, session, f"id-{n}", bytes(1_000))
+            assert said == (403, uploads.SWITCHED_OFF)
+        assert healthy(one.address)
+        assert "Traceback" not in one.log.read_text()
 
 
 @pytest.mark.browser

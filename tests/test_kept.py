@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,14 +11,28 @@ import pandas as pd
 import pytest
 import torch
 
-from dashboard import encoding, kept, overview, pca, relative_offsets, similarity, start
+from dashboard import (
+    encoding,
+    formula,
+    kept,
+    overview,
+    pca,
+    pinned,
+    relative_offsets,
+    similarity,
+    start,
+    take_away,
+)
 from dashboard.choices import SimilarityChoice
 from dashboard.kept import Kept
+from dashboard.pair import Pair
 from posenc import Setting
-from tests.pages import visit
+from tests.pages import opened, setting, visit
 
 READ = {one.__name__.rpartition(".")[2]: one for one in
         (encoding, overview, pca, relative_offsets, similarity, start)}  # fmt: skip
+READ["extrapolation"] = formula
+OPEN = dict.fromkeys(("definition", "from_one_position", "menu_python", "menu_export"), True)
 SMALL = Setting(dim=16, heads=2, length=12, train_length=8, learned_source="random")
 
 
@@ -104,16 +119,56 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
+@dataclass(frozen=True, slots=True)
+class Slotted:
+    numbers: np.ndarray
+    words: tuple[str, ...]
+
+
+def test_what_a_result_takes_is_that_of_its_parts() -> None:
+    little = kept.weight(())
+    assert (
+        kept.weight(np.zeros((3, 5))) == kept.weight(torch.zeros(3, 5, dtype=torch.float64)) == 120
+    )
+    assert kept.weight(Slotted(np.zeros(50), ("abc", "d"))) == 2 * little + 400 + 4
+    assert kept.weight(Reading(bytes(7), {"rope": "why"})) == 2 * little + 7 + 3
+    assert kept.weight({"one": [Slotted(np.zeros(2), ())]}) == 4 * little + 16
+    assert kept.weight(3.5) == little > 0
+    store = Kept(6_000)
+    store.put("slotted", Slotted(np.zeros(50), ()))
+    assert store.size() == 2 * little + 400
+
+
+def test_every_page_that_keeps_its_readings_is_tested_here() -> None:
+    folder = Path(kept.__file__).parent
+    keeping = {file.stem for file in folder.rglob("*.py") if "\n@kept\n" in file.read_text()}
+    assert keeping == {one.__name__.rpartition(".")[2] for one in READ.values()}
+
+
+@pytest.mark.usefixtures("no_shape_checks")
 @pytest.mark.parametrize("page", READ)
 def test_no_page_changes_what_it_has_read(page: str) -> None:
-    link = {"dim": "16", "heads": "2", "length": "12", "train_length": "8", "a": "dim~32~length~9"}
-    for _ in range(2):  # the second time from what is kept
-        at = visit(page, link)
+    """Drawn from what is kept, every drawer and menu open, taken away as a zip, and predicted."""
+    alone = {"dim": "16", "heads": "2", "length": "12", "train_length": "8"}
+    link = alone | {"a": "dim~32~length~9"}
+    assert not visit(page, link).exception
+    for asked in (link, alone):  # beside a pin every frame is a copy, alone it is what was read
+        names = [*visit(page, asked).session_state["sheet"].tables]
+        at = visit(page, asked, **OPEN, **opened(*names))
         assert not at.exception
-    asked = [key for key in kept.readings._held if key[0] == f"dashboard.{page}"]
-    assert len(asked) == 2  # B's and A's
-    for key in asked:
-        fresh = READ[page].read.__wrapped__(*key[2:])
+        shown = [one.label for one in at.expander if one.label.startswith("Numbers: ")]
+        assert shown == [f"Numbers: {name}" for name in names] != []
+        assert all(one.dataframe for one in at.expander if one.label in shown)
+        assert any(one.label == "Definition and code" and one.code for one in at.expander)
+        assert "take_away" in [one.key for one in at.get("download_button")]
+        compared = Pair(setting(at), pinned.read(at.session_state["a"])[0])
+        assert take_away.archive(at.session_state["sheet"], compared, "the link")
+    assert not visit(page, link | {"predict": "true"}).exception
+    read = READ[page]
+    keys = [key for key in kept.readings._held if key[0] == read.__name__]
+    assert len(keys) == 2  # B's and A's
+    for key in keys:
+        fresh = read.read.__wrapped__(*key[2:])
         assert same(kept.readings.get(key), fresh)
         first = dataclasses.fields(fresh)[0].name
         assert not same(dataclasses.replace(fresh, **{first: "changed"}), fresh)

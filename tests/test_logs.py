@@ -19,7 +19,7 @@ import streamlit.logger
 from streamlit.testing.v1 import AppTest
 from websockets.exceptions import InvalidStatus
 
-from dashboard import counters, faults, logs
+from dashboard import counters, faults, kept, logs
 from posenc.lab import log_lines
 from posenc.lab.queue import Queue
 from tests.pages import visit
@@ -185,6 +185,16 @@ def test_states_of_runs_are_those_of_queue_and_store(
     assert counters.here.read()["runs"] == {"waiting": 1, "running": 0, "failed": 1, "finished": 1}
 
 
+def test_counters_tell_what_pages_have_kept() -> None:
+    kept.readings.clear()
+    assert counters.here.read()["cache_bytes"]["kept_readings"] == 0
+    visit("similarity", {"length": "12", "dim": "16", "heads": "2"})
+    (reading,) = [found for found, _ in kept.readings._held.values()]
+    of_matrices = sum(kept.weight(one.matrix) for one in reading.found.values())
+    told = counters.here.read()["cache_bytes"]["kept_readings"]
+    assert kept.weight(reading) == told > of_matrices > 0
+
+
 def test_a_server_logs_lines_and_tells_its_operator_alone(tmp_path: Path) -> None:
     """A whole server in a process of its own: what a visitor does is counted and never quoted."""
     hosts = {"POSENC_HOSTS": "demo.example.org,127.0.0.1"}
@@ -211,7 +221,8 @@ def test_a_server_logs_lines_and_tells_its_operator_alone(tmp_path: Path) -> Non
     assert told["sessions_begun"] == 2
     assert told["reruns_by_page"]["similarity"] >= 1
     assert told["memory_bytes"] > 50 * 2**20
-    assert told["cache_bytes"]
+    assert set(told["cache_bytes"]) >= {"st_cache_data", "kept_readings"}
+    assert all(told["cache_bytes"][name] > 0 for name in ("st_cache_data", "kept_readings"))
     assert told["runs"] == {"waiting": 0, "running": 0, "failed": 0, "finished": 0}
     lines = [json.loads(text) for text in one.lines()]
     events = [entry["event"] for entry in lines]

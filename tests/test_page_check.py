@@ -365,16 +365,21 @@ def test_a_link_to_an_upload_that_is_gone_asks_for_it_and_shows_nothing_instead(
 
 
 def test_what_is_held_is_bounded_in_number_and_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(held_numbers, "_held", type(held_numbers._held)())
-    monkeypatch.setattr(held_numbers, "NUMBERS_HELD", 3)
+    from posenc.interop.held import Held
     from posenc.interop.number_tables import NumberTable
+
+    def within(most: int, most_bytes: int) -> None:
+        own = Held(most, most_bytes, held_numbers._held._size)
+        monkeypatch.setattr(held_numbers, "_held", own)
 
     def hold(value: float, rows: int = 4) -> str:
         return held_numbers.hold_numbers(NumberTable(torch.full((rows, 4), value), None, ""), "x")
 
+    within(3, 10_000)
     names = [hold(float(n)) for n in range(5)]
     assert [held_numbers.are_held(name) for name in names] == [False, False, True, True, True]
-    monkeypatch.setattr(held_numbers, "MOST_BYTES", 200)
+    within(3, 200)  # bytes: 128 of eight rows and 64 of four
+    names = [hold(float(n)) for n in range(3)]
     last = hold(9.0, 8)
     assert held_numbers.are_held(last)
     assert sum(held_numbers.are_held(name) for name in names) == 1
@@ -582,14 +587,46 @@ def test_the_address_of_a_page_whose_path_ends_in_another_s_is_put_right(root: s
     assert address("", PAGE) == ""
 
 
-def test_the_name_of_an_upload_is_made_of_its_numbers_and_of_nothing_else() -> None:
+def test_the_name_of_an_upload_is_made_of_all_that_is_shown_of_it() -> None:
     from posenc.interop.number_tables import NumberTable
 
     table = torch.randn(6, 4, generator=torch.Generator().manual_seed(0))
-    first = held_numbers.hold_numbers(NumberTable(table, None, ""), "a.npy")
-    assert (
-        held_numbers.hold_numbers(NumberTable(table.clone(), None, "", ("Noted.",)), "b.npy")
-        == first
-    )
-    assert held_numbers.hold_numbers(NumberTable(table + 1, None, ""), "a.npy") != first
-    assert held_numbers.hold_numbers(NumberTable(table.double(), None, ""), "a.npy") != first
+
+    def name(numbers: torch.Tensor = table, source: str = "a.npy", *notes: str, **how: Any) -> str:
+        return held_numbers.hold_numbers(NumberTable(numbers, None, "", notes), source, **how)
+
+    assert name() == name(table.clone())
+    others = [
+        name(table + 1),
+        name(table.double()),
+        name(table.reshape(4, 6)),
+        name(table, "b.npy"),
+        name(table, "a.npy", "Noted."),
+        name(files=("a.npy",)),
+        name(tensor="wpe"),
+    ]
+    assert len({name(), *others}) == 8
+
+
+def test_a_visitor_is_never_told_the_name_of_another_s_file() -> None:
+    """Equal numbers of two visitors, either first: each reads and takes away a file name of their own."""
+    secret, own = "secret-client.npy", "table.npy"
+    content = npy(np.random.default_rng(11).normal(size=(24, 6)))
+    visitors = [use(give(content, name)) for name in (secret, own)]
+    chosen = [at.selectbox(key="table").value for at in visitors]
+    for at, name, other in zip(visitors, (secret, own), (own, secret), strict=True):
+        drawn(at.run())
+        assert f"From {name}." in captions(at)
+        shown = [as_read(one.value) for one in [*at.caption, *at.markdown, *at.info, *at.selectbox]]
+        assert not any(other in text for text in shown)
+        taken = script(
+            at.session_state["setting"], CheckChoice(table=at.selectbox(key="table").value)
+        )
+        assert repr(name) in taken
+        assert other not in taken
+    assert chosen[0] != chosen[1]
+    # What is asked of the same name says nothing of the other either.
+    for name, said in zip(chosen, (secret, own), strict=True):
+        answer = check.read(Setting(), CheckChoice(table=name)).answer
+        assert answer is not None
+        assert answer.about[0] == f"From {said}."

@@ -1,6 +1,7 @@
 """Uploaded tables: taken, chosen among, refused in words, never run and never formatted."""
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.numpy import save
+from starlette.exceptions import HTTPException
 from streamlit.proto.Common_pb2 import FileURLs
 from streamlit.runtime.memory_uploaded_file_manager import MemoryUploadedFileManager
 from streamlit.runtime.uploaded_file_manager import UploadedFile, UploadedFileRec
@@ -15,6 +17,10 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard import sources, uploads, used
 from posenc import PosencError, Setting, limits
+from posenc.interop import read_position_table
+from posenc.interop import sources as interop_sources
+from posenc.interop.held import Held
+from posenc.interop.sources import hold
 from tests.hostile_files import legacy_pickle, zipped_pickle
 from tests.pages import (
     PAGES,
@@ -26,6 +32,7 @@ from tests.pages import (
     headline,
     matrices,
     notices,
+    rows_of_matrices,
     setting,
     visit,
 )
@@ -175,6 +182,37 @@ def test_a_link_to_a_table_that_is_not_here_asks_for_it_and_shows_no_other(page:
         assert "scheme" not in frame or "Learned" not in set(frame["scheme"])
 
 
+def told(at: AppTest, name: str) -> list[str]:
+    """Every word and number of a page, without the name of its table."""
+    words = [*at.title, *at.markdown, *at.caption, *at.info, *at.warning, *at.error, *at.subheader]
+    texts = [as_read(one.value).replace(name, "NAME") for one in words]
+    rows = [f"{row[0]} {row[1]}" for row in rows_of_matrices(at)]
+    return (
+        texts + [frame.to_csv() for frame in charts(at)] + [row.replace(name, "") for row in rows]
+    )
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if takes_tables(page)])
+def test_a_page_shows_nothing_of_a_table_that_has_left_the_memory(
+    page: str, rows: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However much of it is cached: it is as if the table had never been here."""
+    table = read_position_table(checkpoint(wpe__weight=rows), file_name=f"{page}.safetensors")
+    name, never = hold(table), "table-0123456789ab"
+    link = {"length": "40", "train_length": "16", "learned_source": name}
+    here = [told(visit(page, link), name) for _ in range(2)]
+    assert here[0] == here[1]
+    assert any(f"{page}.safetensors" in text for text in here[0])
+    missed = told(visit(page, link | {"learned_source": never}), never)
+    monkeypatch.setattr(interop_sources, "_held", Held(1, 1, lambda one: one.table.nbytes))
+    for _ in range(2):
+        at = visit(page, link)
+        assert not at.exception
+        assert told(at, name) == missed != here[0]
+    hold(table)
+    assert told(visit(page, link), name) == here[0]
+
+
 def test_a_page_of_nothing_but_a_table_that_is_not_here_keeps_its_toolbar() -> None:
     asked = {"learned_source": "table-0123456789ab", "schemes": "learned"}
     at = visit("similarity", asked, menu_copy=True)
@@ -237,6 +275,67 @@ def test_a_file_that_is_dropped_is_in_no_session(monkeypatch: pytest.MonkeyPatch
     assert uploads.held() == 20
     assert keeper.get_files("ours", ["x", "y"]) == [records["x"]]
     assert keeper.get_files("theirs", ["z"]) == [records["z"]]
+
+
+def test_the_keeper_of_files_refuses_what_no_page_has_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    keeper = MemoryUploadedFileManager("/_stcore/upload_file")
+    monkeypatch.setattr(limits, "MAX_HELD_UPLOADS", 1_000_000)
+    monkeypatch.setattr(limits, "MAX_UPLOAD_BYTES", 200_000)
+    run = SimpleNamespace(uploaded_file_mgr=keeper, session_id="ours")
+    monkeypatch.setattr(uploads, "get_script_run_ctx", lambda: run)
+
+    def file(name: str, size: int, called: str = "a.npy") -> UploadedFileRec:
+        return UploadedFileRec(name, called, "", bytes(size))
+
+    keeper.add_file("ours", file("before", 300_000))
+    uploads.bound()
+    uploads.bound()
+    assert type(keeper) is uploads.Bounded
+    keeper.add_file("ours", file("a", 600_000))
+    with pytest.raises(HTTPException) as refused:
+        keeper.add_file("theirs", file("b", 500_001))
+    assert (refused.value.status_code, refused.value.detail) == (503, uploads.FULL)
+    assert [len(one.data) for one in keeper.get_files("ours", ["before", "a"])] == [
+        300_000,
+        600_000,
+    ]
+    assert keeper.get_files("theirs", ["b"]) == []
+    keeper.add_file("ours", file("a", 1_000_000))  # takes the place of the other
+    assert uploads.held() == 1_300_000
+    keeper.remove_session_files("ours")
+    # A long name takes memory as well, and so do many files of nothing.
+    with pytest.raises(HTTPException):
+        keeper.add_file("ours", file("a", 0, "x" * 1_400_000))
+    for n in range(21):  # of 65,536 each
+        keeper.add_file("ours", file(str(n), 0))
+    with pytest.raises(HTTPException):
+        keeper.add_file("ours", file("21", 0))
+    keeper.remove_session_files("ours")
+    for off in ("0", "no such setting"):
+        monkeypatch.setenv("POSENC_UPLOADS", off)
+        with pytest.raises(HTTPException) as refused:
+            keeper.add_file("ours", file("a", 1))
+        assert (refused.value.status_code, refused.value.detail) == (403, uploads.SWITCHED_OFF)
+    assert uploads.held() == 0
+
+
+def test_files_that_come_in_at_once_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    keeper = uploads.Bounded("/_stcore/upload_file")
+    monkeypatch.setattr(limits, "MAX_HELD_UPLOADS", 10 * uploads.LEAST)
+    monkeypatch.setattr(limits, "MAX_UPLOAD_BYTES", 0)
+
+    def add(n: int) -> bool:
+        try:
+            keeper.add_file(f"session {n}", UploadedFileRec("a", "a.npy", "", bytes(9)))
+        except HTTPException:
+            return False
+        return True
+
+    with ThreadPoolExecutor(16) as pool:
+        assert sum(pool.map(add, range(200))) == 10
+    assert len(keeper.file_storage) == 10
 
 
 def test_two_files_of_one_name_at_once_stay_apart(rows: np.ndarray) -> None:

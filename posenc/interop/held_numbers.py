@@ -1,14 +1,13 @@
-"""Tables of numbers that visitors gave, in memory under names made of their content."""
+"""Tables of numbers that visitors gave, in memory under names made of their content and its source."""
 
 import hashlib
-import threading
-from collections import OrderedDict
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from posenc.errors import CheckpointError
+from posenc.interop.held import Held
 from posenc.interop.number_tables import NumberTable
 
 NUMBERS_HELD = 32
@@ -39,8 +38,7 @@ class HeldNumbers:
         return sum(part.numel() * part.element_size() for part in parts)
 
 
-_held: OrderedDict[str, HeldNumbers] = OrderedDict()
-_lock = threading.Lock()
+_held: Held[HeldNumbers] = Held(NUMBERS_HELD, MOST_BYTES, lambda one: one.size)
 
 
 def shortened(table: Tensor, sines: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
@@ -74,44 +72,41 @@ def cut(read: NumberTable) -> NumberTable:
 def hold_numbers(
     read: NumberTable, source: str, *, files: tuple[str, ...] = (), tensor: str | None = None
 ) -> str:
-    """Keep a table of two axes and return its name; equal content gives equal names everywhere.
+    """Keep a table of two axes and return its name: the same file gives the same name everywhere.
 
-    Rows past 2^22 numbers are left out, which is noted. The least recently used tables go first.
+    Equal numbers that came otherwise have another name, so that nobody is shown the name of somebody
+    else's file. Rows past 2^22 numbers are left out, which is noted. The least recently used go first.
     source: the file as people are shown it; files, tensor: as their owner reads them again. Raises
     CheckpointError as `shortened` does.
     """
     held = cut(read)
     table, sines = held.table, held.sines
     one = HeldNumbers(table, sines, source, held.notes, files, tensor)
-    content = hashlib.sha256(repr((table.shape, table.dtype)).encode())
+    # Everything that a visitor is shown of it: results are cached by the name.
+    shown = (table.shape, table.dtype, source, held.notes, files, tensor)
+    content = hashlib.sha256(repr(shown).encode())
     for part in (table, sines):
         if part is not None:
             content.update(b"\0")
             content.update(part.contiguous().view(torch.uint8).numpy().tobytes())
     name = f"array-{content.hexdigest()[:12]}"
-    with _lock:
-        _held[name] = one
-        _held.move_to_end(name)
-        while len(_held) > NUMBERS_HELD or sum(each.size for each in _held.values()) > MOST_BYTES:
-            _held.popitem(last=False)
+    _held.put(name, one)
     return name
 
 
 def are_held(name: str) -> bool:
     """Whether the numbers of this name are in memory now."""
-    with _lock:
-        return name in _held
+    return name in _held
 
 
 def held_numbers(name: str) -> HeldNumbers:
     """Return what is held under a name; raises CheckpointError where nothing is."""
-    with _lock:
-        if name in _held:
-            _held.move_to_end(name)
-            return _held[name]
-    raise CheckpointError(
-        f"The uploaded table {name} is not held by this server; upload its file again."
-    )
+    found = _held.get(name)
+    if found is None:
+        raise CheckpointError(
+            f"The uploaded table {name} is not held by this server; upload its file again."
+        )
+    return found
 
 
 def _matrix(table: Tensor) -> Tensor:

@@ -3,49 +3,50 @@
 import functools
 import hashlib
 import re
-import threading
-from collections import OrderedDict
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
 from posenc.errors import CheckpointError, RunError
+from posenc.interop.held import Held
 from posenc.interop.position_tables import PositionTable, minilm_table, read_position_table
 from posenc.interop.safetensors_file import read_header
 from posenc.interop.shown_name import printable_name
 
 TABLES_HELD = 32
+MOST_BYTES = 256 * 2**20  # of all uploads together: what the largest one takes alone
 RESULTS = Path(str(files("posenc"))) / "lab" / "results"  # the runs that ship
 TRAINED = "4a69c53878b51376d477"  # the run whose table is called "trained"
 RUN = r"run-[0-9a-f]{20}"  # the table of any other run
+_UPLOAD = r"table-[0-9a-f]{12}"  # a name that `hold` gives
 _TENSOR = "scheme.weight"  # as a run names its learned table
 _DESCRIBED = 240  # characters shown of what a run says of itself
 
-_held: OrderedDict[str, PositionTable] = OrderedDict()
-_lock = threading.Lock()
+_held: Held[PositionTable] = Held(TABLES_HELD, MOST_BYTES, lambda one: one.table.nbytes)
 
 
 def hold(table: PositionTable) -> str:
     """Keep a table in memory under a name made from its content, and return the name.
 
-    The same table gives the same name in every process. The least recently used go first.
+    The same table gives the same name in every process. The least recently used go first, beyond 32
+    tables or 256 MiB of all; the one just put in always stays.
     """
     # Everything a visitor is shown of it: equal bytes may be another dtype, shape, tensor or file.
     content = repr((table.sha256, table.first_row, table.table.shape, table.source_dtype))
     content += repr((table.tensor, table.provenance))
     name = f"table-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
-    with _lock:
-        _held[name] = table
-        _held.move_to_end(name)
-        while len(_held) > TABLES_HELD:
-            _held.popitem(last=False)
+    _held.put(name, table)
     return name
 
 
 def is_held(name: str) -> bool:
     """Whether the upload of this name is in memory now."""
-    with _lock:
-        return name in _held
+    return name in _held
+
+
+def is_gone(source: str) -> bool:
+    """Whether this names an upload that is not in memory, or not any more; no other table goes."""
+    return re.fullmatch(_UPLOAD, source) is not None and not is_held(source)
 
 
 def named_table(source: str) -> PositionTable:
@@ -65,14 +66,13 @@ def named_table(source: str) -> PositionTable:
                 "installed here."
             )
         return table
-    if re.fullmatch(r"table-[0-9a-f]{12}", source):
-        with _lock:
-            if source in _held:
-                _held.move_to_end(source)
-                return _held[source]
-        raise CheckpointError(
-            f"The uploaded table {source} is not held by this server; upload its file again."
-        )
+    if re.fullmatch(_UPLOAD, source):
+        found = _held.get(source)
+        if found is None:
+            raise CheckpointError(
+                f"The uploaded table {source} is not held by this server; upload its file again."
+            )
+        return found
     return read_position_table(Path(source))
 
 
