@@ -41,7 +41,7 @@ def picker() -> None:
             "Table (.npy or .safetensors)",
             key=f"check_file_{taken}",
             help="A position table, or a cache of cosines and sines. It is held in memory and in the link "
-            "by a name made of its content, never the content itself.",
+            "by a name made of its content and its own, never the content itself.",
         )
         if file is None:
             st.caption("For your own test suite: `posenc.testing.assert_matches(table, scheme)`.")
