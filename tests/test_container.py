@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from dashboard import server_settings
+from dashboard.__main__ import options
 from tests.served_process import ROOT, free_port
 
 FOLDER = ROOT / ".container"
@@ -76,6 +78,14 @@ def test_the_image_is_made_by_the_steps_that_ci_checks() -> None:
             ignored = (ROOT / ".dockerignore").read_text()
             assert any(f"!{part}" in ignored for part in (name, name.split("/")[0])), name
     assert ".container/check" in (ROOT / ".ci" / "run").read_text()
+
+
+def test_the_container_is_reached_from_outside_whoever_is_known() -> None:
+    text = (FOLDER / "Containerfile").read_text()
+    command = json.loads(re.findall(r"^CMD (\[.*\])", text, re.MULTILINE)[-1])
+    known = server_settings.read({"POSENC_USER_HEADER": "X-Posenc-User"})
+    assert "--server.address=0.0.0.0" in command
+    assert not [one for one in options(known, command[3:]) if "server.address" in one]
 
 
 @pytest.mark.parametrize("name", ["install", "check", "health", "Containerfile"])

@@ -201,6 +201,7 @@ def test_streamlit_is_told_what_the_settings_mean(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("POSENC_HOSTS", "demo.example.org,*.example.net")
     monkeypatch.setenv("POSENC_PATH", "posenc")
     monkeypatch.setenv("POSENC_USER_HEADER", "X-Forwarded-User")
+    monkeypatch.delenv("STREAMLIT_SERVER_ADDRESS", raising=False)
     assert launcher.main(["--server.port=8639"]) == 0
     assert asked == [
         [
@@ -208,9 +209,45 @@ def test_streamlit_is_told_what_the_settings_mean(monkeypatch: pytest.MonkeyPatc
             "--server.baseUrlPath=posenc", "--server.allowedHosts=demo.example.org",
             "--server.allowedHosts=*.example.net",
             '--server.trustedUserHeaders={"X-Forwarded-User": "posenc_user"}',
-            "--server.port=8639",
+            "--server.address=127.0.0.1", "--server.port=8639",
         ]
     ]  # fmt: skip
+
+
+ELSEWHERE = "--server.address=0.0.0.0"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "file", "added"),
+    [
+        ([], None, None, True),
+        (["--server.port=8639"], None, None, True),
+        (["--", ELSEWHERE], None, None, True),  # the script's, not Streamlit's
+        ([], "", None, True),  # no address
+        ([ELSEWHERE], None, None, False),
+        (["--server.port", "1", *ELSEWHERE.split("=")], None, None, False),
+        ([], "10.0.0.1", None, False),
+        ([], None, "10.0.0.1", False),
+    ],
+    ids=["nothing", "port", "script", "empty", "command", "words", "environment", "file"],
+)
+def test_whoever_trusts_a_header_listens_to_this_machine_unless_told(
+    arguments: list[str], environment: str | None, file: str | None, added: bool,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Else anybody in the network names themselves, past the proxy."""
+    monkeypatch.delenv("STREAMLIT_SERVER_ADDRESS", raising=False)
+    if environment is not None:
+        monkeypatch.setenv("STREAMLIT_SERVER_ADDRESS", environment)
+    if file is not None:
+        (tmp_path / ".streamlit").mkdir()
+        (tmp_path / ".streamlit" / "config.toml").write_text(f'[server]\naddress = "{file}"\n')
+        monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(launcher.config, "_config_options", None)  # read anew, and again after it
+    known = read({"POSENC_USER_HEADER": "X-Posenc-User"})
+    assert ("--server.address=127.0.0.1" in launcher.options(known, arguments)) is added
+    nobody = launcher.options(read({}), arguments)
+    assert not [one for one in nobody if "address" in one]
 
 
 def test_a_check_prints_every_setting(capsys: pytest.CaptureFixture[str]) -> None:
