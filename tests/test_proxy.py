@@ -1,7 +1,9 @@
 """Behind nginx: what browsers are told, who people are, and one team at two servers, of which one dies."""
 
 import base64
+import contextlib
 import hashlib
+import http.client
 import json
 import re
 import subprocess
@@ -9,7 +11,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass, field
+from email.message import Message
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.request import HTTPCookieProcessor, ProxyHandler, build_opener
 
 import numpy as np
 import pytest
@@ -21,7 +28,17 @@ from posenc.lab.labels import Labels
 from posenc.lab.runs import Store
 from tests.browser import PAGES, dial, find_nginx, headline, row, settled
 from tests.browser_page import asked, unfold
-from tests.proxied import HEADER, PATH, Team, load_configure, team
+from tests.proxied import (
+    HEADER,
+    PATH,
+    Team,
+    answering,
+    load_configure,
+    proxy,
+    proxy_folder,
+    reply,
+    team,
+)
 from tests.served_process import ROOT, Served
 
 pytestmark = pytest.mark.timeout(900)  # servers and browsers on a busy machine
@@ -81,14 +98,18 @@ KINDS = {
     "two": {"servers": ["10.0.0.1:8501", "10.0.0.2:8501"]},
     "no uploads": {"uploads": False},
     "basic": {"login": "basic", "login_file": "/etc/people"},
-    "request": {"login": "request", "login_url": "http://127.0.0.1:4180/oauth2/auth"},
-}
+    "request": {"login": "request", "login_url": "http://127.0.0.1:4180"},
+    "request under a path": {
+        "login": "request", "login_url": "http://127.0.0.1:4180", "path": "tools/posenc",
+        "login_header": "X-Auth-Request-Email", "certificate": "",
+    },
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_written_says_who_a_visitor_is_and_nothing_of_what_clients_say(kind: str) -> None:
     text = configure.configuration(**{**WORDS, "folder": "/tmp", **KINDS[kind]})
-    known = {"basic": "$remote_user", "request": "$login_user"}.get(kind, '""')
+    known = {"basic": "$remote_user", "request": "$login_user"}.get(kind.split()[0], '""')
     assert text.count(f"proxy_set_header X-Posenc-User {known};") == 1
     assert "proxy_set_header Authorization '';" in text
     assert ("upload_file { return 403; }" in text) is (kind == "no uploads")
@@ -120,6 +141,141 @@ def test_the_command_writes_the_same() -> None:
         [*command, "--path", "a b"], capture_output=True, text=True, check=False
     )
     assert (refused.returncode, refused.stdout) == (2, "")
+
+
+# A login service in front ---------------------------------------------------------------------------
+
+
+@dataclass
+class Doors:
+    """nginx between a service of logins and a server, both played here, and what each of them heard."""
+
+    address: str
+    asked_at_login: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+    known: list[dict[str, str]] = field(default_factory=list)
+
+    def login(self, request: BaseHTTPRequestHandler) -> None:
+        """Do as oauth2-proxy does that needs no button pressed: who has its cookie is who it says."""
+        path, _, query = request.path.partition("?")
+        self.asked_at_login.append((request.path, dict(request.headers.items())))
+        session = re.search(r"_oauth2_proxy=(\w+)", request.headers.get("Cookie", ""))
+        told = dict(parse_qsl(query)).get("rd") or request.headers.get("X-Auth-Request-Redirect")
+        if path == "/oauth2/auth" and session:
+            cookie = f"_oauth2_proxy={session[1]}; Path=/; HttpOnly; Max-Age=9"
+            email = f"{session[1]}@example.org"
+            reply(request, 202, X_Auth_Request_User=session[1], X_Auth_Request_Email=email,
+                  Set_Cookie=cookie)  # fmt: skip
+        elif path == "/oauth2/auth":
+            reply(request, 401)
+        elif path == "/oauth2/sign_in":
+            reply(request, 302, Location="/oauth2/start?" + urlencode({"rd": told}))
+        elif path in ("/oauth2/start", "/oauth2/sign_out"):
+            user = "bob" if path == "/oauth2/start" else ""
+            reply(request, 302, Location=told, Set_Cookie=f"_oauth2_proxy={user}; Path=/")
+        else:
+            reply(request, 200, b"the service's own")
+
+    def page(self, request: BaseHTTPRequestHandler) -> None:
+        """Be a page of the dashboard."""
+        self.known.append({key.lower(): value for key, value in request.headers.items()})
+        reply(request, 200, b"the page at " + request.path.encode())
+
+
+@pytest.fixture(scope="module", params=["", "tools/posenc"])
+def doors(request: pytest.FixtureRequest) -> Iterator[Doors]:
+    found = Doors("")
+    with (
+        answering(found.login) as service, answering(found.page) as server, proxy_folder() as place,
+        proxy(
+            place, servers=[server], path=request.param, login="request",
+            login_url=f"http://{service}",
+        ) as port,
+    ):  # fmt: skip
+        found.address = f"http://127.0.0.1:{port}" + f"/{request.param}".rstrip("/")
+        yield found
+
+
+def unfollowed(address: str, **headers: str) -> tuple[int, Message, bytes]:
+    """Ask without a redirect being followed."""
+    there = urlsplit(address)
+    link = http.client.HTTPConnection(there.netloc, timeout=20)
+    link.request("GET", there.path + (f"?{there.query}" if there.query else ""),
+                 headers={key.replace("_", "-"): value for key, value in headers.items()})  # fmt: skip
+    with contextlib.closing(link):
+        found = link.getresponse()
+        return found.status, found.headers, found.read()
+
+
+LINK = "/similarity?length=64&base=500&schemes=Learned&name=a%26b+c"
+
+
+@pytest.mark.proxy
+def test_whoever_is_not_logged_in_is_led_to_the_sign_in_and_back_to_the_whole_link(
+    doors: Doors,
+) -> None:
+    doors.known.clear()
+    status, headers, body = unfollowed(doors.address + LINK)
+    assert (status, body) == (302, b"")
+    path = urlsplit(doors.address).path
+    there = urlsplit(headers["Location"])
+    assert there.path == "/oauth2/start"
+    assert parse_qsl(there.query) == [("rd", path + LINK)]
+    assert doors.known == []  # no server heard of it
+    browser = build_opener(HTTPCookieProcessor(), ProxyHandler({}))
+    with browser.open(doors.address + LINK, timeout=20) as answer:
+        assert answer.url == doors.address + LINK
+        assert answer.read() == f"the page at {path}{LINK}".encode()
+        assert "_oauth2_proxy=bob" in str(answer.headers.get_all("Set-Cookie"))  # renewed by it
+        assert answer.headers["Content-Security-Policy"] == configure.policy()
+    assert [one["x-posenc-user"] for one in doors.known] == ["bob"]
+    # Logged out, one comes back to the start, not to the address that logs out.
+    status, headers, _ = unfollowed(f"{host(doors)}/oauth2/sign_out")
+    assert (status, headers["Location"]) == (302, f"{path}/")
+
+
+@pytest.mark.proxy
+def test_who_a_visitor_is_comes_from_the_service_alone(doors: Doors) -> None:
+    forged = {"X_Posenc_User": "ann", "X_Auth_Request_User": "ann", "Remote_User": "ann"}
+    forged |= {
+        "X_Forwarded_User": "ann",
+        "Authorization": "Basic YW5uOng=",
+        "X_Forwarded_Host": "e",
+    }
+    forged |= {"X_Auth_Request_Redirect": "https://evil.example/"}
+    doors.known.clear()
+    assert unfollowed(f"{doors.address}/", Cookie="_oauth2_proxy=carl", **forged)[0] == 200
+    (known,) = doors.known
+    assert known["x-posenc-user"] == "carl"
+    assert "authorization" not in known
+    doors.asked_at_login.clear()
+    assert unfollowed(f"{doors.address}/", **forged)[0] == 302
+    assert len(doors.known) == 1
+    assert [path for path, _ in doors.asked_at_login] == ["/oauth2/auth", "/oauth2/sign_in"]
+    for _, told in doors.asked_at_login:
+        assert told["X-Forwarded-Host"] == urlsplit(doors.address).netloc
+    assert "evil" not in doors.asked_at_login[1][1]["X-Auth-Request-Redirect"]
+
+
+@pytest.mark.proxy
+def test_scripts_of_somebody_unknown_get_a_refusal_and_no_page(doors: Doors) -> None:
+    """An upload that were answered by a sign-in would seem to have arrived."""
+    doors.known.clear()
+    for path in ("/_stcore/stream", "/_stcore/upload_file/a/b", "/media/a.png", "/static/js/a.js"):
+        status, headers, _ = unfollowed(doors.address + path)
+        assert (status, headers["Location"]) == (401, None), path
+    assert unfollowed(f"{doors.address}/_stcore/health")[0] == 200
+    assert [set(one) & {"x-posenc-user", "cookie"} for one in doors.known] == [set()]
+    assert unfollowed(f"{doors.address}/_stcore/stream", Cookie="_oauth2_proxy=bob")[0] == 200
+    assert doors.known[-1]["x-posenc-user"] == "bob"
+    # What the service answers itself needs no session, is no page of ours, and says of nobody who they are.
+    status, headers, body = unfollowed(f"{host(doors)}/oauth2/static/a.css")
+    assert (status, body) == (200, b"the service's own")
+    assert "form-action" not in headers["Content-Security-Policy"]
+    assert unfollowed(f"{host(doors)}/oauth2/auth", Cookie="_oauth2_proxy=bob")[0] == 404
+
+
+def host(doors: Doors) -> str:
+    return f"http://{urlsplit(doors.address).netloc}"
 
 
 # What is served -----------------------------------------------------------------------------------
