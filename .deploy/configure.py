@@ -87,6 +87,36 @@ def policy() -> str:
     return "; ".join(line.format(boot=BOOT) for line in lines if line)
 
 
+_NAME = r"[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?"
+_NUMBER = r"\[[0-9A-Fa-f:.]+\]"  # an IPv6 address
+_PORT = "[0-9]{1,5}"
+_HEADER = (r"[A-Za-z][A-Za-z0-9-]{0,63}", "the name of an HTTP header")
+_FILE = (r"[^\s;{}\"'$\\#]+", "a path without spaces, quotes and ; { } $ # \\")
+# What each word may be. The first three are the server's own: tests/test_proxy.py holds them to the
+# rules of POSENC_PATH, POSENC_HOSTS and POSENC_USER_HEADER (dashboard/server_settings.py).
+FORMS = {
+    "path": (
+        r"(?:[A-Za-z0-9_-]+(?:/[A-Za-z0-9_-]+){0,7})?",
+        "a path without slashes at its ends, such as tools/posenc",
+    ),
+    "host": (rf"(?:\*\.)?{_NAME}", "a host name"),
+    "user_header": _HEADER,
+    "login_header": _HEADER,
+    "listen": (rf"(?:(?:{_NAME}|{_NUMBER}|\*):)?{_PORT}", "a port, or address:port"),
+    "server": (rf"(?:{_NAME}|{_NUMBER}):{_PORT}", "host:port"),
+    "folder": _FILE,
+    "login_file": _FILE,
+    "login_url": (
+        rf"https?://(?:{_NAME}|{_NUMBER})(?::{_PORT})?",
+        "an address without a path, such as http://127.0.0.1:4180",
+    ),
+    "certificate": _FILE,
+    "key": _FILE,
+}
+NEEDED = {"none": (), "basic": ("login_file",), "request": ("login_url",)}
+MOST_MB = 51  # a file of 50, and what a form puts around it
+
+
 def configuration(
     *,
     host: str,
@@ -100,27 +130,37 @@ def configuration(
     login_url: str = "",
     login_header: str = "X-Auth-Request-User",
     uploads: bool = True,
-    most_mb: int = 52,
+    most_mb: int = MOST_MB,
     certificate: str = "",
     key: str = "",
 ) -> str:
-    """Return the whole configuration. Raises ValueError for words that would break out of it."""
-    words = [
-        host,
-        listen,
-        folder,
-        path,
-        user_header,
-        login_file,
-        login_url,
-        login_header,
-        certificate,
-        key,
-        *servers,
-    ]
-    for word in words:
-        if re.search(r"[\s;{}\"'$\\#]", word):
-            raise ValueError(f"{word!r} cannot stand in a configuration.")
+    """Return the whole configuration. Raises ValueError for words that nginx would take otherwise."""
+    said = {
+        "path": path,
+        "host": host,
+        "user_header": user_header,
+        "login_header": login_header,
+        "listen": listen,
+        "folder": folder,
+        "login_file": login_file,
+        "login_url": login_url,
+        "certificate": certificate,
+        "key": key,
+    }
+    needed = {"host", "listen", "folder", "user_header", "login_header", *NEEDED[login]}
+    if certificate or key:
+        needed |= {"certificate", "key"}
+    for name, word in said.items():
+        if word or name in needed:
+            _check(name, word)
+    for one in servers:
+        _check("server", one)
+    if not servers:
+        raise ValueError("--server must be given.")
+    if most_mb < 1:  # nginx takes 0 for no bound
+        raise ValueError(f"--most-mb must be at least 1, got {most_mb}.")
+    if login == "request" and path.split("/")[0] == "oauth2":
+        raise ValueError("--path must not begin with oauth2, where the login is.")
     root = f"/{path}" if path else ""
     both = f"        ssl_certificate {certificate};\n        ssl_certificate_key {key};"
     outside = (
@@ -160,6 +200,12 @@ def configuration(
     )
 
 
+def _check(name: str, word: str) -> None:
+    pattern, described = FORMS[name]
+    if re.fullmatch(pattern, word, re.ASCII) is None:
+        raise ValueError(f"--{name.replace('_', '-')} must be {described}, got {word!r}.")
+
+
 def main() -> int:
     """Write the configuration that the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -177,7 +223,9 @@ def main() -> int:
     parser.add_argument("--login-header", default="X-Auth-Request-User",
                         help="in which it says who somebody is; or X-Auth-Request-Email")  # fmt: skip
     parser.add_argument("--no-uploads", dest="uploads", action="store_false")
-    parser.add_argument("--most-mb", type=int, default=52, help="POSENC_UPLOAD_MB and a little")
+    parser.add_argument(
+        "--most-mb", type=int, default=MOST_MB, help="POSENC_UPLOAD_MB and a little"
+    )
     parser.add_argument("--certificate", default="", help="and --key: serve TLS")
     parser.add_argument("--key", default="")
     try:

@@ -24,6 +24,8 @@ import streamlit
 from playwright.sync_api import Browser, Page, expect
 from safetensors.numpy import save
 
+from dashboard.server_settings import FIELDS
+from posenc import limits
 from posenc.lab.labels import Labels
 from posenc.lab.runs import Store
 from tests.browser import PAGES, dial, find_nginx, headline, row, settled
@@ -80,16 +82,66 @@ def test_the_policy_is_no_wider_than_it_says() -> None:
             assert len(reasons.split(";")) >= len(sources.split()) - 1, line
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        {"host": "a; return 200"}, {"host": "a\nb"}, {"servers": ["a; }"]}, {"path": "x {"},
-        {"user_header": "X-$host"}, {"folder": "/tmp/a b"}, {"login_file": '"x"'},
-    ],
-)  # fmt: skip
-def test_a_word_that_would_be_more_than_a_word_is_refused(words: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match="cannot stand in a configuration"):
-        configure.configuration(**{**WORDS, "folder": "/tmp", **words})
+BAD: dict[str, tuple[object, ...]] = {
+    "host": ("", "a; return 200", "a\nb", "~.*", "_", "a/b", "$host", "a.example\n"),
+    "path": ("/posenc/", "posenc/", "/posenc", "a//b", "..", "a.b", "a[b", "a(b", "x {", "a b", "a\n"),
+    "user_header": ("", "X-$host", "X User", "-x", "X_User"),
+    "login_header": ("", "x;", "X_User"),
+    "listen": ("", "a b:80", "80;", "*.a:80", "127.0.0.1:", "127.0.0.1"),
+    "folder": ("", "/tmp/a b", "/tmp/$x"),
+    "login_file": ('"x"', "a;b"),
+    "login_url": ("127.0.0.1:4180", "http://127.0.0.1:4180/oauth2/auth", "http://a;b", "http://$host"),
+    "certificate": ("", "a b"),
+    "key": ("", "a b"),
+    "servers": (["a; }"], ["127.0.0.1"], ["127.0.0.1:8501", "b:x"], ["http://a:1"], []),
+    "most_mb": (0, -1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_word_that_nginx_would_take_otherwise_is_refused(name: str) -> None:
+    words = {**WORDS, "folder": "/tmp", "certificate": "/etc/a", "key": "/etc/b"}
+    configure.configuration(**words)
+    option = "--" + name.replace("servers", "server").replace("_", "-")
+    for bad in BAD[name]:
+        with pytest.raises(ValueError, match=rf"^{option} must be ") as refused:
+            configure.configuration(**{**words, name: bad})
+        assert str(refused.value).endswith(".")
+        assert "\n" not in str(refused.value)
+
+
+def test_a_login_without_its_place_is_refused() -> None:
+    words = {**WORDS, "folder": "/tmp"}
+    with pytest.raises(ValueError, match=r"^--login-file must be a path"):
+        configure.configuration(**words, login="basic")
+    with pytest.raises(ValueError, match=r"^--login-url must be an address"):
+        configure.configuration(**words, login="request")
+    with pytest.raises(ValueError, match=r"^--path must not begin with oauth2"):
+        configure.configuration(**words, login="request", login_url="http://a:1", path="oauth2/x")
+    for half in ({"certificate": "/etc/a"}, {"key": "/etc/a"}):
+        with pytest.raises(ValueError, match=r"^--(key|certificate) must be "):
+            configure.configuration(**words, **half)
+
+
+def test_proxy_and_server_have_one_rule_for_what_both_are_told() -> None:
+    path, hosts, header = (
+        FIELDS[variable].metadata["rule"]
+        for variable in ("POSENC_PATH", "POSENC_HOSTS", "POSENC_USER_HEADER")
+    )
+    assert configure.FORMS["path"] == (path.pattern, path.described)
+    name, _ = configure.FORMS["host"]
+    assert hosts.pattern == rf"(?:{name}(?:,{name}){{0,31}})?"
+    assert (
+        header.pattern == f"(?:{configure.FORMS['user_header'][0]})?"
+    )  # "" is a server without one
+    assert configure.FORMS["user_header"][1] == header.described
+
+
+def test_a_body_at_the_proxy_is_as_large_as_the_readme_says_and_more_than_a_file() -> None:
+    (said,) = re.findall(r"`client_max_body_size ([^`]+)`", (ROOT / "README.md").read_text())
+    assert f"client_max_body_size {said};" in configure.configuration(**WORDS, folder="/tmp")
+    assert said == f"{configure.MOST_MB}m"
+    assert configure.MOST_MB == limits.MAX_UPLOAD_BYTES // 2**20 + 1
 
 
 KINDS = {
@@ -101,7 +153,7 @@ KINDS = {
     "request": {"login": "request", "login_url": "http://127.0.0.1:4180"},
     "request under a path": {
         "login": "request", "login_url": "http://127.0.0.1:4180", "path": "tools/posenc",
-        "login_header": "X-Auth-Request-Email", "certificate": "",
+        "login_header": "X-Auth-Request-Email",
     },
 }  # fmt: skip
 
@@ -138,9 +190,10 @@ def test_the_command_writes_the_same() -> None:
     ran = subprocess.run(command, capture_output=True, text=True, check=True)
     assert ran.stdout == configure.configuration(**WORDS, folder="/tmp")
     refused = subprocess.run(
-        [*command, "--path", "a b"], capture_output=True, text=True, check=False
+        [*command, "--path", "/posenc/"], capture_output=True, text=True, check=False
     )
     assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr.startswith("--path must be a path without slashes at its ends")
 
 
 # A login service in front ---------------------------------------------------------------------------
