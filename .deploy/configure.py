@@ -166,7 +166,7 @@ def configuration(
     outside = (
         f"        location = {root} {{ return 301 {root}/; }}\n        location / {{ return 404; }}"
     )
-    refused = f"        location ^~ {root}/_stcore/upload_file {{ return 403; }}\n"
+    taken = "limit_req zone=uploads burst=20 nodelay; proxy_pass http://servers;"
     strict = "add_header Strict-Transport-Security max-age=31536000 always;" if certificate else ""
     way = LOGINS[login]
     words_of_login = {
@@ -189,7 +189,7 @@ def configuration(
         login=way.server.format(**words_of_login),
         login_maps=way.http.format(**words_of_login),
         login_pages=way.pages,
-        uploads="" if uploads else refused,
+        uploads=taken if uploads else "return 403;",
         most_mb=f"{most_mb}m",
         policy=policy(),
         tls=" ssl" if certificate else "",

@@ -9,12 +9,15 @@ import re
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from email.message import Message
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 from urllib.request import HTTPCookieProcessor, ProxyHandler, build_opener
 
@@ -329,6 +332,87 @@ def test_scripts_of_somebody_unknown_get_a_refusal_and_no_page(doors: Doors) -> 
 
 def host(doors: Doors) -> str:
     return f"http://{urlsplit(doors.address).netloc}"
+
+
+# Too much at once ---------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def before(page: Callable[[BaseHTTPRequestHandler], None], **settings: Any) -> Iterator[str]:
+    """Yield the address of a proxy before one server, whose pages are a function."""
+    with (
+        answering(page) as server, proxy_folder() as place,
+        proxy(place, servers=[server], **settings) as port,
+    ):  # fmt: skip
+        yield f"http://127.0.0.1:{port}"
+
+
+@pytest.mark.proxy
+def test_a_burst_of_uploads_is_answered_429_and_pages_are_not() -> None:
+    arrived: list[str] = []
+
+    def page(request: BaseHTTPRequestHandler) -> None:
+        arrived.append(request.command)
+        reply(request, 204 if request.command == "PUT" else 200)
+
+    def upload(address: str) -> int:
+        there = urlsplit(address)
+        link = http.client.HTTPConnection(there.netloc, timeout=20)
+        with contextlib.closing(link):
+            link.request("PUT", f"{there.path}/_stcore/upload_file/a/b", b"some bytes")
+            return link.getresponse().status
+
+    with before(page, path="tools/posenc") as proxied, ThreadPoolExecutor(16) as crowd:
+        address = f"{proxied}/tools/posenc"
+        begin = time.monotonic()
+        found = list(crowd.map(upload, [address] * 120))
+        took = time.monotonic() - begin
+        assert set(found) == {204, 429}
+        # The first and 20 more at once, then 5 for each second that it took.
+        assert 21 <= found.count(204) == arrived.count("PUT") <= 22 + 5 * took
+        assert unfollowed(f"{address}/")[0] == unfollowed(f"{address}/_stcore/stream")[0] == 200
+        time.sleep(0.5)  # nobody is shut out for long
+        assert upload(address) == 204
+
+
+@pytest.mark.proxy
+def test_one_address_holds_200_connections_and_not_one_more() -> None:
+    held, release = threading.Semaphore(0), threading.Event()
+
+    def page(request: BaseHTTPRequestHandler) -> None:
+        if request.path == "/_stcore/stream":
+            held.release()
+            release.wait(60)
+        reply(request, 200)
+
+    with before(page) as address, contextlib.ExitStack() as stack:
+        stack.callback(release.set)
+        there = urlsplit(address)
+        for _ in range(200):
+            link = stack.enter_context(contextlib.closing(
+                http.client.HTTPConnection(there.netloc, timeout=60)))  # fmt: skip
+            link.request("GET", "/_stcore/stream")
+            assert held.acquire(timeout=60)
+        assert unfollowed(f"{address}/")[0] == 429
+        release.set()
+        assert link.getresponse().status == 200
+        end = time.monotonic() + 20
+        while unfollowed(f"{address}/")[0] == 429:
+            assert time.monotonic() < end
+            time.sleep(0.05)
+
+
+def test_the_bounds_are_those_of_the_readme() -> None:
+    readme = (ROOT / "README.md").read_text()
+    uploads, burst, connections = re.findall(
+        r"uploads \((\d+) a second after the first (\d+)\) and connections \((\d+)\)", readme
+    )[0]
+    text = configure.configuration(**WORDS, folder="/tmp")
+    assert f"zone=uploads:1m rate={uploads}r/s;" in text
+    assert f"limit_req zone=uploads burst={burst} nodelay;" in text
+    assert f"limit_conn addresses {connections};" in text
+    # Both log their refusals with the whole link unless told otherwise.
+    assert text.count("log_level info;") == 2
 
 
 # What is served -----------------------------------------------------------------------------------
