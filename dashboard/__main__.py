@@ -4,9 +4,11 @@ A setting that cannot be used ends it before anything is served, with one senten
 variable. `--check` says what the settings are and ends.
 """
 
+import itertools
 import json
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -17,10 +19,15 @@ from dashboard import counters, logs, server_settings, visitor
 from dashboard.server_settings import ServerSettingError, ServerSettings
 
 FOLDER = Path(__file__).parent
+THIS_MACHINE = "127.0.0.1"
 
 
-def options(allowed: ServerSettings) -> list[str]:
-    """Return the options of Streamlit that these settings mean."""
+def options(allowed: ServerSettings, arguments: Sequence[str] = ()) -> list[str]:
+    """Return the options of Streamlit that these settings mean, beside those of the command line.
+
+    Who can reach a server past its proxy can say in the header who they are. With one, only this machine
+    is listened to, unless the command line, Streamlit's environment or its config.toml has an address.
+    """
     # The text of an upload that no page asks for is not worth its memory either.
     most = allowed.upload_mb if allowed.uploads else 1
     found = [f"--server.maxUploadSize={most}", f"--server.baseUrlPath={allowed.base_path}"]
@@ -28,7 +35,17 @@ def options(allowed: ServerSettings) -> list[str]:
     if allowed.user_header:
         known = json.dumps({allowed.user_header: visitor.KEY})
         found.append(f"--server.trustedUserHeaders={known}")
+        if not _has_address(arguments):
+            found.append(f"--server.address={THIS_MACHINE}")
     return found
+
+
+def _has_address(arguments: Sequence[str]) -> bool:
+    ours = itertools.takewhile(lambda word: word != "--", arguments)  # what follows is the script's
+    said = any(word.partition("=")[0] == "--server.address" for word in ours)
+    # Streamlit's command line takes the variable as its option: it is not among what is read so far.
+    told = os.environ.get("STREAMLIT_SERVER_ADDRESS") or config.get_option("server.address")
+    return said or bool(told)
 
 
 def main(arguments: list[str]) -> int:
@@ -45,11 +62,12 @@ def main(arguments: list[str]) -> int:
         for variable, one in server_settings.FIELDS.items():
             print(f"{variable}={values[one.name]}")
         return 0
+    ours = options(allowed, arguments)
     # Asked for the secrets, Streamlit has read its options; else it would warn that ours come late.
     config._config_options = None
     logs.install()
     counters.here.serve()
-    cli.main(["run", str(FOLDER / "app.py"), *options(allowed), *arguments], prog_name="dashboard")
+    cli.main(["run", str(FOLDER / "app.py"), *ours, *arguments], prog_name="dashboard")
     return 0
 
 

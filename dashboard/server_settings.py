@@ -158,7 +158,7 @@ class ServerSettings:
             label="POSENC_HOSTS",
             pattern=rf"(?:{_HOST}(?:,{_HOST}){{0,31}})?",
             described="host names with commas between them, such as demo.example.org,*.example.org",
-            help="Host names that this server answers to.",
+            help="Host names under which pages connect; files and uploads answer any: see Proxy.",
         ),
         "",
         "",

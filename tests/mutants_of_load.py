@@ -3,6 +3,7 @@
 from tests.mutant_runs import Mutant
 
 _BUSY = "lab_queue.py::test_a_queue_that_another_process_holds_is_read_and_says_so_when_changed"
+_TRUSTED = "server_settings.py::test_whoever_trusts_a_header_listens_to_this_machine_unless_told"
 _FORGET = "lab_queue.py::test_a_worker_that_cannot_forget_what_it_has_made_leaves_it_to_the_next"
 _FRESH = "hostile_uploads.py::test_files_under_fresh_ids_never_fill_the_memory"
 
@@ -53,4 +54,9 @@ MUTANTS_OF_LOAD = (
            (_BUSY,)),
     Mutant("made runs marked as failed while the queue is held", "lab/worker.py",
            "    except QueueBusy:\n", "    except ZeroDivisionError:\n", (_FORGET,)),
+    Mutant("a trusted header from everywhere", "../dashboard/__main__.py",
+           "if not _has_address(arguments):", "if False:", (f"{_TRUSTED}[nothing]",)),
+    Mutant("an address in the environment is not heard", "../dashboard/__main__.py",
+           'os.environ.get("STREAMLIT_SERVER_ADDRESS") or config', "config",
+           (f"{_TRUSTED}[environment]",)),
 )  # fmt: skip

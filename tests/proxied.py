@@ -7,11 +7,13 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -146,38 +148,102 @@ def ask(
 @contextlib.contextmanager
 def team(folder: Path, chromium: Browser, **settings: Any) -> Iterator[Team]:
     """Serve twice with one store and one queue, and put nginx before both."""
-    # Not below the test's own folder: the proxy's worker is nobody, who may not go there.
-    place = Path(tempfile.mkdtemp(prefix="posenc-proxy-"))
-    place.chmod(0o755)
-    people = place / "people"
-    people.write_text("".join(f"{name}:{{PLAIN}}{word}\n" for name, word in PEOPLE.items()))
-    nginx = find_nginx()
-    assert nginx is not None
     with contextlib.ExitStack() as stack:
-        stack.callback(shutil.rmtree, place, ignore_errors=True)
+        place = stack.enter_context(proxy_folder())
+        people = place / "people"
+        people.write_text("".join(f"{name}:{{PLAIN}}{word}\n" for name, word in PEOPLE.items()))
         servers = [
             stack.enter_context(server(folder, name, **VARIABLES)) for name in ("one", "two")
         ]
-        port = free_port()
-        text = load_configure().configuration(
-            host=HOST, servers=[f"{HOST}:{one.port}" for one in servers], listen=f"{HOST}:{port}",
-            folder=str(place), path=PATH, user_header=HEADER, login="basic", login_file=str(people),
-            **settings,
+        port = stack.enter_context(
+            proxy(
+                place, servers=[f"{HOST}:{one.port}" for one in servers], path=PATH,
+                user_header=HEADER, login="basic", login_file=str(people), **settings,
+            )
         )  # fmt: skip
-        (place / "nginx.conf").write_text(text)
-        command = [nginx, "-p", str(place), "-c", str(place / "nginx.conf"), "-g", "daemon off;"]
-        process = subprocess.Popen(command, stderr=subprocess.PIPE)
-        stack.callback(_end, process)
         found = Team(port, place, servers, chromium)
-        for _ in range(100):
-            with contextlib.suppress(OSError):
-                if found.asked("/_stcore/health")[0] == 200:
-                    break
-            assert process.poll() is None, process.communicate()[1].decode()
-            time.sleep(0.1)
         yield found
         for context in found.contexts:
             context.close()
+
+
+@contextlib.contextmanager
+def proxy_folder() -> Iterator[Path]:
+    """Yield a folder for nginx: not below the test's own, where its worker, nobody, may not go."""
+    place = Path(tempfile.mkdtemp(prefix="posenc-proxy-"))
+    place.chmod(0o755)
+    try:
+        yield place
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def proxy(place: Path, **settings: Any) -> Iterator[int]:
+    """Run nginx as .deploy sets it up, at a port that is yielded, until it is told to end."""
+    nginx, port = find_nginx(), free_port()
+    assert nginx is not None
+    (place / "nginx.conf").write_text(
+        load_configure().configuration(
+            host=HOST, listen=f"{HOST}:{port}", folder=str(place), **settings
+        )
+    )
+    command = [nginx, "-p", str(place), "-c", str(place / "nginx.conf"), "-g", "daemon off;"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE)
+    try:
+        health = f"{settings['path']}/_stcore/health" if settings.get("path") else "_stcore/health"
+        for _ in range(100):
+            with contextlib.suppress(OSError):
+                if ask(f"http://{HOST}:{port}/{health}")[0] == 200:
+                    break
+            assert process.poll() is None, process.communicate()[1].decode()
+            time.sleep(0.1)
+        yield port
+    finally:
+        _end(process)
+
+
+@contextlib.contextmanager
+def answering(answer: Callable[[BaseHTTPRequestHandler], None]) -> Iterator[str]:
+    """Answer every request of GET and PUT with a function, in place of a server; yields host:port."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.0"  # one request each: nobody waits for a connection to close
+
+        def do_GET(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            answer(self)
+
+        def do_PUT(self) -> None:
+            self.do_GET()
+
+        def log_message(self, *words: object) -> None:
+            """Nobody reads it."""
+
+    class Server(ThreadingHTTPServer):
+        request_queue_size = 512
+
+    with Server((HOST, 0), Handler) as found:
+        thread = threading.Thread(target=found.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield f"{HOST}:{found.server_port}"
+        finally:
+            found.shutdown()
+            thread.join()
+
+
+def reply(
+    to: BaseHTTPRequestHandler, status: int, body: bytes = b"", **headers: str | None
+) -> None:
+    """Answer a request; a header that is None is left out."""
+    to.send_response(status)
+    for name, value in headers.items():
+        if value is not None:
+            to.send_header(name.replace("_", "-"), value)
+    to.send_header("Content-Length", str(len(body)))
+    to.end_headers()
+    to.wfile.write(body)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from dashboard import server_settings
+from dashboard.__main__ import options
 from tests.served_process import ROOT, free_port
 
 FOLDER = ROOT / ".container"
@@ -65,7 +67,7 @@ def test_the_image_is_made_by_the_steps_that_ci_checks() -> None:
     users = re.findall(r"^USER (\S+)", text, re.MULTILINE)
     assert users == ["10001:10001"]
     assert "--reuid 10001 --regid 10001" in check
-    assert "import sys, ensurepip" in check
+    assert 'env "$one" -c \'import sys, ensurepip' in check  # as what runs it is found, too
     assert text.index("USER 10001") < text.index("CMD [")
     command = json.loads(re.findall(r"^CMD (\[.*\])", text, re.MULTILINE)[-1])
     assert command[:3] == ["python", "-m", "dashboard"]
@@ -75,7 +77,46 @@ def test_the_image_is_made_by_the_steps_that_ci_checks() -> None:
             assert (ROOT / name).exists(), name
             ignored = (ROOT / ".dockerignore").read_text()
             assert any(f"!{part}" in ignored for part in (name, name.split("/")[0])), name
-    assert ".container/check" in (ROOT / ".ci" / "run").read_text()
+
+
+def environment(text: str) -> dict[str, str]:
+    """The words NAME=value of a text, without those that name places."""
+    found = dict(re.findall(r"\b([A-Z][A-Z_]+)=(\S+)", text))
+    return {name: value for name, value in found.items() if not re.search(r"[/$]", value)}
+
+
+def test_a_server_is_checked_and_documented_with_the_environment_of_the_image() -> None:
+    (image,) = re.findall(
+        r"^ENV ((?:.+\\\n)*.+)", (FOLDER / "Containerfile").read_text(), re.MULTILINE
+    )
+    wanted = environment(image)
+    assert {"MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "OMP_NUM_THREADS"} < set(wanted)
+    check = (FOLDER / "check").read_text()
+    (start,) = re.findall(r"^image=\(((?:.+\n)+?.*)\)$", check, re.MULTILINE)
+    assert environment(start) == wanted
+    assert check.count('env -i "${image[@]}"') == check.count("env -i ") == 3
+    section = (ROOT / "README.md").read_text().partition("## Deployment")[2]
+    (command,) = re.findall(r"```bash\n((?:.+\n)+?)```", section)[:1]
+    assert "python -m dashboard" in command
+    assert environment(command) | {"PYTHONUNBUFFERED": "1"} == wanted
+
+
+def test_ci_keeps_the_bill_of_materials_where_git_ignores_it() -> None:
+    (place,) = re.findall(
+        r"^\.container/check(.*)$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE
+    )
+    assert re.fullmatch(r" \S+", place)
+    ignored = (ROOT / ".gitignore").read_text().splitlines()
+    assert f"{place.strip()}/" in ignored
+    assert f"`{place.strip()}`" in (ROOT / "README.md").read_text()
+
+
+def test_the_container_is_reached_from_outside_whoever_is_known() -> None:
+    text = (FOLDER / "Containerfile").read_text()
+    command = json.loads(re.findall(r"^CMD (\[.*\])", text, re.MULTILINE)[-1])
+    known = server_settings.read({"POSENC_USER_HEADER": "X-Posenc-User"})
+    assert "--server.address=0.0.0.0" in command
+    assert not [one for one in options(known, command[3:]) if "server.address" in one]
 
 
 @pytest.mark.parametrize("name", ["install", "check", "health", "Containerfile"])

@@ -5,6 +5,7 @@ import dataclasses
 import os
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ import streamlit as st
 from hypothesis import given, strategies
 from safetensors.numpy import save
 from streamlit.testing.v1 import AppTest
+from websockets.exceptions import InvalidStatus
 
 from dashboard import __main__ as launcher
 from dashboard import server_settings, uploads, visitor, workers
@@ -21,6 +23,7 @@ from posenc import limits
 from posenc.interop import hub_is_enabled
 from posenc.lab.queue import Queue
 from posenc.run_files import store_url, work_folder
+from tests import served_process
 from tests.pages import PAGES, as_read, drawn, notices, setting, visit
 from tests.small_runs import made, sentences, small
 
@@ -201,6 +204,7 @@ def test_streamlit_is_told_what_the_settings_mean(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("POSENC_HOSTS", "demo.example.org,*.example.net")
     monkeypatch.setenv("POSENC_PATH", "posenc")
     monkeypatch.setenv("POSENC_USER_HEADER", "X-Forwarded-User")
+    monkeypatch.delenv("STREAMLIT_SERVER_ADDRESS", raising=False)
     assert launcher.main(["--server.port=8639"]) == 0
     assert asked == [
         [
@@ -208,9 +212,87 @@ def test_streamlit_is_told_what_the_settings_mean(monkeypatch: pytest.MonkeyPatc
             "--server.baseUrlPath=posenc", "--server.allowedHosts=demo.example.org",
             "--server.allowedHosts=*.example.net",
             '--server.trustedUserHeaders={"X-Forwarded-User": "posenc_user"}',
-            "--server.port=8639",
+            "--server.address=127.0.0.1", "--server.port=8639",
         ]
     ]  # fmt: skip
+
+
+ELSEWHERE = "--server.address=0.0.0.0"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "file", "added"),
+    [
+        ([], None, None, True),
+        (["--server.port=8639"], None, None, True),
+        (["--", ELSEWHERE], None, None, True),  # the script's, not Streamlit's
+        ([], "", None, True),  # no address
+        ([ELSEWHERE], None, None, False),
+        (["--server.port", "1", *ELSEWHERE.split("=")], None, None, False),
+        ([], "10.0.0.1", None, False),
+        ([], None, "10.0.0.1", False),
+    ],
+    ids=["nothing", "port", "script", "empty", "command", "words", "environment", "file"],
+)
+def test_whoever_trusts_a_header_listens_to_this_machine_unless_told(
+    arguments: list[str], environment: str | None, file: str | None, added: bool,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Else anybody in the network names themselves, past the proxy."""
+    monkeypatch.delenv("STREAMLIT_SERVER_ADDRESS", raising=False)
+    if environment is not None:
+        monkeypatch.setenv("STREAMLIT_SERVER_ADDRESS", environment)
+    if file is not None:
+        (tmp_path / ".streamlit").mkdir()
+        (tmp_path / ".streamlit" / "config.toml").write_text(f'[server]\naddress = "{file}"\n')
+        monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(launcher.config, "_config_options", None)  # read anew, and again after it
+    known = read({"POSENC_USER_HEADER": "X-Posenc-User"})
+    assert ("--server.address=127.0.0.1" in launcher.options(known, arguments)) is added
+    nobody = launcher.options(read({}), arguments)
+    assert not [one for one in nobody if "address" in one]
+
+
+CHANGED = {
+    "POSENC_PROFILE": "shared", "POSENC_UPLOADS": "0", "POSENC_UPLOAD_MB": "7", "POSENC_TEXT_MB": "3",
+    "POSENC_POSITIONS": "64", "POSENC_RUNNING": "2", "POSENC_WAITING": "3", "POSENC_RUN_MINUTES": "5",
+    "POSENC_HUB": "1", "POSENC_RUNS": "/a", "POSENC_WORK": "/b", "POSENC_USER_HEADER": "X-User",
+    "POSENC_HOSTS": "a.example", "POSENC_PATH": "a", "POSENC_LOGS": "lines",
+}  # fmt: skip
+
+
+def test_readme_says_what_a_server_of_streamlit_s_own_command_lacks() -> None:
+    """All that the launcher tells Streamlit, and what else it begins."""
+    text = " ".join((ROOT / "README.md").read_text().split())
+    said = text.split("but not what is set before the first page:")[1].partition(" - **")[0]
+    assert set(CHANGED) == set(FIELDS)
+    base = launcher.options(read({}))
+    for variable, value in CHANGED.items():
+        told = launcher.options(read({variable: value})) != base
+        if variable != "POSENC_PROFILE":  # what it means are other variables
+            assert (f"`{variable}`" in said) is (told or variable == "POSENC_LOGS"), variable
+    assert "the counters" in said
+    begun = {
+        ast.unparse(node.func)
+        for node in ast.walk(ast.parse(Path(launcher.__file__).read_text()))
+        if isinstance(node, ast.Call)
+    }
+    assert {"logs.install", "counters.here.serve", "cli.main"} <= begun
+
+
+def test_the_hosts_are_those_of_the_websocket_as_the_table_says(tmp_path: Path) -> None:
+    """Streamlit 1.67 looks at no other request's host: the proxy does."""
+    with served_process.server(tmp_path, POSENC_HOSTS="demo.example.org") as one:
+        for path in ("/", "/favicon.png", "/_stcore/health", "/_stcore/host-config"):
+            asked = urllib.request.Request(one.address + path, headers={"Host": "evil.example"})
+            with urllib.request.urlopen(asked, timeout=20) as found:
+                assert found.status == 200
+        with (
+            pytest.raises(InvalidStatus, match="403"),
+            served_process.visiting(one, host="evil.example"),
+        ):
+            pass
+    assert "pages connect" in FIELDS["POSENC_HOSTS"].metadata["rule"].help
 
 
 def test_a_check_prints_every_setting(capsys: pytest.CaptureFixture[str]) -> None:
