@@ -137,6 +137,7 @@ def test_what_begins_to_wait_while_a_server_serves_is_done_whichever_page_is_use
 def test_pages_look_now_and_then_and_no_page_fails_or_waits_for_it(
     place: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    server_workers()
     looks: list[float] = []
     clock = [1e9]
     monkeypatch.setattr(workers.time, "monotonic", lambda: clock[0])
