@@ -5,9 +5,11 @@ open: nothing of it is on any port, and nothing is counted up for nobody. One bl
 the folder; `--json` for one line of JSON each.
 """
 
+import contextlib
 import json
 import logging
 import os
+import secrets
 import socket
 import stat
 import sys
@@ -56,6 +58,7 @@ class Counters:
         reruns = {page: n for (what, page), n in counts.items() if what == "reruns"}
         return {
             "process": os.getpid(),
+            "host": socket.gethostname(),
             "seconds": round(time.time() - self._began, 1),
             "memory_bytes": _memory(),
             "sessions_begun": counts.get(("sessions", ""), 0),
@@ -75,10 +78,11 @@ class Counters:
         with self._lock:
             if self._serving is not None or not hasattr(socket, "AF_UNIX"):
                 return
-            self._serving = str(folder / f"{os.getpid()}.sock")
+            # Every container's server may be process 1 of the same host name.
+            self._serving = str(folder / f"{os.getpid()}-{secrets.token_hex(4)}.sock")
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            Path(self._serving).unlink(missing_ok=True)  # of a process of the same number
+            _sweep(folder)
             listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             before = os.umask(0o177)
             try:
@@ -154,6 +158,20 @@ def _memory() -> int | None:
         return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):
         return None
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what servers left here that were killed."""
+    for path in folder.glob("*.sock"):
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as asking:
+            found = path.lstat()
+            if not stat.S_ISSOCK(found.st_mode) or time.time() - found.st_mtime < _PATIENCE:
+                continue  # one that has its name is not at once listened at
+            asking.settimeout(1)
+            try:
+                asking.connect(str(path))
+            except ConnectionRefusedError:
+                path.unlink(missing_ok=True)
 
 
 def ask() -> Iterator[dict[str, Any]]:

@@ -9,6 +9,7 @@ from dashboard.widgets import pressed
 from posenc.errors import PosencError, RunError
 from posenc.interop import printable_name
 from posenc.lab.labels import MAX_NAME, Label, Labels, check_name, hidden, names
+from posenc.lab.queue import Entry
 from posenc.lab.specification import Specification
 from posenc.run_files import store_url
 
@@ -26,11 +27,16 @@ def _of_bucket(url: str) -> dict[str, tuple[Label, ...]]:
     return _opened(url).all()
 
 
+def _read() -> dict[str, tuple[Label, ...]]:
+    """Return the labels of this server's runs. Raises RunError while they cannot be read."""
+    found = _opened(store_url())
+    return found.all() if found.files.local else _of_bucket(store_url())
+
+
 def known() -> dict[str, tuple[Label, ...]]:
     """Return the labels of this server's runs; none while they cannot be read."""
     try:
-        found = _opened(store_url())
-        return found.all() if found.files.local else _of_bucket(store_url())
+        return _read()
     except RunError:
         return {}
 
@@ -58,7 +64,10 @@ def name_field() -> str | None:
 
 
 def started(asked: list[Specification], name: str) -> None:
-    """Label what a visitor has just started; what others called the same runs stays as it is."""
+    """Label what a visitor has just started; what others called the same runs stays as it is.
+
+    Raises RunError where that cannot be written.
+    """
     found, owner = _opened(store_url()), visitor.name()
     for one in asked:
         label = Label(one.run_id, owner, name)
@@ -66,6 +75,7 @@ def started(asked: list[Specification], name: str) -> None:
             found.put(label)
         elif owner or name:  # of nobody known: the first to name it did
             found.add(label)
+    _of_bucket.clear()
 
 
 def called(asked: list[Specification]) -> str:
@@ -84,11 +94,19 @@ def _people(found: list[Label], name: str) -> list[str]:
     return list(dict.fromkeys(printable_name(one.owner, OWNER_SHOWN) for one in shown))
 
 
-def may_stop(asked: tuple[Specification, ...]) -> bool:
-    """Whether this visitor may stop a start: anybody may stop one of nobody, else only its owners."""
-    everything = known()
-    owners = {label.owner for one in asked for label in everything.get(one.run_id, ())}
-    return not owners - {""} or visitor.name() in owners
+def may_stop(entry: Entry) -> bool:
+    """Whether this visitor may stop a start: its owner alone, anybody where that is nobody known."""
+    if entry.owner is not None:
+        return entry.owner in ("", visitor.name())
+    # Of before starts named their owner: the labels of its runs do. Unread they allow nobody, but for
+    # the one person of a server that tells nobody apart.
+    try:
+        everything = _read()
+    except RunError:
+        return visitor.may_own() and not visitor.name()
+    labels = (label for one in entry.specifications for label in everything.get(one.run_id, ()))
+    owners = {label.owner for label in labels} - {""}
+    return not owners or visitor.name() in owners
 
 
 def own() -> None:

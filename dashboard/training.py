@@ -1,12 +1,20 @@
 """What one more start of training would make and take, and the button that starts it."""
 
-import contextlib
 import hashlib
 from dataclasses import replace
 
 import streamlit as st
 
-from dashboard import choices, counters, run_labels, runs, server_settings, training_board, uploads
+from dashboard import (
+    choices,
+    counters,
+    run_labels,
+    runs,
+    server_settings,
+    training_board,
+    uploads,
+    visitor,
+)
 from dashboard.logs import event
 from dashboard.text import duration, plain
 from dashboard.widgets import pressed
@@ -169,14 +177,17 @@ def offer(setting: Setting, chosen: choices.TrainingChoice) -> str | None:
                 text_name=name,
                 estimate=seconds,
                 reading=seconds - sum(timed.step(one) * one.steps for one in left),
+                owner=visitor.name(),
             )
         except PosencError as error:
             st.error(plain(str(error)), icon=":material/block:")
             return linked
         counters.here.count("starts")
         event("start_added", entry=entry, runs=[one.run_id for one in left])
-        with contextlib.suppress(RunError):  # a name is no reason to stop
+        try:
             run_labels.started(left, called)
+        except RunError:  # a name is no reason to stop
+            st.toast("It is started, but its name cannot be kept now.", icon=":material/info:")
         crew.ensure()
         st.rerun()
     return linked

@@ -77,7 +77,7 @@ def _row(queue: Queue, entry: Entry) -> None:
         said = run_labels.called([*specs])
         if said:
             st.caption(plain(f"{said}."))
-        if not (server_settings.current().training and run_labels.may_stop(specs)):
+        if not (server_settings.current().training and run_labels.may_stop(entry)):
             return
         word = "Remove" if entry.state is State.FAILED else "Stopping" if stopping else "Stop"
         if pressed(st, word, key=f"stop_{entry.name}", disabled=stopping, icon=":material/stop:"):

@@ -19,6 +19,7 @@ from posenc.lab.worker import GRACE, HEARD_WITHIN, NICE
 log = logging.getLogger(__name__)
 
 LOOK_EVERY = 5.0  # seconds between two looks at whether a process hangs
+RESUME_EVERY = 3.0  # seconds between two looks of pages at whether something waits
 PAUSE = 60.0  # seconds until another process is started after one that failed
 
 
@@ -33,11 +34,25 @@ class Workers:
         self._lock = threading.Lock()
         self._processes: list[subprocess.Popen[bytes]] = []
         self._failed = -PAUSE
+        self._looking = threading.Lock()
+        self._looked = -RESUME_EVERY
 
     @property
     def failed(self) -> bool:
         """Whether a process has just ended by a fault; the next one is started after a while."""
         return time.monotonic() - self._failed < PAUSE
+
+    def look(self) -> None:
+        """Do as `ensure`, for those that ask all the time: mostly this reads a clock, and no more."""
+        if not self._looking.acquire(blocking=False):
+            return  # somebody looks right now
+        try:
+            if time.monotonic() - self._looked < RESUME_EVERY:
+                return
+            self._looked = time.monotonic()  # also of a look that fails
+            self.ensure()
+        finally:
+            self._looking.release()
 
     def ensure(self) -> None:
         """See to it that what waits is done: start a process if one may be started."""
@@ -66,20 +81,43 @@ class Workers:
 
     def _await(self, process: subprocess.Popen[bytes]) -> None:
         """Wait for the end of a process; what was put in the queue meanwhile needs the next one."""
-        while (code := _ended(process)) is None:
-            if hung := self.queue.hung(process.pid):
-                log.error("process %d hangs with %s and is ended", process.pid, hung)
-                code = _end(process)
-                if self.queue.stopping(hung):
-                    self.queue.stop(hung)  # nobody has it any more: gone at once
-                break
-        with self._lock:
-            self._processes.remove(process)
-            if code != 0:
-                self._failed = time.monotonic()
+        code: int | None = None
+        try:
+            code = self._watched(process)
+        finally:  # one that stays in the list keeps all others out
+            with self._lock:
+                self._processes.remove(process)
+                if code != 0:
+                    self._failed = time.monotonic()
         if code != 0:
             time.sleep(PAUSE)
-        self.ensure()
+        try:
+            self.ensure()
+        except (PosencError, OSError):  # the next page that is opened tries again
+            log.exception("no process can be started for what waits")
+
+    def _watched(self, process: subprocess.Popen[bytes]) -> int:
+        """Return the exit code of a process, which is ended if it hangs; a fault of the queue waits."""
+        said = False
+        while (code := _ended(process)) is None:
+            try:
+                hung = self.queue.hung(process.pid)
+            except (PosencError, OSError):
+                if not said:  # it may last, and is looked at again in a moment
+                    log.exception("whether process %d hangs cannot be read", process.pid)
+                said = True
+                continue
+            if hung is None:
+                continue
+            log.error("process %d hangs with %s and is ended", process.pid, hung)
+            code = _end(process)
+            try:
+                if self.queue.stopping(hung):
+                    self.queue.stop(hung)  # nobody has it any more: gone at once
+            except (PosencError, OSError):  # the next process finds that it is to be stopped
+                log.exception("%s cannot be removed now", hung)
+            return code
+        return code
 
 
 def _ended(process: subprocess.Popen[bytes]) -> int | None:
@@ -109,17 +147,15 @@ def _end(process: subprocess.Popen[bytes]) -> int:
 def server_workers() -> Workers:
     """Return the background processes of this server."""
     allowed = server_settings.current()
-    crew = Workers(Queue(running=allowed.running, waiting=allowed.waiting))
-    crew.ensure()
-    return crew
+    return Workers(Queue(running=allowed.running, waiting=allowed.waiting))
 
 
 def resume() -> None:
-    """Let what an earlier server left go on, whichever page is opened first.
+    """Let what another server or an earlier one left go on, whichever page is opened or used.
 
     A fault of the queue is in the log, and on the page that is about it; no other page needs it.
     """
     try:
-        server_workers()
+        server_workers().look()
     except (PosencError, OSError):
         log.exception("the queue of trainings cannot be used")

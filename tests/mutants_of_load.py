@@ -6,6 +6,12 @@ _BUSY = "lab_queue.py::test_a_queue_that_another_process_holds_is_read_and_says_
 _TRUSTED = "server_settings.py::test_whoever_trusts_a_header_listens_to_this_machine_unless_told"
 _FORGET = "lab_queue.py::test_a_worker_that_cannot_forget_what_it_has_made_leaves_it_to_the_next"
 _FRESH = "hostile_uploads.py::test_files_under_fresh_ids_never_fill_the_memory"
+_STOP = "lab_queue.py::test_a_stop_that_cannot_be_done_yet_is_no_attempt_and_no_end_of_the_worker"
+_ELSEWHERE = "lab_queue.py::test_a_process_of_the_same_number_elsewhere_does_not_hang_here"
+_OWNER = (
+    "labels.py::"
+    "test_the_owner_of_a_start_alone_stops_it_also_while_labels_cannot_be_written_or_read"
+)
 
 MUTANTS_OF_LOAD = (
     Mutant("a reading that lacks a scheme is kept", "../dashboard/kept.py",
@@ -52,11 +58,35 @@ MUTANTS_OF_LOAD = (
            "            with self._alone():\n                for entry in self.entries():",
            "            with contextlib.nullcontext():\n                for entry in self.entries():",
            (_BUSY,)),
-    Mutant("made runs marked as failed while the queue is held", "lab/worker.py",
-           "    except QueueBusy:\n", "    except ZeroDivisionError:\n", (_FORGET,)),
     Mutant("a trusted header from everywhere", "../dashboard/__main__.py",
            "if not _has_address(arguments):", "if False:", (f"{_TRUSTED}[nothing]",)),
     Mutant("an address in the environment is not heard", "../dashboard/__main__.py",
            'os.environ.get("STREAMLIT_SERVER_ADDRESS") or config', "config",
            (f"{_TRUSTED}[environment]",)),
+    Mutant("made runs marked as failed while the queue is held", "lab/worker.py",
+           "    except QueueBusy:\n        _give_back", "    except ZeroDivisionError:\n        _give_back",
+           (_FORGET,)),
+    Mutant("waiting for the queue costs an attempt", "lab/worker.py",
+           "queue.give_back(entry)", "pass", (_FORGET,)),
+    Mutant("a queue held beside a stop ends the worker", "lab/worker.py",
+           "        except QueueBusy:\n            _give_back",
+           "        except ZeroDivisionError:\n            _give_back", (_STOP,)),
+    Mutant("a process of another machine is taken for ours", "lab/queue.py",
+           'if numbering in ("", _numbering()) else None', "if pid else None", (_ELSEWHERE,)),
+    Mutant("a fault of the queue ends the watch over a process", "../dashboard/workers.py",
+           "            except (PosencError, OSError):\n                if not said:",
+           "            except ZeroDivisionError:\n                if not said:", ("crew",)),
+    Mutant("a watch that ends early keeps all processes out", "../dashboard/workers.py",
+           "        finally:  # one that stays in the list keeps all others out\n",
+           "        except ZeroDivisionError:\n            pass\n        else:\n", ("crew",)),
+    Mutant("what waits is looked for once", "../dashboard/workers.py",
+           "server_workers().look()", "server_workers()", ("crew",)),
+    Mutant("anybody stops a start", "../dashboard/run_labels.py",
+           'return entry.owner in ("", visitor.name())', "return True", (_OWNER,)),
+    Mutant("a start belongs to nobody", "../dashboard/training.py",
+           "owner=visitor.name()", 'owner=""', (_OWNER,)),
+    Mutant("a start of before is nobody's where a shell labelled it", "../dashboard/run_labels.py",
+           'in labels} - {""}', "in labels}", ("labels",)),
+    Mutant("servers of one process number share a socket", "../dashboard/counters.py",
+           "-{secrets.token_hex(4)}.sock", ".sock", ("counters_folder",)),
 )  # fmt: skip

@@ -14,7 +14,6 @@ from dashboard import workers
 from dashboard.workers import Workers
 from posenc import limits
 from posenc.lab.queue import Queue, State
-from posenc.lab.worker import GRACE, HEARD_WITHIN
 from tests.small_runs import CORPUS, sentences, small
 from tests.worker_processes import ROOT, alive, own_place, running_at, wait, worker
 
@@ -34,16 +33,9 @@ def hangs(queue: Queue, name: str) -> None:
     os.mkfifo(text)
 
 
-def pid_of(crew: Workers) -> int:
-    (process,) = crew._processes
-    return process.pid
-
-
-def test_a_process_that_does_not_hear_a_stop_is_ended_and_its_entry_with_it(
-    place: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(limits, "MAX_STOPPING", 1.0)
+@pytest.fixture
+def hanging(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Workers, str, int]]:
+    """A crew whose one process hangs with an entry: the crew, the entry, the process."""
     monkeypatch.setattr(workers, "PAUSE", 3_600.0)  # no other process is started meanwhile
     monkeypatch.setattr(workers, "LOOK_EVERY", 0.2)
     queue = Queue(place / "queue")
@@ -51,8 +43,21 @@ def test_a_process_that_does_not_hear_a_stop_is_ended_and_its_entry_with_it(
     hangs(queue, name)
     crew = Workers(queue)
     crew.ensure()
-    pid = pid_of(crew)
-    wait(lambda: [one.state for one in queue.entries()] == [State.RUNNING])
+    (process,) = crew._processes
+    try:
+        wait(lambda: [one.state for one in queue.entries()] == [State.RUNNING])
+        yield crew, name, process.pid
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_process_that_does_not_hear_a_stop_is_ended_and_its_entry_with_it(
+    hanging: tuple[Workers, str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "MAX_STOPPING", 1.0)
+    crew, name, pid = hanging
+    queue = crew.queue
     assert queue.hung(pid) is None
     queue.stop(name)
     wait(lambda: not alive(pid))
@@ -60,18 +65,12 @@ def test_a_process_that_does_not_hear_a_stop_is_ended_and_its_entry_with_it(
 
 
 def test_a_process_that_tells_nothing_is_ended_and_its_entry_waits(
-    place: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    hanging: tuple[Workers, str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    crew, name, pid = hanging
+    queue = crew.queue
+    assert queue.hung(pid) is None
     monkeypatch.setattr(limits, "MAX_SILENCE", 1.0)
-    monkeypatch.setattr(workers, "PAUSE", 3_600.0)
-    monkeypatch.setattr(workers, "LOOK_EVERY", 0.2)
-    queue = Queue(place / "queue")
-    name = queue.add([small()], **TEXT)
-    hangs(queue, name)
-    crew = Workers(queue)
-    crew.ensure()
-    pid = pid_of(crew)
     wait(lambda: not alive(pid))
     # A look at whether a lock is held takes it for a moment, and the crew looks, too.
     wait(lambda: [one.state for one in queue.entries()] == [State.WAITING])
@@ -113,7 +112,7 @@ def test_a_server_told_to_end_saves_the_run_ends_within_ten_seconds_and_is_follo
         # The first page that is asked for lets the queue go on; no visitor is here, so this does.
         code = (
             "import runpy, sys, threading, dashboard.workers as w;"
-            "threading.Timer(1, w.server_workers).start();"
+            "threading.Timer(1, w.resume).start();"
             f"sys.argv = {command[2:]!r};"
             "runpy.run_module('streamlit', run_name='__main__')"
         )
@@ -122,14 +121,22 @@ def test_a_server_told_to_end_saves_the_run_ends_within_ten_seconds_and_is_follo
     pids: list[int] = []
     for sitting in (1, 2):
         server = serve()
-        began = queue.progress(name).step if sitting == 2 else 0
-        wait(lambda began=began: queue.progress(name).step > began)
-        holder = int((queue.folder / f"{name}.working").read_text())
-        pids.append(holder)
-        assert HEARD_WITHIN + GRACE < 10  # seconds that a deployment waits
-        server.terminate()
-        server.wait(60)
-        wait(lambda holder=holder: not alive(holder), 60)
+        holder = 0
+        try:
+            began = queue.progress(name).step if sitting == 2 else 0
+            wait(lambda began=began: queue.progress(name).step > began)
+            holder = int((queue.folder / f"{name}.working").read_text().split()[0])
+            pids.append(holder)
+            told = time.monotonic()
+            server.terminate()
+            server.wait(60)
+            wait(lambda holder=holder: not alive(holder), 60)
+            assert time.monotonic() - told <= 10  # seconds that a deployment waits
+        finally:
+            server.kill()  # its worker ends with it, and is not waited for
+            server.wait()
+            if holder and alive(holder):
+                os.kill(holder, signal.SIGKILL)
         (entry,) = queue.entries()
         assert (entry.state, entry.attempts) == (State.WAITING, 0)
         assert len(list((place / "work").rglob("*.safetensors"))) == 1

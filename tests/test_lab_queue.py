@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -26,7 +27,8 @@ def start(seed: int = 0, count: int = 1) -> list[Specification]:
 
 
 @pytest.fixture
-def queue(tmp_path: Path) -> Queue:
+def queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Queue:
+    monkeypatch.setenv("POSENC_WORK", str(tmp_path / "work"))
     return Queue(tmp_path / "queue", waiting=2)
 
 
@@ -350,6 +352,10 @@ def test_a_queue_that_another_process_holds_is_read_and_says_so_when_changed(
     assert [entry.name for entry in queue.entries()] == [second]
 
 
+def busy(*_: object) -> None:
+    raise QueueBusy("held")
+
+
 def test_a_worker_that_cannot_forget_what_it_has_made_leaves_it_to_the_next(
     queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -357,12 +363,13 @@ def test_a_worker_that_cannot_forget_what_it_has_made_leaves_it_to_the_next(
     store = str(tmp_path / "runs")
     queue.add(start(), store=store, text=sentences(), text_name="a")
     with monkeypatch.context() as held:
-        held.setattr(Queue, "remove", lambda *_: (_ for _ in ()).throw(QueueBusy("held")))
-        with queue.taken() as entry:
-            assert entry is not None
-            worker.do(queue, entry)
-    (entry,) = queue.entries()
-    assert (entry.state, entry.error) == (State.WAITING, None)
+        held.setattr(Queue, "remove", busy)
+        for _ in range(ATTEMPTS + 1):
+            with queue.taken() as entry:
+                assert entry is not None
+                worker.do(queue, entry)
+            (entry,) = queue.entries()
+            assert (entry.state, entry.error, entry.attempts) == (State.WAITING, None, 0)
     (made,) = Store(store).ids()
     at = next((tmp_path / "runs").rglob(f"{made}*")).stat().st_mtime_ns
     with queue.taken() as entry:
@@ -370,6 +377,98 @@ def test_a_worker_that_cannot_forget_what_it_has_made_leaves_it_to_the_next(
         worker.do(queue, entry)
     assert queue.entries() == []
     assert next((tmp_path / "runs").rglob(f"{made}*")).stat().st_mtime_ns == at  # not made again
+
+
+def test_a_stop_that_cannot_be_done_yet_is_no_attempt_and_no_end_of_the_worker(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = queue.add(start(), text=sentences(), text_name="a")
+    with monkeypatch.context() as held:
+        held.setattr(Queue, "remove", busy)
+        for _ in range(ATTEMPTS + 1):
+            with queue.taken() as entry:
+                assert entry is not None
+                queue.stop(name)
+                worker.do(queue, entry)
+            (entry,) = queue.entries()
+            assert (entry.state, entry.error, entry.attempts) == (State.WAITING, None, 0)
+    worker.main(queue.folder, 1)
+    assert queue.entries() == []
+
+
+def test_a_failure_is_kept_while_an_older_one_cannot_be_forgotten(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(seed: int) -> None:
+        queue.add(start(seed))
+        with queue.taken() as entry:
+            assert entry is not None
+            queue.fail(entry, f"reason {seed}")
+
+    with monkeypatch.context() as held:
+        held.setattr(Queue, "remove", busy)
+        for seed in range(10):
+            fail(seed)
+    assert [entry.error for entry in queue.entries()] == [f"reason {seed}" for seed in range(10)]
+    fail(10)
+    assert [entry.error for entry in queue.entries()] == [f"reason {n}" for n in range(3, 11)]
+
+
+def test_a_worker_that_may_sweep_nothing_up_does_what_waits(
+    queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = str(tmp_path / "runs")
+    queue.add(start(), store=store, text=sentences(), text_name="a")
+    monkeypatch.setattr(worker, "sweep_up", busy)
+    worker.main(queue.folder, 1)
+    assert len(Store(store).ids()) == 1
+    assert queue.entries() == []
+
+
+def test_a_start_is_its_first_owner_s_until_it_ends(queue: Queue) -> None:
+    name = queue.add(start(), owner="ann")
+    assert queue.add(start(), owner="bob") == name
+    queue.add(start(1))
+    assert [entry.owner for entry in Queue(queue.folder).entries()] == ["ann", ""]
+    with queue.taken() as entry:
+        assert entry is not None
+        entry = queue.got_on(entry)
+        queue.give_back(entry)
+    assert [entry.owner for entry in queue.entries()] == ["ann", ""]
+    path = queue.folder / f"{name}.json"  # as it was written before entries named an owner
+    values = json.loads(path.read_text())
+    del values["owner"]
+    path.write_text(json.dumps(values))
+    assert [entry.owner for entry in queue.entries()] == [None, ""]
+    queue.stop(name)
+    queue.add(start(), owner="bob")
+    assert [entry.owner for entry in queue.entries()] == ["", "bob"]
+
+
+def test_a_process_of_the_same_number_elsewhere_does_not_hang_here(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, pid = queue.add(start()), os.getpid()
+    old = time.time() - limits.MAX_SILENCE - 60
+    with queue.taken():
+        path = queue.folder / f"{name}.working"
+        ours = path.read_text()
+        assert ours.split(" ")[:2] == [str(pid), socket.gethostname()]
+        for text, found in (
+            (ours, name),
+            (str(pid), name),  # as it was written before it named a host
+            (f"{pid} another-host", None),
+            (f"{pid} {socket.gethostname()} pid:[1]", None),  # a container of the same host name
+            (ours.replace(str(pid), str(pid + 1), 1), None),
+            ("", None),
+        ):
+            path.write_text(text)
+            os.utime(path, (old, old))
+            assert queue.hung(pid) == found, text
+        path.write_text(ours)
+        os.utime(path, (old, old))
+        monkeypatch.setattr("posenc.lab.queue.socket.gethostname", lambda: "another-host")
+        assert queue.hung(pid) is None
 
 
 @pytest.mark.parametrize("ahead", [-300, 300])

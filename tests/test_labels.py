@@ -388,6 +388,84 @@ def test_an_owner_s_name_is_literal_text(queue: Queue, known: Known) -> None:
     assert all("![x](" not in text and "](http" not in text for text in shown)
 
 
+def stoppable() -> bool:
+    (entry,) = Queue().entries()
+    buttons = [one.key for one in drawn(visit("train")).button]
+    assert (f"stop_{entry.name}" in buttons) == run_labels.may_stop(entry)
+    return f"stop_{entry.name}" in buttons
+
+
+def test_the_owner_of_a_start_alone_stops_it_also_while_labels_cannot_be_written_or_read(
+    queue: Queue, known: Known
+) -> None:
+    place = Path(os.environ["POSENC_RUNS"])
+    place.mkdir(parents=True)
+    (place / FOLDER).write_text("in the way")
+    known(ANN)
+    at = start("Mine")
+    assert [one.value for one in at.toast] == ["It is started, but its name cannot be kept now."]
+    assert run_labels.known() == {}
+    for person, may in ((ANN, True), (BOB, False), ("", False)):
+        known(person)
+        assert stoppable() is may
+    (entry,) = queue.entries()
+    assert entry.owner == ANN
+
+
+def test_a_bucket_s_labels_do_not_decide_who_stops_and_show_at_once(
+    queue: Queue, known: Known, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("POSENC_RUNS", f"memory://labels-{tmp_path.name}")
+    assert run_labels.known() == {}  # believed for seconds
+    known(BOB)
+    (one,) = [small("rope", task="copy")]
+    run_labels.started([one], "Bobs")
+    assert run_labels.called([one]) == "Bobs (bob@example.org)"
+    queue.add([one], owner=ANN)
+    for person, may in ((BOB, False), ("", False), (ANN, True)):
+        known(person)
+        assert stoppable() is may
+
+
+def test_the_same_start_pressed_by_two_is_the_first_one_s(queue: Queue, known: Known) -> None:
+    one = small("rope", task="copy")
+    for person in (ANN, BOB, ""):
+        queue.add([one], owner=person)
+        known(person)
+        run_labels.started([one], "Ours")
+    for person, may in ((BOB, False), ("", False), (ANN, True)):
+        known(person)
+        assert stoppable() is may
+
+
+def test_a_start_of_before_owners_were_kept_is_theirs_whom_its_labels_name(
+    queue: Queue, known: Known, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = small("rope", task="copy")
+    path = queue.folder / f"{queue.add([one])}.json"
+    said = json.loads(path.read_text())
+    del said["owner"]
+    path.write_text(json.dumps(said))
+    known("")
+    assert stoppable()  # of nobody
+    Labels().add(Label(one.run_id, ANN, "Mine"))
+    Labels().add(Label(one.run_id, "", "At a shell"))
+    for person, may in (("", False), (BOB, False), (ANN, True)):
+        known(person)
+        assert stoppable() is may
+    labels = Path(os.environ["POSENC_RUNS"]) / FOLDER
+    labels.rename(labels.with_name("elsewhere"))
+    labels.write_text("in the way")
+    st.cache_resource.clear()
+    for person in ("", BOB, ANN):
+        known(person)
+        assert not stoppable()  # nobody can tell whose it is
+    for variable in ("POSENC_PROFILE", "POSENC_USER_HEADER"):
+        monkeypatch.delenv(variable)
+    known("")
+    assert stoppable()  # the one person of a private server
+
+
 def test_labels_that_cannot_be_read_leave_the_page_whole(
     queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 import os
+import socket
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -62,7 +63,10 @@ class Progress:
 
 @dataclass(frozen=True)
 class Entry:
-    """One start. text: the file name of its text in the queue's folder, None for the default one."""
+    """One start. text: the file name of its text in the queue's folder, None for the default one.
+
+    owner: who started it, "" for somebody unknown, None in a file of before owners were kept.
+    """
 
     name: str
     records: tuple[dict[str, Any], ...]
@@ -73,6 +77,7 @@ class Entry:
     reading: float = 0.0
     attempts: int = 0
     error: str | None = None
+    owner: str | None = None
     state: State = field(default=State.WAITING, compare=False)
 
     @property
@@ -105,8 +110,9 @@ class Queue:
         text_name: str = "",
         estimate: float = 0.0,
         reading: float = 0.0,
+        owner: str = "",
     ) -> str:
-        """Put a start at the end and return its name; the same start twice is one entry.
+        """Put a start at the end and return its name; the same start twice is the first one's entry.
 
         One that is being stopped counts no more: the same start comes again after it.
 
@@ -147,6 +153,7 @@ class Queue:
                     text_name=text_name,
                     estimate=estimate,
                     reading=reading,
+                    owner=owner,
                 )
                 if text is not None:
                     assert entry.text is not None
@@ -230,8 +237,10 @@ class Queue:
         return None
 
     def _holder(self, name: str) -> int | None:
+        """Return the process that does an entry, None for one among other processes than these."""
         try:
-            return int((self.folder / f"{name}.working").read_text())
+            pid, _, numbering = (self.folder / f"{name}.working").read_text().partition(" ")
+            return int(pid) if numbering in ("", _numbering()) else None  # before, a number alone
         except (OSError, ValueError):
             return None
 
@@ -274,8 +283,9 @@ class Queue:
         """Keep an entry as failed, with the reason; the oldest failures are forgotten."""
         self._write(replace(entry, error=error))
         failed = [one for one in self.entries() if one.state is State.FAILED]
-        for old in failed[:-_ENDED_KEPT]:
-            self.remove(old.name)
+        with contextlib.suppress(QueueBusy):  # then with the next failure
+            for old in failed[:-_ENDED_KEPT]:
+                self.remove(old.name)
 
     def give_back(self, entry: Entry) -> None:
         """Let an entry wait again whose worker had to leave: that was no fault of its own."""
@@ -322,7 +332,8 @@ class Queue:
                     continue
                 again = replace(again, attempts=again.attempts + 1)
                 self._write(again)
-                (self.folder / f"{entry.name}.working").write_text(str(os.getpid()))
+                holder = f"{os.getpid()} {_numbering()}"
+                (self.folder / f"{entry.name}.working").write_text(holder)
                 yield again
                 return
             finally:
@@ -349,6 +360,7 @@ class Queue:
                 reading=float(entry.reading),
                 error=None if entry.error is None else str(entry.error),
                 text_name=str(entry.text_name),
+                owner=None if entry.owner is None else str(entry.owner),
             )
             return entry if entry.specifications else None
         except _ODD:
@@ -382,6 +394,15 @@ def _count(value: float) -> int:
     if not 0 <= value <= 10**9:
         raise ValueError("no count")
     return int(value)
+
+
+def _numbering() -> str:
+    """Return what tells this machine's process numbers from those of others and of containers."""
+    try:
+        space = os.readlink("/proc/self/ns/pid")
+    except OSError:  # a system that has one numbering
+        space = ""
+    return f"{socket.gethostname()} {space}".strip()
 
 
 def _free(path: Path) -> bool:

@@ -50,7 +50,8 @@ def main(folder: Path, running: int) -> None:
     with contextlib.ExitStack() as stack:
         if not _slot(queue, stack):
             return
-        sweep_up(queue)
+        with contextlib.suppress(QueueBusy):  # then the next worker does
+            sweep_up(queue)
         while not _leaving.is_set():
             with queue.taken() as entry:
                 if entry is None:
@@ -78,18 +79,18 @@ def do(queue: Queue, entry: Entry) -> None:
         queue.remove(entry.name)
     except (Stopped, KeyboardInterrupt) as why:
         if isinstance(why, KeyboardInterrupt) and not queue.stopping(entry.name):
-            # It waits for the next worker, which goes on from the checkpoint.
-            queue.give_back(entry)
-            event(log, "start_interrupted", entry=entry.name)
+            _give_back(queue, entry)  # the next worker goes on from the checkpoint
             return
-        queue.remove(entry.name)  # its checkpoints stay: the same start goes on from them
+        try:
+            queue.remove(entry.name)  # its checkpoints stay: the same start goes on from them
+        except QueueBusy:
+            _give_back(queue, entry)  # whoever takes it next sees that it is to be stopped
     except DeviceLost as error:
         event(log, "start_failed", entry=entry.name, fault=type(error).__name__)
         queue.fail(entry, str(error))
         sys.exit(DEVICE_LOST)  # every later use of the device would fail in this process
     except QueueBusy:
-        # Its runs are made: whoever takes it next finds them, and forgets it.
-        event(log, "start_interrupted", entry=entry.name)
+        _give_back(queue, entry)  # its runs are made: whoever takes it next finds and forgets it
     except PosencError as error:
         event(log, "start_failed", entry=entry.name, fault=type(error).__name__)
         queue.fail(entry, str(error))
@@ -99,6 +100,13 @@ def do(queue: Queue, entry: Entry) -> None:
             entry,
             f"It ended by an unforeseen fault ({type(error).__name__}); the log of the server has it.",
         )
+
+
+def _give_back(queue: Queue, entry: Entry) -> None:
+    """Let an entry wait again; where that cannot be written, such as on a full disk, it was a try."""
+    with contextlib.suppress(OSError):
+        queue.give_back(entry)
+    event(log, "start_interrupted", entry=entry.name)
 
 
 class _Reporter:
