@@ -153,8 +153,13 @@ def _editor(mine: dict[str, Label], owner: str) -> None:
     )
     row = st.container(horizontal=True)
     rename = pressed(row, "Rename", key="own_rename", icon=":material/edit:")
-    word, icon = ("Show again", "visibility") if mine[run].hidden else ("Hide", "visibility_off")
-    toggle = pressed(row, word, key="own_hide", icon=f":material/{icon}:")
+    # Each word has a key of its own: what was pressed is done, whatever another tab has done meanwhile.
+    hide = not mine[run].hidden
+    word, key, icon = (
+        ("Hide", "own_hide", "visibility_off") if hide else ("Show again", "own_show", "visibility")
+    )
+    st.session_state.pop("own_show_asked" if hide else "own_hide_asked", None)
+    toggle = pressed(row, word, key=key, icon=f":material/{icon}:")
     st.caption(
         "Hidden runs are in no list. Nothing is deleted: their links still work, and the same start is "
         "not trained again."
@@ -168,7 +173,7 @@ def _editor(mine: dict[str, Label], owner: str) -> None:
         if rename:
             labels.change(run, owner, name=check_name(name.strip()) if name.strip() else "")
         if toggle:
-            labels.change(run, owner, hidden=not mine[run].hidden)
+            labels.change(run, owner, hidden=hide)
     except PosencError as error:
         st.error(plain(str(error)), icon=":material/block:")
         return

@@ -39,6 +39,7 @@ def described(
 _FLOATS = "tables are floating-point"
 _HEADER = "header of this .npy file cannot be read"
 _AXES = "at most 4 axes are read"
+_AXIS = "an axis is a whole number from 0 to"
 _SIZE = "but the file holds"
 
 
@@ -82,11 +83,14 @@ def hostile_arrays() -> list[HostileFile]:
         ("a shape of a text", described(shape="'22'"), _HEADER),
         ("a shape of fractions", described(shape="(2.0, 2)"), _HEADER),
         ("a shape of 5,000 digits", described(shape=f"({'9' * 5_000},)"), _HEADER),
-        ("a shape of 30 digits", described(shape=f"({'9' * 30}, 2)"), _AXES),
-        ("a negative shape", described(shape="(-2, -2)"), _AXES),
-        ("a shape that wraps round", described(shape="(4294967296, 4294967297)"), _AXES),
+        ("a shape of 30 digits", described(shape=f"({'9' * 30}, 2)"), _AXIS),
+        ("a negative shape", described(shape="(-2, -2)"), _AXIS),
+        ("an axis that is true", described(shape="(True, 4)"), _AXIS),
+        ("an axis that is false", described(shape="(False, 4)"), _AXIS),
+        ("nothing, times a lot", described(shape="(2147483647, 2147483647, 0)"), "are read"),
+        ("a shape that wraps round", described(shape="(4294967296, 4294967297)"), _AXIS),
         ("seven axes", described(shape="(1, 1, 1, 1, 1, 2, 2)"), _AXES),
-        ("a million by a million", described(shape="(1000000, 1000000)"), "67,108,864 are read"),
+        ("a million by a million", described(shape="(1000000, 1000000)"), "67,108,864 numbers are read"),
         ("more than its bytes", described(shape="(1000, 1000)"), _SIZE),
         ("a byte less", good[:-1], _SIZE),
         ("a byte more", good + b"\0", _SIZE),

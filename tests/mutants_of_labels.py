@@ -4,7 +4,7 @@ from tests.mutant_runs import Mutant
 
 MUTANTS_OF_LABELS = (
     Mutant("a label's name may go on after its end", "lab/labels.py",
-           "if not _NAME.fullmatch(name):", "if not _NAME.match(name):", ("labels",)),
+           "if not _NAME.fullmatch(bare)", "if not _NAME.match(bare)", ("labels",)),
     Mutant("a label of one owner is all of them", "lab/labels.py",
            "self.owner.encode()", "b''", ("labels",)),
     Mutant("a label that one owner hides hides the run", "lab/labels.py",

@@ -83,10 +83,21 @@ def test_a_run_is_hidden_once_all_of_its_owners_hid_it(place: str) -> None:
     assert not hidden(labels.all()[RUN])
 
 
-GOOD = ["a", "A run", "3 layers, base 500 (again)", "_x", "Ünïcode-1.0", "x" * 64, "名前"]
+GOOD = [
+    "a",
+    "A run",
+    "3 layers, base 500 (again)",
+    "_x",
+    "Ünïcode-1.0",
+    "x" * 64,
+    "名前",
+    "हिन्दी",
+    "ไทยดี",
+]
 BAD = [
     "=cmd", "+1", "-1", "@x", " x", "x\n", "\tx", "<b>", "[a](b)", "a*b", "a`b", "x" * 65, "$x$", "a/b",
     "a:b", "a|b", "a\u202eb", "a\0b", "'x", '"x"', "(x", ".x", ",x", "a\r\nb", "a=b", "&amp;",
+    "\u0301x", "x\u0300\u0301\u0302\u0303",
 ]  # fmt: skip
 
 
@@ -97,9 +108,13 @@ def test_a_name_of_words_is_kept_as_it_is(name: str, tmp_path: Path) -> None:
     assert names(labels.all()[RUN]) == (name,)
 
 
+def test_a_name_is_kept_with_its_letters_composed() -> None:
+    assert check_name("Zoe\u0308 1") == "Zo\u00eb 1"
+
+
 @pytest.mark.parametrize("name", BAD)
 def test_a_name_that_could_be_more_than_text_is_refused(name: str, tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="begins with a letter or a digit"):
+    with pytest.raises(RunError, match="begins with a letter, a digit or _"):
         check_name(name)
     with pytest.raises(RunError):
         Label(RUN, ANN, name)
@@ -308,7 +323,17 @@ def test_a_private_server_names_and_hides_all_of_its_own(queue: Queue) -> None:
     assert not any(name in option for options in offered for option in options)
     again = visit("train", LINK, own_runs=True)
     assert "1 of 1 run is there already." in captions(again)
+    stale = visit("train", own_runs=True)
+    again.button(key="own_show").click().run()
+    assert not Labels().all()[run][0].hidden
+    stale.button(key="own_show").click().run()  # of a tab that does not know yet
+    assert not Labels().all()[run][0].hidden
+    hide = stale.button(key="own_hide")
     again.button(key="own_hide").click().run()
+    hide.click().run()
+    assert Labels().all()[run][0].hidden
+    drawn(stale.run())
+    stale.button(key="own_show").click().run()
     assert not Labels().all()[run][0].hidden
 
 

@@ -89,7 +89,7 @@ def probe_each(tables: Sequence[Float[Tensor, "n d"]], *, seed: Seed = 0) -> tup
     count = min(int(finite.long().cumprod(0).sum()), MAX_PROBED_POSITIONS)
     if count < FEWEST_POSITIONS:
         raise SchemeArgumentError(
-            f"vectors must have {FEWEST_POSITIONS} finite rows or more from the first on, got {count}."
+            f"Probes need {FEWEST_POSITIONS} finite rows or more from the first on, got {count}."
         )
     generator = as_generator(seed)
     noise = torch.randn(count, given[0].shape[1], generator=generator, dtype=torch.float64)

@@ -21,7 +21,7 @@ def label_run(
     if name is None and hidden is None:
         raise click.ClickException("Say what to change: --name, --hide or --show.")
     if name:
-        check_name(name)
+        name = check_name(name)
     place = Store(store)
     Label(run, owner)  # refused before the store is asked
     if not place.has(run):

@@ -110,10 +110,6 @@ def _npy(source: Source) -> NumberTable:
             "numbers (save bfloat16 as float32)."
         )
     count = math.prod(shape)
-    if count > limits.MAX_TENSOR_ELEMENTS:
-        raise CheckpointError(
-            f"The array has {count:,} numbers; at most {limits.MAX_TENSOR_ELEMENTS:,} are read."
-        )
     data = content[stream.tell() :]
     if len(data) != count * dtype.itemsize:
         raise CheckpointError(
@@ -143,10 +139,13 @@ def _npy_header(stream: io.BytesIO) -> tuple[tuple[int, ...], bool, np.dtype]:
         raise
     except (ValueError, TypeError, SyntaxError, TokenError, KeyError, RecursionError, MemoryError):
         raise CheckpointError("The header of this .npy file cannot be read.") from None
-    if len(shape) > limits.MAX_RANK or any(not 0 <= axis <= limits.MAX_AXIS for axis in shape):
-        raise CheckpointError(
-            f"The array has the shape {str(shape)[:60]}; at most {limits.MAX_RANK} axes are read."
-        )
+    said = f"The array has the shape {str(shape)[:60]}"
+    if len(shape) > limits.MAX_RANK:
+        raise CheckpointError(f"{said}; at most {limits.MAX_RANK} axes are read.")
+    if any(isinstance(axis, bool) or not 0 <= axis <= limits.MAX_AXIS for axis in shape):
+        raise CheckpointError(f"{said}; an axis is a whole number from 0 to {limits.MAX_AXIS:,}.")
+    if math.prod(axis or 1 for axis in shape) > limits.MAX_TENSOR_ELEMENTS:  # 0 times a lot, too
+        raise CheckpointError(f"{said}; at most {limits.MAX_TENSOR_ELEMENTS:,} numbers are read.")
     return shape, fortran, dtype
 
 

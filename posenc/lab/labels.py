@@ -19,8 +19,10 @@ from posenc.run_files import RunFiles, store_url
 FOLDER = "labels"
 MAX_NAME = 64  # characters
 MAX_OWNER = 128
+_MOST_MARKS = 3  # on one letter; more would be drawn over the lines above
 _MOST_BYTES = 4_096  # of a file
-# It begins with a letter, a digit or _: no formula of a spreadsheet and no formatting does.
+# Of a name without its marks (accents, vowels of Indic scripts). It begins with a letter, a digit or _: no
+# formula of a spreadsheet and no formatting does.
 _NAME = re.compile(rf"\w[\w .,()-]{{0,{MAX_NAME - 1}}}")
 _RUN = re.compile(r"[0-9a-f]{20}")
 _FILE = re.compile(r"([0-9a-f]{20})\.([0-9a-f]{16})\.json")
@@ -52,11 +54,15 @@ class Label:
 
 
 def check_name(name: str) -> str:
-    """Return a name that a run may have. Raises RunError for any other."""
-    if not _NAME.fullmatch(name):
+    """Return a name that a run may have, its letters composed. Raises RunError for any other."""
+    name = unicodedata.normalize("NFC", name)
+    kinds = "".join("M" if unicodedata.category(letter)[0] == "M" else "L" for letter in name)
+    bare = "".join(letter for letter, kind in zip(name, kinds, strict=True) if kind == "L")
+    marked = kinds.startswith("M") or "M" * (_MOST_MARKS + 1) in kinds
+    if not _NAME.fullmatch(bare) or marked or len(name) > MAX_NAME:
         raise RunError(
             f"A run's name has 1 to {MAX_NAME} letters, digits, spaces and any of _ . , ( ) -, and begins "
-            "with a letter or a digit."
+            "with a letter, a digit or _."
         )
     return name
 
