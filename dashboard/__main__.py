@@ -9,13 +9,12 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 from streamlit import config
 from streamlit.web import cli
 
-from dashboard import counters, logs, server_settings, visitor
+from dashboard import counters, logs, server_settings, visitor, workers
 from dashboard.server_settings import ServerSettingError, ServerSettings
 
 FOLDER = Path(__file__).parent
@@ -54,20 +53,27 @@ def main(arguments: list[str]) -> int:
         os.chdir(FOLDER.parent)
     try:
         allowed = server_settings.current()
+        server_settings.check_places(allowed)
     except ServerSettingError as error:
         print(f"posenc: {error}", file=sys.stderr)
         return 2
-    if arguments == ["--check"]:
-        values = asdict(allowed)
-        for variable, one in server_settings.FIELDS.items():
-            print(f"{variable}={values[one.name]}")
+    for variable in server_settings.unknown():
+        print(
+            f"posenc: {variable} is no variable of a server; it changes nothing.", file=sys.stderr
+        )
+    if "--check" in arguments:
+        for variable, text in server_settings.written(allowed).items():
+            print(f"{variable}={text}")
         return 0
     ours = options(allowed, arguments)
     # Asked for the secrets, Streamlit has read its options; else it would warn that ours come late.
     config._config_options = None
     logs.install()
     counters.here.serve()
-    cli.main(["run", str(FOLDER / "app.py"), *ours, *arguments], prog_name="dashboard")
+    try:
+        cli.main(["run", str(FOLDER / "app.py"), *ours, *arguments], prog_name="dashboard")
+    finally:
+        workers.leave()
     return 0
 
 

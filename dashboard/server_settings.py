@@ -8,17 +8,20 @@ their own, "shared" for people who do not know each other.
 import functools
 import os
 import re
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any
 
 import streamlit as st
 
 from posenc import Setting, limits
-from posenc.errors import PosencError, shown
+from posenc.errors import PosencError, RunError, shown
 from posenc.field_rules import Choice, Flag, Rule, Whole, Word
 from posenc.lab import log_lines
-from posenc.run_files import ENVIRONMENT, WORK_ENVIRONMENT
+from posenc.lab.runs import Store
+from posenc.run_files import ENVIRONMENT, WORK_ENVIRONMENT, store_url, work_folder
 
 PRIVATE, SHARED = "private", "shared"
 LOGS = log_lines.VARIABLE
@@ -145,8 +148,8 @@ class ServerSettings:
     user_header: str = _setting(
         Word(
             label="POSENC_USER_HEADER",
-            pattern="(?:[A-Za-z][A-Za-z0-9-]{0,63})?",
-            described="the name of an HTTP header",
+            pattern="(?:(?!(?i:cookie|host|authorization)$)[A-Za-z][A-Za-z0-9-]{0,63})?",
+            described="the name of an HTTP header of its own",
             help="Header in which the proxy says who a visitor is; it must drop what clients send.",
         ),
         "",
@@ -243,12 +246,54 @@ def secrets_to_environment() -> None:
 
     Streamlit does so itself with text and numbers at the top of the file, not with true and false.
     """
+    for place in map(Path, st.get_option("secrets.files")):
+        if not place.is_file():
+            continue
+        try:
+            tomllib.loads(place.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:  # Streamlit would go on as if there were none
+            said = error.strerror if isinstance(error, OSError) else error
+            raise ServerSettingError(f"{place.name} cannot be read: {said}.") from None
     if not st.secrets.load_if_toml_exists():
         return
     for variable in FIELDS:
         if variable in st.secrets:
             value = st.secrets[variable]
             os.environ[variable] = str(int(value)) if isinstance(value, bool) else str(value)
+
+
+def check_places(allowed: ServerSettings) -> None:
+    """Raise ServerSettingError where runs or work cannot be kept in the places that are set."""
+    try:
+        found = Store(allowed.store or None)
+        if allowed.training and found.local and not _writable(Path(found.root)):
+            raise ServerSettingError(f"{ENVIRONMENT} must be a folder that this server can write.")
+    except RunError as error:
+        raise ServerSettingError(f"{ENVIRONMENT} cannot be used: {error}") from None
+    if "://" in allowed.work or not _writable(work_folder()):
+        raise ServerSettingError(f"{WORK_ENVIRONMENT} must be a folder that this server can write.")
+
+
+def _writable(folder: Path) -> bool:
+    """Whether a folder, or the nearest one above it that is there, is one and can be written."""
+    there = next(one for one in (folder, *folder.absolute().parents) if one.exists())
+    return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
+
+
+def written(allowed: ServerSettings) -> dict[str, str]:
+    """Return every variable as it can be set, with the places that are used; passwords of URLs left out."""
+    found = {}
+    for variable, one in FIELDS.items():
+        value = getattr(allowed, one.name)
+        found[variable] = str(int(value)) if isinstance(value, bool) else str(value)
+    found[ENVIRONMENT] = re.sub(r"(?<=://)[^/@]*@", "...@", store_url())
+    found[WORK_ENVIRONMENT] = str(work_folder())
+    return found
+
+
+def unknown() -> list[str]:
+    """Return variables that look like ours and are not, as a slip of the pen leaves them."""
+    return sorted(name for name in os.environ if name.startswith("POSENC_") and name not in FIELDS)
 
 
 def within(setting: Setting) -> tuple[Setting, list[str]]:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 
 import streamlit as st
 
@@ -22,6 +23,8 @@ LOOK_EVERY = 5.0  # seconds between two looks at whether a process hangs
 RESUME_EVERY = 3.0  # seconds between two looks of pages at whether something waits
 PAUSE = 60.0  # seconds until another process is started after one that failed
 
+_crews: "weakref.WeakSet[Workers]" = weakref.WeakSet()
+
 
 class Workers:
     """Processes of one server: as many as the queue allows, none while nothing waits.
@@ -34,6 +37,8 @@ class Workers:
         self._lock = threading.Lock()
         self._processes: list[subprocess.Popen[bytes]] = []
         self._failed = -PAUSE
+        self._left = False
+        _crews.add(self)
         self._looking = threading.Lock()
         self._looked = -RESUME_EVERY
 
@@ -57,7 +62,7 @@ class Workers:
     def ensure(self) -> None:
         """See to it that what waits is done: start a process if one may be started."""
         with self._lock:
-            if self.failed or len(self._processes) >= self.queue.running:
+            if self._left or self.failed or len(self._processes) >= self.queue.running:
                 return
             waiting = any(one.state is State.WAITING for one in self.queue.entries())
             if not waiting or not self.queue.free_place():
@@ -71,13 +76,30 @@ class Workers:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 env=os.environ | {server_settings.LOGS: server_settings.current().logs},
-                start_new_session=True,  # a Ctrl-C for the server is not for the worker
+                # A Ctrl-C for the server is not for the worker. A group of its own, not a session: Linux
+                # shares time out among sessions first, and niceness would count within the worker's alone.
+                process_group=0 if os.name == "posix" else None,
             )
             if hasattr(os, "setpriority"):  # at once: loading torch is work, too
                 with contextlib.suppress(OSError):
                     os.setpriority(os.PRIO_PROCESS, process.pid, NICE)
             self._processes.append(process)
         threading.Thread(target=self._await, args=(process,), daemon=True).start()
+
+    def leave(self) -> None:
+        """Tell the processes that the server ends, and wait until they have saved; start none any more."""
+        with self._lock:
+            self._left = True
+            leaving = list(self._processes)
+        for process in leaving:
+            if process.stdin is not None:
+                process.stdin.close()
+        end = time.monotonic() + HEARD_WITHIN + GRACE + 1
+        for process in leaving:
+            try:
+                process.wait(max(0.0, end - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
 
     def _await(self, process: subprocess.Popen[bytes]) -> None:
         """Wait for the end of a process; what was put in the queue meanwhile needs the next one."""
@@ -89,7 +111,7 @@ class Workers:
                 self._processes.remove(process)
                 if code != 0:
                     self._failed = time.monotonic()
-        if code != 0:
+        if code != 0 and not self._left:
             time.sleep(PAUSE)
         try:
             self.ensure()
@@ -148,6 +170,12 @@ def server_workers() -> Workers:
     """Return the background processes of this server."""
     allowed = server_settings.current()
     return Workers(Queue(running=allowed.running, waiting=allowed.waiting))
+
+
+def leave() -> None:
+    """Let every process of this server save and end: in a container they are ended with the server."""
+    for crew in list(_crews):
+        crew.leave()
 
 
 def resume() -> None:

@@ -14,10 +14,11 @@ from dashboard import workers
 from dashboard.workers import Workers, resume, server_workers
 from posenc.errors import QueueBusy
 from posenc.lab import Store
-from posenc.lab.queue import Queue
+from posenc.lab.queue import Queue, State
+from posenc.lab.runs import checkpoint_of
 from tests.pages import visit
 from tests.small_runs import small
-from tests.worker_processes import PATIENCE, own_place, wait
+from tests.worker_processes import PATIENCE, own_place, running_at, wait
 
 pytestmark = [pytest.mark.timeout(1_200), pytest.mark.usefixtures("no_shape_checks")]
 
@@ -172,3 +173,25 @@ def test_a_look_at_a_queue_in_which_nothing_waits_takes_less_than_a_millisecond(
     assert min(seconds() for _ in range(50)) < 1e-3  # between two looks
     monkeypatch.setattr(workers, "RESUME_EVERY", 0.0)
     assert min(seconds() for _ in range(50)) < 1e-3  # that look, too
+
+
+def test_a_server_that_ends_waits_until_its_processes_have_saved(place: Path) -> None:
+    queue = Queue(place / "queue")
+    one = small("none", task="copy", steps=100_000)
+    name = queue.add([one])
+    crew = Workers(queue)
+    crew.ensure()
+    (process,) = crew._processes
+    try:
+        running_at(queue, name, 1)
+        began = time.monotonic()
+        workers.leave()
+        assert process.poll() == 0
+        assert time.monotonic() - began < 10
+        assert [entry.state for entry in queue.entries()] == [State.WAITING]
+        assert queue.entries()[0].attempts == 0  # it was no fault of the start
+        assert checkpoint_of(one).exists()
+        crew.ensure()
+        assert crew._processes in ([], [process])  # none is begun by a server that ends
+    finally:
+        process.kill()

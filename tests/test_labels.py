@@ -237,6 +237,10 @@ def test_the_command_names_hides_and_lists(tmp_path: Path) -> None:
     assert "1 hidden: --hidden lists them, too." in listed
     assert "First try (ann), hidden" in told("runs", "--hidden")
     assert "hidden" not in told("label", run.run_id, "--show", "--owner", "ann")
+    said = told("label", run.run_id, "--hide", "--owner", "bob")
+    assert said.endswith("It stays in lists: ann shows it (--owner says for whom it is hidden).\n")
+    assert "stays" not in told("label", run.run_id, "--hide", "--owner", "ann")
+    told("label", run.run_id, "--show", "--owner", "ann")
     assert "First try (ann)" in told("runs")
     assert "There is no run" in told("label", RUN, "--name", "x", status=1)
     assert "20 hexadecimal" in told("label", "../../x", "--name", "x", status=1)

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import urllib.request
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -178,6 +179,78 @@ def test_secrets_say_the_same_as_the_environment_and_count_more(tmp_path: Path) 
         env=os.environ | {"PYTHONPATH": str(ROOT), "POSENC_WAITING": "7"},
     )  # fmt: skip
     assert ran.stdout.split() == ["True", "True", "False", "3", "demo"], ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b'POSENC_PROFILE = "shared"\nPOSENC_UPLOADS = maybe\n', "Invalid value (at line 2"),
+        (b'POSENC_PROFILE = "shared"\nPOSENC_HOSTS = "\xff"\n', "utf-8"),
+    ],
+)
+def test_secrets_that_cannot_be_read_end_the_server_and_never_open_it(
+    tmp_path: Path, content: bytes, said: str
+) -> None:
+    (tmp_path / ".streamlit").mkdir()
+    (tmp_path / ".streamlit" / "secrets.toml").write_bytes(content)
+    for code in ("from dashboard.server_settings import current; print(current())",
+                 "import dashboard.__main__ as a, sys, pathlib; a.FOLDER = pathlib.Path('x/y/z');"
+                 "sys.exit(a.main(['--check']))"):  # fmt: skip
+        ran = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path,
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+        )  # fmt: skip
+        assert ran.returncode != 0
+        assert ran.stdout == ""
+        assert f"secrets.toml cannot be read: {said}" in ran.stderr or said in ran.stderr
+        assert str(tmp_path) not in ran.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("variable", "place", "said"),
+    [
+        ("POSENC_RUNS", "nosuch://x", "POSENC_RUNS cannot be used: The store of runs cannot be opened"),
+        ("POSENC_RUNS", "{file}/runs", "POSENC_RUNS must be a folder that this server can write."),
+        ("POSENC_WORK", "{file}", "POSENC_WORK must be a folder that this server can write."),
+        ("POSENC_WORK", "s3://bucket/x", "POSENC_WORK must be a folder that this server can write."),
+    ],
+)
+def test_places_that_cannot_be_used_end_the_server_before_it_serves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    variable: str, place: str, said: str,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(os, "chdir", lambda place: None)
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv(variable, place.format(file=tmp_path / "file"))
+    assert launcher.main(["--check"]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_what_a_check_prints_can_be_set_and_names_what_is_no_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(os, "chdir", lambda place: None)
+    monkeypatch.setenv("POSENC_WORK", str(tmp_path / "work"))
+    monkeypatch.setenv("POSENC_RUNS", "https://ann:secret@runs.example.org/x")
+    monkeypatch.setenv("POSENC_UPLOADZ", "1")
+    assert launcher.main(["--server.port=1", "--check"]) == 0
+    printed = capsys.readouterr()
+    said = dict(line.split("=", 1) for line in printed.out.splitlines())
+    assert said["POSENC_UPLOADS"] == "1"
+    assert said["POSENC_WORK"] == str(tmp_path / "work")
+    assert said["POSENC_RUNS"] == "https://...@runs.example.org/x"
+    assert read(said | {"POSENC_RUNS": ""}) == replace(
+        server_settings.current(), store="", work=said["POSENC_WORK"]
+    )
+    assert "POSENC_UPLOADZ is no variable of a server; it changes nothing." in printed.err
+    assert not (tmp_path / "work").exists()
+
+
+@pytest.mark.parametrize("name", ["Cookie", "host", "AUTHORIZATION"])
+def test_a_header_that_every_client_sends_tells_nobody_who_they_are(name: str) -> None:
+    with pytest.raises(ServerSettingError, match="POSENC_USER_HEADER must be"):
+        read({"POSENC_USER_HEADER": name})
+    assert read({"POSENC_USER_HEADER": f"X-{name}"}).user_header == f"X-{name}"
 
 
 # The launcher -------------------------------------------------------------------------------------

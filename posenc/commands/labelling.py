@@ -32,3 +32,7 @@ def label_run(
     whose = f" for {label.owner}" if label.owner else ""
     told = label.name or "no name"
     click.echo(f"{run}  {told}{whose}{', hidden' if label.hidden else ''}")
+    showing = [one.owner for one in labels.all().get(run, ()) if not one.hidden]
+    if label.hidden and showing:
+        others = ", ".join(owner or "nobody known" for owner in showing)
+        click.echo(f"It stays in lists: {others} shows it (--owner says for whom it is hidden).")
