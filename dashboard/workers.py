@@ -69,20 +69,19 @@ class Workers:
                 return
             # Its own process, never a fork of this one or a thread of it: torch's threads do not
             # survive a fork, and a thread would take its time from every visitor's pages.
+            allowed = server_settings.current()
             command = [sys.executable, "-m", "posenc.lab.worker"]
             command += [str(self.queue.folder), str(self.queue.running)]
             process = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
-                env=os.environ | {server_settings.LOGS: server_settings.current().logs},
+                env=os.environ | {server_settings.LOGS: allowed.logs},
                 # A Ctrl-C for the server is not for the worker. A group of its own, not a session: Linux
                 # shares time out among sessions first, and niceness would count within the worker's alone.
                 process_group=0 if os.name == "posix" else None,
             )
-            if hasattr(os, "setpriority"):  # at once: loading torch is work, too
-                with contextlib.suppress(OSError):
-                    os.setpriority(os.PRIO_PROCESS, process.pid, NICE)
+            _give_way(process.pid, wholly=not allowed.one_person)  # at once: loading torch is work
             self._processes.append(process)
         threading.Thread(target=self._await, args=(process,), daemon=True).start()
 
@@ -111,7 +110,9 @@ class Workers:
                 self._processes.remove(process)
                 if code != 0:
                     self._failed = time.monotonic()
-        if code != 0 and not self._left:
+        if self._left:
+            return
+        if code != 0:
             time.sleep(PAUSE)
         try:
             self.ensure()
@@ -140,6 +141,18 @@ class Workers:
                 log.exception("%s cannot be removed now", hung)
             return code
         return code
+
+
+def _give_way(pid: int, *, wholly: bool) -> None:
+    """Let a process have less time than pages. wholly: on Linux only while a core is idle.
+
+    Only then does Linux wake a page's thread on the core that a training has.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        os.setpriority(os.PRIO_PROCESS, pid, NICE)
+    if wholly:
+        with contextlib.suppress(OSError, AttributeError):
+            os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0))
 
 
 def _ended(process: subprocess.Popen[bytes]) -> int | None:

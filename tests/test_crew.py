@@ -1,6 +1,7 @@
 """The background processes of one server: no fault of the queue keeps what waits from being done."""
 
 import logging
+import os
 import subprocess
 import sys
 import time
@@ -16,6 +17,7 @@ from posenc.errors import QueueBusy
 from posenc.lab import Store
 from posenc.lab.queue import Queue, State
 from posenc.lab.runs import checkpoint_of
+from posenc.lab.worker import NICE
 from tests.pages import visit
 from tests.small_runs import small
 from tests.worker_processes import PATIENCE, own_place, running_at, wait
@@ -190,8 +192,31 @@ def test_a_server_that_ends_waits_until_its_processes_have_saved(place: Path) ->
         assert time.monotonic() - began < 10
         assert [entry.state for entry in queue.entries()] == [State.WAITING]
         assert queue.entries()[0].attempts == 0  # it was no fault of the start
-        assert checkpoint_of(one).exists()
+        assert checkpoint_of(one.run_id).exists()
         crew.ensure()
         assert crew._processes in ([], [process])  # none is begun by a server that ends
     finally:
         process.kill()
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getscheduler"), reason="of Linux alone")
+@pytest.mark.parametrize(
+    ("profile", "policy"), [("private", "SCHED_OTHER"), ("shared", "SCHED_IDLE")]
+)
+def test_a_training_gives_way_to_pages_wholly_on_a_shared_server(
+    place: Path, monkeypatch: pytest.MonkeyPatch, profile: str, policy: str
+) -> None:
+    monkeypatch.setenv("POSENC_PROFILE", profile)
+    queue = Queue(place / "queue")
+    queue.add([small("none", task="copy", steps=100_000)])
+    crew = Workers(queue)
+    crew.ensure()
+    (process,) = crew._processes
+    try:
+        assert os.sched_getscheduler(process.pid) == getattr(os, policy)
+        assert os.getpriority(os.PRIO_PROCESS, process.pid) >= NICE
+        # A group of its own, so that no Ctrl-C reaches it, in the session in which niceness counts.
+        assert os.getpgid(process.pid) == process.pid
+        assert os.getsid(process.pid) == os.getsid(0)
+    finally:
+        crew.leave()

@@ -3,6 +3,7 @@
 import ast
 import dataclasses
 import os
+import re
 import subprocess
 import sys
 import urllib.request
@@ -147,7 +148,7 @@ def test_every_variable_of_the_project_is_in_the_table() -> None:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 text = node.value
-                found |= {text} if text.startswith("POSENC_") and text.isupper() else set()
+                found |= {text} if re.fullmatch("POSENC_[A-Z_]+", text) else set()
     assert found == set(FIELDS)
 
 
@@ -209,10 +210,22 @@ def test_secrets_that_cannot_be_read_end_the_server_and_never_open_it(
 @pytest.mark.parametrize(
     ("variable", "place", "said"),
     [
-        ("POSENC_RUNS", "nosuch://x", "POSENC_RUNS cannot be used: The store of runs cannot be opened"),
-        ("POSENC_RUNS", "{file}/runs", "POSENC_RUNS must be a folder that this server can write."),
+        (
+            "POSENC_RUNS",
+            "nosuch://x",
+            "POSENC_RUNS cannot be used: The store of runs cannot be opened",
+        ),
+        (
+            "POSENC_RUNS",
+            "{file}/runs",
+            "POSENC_RUNS cannot be used: The store of runs cannot be opened: a file",
+        ),
         ("POSENC_WORK", "{file}", "POSENC_WORK must be a folder that this server can write."),
-        ("POSENC_WORK", "s3://bucket/x", "POSENC_WORK must be a folder that this server can write."),
+        (
+            "POSENC_WORK",
+            "s3://bucket/x",
+            "POSENC_WORK must be a folder that this server can write.",
+        ),
     ],
 )
 def test_places_that_cannot_be_used_end_the_server_before_it_serves(
@@ -231,14 +244,14 @@ def test_what_a_check_prints_can_be_set_and_names_what_is_no_variable(
 ) -> None:
     monkeypatch.setattr(os, "chdir", lambda place: None)
     monkeypatch.setenv("POSENC_WORK", str(tmp_path / "work"))
-    monkeypatch.setenv("POSENC_RUNS", "https://ann:secret@runs.example.org/x")
+    monkeypatch.setenv("POSENC_RUNS", "memory://ann:secret@runs/x")
     monkeypatch.setenv("POSENC_UPLOADZ", "1")
     assert launcher.main(["--server.port=1", "--check"]) == 0
     printed = capsys.readouterr()
     said = dict(line.split("=", 1) for line in printed.out.splitlines())
     assert said["POSENC_UPLOADS"] == "1"
     assert said["POSENC_WORK"] == str(tmp_path / "work")
-    assert said["POSENC_RUNS"] == "https://...@runs.example.org/x"
+    assert said["POSENC_RUNS"] == "memory://...@runs/x"
     assert read(said | {"POSENC_RUNS": ""}) == replace(
         server_settings.current(), store="", work=said["POSENC_WORK"]
     )

@@ -87,7 +87,7 @@ def main(
             place = Path(folder)
             if beside:
                 training(place)
-            with served(place) as server:
+            with served(place, POSENC_PROFILE="shared", POSENC_RUNNING="1") as server:
                 run(server, visitors=1, reruns=2, pause=0.0)
                 notes.setdefault("base memory MB", server.memory())
                 while beside and not trains(place):
