@@ -100,7 +100,10 @@ FORMS = {
         "a path without slashes at its ends, such as tools/posenc",
     ),
     "host": (rf"(?:\*\.)?{_NAME}", "a host name"),
-    "user_header": _HEADER,
+    "user_header": (
+        rf"(?!(?i:cookie|host|authorization)$){_HEADER[0]}",
+        "the name of an HTTP header of its own",
+    ),
     "login_header": _HEADER,
     "listen": (rf"(?:(?:{_NAME}|{_NUMBER}|\*):)?{_PORT}", "a port, or address:port"),
     "server": (rf"(?:{_NAME}|{_NUMBER}):{_PORT}", "host:port"),

@@ -57,11 +57,10 @@ def main(arguments: list[str]) -> int:
     except ServerSettingError as error:
         print(f"posenc: {error}", file=sys.stderr)
         return 2
-    for variable in server_settings.unknown():
-        print(
-            f"posenc: {variable} is no variable of a server; it changes nothing.", file=sys.stderr
-        )
     if "--check" in arguments:
+        for variable in server_settings.unknown():
+            said = f"posenc: {variable} is no variable of a server; it changes nothing."
+            print(said, file=sys.stderr)
         for variable, text in server_settings.written(allowed).items():
             print(f"{variable}={text}")
         return 0

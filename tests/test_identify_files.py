@@ -64,7 +64,7 @@ def header(text: str, version: bytes = b"\x01\x00", body: bytes = b"") -> bytes:
         (npy(np.ones((3, 3), dtype=np.float32))[:-4], "takes 36 bytes, but the file holds 32"),
         (npy(np.ones((3, 3), dtype=np.float32)) + b"\0", "but the file holds 37"),
         (header("{'descr': '<f4', 'fortran_order': False, 'shape': (99999999, 9999999), }\n"), "at most"),
-        (header("{'descr': '<f4', 'fortran_order': False, 'shape': (-1, 4), }\n"), "axes"),
+        (header("{'descr': '<f4', 'fortran_order': False, 'shape': (-1, 4), }\n"), "an axis is"),
         (header("{'descr': '<f4', 'fortran_order': False, 'shape': (1, 1, 1, 1, 1, 1, 1), }\n"), "axes"),
         (header("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1, 1), }\n"), "floating"),
         (header("__import__('os').getcwd()"), "cannot be read"),

@@ -36,4 +36,8 @@ def test_the_text_of_a_query_names_everything_that_decides_its_numbers() -> None
 
 
 def test_every_cache_of_the_pages_reads_that_text() -> None:
-    assert compute.CACHE["hash_funcs"] == {Query: repr, Setting: repr}
+    """Of what has its table: tests/test_page_uploads.py sees to one that has gone."""
+    name = compute.CACHE["hash_funcs"]
+    assert name.keys() == {Query, Setting}
+    for asked in (Setting(), Query.of(Setting(base=77.5), "rope")):
+        assert name[type(asked)](asked) == repr(asked)
