@@ -115,6 +115,14 @@ class ServerSettings:
         limits.MAX_RUN_SECONDS // 60,
         30,
     )
+    idle_training: bool = _setting(
+        Flag(
+            label="POSENC_IDLE_TRAINING",
+            help="Whether a training runs only while a core is idle (Linux); else it is niced.",
+        ),
+        False,
+        True,
+    )
     hub: bool = _setting(
         Flag(
             label="POSENC_HUB",
