@@ -115,13 +115,13 @@ class ServerSettings:
         limits.MAX_RUN_SECONDS // 60,
         30,
     )
-    idle_training: bool = _setting(
+    busy_training: bool = _setting(
         Flag(
-            label="POSENC_IDLE_TRAINING",
-            help="Whether a training runs only while a core is idle (Linux); else it is niced.",
+            label="POSENC_BUSY_TRAINING",
+            help="Whether a training goes on, niced, while no core is idle (asked on Linux alone).",
         ),
-        False,
         True,
+        False,
     )
     hub: bool = _setting(
         Flag(

@@ -81,7 +81,9 @@ class Workers:
                 # shares time out among sessions first, and niceness would count within the worker's alone.
                 process_group=0 if os.name == "posix" else None,
             )
-            _give_way(process.pid, wholly=allowed.idle_training)  # at once: loading torch is work
+            _give_way(
+                process.pid, wholly=not allowed.busy_training
+            )  # at once: loading torch is work
             self._processes.append(process)
         threading.Thread(target=self._await, args=(process,), daemon=True).start()
 

@@ -28,7 +28,7 @@ HEADER = "X-Posenc-User"
 PEOPLE = {"ann": "of-ann", "bob": "of-bob"}
 VARIABLES = {
     "POSENC_PROFILE": "shared", "POSENC_UPLOADS": "1", "POSENC_RUNNING": "1", "POSENC_PATH": PATH,
-    "POSENC_IDLE_TRAINING": "0",  # browsers and other tests leave no core idle
+    "POSENC_BUSY_TRAINING": "1",  # browsers and other tests leave no core idle
     "POSENC_USER_HEADER": HEADER, "POSENC_HOSTS": HOST,
 }  # fmt: skip
 

@@ -97,6 +97,7 @@ BAD = {
     "POSENC_RUNNING": ["", "-1", "many", "65", "1.5", "٣", "9" * 5_000, "1_0"],
     "POSENC_WAITING": ["-1", "65"],
     "POSENC_RUN_MINUTES": ["0", "241"],
+    "POSENC_BUSY_TRAINING": ["yes", ""],
     "POSENC_HUB": ["true", ""],
     "POSENC_RUNS": ["a\nb", "\0"],
     "POSENC_WORK": ["a\rb"],
@@ -344,6 +345,7 @@ CHANGED = {
     "POSENC_POSITIONS": "64", "POSENC_RUNNING": "2", "POSENC_WAITING": "3", "POSENC_RUN_MINUTES": "5",
     "POSENC_HUB": "1", "POSENC_RUNS": "/a", "POSENC_WORK": "/b", "POSENC_USER_HEADER": "X-User",
     "POSENC_HOSTS": "a.example", "POSENC_PATH": "a", "POSENC_LOGS": "lines",
+    "POSENC_BUSY_TRAINING": "0",
 }  # fmt: skip
 
 
