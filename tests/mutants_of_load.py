@@ -4,6 +4,10 @@ from tests.mutant_runs import Mutant
 
 _BUSY = "lab_queue.py::test_a_queue_that_another_process_holds_is_read_and_says_so_when_changed"
 _TRUSTED = "server_settings.py::test_whoever_trusts_a_header_listens_to_this_machine_unless_told"
+_SECRETS = (
+    "server_settings.py::"
+    "test_secrets_that_cannot_be_read_end_the_server_and_never_open_it[no value]"
+)
 _FORGET = "lab_queue.py::test_a_worker_that_cannot_forget_what_it_has_made_leaves_it_to_the_next"
 _FRESH = "hostile_uploads.py::test_files_under_fresh_ids_never_fill_the_memory"
 _STOP = "lab_queue.py::test_a_stop_that_cannot_be_done_yet_is_no_attempt_and_no_end_of_the_worker"
@@ -97,8 +101,5 @@ MUTANTS_OF_LOAD = (
            ("crew.py::test_a_training_gives_way_to_pages_wholly_on_a_shared_server[shared-SCHED_IDLE]",)),
     Mutant("secrets that cannot be read are passed over", "../dashboard/server_settings.py",
            'raise ServerSettingError(f"{place.name} cannot be read: {said}.") from None', "break",
-           ("server_settings",)),
-    Mutant("Hide shows again what another tab has hidden", "../dashboard/run_labels.py",
-           'st.session_state.pop("own_show_asked" if hide else "own_hide_asked", None)', "pass",
-           ("labels",)),
+           (_SECRETS,)),
 )  # fmt: skip

@@ -189,6 +189,7 @@ def test_secrets_say_the_same_as_the_environment_and_count_more(tmp_path: Path) 
         (b'POSENC_PROFILE = "shared"\nPOSENC_UPLOADS = maybe\n', "Invalid value (at line 2"),
         (b'POSENC_PROFILE = "shared"\nPOSENC_HOSTS = "\xff"\n', "utf-8"),
     ],
+    ids=["no value", "no UTF-8"],
 )
 def test_secrets_that_cannot_be_read_end_the_server_and_never_open_it(
     tmp_path: Path, content: bytes, said: str
