@@ -66,6 +66,7 @@ def test_a_typed_value_moves_the_slider_and_stays_exact(visitor: Visit) -> None:
     page.wait_for_function("location.search.includes('base=1600')")
     expect(box).to_have_value("1600")
     expect(slider).not_to_contain_text("exactly")
+    settled(page)
     page.keyboard.press("ArrowRight")  # the dial still has the focus
     page.wait_for_function("location.search.includes('base=2000')")
 
