@@ -15,6 +15,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import safetensors
 import safetensors.numpy
@@ -109,7 +110,7 @@ def _run(content: bytes, path: Path) -> object:
         from posenc.lab.specification import Specification
 
         run_id = Specification.from_record(note["specification"]).run_id
-    except Exception:
+    except (pa.ArrowException, OSError, LookupError, TypeError, ValueError, RecursionError):
         run_id = RUN_ID
     with _stored(content, f"{run_id}.parquet", path) as store:
         return store.read(run_id)
