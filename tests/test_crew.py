@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import streamlit as st
@@ -140,17 +141,20 @@ def test_what_begins_to_wait_while_a_server_serves_is_done_whichever_page_is_use
 def test_pages_look_now_and_then_and_no_page_fails_or_waits_for_it(
     place: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server_workers()
+    crew = server_workers()
     looks: list[float] = []
     clock = [1e9]
-    monkeypatch.setattr(workers.time, "monotonic", lambda: clock[0])
+    # Only this test's crew fails, and only it has this clock: threads of earlier tests may still wait.
+    monkeypatch.setattr(
+        workers, "time", SimpleNamespace(monotonic=lambda: clock[0], sleep=time.sleep)
+    )
 
-    def ensure(self: Workers) -> None:
+    def ensure() -> None:
         looks.append(clock[0])
         resume()  # of another visitor meanwhile: it goes on at once
         raise OSError(5, "no disk")
 
-    monkeypatch.setattr(Workers, "ensure", ensure)
+    monkeypatch.setattr(crew, "ensure", ensure)
     for _ in range(10):
         resume()
     assert looks == [1e9]
@@ -158,7 +162,9 @@ def test_pages_look_now_and_then_and_no_page_fails_or_waits_for_it(
     for _ in range(10):
         resume()
     assert looks == [1e9, 1e9 + workers.RESUME_EVERY]
-    said = [one for one in caplog.records if "cannot be used" in one.getMessage()]
+    said = [
+        one for one in caplog.records if "queue of trainings cannot be used" in one.getMessage()
+    ]
     assert len(said) == 2
 
 
