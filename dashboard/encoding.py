@@ -1,5 +1,6 @@
 """What the Encoding page shows: every number of it comes from `read`, by name, before anything is drawn."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +12,7 @@ from dashboard import compute, encoding_frames
 from dashboard.compute import CACHE, Array
 from dashboard.encoding_choice import PLACES, EncodingChoice
 from dashboard.kept import kept
+from dashboard.matrix import Full, MatrixValues, Scale, Waves, smallest
 from dashboard.notation import formulas, notation_of
 from posenc import Setting, encoding, formula, limits, position_vectors, sinusoidal_table
 from posenc.analysis import embedding_sum, spectrum
@@ -21,24 +23,39 @@ from posenc.schemes.sinusoidal import SinusoidalConfig
 MOST_WAVE_POSITIONS = 1_024  # points of one wave: thinned ones would beat
 EXAMPLE_POSITIONS, EXAMPLE_WIDTH = 4, 8
 SUM_WINDOW = 48  # positions and dimensions of the pictured sum
+OUTLIERS = 0.999  # of the entries within the colours' ends; the others take the end's colour
+WAVES = "cosine or sine"  # the unit of numbers from -1 to 1
 
 
 @dataclass(frozen=True)
-class Drawn:
+class Numbers:
     """The numbers that one scheme puts in: (rows, columns), NaN where there is no row."""
 
     values: Array
     unit: str
-    features: tuple[str, ...]
-    provenance: str
-    untrained: bool
-    start: str  # what untrained numbers are
-    rounded: bool
+    features: tuple[str, ...]  # none of a bias, whose columns are keys
+    untrained: str  # what untrained numbers are, "" for others
 
     @property
     def picture(self) -> Array:
-        """The rows and columns that are drawn."""
-        return self.values[: limits.MAX_DRAWN_CELLS, : limits.MAX_DRAWN_CELLS]
+        """The rows and columns that are drawn, in the precision in which they are sent."""
+        return np.ascontiguousarray(
+            self.values[: limits.MAX_DRAWN_CELLS, : limits.MAX_DRAWN_CELLS], np.float32
+        )
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What is shown of a scheme's numbers; of all of them a reading would hold megabytes."""
+
+    matrix: MatrixValues  # the picture, in its smallest form
+    shape: tuple[int, int]  # of all numbers
+    told: (
+        float  # of a bias: at the last trained distance; else the deviation of all trained entries
+    )
+    unit: str
+    features: tuple[str, ...]
+    untrained: str
 
 
 @dataclass(frozen=True)
@@ -72,6 +89,7 @@ class EncodingPage:
     setting: Setting
     reasons: dict[str, str]  # why a scheme has no numbers to show, such as a table that is not here
     drawn: dict[str, Drawn]
+    scales: dict[str, Scale]  # of every unit
     absent: tuple[str, ...]  # schemes that put no numbers in
     provenances: dict[str, str]
     ladders: dict[str, Ladder]
@@ -93,7 +111,7 @@ def read(setting: Setting, chosen: EncodingChoice) -> EncodingPage:
     queries = {kind: compute.query(setting, kind) for kind in setting.schemes}
     found, reasons = compute.each(values, queries)
     queries = {kind: queries[kind] for kind in found}
-    drawn = {kind: one for kind, one in found.items() if one is not None}
+    numbers = {kind: one for kind, one in found.items() if one is not None}
     ladders = {
         kind: one
         for kind, query in queries.items()
@@ -102,7 +120,7 @@ def read(setting: Setting, chosen: EncodingChoice) -> EncodingPage:
     pairs = {
         kind: chosen_pairs(chosen, len(one.inv_freq))
         for kind, one in ladders.items()
-        if kind in drawn
+        if kind in numbers
     }
     sums = {
         kind: one
@@ -113,13 +131,23 @@ def read(setting: Setting, chosen: EncodingChoice) -> EncodingPage:
     return EncodingPage(
         setting=setting,
         reasons=reasons,
-        drawn=drawn,
-        absent=tuple(kind for kind in queries if kind not in drawn),
+        drawn={
+            kind: _drawn(one, setting.train_length, ladders.get(kind))
+            for kind, one in numbers.items()
+        },
+        scales={
+            unit: scale(unit, [one.picture for one in numbers.values() if one.unit == unit])
+            for unit in dict.fromkeys(one.unit for one in numbers.values())
+        },
+        absent=tuple(kind for kind in queries if kind not in numbers),
         provenances={kind: compute.provenance(query) for kind, query in queries.items()},
         ladders=ladders,
         pairs=pairs,
         waves=encoding_frames.waves(
-            {kind: drawn[kind] for kind in pairs}, pairs, setting.train_length, MOST_WAVE_POSITIONS
+            {kind: numbers[kind] for kind in pairs},
+            pairs,
+            setting.train_length,
+            MOST_WAVE_POSITIONS,
         ),
         spectrum=encoding_frames.spectrum(ladders, setting.train_length),
         example=worked_example(setting.base),
@@ -128,8 +156,47 @@ def read(setting: Setting, chosen: EncodingChoice) -> EncodingPage:
         sums=sums,
         sum_table=encoding_frames.sums(sums),
         formulas=formulas(setting, queries, chosen.notation, numbers=chosen.substituted),
-        corner=encoding_frames.corner(drawn),
+        corner=encoding_frames.corner(numbers),
     )
+
+
+def _drawn(numbers: Numbers, train_length: int, pairs: Ladder | None) -> Drawn:
+    """Return what is shown of a scheme's numbers. pairs: its frequencies, where it has any."""
+    values, picture = numbers.values, numbers.picture
+    if not numbers.features:
+        told = float(values[min(train_length, len(values)) - 1, 0])
+        matrix = smallest(torch.from_numpy(picture))
+    else:
+        trained = values[:train_length]
+        told = float(np.nanstd(trained)) if np.isfinite(trained).any() else math.nan
+        matrix = _as_waves(numbers, pairs) or Full(picture)
+    shape = values.shape[0], values.shape[1]
+    return Drawn(matrix, shape, told, numbers.unit, numbers.features, numbers.untrained)
+
+
+def _as_waves(numbers: Numbers, pairs: Ladder | None) -> Waves | None:
+    """Return sines and cosines as waves, None for numbers that are no waves."""
+    picture = numbers.picture
+    names = [name.split() for name in numbers.features[: picture.shape[1]]]
+    if pairs is None or any(name[0] not in ("sin", "cos") for name in names):
+        return None
+    angles = pairs.inv_freq[[int(name[1]) for name in names]]
+    return Waves.of(picture, angles, [name[0] == "sin" for name in names])
+
+
+def scale(unit: str, pictures: list[Array]) -> Scale:
+    """One scale for all matrices of a unit: even about 0, or from the least bias to 0 if none is above."""
+    if unit == WAVES:
+        return Scale(-1.0, 1.0, "diverging", unit)
+    entries = np.abs(np.concatenate([picture.ravel() for picture in pictures]))
+    entries = entries[np.isfinite(entries)]
+    if unit == "logit":
+        largest = float(entries.max()) or 1.0
+        if all(np.nanmax(picture) <= 0 for picture in pictures):
+            return Scale(-largest, 0.0, "sequential", unit)
+        return Scale(-largest, largest, "diverging", unit)
+    most = float(np.quantile(entries, OUTLIERS, method="higher")) if len(entries) else 1.0
+    return Scale(-most or -1.0, most or 1.0, "diverging", unit)
 
 
 def chosen_pairs(chosen: EncodingChoice, count: int) -> tuple[int, ...]:
@@ -150,7 +217,7 @@ def worked_example(base: float) -> pd.DataFrame:
 
 
 @st.cache_data(**CACHE)
-def values(query: Query) -> Drawn | None:
+def values(query: Query) -> Numbers | None:
     """Return the numbers a scheme puts in, as many positions as are drawn; None where there are none."""
     scheme = query.build()
     asked = min(query.length, MOST_WAVE_POSITIONS)
@@ -162,14 +229,11 @@ def values(query: Query) -> Drawn | None:
     else:
         rows = found.values.new_full((asked, found.values.shape[1]), torch.nan)
         rows[: len(found.values)] = found.values
-    return Drawn(
+    return Numbers(
         values=rows.numpy(),
         unit=found.unit,
         features=found.features,
-        provenance=scheme.provenance,
-        untrained=scheme.untrained,
-        start=scheme.config.start,
-        rounded=query.dtype is not None,
+        untrained=scheme.config.start if scheme.untrained else "",
     )
 
 

@@ -9,17 +9,18 @@ import numpy as np
 import pandas as pd
 
 from dashboard.frames import stacked
+from dashboard.kept import once
 from posenc.analysis.embedding_sum import STARTS
 from posenc.schemes import SCHEMES
 
 if TYPE_CHECKING:
-    from dashboard.encoding import Drawn, EncodingPage, Ladder, Sum
+    from dashboard.encoding import EncodingPage, Ladder, Numbers, Sum
 
 CORNER = 12  # rows and columns of every matrix in the table of numbers
 
 
 def waves(
-    drawn: Mapping[str, Drawn],
+    found: Mapping[str, Numbers],
     pairs: Mapping[str, tuple[int, ...]],
     train_length: int,
     most: int,
@@ -29,7 +30,7 @@ def waves(
     boundary: the training length where it lies inside.
     """
     parts = []
-    for kind, one in drawn.items():
+    for kind, one in found.items():
         rows = one.values[:most]
         boundary = float(train_length) if train_length < len(rows) else np.nan
         parts += [
@@ -101,33 +102,46 @@ def named_sums(found: EncodingPage) -> pd.DataFrame:
 
 def sum_marks(found: Mapping[str, Sum]) -> pd.DataFrame:
     """Token / position with and without the factor, one row per mark."""
-    table = sums(found)
-    if table.empty:
-        return table
     parts = [
-        table[["scheme", "tokens start as"]].assign(factor=word, ratio=table[SUM_COLUMNS[field]])
-        for field, word in (("ratio_plain", "plain"), ("ratio_scaled", "times sqrt(d)"))
+        {
+            "scheme": SCHEMES[kind].label,
+            "tokens start as": STARTS[start],
+            "factor": word,
+            "ratio": [getattr(compared, name)],
+        }
+        for name, word in (("ratio_plain", "plain"), ("ratio_scaled", "times sqrt(d)"))
+        for kind, one in found.items()
+        for start, compared in one.found.items()
     ]
-    return pd.concat(parts, ignore_index=True)
+    return stacked(parts, ["scheme", "tokens start as", "factor", "ratio"])
 
 
-def corner(drawn: Mapping[str, Drawn]) -> pd.DataFrame:
+@once
+def numbers_of_pairs(found: EncodingPage) -> pd.DataFrame:
+    """Every pair, without what only places it in the picture."""
+    return found.spectrum.drop(columns=["place", "trained"], errors="ignore")
+
+
+@once
+def numbers_of_waves(found: EncodingPage) -> pd.DataFrame:
+    """Every wave, its scheme by its name alone."""
+    return found.waves.drop(columns="kind", errors="ignore")
+
+
+def corner(found: Mapping[str, Numbers]) -> pd.DataFrame:
     """The first rows and columns of every scheme's matrix, in full precision."""
     parts = []
-    for kind, one in drawn.items():
+    for kind, one in found.items():
         values = one.values[:CORNER, :CORNER]
         rows, columns = np.indices(values.shape)
         names = [one.features[j] if one.features else f"key {j}" for j in range(values.shape[1])]
         parts.append(
-            pd.DataFrame(
-                {
-                    "scheme": SCHEMES[kind].label,
-                    "position": rows.ravel(),
-                    "column": columns.ravel(),
-                    "name": np.array(names)[columns.ravel()],
-                    "value": values.ravel(),
-                }
-            )
+            {
+                "scheme": SCHEMES[kind].label,
+                "position": rows.ravel(),
+                "column": columns.ravel(),
+                "name": np.array(names, object)[columns.ravel()],
+                "value": values.ravel(),
+            }
         )
-    names = ["scheme", "position", "column", "name", "value"]
-    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=names)
+    return stacked(parts, ["scheme", "position", "column", "name", "value"])

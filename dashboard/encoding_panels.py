@@ -2,31 +2,28 @@
 
 import functools
 
-import numpy as np
 import pandas as pd
 import streamlit as st
-import torch
 
 from dashboard import (
     charts,
+    encoding,
     encoding_charts,
     encoding_frames,
     encoding_sentences,
     page,
     panels,
 )
-from dashboard.compute import Array
 from dashboard.encoding import Drawn, EncodingPage
 from dashboard.encoding_pairs import of_either
 from dashboard.kept import once
-from dashboard.matrix import Full, MatrixValues, Panel, Scale, Waves, smallest
+from dashboard.matrix import Full, Panel
 from dashboard.pair import Pair
 from posenc.analysis.embedding_sum import STARTS
 from posenc.schemes import SCHEMES
 from posenc.words import counted
 
 ONE_ROW = 360  # height of a matrix that stands alone in its row, in CSS pixels
-OUTLIERS = 0.999  # of the entries within the colours' ends; the others take the end's colour
 
 
 def said(sentence: str) -> None:
@@ -72,7 +69,11 @@ def _row(unit: str, drawn: dict[str, Drawn], both: Pair[EncodingPage]) -> None:
                 _panel(found, kind) for kind, one in found.drawn.items() if one.unit == unit
             ]
         ),
-        lambda shown: _scale(unit, [one.values.dense() for one in shown]),
+        lambda shown: (
+            encoding.scale(unit, [one.values.dense() for one in shown])
+            if both.compared
+            else both.now.scales[unit]
+        ),
         key=f"encoding_{unit.split()[0]}",
         unit="logits" if bias else "entries",
         row_label="query position" if bias else "position",
@@ -86,52 +87,25 @@ def _row(unit: str, drawn: dict[str, Drawn], both: Pair[EncodingPage]) -> None:
     )
 
 
-def _table(found: EncodingPage, kind: str, one: Drawn) -> MatrixValues:
-    """Return the numbers of a scheme in the form that is sent: sines and cosines as waves."""
-    picture = np.ascontiguousarray(one.picture, np.float32)
-    names = [name.split() for name in one.features[: picture.shape[1]]]
-    if kind in found.ladders and all(name[0] in ("sin", "cos") for name in names):
-        angles = found.ladders[kind].inv_freq[[int(name[1]) for name in names]]
-        waves = Waves.of(picture, angles, [name[0] == "sin" for name in names])
-        if waves is not None:
-            return waves
-    return Full(picture)
-
-
 @once
 def _panel(found: EncodingPage, kind: str) -> Panel:
     one = found.drawn[kind]
     setting, provenance = found.setting, found.provenances[kind]
-    picture, bias = one.picture, not one.features
+    bias = not one.features
     order = ""
     if not bias and not one.features[0].isdigit():
         order = ", ".join(one.features[:3]) + (", ..." if len(one.features) > 3 else "")
-    cut = encoding_sentences.cut(one.values.shape, bias=bias, asked=setting.length)
+    cut = encoding_sentences.cut(one.shape, bias=bias, asked=setting.length)
     note = page.panel_note(setting, kind, provenance)
     return Panel(
         title=SCHEMES[kind].label,
-        values=smallest(torch.from_numpy(picture)) if bias else _table(found, kind, one),
+        values=one.matrix,
         subtitle="; ".join(part for part in (note, cut) if part),
         column_label=f"dimension: {order}" if order else None,
-        boundary=setting.train_length if setting.train_length < len(picture) else None,
+        boundary=setting.train_length if setting.train_length < one.matrix.shape[0] else None,
         color=charts.COLOURS[kind],
         features=not bias,
     )
-
-
-def _scale(unit: str, pictures: list[Array]) -> Scale:
-    """One scale for all matrices of a unit: even about 0, or from the least bias to 0 if none is above."""
-    if unit == "cosine or sine":
-        return Scale(-1.0, 1.0, "diverging", unit)
-    entries = np.abs(np.concatenate([picture.ravel() for picture in pictures]))
-    entries = entries[np.isfinite(entries)]
-    if unit == "logit":
-        largest = float(entries.max()) or 1.0
-        if all(np.nanmax(picture) <= 0 for picture in pictures):
-            return Scale(-largest, 0.0, "sequential", unit)
-        return Scale(-largest, largest, "diverging", unit)
-    most = float(np.quantile(entries, OUTLIERS, method="higher")) if len(entries) else 1.0
-    return Scale(-most or -1.0, most or 1.0, "diverging", unit)
 
 
 def example(found: EncodingPage, base: float) -> None:
@@ -164,7 +138,9 @@ def sums(both: Pair[EncodingPage], start: str, *, scaled: bool) -> None:
     for kind in adding:
         panels.rows_of_both(
             both.map(functools.partial(_sum_panels, kind=kind, start=start, factor=factor)),
-            lambda shown: _scale("entry of a vector", [one.values.dense() for one in shown]),
+            lambda shown: encoding.scale(
+                "entry of a vector", [one.values.dense() for one in shown]
+            ),
             key=f"sum_{kind}",
             unit="entries",
             row_label="position",

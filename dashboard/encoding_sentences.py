@@ -1,8 +1,7 @@
 """The Encoding page in words: every sentence is made from its numbers and changes with them."""
 
-import numpy as np
-
 from dashboard.encoding import EncodingPage
+from dashboard.kept import once
 from dashboard.sentences import number
 from dashboard.text import listed
 from posenc import Setting, limits
@@ -12,6 +11,7 @@ from posenc.schemes import SCHEMES
 from posenc.words import counted
 
 
+@once
 def headline(found: EncodingPage) -> str:
     """Say of every scheme what its numbers do within the training length, or that it has none."""
     setting, parts = found.setting, []
@@ -21,22 +21,19 @@ def headline(found: EncodingPage) -> str:
             turns = found.ladders[kind].turns
             parts.append(_completed(label, int((turns >= 1).sum()), len(turns)))
         elif not one.features:
-            last = min(setting.train_length, len(one.values)) - 1
+            last = min(setting.train_length, one.shape[0]) - 1
             heads = "" if setting.alibi_head else " on average"
             # Of the query that stands there: a causal model reads the keys before it.
-            change = float(one.values[last, 0])
             moved = (
-                f"takes{heads} {number(-change)} off"
-                if change <= 0
-                else f"adds{heads} {number(change)} to"
+                f"takes{heads} {number(-one.told)} off"
+                if one.told <= 0
+                else f"adds{heads} {number(one.told)} to"
             )
-            start = f", {one.start}" if one.untrained else ""
+            start = f", {one.untrained}" if one.untrained else ""
             parts.append(f"{label} {moved} a logit at distance {last:,}{start}")
         else:
-            rows = one.values[: setting.train_length]
-            deviation = np.nanstd(rows) if np.isfinite(rows).any() else np.nan
-            noise = f", {one.start}" if one.untrained else ""
-            parts.append(f"{label}'s entries spread by {number(float(deviation))}{noise}")
+            noise = f", {one.untrained}" if one.untrained else ""
+            parts.append(f"{label}'s entries spread by {number(one.told)}{noise}")
     parts += [f"{SCHEMES[kind].label} puts nothing in" for kind in found.absent]
     trained = counted(setting.train_length, "trained position")
     return f"Within {trained}: " + "; ".join(parts) + "."

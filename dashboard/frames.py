@@ -5,8 +5,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from dashboard.compute import Array, Similarity
+from dashboard.kept import once
 from posenc import Setting
 from posenc.analysis.properties import Properties
 from posenc.schemes import SCHEMES
@@ -109,10 +111,37 @@ def _is_text(values: "pd.Series[Any]") -> bool:
     return values.dtype.kind == "O" or values.dtype == "str"
 
 
+@once
 def named(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the frame with its names as numbers, as `drawn` does: joined frames may have lost them."""
     words = {str(name): _narrow(values) for name, values in frame.items() if _is_text(values)}
     return frame.assign(**words) if words else frame
+
+
+@once
+def plotless(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a frame of numbers without what only draws: the training length, the axis' end."""
+    return frame.drop(columns=["boundary", "last"], errors="ignore")
+
+
+@once
+def filled(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the columns of a frame that hold anything."""
+    held = [bool((values.notna() & (values != "")).any()) for _, values in frame.items()]
+    return frame if all(held) else frame.loc[:, held]
+
+
+@once
+def arrow(frame: pd.DataFrame) -> pa.Table | pd.DataFrame:
+    """Return the frame as it is sent, made once for as long as the frame lives.
+
+    In one thread: Arrow would start several for a long frame, which takes longer than its columns. A
+    column of words and numbers is no Arrow column; Streamlit makes words of it.
+    """
+    try:
+        return pa.Table.from_pandas(frame, nthreads=1)
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        return frame
 
 
 def dotted(frame: pd.DataFrame) -> pd.DataFrame:

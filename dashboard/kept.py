@@ -21,6 +21,7 @@ from posenc.interop.sources import is_gone
 Result = TypeVar("Result")
 
 _LITTLE = 64
+_ITSELF = object()
 
 MOST_BYTES = 64 * 2**20  # of all readings; what is made of them to be drawn takes as much again
 
@@ -109,14 +110,18 @@ def kept(read: Callable[..., Result]) -> Callable[..., Result]:
 
 
 def once(make: Callable[..., Result]) -> Callable[..., Result]:
-    """Decorate what makes something of a reading, and words, to be drawn: made once for each reading."""
+    """Decorate what makes something of a reading or a frame, and words, to be drawn: made once for each."""
 
     @functools.wraps(make)
     def made(reading: Any, *asked: Any, **named: Any) -> Result:
-        held: dict[Any, Result] = vars(reading).setdefault("_made", {})
+        held: dict[Any, Any] = vars(reading).setdefault("_made", {})
         key = make.__module__, make.__qualname__, *asked, *named.items()
         if key not in held:
-            held[key] = make(reading, *asked, **named)
-        return held[key]
+            result = make(reading, *asked, **named)
+            held[key] = (
+                _ITSELF if result is reading else result
+            )  # held by itself it would stay longer
+        found: Result = reading if held[key] is _ITSELF else held[key]
+        return found
 
     return made

@@ -12,7 +12,7 @@ import streamlit as st
 from dashboard import charts, csv_file, pinned, sheet
 from dashboard.charts import Spec
 from dashboard.faults import Ended
-from dashboard.frames import compared, named
+from dashboard.frames import arrow, compared, filled, named, plotless
 from dashboard.matrix import Row, matrix_row
 from dashboard.pair import Pair
 from dashboard.scripts import uploaded
@@ -84,7 +84,7 @@ def picture(frame: pd.DataFrame, spec: Spec, *, key: str, alt: str | None = None
     alt: what a reader hears instead of a picture that does not describe itself.
     """
     own = charts.own_widths(spec)
-    st.vega_lite_chart(frame, spec, key=key, width="content" if own else "stretch", alt=alt)
+    st.vega_lite_chart(arrow(frame), spec, key=key, width="content" if own else "stretch", alt=alt)
     sheet.current().pictures[key] = sheet.Picture(spec, frame)
 
 
@@ -216,18 +216,14 @@ def table(found: pd.DataFrame | Pair[pd.DataFrame]) -> None:
     """
     frames = found if isinstance(found, Pair) else Pair(found)
     frame = frames.now if frames.pinned is None else compared(frames.now, frames.pinned)
-    frame = frame.loc[
-        :, [bool((frame[name].notna() & (frame[name] != "")).any()) for name in frame]
-    ]
+    frame = filled(frame)
     if frame.shape[1] < 2:
         return  # names without a number
-    columns: dict[str, Any] = {}
-    for name in frame:
-        kind = frame[name].dtype.kind
-        if kind in "fi":
-            columns[str(name)] = st.column_config.NumberColumn(
-                format="%.3g" if kind == "f" else "%d"
-            )
+    columns: dict[str, Any] = {
+        str(name): st.column_config.NumberColumn(format="%.3g" if kind.kind == "f" else "%d")
+        for name, kind in frame.dtypes.items()
+        if kind.kind in "fi"
+    }
     small_table(frame, columns)
 
 
@@ -235,7 +231,7 @@ def small_table(frame: pd.DataFrame, columns: dict[str, Any]) -> None:
     """Draw a table that stands open; on a phone its tools would lie over the sentence before it."""
     if on_phone():
         st.space("medium")
-    st.dataframe(frame, hide_index=True, column_config=columns, placeholder="–")
+    st.dataframe(arrow(frame), hide_index=True, column_config=columns, placeholder="–")
 
 
 def numbers(found: pd.DataFrame | Pair[pd.DataFrame], name: str) -> None:
@@ -246,8 +242,7 @@ def numbers(found: pd.DataFrame | Pair[pd.DataFrame], name: str) -> None:
     frame = side_by_side(found) if isinstance(found, Pair) else found
     if frame.empty:
         return
-    # What only draws (the training length, the axis' end) is no number of the result.
-    frame = frame.drop(columns=["boundary", "last"], errors="ignore")
+    frame = plotless(frame)
     sheet.current().tables[name] = frame
     key = name.replace(" ", "_")
     drawer = st.expander(

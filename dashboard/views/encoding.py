@@ -2,7 +2,15 @@
 
 import streamlit as st
 
-from dashboard import controls, encoding, encoding_pairs, encoding_panels, encoding_sentences, page
+from dashboard import (
+    controls,
+    encoding,
+    encoding_frames,
+    encoding_pairs,
+    encoding_panels,
+    encoding_sentences,
+    page,
+)
 from dashboard.encoding_choice import EncodingChoice
 from dashboard.scripts import encoding as script
 from posenc.analysis import embedding_sum, spectrum
@@ -59,10 +67,8 @@ page.definition(
     embedding_sum.position_beside_content,
 )
 page.numbers(found.map(lambda one: one.corner), "first entries")
-page.numbers(
-    found.map(lambda one: one.spectrum.drop(columns=["place", "trained"], errors="ignore")), "pairs"
-)
-page.numbers(found.map(lambda one: one.waves.drop(columns="kind", errors="ignore")), "waves")
+page.numbers(found.map(encoding_frames.numbers_of_pairs), "pairs")
+page.numbers(found.map(encoding_frames.numbers_of_waves), "waves")
 page.numbers(found.map(lambda one: one.example), "worked example")
 page.numbers(found.map(lambda one: one.sum_table), "position beside content")
 page.script(script.script(setting, chosen))
