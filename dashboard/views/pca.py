@@ -6,7 +6,6 @@ from dashboard import (
     choices,
     coinciding,
     controls,
-    frames,
     page,
     pca,
     projection_charts,
@@ -41,9 +40,7 @@ for kind in pca.shown(read):
                 if mine["far"].any():
                     st.caption(sentences.far(mine))
                 page.picture(
-                    frames.drawn(
-                        mine[~mine["far"]].drop(columns=projection_frames.APART), "position"
-                    ),
+                    projection_frames.in_picture(mine),
                     projection_charts.linked_projection(stacked=page.on_phone()),
                     key=f"projection_{kind}{'_pinned' if name else ''}",
                     alt=f"{page.label(kind)}: {sentences.explained(result)}",
@@ -71,7 +68,6 @@ page.definition(
     projection.project,
     projection.project_gram,
 )
-columns = ["kind", "position", "PC1", "PC2", "PC3", "seen"]
-page.numbers(scores[[*columns, *(["setting"] if read.compared else [])]], "scores")
+page.numbers(projection_frames.numbers(scores), "scores")
 page.numbers(read.map(lambda one: one.variance), "explained variance")
 page.script(script.script(settings.now, chosen, pca.COMPONENTS))
