@@ -8,7 +8,6 @@ import streamlit as st
 
 from dashboard import charts, coinciding, encoding_charts, encoding_sentences, frames, page
 from dashboard.clock import Face, clock_row
-from dashboard.compute import Array
 from dashboard.encoding import EncodingPage
 from dashboard.kept import once
 from dashboard.pair import Pair
@@ -66,21 +65,25 @@ def _waves_of(found: EncodingPage, kind: str, names: str) -> pd.DataFrame:
     """
     if kind not in found.pairs:
         return pd.DataFrame()
-    own = found.waves[found.waves["kind"] == kind]
-    lanes = _in_lanes(own, found.pairs[kind], found.ladders[kind].wavelengths)
-    return frames.drawn(lanes if names == "named" else lanes.assign(name=""))
-
-
-def _in_lanes(waves: pd.DataFrame, pairs: tuple[int, ...], wavelengths: Array) -> pd.DataFrame:
-    """Put every pair under the one before it, and name its lane."""
-    which = np.searchsorted(pairs, waves["pair"].to_numpy())
-    lane = -LANE * which
-    names = [f"pair {pair}: {number(wavelengths[pair])} positions a turn" for pair in pairs]
-    return waves.drop(columns="kind").assign(
-        lane=lane,
-        level=lane + waves["y"].to_numpy(),
-        ceiling=lane + 1.05,
-        name=pd.Categorical.from_codes(which, pd.Index(names)),
+    own = found.waves[(found.waves["kind"] == kind).to_numpy()]
+    pairs, turns = found.pairs[kind], found.ladders[kind].wavelengths
+    level = own["y"].to_numpy()
+    which = np.searchsorted(pairs, own["pair"].to_numpy())
+    lane = -LANE * which  # every pair under the one before it
+    said = [f"pair {pair}: {number(turns[pair])} positions a turn" for pair in pairs]
+    numbers = {"y": level, "lane": lane, "level": lane + level, "ceiling": lane + 1.05}
+    return pd.DataFrame(
+        {
+            "scheme": frames.word(SCHEMES[kind].label, len(own)),
+            "pair": own["pair"].to_numpy(np.int32),
+            "wave": own["wave"].array,
+            "x": own["x"].to_numpy(np.int32),
+            "boundary": own["boundary"].to_numpy(np.float32),
+            "name": pd.Categorical.from_codes(which, pd.Index(said))
+            if names == "named"
+            else frames.word("", len(own)),
+        }
+        | {name: column.astype(np.float32) for name, column in numbers.items()}
     )
 
 

@@ -189,12 +189,14 @@ def _turns(read: Read) -> coinciding.Lines:
 
 def _numbers(found: Pair[Read]) -> None:
     page.numbers(
-        found.map(lambda one: one.curves.rename(columns={"x": "distance", "y": "cosine"})),
+        found.map(lambda one: one.curves),
         "past the training length",
+        {"x": "distance", "y": "cosine"},
     )
     page.numbers(
-        found.map(lambda one: one.nearest.rename(columns={"x": "position", "y": "distance"})),
+        found.map(lambda one: one.nearest),
         "nearest seen position",
+        {"x": "position", "y": "distance"},
     )
     page.numbers(found.map(lambda one: one.turns), "turns per pair")
     page.numbers(found.map(lambda one: one.table), "frequencies")

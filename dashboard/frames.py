@@ -14,6 +14,7 @@ from posenc.analysis.properties import Properties
 from posenc.schemes import SCHEMES
 
 MOST_DOTS = 16  # points of one line that can be told apart
+UNDRAWN = ("spread", "last")  # of a curve by offset: what its lines do not show
 MOST_POINTS = 1_024  # marks of one line; a screen has no more columns
 
 
@@ -88,13 +89,23 @@ def drawn(frame: pd.DataFrame, column: str = "x", most: int = MOST_POINTS) -> pd
         return frame  # nothing to draw
     values = np.unique(frame[column])
     if len(values) > most:
-        kept = values[np.unique(np.linspace(0, len(values) - 1, most).round().astype(int))]
-        frame = frame[frame[column].isin(kept)]
+        frame = frame[frame[column].isin(values[evenly(len(values), most)])]
     # Column by column: what pandas does for a whole frame takes as long as the page's own numbers.
     return pd.DataFrame(
-        {str(name): _narrow(values) for name, values in frame.items() if name != "spread"},
+        {str(name): _narrow(values) for name, values in frame.items() if name not in UNDRAWN},
         index=frame.index,
     )
+
+
+def word(text: str, rows: int) -> "pd.Categorical[Any]":
+    """Return a column that holds one word."""
+    return pd.Categorical.from_codes(np.zeros(rows, np.int8), pd.Index([text]))
+
+
+def evenly(count: int, most: int = MOST_POINTS) -> Array:
+    """Return at most `most` indices of `count`, evenly spaced, the first and the last among them."""
+    found: Array = np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(int))
+    return found
 
 
 def _narrow(values: "pd.Series[Any]") -> Any:
@@ -108,7 +119,7 @@ def _narrow(values: "pd.Series[Any]") -> Any:
 
 
 def _is_text(values: "pd.Series[Any]") -> bool:
-    return values.dtype.kind == "O" or values.dtype == "str"
+    return values.dtype.kind == "O" and not isinstance(values.dtype, pd.CategoricalDtype)
 
 
 @once
@@ -118,10 +129,9 @@ def named(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(**words) if words else frame
 
 
-@once
-def plotless(frame: pd.DataFrame) -> pd.DataFrame:
+def plotless(frame: pd.DataFrame, renamed: Mapping[str, str]) -> pd.DataFrame:
     """Return a frame of numbers without what only draws: the training length, the axis' end."""
-    return frame.drop(columns=["boundary", "last"], errors="ignore")
+    return frame.drop(columns=["boundary", "last"], errors="ignore").rename(columns=dict(renamed))
 
 
 @once
@@ -197,11 +207,6 @@ PROPERTY_LABELS = {
     "first_rise": "similarity first rises at distance",
     "kendall_tau": "order kept by similarity (tau)",
 }
-
-
-def of(frame: pd.DataFrame, scheme: str) -> pd.DataFrame:
-    """Return the rows of one scheme, none of a frame without any."""
-    return frame[frame["scheme"] == scheme] if len(frame) else frame
 
 
 def properties_table(

@@ -71,7 +71,9 @@ class Kept:
 def weight(one: Any) -> int:
     """Return about how many bytes a result takes: its arrays and frames, and a little for all else."""
     if isinstance(one, pd.DataFrame):
-        return int(one.memory_usage().sum())
+        return (
+            one.size * 8
+        )  # what pandas counts to the byte takes longer than many a page's numbers
     if isinstance(one, np.ndarray | torch.Tensor):
         return one.nbytes
     if isinstance(one, str | bytes):

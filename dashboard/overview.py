@@ -59,12 +59,29 @@ def _of_scheme(query: Query) -> tuple[Similarity, Properties]:
 
 
 @once
-def curve(read: Overview, name: str) -> pd.DataFrame:
-    """Return the curve of one scheme by its label, as it is drawn."""
-    found = frames.drawn(frames.of(read.curves, name))
-    if found.empty:
-        return found
-    return found.assign(least=np.float32(np.nanmin(read.curves[["y", "low"]].to_numpy(float))))
+def curve(read: Overview, kind: str) -> pd.DataFrame:
+    """Return the curve of one scheme as it is drawn, nothing of one that is not shown."""
+    if kind not in read.found:
+        return pd.DataFrame()
+    one = read.found[kind]
+    kept = frames.evenly(len(one.offsets))
+    shown = {"x": one.offsets, "y": one.mean, "low": one.low, "high": one.high}
+    drawn = {name: values[kept].astype(np.float32) for name, values in shown.items()}
+    whose = {"scheme": frames.word(SCHEMES[kind].label, len(kept))}
+    return pd.DataFrame(
+        whose | drawn | {name: np.float32(end) for name, end in _ends(read).items()}
+    )
+
+
+@once
+def _ends(read: Overview) -> dict[str, float]:
+    """Return what the curves of all schemes share: the training length, and where their axes end."""
+    numbers = read.curves
+    return {
+        "boundary": numbers["boundary"].iloc[0],
+        "last": numbers["last"].iloc[0],
+        "least": np.nanmin(numbers[["y", "low"]].to_numpy(float)),
+    }
 
 
 @once

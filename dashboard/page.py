@@ -234,16 +234,18 @@ def small_table(frame: pd.DataFrame, columns: dict[str, Any]) -> None:
     st.dataframe(arrow(frame), hide_index=True, column_config=columns, placeholder="–")
 
 
-def numbers(found: pd.DataFrame | Pair[pd.DataFrame], name: str) -> None:
-    """Draw the numbers behind the pictures, and their CSV; sent only once somebody opens them.
+def numbers(
+    found: pd.DataFrame | Pair[pd.DataFrame], name: str, renamed: Mapping[str, str] | None = None
+) -> None:
+    """Draw the numbers behind the pictures, and their CSV; made only once somebody opens them.
 
-    With a pinned setting the rows of A follow those of B.
+    With a pinned setting the rows of A follow those of B. renamed: columns by what they are called there.
     """
     frame = side_by_side(found) if isinstance(found, Pair) else found
     if frame.empty:
         return
-    frame = plotless(frame)
-    sheet.current().tables[name] = frame
+    table = functools.partial(plotless, frame, renamed or {})
+    sheet.current().tables[name] = table
     key = name.replace(" ", "_")
     drawer = st.expander(
         f"Numbers: {name}", key=f"numbers_{key}", on_change="rerun", icon=":material/table:"
@@ -251,6 +253,7 @@ def numbers(found: pd.DataFrame | Pair[pd.DataFrame], name: str) -> None:
     if not drawer.open:
         return
     with drawer:
+        frame = table()
         st.dataframe(frame, hide_index=True, height=260)
         st.download_button(
             "Download CSV",

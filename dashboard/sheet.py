@@ -1,5 +1,6 @@
 """What a page has shown in this run: its words, pictures and numbers, for those who take it away."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pandas as pd
@@ -25,7 +26,7 @@ class Sheet:
     sentences: list[str] = field(default_factory=list)
     pinned: list[str] = field(default_factory=list)  # the same of A
     pictures: dict[str, Picture | Row] = field(default_factory=dict)
-    tables: dict[str, pd.DataFrame] = field(default_factory=dict)
+    tables: dict[str, Callable[[], pd.DataFrame]] = field(default_factory=dict)  # made when asked
     script: str | None = None
 
 

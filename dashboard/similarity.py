@@ -55,4 +55,4 @@ def read(setting: Setting, chosen: SimilarityChoice) -> Read:
 @once
 def by_distance(read: Read) -> coinciding.Lines:
     """Return the curves by distance as they are drawn."""
-    return coinciding.lines(frames.drawn(read.by_offset.drop(columns="last", errors="ignore")))
+    return coinciding.lines(frames.drawn(read.by_offset))

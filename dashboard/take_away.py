@@ -29,7 +29,7 @@ def archive(sheet: Sheet, settings: Pair[Setting], link: str) -> bytes:
     if sheet.script:
         files["script.py"] = sheet.script.encode()
     for name, table in sheet.tables.items():
-        files[f"numbers/{file_name(name)}.csv"] = csv_file.written(table)
+        files[f"numbers/{file_name(name)}.csv"] = csv_file.written(table())
     for name, picture in sheet.pictures.items():
         drawing = figures.svg(picture)
         files[f"figures/{file_name(name)}.png"] = figures.png(drawing)

@@ -20,11 +20,10 @@ if settings.now.equal_width and settings.now.of_model("rope") is None:
 panels.cosine_rows(read.map(lambda one: (one.setting, one.found)), key="overview")
 for column, kind in panels.columns(overview.shown(read), most=3 if read.compared else 4):
     with column:
-        name = page.label(kind)
-        st.subheader(name, anchor=False)
+        st.subheader(page.label(kind), anchor=False)
         st.caption(SCHEMES[kind].summary)
         page.chart(
-            read.map(functools.partial(overview.curve, name=name)),
+            read.map(functools.partial(overview.curve, kind=kind)),
             charts.small_curve,
             kind,
             key=f"curve_{kind}",
@@ -59,9 +58,6 @@ page.definition(
     properties.measure,
     similarity.similarity_by_offset,
 )
-page.numbers(
-    read.map(lambda one: one.curves.rename(columns={"x": "distance", "y": "mean"})),
-    "overview curves",
-)
+page.numbers(read.map(lambda one: one.curves), "overview curves", {"x": "distance", "y": "mean"})
 page.numbers(read.map(lambda one: one.properties), "measured properties")
 page.script(script.script(settings.now))

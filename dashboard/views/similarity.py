@@ -88,11 +88,13 @@ page.definition(
 )
 if looks:
     page.numbers(
-        read.map(lambda one: one.by_offset.rename(columns={"x": "distance", "y": "mean"})),
+        read.map(lambda one: one.by_offset),
         "similarity by distance",
+        {"x": "distance", "y": "mean"},
     )
     page.numbers(
-        read.map(lambda one: one.one_row.rename(columns={"x": "position", "y": "cosine"})),
+        read.map(lambda one: one.one_row),
         "similarity to one position",
+        {"x": "position", "y": "cosine"},
     )
     page.script(script.script(settings.now, chosen))

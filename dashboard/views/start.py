@@ -65,7 +65,5 @@ page.definition(
     "(ALiBi and other biases), each scaled to 1 at distance 0, and averaged over all pairs at a distance.",
     similarity.similarity_by_offset,
 )
-page.numbers(
-    read.map(lambda one: one.curves.rename(columns={"x": "distance", "y": "mean"})), "start curves"
-)
+page.numbers(read.map(lambda one: one.curves), "start curves", {"x": "distance", "y": "mean"})
 page.script(script.script(settings.now))
