@@ -21,7 +21,7 @@ from posenc.lab.queue import Queue, State
 from posenc.lab.sweep import specifications
 from tests.load.batches import run
 from tests.load.figures import Figures, table
-from tests.load.server import Served, served
+from tests.load.server import Replicas, Served, replicas
 
 MANY = 50  # sessions that pause for long, as people who read
 PAGES = ("similarity", "overview", "encoding", "pca")  # those that send most
@@ -42,7 +42,7 @@ def trains(place: Path) -> bool:
     return any(one.state is State.RUNNING for one in Queue(place / "work" / "queue").entries())
 
 
-def measured(server: Served, place: Path | None, **asked: Any) -> Figures:
+def measured(server: Served | Replicas, place: Path | None, **asked: Any) -> Figures:
     """Return the figures of a batch; place: where something must be trained meanwhile."""
     before = place is None or trains(place)
     figures = run(server, **asked)
@@ -51,7 +51,7 @@ def measured(server: Served, place: Path | None, **asked: Any) -> Figures:
     return figures
 
 
-def growth(server: Served, reruns: int, warm: int) -> tuple[Figures, float]:
+def growth(server: Served | Replicas, reruns: int, warm: int) -> tuple[Figures, float]:
     """Return the figures of many reruns of four visitors, and by how many MB the server grew."""
     run(server, visitors=4, reruns=warm // 4, pause=0.0)
     before = server.memory()
@@ -63,6 +63,7 @@ def growth(server: Served, reruns: int, warm: int) -> tuple[Figures, float]:
 @click.option(
     "--sessions", multiple=True, type=int, default=(1, 10, 25, 50, 100), show_default=True
 )
+@click.option("--servers", type=int, default=1, show_default=True, help="Processes of one store.")
 @click.option("--page", "pages", multiple=True, default=PAGES, show_default=True)
 @click.option("--pause", type=float, default=1.0, show_default=True, help="Seconds between turns.")
 @click.option("--long-pause", type=float, default=10.0, show_default=True, help="From 50 on.")
@@ -71,8 +72,8 @@ def growth(server: Served, reruns: int, warm: int) -> tuple[Figures, float]:
 @click.option("--trained/--not-trained", default=True, help="Measure beside a training run, too.")
 @click.option("--json", "target", type=click.Path(path_type=Path))
 def main(
-    sessions: tuple[int, ...], pages: tuple[str, ...], pause: float, long_pause: float, reruns: int,
-    many: int, trained: bool, target: Path | None,
+    sessions: tuple[int, ...], servers: int, pages: tuple[str, ...], pause: float, long_pause: float,
+    reruns: int, many: int, trained: bool, target: Path | None,
 ) -> None:  # fmt: skip
     """Open the pages as many visitors at once and turn a control; report times, sizes and memory."""
     rows: list[tuple[str, Figures]] = []
@@ -87,8 +88,9 @@ def main(
             place = Path(folder)
             if beside:
                 training(place)
-            with served(place, POSENC_PROFILE="shared", POSENC_RUNNING="1") as server:
-                run(server, visitors=1, reruns=2, pause=0.0)
+            profile = {"POSENC_PROFILE": "shared", "POSENC_RUNNING": "1"}
+            with replicas(place, servers, **profile) as server:
+                run(server, visitors=servers, reruns=2, pause=0.0)
                 notes.setdefault("base memory MB", server.memory())
                 while beside and not trains(place):
                     time.sleep(1)

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from websockets.exceptions import WebSocketException
 
 from tests.load.figures import Figures
-from tests.load.server import Served
+from tests.load.server import Replicas, Served
 from tests.load.visitor import Visitor
 
 DIAL = "Base"  # turned by every visitor
@@ -19,7 +19,7 @@ _FAULTS = (OSError, TimeoutError, WebSocketException, LookupError)
 
 
 async def batch(
-    server: Served, *, visitors: int, reruns: int, pause: float, page: str = "similarity",
+    server: Served | Replicas, *, visitors: int, reruns: int, pause: float, page: str = "similarity",
     alike: bool = True, patience: float = 60.0, seed: int = 0,
 ) -> Figures:  # fmt: skip
     """Let `visitors` open a page at once; then each turns a control `reruns` times.
@@ -38,7 +38,7 @@ async def batch(
         nonlocal opened
         pauses = random.Random(f"{seed} {number}")
         query = "" if alike else f"length={_OWN + number}"
-        visitor = Visitor(server.address, page, query, patience)
+        visitor = Visitor(server.address_of(number), page, query, patience)
         try:
             async with visitor:
                 figures.first.append(await visitor.look())
@@ -65,7 +65,7 @@ async def batch(
     return figures
 
 
-def run(server: Served, **asked: object) -> Figures:
+def run(server: Served | Replicas, **asked: object) -> Figures:
     """Run one batch to its end."""
     # In a thread of its own: the caller's may have a loop that runs, as browsers' tests do.
     with ThreadPoolExecutor(1) as alone:

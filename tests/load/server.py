@@ -4,7 +4,7 @@ import json
 import os
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +18,10 @@ class Served:
     address: str
     pid: int
     inside: Path
+
+    def address_of(self, number: int) -> str:
+        """Return where the visitor of that number goes."""
+        return self.address
 
     def memory(self) -> float:
         """Return the resident memory of the server's process in MB (10^6 bytes)."""
@@ -40,9 +44,40 @@ class Served:
         return found
 
 
+@dataclass(frozen=True)
+class Replicas:
+    """Several servers of one store; a visitor stays with one, as behind a proxy that is sticky."""
+
+    each: tuple[Served, ...]
+
+    def address_of(self, number: int) -> str:
+        """Return where the visitor of that number goes."""
+        return self.each[number % len(self.each)].address
+
+    def memory(self) -> float:
+        """Return the memory of all of them in MB."""
+        return sum(one.memory() for one in self.each)
+
+    def cpu(self) -> float:
+        """Return the seconds of processor time of all of them."""
+        return sum(one.cpu() for one in self.each)
+
+
 @contextmanager
-def served(place: Path, **variables: str) -> Iterator[Served]:
+def served(place: Path, name: str = "server", **variables: str) -> Iterator[Served]:
     """Serve the app with runs and work below `place`, until the context ends."""
-    inside = place / "inside"
-    with server(place, module=("tests.load.inside", str(inside)), **variables) as one:
+    inside = place / f"{name}-inside"
+    with server(place, name, module=("tests.load.inside", str(inside)), **variables) as one:
         yield Served(one.address, one.process.pid, inside)
+
+
+@contextmanager
+def replicas(place: Path, count: int, **variables: str) -> Iterator[Replicas]:
+    """Serve the app by several processes that share runs and work, until the context ends."""
+    with ExitStack() as all_of_them:
+        yield Replicas(
+            tuple(
+                all_of_them.enter_context(served(place, f"server-{number}", **variables))
+                for number in range(count)
+            )
+        )
