@@ -88,7 +88,7 @@ MUTANTS_OF_LAB = (
            "if path.name.encode() not in needed:", "if True:", ("lab_queue",)),
     Mutant("a killer tried for ever", "lab/queue.py",
            "if again.attempts >= ATTEMPTS:", "if False:", ("lab_queue",)),
-    Mutant("a curve of last losses", "lab/queue.py",
+    Mutant("a curve of last losses", "lab/loss_curve.py",
            "sum(self._open) / len(self._open)", "self._open[-1]", ("lab_queue",)),
     Mutant("an estimate without the reading", "lab/estimate.py",
            "return self.step(specification) * specification.steps + read",

@@ -75,7 +75,7 @@ MUTANTS_OF_LOAD = (
     Mutant("a queue held beside a stop ends the worker", "lab/worker.py",
            "        except QueueBusy:\n            _give_back",
            "        except ZeroDivisionError:\n            _give_back", (_STOP,)),
-    Mutant("a process of another machine is taken for ours", "lab/queue.py",
+    Mutant("a process of another machine is taken for ours", "lab/holder.py",
            'if numbering in ("", _numbering()) else None', "if pid else None", (_ELSEWHERE,)),
     Mutant("a fault of the queue ends the watch over a process", "../dashboard/workers.py",
            "            except (PosencError, OSError):\n                if not said:",

@@ -16,7 +16,9 @@ import pytest
 from posenc import limits
 from posenc.errors import QueueBusy, QueueFull, RunError
 from posenc.lab import Store, worker
-from posenc.lab.queue import ATTEMPTS, Curve, Progress, Queue, State
+from posenc.lab.entry import Progress, State
+from posenc.lab.loss_curve import Curve
+from posenc.lab.queue import ATTEMPTS, Queue
 from posenc.lab.runs import checkpoint_of
 from posenc.lab.specification import Specification
 from tests.small_runs import sentences, small
@@ -467,7 +469,7 @@ def test_a_process_of_the_same_number_elsewhere_does_not_hang_here(
             assert queue.hung(pid) == found, text
         path.write_text(ours)
         os.utime(path, (old, old))
-        monkeypatch.setattr("posenc.lab.queue.socket.gethostname", lambda: "another-host")
+        monkeypatch.setattr("posenc.lab.holder.socket.gethostname", lambda: "another-host")
         assert queue.hung(pid) is None
 
 
