@@ -17,7 +17,8 @@ from posenc.commands.planning import inspect_config, plan_context
 from posenc.csv_cells import cell
 from posenc.errors import PosencError
 from posenc.lab.labels import Labels, hidden
-from posenc.lab.runs import Run, Store
+from posenc.lab.run import Run
+from posenc.lab.runs import Store
 from posenc.lab.specification import DEFAULT_SCALINGS, Specification
 from posenc.lab.summary import (
     Curve,

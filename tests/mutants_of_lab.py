@@ -103,7 +103,7 @@ MUTANTS_OF_LAB = (
            "ends - longest + length, length", "ends, length", ("lab_evaluate",)),
     Mutant("the later of two machines counts", "run_files.py",
            "content, new=True)", "content)", ("lab_faults",)),
-    Mutant("a run set aside for want of memory", "lab/runs.py",
+    Mutant("a run set aside for want of memory", "lab/run.py",
            "except MemoryError as error:", "except ZeroDivisionError as error:", ("lab_faults",)),
     Mutant("a run lost on a cluster called done", "__main__.py",
            "if outcome.error or store.has(", "if True or store.has(", ("command",)),

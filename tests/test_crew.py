@@ -17,8 +17,8 @@ from dashboard.workers import Workers, resume, server_workers
 from posenc.errors import QueueBusy
 from posenc.lab import Store
 from posenc.lab.entry import State
+from posenc.lab.making import checkpoint_of
 from posenc.lab.queue import Queue
-from posenc.lab.runs import checkpoint_of
 from posenc.lab.worker import NICE
 from tests.pages import visit
 from tests.small_runs import small

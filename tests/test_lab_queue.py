@@ -18,8 +18,8 @@ from posenc.errors import QueueBusy, QueueFull, RunError
 from posenc.lab import Store, worker
 from posenc.lab.entry import Progress, State
 from posenc.lab.loss_curve import Curve
+from posenc.lab.making import checkpoint_of
 from posenc.lab.queue import ATTEMPTS, Queue
-from posenc.lab.runs import checkpoint_of
 from posenc.lab.specification import Specification
 from tests.small_runs import sentences, small
 
