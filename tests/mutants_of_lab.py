@@ -105,7 +105,7 @@ MUTANTS_OF_LAB = (
            "content, new=True)", "content)", ("lab_faults",)),
     Mutant("a run set aside for want of memory", "lab/run.py",
            "except MemoryError as error:", "except ZeroDivisionError as error:", ("lab_faults",)),
-    Mutant("a run lost on a cluster called done", "__main__.py",
+    Mutant("a run lost on a cluster called done", "commands/training.py",
            "if outcome.error or store.has(", "if True or store.has(", ("command",)),
     Mutant("a run named by what its text is called", "lab/specification.py",
            'if name != "corpus_name"}', "}", ("lab_specification",)),
