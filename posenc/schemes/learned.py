@@ -20,8 +20,9 @@ from posenc.formula import Writer
 from posenc.hook_arguments import Positions, check_tokens, placed
 from posenc.interop.sources import RUN, named_table
 from posenc.schemes.longer_text import LengthNote, LongerText
-from posenc.schemes.scheme import Head, SchemeConfig, VectorScheme, rounded
+from posenc.schemes.scheme import Head, SchemeConfig, rounded
 from posenc.schemes.trainable import drawn_rows
+from posenc.schemes.vector_scheme import VectorScheme
 
 INITIAL_STD = 0.02  # BERT's and GPT-2's own
 

@@ -18,7 +18,8 @@ from posenc.offset_maps import pair_matrix
 from posenc.phases import Frequencies, Phases
 from posenc.rotation import apply_rope, apply_rope_to_both
 from posenc.rows import cosine_curve, cosine_sum, rotary_rows
-from posenc.schemes.scheme import Head, SchemeConfig, VectorScheme, rounded
+from posenc.schemes.scheme import Head, SchemeConfig, rounded
+from posenc.schemes.vector_scheme import VectorScheme
 
 
 @runtime_checkable

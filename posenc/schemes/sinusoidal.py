@@ -24,7 +24,8 @@ from posenc.layout import Layout
 from posenc.offset_maps import pair_matrix
 from posenc.rows import cosine_curve, cosine_sum, sinusoidal_rows
 from posenc.schemes.longer_text import LengthNote, LongerText
-from posenc.schemes.scheme import Head, SchemeConfig, VectorScheme, rounded
+from posenc.schemes.scheme import Head, SchemeConfig, rounded
+from posenc.schemes.vector_scheme import VectorScheme
 
 
 @dataclass(frozen=True, kw_only=True)
