@@ -32,7 +32,7 @@ LINK = {
     "schemes": "learned,rope,alibi",
     "comparison": comparison(replace(ROPE, seed=1)),  # the seed is none of its name
 }
-CONTEXT, POSITION = "measured loss by context", "measured loss by position"
+CONTEXT = "measured loss by context"
 # Loss by context, per scheme and seed: RoPE is best at 64 and breaks, ALiBi gains from context.
 LOSSES: dict[tuple[str, str], dict[int, dict[int, float]]] = {
     ("rope", TRAINED): {

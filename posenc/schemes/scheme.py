@@ -30,8 +30,10 @@ from posenc.errors import (
 from posenc.formula import Writer
 from posenc.hook_arguments import (
     Positions,
+    at_least_float32,
     check_positions,
     check_queries_and_keys,
+    of_every_head,
     offsets_between,
 )
 from posenc.layout import Layout
@@ -48,7 +50,7 @@ class SchemeConfig(ABC):
 
     `kind` is an instance field, so that two configs with equal numbers never share a cache entry.
     `shared` maps a field to the attribute of a Setting that fills it; the other fields are its own.
-    advanced: whether only those will ask for it who know why. reading: what a scaling is called where
+    reading: what a scaling is called where
     it reads the weights of another scheme. start: what untrained numbers of it are. in_training: what to
     know before its trained models are compared with others, one sentence; "" for nothing.
     """
@@ -59,7 +61,6 @@ class SchemeConfig(ABC):
     summary: ClassVar[str]
     paper: ClassVar[str]
     shared: ClassVar[dict[str, str]] = {}
-    advanced: ClassVar[bool] = False
     reading: ClassVar[str] = ""
     start: ClassVar[str] = "untrained noise"
     in_training: ClassVar[str] = ""
@@ -203,7 +204,7 @@ class Scheme(nn.Module):
         if values is None:
             return None
         batched = values.movedim(0, 1) if offsets.dim() == 3 else values[None]
-        return batched.to(torch.promote_types(q.dtype, torch.float32))
+        return batched.to(at_least_float32(q.dtype))
 
     def offset_bias(self, offsets: Int[Tensor, " *shape"]) -> Float[Tensor, " h *shape"] | None:
         """Return the bias of a stationary scheme at offsets (key minus query), or None.
@@ -249,8 +250,7 @@ class Scheme(nn.Module):
         """Return the logits before softmax and masking: rotated q . k times the scale, plus bias."""
         check_queries_and_keys(q, k, q_positions, k_positions)
         rotated_q, rotated_k = self.rotate(q, k, q_positions, k_positions)
-        shared = q.shape[1] // k.shape[1]  # grouped queries: several heads read one key head
-        keys = rotated_k.repeat_interleave(shared, dim=1) if shared > 1 else rotated_k
+        keys = of_every_head(rotated_k, q.shape[1])
         logits = rotated_q @ keys.mT * self.softmax_scale(q.shape[-1])
         bias = self.bias(q, k, q_positions, k_positions)
         return logits if bias is None else logits + bias
