@@ -90,7 +90,7 @@ MUTANTS_OF_LOAD = (
     Mutant("a start belongs to nobody", "../dashboard/training.py",
            "owner=visitor.name()", 'owner=""', (_OWNER,)),
     Mutant("a start of before is nobody's where a shell labelled it", "../dashboard/run_labels.py",
-           'in labels} - {""}', "in labels}", ("labels",)),
+           'in labels} - {""}', "in labels}", ("page_labels",)),
     Mutant("servers of one process number share a socket", "../dashboard/counters.py",
            "-{secrets.token_hex(4)}.sock", ".sock", ("counters_folder",)),
     Mutant("a server ends before its trainings have saved", "../dashboard/workers.py",

@@ -1,4 +1,4 @@
-"""The three claims about relative offsets: each holds where it should and fails where it should."""
+"""One matrix per offset: the claim holds and fails where it should, by closed form and by fit."""
 
 import inspect
 import itertools
