@@ -13,7 +13,7 @@ _FRESH = "hostile_uploads.py::test_files_under_fresh_ids_never_fill_the_memory"
 _STOP = "lab_holder.py::test_a_stop_that_cannot_be_done_yet_is_no_attempt_and_no_end_of_the_worker"
 _ELSEWHERE = "lab_holder.py::test_a_process_of_the_same_number_elsewhere_does_not_hang_here"
 _OWNER = (
-    "labels.py::"
+    "page_labels.py::"
     "test_the_owner_of_a_start_alone_stops_it_also_while_labels_cannot_be_written_or_read"
 )
 
