@@ -26,7 +26,7 @@ from dashboard.text import listed, plain
 from posenc import Setting
 from posenc.lab import summary
 from posenc.lab.evaluate import contexts
-from posenc.lab.runs import Heading
+from posenc.lab.run import Heading
 from posenc.lab.tasks import Language
 from posenc.schemes import SCHEMES
 from posenc.words import counted

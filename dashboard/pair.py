@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 Value = TypeVar("Value", covariant=True)
-Other = TypeVar("Other")
 Result = TypeVar("Result")
 
 

@@ -11,7 +11,7 @@ from dashboard.text import listed
 from posenc.csv_cells import cell
 from posenc.lab import summary
 from posenc.lab.evaluate import CLAMPED, TRAINED
-from posenc.lab.runs import Heading
+from posenc.lab.run import Heading
 from posenc.lab.summary import Curve
 from posenc.schemes import SCHEMES
 from posenc.words import counted

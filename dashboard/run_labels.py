@@ -8,8 +8,8 @@ from dashboard.text import listed, plain
 from dashboard.widgets import pressed
 from posenc.errors import PosencError, RunError
 from posenc.interop import printable_name
+from posenc.lab.entry import Entry
 from posenc.lab.labels import MAX_NAME, Label, Labels, check_name, hidden, names
-from posenc.lab.queue import Entry
 from posenc.lab.specification import Specification
 from posenc.run_files import store_url
 

@@ -14,7 +14,8 @@ from posenc.errors import (
 )
 from posenc.interop.sources import RESULTS, named_table
 from posenc.lab import summary
-from posenc.lab.runs import Heading, Run, Store
+from posenc.lab.run import Heading, Run
+from posenc.lab.runs import Store
 from posenc.lab.specification import Specification
 from posenc.lab.tasks import TASKS
 from posenc.run_files import store_url

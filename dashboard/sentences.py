@@ -36,7 +36,7 @@ def falls_under_half(found: Similarity) -> int | None:
     return int(below[0]) if len(below) else None
 
 
-def similarity(setting: Setting, found: Mapping[str, Similarity]) -> str:
+def similarity(found: Mapping[str, Similarity]) -> str:
     """Say how far apart two positions still look alike, per scheme."""
     parts = []
     for kind, result in found.items():

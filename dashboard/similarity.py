@@ -44,7 +44,7 @@ def read(setting: Setting, chosen: SimilarityChoice) -> Read:
         setting=setting,
         found=found,
         reasons=reasons,
-        headline=sentences.similarity(setting, found),
+        headline=sentences.similarity(found),
         by_offset=frames.by_offset(found, boundary),
         reference=reference,
         one_row=frames.lines(rows, boundary),

@@ -33,7 +33,7 @@ def read(setting: Setting) -> Start:
     queries = {kind: compute.query(setting, kind) for kind in setting.schemes}
     found, reasons = compute.each(compute.cosine, queries)
     curves = frames.by_offset(found, None) if found else pd.DataFrame()
-    return Start(found, reasons, curves, sentences.similarity(setting, found) if found else "")
+    return Start(found, reasons, curves, sentences.similarity(found) if found else "")
 
 
 @once

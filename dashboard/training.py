@@ -24,8 +24,8 @@ from posenc.errors import ConfigError, PosencError, RunError
 from posenc.interop import printable_name
 from posenc.lab import estimate, summary
 from posenc.lab.corpus import Corpus, from_text, standard_library
+from posenc.lab.entry import State
 from posenc.lab.estimate import Speed
-from posenc.lab.queue import State
 from posenc.lab.specification import Specification
 from posenc.lab.sweep import specifications
 from posenc.lab.tasks import Language

@@ -8,7 +8,8 @@ from dashboard.logs import event
 from dashboard.text import duration, listed, plain
 from dashboard.widgets import pressed
 from dashboard.workers import server_workers
-from posenc.lab.queue import Entry, Progress, Queue, State
+from posenc.lab.entry import Entry, Progress, State
+from posenc.lab.queue import Queue
 from posenc.lab.specification import Specification
 from posenc.schemes import SCHEMES
 

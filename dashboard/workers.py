@@ -14,7 +14,8 @@ import streamlit as st
 
 from dashboard import server_settings
 from posenc.errors import PosencError
-from posenc.lab.queue import Queue, State
+from posenc.lab.entry import State
+from posenc.lab.queue import Queue
 from posenc.lab.worker import GRACE, HEARD_WITHIN, NICE
 
 log = logging.getLogger(__name__)

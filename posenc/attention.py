@@ -13,7 +13,14 @@ from torch import Tensor
 from torch.nn import functional
 
 from posenc.errors import SchemeArgumentError
-from posenc.hook_arguments import Positions, check_queries_and_keys, over_heads, placed
+from posenc.hook_arguments import (
+    Positions,
+    at_least_float32,
+    check_queries_and_keys,
+    of_every_head,
+    over_heads,
+    placed,
+)
 from posenc.schemes.scheme import Scheme, check_scheme
 from posenc.toeplitz import flipped_rows
 from posenc.trained_curve import QUERY_BLOCK, attend_trained
@@ -77,15 +84,13 @@ def _windowed(
     if causal:
         curve = curve.masked_fill(offsets > 0, -math.inf)
     # Scores are float32 inside the kernel whatever q is, and so is the bias: see Scheme.bias.
-    curve = curve.to(torch.promote_types(q.dtype, torch.float32))
+    curve = curve.to(at_least_float32(q.dtype))
 
     def under(q: Tensor, k: Tensor, v: Tensor, curve: Tensor) -> Tensor:
         return _under_curve(q, k, v, curve, shift, scale, causal)
 
     if curve.requires_grad and torch.is_grad_enabled() and not torch.compiler.is_compiling():
-        groups = q.shape[1] // k.shape[1]
-        if groups > 1:
-            k, v = (x.repeat_interleave(groups, dim=1) for x in (k, v))
+        k, v = (of_every_head(x, q.shape[1]) for x in (k, v))
         return attend_trained(under, q, k, v, curve, scale)
     return under(q, k, v, curve)
 

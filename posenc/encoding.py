@@ -13,7 +13,8 @@ from torch import Tensor
 from posenc import limits
 from posenc.layout import Layout, interleaved_to_half
 from posenc.schemes.rotary import TurnsPairs
-from posenc.schemes.scheme import Head, Scheme, VectorScheme, check_scheme, rounded
+from posenc.schemes.scheme import Head, Scheme, check_scheme, rounded
+from posenc.schemes.vector_scheme import VectorScheme
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""The arguments of the three hooks: positions, token vectors, queries and keys, checked and placed.
+"""The arguments of the three hooks: positions, token vectors, queries and keys, checked, placed, widened.
 
 Positions are whole numbers, (n,) or (b, n); None is 0, 1, 2, ... Offsets are key minus query.
 """
@@ -97,6 +97,17 @@ def offsets_between(
     queries = placed(q_positions, q.shape[-2], q)
     keys = placed(k_positions, k.shape[-2], k)
     return keys[..., None, :] - queries[..., :, None]
+
+
+def of_every_head(x: Shaped[Tensor, "b g n d"], heads: int) -> Shaped[Tensor, "b h n d"]:
+    """Return keys or values of every one of `heads` query heads; in a group several read one of them."""
+    shared = heads // x.shape[1]
+    return x.repeat_interleave(shared, dim=1) if shared > 1 else x
+
+
+def at_least_float32(dtype: torch.dtype) -> torch.dtype:
+    """Return the dtype in which logits, biases and angles of such queries are computed."""
+    return torch.promote_types(dtype, torch.float32)
 
 
 def over_heads(x: Shaped[Tensor, "*b q k"]) -> Shaped[Tensor, "#b 1 q k"]:

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
+from posenc.hook_arguments import at_least_float32
 from posenc.toeplitz import flipped_rows
 
 QUERY_BLOCK = 256
@@ -63,7 +64,7 @@ def _gradients(
     q: Tensor, k: Tensor, v: Tensor, curve: Tensor, out: Tensor, upstream: Tensor, scale: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return the gradients of q, k, v and the curve, in float32 at least, rounded last."""
-    wide = torch.promote_types(q.dtype, torch.float32)
+    wide = at_least_float32(q.dtype)
     keys_wide, values_wide = k.to(wide), v.to(wide)
     of_q = torch.empty_like(q)
     of_k, of_v = torch.zeros_like(keys_wide), torch.zeros_like(values_wide)

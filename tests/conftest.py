@@ -53,7 +53,7 @@ def small_configs() -> dict[str, SchemeConfig]:
     """Return every scheme of the registry in small, and once more per alternative of its own fields.
 
     Of a scheme made from another one only what is its own and decides how something is computed: its
-    factors are numbers like any other (tests/test_rope_scaling.py varies them all).
+    factors are numbers like any other (tests/scaling_strategies.py varies them all).
     """
     found = {}
     for kind, config in SCHEMES.items():

@@ -37,7 +37,8 @@ from posenc.interop.run_parameters import _read as run_parameters_of
 from posenc.interop.safetensors_file import FLOATS
 from posenc.interop.sources import named_table
 from posenc.lab.corpus import Corpus
-from posenc.lab.runs import Run, Store
+from posenc.lab.run import Run
+from posenc.lab.runs import Store
 from posenc.lab.sweep import read_text
 from posenc.run_files import ENVIRONMENT
 from posenc.shared_model import SharedModel, shared_model

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import save
 
 from posenc.lab import Run, Score
-from posenc.lab.runs import to_parquet
+from posenc.lab.run import to_parquet
 from posenc.tables import rope_tables
 from tests.hostile_numbers import LLAMA, config, npy
 from tests.small_runs import sentences, small

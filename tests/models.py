@@ -26,16 +26,6 @@ LLAMA31_8B = LLAMA3_8B | {
         "original_max_position_embeddings": 8_192,
     },
 }
-QWEN3_8B: dict[str, Any] = {
-    "model_type": "qwen3",
-    "hidden_size": 4_096,
-    "num_hidden_layers": 36,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "head_dim": 128,
-    "max_position_embeddings": 40_960,
-    "rope_theta": 1_000_000.0,
-}
 DEEPSEEK_V3: dict[str, Any] = {
     "model_type": "deepseek_v3",
     "hidden_size": 7_168,

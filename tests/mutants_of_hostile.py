@@ -14,10 +14,10 @@ _CELLS = (
 
 MUTANTS_OF_HOSTILE = (
     # Files.
-    Mutant("a run of any number of rows", "lab/runs.py",
+    Mutant("a run of any number of rows", "lab/run.py",
            "if told.num_rows > limits.MAX_RUN_ROWS or not 0 <= unpacked <= limits.MAX_RUN_BYTES:",
            "if told.num_rows < 0:", (f"hostile_files.py::{_BOMB}",)),
-    Mutant("a damaged run told by the kind of its error", "lab/runs.py",
+    Mutant("a damaged run told by the kind of its error", "lab/run.py",
            'raise RunError("The file is no readable run: it is damaged or another file.")',
            'raise RunError(f"The file is no readable run: {type(error).__name__}.")', _RUN),
     Mutant("a pipe waited for", "interop/number_tables.py",

@@ -2,18 +2,18 @@
 
 from tests.mutant_runs import Mutant
 
-_BUSY = "lab_queue.py::test_a_queue_that_another_process_holds_is_read_and_says_so_when_changed"
+_BUSY = "lab_holder.py::test_a_queue_that_another_process_holds_is_read_and_says_so_when_changed"
 _TRUSTED = "server_settings.py::test_whoever_trusts_a_header_listens_to_this_machine_unless_told"
 _SECRETS = (
     "server_settings.py::"
     "test_secrets_that_cannot_be_read_end_the_server_and_never_open_it[no value]"
 )
-_FORGET = "lab_queue.py::test_a_worker_that_cannot_forget_what_it_has_made_leaves_it_to_the_next"
+_FORGET = "lab_holder.py::test_a_worker_that_cannot_forget_what_it_has_made_leaves_it_to_the_next"
 _FRESH = "hostile_uploads.py::test_files_under_fresh_ids_never_fill_the_memory"
-_STOP = "lab_queue.py::test_a_stop_that_cannot_be_done_yet_is_no_attempt_and_no_end_of_the_worker"
-_ELSEWHERE = "lab_queue.py::test_a_process_of_the_same_number_elsewhere_does_not_hang_here"
+_STOP = "lab_holder.py::test_a_stop_that_cannot_be_done_yet_is_no_attempt_and_no_end_of_the_worker"
+_ELSEWHERE = "lab_holder.py::test_a_process_of_the_same_number_elsewhere_does_not_hang_here"
 _OWNER = (
-    "labels.py::"
+    "page_labels.py::"
     "test_the_owner_of_a_start_alone_stops_it_also_while_labels_cannot_be_written_or_read"
 )
 
@@ -75,7 +75,7 @@ MUTANTS_OF_LOAD = (
     Mutant("a queue held beside a stop ends the worker", "lab/worker.py",
            "        except QueueBusy:\n            _give_back",
            "        except ZeroDivisionError:\n            _give_back", (_STOP,)),
-    Mutant("a process of another machine is taken for ours", "lab/queue.py",
+    Mutant("a process of another machine is taken for ours", "lab/holder.py",
            'if numbering in ("", _numbering()) else None', "if pid else None", (_ELSEWHERE,)),
     Mutant("a fault of the queue ends the watch over a process", "../dashboard/workers.py",
            "            except (PosencError, OSError):\n                if not said:",
@@ -90,7 +90,7 @@ MUTANTS_OF_LOAD = (
     Mutant("a start belongs to nobody", "../dashboard/training.py",
            "owner=visitor.name()", 'owner=""', (_OWNER,)),
     Mutant("a start of before is nobody's where a shell labelled it", "../dashboard/run_labels.py",
-           'in labels} - {""}', "in labels}", ("labels",)),
+           'in labels} - {""}', "in labels}", ("page_labels",)),
     Mutant("servers of one process number share a socket", "../dashboard/counters.py",
            "-{secrets.token_hex(4)}.sock", ".sock", ("counters_folder",)),
     Mutant("a server ends before its trainings have saved", "../dashboard/workers.py",

@@ -8,7 +8,7 @@ import torch
 from posenc.errors import (
     CheckpointError,
 )
-from tests.hostile_files import checkpoint
+from tests.crafted_files import checkpoint
 
 
 def file_of(tensors: dict[str, torch.Tensor]) -> bytes:

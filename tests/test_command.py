@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from posenc import __main__ as command
+from posenc.__main__ import main
+from posenc.commands import training
 from posenc.lab import Job, Specification, Store, from_text, specifications, train
 from posenc.lab.summary import comparison
 from posenc.lab.sweep import Outcome
@@ -38,7 +39,7 @@ def own_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(*words: str) -> Result:
-    return CliRunner().invoke(command.main, list(words))
+    return CliRunner().invoke(main, list(words))
 
 
 def trained(*words: str) -> Result:
@@ -243,14 +244,14 @@ def test_an_interrupted_train_goes_on_where_it_was(monkeypatch: pytest.MonkeyPat
         return report
 
     with monkeypatch.context() as patched:
-        patched.setattr(command, "_bar", report_of)
+        patched.setattr(training, "_bar", report_of)
         stopped = trained("--scheme", "rope")
     assert stopped.exit_code == 130
     assert "goes on from here" in stopped.output
     assert Store().ids() == []
 
     steps: list[int] = []
-    monkeypatch.setattr(command, "_bar", lambda _: lambda step, loss: steps.append(step))
+    monkeypatch.setattr(training, "_bar", lambda _: lambda step, loss: steps.append(step))
     assert trained("--scheme", "rope").exit_code == 0
     assert steps == [5, 6]
     corpus = from_text("text.txt", sentences())
@@ -283,13 +284,13 @@ def test_runs_of_a_cluster_come_to_the_store_that_was_named_here(
 def test_a_run_that_did_not_come_from_a_cluster_is_an_error(
     cluster: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = command.sweep
+    real = training.sweep
 
     def elsewhere(jobs: list[Job], executor: Executor) -> Iterator[Outcome]:
         other = str(Path("elsewhere").resolve())
         return real([replace(job, store=other) for job in jobs], executor)
 
-    monkeypatch.setattr(command, "sweep", elsewhere)
+    monkeypatch.setattr(training, "sweep", elsewhere)
     result = trained("--scheme", "none", "--dask", cluster)
     assert result.exit_code == 1
     assert "kept the run in a place of its own" in result.output

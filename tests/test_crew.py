@@ -16,8 +16,9 @@ from dashboard import workers
 from dashboard.workers import Workers, resume, server_workers
 from posenc.errors import QueueBusy
 from posenc.lab import Store
-from posenc.lab.queue import Queue, State
-from posenc.lab.runs import checkpoint_of
+from posenc.lab.entry import State
+from posenc.lab.making import checkpoint_of
+from posenc.lab.queue import Queue
 from posenc.lab.worker import NICE
 from tests.pages import visit
 from tests.small_runs import small

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from posenc.errors import RunError
-from posenc.lab.runs import from_parquet
+from posenc.lab.run import from_parquet
 from posenc.lab.sweep import read_text
 from tests.doors import DOORS, SAFETENSORS_SECONDS, SECONDS, Door, tried
 from tests.hostile_files import HOSTILE_FILES, HostileFile, large_hostile_files

@@ -30,7 +30,7 @@ from dashboard.matrix.values import Full
 from posenc import Setting, fields, own_fields
 from posenc.csv_cells import cell
 from posenc.lab import Run, specifications
-from posenc.lab.runs import to_parquet
+from posenc.lab.run import to_parquet
 from posenc.run_files import ENVIRONMENT
 from tests.hostile_numbers import LLAMA, npy
 from tests.longer import mostly

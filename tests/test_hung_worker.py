@@ -13,7 +13,8 @@ import pytest
 from dashboard import workers
 from dashboard.workers import Workers
 from posenc import limits
-from posenc.lab.queue import Queue, State
+from posenc.lab.entry import State
+from posenc.lab.queue import Queue
 from tests.small_runs import CORPUS, sentences, small
 from tests.worker_processes import ROOT, alive, own_place, running_at, wait, worker
 

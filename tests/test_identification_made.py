@@ -7,7 +7,7 @@ import torch
 from posenc.errors import SchemeArgumentError
 from posenc.identification import identify
 from posenc.identification.made import from_exact, made
-from tests.test_identification import beside, exact
+from tests.formula_tables import beside, exact
 
 
 @pytest.mark.parametrize("start", [0, 2])

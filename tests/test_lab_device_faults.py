@@ -9,7 +9,8 @@ import torch
 
 from posenc.errors import DeviceLost, RunError
 from posenc.lab import Store, make_run
-from posenc.lab.queue import Queue, State
+from posenc.lab.entry import State
+from posenc.lab.queue import Queue
 from posenc.lab.train import Trainer
 from posenc.lab.worker import DEVICE_LOST
 from tests.small_runs import CORPUS, sentences, small

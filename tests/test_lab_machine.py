@@ -17,7 +17,8 @@ from hypothesis.stateful import (
 )
 
 from posenc.errors import QueueFull
-from posenc.lab.queue import ATTEMPTS, Queue, State
+from posenc.lab.entry import State
+from posenc.lab.queue import ATTEMPTS, Queue
 from posenc.lab.upkeep import sweep_up
 from tests.held_entries import REASON, Holders
 from tests.small_runs import small

@@ -1,35 +1,25 @@
 """The queue of starts: each once, in order, bounded, and whole whatever is killed or broken."""
 
 import json
-import math
-import os
-import socket
 import subprocess
 import sys
 import time
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from posenc import limits
-from posenc.errors import QueueBusy, QueueFull, RunError
-from posenc.lab import Store, worker
-from posenc.lab.queue import ATTEMPTS, Curve, Progress, Queue, State
-from posenc.lab.runs import checkpoint_of
-from posenc.lab.specification import Specification
-from tests.small_runs import sentences, small
-
-
-def start(seed: int = 0, count: int = 1) -> list[Specification]:
-    return [replace(small(), seed=seed + n) for n in range(count)]
+from posenc.errors import QueueFull, RunError
+from posenc.lab.entry import State
+from posenc.lab.making import checkpoint_of
+from posenc.lab.queue import ATTEMPTS, Queue
+from tests.queued import own_queue, start
+from tests.small_runs import sentences
 
 
 @pytest.fixture
 def queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Queue:
-    monkeypatch.setenv("POSENC_WORK", str(tmp_path / "work"))
-    return Queue(tmp_path / "queue", waiting=2)
+    return own_queue(tmp_path, monkeypatch)
 
 
 def test_a_start_comes_back_as_it_was_put_in(queue: Queue) -> None:
@@ -212,65 +202,6 @@ def test_failures_are_kept_for_a_while_and_do_not_fill_the_queue(queue: Queue) -
         assert entry.name == name
 
 
-def test_files_that_are_no_entries_are_passed_over(queue: Queue) -> None:
-    name = queue.add(start())
-    good = (queue.folder / f"{name}.json").read_text()
-    values = json.loads(good)
-    odd = ["", "{", "[]", "7", "{}", good[:-20], json.dumps(values | {"records": []})]
-    odd += [json.dumps(values | {"records": [{"protocol": 99}]}), json.dumps(values | {"new": 1})]
-    odd += [
-        "[" * 50_000,
-        json.dumps(values | {"records": 7}),
-        json.dumps(values | {"records": ["a"]}),
-    ]
-    odd += [json.dumps(values | {name: "x"}) for name in ("attempts", "estimate", "reading")]
-    for n, content in enumerate(odd):
-        (queue.folder / f"{n}-odd.json").write_text(content)
-    assert [entry.name for entry in queue.entries()] == [name]
-
-
-def test_progress_is_the_last_one_told_or_the_beginning(queue: Queue) -> None:
-    name = queue.add(start())
-    assert queue.progress(name) == Progress()
-    told = Progress(run=1, step=7, began=2, seconds=1.5, points=((3, 0.5), (7, math.inf)))
-    queue.tell(name, told)
-    assert queue.progress(name) == told
-    path = queue.folder / f"{name}.progress"
-    content = path.read_text()
-    for cut in range(0, len(content), 7):
-        path.write_text(content[:cut])
-        assert queue.progress(name) == Progress()
-    for odd in ("7", '"a"', "null", "[]", '{"points": 1}', content.replace("1.5", '"x"')):
-        path.write_text(odd)
-        assert queue.progress(name) == Progress()
-
-
-def test_a_curve_of_any_length_has_few_points_with_the_true_means() -> None:
-    curve, losses = Curve(), [math.sin(n) + 2 for n in range(5_003)]
-    for step, loss in enumerate(losses, start=1):
-        curve.add(step, loss)
-        assert len(curve.points) < 200
-    steps = [step for step, _ in curve.points]
-    each = steps[0]
-    assert steps == list(range(each, 5_003 + 1, each))
-    for step, mean in curve.points:
-        assert mean == pytest.approx(sum(losses[step - each : step]) / each)
-
-
-def test_a_curve_goes_on_from_the_points_of_an_earlier_sitting() -> None:
-    whole, first = Curve(), Curve()
-    losses = [1 / n for n in range(1, 1_001)]
-    for step, loss in enumerate(losses, start=1):
-        whole.add(step, loss)
-        if step <= 600:
-            first.add(step, loss)
-    second = Curve(first.points)
-    for step in range(601, 1_001):
-        second.add(step, losses[step - 1])
-    assert second.points[-1][0] == whole.points[-1][0]
-    assert np.array(second.points) == pytest.approx(np.array(whole.points))
-
-
 def test_training_can_be_switched_off(tmp_path: Path) -> None:
     with pytest.raises(QueueFull, match="switched off"):
         Queue(tmp_path, running=0).add(start())
@@ -285,144 +216,6 @@ def test_a_folder_that_cannot_be_written_is_told_in_one_sentence(tmp_path: Path)
 def test_a_place_that_ends_with_the_process_is_refused(queue: Queue) -> None:
     with pytest.raises(RunError, match="this process's memory"):
         queue.add(start(), store="memory://runs")
-
-
-def test_odd_numbers_in_a_file_are_no_entry_and_no_progress(queue: Queue) -> None:
-    name = queue.add(start())
-    path = queue.folder / f"{name}.json"
-    whole = path.read_text()
-    for odd in ("Infinity", "-1", "1" + "0" * 400, "NaN", '"x"'):
-        path.write_text(whole.replace('"attempts": 0', f'"attempts": {odd}'))
-        assert queue.entries() == []
-    path.write_text(whole.replace('"estimate": 0.0', '"estimate": 1' + "0" * 400))
-    assert queue.entries() == []
-    path.write_text(whole)
-    queue.tell(name, Progress(run=0, step=7, points=((3, 1.0),)))
-    told = queue.folder / f"{name}.progress"
-    whole = told.read_text()
-    assert '"step": 7' in whole
-    for odd in ("Infinity", "-10", "1" + "0" * 400):
-        told.write_text(whole.replace('"step": 7', f'"step": {odd}'))
-        assert queue.progress(name) == Progress()
-    (queue.folder / "a-b.json").mkdir()
-    queue.remove(name)
-    assert queue.entries() == []
-
-
-def test_a_process_hangs_that_tells_nothing_or_does_not_hear_a_stop(queue: Queue) -> None:
-    name, old = queue.add(start()), time.time() - limits.MAX_SILENCE - 60
-
-    def aged(ending: str) -> None:
-        os.utime(queue.folder / f"{name}.{ending}", (old, old))
-
-    assert queue.hung(os.getpid()) is None  # nobody has it
-    with queue.taken():
-        assert queue.hung(os.getpid()) is None
-        aged("working")
-        assert queue.hung(os.getpid()) == name
-        assert queue.hung(os.getppid()) is None
-        queue.tell(name, Progress(step=1))
-        assert queue.hung(os.getpid()) is None  # it tells how far it is
-        queue.stop(name)
-        assert queue.hung(os.getpid()) is None  # it may still hear it
-        aged("stop")
-        assert queue.hung(os.getpid()) == name
-    assert queue.hung(os.getpid()) is None
-
-
-def test_a_queue_that_another_process_holds_is_read_and_says_so_when_changed(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    name = queue.add(start())
-    other = Queue(queue.folder)
-    monkeypatch.setattr(other._lock, "timeout", 0.2)
-    said = (
-        r"^Another process has held the queue of trainings for 0\.2 s: nothing was changed\. "
-        r"Try again\.$"
-    )
-    with queue._lock:
-        assert [entry.name for entry in other.entries()] == [name]
-        with pytest.raises(QueueBusy, match=said):
-            other.add(start(1))
-        with pytest.raises(QueueBusy, match=said):
-            other.stop(name)
-        assert [entry.name for entry in other.entries()] == [name]
-    second = other.add(start(1))
-    other.stop(name)
-    assert [entry.name for entry in queue.entries()] == [second]
-
-
-def busy(*_: object) -> None:
-    raise QueueBusy("held")
-
-
-def test_a_worker_that_cannot_forget_what_it_has_made_leaves_it_to_the_next(
-    queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("POSENC_WORK", str(tmp_path / "work"))  # other tests spoil checkpoints
-    store = str(tmp_path / "runs")
-    queue.add(start(), store=store, text=sentences(), text_name="a")
-    with monkeypatch.context() as held:
-        held.setattr(Queue, "remove", busy)
-        for _ in range(ATTEMPTS + 1):
-            with queue.taken() as entry:
-                assert entry is not None
-                worker.do(queue, entry)
-            (entry,) = queue.entries()
-            assert (entry.state, entry.error, entry.attempts) == (State.WAITING, None, 0)
-    (made,) = Store(store).ids()
-    at = next((tmp_path / "runs").rglob(f"{made}*")).stat().st_mtime_ns
-    with queue.taken() as entry:
-        assert entry is not None
-        worker.do(queue, entry)
-    assert queue.entries() == []
-    assert next((tmp_path / "runs").rglob(f"{made}*")).stat().st_mtime_ns == at  # not made again
-
-
-def test_a_stop_that_cannot_be_done_yet_is_no_attempt_and_no_end_of_the_worker(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    name = queue.add(start(), text=sentences(), text_name="a")
-    with monkeypatch.context() as held:
-        held.setattr(Queue, "remove", busy)
-        for _ in range(ATTEMPTS + 1):
-            with queue.taken() as entry:
-                assert entry is not None
-                queue.stop(name)
-                worker.do(queue, entry)
-            (entry,) = queue.entries()
-            assert (entry.state, entry.error, entry.attempts) == (State.WAITING, None, 0)
-    worker.main(queue.folder, 1)
-    assert queue.entries() == []
-
-
-def test_a_failure_is_kept_while_an_older_one_cannot_be_forgotten(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(seed: int) -> None:
-        queue.add(start(seed))
-        with queue.taken() as entry:
-            assert entry is not None
-            queue.fail(entry, f"reason {seed}")
-
-    with monkeypatch.context() as held:
-        held.setattr(Queue, "remove", busy)
-        for seed in range(10):
-            fail(seed)
-    assert [entry.error for entry in queue.entries()] == [f"reason {seed}" for seed in range(10)]
-    fail(10)
-    assert [entry.error for entry in queue.entries()] == [f"reason {n}" for n in range(3, 11)]
-
-
-def test_a_worker_that_may_sweep_nothing_up_does_what_waits(
-    queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = str(tmp_path / "runs")
-    queue.add(start(), store=store, text=sentences(), text_name="a")
-    monkeypatch.setattr(worker, "sweep_up", busy)
-    worker.main(queue.folder, 1)
-    assert len(Store(store).ids()) == 1
-    assert queue.entries() == []
 
 
 def test_a_start_is_its_first_owner_s_until_it_ends(queue: Queue) -> None:
@@ -443,32 +236,6 @@ def test_a_start_is_its_first_owner_s_until_it_ends(queue: Queue) -> None:
     queue.stop(name)
     queue.add(start(), owner="bob")
     assert [entry.owner for entry in queue.entries()] == ["", "bob"]
-
-
-def test_a_process_of_the_same_number_elsewhere_does_not_hang_here(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    name, pid = queue.add(start()), os.getpid()
-    old = time.time() - limits.MAX_SILENCE - 60
-    with queue.taken():
-        path = queue.folder / f"{name}.working"
-        ours = path.read_text()
-        assert ours.split(" ")[:2] == [str(pid), socket.gethostname()]
-        for text, found in (
-            (ours, name),
-            (str(pid), name),  # as it was written before it named a host
-            (f"{pid} another-host", None),
-            (f"{pid} {socket.gethostname()} pid:[1]", None),  # a container of the same host name
-            (ours.replace(str(pid), str(pid + 1), 1), None),
-            ("", None),
-        ):
-            path.write_text(text)
-            os.utime(path, (old, old))
-            assert queue.hung(pid) == found, text
-        path.write_text(ours)
-        os.utime(path, (old, old))
-        monkeypatch.setattr("posenc.lab.queue.socket.gethostname", lambda: "another-host")
-        assert queue.hung(pid) is None
 
 
 @pytest.mark.parametrize("ahead", [-300, 300])

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from posenc.lab.queue import Progress, Queue, State
+from posenc.lab.entry import Progress, State
+from posenc.lab.queue import Queue
 from tests.small_runs import small
 from tests.test_lab_faults import die_at
 

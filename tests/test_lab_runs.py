@@ -14,7 +14,7 @@ import torch
 
 from posenc.errors import RunError
 from posenc.lab import Run, Score, Store, make_run
-from posenc.lab.runs import from_parquet, to_parquet
+from posenc.lab.run import from_parquet, to_parquet
 from posenc.run_files import ENVIRONMENT
 from tests.small_runs import CORPUS, made, small, timeless
 

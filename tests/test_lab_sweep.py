@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from posenc import ConfigError
-from posenc.lab import Job, Specification, Store, local_sweep, runs, specifications, sweep
+from posenc.lab import Job, Specification, Store, local_sweep, making, specifications, sweep
 from posenc.lab.sweep import Outcome, run_job, sweep_here
 from tests.small_runs import CORPUS, SIZES, Deadly, sentences, small
 
@@ -150,14 +150,14 @@ def test_here_a_device_that_is_full_ends_its_run_alone(
     place: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = [small("rope"), small("none")]
-    train = runs.train
+    train = making.train
 
     def full(specification: Specification, *rest: Any, **named: Any) -> Any:
         if specification == asked[0]:
             raise torch.OutOfMemoryError("CUDA out of memory")
         return train(specification, *rest, **named)
 
-    monkeypatch.setattr(runs, "train", full)
+    monkeypatch.setattr(making, "train", full)
     first, second = sweep_here(jobs_of(asked, place), lambda _: None)
     assert first.error is not None
     assert first.error.startswith("The memory of cpu ended: take a smaller batch")

@@ -8,8 +8,8 @@ import pytest
 from filelock import FileLock
 
 from posenc.lab import upkeep
+from posenc.lab.making import CHECKPOINTS
 from posenc.lab.queue import Queue
-from posenc.lab.runs import CHECKPOINTS
 from posenc.run_files import work_folder
 from tests.small_runs import small
 

@@ -11,8 +11,9 @@ import pytest
 from filelock import FileLock
 
 from posenc.lab import Specification, Store, make_run
-from posenc.lab.queue import Queue, State
-from posenc.lab.runs import checkpoint_of
+from posenc.lab.entry import State
+from posenc.lab.making import checkpoint_of
+from posenc.lab.queue import Queue
 from posenc.lab.worker import NICE
 from tests.small_runs import CORPUS, sentences, small, timeless
 from tests.worker_processes import PATIENCE, ROOT, alive, own_place, running_at, wait, worker

@@ -22,7 +22,7 @@ from posenc.identification import identify
 from posenc.identification.examples import EXAMPLES
 from posenc.interop import held_numbers
 from posenc.interop.sources import named_table
-from tests.hostile_files import zipped_pickle
+from tests.crafted_files import zipped_pickle
 from tests.pages import (
     as_read,
     captions,

@@ -32,7 +32,7 @@ LINK = {
     "schemes": "learned,rope,alibi",
     "comparison": comparison(replace(ROPE, seed=1)),  # the seed is none of its name
 }
-CONTEXT, POSITION = "measured loss by context", "measured loss by position"
+CONTEXT = "measured loss by context"
 # Loss by context, per scheme and seed: RoPE is best at 64 and breaks, ALiBi gains from context.
 LOSSES: dict[tuple[str, str], dict[int, dict[int, float]]] = {
     ("rope", TRAINED): {
@@ -161,8 +161,8 @@ def test_the_command_that_is_offered_makes_runs_of_this_comparison(
         return []
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("posenc.__main__.sweep_here", planned)
-        patched.setattr("posenc.__main__.read_text", lambda path: CORPUS)
+        patched.setattr("posenc.commands.training.sweep_here", planned)
+        patched.setattr("posenc.commands.training.read_text", lambda path: CORPUS)
         patched.setattr(Path, "resolve", lambda self: self)
         text = Path(store.root) / "FILE"
         text.write_bytes(b"a text")

@@ -370,7 +370,7 @@ def test_an_uploaded_checkpoint_gives_its_table_and_says_what_it_does_not_hold()
 
 
 def test_a_pickle_is_refused_there_too() -> None:
-    from tests.hostile_files import zipped_pickle
+    from tests.crafted_files import zipped_pickle
 
     at = upload(opened(), "model.pt", zipped_pickle({"wpe.weight": torch.zeros(4, 4)}))
     assert "pickle" in at.error[0].value

@@ -12,10 +12,11 @@ from dashboard import run_words, training, training_board, workers
 from dashboard.text import duration
 from posenc import limits
 from posenc.lab import Store, from_text, specifications
+from posenc.lab.entry import Progress, State
 from posenc.lab.estimate import Speed, calibrate, multiplications
 from posenc.lab.evaluate import evaluate, readings
 from posenc.lab.model import LanguageModel
-from posenc.lab.queue import Progress, Queue, State
+from posenc.lab.queue import Queue
 from posenc.lab.summary import comparison
 from posenc.lab.train import build_model
 from tests.pages import as_read, captions, charts, drawn, headline, setting, visit

@@ -21,7 +21,7 @@ from posenc.interop import read_position_table
 from posenc.interop import sources as interop_sources
 from posenc.interop.held import Held
 from posenc.interop.sources import hold
-from tests.hostile_files import legacy_pickle, zipped_pickle
+from tests.crafted_files import legacy_pickle, zipped_pickle
 from tests.pages import (
     PAGES,
     SCHEME_PAGES,

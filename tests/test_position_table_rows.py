@@ -26,7 +26,8 @@ from posenc.interop.table_candidates import (
     find_position_tables,
 )
 from posenc.interop.table_check import TableCheck
-from tests.hostile_files import HOSTILE_FILES, HostileFile, checkpoint
+from tests.crafted_files import checkpoint
+from tests.hostile_files import HOSTILE_FILES, HostileFile
 from tests.table_files import file_of, refusal
 
 

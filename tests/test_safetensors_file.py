@@ -15,16 +15,8 @@ from hypothesis import strategies as st
 from posenc.errors import CheckpointError, PickleRefused
 from posenc.interop.foreign_files import PICKLE_CONVERSION, TORCHSCRIPT_CONVERSION
 from posenc.interop.safetensors_file import read_header, read_tensor
-from tests.hostile_files import (
-    HOSTILE_FILES,
-    HostileFile,
-    container,
-    large_hostile_files,
-    legacy_pickle,
-    torchscript,
-    valid_file,
-    zipped_pickle,
-)
+from tests.crafted_files import container, legacy_pickle, torchscript, valid_file, zipped_pickle
+from tests.hostile_files import HOSTILE_FILES, HostileFile, large_hostile_files
 from tests.safetensors_readings import (
     MEBIBYTE,
     STRICTER,

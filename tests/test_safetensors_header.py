@@ -12,10 +12,7 @@ from hypothesis import strategies as st
 from posenc.interop import safetensors_header
 from posenc.interop.safetensors_file import read_header
 from posenc.interop.safetensors_header import BITS
-from tests.hostile_files import (
-    checkpoint,
-    container,
-)
+from tests.crafted_files import checkpoint, container
 from tests.safetensors_readings import (
     assert_agrees_with_library,
     assert_steps_agree,

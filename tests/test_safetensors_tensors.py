@@ -21,11 +21,7 @@ from posenc.interop import safetensors_file
 from posenc.interop.safetensors_file import FLOATS, read_header, read_tensor, unreadable_reason
 from posenc.interop.safetensors_header import BITS
 from posenc.interop.shown_name import printable_name
-from tests.hostile_files import (
-    checkpoint,
-    container,
-    valid_file,
-)
+from tests.crafted_files import checkpoint, container, valid_file
 from tests.safetensors_readings import MEBIBYTE, peak_memory, refusal
 
 

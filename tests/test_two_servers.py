@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from posenc.lab import Store, make_run
-from posenc.lab.queue import Queue, State
+from posenc.lab.entry import State
+from posenc.lab.queue import Queue
 from tests.small_runs import CORPUS, small, timeless
 from tests.worker_processes import ROOT, alive, own_place, running_at, wait
 

@@ -9,7 +9,7 @@ from safetensors.numpy import save
 from dashboard.text import JOINER
 from tests.browser import Visit, go, headline, row, settled
 from tests.browser_page import alerts, asked, choose, opacity, pixels, unfold
-from tests.hostile_files import zipped_pickle
+from tests.crafted_files import zipped_pickle
 
 pytestmark = pytest.mark.browser
 

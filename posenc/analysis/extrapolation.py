@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from posenc.analysis.similarity import as_float64, kernel_or_curve
+from posenc.analysis.arguments import as_float64, kernel_or_curve
 from posenc.analysis.spectrum import as_inv_freq, check_length, cos_sin
 from posenc.errors import SchemeArgumentError
 from posenc.limits import check_base, check_width

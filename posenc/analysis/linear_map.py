@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from posenc.analysis.similarity import as_float64
+from posenc.analysis.arguments import as_float64
 from posenc.analysis.spectrum import as_inv_freq, cos_sin
 from posenc.errors import SchemeArgumentError, shown
 from posenc.layout import Layout

@@ -11,9 +11,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from posenc.analysis.arguments import as_float64, as_kernel
 from posenc.analysis.linear_map import finite_pairs, relative_norm
 from posenc.analysis.seeds import Seed, as_generator
-from posenc.analysis.similarity import as_float64, as_kernel
 from posenc.analysis.spectrum import check_length
 from posenc.errors import SchemeArgumentError, shown
 from posenc.layout import Layout

@@ -12,8 +12,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from posenc.analysis.arguments import as_float64, as_kernel
 from posenc.analysis.seeds import Seed, as_generator
-from posenc.analysis.similarity import as_float64, as_kernel, similarity_by_offset
+from posenc.analysis.similarity import similarity_by_offset
 from posenc.limits import check_count
 
 TOO_FEW_OFFSETS = "There are too few offsets with a value to lay a line through."

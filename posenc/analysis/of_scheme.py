@@ -14,7 +14,7 @@ from posenc.analysis.projection import Projection, project, project_gram
 from posenc.errors import NoPositionVectors, NotStationary
 from posenc.kernel import offset_curve, position_kernel, position_vectors
 from posenc.query import Query, known
-from posenc.schemes.scheme import VectorScheme
+from posenc.schemes.vector_scheme import VectorScheme
 
 MAX_VECTOR_WIDTH = 512  # wider vectors are projected through their inner products
 MEASURED_PRODUCTS = 2**28  # distances come from the vectors themselves up to this much work

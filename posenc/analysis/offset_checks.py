@@ -16,7 +16,8 @@ from posenc.analysis import linear_map, linear_map_fit, linearity, similarity
 from posenc.errors import NoPositionVectors, SchemeArgumentError
 from posenc.offset_maps import corner
 from posenc.query import Query, known
-from posenc.schemes.scheme import Head, Scheme, VectorScheme, rounded
+from posenc.schemes.scheme import Head, Scheme, rounded
+from posenc.schemes.vector_scheme import VectorScheme
 
 Array = npt.NDArray[Any]
 

@@ -20,8 +20,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from posenc.analysis.arguments import as_float64, as_kernel
 from posenc.analysis.eigenpairs import leading_eigenpairs, top_eigenpairs
-from posenc.analysis.similarity import as_float64, as_kernel
 from posenc.analysis.spectrum import check_length
 from posenc.errors import NoPositionVectors, SchemeArgumentError, shown
 from posenc.limits import MAX_DIM, check_count

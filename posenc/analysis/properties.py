@@ -13,13 +13,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from posenc.analysis.arguments import as_float64, kernel_or_curve
 from posenc.analysis.linearity import NO_SPREAD, TOO_FEW_POSITIONS, diagonal_spread
-from posenc.analysis.similarity import (
-    as_float64,
-    cosine_matrix,
-    kernel_or_curve,
-    similarity_by_offset,
-)
+from posenc.analysis.similarity import cosine_matrix, similarity_by_offset
 from posenc.errors import SchemeArgumentError
 
 _EPS = torch.finfo(torch.float64).eps

@@ -15,7 +15,7 @@ from posenc.setting import Setting
 from posenc.words import counted
 
 if TYPE_CHECKING:
-    from posenc.lab.runs import Heading
+    from posenc.lab.run import Heading
     from posenc.lab.summary import Curve
 
 NAMES = {"learned": "a learned table", "sinusoidal": "sinusoids", "rope": "RoPE", "alibi": "ALiBi"}

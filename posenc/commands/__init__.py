@@ -1,1 +1,1 @@
-"""Commands of `python -m posenc` beside training, a file for each subject."""
+"""Commands of `python -m posenc`, a file for each subject."""

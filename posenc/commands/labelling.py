@@ -5,6 +5,7 @@ Whoever can write the store at a shell may do so for any owner; pages let visito
 
 import click
 
+from posenc.commands.store import STORE
 from posenc.lab.labels import Label, Labels, check_name
 from posenc.lab.runs import Store
 
@@ -14,7 +15,7 @@ from posenc.lab.runs import Store
 @click.option("--name", help="What it is called; an empty one takes its name away.")
 @click.option("--owner", default="", help="Whose name for it; default: of nobody known.")
 @click.option("--hide/--show", "hidden", default=None, help="Leave it out of lists, or no more.")
-@click.option("--store", help="Folder or URL of the runs; default $POSENC_RUNS.")
+@STORE
 def label_run(
     run: str, name: str | None, owner: str, hidden: bool | None, store: str | None
 ) -> None:

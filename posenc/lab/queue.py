@@ -7,83 +7,26 @@ kill at any moment leaves each whole, and the next worker goes on from the last 
 
 import contextlib
 import hashlib
-import json
 import math
-import os
-import socket
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from enum import StrEnum
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from filelock import FileLock, Timeout
 
 from posenc import limits
 from posenc.errors import QueueBusy, QueueFull, RunError
+from posenc.lab.entry import Entry, Progress, State
+from posenc.lab.holder import ENDING, Holder, is_free
 from posenc.lab.specification import Specification
 from posenc.run_files import lasting, work_folder, write_whole
 from posenc.run_files import reason as why
 
 ATTEMPTS = 3  # starts of an entry whose process died
 _ENDED_KEPT = 8  # failed entries that are still shown
-_POINTS = 200  # of a progress curve
 _SLOWER = 4.0  # times its estimate, that the reading of a model may take
 _PATIENCE = 10.0  # seconds until a lock that somebody holds is an error
-
-
-# What a file that is no entry or no progress can raise while it is read.
-_ODD = (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError)
-
-
-class State(StrEnum):
-    """Where an entry is."""
-
-    WAITING = "waiting"
-    RUNNING = "running"
-    FAILED = "failed"
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far an entry is. points: (step, mean loss of the steps up to it) of the run in progress.
-
-    run: its place among the entry's runs, from 0. began: the first step of this sitting. seconds: spent
-    since that step. reading: all steps are made, and the model is being measured.
-    """
-
-    run: int = 0
-    step: int = 0
-    began: int = 0
-    seconds: float = 0.0
-    points: tuple[tuple[int, float], ...] = ()
-    reading: bool = False
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One start. text: the file name of its text in the queue's folder, None for the default one.
-
-    owner: who started it, "" for somebody unknown, None in a file of before owners were kept.
-    """
-
-    name: str
-    records: tuple[dict[str, Any], ...]
-    store: str | None
-    text: str | None = None
-    text_name: str = ""
-    estimate: float = 0.0  # seconds, of which `reading` go to measuring what was trained
-    reading: float = 0.0
-    attempts: int = 0
-    error: str | None = None
-    owner: str | None = None
-    state: State = field(default=State.WAITING, compare=False)
-
-    @property
-    def specifications(self) -> tuple[Specification, ...]:
-        """What is to be trained, in order."""
-        return tuple(Specification.from_record(record) for record in self.records)
 
 
 class Queue:
@@ -177,25 +120,15 @@ class Queue:
     def progress(self, name: str) -> Progress:
         """Return how far an entry is; the beginning where nothing is known."""
         try:
-            values = json.loads((self.folder / f"{name}.progress").read_text())
-            points = tuple((_count(step), float(loss)) for step, loss in values.pop("points"))
-            found = Progress(**values, points=points)
-            return replace(
-                found,
-                run=_count(found.run),
-                step=_count(found.step),
-                began=_count(found.began),
-                seconds=float(found.seconds),
-                reading=bool(found.reading),
-            )
-        except _ODD:
+            return Progress.read((self.folder / f"{name}.progress").read_bytes())
+        except OSError:
             return Progress()
 
     def tell(self, name: str, progress: Progress) -> None:
         """Write how far an entry is; a reader sees the last or this one."""
         path = self.folder / f"{name}.progress"
         temporary = path.with_suffix(".progress-new")
-        temporary.write_text(json.dumps(asdict(progress)))  # no fsync: it is written often
+        temporary.write_bytes(progress.written())  # no fsync: it is written often
         temporary.replace(path)
 
     def stop(self, name: str) -> None:
@@ -205,7 +138,7 @@ class Queue:
         """
         if not (self.folder / f"{name}.json").exists():
             return
-        lock = FileLock(self.folder / f"{name}.lock")
+        lock = Holder(self.folder, name).lock()
         try:
             lock.acquire(timeout=0)
         except Timeout:  # a worker has it: told, it ends
@@ -226,7 +159,7 @@ class Queue:
         It hangs if it does not hear a stop, or has told nothing for longer than any step takes.
         """
         for entry in self.entries():
-            if entry.state is not State.RUNNING or self._holder(entry.name) != pid:
+            if entry.state is not State.RUNNING or Holder(self.folder, entry.name).process() != pid:
                 continue
             told = min(self._age(f"{entry.name}.progress"), self._age(f"{entry.name}.working"))
             if told > max(limits.MAX_SILENCE, _SLOWER * entry.reading):
@@ -235,14 +168,6 @@ class Queue:
             if asked > limits.MAX_STOPPING:
                 return entry.name
         return None
-
-    def _holder(self, name: str) -> int | None:
-        """Return the process that does an entry, None for one among other processes than these."""
-        try:
-            pid, _, numbering = (self.folder / f"{name}.working").read_text().partition(" ")
-            return int(pid) if numbering in ("", _numbering()) else None  # before, a number alone
-        except (OSError, ValueError):
-            return None
 
     def _age(self, name: str) -> float:
         """Return the seconds since a file was written, infinity where there is none."""
@@ -299,14 +224,14 @@ class Queue:
 
     def free_place(self) -> bool:
         """Whether a worker would find a place: fewer work than may."""
-        return any(_free(self.folder / f"worker-{n}.lock") for n in range(self.running))
+        return any(is_free(self.folder / f"worker-{n}.lock") for n in range(self.running))
 
     def working(self) -> set[str]:
         """Return the names of the entries that a living worker is doing."""
         return {
             path.stem
-            for path in self.folder.glob("*.working")
-            if not _free(self.folder / f"{path.stem}.lock")
+            for path in self.folder.glob(f"*{ENDING}")
+            if Holder(self.folder, path.stem).is_there()
         }
 
     @contextlib.contextmanager
@@ -318,7 +243,8 @@ class Queue:
         for entry in self.entries():
             if entry.state is not State.WAITING:
                 continue
-            lock = FileLock(self.folder / f"{entry.name}.lock")
+            holder = Holder(self.folder, entry.name)
+            lock = holder.lock()
             try:
                 lock.acquire(timeout=0.5)  # a look at whether it is held takes it for a moment
             except Timeout:
@@ -332,12 +258,11 @@ class Queue:
                     continue
                 again = replace(again, attempts=again.attempts + 1)
                 self._write(again)
-                holder = f"{os.getpid()} {_numbering()}"
-                (self.folder / f"{entry.name}.working").write_text(holder)
+                holder.come()
                 yield again
                 return
             finally:
-                (self.folder / f"{entry.name}.working").unlink(missing_ok=True)
+                holder.leave()
                 lock.release()
         yield None
 
@@ -346,70 +271,10 @@ class Queue:
         return None if entry.text is None else (self.folder / entry.text).read_bytes()
 
     def _write(self, entry: Entry) -> None:
-        values = {name: value for name, value in asdict(entry).items() if name != "state"}
-        write_whole(self.folder / f"{entry.name}.json", json.dumps(values).encode())
+        write_whole(self.folder / f"{entry.name}.json", entry.written())
 
     def _read(self, path: Path) -> Entry | None:
         try:
-            values = json.loads(path.read_bytes())
-            entry = Entry(**values | {"records": tuple(values["records"]), "name": path.stem})
-            entry = replace(
-                entry,
-                attempts=_count(entry.attempts),
-                estimate=float(entry.estimate),
-                reading=float(entry.reading),
-                error=None if entry.error is None else str(entry.error),
-                text_name=str(entry.text_name),
-                owner=None if entry.owner is None else str(entry.owner),
-            )
-            return entry if entry.specifications else None
-        except _ODD:
+            return Entry.read(path.stem, path.read_bytes())
+        except OSError:
             return None
-
-
-class Curve:
-    """A loss curve of few points: means over steps, of twice as many steps when it grows too long."""
-
-    def __init__(self, before: Sequence[tuple[int, float]] = ()) -> None:
-        """Go on from the points of an earlier sitting."""
-        self.points = list(before)
-        self._each = self.points[-1][0] - self.points[-2][0] if len(self.points) > 1 else 1
-        self._open: list[float] = []
-
-    def add(self, step: int, loss: float) -> None:
-        """Add the loss of a step."""
-        self._open.append(loss)
-        if len(self._open) < self._each:
-            return
-        self.points.append((step, sum(self._open) / len(self._open)))
-        self._open = []
-        if len(self.points) >= _POINTS:
-            pairs = zip(self.points[::2], self.points[1::2], strict=False)
-            self.points = [(after[0], (before[1] + after[1]) / 2) for before, after in pairs]
-            self._each *= 2
-
-
-def _count(value: float) -> int:
-    """Return a count as a whole number. Raises ValueError for what can be none."""
-    if not 0 <= value <= 10**9:
-        raise ValueError("no count")
-    return int(value)
-
-
-def _numbering() -> str:
-    """Return what tells this machine's process numbers from those of others and of containers."""
-    try:
-        space = os.readlink("/proc/self/ns/pid")
-    except OSError:  # a system that has one numbering
-        space = ""
-    return f"{socket.gethostname()} {space}".strip()
-
-
-def _free(path: Path) -> bool:
-    lock = FileLock(path)
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        return False
-    lock.release()
-    return True

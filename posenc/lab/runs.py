@@ -4,23 +4,13 @@ A run is there once its Parquet file is; beside it may stand a .safetensors file
 scheme learned. A folder by default, or any fsspec URL, such as a bucket that several servers share.
 """
 
-import contextlib
-import io
-import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
-from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-from filelock import FileLock
 from safetensors.torch import save
 from torch import Tensor
 
-from posenc import limits
 from posenc.errors import (
     CheckpointError,
     RunError,
@@ -29,61 +19,10 @@ from posenc.errors import (
     StoreUnavailable,
 )
 from posenc.interop.safetensors_file import read_header, read_tensor
-from posenc.lab.corpus import Corpus
-from posenc.lab.device_faults import told
-from posenc.lab.evaluate import Score, evaluate
-from posenc.lab.specification import Specification, current_versions
-from posenc.lab.train import Report, fixed_threads, train
-from posenc.run_files import RunFiles, reason, work_folder
+from posenc.lab.run import Heading, Run, from_parquet, read_heading, to_parquet
+from posenc.run_files import RunFiles
 
-CHECKPOINTS = "training"  # the folder of checkpoints, in that of work in progress
-_METADATA = b"posenc"
 _RUN_FILE = re.compile(r"([0-9a-f]{20})\.parquet")
-_TRAINING = "training"  # the measure under which the loss of every step is kept
-_SCHEMA = pa.schema(
-    [
-        ("measure", pa.string()),
-        ("variant", pa.string()),
-        ("x", pa.int64()),
-        ("until", pa.int64()),
-        ("value", pa.float64()),
-        ("count", pa.int64()),
-    ]
-)
-_UNREADABLE = (
-    pa.ArrowException, OSError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError,
-    RecursionError,
-)  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Run:
-    """What one specification gave. A run that stopped early has losses, a reason, and no scores."""
-
-    specification: Specification
-    scores: tuple[Score, ...]
-    losses: tuple[float, ...]
-    stopped: str | None
-    seconds: float
-
-    @property
-    def run_id(self) -> str:
-        """The name of the run in a store."""
-        return self.specification.run_id
-
-
-@dataclass(frozen=True)
-class Heading:
-    """What a run is, without its numbers: quick to read, however long the run."""
-
-    specification: Specification
-    stopped: str | None
-    seconds: float
-
-    @property
-    def run_id(self) -> str:
-        """The name of the run in a store."""
-        return self.specification.run_id
 
 
 class Store(RunFiles):
@@ -129,10 +68,7 @@ class Store(RunFiles):
 
     def heading(self, run_id: str) -> Heading:
         """Return what a run is. Raises as `read` does; its numbers are not looked at."""
-        content = self._parquet(run_id)
-        with _readable():
-            schema = pq.read_schema(io.BytesIO(content))
-        return _heading(schema, run_id)
+        return read_heading(self._parquet(run_id), run_id)
 
     def _parquet(self, run_id: str) -> bytes:
         try:
@@ -232,148 +168,3 @@ def _some(names: Sequence[str], shown: int = 3) -> str:
     """Name the first of many."""
     more = f" and {len(names) - shown:,} more" if len(names) > shown else ""
     return ", ".join(names[:shown]) + more
-
-
-def checkpoint_of(run_id: str, work: Path | None = None) -> Path:
-    """Return where the state of a run in progress is kept."""
-    return (work or work_folder() / CHECKPOINTS) / f"{run_id}.safetensors"
-
-
-def make_run(
-    specification: Specification,
-    corpus: Corpus | None,
-    store: Store,
-    *,
-    work: Path | None = None,
-    report: Report | None = None,
-) -> Run:
-    """Return the run of a specification: from the store, or trained, evaluated and added to it.
-
-    work: folder of checkpoints, default one of $POSENC_WORK or of the user's cache. Of two starts on
-    one machine the second waits and reads what the first made. A kill loses at most the steps since
-    the last checkpoint. report: see `train`.
-    """
-    run_id = specification.run_id
-    checkpoint = checkpoint_of(run_id, work)
-    with _alone(checkpoint):
-        made = store.made(run_id)
-        if made is not None:
-            return made
-        if specification.versions != current_versions():
-            raise RunError(
-                "The run was planned for other versions than are installed here: "
-                + ", ".join(f"{name} {number}" for name, number in specification.versions)
-                + "."
-            )
-        with told(specification.device):
-            try:
-                trained = train(specification, corpus, checkpoint=checkpoint, report=report)
-            except OSError as error:
-                raise RunError(f"The checkpoint cannot be written: {reason(error)}.") from error
-            scores: list[Score] = []
-            if trained.stopped is None:
-                with fixed_threads(specification.threads):
-                    task = specification.make_task(corpus)
-                    scores = evaluate(trained.model, task, specification)
-        run = Run(specification, tuple(scores), trained.losses, trained.stopped, trained.seconds)
-        learned = {
-            f"scheme.{name}": value for name, value in trained.model.scheme.named_parameters()
-        }
-        kept = store.add(run, learned)
-        checkpoint.unlink(missing_ok=True)
-        return run if kept else store.read(run_id)
-
-
-@contextlib.contextmanager
-def _alone(checkpoint: Path) -> Iterator[None]:
-    """Wait until no other process of this machine makes the run, and keep the others waiting."""
-    lock = FileLock(checkpoint.with_suffix(".lock"))
-    try:
-        checkpoint.parent.mkdir(parents=True, exist_ok=True)
-        lock.acquire()
-    except OSError as error:
-        raise RunError(f"The folder of checkpoints cannot be used: {reason(error)}.") from error
-    try:
-        yield
-    finally:
-        lock.release()
-
-
-def to_parquet(run: Run) -> bytes:
-    """Return a run as one Parquet file, its specification in the file's metadata."""
-    training = [
-        Score(_TRAINING, "", step, loss, 1) for step, loss in enumerate(run.losses, start=1)
-    ]
-    rows = [asdict(score) for score in (*run.scores, *training)]
-    note = {
-        "specification": run.specification.record,
-        "stopped": run.stopped,
-        "seconds": run.seconds,
-    }
-    schema = _SCHEMA.with_metadata({_METADATA: json.dumps(note).encode()})
-    buffer = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist(rows, schema=schema), buffer, compression="zstd")
-    return buffer.getvalue()
-
-
-def from_parquet(content: bytes, run_id: str | None = None) -> Run:
-    """Read a file that `to_parquet` wrote, that of the run of this name if one is given.
-
-    Raises RunOfAnotherVersion for a whole one that this version would name otherwise, RunError for
-    any other.
-    """
-    with _readable():
-        _check_size(content)
-        table = pq.read_table(io.BytesIO(content))
-        if not table.schema.equals(_SCHEMA) or any(column.null_count for column in table.columns):
-            raise RunError("The file is no readable run: it has other columns.")
-        names = [field.name for field in fields(Score)]
-        scores = [Score(*(row[name] for name in names)) for row in table.to_pylist()]
-    found = _heading(table.schema, run_id)
-    return Run(
-        specification=found.specification,
-        scores=tuple(score for score in scores if score.measure != _TRAINING),
-        losses=tuple(score.value for score in scores if score.measure == _TRAINING),
-        stopped=found.stopped,
-        seconds=found.seconds,
-    )
-
-
-def _check_size(content: bytes) -> None:
-    """Refuse what would unpack to far more than the file is: a few bytes may stand for a billion rows."""
-    told = pq.read_metadata(io.BytesIO(content))
-    groups = [told.row_group(place) for place in range(told.num_row_groups)]
-    parts = [group.column(n) for group in groups for n in range(group.num_columns)]
-    unpacked = sum(part.total_uncompressed_size for part in parts)
-    if told.num_rows > limits.MAX_RUN_ROWS or not 0 <= unpacked <= limits.MAX_RUN_BYTES:
-        raise RunError(
-            f"The file is no readable run: it states {told.num_rows:,} rows of {unpacked:,} bytes, more "
-            "than any run has."
-        )
-
-
-def _heading(schema: pa.Schema, run_id: str | None) -> Heading:
-    with _readable():
-        note: dict[str, Any] = json.loads(schema.metadata[_METADATA])
-        record = note["specification"]
-        specification = Specification.from_record(record)
-        if run_id is not None and specification.run_id != run_id:
-            raise RunOfAnotherVersion(f"Run {run_id} was named by another version of posenc.")
-        stopped = note["stopped"]
-        if not isinstance(stopped, str | None):
-            raise RunError("The file is no readable run: it does not say how it ended.")
-        return Heading(specification, stopped, float(note["seconds"]))
-
-
-@contextlib.contextmanager
-def _readable() -> Iterator[None]:
-    try:
-        yield
-    except RunError:
-        raise  # it says what it does not know
-    except MemoryError as error:  # nothing is known of the file
-        raise StoreUnavailable("The run cannot be read: the memory does not suffice.") from error
-    except pa.ArrowNotImplementedError as error:
-        raise RunOfAnotherVersion("The run is packed in a way that is unknown here.") from error
-    except _UNREADABLE as error:
-        raise RunError("The file is no readable run: it is damaged or another file.") from error

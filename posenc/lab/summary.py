@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from posenc import fields
 from posenc.lab.evaluate import TRAINED
-from posenc.lab.runs import Run
+from posenc.lab.run import Run
 from posenc.lab.specification import Specification
 
 ELBOW = math.log(1.1)  # nats: perplexity 1.1 times that at the training length

@@ -21,8 +21,9 @@ from posenc import limits
 from posenc.errors import ConfigError, CorpusError, PosencError, shown
 from posenc.interop import printable_name
 from posenc.lab.corpus import Corpus, from_text, standard_library
+from posenc.lab.making import make_run
 from posenc.lab.model import ModelConfig
-from posenc.lab.runs import Store, make_run
+from posenc.lab.runs import Store
 from posenc.lab.specification import Specification
 from posenc.lab.tasks import TASKS, Language
 from posenc.lab.train import Report

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from posenc.lab.making import CHECKPOINTS
 from posenc.lab.queue import Queue
-from posenc.lab.runs import CHECKPOINTS
 from posenc.run_files import work_folder
 
 DAY = 86_400.0  # seconds

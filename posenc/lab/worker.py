@@ -21,9 +21,12 @@ from posenc.errors import DeviceLost, PosencError, QueueBusy
 from posenc.lab import log_lines
 from posenc.lab.corpus import Corpus, from_text, standard_library
 from posenc.lab.device_faults import free
+from posenc.lab.entry import Entry, Progress
 from posenc.lab.log_lines import event
-from posenc.lab.queue import Curve, Entry, Progress, Queue
-from posenc.lab.runs import Store, make_run
+from posenc.lab.loss_curve import Curve
+from posenc.lab.making import make_run
+from posenc.lab.queue import Queue
+from posenc.lab.runs import Store
 from posenc.lab.specification import Specification
 from posenc.lab.tasks import Language
 from posenc.lab.upkeep import sweep_up

@@ -24,6 +24,7 @@ from posenc.hook_arguments import is_whole
 from posenc.offset_maps import expanding_shift
 from posenc.schemes.longer_text import LengthNote, LongerText
 from posenc.schemes.scheme import Head, Scheme, SchemeConfig
+from posenc.schemes.shared_rules import HEADS
 
 FORGOTTEN = 0.01  # factor on a weight below which a head is said to see nothing
 
@@ -71,7 +72,7 @@ class AlibiConfig(SchemeConfig):
     """Attention with linear biases for `heads` heads."""
 
     kind: Literal["alibi"] = "alibi"
-    heads: int = fields.ruled(8, fields.Whole(low=1, high=limits.MAX_HEADS, label="Heads"))
+    heads: int = fields.ruled(8, HEADS)
 
     label: ClassVar[str] = "ALiBi"
     summary: ClassVar[str] = (

@@ -28,8 +28,10 @@ from posenc import fields, limits
 from posenc.formula import Writer
 from posenc.hook_arguments import (
     Positions,
+    at_least_float32,
     check_positions,
     check_tokens,
+    of_every_head,
     over_heads,
     placed,
 )
@@ -89,9 +91,9 @@ class Cope(Trainable):
         check_tokens(q, self.config.dim, q_positions)
         check_positions("k_positions", k_positions, k)
         queries, keys = placed(q_positions, q.shape[-2], q), placed(k_positions, k.shape[-2], k)
-        wide = torch.promote_types(q.dtype, torch.float32)
+        wide = at_least_float32(q.dtype)
         asking = q.to(wide)
-        found = k.repeat_interleave(q.shape[1] // k.shape[1], dim=1).to(wide)
+        found = of_every_head(k, q.shape[1]).to(wide)
         gates = (asking @ found.mT * self.softmax_scale(q.shape[-1])).sigmoid()
         later = over_heads(keys[..., None, :] > queries[..., :, None])
         gates = gates.masked_fill(later, 0.0)

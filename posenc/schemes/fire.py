@@ -23,8 +23,9 @@ from torch import Tensor, nn
 from posenc import fields, limits
 from posenc.device import float64_device
 from posenc.formula import Writer
-from posenc.hook_arguments import Positions, check_positions, placed
+from posenc.hook_arguments import Positions, at_least_float32, check_positions, placed
 from posenc.schemes.scheme import Head, rounded
+from posenc.schemes.shared_rules import HEADS
 from posenc.schemes.trainable import Trainable, TrainableConfig, source_field, uniform, wide
 
 HIDDEN = 32
@@ -38,7 +39,7 @@ class FireConfig(TrainableConfig):
     """A trained function for each of `heads` heads; `threshold` is L."""
 
     kind: Literal["fire"] = "fire"
-    heads: int = fields.ruled(8, fields.Whole(low=1, high=limits.MAX_HEADS, label="Heads"))
+    heads: int = fields.ruled(8, HEADS)
     threshold: int = fields.ruled(
         512, fields.Whole(low=1, high=limits.MAX_POSITION, label="FIRE threshold")
     )
@@ -92,7 +93,7 @@ class Fire(Trainable):
         check_positions("q_positions", q_positions, q)
         check_positions("k_positions", k_positions, k)
         queries, keys = placed(q_positions, q.shape[-2], q), placed(k_positions, k.shape[-2], k)
-        values = self._values(queries, keys, torch.promote_types(q.dtype, torch.float32))
+        values = self._values(queries, keys, at_least_float32(q.dtype))
         return values if values.dim() == 4 else values[None]
 
     def kernel(

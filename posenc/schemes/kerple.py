@@ -16,8 +16,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from posenc import fields, limits
+from posenc import fields
 from posenc.errors import SchemeArgumentError
+from posenc.schemes.shared_rules import HEADS
 from posenc.schemes.trainable import Trainable, TrainableConfig, uniform, wide
 
 LEAST = 0.01  # of what is drawn at the start, as public code cuts it off
@@ -27,7 +28,7 @@ LEAST = 0.01  # of what is drawn at the start, as public code cuts it off
 class KerpleConfig(TrainableConfig):
     """A kernel of two trained numbers for each of `heads` heads."""
 
-    heads: int = fields.ruled(8, fields.Whole(low=1, high=limits.MAX_HEADS, label="Heads"))
+    heads: int = fields.ruled(8, HEADS)
 
     paper: ClassVar[str] = "Chi et al. 2022, arXiv 2205.09921"
     shared: ClassVar[dict[str, str]] = {"heads": "heads"}

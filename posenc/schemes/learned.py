@@ -1,8 +1,7 @@
 """Learned absolute positions: one trainable vector per position, added to the token vectors.
 
-Gehring et al. 2017, arXiv 1705.03122; BERT (Devlin et al. 2018, arXiv 1810.04805); GPT-2. Rows start
-as N(0, 0.02) and mean nothing until trained. There is no row past the table: asking for one is an
-error, never a silent wrap.
+Gehring et al. 2017, arXiv 1705.03122; BERT (Devlin et al. 2018, arXiv 1810.04805); GPT-2. Rows start as
+N(0, 0.02) and mean nothing until trained. Past the table is no row, but an error, never a silent wrap.
 """
 
 from dataclasses import dataclass
@@ -20,8 +19,9 @@ from posenc.formula import Writer
 from posenc.hook_arguments import Positions, check_tokens, placed
 from posenc.interop.sources import RUN, named_table
 from posenc.schemes.longer_text import LengthNote, LongerText
-from posenc.schemes.scheme import Head, SchemeConfig, VectorScheme, rounded
+from posenc.schemes.scheme import Head, SchemeConfig, rounded
 from posenc.schemes.trainable import drawn_rows
+from posenc.schemes.vector_scheme import VectorScheme
 
 INITIAL_STD = 0.02  # BERT's and GPT-2's own
 

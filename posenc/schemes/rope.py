@@ -30,6 +30,7 @@ from posenc.phases import Frequencies, Phases
 from posenc.schemes.known_rope import Block, KnownRope, RopeBlock
 from posenc.schemes.rotary import Rotary
 from posenc.schemes.scheme import SchemeConfig
+from posenc.schemes.shared_rules import BASE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,10 +41,7 @@ class RopeConfig(KnownRope, SchemeConfig):
     dim: int = fields.ruled(
         128, fields.Whole(low=2, high=limits.MAX_DIM, multiple_of=2, label="Head width")
     )
-    base: float = fields.ruled(
-        10000.0,
-        fields.Real(low=limits.MIN_BASE, high=limits.MAX_BASE, closed=False, label="Base"),
-    )
+    base: float = fields.ruled(10000.0, BASE)
     layout: Layout = fields.ruled(
         "interleaved",
         fields.Choice(

@@ -12,13 +12,14 @@ from torch import Tensor
 
 from posenc import limits, tables
 from posenc.device import float64_device
-from posenc.hook_arguments import Positions, check_tokens
+from posenc.hook_arguments import Positions, at_least_float32, check_tokens
 from posenc.layout import Layout
 from posenc.offset_maps import pair_matrix
 from posenc.phases import Frequencies, Phases
 from posenc.rotation import apply_rope, apply_rope_to_both
 from posenc.rows import cosine_curve, cosine_sum, rotary_rows
-from posenc.schemes.scheme import Head, SchemeConfig, VectorScheme, rounded
+from posenc.schemes.scheme import Head, SchemeConfig, rounded
+from posenc.schemes.vector_scheme import VectorScheme
 
 
 @runtime_checkable
@@ -105,7 +106,7 @@ class Rotary(VectorScheme):
         """Cosines and sines that turn x, in `dtype` or float32 if that is wider."""
         cos, sin = self.cos_sin(
             x.shape[-2] if positions is None else positions,
-            dtype=torch.promote_types(dtype, torch.float32),
+            dtype=at_least_float32(dtype),
             device=x.device,
         )
         if cos.dim() == 3:  # one row of positions per batch entry, the same for every head

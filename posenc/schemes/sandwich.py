@@ -19,12 +19,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from posenc import fields, limits
+from posenc import fields
 from posenc.device import float64_device
 from posenc.formula import Writer
 from posenc.phases import Phases
 from posenc.rows import cosine_sum
 from posenc.schemes.scheme import Scheme, SchemeConfig
+from posenc.schemes.shared_rules import BASE, HEADS
 
 COMPRESSION = 8  # of the last head, as ALiBi's last slope is 2^-8
 
@@ -34,11 +35,8 @@ class SandwichConfig(SchemeConfig):
     """Sinusoidal inner products of width `width` for `heads` heads."""
 
     kind: Literal["sandwich"] = "sandwich"
-    heads: int = fields.ruled(8, fields.Whole(low=1, high=limits.MAX_HEADS, label="Heads"))
-    base: float = fields.ruled(
-        10000.0,
-        fields.Real(low=limits.MIN_BASE, high=limits.MAX_BASE, closed=False, label="Base"),
-    )
+    heads: int = fields.ruled(8, HEADS)
+    base: float = fields.ruled(10000.0, BASE)
     width: int = fields.ruled(
         128,
         fields.Whole(

@@ -30,8 +30,10 @@ from posenc.errors import (
 from posenc.formula import Writer
 from posenc.hook_arguments import (
     Positions,
+    at_least_float32,
     check_positions,
     check_queries_and_keys,
+    of_every_head,
     offsets_between,
 )
 from posenc.layout import Layout
@@ -48,7 +50,7 @@ class SchemeConfig(ABC):
 
     `kind` is an instance field, so that two configs with equal numbers never share a cache entry.
     `shared` maps a field to the attribute of a Setting that fills it; the other fields are its own.
-    advanced: whether only those will ask for it who know why. reading: what a scaling is called where
+    reading: what a scaling is called where
     it reads the weights of another scheme. start: what untrained numbers of it are. in_training: what to
     know before its trained models are compared with others, one sentence; "" for nothing.
     """
@@ -59,7 +61,6 @@ class SchemeConfig(ABC):
     summary: ClassVar[str]
     paper: ClassVar[str]
     shared: ClassVar[dict[str, str]] = {}
-    advanced: ClassVar[bool] = False
     reading: ClassVar[str] = ""
     start: ClassVar[str] = "untrained noise"
     in_training: ClassVar[str] = ""
@@ -203,7 +204,7 @@ class Scheme(nn.Module):
         if values is None:
             return None
         batched = values.movedim(0, 1) if offsets.dim() == 3 else values[None]
-        return batched.to(torch.promote_types(q.dtype, torch.float32))
+        return batched.to(at_least_float32(q.dtype))
 
     def offset_bias(self, offsets: Int[Tensor, " *shape"]) -> Float[Tensor, " h *shape"] | None:
         """Return the bias of a stationary scheme at offsets (key minus query), or None.
@@ -249,8 +250,7 @@ class Scheme(nn.Module):
         """Return the logits before softmax and masking: rotated q . k times the scale, plus bias."""
         check_queries_and_keys(q, k, q_positions, k_positions)
         rotated_q, rotated_k = self.rotate(q, k, q_positions, k_positions)
-        shared = q.shape[1] // k.shape[1]  # grouped queries: several heads read one key head
-        keys = rotated_k.repeat_interleave(shared, dim=1) if shared > 1 else rotated_k
+        keys = of_every_head(rotated_k, q.shape[1])
         logits = rotated_q @ keys.mT * self.softmax_scale(q.shape[-1])
         bias = self.bias(q, k, q_positions, k_positions)
         return logits if bias is None else logits + bias
@@ -362,57 +362,6 @@ class Scheme(nn.Module):
             raise SchemeArgumentError(
                 f"head must be 'mean' or a whole number from 0 to {self.heads - 1}, got {shown(head)}."
             )
-
-
-class VectorScheme(Scheme):
-    """A scheme whose kernel is the Gram matrix of position vectors it can show.
-
-    pair_layout, pair_first, unpaired: how the vectors' features pair up as waves: side by side or by
-    halves, sine or cosine first, and how many features at the end belong to no pair.
-    """
-
-    kernel_unit = "inner product"
-    pair_layout: Layout = "interleaved"
-    pair_first: Literal["sin", "cos"] = "sin"
-    unpaired: int = 0
-
-    def offset_curve(
-        self,
-        length: int,
-        *,
-        head: Head = "mean",
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
-    ) -> Float[Tensor, " m"]:
-        if dtype is not None and self.stationary:
-            raise NotStationary(
-                f"{self.config.label} rounded to {str(dtype).removeprefix('torch.')} is no function "
-                "of the offset alone; use position_kernel."
-            )
-        if not self.stationary:
-            return super().offset_curve(length, head=head, device=device)
-        self.check_kernel_request(length, head)
-        after = self.half_curve(length, float64_device(device))  # a Gram matrix is symmetric
-        return torch.cat((after.flip(0)[:-1], after))
-
-    def half_curve(self, length: int, device: torch.device) -> Float[Tensor, " n"]:
-        """Return the kernel at offsets 0 .. length-1, float64."""
-        return self.offset_kernel(torch.arange(length, device=device))
-
-    def kernel(
-        self,
-        length: int,
-        *,
-        head: Head = "mean",
-        start: int = 0,
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
-    ) -> Float[Tensor, "n n"]:
-        if self.stationary and dtype is None:
-            return super().kernel(length, head=head, start=start, device=device)
-        limits.check_count("length", length, 1, limits.MAX_KERNEL_LENGTH)
-        rows = self.vectors(length, head=head, start=start, dtype=dtype, device=device)
-        return rows @ rows.T
 
 
 def rounded(values: Float[Tensor, " *n"], dtype: torch.dtype | None) -> Float[Tensor, " *n"]:

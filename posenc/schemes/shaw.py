@@ -23,6 +23,7 @@ from posenc.errors import ConfigError
 from posenc.formula import Writer
 from posenc.hook_arguments import (
     Positions,
+    at_least_float32,
     check_positions,
     check_tokens,
     offsets_between,
@@ -93,6 +94,6 @@ class Shaw(Trainable):
         check_positions("k_positions", k_positions, k)
         clip = self.config.clip
         rows = offsets_between(q, k, q_positions, k_positions).clamp(-clip, clip) + clip
-        wide = torch.promote_types(q.dtype, torch.float32)
+        wide = at_least_float32(q.dtype)
         met = q.to(wide) @ self.weight.to(wide).T * self.softmax_scale(q.shape[-1])
         return met.gather(-1, over_heads(rows).expand(*q.shape[:2], -1, -1))

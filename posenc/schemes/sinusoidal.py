@@ -24,7 +24,9 @@ from posenc.layout import Layout
 from posenc.offset_maps import pair_matrix
 from posenc.rows import cosine_curve, cosine_sum, sinusoidal_rows
 from posenc.schemes.longer_text import LengthNote, LongerText
-from posenc.schemes.scheme import Head, SchemeConfig, VectorScheme, rounded
+from posenc.schemes.scheme import Head, SchemeConfig, rounded
+from posenc.schemes.shared_rules import BASE
+from posenc.schemes.vector_scheme import VectorScheme
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,10 +37,7 @@ class SinusoidalConfig(SchemeConfig):
     dim: int = fields.ruled(
         512, fields.Whole(low=2, high=limits.MAX_DIM, multiple_of=2, label="Width")
     )
-    base: float = fields.ruled(
-        10000.0,
-        fields.Real(low=limits.MIN_BASE, high=limits.MAX_BASE, closed=False, label="Base"),
-    )
+    base: float = fields.ruled(10000.0, BASE)
     layout: Layout = fields.ruled(
         "interleaved",
         fields.Choice(

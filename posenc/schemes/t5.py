@@ -20,11 +20,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from posenc import fields, limits
+from posenc import fields
 from posenc.errors import ConfigError, SchemeArgumentError
 from posenc.formula import Writer
 from posenc.hook_arguments import is_whole
 from posenc.schemes.longer_text import LengthNote, LongerText
+from posenc.schemes.shared_rules import HEADS
 from posenc.schemes.trainable import Trainable, TrainableConfig, drawn, source_field
 
 MAX_BUCKETS = 1_024
@@ -54,7 +55,7 @@ class T5Config(TrainableConfig):
     """A bias per bucket for `heads` heads."""
 
     kind: Literal["t5"] = "t5"
-    heads: int = fields.ruled(8, fields.Whole(low=1, high=limits.MAX_HEADS, label="Heads"))
+    heads: int = fields.ruled(8, HEADS)
     buckets: int = fields.ruled(
         32,
         fields.Whole(

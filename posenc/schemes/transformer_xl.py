@@ -26,14 +26,17 @@ from posenc.errors import ConfigError
 from posenc.formula import Writer
 from posenc.hook_arguments import (
     Positions,
+    at_least_float32,
     check_positions,
     check_tokens,
+    of_every_head,
     offsets_between,
     over_heads,
 )
 from posenc.phases import Phases
 from posenc.rows import sinusoidal_rows
 from posenc.schemes.longer_text import LengthNote, LongerText
+from posenc.schemes.shared_rules import BASE, HEADS
 from posenc.schemes.trainable import Trainable, TrainableConfig, drawn, source_field
 
 
@@ -45,11 +48,8 @@ class TransformerXLConfig(TrainableConfig):
     dim: int = fields.ruled(
         512, fields.Whole(low=2, high=limits.MAX_DIM, multiple_of=2, label="Width")
     )
-    heads: int = fields.ruled(8, fields.Whole(low=1, high=limits.MAX_HEADS, label="Heads"))
-    base: float = fields.ruled(
-        10000.0,
-        fields.Real(low=limits.MIN_BASE, high=limits.MAX_BASE, closed=False, label="Base"),
-    )
+    heads: int = fields.ruled(8, HEADS)
+    base: float = fields.ruled(10000.0, BASE)
     source: str = source_field("Transformer-XL")
 
     label: ClassVar[str] = "Transformer-XL"
@@ -125,8 +125,8 @@ class TransformerXL(Trainable):
         self.check_heads(q)
         check_tokens(q, self.config.head_dim, q_positions)
         check_positions("k_positions", k_positions, k)
-        wide = torch.promote_types(q.dtype, torch.float32)
-        keys = k.repeat_interleave(q.shape[1] // k.shape[1], dim=1).to(wide)
+        wide = at_least_float32(q.dtype)
+        keys = of_every_head(k, q.shape[1]).to(wide)
         of_keys = torch.einsum("hd,bhkd->bhk", self.u.to(wide), keys)[:, :, None, :]
         asking = q.to(wide) + self.v.to(wide)[:, None]
         offsets = offsets_between(q, k, q_positions, k_positions)

@@ -23,11 +23,12 @@ from posenc import fields, limits
 from posenc.device import float64_device
 from posenc.errors import NotStationary, PositionOutOfRange
 from posenc.formula import Writer
-from posenc.hook_arguments import Positions, check_tokens, placed
+from posenc.hook_arguments import Positions, at_least_float32, check_tokens, placed
 from posenc.layout import Layout
 from posenc.phases import Phases
 from posenc.rotation import apply_rope
 from posenc.schemes.scheme import Head, Scheme, SchemeConfig, rounded
+from posenc.schemes.shared_rules import BASE
 from posenc.tables import cos_sin
 
 GAMMA = 0.4
@@ -42,9 +43,7 @@ class XposConfig(SchemeConfig):
     dim: int = fields.ruled(
         128, fields.Whole(low=2, high=limits.MAX_DIM, multiple_of=2, label="Head width")
     )
-    base: float = fields.ruled(
-        1e4, fields.Real(low=limits.MIN_BASE, high=limits.MAX_BASE, closed=False, label="Base")
-    )
+    base: float = fields.ruled(1e4, BASE)
     scale_base: float = fields.ruled(
         512.0,
         fields.Real(
@@ -125,7 +124,7 @@ class Xpos(Scheme):
         check_tokens(x, self.width, positions)
         at = placed(positions, x.shape[-2], x)
         self._check_range(at, x.dtype)
-        wide = torch.promote_types(x.dtype, torch.float32)
+        wide = at_least_float32(x.dtype)
         cos, sin = (plane.to(wide).to(x.device) for plane in self.cos_sin(at, sign=sign))
         if cos.dim() == 3:  # one row of positions per batch entry, the same for every head
             cos, sin = cos[:, None], sin[:, None]

@@ -1,0 +1,110 @@
+"""`python -m posenc runs` and `export`: what is in a store, in lines or as a table of every number."""
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import click
+
+from posenc.commands.store import STORE, reading, run_name, say_left_out
+from posenc.csv_cells import cell
+from posenc.lab.labels import Labels, hidden
+from posenc.lab.run import Run
+from posenc.lab.summary import (
+    Curve,
+    at_training_length,
+    comparison,
+    curves,
+    effect,
+    elbow,
+    label,
+    perplexity,
+    reach,
+)
+from posenc.lab.tasks import Copy, Recall
+from posenc.run_files import reason
+
+
+@click.command(name="runs", help="List the runs of the store, with what they found.")
+@click.option("--hidden", "also_hidden", is_flag=True, help="Those that their owners hid, too.")
+@STORE
+def list_runs(also_hidden: bool, store: str | None) -> None:
+    opened = reading(store)
+    labels = Labels(opened.url).all()
+    found = sorted(opened, key=lambda run: (run_name(run.specification), run.run_id))
+    left_out = {run.run_id for run in found if hidden(labels.get(run.run_id, ()))}
+    if not also_hidden:
+        found = [run for run in found if run.run_id not in left_out]
+    for run in found:
+        state = run.stopped or f"{run.seconds:,.0f} s"
+        names = "".join(
+            f"  {label.name or 'no name'}{f' ({label.owner})' if label.owner else ''}"
+            f"{', hidden' if label.hidden else ''}"
+            for label in labels.get(run.run_id, ())
+        )
+        click.echo(
+            f"{run.run_id}  {comparison(run.specification)}  {run_name(run.specification)}  {state}"
+            f"{names}"
+        )
+    if left_out and not also_hidden:
+        click.echo(f"{len(left_out)} hidden: --hidden lists them, too.", err=True)
+    for curve, alike in _compared(found, "context"):
+        length = curve.specification.train_length
+        loss = at_training_length(curve, alike)
+        if loss is None:
+            continue
+        beyond, said = elbow(curve, loss), effect(curve, loss)
+        past = "nothing longer was read" if said is None else f"longer context {said}"
+        bend = f"elbow at {beyond:,}" if beyond else "no elbow"
+        _tell(curve, alike, f"perplexity {perplexity(loss):.3f} at {length:,}, {past}, {bend}")
+    for task in (Copy.kind, Recall.kind):
+        for curve, alike in _compared(found, task):
+            far = reach(curve)
+            right = "nowhere" if far is None else f"up to {far:,}"
+            _tell(curve, alike, f"at least half right {right}")
+    say_left_out(opened)
+
+
+@click.command(name="export", help="Write every number of every run to FILE, one row each (CSV).")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@STORE
+def export_runs(file: Path, store: str | None) -> None:
+    opened = reading(store)
+    out = io.StringIO(newline="")
+    writer = csv.writer(out)
+    writer.writerow(
+        ["run", "scheme", "task", "train_length", "seed", "measure", "variant", "x", "until",
+         "value", "count", "comparison", "config"]
+    )  # fmt: skip
+    for run in opened:
+        one = run.specification
+        begin = [run.run_id, one.scheme.kind, one.task, one.train_length, one.seed]
+        end = [comparison(one), json.dumps(one.record["scheme"], sort_keys=True)]
+        for score in run.scores:
+            row = [*begin, score.measure, score.variant, score.x, score.until, score.value, score.count,
+                   *end]  # fmt: skip
+            writer.writerow([cell(value) for value in row])
+        for step, loss in enumerate(run.losses, start=1):
+            writer.writerow([*begin, "training", "", step, 0, loss, 1, *end])
+    try:  # once every run is read: what the file held stays until then
+        file.write_bytes(out.getvalue().encode())
+    except OSError as error:
+        raise click.ClickException(f"{file} cannot be written: {reason(error)}.") from None
+    click.echo(f"Written to {file}.")
+    say_left_out(opened)
+
+
+def _tell(curve: Curve, alike: list[Curve], what: str) -> None:
+    one, seeds = curve.specification, f"{curve.seeds} {'seed' if curve.seeds == 1 else 'seeds'}"
+    click.echo(f"{comparison(one)}  {label(curve, alike)}: {what} ({seeds}); {one.alike}")
+
+
+def _compared(found: Sequence[Run], measure: str) -> Iterator[tuple[Curve, list[Curve]]]:
+    """Return every curve of a measure, with all of its comparison."""
+    groups: dict[str, list[Curve]] = {}
+    for curve in curves(found, measure):
+        groups.setdefault(comparison(curve.specification), []).append(curve)
+    for alike in groups.values():
+        yield from ((curve, alike) for curve in alike)

@@ -1,0 +1,69 @@
+"""Which process does an entry of the queue: it holds a lock, and a file beside it says its number.
+
+The lock ends with its process, however that ends; the file may stay, and then means nothing.
+"""
+
+import os
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+ENDING = ".working"  # of the file with the number
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Whoever does the entry `name` in the folder of a queue."""
+
+    folder: Path
+    name: str
+
+    def lock(self) -> FileLock:
+        """Return the lock of the entry, not yet taken."""
+        return FileLock(self.folder / f"{self.name}.lock")
+
+    def is_there(self) -> bool:
+        """Whether a living process has the lock."""
+        return not is_free(self.folder / f"{self.name}.lock")
+
+    def process(self) -> int | None:
+        """Return the number of the process, None for one among other processes than these."""
+        try:
+            pid, _, numbering = self._file.read_text().partition(" ")
+            return int(pid) if numbering in ("", _numbering()) else None  # before, a number alone
+        except (OSError, ValueError):
+            return None
+
+    def come(self) -> None:
+        """Write that this process does it; it has the lock."""
+        self._file.write_text(f"{os.getpid()} {_numbering()}")
+
+    def leave(self) -> None:
+        """Write that this process does it no more."""
+        self._file.unlink(missing_ok=True)
+
+    @property
+    def _file(self) -> Path:
+        return self.folder / f"{self.name}{ENDING}"
+
+
+def is_free(path: Path) -> bool:
+    """Whether nobody holds the lock at `path`; a look takes it for a moment."""
+    lock = FileLock(path)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        return False
+    lock.release()
+    return True
+
+
+def _numbering() -> str:
+    """Return what tells this machine's process numbers from those of others and of containers."""
+    try:
+        space = os.readlink("/proc/self/ns/pid")
+    except OSError:  # a system that has one numbering
+        space = ""
+    return f"{socket.gethostname()} {space}".strip()
