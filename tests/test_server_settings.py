@@ -285,6 +285,7 @@ def test_a_server_with_a_bad_value_ends_before_it_serves(
 def test_streamlit_is_told_what_the_settings_mean(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[list[str]] = []
     monkeypatch.setattr(launcher.cli, "main", lambda words, **more: asked.append(words))
+    monkeypatch.setattr(launcher.output, "install", lambda: None)
     monkeypatch.setattr(launcher.logs, "install", lambda: None)
     monkeypatch.setattr(launcher.counters.here, "serve", lambda: None)
     monkeypatch.setattr(os, "chdir", lambda place: None)
