@@ -18,6 +18,14 @@ _OWNER = (
 )
 
 MUTANTS_OF_LOAD = (
+    Mutant("output that nobody reads is a fault", "../dashboard/output.py",
+           "suppress(OSError):\n            super()", "suppress(KeyError):\n            super()",
+           ("output",)),
+    Mutant("words put into a library's message are logged", "lab/log_lines.py",
+           "isinstance(given, tuple) and all(", "isinstance(given, tuple) or all(", ("logs",)),
+    Mutant("a server's setting is told to visitors", "../dashboard/faults.py",
+           "except ServerSettingError as error:", "except ZeroDivisionError as error:",
+           ("incidents",)),
     Mutant("a reading that lacks a scheme is kept", "../dashboard/kept.py",
            'if not getattr(found, "reasons", None):', "if found:", ("kept",)),
     Mutant("one reading for every setting", "../dashboard/kept.py",

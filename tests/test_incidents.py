@@ -5,6 +5,7 @@ made-up line of the log in its message.
 """
 
 import importlib
+import json
 import logging
 import re
 import tomllib
@@ -18,6 +19,7 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard.log_text import of_fault, one_line
 from posenc.errors import SchemeArgumentError
+from posenc.lab.log_lines import JsonLines
 from tests.browser import ROOT
 from tests.pages import PAGES, as_read, visit
 
@@ -163,6 +165,34 @@ def test_a_library_error_that_quotes_a_visitor_is_shown_as_text(
     assert as_read(box.value) == said
     assert "![x](" not in box.value
     assert "http://" not in box.value
+
+
+@pytest.mark.parametrize("page", ["start", "train", "similarity"])
+def test_a_setting_that_cannot_be_used_is_an_incident_to_visitors_and_a_sentence_in_the_log(
+    page: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("POSENC_POSITIONS", "hunter2")
+    with caplog.at_level(logging.ERROR, logger="dashboard"):
+        at = visit(page)
+    assert not at.exception
+    assert not at.main.title
+    (box,) = [as_read(one.value) for one in at.error]
+    told = re.fullmatch(
+        "This server is not set up so that it can show pages; its log names the reason as incident "
+        r"([0-9a-f]{8})\.",
+        box,
+    )
+    assert told, box
+    assert "hunter2" not in sent(at)
+    assert "POSENC_" not in sent(at)
+    sentence = "POSENC_POSITIONS must be a whole number from 2 to 2,048, got 'hunter2'."
+    (record,) = [entry for entry in caplog.records if entry.name == "dashboard"]
+    assert sentence in record.getMessage()
+    assert all(
+        line.startswith(f"incident {told[1]}: ") for line in record.getMessage().splitlines()
+    )
+    line = json.loads(JsonLines().format(record))  # as a hosted server logs
+    assert (line["event"], line["incident"], line["said"]) == ("incident", told[1], sentence)
 
 
 @pytest.mark.parametrize("fault", MORE)

@@ -395,17 +395,6 @@ def test_a_check_prints_every_setting(capsys: pytest.CaptureFixture[str]) -> Non
 # Pages --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("page", ["start", "train", "similarity"])
-def test_a_bad_value_is_all_that_any_page_says(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("POSENC_POSITIONS", "many")
-    at = visit(page)
-    assert not at.exception
-    assert [as_read(box.value) for box in at.error] == [
-        "POSENC_POSITIONS must be a whole number from 2 to 2,048, got 'many'."
-    ]
-    assert not at.main.title
-
-
 OPENED = {"upload_table": True, "check_upload": True}
 
 
