@@ -25,7 +25,7 @@ class Ended(Exception):
 
 
 @contextmanager
-def kind_errors() -> Iterator[None]:
+def kind_errors(what: str = "This page could not be computed.") -> Iterator[None]:
     """Turn a library error into its sentence, anything else into an incident with an id in the log."""
     try:
         yield
@@ -45,10 +45,15 @@ def kind_errors() -> Iterator[None]:
     except _FAULTS as error:
         incident = _logged(error)
         st.error(
-            f"This page could not be computed. The log of the server names the fault as incident "
-            f"{incident}; other pages and settings still work.",
+            f"{what} The log of the server names the fault as incident {incident}; other pages and "
+            f"settings still work.",
             icon=":material/error:",
         )
+
+
+# Decorates what a widget calls before the page is run; else Streamlit says in a box of its own that
+# something failed, without an id, and draws no page.
+answered = kind_errors("What was asked for could not be done.")
 
 
 def _logged(error: Exception, **facts: str) -> str:

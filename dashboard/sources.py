@@ -5,6 +5,7 @@ import functools
 import streamlit as st
 
 from dashboard import run_labels, run_words, runs, server_settings, uploads
+from dashboard.faults import answered
 from dashboard.text import plain
 from dashboard.widgets import pressed, show
 from posenc import fields
@@ -116,6 +117,7 @@ def _hub() -> None:
         _choose(table)
 
 
+@answered
 def _take_source() -> None:
     st.session_state["learned_source"] = st.session_state["learned_source_control"]
 

@@ -23,6 +23,8 @@ MUTANTS_OF_LOAD = (
            ("output",)),
     Mutant("words put into a library's message are logged", "lab/log_lines.py",
            "isinstance(given, tuple) and all(", "isinstance(given, tuple) or all(", ("logs",)),
+    Mutant("what a widget calls fails without an id", "../dashboard/real_model.py",
+           "@answered\ndef _take(", "def _take(", ("incidents",)),
     Mutant("a server's setting is told to visitors", "../dashboard/faults.py",
            "except ServerSettingError as error:", "except ZeroDivisionError as error:",
            ("incidents",)),

@@ -4,13 +4,14 @@ The read function of every page is made to raise what nobody foresaw, with a pat
 made-up line of the log in its message.
 """
 
+import ast
 import importlib
 import json
 import logging
 import re
 import tomllib
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -211,8 +212,45 @@ def test_a_fault_beside_the_page_is_an_incident_too(
     assert_an_incident(at, caplog, "Exception")
 
 
+def test_a_fault_in_what_a_widget_calls_is_an_incident_and_the_page_stands(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    at = visit("similarity")
+    title = at.title[0].value
+    monkeypatch.setattr("dashboard.real_model._choose", raising(ValueError(MESSAGE)))
+    box = at.selectbox(key="model_control")
+    with caplog.at_level(logging.ERROR, logger="dashboard"):
+        at = box.select_index(1).run()
+    assert_an_incident(at, caplog, "ValueError")
+    assert at.title[0].value == title
+
+
+def callbacks() -> Iterator[tuple[str, str, bool]]:
+    """Every function of the dashboard that a widget calls: its file, its name, whether it is answered."""
+    for path in sorted((ROOT / "dashboard").rglob("*.py")):
+        tree = ast.parse(path.read_text())
+        safe = {
+            node.name: any(ast.unparse(one).endswith("answered") for one in node.decorator_list)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.FunctionDef)
+        }
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.keyword) or not re.fullmatch("on_[a-z]+", node.arg or ""):
+                continue
+            if isinstance(node.value, ast.Constant):  # "rerun", "ignore"
+                continue
+            name = ast.unparse(node.value)
+            yield path.name, name, safe.get(name, False)
+
+
+def test_no_widget_calls_what_may_fail_without_an_id() -> None:
+    found = list(callbacks())
+    assert len(found) > 10
+    assert [(file, name) for file, name, safe in found if not safe] == []
+
+
 def test_the_server_sends_no_details_of_what_no_page_catches() -> None:
-    """Streamlit's own answer to a fault outside of a page, such as in a widget's callback."""
+    """Streamlit's own answer to a fault outside of a page and of what widgets call."""
     told = tomllib.loads((ROOT / ".streamlit" / "config.toml").read_text(encoding="utf-8"))
     assert told["client"]["showErrorDetails"] == "none"
     assert told["client"]["showErrorLinks"] is False
