@@ -53,7 +53,9 @@ def picker() -> None:
             st.caption(plain(" ".join((f"Read: {source}.", *given.read.notes))))
             if not pressed(st, "Check this table", key="check_use", icon=":material/troubleshoot:"):
                 return
-            chosen = hold_numbers(given.read, source, files=given.files, tensor=given.tensor)
+            chosen = hold_numbers(
+                given.read, source, files=given.files, tensor=given.tensor, owner=uploads.owner()
+            )
         except PickleRefused as error:
             st.error(plain(f"{name}: {error.sentence}"), icon=":material/block:")
             st.code(error.conversion, language="python")

@@ -162,7 +162,7 @@ def take(file_name: str, content: bytes, key: str = "use_upload") -> None:
 
 
 def _choose(table: PositionTable) -> None:
-    name = hold(table)
+    name = hold(table, uploads.owner())
     st.session_state["uploaded_tables"] = (*available(), name)
     # A fresh uploader, so that the file's bytes leave the session's memory.
     st.session_state["uploads"] = st.session_state.get("uploads", 0) + 1

@@ -18,6 +18,10 @@ _OWNER = (
 )
 
 MUTANTS_OF_LOAD = (
+    Mutant("one session's files fill the room", "../dashboard/uploads.py",
+           "if over <= 0:", "if over:", ("page_uploads",)),
+    Mutant("one session's tables fill the room", "interop/held.py",
+           "while own[0] != name and (", "while False and (", ("held",)),
     Mutant("output that nobody reads is a fault", "../dashboard/output.py",
            "suppress(OSError):\n            super()", "suppress(KeyError):\n            super()",
            ("output",)),
