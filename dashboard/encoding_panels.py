@@ -5,7 +5,6 @@ import functools
 import numpy as np
 import pandas as pd
 import streamlit as st
-import torch
 
 from dashboard import (
     charts,
@@ -110,7 +109,7 @@ def _panel(found: EncodingPage, kind: str) -> Panel:
     note = page.panel_note(setting, kind, provenance)
     return Panel(
         title=SCHEMES[kind].label,
-        values=smallest(torch.from_numpy(picture)) if bias else _table(found, kind, one),
+        values=smallest(picture) if bias else _table(found, kind, one),
         subtitle="; ".join(part for part in (note, cut) if part),
         column_label=f"dimension: {order}" if order else None,
         boundary=setting.train_length if setting.train_length < len(picture) else None,

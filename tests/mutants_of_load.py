@@ -18,6 +18,8 @@ _OWNER = (
 )
 
 MUTANTS_OF_LOAD = (
+    Mutant("what is kept can be written", "../dashboard/read_only.py",
+           "one.flags.writeable = False", "one.flags.writeable = True", ("kept",)),
     Mutant("one session's files fill the room", "../dashboard/uploads.py",
            "if over <= 0:", "if over:", ("page_uploads",)),
     Mutant("one session's tables fill the room", "interop/held.py",
