@@ -14,7 +14,7 @@ from pathlib import Path
 from streamlit import config
 from streamlit.web import cli
 
-from dashboard import counters, logs, server_settings, visitor, workers
+from dashboard import counters, logs, output, server_settings, visitor, workers
 from dashboard.server_settings import ServerSettingError, ServerSettings
 
 FOLDER = Path(__file__).parent
@@ -67,6 +67,7 @@ def main(arguments: list[str]) -> int:
     ours = options(allowed, arguments)
     # Asked for the secrets, Streamlit has read its options; else it would warn that ours come late.
     config._config_options = None
+    output.install()  # before the log, which keeps where it writes
     logs.install()
     counters.here.serve()
     try:

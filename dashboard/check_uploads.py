@@ -11,9 +11,14 @@ from dashboard.text import plain
 from dashboard.widgets import pressed
 from posenc.errors import CheckpointError, PickleRefused, PosencError
 from posenc.identification.examples import EXAMPLES
-from posenc.interop import printable_name, read_header, unreadable_reason
+from posenc.interop import printable_name, unreadable_reason
 from posenc.interop.held_numbers import are_held, hold_numbers
-from posenc.interop.number_tables import NumberTable, name_of_sines, read_number_table
+from posenc.interop.number_tables import (
+    NumberTable,
+    header_of_tables,
+    name_of_sines,
+    read_number_table,
+)
 
 _UPLOADS, _TAKEN = "check_tables", "check_files_taken"
 _MOST_OFFERED = 400  # tensors of one file
@@ -53,7 +58,9 @@ def picker() -> None:
             st.caption(plain(" ".join((f"Read: {source}.", *given.read.notes))))
             if not pressed(st, "Check this table", key="check_use", icon=":material/troubleshoot:"):
                 return
-            chosen = hold_numbers(given.read, source, files=given.files, tensor=given.tensor)
+            chosen = hold_numbers(
+                given.read, source, files=given.files, tensor=given.tensor, owner=uploads.owner()
+            )
         except PickleRefused as error:
             st.error(plain(f"{name}: {error.sentence}"), icon=":material/block:")
             st.code(error.conversion, language="python")
@@ -131,7 +138,7 @@ def _check_size(file: UploadedFile) -> None:
 @st.cache_data(max_entries=32, show_spinner=False)
 def _tensors(digest: str, _file: UploadedFile) -> list[str]:
     """Return the matrices of a file by name, those of positions first, without sines of cosines."""
-    entries = read_header(_file.getvalue()).tensors
+    entries = header_of_tables(_file.getvalue()).tensors
     names = [
         entry.name
         for entry in entries.values()

@@ -8,6 +8,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from dashboard import compute, links, real_model, server_settings, sources, used
+from dashboard.faults import answered
 from dashboard.text import plain
 from dashboard.widgets import control, dial, labels, pressed, show, tell_changed, understood, widget
 from posenc import Setting, fields, own_fields
@@ -145,6 +146,7 @@ def _schemes(rule: fields.Several) -> None:
     )
 
 
+@answered
 def _take_schemes(rule: fields.Several) -> None:
     chosen = st.session_state["schemes_control"]
     st.session_state["schemes"] = [kind for kind in rule.options if kind in chosen]

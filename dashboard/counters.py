@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import streamlit as st
 from streamlit import runtime
 
@@ -195,20 +196,26 @@ def ask() -> Iterator[dict[str, Any]]:
         yield json.loads(answer)
 
 
-def main(arguments: list[str]) -> int:
-    """Print the counters; 1 where no server answers."""
+@click.command(
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Print what each server of the folder of work ($POSENC_WORK) has done and holds: sessions, reruns "
+    "by page, incidents, uploads, states of runs, bytes of caches and memory. Exit status 1 where no "
+    "server answers, 2 where a setting cannot be used.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One line of JSON for each server.")
+def main(as_json: bool) -> None:
+    """Print the counters; status 1 where no server answers."""
     try:
         server_settings.current()  # secrets may say where the folder is
     except PosencError as error:
         print(f"posenc: {error}", file=sys.stderr)
-        return 2
+        sys.exit(2)
     found = list(ask())
     if not found:
         print(f"No server answers in {work_folder() / FOLDER}.", file=sys.stderr)
-        return 1
+        sys.exit(1)
     for one in found:
-        print(json.dumps(one) if "--json" in arguments else _told(one))
-    return 0
+        print(json.dumps(one) if as_json else _told(one))
 
 
 def _told(one: dict[str, Any]) -> str:
@@ -222,4 +229,4 @@ def _told(one: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(prog_name="python -m dashboard.counters")

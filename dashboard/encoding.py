@@ -165,7 +165,7 @@ def _drawn(numbers: Numbers, train_length: int, pairs: Ladder | None) -> Drawn:
     values, picture = numbers.values, numbers.picture
     if not numbers.features:
         told = float(values[min(train_length, len(values)) - 1, 0])
-        matrix = smallest(torch.from_numpy(picture))
+        matrix = smallest(picture)
     else:
         trained = values[:train_length]
         told = float(np.nanstd(trained)) if np.isfinite(trained).any() else math.nan

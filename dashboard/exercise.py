@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 import streamlit as st
 
 from dashboard import choices, controls
+from dashboard.faults import answered
 from dashboard.text import listed, plain
 from posenc import fields
 
@@ -229,6 +230,7 @@ def _control(page: str, question: Question[Found], name: Hashable) -> None:
     )
 
 
+@answered
 def _remember(name: Hashable, answer: Answer) -> None:
     answers = st.session_state["predictions"]
     answers[name] = answer
@@ -236,5 +238,6 @@ def _remember(name: Hashable, answer: Answer) -> None:
         del answers[next(iter(answers))]
 
 
+@answered
 def _forget(name: Hashable) -> None:
     st.session_state["predictions"].pop(name, None)

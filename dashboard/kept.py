@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 import torch
 
+from dashboard.read_only import make_read_only
 from posenc import Setting
 from posenc.interop.sources import is_gone
 
@@ -48,6 +49,7 @@ class Kept:
         size = weight(result)
         if size > self._most // 10:
             return
+        make_read_only(result)
         with self._lock:
             if key in self._held:
                 return

@@ -3,6 +3,7 @@
 import streamlit as st
 
 from dashboard import server_settings
+from dashboard.faults import answered
 from dashboard.pair import Pair
 from dashboard.text import listed, plain
 from posenc import Setting, fields, own_fields
@@ -89,6 +90,7 @@ def control(setting: Setting) -> None:
     st.caption(plain(differences(here)))
 
 
+@answered
 def _pin(word: str) -> None:
     # No widget holds it: one in a closed menu is not in the browser, which would then forget it.
     st.session_state[KEY] = word

@@ -5,6 +5,7 @@ import streamlit as st
 
 from dashboard import page, planner_charts, planner_table
 from dashboard.choices import PlanChoice
+from dashboard.faults import answered
 from dashboard.pair import Pair
 from dashboard.planner import PlannerRead, planned
 from dashboard.text import plain
@@ -34,6 +35,7 @@ def offer(setting: Setting, chosen: PlanChoice, found: PlannerRead) -> None:
     )
 
 
+@answered
 def _ask(word: str, context: int) -> None:
     st.session_state[_ASKED] = (word, context)
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import streamlit as st
 
 from dashboard import server_settings, sources, uploads
+from dashboard.faults import answered
 from dashboard.text import listed, plain
 from dashboard.widgets import pressed, show
 from posenc import limits
@@ -95,6 +96,7 @@ def _label(word: str) -> str:
     return f"{model.label}{'' if scheme is None else f', {scheme.label}'}{verified}"
 
 
+@answered
 def _take(key: str) -> None:
     _choose(st.session_state[key])
 
@@ -113,6 +115,7 @@ def _choose(word: str) -> None:
         st.session_state[f"{model.scheme.kind}.source"] = INITIAL
 
 
+@answered
 def _show(kind: str) -> None:
     shown: list[str] = st.session_state["schemes"]
     if len(shown) < limits.MAX_SCHEMES:

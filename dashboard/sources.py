@@ -5,6 +5,7 @@ import functools
 import streamlit as st
 
 from dashboard import run_labels, run_words, runs, server_settings, uploads
+from dashboard.faults import answered
 from dashboard.text import plain
 from dashboard.widgets import pressed, show
 from posenc import fields
@@ -116,6 +117,7 @@ def _hub() -> None:
         _choose(table)
 
 
+@answered
 def _take_source() -> None:
     st.session_state["learned_source"] = st.session_state["learned_source_control"]
 
@@ -160,7 +162,7 @@ def take(file_name: str, content: bytes, key: str = "use_upload") -> None:
 
 
 def _choose(table: PositionTable) -> None:
-    name = hold(table)
+    name = hold(table, uploads.owner())
     st.session_state["uploaded_tables"] = (*available(), name)
     # A fresh uploader, so that the file's bytes leave the session's memory.
     st.session_state["uploads"] = st.session_state.get("uploads", 0) + 1

@@ -7,7 +7,7 @@ import streamlit as st
 from starlette.exceptions import HTTPException
 from streamlit.runtime.memory_uploaded_file_manager import MemoryUploadedFileManager
 from streamlit.runtime.scriptrunner import get_script_run_ctx
-from streamlit.runtime.uploaded_file_manager import UploadedFile, UploadedFileRec
+from streamlit.runtime.uploaded_file_manager import DeletedFile, UploadedFile, UploadedFileRec
 
 from dashboard import counters, server_settings
 from dashboard.logs import event
@@ -16,6 +16,8 @@ from posenc.errors import PosencError
 
 SWITCHED_OFF = "Uploads are switched off on this server."
 FULL = "Other visitors' files fill this server's memory just now: this one was dropped. Try again soon."
+GONE = "The uploaded file is not held by this server any more; upload it again."
+SHARE = 4  # sessions that may take all the room together, where they are of several people
 LEAST = 2**16  # bytes that a file counts for however small: thousands of empty ones take memory too
 _WAITING = 2  # files of full size that may come in past the bound before a page has dropped them
 
@@ -31,18 +33,32 @@ class Bounded(MemoryUploadedFileManager):
     def add_file(self, session_id: str, file: UploadedFileRec) -> None:
         """Keep a file, instead of the one that the session has under its id.
 
-        Raises HTTPException, which is the answer to who sent it: 403 where uploads are off, 503 where
-        there is no room.
+        A session that has its share drops its own oldest files first, where people do not know each
+        other. Raises HTTPException, which is the answer to who sent it: 403 where uploads are off, 503
+        where there is no room.
         """
         if not _allowed():
             raise HTTPException(403, SWITCHED_OFF)
         with _door:
             instead = self.get_files(session_id, [file.file_id])
+            if not server_settings.current().one_person:
+                self._make_room(session_id, file)
             kept = sum(map(_size, _files(self))) - sum(map(_size, instead))
             if kept + _size(file) > most_held():
                 event("upload_refused", bytes=len(file.data))
                 raise HTTPException(503, FULL)
             super().add_file(session_id, file)
+
+    def _make_room(self, session_id: str, file: UploadedFileRec) -> None:
+        own = [*self.file_storage.get(session_id, {}).values()]  # oldest first
+        others = [one for one in own if one.file_id != file.file_id]
+        over = sum(map(_size, others)) + _size(file) - most_of_one()
+        for one in others:
+            if over <= 0:
+                return
+            self.remove_file(session_id, one.file_id)
+            event("upload_dropped", bytes=len(one.data))
+            over -= _size(one)
 
 
 _door = threading.Lock()  # one file at a time: what is held is added up before
@@ -58,6 +74,20 @@ def bound() -> None:
 def most_held() -> int:
     """Return the bytes that the files of all visitors may take, those that no page has seen too."""
     return limits.MAX_HELD_UPLOADS + _WAITING * limits.MAX_UPLOAD_BYTES
+
+
+def most_of_one() -> int:
+    """Return the bytes that one session's files may take: a quarter of the room, at least two full files.
+
+    Two, because a page may ask for cosines and sines.
+    """
+    return max(most_held() // SHARE, 2 * (server_settings.current().upload_bytes + LEAST))
+
+
+def owner() -> str | None:
+    """Return whose share of what is held a table of this session takes; None where one person has all."""
+    run = get_script_run_ctx()
+    return None if run is None or server_settings.current().one_person else run.session_id
 
 
 def uploader(
@@ -76,6 +106,8 @@ def uploader(
     file: UploadedFile | None = place.file_uploader(
         label, key=key, help=help, max_upload_size=most_mb or allowed.upload_mb
     )
+    if file is None and isinstance(st.session_state.get(key), DeletedFile):
+        place.error(GONE)
     if file is not None:
         seen: set[str] = st.session_state.setdefault("uploads_seen", set())
         if file.file_id not in seen:

@@ -8,6 +8,7 @@ from typing import Any
 
 import streamlit as st
 
+from dashboard.faults import answered
 from dashboard.text import plain
 from posenc import fields
 
@@ -25,6 +26,7 @@ def pressed(place: Any, label: str, *, key: str, **look: Any) -> bool:
     return bool(st.session_state.pop(asked, False))
 
 
+@answered
 def _remember(name: str) -> None:
     st.session_state[name] = True
 
@@ -137,10 +139,12 @@ def dial(place: Any, name: str, rule: fields.Rule, *, key: str, **layout: Any) -
     )
 
 
+@answered
 def _take(name: str, key: str) -> None:
     st.session_state[name] = st.session_state[key]
 
 
+@answered
 def _read(name: str, key: str, rule: fields.Rule, default: Any) -> None:
     st.session_state[name] = understood(rule, default, st.session_state[key])
 

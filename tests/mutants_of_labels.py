@@ -19,5 +19,5 @@ MUTANTS_OF_LABELS = (
            "return self.files.create(label.file_name, _content(label))",
            "self.files.put(label.file_name, _content(label)); return True", ("labels",)),
     Mutant("a log of labels and links quotes messages", "lab/log_lines.py",
-           'str(record.msg)[:200] if record.args else "log"', "record.getMessage()", ("logs",)),
+           "_constant(record)", "record.getMessage()", ("logs",)),
 )  # fmt: skip

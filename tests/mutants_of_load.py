@@ -18,6 +18,22 @@ _OWNER = (
 )
 
 MUTANTS_OF_LOAD = (
+    Mutant("what is kept can be written", "../dashboard/read_only.py",
+           "one.flags.writeable = False", "one.flags.writeable = True", ("kept",)),
+    Mutant("one session's files fill the room", "../dashboard/uploads.py",
+           "if over <= 0:", "if over:", ("page_uploads",)),
+    Mutant("one session's tables fill the room", "interop/held.py",
+           "while own[0] != name and (", "while False and (", ("held",)),
+    Mutant("output that nobody reads is a fault", "../dashboard/output.py",
+           "suppress(OSError):\n            super()", "suppress(KeyError):\n            super()",
+           ("output",)),
+    Mutant("words put into a library's message are logged", "lab/log_lines.py",
+           "isinstance(given, tuple) and all(", "isinstance(given, tuple) or all(", ("logs",)),
+    Mutant("what a widget calls fails without an id", "../dashboard/real_model.py",
+           "@answered\ndef _take(", "def _take(", ("incidents",)),
+    Mutant("a server's setting is told to visitors", "../dashboard/faults.py",
+           "except ServerSettingError as error:", "except ZeroDivisionError as error:",
+           ("incidents",)),
     Mutant("a reading that lacks a scheme is kept", "../dashboard/kept.py",
            'if not getattr(found, "reasons", None):', "if found:", ("kept",)),
     Mutant("one reading for every setting", "../dashboard/kept.py",

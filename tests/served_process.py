@@ -54,8 +54,9 @@ def free_port() -> int:
 
 @contextmanager
 def server(
-    folder: Path, name: str = "server", module: Sequence[str] = ("dashboard",), **variables: str
-) -> Iterator[Served]:
+    folder: Path, name: str = "server", module: Sequence[str] = ("dashboard",),
+    stdout: int = subprocess.DEVNULL, **variables: str,
+) -> Iterator[Served]:  # fmt: skip
     """Serve with runs and work in a folder, and these variables of the environment.
 
     module: what is run, and what it takes before the options of the server.
@@ -67,7 +68,7 @@ def server(
     command += [f"--server.address={HOST}"]
     with log.open("w") as output:
         process = subprocess.Popen(
-            command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=output,
+            command, cwd=ROOT, stdout=stdout, stderr=output,
             env=os.environ | places | variables | {"PYTHONPATH": str(ROOT)},
         )  # fmt: skip
     found = Served(process, port, path, log)

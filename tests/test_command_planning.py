@@ -2,13 +2,16 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 from click.testing import CliRunner, Result
 
 from posenc import __main__ as command
+from posenc.commands import planning
 from posenc.interop import read_config
-from posenc.planner import METHODS, plan
+from posenc.planner import METHODS, ContextPlan, plan
 from posenc.planner.report import plan_record
 from tests import models
 
@@ -69,6 +72,27 @@ def test_plan_writes_json_that_equals_the_library_s_plan(llama: str) -> None:
     result = run("plan", llama, "--context", "16384", "--methods", "ntk,yarn", "--json")
     made = plan(read_config(models.LLAMA3_8B), 16_384, name="Llama-3-8B", methods=["ntk", "yarn"])
     assert json.loads(result.stdout) == json.loads(json.dumps(plan_record(made)))
+
+
+def test_a_plan_is_made_on_one_thread_and_leaves_the_others_as_they_were(
+    llama: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of small tensors: others would only wait for their share, at the cost of the processor."""
+    seen: list[int] = []
+
+    def watched(*asked: Any, **named: Any) -> ContextPlan:
+        seen.append(torch.get_num_threads())
+        return plan(*asked, **named)
+
+    monkeypatch.setattr(planning, "plan", watched)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        assert run("plan", llama, "--context", "16384", "--methods", "none").exit_code == 0
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert seen == [1]
 
 
 def test_a_config_comes_from_a_pipe_too() -> None:

@@ -1,6 +1,8 @@
 """Counters of several servers in one folder: containers whose servers have the same process number."""
 
+import json
 import os
+import re
 import socket
 import tempfile
 import time
@@ -8,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from dashboard import counters
 from dashboard.counters import Counters, ask
@@ -55,3 +58,31 @@ def test_a_server_that_starts_removes_what_killed_ones_left_and_nothing_else(fol
     assert left == {"2-starting.sock", "3-living.sock", "4-no-socket.sock"}
     starting.close()
     living.close()
+
+
+def test_the_operator_is_told_what_can_be_asked_and_that_a_word_is_none() -> None:
+    asked = CliRunner().invoke(counters.main, ["--help"])
+    assert asked.exit_code == 0
+    told = " ".join(asked.stdout.split())
+    for word in ("Usage:", "--json", "$POSENC_WORK", "sessions", "Exit status 1"):
+        assert word in told
+    slip = CliRunner().invoke(counters.main, ["--jsno"])
+    assert slip.exit_code == 2
+    assert "No such option" in slip.output
+
+
+def test_what_is_asked_is_printed_for_people_and_as_json(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nobody = CliRunner().invoke(counters.main, [])
+    assert (nobody.exit_code, nobody.stdout) == (1, "")
+    assert nobody.stderr == f"No server answers in {folder}.\n"
+    Counters().serve()
+    (told,) = map(json.loads, CliRunner().invoke(counters.main, ["--json"]).stdout.splitlines())
+    assert told["process"] == os.getpid()
+    shown = CliRunner().invoke(counters.main, []).stdout
+    assert re.search(rf"^process +{os.getpid()}$", shown, re.MULTILINE)
+    monkeypatch.setenv("POSENC_UPLOADS", "maybe")
+    slip = CliRunner().invoke(counters.main, [])
+    assert slip.exit_code == 2
+    assert slip.stderr == "posenc: POSENC_UPLOADS must be 0 or 1, got 'maybe'.\n"

@@ -37,6 +37,50 @@ def test_what_is_held_is_what_a_plain_list_would_hold(
         assert held.size() == sum(len(one[1]) for one in plain)
 
 
+OWNED = st.lists(
+    st.tuples(st.sampled_from("abcdefgh"), st.none() | st.sampled_from("xy"), st.integers(0, 70)),
+    max_size=60,
+)
+
+
+@given(turns=OWNED)
+def test_no_owner_has_more_than_a_quarter_and_takes_it_from_nobody_else(
+    turns: list[tuple[str, str | None, int]],
+) -> None:
+    """Against a list, oldest first: of 8 and 400 bytes each owner has 2 and 100 bytes, or the last one."""
+    held, plain = Held(8, 400, len), []
+    for name, owner, size in turns:
+        whose = next((one[2] for one in plain if one[0] == name and one[2] is not None), owner)
+        plain = [one for one in plain if one[0] != name] + [(name, size, whose)]
+        held.put(name, bytes(size), owner)
+        while owner is not None:
+            own = [one for one in plain if one[2] == whose]
+            if len(own) == 1 or (len(own) <= 2 and sum(one[1] for one in own) <= 100):
+                break
+            plain.remove(own[0])
+        while len(plain) > 8 or sum(one[1] for one in plain) > 400:
+            plain = plain[1:]
+        assert [other for other in "abcdefgh" if other in held] == sorted(one[0] for one in plain)
+        assert held.size() == sum(one[1] for one in plain)
+    assert held._owners.keys() <= held._values.keys()
+
+
+def test_one_session_does_not_fill_the_tables_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "_held", Held(32, 256 * 2**20, lambda one: one.table.nbytes))
+    one = named_table("trained")
+    theirs = [hold(replace(one, sha256=f"theirs {n}"), "them") for n in range(3)]
+    ours = [hold(replace(one, sha256=f"ours {n}"), "us") for n in range(40)]
+    assert all(map(is_held, theirs))
+    assert [name for name in ours if is_held(name)] == ours[-8:]
+    large = torch.empty(2**15, 2**9)  # 64 MiB, never written
+    for n in range(3):
+        last = hold(replace(one, table=large, sha256=f"large {n}"), "us")
+        assert [name for name in (*ours, last) if is_held(name)] == [last]
+    assert all(map(is_held, theirs))
+    with pytest.raises(CheckpointError, match=f"The uploaded table {ours[0]} is not held"):
+        named_table(ours[0])
+
+
 def test_one_that_is_larger_than_all_may_be_stays_alone() -> None:
     held = Held(3, 100, len)
     held.put("a", bytes(60))

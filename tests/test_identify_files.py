@@ -73,7 +73,9 @@ def header(text: str, version: bytes = b"\x01\x00", body: bytes = b"") -> bytes:
         (header("{'descr': '<f4', 'fortran_order': False, 'shape': (1, 1), }\n", b"\x09\x00"), "read"),
         (npy(np.ones((3, 3), dtype=np.longdouble)), "tables are floating-point"),
         (b"\x93NUMPY", "cannot be read"),
-        (b"PK\x03\x04rest", "not a .safetensors"),
+        (b"PK\x03\x04rest", "^This is a zip archive, not a .npy file or a .safetensors checkpoint.$"),
+        (bytes(5), "^This is not a .npy file or a .safetensors checkpoint: a header needs more bytes"),
+        (b"\xff" * 99, "^This is not a .npy file or a .safetensors checkpoint: it states a header of"),
         (b"", "empty"),
     ],
 )  # fmt: skip

@@ -4,12 +4,14 @@ The read function of every page is made to raise what nobody foresaw, with a pat
 made-up line of the log in its message.
 """
 
+import ast
 import importlib
+import json
 import logging
 import re
 import tomllib
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard.log_text import of_fault, one_line
 from posenc.errors import SchemeArgumentError
+from posenc.lab.log_lines import JsonLines
 from tests.browser import ROOT
 from tests.pages import PAGES, as_read, visit
 
@@ -165,6 +168,34 @@ def test_a_library_error_that_quotes_a_visitor_is_shown_as_text(
     assert "http://" not in box.value
 
 
+@pytest.mark.parametrize("page", ["start", "train", "similarity"])
+def test_a_setting_that_cannot_be_used_is_an_incident_to_visitors_and_a_sentence_in_the_log(
+    page: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("POSENC_POSITIONS", "hunter2")
+    with caplog.at_level(logging.ERROR, logger="dashboard"):
+        at = visit(page)
+    assert not at.exception
+    assert not at.main.title
+    (box,) = [as_read(one.value) for one in at.error]
+    told = re.fullmatch(
+        "This server is not set up so that it can show pages; its log names the reason as incident "
+        r"([0-9a-f]{8})\.",
+        box,
+    )
+    assert told, box
+    assert "hunter2" not in sent(at)
+    assert "POSENC_" not in sent(at)
+    sentence = "POSENC_POSITIONS must be a whole number from 2 to 2,048, got 'hunter2'."
+    (record,) = [entry for entry in caplog.records if entry.name == "dashboard"]
+    assert sentence in record.getMessage()
+    assert all(
+        line.startswith(f"incident {told[1]}: ") for line in record.getMessage().splitlines()
+    )
+    line = json.loads(JsonLines().format(record))  # as a hosted server logs
+    assert (line["event"], line["incident"], line["said"]) == ("incident", told[1], sentence)
+
+
 @pytest.mark.parametrize("fault", MORE)
 def test_a_fault_beside_the_page_is_an_incident_too(
     fault: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -181,8 +212,45 @@ def test_a_fault_beside_the_page_is_an_incident_too(
     assert_an_incident(at, caplog, "Exception")
 
 
+def test_a_fault_in_what_a_widget_calls_is_an_incident_and_the_page_stands(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    at = visit("similarity")
+    title = at.title[0].value
+    monkeypatch.setattr("dashboard.real_model._choose", raising(ValueError(MESSAGE)))
+    box = at.selectbox(key="model_control")
+    with caplog.at_level(logging.ERROR, logger="dashboard"):
+        at = box.select_index(1).run()
+    assert_an_incident(at, caplog, "ValueError")
+    assert at.title[0].value == title
+
+
+def callbacks() -> Iterator[tuple[str, str, bool]]:
+    """Every function of the dashboard that a widget calls: its file, its name, whether it is answered."""
+    for path in sorted((ROOT / "dashboard").rglob("*.py")):
+        tree = ast.parse(path.read_text())
+        safe = {
+            node.name: any(ast.unparse(one).endswith("answered") for one in node.decorator_list)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.FunctionDef)
+        }
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.keyword) or not re.fullmatch("on_[a-z]+", node.arg or ""):
+                continue
+            if isinstance(node.value, ast.Constant):  # "rerun", "ignore"
+                continue
+            name = ast.unparse(node.value)
+            yield path.name, name, safe.get(name, False)
+
+
+def test_no_widget_calls_what_may_fail_without_an_id() -> None:
+    found = list(callbacks())
+    assert len(found) > 10
+    assert [(file, name) for file, name, safe in found if not safe] == []
+
+
 def test_the_server_sends_no_details_of_what_no_page_catches() -> None:
-    """Streamlit's own answer to a fault outside of a page, such as in a widget's callback."""
+    """Streamlit's own answer to a fault outside of a page and of what widgets call."""
     told = tomllib.loads((ROOT / ".streamlit" / "config.toml").read_text(encoding="utf-8"))
     assert told["client"]["showErrorDetails"] == "none"
     assert told["client"]["showErrorLinks"] is False

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -139,6 +140,52 @@ def test_what_a_result_takes_is_that_of_its_parts() -> None:
     assert store.size() == 2 * little + 400
 
 
+def arrays(one: Any) -> list[np.ndarray]:
+    """Every NumPy array of a result."""
+    if isinstance(one, np.ndarray):
+        return [one]
+    if dataclasses.is_dataclass(one):
+        one = [getattr(one, part.name) for part in dataclasses.fields(one)]
+    parts = one.values() if isinstance(one, dict) else one
+    return [found for part in parts for found in arrays(part)] if is_group(parts) else []
+
+
+def is_group(one: Any) -> bool:
+    return isinstance(one, list | tuple | type({}.values()))
+
+
+def test_what_is_kept_cannot_be_written_and_is_no_copy() -> None:
+    base = np.arange(6.0)
+    held = {"one": [Slotted(base[1:], ("a",))], "two": (torch.zeros(2).numpy(),)}
+    found = arrays(held)
+    store = Kept(60_000)
+    store.put("x", held)
+    assert [one.tolist() for one in arrays(store.get("x"))] == [[1, 2, 3, 4, 5], [0, 0]]
+    assert all(a is b for a, b in zip(arrays(store.get("x")), found, strict=True))
+    for one in found:
+        with pytest.raises(ValueError, match="read-only"):
+            one[0] = 7
+
+
+@pytest.mark.usefixtures("no_shape_checks")
+@pytest.mark.parametrize("page", READ)
+def test_no_page_makes_a_tensor_that_shares_what_is_kept(page: str) -> None:
+    """A tensor knows no read-only memory: torch warns of it, and would write."""
+    link = {"schemes": "learned,rope,alibi,t5", "dim": "16", "heads": "2", "length": "24"}
+    before = torch.is_warn_always_enabled()
+    torch.set_warn_always(True)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", "The given NumPy array is not writable")
+            for more in ({}, {"a": "dim~32~length~9"}, {"predict": "true"}):
+                for _ in range(2):  # read, and kept
+                    at = visit(page, link | more)
+                    assert not at.exception
+                    assert not at.error, at.error[0].value
+    finally:
+        torch.set_warn_always(before)
+
+
 def test_every_page_that_keeps_its_readings_is_tested_here() -> None:
     folder = Path(kept.__file__).parent
     keeping = {file.stem for file in folder.rglob("*.py") if "\n@kept\n" in file.read_text()}
@@ -170,5 +217,7 @@ def test_no_page_changes_what_it_has_read(page: str) -> None:
     for key in keys:
         fresh = read.read.__wrapped__(*key[2:])
         assert same(kept.readings.get(key), fresh)
+        assert not any(one.flags.writeable for one in arrays(kept.readings.get(key)))
+        assert any(one.flags.writeable for one in arrays(fresh))
         first = dataclasses.fields(fresh)[0].name
         assert not same(dataclasses.replace(fresh, **{first: "changed"}), fresh)

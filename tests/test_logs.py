@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import socket
 import stat
 import subprocess
 import sys
@@ -75,6 +76,24 @@ def test_what_a_library_puts_into_its_message_is_left_out() -> None:
     found = line("streamlit.web", logging.WARNING, f"cannot read {SECRET}")
     assert found["event"] == "log"
     assert "xyzzy" not in json.dumps(found)
+
+
+@pytest.mark.parametrize(
+    ("message", "given", "event"),
+    [
+        ("Port %s is not available", (8501,), "Port 8501 is not available"),
+        ("from %d to %d", (1, 2), "from 1 to 2"),
+        ("started on %s:%s", ("demo.example.org", 8501), "started on %s:%s"),
+        ("sent %s", (True,), "sent %s"),  # no number
+        ("took %d", (10**5_000,), "took %d"),
+        ("one %d of %d", (1,), "one %d of %d"),  # a slip of theirs
+        ("%(port)s", ({"port": 1},), "%(port)s"),
+    ],
+)
+def test_whole_numbers_alone_are_told_of_what_a_library_puts_into_its_message(
+    message: str, given: tuple[object, ...], event: str
+) -> None:
+    assert line("streamlit.web", logging.ERROR, message, *given)["event"] == event
 
 
 def test_no_place_tells_a_folder_of_the_machine() -> None:
@@ -236,6 +255,21 @@ def test_a_server_logs_lines_and_tells_its_operator_alone(tmp_path: Path) -> Non
     assert again.returncode == 1
     assert "No server answers" in again.stderr
     assert not list((tmp_path / "work" / "servers").iterdir())  # what the dead one left is swept
+
+
+@pytest.mark.long
+def test_a_server_whose_port_is_taken_says_which_in_its_log(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ran = subprocess.run(
+            [sys.executable, "-m", "dashboard", "--server.address=127.0.0.1", f"--server.port={port}"],
+            capture_output=True, text=True, check=False, cwd=ROOT, timeout=60,
+            env=os.environ | {"POSENC_LOGS": "lines", "POSENC_WORK": str(tmp_path)},
+        )  # fmt: skip
+    assert ran.returncode == 1
+    said = [json.loads(text) for text in ran.stderr.splitlines()][-1]
+    assert said["level"] == "ERROR"
+    assert said["event"] == f"Port {port} is not available"
 
 
 @pytest.mark.long

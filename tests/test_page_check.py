@@ -318,6 +318,7 @@ HOSTILE = {
     "four axes": (npy(np.zeros((2, 3, 2, 3))), "rows"),
     "no numbers": (npy(np.zeros((0, 4))), ""),
     "too wide": (npy(np.zeros((2, 20_000), np.float32)), "16,384 columns"),
+    "a zip": (b"PK\x05\x06" + bytes(18), "a zip archive, not a .npy file or a .safetensors checkpoint."),
     "a bomb": (b"\x93NUMPY\x01\x00\x46\x00" + b"{'descr': '<f8', 'fortran_order': False, 'shape': "
                b"(9999999,9999),}"[:69].ljust(69) + b"\n", ""),
 }  # fmt: skip

@@ -338,6 +338,67 @@ def test_files_that_come_in_at_once_are_bounded_together(monkeypatch: pytest.Mon
     assert len(keeper.file_storage) == 10
 
 
+def test_one_session_does_not_fill_the_room_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 10 MiB in all a session has 2.5: its own oldest file goes, nobody else's."""
+    monkeypatch.setattr(limits, "MAX_HELD_UPLOADS", 8 * 2**20)
+    monkeypatch.setattr(limits, "MAX_UPLOAD_BYTES", 2**20)
+    monkeypatch.setenv("POSENC_PROFILE", "shared")
+    monkeypatch.setenv("POSENC_UPLOADS", "1")
+    monkeypatch.setenv("POSENC_UPLOAD_MB", "1")
+    keeper = uploads.Bounded("/_stcore/upload_file")
+
+    def add(session: str, name: str, kib: int) -> None:
+        keeper.add_file(session, UploadedFileRec(name, "a.npy", "", bytes(kib * 2**10)))
+
+    def held(session: str) -> list[str]:
+        return [*keeper.file_storage[session]]
+
+    add("theirs", "a", 900)
+    for n in range(40):
+        add("ours", f"{n}", 600)
+        assert held("ours") == [f"{m}" for m in range(max(0, n - 3), n + 1)]
+    assert held("theirs") == ["a"]
+    add("ours", "37", 1_000)  # in its own place; the oldest goes for it
+    assert held("ours") == ["37", "38", "39"]
+    add("ours", "new", 1_000)
+    assert held("ours") == ["38", "39", "new"]
+    for n in range(3):  # of those who come now, until the room is full
+        add(f"other {n}", "a", 1_000)
+        add(f"other {n}", "b", 1_000)
+    with pytest.raises(HTTPException) as refused:
+        add("last", "a", 1_200)
+    assert refused.value.detail == uploads.FULL
+    assert held("ours") == ["38", "39", "new"]
+    monkeypatch.setenv("POSENC_UPLOAD_MB", "3")  # two full files are always allowed
+    assert uploads.most_of_one() == 2 * (3 * 2**20 + uploads.LEAST)
+
+
+def test_a_file_that_is_not_held_any_more_is_told(
+    rows: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = drawn(visit("overview", {"length": "40", "train_length": "16"}, upload_table=True))
+    box = table(at)
+    box.set_value(("model.safetensors", checkpoint(wpe__weight=rows), "")).run()
+    assert at.button(key="use_upload")
+    monkeypatch.setattr(MemoryUploadedFileManager, "get_files", lambda *asked, **named: [])
+    at.run()
+    assert "use_upload" not in [button.key for button in at.button]
+    assert [as_read(box.value) for box in at.error] == [uploads.GONE]
+
+
+@pytest.mark.parametrize(("profile", "owned"), [("private", False), ("shared", True)])
+def test_a_session_s_tables_take_its_share_where_people_do_not_know_each_other(
+    profile: str, owned: bool, rows: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(interop_sources, "_held", Held(8, 2**20, lambda one: one.table.nbytes))
+    monkeypatch.setenv("POSENC_PROFILE", profile)
+    monkeypatch.setenv("POSENC_UPLOADS", "1")
+    at = drawn(use(uploaded(checkpoint(wpe__weight=rows))))
+    (name,) = interop_sources._held._values
+    assert setting(at).learned_source == name
+    assert bool(interop_sources._held._owners.get(name)) is owned
+
+
 def test_two_files_of_one_name_at_once_stay_apart(rows: np.ndarray) -> None:
     other = np.random.default_rng(6).normal(size=(22, 12)).astype(np.float32)
     pair = [uploaded(checkpoint(wpe__weight=table), "model.safetensors") for table in (rows, other)]

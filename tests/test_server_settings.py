@@ -285,6 +285,7 @@ def test_a_server_with_a_bad_value_ends_before_it_serves(
 def test_streamlit_is_told_what_the_settings_mean(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[list[str]] = []
     monkeypatch.setattr(launcher.cli, "main", lambda words, **more: asked.append(words))
+    monkeypatch.setattr(launcher.output, "install", lambda: None)
     monkeypatch.setattr(launcher.logs, "install", lambda: None)
     monkeypatch.setattr(launcher.counters.here, "serve", lambda: None)
     monkeypatch.setattr(os, "chdir", lambda place: None)
@@ -392,17 +393,6 @@ def test_a_check_prints_every_setting(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 # Pages --------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("page", ["start", "train", "similarity"])
-def test_a_bad_value_is_all_that_any_page_says(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("POSENC_POSITIONS", "many")
-    at = visit(page)
-    assert not at.exception
-    assert [as_read(box.value) for box in at.error] == [
-        "POSENC_POSITIONS must be a whole number from 2 to 2,048, got 'many'."
-    ]
-    assert not at.main.title
 
 
 OPENED = {"upload_table": True, "check_upload": True}

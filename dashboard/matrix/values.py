@@ -80,7 +80,7 @@ class Triangle:
         check_shape("a triangle", self.values, (self.length * (self.length + 1) // 2,))
 
     @classmethod
-    def from_matrix(cls, matrix: Float[Tensor, "n n"]) -> "Triangle":
+    def from_matrix(cls, matrix: Float[Tensor, "n n"] | Float[np.ndarray, "n n"]) -> "Triangle":
         """Make a triangle from a (T, T) matrix that is symmetric to the last bit of float32.
 
         Raises SchemeArgumentError for any other; `smallest` sends such a matrix in full.
@@ -136,7 +136,9 @@ class Full:
 MatrixValues = Curve | Triangle | Full | Waves | Difference
 
 
-def smallest(matrix: Float[Tensor, "rows columns"]) -> MatrixValues:
+def smallest(
+    matrix: Float[Tensor, "rows columns"] | Float[np.ndarray, "rows columns"],
+) -> MatrixValues:
     """Return the lossless form with the fewest bytes: Curve, else Triangle, else Full.
 
     Bits decide, not a flag: a table in low precision is not exactly stationary and goes in full.

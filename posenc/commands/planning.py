@@ -12,6 +12,7 @@ from posenc import limits
 from posenc.errors import PosencError
 from posenc.interop import printable_name, read_config
 from posenc.interop.models.model_config import ModelConfig
+from posenc.lab.train import fixed_threads
 from posenc.planner import (
     METHODS,
     RANKING,
@@ -76,10 +77,13 @@ def plan_context(
     model, name = _read(config)
     asked = None if methods is None else [word.strip() for word in methods.split(",")]
     try:
-        made = plan(
-            model, context, name=name, trained_length=trained,
-            methods=[script] if script else asked, search_base=script in (None, "base"),
-        )  # fmt: skip
+        with fixed_threads(
+            1
+        ):  # a second one waits more than it computes: half again the processor's time
+            made = plan(
+                model, context, name=name, trained_length=trained,
+                methods=[script] if script else asked, search_base=script in (None, "base"),
+            )  # fmt: skip
     except PosencError as error:
         raise _Refused(str(error)) from None
     if script:

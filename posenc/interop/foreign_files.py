@@ -7,7 +7,7 @@ import codecs
 import re
 import unicodedata
 
-from posenc.errors import CheckpointError, PickleRefused
+from posenc.errors import CheckpointError, NotACheckpoint, PickleRefused
 
 # Two lines each, run where the file's maker is trusted; clone(), because tied weights share memory.
 PICKLE_CONVERSION = """\
@@ -59,18 +59,14 @@ def foreign_refusal(head: bytes, tail: bytes) -> CheckpointError | None:
     if head.startswith((b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08")):
         return _zip_refusal(head + tail)
     if head[257:262] == b"ustar":
-        return _not_a_checkpoint("a tar archive")
+        return NotACheckpoint("a tar archive")
     if _PICKLE.match(head):
         return _pickle_refusal("raw or legacy form")
     for signature, kind in _SIGNATURES:
         if head.startswith(signature):
-            return _not_a_checkpoint(kind)
+            return NotACheckpoint(kind)
     text = _text_kind(head)
-    return None if text is None else _not_a_checkpoint(text)
-
-
-def _not_a_checkpoint(kind: str) -> CheckpointError:
-    return CheckpointError(f"This is {kind}, not a .safetensors checkpoint.")
+    return None if text is None else NotACheckpoint(text)
 
 
 def _zip_refusal(ends: bytes) -> CheckpointError:
@@ -79,7 +75,7 @@ def _zip_refusal(ends: bytes) -> CheckpointError:
         return PickleRefused(f"This is a TorchScript archive: {_CODE}:", TORCHSCRIPT_CONVERSION)
     if b".pkl" in ends:
         return _pickle_refusal("zip form")
-    return _not_a_checkpoint("a NumPy archive (.npz)" if b".npy" in ends else "a zip archive")
+    return NotACheckpoint("a NumPy archive (.npz)" if b".npy" in ends else "a zip archive")
 
 
 def _pickle_refusal(form: str) -> PickleRefused:

@@ -1,4 +1,4 @@
-"""What visitors gave, in memory by name: bounded in number and in bytes."""
+"""What visitors gave, in memory by name: bounded in number and in bytes, of all and of each of them."""
 
 import threading
 from collections import OrderedDict
@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 Value = TypeVar("Value")
+SHARE = 4  # owners that may take all the room together
 
 
 class Held(Generic[Value]):
@@ -20,6 +21,7 @@ class Held(Generic[Value]):
         self._most_bytes = most_bytes
         self._size = size
         self._values: OrderedDict[str, Value] = OrderedDict()
+        self._owners: dict[str, str] = {}  # of values that were put in as somebody's
         self._bytes = 0
         self._lock = threading.Lock()
 
@@ -28,17 +30,34 @@ class Held(Generic[Value]):
         with self._lock:
             return name in self._values
 
-    def put(self, name: str, value: Value) -> None:
-        """Hold a value under a name, instead of what was held under it."""
+    def put(self, name: str, value: Value, owner: str | None = None) -> None:
+        """Hold a value under a name, instead of what was held under it.
+
+        owner: whose it is, if nobody's yet. What one has put in takes at most a quarter of the number and
+        of the bytes: their own least recently used go first, the one just put in stays.
+        """
         with self._lock:
-            before = self._values.pop(name, None)
-            self._bytes -= 0 if before is None else self._size(before)
+            if name in self._values:
+                self._bytes -= self._size(self._values.pop(name))
             self._values[name] = value
             self._bytes += self._size(value)
+            if owner is not None:
+                owner = self._owners.setdefault(name, owner)
+                own = [one for one in self._values if self._owners.get(one) == owner]
+                taken = sum(self._size(self._values[one]) for one in own)
+                while own[0] != name and (
+                    len(own) > self._most // SHARE or taken > self._most_bytes // SHARE
+                ):
+                    taken -= self._size(self._values[own[0]])
+                    self._drop(own.pop(0))
             while len(self._values) > 1 and (
                 len(self._values) > self._most or self._bytes > self._most_bytes
             ):
-                self._bytes -= self._size(self._values.popitem(last=False)[1])
+                self._drop(next(iter(self._values)))
+
+    def _drop(self, name: str) -> None:
+        self._bytes -= self._size(self._values.pop(name))
+        self._owners.pop(name, None)
 
     def get(self, name: str) -> Value | None:
         """Return the value of a name, None where there is none."""

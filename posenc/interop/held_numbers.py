@@ -70,12 +70,14 @@ def cut(read: NumberTable) -> NumberTable:
 
 
 def hold_numbers(
-    read: NumberTable, source: str, *, files: tuple[str, ...] = (), tensor: str | None = None
-) -> str:
+    read: NumberTable, source: str, *, files: tuple[str, ...] = (), tensor: str | None = None,
+    owner: str | None = None,
+) -> str:  # fmt: skip
     """Keep a table of two axes and return its name: the same file gives the same name everywhere.
 
     Equal numbers that came otherwise have another name, so that nobody is shown the name of somebody
-    else's file. Rows past 2^22 numbers are left out, which is noted. The least recently used go first.
+    else's file. Rows past 2^22 numbers are left out, which is noted. The least recently used go first, also
+    of one owner's that take more than a quarter of the room.
     source: the file as people are shown it; files, tensor: as their owner reads them again. Raises
     CheckpointError as `shortened` does.
     """
@@ -90,7 +92,7 @@ def hold_numbers(
             content.update(b"\0")
             content.update(part.contiguous().view(torch.uint8).numpy().tobytes())
     name = f"array-{content.hexdigest()[:12]}"
-    _held.put(name, one)
+    _held.put(name, one, owner)
     return name
 
 

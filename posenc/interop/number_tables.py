@@ -19,12 +19,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posenc import limits
-from posenc.errors import CheckpointError, NoPositionTable
+from posenc.errors import CheckpointError, NoPositionTable, NotACheckpoint
 from posenc.interop.safetensors_file import Source, read_header, read_tensor, unreadable_reason
 from posenc.interop.safetensors_header import Header
 from posenc.interop.shown_name import printable_name
 from posenc.interop.table_candidates import Confidence, find_position_tables
 
+_TAKEN = "a .npy file or a .safetensors checkpoint"
 _MAGIC = b"\x93NUMPY"
 _HEADER_BYTES = 10_000  # of a .npy, far more than a dtype and a shape take
 _DTYPES = tuple(np.dtype(one) for one in ("f2", "f4", "f8", "c8", "c16"))
@@ -56,7 +57,7 @@ def read_number_table(source: Source, tensor: str | None = None) -> NumberTable:
         if tensor is not None:
             raise CheckpointError("A .npy file holds one array, which has no name.")
         return _npy(source)
-    header = read_header(source)
+    header = header_of_tables(source)
     if tensor is not None:
         entry = header.tensors.get(tensor)
         if entry is None:
@@ -76,6 +77,17 @@ def read_number_table(source: Source, tensor: str | None = None) -> NumberTable:
         note = f"The first of {len(pairs)} pairs of cosines and sines; name a tensor for another."
         return NumberTable(first.table, first.sines, first.name, (*first.notes, note))
     return _single(source, header, _only(header))
+
+
+def header_of_tables(source: Source) -> Header:
+    """Return the header of a .safetensors file where a .npy could have been given, too.
+
+    Raises CheckpointError as `read_header` does, which names what is taken here.
+    """
+    try:
+        return read_header(source)
+    except NotACheckpoint as error:
+        raise CheckpointError(error.instead_of(_TAKEN)) from None
 
 
 def _begins(source: Source) -> bytes:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from posenc import limits
-from posenc.errors import CheckpointError, SchemeArgumentError
+from posenc.errors import CheckpointError, NotACheckpoint, SchemeArgumentError
 from posenc.interop.foreign_files import foreign_refusal
 from posenc.interop.safetensors_header import Header, TensorEntry, parsed_header
 from posenc.interop.shown_name import printable_name
@@ -198,13 +198,10 @@ def _checked_header(file: ByteRanges) -> Header:
         if foreign is not None:
             raise foreign
     if file.size < 8:
-        raise CheckpointError(
-            f"This is not a .safetensors checkpoint: a header needs more bytes than {file.size}."
-        )
+        raise NotACheckpoint(detail=f"a header needs more bytes than {file.size}")
     if length > limits.MAX_HEADER_BYTES:
-        raise CheckpointError(
-            f"This is not a .safetensors checkpoint: it states a header of {length:,} bytes, "
-            f"at most {limits.MAX_HEADER_BYTES:,} are read."
+        raise NotACheckpoint(
+            detail=f"it states a header of {length:,} bytes, at most {limits.MAX_HEADER_BYTES:,} are read"
         )
     if length > file.size - 8:
         raise CheckpointError(

@@ -25,17 +25,17 @@ _DESCRIBED = 240  # characters shown of what a run says of itself
 _held: Held[PositionTable] = Held(TABLES_HELD, MOST_BYTES, lambda one: one.table.nbytes)
 
 
-def hold(table: PositionTable) -> str:
+def hold(table: PositionTable, owner: str | None = None) -> str:
     """Keep a table in memory under a name made from its content, and return the name.
 
     The same table gives the same name in every process. The least recently used go first, beyond 32
-    tables or 256 MiB of all; the one just put in always stays.
+    tables or 256 MiB of all, of one owner's beyond a quarter of either; the one just put in always stays.
     """
     # Everything a visitor is shown of it: equal bytes may be another dtype, shape, tensor or file.
     content = repr((table.sha256, table.first_row, table.table.shape, table.source_dtype))
     content += repr((table.tensor, table.provenance))
     name = f"table-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
-    _held.put(name, table)
+    _held.put(name, table, owner)
     return name
 
 

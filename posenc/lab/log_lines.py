@@ -1,10 +1,12 @@
 """The log as JSON lines: one event a line, and nothing in it that a visitor or a file wrote.
 
 Of this project's own loggers the message stands in it, which holds names of runs and incidents alone.
-Of others only the constant part does: what was put into a message, and what an exception says, may quote
-a link, a file name or a text. The place in the code tells the rest.
+Of others only the constant part does, and whole numbers where nothing else was put into it: a word that
+was, and what an exception says, may quote a link, a file name or a text. The place in the code tells the
+rest.
 """
 
+import contextlib
 import json
 import logging
 import sys
@@ -43,7 +45,7 @@ class JsonLines(logging.Formatter):
             said["event"] = record.getMessage()
         else:
             place = f"{_place(record.pathname)}:{record.lineno}"
-            said |= {"event": str(record.msg)[:200] if record.args else "log", "place": place}
+            said |= {"event": _constant(record), "place": place}
         fault = getattr(record, "fault", None)
         if fault is None and record.exc_info:
             fault = record.exc_info[1]
@@ -94,6 +96,20 @@ def _fault(error: BaseException | None) -> Mapping[str, Any]:
         error = error.__cause__ or error.__context__
     where = [f"{_place(one.filename)}:{one.lineno} {one.name}" for one in frames[-_FRAMES:]]
     return {"fault": kinds, "where": where}
+
+
+def _constant(record: logging.LogRecord) -> str:
+    """Return what another's code says without what was put into it, unless that is whole numbers alone."""
+    given = record.args
+    if not given:
+        return "log"  # its text may have been put together
+    numbers = isinstance(given, tuple) and all(
+        type(one) is int and abs(one) < 2**64 for one in given
+    )
+    if numbers:
+        with contextlib.suppress(TypeError, ValueError):
+            return record.getMessage()[:200]
+    return str(record.msg)[:200]
 
 
 def _place(path: str) -> str:
