@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import jaxtyping
@@ -99,9 +100,14 @@ def alternatives(rule: fields.Rule) -> tuple[object, ...]:
 SMALL_CONFIGS = small_configs()
 
 
-def small_scheme(variant: str) -> Scheme:
-    """One scheme in small, its parameters (if any) moved off their start so that none is trivial."""
-    built = SMALL_CONFIGS[variant].build(seed=3)
+def small_scheme(variant: str, **others: Any) -> Scheme:
+    """One scheme in small, its parameters (if any) moved off their start so that none is trivial.
+
+    others: values of its fields to change, of those that it has.
+    """
+    config = SMALL_CONFIGS[variant]
+    own = {name: value for name, value in others.items() if hasattr(config, name)}
+    built = config.replace(**own).build(seed=3)
     generator = torch.Generator().manual_seed(4)
     with torch.no_grad():
         for parameter in built.parameters():

@@ -29,6 +29,7 @@ import torch
 ROOT = Path(__file__).parents[1]
 OURS = ("posenc", "tests", "dashboard")
 SECONDS = 150  # a mutant that hangs is as good as caught
+QUICK = 20  # who takes longer waits for something, as a rule: others may begin beside it
 # Seconds that a test waits for another process, instead of minutes: half as long without a mutant, so
 # that a busy machine is told from a fault.
 PATIENCE = 100
@@ -208,11 +209,16 @@ def outcomes(
     mutants: list[Mutant], base: Path, jobs: int, killers: dict[str, str]
 ) -> Iterator[tuple[Mutant, bool, str, float]]:
     """Run all, `jobs` at a time; yield each with whether it was killed, by what, in what time."""
-    # First those that may hang: others are run meanwhile.
-    waiting = sorted(mutants, key=lambda mutant: "lab_worker" not in mutant.tests)
+    # First those that may hang, as those do that no single test was seen to kill: others are run meanwhile.
+    waiting = sorted(mutants, key=lambda one: one.name in killers and "lab_worker" not in one.tests)
     running: list[Run] = []
     while waiting or running:
-        while waiting and len(running) < jobs:
+        now = time.perf_counter()
+        while (
+            waiting
+            and len(running) < 3 * jobs
+            and jobs > sum(now - run.begin < QUICK for run in running)
+        ):
             mutant = waiting.pop(0)
             known = [(killers[mutant.name],)] if mutant.name in killers else []
             running.append(Run([*known, mutant.tests], base, mutant).start())

@@ -24,7 +24,12 @@ LENGTHS = (16, 33, 64, 128, 300, 512)
 STARTS = (0, 0, 0, 1, 2, 5, 100, 1500)
 EACH = 28  # tables of every form: 252 in all
 
+# Hundreds of thousands of calls of one search: checking the shapes of each of them takes as long again,
+# and the other tests of this file go through the same search with its shapes checked.
+many_searches = pytest.mark.usefixtures("no_shape_checks")
 
+
+@many_searches
 @pytest.mark.parametrize("form", FORMS)
 def test_generated_tables_are_told_in_every_respect(form: str) -> None:
     make, scheme, layout = FORMS[form]
@@ -55,6 +60,7 @@ def test_generated_tables_are_told_in_every_respect(form: str) -> None:
 FAR = (4_095, 4_096, 5_000, 30_000, 65_536, 131_071, 131_072, 500_000, 1_000_000, 1_048_576)
 
 
+@many_searches
 @pytest.mark.parametrize("form", FORMS)
 def test_far_starts_are_told(form: str) -> None:
     make, scheme, layout = FORMS[form]
@@ -103,6 +109,7 @@ NEGATED = {
 }
 
 
+@many_searches
 @pytest.mark.parametrize("sentence", NEGATED)
 @pytest.mark.parametrize("form", FORMS)
 def test_flipped_signs_are_named(form: str, sentence: str) -> None:
@@ -253,6 +260,7 @@ def test_what_is_no_table_is_refused_in_one_sentence() -> None:
             identify(*given)  # type: ignore[arg-type]
 
 
+@many_searches
 @pytest.mark.parametrize("noise", mostly([1e-4, 1e-3, 1e-2], 1e-3))
 def test_a_rough_cache_of_any_order_is_answered(noise: float) -> None:
     """Every order of columns goes through the whole search, also those that no scaling can have."""

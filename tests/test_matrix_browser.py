@@ -35,16 +35,21 @@ def shortest(value: np.float32) -> int:
 
 
 def test_readout_is_the_exact_float32_at_every_cell_of_every_form(page: Page) -> None:
-    sweep = """(root, length) => [...root.querySelectorAll(".plot")].slice(0, 3).map((plot, n) => {
-        const box = plot.querySelector("canvas").getBoundingClientRect(), texts = [];
+    # Pointed at in one panel after the other; what is read is read in all of them.
+    sweep = """(root, length) => {
+        const plots = [...root.querySelectorAll(".plot")].slice(0, 3);
+        const readouts = [...root.querySelectorAll(".readout")].slice(0, 3);
+        const boxes = plots.map((plot) => plot.querySelector("canvas").getBoundingClientRect());
+        const texts = plots.map(() => []);
         for (let i = 0; i < length; i++) for (let j = 0; j < length; j++) {
-          plot.dispatchEvent(new PointerEvent("pointermove", {
-            clientX: box.left + (j + 0.5) / length * box.width,
-            clientY: box.top + (i + 0.5) / length * box.height }));
-          texts.push(root.querySelectorAll(".readout")[n].textContent);
+          const n = (i + j) % 3;
+          plots[n].dispatchEvent(new PointerEvent("pointermove", {
+            clientX: boxes[n].left + (j + 0.5) / length * boxes[n].width,
+            clientY: boxes[n].top + (i + 0.5) / length * boxes[n].height }));
+          readouts.forEach((readout, m) => texts[m].push(readout.textContent));
         }
         return texts;
-      })"""
+      }"""
     texts = row(page).evaluate(sweep, LENGTH)
     for read, expected in zip(texts, dense(), strict=True):
         places, values = np.zeros((LENGTH**2, 2), int), np.zeros(LENGTH**2, np.float32)

@@ -99,7 +99,7 @@ OWN = {"similarity": "&reference=7", "pca": "&fit=all", "relative_offsets": "&of
        "extrapolation": "&reach=8", "train": "&steps=77"}  # fmt: skip
 
 
-@pytest.mark.parametrize("path", mostly(PAGES, "similarity", "train", "check_my_encoding"))
+@pytest.mark.parametrize("path", mostly(PAGES, "similarity", "train"))
 def test_a_copied_link_restores_the_page_for_somebody_else(visitor: Visit, path: str) -> None:
     somebody = visitor()
     page = somebody.open(f"{path}?{ODD}{OWN.get(path, '')}")
