@@ -55,7 +55,7 @@ with faults.kind_errors():
     begun = True
 chosen = st.navigation(PAGES, position="top" if presenting() else "sidebar")
 # After the navigation: a rerun before it would forget which page the link named.
-with turns.server.turn(), faults.kind_errors():
+with turns.server.turn(turns.standing()), faults.kind_errors():
     if not begun:
         raise faults.Ended
     counters.here.count("reruns", chosen.url_path or "start")

@@ -70,7 +70,10 @@ def _row(unit: str, drawn: dict[str, Drawn], both: Pair[EncodingPage]) -> None:
             ]
         ),
         lambda shown: (
-            encoding.scale(unit, [one.values.dense() for one in shown])
+            # Of waves nothing is read, and their numbers are not held.
+            encoding.scale(
+                unit, [] if unit == encoding.WAVES else [one.values.dense() for one in shown]
+            )
             if both.compared
             else both.now.scales[unit]
         ),

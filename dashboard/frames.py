@@ -63,7 +63,10 @@ def stacked(parts: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> pd.Da
     """
     if not parts:
         return pd.DataFrame(columns=list(columns))
-    sizes = [max(np.size(value) for value in part.values()) for part in parts]
+    sizes = [
+        max((np.size(value) for value in part.values() if np.ndim(value)), default=1)
+        for part in parts
+    ]
     found: dict[str, Any] = {}
     for name in columns:
         values = [part[name] for part in parts]
@@ -150,7 +153,7 @@ def arrow(frame: pd.DataFrame) -> pa.Table | pd.DataFrame:
     """
     try:
         return pa.Table.from_pandas(frame, nthreads=1)
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
+    except pa.ArrowException:
         return frame
 
 

@@ -24,7 +24,9 @@ Result = TypeVar("Result")
 _LITTLE = 64
 _ITSELF = object()
 
-MOST_BYTES = 64 * 2**20  # of all readings; what is made of them to be drawn takes as much again
+MOST_BYTES = (
+    64 * 2**20
+)  # of all readings; what is made of them to be drawn takes up to twice as much
 
 
 class Kept:

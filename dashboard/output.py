@@ -15,9 +15,12 @@ class Lenient(io.FileIO):
 
     def write(self, data: Any, /) -> int:
         """Write what can be written, and say that it was all."""
+        left = memoryview(data).cast("B")
+        size = left.nbytes
         with contextlib.suppress(OSError):
-            super().write(data)
-        return memoryview(data).nbytes
+            while left and (written := super().write(left)):  # None: nobody takes it just now
+                left = left[written:]
+        return size
 
 
 def install() -> None:

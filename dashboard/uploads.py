@@ -41,24 +41,28 @@ class Bounded(MemoryUploadedFileManager):
             raise HTTPException(403, SWITCHED_OFF)
         with _door:
             instead = self.get_files(session_id, [file.file_id])
-            if not server_settings.current().one_person:
-                self._make_room(session_id, file)
-            kept = sum(map(_size, _files(self))) - sum(map(_size, instead))
+            dropped = [] if server_settings.current().one_person else self._over(session_id, file)
+            kept = sum(map(_size, _files(self))) - sum(map(_size, [*instead, *dropped]))
             if kept + _size(file) > most_held():
                 event("upload_refused", bytes=len(file.data))
                 raise HTTPException(503, FULL)
+            for one in dropped:
+                self.remove_file(session_id, one.file_id)
+                event("upload_dropped", bytes=len(one.data))
             super().add_file(session_id, file)
 
-    def _make_room(self, session_id: str, file: UploadedFileRec) -> None:
+    def _over(self, session_id: str, file: UploadedFileRec) -> list[UploadedFileRec]:
+        """Return the files of a session that have to go so that one more is within its share."""
         own = [*self.file_storage.get(session_id, {}).values()]  # oldest first
         others = [one for one in own if one.file_id != file.file_id]
         over = sum(map(_size, others)) + _size(file) - most_of_one()
+        found = []
         for one in others:
             if over <= 0:
-                return
-            self.remove_file(session_id, one.file_id)
-            event("upload_dropped", bytes=len(one.data))
+                break
+            found.append(one)
             over -= _size(one)
+        return found
 
 
 _door = threading.Lock()  # one file at a time: what is held is added up before

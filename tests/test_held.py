@@ -50,11 +50,13 @@ def test_no_owner_has_more_than_a_quarter_and_takes_it_from_nobody_else(
     """Against a list, oldest first: of 8 and 400 bytes each owner has 2 and 100 bytes, or the last one."""
     held, plain = Held(8, 400, len), []
     for name, owner, size in turns:
-        whose = next((one[2] for one in plain if one[0] == name and one[2] is not None), owner)
+        before = next((one[2] for one in plain if one[0] == name), None)
+        # What several have put in is nobody's.
+        whose = before if owner in (None, before) else owner if before is None else ""
         plain = [one for one in plain if one[0] != name] + [(name, size, whose)]
         held.put(name, bytes(size), owner)
-        while owner is not None:
-            own = [one for one in plain if one[2] == whose]
+        while owner is not None and whose == owner:
+            own = [one for one in plain if one[2] == owner]
             if len(own) == 1 or (len(own) <= 2 and sum(one[1] for one in own) <= 100):
                 break
             plain.remove(own[0])
@@ -79,6 +81,16 @@ def test_one_session_does_not_fill_the_tables_of_others(monkeypatch: pytest.Monk
     assert all(map(is_held, theirs))
     with pytest.raises(CheckpointError, match=f"The uploaded table {ours[0]} is not held"):
         named_table(ours[0])
+
+
+def test_nobody_takes_what_several_have_put_in() -> None:
+    held = Held(8, 400, len)
+    for owner in ("x", "y"):
+        held.put("of both", b"1", owner)
+    for owner in ("x", "y", "x"):
+        for n in range(2):
+            held.put(f"{owner} {n}", b"2", owner)
+    assert "of both" in held
 
 
 def test_one_that_is_larger_than_all_may_be_stays_alone() -> None:

@@ -369,6 +369,9 @@ def test_one_session_does_not_fill_the_room_of_others(monkeypatch: pytest.Monkey
         add("last", "a", 1_200)
     assert refused.value.detail == uploads.FULL
     assert held("ours") == ["38", "39", "new"]
+    with pytest.raises(HTTPException):
+        add("ours", "large", 3_600)
+    assert held("ours") == ["38", "39", "new"]  # nothing goes for what is refused
     monkeypatch.setenv("POSENC_UPLOAD_MB", "3")  # two full files are always allowed
     assert uploads.most_of_one() == 2 * (3 * 2**20 + uploads.LEAST)
 

@@ -21,7 +21,7 @@ class Held(Generic[Value]):
         self._most_bytes = most_bytes
         self._size = size
         self._values: OrderedDict[str, Value] = OrderedDict()
-        self._owners: dict[str, str] = {}  # of values that were put in as somebody's
+        self._owners: dict[str, str] = {}  # "" of those that several have put in
         self._bytes = 0
         self._lock = threading.Lock()
 
@@ -33,8 +33,9 @@ class Held(Generic[Value]):
     def put(self, name: str, value: Value, owner: str | None = None) -> None:
         """Hold a value under a name, instead of what was held under it.
 
-        owner: whose it is, if nobody's yet. What one has put in takes at most a quarter of the number and
-        of the bytes: their own least recently used go first, the one just put in stays.
+        owner: who puts it in. What one alone has put in takes at most a quarter of the number and of the
+        bytes: their own least recently used go first, the one just put in stays. What several have put in
+        is nobody's: no one of them takes it from the others.
         """
         with self._lock:
             if name in self._values:
@@ -42,18 +43,23 @@ class Held(Generic[Value]):
             self._values[name] = value
             self._bytes += self._size(value)
             if owner is not None:
-                owner = self._owners.setdefault(name, owner)
-                own = [one for one in self._values if self._owners.get(one) == owner]
-                taken = sum(self._size(self._values[one]) for one in own)
-                while own[0] != name and (
-                    len(own) > self._most // SHARE or taken > self._most_bytes // SHARE
-                ):
-                    taken -= self._size(self._values[own[0]])
-                    self._drop(own.pop(0))
+                if self._owners.setdefault(name, owner) == owner:
+                    self._within_share(name, owner)
+                else:
+                    self._owners[name] = ""
             while len(self._values) > 1 and (
                 len(self._values) > self._most or self._bytes > self._most_bytes
             ):
                 self._drop(next(iter(self._values)))
+
+    def _within_share(self, last: str, owner: str) -> None:
+        own = [one for one in self._values if self._owners.get(one) == owner]
+        taken = sum(self._size(self._values[one]) for one in own)
+        while own[0] != last and (
+            len(own) > self._most // SHARE or taken > self._most_bytes // SHARE
+        ):
+            taken -= self._size(self._values[own[0]])
+            self._drop(own.pop(0))
 
     def _drop(self, name: str) -> None:
         self._bytes -= self._size(self._values.pop(name))
