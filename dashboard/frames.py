@@ -133,8 +133,13 @@ def named(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def plotless(frame: pd.DataFrame, renamed: Mapping[str, str]) -> pd.DataFrame:
-    """Return a frame of numbers without what only draws: the training length, the axis' end."""
-    return frame.drop(columns=["boundary", "last"], errors="ignore").rename(columns=dict(renamed))
+    """Return a frame of numbers without what only draws: the training length, the axis' end.
+
+    Names are words again: Streamlit's table would draw a column of categories as one to choose from.
+    """
+    words = {name: "str" for name, kind in frame.dtypes.items() if kind == "category"}
+    shown = frame.drop(columns=["boundary", "last"], errors="ignore").astype(words)
+    return shown.rename(columns=dict(renamed))
 
 
 @once

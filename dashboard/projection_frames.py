@@ -98,9 +98,9 @@ def in_picture(panel: pd.DataFrame) -> pd.DataFrame:
 
 
 @once
-def numbers(scores: pd.DataFrame) -> pd.DataFrame:
-    """Return the scores as a table, with whose they are where A has some."""
-    whose = ["setting"] if (scores["setting"] == "A").any() else []
+def numbers(scores: pd.DataFrame, *, compared: bool) -> pd.DataFrame:
+    """Return the scores as a table. compared: whether a setting is pinned; it says whose each is."""
+    whose = ["setting"] if compared else []
     return scores[["kind", "position", *AXES, "seen", *whose]]
 
 

@@ -64,6 +64,15 @@ def test_columns_without_anything_are_left_out_of_a_table() -> None:
     assert list(frames.filled(frame)) == ["scheme", "some"]
 
 
+def test_a_table_of_numbers_has_words_and_no_categories() -> None:
+    names = pd.Categorical(["a", "b", "a"])
+    frame = pd.DataFrame({"scheme": names, "x": [1, 2, 3], "boundary": np.nan, "last": 3})
+    shown = frames.plotless(frame, {"x": "distance"})
+    assert list(shown) == ["scheme", "distance"]
+    assert shown["scheme"].dtype == "str"
+    assert shown.to_csv(index=False) == "scheme,distance\na,1\nb,2\na,3\n"
+
+
 @pytest.mark.parametrize(("count", "most"), [(1, 4), (4, 4), (5, 4), (5_000, 1_024)])
 def test_points_of_a_line_are_spread_evenly_with_both_ends(count: int, most: int) -> None:
     found = frames.evenly(count, most)

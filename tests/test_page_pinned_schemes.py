@@ -52,6 +52,12 @@ def test_pca_has_a_panel_for_every_scheme_of_either_setting() -> None:
     assert sum(text.startswith("Pinned setting, A: width") for text in captions(at)) >= 2
 
 
+def test_scores_say_whose_they_are_also_where_a_has_none() -> None:
+    a = pinned.written(THEN.replace(schemes=("cope",)))
+    at = drawn(visit("pca", SIZES | {"schemes": "learned", "a": a}))
+    assert set(at.session_state["sheet"].tables["scores"]()["setting"]) == {"B"}
+
+
 def test_waves_hands_turns_and_sums_are_drawn_of_either_setting() -> None:
     at = drawn(visit("encoding", TURNS_IN_A_ALONE))
     waves = [frame for frame in charts(at) if "lane" in frame]

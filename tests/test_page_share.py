@@ -172,7 +172,7 @@ def test_a_script_prints_the_numbers_of_its_page(page: str, link: dict[str, str]
     shown = sheet(drawn(visit(page, link)))
     name, keys, columns = MAIN[page]
     assert shown.script is not None
-    found, expected = printed(shown.script), shown.tables[name]
+    found, expected = printed(shown.script), shown.tables[name]()
     assert len(found) == len(expected)
     for key in keys:
         assert found[key].tolist() == expected[key].tolist()
@@ -187,16 +187,16 @@ def test_the_script_of_relative_offsets_prints_what_its_tables_hold(link: dict[s
     shown = sheet(drawn(visit("relative_offsets", link)))
     assert shown.script is not None
     found = printed(shown.script).set_index("scheme")
-    maps = shown.tables["one matrix per offset"].set_index("scheme")
+    maps = shown.tables["one matrix per offset"]().set_index("scheme")
     for ours, theirs in {
         "closed": "closed form", "fitted": "fitted matrix", "pairs": "fit per pair",
         "composed": "M_a M_b against M_(a+b)",
     }.items():  # fmt: skip
         assert np.allclose(found[ours], maps[theirs], rtol=1e-6, atol=1e-12, equal_nan=True)
     spread = "spread along diagonals / overall"
-    only = shown.tables["offset only"].set_index("scheme")
+    only = shown.tables["offset only"]().set_index("scheme")
     assert np.allclose(found[spread], only[spread], rtol=1e-6, atol=1e-12, equal_nan=True)
-    straight = shown.tables["straight line"].set_index("scheme")
+    straight = shown.tables["straight line"]().set_index("scheme")
     assert np.allclose(found["R squared"], straight["R squared"], rtol=1e-9, equal_nan=True)
 
 
@@ -208,7 +208,7 @@ def test_the_script_of_measured_runs_prints_their_curves(comparison: str) -> Non
     (name,) = [key for key in shown.tables if key in ("measured loss by context", "measured copy")][
         :1
     ]
-    expected = shown.tables[name]
+    expected = shown.tables[name]()
     x, y = expected.columns[2], expected.columns[3]
     ours = {(r.scheme, r.read, r.x): r.mean for r in found.itertuples()}
     theirs = {(r[1], r[2], r[3]): r[4] for r in expected[["scheme", "read", x, y]].itertuples()}
@@ -258,7 +258,7 @@ def test_the_zip_of_a_page_holds_its_figures_numbers_settings_and_script(page: s
     assert b"the link" in files["README.txt"]
     for name, table in shown.tables.items():
         held = files[f"numbers/{name.replace(' ', '-')}.csv"].decode()
-        assert held == table.to_csv(index=False)
+        assert held == table().to_csv(index=False)
     for key in shown.pictures:
         name = key.replace("_", "-")
         with Image.open(io.BytesIO(files[f"figures/{name}.png"])) as image:

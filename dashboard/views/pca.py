@@ -68,6 +68,6 @@ page.definition(
     projection.project,
     projection.project_gram,
 )
-page.numbers(projection_frames.numbers(scores), "scores")
+page.numbers(projection_frames.numbers(scores, compared=read.compared), "scores")
 page.numbers(read.map(lambda one: one.variance), "explained variance")
 page.script(script.script(settings.now, chosen, pca.COMPONENTS))
