@@ -45,7 +45,7 @@ def read(setting: Setting) -> Overview:
         measured=measured,
         curves=frames.by_offset(found, frames.boundary(setting, setting.length - 1)),
         properties=frames.properties(measured),
-        headline=sentences.overview(setting, found, measured),
+        headline=sentences.overview(found, measured),
     )
 
 

@@ -124,9 +124,7 @@ def far(panel: pd.DataFrame) -> str:
     )
 
 
-def overview(
-    setting: Setting, found: Mapping[str, Similarity], measured: Mapping[str, Properties]
-) -> str:
+def overview(found: Mapping[str, Similarity], measured: Mapping[str, Properties]) -> str:
     """Say which schemes let similarity fall with every step and which do not."""
     groups: dict[str, list[str]] = {}
     for kind, one in measured.items():

@@ -8,12 +8,13 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
-from dashboard import run_labels, runs, training, visitor, workers
+from dashboard import run_labels, runs, visitor
 from posenc.lab.estimate import Speed
 from posenc.lab.labels import FOLDER, Label, Labels
 from posenc.lab.queue import Queue
 from posenc.lab.runs import Store
 from posenc.lab.summary import comparison
+from tests.page_queue import page_queue
 from tests.pages import as_read, captions, drawn, visit
 from tests.small_runs import CORPUS, small
 
@@ -28,13 +29,7 @@ LINK = {
 
 @pytest.fixture
 def queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Queue:
-    monkeypatch.setenv("POSENC_RUNS", str(tmp_path / "runs"))
-    monkeypatch.setenv("POSENC_WORK", str(tmp_path / "work"))
-    monkeypatch.setattr(workers.Workers, "ensure", lambda self: None)
-    monkeypatch.setattr(training, "speed", lambda: Speed(3e-3, 3e-9, 1e-9))
-    st.cache_data.clear()
-    st.cache_resource.clear()
-    return Queue()
+    return page_queue(tmp_path, monkeypatch, Speed(3e-3, 3e-9, 1e-9))
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import streamlit as st
 from streamlit.testing.v1 import AppTest
 from torch import Tensor
 
-from dashboard import run_words, training, training_board, workers
+from dashboard import run_words, training, training_board
 from dashboard.text import duration
 from posenc import limits
 from posenc.lab import Store, from_text, specifications
@@ -19,6 +19,7 @@ from posenc.lab.model import LanguageModel
 from posenc.lab.queue import Queue
 from posenc.lab.summary import comparison
 from posenc.lab.train import build_model
+from tests.page_queue import page_queue
 from tests.pages import as_read, captions, charts, drawn, headline, setting, visit
 from tests.small_runs import CORPUS, sentences, small
 
@@ -34,14 +35,7 @@ LINK = {
 @pytest.fixture
 def queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Queue:
     """An own queue whose workers are never started, but where a test does so."""
-    monkeypatch.setenv("POSENC_RUNS", str(tmp_path / "runs"))
-    monkeypatch.setenv("POSENC_WORK", str(tmp_path / "work"))
-    monkeypatch.setattr(workers.Workers, "ensure", lambda self: None)
-    # Timing has a test of its own.
-    monkeypatch.setattr(training, "speed", lambda: SPEED)
-    st.cache_data.clear()
-    st.cache_resource.clear()
-    return Queue()
+    return page_queue(tmp_path, monkeypatch, SPEED)  # timing has a test of its own
 
 
 def with_text(at: AppTest, content: bytes, name: str = "my text.txt") -> AppTest:
