@@ -82,10 +82,11 @@ def unfold(page: Page, name: str) -> None:
 
 
 def choose(page: Page, name: str, option: str) -> None:
-    """Choose from a drop-down list, opened by its arrow key."""
-    found = page.get_by_role("option", name=option)
+    """Choose from a drop-down list by a part of its name, typed: what is far down scrolls from a click."""
+    box, found = page.get_by_role("combobox", name=name), page.get_by_role("option", name=option)
     for _ in range(5):
-        page.get_by_role("combobox", name=name).press("ArrowDown")
+        box.fill(option)
+        box.press("ArrowDown")
         page.wait_for_timeout(500)  # the list scrolls its own frame, which may close it again
         if found.is_visible():
             break
