@@ -27,6 +27,7 @@ PRIVATE, SHARED = "private", "shared"
 LOGS = log_lines.VARIABLE
 MB = 2**20
 _PLACE = r"[^\x00-\x1f]{0,1024}"
+_PLACE_SAID = "of up to 1,024 characters, none of them a line break or another control character"
 _HOST = r"(?:\*\.)?[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?"
 
 
@@ -34,9 +35,16 @@ class ServerSettingError(PosencError):
     """A variable of the server cannot be used; the message names it and what it may be."""
 
 
-def _setting(rule: Rule, private: Any, shared: Any, *, otherwise: str = "") -> Any:
-    """Make a field; its rule's label is the variable. otherwise: what an empty word stands for."""
-    return field(default=private, metadata={"rule": rule, SHARED: shared, "otherwise": otherwise})
+def _setting(
+    rule: Rule, private: Any, shared: Any, *, otherwise: str = "", quoted: bool = True
+) -> Any:
+    """Make a field; its rule's label is the variable.
+
+    otherwise: what an empty word stands for. quoted: whether a refusal may repeat what was set, which
+    in the URL of a store holds a password.
+    """
+    facts = {"rule": rule, SHARED: shared, "otherwise": otherwise, "quoted": quoted}
+    return field(default=private, metadata=facts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,23 +143,25 @@ class ServerSettings:
         Word(
             label=ENVIRONMENT,
             pattern=_PLACE,
-            described="a folder or an fsspec URL",
+            described=f"a folder or an fsspec URL {_PLACE_SAID}",
             help="Where finished runs and their names are: a folder, or any fsspec URL.",
         ),
         "",
         "",
         otherwise="the user's data folder",
+        quoted=False,
     )
     work: str = _setting(
         Word(
             label=WORK_ENVIRONMENT,
             pattern=_PLACE,
-            described="a folder",
+            described=f"a folder {_PLACE_SAID}",
             help="Folder of the queue, of checkpoints and of the operator's counters.",
         ),
         "",
         "",
         otherwise="the user's cache",
+        quoted=False,
     )
     user_header: str = _setting(
         Word(
@@ -228,7 +238,7 @@ FIELDS = {one.metadata["rule"].label: one for one in fields(ServerSettings)}  # 
 def read(said: Mapping[str, str]) -> ServerSettings:
     """Return the settings that these variables mean. Raises ServerSettingError for a bad value."""
     values = {
-        one.name: _value(one.metadata["rule"], said[variable])
+        one.name: _value(one.metadata["rule"], said[variable], quoted=one.metadata["quoted"])
         for variable, one in FIELDS.items()
         if variable in said
     }
@@ -325,7 +335,7 @@ def table() -> str:
     return "\n".join(lines)
 
 
-def _value(rule: Rule, text: str) -> Any:
+def _value(rule: Rule, text: str, *, quoted: bool) -> Any:
     value: Any = text
     allowed = rule.allowed()
     if isinstance(rule, Flag):
@@ -333,7 +343,8 @@ def _value(rule: Rule, text: str) -> Any:
     elif isinstance(rule, Whole):
         value = int(text) if re.fullmatch("[0-9]{1,9}", text) else None
     if not rule.accepts(value):
-        raise ServerSettingError(f"{rule.label} must be {allowed}, got {shown(text)}.")
+        got = f", got {shown(text)}" if quoted else ""
+        raise ServerSettingError(f"{rule.label} must be {allowed}{got}.")
     return value
 
 
