@@ -128,7 +128,12 @@ def test_a_gemma_of_its_tests_has_them_on_its_types_of_layers(
 
 # What the tests print ------------------------------------------------------------------------------
 
-PLAIN = """
+
+def digits(row: str) -> list[str]:
+    return row.split()
+
+
+PLAIN = digits("""
 1.0000e+00 8.6596e-01 7.4989e-01 6.4938e-01 5.6234e-01 4.8697e-01 4.2170e-01 3.6517e-01
 3.1623e-01 2.7384e-01 2.3714e-01 2.0535e-01 1.7783e-01 1.5399e-01 1.3335e-01 1.1548e-01
 1.0000e-01 8.6596e-02 7.4989e-02 6.4938e-02 5.6234e-02 4.8697e-02 4.2170e-02 3.6517e-02
@@ -137,8 +142,8 @@ PLAIN = """
 3.1623e-03 2.7384e-03 2.3714e-03 2.0535e-03 1.7783e-03 1.5399e-03 1.3335e-03 1.1548e-03
 1.0000e-03 8.6596e-04 7.4989e-04 6.4938e-04 5.6234e-04 4.8697e-04 4.2170e-04 3.6517e-04
 3.1623e-04 2.7384e-04 2.3714e-04 2.0535e-04 1.7783e-04 1.5399e-04 1.3335e-04 1.1548e-04
-""".split()
-DYNAMIC = """
+""")
+DYNAMIC = digits("""
 1.0000e+00 8.0931e-01 6.5498e-01 5.3008e-01 4.2900e-01 3.4720e-01 2.8099e-01 2.2741e-01
 1.8404e-01 1.4895e-01 1.2055e-01 9.7558e-02 7.8955e-02 6.3899e-02 5.1714e-02 4.1853e-02
 3.3872e-02 2.7413e-02 2.2185e-02 1.7955e-02 1.4531e-02 1.1760e-02 9.5176e-03 7.7027e-03
@@ -147,8 +152,8 @@ DYNAMIC = """
 2.1115e-04 1.7089e-04 1.3830e-04 1.1193e-04 9.0585e-05 7.3312e-05 5.9332e-05 4.8018e-05
 3.8861e-05 3.1451e-05 2.5453e-05 2.0600e-05 1.6672e-05 1.3492e-05 1.0920e-05 8.8374e-06
 7.1522e-06 5.7883e-06 4.6845e-06 3.7912e-06 3.0683e-06 2.4832e-06 2.0097e-06 1.6265e-06
-""".split()
-YARN = """
+""")
+YARN = digits("""
 1.0000e+00 8.6596e-01 7.4989e-01 6.4938e-01 5.6234e-01 4.8697e-01 4.2170e-01 3.6517e-01
 3.1623e-01 2.7384e-01 2.3714e-01 2.0535e-01 1.7783e-01 1.5399e-01 1.3335e-01 1.1548e-01
 1.0000e-01 8.3479e-02 6.9590e-02 5.7925e-02 4.8136e-02 3.9931e-02 3.3061e-02 2.7315e-02
@@ -157,11 +162,11 @@ YARN = """
 4.3007e-04 2.7384e-04 2.3714e-04 2.0535e-04 1.7783e-04 1.5399e-04 1.3335e-04 1.1548e-04
 1.0000e-04 8.6596e-05 7.4989e-05 6.4938e-05 5.6234e-05 4.8697e-05 4.2170e-05 3.6517e-05
 3.1623e-05 2.7384e-05 2.3714e-05 2.0535e-05 1.7783e-05 1.5399e-05 1.3335e-05 1.1548e-05
-""".split()
+""")
 LLAMA_3 = [
     *PLAIN[:31],
-    *"""1.0730e-02 7.7785e-03 5.6009e-03 3.9991e-03 2.8248e-03 1.9675e-03 1.3449e-03 8.9549e-04
-    5.7363e-04 3.4539e-04""".split(),
+    *digits("""1.0730e-02 7.7785e-03 5.6009e-03 3.9991e-03 2.8248e-03 1.9675e-03 1.3449e-03 8.9549e-04
+    5.7363e-04 3.4539e-04"""),
     *YARN[41:],
 ]
 PROPORTIONAL = [*PLAIN[:16], *["0.0000e+00"] * 48]
@@ -185,10 +190,10 @@ def test_frequencies_round_to_those_that_its_tests_print(name: str) -> None:
     assert len(printed) == PAIRS
     for mode in ("exact", "transformers"):
         found, _ = rope_frequencies(read(block), length=length, mode=mode)  # type: ignore[arg-type]
-        for value, digits in zip(found.tolist(), printed, strict=True):
-            last = 1e-4 * float("1e" + digits.split("e")[1])
+        for value, shown in zip(found.tolist(), printed, strict=True):
+            last = 1e-4 * float("1e" + shown.split("e")[1])
             # Half of the last digit, and a little that float32 rounded before these were printed.
-            assert abs(value - float(digits)) <= 0.505 * last, digits
+            assert abs(value - float(shown)) <= 0.505 * last, shown
 
 
 @pytest.mark.filterwarnings("ignore")
