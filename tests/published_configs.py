@@ -1,10 +1,10 @@
 """Whole config.json files as their models' makers published them: what the presets are compared with.
 
-Llama 3.1, DeepSeek-V3 and gpt-oss: the copies in github.com/ai-dynamo/aiconfigurator at commit
-095f58a51c4ca8e61b66ec108d86f223f8d559ce, src/aiconfigurator_core/model_configs, of the main revision
-of the model that each is named after. Gemma 3: google/gemma-3-4b-it, quoted key by key in the tests of
-two public programs, which agree; the rest of that file is what transformers' Gemma3TextConfig says.
-None of Phi-3-mini-128k was found whole: see GGUF_OF_PHI_3.
+All but Gemma 3's: the copies in github.com/ai-dynamo/aiconfigurator at commit
+095f58a51c4ca8e61b66ec108d86f223f8d559ce, folder aic-core/src/aiconfigurator_core/model_configs; they do
+not say of which revision of a model. Gemma 3: google/gemma-3-4b-it, quoted key by key in the tests of
+two public programs, which agree on what both quote. Phi-3-mini-128k's was not found whole: see
+GGUF_OF_PHI_3.
 """
 
 from typing import Any
@@ -186,11 +186,70 @@ GEMMA_3_4B: dict[str, Any] = {  # google/gemma-3-4b-it
     },
 }
 
+MIXTRAL_8X7B: dict[str, Any] = {  # mistralai/Mixtral-8x7B-v0.1
+    "architectures": ["MixtralForCausalLM"],
+    "attention_dropout": 0.0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "hidden_act": "silu",
+    "hidden_size": 4096,
+    "initializer_range": 0.02,
+    "intermediate_size": 14336,
+    "max_position_embeddings": 32768,
+    "model_type": "mixtral",
+    "num_attention_heads": 32,
+    "num_experts_per_tok": 2,
+    "num_hidden_layers": 32,
+    "num_key_value_heads": 8,
+    "num_local_experts": 8,
+    "output_router_logits": False,
+    "rms_norm_eps": 1e-05,
+    "rope_theta": 1000000.0,
+    "router_aux_loss_coef": 0.02,
+    "sliding_window": None,
+    "tie_word_embeddings": False,
+    "torch_dtype": "bfloat16",
+    "transformers_version": "4.36.0.dev0",
+    "use_cache": True,
+    "vocab_size": 32000,
+}
+
+QWEN3_8B: dict[str, Any] = {  # Qwen/Qwen3-8B
+    "architectures": ["Qwen3ForCausalLM"],
+    "attention_bias": False,
+    "attention_dropout": 0.0,
+    "bos_token_id": 151643,
+    "eos_token_id": 151645,
+    "head_dim": 128,
+    "hidden_act": "silu",
+    "hidden_size": 4096,
+    "initializer_range": 0.02,
+    "intermediate_size": 12288,
+    "max_position_embeddings": 40960,
+    "max_window_layers": 36,
+    "model_type": "qwen3",
+    "num_attention_heads": 32,
+    "num_hidden_layers": 36,
+    "num_key_value_heads": 8,
+    "rms_norm_eps": 1e-06,
+    "rope_scaling": None,
+    "rope_theta": 1000000,
+    "sliding_window": None,
+    "tie_word_embeddings": False,
+    "torch_dtype": "bfloat16",
+    "transformers_version": "4.51.0",
+    "use_cache": True,
+    "use_sliding_window": False,
+    "vocab_size": 151936,
+}
+
 PUBLISHED = {
     "llama-3.1-8b": LLAMA_31_8B,
     "deepseek-v3": DEEPSEEK_V3,
     "gpt-oss-20b": GPT_OSS_20B,
     "gemma-3-4b": GEMMA_3_4B,
+    "mixtral-8x7b": MIXTRAL_8X7B,
+    "qwen3-8b": QWEN3_8B,
 }
 
 # The header of a GGUF file that llama.cpp wrote from microsoft/Phi-3-mini-128k-instruct, which carries
