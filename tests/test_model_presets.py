@@ -184,8 +184,11 @@ PLACES = {
 WITH_MODULE = [n for n, one in MODELS.items() if (one.config or {}).get("model_type") in PLACES]
 
 
+@pytest.mark.parametrize("length", [None, 4_096, 4_097])  # LongRoPE's other list begins there
 @pytest.mark.parametrize("name", WITH_MODULE)
-def test_a_preset_has_the_frequencies_that_transformers_gives_its_config(name: str) -> None:
+def test_a_preset_has_the_frequencies_that_transformers_gives_its_config(
+    name: str, length: int | None
+) -> None:
     transformers = pytest.importorskip("transformers", minversion="5")
     config = json.loads(json.dumps(dict(MODELS[name].config or {})))
     place = config["model_type"]
@@ -196,9 +199,34 @@ def test_a_preset_has_the_frequencies_that_transformers_gives_its_config(name: s
     assert kinds
     for kind in kinds:
         assert isinstance(kind.scheme, RopeConfig)
-        theirs = getattr(rotary, f"{kind.name}_inv_freq", None)
+        own = f"{kind.name}_inv_freq"
+        if length is not None:  # a text of that length is read, as far as its last token
+            by_layer = {"layer_type": kind.name} if hasattr(rotary, own) else {}
+            rotary(torch.zeros(1, 1, 8), torch.tensor([[length - 1]]), **by_layer)
+        theirs = getattr(rotary, own, None)
         theirs = rotary.inv_freq if theirs is None else theirs
-        bits, factor = rope_frequencies(kind.scheme, mode="transformers")
+        bits, factor = rope_frequencies(kind.scheme, length=length, mode="transformers")
         assert torch.equal(bits, theirs)
         own = f"{kind.name}_attention_scaling"
         assert factor == getattr(rotary, own if hasattr(rotary, own) else "attention_scaling")
+
+
+def test_gptj_has_the_frequencies_of_transformers_bit_for_bit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    modeling = pytest.importorskip("transformers.models.gptj.modeling_gptj")
+    scheme = MODELS["gpt-j-6b"].read().main.scheme
+    assert isinstance(scheme, RopeConfig)
+    # Its table is of sines alone: without them, position 1 of it holds the frequencies themselves.
+    monkeypatch.setattr(torch, "sin", lambda angles: angles)
+    theirs = modeling.create_sinusoidal_positions(2, 64)[1, :32]
+    monkeypatch.undo()
+    assert theirs[0] == 1
+    bits, factor = rope_frequencies(scheme, mode="transformers")
+    assert torch.equal(bits, theirs)
+    assert factor == 1
+
+
+def test_no_preset_with_a_ladder_is_left_out_of_these_comparisons() -> None:
+    ladders = {n for n in MODELS if isinstance(MODELS[n].read().main.scheme, RopeConfig)}
+    assert {*WITH_MODULE, "gpt-j-6b"} == ladders

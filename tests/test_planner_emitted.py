@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import math
 import shlex
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from posenc import rope_frequencies
 from posenc.interop import read_config
 from posenc.planner import ContextPlan, MethodPlan, emit, loss_by_position_script, plan
 from posenc.presets import MODELS
+from posenc.schemes.rope import RopeConfig
 from tests import models
 
 TARGET = 32_768
@@ -161,11 +161,32 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+class Turning(torch.nn.Module):
+    """In place of a Llama's rotary module: cosines and sines of planned frequencies, in float64."""
+
+    def __init__(self, config: RopeConfig, length: int) -> None:
+        super().__init__()
+        self.inv_freq, self.factor = rope_frequencies(config, length=length)
+
+    def forward(
+        self, x: torch.Tensor, position_ids: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        angles = position_ids[..., None].double() * self.inv_freq.repeat(2)
+        return (self.factor * angles.cos()).to(x.dtype), (self.factor * angles.sin()).to(x.dtype)
+
+
+@torch.no_grad()
+def losses_by_hand(model: Any, tokens: torch.Tensor) -> torch.Tensor:
+    """Loss of the tokens 1, 2, ... of sequences, their mean."""
+    logits = model.eval()(tokens).logits.double().log_softmax(-1)
+    return -logits[:, :-1].gather(-1, tokens[:, 1:, None])[..., 0].mean(0)
+
+
 @pytest.mark.parametrize("name", ["yarn", "dynamic"])
 def test_the_script_measures_the_user_s_checkpoint_as_it_is_and_as_planned(
     checkpoint: Path, name: str
 ) -> None:
-    from transformers import LlamaForCausalLM
+    from transformers import LlamaConfig, LlamaForCausalLM
 
     found = planned(json.loads((checkpoint / "config.json").read_text()), 256)
     (checkpoint / f"{name}.py").write_text(loss_by_position_script(found, method(found, name)))
@@ -179,18 +200,31 @@ def test_the_script_measures_the_user_s_checkpoint_as_it_is_and_as_planned(
     rows = list(csv.DictReader(io.StringIO(ran.stdout)))
     assert [int(rows[0]["from"]), int(rows[-1]["until"])] == [1, 256]
     assert sum(int(row["tokens"]) for row in rows) == 2 * 255
-    # The same by hand: the loss that transformers gives for one sequence, token by token.
-    tokens = torch.tensor([byte % 64 for byte in (checkpoint / "text.txt").read_bytes()[:512]])
-    model = LlamaForCausalLM.from_pretrained(checkpoint, dtype=torch.float32).eval()
-    with torch.no_grad():
-        logits = model(tokens.view(2, 256)).logits.double().log_softmax(-1)
-    losses = -logits[:, :-1].gather(-1, tokens.view(2, 256)[:, 1:, None])[..., 0].mean(0)
-    for row in rows:
-        part = losses[int(row["from"]) - 1 : int(row["until"]) - 1]
-        assert float(row["before"]) == pytest.approx(part.mean().item(), abs=1e-4)
-        assert math.isfinite(float(row["after"]))
-    # Read as planned, this is another model: the emitted block has arrived.
-    assert any(abs(float(row["after"]) - float(row["before"])) > 1e-3 for row in rows)
+    # The same by hand: the loss that transformers gives for two sequences, token by token, as the
+    # checkpoint is, told the block by this test, and turned by the planned frequencies themselves.
+    tokens = torch.tensor(
+        [byte % 64 for byte in (checkpoint / "text.txt").read_bytes()[:512]]
+    ).view(2, 256)
+    plain = LlamaForCausalLM.from_pretrained(checkpoint, dtype=torch.float32)
+    block = emit(found, method(found, name)).rope_parameters
+    told = LlamaForCausalLM(LlamaConfig.from_pretrained(checkpoint, **block))
+    told.load_state_dict(plain.state_dict())
+    by_hand = {"before": [losses_by_hand(plain, tokens)], "after": [losses_by_hand(told, tokens)]}
+    turned = {}
+    for other in ("none", "linear", "yarn", "dynamic"):
+        plain.model.rotary_emb = Turning(method(found, other).config, 256)
+        turned[other] = losses_by_hand(plain, tokens)
+    by_hand["after"].append(turned.pop(name))
+    by_hand["before"].append(turned["none"])
+    parts = [slice(int(row["from"]) - 1, int(row["until"]) - 1) for row in rows]
+    for kind, losses in by_hand.items():
+        written = torch.tensor([float(row[kind]) for row in rows], dtype=torch.float64)
+        for one in losses:
+            means = torch.stack([one[part].mean() for part in parts])
+            torch.testing.assert_close(written, means, rtol=0, atol=1e-5)
+    for other, one in turned.items():  # any other scaling would have been seen
+        means = torch.stack([one[part].mean() for part in parts])
+        assert (written - means).abs().max() > 2e-4, other
 
 
 def test_the_script_says_how_many_tokens_are_missing(checkpoint: Path) -> None:

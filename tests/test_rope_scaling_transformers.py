@@ -59,6 +59,12 @@ def transformers_frequencies(config: Any, length: int | None) -> tuple[Tensor, f
     return ROPE_INIT_FUNCTIONS[TYPES[config.kind]](made, torch.device("cpu"), seq_len=length)
 
 
+def test_every_type_that_transformers_has_is_compared() -> None:
+    utilities = pytest.importorskip("transformers.modeling_rope_utils")
+    assert {*TYPES.values()} == {*utilities.ROPE_INIT_FUNCTIONS, "default"}
+    assert len({*TYPES.values()}) == len(TYPES)
+
+
 def ulps(found: Tensor, theirs: Tensor) -> int:
     """The largest distance of two float32 rows of positive numbers, in units of the last place."""
     return int((found.float().view(torch.int32) - theirs.view(torch.int32)).abs().max())

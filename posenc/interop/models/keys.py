@@ -16,7 +16,7 @@ _SPEAKS = re.compile(
     r"chunk_size|temperature_tuning|n_ctx|context|layer_types|per_layer_config|kv_shared|"
     r"attention_interval|block_type"
 )
-_SILENT = re.compile(r"vision|image|video|audio|patch|chunk_size_feed_forward")
+_SILENT = re.compile(r"vision|image|video|audio|patch|chunk_size_feed_forward|moe_layer_freq")
 
 
 class Keys:
