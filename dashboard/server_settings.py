@@ -113,6 +113,16 @@ class ServerSettings:
         limits.MAX_WAITING,
         4,
     )
+    each: int = _setting(
+        Whole(
+            label="POSENC_EACH",
+            low=1,
+            high=2 * limits.MAX_WORKERS,
+            help="Starts that one visitor may have there at a time, running or waiting.",
+        ),
+        2 * limits.MAX_WORKERS,
+        2,
+    )
     run_minutes: int = _setting(
         Whole(
             label="POSENC_RUN_MINUTES",

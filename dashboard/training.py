@@ -178,10 +178,13 @@ def offer(setting: Setting, chosen: choices.TrainingChoice) -> str | None:
                 estimate=seconds,
                 reading=seconds - sum(timed.step(one) * one.steps for one in left),
                 owner=visitor.name(),
+                each=allowed.each,
+                mine=_started(),
             )
         except PosencError as error:
             st.error(plain(str(error)), icon=":material/block:")
             return linked
+        _started().append(entry)
         counters.here.count("starts")
         event("start_added", entry=entry, runs=[one.run_id for one in left])
         try:
@@ -191,6 +194,12 @@ def offer(setting: Setting, chosen: choices.TrainingChoice) -> str | None:
         crew.ensure()
         st.rerun()
     return linked
+
+
+def _started() -> list[str]:
+    """The entries that this session put in the queue: the starts of somebody whom nothing names."""
+    started: list[str] = st.session_state.setdefault("entries_started", [])
+    return started
 
 
 def _runs(count: int) -> str:

@@ -18,6 +18,14 @@ _OWNER = (
 )
 
 MUTANTS_OF_LOAD = (
+    Mutant("one visitor fills the queue", "lab/queue.py",
+           "and len(theirs) >= each", "and len(theirs) > each", ("queue_shares",)),
+    Mutant("a session forgets what it started", "../dashboard/training.py",
+           "        _started().append(entry)\n", "", ("queue_shares",)),
+    Mutant("a refused place is repeated", "../dashboard/server_settings.py",
+           'f", got {shown(text)}" if quoted else ""', 'f", got {shown(text)}"',
+           ("server_settings.py::"
+            "test_a_refused_place_is_not_repeated_for_it_may_hold_a_password[POSENC_RUNS]",)),
     Mutant("what is kept can be written", "../dashboard/read_only.py",
            "one.flags.writeable = False", "one.flags.writeable = True", ("kept",)),
     Mutant("one session's files fill the room", "../dashboard/uploads.py",

@@ -12,6 +12,7 @@ import re
 import tomllib
 import zlib
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,9 +21,12 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard.log_text import of_fault, one_line
 from posenc.errors import SchemeArgumentError
+from posenc.lab.estimate import Speed
 from posenc.lab.log_lines import JsonLines
 from tests.browser import ROOT
+from tests.page_queue import page_queue
 from tests.pages import PAGES, as_read, visit
+from tests.small_runs import small
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
@@ -122,6 +126,29 @@ def test_an_error_of_any_family_is_an_incident(
     with caplog.at_level(logging.ERROR, logger="dashboard"):
         at = visit("pca")
     assert_an_incident(at, caplog, f"{error.__module__}.{error.__name__}".removeprefix("builtins."))
+
+
+def test_a_fault_of_the_part_that_is_drawn_again_by_itself_leaves_the_page_around_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing of the page stands around it when Streamlit draws it by the clock."""
+    queue = page_queue(tmp_path, monkeypatch, Speed(3e-3, 3e-9, 1e-9))
+    queue.add([small(steps=5)])
+    monkeypatch.setattr("dashboard.training_board._row", raising(Exception(MESSAGE)))
+    with caplog.at_level(logging.ERROR, logger="dashboard"):
+        at = visit("train")
+    assert_an_incident(at, caplog, "Exception")
+    assert "In training" in [box.value for box in at.subheader]
+    board = ast.parse((ROOT / "dashboard" / "training_board.py").read_text())
+    fragments = [
+        node
+        for node in ast.walk(board)
+        if isinstance(node, ast.FunctionDef)
+        and "fragment" in "".join(map(ast.unparse, node.decorator_list))
+    ]
+    assert [ast.unparse(part.body[0]).splitlines()[0] for part in fragments] == [
+        "with faults.kind_errors():"
+    ]
 
 
 def test_a_chain_of_faults_is_in_the_log_whole_and_in_lines_of_its_own() -> None:

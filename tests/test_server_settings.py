@@ -2,6 +2,7 @@
 
 import ast
 import dataclasses
+import logging
 import os
 import re
 import subprocess
@@ -23,6 +24,7 @@ from dashboard import server_settings, uploads, visitor, workers
 from dashboard.server_settings import FIELDS, ServerSettingError, ServerSettings, read
 from posenc import limits
 from posenc.interop import hub_is_enabled
+from posenc.lab.log_lines import JsonLines
 from posenc.lab.queue import Queue
 from posenc.run_files import store_url, work_folder
 from tests import served_process
@@ -96,6 +98,7 @@ BAD = {
     "POSENC_POSITIONS": ["1", "2049", "many"],
     "POSENC_RUNNING": ["", "-1", "many", "65", "1.5", "٣", "9" * 5_000, "1_0"],
     "POSENC_WAITING": ["-1", "65"],
+    "POSENC_EACH": ["0", "129"],
     "POSENC_RUN_MINUTES": ["0", "241"],
     "POSENC_BUSY_TRAINING": ["yes", ""],
     "POSENC_HUB": ["true", ""],
@@ -129,6 +132,20 @@ def test_any_text_is_a_value_within_the_caps_or_refused(variable: str, text: str
         return
     one = FIELDS[variable]
     assert one.metadata["rule"].accepts(getattr(found, one.name))
+
+
+@pytest.mark.parametrize("variable", ["POSENC_RUNS", "POSENC_WORK"])
+def test_a_refused_place_is_not_repeated_for_it_may_hold_a_password(
+    variable: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, "s3://ann:sesame@runs.example/x\n")
+    with caplog.at_level(logging.ERROR):
+        at = visit("similarity", SMALL)
+    assert at.error
+    lines = JsonLines()
+    logged = [record.getMessage() + lines.format(record) for record in caplog.records]
+    assert any(variable in text for text in logged)
+    assert not any("sesame" in text for text in [*logged, *(box.value for box in at.error)])
 
 
 def test_readme_has_the_table_that_the_object_gives() -> None:
@@ -347,7 +364,7 @@ CHANGED = {
     "POSENC_POSITIONS": "64", "POSENC_RUNNING": "2", "POSENC_WAITING": "3", "POSENC_RUN_MINUTES": "5",
     "POSENC_HUB": "1", "POSENC_RUNS": "/a", "POSENC_WORK": "/b", "POSENC_USER_HEADER": "X-User",
     "POSENC_HOSTS": "a.example", "POSENC_PATH": "a", "POSENC_LOGS": "lines",
-    "POSENC_BUSY_TRAINING": "0",
+    "POSENC_BUSY_TRAINING": "0", "POSENC_EACH": "1",
 }  # fmt: skip
 
 

@@ -224,3 +224,32 @@ def test_no_text_of_a_visitor_is_markdown_unless_it_is_escaped(path: Path) -> No
 )
 def test_the_search_for_markdown_tells_escaped_text_from_other(code: str, count: int) -> None:
     assert len(formatted(ast.parse(code))) == count
+
+
+# Where a file is removed, and whose: nothing that a visitor does removes a run that is finished.
+REMOVED = {
+    "dashboard/counters.py": 2,  # sockets of servers that ended
+    "posenc/lab/holder.py": 1,  # who does an entry
+    "posenc/lab/making.py": 1,  # the checkpoint of a run that is in the store
+    "posenc/lab/queue.py": 2,  # an entry that ended, and its text
+    "posenc/lab/upkeep.py": 1,  # checkpoints and leftovers of long ago
+    "posenc/run_files.py": 1,  # the temporary file of a write that failed
+}
+REMOVING = {"unlink", "rmdir", "rmtree", "rm", "rm_file", "removedirs", "delete", "_rm"}
+
+
+def test_nothing_removes_a_run_that_is_finished() -> None:
+    found: dict[str, int] = {}
+    for path in FILES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            match node:
+                case ast.Attribute(value=ast.Name(id="os"), attr="remove" | "unlink"):
+                    removes = True
+                case ast.Attribute(attr=name):
+                    removes = name in REMOVING
+                case _:
+                    removes = False
+            if removes:
+                name = path.relative_to(ROOT).as_posix()
+                found[name] = found.get(name, 0) + 1
+    assert found == REMOVED

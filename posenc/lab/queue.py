@@ -9,7 +9,7 @@ import contextlib
 import hashlib
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -54,10 +54,14 @@ class Queue:
         estimate: float = 0.0,
         reading: float = 0.0,
         owner: str = "",
+        each: int | None = None,
+        mine: Collection[str] = (),
     ) -> str:
         """Put a start at the end and return its name; the same start twice is the first one's entry.
 
-        One that is being stopped counts no more: the same start comes again after it.
+        One that is being stopped counts no more: the same start comes again after it. each: how many one
+        person may have here, who has what their name owns and the entries in `mine`; as many as there
+        is room for if None.
 
         Raises QueueFull where no more may wait, QueueBusy where another process holds the queue for
         long, RunError where the folder cannot be written.
@@ -87,6 +91,12 @@ class Queue:
                     raise QueueFull(
                         f"{self.waiting} {'start waits' if self.waiting == 1 else 'starts wait'} "
                         "already; try again when one of them has ended."
+                    )
+                theirs = [one for one in here if one.name in mine or (owner and one.owner == owner)]
+                if each is not None and len(theirs) >= each:
+                    raise QueueFull(
+                        f"{each} of your starts {'is' if each == 1 else 'are'} here already, which is as "
+                        "many as one visitor may have; try again when one of them has ended."
                     )
                 entry = Entry(
                     name=f"{time.time_ns():020d}-{digest}",
