@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from posenc import ConfigError, Setting
-from posenc.errors import RunError
+from posenc.errors import RunError, RunOfAnotherVersion
 from posenc.lab import Specification
 from posenc.lab.model import ModelConfig
 from posenc.lab.summary import comparison
@@ -186,6 +186,7 @@ def test_equal_specifications_have_one_name(no_shape_checks: None) -> None:
         lambda record: record.update(protocol=Language.protocol + 1),
         lambda record: record["scheme"].update(kind="abacus"),
         lambda record: record.update(steps=0),
+        lambda record: record.update(start=2),
     ],
 )
 def test_a_record_that_is_not_known_is_refused_in_one_sentence(
@@ -196,6 +197,14 @@ def test_a_record_that_is_not_known_is_refused_in_one_sentence(
     with pytest.raises(RunError) as caught:
         Specification.from_record(record)
     assert "\n" not in str(caught.value)
+
+
+def test_a_run_whose_model_started_in_an_older_way_is_of_another_version() -> None:
+    record = json.loads(json.dumps(small("t5").record))
+    assert Specification.from_record(record) == small("t5")
+    record.pop("start")
+    with pytest.raises(RunOfAnotherVersion, match="are drawn smaller now"):
+        Specification.from_record(record)
 
 
 @pytest.mark.parametrize(

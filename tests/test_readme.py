@@ -108,7 +108,7 @@ def test_what_the_readme_says_of_the_nine_is_so() -> None:
         spec = run.specification
         if (spec.task, spec.train_length) == ("language", 64):
             if spec.scheme.kind == "t5":
-                assert store.tables(run.run_id)["scheme.weight"].abs().max() < 1.5
+                assert store.tables(run.run_id)["scheme.weight"].abs().max() < 1.7
             for score in run.scores:
                 if (score.measure, score.variant, score.x) == ("context", TRAINED, 1_024):
                     spread.setdefault(spec.scheme.label, []).append(score.value)

@@ -65,13 +65,19 @@ class LanguageModel(nn.Module):
     def __init__(
         self, config: ModelConfig, vocabulary: int, scheme: Scheme, generator: torch.Generator
     ) -> None:
-        """Draw the shared weights from `generator`, which no scheme touches."""
+        """Draw the shared weights from `generator`, which no scheme touches.
+
+        Where a scheme does not divide scores by sqrt(head_dim), queries start so much smaller, as T5's
+        own do (Raffel et al. 2020, arXiv 1910.10683, by its public code): the first scores of every
+        scheme have one spread.
+        """
         super().__init__()
         self.config = config
         self.tokens = _undrawn(nn.Embedding, vocabulary, config.width)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
         self.norm = nn.LayerNorm(config.width, bias=False)
         self._draw(generator)
+        self._start_queries(scheme)
         self.scheme = scheme
 
     def _draw(self, generator: torch.Generator) -> None:
@@ -85,6 +91,16 @@ class LanguageModel(nn.Module):
                 nn.init.normal_(
                     linear.weight, std=deep * linear.in_features**-0.5, generator=generator
                 )
+
+    @torch.no_grad()
+    def _start_queries(self, scheme: Scheme) -> None:
+        width = self.config.width
+        head_dim = width // self.config.heads
+        smaller = head_dim**-0.5 / scheme.softmax_scale(head_dim)
+        if smaller != 1:
+            for block in self.blocks:
+                assert isinstance(block, Block)
+                block.qkv.weight[:width] *= smaller
 
     def forward(
         self,

@@ -21,6 +21,9 @@ from posenc.schemes.stretched import AFTER_TRAINING, stretched
 from posenc.setting import Setting
 
 DEFAULT_SCALINGS = ("rope_linear", "rope_ntk")
+_START = (
+    2  # of models whose scores are not divided by sqrt(head_dim); 1 drew their queries as large
+)
 _SIZES = (
     "dim",
     "rope_width",
@@ -135,6 +138,8 @@ class Specification:
             del plain["compiled"]
         if self.scalings == DEFAULT_SCALINGS:  # likewise
             del plain["scalings"]
+        if not self.scheme.divided:
+            plain["start"] = _START
         return plain | {"protocol": TASKS[self.task].protocol}
 
     @classmethod
@@ -144,7 +149,7 @@ class Specification:
             raise RunError("The run's specification cannot be read: it names no protocol.")
         try:
             values = dict(record)
-            protocol = values.pop("protocol")
+            protocol, start = values.pop("protocol"), values.pop("start", 1)
             scheme, model = dict(values.pop("scheme")), dict(values.pop("model"))
             versions = tuple(sorted(dict(values.pop("versions")).items()))
             scalings = tuple(values.pop("scalings", DEFAULT_SCALINGS))
@@ -153,8 +158,14 @@ class Specification:
                 raise RunOfAnotherVersion(
                     f"The run was made by protocol {shown(protocol)}, this is {known}."
                 )
+            kind = SCHEMES[scheme["kind"]]
+            if start != (1 if kind.divided else _START):
+                raise RunOfAnotherVersion(
+                    "The run's model was started in another way than here: queries of schemes that do "
+                    "not divide by sqrt(head_dim) are drawn smaller now."
+                )
             return cls(
-                scheme=SCHEMES[scheme["kind"]].from_record(scheme),
+                scheme=kind.from_record(scheme),
                 model=ModelConfig(**model),
                 versions=versions,
                 scalings=scalings,

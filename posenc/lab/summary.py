@@ -75,6 +75,7 @@ def comparison(specification: Specification) -> str:
     alike = specification.record
     del alike["scheme"], alike["seed"], alike["corpus_name"]
     alike.pop("scalings", None)  # more readings of one scheme, which change no other number
+    alike.pop("start", None)  # a part of the scheme: how its models begin
     text = json.dumps(alike, sort_keys=True, separators=(",", ":"))
     digest = hashlib.sha256(text.encode()).hexdigest()[:8]
     return f"{specification.task}-{specification.train_length}-{digest}"

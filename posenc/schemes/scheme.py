@@ -52,7 +52,8 @@ class SchemeConfig(ABC):
     `shared` maps a field to the attribute of a Setting that fills it; the other fields are its own.
     reading: what a scaling is called where
     it reads the weights of another scheme. start: what untrained numbers of it are. in_training: what to
-    know before its trained models are compared with others, one sentence; "" for nothing.
+    know before its trained models are compared with others, one sentence; "" for nothing. divided:
+    whether q . k is divided by sqrt(head_dim).
     """
 
     kind: str = ""
@@ -64,6 +65,7 @@ class SchemeConfig(ABC):
     reading: ClassVar[str] = ""
     start: ClassVar[str] = "untrained noise"
     in_training: ClassVar[str] = ""
+    divided: ClassVar[bool] = True
 
     @property
     def uses(self) -> tuple[str, ...]:
@@ -233,8 +235,8 @@ class Scheme(nn.Module):
         return toeplitz(exact.mean(dim=0) if head == "mean" else exact[head])
 
     def softmax_scale(self, head_dim: int) -> float:
-        """Return the factor of q . k: 1 / sqrt(head_dim)."""
-        return head_dim**-0.5
+        """Return the factor of q . k: 1 / sqrt(head_dim), or 1 where nothing is divided."""
+        return head_dim**-0.5 if self.config.divided else 1.0
 
     def layer(self, index: int) -> Scheme:
         """Return the scheme of one layer; self, unless layers have their own parameters."""

@@ -8,8 +8,9 @@ e = floor(n/2) has a bucket of its own; beyond, buckets grow by a constant ratio
 
 Here that is decided in whole numbers, x^(n-e) e^t >= D^t e^(n-e), and so is exact; the logarithm in
 float32 of public code can be a bucket off where the two sides are equal. T5 does not divide scores by
-sqrt(d); its own models start their queries smaller instead. Kernel: the factor exp(bias) on an
-attention weight, which depends on the offset alone and is not symmetric; no position vectors.
+sqrt(d); its own models start their queries smaller instead, and so does the training lab. Kernel: the
+factor exp(bias) on an attention weight, which depends on the offset alone and is not symmetric; no
+position vectors.
 """
 
 import functools
@@ -87,6 +88,7 @@ class T5Config(TrainableConfig):
     label: ClassVar[str] = "T5 bias"
     summary: ClassVar[str] = "Adds a trained number per bucket of distances to every logit."
     paper: ClassVar[str] = "Raffel et al. 2020, arXiv 1910.10683"
+    divided: ClassVar[bool] = False
     in_training: ClassVar[str] = (
         "its biases start near 0, and a step of AdamW moves each by about the learning rate at most, so a "
         "short training does not take them far."
@@ -154,10 +156,6 @@ class T5(Trainable):
         asked = self.config
         found = _bucket(offsets, asked.buckets, asked.max_distance, asked.bidirectional)
         return self.weight.T.to(offsets.device)[:, found]
-
-    def softmax_scale(self, head_dim: int) -> float:
-        """Return 1: T5 does not divide by sqrt(head_dim)."""
-        return 1.0
 
 
 def _bucket(offsets: Tensor, buckets: int, max_distance: int, bidirectional: bool) -> Tensor:
