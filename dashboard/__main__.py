@@ -14,7 +14,7 @@ from pathlib import Path
 from streamlit import config
 from streamlit.web import cli
 
-from dashboard import counters, logs, output, server_settings, visitor, workers
+from dashboard import counters, identity_providers, logs, output, server_settings, visitor, workers
 from dashboard.server_settings import ServerSettingError, ServerSettings
 
 FOLDER = Path(__file__).parent
@@ -54,6 +54,7 @@ def main(arguments: list[str]) -> int:
     try:
         allowed = server_settings.current()
         server_settings.check_places(allowed)
+        identity_providers.offered()
     except ServerSettingError as error:
         print(f"posenc: {error}", file=sys.stderr)
         return 2
@@ -61,6 +62,9 @@ def main(arguments: list[str]) -> int:
         for variable in server_settings.unknown():
             said = f"posenc: {variable} is no variable of a server; it changes nothing."
             print(said, file=sys.stderr)
+        if identity_providers.passed_over():
+            said = "[auth] of secrets.toml changes nothing while POSENC_USER_HEADER is set"
+            print(f"posenc: {said}.", file=sys.stderr)
         for variable, text in server_settings.written(allowed).items():
             print(f"{variable}={text}")
         return 0
