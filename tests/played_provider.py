@@ -1,4 +1,4 @@
-"""A provider of OpenID Connect as a test plays it: it asks nobody for a password, and signs as it is told."""
+"""A provider of OpenID Connect as a test plays it: asks for no password, signs what it is told."""
 
 import base64
 import contextlib
@@ -23,7 +23,7 @@ CONFIGURATION = "/.well-known/openid-configuration"
 
 @dataclass
 class PlayedProvider:
-    """Says that whoever comes is `person`; `fault` is what it does wrong: see `FAULTS`."""
+    """Says that whoever comes is `person`; `fault` is what it does wrong: of `FAULTS`, or "down"."""
 
     address: str = ""
     person: dict[str, Any] = field(default_factory=lambda: {"email": "ann@example.org"})
@@ -119,6 +119,8 @@ def provider() -> Iterator[PlayedProvider]:
             if asked.path == "/keys":
                 return self._told({"keys": [played.key.as_dict(private=False)]})
             assert asked.path == CONFIGURATION, asked.path
+            if played.fault == "down":
+                return self.send_error(503)
             return self._told(played.configuration())
 
         def do_POST(self) -> None:

@@ -4,13 +4,21 @@ import os
 import re
 import subprocess
 import sys
+import time
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from http.cookiejar import CookieJar
+from importlib.metadata import requires
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import HTTPCookieProcessor, ProxyHandler, build_opener
 
 import pytest
 import streamlit as st
+from joserfc import jwt
+from joserfc.jwk import OctKey
 from playwright.sync_api import Browser, Page, expect
 from streamlit.testing.v1 import AppTest
 
@@ -162,10 +170,6 @@ def test_a_library_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, mis
 
 
 def test_the_extra_is_what_streamlit_asks_for_itself() -> None:
-    from importlib.metadata import requires
-
-    import tomllib
-
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     ours = {one.lower() for one in extras["optional-dependencies"]["login"]}
     theirs = {
@@ -349,6 +353,9 @@ def test_the_proxy_takes_the_long_cookies_of_a_login(path: str) -> None:
 LINK = "train?schemes=rope&task=copy&run_length=16&width=16&layers=1&run_heads=2&steps=4000"
 
 
+USER = "_streamlit_user"  # the cookie of a login
+
+
 @dataclass
 class Site:
     """A server whose people log in at a played provider."""
@@ -372,10 +379,42 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
             yield Site(played, found, folder)
 
 
+def by_hand(site: Site, fault: str) -> tuple[str, str, set[str]]:
+    """Log in without a browser: where that ends, what is read there, and the cookies that it leaves."""
+    site.provider.fault = fault
+    secret = tomllib.loads(site.provider.secrets())["auth"]["cookie_secret"]
+    asked = {"provider": "default", "exp": int(time.time()) + 60}
+    token = jwt.encode({"alg": "HS256"}, asked, OctKey.import_key(secret))
+    jar = CookieJar()
+    opener = build_opener(ProxyHandler({}), HTTPCookieProcessor(jar))
+    try:
+        with opener.open(
+            f"{site.server.address}/auth/login?provider={token}", timeout=20
+        ) as answer:
+            return answer.url, answer.read().decode(), {one.name for one in jar}
+    except HTTPError as error:
+        with error:
+            return error.url or "", error.read().decode(), {one.name for one in jar}
+
+
+@pytest.mark.parametrize("fault", ["", *FAULTS])
+def test_only_a_token_that_is_whole_and_meant_for_us_logs_in(site: Site, fault: str) -> None:
+    url, _, cookies = by_hand(site, fault)
+    assert url == f"{site.server.address}/"
+    assert (USER in cookies) is (fault == "")
+
+
+def test_a_provider_that_does_not_answer_is_told_without_a_trace(site: Site) -> None:
+    _, text, cookies = by_hand(site, "down")
+    assert (text, USER in cookies) == ("Authentication error", False)
+
+
 def press(page: Page, name: str) -> None:
-    """Press a button of the sidebar, and wait until the browser is back."""
+    """Press a button of the sidebar, and wait until the browser is back at the link."""
     sidebar = page.get_by_test_id("stSidebar")
-    sidebar.get_by_role("button", name=name, exact=True).click()
+    with page.expect_navigation(url=page.url):
+        sidebar.get_by_role("button", name=name, exact=True).click()
+    settled(page)
 
 
 def whose(page: Page) -> None:
@@ -396,9 +435,9 @@ def test_somebody_logs_in_keeps_the_link_and_owns_what_she_starts(
     whose(page)
     assert page.url == link
     assert site.provider.asked[-1]["redirect_uri"] == f"{site.server.address}/oauth2callback"
-    page.get_by_role("button", name="Start training").click()
+    page.get_by_role("button", name="Start", exact=True).click()
     expect(page.get_by_role("button", name="Stop", exact=True)).to_have_count(1)
-    queue = Queue(str(site.folder / "work"))
+    queue = Queue(site.folder / "work" / "queue")
     assert [one.owner for one in queue.entries()] == ["ann@example.org"]
 
     theirs = other.open("train")
@@ -413,7 +452,7 @@ def test_somebody_logs_in_keeps_the_link_and_owns_what_she_starts(
     assert page.url == link
     assert "/end" in site.provider.paths
     cookies = {one["name"] for one in ann.context.cookies()}
-    assert not cookies & {"_streamlit_user", "_streamlit_user_tokens"}
+    assert not cookies & {USER, f"{USER}_tokens"}
     for one in (ann, other):
         assert one.faults == []
         one.context.close()
@@ -423,17 +462,19 @@ def test_somebody_logs_in_keeps_the_link_and_owns_what_she_starts(
 def test_a_provider_that_does_wrong_logs_nobody_in(site: Site, chromium: Browser) -> None:
     visitor = Visitor(chromium, site.server.address)
     page = visitor.open("similarity?base=500")
-    for fault in FAULTS:
+    for fault in ("denied", "tampered"):
         site.provider.fault = fault
         press(page, "Log in")
         expect(page.get_by_text("You were not logged in.")).to_be_visible()
-        settled(page)
+        expect(
+            page.get_by_test_id("stSidebar").get_by_role("button", name="Log in")
+        ).to_be_visible()
         assert page.url.endswith("/similarity?base=500"), fault
         body = page.locator("body").inner_text()
         assert "Traceback" not in body
         assert "no entry" not in body
         names = {one["name"] for one in visitor.context.cookies()}
-        assert "_streamlit_user" not in names, fault
+        assert USER not in names, fault
     # What is kept leads nowhere but to this server, and only to somebody who just left.
     here = site.server.address
     there = here.replace("127.0.0.1", "localhost")
