@@ -19,6 +19,7 @@ from dashboard.server_settings import ServerSettingError, ServerSettings
 
 FOLDER = Path(__file__).parent
 THIS_MACHINE = "127.0.0.1"
+MOST_COOKIES = 64 * 2**10  # bytes, as the proxy that .deploy writes takes
 
 
 def options(allowed: ServerSettings, arguments: Sequence[str] = ()) -> list[str]:
@@ -71,6 +72,9 @@ def main(arguments: list[str]) -> int:
     ours = options(allowed, arguments)
     # Asked for the secrets, Streamlit has read its options; else it would warn that ours come late.
     config._config_options = None
+    if identity_providers.offered():
+        # The cookies of somebody in many groups; else a page of theirs would never connect again.
+        os.environ.setdefault("WEBSOCKETS_MAX_LINE_LENGTH", str(MOST_COOKIES))
     output.install()  # before the log, which keeps where it writes
     logs.install()
     counters.here.serve()

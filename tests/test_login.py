@@ -4,8 +4,10 @@ import os
 import re
 import subprocess
 import sys
+import textwrap
 import time
 import tomllib
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from http.cookiejar import CookieJar
@@ -21,6 +23,8 @@ from joserfc import jwt
 from joserfc.jwk import OctKey
 from playwright.sync_api import Browser, Page, expect
 from streamlit.testing.v1 import AppTest
+from websockets.sync.client import connect
+from websockets.typing import Subprotocol
 
 from dashboard import __main__ as launcher
 from dashboard import identity_providers, login, visitor
@@ -160,6 +164,14 @@ def test_an_address_to_come_back_to_is_taken_with_its_path_and_port() -> None:
     below = ONE | {"redirect_uri": "https://demo.example.org/tools/posenc/oauth2callback"}
     assert read(below, "tools/posenc")
     assert read(ONE | {"redirect_uri": "http://localhost:{port}/oauth2callback"})
+
+
+def test_the_table_of_the_readme_is_whole_but_for_its_secret() -> None:
+    (text,) = re.findall(r"```toml\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    section = tomllib.loads(textwrap.dedent(text))["auth"]
+    with pytest.raises(ServerSettingError, match="^cookie_secret "):  # copied, everybody knew it
+        read(section)
+    assert read(section | {"cookie_secret": ONE["cookie_secret"]}) == (Provider("default"),)
 
 
 @pytest.mark.parametrize("missing", ["authlib", "authlib.integrations.starlette_client"])
@@ -379,7 +391,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
             yield Site(played, found, folder)
 
 
-def by_hand(site: Site, fault: str) -> tuple[str, str, set[str]]:
+def by_hand(site: Site, fault: str) -> tuple[str, str, dict[str, str]]:
     """Log in without a browser: where that ends, what is read there, and the cookies that it leaves."""
     site.provider.fault = fault
     secret = tomllib.loads(site.provider.secrets())["auth"]["cookie_secret"]
@@ -391,10 +403,14 @@ def by_hand(site: Site, fault: str) -> tuple[str, str, set[str]]:
         with opener.open(
             f"{site.server.address}/auth/login?provider={token}", timeout=20
         ) as answer:
-            return answer.url, answer.read().decode(), {one.name for one in jar}
+            return answer.url, answer.read().decode(), {one.name: one.value or "" for one in jar}
     except HTTPError as error:
         with error:
-            return error.url or "", error.read().decode(), {one.name for one in jar}
+            return (
+                error.url or "",
+                error.read().decode(),
+                {one.name: one.value or "" for one in jar},
+            )
 
 
 @pytest.mark.parametrize("fault", ["", *FAULTS])
@@ -407,6 +423,20 @@ def test_only_a_token_that_is_whole_and_meant_for_us_logs_in(site: Site, fault: 
 def test_a_provider_that_does_not_answer_is_told_without_a_trace(site: Site) -> None:
     _, text, cookies = by_hand(site, "down")
     assert (text, USER in cookies) == ("Authentication error", False)
+
+
+def test_somebody_in_many_groups_still_connects(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups = [str(uuid.uuid4()) for _ in range(200)]
+    monkeypatch.setattr(site.provider, "person", site.provider.person | {"groups": groups})
+    _, _, cookies = by_hand(site, "")
+    line = "; ".join(f"{name}={value}" for name, value in cookies.items())
+    assert len(line) > 12_000  # the most that is taken unless told otherwise is 8,192
+    place = site.server.address.replace("http", "ws") + "/_stcore/stream"
+    protocols = [Subprotocol("streamlit"), Subprotocol("x")]
+    with connect(place, proxy=None, subprotocols=protocols, additional_headers={"Cookie": line}):
+        pass
 
 
 def press(page: Page, name: str) -> None:
