@@ -169,7 +169,7 @@ def test_an_address_to_come_back_to_is_taken_with_its_path_and_port() -> None:
 def test_the_table_of_the_readme_is_whole_but_for_its_secret() -> None:
     (text,) = re.findall(r"```toml\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     section = tomllib.loads(textwrap.dedent(text))["auth"]
-    with pytest.raises(ServerSettingError, match="^cookie_secret "):  # copied, everybody knew it
+    with pytest.raises(ServerSettingError, match=r"^cookie_secret "):  # copied, everybody knew it
         read(section)
     assert read(section | {"cookie_secret": ONE["cookie_secret"]}) == (Provider("default"),)
 
