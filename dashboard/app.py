@@ -6,8 +6,9 @@ from dashboard import (
     counters,
     faults,
     history,
+    identity_providers,
     links,
-    server_settings,
+    login,
     sheet,
     sockets,
     turns,
@@ -48,7 +49,7 @@ PAGES = {
 begun = False
 with faults.kind_errors():
     uploads.bound()
-    server_settings.current()  # one that cannot be used is all that there is to say
+    identity_providers.offered()  # a setting that cannot be used is all that there is to say
     sockets.send_at_once()
     counters.visited()
     links.keep()
@@ -63,6 +64,9 @@ with turns.server.turn(turns.standing()), faults.kind_errors():
     sheet.begin()
     links.restore()
     toolbar = Toolbar()
+    if not presenting():
+        with st.sidebar:
+            login.draw()
     setting = toolbar.shared()
     st.session_state["setting"] = setting
     toolbar.before(setting)

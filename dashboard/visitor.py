@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from dashboard import server_settings
+from dashboard import identity_providers, server_settings
 from posenc.lab.labels import is_owner
 
 KEY = "posenc_user"  # under which the proxy's header stands in st.user
@@ -10,13 +10,26 @@ KEY = "posenc_user"  # under which the proxy's header stands in st.user
 
 def name() -> str:
     """Return who this is, "" where nobody says it; what can be no owner is nobody, too."""
-    said = st.user.get(KEY)
-    if not said and st.user.get("is_logged_in"):
-        said = st.user.get("email")
+    if server_settings.current().user_header:  # it alone: a provider's claims may have any name
+        said = st.user.get(KEY)
+    else:
+        said = st.user.get("email") if logged_in() and _verified() else ""
     return said if isinstance(said, str) and is_owner(said) else ""
+
+
+def logged_in() -> bool:
+    """Whether Streamlit's own login knows this visitor, by whatever name."""
+    return st.user.get("is_logged_in") is True
+
+
+def _verified() -> bool:
+    """Whether the provider stands by the e-mail address; some never say so, and some say it as a word."""
+    return str(st.user.get("email_verified", True)).lower() != "false"
 
 
 def may_own() -> bool:
     """Whether this visitor can be told from others; on a private server that knows nobody, all are one."""
+    if name():
+        return True
     allowed = server_settings.current()
-    return bool(name()) or (allowed.one_person and not allowed.user_header)
+    return allowed.one_person and not allowed.user_header and not identity_providers.offered()

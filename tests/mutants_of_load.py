@@ -16,6 +16,8 @@ _OWNER = (
     "page_labels.py::"
     "test_the_owner_of_a_start_alone_stops_it_also_while_labels_cannot_be_written_or_read"
 )
+_LOGIN = "login.py::"
+_WHO = "test_a_provider_says_who_somebody_is_by_an_address_that_it_stands_by"
 
 MUTANTS_OF_LOAD = (
     Mutant("one visitor fills the queue", "lab/queue.py",
@@ -151,4 +153,14 @@ MUTANTS_OF_LOAD = (
     Mutant("secrets that cannot be read are passed over", "../dashboard/server_settings.py",
            'raise ServerSettingError(f"{place.name} cannot be read: {said}.") from None', "break",
            (_SECRETS,)),
+    Mutant("an address that the provider does not stand by", "../dashboard/visitor.py",
+           '.lower() != "false"', '.lower() != "no"', (f"{_LOGIN}{_WHO}",)),
+    Mutant("a claim is taken for the proxy's header", "../dashboard/visitor.py",
+           "if server_settings.current().user_header:", "if st.user.get(KEY):", (f"{_LOGIN}{_WHO}",)),
+    Mutant("a browser is sent to log in without having asked", "../dashboard/login.py",
+           "st.session_state.pop(_LEAVING, None)", 'st.session_state.pop(_LEAVING, "")',
+           (f"{_LOGIN}test_the_browser_is_sent_away_once_and_only_after_somebody_asked",)),
+    Mutant("long cookies of a login end the connection", "../dashboard/__main__.py",
+           "str(MOST_COOKIES)", '"8192"',
+           (f"{_LOGIN}test_somebody_in_many_groups_still_connects",)),
 )  # fmt: skip

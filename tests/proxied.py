@@ -180,9 +180,9 @@ def proxy_folder() -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def proxy(place: Path, **settings: Any) -> Iterator[int]:
+def proxy(place: Path, *, port: int = 0, **settings: Any) -> Iterator[int]:
     """Run nginx as .deploy sets it up, at a port that is yielded, until it is told to end."""
-    nginx, port = find_nginx(), free_port()
+    nginx, port = find_nginx(), port or free_port()
     assert nginx is not None
     (place / "nginx.conf").write_text(
         load_configure().configuration(

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -31,11 +32,14 @@ from dashboard.server_settings import FIELDS
 from posenc import limits
 from posenc.lab.labels import Labels
 from posenc.lab.runs import Store
-from tests.browser import PAGES, dial, find_nginx, headline, row, settled
+from tests.browser import PAGES, SCREENS, dial, find_nginx, headline, row, settled
 from tests.browser_page import asked, unfold
+from tests.played_provider import provider
 from tests.proxied import (
     HEADER,
+    LISTEN,
     PATH,
+    Guest,
     Team,
     answering,
     load_configure,
@@ -44,7 +48,7 @@ from tests.proxied import (
     reply,
     team,
 )
-from tests.served_process import ROOT, Served
+from tests.served_process import HOST, ROOT, Served, free_port, server
 
 pytestmark = pytest.mark.timeout(900)  # servers and browsers on a busy machine
 
@@ -601,6 +605,42 @@ def test_a_server_that_dies_takes_no_view_and_no_run_with_it(
             one for one in events if one["event"] == "run_finished"
         ).items()
         assert not [one for one in events if one["event"] == "incident"]
+
+
+@pytest.mark.long
+@pytest.mark.proxy
+@pytest.mark.browser
+def test_streamlit_s_own_login_passes_the_proxy_and_its_policy(
+    tmp_path: Path, chromium: Browser
+) -> None:
+    """Below a path, with claims as long as those of somebody in many groups."""
+    port = free_port()
+    (tmp_path / ".streamlit").mkdir()
+    with provider() as played, proxy_folder() as place:
+        played.person = {
+            "email": "ann@example.org",
+            "groups": [str(uuid.uuid4()) for _ in range(60)],
+        }
+        secrets = played.secrets(f"http://{HOST}:{port}/{PATH}")
+        (tmp_path / ".streamlit" / "secrets.toml").write_text(secrets)
+        kind = {"POSENC_PROFILE": "shared", "POSENC_PATH": PATH}
+        with (
+            server(tmp_path, HOME=str(tmp_path), **kind) as one,
+            proxy(place, port=port, servers=[f"{HOST}:{one.port}"], path=PATH),
+        ):
+            found = Team(port, place, [one], chromium)
+            context = chromium.new_context(**SCREENS[1440])
+            context.add_init_script(LISTEN)
+            guest = Guest(found, context)
+            page = guest.open("similarity?base=500")
+            link, sidebar = page.url, page.get_by_test_id("stSidebar")
+            for press, shown in (("Log in", "Log out"), ("Log out", "Log in")):
+                with page.expect_navigation(url=link):
+                    sidebar.get_by_role("button", name=press, exact=True).click()
+                expect(sidebar.get_by_role("button", name=shown, exact=True)).to_be_visible()
+                settled(page)
+                assert guest.violations() == []
+            context.close()
 
 
 def test_the_command_of_the_readme_writes_what_it_says() -> None:
