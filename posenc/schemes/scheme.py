@@ -52,7 +52,8 @@ class SchemeConfig(ABC):
     `shared` maps a field to the attribute of a Setting that fills it; the other fields are its own.
     reading: what a scaling is called where
     it reads the weights of another scheme. start: what untrained numbers of it are. in_training: what to
-    know before its trained models are compared with others, one sentence; "" for nothing.
+    know before its trained models are compared with others, one sentence; "" for nothing. advanced:
+    whether it is for those who look into a formula itself, which menus and help mark.
     """
 
     kind: str = ""
@@ -64,6 +65,7 @@ class SchemeConfig(ABC):
     reading: ClassVar[str] = ""
     start: ClassVar[str] = "untrained noise"
     in_training: ClassVar[str] = ""
+    advanced: ClassVar[bool] = False
 
     @property
     def uses(self) -> tuple[str, ...]:
