@@ -146,7 +146,7 @@ def test_a_plan_s_cosine_errors_are_those_of_each_method_s_own_ladder() -> None:
     assert len(errors) == 4
     printed = method(found, "yarn_paper")
     assert printed.code_cosine_error is None  # no public code computes it
-    assert "none there" in [row["with transformers' ladder"] for row in ranked(found)[COSTS]]
+    assert "none there" in [row["in transformers"] for row in ranked(found)[COSTS]]
     cells = {column.key: column for column in COLUMNS}
     one = method(found, "linear")
     assert cells["float32_cosine_error"].of(one) == one.cosine_error

@@ -97,7 +97,7 @@ COLUMNS = (
         of=lambda one: one.cosine_error, help=_ROUNDED,
     ),
     Column(
-        title="with transformers' ladder", key="float32_cosine_error_transformers", part=COSTS,
+        title="in transformers", key="float32_cosine_error_transformers", part=COSTS,
         form=".1e", of=lambda one: one.code_cosine_error, never="none there",
         help=_COMPUTED,
     ),
@@ -121,9 +121,9 @@ EXPLAINED = (
     "Short texts: change of the expected logit of unit content within the trained length. Stale keys: "
     "the length from which keys that were rotated and cached no longer fit. Unseen pairs: they made less "
     "than a turn in training and turn farther at the target. Float32 cosine error: of angles made in "
-    "float32 of exact frequencies rounded once; with transformers' ladder: of those that transformers "
-    "computes in float32. Kept: frequency as trained; divided: by the "
-    "whole factor; blended: between. K: that logit at a quarter, half and the end of what a query sees."
+    "float32 of exact frequencies rounded once; in transformers: of those that it computes in float32. "
+    "Kept: frequency as trained; divided: by the whole factor; blended: between. K: that "
+    "logit at a quarter, half and the end of what a query sees."
 )
 
 
