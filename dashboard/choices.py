@@ -10,6 +10,7 @@ from posenc.identification.examples import EXAMPLES
 from posenc.interop.held_numbers import NAME as NUMBERS
 from posenc.lab.tasks import TASKS, Language
 from posenc.planner import METHODS
+from posenc.words import with_advanced
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -284,8 +285,8 @@ class PlanChoice:
             low=0,
             high=limits.MAX_TRAIN_LENGTH,
             label="Trained length",
-            help="Tokens of a training text, for a model whose config does not say it. At 0 that is what "
-            "the config says, or else its context.",
+            help="Tokens of a training text, for a model of which it is not known. At 0 that is what its "
+            "makers or its config say, or else its context.",
         ),
     )
     methods: tuple[str, ...] = fields.ruled(
@@ -295,7 +296,10 @@ class PlanChoice:
             labels=tuple(method.label for method in METHODS.values()),
             most=len(METHODS),
             label="Methods",
-            help="Ways to read a longer context, compared below.",
+            help=with_advanced(
+                "Ways to read a longer context, compared below.",
+                (method.label for method in METHODS.values() if method.advanced),
+            ),
         ),
     )
 

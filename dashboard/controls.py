@@ -125,7 +125,7 @@ def _schemes(rule: fields.Several) -> None:
             "More schemes",
             others,
             key="add_scheme",
-            format_func=labels(rule).__getitem__,
+            format_func=lambda kind: _offered(rule, kind),
             icon=":material/add:",
             disabled=len(chosen) >= rule.most,
             help=f"At most {rule.most} at once: take one away before you add another.",
@@ -144,6 +144,11 @@ def _schemes(rule: fields.Several) -> None:
         args=(rule,),
         help=rule.help,
     )
+
+
+def _offered(rule: fields.Several, kind: str) -> str:
+    """Return a scheme's name as the menu has it: the advanced ones are marked."""
+    return f"{labels(rule)[kind]}{' (advanced)' if SCHEMES[kind].advanced else ''}"
 
 
 @answered

@@ -32,8 +32,9 @@ from posenc.planner.known_bases import known_base
 from posenc.planner.methods import UNSCALED
 from posenc.planner.report import ranked
 from posenc.planner.resolution import distinct_positions
+from posenc.planner.verdict import resolution_said
 from posenc.schemes.rope import RopeConfig
-from posenc.shared_model import shared_model
+from posenc.shared_model import SharedModel, shared_model
 
 DEFAULT = "llama-3-8b"  # where no model is chosen
 SEARCHED = 16_384  # up to here a page searches and scans every distance before it is asked
@@ -82,6 +83,7 @@ class PlannerRead:
     reach: int
     scanned: int
     rope: bool
+    apart: str
     partial: str
     assumed: str
 
@@ -110,7 +112,7 @@ def takes_long(word: str, chosen: PlanChoice) -> bool:
 
 
 def told_length(chosen: PlanChoice) -> int | None:
-    """Return the trained length that a visitor told, None for what the config says."""
+    """Return the trained length that a visitor told, None for what is known of the model."""
     return max(chosen.trained, 2) if chosen.trained else None
 
 
@@ -131,7 +133,7 @@ def _plan(word: str, chosen: PlanChoice, every: bool) -> ContextPlan:
         model.config,
         chosen.context,
         name=model.label,
-        trained_length=told_length(chosen),
+        trained_length=told_length(chosen) or model.trained_length,
         methods=chosen.methods,
         search_base=every,
         scan=None if every else SCANNED,
@@ -165,18 +167,21 @@ def _read(word: str, chosen: PlanChoice, every: bool) -> PlannerRead:
         reach=found.reach,
         scanned=found.scanned,
         rope=found.trained is not None,
-        assumed=_assumed(found),
+        apart=resolution_said(found),
+        assumed=_assumed(found, shared_model(word), chosen),
         partial="" if every or found.trained is None else _partial(found),
     )
 
 
-def _assumed(found: ContextPlan) -> str:
+def _assumed(found: ContextPlan, model: SharedModel, chosen: PlanChoice) -> str:
     """Say what a trained length of 0 stands for, "" where one is told or none matters."""
-    if found.trained is None:
+    if found.trained is None or told_length(chosen) is not None:
         return ""
+    if model.trained_length is not None:
+        return ""  # which `about` tells
     if found.assumed:
         return f"{' '.join(found.assumed)} Type the trained length if you know it."
-    if found.model.trained_length == found.trained_length and found.trained_length is not None:
+    if found.model.trained_length is not None:
         return f"Its config says a trained length of {found.trained_length:,}."
     return ""
 

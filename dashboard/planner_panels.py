@@ -10,6 +10,7 @@ from dashboard.pair import Pair
 from dashboard.planner import PlannerRead, planned
 from dashboard.text import plain
 from posenc import Setting
+from posenc.planner.columns import COLUMNS
 from posenc.planner.emitted import LLAMA_CPP_SOURCE, VLLM_SOURCE
 
 _ASKED = "plan_searched"  # the model and the target whose long search was asked for
@@ -45,6 +46,11 @@ def tables(found: Pair[PlannerRead]) -> None:
     columns = {
         planner_table.STROKE: st.column_config.ImageColumn("", width=60, pinned=True),
         planner_table.METHOD: st.column_config.TextColumn(pinned=True),
+    }
+    columns |= {
+        column.title: st.column_config.TextColumn(help=column.help)
+        for column in COLUMNS
+        if column.help
     }
     for title, frame in planner_table.tables(found).items():
         st.subheader(title, anchor=False)
@@ -90,7 +96,7 @@ def pictures(found: Pair[PlannerRead]) -> None:
         page.chart(bounds, planner_charts.bounds, ladders, key="plan_bounds")
     with right:
         st.subheader("Positions as bfloat16", anchor=False)
-        st.caption("Dashed: a number for every position.")
+        st.caption(f"Dashed: a number for every position. {plain(found.now.apart)}")
         page.picture(found.now.resolution, planner_charts.resolution(), key="plan_resolution")
 
 
@@ -116,18 +122,14 @@ def beware(both: Pair[PlannerRead]) -> None:
     left, right = st.columns(2)
     with left:
         st.subheader("Beware", anchor=False)
-        # A model without RoPE has its layers' sentences in the headline and under Layers.
-        told = {note.sentence for note in found.layers}
-        cautions = [
-            one
-            for one in found.cautions
-            if one.sentence not in found.assumed and (found.rope or one.sentence not in told)
-        ]
-        for caution in cautions:
+        for caution in found.cautions:
+            said = caution.sentence
+            if said in found.headline or said in found.assumed:
+                said = "As said above."
             st.markdown(
-                f"{plain(caution.sentence)}  \n*{plain(caution.rule)} Source: {plain(caution.source)}.*"
+                f"{plain(said)}  \n*{plain(caution.rule)} Source: {plain(caution.source)}.*"
             )
-        if not cautions:
+        if not found.cautions:
             st.caption("Nothing was found.")
         for reason in found.left_out:
             st.caption(plain(reason))
@@ -135,13 +137,14 @@ def beware(both: Pair[PlannerRead]) -> None:
         st.subheader("Keys and values of one sequence", anchor=False)
         page.table(both.map(lambda one: one.cache))
         st.subheader("Layers", anchor=False)
+        bewared = {caution.sentence for caution in found.cautions}
         for note in found.layers:
-            if note.sentence in found.headline:
-                st.markdown(
-                    f"**{plain(note.layers)}**: as said above. Source: {plain(note.source)}."
-                )
-            else:
-                st.markdown(f"**{plain(note.layers)}**: {plain(note.sentence)}")
+            said = note.sentence
+            if said in found.headline:
+                said = "as said above."
+            elif said in bewared:
+                said = "as said under Beware."
+            st.markdown(f"**{plain(note.layers)}**: {plain(said)} Source: {plain(note.source)}.")
 
 
 def paste(found: PlannerRead) -> None:

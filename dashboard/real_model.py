@@ -128,7 +128,9 @@ def about(model: SharedModel) -> str:
         return f"{model.label}: the config.json that was pasted or uploaded."
     doubt = f" Not checked: {model.unverified}." if model.unverified else ""
     note = f" {model.note}" if model.note else ""
-    return f"{model.label}. Numbers from {model.source}.{doubt}{note}"
+    length = model.trained_length
+    trained = f" Trained on {length:,} tokens ({model.trained_source})." if length else ""
+    return f"{model.label}. Numbers from {model.source}.{doubt}{note}{trained}"
 
 
 def _tell_panel(model: SharedModel) -> None:

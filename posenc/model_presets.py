@@ -1,8 +1,8 @@
 """Well-known models by name: the part of their config.json that bears on position, with its source.
 
 These are the models' configs, not the defaults of the library that runs them. A context is what the
-config says the model takes; it is not the length of training unless `original_max_position_embeddings`
-says so.
+config says the model takes; it is not the length of training. That is what
+`original_max_position_embeddings` says, or else the `trained_length` of a preset whose makers told it.
 """
 
 from collections.abc import Mapping
@@ -32,6 +32,8 @@ class ModelPreset:
     `described` says instead.
     optional: whether the config's scaling is one that its makers recommend for long texts only, and
     that the published file leaves out. note: what else to know, "" for nothing.
+    trained_length: tokens of the longest training texts, where the makers told it and the config does not;
+    None where nothing is known beside the config. trained_source: where they told it.
     """
 
     label: str
@@ -40,6 +42,8 @@ class ModelPreset:
     config: Mapping[str, Any] | None = None
     optional: bool = False
     note: str = ""
+    trained_length: int | None = None
+    trained_source: str = ""
     described: ModelConfig | None = None
 
     @property
@@ -179,7 +183,9 @@ MODELS: Mapping[str, ModelPreset] = MappingProxyType(
             "Mistral-7B-v0.1", _LITGPT,
             about={
                 "unverified": "its context, for which LitGPT gives the window of 4,096",
-                "note": "Trained on 8,192 tokens; its config.json says 32,768.",
+                "note": "Its config.json says 32,768 tokens, which is not what it was trained on.",
+                "trained_length": 8_192,
+                "trained_source": "Jiang et al. 2023, arXiv 2310.06825, table 1",
             },
             **_llama("mistral", 4_096, 32, 32, 8, 32_768, 1e4, sliding_window=4_096),
         ),
@@ -201,12 +207,19 @@ MODELS: Mapping[str, ModelPreset] = MappingProxyType(
         ),
         "qwen2.5-7b": _model(
             "Qwen2.5-7B", f"{_LITGPT}, without the scaling",
-            about={"optional": True, "note": _OPTIONAL, "unverified": "the scaling, YaRN by 4"},
+            about={
+                "optional": True, "note": _OPTIONAL, "unverified": "the scaling, YaRN by 4",
+                "trained_length": 32_768,
+                "trained_source": "Qwen team 2024, arXiv 2412.15115, section 3.3",
+            },
             **_llama("qwen2", 3_584, 28, 28, 4, 131_072, 1e6, rope_scaling=_QWEN_YARN),
         ),
         "qwen3-8b": _model(
             "Qwen3-8B", f"{_LITGPT}; {_TRANSFORMERS}",
-            about={"optional": True, "note": _OPTIONAL},
+            about={
+                "optional": True, "note": _OPTIONAL, "trained_length": 32_768,
+                "trained_source": "Qwen team 2025, arXiv 2505.09388, section 3.2",
+            },
             **_llama("qwen3", 4_096, 36, 32, 8, 40_960, 1e6, head_dim=128,
                      rope_scaling=_QWEN_YARN),
         ),

@@ -19,6 +19,7 @@ from posenc.interop.sources import RUN
 from posenc.schemes import SCHEMES, SchemeConfig
 from posenc.schemes.scheme import Head
 from posenc.shared_model import ModelRule, SharedModel, shared_model
+from posenc.words import with_advanced
 
 _TOLD = 240  # characters of what is wrong with a link's model
 DEFAULT_SCHEMES = ("learned", "sinusoidal", "rope", "alibi")
@@ -48,7 +49,10 @@ class Setting:
             labels=tuple(config.label for config in SCHEMES.values()),
             most=limits.MAX_SCHEMES,
             label="Schemes",
-            help="Which schemes stand side by side.",
+            help=with_advanced(
+                "Which schemes stand side by side.",
+                (config.label for config in SCHEMES.values() if config.advanced),
+            ),
         ),
     )
     dim: int = fields.ruled(

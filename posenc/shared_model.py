@@ -34,6 +34,8 @@ class SharedModel:
     """A model, and which part of it stands beside the schemes of a setting.
 
     source, unverified, note: as of a preset; "" for a config that was pasted.
+    trained_length, trained_source: as of a preset, which knows what its config does not say; None and ""
+    of any other.
     """
 
     word: str
@@ -42,6 +44,8 @@ class SharedModel:
     source: str = ""
     unverified: str = ""
     note: str = ""
+    trained_length: int | None = None
+    trained_source: str = ""
 
     @property
     def pasted(self) -> bool:
@@ -141,6 +145,8 @@ def shared_model(word: str) -> SharedModel:
             source=preset.source,
             unverified=preset.unverified,
             note=preset.note,
+            trained_length=preset.trained_length,
+            trained_source=preset.trained_source,
         )
     config = read_config_word(word)
     for one in config.layer_kinds:

@@ -1,6 +1,7 @@
 """Numbers and nouns as sentences write them."""
 
 import math
+from collections.abc import Iterable
 
 
 def counted(count: int, noun: str, several: str = "") -> str:
@@ -20,3 +21,9 @@ def power(value: float) -> str:
 def times(factor: float) -> str:
     """Return a factor as x16 or x1.25."""
     return f"x{factor:,.4g}"
+
+
+def with_advanced(help: str, names: Iterable[str]) -> str:
+    """Return a control's help that names what of its choices is advanced, if anything is."""
+    said = ", ".join(names)
+    return f"{help} Advanced: {said}." if said else help

@@ -59,10 +59,14 @@ def test_just_below_the_base_and_just_past_the_window_a_forty_digit_sum_is_negat
 
 
 def test_what_was_told_of_thirty_two_thousand_positions() -> None:
-    """629,998 to 631,006 pass, by a scan in steps; the window holds both but for the last step."""
+    """629,998 to about 630,984 pass; 631,006, told as the last that does, already fails."""
     found = smallest_base(128, 32_768)
     assert found is not None
-    assert found.end == pytest.approx(631_006, rel=1e-4)
+    assert found.end == pytest.approx(630_983.58, abs=0.01)
+    for base in (629_998, 630_983):
+        assert bound(128, base, 32_768).min() >= 0
+    for base in (630_984, 631_006):
+        assert int((bound(128, base, 32_768) < 0).argmax()) == 26_976
     assert found.rounded == 629_980
     assert bound(128, found.rounded, 32_768).min() >= 0
     assert bound(128, found.base * (1 - 1e-7), 32_768).min() < 0
@@ -75,6 +79,29 @@ def test_what_was_told_of_a_hundred_and_thirty_one_thousand_positions() -> None:
     assert found.rounded == 4.8692e6
     assert found.end == pytest.approx(4.873e6, rel=2e-4)
     assert found.narrow
+
+
+# Up to where larger bases fail again, as told; a base just below that fails, and where.
+AGAIN = {
+    1_024: (6.0e3, 6_018, 903),
+    4_096: (5.9e4, 58_676, 4_000),
+    32_768: (2.5e6, 2_487_577, 29_076),
+}
+
+
+@pytest.mark.parametrize("length", AGAIN)
+def test_larger_bases_fail_again_up_to_the_bases_that_were_told(length: int) -> None:
+    told, base, fails_at = AGAIN[length]
+    assert told * 0.99 < base < told * 1.01
+    found = smallest_base(128, length)
+    assert found is not None
+    assert found.end is not None
+    assert found.end < base
+    assert int((bound(128, base, length) < 0).argmax()) == fails_at
+    mp.dps = 40
+    assert mp.fsum(mp.cos(fails_at * mpf(base) ** (-mpf(m) / 64)) for m in range(64)) < 0
+    for larger in told * 1.01 ** np.arange(1, 13):
+        assert bound(128, larger, length).min() >= 0
 
 
 @pytest.mark.parametrize(("base", "fails_at"), [(2.7e4, 4_079), (1e4, 1_707)])

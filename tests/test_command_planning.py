@@ -99,7 +99,7 @@ def test_a_config_comes_from_a_pipe_too() -> None:
     text = json.dumps(models.LLAMA3_8B)
     result = run("plan", "-", "--context", "8192", text=text)
     assert result.exit_code == 0, result.output
-    assert "llama was trained on 8,192 tokens: 8,192 need no scaling." in result.output
+    assert "llama is taken as trained on 8,192 tokens: 8,192 need no scaling." in result.output
 
 
 @pytest.mark.parametrize("name", ["GPT2", "BLOOM", "T5", "MISTRAL_7B", "SMOLLM3", "DEEPSEEK_V3"])

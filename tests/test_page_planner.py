@@ -112,13 +112,22 @@ def test_only_what_is_short_or_known_is_computed_at_once() -> None:
 def test_a_trained_length_can_be_told_and_stands_in_the_link() -> None:
     asked = {"model": "qwen2.5-7b", "context": "16384", "methods": "none"}
     at = drawn(visit("context_planner", asked))
-    assert any("does not say how long" in one and "131,072 is" in one for one in captions(at))
-    assert "need no scaling" in as_read(headline(at))
+    assert (
+        as_read(headline(at)) == "Qwen2.5-7B was trained on 32,768 tokens: 16,384 need no scaling."
+    )
+    assert not any("does not say how long" in one for one in captions(at))
+    assert any("32,768 tokens (Qwen team 2024, arXiv 2412.15115" in one for one in captions(at))
     at = drawn(visit("context_planner", asked | {"trained": "4096"}))
     assert as_read(headline(at)).startswith("Qwen2.5-7B from 4,096 to 16,384 is x4")
     assert not any("does not say how long" in one for one in captions(at))
     at.number_input(key="trained").set_value(8_192).run()
     assert as_read(headline(drawn(at))).startswith("Qwen2.5-7B from 8,192 to 16,384 is x2")
+    silent = {"model": "llama-3-8b", "context": "8192", "methods": "none"}
+    at = drawn(visit("context_planner", silent))
+    assert as_read(headline(at)) == (
+        "Llama-3-8B is taken as trained on 8,192 tokens: 8,192 need no scaling."
+    )
+    assert any("does not say how long" in one and "8,192 is" in one for one in captions(at))
     told = drawn(visit("context_planner", {"model": "llama-3.1-8b", "context": "9000"}))
     assert "Its config says a trained length of 8,192." in captions(told)
 
@@ -289,6 +298,8 @@ def test_bfloat16_is_counted_at_every_power_of_two() -> None:
         (Setting(), SHORT),
         (Setting(model="deepseek-v3"), PlanChoice(context=8_192, methods=tuple(METHODS))),
         (Setting(model="gpt-2"), PlanChoice(context=5_000, methods=("none",))),
+        (Setting(model="qwen3-8b"), PlanChoice(context=40_000, methods=("none", "yarn"))),
+        (Setting(model="qwen3-8b"), PlanChoice(context=9_000, trained=4_096, methods=("yarn",))),
         (
             Setting(model=config_word(dict(MODELS["phi-3-mini-128k"].config or {}))),
             PlanChoice(context=9_000, methods=("none", "yarn")),

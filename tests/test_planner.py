@@ -21,9 +21,11 @@ from posenc.planner import (
     verdict,
 )
 from posenc.planner.cache import cache_gib
+from posenc.planner.columns import COSTS
 from posenc.planner.kernels import kernel_curve
-from posenc.planner.report import ranked
+from posenc.planner.report import plan_record, ranked
 from posenc.planner.resolution import distinct_positions, worst_cosine_error
+from posenc.planner.verdict import resolution_said
 from posenc.schemes.rope import RopeConfig
 from tests import models
 
@@ -92,19 +94,85 @@ def ladder(base: float, dim: int = 128) -> torch.Tensor:
     return torch.tensor([base ** (-2 * m / dim) for m in range(dim // 2)], dtype=torch.float64)
 
 
-@pytest.mark.parametrize(("length", "error"), [(32_768, 1.5e-3), (1_048_576, 5.0e-2)])
-def test_float32_angles_put_cosines_wrong_by_as_much_as_was_told(length: int, error: float) -> None:
-    found = worst_cosine_error(ladder(5e5), length)
-    assert found == pytest.approx(error, rel=0.04)
+@pytest.mark.parametrize(
+    ("length", "error", "in_code"), [(32_768, 1.5e-3, 2.3e-3), (1_048_576, 5.0e-2, 7.5e-2)]
+)
+def test_float32_angles_put_cosines_wrong_by_as_much_as_was_told(
+    length: int, error: float, in_code: float
+) -> None:
+    """Of the exact ladder cast to float32, and of the one that transformers makes in float32."""
+    exponents = torch.arange(0, 128, 2, dtype=torch.int64).float() / 128
+    theirs = 1.0 / 5e5**exponents  # float32 throughout, written out as its default type has it
+    bits = rope_frequencies(RopeConfig(dim=128, base=5e5, layout="half"), mode="transformers")[0]
+    assert torch.equal(theirs, bits)
+    assert worst_cosine_error(ladder(5e5), length) == pytest.approx(error, rel=0.04)
+    assert worst_cosine_error(ladder(5e5), length, ladder=bits) == pytest.approx(in_code, rel=0.01)
+
+
+def dense_error(exact: torch.Tensor, single: torch.Tensor, length: int) -> float:
+    """The worst error over a table of every position and pair, none skipped."""
+    at = np.arange(length)
+    angles = at.astype(np.float32)[:, None] * single.numpy().astype(np.float32)
+    right = np.cos(at[:, None] * exact.numpy())
+    return float(np.abs(np.cos(angles.astype(np.float64)) - right).max())
 
 
 def test_the_worst_error_is_that_of_every_pair_and_position() -> None:
-    """A dense table, no pair skipped."""
-    inv_freq = ladder(5e5).numpy()
-    at = np.arange(20_000)
-    angles = at.astype(np.float32)[:, None] * inv_freq.astype(np.float32)
-    dense = np.abs(np.cos(angles.astype(np.float64)) - np.cos(at[:, None] * inv_freq)).max()
-    assert worst_cosine_error(torch.from_numpy(inv_freq), 20_000) == dense
+    exact = ladder(5e5)
+    assert worst_cosine_error(exact, 20_000) == dense_error(exact, exact, 20_000)
+    wrong = (exact * (1 + 1e-6 * torch.arange(64))).float()  # the slow pairs are off the most
+    found = worst_cosine_error(exact, 20_000, ladder=wrong)
+    assert found == dense_error(exact, wrong, 20_000)
+
+
+@pytest.mark.usefixtures("no_shape_checks")
+def test_a_ladder_of_other_pairs_is_refused() -> None:
+    exact = ladder(5e5)
+    with pytest.raises(SchemeArgumentError, match="ladder must have the 64 frequencies"):
+        worst_cosine_error(exact, 20, ladder=exact[:1].float())
+
+
+def test_a_plan_s_cosine_errors_are_those_of_each_method_s_own_ladder() -> None:
+    found = planned(models.LLAMA3_8B, 16_384, methods=["linear", "ntk", "yarn_paper"])
+    plain = ladder(5e5)
+    ladders = {"linear": plain / 2, "ntk": ladder(5e5 * 2 ** (128 / 126))}
+    errors = set()
+    for name, exact in ladders.items():
+        one = method(found, name)
+        assert one.cosine_error == pytest.approx(dense_error(exact, exact, 16_384), rel=1e-6)
+        bits = rope_frequencies(one.config, mode="transformers")[0]
+        assert one.code_cosine_error == pytest.approx(dense_error(exact, bits, 16_384), rel=1e-6)
+        errors |= {one.cosine_error, one.code_cosine_error}
+    assert len(errors) == 4
+    printed = method(found, "yarn_paper")
+    assert printed.code_cosine_error is None  # no public code computes it
+    assert "none there" in [row["in transformers"] for row in ranked(found)[COSTS]]
+    cells = {column.key: column for column in COLUMNS}
+    one = method(found, "linear")
+    assert cells["float32_cosine_error"].of(one) == one.cosine_error
+    assert cells["float32_cosine_error_transformers"].of(one) == one.code_cosine_error
+    assert "rounded to float32 once" in cells["float32_cosine_error"].help
+    assert "transformers" in cells["float32_cosine_error_transformers"].help
+
+
+def test_the_caution_on_float32_tells_both_ladders() -> None:
+    found = planned(models.LLAMA3_8B, 1_048_576, methods=["none"], scan=1)
+    (said,) = [one.sentence for one in cautions(found) if one.rule.startswith("float32")]
+    assert said == (
+        "Unscaled: angles made in float32 put cosines wrong by up to 5.0e-02 where exact frequencies are "
+        "rounded once, and 7.5e-02 where they are made in float32, too, as transformers does."
+    )
+
+
+def test_how_many_positions_stay_apart_is_told_of_both_number_types() -> None:
+    found = planned(models.LLAMA3_8B, 131_072, methods=["none"])
+    counted = [len(set(torch.arange(131_072).to(one).double().tolist()))
+               for one in (torch.bfloat16, torch.float32)]  # fmt: skip
+    assert [found.distinct_bfloat16, found.distinct_float32] == counted == [1_409, 131_072]
+    assert resolution_said(found) == (
+        "Of 131,072 positions 1,409 stay apart as bfloat16 numbers, 131,072 as float32."
+    )
+    assert plan_record(found)["distinct_float32_positions"] == 131_072
 
 
 # Pairs --------------------------------------------------------------------------------------------
@@ -306,7 +374,10 @@ def test_where_the_bound_breaks_at_known_bases(base: float, first: int) -> None:
 
 def test_a_target_within_the_trained_length_needs_nothing() -> None:
     found = planned(models.LLAMA3_8B, 4_096)
-    assert verdict(found) == "M was trained on 8,192 tokens: 4,096 need no scaling."
+    assert found.assumed
+    assert verdict(found) == "M is taken as trained on 8,192 tokens: 4,096 need no scaling."
+    told = planned(models.LLAMA3_8B, 4_096, trained_length=8_192)
+    assert verdict(told) == "M was trained on 8,192 tokens: 4,096 need no scaling."
     assert [one.usable for one in found.methods] == ["made for it"]
 
 
@@ -317,6 +388,10 @@ def test_a_window_keeps_distances_short() -> None:
         "training did not show."
     )
     assert [one.method.name for one in found.methods] == ["none"]
+    assert verdict(planned(models.MISTRAL_7B, 131_072)) == (
+        "M at 131,072, taken as trained on 32,768 tokens: its layers see 4,096 tokens at most, so no "
+        "distance occurs that training did not show."
+    )
 
 
 def test_layers_of_other_kinds_are_told_apart() -> None:

@@ -27,11 +27,12 @@ for one in found.methods:
 def script(setting: Setting, chosen: PlanChoice, every: bool = False) -> str:
     """Return a script that prints the ranked table of the setting's model."""
     model = planned(setting)
+    told = told_length(chosen)
     every = every or not takes_long(model, chosen)
     return _SCRIPT.format(
         model=model,
         context=chosen.context,
-        trained=told_length(chosen),
+        trained="model.trained_length" if told is None else told,
         methods=list(chosen.methods),
         search=every,
         scan=None if every else SCANNED,

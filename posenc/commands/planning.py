@@ -27,6 +27,8 @@ from posenc.planner import (
 from posenc.planner.columns import EXPLAINED
 from posenc.planner.methods import UNSCALED
 from posenc.planner.report import layer_rows, model_record, plan_record, ranked
+from posenc.planner.verdict import resolution_said
+from posenc.words import with_advanced
 
 _CONFIG = click.argument("config", metavar="CONFIG.JSON")
 _JSON = click.option("--json", "as_json", is_flag=True, help="Every number, in full.")
@@ -66,7 +68,10 @@ def inspect_config(config: str, as_json: bool) -> None:
 @click.option("--trained", type=int, help="Tokens of a training text, where the config is silent.")
 @click.option(
     "--methods",
-    help=f"Some of {','.join(METHODS)}, with commas between them; default all.",
+    help=with_advanced(
+        f"Some of {','.join(METHODS)}, with commas between them; default all.",
+        (name for name, method in METHODS.items() if method.advanced),
+    ),
 )
 @click.option("--script", type=click.Choice(list(METHODS)), help="Print the script that measures.")
 @_JSON
@@ -106,15 +111,16 @@ def _tell(made: ContextPlan) -> None:
     _list("Left out", made.left_out)
     sizes = ", ".join(f"{gib:,.4g} GiB in {name}" for name, gib in made.cache.items())
     click.echo(f"\nKeys and values of one sequence of {made.target:,} tokens: {sizes}.")
+    click.echo(resolution_said(made))
     notes = layer_notes(made.model, made.target, made.trained_length)
-    _list("Layers", [f"{note.layers}: {note.sentence}" for note in notes])
+    _list("Layers", [f"{note.layers}: {note.sentence} ({note.source})" for note in notes])
     _list(
         "Sources",
         [f"{one.method.label}: {one.method.evidence.statement} ({one.method.evidence.source})"
          for one in made.methods],
     )  # fmt: skip
     found = cautions(made)
-    _list("Beware", [f"{caution.sentence} ({caution.source})" for caution in found])
+    _list("Beware", [f"{one.sentence} ({one.rule} Source: {one.source})" for one in found])
     if made.longer:
         _paste(made)
 

@@ -17,7 +17,9 @@ from posenc.lab.train import Report
 from posenc.run_files import ENVIRONMENT, lasting
 from posenc.schemes import SCHEMES
 from posenc.schemes.stretched import AFTER_TRAINING
+from posenc.words import with_advanced
 
+_ADVANCED = tuple(kind for kind, config in SCHEMES.items() if config.advanced)
 ANSWERS_WITHIN = 10  # seconds that a Dask scheduler has to answer in
 
 
@@ -31,7 +33,7 @@ ANSWERS_WITHIN = 10  # seconds that a Dask scheduler has to answer in
     multiple=True,
     required=True,
     type=click.Choice(list(SCHEMES)),
-    help="May be repeated.",
+    help=with_advanced("May be repeated.", _ADVANCED),
 )
 @click.option(
     "--task", default=Language.kind, type=click.Choice(list(TASKS)), help="What is learned."
@@ -58,7 +60,10 @@ ANSWERS_WITHIN = 10  # seconds that a Dask scheduler has to answer in
     multiple=True,
     type=click.Choice(list(AFTER_TRAINING)),
     default=DEFAULT_SCALINGS,
-    help="By which plain RoPE is read past its length, too. May be repeated.",
+    help=with_advanced(
+        "By which plain RoPE is read past its length, too. May be repeated.",
+        (kind for kind in _ADVANCED if kind in AFTER_TRAINING),
+    ),
 )
 @click.option("--device", default="cpu", help="cpu, cuda or mps.")
 @click.option("--threads", default=1, help="Of each run; another number rounds differently.")

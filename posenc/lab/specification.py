@@ -19,6 +19,7 @@ from posenc.schemes import SCHEMES
 from posenc.schemes.scheme import SchemeConfig
 from posenc.schemes.stretched import AFTER_TRAINING, stretched
 from posenc.setting import Setting
+from posenc.words import with_advanced
 
 DEFAULT_SCALINGS = ("rope_linear", "rope_ntk")
 _START = (
@@ -73,7 +74,10 @@ class Specification:
             labels=tuple(SCHEMES[kind].label for kind in AFTER_TRAINING),
             most=len(AFTER_TRAINING),
             label="RoPE scalings",
-            help="By which trained RoPE is read past its length, too; each costs a reading.",
+            help=with_advanced(
+                "By which trained RoPE is read past its length, too; each costs a reading.",
+                (SCHEMES[kind].label for kind in AFTER_TRAINING if SCHEMES[kind].advanced),
+            ),
         ),
     )
     device: str = fields.ruled("cpu", fields.Choice(options=("cpu", "cuda", "mps"), label="Device"))

@@ -20,7 +20,7 @@ class Column:
     """One column. title: for people. key: in a record. part: the table that has it.
 
     of: the number, or words, of one method. form: how a number is written, as in a format string.
-    never: what is written where there is no such number.
+    never: what is written where there is no such number. help: what it is, where the title is too short.
     """
 
     title: str
@@ -29,6 +29,7 @@ class Column:
     of: Callable[[MethodPlan], Value]
     form: str = ""
     never: str = "never"
+    help: str = ""
 
     def cell(self, one: MethodPlan, plan: ContextPlan) -> str:
         """Return what a cell says."""
@@ -64,6 +65,14 @@ def _kernel(share: float) -> Callable[[MethodPlan], float]:
     return read
 
 
+_ROUNDED = (
+    "Largest error of a cosine below the target, angles made in float32 of the exact frequencies, each "
+    "rounded to float32 once."
+)
+_COMPUTED = (
+    "The same error of the frequencies that transformers computes, in float32 from the start."
+)
+
 COLUMNS = (
     Column(title="method", key="label", part="", of=lambda one: one.method.label),
     Column(title="training", key="training", part=COSTS, of=lambda one: one.usable),
@@ -85,7 +94,12 @@ COLUMNS = (
     ),
     Column(
         title="float32 cosine error", key="float32_cosine_error", part=COSTS, form=".1e",
-        of=lambda one: one.cosine_error,
+        of=lambda one: one.cosine_error, help=_ROUNDED,
+    ),
+    Column(
+        title="in transformers", key="float32_cosine_error_transformers", part=COSTS,
+        form=".1e", of=lambda one: one.code_cosine_error, never="none there",
+        help=_COMPUTED,
     ),
     Column(
         title="unseen pairs", key="unseen_pairs", part=SEES, form=",",
@@ -106,8 +120,10 @@ COLUMNS = (
 EXPLAINED = (
     "Short texts: change of the expected logit of unit content within the trained length. Stale keys: "
     "the length from which keys that were rotated and cached no longer fit. Unseen pairs: they made less "
-    "than a turn in training and turn farther at the target. Kept: frequency as trained; divided: by the "
-    "whole factor; blended: between. K: that logit at a quarter, half and the end of what a query sees."
+    "than a turn in training and turn farther at the target. Float32 cosine error: of angles made in "
+    "float32 of exact frequencies rounded once; in transformers: of those that it computes in float32. "
+    "Kept: frequency as trained; divided: by the whole factor; blended: between. K: that "
+    "logit at a quarter, half and the end of what a query sees."
 )
 
 

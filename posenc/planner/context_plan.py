@@ -6,6 +6,10 @@ Formulas alone: nothing here is measured. `loss_by_position_script` writes what 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
 from posenc.analysis.base_search import MAX_LENGTH, BaseWindow, smallest_base
 from posenc.analysis.extrapolation import first_negative_offset
 from posenc.errors import SchemeArgumentError, shown
@@ -43,7 +47,9 @@ class MethodPlan:
     pairs: the ladder before and after. short: what texts within the trained length pay. kernel: expected
     logit of unit content by distance, at a quarter, half and the whole of what a query sees.
     first_negative: first distance below the target with B(k) < 0 on this ladder. stale_from: length at
-    which cached rotated keys stop fitting, None if never. cosine_error: worst of float32 angles.
+    which cached rotated keys stop fitting, None if never. cosine_error: worst of float32 angles made of
+    the exact ladder, rounded once. code_cosine_error: of the ladder that transformers makes in float32;
+    None where it makes none.
     """
 
     method: Method
@@ -55,6 +61,7 @@ class MethodPlan:
     first_negative: int | None
     stale_from: int | None
     cosine_error: float
+    code_cosine_error: float | None
 
     @property
     def usable(self) -> str:
@@ -70,8 +77,8 @@ class ContextPlan:
     target, or their window. scanned: at how many of these distances the sign of B(k) was looked at.
     trained: RoPE as it was trained, None for a model without. base_window: the smallest base that
     satisfies B(k) at the target; None where there is none, or `base_searched` is False.
-    distinct_bfloat16: different bfloat16 numbers that the positions below the target become. cache: GiB
-    of one sequence by number type, at the target. assumed: what was taken for granted.
+    distinct_bfloat16, distinct_float32: different numbers that the positions below the target become.
+    cache: GiB of one sequence by number type, at the target. assumed: what was taken for granted.
     """
 
     name: str
@@ -88,6 +95,7 @@ class ContextPlan:
     base_searched: bool
     cache: dict[str, float]
     distinct_bfloat16: int
+    distinct_float32: int
     assumed: tuple[str, ...]
 
     @property
@@ -173,6 +181,7 @@ def plan(
         base_searched=searched,
         cache=cache_gib(model, context),
         distinct_bfloat16=distinct_positions(context),
+        distinct_float32=distinct_positions(context, torch.float32),
         assumed=assumed,
     )
 
@@ -292,7 +301,18 @@ def _method_plan(
         first_negative=first_negative_offset(inv_freq, lengths.scanned),
         stale_from=stale_from(config, length, text),
         cosine_error=worst_cosine_error(inv_freq, text),
+        code_cosine_error=_code_cosine_error(config, inv_freq, text),
     )
+
+
+def _code_cosine_error(
+    config: RopeConfig, inv_freq: Float[Tensor, " pairs"], text: int
+) -> float | None:
+    """Return the worst cosine error of the ladder that transformers makes; None where it makes none."""
+    if not config.in_transformers:
+        return None
+    ladder, _ = rope_frequencies(config, length=text, mode="transformers")
+    return worst_cosine_error(inv_freq, text, ladder=ladder)
 
 
 def _rank(one: MethodPlan) -> tuple[int, int, float]:

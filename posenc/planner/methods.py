@@ -34,6 +34,11 @@ class Method:
     evidence: Evidence
     scaling: type[ScaledRopeConfig] | None = None
 
+    @property
+    def advanced(self) -> bool:
+        """Whether it is for those who look into a formula itself."""
+        return self.scaling is not None and self.scaling.advanced
+
 
 def _of_scaling(kind: str, scaling: type[ScaledRopeConfig], evidence: Evidence) -> Method:
     label = scaling.reading[:1].upper() + scaling.reading[1:]

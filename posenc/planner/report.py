@@ -30,6 +30,7 @@ def plan_record(plan: ContextPlan) -> dict[str, Any]:
         "suggested_base": None if window is None else window.rounded,
         "cache_gib": plan.cache,
         "distinct_bfloat16_positions": plan.distinct_bfloat16,
+        "distinct_float32_positions": plan.distinct_float32,
         "ranking": RANKING,
         "methods": [_method_record(one, plan) for one in plan.methods],
         "left_out": list(plan.left_out),

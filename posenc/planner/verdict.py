@@ -33,15 +33,7 @@ def verdict(plan: ContextPlan) -> str:
     if plan.trained_length is None:
         return f"{plan.name} to {plan.target:,}: its config does not say what it was trained on."
     if not plan.longer:
-        if plan.target > plan.trained_length:
-            return (
-                f"{plan.name} from {plan.trained_length:,} to {plan.target:,}: its layers see "
-                f"{plan.reach:,} tokens at most, so no distance occurs that training did not show."
-            )
-        return (
-            f"{plan.name} was trained on {plan.trained_length:,} tokens: {plan.target:,} need no "
-            "scaling."
-        )
+        return _not_longer(plan, plan.trained_length)
     stretch = plan.reach / plan.trained_length
     said = f"{plan.name} from {plan.trained_length:,} to {plan.target:,} is {times(stretch)}"
     if plan.reach != plan.target:
@@ -50,6 +42,20 @@ def verdict(plan: ContextPlan) -> str:
     if own is not None and own.method.evidence.training == "trained":
         said += f", which its own scaling ({own.config.words}) is made for"
     return f"{said}; at base {power(plan.trained.base)} {_bound(plan)}."
+
+
+def _not_longer(plan: ContextPlan, trained_length: int) -> str:
+    """Say that no distance is new, and whether the trained length is known or taken for granted."""
+    if plan.target > trained_length:
+        start = f"{plan.name} from {trained_length:,} to {plan.target:,}"
+        if plan.assumed:
+            start = f"{plan.name} at {plan.target:,}, taken as trained on {trained_length:,} tokens"
+        return (
+            f"{start}: its layers see {plan.reach:,} tokens at most, so no distance occurs that "
+            "training did not show."
+        )
+    trained = "is taken as trained" if plan.assumed else "was trained"
+    return f"{plan.name} {trained} on {trained_length:,} tokens: {plan.target:,} need no scaling."
 
 
 def _bound(plan: ContextPlan) -> str:
@@ -63,6 +69,14 @@ def _bound(plan: ContextPlan) -> str:
     if plan.base_searched:
         return f"{said}; no base up to 1e12 satisfies it"
     return f"{said}; which base satisfies it was not searched"
+
+
+def resolution_said(plan: ContextPlan) -> str:
+    """Say in a sentence how many positions below the target bfloat16 and float32 tell apart."""
+    return (
+        f"Of {counted(plan.target, 'position')} {plan.distinct_bfloat16:,} stay apart as bfloat16 "
+        f"numbers, {plan.distinct_float32:,} as float32."
+    )
 
 
 def cautions(plan: ContextPlan) -> list[Caution]:
@@ -168,20 +182,26 @@ def _of_precision(plan: ContextPlan) -> list[Caution]:
         found.append(
             Caution(
                 "bfloat16 has 8 bits of precision.",
-                f"Of {plan.target:,} positions only {plan.distinct_bfloat16:,} stay apart as bfloat16 "
-                "numbers: angles must be made in float32 or better.",
+                f"{resolution_said(plan)} Angles must be made in float32 or better.",
                 "counted",
             )
         )
-    worst = max(plan.methods, key=lambda one: one.cosine_error, default=None)
-    if worst is not None and worst.cosine_error > _COSINE_LIMIT:
-        bits = math.log2(worst.cosine_error)
+    worst = max(plan.methods, key=_float32_error, default=None)
+    if worst is not None and _float32_error(worst) > _COSINE_LIMIT:
+        said = f"by up to {worst.cosine_error:.1e} where exact frequencies are rounded once"
+        if worst.code_cosine_error is not None:
+            said += f", and {worst.code_cosine_error:.1e} where they are made in float32, too, as "
+            said += "transformers does"
         found.append(
             Caution(
                 "float32 has 24 bits of precision.",
-                f"{worst.method.label}: angles made in float32 put cosines wrong by up to "
-                f"{worst.cosine_error:.1e} (2^{bits:.0f}).",
+                f"{worst.method.label}: angles made in float32 put cosines wrong {said}.",
                 "computed at every position",
             )
         )
     return found
+
+
+def _float32_error(one: MethodPlan) -> float:
+    """Return the larger of the two errors of float32 angles."""
+    return max(one.cosine_error, one.code_cosine_error or 0.0)

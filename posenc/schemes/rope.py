@@ -130,9 +130,16 @@ class RopeConfig(KnownRope, SchemeConfig):
         """Return what cosines and sines are multiplied by."""
         return 1.0
 
+    @property
+    def in_transformers(self) -> bool:
+        """Whether transformers computes these frequencies, in float32."""
+        return type(self) is RopeConfig or (
+            type(self).float32_ladder is not RopeConfig.float32_ladder
+        )
+
     def float32_frequencies(self) -> Float[Tensor, " pairs"]:
         """Return the frequencies as transformers computes them, bit for bit, float32."""
-        if type(self).float32_ladder is RopeConfig.float32_ladder and type(self) is not RopeConfig:
+        if not self.in_transformers:
             raise SchemeArgumentError(f"transformers has no {self.label}: use mode 'exact'.")
         # It cuts 0.29 of 100, which is a little less than 29 in binary, to 28.
         return self.float32_ladder(int(self.dim * self.partial_rotary_factor))

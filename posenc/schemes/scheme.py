@@ -53,7 +53,8 @@ class SchemeConfig(ABC):
     reading: what a scaling is called where
     it reads the weights of another scheme. start: what untrained numbers of it are. in_training: what to
     know before its trained models are compared with others, one sentence; "" for nothing. divided:
-    whether q . k is divided by sqrt(head_dim).
+    whether q . k is divided by sqrt(head_dim). advanced: whether it is for those who look into a formula
+    itself, which menus and help mark.
     """
 
     kind: str = ""
@@ -66,6 +67,7 @@ class SchemeConfig(ABC):
     start: ClassVar[str] = "untrained noise"
     in_training: ClassVar[str] = ""
     divided: ClassVar[bool] = True
+    advanced: ClassVar[bool] = False
 
     @property
     def uses(self) -> tuple[str, ...]:

@@ -46,6 +46,7 @@ class RopeYarnPaperConfig(ScaledRopeConfig):
     summary: ClassVar[str] = "YaRN by the formula of its paper, which no public code computes."
     paper: ClassVar[str] = "Peng et al. 2023, arXiv 2309.00071"
     reading: ClassVar[str] = "YaRN as printed"
+    advanced: ClassVar[bool] = True
     in_code: ClassVar[InCode | None] = InCode(
         kind="rope_yarn",
         rule="YaRN's printed ramp is not the one in public code.",
