@@ -89,7 +89,7 @@ def shipped(kind: str) -> tuple[str, dict[str, torch.Tensor]]:
         if note["scheme"] == kind and note["described"].endswith("seed 0")
     )
     with safe_open(found, "pt") as file:
-        return found.stem, {name: file.get_tensor(name) for name in file.keys()}
+        return found.stem, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
 
 
 @pytest.mark.parametrize("kind", TRAINED)
