@@ -19,6 +19,7 @@ from posenc import (
     rope_tables,
     sinusoidal_table,
 )
+from posenc.schemes import ROPE_SCALINGS
 from posenc.setting import PRECISIONS
 from tests.conftest import SMALL
 
@@ -217,6 +218,14 @@ def test_another_way_of_writing_a_value_is_no_news(
     setting, notices = survives(raw)
     assert getattr(setting, name) == value
     assert notices == []
+
+
+@pytest.mark.parametrize("kind", [kind for kind in SCHEMES if kind not in ROPE_SCALINGS])
+def test_the_help_of_the_base_names_the_schemes_that_it_changes(kind: str) -> None:
+    rule = RULES["base"]
+    changed = Setting(base=500.0).config(kind) != Setting().config(kind)
+    named = rule.help.partition("; ")[2].removesuffix(" use it.").replace(" and ", ", ").split(", ")
+    assert (SCHEMES[kind].label in named) == changed
 
 
 def test_of_seven_schemes_the_first_six_are_taken_and_told() -> None:
