@@ -97,9 +97,9 @@ def layouts(both: Pair[Read]) -> None:
     st.subheader("Two layouts of RoPE", anchor=False)
     page.also(both.map(lambda one: one.layouts.sentence))
     st.caption(
-        "One random query and one random key at every position: even diagonals depend on the offset alone. "
-        "Changes of scores and norms are of queries and keys that differ from row to row; the spread along "
-        "diagonals is of those in the picture."
+        "One random query and one random key at every position: a diagonal of one colour "
+        "depends on the offset alone. Changes of scores and norms are of queries and keys that differ from "
+        "row to row; the spread along diagonals is of those in the picture."
     )
     panels.rows_of_both(
         both.map(lambda one: _panels(one.layouts.scores)),

@@ -154,6 +154,13 @@ def _offered(rule: fields.Several, kind: str) -> str:
 @answered
 def _take_schemes(rule: fields.Several) -> None:
     chosen = st.session_state["schemes_control"]
+    if len(chosen) > rule.most:  # what was chosen stays, rather than what the registry has first
+        added = [kind for kind in chosen if kind not in st.session_state["schemes"]]
+        st.session_state["link_notices"].append(
+            f"At most {rule.most} schemes stand side by side: take one away before you add "
+            f"{rule.told(tuple(added))}."
+        )
+        return
     st.session_state["schemes"] = [kind for kind in rule.options if kind in chosen]
 
 

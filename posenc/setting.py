@@ -16,7 +16,7 @@ import torch
 from posenc import fields, limits, own_fields
 from posenc.errors import ConfigError, ConfigFileError
 from posenc.interop.sources import RUN
-from posenc.schemes import SCHEMES, SchemeConfig
+from posenc.schemes import ROPE_SCALINGS, SCHEMES, SchemeConfig
 from posenc.schemes.scheme import Head
 from posenc.shared_model import ModelRule, SharedModel, shared_model
 from posenc.words import with_advanced
@@ -24,6 +24,14 @@ from posenc.words import with_advanced
 _TOLD = 240  # characters of what is wrong with a link's model
 DEFAULT_SCHEMES = ("learned", "sinusoidal", "rope", "alibi")
 PRECISIONS = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+# Schemes with a base; a scaling of RoPE is RoPE.
+_WITH_BASE = [
+    config.label
+    for kind, config in SCHEMES.items()
+    if "base" in config.shared and kind not in ROPE_SCALINGS
+]
+_USE_BASE = f"{', '.join(_WITH_BASE[:-1])} and {_WITH_BASE[-1]} use it"
 
 # Even stops that are dense where people work and reach the caps: about equal steps by ratio.
 _WIDTHS: tuple[int, ...] = (2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256, 320, 384, 448, 512, 640)
@@ -73,7 +81,7 @@ class Setting:
             high=limits.MAX_BASE,
             grid=_BASES,
             label="Base",
-            help="Sets how slowly the slowest pair turns; sinusoidal and RoPE use it.",
+            help=f"Sets how slowly the slowest pair turns; {_USE_BASE}.",
         ),
     )
     length: int = fields.ruled(
@@ -109,7 +117,7 @@ class Setting:
         False,
         fields.Flag(
             label="Compare at equal width",
-            help="Give RoPE the whole model dimension instead of dimension / heads.",
+            help="Give schemes that rotate the whole model dimension instead of dimension / heads.",
         ),
     )
     alibi_head: int = fields.ruled(
@@ -127,7 +135,7 @@ class Setting:
             low=0,
             high=2**31 - 1,
             label="Seed",
-            help="Fixes the random start of the learned table.",
+            help="Fixes all that is random: starts of tables and parameters, weights, controls.",
         ),
     )
     learned_source: str = fields.ruled(

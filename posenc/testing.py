@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from posenc.errors import SchemeArgumentError
+from posenc.errors import SchemeArgumentError, shown
 from posenc.identification import identify
 from posenc.identification.given import Given
 from posenc.identification.precision import rounding, written_in
@@ -27,6 +27,7 @@ from posenc.tables import rope_tables, sinusoidal_table
 
 ROWS = 2_048  # asked of a module that computes its tables
 Tables = Tensor | Sequence[Tensor] | nn.Module
+Parts = tuple[Tensor, Tensor | None]  # a table; or cosines and sines
 
 
 def assert_matches(
@@ -42,17 +43,32 @@ def assert_matches(
         or (rows, rotary width) in the layout of the config, or both in one tensor (rows, pairs, 2); or
         a module that holds or makes one: an nn.Embedding, one with buffers of cosines and sines or
         with one table, or one called as module(x, position_ids) that returns both, as in transformers.
+        Of several caches that a module holds, such as one in every layer, each must match.
     scheme: a sinusoidal or RoPE config, or what it builds. start: the position of the first row.
     tolerance: the largest difference of a number allowed; None is what rounding once to the format of
         the numbers does. Angles computed in float32 take more: 1e-6 for each ten positions or so.
     Raises SchemeArgumentError for a scheme without such a table, and where no table is found.
     """
-    config = _with_table(scheme.config if isinstance(scheme, Scheme) else scheme)
-    table, sines = _tables(given)
+    config = _with_table(scheme)
+    tables = _tables(given)
+    for name, parts in tables.items():
+        said = _departs(*parts, config, start, tolerance)
+        if said:
+            raise AssertionError(f"{name}: {said}" if len(tables) > 1 else said)
+
+
+def _departs(
+    table: Tensor,
+    sines: Tensor | None,
+    config: SinusoidalConfig | RopeConfig,
+    start: int,
+    tolerance: float | None,
+) -> str:
+    """Return how a table departs from that of a scheme and what it is, "" where it does not."""
     found = Given.of(table, sines)
     expected = _expected(config, found, start)
     if expected.shape != found.columns.shape:
-        raise AssertionError(
+        return (
             f"This is no table of {config.label}: it is {len(found.columns):,} x {found.width:,}, and "
             f"{_widths(config)} {'is' if isinstance(config, SinusoidalConfig) else 'are'} expected."
         )
@@ -62,21 +78,27 @@ def assert_matches(
     size = max(1.0, float(expected.abs().max()))
     allowed = rounding(written_in(found.columns), latest, size) if tolerance is None else tolerance
     if largest <= allowed:
-        return
+        return ""
     row, column = divmod(int(off.argmax()), off.shape[1])
     instead = identify(table, sines)
     said = [headline(instead)]
     said += [one.sentence for one in instead.deviations]
     said += [f"It may also be {words}." for words in instead.also]
-    raise AssertionError(
+    return (
         f"This is not the table of {config.label} ({_widths(config)}, base {config.base:,.6g}) from "
         f"position {start:,}: row {row:,}, column {column:,} differs by {largest:.3g}, and "
         f"{allowed:.2g} is allowed. What it is: {' '.join(said)}"
     )
 
 
-def _with_table(config: SchemeConfig) -> SinusoidalConfig | RopeConfig:
-    """Return the config if its scheme has tables of sines and cosines."""
+def _with_table(scheme: SchemeConfig | Scheme) -> SinusoidalConfig | RopeConfig:
+    """Return the scheme's config if it has tables of sines and cosines."""
+    config = scheme.config if isinstance(scheme, Scheme) else scheme
+    if not isinstance(config, SchemeConfig):
+        raise SchemeArgumentError(
+            'scheme must be a config, such as SCHEMES["sinusoidal"](dim=512), or what it builds, got '
+            f"{shown(config)}."
+        )
     if isinstance(config, SinusoidalConfig | RopeConfig):
         return config
     raise SchemeArgumentError(
@@ -117,31 +139,39 @@ def _expected(
     return torch.cat(both, 1) * factor
 
 
-def _tables(given: Tables) -> tuple[Tensor, Tensor | None]:
-    """Return the table that is given, or held by a module, and its sines."""
+def _tables(given: Tables) -> dict[str, Parts]:
+    """Return the table that is given, or every one that a module holds, by name."""
     if isinstance(given, Tensor):
-        return given, None
+        return {"": (given, None)}
     if isinstance(given, nn.Module):
         return _of_module(given)
     parts = list(given)
     if len(parts) != 2:
         raise SchemeArgumentError(f"Give one table, or cosines and sines, got {len(parts)} tables.")
-    return parts[0], parts[1]
+    return {"": (parts[0], parts[1])}
 
 
-def _of_module(module: nn.Module) -> tuple[Tensor, Tensor | None]:
+def _of_module(module: nn.Module) -> dict[str, Parts]:
+    # A tensor that layers share under all its names, so that each finds its partner.
+    every = (
+        *module.named_buffers(remove_duplicate=False),
+        *module.named_parameters(remove_duplicate=False),
+    )
     held = {
         name: tensor
-        for name, tensor in (*module.named_buffers(), *module.named_parameters())
+        for name, tensor in every
         if (tensor.is_floating_point() or tensor.is_complex())
         and (tensor.squeeze().ndim == 2 or cosines_and_sines(tensor) is not None)
     }
+    pairs: dict[tuple[int, int], tuple[str, Parts]] = {}
     for name, tensor in held.items():
-        partner = held.get(name_of_sines(name))
-        if partner is not None:
-            return tensor, partner
-    if len(held) == 1:
-        return next(iter(held.values())), None
+        sines = held.get(other := name_of_sines(name))
+        if sines is not None:
+            pairs.setdefault((id(tensor), id(sines)), (f"{name} and {other}", (tensor, sines)))
+    if pairs:
+        return dict(pairs.values())
+    if len({id(tensor) for tensor in held.values()}) == 1:
+        return {"": (next(iter(held.values())), None)}
     if hasattr(module, "inv_freq"):
         positions = torch.arange(ROWS).unsqueeze(0)
         try:
@@ -153,7 +183,7 @@ def _of_module(module: nn.Module) -> tuple[Tensor, Tensor | None]:
                 "transformers; give the tables that it makes."
             ) from reason
         if isinstance(made, tuple) and len(made) == 2:
-            return made[0], made[1]
+            return {"": (made[0], made[1])}
     names = ", ".join(sorted(held)) or "none"
     raise SchemeArgumentError(
         f"{type(module).__name__} holds no one table of positions (matrices: {names}); give the table."

@@ -202,6 +202,39 @@ def test_rotary_modules_of_transformers_match_within_float32_angles() -> None:
         assert_matches(module, ROPE)
 
 
+@pytest.mark.parametrize("wrong", ["local", "global"])
+def test_every_cache_of_a_module_must_match(wrong: str) -> None:
+    """As Gemma 3 and ModernBERT keep two; and one in every layer, whose sines alone are off."""
+    right = Cached(*rope_tables(100, 32))
+    other = Cached(*rope_tables(100, 32, 500.0))
+    of = {"global": right, "local": right} | {wrong: other}
+    with pytest.raises(
+        AssertionError,
+        match=rf"^{wrong}\.cos_cached and {wrong}\.sin_cached: This is not .* base 500,",
+    ):
+        assert_matches(nn.ModuleDict(of), ROPE)
+    assert_matches(nn.ModuleDict({"global": right, "local": Cached(*rope_tables(100, 32))}), ROPE)
+    layers = nn.ModuleList([right, Cached(right.cos_cached[0, 0], -right.sin_cached[0, 0])])
+    layers[1].cos_cached = right.cos_cached  # shared, beside sines of its own
+    with pytest.raises(AssertionError, match=r"^1\.cos_cached and 1\.sin_cached: .*negated"):
+        assert_matches(layers, ROPE)
+    narrow = Cached(*rope_tables(100, 16))
+    with pytest.raises(
+        AssertionError, match=r"^b\.cos_cached and b\.sin_cached: This is no table of RoPE"
+    ):
+        assert_matches(nn.ModuleDict({"a": right, "b": narrow}), ROPE)
+
+
+@pytest.mark.usefixtures("no_shape_checks")
+@pytest.mark.parametrize("scheme", ["sinusoidal", SCHEMES["sinusoidal"], None, 512])
+def test_a_scheme_that_is_no_config_is_refused_in_a_sentence(scheme: object) -> None:
+    with pytest.raises(SchemeArgumentError) as refused:
+        assert_matches(sinusoidal_table(64, 32), scheme)  # type: ignore[arg-type]
+    assert str(refused.value).startswith(
+        'scheme must be a config, such as SCHEMES["sinusoidal"](dim=512), or what it builds, got '
+    )
+
+
 @pytest.mark.parametrize(
     ("given", "scheme", "said"),
     [

@@ -1,6 +1,5 @@
 """What must hold for every scheme of the registry, in float64; a new scheme joins by itself."""
 
-import contextlib
 import math
 
 import pytest
@@ -8,7 +7,6 @@ import torch
 from torch import Tensor
 
 from posenc import (
-    NoPositionKernel,
     NoPositionVectors,
     NotStationary,
     PositionOutOfRange,
@@ -135,10 +133,10 @@ def test_shifting_one_side_only_changes_the_relative_objects(scheme: Scheme) -> 
     assert (difference > 1e-2) == (type(scheme) is not Scheme)
 
 
-def has_vectors(scheme: Scheme) -> bool:
-    """Whether the scheme says that its kernel is an inner product of vectors."""
+def has_vectors(scheme: Scheme, dtype: torch.dtype | None = None) -> bool:
+    """Whether the scheme says that its kernel, rounded or not, is an inner product of vectors."""
     try:
-        position_vectors(scheme, 2)
+        position_vectors(scheme, 2, dtype=dtype)
     except NoPositionVectors:
         return False
     return True
@@ -228,17 +226,19 @@ def test_a_shorter_sequence_is_a_bitwise_prefix_of_a_longer_one(
             same(scheme, name, value, windowed(name, long[name], torch.arange(count)))
 
 
-def test_kernels_and_vectors_of_a_shorter_range_are_bitwise_prefixes(scheme: Scheme) -> None:
-    count = 100
-    if scheme.stationary:  # one head, because a mean over heads may be summed in another order
-        curve = offset_curve(scheme, 290, head=0)
-        short = offset_curve(scheme, count, head=0)
-        assert torch.equal(short, curve[290 - count : 289 + count])
-        kernel = position_kernel(scheme, 290, head=0)
-        assert torch.equal(position_kernel(scheme, count, head=0), kernel[:count, :count])
-    if not has_vectors(scheme):
-        return
-    # One head, because the vectors of several heads lie side by side.
+@pytest.mark.only(where=lambda scheme: scheme.stationary)
+def test_kernels_of_a_shorter_range_are_bitwise_prefixes(scheme: Scheme) -> None:
+    count = 100  # one head, because a mean over heads may be summed in another order
+    curve = offset_curve(scheme, 290, head=0)
+    short = offset_curve(scheme, count, head=0)
+    assert torch.equal(short, curve[290 - count : 289 + count])
+    kernel = position_kernel(scheme, 290, head=0)
+    assert torch.equal(position_kernel(scheme, count, head=0), kernel[:count, :count])
+
+
+@pytest.mark.only(where=has_vectors)
+def test_vectors_of_a_shorter_range_are_bitwise_prefixes(scheme: Scheme) -> None:
+    count = 100  # one head, because the vectors of several heads lie side by side
     vectors, short = (position_vectors(scheme, n, head=0) for n in (290, count))
     assert torch.equal(short, vectors[:count, : short.shape[1]])
     assert not vectors[:count, short.shape[1] :].any()
@@ -419,13 +419,17 @@ def test_the_logit_kernel_is_the_mean_over_random_unit_content(scheme: Scheme) -
     assert ((logits.mean(0) - position_kernel(scheme, 20)).abs() <= 5 * error + 1e-14).all()
 
 
+@pytest.mark.only(where=lambda scheme: not has_vectors(scheme))
+@pytest.mark.parametrize("head", HEADS_ASKED)
+def test_a_scheme_without_vectors_says_why(scheme: Scheme, head: str | int) -> None:
+    with pytest.raises(NoPositionVectors) as refused:
+        position_vectors(scheme, 30, head=head)
+    assert refused.value.reason == str(refused.value)
+
+
+@pytest.mark.only(where=has_vectors)
 @pytest.mark.parametrize("head", HEADS_ASKED)
 def test_inner_products_of_the_vectors_are_the_kernel(scheme: Scheme, head: str | int) -> None:
-    if not has_vectors(scheme):
-        with pytest.raises(NoPositionVectors) as refused:
-            position_vectors(scheme, 30, head=head)
-        assert refused.value.reason == str(refused.value)
-        return
     for length, start in ((1, 0), (30, 0), (150, 140)):
         vectors = position_vectors(scheme, length, head=head, start=start)
         kernel = position_kernel(scheme, length, head=head, start=start)
@@ -434,16 +438,22 @@ def test_inner_products_of_the_vectors_are_the_kernel(scheme: Scheme, head: str 
         close(vectors @ vectors.T, kernel, atol=2e-14 * DIM)
 
 
+@pytest.mark.only(where=lambda scheme: not scheme.stationary)
+@pytest.mark.parametrize("head", HEADS_ASKED)
+def test_a_kernel_that_has_no_offset_curve_changes_along_a_diagonal(
+    scheme: Scheme, head: str | int
+) -> None:
+    with pytest.raises(NotStationary, match=scheme.config.label):
+        offset_curve(scheme, 150, head=head)
+    diagonal = position_kernel(scheme, 150, head=head).diagonal(1)
+    assert (diagonal.max() - diagonal.min()).abs() > 1e-2
+
+
+@pytest.mark.only(where=lambda scheme: scheme.stationary)
 @pytest.mark.parametrize("head", HEADS_ASKED)
 def test_the_offset_curve_is_every_diagonal_of_the_kernel(scheme: Scheme, head: str | int) -> None:
     length = 150
     kernel = position_kernel(scheme, length, head=head)
-    if not scheme.stationary:
-        with pytest.raises(NotStationary, match=scheme.config.label):
-            offset_curve(scheme, length, head=head)
-        diagonal = kernel.diagonal(1)
-        assert (diagonal.max() - diagonal.min()).abs() > 1e-2
-        return
     curve = offset_curve(scheme, length, head=head)
     assert curve.shape == (2 * length - 1,)
     assert curve.dtype == torch.float64
@@ -498,27 +508,37 @@ def test_a_rounded_kernel_differs_by_no_more_than_the_rounding(
         assert not torch.equal(rounded, exact), "nothing was rounded"
 
 
+@pytest.mark.only(where=lambda scheme: has_vectors(scheme, torch.bfloat16))
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_rounded_vectors_give_the_rounded_kernel_or_are_refused(
-    scheme: Scheme, dtype: torch.dtype
-) -> None:
-    try:
-        vectors = position_vectors(scheme, 60, dtype=dtype)
-    except NoPositionVectors:
-        return
+def test_rounded_vectors_give_the_rounded_kernel(scheme: Scheme, dtype: torch.dtype) -> None:
+    vectors = position_vectors(scheme, 60, dtype=dtype)
     close(vectors @ vectors.T, position_kernel(scheme, 60, dtype=dtype), atol=2e-14 * DIM)
+
+
+@pytest.mark.only(where=lambda scheme: not has_vectors(scheme, torch.bfloat16))
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_scheme_without_rounded_vectors_refuses_them(scheme: Scheme, dtype: torch.dtype) -> None:
+    with pytest.raises(NoPositionVectors):
+        position_vectors(scheme, 60, dtype=dtype)
 
 
 # Ends of the range ----------------------------------------------------------------------------
 
 
-def test_a_scheme_with_a_last_position_says_so_and_others_have_none(scheme: Scheme) -> None:
+@pytest.mark.only(where=lambda scheme: scheme.max_length is None)
+def test_a_scheme_without_a_last_position_takes_the_largest(scheme: Scheme) -> None:
+    assert embedded_rows(scheme, torch.tensor([2**31 - 1])).isfinite().all()
+
+
+@pytest.mark.only(where=lambda scheme: scheme.max_length is None)
+def test_a_kernel_without_a_last_position_is_finite_at_the_largest(scheme: Scheme) -> None:
+    assert position_kernel(scheme, 2, start=2**31 - 2).isfinite().all()
+
+
+@pytest.mark.only(where=lambda scheme: scheme.max_length is not None)
+def test_a_scheme_with_a_last_position_says_so(scheme: Scheme) -> None:
     limit = scheme.max_length
-    if limit is None:
-        assert embedded_rows(scheme, torch.tensor([2**31 - 1])).isfinite().all()
-        with contextlib.suppress(NoPositionKernel):
-            assert position_kernel(scheme, 2, start=2**31 - 2).isfinite().all()
-        return
+    assert limit is not None
     embedded_rows(scheme, torch.tensor([limit - 1]))
     for ask in (
         lambda: embedded_rows(scheme, torch.tensor([limit])),

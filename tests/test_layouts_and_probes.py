@@ -49,11 +49,58 @@ def test_scores_of_both_layouts_equal_complex_multiplication(
         same = complex_scores(same_q, same_k, base, layout)
         np.testing.assert_allclose(use.alike.numpy(), same, atol=1e-12)
     np.testing.assert_allclose(found.mended.alike.numpy(), found.alike.numpy(), atol=1e-12)
-    wrong = complex_scores(q, k, base, "half")
-    both = found.mistakes["both"]
-    np.testing.assert_allclose(both.scores.numpy(), wrong, atol=1e-12)
+
+
+def turned_one_by_one(x: np.ndarray, base: float, way: str) -> np.ndarray:
+    """Queries or keys turned number by number; "cache" takes halves' angles with the neighbours' turn."""
+    count, dim = x.shape
+    half, out = dim // 2, np.empty_like(x)
+    for t in range(count):
+        for c in range(dim):
+            beside = c % 2 if way != "half" else c // half  # whether it is the second of its pair
+            step = 1 if way != "half" else half
+            pair = c // 2 if way == "interleaved" else c % half
+            angle = t * base ** (-2 * pair / dim)
+            other = x[t, c - step] if beside else -x[t, c + step]
+            out[t, c] = x[t, c] * math.cos(angle) + other * math.sin(angle)
+    return out
+
+
+MISTAKES = {"both": ("half", "half"), "one": ("interleaved", "half"), "cache": ("cache", "cache")}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+@pytest.mark.parametrize(("positions", "dim", "base"), [(2, 2, 1e4), (16, 8, 1e4), (40, 16, 500.0)])
+def test_what_a_mistake_does_is_what_plain_loops_say(
+    mistake: str, positions: int, dim: int, base: float
+) -> None:
+    used = inspect_layouts(positions, dim, base, seed=3).mistakes[mistake]
+    chance = torch.Generator().manual_seed(3)
+    q, k = torch.randn(2, positions, dim, generator=chance, dtype=torch.float64).numpy()
+    one = torch.randn(2, 1, dim, generator=chance, dtype=torch.float64).numpy()
+    same_q, same_k = (np.repeat(part, positions, 0) for part in one)
+    of_q, of_k = MISTAKES[mistake]
+
+    def scores(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        turned = turned_one_by_one(left, base, of_q), turned_one_by_one(right, base, of_k)
+        return turned[0] @ turned[1].T / math.sqrt(dim)
+
+    wrong, meant = scores(q, k), complex_scores(q, k, base, "interleaved")
+    np.testing.assert_allclose(used.scores.numpy(), wrong, atol=1e-12)
     change = np.sqrt(np.mean((wrong - meant) ** 2) / np.mean(meant**2))
-    assert math.isclose(both.change, change, abs_tol=1e-12)
+    assert math.isclose(used.change, change, abs_tol=1e-12)
+    together = np.corrcoef(wrong.ravel(), meant.ravel())[0, 1]
+    assert math.isclose(used.correlation, together, abs_tol=1e-12)
+    norms = [np.sqrt(np.sum(x * x, 1)) for x in (turned_one_by_one(q, base, of_q), q)]
+    assert math.isclose(used.norm_change, max(abs(norms[0] / norms[1] - 1)), abs_tol=1e-12)
+    alike = scores(same_q, same_k)
+    np.testing.assert_allclose(used.alike.numpy(), alike, atol=1e-12)
+    along = [np.std(np.diagonal(alike, offset)) for offset in range(1 - positions, positions)]
+    assert math.isclose(used.offset_spread, max(along) / np.std(alike), abs_tol=1e-12)
+    if dim == 2:  # where both layouts are one
+        assert used.change < 1e-12
+    else:
+        assert used.change > 0.5
 
 
 def test_a_consistent_mix_up_passes_the_tests_of_norm_and_offset_and_the_others_do_not() -> None:

@@ -5,14 +5,11 @@ The entry is made in a copy of the packages, so that nothing here knows of it be
 
 import json
 import re
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests.copied_packages import ROOT, add_line, copy_packages, ran
 
 # Every second pair divided: nobody's method.
 SCALING = r'''
@@ -101,33 +98,19 @@ BLOCK = {
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The packages with the scaling's file and its one entry."""
-    folder = tmp_path_factory.mktemp("copy")
-    ignored = shutil.ignore_patterns("__pycache__", "artifacts", "test_*")
-    for name in ("posenc", "dashboard", "tests", ".streamlit"):
-        shutil.copytree(ROOT / name, folder / name, ignore=ignored)
+    folder = copy_packages(tmp_path_factory.mktemp("copy"))
     place = folder / "posenc" / "schemes" / "rope_scaling"
     (place / "every_other.py").write_text(SCALING.lstrip())
-    registry = place / "__init__.py"
-    last = '    "rope_sections": RopeSectionsConfig,\n'
-    text = registry.read_text()
-    assert text.count(last) == 1
-    registry.write_text(
-        "from posenc.schemes.rope_scaling.every_other import RopeEveryOtherConfig\n"
-        + text.replace(last, last + '    "rope_every_other": RopeEveryOtherConfig,\n')
+    add_line(
+        place / "__init__.py",
+        '    "rope_sections": RopeSectionsConfig,\n',
+        '    "rope_every_other": RopeEveryOtherConfig,\n',
+        "from posenc.schemes.rope_scaling.every_other import RopeEveryOtherConfig\n",
     )
     (folder / "plain.json").write_text(json.dumps(LLAMA))
     scaled = LLAMA | {"rope_scaling": BLOCK, "max_position_embeddings": 16_384}
     (folder / "scaled.json").write_text(json.dumps(scaled))
     return folder
-
-
-def ran(copy: Path, *words: str) -> str:
-    """What a process prints that knows the copy alone."""
-    done = subprocess.run(
-        [sys.executable, *words], cwd=copy, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr[-3_000:]
-    return done.stdout
 
 
 def test_a_config_is_read_written_and_planned_for(copy: Path) -> None:

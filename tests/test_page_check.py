@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.stats
 import torch
+from safetensors import safe_open
 from safetensors.numpy import save
 from streamlit.testing.v1 import AppTest
 
@@ -21,7 +23,7 @@ from posenc.analysis.probes import probe
 from posenc.identification import identify
 from posenc.identification.examples import EXAMPLES
 from posenc.interop import held_numbers
-from posenc.interop.sources import named_table
+from posenc.interop.sources import RESULTS, named_table
 from tests.crafted_files import zipped_pickle
 from tests.pages import (
     as_read,
@@ -214,7 +216,32 @@ def test_the_code_converts_a_weight(heads: int, width: int) -> None:
     torch.testing.assert_close(scores[0], scores[1])
 
 
-@pytest.mark.parametrize("source", ["trained", "minilm"])
+def properties_by_hand(rows: np.ndarray) -> tuple[float, int | None, float]:
+    """Shift-invariance error, first rise and tau of vectors, by NumPy and SciPy alone."""
+    count = len(rows)
+    kernel = rows @ rows.T
+    spread = [np.std(np.diagonal(kernel, k)) for k in range(1, -(-count // 2))]
+    whole = np.std(kernel[~np.eye(count, dtype=bool)])
+    norms = np.sqrt(np.diagonal(kernel))
+    cosines = kernel / norms[:, None] / norms
+    along = [np.mean(np.diagonal(cosines, k)) for k in range(count)]
+    rises = [k for k in range(1, count) if along[k] > along[k - 1] + 1e-9]
+    tau = scipy.stats.kendalltau(along, [-k for k in range(count)]).statistic
+    return np.mean(spread) / whole, rises[0] if rises else None, tau
+
+
+def a_run() -> str:
+    """A run that ships and is not the one that is shown without asking: 128 positions, seed 1."""
+    for path in RESULTS.glob("*.safetensors"):
+        note = safe_open(path, "pt").metadata()
+        if note["scheme"] != "learned" or not note["described"].endswith("seed 1"):
+            continue
+        if "training length 128" in note["described"]:
+            return f"run-{path.stem}"
+    raise LookupError("no such run ships")
+
+
+@pytest.mark.parametrize("source", ["trained", "minilm", a_run()])
 def test_probes_are_those_of_the_table_in_the_sidebar(source: str) -> None:
     at = drawn(visit(PAGE, {"learned_source": source}, **opened(PROBES)))
     frame = table(at, PROBES)
@@ -227,6 +254,22 @@ def test_probes_are_those_of_the_table_in_the_sidebar(source: str) -> None:
     assert set(frame["positions"]) == {found.positions}
     (sentence,) = [text for text in said(at) if "a linear map reads its index" in text]
     assert f"to within {found.index_error.value:.2g} positions" in sentence
+    rows = named_table(source).table.double().numpy()
+    if source.startswith("run-"):
+        with safe_open(RESULTS / f"{source.removeprefix('run-')}.safetensors", "pt") as file:
+            np.testing.assert_array_equal(rows, file.get_tensor("scheme.weight").double().numpy())
+        assert rows.shape == (128, 128)
+        assert not np.array_equal(rows, named_table("trained").table.double().numpy())
+    cos, sin = waves(*rows.shape)
+    for n, of in enumerate((rows, beside(sin, cos))):
+        error, rise, tau = properties_by_hand(of)
+        assert math.isclose(frame["shift-invariance error"][n], error, rel_tol=1e-6, abs_tol=1e-9)
+        assert frame["first rise at distance"][n] == rise
+        assert math.isclose(frame["order kept by similarity (tau)"][n], tau, abs_tol=1e-9)
+    control = found.control_properties
+    assert frame["first rise at distance"][2] == control.first_rise
+    assert frame["order kept by similarity (tau)"][2] == control.kendall_tau
+    assert frame["shift-invariance error"][2] == control.translation_invariance_error
 
 
 def test_too_few_rows_are_told() -> None:

@@ -165,6 +165,44 @@ def test_first_schemes_and_chosen_ones_are_offered_at_once(monkeypatch: pytest.M
     assert notices(at) == []
 
 
+def test_a_seventh_scheme_is_refused_and_what_was_chosen_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kinds = [*SCHEMES]
+    six = kinds[:1] + kinds[2:7]  # the second stands beside them as a pill that can be pressed
+    at = drawn(visit("similarity", {"schemes": ",".join(six)}))
+    assert notices(at) == []
+    assert offered(at) == [SCHEMES[kind].label for kind in kinds[:7]]
+    at.button_group(key="schemes_control").set_value([*six, kinds[1]]).run()
+    assert [*setting(drawn(at)).schemes] == six
+    assert [*at.button_group(key="schemes_control").value] == six
+    assert notices(at) == [
+        "At most 6 schemes stand side by side: take one away before you add "
+        f"{SCHEMES[kinds[1]].label}."
+    ]
+    assert notices(at.run()) == []
+    menus: list[dict[str, Any]] = []
+    monkeypatch.setattr(
+        st, "menu_button", lambda label, asked, **more: menus.append(more) or asked[0]
+    )
+    assert [*setting(drawn(at.run())).schemes] == six
+    assert menus[0]["disabled"]
+    at.button_group(key="schemes_control").set_value(six[1:]).run()
+    assert [*setting(drawn(at)).schemes] == [*six[1:], kinds[7]]  # now the menu adds one
+    assert not menus[-2]["disabled"]
+
+
+def test_a_link_of_seven_schemes_shows_six_and_says_so() -> None:
+    kinds = [*SCHEMES][:7]
+    at = drawn(visit("similarity", {"schemes": ",".join(kinds)}))
+    assert [*setting(at).schemes] == kinds[:6]
+    (notice,) = notices(at)
+    assert notice.startswith("Schemes must be 1 to 6 of ")
+    assert notice.endswith(
+        f"{', '.join(SCHEMES[kind].label for kind in kinds[:6])} are used instead."
+    )
+
+
 # Free text among the shared controls --------------------------------------------------------------
 
 

@@ -1,11 +1,15 @@
 """Every page takes the relative schemes by themselves: alone, beside the main four, in odd settings."""
 
+import numpy as np
 import pytest
+import torch
+from safetensors import safe_open
 from streamlit.testing.v1 import AppTest
 
 from dashboard import compute, sentences
 from posenc import SCHEMES, Setting
-from tests.pages import SCHEME_PAGES, as_read, captions, headline, rows_of_matrices, visit
+from posenc.interop.sources import RESULTS
+from tests.pages import SCHEME_PAGES, as_read, captions, headline, matrices, rows_of_matrices, visit
 from tests.test_relative_schemes import RELATIVE, TRAINED
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
@@ -71,6 +75,62 @@ def test_odd_settings_break_no_page(kind: str) -> None:
     for link in links:
         for page in ("encoding", "similarity", "relative_offsets", "extrapolation"):
             whole(visit(page, {"schemes": kind} | link))
+
+
+SHIPPED = {"dim": "128", "heads": "4", "train_length": "64"}  # as the runs that ship were trained
+
+
+def shipped(kind: str) -> tuple[str, dict[str, torch.Tensor]]:
+    """The name and the parameters of the run of seed 0 that ships, read by safetensors itself."""
+    (found,) = (
+        path
+        for path in RESULTS.glob("*.safetensors")
+        for note in [safe_open(path, "pt").metadata()]
+        if note["scheme"] == kind and note["described"].endswith("seed 0")
+    )
+    with safe_open(found, "pt") as file:
+        return found.stem, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+
+
+@pytest.mark.parametrize("kind", TRAINED)
+def test_trained_parameters_are_those_that_ship_and_are_called_trained(kind: str) -> None:
+    run, tensors = shipped(kind)
+    link = SHIPPED | {"schemes": kind, f"{kind}.source": "trained"}
+    pages = ("why_position",) if kind in BY_CONTENT else ("similarity", "start")
+    for page in (*pages, *(("encoding",) if kind == "t5" else ())):
+        at = whole(visit(page, link))
+        config = at.session_state["setting"].config(kind)
+        panels = [one for header, _ in rows_of_matrices(at) for one in header["panels"]]
+        text = " ".join((headline(at), said(at), *(one["subtitle"] or "" for one in panels)))
+        assert f"trained parameters of run {run[:8]}" in text, page
+        assert "untrained" not in text, page
+        assert "initial" not in text, page
+    scheme = config.build()
+    assert scheme.trained
+    assert {f"scheme.{name}" for name, _ in scheme.named_parameters()} == tensors.keys()
+    for name, value in scheme.named_parameters():
+        assert torch.equal(value, tensors[f"scheme.{name}"]), name
+
+
+def test_a_page_draws_the_trained_parameters_and_not_a_start() -> None:
+    """KERPLE's logarithm by hand: the mean over heads of (1 + r2 k)^(-r1), which is 1 at k = 0."""
+    _, tensors = shipped("kerple_log")
+    r1, r2 = (np.exp(tensors[f"scheme.log_{name}"].double().numpy()) for name in ("r1", "r2"))
+    link = SHIPPED | {"schemes": "kerple_log", "length": "20"}
+    at = whole(visit("similarity", link | {"kerple_log.source": "trained"}))
+    _, drawn = matrices(at)
+    apart = np.abs(np.arange(20)[:, None] - np.arange(20))[..., None]
+    by_hand = ((1 + r2 * apart) ** -r1).mean(-1)
+    np.testing.assert_allclose(drawn["KERPLE log"], by_hand, atol=1e-6)
+    start = matrices(whole(visit("similarity", link)))[1]["KERPLE log"]
+    assert np.abs(start - by_hand).max() > 0.01
+
+
+def test_trained_parameters_of_other_sizes_are_refused_on_the_page() -> None:
+    at = whole(visit("similarity", {"schemes": "alibi,shaw,t5", "t5.source": "trained"}))
+    text = said(at)
+    assert "do not fit these sizes, their shapes are weight 32 x 4 and weight 32 x 8" in text
+    assert "ALiBi" in headline(at)
 
 
 def test_parameters_that_are_not_there_are_said_to_be_missing() -> None:

@@ -5,9 +5,9 @@ import math
 import pytest
 import torch
 
-from posenc import SCHEMES, SchemeArgumentError
+from posenc import SCHEMES, SchemeArgumentError, fields
 from posenc.errors import ConfigError
-from posenc.schemes.t5 import t5_buckets
+from posenc.schemes.t5 import T5Config, t5_buckets
 
 CASES = [
     (32, 128),
@@ -63,6 +63,8 @@ def test_buckets_start_where_the_reference_says() -> None:
     starts = {bucket: found.index(bucket) for bucket in range(16, 32)}
     assert [*starts.values()] == [16, 19, 21, 24, 27, 31, 35, 40, 46, 52, 59, 67, 77, 87, 99, 113]
     assert max(found) == 31
+    help = fields.rules(T5Config)["max_distance"].help
+    assert f"at {found.index(31)} for 32 and 128" in help
     both = t5_buckets(-torch.arange(300), bidirectional=True).tolist()
     assert [both.index(b) for b in range(9, 16)] == [12, 16, 23, 32, 46, 64, 91]
     every = set(t5_buckets(torch.arange(-300, 300), bidirectional=True).tolist())

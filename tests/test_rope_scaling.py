@@ -136,6 +136,25 @@ def test_proportional_turns_a_share_of_the_pairs(share: float, dim: int, turning
     assert sum(theta > 0 for theta in exact(config)) == config.turning == turning
 
 
+@pytest.mark.parametrize(("dim", "base"), [(64, 1e4), (2, 1e4), (100, 5e5)])
+def test_proportional_of_the_whole_width_is_plain_rope(
+    dim: int, base: float, draw: torch.Generator
+) -> None:
+    whole = RopeProportionalConfig(dim=dim, base=base, partial_rotary_factor=1.0)
+    plain = RopeConfig(dim=dim, base=base)
+    assert exact(whole) == exact(plain)
+    q, k = torch.randn(2, 1, 3, 300, dim, generator=draw)
+    positions = torch.arange(1_000, 1_300)
+    both = zip(
+        whole.build().rotate(q, k, positions, positions),
+        plain.build().rotate(q, k, positions, positions),
+        strict=True,
+    )
+    assert all(torch.equal(ours, theirs) for ours, theirs in both)
+    shorter = RopeProportionalConfig(dim=dim, base=base, partial_rotary_factor=1 - 2 / dim)
+    assert exact(shorter) == [*exact(plain)[:-1], 0.0]
+
+
 # Plain loops in high precision ---------------------------------------------------------------------
 
 

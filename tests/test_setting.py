@@ -19,6 +19,7 @@ from posenc import (
     rope_tables,
     sinusoidal_table,
 )
+from posenc.schemes import ROPE_SCALINGS
 from posenc.setting import PRECISIONS
 from tests.conftest import SMALL
 
@@ -219,6 +220,26 @@ def test_another_way_of_writing_a_value_is_no_news(
     assert notices == []
 
 
+@pytest.mark.parametrize("kind", [kind for kind in SCHEMES if kind not in ROPE_SCALINGS])
+def test_the_help_of_the_base_names_the_schemes_that_it_changes(kind: str) -> None:
+    rule = RULES["base"]
+    changed = Setting(base=500.0).config(kind) != Setting().config(kind)
+    named = rule.help.partition("; ")[2].removesuffix(" use it.").replace(" and ", ", ").split(", ")
+    assert (SCHEMES[kind].label in named) == changed
+
+
+def test_of_seven_schemes_the_first_six_are_taken_and_told() -> None:
+    seven = tuple(SCHEMES)[:7]
+    assert Setting(schemes=seven[:6]).schemes == seven[:6]
+    setting, notices = survives({"schemes": ",".join(reversed(seven))})
+    assert setting.schemes == seven[:6]
+    labels = ", ".join(SCHEMES[kind].label for kind in seven[:6])
+    (notice,) = notices
+    assert notice.startswith("Schemes must be 1 to 6 of ")
+    assert notice.endswith(f"; {labels} are used instead.")
+    assert survives({"schemes": ",".join(seven[:6])})[1] == []
+
+
 def test_twelve_hundred_keys_and_a_megabyte_of_text_are_read_at_once() -> None:
     raw = {f"key{i}": "x" * 800 for i in range(1_200)} | {"dim": "9" * 1_000_000}
     setting, notices = survives(raw)
@@ -238,7 +259,8 @@ def test_notices_show_no_text_that_a_visitor_brought() -> None:
 # Made directly ----------------------------------------------------------------------------------
 
 BAD = {
-    "schemes": [(), ("bogus",), ["rope"], ("alibi", "rope"), ("rope", "rope"), "rope", None],
+    "schemes": [(), ("bogus",), ["rope"], ("alibi", "rope"), ("rope", "rope"), "rope", None,
+                tuple(SCHEMES)[:7]],
     "dim": [0, 1, 3, -2, 4_098, 10**30, 10**5_000, 64.0, "64", True, None, float("nan")],
     "base": [0, 1, 1.999, -1, 1e13, float("nan"), float("inf"), "1e4", True, None, 10**5_000],
     "length": [0, 1, -1, 2_049, 1.5, "8"],

@@ -71,9 +71,9 @@ with one_position:
 
 page.how_to_read(
     "Row i, column j of a matrix says how alike positions i and j are when content is held fixed: "
-    "1 is identical, 0 unrelated, below 0 opposed. A matrix whose diagonals are even depends on the "
-    "distance alone, so the curve by distance says everything it says. Blank cells have no value: a "
-    "learned table has no row past its last. The dashed line is the training length."
+    "1 is identical, 0 unrelated, below 0 opposed. A matrix whose diagonals have one colour "
+    "each depends on the distance alone, so the curve by distance says everything it says. Blank cells "
+    "have no value: a learned table has no row past its last. The dashed line is the training length."
 )
 page.definition(
     r"\cos(i, j) = \frac{K(i, j)}{\sqrt{K(i, i)\,K(j, j)}}",

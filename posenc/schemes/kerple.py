@@ -5,7 +5,8 @@ such as -r1 |k|^r2 with 0 < r2 <= 2 or -r1 ln(1 + r2 |k|), has a positive defini
 the kernel here: the factor exp(bias) on an attention weight, symmetric, a function of the offset
 alone. So vectors exist for it, but no closed form of them is known: components come from the kernel.
 
-What must stay positive is trained as its logarithm; public code cuts it off at 0.01 instead.
+What must stay positive is trained as its logarithm, and the power variant's r2, which must stay below 2
+as well, as 2 sigmoid(x); public code cuts them off at 0.01 and 2 instead.
 """
 
 from abc import abstractmethod

@@ -1,4 +1,4 @@
-r"""xPos: RoPE whose pairs also shrink with the distance, the fastest ones first.
+r"""xPos: RoPE whose pairs count less the farther back the key, the fastest most.
 
 Sun et al. 2022, A Length-Extrapolatable Transformer, arXiv 2212.10554, section 3 and its code: with
 :math:`\zeta_m = (2m/d + \gamma) / (1 + \gamma)`, :math:`\gamma = 0.4`, pair m of a query at position i is
@@ -65,7 +65,9 @@ class XposConfig(SchemeConfig):
     )
 
     label: ClassVar[str] = "xPos"
-    summary: ClassVar[str] = "Turns queries and keys as RoPE does, and lets far pairs shrink."
+    summary: ClassVar[str] = (
+        "Turns queries and keys as RoPE does; a pair counts less the farther back the key."
+    )
     paper: ClassVar[str] = "Sun et al. 2022, arXiv 2212.10554"
     shared: ClassVar[dict[str, str]] = {"dim": "rope_width", "base": "base"}
 
