@@ -6,8 +6,15 @@ SCHEMES = ("relative_schemes",)
 BUCKETS = ("relative_buckets",)
 
 MUTANTS_OF_RELATIVE = (
-    Mutant("T5 divided by the root of the width", "schemes/t5.py", "return 1.0",
-           "return head_dim**-0.5", BUCKETS),
+    Mutant("T5 divided by the root of the width", "schemes/t5.py",
+           "divided: ClassVar[bool] = False", "divided: ClassVar[bool] = True", BUCKETS),
+    Mutant("T5's queries start as large as others'", "lab/model.py",
+           "if smaller != 1:", "if smaller > 1:",
+           ("lab_model.py::test_the_first_scores_of_every_scheme_that_adds_to_them_have_one_spread",)),
+    Mutant("a run that was started in another way is ours", "lab/specification.py",
+           "if start != (1 if kind.divided else _START):", "if not start:",
+           ("lab_specification.py::"
+            "test_a_run_whose_model_started_in_an_older_way_is_of_another_version",)),
     Mutant("T5's buckets start one distance late", "schemes/t5.py",
            "(low, middle) if middle**wider >= bound", "(low, middle) if middle**wider > bound",
            BUCKETS),
