@@ -26,6 +26,8 @@ CALLBACK = "/oauth2callback"
 SHORTEST_SECRET = 32  # characters: whoever guesses it can be anybody
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,31}")
 _HERE = "[auth] of secrets.toml"
+_USUAL = {"http": 80, "https": 443}  # ports that browsers leave out
+_OWN_MACHINE = ("localhost", "127.0.0.1", "::1")  # where browsers trust http, too
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,8 @@ def _providers(section: Mapping[str, Any]) -> tuple[Provider, ...]:
         for name, keys in section.items()
         if isinstance(keys, Mapping) and name != "client_kwargs"  # of the unnamed one
     }
+    if len({name.lower() for name in named}) < len(named):  # Streamlit does not tell them apart
+        raise ServerSettingError(f"Two providers in {_HERE} differ in upper and lower case alone.")
     for name, keys in named.items():
         if not _NAME.fullmatch(name):
             raise ServerSettingError(
@@ -129,21 +133,27 @@ def _whole(table: Mapping[str, Any], keys: tuple[str, ...], place: str) -> None:
 
 
 def _callback(address: str, path: str) -> None:
-    """Raise ServerSettingError for an address to come back to at which Streamlit does not listen."""
+    """Raise ServerSettingError for an address at which Streamlit does not listen or knows nobody again.
+
+    It compares scheme, host and port with what browsers say they are, letter by letter.
+    """
+    path = path or st.get_option("server.baseUrlPath").strip("/")
+    where = f"/{path}{CALLBACK}" if path else CALLBACK
     try:
-        found = urlsplit(address.replace("{port}", "1"))
+        found = urlsplit(address.replace("{port}", "8501"))
+        port = f":{found.port}" if found.port not in (None, _USUAL.get(found.scheme)) else ""
     except ValueError:
-        found = urlsplit("")
-    expected = f"/{path}{CALLBACK}" if path else found.path
+        found, port = urlsplit(""), ""
+    host = found.hostname or ""
+    browsers = f"[{host}]{port}" if ":" in host else f"{host}{port}"
+    secure = found.scheme == "https" or (found.scheme == "http" and host in _OWN_MACHINE)
     if (
-        found.scheme not in ("http", "https")
-        or not found.hostname
-        or not found.path.endswith(CALLBACK)
-        or found.path != expected
+        not (secure and host)
+        or found.netloc != browsers
+        or found.path != where
         or found.query
         or found.fragment
     ):
-        where = f"/{path}{CALLBACK}" if path else CALLBACK
         raise ServerSettingError(
-            f"redirect_uri in {_HERE} must be https, the host that people type, and {where}."
+            f"redirect_uri in {_HERE} must be https, the host as browsers write it, and {where}."
         )

@@ -118,7 +118,7 @@ class ServerSettings:
             label="POSENC_EACH",
             low=1,
             high=2 * limits.MAX_WORKERS,
-            help="Starts that one visitor may have there at a time, running or waiting.",
+            help="Starts that one person may have there at a time; where nobody is known, one session.",
         ),
         2 * limits.MAX_WORKERS,
         2,

@@ -170,6 +170,7 @@ def offer(setting: Setting, chosen: choices.TrainingChoice) -> str | None:
         crew, store = server_workers(), runs.own_store()
         content, name = uploaded or (None, "")
         try:
+            before = {one.name for one in crew.queue.entries()}
             entry = crew.queue.add(
                 left,
                 store=store.url if store else None,
@@ -184,7 +185,8 @@ def offer(setting: Setting, chosen: choices.TrainingChoice) -> str | None:
         except PosencError as error:
             st.error(plain(str(error)), icon=":material/block:")
             return linked
-        _started().append(entry)
+        if entry not in before:  # else it is the same start of somebody who was faster
+            _started().append(entry)
         counters.here.count("starts")
         event("start_added", entry=entry, runs=[one.run_id for one in left])
         try:

@@ -23,8 +23,11 @@ def logged_in() -> bool:
 
 
 def _verified() -> bool:
-    """Whether the provider stands by the e-mail address; some never say so, and some say it as a word."""
-    return str(st.user.get("email_verified", True)).lower() != "false"
+    """Whether the provider stands by the e-mail address, in a word or as a word.
+
+    Where it says nothing, people may have set the address themselves, and would own what another one's is.
+    """
+    return str(st.user.get("email_verified")).lower() == "true"
 
 
 def may_own() -> bool:

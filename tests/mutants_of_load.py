@@ -23,7 +23,7 @@ MUTANTS_OF_LOAD = (
     Mutant("one visitor fills the queue", "lab/queue.py",
            "and len(theirs) >= each", "and len(theirs) > each", ("queue_shares",)),
     Mutant("a session forgets what it started", "../dashboard/training.py",
-           "        _started().append(entry)\n", "", ("queue_shares",)),
+           "            _started().append(entry)\n", "            pass\n", ("queue_shares",)),
     Mutant("a refused place is repeated", "../dashboard/server_settings.py",
            'f", got {shown(text)}" if quoted else ""', 'f", got {shown(text)}"',
            ("server_settings.py::"

@@ -26,7 +26,9 @@ class PlayedProvider:
     """Says that whoever comes is `person`; `fault` is what it does wrong: of `FAULTS`, or "down"."""
 
     address: str = ""
-    person: dict[str, Any] = field(default_factory=lambda: {"email": "ann@example.org"})
+    person: dict[str, Any] = field(
+        default_factory=lambda: {"email": "ann@example.org", "email_verified": True}
+    )
     fault: str = ""
     asked: list[dict[str, str]] = field(default_factory=list)  # of /authorize
     paths: list[str] = field(default_factory=list)

@@ -15,6 +15,7 @@ from importlib.metadata import requires
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
+from urllib.parse import urlparse
 from urllib.request import HTTPCookieProcessor, ProxyHandler, build_opener
 
 import pytest
@@ -136,7 +137,7 @@ def test_one_provider_is_one_button_and_several_are_one_for_each() -> None:
             (
                 ONE | {"redirect_uri": address},
                 path,
-                "redirect_uri in [auth] of secrets.toml must be https, the host that people type, "
+                "redirect_uri in [auth] of secrets.toml must be https, the host as browsers write it, "
                 f"and {f'/{path}' if path else ''}/oauth2callback.",
             )
             for address, path in [
@@ -145,6 +146,12 @@ def test_one_provider_is_one_button_and_several_are_one_for_each() -> None:
                 ("https:///oauth2callback", ""),
                 ("https://[demo/oauth2callback", ""),
                 ("https://demo.example.org/oauth2callback?x=1", ""),
+                ("https://demo.example.org/other/oauth2callback", ""),
+                ("http://demo.example.org/oauth2callback", ""),
+                ("https://Demo.example.org/oauth2callback", ""),
+                ("https://demo.example.org:443/oauth2callback", ""),
+                ("https://demo.example.org:99999/oauth2callback", ""),
+                ("https://ann@demo.example.org/oauth2callback", ""),
                 ("https://demo.example.org/oauth2callback", "tools/posenc"),
                 ("https://demo.example.org/other/oauth2callback", "tools/posenc"),
             ]
@@ -163,7 +170,8 @@ def test_what_nobody_could_log_in_with_is_one_sentence_without_a_secret(
 def test_an_address_to_come_back_to_is_taken_with_its_path_and_port() -> None:
     below = ONE | {"redirect_uri": "https://demo.example.org/tools/posenc/oauth2callback"}
     assert read(below, "tools/posenc")
-    assert read(ONE | {"redirect_uri": "http://localhost:{port}/oauth2callback"})
+    for here in ("http://localhost:{port}", "http://[::1]:8501", "https://demo.example.org:8443"):
+        assert read(ONE | {"redirect_uri": f"{here}/oauth2callback"})
 
 
 def test_the_table_of_the_readme_is_whole_but_for_its_secret() -> None:
@@ -233,13 +241,15 @@ def test_a_provider_says_who_somebody_is_by_an_address_that_it_stands_by(
         said(monkeypatch, ONE, **user)
         return visitor.name(), visitor.may_own()
 
-    ann = {"is_logged_in": True, "email": "ann@example.org"}
-    assert known(**ann) == ("ann@example.org", True)
-    assert known(**ann, email_verified=True) == ("ann@example.org", True)
-    for no in (False, "false", "False"):
-        assert known(**ann, email_verified=no) == ("", False)
+    nobody = {"is_logged_in": True, "email": "ann@example.org"}
+    assert known(**nobody) == ("", False)  # who might have written any address there
+    ann = nobody | {"email_verified": True}
+    for yes in (True, "true", "True"):
+        assert known(**ann | {"email_verified": yes}) == ("ann@example.org", True)
+    for no in (False, "false", "False", None, 1, ""):
+        assert known(**ann | {"email_verified": no}) == ("", False)
     for doubt in (False, None, "true", 1):
-        assert known(email="ann@example.org", is_logged_in=doubt) == ("", False)
+        assert known(**ann | {"is_logged_in": doubt}) == ("", False)
     assert known(**ann | {"email": "a\nb"}) == ("", False)
     # A claim called as the header is, without a header.
     assert known(is_logged_in=True, posenc_user="root") == ("", False)
@@ -287,7 +297,7 @@ def test_without_a_login_of_streamlit_s_there_is_nothing_new(
 def test_who_is_logged_in_is_told_as_text_and_can_leave(monkeypatch: pytest.MonkeyPatch) -> None:
     said(monkeypatch, SHARED | {"google": CLIENT, "okta": CLIENT})
     assert buttons(drawn(visit("similarity"))) == ["Log in with Google", "Log in with Okta"]
-    said(monkeypatch, ONE, is_logged_in=True, email="*a_nn*@example.org")
+    said(monkeypatch, ONE, is_logged_in=True, email="*a_nn*@example.org", email_verified=True)
     at = drawn(visit("similarity"))
     assert buttons(at) == ["Log out"]
     assert "Logged in as *a_nn*@example.org" in [as_read(one.value) for one in at.sidebar.caption]
@@ -508,14 +518,19 @@ def test_a_provider_that_does_wrong_logs_nobody_in(site: Site, chromium: Browser
     # What is kept leads nowhere but to this server, and only to somebody who just left.
     here = site.server.address
     there = here.replace("127.0.0.1", "localhost")
-    for link, at in ((f"{there}/pca", 0), (f"{here}//{there}", 20), (f"{here}/pca", 20)):
+    for link, at in (
+        (f"{there}/pca", 0), (f"{here}//{there}", 0), (f"{here}/pca", 20), (f"{here}/pca", 0),
+    ):  # fmt: skip
         page.evaluate(
             "([link, at]) => sessionStorage.setItem('posenc.login', JSON.stringify("
             "{link, at: Date.now() - at * 60000, leaving: 'in'}))",
             [link, at],
         )
         page.goto(f"{here}/")
+        page.wait_for_function("!sessionStorage.getItem('posenc.login')")  # read, and forgotten
         settled(page)
-        assert page.url == f"{here}/"
+        led = (link, at) == (f"{here}/pca", 0)  # as somebody who just left is
+        assert urlparse(page.url).path.strip("/") == ("pca" if led else ""), link
+        assert page.url.startswith(f"{here}/")
     assert visitor.faults == []
     visitor.context.close()

@@ -528,6 +528,9 @@ def test_who_a_visitor_is_comes_from_the_proxy_or_a_login_alone(
     monkeypatch.delenv("POSENC_USER_HEADER")
     assert known() == ("", False)
     assert known(email="ann@example.org") == ("", False)  # said, but not logged in
-    assert known(email="ann@example.org", is_logged_in=True) == ("ann@example.org", True)
+    assert known(email="ann@example.org", email_verified=True, is_logged_in=True) == (
+        "ann@example.org",
+        True,
+    )
     for odd in ("", " ", "a\nb", "a\u202eb", "x" * 129, None, 7):
         assert known(posenc_user=odd) == ("", False)

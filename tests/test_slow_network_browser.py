@@ -1,9 +1,12 @@
 """A page over a network with a long way: what is turned there and back again stays drawn."""
 
+import tomllib
+
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser import Visit, headline, settled
+from posenc import Setting, fields
+from tests.browser import ROOT, Visit, headline, settled
 from tests.browser_page import asked, press
 
 pytestmark = pytest.mark.browser
@@ -40,3 +43,11 @@ def test_a_dial_turned_back_before_the_answer_is_there_ends_where_it_began(visit
     page.wait_for_timeout(2_000)  # nothing that comes later turns it again
     assert headline(page).inner_text() == first
     assert asked(page) == {}
+
+
+def test_what_a_browser_keeps_outlives_the_longest_dial_and_back() -> None:
+    """A reading is asked for again after so many others as lie between, there and back."""
+    told = tomllib.loads((ROOT / ".streamlit" / "config.toml").read_text(encoding="utf-8"))
+    stops = max(len(getattr(rule, "grid", None) or ()) for rule in fields.rules(Setting).values())
+    assert stops > 50
+    assert told["global"]["maxCachedMessageAge"] > 2 * stops

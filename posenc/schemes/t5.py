@@ -73,7 +73,8 @@ class T5Config(TrainableConfig):
             low=2,
             high=MAX_DISTANCE,
             label="T5 largest distance",
-            help="Sets how fast buckets widen; the last begins at or before it, at 113 for 32 and 128.",
+            help="Sets how fast buckets widen; the last begins at or before it, at 113 for 32 and 128 in "
+            "one direction.",
         ),
     )
     bidirectional: bool = fields.ruled(
