@@ -16,6 +16,7 @@ from posenc.errors import QueueUnwritable
 from posenc.run_files import reason
 
 ENDING = ".working"  # of the file with the number
+ENDINGS = (".progress", ".progress-new", ".stop", ENDING, ".lock")  # of what is beside an entry
 
 
 @dataclass(frozen=True)

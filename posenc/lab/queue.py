@@ -18,7 +18,7 @@ from filelock import FileLock, Timeout
 from posenc import limits
 from posenc.errors import QueueBusy, QueueFull, QueueUnwritable, RunError
 from posenc.lab.entry import Entry, Progress, State
-from posenc.lab.holder import ENDING, Holder, is_free, writing
+from posenc.lab.holder import ENDING, ENDINGS, Holder, is_free, writing
 from posenc.lab.specification import Specification
 from posenc.run_files import lasting, work_folder, write_whole
 
@@ -217,7 +217,7 @@ class Queue:
             with writing():  # the job first: a kill or fault after it leaves what nobody reads
                 (self.folder / f"{name}.json").unlink(missing_ok=True)
             with contextlib.suppress(OSError):
-                for ending in (".progress", ".progress-new", ".stop", ".working", ".lock"):
+                for ending in ENDINGS:
                     (self.folder / f"{name}{ending}").unlink(missing_ok=True)
                 # By their bytes, so that the text of an entry of another version stays, too.
                 files = (path for path in self.folder.glob("*-*.json") if path.is_file())
