@@ -78,8 +78,8 @@ class QueueMachine(RuleBasedStateMachine):
         self.known: list[Known] = []
         self.work = Path(self.place.name) / CHECKPOINTS
         self.work.mkdir()
-        self.checkpoints: dict[int, bool] = {}  # of a start, whether it is old
-        self.left: dict[Path, bool] = {}  # of a kill, whether it is old
+        self.checkpoints: set[int] = set()  # of which starts
+        self.left: set[Path] = set()  # of a kill
         self.finished = Path(self.place.name) / "runs" / f"{'0' * 20}.parquet"
         self.finished.parent.mkdir()
         self.finished.write_bytes(b"a run")
@@ -164,19 +164,16 @@ class QueueMachine(RuleBasedStateMachine):
         self.queue.tell(one.name, Progress(step=1))
         one.progress, one.old = True, one.old - {"progress"}
 
-    @precondition(lambda self: self.known)
-    @rule(which=ANY, files=st.sets(st.sampled_from(("working", "progress", "stop", "json"))))
-    def time_passes_for_an_entry(self, which: int, files: set[str]) -> None:
-        one = self.known[which % len(self.known)]
+    @precondition(lambda self: self.held())
+    @rule(which=ANY, files=st.sampled_from((("working",), ("working", "progress"), ("stop",))))
+    def expire(self, which: int, files: tuple[str, ...]) -> None:
+        """Time passes; then a server that watches its processes ends those that hang."""
+        one = self.held()[which % len(self.held())]
         for ending in files:
             path = self.folder / f"{one.name}.{ending}"
             if path.exists():
-                age(path, 2 * ABANDONED if ending == "json" else limits.MAX_SILENCE + 60)
+                age(path, limits.MAX_SILENCE + 60)
                 one.old |= {ending}
-
-    @rule()
-    def expire(self) -> None:
-        """As a server does that watches its processes: one that hangs is ended."""
         for one in self.held():
             assert one.holder is not None
             assert self.queue.hung(one.holder) == (one.name if one.hangs else None)
@@ -189,15 +186,16 @@ class QueueMachine(RuleBasedStateMachine):
                 self.known.remove(one)
         assert self.queue.hung(os.getpid()) is None
 
-    @rule(start=STARTS, old=st.booleans())
-    def checkpoint(self, start: int, old: bool) -> None:
+    @precondition(lambda self: self.known)
+    @rule(which=ANY)
+    def checkpoint(self, which: int) -> None:
+        start = self.known[which % len(self.known)].start
         path = checkpoint_of(small(steps=5 + start).run_id, self.work)
         path.write_bytes(f"state of {start}".encode())
-        age(path, ABANDONED + DAY if old else ABANDONED - DAY)
-        self.checkpoints[start] = old
+        self.checkpoints.add(start)
 
-    @rule(name=st.integers(0, 3), old=st.booleans())
-    def leftover(self, name: int, old: bool) -> None:
+    @rule(name=st.integers(0, 3))
+    def leftover(self, name: int) -> None:
         entry = f"{name:020d}-{'0' * 12}"
         for path in (
             self.work / f".{name}.safetensors.{HALF}",
@@ -207,20 +205,24 @@ class QueueMachine(RuleBasedStateMachine):
         ):
             path.parent.mkdir(exist_ok=True)
             path.touch()
-            age(path, 2 * DAY if old else DAY / 2)
-            self.left[path] = old
+            self.left.add(path)
 
     @rule()
     def stop_of_what_is_not_there(self) -> None:
         self.queue.stop(f"{time.time_ns():020d}-{'0' * 12}")
 
-    @rule()
-    def sweep(self) -> None:
+    @rule(days=st.sampled_from((0, 2, 31)))
+    def sweep(self, days: int) -> None:
+        """Days pass, and an entry may wait for longer than that; then a worker starts."""
+        paths = (*self.work.iterdir(), *self.left, *self.folder.glob("*.json"))
+        for path in paths if days else ():
+            age(path, days * DAY + 60)
         sweep_up(self.queue, Path(self.place.name))
         living = {one.start for one in self.known if not one.error}
-        kept = {start for start, old in self.checkpoints.items() if start in living or not old}
-        self.checkpoints = {start: self.checkpoints[start] for start in kept}
-        self.left = {path: old for path, old in self.left.items() if not old}
+        if days * DAY >= ABANDONED:
+            self.checkpoints &= living
+        if days:
+            self.left.clear()
 
     @rule()
     def another_server_looks(self) -> None:
