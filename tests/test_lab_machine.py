@@ -78,7 +78,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.known: list[Known] = []
         self.work = Path(self.place.name) / CHECKPOINTS
         self.work.mkdir()
-        self.checkpoints: set[int] = set()  # of which starts
+        self.checkpoints: dict[int, int] = {}  # of a start, and how many days old
         self.left: set[Path] = set()  # of a kill
         self.finished = Path(self.place.name) / "runs" / f"{'0' * 20}.parquet"
         self.finished.parent.mkdir()
@@ -93,8 +93,12 @@ class QueueMachine(RuleBasedStateMachine):
     def held(self) -> list[Known]:
         return [one for one in self.known if one.holder is not None]
 
-    @rule(start=STARTS)
-    def add(self, start: int) -> None:
+    @rule(start=STARTS, began=st.booleans())
+    def add(self, start: int, began: bool) -> None:
+        if began:  # a command line, or the same start before it was stopped
+            path = checkpoint_of(small(steps=5 + start).run_id, self.work)
+            path.write_bytes(f"state of {start}".encode())
+            self.checkpoints[start] = 0
         same = [one for one in self.known if one.start == start and not one.error]
         here = [one for one in self.known if not one.error]
         wanted = [small(steps=5 + start)]
@@ -169,6 +173,9 @@ class QueueMachine(RuleBasedStateMachine):
     def expire(self, which: int, files: tuple[str, ...]) -> None:
         """Time passes; then a server that watches its processes ends those that hang."""
         one = self.held()[which % len(self.held())]
+        if "stop" in files:  # which it does not hear
+            self.queue.stop(one.name)
+            one.stopping = True
         for ending in files:
             path = self.folder / f"{one.name}.{ending}"
             if path.exists():
@@ -186,43 +193,33 @@ class QueueMachine(RuleBasedStateMachine):
                 self.known.remove(one)
         assert self.queue.hung(os.getpid()) is None
 
-    @precondition(lambda self: self.known)
-    @rule(which=ANY)
-    def checkpoint(self, which: int) -> None:
-        start = self.known[which % len(self.known)].start
-        path = checkpoint_of(small(steps=5 + start).run_id, self.work)
-        path.write_bytes(f"state of {start}".encode())
-        self.checkpoints.add(start)
+    @rule()
+    def stop_of_what_is_not_there(self) -> None:
+        self.queue.stop(f"{time.time_ns():020d}-{'0' * 12}")
 
-    @rule(name=st.integers(0, 3))
-    def leftover(self, name: int) -> None:
-        entry = f"{name:020d}-{'0' * 12}"
+    @rule(days=st.sampled_from((0, 2, 31)), left=st.integers(0, 3))
+    def sweep(self, days: int, left: int) -> None:
+        """Something is killed amid its writes, days pass, and an entry waits on; then a worker starts."""
+        entry = f"{left:020d}-{'0' * 12}"
         for path in (
-            self.work / f".{name}.safetensors.{HALF}",
-            self.work / f"{name}.lock",
+            self.work / f".{left}.safetensors.{HALF}",
+            self.work / f"{left}.lock",
             self.folder / f".{entry}.json.{HALF}",
             *(self.folder / f"{entry}{ending}" for ending in ENDINGS),
         ):
             path.parent.mkdir(exist_ok=True)
             path.touch()
             self.left.add(path)
-
-    @rule()
-    def stop_of_what_is_not_there(self) -> None:
-        self.queue.stop(f"{time.time_ns():020d}-{'0' * 12}")
-
-    @rule(days=st.sampled_from((0, 2, 31)))
-    def sweep(self, days: int) -> None:
-        """Days pass, and an entry may wait for longer than that; then a worker starts."""
-        paths = (*self.work.iterdir(), *self.left, *self.folder.glob("*.json"))
-        for path in paths if days else ():
-            age(path, days * DAY + 60)
+        if days:
+            for path in (*self.work.iterdir(), *self.left, *self.folder.glob("*.json")):
+                age(path, days * DAY + 60)
+            self.left.clear()
+            self.checkpoints = dict.fromkeys(self.checkpoints, days)
         sweep_up(self.queue, Path(self.place.name))
         living = {one.start for one in self.known if not one.error}
-        if days * DAY >= ABANDONED:
-            self.checkpoints &= living
-        if days:
-            self.left.clear()
+        for start, old in [*self.checkpoints.items()]:
+            if old * DAY >= ABANDONED and start not in living:
+                del self.checkpoints[start]
 
     @rule()
     def another_server_looks(self) -> None:
