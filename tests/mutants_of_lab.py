@@ -133,7 +133,7 @@ MUTANTS_OF_LAB = (
            '(self.folder / f"{name}.stop").touch()', "pass", ("lab_machine",)),
     Mutant("an entry that is being stopped keeps the next one out", "lab/queue.py",
            "is not State.FAILED and not self.stopping(one.name):", "is not State.FAILED:",
-           ("lab_machine",)),
+           ("lab_queue",)),
     Mutant("a hung process is waited for", "lab/queue.py",
            "if asked > limits.MAX_STOPPING:", "if False:", ("lab_holder",)),
     Mutant("a process at work is taken for a hung one", "lab/queue.py",
