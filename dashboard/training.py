@@ -1,5 +1,6 @@
 """What one more start of training would make and take, and the button that starts it."""
 
+import contextlib
 import hashlib
 from dataclasses import replace
 
@@ -20,7 +21,7 @@ from dashboard.text import duration, plain
 from dashboard.widgets import pressed
 from dashboard.workers import server_workers
 from posenc import Setting, fields
-from posenc.errors import ConfigError, PosencError, RunError
+from posenc.errors import ConfigError, PosencError, QueueUnwritable, RunError
 from posenc.interop import printable_name
 from posenc.lab import estimate, summary
 from posenc.lab.corpus import Corpus, from_text, standard_library
@@ -193,7 +194,8 @@ def offer(setting: Setting, chosen: choices.TrainingChoice) -> str | None:
             run_labels.started(left, called)
         except RunError:  # a name is no reason to stop
             st.toast("It is started, but its name cannot be kept now.", icon=":material/info:")
-        crew.ensure()
+        with contextlib.suppress(QueueUnwritable):  # the panel below says so
+            crew.ensure()
         st.rerun()
     return linked
 

@@ -1,5 +1,7 @@
 """What waits and what is being trained on this server, and links to what was."""
 
+import contextlib
+
 import pandas as pd
 import streamlit as st
 
@@ -8,6 +10,7 @@ from dashboard.logs import event
 from dashboard.text import duration, listed, plain
 from dashboard.widgets import pressed
 from dashboard.workers import server_workers
+from posenc.errors import QueueUnwritable
 from posenc.lab.entry import Entry, Progress, State
 from posenc.lab.queue import Queue
 from posenc.lab.specification import Specification
@@ -21,7 +24,8 @@ IDLE_POLL = 10.0  # while nothing is, so that another visitor's start shows
 def board() -> None:
     """Draw every start that waits or is being done, the same for every visitor."""
     crew = server_workers()
-    crew.ensure()
+    with contextlib.suppress(QueueUnwritable):  # the panel says so
+        crew.ensure()
     entries = crew.queue.entries()
     active = any(entry.state is not State.FAILED for entry in entries)
     shown = tuple(entry.name for entry in entries)
@@ -32,13 +36,23 @@ def board() -> None:
             draw()
 
     def draw() -> None:
-        crew.ensure()
+        try:
+            crew.ensure()
+        except QueueUnwritable as error:
+            st.warning(
+                plain(f"{error} Nothing is begun until it can be."), icon=":material/warning:"
+            )
         now = crew.queue.entries()
         if tuple(entry.name for entry in now) != shown:
             st.rerun()  # one that ended or began: the page around knows of it, too
         if not now:
             st.caption("Nothing is being trained on this server.")
-        if crew.failed:
+        if crew.unwritable:
+            st.caption(
+                "What is trained could not be written down, such as on a full disk: what waits is tried "
+                "again in a minute."
+            )
+        elif crew.failed:
             st.caption(
                 "The background process ended by a fault, which the log of the server has; another is "
                 "started in a minute."

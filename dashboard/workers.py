@@ -16,7 +16,7 @@ from dashboard import server_settings
 from posenc.errors import PosencError
 from posenc.lab.entry import State
 from posenc.lab.queue import Queue
-from posenc.lab.worker import GRACE, HEARD_WITHIN, NICE
+from posenc.lab.worker import GRACE, HEARD_WITHIN, NICE, UNWRITABLE
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +38,7 @@ class Workers:
         self._lock = threading.Lock()
         self._processes: list[subprocess.Popen[bytes]] = []
         self._failed = -PAUSE
+        self._code: int | None = 0  # of the process that ended last
         self._left = False
         _crews.add(self)
         self._looking = threading.Lock()
@@ -47,6 +48,11 @@ class Workers:
     def failed(self) -> bool:
         """Whether a process has just ended by a fault; the next one is started after a while."""
         return time.monotonic() - self._failed < PAUSE
+
+    @property
+    def unwritable(self) -> bool:
+        """Whether it ended because the queue could not be written, as on a full disk."""
+        return self.failed and self._code == UNWRITABLE
 
     def look(self) -> None:
         """Do as `ensure`, for those that ask all the time: mostly this reads a clock, and no more."""
@@ -61,7 +67,10 @@ class Workers:
             self._looking.release()
 
     def ensure(self) -> None:
-        """See to it that what waits is done: start a process if one may be started."""
+        """See to it that what waits is done: start a process if one may be started.
+
+        Raises QueueUnwritable where no process could do anything.
+        """
         with self._lock:
             if self._left or self.failed or len(self._processes) >= self.queue.running:
                 return
@@ -111,6 +120,7 @@ class Workers:
         finally:  # one that stays in the list keeps all others out
             with self._lock:
                 self._processes.remove(process)
+                self._code = code
                 if code != 0:
                     self._failed = time.monotonic()
         if self._left:

@@ -65,6 +65,10 @@ class QueueBusy(RunError):
     """Another process has held the queue of trainings for long; nothing was changed."""
 
 
+class QueueUnwritable(RunError):
+    """The folder of the queue cannot be written now, as on a full disk; what waits goes on waiting."""
+
+
 class StoreUnavailable(RunError):
     """The place of the runs cannot be reached or read now; nothing is known of what it holds."""
 

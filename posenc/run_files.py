@@ -194,7 +194,8 @@ def write_whole(path: Path, content: bytes, *, new: bool = False) -> None:
             temporary.replace(path)
         _keep_name(path.parent)
     finally:
-        temporary.unlink(missing_ok=True)  # of a write that failed
+        with contextlib.suppress(OSError):  # what failed, or did not, did so before
+            temporary.unlink(missing_ok=True)
 
 
 def _name_new(temporary: Path, path: Path) -> None:

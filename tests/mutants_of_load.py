@@ -10,6 +10,10 @@ _SECRETS = (
 )
 _FORGET = "lab_holder.py::test_a_worker_that_cannot_forget_what_it_has_made_leaves_it_to_the_next"
 _FRESH = "hostile_uploads.py::test_files_under_fresh_ids_never_fill_the_memory"
+_FULL = "lab_full_disk.py::test_a_disk_that_stays_full_costs_a_start_no_attempt"
+_KEPT = (
+    "lab_full_disk.py::test_a_failure_that_cannot_be_kept_is_no_attempt_where_that_can_be_written"
+)
 _STOP = "lab_holder.py::test_a_stop_that_cannot_be_done_yet_is_no_attempt_and_no_end_of_the_worker"
 _ELSEWHERE = "lab_holder.py::test_a_process_of_the_same_number_elsewhere_does_not_hang_here"
 _OWNER = (
@@ -110,8 +114,8 @@ MUTANTS_OF_LOAD = (
     Mutant("kept readings are not told of", "../dashboard/counters.py",
            '{"kept_readings": kept.readings.size()}', '{"kept_readings": 0}', ("logs",)),
     Mutant("a start beside somebody who holds the queue", "lab/queue.py",
-           "            with self._alone():\n                for entry in self.entries():",
-           "            with contextlib.nullcontext():\n                for entry in self.entries():",
+           "            with self._alone():\n                there =",
+           "            with contextlib.nullcontext():\n                there =",
            (_BUSY,)),
     Mutant("a trusted header from everywhere", "../dashboard/__main__.py",
            "if not _has_address(arguments):", "if False:", (f"{_TRUSTED}[nothing]",)),
@@ -150,6 +154,18 @@ MUTANTS_OF_LOAD = (
     Mutant("a training keeps the core that a page needs", "../dashboard/workers.py",
            "    if wholly:\n", "    if not wholly:\n",
            ("crew.py::test_a_training_gives_way_to_pages_wholly_on_a_shared_server[shared-SCHED_IDLE]",)),
+    Mutant("a failure that cannot be kept ends the worker as an attempt", "lab/worker.py",
+           "queue.fail(entry, said)\n    except QueueUnwritable:\n        _give_back(queue, entry)",
+           "queue.fail(entry, said)\n    except QueueUnwritable:\n        pass", (_KEPT,)),
+    Mutant("a queue that cannot be written ends the worker in a trace", "lab/worker.py",
+           "    except QueueUnwritable as error:  # as", "    except ZeroDivisionError as error:  # as",
+           (_FULL,)),
+    Mutant("a refusal of the system is no refusal of the queue", "lab/holder.py",
+           "    except OSError as error:\n        raise QueueUnwritable(",
+           "    except ZeroDivisionError as error:\n        raise QueueUnwritable(", ("lab_read_only",)),
+    Mutant("the checkpoint of a start that waits is swept up", "lab/upkeep.py",
+           " and path.stem not in needed", "",
+           ("lab_upkeep",)),
     Mutant("secrets that cannot be read are passed over", "../dashboard/server_settings.py",
            'raise ServerSettingError(f"{place.name} cannot be read: {said}.") from None', "break",
            (_SECRETS,)),

@@ -1,5 +1,6 @@
 """The queue as a machine: whatever is started, stopped, killed, left and swept up, in any order."""
 
+import os
 import tempfile
 import time
 from dataclasses import dataclass
@@ -16,16 +17,20 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from posenc import limits
 from posenc.errors import QueueFull
-from posenc.lab.entry import State
+from posenc.lab.entry import Progress, State
+from posenc.lab.holder import ENDINGS
+from posenc.lab.making import checkpoint_of
 from posenc.lab.queue import ATTEMPTS, Queue
-from posenc.lab.upkeep import sweep_up
+from posenc.lab.upkeep import ABANDONED, CHECKPOINTS, DAY, sweep_up
 from tests.held_entries import REASON, Holders
 from tests.small_runs import small
 
 RUNNING, WAITING, ENDED_KEPT = 2, 3, 8
 STARTS = st.integers(0, 5)
 ANY = st.integers(0, 63)
+HALF = "0" * 32  # of the name of a file that was being written
 
 
 @dataclass
@@ -38,12 +43,26 @@ class Known:
     holder: int | None = None
     stopping: bool = False
     error: bool = False
+    progress: bool = False  # whether it told how far it is
+    old: frozenset[str] = frozenset()  # which of its files were written long ago
 
     @property
     def state(self) -> State:
         if self.error:
             return State.FAILED
         return State.WAITING if self.holder is None else State.RUNNING
+
+    @property
+    def hangs(self) -> bool:
+        """Whether its process has told nothing for long, or not heard a stop."""
+        told = self.progress and "progress" not in self.old
+        silent = "working" in self.old and not told
+        return self.holder is not None and (silent or (self.stopping and "stop" in self.old))
+
+
+def age(path: Path, seconds: float) -> None:
+    then = time.time() - seconds
+    os.utime(path, (then, then))
 
 
 class QueueMachine(RuleBasedStateMachine):
@@ -57,6 +76,14 @@ class QueueMachine(RuleBasedStateMachine):
         self.folder = Path(self.place.name) / "queue"
         self.queue = Queue(self.folder, running=RUNNING, waiting=WAITING)
         self.known: list[Known] = []
+        self.work = Path(self.place.name) / CHECKPOINTS
+        self.work.mkdir()
+        self.checkpoints: dict[int, int] = {}  # of a start, and how many days old
+        self.left: set[Path] = set()  # of a kill
+        self.finished = Path(self.place.name) / "runs" / f"{'0' * 20}.parquet"
+        self.finished.parent.mkdir()
+        self.finished.write_bytes(b"a run")
+        age(self.finished, 2 * ABANDONED)
 
     def teardown(self) -> None:
         for one in self.held():
@@ -66,8 +93,12 @@ class QueueMachine(RuleBasedStateMachine):
     def held(self) -> list[Known]:
         return [one for one in self.known if one.holder is not None]
 
-    @rule(start=STARTS)
-    def add(self, start: int) -> None:
+    @rule(start=STARTS, began=st.booleans())
+    def add(self, start: int, began: bool) -> None:
+        if began:  # a command line, or the same start before it was stopped
+            path = checkpoint_of(small(steps=5 + start).run_id, self.work)
+            path.write_bytes(f"state of {start}".encode())
+            self.checkpoints[start] = 0
         same = [one for one in self.known if one.start == start and not one.error]
         here = [one for one in self.known if not one.error]
         wanted = [small(steps=5 + start)]
@@ -76,13 +107,13 @@ class QueueMachine(RuleBasedStateMachine):
         if alive:
             assert self.queue.add(wanted, text=text) == alive[0].name
             return
-        self.known = [one for one in self.known if not (one.start == start and one.error)]
         if len(here) >= RUNNING + WAITING:
             with pytest.raises(QueueFull, match=f"{WAITING} starts wait already"):
                 self.queue.add(wanted, text=text)
             return
         name = self.queue.add(wanted, text=text)
         assert name not in [one.name for one in self.known]
+        self.known = [one for one in self.known if not (one.start == start and one.error)]
         self.known.append(Known(name, start))
 
     @precondition(lambda self: len(self.held()) < RUNNING)
@@ -102,7 +133,7 @@ class QueueMachine(RuleBasedStateMachine):
         if not name:
             return
         (one,) = [one for one in self.known if one.name == name]
-        one.holder, one.attempts = pid, one.attempts + 1
+        one.holder, one.attempts, one.old = pid, one.attempts + 1, one.old - {"working"}
 
     @precondition(lambda self: self.held())
     @rule(which=ANY, how=st.sampled_from(("done", "left", "failed", "killed")))
@@ -128,15 +159,67 @@ class QueueMachine(RuleBasedStateMachine):
         if one.holder is None:
             self.known.remove(one)
         else:
+            one.stopping, one.old = True, one.old - {"stop"}
+
+    @precondition(lambda self: self.held())
+    @rule(which=ANY)
+    def tell(self, which: int) -> None:
+        one = self.held()[which % len(self.held())]
+        self.queue.tell(one.name, Progress(step=1))
+        one.progress, one.old = True, one.old - {"progress"}
+
+    @precondition(lambda self: self.held())
+    @rule(which=ANY, files=st.sampled_from((("working",), ("working", "progress"), ("stop",))))
+    def expire(self, which: int, files: tuple[str, ...]) -> None:
+        """Time passes; then a server that watches its processes ends those that hang."""
+        one = self.held()[which % len(self.held())]
+        if "stop" in files:  # which it does not hear
+            self.queue.stop(one.name)
             one.stopping = True
+        for ending in files:
+            path = self.folder / f"{one.name}.{ending}"
+            if path.exists():
+                age(path, limits.MAX_SILENCE + 60)
+                one.old |= {ending}
+        for one in self.held():
+            assert one.holder is not None
+            assert self.queue.hung(one.holder) == (one.name if one.hangs else None)
+            if not one.hangs:
+                continue
+            self.holders.end(one.holder, "killed")
+            one.holder = None
+            if one.stopping:
+                self.queue.stop(one.name)
+                self.known.remove(one)
+        assert self.queue.hung(os.getpid()) is None
 
     @rule()
     def stop_of_what_is_not_there(self) -> None:
         self.queue.stop(f"{time.time_ns():020d}-{'0' * 12}")
 
-    @rule()
-    def sweep(self) -> None:
+    @rule(days=st.sampled_from((0, 2, 31)), left=st.integers(0, 3))
+    def sweep(self, days: int, left: int) -> None:
+        """Something is killed amid its writes, days pass, and an entry waits on; then a worker starts."""
+        entry = f"{left:020d}-{'0' * 12}"
+        for path in (
+            self.work / f".{left}.safetensors.{HALF}",
+            self.work / f"{left}.lock",
+            self.folder / f".{entry}.json.{HALF}",
+            *(self.folder / f"{entry}{ending}" for ending in ENDINGS),
+        ):
+            path.parent.mkdir(exist_ok=True)
+            path.touch()
+            self.left.add(path)
+        if days:
+            for path in (*self.work.iterdir(), *self.left, *self.folder.glob("*.json")):
+                age(path, days * DAY + 60)
+            self.left.clear()
+            self.checkpoints = dict.fromkeys(self.checkpoints, days)
         sweep_up(self.queue, Path(self.place.name))
+        living = {one.start for one in self.known if not one.error}
+        for start, old in [*self.checkpoints.items()]:
+            if old * DAY >= ABANDONED and start not in living:
+                del self.checkpoints[start]
 
     @rule()
     def another_server_looks(self) -> None:
@@ -168,10 +251,22 @@ class QueueMachine(RuleBasedStateMachine):
     def nothing_is_left_over(self) -> None:
         names = {one.name for one in self.known}
         for path in self.folder.glob("*"):
-            assert path.suffix in (".txt", ".lock", ".json", ".stop", ".working"), path.name
-            if path.suffix in (".json", ".stop", ".working"):
+            if path in self.left:
+                continue
+            assert path.suffix in (".txt", ".json", *ENDINGS), path.name
+            if path.suffix not in (".txt", ".lock"):
                 assert path.stem in names, path.name
         assert len(list(self.folder.glob("*.txt"))) == len({one.start % 2 for one in self.known})
+
+    @invariant()
+    def what_is_needed_or_finished_or_young_is_there_and_nothing_else(self) -> None:
+        runs = {checkpoint_of(small(steps=5 + n).run_id, self.work): n for n in self.checkpoints}
+        assert set(self.work.glob("*.safetensors")) == set(runs)
+        for path, start in runs.items():
+            assert path.read_bytes() == f"state of {start}".encode()
+        assert [path for path in self.left if not path.exists()] == []
+        assert [path.name for path in self.work.glob(f".*.{HALF}") if path not in self.left] == []
+        assert self.finished.read_bytes() == b"a run"
 
 
 @pytest.mark.usefixtures("no_shape_checks")

@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from posenc.lab import upkeep
-from posenc.lab.making import CHECKPOINTS
+from posenc.lab import Store, make_run, upkeep
+from posenc.lab.entry import Progress
+from posenc.lab.holder import ENDINGS
+from posenc.lab.making import CHECKPOINTS, checkpoint_of
 from posenc.lab.queue import Queue
 from posenc.run_files import work_folder
-from tests.small_runs import small
+from tests.small_runs import CORPUS, small, timeless
 
 DAY = 86_400.0
 
@@ -70,6 +72,55 @@ def test_of_many_checkpoints_the_youngest_are_kept(
     made = [aged(f"{CHECKPOINTS}/{n}.safetensors", n) for n in range(1, 6)]
     upkeep.sweep_up(queue)
     assert [path.exists() for path in made] == [True, True, True, False, False]
+
+
+def test_a_start_that_waits_keeps_its_checkpoint_and_one_that_was_swept_up_is_begun_anew(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upkeep, "CHECKPOINTS_KEPT", 0)
+    one, store = small(steps=8), Store(work_folder() / "runs")
+    unbroken = make_run(one, CORPUS, Store(work_folder() / "alone"), work=work_folder() / "w")
+    begun: list[int] = []
+
+    def stopped(step: int, _: float) -> None:
+        begun.append(step)
+        if step == 4 and len(begun) == 4:
+            raise KeyboardInterrupt
+
+    for needed in (True, False):
+        begun.clear()
+        with pytest.raises(KeyboardInterrupt):
+            make_run(one, CORPUS, store, report=stopped)
+        name = queue.add([one])
+        os.utime(checkpoint_of(one.run_id), (0, 0))
+        if not needed:
+            with queue.taken() as entry:
+                assert entry is not None
+                queue.fail(entry, "a reason")  # nobody goes on with it, until somebody says so
+        upkeep.sweep_up(queue)
+        assert [entry.name for entry in queue.entries()] == [name]
+        assert checkpoint_of(one.run_id).exists() == needed
+        run = make_run(one, CORPUS, store, report=stopped)
+        assert begun[4] == (5 if needed else 1)
+        assert timeless(run) == timeless(unbroken)
+        queue.stop(name)
+        store = Store(work_folder() / "others")
+
+
+def test_what_is_left_of_an_entry_goes_unless_somebody_is_at_it(queue: Queue) -> None:
+    gone, held, young = (f"{n:020d}-{'a' * 12}" for n in range(3))
+    left = [aged(f"queue/{gone}{ending}", 2) for ending in ENDINGS]
+    left += [aged(f"queue/{gone}.txt", 2)]
+    kept = [aged(f"queue/{held}{ending}", 2) for ending in (".progress", ".lock")]
+    kept += [aged(f"queue/{young}.progress", 0.5), aged("queue/notes.lock", 99)]
+    ours = queue.add([small()])
+    queue.tell(ours, Progress(step=3))
+    os.utime(queue.folder / f"{ours}.progress", (0, 0))
+    with FileLock(queue.folder / f"{held}.lock"):
+        upkeep.sweep_up(queue)
+    assert [path.name for path in left if path.exists()] == []
+    assert [path.name for path in kept if not path.exists()] == []
+    assert queue.progress(ours).step == 3
 
 
 def test_old_entries_of_another_version_go_with_their_text_and_ours_stay(queue: Queue) -> None:

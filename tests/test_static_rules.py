@@ -231,7 +231,7 @@ REMOVED = {
     "dashboard/counters.py": 2,  # sockets of servers that ended
     "posenc/lab/holder.py": 1,  # who does an entry
     "posenc/lab/making.py": 1,  # the checkpoint of a run that is in the store
-    "posenc/lab/queue.py": 2,  # an entry that ended, and its text
+    "posenc/lab/queue.py": 3,  # an entry that ended, what is beside it, and its text
     "posenc/lab/upkeep.py": 1,  # checkpoints and leftovers of long ago
     "posenc/run_files.py": 1,  # the temporary file of a write that failed
 }

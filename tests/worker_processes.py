@@ -1,6 +1,7 @@
 """Background processes of the lab in a place of their own, for tests that watch, stop and kill them."""
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -26,11 +27,17 @@ def own_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
             os.kill(int(path.name), signal.SIGKILL)
 
 
-def worker(queue: Queue) -> subprocess.Popen[bytes]:
-    """Start a background process that does what waits."""
+def worker(queue: Queue, largest: int | None = None) -> subprocess.Popen[bytes]:
+    """Start a background process that does what waits. largest: bytes of a file, None for any number."""
+
+    def limit() -> None:
+        assert largest is not None
+        resource.setrlimit(resource.RLIMIT_FSIZE, (largest, largest))
+
     process = subprocess.Popen(
         [sys.executable, "-m", "posenc.lab.worker", str(queue.folder), str(queue.running)],
         cwd=ROOT, stdin=subprocess.PIPE, stderr=subprocess.PIPE,
+        preexec_fn=None if largest is None else limit,
     )  # fmt: skip
     pids = queue.folder.parent / "pids"
     pids.mkdir(exist_ok=True)

@@ -3,14 +3,20 @@
 The lock ends with its process, however that ends; the file may stay, and then means nothing.
 """
 
+import contextlib
 import os
 import socket
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from posenc.errors import QueueUnwritable
+from posenc.run_files import reason
+
 ENDING = ".working"  # of the file with the number
+ENDINGS = (".progress", ".progress-new", ".stop", ENDING, ".lock")  # of what is beside an entry
 
 
 @dataclass(frozen=True)
@@ -25,8 +31,11 @@ class Holder:
         return FileLock(self.folder / f"{self.name}.lock")
 
     def is_there(self) -> bool:
-        """Whether a living process has the lock."""
-        return not is_free(self.folder / f"{self.name}.lock")
+        """Whether a living process has the lock; it may where that cannot be told."""
+        try:
+            return not is_free(self.folder / f"{self.name}.lock")
+        except QueueUnwritable:
+            return True
 
     def process(self) -> int | None:
         """Return the number of the process, None for one among other processes than these."""
@@ -42,7 +51,8 @@ class Holder:
 
     def leave(self) -> None:
         """Write that this process does it no more."""
-        self._file.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            self._file.unlink(missing_ok=True)
 
     @property
     def _file(self) -> Path:
@@ -50,14 +60,26 @@ class Holder:
 
 
 def is_free(path: Path) -> bool:
-    """Whether nobody holds the lock at `path`; a look takes it for a moment."""
+    """Whether nobody holds the lock at `path`; a look takes it for a moment. Raises QueueUnwritable."""
     lock = FileLock(path)
     try:
-        lock.acquire(timeout=0)
+        with writing():
+            lock.acquire(timeout=0)
     except Timeout:
         return False
     lock.release()
     return True
+
+
+@contextlib.contextmanager
+def writing() -> Iterator[None]:
+    """Change what is in the folder of a queue. Raises QueueUnwritable where the system refuses."""
+    try:
+        yield
+    except Timeout:  # an OSError, too, though all that it says is that somebody holds a lock
+        raise
+    except OSError as error:
+        raise QueueUnwritable(f"The queue cannot be written: {reason(error)}.") from error
 
 
 def _numbering() -> str:

@@ -65,7 +65,8 @@ def make_run(
             f"scheme.{name}": value for name, value in trained.model.scheme.named_parameters()
         }
         kept = store.add(run, learned)
-        checkpoint.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # the run is kept: what stays is swept up some day
+            checkpoint.unlink(missing_ok=True)
         return run if kept else store.read(run_id)
 
 

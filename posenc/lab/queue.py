@@ -16,12 +16,11 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from posenc import limits
-from posenc.errors import QueueBusy, QueueFull, RunError
+from posenc.errors import QueueBusy, QueueFull, QueueUnwritable, RunError
 from posenc.lab.entry import Entry, Progress, State
-from posenc.lab.holder import ENDING, Holder, is_free
+from posenc.lab.holder import ENDING, ENDINGS, Holder, is_free, writing
 from posenc.lab.specification import Specification
 from posenc.run_files import lasting, work_folder, write_whole
-from posenc.run_files import reason as why
 
 ATTEMPTS = 3  # starts of an entry whose process died
 _ENDED_KEPT = 8  # failed entries that are still shown
@@ -64,7 +63,7 @@ class Queue:
         is room for if None.
 
         Raises QueueFull where no more may wait, QueueBusy where another process holds the queue for
-        long, RunError where the folder cannot be written.
+        long, QueueUnwritable where the folder cannot be written.
         """
         if not specifications:
             raise RunError("There is nothing to train.")
@@ -74,17 +73,15 @@ class Queue:
             )
         ids = "".join(one.run_id for one in specifications)
         digest = hashlib.sha256(ids.encode()).hexdigest()[:12]
-        try:
+        with writing():
             self.folder.mkdir(parents=True, exist_ok=True)
             with self._alone():
-                for entry in self.entries():
-                    if not entry.name.endswith(digest):
-                        continue
-                    if entry.state is State.FAILED:
-                        self.remove(entry.name)
-                    elif not self.stopping(entry.name):
-                        return entry.name
-                here = [one for one in self.entries() if one.state is not State.FAILED]
+                there = self.entries()
+                same = [one for one in there if one.name.endswith(digest)]
+                for one in same:
+                    if one.state is not State.FAILED and not self.stopping(one.name):
+                        return one.name
+                here = [one for one in there if one.state is not State.FAILED]
                 if self.running < 1:
                     raise QueueFull("Training is switched off on this server.")
                 if len(here) >= self.running + self.waiting:
@@ -108,12 +105,17 @@ class Queue:
                     reading=reading,
                     owner=owner,
                 )
-                if text is not None:
-                    assert entry.text is not None
-                    write_whole(self.folder / entry.text, text)
-                self._write(entry)
-        except OSError as error:
-            raise RunError(f"The queue cannot be written: {why(error)}.") from error
+                try:
+                    if text is not None:
+                        assert entry.text is not None
+                        write_whole(self.folder / entry.text, text)
+                    self._write(entry)
+                except (OSError, QueueUnwritable):
+                    self._forget(entry)  # a text without an entry fills the disk for nothing
+                    raise
+                for one in same:
+                    if one.state is State.FAILED:
+                        self._forget(one)
         return entry.name
 
     def entries(self) -> list[Entry]:
@@ -135,24 +137,28 @@ class Queue:
             return Progress()
 
     def tell(self, name: str, progress: Progress) -> None:
-        """Write how far an entry is; a reader sees the last or this one."""
+        """Write how far an entry is; a reader sees the last or this one. Raises QueueUnwritable."""
         path = self.folder / f"{name}.progress"
         temporary = path.with_suffix(".progress-new")
-        temporary.write_bytes(progress.written())  # no fsync: it is written often
-        temporary.replace(path)
+        with writing():
+            temporary.write_bytes(progress.written())  # no fsync: it is written often
+            temporary.replace(path)
 
     def stop(self, name: str) -> None:
         """Ask that an entry be stopped; one that waits or failed is gone at once. Twice is once.
 
-        Checkpoints stay, because another start or a command line may go on from them.
+        Checkpoints stay, because another start or a command line may go on from them. Raises QueueBusy
+        and QueueUnwritable.
         """
         if not (self.folder / f"{name}.json").exists():
             return
         lock = Holder(self.folder, name).lock()
         try:
-            lock.acquire(timeout=0)
+            with writing():
+                lock.acquire(timeout=0)
         except Timeout:  # a worker has it: told, it ends
-            (self.folder / f"{name}.stop").touch()
+            with writing():
+                (self.folder / f"{name}.stop").touch()
             return
         try:
             self.remove(name)
@@ -190,7 +196,8 @@ class Queue:
     def _alone(self) -> Iterator[None]:
         """Change what is in the folder while nobody else does. Raises QueueBusy after a while."""
         try:
-            self._lock.acquire()
+            with writing():
+                self._lock.acquire()
         except Timeout:
             raise QueueBusy(
                 f"Another process has held the queue of trainings for {self._lock.timeout:.3g} s: "
@@ -202,25 +209,37 @@ class Queue:
             self._lock.release()
 
     def remove(self, name: str) -> None:
-        """Forget an entry, and its text unless another entry needs it. Raises QueueBusy."""
+        """Forget an entry, and its text unless another entry needs it.
+
+        Raises QueueBusy, and QueueUnwritable if the entry stays.
+        """
         with self._alone():  # a text is written before the entry that needs it
-            # The job goes first: a kill after it leaves only files that nobody reads.
-            for ending in (".json", ".progress", ".progress-new", ".stop", ".working", ".lock"):
-                (self.folder / f"{name}{ending}").unlink(missing_ok=True)
-            # By their bytes, so that the text of an entry of another version stays, too.
-            files = (path for path in self.folder.glob("*-*.json") if path.is_file())
-            needed = b"".join(path.read_bytes() for path in files)
-            for path in self.folder.glob("*.txt"):
-                if path.name.encode() not in needed:
-                    path.unlink(missing_ok=True)
+            with writing():  # the job first: a kill or fault after it leaves what nobody reads
+                (self.folder / f"{name}.json").unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                for ending in ENDINGS:
+                    (self.folder / f"{name}{ending}").unlink(missing_ok=True)
+                # By their bytes, so that the text of an entry of another version stays, too.
+                files = (path for path in self.folder.glob("*-*.json") if path.is_file())
+                needed = b"".join(path.read_bytes() for path in files)
+                for path in self.folder.glob("*.txt"):
+                    if path.name.encode() not in needed:
+                        path.unlink(missing_ok=True)
+
+    def _forget(self, entry: Entry) -> None:
+        """Remove an entry; where that cannot be done now, it is done with a later one."""
+        with contextlib.suppress(QueueBusy, QueueUnwritable):
+            self.remove(entry.name)
 
     def fail(self, entry: Entry, error: str) -> None:
-        """Keep an entry as failed, with the reason; the oldest failures are forgotten."""
+        """Keep an entry as failed, with the reason; the oldest failures are forgotten.
+
+        Raises QueueUnwritable where the reason cannot be kept: then the entry waits.
+        """
         self._write(replace(entry, error=error))
         failed = [one for one in self.entries() if one.state is State.FAILED]
-        with contextlib.suppress(QueueBusy):  # then with the next failure
-            for old in failed[:-_ENDED_KEPT]:
-                self.remove(old.name)
+        for old in failed[:-_ENDED_KEPT]:
+            self._forget(old)
 
     def give_back(self, entry: Entry) -> None:
         """Let an entry wait again whose worker had to leave: that was no fault of its own."""
@@ -233,7 +252,7 @@ class Queue:
         return entry
 
     def free_place(self) -> bool:
-        """Whether a worker would find a place: fewer work than may."""
+        """Whether a worker would find a place: fewer work than may. Raises QueueUnwritable."""
         return any(is_free(self.folder / f"worker-{n}.lock") for n in range(self.running))
 
     def working(self) -> set[str]:
@@ -248,7 +267,8 @@ class Queue:
     def taken(self) -> Iterator[Entry | None]:
         """Take the first entry that waits, for as long as the context lasts; None if there is none.
 
-        A lock that ends with the process tells that its entry is being done.
+        A lock that ends with the process tells that its entry is being done. Raises QueueUnwritable
+        where nothing can be written: no attempt was made.
         """
         for entry in self.entries():
             if entry.state is not State.WAITING:
@@ -256,7 +276,8 @@ class Queue:
             holder = Holder(self.folder, entry.name)
             lock = holder.lock()
             try:
-                lock.acquire(timeout=0.5)  # a look at whether it is held takes it for a moment
+                with writing():
+                    lock.acquire(timeout=0.5)  # a look at whether it is held takes it for a moment
             except Timeout:
                 continue  # another worker was faster
             try:
@@ -267,8 +288,9 @@ class Queue:
                     self.fail(again, f"Its process ended {ATTEMPTS} times before it was done.")
                     continue
                 again = replace(again, attempts=again.attempts + 1)
-                self._write(again)
-                holder.come()
+                with writing():
+                    holder.come()
+                self._write(again)  # last: what fails before it is no attempt
                 yield again
                 return
             finally:
@@ -281,7 +303,8 @@ class Queue:
         return None if entry.text is None else (self.folder / entry.text).read_bytes()
 
     def _write(self, entry: Entry) -> None:
-        write_whole(self.folder / f"{entry.name}.json", entry.written())
+        with writing():
+            write_whole(self.folder / f"{entry.name}.json", entry.written())
 
     def _read(self, path: Path) -> Entry | None:
         try:

@@ -1,7 +1,8 @@
 """What kills and stops leave in the folder of work in progress, swept up when a worker starts.
 
-Nothing that is needed soon: checkpoints that nobody went on with for weeks, or that are more than a
-server keeps, half-written files, and entries of the queue that another version of this library made.
+Nothing that a start needs which waits or is being done: checkpoints that nobody went on with for weeks,
+or that are more than a server keeps, half-written files, what is left of entries that are gone, and
+entries of the queue that another version of this library made.
 """
 
 import contextlib
@@ -11,6 +12,8 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from posenc.lab.entry import State
+from posenc.lab.holder import ENDINGS, is_free
 from posenc.lab.making import CHECKPOINTS
 from posenc.lab.queue import Queue
 from posenc.run_files import work_folder
@@ -18,6 +21,7 @@ from posenc.run_files import work_folder
 DAY = 86_400.0  # seconds
 ABANDONED = 30 * DAY  # nobody goes on with it
 CHECKPOINTS_KEPT = 64
+_ENTRY = re.compile(r"\d{20}-[0-9a-f]{12}")  # as posenc.lab.queue names one
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{32}")  # as posenc.run_files writes
 
 
@@ -28,8 +32,16 @@ def sweep_up(queue: Queue, work: Path | None = None) -> None:
         for path in _files(folder):
             if _TEMPORARY.fullmatch(path.name) and _age(path) > DAY:
                 _remove(path)
+    entries = queue.entries()
+    living = [entry for entry in entries if entry.state is not State.FAILED]
+    needed = {one.run_id for entry in living for one in entry.specifications}
     found = sorted(
-        (path for path in _files(checkpoints) if path.suffix == ".safetensors"), key=_age
+        (
+            path
+            for path in _files(checkpoints)
+            if path.suffix == ".safetensors" and path.stem not in needed
+        ),
+        key=_age,
     )
     for place, path in enumerate(found):
         if place >= CHECKPOINTS_KEPT or _age(path) > ABANDONED:
@@ -38,7 +50,13 @@ def sweep_up(queue: Queue, work: Path | None = None) -> None:
         alone = path.suffix == ".lock" and not path.with_suffix(".safetensors").exists()
         if alone and _age(path) > DAY:
             _remove_alone(path)
-    known = {entry.name for entry in queue.entries()}
+    for path in _files(queue.folder):
+        of_entry = _ENTRY.fullmatch(path.stem) and path.suffix in ENDINGS
+        if not of_entry or path.with_suffix(".json").exists() or _age(path) <= DAY:
+            continue
+        if is_free(path.with_suffix(".lock")):
+            queue.remove(path.stem)
+    known = {entry.name for entry in entries}
     for path in queue.folder.glob("*-*.json"):
         if path.stem not in known and _age(path) > ABANDONED:
             queue.remove(path.stem)

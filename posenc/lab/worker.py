@@ -17,11 +17,12 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from posenc.errors import DeviceLost, PosencError, QueueBusy
+from posenc.errors import DeviceLost, PosencError, QueueBusy, QueueUnwritable
 from posenc.lab import log_lines
 from posenc.lab.corpus import Corpus, from_text, standard_library
 from posenc.lab.device_faults import free
 from posenc.lab.entry import Entry, Progress
+from posenc.lab.holder import writing
 from posenc.lab.log_lines import event
 from posenc.lab.loss_curve import Curve
 from posenc.lab.making import make_run
@@ -37,6 +38,7 @@ NICE = 10
 TELL_EVERY = 0.5  # seconds
 HEARD_WITHIN = 2.0  # seconds
 DEVICE_LOST = 75  # exit code, of a fault that passes with the process
+UNWRITABLE = 74  # exit code, where the queue cannot be written: what waits there goes on waiting
 GRACE = 5.0  # seconds to save in, once the parent is gone
 
 _leaving = threading.Event()  # the parent is gone
@@ -49,11 +51,18 @@ class Stopped(Exception):
 
 def main(folder: Path, running: int) -> None:
     """Do the entries of a queue one after another, as one of at most `running` workers."""
-    queue = Queue(folder, running=running)
+    try:
+        _work(Queue(folder, running=running))
+    except QueueUnwritable as error:  # as on a full disk, which nothing but another process is for
+        log.error("%s What waits is tried again by the next process.", error)
+        sys.exit(UNWRITABLE)
+
+
+def _work(queue: Queue) -> None:
     with contextlib.ExitStack() as stack:
         if not _slot(queue, stack):
             return
-        with contextlib.suppress(QueueBusy):  # then the next worker does
+        with contextlib.suppress(PosencError, OSError):  # then the next worker does
             sweep_up(queue)
         while not _leaving.is_set():
             with queue.taken() as entry:
@@ -64,7 +73,10 @@ def main(folder: Path, running: int) -> None:
 
 
 def do(queue: Queue, entry: Entry) -> None:
-    """Make every run of an entry, then forget the entry; one that fails is kept with its reason."""
+    """Make every run of an entry, then forget the entry; one that fails is kept with its reason.
+
+    Raises QueueUnwritable where what became of it cannot be written: then it waits.
+    """
     try:
         store = Store(entry.store)
         for place, specification in enumerate(entry.specifications):
@@ -88,26 +100,39 @@ def do(queue: Queue, entry: Entry) -> None:
             queue.remove(entry.name)  # its checkpoints stay: the same start goes on from them
         except QueueBusy:
             _give_back(queue, entry)  # whoever takes it next sees that it is to be stopped
+    except QueueUnwritable:
+        _give_back(queue, entry)
+        raise
     except DeviceLost as error:
         event(log, "start_failed", entry=entry.name, fault=type(error).__name__)
-        queue.fail(entry, str(error))
+        _fail(queue, entry, str(error))
         sys.exit(DEVICE_LOST)  # every later use of the device would fail in this process
     except QueueBusy:
         _give_back(queue, entry)  # its runs are made: whoever takes it next finds and forgets it
     except PosencError as error:
         event(log, "start_failed", entry=entry.name, fault=type(error).__name__)
-        queue.fail(entry, str(error))
+        _fail(queue, entry, str(error))
     except (OSError, RuntimeError, MemoryError, ArithmeticError, LookupError, TypeError) as error:
         log.exception("the training of %s failed", entry.name)
-        queue.fail(
+        _fail(
+            queue,
             entry,
             f"It ended by an unforeseen fault ({type(error).__name__}); the log of the server has it.",
         )
 
 
+def _fail(queue: Queue, entry: Entry, said: str) -> None:
+    """Keep why an entry failed; where that cannot be written it waits, and this was no attempt."""
+    try:
+        queue.fail(entry, said)
+    except QueueUnwritable:
+        _give_back(queue, entry)
+        raise
+
+
 def _give_back(queue: Queue, entry: Entry) -> None:
     """Let an entry wait again; where that cannot be written, such as on a full disk, it was a try."""
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(QueueUnwritable):
         queue.give_back(entry)
     event(log, "start_interrupted", entry=entry.name)
 
@@ -153,7 +178,7 @@ class _Reporter:
 
     def _tell(self, progress: Progress) -> None:
         """Write the progress; where that fails, such as on a full disk, the training goes on."""
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(QueueUnwritable):
             self.queue.tell(self.name, progress)
 
 
@@ -188,10 +213,11 @@ def _corpus(queue: Queue, entry: Entry, specification: Specification) -> Corpus 
 
 
 def _slot(queue: Queue, stack: contextlib.ExitStack) -> bool:
-    """Take one of the places of workers, False where all are taken."""
-    queue.folder.mkdir(parents=True, exist_ok=True)
+    """Take one of the places of workers, False where all are taken. Raises QueueUnwritable."""
+    with writing():
+        queue.folder.mkdir(parents=True, exist_ok=True)
     for place in range(queue.running):
-        with contextlib.suppress(Timeout):
+        with contextlib.suppress(Timeout), writing():
             stack.enter_context(FileLock(queue.folder / f"worker-{place}.lock", timeout=0.2))
             return True
     return False
