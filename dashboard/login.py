@@ -54,7 +54,8 @@ export default ({ data, setTriggerValue }) => {
   const here = location.pathname.replace(/[/]*$/, "/");
   if (here !== data.root || location.search || !(Date.now() - was.at < LONGEST)) return;
   const link = new URL(was.link);
-  if (link.origin !== location.origin || !link.pathname.startsWith(data.root)) return;
+  const ours = link.origin === location.origin && link.pathname.startsWith(data.root);
+  if (!ours || link.pathname.includes("//")) return;
   keep({ ...was, back: true });
   location.replace(link.href);
 };

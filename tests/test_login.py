@@ -28,7 +28,7 @@ from websockets.sync.client import connect
 from websockets.typing import Subprotocol
 
 from dashboard import __main__ as launcher
-from dashboard import identity_providers, login, visitor
+from dashboard import identity_providers, login, server_settings, visitor
 from dashboard.identity_providers import Provider, read
 from dashboard.server_settings import FIELDS, ServerSettingError
 from posenc.lab.queue import Queue
@@ -221,6 +221,8 @@ def test_the_check_says_that_a_header_counts_more(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(ROOT)
+    for name in server_settings.unknown():  # of whoever tests: each would be told, too
+        monkeypatch.delenv(name)
     said(monkeypatch, ONE)
     assert launcher.main(["--check"]) == 0
     assert capsys.readouterr().err == ""
