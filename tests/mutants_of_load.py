@@ -170,7 +170,7 @@ MUTANTS_OF_LOAD = (
            'raise ServerSettingError(f"{place.name} cannot be read: {said}.") from None', "break",
            (_SECRETS,)),
     Mutant("an address that the provider does not stand by", "../dashboard/visitor.py",
-           '.lower() != "false"', '.lower() != "no"', (f"{_LOGIN}{_WHO}",)),
+           '.lower() == "true"', '.lower() != "false"', (f"{_LOGIN}{_WHO}",)),
     Mutant("a claim is taken for the proxy's header", "../dashboard/visitor.py",
            "if server_settings.current().user_header:", "if st.user.get(KEY):", (f"{_LOGIN}{_WHO}",)),
     Mutant("a browser is sent to log in without having asked", "../dashboard/login.py",
