@@ -178,5 +178,5 @@ MUTANTS_OF_LOAD = (
            (f"{_LOGIN}test_the_browser_is_sent_away_once_and_only_after_somebody_asked",)),
     Mutant("long cookies of a login end the connection", "../dashboard/__main__.py",
            "str(MOST_COOKIES)", '"8192"',
-           (f"{_LOGIN}test_somebody_in_many_groups_still_connects",)),
+           ("login_served.py::test_somebody_in_many_groups_still_connects",)),
 )  # fmt: skip

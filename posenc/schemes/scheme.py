@@ -50,11 +50,10 @@ class SchemeConfig(ABC):
 
     `kind` is an instance field, so that two configs with equal numbers never share a cache entry.
     `shared` maps a field to the attribute of a Setting that fills it; the other fields are its own.
-    reading: what a scaling is called where
-    it reads the weights of another scheme. start: what untrained numbers of it are. in_training: what to
-    know before its trained models are compared with others, one sentence; "" for nothing. divided:
-    whether q . k is divided by sqrt(head_dim). advanced: whether it is for those who look into a formula
-    itself, which menus and help mark.
+    reading: what a scaling is called where it reads the weights of another scheme. start: what untrained
+    numbers of it are. in_training: what to know before its trained models are compared with others, one
+    sentence; "" for nothing. divided: whether q . k is divided by sqrt(head_dim). advanced: whether it is
+    for those who look into a formula itself, which menus and help mark.
     """
 
     kind: str = ""
