@@ -86,7 +86,7 @@ MUTANTS_OF_LOAD = (
            "    uploads.bound()\n", "", (_FRESH,)),
     Mutant("a visitor reads the name of another's file", "interop/held_numbers.py",
            "shown = (table.shape, table.dtype, source, held.notes, files, tensor)",
-           "shown = (table.shape, table.dtype)", ("page_check",)),
+           "shown = (table.shape, table.dtype)", ("page_check_uploads",)),
     Mutant("uploaded tables in use without a bound in bytes", "interop/held.py",
            "len(self._values) > self._most or self._bytes > self._most_bytes",
            "len(self._values) > self._most", ("held",)),
