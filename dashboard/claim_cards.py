@@ -21,6 +21,7 @@ BADGES: dict[State, tuple[str, Colour]] = {
     State.THEOREM: (":material/done_all:", "blue"),
     State.PARTLY: (":material/contrast:", "orange"),
     State.FALSE: (":material/close:", "red"),
+    State.NOT_HERE: (":material/model_training:", "orange"),
     State.NOT_MEASURED: (":material/hourglass_empty:", "gray"),
     State.UNDECIDED: (":material/remove:", "gray"),
 }

@@ -19,7 +19,7 @@ FILTERS: dict[str, tuple[State, ...]] = {
     "holds": (State.HOLDS, State.THEOREM),
     "partly": (State.PARTLY,),
     "false": (State.FALSE,),
-    "open": (State.NOT_MEASURED, State.UNDECIDED),
+    "open": (State.NOT_HERE, State.NOT_MEASURED, State.UNDECIDED),
 }
 DRAWN = "two_right"  # the claim that is drawn
 DRAWN_POSITIONS = 16  # few, so that a step of two is seen
@@ -98,6 +98,10 @@ def headline(verdicts: Mapping[str, Verdict]) -> str:
     said = {
         State.PARTLY: ("holds in part", "hold in part"),
         State.FALSE: ("is false", "are false"),
+        State.NOT_HERE: (
+            "is not so in the small models trained here",
+            "are not so in the small models trained here",
+        ),
         State.NOT_MEASURED: ("is not measured", "are not measured"),
         State.UNDECIDED: ("has nothing to decide", "have nothing to decide"),
     }

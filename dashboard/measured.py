@@ -166,7 +166,7 @@ def _asked_first(schemes: tuple[str, ...], name: str, found: list[Heading]) -> b
 
 
 def _losses(runs_drawn: list[Heading], kinds: tuple[str, ...], unit: str) -> Numbers:
-    """Draw loss by context and by position, with the table of elbows; return their numbers."""
+    """Draw loss by context and by position, with the table of classes; return their numbers."""
     found = run_frames.curves(runs_drawn, "context")
     if not found:
         return {}
@@ -184,9 +184,7 @@ def _losses(runs_drawn: list[Heading], kinds: tuple[str, ...], unit: str) -> Num
     page.table(table)
     st.caption(
         f"Loss, perplexity and bits per byte at {length:,} tokens; then the longest context read, "
-        "the loss there and perplexity as a multiple; the elbow is the first length past 1.1 times. "
-        f"Longer context helped or hurt where perplexity moved by more than {summary.counts()}; "
-        "otherwise it was ignored."
+        f"the loss there and perplexity as a multiple. {run_frames.classes_defined()}"
     )
     st.subheader(f"{what} by position in one long text", anchor=False)
     positions = run_frames.frame(run_frames.curves(runs_drawn, "position"))

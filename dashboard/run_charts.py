@@ -14,11 +14,18 @@ _READS = {
 
 @functools.cache
 def measured(
-    kinds: tuple[str, ...], reads: tuple[str, ...], x_title: str, y_title: str, *, log: bool = True
+    kinds: tuple[str, ...],
+    reads: tuple[str, ...],
+    x_title: str,
+    y_title: str,
+    *,
+    log: bool = True,
+    chance: bool = False,
 ) -> Spec:
     """Lines over a length, coloured by scheme and dashed by how it was read; `log` is of the x axis.
 
-    Frame: scheme, read, x, y, low, high (the band of seeds), boundary.
+    Frame: scheme, read, x, y, low, high (the band of seeds), boundary, and where `chance` is drawn,
+    chance: the share that guessing gets right.
     """
     scale = alt.Scale(type="log", base=2, nice=False) if log else alt.Scale(nice=False)
     x = alt.X("x:Q", title=x_title, scale=scale)
@@ -50,7 +57,11 @@ def measured(
             ],
         )
     )
-    return spec_of(alt.layer(band, line, boundary_rule()).properties(height=HEIGHT + 60))
+    layers = [band, line, boundary_rule()]
+    if chance:
+        guess = alt.Chart().mark_rule(aria=False, strokeDash=[2, 3], opacity=0.7, color="gray")
+        layers.append(guess.encode(y="min(chance):Q"))
+    return spec_of(alt.layer(*layers).properties(height=HEIGHT + 60))
 
 
 @functools.cache

@@ -1,7 +1,5 @@
 """What measured runs say: their curves, and the frames, tables and sentences made of them."""
 
-import math
-
 import pandas as pd
 import streamlit as st
 
@@ -13,6 +11,7 @@ from posenc.lab import summary
 from posenc.lab.evaluate import CLAMPED, TRAINED
 from posenc.lab.run import Heading
 from posenc.lab.summary import Curve
+from posenc.lab.tasks import Recall
 from posenc.schemes import SCHEMES
 from posenc.words import counted
 
@@ -59,7 +58,7 @@ def frame(found: list[Curve]) -> pd.DataFrame:
 
 
 def elbows(found: list[Curve]) -> pd.DataFrame:
-    """What each curve says: loss at the training length and furthest out, elbow, effect."""
+    """What each curve says: loss at the training length and furthest out, its class, where it breaks."""
     rows = []
     for curve in found:
         loss = summary.at_training_length(curve, found)
@@ -77,8 +76,8 @@ def elbows(found: list[Curve]) -> pd.DataFrame:
                 "read to": f"{last.x:,}",
                 "loss there": last.mean,
                 "perplexity, times": summary.perplexity(last.mean - loss),
-                "elbow": "not read" if said is None else f"{elbow:,}" if elbow else "none",
                 "longer context": said or "not read",
+                "breaks at": "not read" if said is None else f"{elbow:,}" if elbow else "nowhere",
                 "seeds": curve.seeds,
             }
         )
@@ -86,16 +85,13 @@ def elbows(found: list[Curve]) -> pd.DataFrame:
 
 
 def headline(found: list[Curve], train_length: int) -> str:
-    """Say which scheme is best at the training length and what longer context did to each."""
-    best: tuple[float, str] | None = None
+    """Say which scheme is best at the training length and which class each has past it."""
     groups: dict[str, list[str]] = {}
     for curve in found:
         loss = summary.at_training_length(curve, found)
         if curve.variant != TRAINED or loss is None:
             continue
         name = summary.label(curve, found)
-        if math.isfinite(loss) and (best is None or loss < best[0]):
-            best = (loss, name)
         said = summary.effect(curve, loss)
         if said is None and any(_repeats(other, curve) for other in found):
             groups.setdefault(f"no row {train_length + 1:,} exists for", []).append(name)
@@ -103,19 +99,49 @@ def headline(found: list[Curve], train_length: int) -> str:
             groups.setdefault("nothing longer was read of", []).append(name)
         else:
             change = f"{name} (loss {curve.points[-1].mean - loss:+.2f})"
-            verb = "was ignored by" if said is summary.Effect.IGNORED else str(said)
-            groups.setdefault(f"longer context {verb}", []).append(change)
+            groups.setdefault(str(said), []).append(change)
     longest = max(point.x for curve in found for point in curve.points)
-    start = f"Best at {train_length:,} tokens: {best[1]}, loss {best[0]:.2f}. " if best else ""
-    parts = [f"{what} {listed(names)}" for what, names in groups.items()]
+    start = _best(found, train_length)
+    classes = [str(said) for said in summary.Effect]
+    parts = []
+    for name in classes:
+        if names := groups.pop(name, []):
+            parts.append(f"{listed(names)} {name if len(names) == 1 else name.removesuffix('s')}")
+    classed = bool(parts)
+    parts += [f"{what} {listed(names)}" for what, names in groups.items()]
     least, most = min(curve.seeds for curve in found), max(curve.seeds for curve in found)
     several = f"{least} to {most}" if most > least else f"{least}"
     seeds = f"Means of {several} seeds" if most > 1 else "One seed each"
     steps = counted(found[0].specification.steps, "training step")
-    ends = [f"{start}Read to {longest:,} tokens: {'; '.join(parts)}.", f"{seeds}, {steps}."]
-    if any(what.startswith("longer context") for what in groups):
-        ends.append(f"Helped or hurt: perplexity moved by more than {summary.counts()}.")
+    ends = [
+        f"{start}Evaluated at up to {longest:,} tokens: {'; '.join(parts)}.",
+        f"{seeds}, {steps}.",
+    ]
+    if classed:
+        ends.append(classes_defined())
     return " ".join(ends)
+
+
+def classes_defined() -> str:
+    """Return the rules of the classes in one sentence."""
+    rules = "; ".join(f"{said}: {said.rule}" for said in summary.Effect)
+    return f"{rules[0].upper()}{rules[1:]}, than at the training length."
+
+
+def _best(found: list[Curve], train_length: int) -> str:
+    """Say whose loss is lowest at the training length, and from whose it does not clearly differ."""
+    trained = [curve for curve in found if curve.variant == TRAINED]
+    lowest = summary.lowest(trained, train_length)
+    if not lowest:
+        return ""
+    best, *others = (summary.label(curve, found) for curve in lowest)
+    loss = lowest[0].at(train_length)
+    if not others:
+        return f"Best at {train_length:,} tokens: {best}, loss {loss:.2f}. "
+    return (
+        f"Lowest mean loss at {train_length:,} tokens: {best}, {loss:.2f}; over the seeds it does not "
+        f"clearly differ from {listed(others)}. "
+    )
 
 
 def _repeats(other: Curve, curve: Curve) -> bool:
@@ -135,6 +161,40 @@ def shares(found: list[Curve], inside: int, unit: str) -> str:
                 f"{summary.label(curve, found)} {'nowhere' if reach is None else f'{reach:,}'}"
             )
     return f"Right at {inside:,} {unit}: {listed(near)}. At least half up to: {listed(far)}."
+
+
+def recalled(found: list[Curve], farthest: int, unit: str) -> str:
+    """Say what share each scheme recalls within the trained distances, and how far half stays right.
+
+    Of a scheme that has not learned the task within them nothing is said past them.
+    """
+    near, failed, far = [], [], []
+    for curve in found:
+        share = summary.in_range(curve)
+        if curve.variant != TRAINED or share is None:
+            continue
+        label = summary.label(curve, found)
+        near.append(f"{label} {share.mean:.0%}")
+        if summary.learned(curve):
+            reach = summary.reach(curve)
+            far.append(f"{label} {'nowhere' if reach is None else f'{reach:,}'}")
+        else:
+            failed.append(label)
+    said = f"Right within the training range, 1 to {farthest:,} {unit}: {listed(near)}; "
+    said += f"guessing gives {Recall.CHANCE:.0%}. "
+    if failed:
+        said += f"Below {summary.LEARNED:.0%} there, so longer distances say nothing: {listed(failed)}. "
+    return said + (f"At least half up to: {listed(far)}." if far else "")
+
+
+def in_range(found: list[Curve]) -> list[float | None]:
+    """Return the share within the training range for every row of `frame`, of its scheme as trained."""
+    shares = [summary.in_range(curve, found) for curve in found]
+    return [
+        None if share is None else share.mean
+        for curve, share in zip(found, shares, strict=True)
+        for _ in curve.points
+    ]
 
 
 def table(found: list[Heading]) -> pd.DataFrame:

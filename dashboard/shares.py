@@ -7,8 +7,8 @@ import streamlit as st
 
 from dashboard import page, run_charts, run_frames, run_words
 from dashboard.text import plain
-from posenc.lab.evaluate import farthest
 from posenc.lab.run import Heading
+from posenc.lab.specification import Specification
 from posenc.lab.tasks import Copy, Recall
 
 
@@ -20,6 +20,7 @@ class Share:
     unit: str
     y_title: str
     says: str
+    chance: float | None = None  # the share that guessing gets right, where that is not 0
 
 
 SHARES = {
@@ -34,8 +35,10 @@ SHARES = {
         "Recalling a value by its key",
         "tokens between value and question",
         "share recalled",
-        "Four keys with their values early in {length} tokens of training, one asked for later: the "
-        "share of right answers. Guessing among the four values gives 25%.",
+        "Four key-value pairs stand at random places, and one of the keys asks for its value: the share "
+        "of right answers. Training on {length} tokens shows distances up to {farthest}; past that, pairs "
+        "and question stand past the training length. The dotted line is guessing among the four values.",
+        Recall.CHANCE,
     ),
 }
 
@@ -50,28 +53,47 @@ def draw(schemes: tuple[str, ...], runs_drawn: list[Heading]) -> dict[str, pd.Da
         return {}
     share = SHARES[one.task]
     st.subheader(share.title, anchor=False)
-    st.caption(share.says.format(length=one.train_length) + f" {said(runs_drawn)}")
+    st.caption(
+        share.says.format(length=one.train_length, farthest=_shown(one)) + f" {said(runs_drawn)}"
+    )
     st.caption(plain(f"{run_words.whole(one)}."))
     frame = run_frames.frame(found)
     kinds = tuple(kind for kind in schemes if any(run_frames.is_of(curve, kind) for curve in found))
     page.picture(
-        frame.assign(boundary=float(one.train_length)),
+        frame.assign(boundary=float(_shown(one)), **_chance(share)),
         run_charts.measured(
-            kinds, run_frames.reads(frame), share.unit, share.y_title, log=one.task == Recall.kind
+            kinds,
+            run_frames.reads(frame),
+            share.unit,
+            share.y_title,
+            log=one.task == Recall.kind,
+            chance=share.chance is not None,
         ),
         key=f"measured_{one.task}",
     )
     st.caption(run_charts.strokes(run_frames.reads(frame)))
+    if share.chance is not None:
+        inside = pd.Series(run_frames.in_range(found), index=frame.index, dtype=float)
+        frame = frame.assign(**{"in range": inside}, **_chance(share))
     return {f"measured {one.task}": frame.rename(columns={"x": share.unit, "y": "share"})}
 
 
 def said(runs_drawn: list[Heading]) -> str:
-    """Say the shares at the training length, and how far half of the answers stay right."""
+    """Say the shares within the training range, and how far half of the answers stay right."""
     one = runs_drawn[0].specification
     found = run_frames.curves(runs_drawn, one.task)
     if not found:
         return "Every training of this comparison stopped early."
-    inside = one.train_length
+    unit = SHARES[one.task].unit
     if one.task == Recall.kind:
-        inside = farthest(inside)
-    return run_frames.shares(found, inside, SHARES[one.task].unit)
+        return run_frames.recalled(found, _shown(one), unit)
+    return run_frames.shares(found, one.train_length, unit)
+
+
+def _chance(share: Share) -> dict[str, float]:
+    return {} if share.chance is None else {"chance": share.chance}
+
+
+def _shown(one: Specification) -> int:
+    """Return the largest length or distance that training shows."""
+    return Recall.farthest(one.train_length) if one.task == Recall.kind else one.train_length

@@ -50,6 +50,13 @@ def test_every_claim_is_a_sentence_with_a_source_a_link_and_a_documented_test(cl
     assert set(claim.uses) <= rules | {"rope.partial_rotary_factor"}
 
 
+def test_su_et_al_are_quoted_where_they_speak_of_length() -> None:
+    """Their abstract and section 1 name "flexibility"; section 4.5 trains at 1,536, then tests 1,024."""
+    source = CLAIMS["rope_extrapolates"].source
+    assert source.startswith("Posts; Su et al. 2021, arXiv 2104.09864, sections 1 and 4.5, ")
+    assert "test no length past training" in source
+
+
 @pytest.mark.parametrize("name", HOSTILE)
 @pytest.mark.parametrize("claim", CLAIMS.values(), ids=CLAIMS)
 def test_every_claim_is_decided_at_any_legal_setting(claim: Claim, name: str) -> None:

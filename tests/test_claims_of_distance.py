@@ -50,6 +50,9 @@ def test_the_slowest_wavelength_is_the_formula_s(dim: int, base: float, expected
     said = {1e4: 62_832, 500.0: 3_142}  # tensor2tensor
     assert round(number(found, "2 pi times the base")) == said[base]
     assert found.state is (State.HOLDS if dim == 4096 else State.FALSE)
+    # The card states the tolerance that decides, and how far off the number is.
+    assert f"{100 * (2 * np.pi * base / decides(found) - 1):.3g}% longer." in found.sentence
+    assert found.sentence.endswith('Here "about" means within 1%.')
 
 
 def test_below_ten_thousand_positions_most_pairs_turn() -> None:

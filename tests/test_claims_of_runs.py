@@ -35,7 +35,9 @@ def test_learned_and_sinusoidal_are_compared_by_the_runs_that_ship(length: int) 
     learned, waves = (losses(kind, length)[length] for kind in ("learned", "sinusoidal"))
     assert decides(found) == pytest.approx(np.mean(learned) - np.mean(waves))
     apart = min(learned) > max(waves) or min(waves) > max(learned)
-    assert found.state is (State.FALSE if apart else State.PARTLY)
+    # 1,200 steps of a small model refute no other: that is said, with what Vaswani et al. measured.
+    assert found.state is (State.NOT_HERE if apart else State.PARTLY)
+    assert ("in translation models of 100,000 steps" in found.sentence) == apart
     assert abs(decides(found)) > math.log(1.01)
     assert "(3 layers, width 128, 1,200 training steps)" in found.sentence
     assert "where less than 1% counts as alike" in found.sentence
@@ -54,17 +56,21 @@ def test_extrapolation_is_read_from_the_runs_that_ship(name: str, kind: str, len
     assert decides(found) == pytest.approx(times[16 * length])
     elbow = next((x for x in sorted(times) if x > length and times[x] > 1.1), None)
     assert [one.value for one in found.numbers][1] == elbow
-    expected = State.FALSE if elbow else State.PARTLY if times[16 * length] > 1.01 else State.HOLDS
+    expected = (
+        State.NOT_HERE if elbow else State.PARTLY if times[16 * length] > 1.01 else State.HOLDS
+    )
     assert found.state is expected
     assert (kind == "alibi") == (elbow is None)
     assert "(3 layers, width 128, 1,200 training steps)" in found.sentence
-    moved = times[16 * length] - 1
-    rule = (
-        "hurt (perplexity higher by more"
-        if moved > 0.01
-        else "was ignored (perplexity moved by no more"
+    worst = max(value for x, value in times.items() if x > length)
+    said = (
+        "breaks (perplexity more than 10% higher at some length)"
+        if worst > 1.1
+        else "degrades (perplexity up to 10% higher)"
+        if worst > 1.01
+        else "holds (perplexity never more than 1% higher)"
     )
-    assert f"longer context {rule} than 1%)." in found.sentence
+    assert found.sentence.endswith(f"the model {said}.")
 
 
 @pytest.mark.parametrize(
@@ -77,7 +83,7 @@ def test_where_no_run_is_nothing_is_said(changes: dict[str, Any]) -> None:
         assert found.sentence.startswith("No small model of ")
     own = at("rope_extrapolates", own=(("rope.partial_rotary_factor", 0.5),))
     assert own.state is State.NOT_MEASURED
-    assert at("rope_extrapolates", own=(("rope.layout", "half"),)).state is State.FALSE
+    assert at("rope_extrapolates", own=(("rope.layout", "half"),)).state is State.NOT_HERE
 
 
 @pytest.fixture
@@ -98,7 +104,7 @@ def put(store: Store, kind: str, seeds: list[dict[int, float]], **others: Any) -
 
 @pytest.mark.parametrize(
     ("learned", "state"),
-    [([1.0, 1.004], State.HOLDS), ([0.9, 1.3], State.PARTLY), ([1.3, 1.4], State.FALSE)],
+    [([1.0, 1.004], State.HOLDS), ([0.9, 1.3], State.PARTLY), ([1.3, 1.4], State.NOT_HERE)],
 )
 def test_other_runs_give_another_verdict(store: Store, learned: list[float], state: State) -> None:
     put(store, "learned", [{64: loss} for loss in learned])
@@ -108,7 +114,7 @@ def test_other_runs_give_another_verdict(store: Store, learned: list[float], sta
 
 @pytest.mark.parametrize(
     ("far", "state"), [(0.9, State.HOLDS), (1.005, State.HOLDS), (1.05, State.PARTLY),
-                       (1.2, State.FALSE)],
+                       (1.2, State.NOT_HERE)],
 )  # fmt: skip
 def test_rope_would_extrapolate_if_its_runs_did(store: Store, far: float, state: State) -> None:
     put(store, "rope", [{64: 1.0, 128: far}, {64: 1.0, 128: far}])

@@ -139,6 +139,24 @@ def test_position_dominates_by_its_norm() -> None:
     assert at("dominating", dim=2, heads=1).state is State.PARTLY
 
 
+def test_position_is_compared_with_tokens_without_and_with_their_factor() -> None:
+    """Norm 16 of position; tokens N(0, 1/d), N(0, 1), N(0, 0.02²) and Xavier's, by hand."""
+    deviations = {
+        "N(0, 1/d)": 512**-0.5, "N(0, 1)": 1.0, "N(0, 0.02²)": 0.02,
+        "Xavier": (2 / (37_000 + 512)) ** 0.5,
+    }  # fmt: skip
+    found = at("dominating")
+    for name, deviation in deviations.items():
+        plain = 16 / (deviation * 512**0.5)
+        assert number(found, f"position over token, {name}") == pytest.approx(plain, rel=1e-3)
+        scaled = number(found, f"position over token times sqrt(d), {name}")
+        assert scaled == pytest.approx(plain / 512**0.5, rel=1e-3)
+    assert "without the factor sqrt(d)" in found.sentence
+    assert (
+        "With that factor (Vaswani et al., section 3.4) it is 0.707 (N(0, 1/d))" in found.sentence
+    )
+
+
 def lost_at(dim: int, words: int, seed: int) -> float:
     """Content over position at which fewer than three pairs in four decode in order, by loops."""
     draw = torch.Generator().manual_seed(seed)

@@ -199,6 +199,13 @@ def test_a_record_that_is_not_known_is_refused_in_one_sentence(
     assert "\n" not in str(caught.value)
 
 
+def test_recall_with_its_pairs_at_the_first_positions_is_of_another_version() -> None:
+    record = small(task="recall").record
+    assert record["protocol"] == 3
+    with pytest.raises(RunOfAnotherVersion, match="made by protocol 2, this is 3"):
+        Specification.from_record(record | {"protocol": 2})
+
+
 def test_a_run_whose_model_started_in_an_older_way_is_of_another_version() -> None:
     record = json.loads(json.dumps(small("t5").record))
     assert Specification.from_record(record) == small("t5")

@@ -124,7 +124,7 @@ def test_a_reader_that_is_short_of_something_sets_no_good_run_aside(
         raise fault
 
     with monkeypatch.context() as short:
-        short.setattr(pq, "read_table", fail)
+        short.setattr(pq, "ParquetFile", fail)
         with pytest.raises((StoreUnavailable, RunOfAnotherVersion)):
             store.made(run.run_id)
         with contextlib.suppress(StoreUnavailable):

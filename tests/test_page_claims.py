@@ -93,6 +93,7 @@ def test_the_headline_counts_the_verdicts(link: dict[str, str]) -> None:
     for state, words in (
         (State.PARTLY, "in part"),
         (State.FALSE, "false"),
+        (State.NOT_HERE, "not so in the small models trained here"),
         (State.NOT_MEASURED, "not measured"),
         (State.UNDECIDED, "nothing to decide"),
     ):

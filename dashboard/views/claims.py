@@ -26,8 +26,10 @@ page.how_to_read(
     "A verdict is about these settings, not about the world. *Holds* and *false* are what the number "
     "says here; *theorem holds* is true at every setting by proof, so what counts is its control: the "
     "same check on something that must fail. *Partly* says that one reading of the sentence holds and "
-    "another does not. *Not measured here* needs trained models of this training length and base, and "
-    "none ships. *Nothing to decide* is a setting too small for the question."
+    "another does not. *Not in these models* means that the small models trained here contradict the "
+    "sentence; larger models, or more training, may not. *Not measured here* needs trained models of "
+    "this training length and base, and none ships. *Nothing to decide* is a setting too small for "
+    "the question."
 )
 page.definition(
     r"\theta_m = b^{-2m/d}, \quad \lambda_m = \frac{2\pi}{\theta_m}, \quad "

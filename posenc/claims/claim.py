@@ -18,12 +18,15 @@ class State(StrEnum):
 
     THEOREM is for what holds at every setting by proof: the check then only confirms it to rounding,
     so its control, on which the same check must fail, is what shows that it could have failed.
+    NOT_HERE is for sentences on trained models that the small runs of this library contradict: such
+    runs refute nothing of larger models that were trained for longer.
     """
 
     HOLDS = "holds"
     THEOREM = "theorem holds"
     PARTLY = "partly"
     FALSE = "false"
+    NOT_HERE = "not in these models"
     NOT_MEASURED = "not measured here"
     UNDECIDED = "nothing to decide"
 

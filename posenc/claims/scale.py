@@ -60,8 +60,12 @@ def sqrt_scale(setting: Setting) -> Verdict:
 
 
 def dominating(setting: Setting) -> Verdict:
-    """Compare the norm of position with that of a token as it starts, without the factor sqrt(d)."""
+    """Compare the norm of position with that of a token as it starts, without the factor sqrt(d).
+
+    Vaswani et al. 2017, section 3.4, multiply tokens by it: the same with the factor decides nothing.
+    """
     found = token_over_position(setting)
+    scaled = {name: 1 / (setting.dim**0.5 * ratio) for name, ratio in found.items()}
     larger = [name for name, ratio in found.items() if ratio < 1 - 1e-9]
     norm = position_norm(setting)
     few = State.PARTLY if larger else State.HOLDS
@@ -71,9 +75,15 @@ def dominating(setting: Setting) -> Verdict:
             Number("norm of a position vector", norm),
             Number("starts whose tokens are shorter", len(larger), f"of {len(found)}"),
             *(Number(f"position over token, {name}", 1 / ratio) for name, ratio in found.items()),
+            *(
+                Number(f"position over token times sqrt(d), {name}", ratio)
+                for name, ratio in scaled.items()
+            ),
         ),
         f"Entries of at most 1 make a vector of norm {figure(norm)} at width {setting.dim:,}; that is "
-        f"{_list({name: 1 / ratio for name, ratio in found.items()})} times a token's.",
+        f"{_list({name: 1 / ratio for name, ratio in found.items()})} times the norm of a token as it "
+        "starts, without the factor sqrt(d). With that factor (Vaswani et al., section 3.4) it is "
+        f"{_list(scaled)} times.",
     )
 
 

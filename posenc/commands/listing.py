@@ -19,6 +19,7 @@ from posenc.lab.summary import (
     curves,
     effect,
     elbow,
+    in_range,
     label,
     perplexity,
     reach,
@@ -56,14 +57,20 @@ def list_runs(also_hidden: bool, store: str | None) -> None:
         if loss is None:
             continue
         beyond, said = elbow(curve, loss), effect(curve, loss)
-        past = "nothing longer was read" if said is None else f"longer context {said}"
-        bend = f"elbow at {beyond:,}" if beyond else "no elbow"
-        _tell(curve, alike, f"perplexity {perplexity(loss):.3f} at {length:,}, {past}, {bend}")
+        past = "nothing longer was read" if said is None else f"{said} with longer context"
+        bend = f" at {beyond:,}" if beyond else ""
+        _tell(curve, alike, f"perplexity {perplexity(loss):.3f} at {length:,}, {past}{bend}")
     for task in (Copy.kind, Recall.kind):
         for curve, alike in _compared(found, task):
             far = reach(curve)
             right = "nowhere" if far is None else f"up to {far:,}"
-            _tell(curve, alike, f"at least half right {right}")
+            inside = in_range(curve) if task == Recall.kind else None
+            within = (
+                f"{inside.mean:.0%} right within the training range (guessing: {Recall.CHANCE:.0%}), "
+                if inside
+                else ""
+            )
+            _tell(curve, alike, f"{within}at least half right {right}")
     say_left_out(opened)
 
 

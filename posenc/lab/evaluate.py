@@ -146,7 +146,8 @@ def readings(specification: Specification) -> list[tuple[int, int]]:
         lengths = [2 * n + 2 for n in range(1, 2 * trained + 1)]
         return [(n, COPIES * (past if n > shown else 1)) for n in lengths]
     if spec.task == Recall.kind:
-        lengths = [distance + 2 for distance in distances(trained, spec.longest)]
+        task = Recall(trained)
+        lengths = [task.text_length(distance) for distance in distances(trained, spec.longest)]
         return [(n, RECALLS * (past if n > trained else 1)) for n in lengths]
     lengths = contexts(trained, spec.longest)
     found = [(n, spec.segments * (past if n > trained else 1)) for n in lengths]
@@ -233,34 +234,28 @@ def _windows(
 
 
 def distances(train_length: int, longest: int) -> list[int]:
-    """Distances at which a value is asked for, odd ones: from the least to `longest` training lengths.
+    """Return the distances, in tokens, at which a value is asked for: odd ones as in training, sorted.
 
-    The largest inside a length is the largest that training of that length shows.
+    From 1 by eighths to the farthest that training shows, for a score within the training range;
+    past it one for every context length that is read, up to `longest` training lengths.
     """
-    least = 2 * Recall.PAIRS - 1
-    lengths = [farthest(n) for n in contexts(train_length, longest)]
-    return sorted({n for n in (least, train_length // 4 | 1, *lengths) if n >= least})
-
-
-def farthest(length: int) -> int:
-    """Return the largest distance, from a value to its question, that so many tokens can show.
-
-    The value's key stands before it and the answer after the question, all in places of two tokens.
-    """
-    return length - 3 + length % 2
+    farthest = Recall.farthest(train_length)
+    shown = {farthest * eighth // 8 | 1 for eighth in range(9)}
+    past = {(n - 1) | 1 for n in contexts(train_length, longest)}
+    return sorted(shown | {distance for distance in past if distance > farthest})
 
 
 def _recalled(model: LanguageModel, task: Recall, spec: Specification) -> Iterator[Score]:
     for distance in distances(task.train_length, spec.longest):
-        inputs, answers = task.at_distance(
-            RECALLS, distance, stream(spec.seed, Recall.kind, distance)
-        )
-        for variant in variants(model, distance + 2, task.train_length, spec.scalings):
+        drawn = task.at_distance(RECALLS, distance, stream(spec.seed, Recall.kind, distance))
+        length = drawn.inputs.shape[1]
+        for variant in variants(model, length, task.train_length, spec.scalings):
             right = 0
-            few = max(1, TOKENS_AT_ONCE // (distance + 2))
-            for some, wanted in zip(inputs.split(few), answers.split(few), strict=True):
-                found = variant.logits(model, some.to(spec.device))[:, -1].argmax(dim=-1).cpu()
-                right += int((found == wanted).sum())
+            few = max(1, TOKENS_AT_ONCE // length)
+            for some in torch.arange(RECALLS).split(few):
+                logits = variant.logits(model, drawn.inputs[some].to(spec.device))
+                found = logits[torch.arange(len(some)), drawn.asked[some]].argmax(dim=-1).cpu()
+                right += int((found == drawn.answers[some]).sum())
             yield Score(Recall.kind, variant.name, distance, right / RECALLS, RECALLS)
 
 

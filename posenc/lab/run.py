@@ -88,7 +88,7 @@ def from_parquet(content: bytes, run_id: str | None = None) -> Run:
     """
     with _readable():
         _check_size(content)
-        table = pq.read_table(io.BytesIO(content))
+        table = pq.ParquetFile(io.BytesIO(content)).read()  # read_table would import pandas
         if not table.schema.equals(_SCHEMA) or any(column.null_count for column in table.columns):
             raise RunError("The file is no readable run: it has other columns.")
         names = [field.name for field in fields(Score)]

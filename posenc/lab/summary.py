@@ -1,4 +1,4 @@
-"""Runs of several seeds as curves with a band, and what they say: the elbow, and what context did.
+"""Runs of several seeds as curves with a band, and what they say of longer context.
 
 Absolute loss comes first: a scheme that is flat but worse at the training length is not called better.
 """
@@ -11,42 +11,52 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from scipy.special import stdtrit
+
 from posenc import fields
 from posenc.lab.evaluate import TRAINED
 from posenc.lab.run import Run
 from posenc.lab.specification import Specification
+from posenc.lab.tasks import Recall
 
 ELBOW = math.log(1.1)  # nats: perplexity 1.1 times that at the training length
-NOTICED = math.log(1.01)  # nats: perplexity moved by one part in a hundred
+NOTICED = math.log(1.01)  # nats, 0.00995: perplexity 1.01 times, the least that counts
+CONFIDENCE = 0.95  # of the interval of a difference
+LEARNED = 0.9  # share right within the distances of training from which recall counts as learned
 
 
 class Effect(StrEnum):
-    """What context beyond the training length did to the loss of the same targets."""
+    """What context beyond the training length does to a model: all lengths past it count."""
 
-    HELPED = "helped"
-    IGNORED = "was ignored"
-    HURT = "hurt"
+    HOLDS = "holds"
+    DEGRADES = "degrades"
+    BREAKS = "breaks"
 
     @property
     def rule(self) -> str:
-        """The rule that calls it so, of the longest context read against the training length."""
-        moved = {
-            Effect.HELPED: "lower by more than",
-            Effect.IGNORED: "moved by no more than",
-            Effect.HURT: "higher by more than",
+        """The rule of the class, of the mean over seeds against the training length."""
+        little, much = percent(NOTICED), percent(ELBOW)
+        rules = {
+            Effect.HOLDS: f"perplexity never more than {little} higher",
+            Effect.DEGRADES: f"perplexity up to {much} higher",
+            Effect.BREAKS: f"perplexity more than {much} higher at some length",
         }
-        return f"perplexity {moved[self]} {counts()}"
+        return rules[self]
 
 
 @dataclass(frozen=True)
 class Point:
-    """One x of a curve: the mean over seeds with the lowest and highest seed."""
+    """One x of a curve: the mean over seeds with the lowest and highest seed.
+
+    by_seed: (seed, value) of every run, sorted.
+    """
 
     x: int
     until: int
     mean: float
     low: float
     high: float
+    by_seed: tuple[tuple[int, float], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -66,6 +76,87 @@ class Curve:
         """Return the mean at x, None where nothing was measured."""
         return next((point.mean for point in self.points if point.x == x), None)
 
+    def seeds_at(self, x: int) -> dict[int, float]:
+        """Return the value of every seed at x, empty where nothing was measured."""
+        return dict(next((point.by_seed for point in self.points if point.x == x), ()))
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Loss of one scheme minus that of another, paired: runs of a seed share weights and data.
+
+    by_seed: of every seed that both have. low, high: the interval of Student's t for the mean at
+    CONFIDENCE, infinite for one seed.
+    """
+
+    mean: float
+    low: float
+    high: float
+    by_seed: tuple[float, ...]
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is a difference: the interval leaves out 0, and the mean is above NOTICED."""
+        return (self.low > 0 or self.high < 0) and abs(self.mean) > NOTICED
+
+
+def difference(one: Curve, other: Curve, x: int) -> Difference | None:
+    """Return one curve minus another at x, paired by seed; None where no seed has both."""
+    ours, theirs = one.seeds_at(x), other.seeds_at(x)
+    found = tuple(ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys()))
+    if not found:
+        return None
+    mean, half = statistics.fmean(found), math.inf
+    if len(found) > 1:
+        quantile = float(stdtrit(len(found) - 1, (1 + CONFIDENCE) / 2))
+        half = quantile * statistics.stdev(found) / math.sqrt(len(found))
+    return Difference(mean, mean - half, mean + half, found)
+
+
+def lowest(found: Iterable[Curve], x: int) -> list[Curve]:
+    """Return the curve with the lowest finite loss at x, then those that may be as low.
+
+    Those are the curves with the same loss, or whose difference over several seeds does not count.
+    """
+    there = {curve: loss for curve in found if (loss := curve.at(x)) is not None}
+    there = {curve: loss for curve, loss in there.items() if math.isfinite(loss)}
+    if not there:
+        return []
+    best = min(there, key=there.__getitem__)
+
+    def alike(one: Curve) -> bool:
+        gap = difference(one, best, x)
+        several = gap is not None and len(gap.by_seed) > 1
+        return there[one] == there[best] or (several and gap is not None and not gap.counts)
+
+    return [best, *(one for one in there if one is not best and alike(one))]
+
+
+def in_range(curve: Curve, every: Iterable[Curve] = ()) -> Point | None:
+    """Return the mean share of a recall curve over the distances that training shows, of every seed.
+
+    Of another reading, that of the scheme as trained, if `every` has it; None where there is none.
+    """
+    end = Recall.farthest(curve.specification.train_length) + 1
+    inside = [dict(point.by_seed) for point in curve.points if point.x < end]
+    if inside:
+        seeds = sorted(set[int]().union(*inside))
+        means = [(seed, statistics.fmean(one[seed] for one in inside)) for seed in seeds]
+        return _point(1, end, means)
+    for other in every:
+        if other.specification == curve.specification and other.variant == TRAINED:
+            return in_range(other)
+    return None
+
+
+def learned(curve: Curve) -> bool:
+    """Whether a recall curve is of a task that was learned within the distances of training.
+
+    Where it was not, what it does past them says nothing of extrapolation.
+    """
+    found = in_range(curve)
+    return found is not None and found.mean >= LEARNED
+
 
 def comparison(specification: Specification) -> str:
     """Return the name of a run's comparison: that of all runs that differ in scheme and seed alone.
@@ -83,7 +174,7 @@ def comparison(specification: Specification) -> str:
 
 def curves(runs: Iterable[Run], measure: str) -> list[Curve]:
     """Return the curves of one measure: runs that differ in nothing but the seed make one curve."""
-    groups: dict[tuple[Specification, str], dict[int, list[float]]] = {}
+    groups: dict[tuple[Specification, str], dict[int, list[tuple[int, float]]]] = {}
     first: dict[tuple[Specification, str], Specification] = {}
     seeds: dict[tuple[Specification, str], set[int]] = {}
     until: dict[tuple[Specification, str], dict[int, int]] = {}
@@ -94,7 +185,8 @@ def curves(runs: Iterable[Run], measure: str) -> list[Curve]:
             key = (replace(run.specification, seed=0), score.variant)
             first.setdefault(key, run.specification)
             seeds.setdefault(key, set()).add(run.specification.seed)
-            groups.setdefault(key, {}).setdefault(score.x, []).append(score.value)
+            of_seed = (run.specification.seed, score.value)
+            groups.setdefault(key, {}).setdefault(score.x, []).append(of_seed)
             until.setdefault(key, {})[score.x] = score.until
     return [
         Curve(
@@ -102,18 +194,21 @@ def curves(runs: Iterable[Run], measure: str) -> list[Curve]:
             measure=measure,
             variant=key[1],
             seeds=len(seeds[key]),
-            points=tuple(
-                Point(x, until[key][x], statistics.fmean(found[x]), min(found[x]), max(found[x]))
-                for x in sorted(found)
-            ),
+            points=tuple(_point(x, until[key][x], found[x]) for x in sorted(found)),
         )
         for key, found in groups.items()
     ]
 
 
-def counts() -> str:
-    """Return the smallest change of perplexity that counts, in words."""
-    return f"{100 * math.expm1(NOTICED):.3g}%"
+def percent(nats: float) -> str:
+    """Return a change of loss as that of perplexity: 0.01 nats are 1%."""
+    return f"{100 * math.expm1(nats):.3g}%"
+
+
+def _point(x: int, until: int, by_seed: list[tuple[int, float]]) -> Point:
+    values = [value for _, value in by_seed]
+    mean = statistics.fmean(values)
+    return Point(x, until, mean, min(values), max(values), tuple(sorted(by_seed)))
 
 
 def at_training_length(curve: Curve, every: Iterable[Curve]) -> float | None:
@@ -136,14 +231,14 @@ def elbow(curve: Curve, at_length: float) -> int | None:
 
 
 def effect(curve: Curve, at_length: float) -> Effect | None:
-    """Return what the longest context read did against L, None where nothing longer was read."""
+    """Return the class of a model past L, None where nothing longer was read."""
     past = [point for point in curve.points if point.x > curve.specification.train_length]
     if not past:
         return None
-    gained = at_length - past[-1].mean
-    if gained > NOTICED:
-        return Effect.HELPED
-    return Effect.IGNORED if gained >= -NOTICED else Effect.HURT
+    if elbow(curve, at_length) is not None:
+        return Effect.BREAKS
+    held = all(point.mean <= at_length + NOTICED for point in past)
+    return Effect.HOLDS if held else Effect.DEGRADES
 
 
 def reach(curve: Curve, share: float = 0.5) -> int | None:

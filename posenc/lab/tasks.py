@@ -57,64 +57,110 @@ class Language(Task):
 
 
 @dataclass(frozen=True, eq=False)
-class Recall(Task):
-    """Four keys with their values early, some of them asked for again later among filler.
+class Questions:
+    """Recall questions at one distance: the token at `asked` is the key, `answers` its value."""
 
-    Tokens: filler 0 .. 127, keys 128 .. 159, values 160 .. 255. A value is scored wherever its key
-    was asked for again; guessing among the four values is right one time in four.
+    inputs: Int[Tensor, "b t"]
+    asked: Int[Tensor, " b"]
+    answers: Int[Tensor, " b"]
+
+
+@dataclass(frozen=True, eq=False)
+class Recall(Task):
+    """Four key-value pairs at random places of the first half, and keys that ask for their value.
+
+    Tokens: filler 0 .. 127, keys 128 .. 159, values 160 .. 255, in places of two tokens. Four places
+    of the first half, drawn for each sequence, hold a key and its value, all of them different; every
+    place of the second half repeats one of the four keys, which asks for its value, and a filler.
+    Which one is drawn uniformly, so the place of a question says nothing about the place of its pair,
+    and whoever goes by positions alone is right one time in four.
     """
 
     kind: ClassVar[str] = "recall"
     vocabulary: ClassVar[int] = 256
-    protocol: ClassVar[int] = 2  # 1 asked at even distances, which training never shows
+    # 1 asked at even distances, which training never shows. 2 kept the pairs at the first positions,
+    # in training and in evaluation, where absolute tables find them at any distance.
+    protocol: ClassVar[int] = 3
 
     PAIRS: ClassVar[int] = 4
-    ASKED: ClassVar[float] = 0.25  # share of the later places of two tokens that ask
+    CHANCE: ClassVar[float] = 1 / PAIRS  # guessing among the values shown
+    FILLERS: ClassVar[int] = 128
+    KEYS: ClassVar[int] = 32
+    VALUES: ClassVar[int] = 96
+
+    @property
+    def half(self) -> int:
+        """Number of places among which the four pairs are drawn."""
+        return self.train_length // 4
+
+    @classmethod
+    def farthest(cls, train_length: int) -> int:
+        """Return the largest distance in tokens, from value to question, that training shows."""
+        return train_length - 3 + train_length % 2
 
     def batch(self, size: int, generator: torch.Generator) -> Batch:
-        # Everything in places of two tokens; half the rows begin with one filler more, or a token
-        # would tell by its position whether it is a key.
-        places = -(-(self.train_length + 1) // 2)
+        places, half = -(-self.train_length // 2), self.half
+        at = torch.rand(size, half, generator=generator).argsort(dim=1)[:, : self.PAIRS]
         keys, values = self._pairs(size, generator)
-        tokens = torch.randint(128, (size, places, 2), generator=generator)
-        tokens[:, : self.PAIRS] = torch.stack((keys, values), dim=-1)
-        asked = torch.rand(size, places - self.PAIRS, generator=generator) < self.ASKED
-        which = torch.randint(self.PAIRS, asked.shape, generator=generator)
-        again = torch.stack((keys.gather(1, which), values.gather(1, which)), dim=-1)
-        later = tokens[:, self.PAIRS :]
-        later[asked] = again[asked]
-        scored = torch.zeros(tokens.shape, dtype=torch.bool)
-        scored[:, self.PAIRS :, 1] = asked
-        filler = torch.randint(128, (size, 1), generator=generator)
-        flat = torch.cat((filler, tokens.flatten(1)), dim=1)
-        scored = functional.pad(scored.flatten(1), (1, 0))
-        first = torch.randint(2, (size, 1), generator=generator)
-        index = torch.arange(self.train_length + 1) + first
-        flat, scored = flat.gather(1, index), scored.gather(1, index)
-        return flat[:, :-1], flat[:, 1:].masked_fill(~scored[:, 1:], IGNORED)
-
-    def at_distance(
-        self, size: int, distance: int, generator: torch.Generator
-    ) -> tuple[Int[Tensor, "b t"], Int[Tensor, " b"]]:
-        """Return sequences whose last token asks for a value seen `distance` tokens before, and it.
-
-        distance: from the value to the key that asks, at least 2 PAIRS - 1; odd, as in training,
-        where everything stands in places of two tokens.
-        """
-        keys, values = self._pairs(size, generator)
-        which = torch.randint(self.PAIRS, (size, 1), generator=generator)
-        # The asked pair is placed first, so that its distance is exact for every row.
-        order = (torch.arange(self.PAIRS) + which) % self.PAIRS
-        pairs = torch.stack((keys.gather(1, order), values.gather(1, order)), dim=-1).flatten(1)
-        filler = torch.randint(
-            128, (size, distance - 2 * (self.PAIRS - 1) - 1), generator=generator
+        tokens = torch.randint(self.FILLERS, (size, 2 * places), generator=generator)
+        tokens.scatter_(1, 2 * at, keys).scatter_(1, 2 * at + 1, values)
+        which = torch.randint(self.PAIRS, (size, places - half), generator=generator)
+        targets = torch.full_like(tokens, IGNORED)
+        tokens[:, 2 * half :: 2] = keys.gather(1, which)
+        targets[:, 2 * half :: 2] = values.gather(1, which)
+        # Half the rows begin with one filler more, or a token would tell by its position whether it
+        # may be a key.
+        filler = torch.randint(self.FILLERS, (size, 1), generator=generator)
+        later = torch.randint(2, (size, 1), generator=generator)
+        index = torch.arange(self.train_length) + 1 - later
+        return (
+            torch.cat((filler, tokens), dim=1).gather(1, index),
+            functional.pad(targets, (1, 0), value=IGNORED).gather(1, index),
         )
-        asked = keys.gather(1, which)
-        return torch.cat((pairs, filler, asked), dim=1), values.gather(1, which)[:, 0]
+
+    def at_distance(self, size: int, distance: int, generator: torch.Generator) -> Questions:
+        """Return one question per row, asked exactly `distance` tokens after its value: odd, from 1.
+
+        Everything else is filler, but for the other three pairs. Up to the farthest distance of
+        training, pairs and question stand where training has them, anywhere that the distance leaves
+        room: the asked pair of the farthest is always the first. Past it all of them stand past the
+        training length, at places that do not depend on the distance, and the asked pair is the
+        first, second, third or last of the four alike.
+        """
+        half, length, apart = self.half, self.train_length, (distance + 1) // 2
+        later = torch.randint(2, (size,), generator=generator)
+        start, low, high = torch.zeros_like(later), 0, torch.full_like(later, half)
+        if distance > self.farthest(length):
+            start = -(-length // 2) + torch.randint(half, (size,), generator=generator)
+        else:
+            later = later * (apart <= (length - 2) // 2)  # one filler more, where it leaves room
+            low = max(0, half - apart)
+            high = ((length - 1 - later) // 2 - apart + 1).clamp(max=half)
+        place = low + (torch.rand(size, generator=generator) * (high - low)).long()
+        others = torch.rand(size, half - 1, generator=generator).argsort(dim=1)[:, : self.PAIRS - 1]
+        others = others + (others >= place[:, None])  # any place but that of the asked pair
+        at = 2 * (start[:, None] + torch.cat((place[:, None], others), dim=1)) + later[:, None]
+        keys, values = self._pairs(size, generator)
+        asked = at[:, 0] + 1 + distance
+        inputs = torch.randint(
+            self.FILLERS, (size, self.text_length(distance)), generator=generator
+        )
+        inputs.scatter_(1, at, keys).scatter_(1, at + 1, values)
+        inputs.scatter_(1, asked[:, None], keys[:, :1])
+        return Questions(inputs, asked, values[:, 0])
+
+    def text_length(self, distance: int) -> int:
+        """Return the number of tokens of the texts of `at_distance`."""
+        if distance <= self.farthest(self.train_length):
+            return self.train_length
+        return 2 * (-(-self.train_length // 2) + 2 * self.half - 2) + 3 + distance
 
     def _pairs(self, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        keys = torch.rand(size, 32, generator=generator).argsort(dim=1)[:, : self.PAIRS] + 128
-        return keys, torch.randint(160, 256, (size, self.PAIRS), generator=generator)
+        keys, values = (
+            torch.rand(size, count, generator=generator).argsort(dim=1)[:, : self.PAIRS]
+            for count in (self.KEYS, self.VALUES)
+        )
+        return keys + self.FILLERS, values + self.FILLERS + self.KEYS
 
 
 @dataclass(frozen=True, eq=False)
