@@ -231,7 +231,7 @@ class ClaimsChoice:
         fields.Choice(
             options=("all", "holds", "partly", "false", "open"),
             label="Verdict",
-            help="Open: not measured here, or nothing to decide at these settings.",
+            help="Open: only small models say no, not measured here, or nothing to decide.",
         ),
     )
     theme: str = fields.ruled(

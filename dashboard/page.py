@@ -9,13 +9,13 @@ from typing import Any, ParamSpec, Protocol
 import pandas as pd
 import streamlit as st
 
-from dashboard import charts, csv_file, pinned, sheet
+from dashboard import charts, csv_file, pinned, real_model, sheet
 from dashboard.charts import Spec
 from dashboard.faults import Ended
 from dashboard.frames import arrow, compared, filled, named, plotless
 from dashboard.matrix import Row, matrix_row
 from dashboard.pair import Pair
-from dashboard.scripts import uploaded
+from dashboard.scripts import assumed, uploaded
 from dashboard.text import listed, plain
 from posenc import Setting
 from posenc.schemes import SCHEMES
@@ -45,10 +45,16 @@ def on_phone() -> bool:
     return "Mobi" in st.context.headers.get("User-Agent", "")
 
 
-def head(title: str, headline: str | Pair[str]) -> None:
-    """Draw the page's title and the sentence that answers its question, of A under that of B."""
+def head(title: str, headline: str | Pair[str], assumed: str = "") -> None:
+    """Draw the page's title and the sentence that answers its question, of A under that of B.
+
+    assumed: what the numbers rest on, said before any of them.
+    """
     said = headline if isinstance(headline, Pair) else Pair(headline)
     st.title(title, anchor=False)
+    if assumed:
+        st.caption(plain(assumed))
+        sheet.current().sentences.append(assumed)
     st.markdown(f"**{said.now}**")
     if said.pinned == "":
         st.caption("Pinned setting, A: nothing to show.")
@@ -268,7 +274,7 @@ def numbers(
 
 def script(text: str) -> None:
     """Give the page its script: this as Python, in the toolbar."""
-    sheet.current().script = uploaded(setting()) + text
+    sheet.current().script = assumed(real_model.assumption(setting())) + uploaded(setting()) + text
 
 
 def label(kind: str) -> str:

@@ -8,11 +8,12 @@ from typing import Any, Literal
 
 import streamlit as st
 
-from dashboard import server_settings, sources, uploads
+from dashboard import server_settings, sheet, sources, uploads, used
 from dashboard.faults import answered
+from dashboard.pair import Pair
 from dashboard.text import listed, plain
 from dashboard.widgets import pressed, show
-from posenc import limits
+from posenc import Setting, limits
 from posenc.errors import ConfigFileError
 from posenc.interop import printable_name
 from posenc.interop.models import config_word
@@ -55,6 +56,24 @@ def chosen() -> SharedModel | None:
         return shared_model(word) if word else None
     except ConfigFileError:  # told where the link was read
         return None
+
+
+def assumption(setting: Setting) -> str:
+    """Return the sentence on what a setting's model rests on, "" where this page uses no such model."""
+    if "model" not in used.here(setting) or setting.real_model is None:
+        return ""
+    return setting.real_model.config.assumption
+
+
+def tell_assumption(settings: Pair[Setting]) -> None:
+    """Say above a page what the models of its numbers rest on, where one was read on request alone."""
+    said = settings.map(assumption)
+    if said.now:
+        st.warning(plain(said.now), icon=":material/warning:")
+        sheet.current().sentences.append(said.now)
+    if said.pinned and said.pinned != said.now:
+        st.warning(f"Pinned setting, A: {plain(said.pinned)}", icon=":material/warning:")
+        sheet.current().pinned.append(f"Pinned setting, A: {said.pinned}")
 
 
 def select(
@@ -179,21 +198,19 @@ def _tell_scheme(model: SharedModel, scheme: SchemeConfig) -> None:
         )
 
 
-def besides(model: SharedModel) -> None:
-    """List what was assumed, what the config says besides, and what was not read of it."""
+def besides(model: SharedModel, *, assumed: bool = True) -> None:
+    """List what was assumed, unless the page says it, what the config says besides and was not read."""
     config = model.config
-    notes = (*config.notes, *model.kind.notes)
-    if not (config.assumed or config.ignored):
-        title = "What the config says besides" if notes else ""
-    else:
-        title = "What was assumed"
-    if not title:
+    taken = config.assumed if assumed else ()
+    said = [*taken, *config.notes, *model.kind.notes]
+    if config.ignored:
+        said.append(f"Not read: {listed(config.ignored)}.")
+    if not said:
         return
+    title = "What was assumed" if taken else "What the config says besides"
     with st.expander(title, icon=":material/help_center:"):
-        for sentence in (*config.assumed, *notes):
+        for sentence in said:
             st.markdown(f"- {plain(sentence)}")
-        if config.ignored:
-            st.markdown(f"- Not read: {plain(listed(config.ignored))}.")
 
 
 def _paste() -> None:
@@ -247,18 +264,49 @@ def _upload() -> None:
 
 
 def _word(content: bytes, name: str = "") -> str:
-    """Return the word of a config and say what it is; "" where it cannot be used, and say why."""
+    """Return the word of a config and say what it is; "" where it cannot be used, and say why.
+
+    A config that can be read on request alone is refused with a switch for that request.
+    """
     try:
-        word = config_word(content)
+        try:
+            word = config_word(content)
+        except ConfigFileError as error:
+            if not error.assume:
+                raise
+            place = st.container()
+            if not _asked_to_assume(error, "file" if name else "text"):
+                with place:
+                    _refuse(error.problem, name)
+                return ""
+            word = config_word(content, error.assume)
         model = shared_model(word)
     except ConfigFileError as error:
-        said = f"{name}: {error}" if name else f"This config cannot be used: {error}"
-        st.error(plain(said), icon=":material/block:")
+        _refuse(str(error), name)
         return ""
+    if model.config.assumption:
+        st.warning(plain(model.config.assumption), icon=":material/warning:")
     scheme = model.scheme
     told = "no scheme that is drawn" if scheme is None else f"{scheme.label}, {model.numbers}"
     st.caption(plain(f"Read: {model.label}, {model.config.layers:,} layers, {told}."))
     return word
+
+
+def _refuse(problem: str, name: str) -> None:
+    """Say why a config cannot be used. name: of its file, "" where it was pasted."""
+    said = f"{name}: {problem}" if name else f"This config cannot be used: {problem}"
+    st.error(plain(said), icon=":material/block:")
+
+
+def _asked_to_assume(error: ConfigFileError, kind: str) -> bool:
+    """Draw the switch that reads a refused config all the same, off until somebody turns it."""
+    unknown = error.key.endswith("model_type")
+    return st.toggle(
+        "Read it as a Llama model" if unknown else "Read it without what is named",
+        # A fresh one for the next config.
+        key=f"assume_{kind}_{st.session_state.get('configs_taken', 0)}",
+        help="Its numbers then rest on that assumption, which stands above them and in the link.",
+    )
 
 
 def _adopt(word: str) -> None:

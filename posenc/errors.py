@@ -145,8 +145,12 @@ class ConfigFileError(PosencError):
 
     key: the key at fault, with its way from the top ("text_config.rope_scaling.factor"), "" where the
     file as a whole is.
+    assume: the model type that `read_config` can be told to assume to read the file all the same, "" where
+    that does not help. problem: the message without the words on how to do so.
     """
 
-    def __init__(self, message: str, key: str = "") -> None:
+    def __init__(self, message: str, key: str = "", assume: str = "", problem: str = "") -> None:
         super().__init__(message)
         self.key = key
+        self.assume = assume
+        self.problem = problem or message

@@ -21,7 +21,6 @@ from posenc.schemes.scheme import Head
 from posenc.shared_model import ModelRule, SharedModel, shared_model
 from posenc.words import with_advanced
 
-_TOLD = 240  # characters of what is wrong with a link's model
 DEFAULT_SCHEMES = ("learned", "sinusoidal", "rope", "alibi")
 PRECISIONS = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -332,10 +331,7 @@ def _fit_model(values: dict[str, Any]) -> list[str]:
             shared_model(values["model"])
     except ConfigFileError as error:
         values["model"] = ""
-        said = str(error)
-        if len(said) > _TOLD:  # what goes on with every model type that is known
-            said = f"{said[:_TOLD].split(';')[0].rstrip('.')}."
-        return [f"The model of this link cannot be used: {said} No model is chosen."]
+        return [f"The model of this link cannot be used: {error.problem} No model is chosen."]
     return []
 
 

@@ -156,6 +156,7 @@ def shared_model(word: str) -> SharedModel:
                 f"a head of {width:,} is wider than {limits.MAX_SHOWN_HEAD_WIDTH:,}, the most that is "
                 "shown of a model with RoPE."
             )
-    return SharedModel(
-        word=word, label=f"Your model ({printable_name(config.model_type)[:_NAMED]})", config=config
-    )
+    kind = printable_name(config.model_type)[:_NAMED]
+    if config.assumption and config.read_as != config.model_type:
+        kind = f"{kind} read as {config.read_as or 'llama'}".strip()
+    return SharedModel(word=word, label=f"Your model ({kind})", config=config)

@@ -62,7 +62,7 @@ def good_files() -> dict[str, list[bytes]]:
         "config": [
             config(),
             config(rope_scaling=yarn, torch_dtype="bfloat16"),
-            config(model_type="\x1b[31m\u202e\0\r\n](x)", rope_scaling=None),
+            config(_name_or_path="\x1b[31m\u202e\0\r\n](x)", rope_scaling=None),
             json.dumps({"model_type": "bert", "hidden_size": 96, "num_attention_heads": 4}).encode(),
             json.dumps({"model_type": "gemma3", "text_config": LLAMA}, indent=1).encode(),
         ],

@@ -5,7 +5,6 @@ from tests.mutant_runs import Mutant
 _AT_HOME = "hostile_files.py::test_a_hostile_file_is_refused_at_home_for_the_right_reason"
 _BOMB = "test_a_run_of_twenty_million_rows_in_half_a_megabyte_is_never_unpacked"
 _PIPE = ("hostile_files.py::test_a_path_to_something_else_is_refused_at_once[pipe]",)
-_INSPECT = ("hostile_files.py::test_a_door_takes_every_good_file_of_its_kind[inspect]",)
 _RUN, _NUMBERS, _CONFIG = ((f"{_AT_HOME}[{kind}]",) for kind in ("run", "numbers", "config"))
 _CELLS = (
     "hostile_names.py::test_a_file_reads_back_as_its_cells_and_numbers_stay_numbers",
@@ -34,11 +33,12 @@ MUTANTS_OF_HOSTILE = (
            "        if key in found:\n            name = printable_name(key)",
            "        if key is None:\n            name = printable_name(key)", _CONFIG),
     # Names.
-    Mutant("a type of a model as it is", "interop/models/rope_models.py",
-           'model_type "{printable_name(model_type)}"', 'model_type "{model_type}"', _INSPECT),
+    Mutant("a type of a model as it is", "interop/models/config_reader.py",
+           "return printable_name(own_type)[:_SHOWN]", "return own_type[:_SHOWN]",
+           ("model_config_refused",)),
     Mutant("a terminal's command in a model's type", "commands/planning.py",
            "    kind = printable_name(model.model_type)\n    click.echo(",
-           "    kind = model.model_type\n    click.echo(", _INSPECT),
+           "    kind = model.model_type\n    click.echo(", ("command_planning",)),
     # Cells.
     Mutant("a formula that begins with @", "csv_cells.py", '_FORMULA = "=+-@', '_FORMULA = "=+-',
            _CELLS),

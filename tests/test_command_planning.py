@@ -11,8 +11,9 @@ from click.testing import CliRunner, Result
 from posenc import __main__ as command
 from posenc.commands import planning
 from posenc.interop import read_config
-from posenc.planner import METHODS, ContextPlan, plan
+from posenc.planner import METHODS, RANKING, ContextPlan, plan, verdict
 from posenc.planner.report import plan_record
+from posenc.planner.verdict import bound_said
 from tests import models
 
 
@@ -57,10 +58,18 @@ def test_plan_tells_the_verdict_and_a_ranked_table(llama: str) -> None:
     result = run("plan", llama, "--context", "32768", "--methods", "yarn,none, linear")
     assert result.exit_code == 0, result.output
     lines = result.output.splitlines()
-    assert lines[0] == (
-        "Llama-3-8B from 8,192 to 32,768 is x4; at base 5e5 B(k) turns negative at 18,438; base "
-        "6.2998e5 satisfies it, in a narrow window."
+    made = plan(
+        read_config(models.LLAMA3_8B), 32_768, name="Llama-3-8B", methods=["yarn", "none", "linear"]
     )
+    assert lines[0] == "Assumed"  # before any number of the plan
+    assert lines[1].startswith("  The config does not say how long the training texts were")
+    assert lines[3] == verdict(made)
+    assert lines[3].startswith(
+        "Llama-3-8B from 8,192 to 32,768 is x4. Plan to fine-tune with position interpolation or YaRN, "
+    )
+    assert "--script linear" in lines[4]
+    assert RANKING in lines
+    assert bound_said(made) in lines
     ranked = [line.split("  ")[1] for line in lines if line[:3] in ("1  ", "2  ", "3  ")]
     assert ranked == ["Position interpolation", "YaRN", "Unscaled"] * 2  # costs, and sees
     assert "4 GiB in bfloat16" in result.output
@@ -136,6 +145,57 @@ def test_nonsense_is_one_sentence_and_status_two(llama: str, words: list[str], s
     assert said in result.output
     assert "Traceback" not in result.output
     assert sum(line.startswith("Error: ") for line in result.output.splitlines()) == 1
+
+
+UNKNOWN = json.dumps(models.LLAMA3_8B | {"model_type": "brand_new"})
+UNREAD = json.dumps(models.LLAMA3_8B | {"rope_ratio": 2})
+ANSWERS = (["inspect", "-"], ["plan", "-", "--context", "16384", "--methods", "yarn"])
+
+
+@pytest.mark.parametrize("words", ANSWERS, ids=lambda words: words[0])
+def test_what_is_not_guessed_is_read_on_request_and_the_first_line_says_so(
+    words: list[str],
+) -> None:
+    for text, assume, said in (
+        (UNKNOWN, "llama", 'model_type "brand_new" is not known'),
+        (UNREAD, "llama", "rope_ratio"),
+    ):
+        refused = run(*words, text=text)
+        assert refused.exit_code == 2
+        assert said in refused.output
+        assert f"use --assume {assume} " in refused.output
+        told = run(*words, "--assume", assume, text=text)
+        assert told.exit_code == 0, told.output
+        first = told.output.splitlines()[0]
+        assert first == read_config(text, assume).assumption
+        assert said in first
+        record = json.loads(run(*words, "--assume", assume, "--json", text=text).output)
+        assert next(iter(record.items())) == ("assumption", first)
+        if words[0] == "plan":
+            script = run(*words[:4], "--script", "yarn", "--assume", assume, text=text).stdout
+            assert script.splitlines()[0] == f"# {first}"
+            compile(script, "loss_by_position.py", "exec")
+
+
+def test_a_model_s_type_is_no_command_of_a_terminal() -> None:
+    config = models.LLAMA3_8B | {"model_type": "\x1b[31m\r\n", "rope_\x1b[31m": 1}
+    for words in ANSWERS:
+        for more in ([], ["--assume", "llama"]):
+            said = run(*words, *more, text=json.dumps(config)).output
+            assert said
+            assert "\x1b" not in said
+            assert "\r" not in said
+
+
+@pytest.mark.parametrize("words", ANSWERS, ids=lambda words: words[0])
+def test_what_was_assumed_stands_before_any_number(words: list[str]) -> None:
+    result = run(*words, text='{"model_type": "qwen2"}')
+    lines = result.output.splitlines()
+    assumed = read_config({"model_type": "qwen2"}).assumed
+    assert lines[0] == "Assumed"
+    end = lines.index("")
+    assert {f"  {sentence}" for sentence in assumed} <= {*lines[1:end]}
+    assert not run(*words, text=json.dumps(models.LLAMA3_8B)).output.startswith("Read ")
 
 
 @pytest.mark.parametrize(

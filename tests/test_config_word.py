@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from posenc import limits
 from posenc.errors import ConfigFileError
 from posenc.interop.models import config_word, model_types, read_config, read_config_word
-from posenc.interop.models.config_word import PATTERN, PREFIX
+from posenc.interop.models.config_word import ASSUMED, PATTERN, PREFIX
 from posenc.presets import MODELS
 
 CONFIGS = {name: dict(one.config) for name, one in MODELS.items() if one.config is not None}
@@ -57,22 +57,26 @@ def test_only_what_bears_on_position_is_kept() -> None:
         "architectures": ["Secret"],
         "vocab_size": 7,
         "torch_dtype": "bfloat16",
-        "my_position_notes": "secret",
         "vision_config": {"position": "secret"},
     }
     config = CONFIGS["llama-3-8b"] | private
     word = config_word(config)
     assert "secret" not in json.dumps(inside(word)).lower()
-    assert set(inside(word)) == {*CONFIGS["llama-3-8b"], "my_position_notes"}
-    # What speaks of position and was not read is still told, by its name alone.
-    assert read_config_word(word).ignored == read_config(config).ignored == ("my_position_notes",)
+    assert set(inside(word)) == {*CONFIGS["llama-3-8b"]}
+    # What bears on position and was left out on request is still told, by its name alone.
+    config |= {"my_position_notes": "secret"}
+    word = config_word(config, "llama")
+    assert "secret" not in json.dumps(inside(word)).lower()
+    assert set(inside(word)) == {*CONFIGS["llama-3-8b"], "my_position_notes", ASSUMED}
+    assert read_config_word(word) == read_config(config, "llama")
+    assert read_config_word(word).ignored == ("my_position_notes",)
 
 
 def test_a_layer_of_another_kind_that_is_named_stays_named() -> None:
     config = {
         "model_type": "gemma4_text", "num_hidden_layers": 4,
         "layer_types": ["full_attention", "sliding_attention"] * 2,
-        "per_layer_config": {"1": {"head_dim": 64, "notes": "secret"}},
+        "per_layer_config": {"1": {"notes": "secret"}},
     }  # fmt: skip
     word = config_word(config)
     assert read_config_word(word) == read_config(config)
@@ -145,21 +149,23 @@ CONFIG = st.fixed_dictionaries(
 
 
 @settings(max_examples=400, deadline=None)
-@given(CONFIG, st.booleans())
+@given(CONFIG, st.booleans(), st.sampled_from([None, "llama", "qwen2"]))
 def test_a_word_reads_to_the_model_of_its_config_or_there_is_an_error_for_both(
-    config: dict[str, Any], nested: bool
+    config: dict[str, Any], nested: bool, assume: str | None
 ) -> None:
     if nested:
         config = {"model_type": "wrapper", "text_config": config}
     try:
-        expected = read_config(config)
+        expected = read_config(config, assume)
     except ConfigFileError as error:
         with pytest.raises(ConfigFileError, match=re.escape(str(error))):
-            config_word(config)
+            config_word(config, assume)
         return
-    word = config_word(config)
+    word = config_word(config, assume)
     assert read_config_word(word) == expected
-    assert config_word(inside(word)) == word  # nothing is left to take away
+    kept = inside(word)
+    assert (ASSUMED in kept) == bool(expected.assumption)
+    assert config_word(kept, kept.pop(ASSUMED, None)) == word  # nothing is left to take away
 
 
 @settings(max_examples=300, deadline=None)
@@ -190,6 +196,8 @@ BAD_WORDS = {
     "unknown type": (packed(b'{"model_type": "x"}'), "model_type"),
     "NaN": (packed(b'{"model_type": "llama", "rope_theta": NaN}'), "NaN"),
     "infinite": (packed(b'{"model_type": "llama", "rope_theta": 1e999}'), "too large"),
+    "assumed unknown": (packed(b'{"model_type": "x", "posenc_assume": "y"}'), "assume must be"),
+    "assumed list": (packed(b'{"model_type": "x", "posenc_assume": []}'), "must be a text"),
     "twice": (packed(b'{"model_type": "llama", "model_type": "bert"}'), "stands twice"),
     "deep": (packed(b'{"a":' * 40 + b"1" + b"}" * 40), "deep"),
     "no text": (packed(b"\xff\xfe"), "UTF-8"),

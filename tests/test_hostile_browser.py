@@ -37,6 +37,10 @@ def test_nothing_that_a_visitor_names_is_run_fetched_or_formatted(visitor: Visit
     )
     settled(page)
     paste(page, json.dumps(LLAMA | {"model_type": WORST, f"rope_{WORST}": 1}))
+    page.get_by_text("Read it as a Llama model").click()
+    expect(page.get_by_test_id("stSidebar")).to_contain_text("on request", timeout=60_000)
+    settled(page)
+    page.get_by_role("button", name="Use this config").click()
     expect(page.get_by_test_id("stSidebar")).to_contain_text(
         "the config.json that was pasted", timeout=60_000
     )

@@ -185,8 +185,7 @@ def test_names_of_a_table_to_be_checked_are_text(name: str) -> None:
         assert formatted(at) == []
     uploader = at.main.get("file_uploader")[0]
     uploader.set_value((f"{said}.npy", npy(rows()), "application/octet-stream")).run()
-    drawn(at.button(key="check_use").click().run())
-    assert formatted(at) == []
+    assert formatted(drawn(at)) == []
 
 
 @pytest.mark.parametrize("name", mostly(NAMES, "HTML", "a link"))
@@ -195,6 +194,9 @@ def test_a_model_that_calls_itself_so_is_text(name: str) -> None:
     at = visit("context_planner", your_model=True)
     at.text_area[0].set_value(json.dumps(config)).run()
     assert not at.exception
+    assert len(at.error) == 1
+    assert formatted(at) == []
+    at.toggle(key="assume_text_0").set_value(True).run()
     assert [box.value for box in at.error] == []
     assert formatted(at) == []
     at.button(key="use_config").click().run()

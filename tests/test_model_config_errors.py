@@ -53,10 +53,8 @@ def refusal(source: Any) -> ConfigFileError:
 REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({}, "model_type", "is missing"),
     ({"model_type": 7}, "model_type", "must be a text, got 7"),
-    ({"model_type": "mamba"}, "model_type", "is not known and none of rope_parameters"),
-    ({"model_type": "mamba"}, "model_type", "known are RefinedWeb"),
-    ({"model_type": "new", "rope_theta": 1e4}, "hidden_size", "is missing"),
-    ({"model_type": "new", "rope_theta": 1e4, "hidden_size": 64}, "num_hidden_layers", "missing"),
+    ({"model_type": "mamba"}, "model_type", '"mamba" is not known, and nothing is guessed; to read it'),
+    ({"model_type": "new", "rope_theta": 1e4}, "model_type", 'use --assume llama (in Python, assume='),
     (LLAMA | {"text_config": 3}, "text_config", "must be an object in braces or null, got 3"),
     (LLAMA | {"hidden_size": "4096"}, "hidden_size", "a whole number from 1 to 1,048,576, got '4096'"),
     (LLAMA | {"hidden_size": 4_096.0}, "hidden_size", "whole number"),
@@ -102,6 +100,9 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
      "rope_scaling.original_max_position_embeddings", "whole number"),
     (scaled(**YARN) | {"original_max_position_embeddings": 4_096},
      "original_max_position_embeddings", "says 4,096, but"),
+    (scaled(rope_type="yarn", original_max_position_embeddings=32_768), "rope_scaling.factor",
+     "is missing; it must be a number from 1"),
+    (scaled(rope_type="yarn"), "rope_scaling.factor", "is missing; it must be a number from 1"),
     (scaled(**YARN | {"factor": None, "original_max_position_embeddings": 10**6}),
      "rope_scaling.factor", "is below 1"),
     (scaled(**LLAMA3 | {"low_freq_factor": 4.0}), "rope_scaling.high_freq_factor", "must be greater"),
@@ -123,6 +124,9 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
      "partial_rotary_factor", "rotary_pct says 0.25"),
     ({"model_type": "gptj", "rotary_dim": 512}, "rotary_dim", "at most the head width 256"),
     ({"model_type": "gptj", "rotary_dim": 7}, "rotary_dim", "multiple of 2"),
+    ({"model_type": "gpt_neox", "head_dim": 64}, "head_dim", "must be 96, which is hidden size / heads"),
+    ({"model_type": "mpt", "attn_config": {"attn_type": "grouped_query_attention"}},
+     "attn_config.attn_type", "must be one of multihead_attention"),
     ({"model_type": "smollm3", "no_rope_layers": [1, 0]}, "no_rope_layers", "36 entries"),
     ({"model_type": "smollm3", "no_rope_layers": [True] * 36}, "no_rope_layers[0]", "one of 0, 1"),
     ({"model_type": "gemma2", "layer_types": ["full_attention"]}, "layer_types", "26 entries"),
@@ -203,17 +207,6 @@ def test_what_is_absent_is_said_to_be_assumed_with_its_source() -> None:
     )
     null = read_config({"model_type": "mistral", "num_key_value_heads": None})
     assert null.kv_heads == 32  # null has always meant one per query head
-    unknown = read_config({**LLAMA, "model_type": "brand_new"})
-    assert "is not known here" in unknown.assumed[0]
-    assert unknown.layer_kinds == read_config(LLAMA).layer_kinds
-
-
-def test_keys_that_speak_of_position_and_were_not_read_are_listed() -> None:
-    model = read_config(
-        LLAMA | {"rope_scaling": YARN | {"finetuned": True}, "rope_ratio": 2, "use_alibi": False}
-    )
-    assert model.ignored == ("rope_ratio", "use_alibi", "rope_scaling.finetuned")
-    assert read_config(LLAMA | {"moe_layer_freq": 1, "vision_window_size": 9}).ignored == ()
 
 
 def test_an_alias_reads_as_the_type_it_stands_for() -> None:

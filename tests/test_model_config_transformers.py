@@ -31,7 +31,12 @@ PLACES = {
     "stablelm": ("stablelm", "StableLm"), "cohere": ("cohere", "Cohere"),
     "falcon": ("falcon", "Falcon"), "modernbert": ("modernbert", "ModernBert"),
     "gemma4_text": ("gemma4", "Gemma4Text"), "qwen2_vl_text": ("qwen2_vl", "Qwen2VL"),
-    "qwen2_5_vl_text": ("qwen2_5_vl", "Qwen2_5_VL"),
+    "qwen2_5_vl_text": ("qwen2_5_vl", "Qwen2_5_VL"), "qwen2_moe": ("qwen2_moe", "Qwen2Moe"),
+    "qwen3_moe": ("qwen3_moe", "Qwen3Moe"), "olmoe": ("olmoe", "Olmoe"), "glm": ("glm", "Glm"),
+    "glm4": ("glm4", "Glm4"), "glm4_moe": ("glm4_moe", "Glm4Moe"), "helium": ("helium", "Helium"),
+    "ernie4_5": ("ernie4_5", "Ernie4_5"), "nemotron": ("nemotron", "Nemotron"),
+    "persimmon": ("persimmon", "Persimmon"), "seed_oss": ("seed_oss", "SeedOss"),
+    "granitemoe": ("granitemoe", "GraniteMoe"),
 }  # fmt: skip
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 4_096}
 LISTS = {
@@ -101,10 +106,20 @@ CHANGED: list[tuple[str, dict[str, Any]]] = [
     ("modernbert", SMALL | {"local_attention": 60, "global_attn_every_n_layers": 2}),
     ("gemma4_text", {"num_global_key_value_heads": 2, "attention_k_eq_v": True,
                      "global_head_dim": 384}),
+    ("glm4_moe", {"hidden_size": 5_120, "head_dim": 128, "num_hidden_layers": 4}),
+    ("glm4_moe", SMALL | {"num_key_value_heads": 2, "rope_parameters": {
+        "rope_theta": 1e6, "partial_rotary_factor": 1.0}}),
+    ("nemotron", {"num_key_value_heads": 8, "num_hidden_layers": 4}),
+    ("qwen3_moe", SMALL | {"num_key_value_heads": 4, "head_dim": 48}),
+    ("granitemoe", SMALL | {"num_key_value_heads": 2, "attention_multiplier": 0.015625}),
     ("qwen2_vl_text", SMALL | {"num_key_value_heads": 2, "rope_parameters": {
         "rope_type": "default", "mrope_section": [2, 3, 3], "rope_theta": 1e6}}),
 ]  # fmt: skip
-DEFAULTS: list[tuple[str, dict[str, Any]]] = [(name, {}) for name in PLACES]
+# Of these classes transformers cannot build an attention layer from the defaults.
+NO_DEFAULTS = ("glm4_moe", "nemotron")
+DEFAULTS: list[tuple[str, dict[str, Any]]] = [
+    (name, {}) for name in PLACES if name not in NO_DEFAULTS
+]
 ALL = DEFAULTS + CHANGED
 
 
@@ -329,11 +344,15 @@ def test_learned_tables_have_the_rows_and_width_of_transformers_embeddings() -> 
 
 
 @pytest.mark.parametrize(
-    "model_type", ["llama", "gpt_neox", "cohere", "deepseek_v2", "deepseek_v3"]
-)
+    "model_type",
+    ["llama", "gpt_neox", "cohere", "deepseek_v2", "deepseek_v3", "qwen2_moe", "qwen3_moe", "olmoe",
+     "glm", "glm4", "glm4_moe", "helium", "ernie4_5", "nemotron", "persimmon", "seed_oss",
+     "granitemoe"],
+)  # fmt: skip
 def test_the_layout_is_the_one_by_which_transformers_turns_a_query(model_type: str) -> None:
-    latent = {"qk_rope_head_dim": 16, "qk_nope_head_dim": 16, "num_key_value_heads": 8}
-    config = config_of(model_type, SMALL | (latent if "deepseek" in model_type else {}))
+    latent = {"qk_rope_head_dim": 16, "qk_nope_head_dim": 16}
+    changes = SMALL | (latent if "deepseek" in model_type else {"head_dim": 16})
+    config = config_of(model_type, changes | {"num_key_value_heads": 8})
     scheme = read_config(config.to_dict()).main.scheme
     assert isinstance(scheme, RopeConfig)
     place = PLACES[model_type][0]
@@ -344,6 +363,9 @@ def test_the_layout_is_the_one_by_which_transformers_turns_a_query(model_type: s
         theirs, _ = module.apply_rotary_emb(q, q, angles)
     elif model_type == "deepseek_v3":
         theirs, _ = module.apply_rotary_pos_emb_interleave(q, q, *angles)
+    elif model_type == "persimmon":  # whose attention parts the head before
+        theirs, _ = module.apply_rotary_pos_emb(q[..., :8], q[..., :8], *angles)
+        theirs = torch.cat((theirs, q[..., 8:]), dim=-1)
     else:
         theirs, _ = module.apply_rotary_pos_emb(q, q, *angles)
     share = scheme.rotary_dim / 16

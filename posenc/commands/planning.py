@@ -27,10 +27,16 @@ from posenc.planner import (
 from posenc.planner.columns import EXPLAINED
 from posenc.planner.methods import UNSCALED
 from posenc.planner.report import layer_rows, model_record, plan_record, ranked
-from posenc.planner.verdict import resolution_said
+from posenc.planner.verdict import bound_said, resolution_said
 from posenc.words import with_advanced
 
 _CONFIG = click.argument("config", metavar="CONFIG.JSON")
+_ASSUME = click.option(
+    "--assume",
+    metavar="TYPE",
+    help="Read a config that would be refused: a model type that is not known as this one, such as "
+    "llama, and without keys that cannot be read. The answer's first line says so.",
+)
 _JSON = click.option("--json", "as_json", is_flag=True, help="Every number, in full.")
 
 
@@ -42,11 +48,13 @@ class _Refused(click.ClickException):
 
 @click.command(name="inspect", help="Say what a model's config.json tells of position. - is stdin.")
 @_CONFIG
+@_ASSUME
 @_JSON
-def inspect_config(config: str, as_json: bool) -> None:
-    model, name = _read(config)
+def inspect_config(config: str, assume: str | None, as_json: bool) -> None:
+    model, name = _read(config, assume)
     if as_json:
         return click.echo(_written(model_record(model)))
+    _tell_assumed(model, model.assumed)
     context = "not told" if model.context is None else f"{model.context:,}"
     trained = "not told" if model.trained_length is None else f"{model.trained_length:,}"
     kind = printable_name(model.model_type)
@@ -55,7 +63,6 @@ def inspect_config(config: str, as_json: bool) -> None:
     _table(layer_rows(model))
     notes = [*model.notes, *(note for kind in model.layer_kinds for note in kind.notes)]
     _list("Notes", list(dict.fromkeys(notes)))
-    _list("Assumed", model.assumed)
     _list("Not read", model.ignored)
     return None
 
@@ -74,12 +81,13 @@ def inspect_config(config: str, as_json: bool) -> None:
     ),
 )
 @click.option("--script", type=click.Choice(list(METHODS)), help="Print the script that measures.")
+@_ASSUME
 @_JSON
 def plan_context(
     config: str, context: int, trained: int | None, methods: str | None, script: str | None,
-    as_json: bool,
+    assume: str | None, as_json: bool,
 ) -> None:  # fmt: skip
-    model, name = _read(config)
+    model, name = _read(config, assume)
     asked = None if methods is None else [word.strip() for word in methods.split(",")]
     try:
         with fixed_threads(
@@ -99,8 +107,17 @@ def plan_context(
     return None
 
 
+def _tell_assumed(model: ModelConfig, assumed: Sequence[str]) -> None:
+    """Say what numbers rest on, before any of them."""
+    if model.assumption:
+        click.echo(f"{model.assumption}\n")
+    if assumed:
+        click.echo("\n  ".join(["Assumed", *assumed]) + "\n")
+
+
 def _tell(made: ContextPlan) -> None:
-    click.echo(f"{verdict(made)}\n")
+    _tell_assumed(made.model, (*made.assumed, *made.model.assumed))
+    click.echo(f"{verdict(made)}\n{_next_step(made)}")
     if made.methods:
         for part, rows in ranked(made).items():
             click.echo(part)
@@ -112,17 +129,32 @@ def _tell(made: ContextPlan) -> None:
     sizes = ", ".join(f"{gib:,.4g} GiB in {name}" for name, gib in made.cache.items())
     click.echo(f"\nKeys and values of one sequence of {made.target:,} tokens: {sizes}.")
     click.echo(resolution_said(made))
+    if bound := bound_said(made):
+        click.echo(bound)
     notes = layer_notes(made.model, made.target, made.trained_length)
     _list("Layers", [f"{note.layers}: {note.sentence} ({note.source})" for note in notes])
     _list(
         "Sources",
-        [f"{one.method.label}: {one.method.evidence.statement} ({one.method.evidence.source})"
-         for one in made.methods],
+        [f"{one.method.label}: {said} ({source})"
+         for one in made.methods for said, source in one.statements],
     )  # fmt: skip
     found = cautions(made)
     _list("Beware", [f"{one.sentence} ({one.rule} Source: {one.source})" for one in found])
     if made.longer:
         _paste(made)
+
+
+def _next_step(made: ContextPlan) -> str:
+    """Name the option that prints a script for the first method that has one, "" where nothing is new."""
+    if made.trained_length is None or made.target <= made.trained_length:
+        return ""
+    for one in made.methods:
+        if one.method.name in METHODS and emit(made, one).rope_parameters:
+            return (
+                f"Next: measure it on your own checkpoint and texts; --script {one.method.name} added to "
+                "this command prints the script.\n"
+            )
+    return ""
 
 
 def _paste(made: ContextPlan) -> None:
@@ -152,11 +184,12 @@ def _script(made: ContextPlan, name: str) -> str:
     return written
 
 
-def _read(config: str) -> tuple[ModelConfig, str]:
+def _read(config: str, assume: str | None) -> tuple[ModelConfig, str]:
     """Return a model and its name: the file's, or its folder's where it is a config.json."""
     try:
         model = read_config(
-            sys.stdin.buffer.read(limits.MAX_CONFIG_BYTES + 1) if config == "-" else Path(config)
+            sys.stdin.buffer.read(limits.MAX_CONFIG_BYTES + 1) if config == "-" else Path(config),
+            assume,
         )
     except PosencError as error:
         raise _Refused(str(error)) from None

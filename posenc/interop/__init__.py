@@ -30,16 +30,16 @@ if TYPE_CHECKING:
     from posenc.interop.models.model_config import ModelConfig
 
 
-def read_config(source: "ConfigSource") -> "ModelConfig":
+def read_config(source: "ConfigSource", assume: str | None = None) -> "ModelConfig":
     """Read what a Hugging Face config.json says of position; see `posenc.interop.models`.
 
-    source: a mapping, JSON text, bytes (always JSON), or the path of a config.json. Raises
-    ConfigFileError.
+    source: a mapping, JSON text, bytes (always JSON), or the path of a config.json. assume: a model type,
+    such as llama, as which an unknown one is read all the same. Raises ConfigFileError.
     """
     # Here, because it makes schemes, and schemes read their tables from this package.
     from posenc.interop.models.config_reader import read_config as read
 
-    return read(source)
+    return read(source, assume)
 
 
 __all__ = [

@@ -64,8 +64,17 @@ def read_mpt(model_type: str, keys: Keys) -> ModelConfig:
     alibi = attention.flag("alibi", True, "the default of transformers' MptAttentionConfig")
     largest = attention.real("alibi_bias_max", 8.0, "", _POSITIVE)
     scale = attention.maybe_real("softmax_scale", _POSITIVE)
+    attention.word("attn_type", "multihead_attention", "", ("multihead_attention",))
+    rope = attention.flag("rope", False, "")
+    for name in ("rope_theta", "rope_impl", "rope_dail_config", "rope_hf_config", "kv_n_heads"):
+        attention.find(name)  # means nothing where rope is off and every head has its own keys
     unsupported = ""
-    if not alibi:
+    if rope:
+        unsupported = (
+            "attn_config.rope is true: these layers use RoPE, which transformers' MPT does not build; "
+            "not read here."
+        )
+    elif not alibi:
         unsupported = (
             "attn_config.alibi is false: such a model has a learned table, which transformers does not "
             "build; not read here."
@@ -97,6 +106,8 @@ def read_falcon_alibi(model_type: str, keys: Keys) -> ModelConfig:
     heads = keys.whole(head_names, 71, why, HEAD_LIMIT)
     context = keys.whole("max_position_embeddings", 2_048, why, LENGTH_LIMIT)
     head_dim = divided_width(keys, hidden_names, hidden, head_names, heads)
+    for name in ("rope_parameters", "rope_theta", "rope_scaling"):
+        keys.find(name)  # means nothing where ALiBi is on
     note = (
         "The bias is added before the logits are scaled, so that it acts divided by "
         f"sqrt({head_dim}), and its slopes are rounded to bfloat16; the scheme is ALiBi's own."

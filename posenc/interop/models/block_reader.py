@@ -169,9 +169,13 @@ class BlockReader:
             )
         return counts
 
-    def factor(self, trained: int | None = None) -> float:
-        """Return the scale factor; without one, the context over `trained` where that is given."""
-        if trained is None or self.keys.find("factor") is not None:
+    def factor(self, trained: int | None = None, *, absent: bool = True) -> float:
+        """Return the scale factor; without one, the context over `trained` where that is given.
+
+        absent: whether the key may be left out, too, and not only be null.
+        """
+        left_out = not absent and "factor" not in self.keys.record
+        if trained is None or left_out or self.keys.find("factor") is not None:
             return self.keys.real("factor", None, "", _FACTOR)
         name, context = self.context
         factor = context / trained
@@ -181,7 +185,8 @@ class BlockReader:
                 f"is absent, and {name} / {TRAINED} = {context:,} / {trained:,} is below 1; give a "
                 f"factor from 1 to {limits.MAX_SCALE_FACTOR:g}",
             )
-        self.assume(f"{self.named('factor')} is absent: {factor:g} is taken, {name} / {TRAINED}.")
+        said = "null" if "factor" in self.keys.record else "absent"
+        self.assume(f"{self.named('factor')} is {said}: {factor:g} is taken, {name} / {TRAINED}.")
         return factor
 
     def trained_length(self) -> int:

@@ -5,13 +5,16 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from posenc.errors import ConfigFileError, shown
 from posenc.interop.models import bias_models, learned_models
 from posenc.interop.models.families import FAMILIES
 from posenc.interop.models.gptj import read_gptj
 from posenc.interop.models.json_text import Source, read_object
 from posenc.interop.models.keys import Keys
 from posenc.interop.models.model_config import ModelConfig
+from posenc.interop.models.position_keys import HARMLESS
 from posenc.interop.models.rope_models import read_rope_model
+from posenc.interop.shown_name import printable_name
 
 Reader = Callable[[str, Keys], ModelConfig]
 
@@ -45,15 +48,14 @@ _TEXT_TYPES: Mapping[str, str] = MappingProxyType(
         "RefinedWebModel": "falcon",
     }
 )
-_ROPE = ("rope_parameters", "rope_theta", "rope_scaling", "rotary_emb_base")
 
 
 def model_types() -> tuple[str, ...]:
-    """Return the model types whose defaults are known; others are read by their rope keys."""
+    """Return the model types that are known; others are refused, or read as one of these on request."""
     return tuple(sorted({*READERS, *_TEXT_TYPES}))
 
 
-def read_config(source: Source) -> ModelConfig:
+def read_config(source: Source, assume: str | None = None) -> ModelConfig:
     """Read what a Hugging Face config.json says of position, per kind of layer.
 
     source: a mapping, JSON text, bytes (always JSON), or the path of a config.json of at most 1 MiB. Both
@@ -61,34 +63,103 @@ def read_config(source: Source) -> ModelConfig:
     model is nested. Keys that are absent take transformers' default, and the result's `assumed` says
     so. Raises ConfigFileError, which names the key, what it holds and what is accepted, where the config
     is unknown, contradictory or out of range.
+
+    assume: a model type, such as llama, as which an unknown `model_type` is read instead of being
+    refused. Keys that bear on position and cannot be read are then left out, of a known type, too. The
+    result's `assumption` says what was assumed. A type that is known is always read as itself.
     """
-    return read_keys(read_object(source))[0]
+    return read_keys(read_object(source), assume)[0]
 
 
-def read_keys(record: dict[str, Any]) -> tuple[ModelConfig, Keys]:
+def read_keys(record: dict[str, Any], assume: str | None = None) -> tuple[ModelConfig, Keys]:
     """Return what a config's object says, and its keys, which know by now what was read of them."""
+    if assume is not None and assume not in READERS:
+        raise ConfigFileError(
+            f"assume must be a model type that is known, such as {_examples()}, got {shown(assume)}."
+        )
     top = Keys(record)
     outer = top.text("model_type")
     keys = top.section("text_config") or top
-    model_type = keys.text("model_type") or outer
-    if model_type is None:
+    own_type = keys.text("model_type") or outer
+    if own_type is None and assume is None:
         raise keys.error("model_type", f"is missing; it must be one such as {_examples()}")
-    model_type = _TEXT_TYPES.get(model_type, model_type)
-    reader = READERS.get(model_type)
-    if reader is None:
-        if not any(keys.record.get(name) is not None for name in _ROPE):
-            raise keys.error(
-                "model_type",
-                f"{model_type!r:.60} is not known and none of {', '.join(_ROPE[:3])} is there; known are "
-                f"{', '.join(model_types())}",
-            )
-        reader = read_rope_model
-    found = reader(model_type, keys)
+    own_type = own_type or ""
+    known = _TEXT_TYPES.get(own_type, own_type)
+    if known not in READERS and assume is None:
+        key = keys.named("model_type")
+        raise _refusal(
+            f'{key} "{_shown_type(own_type)}" is not known, and nothing is guessed',
+            key, "llama", "read it as a Llama model",
+        )  # fmt: skip
+    read_as = known if known in READERS else str(assume)
+    # Of an unknown type every size must be there: no class is known to take defaults from.
+    by_keys_alone = read_as == "llama" and known != "llama"
+    found = READERS[read_as]("" if by_keys_alone else read_as, keys)
+    keys.read.update(HARMLESS.get(read_as, ()))
+    if keys is not top:  # some programs write the text model's keys twice
+        twice = [one for one in top.record if top.record[one] == keys.record.get(one)]
+        top.read.update(one for one in twice if top.speaks(one))
+    unread = top.ignored()
+    if unread and assume is None:
+        plural = len(unread) > 1
+        raise _refusal(
+            f"{_listed(unread)} {'bear' if plural else 'bears'} on position and "
+            f'{"are" if plural else "is"} not read for model_type "{_shown_type(own_type)}"',
+            unread[0], read_as, f"read the file without {'them' if plural else 'it'}",
+        )  # fmt: skip
     found = dataclasses.replace(
-        found, assumed=tuple(keys.assumed), ignored=top.ignored(), section=keys.path
+        found,
+        model_type=known,
+        read_as="" if by_keys_alone else read_as,
+        assumption=_assumption(own_type, read_as if known not in READERS else "", unread),
+        assumed=tuple(keys.assumed),
+        ignored=unread,
+        section=keys.path,
     )
     return found, top
 
 
+def _refusal(problem: str, key: str, assume: str, effect: str) -> ConfigFileError:
+    """Return the error for a config that can be read all the same, on request."""
+    said = f'{problem}; to {effect}, use --assume {assume} (in Python, assume="{assume}").'
+    return ConfigFileError(said, key, assume, f"{problem}.")
+
+
+def _assumption(own_type: str, assumed: str, unread: tuple[str, ...]) -> str:
+    """Return the sentence on what a reading on request rests on, "" where it rests on nothing."""
+    if assumed:
+        unknown = f'model_type "{_shown_type(own_type)}" is not known' if own_type else (
+            "the config names no model_type"
+        )  # fmt: skip
+        named = "a Llama model" if assumed == "llama" else f'model_type "{assumed}"'
+        without = f" Not read: {_listed(unread)}." if unread else ""
+        return (
+            f"Read as {named} on request: {unknown}, so that layout, layers, windows and cache may "
+            f"differ from the real ones.{without}"
+        )
+    if not unread:
+        return ""
+    return (
+        f"Read without {_listed(unread)} on request: what {'they' if len(unread) > 1 else 'it'} would "
+        "change is not in these numbers."
+    )
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    """Return names as a list in words, the first few of many."""
+    found = [name[-_SHOWN:] for name in names[:_NAMED]]
+    if len(names) > _NAMED:
+        found.append(f"{len(names) - _NAMED:,} more")
+    return " and ".join([", ".join(found[:-1]), found[-1]]) if len(found) > 1 else found[0]
+
+
+def _shown_type(own_type: str) -> str:
+    return printable_name(own_type)[:_SHOWN]
+
+
 def _examples() -> str:
     return ", ".join(("llama", "qwen3", "gemma3_text", "bert", "bloom"))
+
+
+_NAMED = 5  # keys that a sentence names
+_SHOWN = 60  # characters of a name of somebody else's

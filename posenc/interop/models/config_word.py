@@ -2,7 +2,8 @@
 
 The word is "config-" and the base64url text (RFC 4648, section 5, without padding) of the zlib stream
 (RFC 1950, whose checksum tells a damaged link) of JSON. It stands for itself: whoever has it reads the
-same model, and no key of the config but those that were read is in it.
+same model, and no key of the config but those that were read is in it. A config that is read on request
+alone, by assuming a model type, carries that type, so that whoever opens the link is told.
 """
 
 import base64
@@ -20,17 +21,20 @@ from posenc.interop.models.keys import Keys
 from posenc.interop.models.model_config import ModelConfig
 
 PREFIX = "config-"
+ASSUMED = "posenc_assume"  # beside the keys of a config, and never one of them
 PATTERN = rf"{PREFIX}[A-Za-z0-9_-]{{1,{limits.MAX_MODEL_WORD - len(PREFIX)}}}"
 
 
-def config_word(source: Source) -> str:
+def config_word(source: Source, assume: str | None = None) -> str:
     """Return the word of a config.json, for `read_config_word`.
 
-    source: as of `read_config`. Raises ConfigFileError where `read_config` does, and where what bears on
-    position is too much for a link.
+    source, assume: as of `read_config`. Raises ConfigFileError where `read_config` does, and where what
+    bears on position is too much for a link.
     """
-    model, keys = read_keys(read_object(source))
+    model, keys = read_keys(read_object(source), assume)
     kept = _kept(keys)
+    if model.assumption:
+        kept[ASSUMED] = model.read_as or "llama"
     # One order of keys for one config; but of some keys (which block is first) the order is read.
     for ordered in (True, False):
         text = json.dumps(kept, sort_keys=ordered, separators=(",", ":"), ensure_ascii=False)
@@ -49,7 +53,10 @@ def config_word(source: Source) -> str:
 
 def read_config_word(word: str) -> ModelConfig:
     """Return the model that a word of `config_word` stands for. Raises ConfigFileError."""
-    return read_keys(read_object(_unpacked(word)))[0]
+    record = read_object(_unpacked(word))
+    assume = Keys(record).text(ASSUMED)
+    record.pop(ASSUMED, None)
+    return read_keys(record, assume)[0]
 
 
 def _unpacked(word: str) -> bytes:

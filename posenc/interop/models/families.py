@@ -122,6 +122,14 @@ _QWEN_VL = RopeFamily(
     context=32_768, windows="last layers", window=4_096, first_windowed=80, bases=_one(1e6),
     block_defaults={"mrope_section": (16, 24, 24)},
 )  # fmt: skip
+_GLM = RopeFamily(
+    config_class="GlmConfig", hidden_size=4_096, layers=40, heads=32, kv_heads=2, head_dim=128,
+    context=131_072, share=0.5, layout="interleaved",
+)  # fmt: skip
+_DEEPSEEK_V3 = RopeFamily(
+    config_class="DeepseekV3Config", hidden_size=7_168, layers=61, heads=128, kv_heads=128,
+    context=4_096, layout="interleaved", latent=True,
+)  # fmt: skip
 
 FAMILIES: Mapping[str, RopeFamily] = MappingProxyType(
     {
@@ -138,6 +146,14 @@ FAMILIES: Mapping[str, RopeFamily] = MappingProxyType(
         ),
         "qwen2": _QWEN,
         "qwen3": replace(_QWEN, config_class="Qwen3Config", head_dim=128),
+        "qwen2_moe": RopeFamily(
+            config_class="Qwen2MoeConfig", hidden_size=2_048, layers=24, heads=16, kv_heads=16,
+            context=32_768,
+        ),
+        "qwen3_moe": RopeFamily(
+            config_class="Qwen3MoeConfig", hidden_size=2_048, layers=24, heads=32, kv_heads=4,
+            context=32_768,
+        ),
         "qwen2_vl_text": _QWEN_VL,
         "qwen2_5_vl_text": replace(_QWEN_VL, config_class="Qwen2_5_VLTextConfig"),
         "gemma": RopeFamily(
@@ -176,10 +192,8 @@ FAMILIES: Mapping[str, RopeFamily] = MappingProxyType(
             config_class="DeepseekV2Config", hidden_size=4_096, layers=32, heads=32,
             context=2_048, layout="interleaved", latent=True,
         ),
-        "deepseek_v3": RopeFamily(
-            config_class="DeepseekV3Config", hidden_size=7_168, layers=61, heads=128,
-            kv_heads=128, context=4_096, layout="interleaved", latent=True,
-        ),
+        "deepseek_v3": _DEEPSEEK_V3,
+        "kimi_k2": _DEEPSEEK_V3,  # its own code is a copy of this class
         "gpt_oss": RopeFamily(
             config_class="GptOssConfig", hidden_size=2_880, layers=36, heads=64, kv_heads=8,
             head_dim=64, context=131_072, bases=_one(1.5e5), windows="pattern", window=128,
@@ -200,6 +214,9 @@ FAMILIES: Mapping[str, RopeFamily] = MappingProxyType(
             windows="pattern", window=4_096, period=4,
             bases=_two(Base(default=5e5), Base(default=5e5, scaled=False)),
         ),
+        "olmoe": RopeFamily(
+            config_class="OlmoeConfig", hidden_size=2_048, layers=16, heads=16, context=4_096
+        ),
         "smollm3": RopeFamily(
             config_class="SmolLM3Config", hidden_size=2_048, layers=36, heads=16, kv_heads=4,
             context=32_768, bases=_one(2e6), no_rope=True,
@@ -212,6 +229,10 @@ FAMILIES: Mapping[str, RopeFamily] = MappingProxyType(
             config_class="GraniteConfig", hidden_size=4_096, layers=32, heads=32, context=2_048,
             scale_key="attention_multiplier",
         ),
+        "granitemoe": RopeFamily(
+            config_class="GraniteMoeConfig", hidden_size=4_096, layers=32, heads=32, context=2_048,
+            scale_key="attention_multiplier",
+        ),
         "stablelm": RopeFamily(
             config_class="StableLmConfig", hidden_size=2_560, layers=32, heads=32, kv_heads=32,
             context=4_096, share=0.25,
@@ -219,6 +240,32 @@ FAMILIES: Mapping[str, RopeFamily] = MappingProxyType(
         "cohere": RopeFamily(
             config_class="CohereConfig", hidden_size=8_192, layers=40, heads=64, context=8_192,
             bases=_one(5e5), layout="interleaved",
+        ),
+        "ernie4_5": RopeFamily(
+            config_class="Ernie4_5Config", hidden_size=1_024, layers=18, heads=16, kv_heads=2,
+            head_dim=128, context=131_072, bases=_one(5e5), layout="interleaved",
+        ),
+        "helium": RopeFamily(
+            config_class="HeliumConfig", hidden_size=2_560, layers=24, heads=20, kv_heads=20,
+            head_dim=128, context=4_096, bases=_one(1e5), layout="interleaved",
+        ),
+        "glm": _GLM,
+        "glm4": replace(_GLM, config_class="Glm4Config"),
+        "glm4_moe": RopeFamily(
+            config_class="Glm4MoeConfig", hidden_size=4_096, layers=46, heads=96, kv_heads=8,
+            context=131_072, share=0.5,
+        ),
+        "nemotron": RopeFamily(
+            config_class="NemotronConfig", hidden_size=6_144, layers=32, heads=48, context=4_096,
+            share=0.5,
+        ),
+        "persimmon": RopeFamily(
+            config_class="PersimmonConfig", hidden_size=4_096, layers=36, heads=64,
+            context=16_384, share=0.5, head_dim_key=False,
+        ),
+        "seed_oss": RopeFamily(
+            config_class="SeedOssConfig", hidden_size=4_096, layers=64, heads=80, kv_heads=8,
+            head_dim=128, context=524_288,
         ),
         "falcon": RopeFamily(
             config_class="FalconConfig", hidden_size=4_544, layers=32, heads=71, context=2_048,

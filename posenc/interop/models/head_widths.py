@@ -58,6 +58,8 @@ def _latent(keys: Keys, family: RopeFamily, sizes: Sizes) -> Heads:
     rotated = keys.whole("qk_rope_head_dim", 64, why, EVEN_WIDTH_LIMIT)
     plain = keys.whole("qk_nope_head_dim", 128, why, EVEN_WIDTH_LIMIT)
     latent = keys.whole("kv_lora_rank", 512, why, WIDTH_LIMIT)
+    keys.find("v_head_dim")  # values are made from the latent vector, whatever their width
+    keys.find("qk_head_dim")  # the sum of the two
     written = keys.find("head_dim")
     if written is not None and written[1] not in (rotated, plain + rotated):
         raise keys.error(

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
 from posenc import fields
 from posenc.errors import ConfigFileError, shown
-from posenc.interop.shown_name import printable_name
-
-# A key whose name speaks of position: left unread, it is reported.
-_SPEAKS = re.compile(
-    r"rope|rotary|position|alibi|sliding|window|freq|yarn|relative_att|max_seq|seq_len|theta|mscale|"
-    r"chunk_size|temperature_tuning|n_ctx|context|layer_types|per_layer_config|kv_shared|"
-    r"attention_interval|block_type"
+from posenc.interop.models.position_keys import (
+    bears_on_position,
+    block_key_changes_nothing,
+    changes_nothing,
 )
-_SILENT = re.compile(r"vision|image|video|audio|patch|chunk_size_feed_forward|moe_layer_freq")
+from posenc.interop.shown_name import printable_name
 
 
 class Keys:
@@ -147,18 +143,17 @@ class Keys:
         return self.sections[name]
 
     def ignored(self) -> tuple[str, ...]:
-        """Return the keys, here and in what was read of this, that speak of position and were not read."""
-        own = [
-            self.named(printable_name(name))
-            for name, value in self.record.items()
-            if value is not None and self.speaks(name)
-        ]
+        """Return the keys, here and in what was read of this, that bear on position and were not read."""
+        own = [printable_name(self.named(name)) for name in self.record if self.speaks(name)]
         return tuple(own) + tuple(key for child in self.children for key in child.ignored())
 
     def speaks(self, name: str) -> bool:
-        """Whether a key speaks of position by its name or place, and was not read."""
-        told = _SPEAKS.search(name) is not None and _SILENT.search(name) is None
-        return name not in self.read and (self._is_rope_block() or told)
+        """Whether a key bears on position and was not read, by its name or place and its value."""
+        if name in self.read:
+            return False
+        if self._is_rope_block():
+            return not block_key_changes_nothing(name, self.record[name])
+        return bears_on_position(name) and not changes_nothing(name, self.record, self.read)
 
     def _is_rope_block(self) -> bool:
         return "rope_scaling" in self.path or "rope_parameters" in self.path

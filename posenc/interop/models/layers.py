@@ -51,7 +51,8 @@ def _pattern(keys: Keys, family: RopeFamily, layers: int) -> tuple[str, ...]:
 def read_window(keys: Keys, family: RopeFamily | None) -> int | None:
     """Return how many tokens a query of a windowed layer sees, itself included; None for all."""
     if family is None:
-        return keys.maybe_whole("sliding_window", _WINDOW)
+        switched_off = not keys.flag("use_sliding_window", True, "")
+        return None if switched_off else keys.maybe_whole("sliding_window", _WINDOW)
     if family.windows == "none" and not family.no_rope:
         return None
     if (family.windows == "last layers" or family.no_rope) and not keys.flag(
@@ -85,17 +86,21 @@ def is_bidirectional(keys: Keys) -> bool:
 
 
 def rope_layers(keys: Keys, family: RopeFamily | None, layers: int) -> tuple[bool, ...]:
-    """Return whether each layer uses RoPE. In no_rope_layers, 1 means that it does."""
-    if family is None or not family.no_rope:
-        if keys.record.get("no_rope_layers") is not None and family is None:
-            told = keys.words("no_rope_layers", layers, (0, 1))
-            return tuple(bool(one) for one in told or ())
+    """Return whether each layer uses RoPE. In no_rope_layers, 1 means that it does.
+
+    An empty list is the default pattern, as of transformers' Llama4TextConfig.
+    """
+    if family is None and keys.record.get("no_rope_layers") is None:
         return (True,) * layers
-    told = keys.words("no_rope_layers", layers, (0, 1))
-    if told is not None:
+    if family is not None and not family.no_rope:
+        return (True,) * layers
+    if keys.record.get("no_rope_layers") == []:
+        keys.find("no_rope_layers")
+    elif (listed := keys.words("no_rope_layers", layers, (0, 1))) is not None:
         keys.find("no_rope_layer_interval")  # what the list was made from
-        return tuple(bool(one) for one in told)
-    interval = keys.whole("no_rope_layer_interval", 4, family.source, LAYER_LIMIT)
+        return tuple(bool(one) for one in listed)
+    why = family.source if family else "the default of transformers' Llama4TextConfig"
+    interval = keys.whole("no_rope_layer_interval", 4, why, LAYER_LIMIT)
     return tuple(bool((index + 1) % interval) for index in range(layers))
 
 

@@ -54,6 +54,10 @@ class ModelConfig:
     """A model's position encoding, as its config.json has it.
 
     model_type: the config's own word, of the text model where several are nested.
+    read_as: the model type by whose class the keys were read, as `model_types` has it, "" for Llama's keys
+        alone.
+    assumption: one sentence where the config would be refused and was read on request: what the numbers
+        rest on; "" for any other.
     hidden_size: width of a token vector; heads times head width may differ from it.
     layers: number of layers (of the decoder, where there are two stacks and it is the one that is read).
     context: how many tokens the config says the model takes; None where it names no such number.
@@ -62,7 +66,7 @@ class ModelConfig:
     layer_kinds: one per kind of layer, the one that sees farthest first; together they are all layers.
     assumed: a sentence for every key that was absent or null and the default that was taken.
     notes: what else the config says that bears on position, a sentence each.
-    ignored: keys whose name speaks of position, and that were not read.
+    ignored: keys that bear on position and were not read, () unless there is an assumption.
     section: the key of the object that all of this stands in (text_config), "" for the config itself.
     """
 
@@ -72,6 +76,8 @@ class ModelConfig:
     context: int | None
     trained_length: int | None
     layer_kinds: tuple[LayerKind, ...]
+    read_as: str = ""
+    assumption: str = ""
     assumed: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
@@ -114,14 +120,14 @@ class ModelConfig:
 
         Empty for a model without RoPE.
         """
-        return written.second_generation(self.model_type, self._schemes)
+        return written.second_generation(self.read_as, self._schemes)
 
     def to_rope_scaling(self) -> dict[str, Any]:
         """Return the first generation's keys of config.json: rope_theta, rope_scaling and their like.
 
         Empty for a model without RoPE.
         """
-        return written.first_generation(self.model_type, self._schemes)
+        return written.first_generation(self.read_as, self._schemes)
 
     @property
     def _schemes(self) -> dict[str, SchemeConfig | None]:

@@ -3,6 +3,11 @@
 A first-generation block is `rope_scaling` with the base and the rotated share beside it; a second-
 generation block is `rope_parameters`, which holds them. Which keys a type takes, each scaling says in
 its own file; here is only which of them is meant.
+
+One key means more here than in transformers 5.23. Where the blocks of several kinds of layers are nested
+in rope_parameters, `truncate` of YaRN is read from the block that it stands in. Its
+`_compute_yarn_parameters` looks for it beside those blocks, and so rounds the ramp's ends whatever the
+block says. Ours is what the key says; the ladder of such a model in transformers differs from it.
 """
 
 from collections.abc import Mapping

@@ -5,7 +5,7 @@ from typing import Any
 
 from posenc import fields, limits
 from posenc.interop.models.block_reader import Around, told_trained_length
-from posenc.interop.models.families import FAMILIES, FULL, NO_ROPE, RopeFamily
+from posenc.interop.models.families import FAMILIES, FULL, NO_ROPE, SLIDING, RopeFamily
 from posenc.interop.models.head_widths import Heads, heads_by_layer
 from posenc.interop.models.keys import Keys
 from posenc.interop.models.layers import (
@@ -18,7 +18,6 @@ from posenc.interop.models.layers import (
 from posenc.interop.models.model_config import LayerKind, ModelConfig
 from posenc.interop.models.rope_block import read_block
 from posenc.interop.models.sizes import Sizes, read_sizes
-from posenc.interop.shown_name import printable_name
 from posenc.schemes.none import NoneConfig
 from posenc.schemes.rope import RopeConfig
 from posenc.schemes.rope_scaling.yarn import attention_scale
@@ -28,15 +27,11 @@ NEW, OLD = "rope_parameters", "rope_scaling"
 
 
 def read_rope_model(model_type: str, keys: Keys) -> ModelConfig:
-    """Return what a config with RoPE says. Raises ConfigFileError."""
+    """Return what a config with RoPE says, by Llama's keys where there is no such type."""
     family = FAMILIES.get(model_type)
-    if family is None:
-        keys.assume(
-            f'model_type "{printable_name(model_type)}" is not known here: its keys are read as Llama\'s, '
-            "and its pairs are taken to be halves apart, as in most models of transformers."
-        )
     sizes = read_sizes(keys, family)
     words = layer_words(keys, family, sizes.layers)
+    _skip_unused_kinds(keys, words)
     uses_rope = rope_layers(keys, family, sizes.layers)
     window = read_window(keys, family)
     heads = heads_by_layer(keys, family, sizes, words)
@@ -44,10 +39,9 @@ def read_rope_model(model_type: str, keys: Keys) -> ModelConfig:
     for name, indices in grouped(words, uses_rope).items():
         word = words[indices[0]]
         if word != FULL and window is None:
-            raise keys.error(
-                "layer_types",
-                f"names {word} layers, but no window is given: sliding_window is absent",
-            )
+            without = family is not None and family.windows == "none"
+            why = f"the class of {model_type} has none" if without else "sliding_window is absent"
+            raise keys.error("layer_types", f"names {word} layers, but no window is given: {why}")
         own = heads[word]
         scheme: SchemeConfig = NoneConfig()
         factor = 1.0
@@ -78,6 +72,16 @@ def read_rope_model(model_type: str, keys: Keys) -> ModelConfig:
         layer_kinds=tuple(kinds),
         notes=_notes(keys, family, kinds, sizes),
     )
+
+
+def _skip_unused_kinds(keys: Keys, words: tuple[str, ...]) -> None:
+    """Count the rope blocks of kinds that no layer is of as read."""
+    block = keys.section(NEW)
+    for word in (FULL, SLIDING):
+        if block and word not in words and isinstance(block.record.get(word), dict):
+            unused = block.section(word)
+            if unused:
+                unused.read.update(unused.record)
 
 
 def _both_sides(keys: Keys, family: RopeFamily | None) -> bool:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from posenc import fields, limits
+from posenc.errors import shown
 from posenc.interop.models.families import SIZES, RopeFamily
 from posenc.interop.models.keys import Keys
 
@@ -46,6 +47,15 @@ def read_sizes(keys: Keys, family: RopeFamily | None) -> Sizes:
         head_dim = keys.whole("head_dim", default, why, HEAD_WIDTH_LIMIT)
     else:
         head_dim = divided_width(keys, SIZES["hidden_size"], hidden, SIZES["heads"], heads)
+        written = keys.find("head_dim")
+        if written is not None and written[1] != head_dim:
+            raise keys.error(
+                "head_dim",
+                f"must be {head_dim}, which is hidden size / heads, or absent: this class has no such "
+                f"key, got {shown(written[1])}",
+            )
+    if keys.record.get("kv_channels") == head_dim:
+        keys.find("kv_channels")  # the head width, as Megatron and NVIDIA's Nemotron call it
     return Sizes(
         hidden_size=hidden,
         layers=layers,
@@ -97,6 +107,7 @@ def falcon_kv_heads(keys: Keys, heads: int) -> int:
     """Return Falcon's heads of keys: as told in its new design, one of multi_query, else one each."""
     names = ("num_kv_heads", "n_head_kv", "num_key_value_heads")
     told = keys.find(names)
+    keys.find("multi_query")  # means nothing in the new design
     if keys.flag("new_decoder_architecture", False, ""):
         if told is None:
             return heads
