@@ -32,7 +32,7 @@ from posenc.planner.known_bases import known_base
 from posenc.planner.methods import UNSCALED
 from posenc.planner.report import ranked
 from posenc.planner.resolution import distinct_positions
-from posenc.planner.verdict import resolution_said
+from posenc.planner.verdict import bound_said, resolution_said
 from posenc.schemes.rope import RopeConfig
 from posenc.shared_model import SharedModel, shared_model
 
@@ -84,6 +84,7 @@ class PlannerRead:
     scanned: int
     rope: bool
     apart: str
+    base_bound: str
     partial: str
     assumed: str
 
@@ -155,8 +156,9 @@ def _read(word: str, chosen: PlanChoice, every: bool) -> PlannerRead:
         resolution=resolution_frame(found.target),
         cache=pd.DataFrame({"number type": [*found.cache], "GiB": [*found.cache.values()]}),
         evidence=tuple(
-            (one.method.label, one.method.evidence.statement, one.method.evidence.source)
+            (one.method.label, said, source)
             for one in found.methods
+            for said, source in one.statements
         ),
         cautions=tuple(cautions(found)),
         layers=notes,
@@ -168,7 +170,10 @@ def _read(word: str, chosen: PlanChoice, every: bool) -> PlannerRead:
         scanned=found.scanned,
         rope=found.trained is not None,
         apart=resolution_said(found),
-        assumed=_assumed(found, shared_model(word), chosen),
+        base_bound=bound_said(found),
+        assumed=" ".join(
+            filter(None, (_assumed(found, shared_model(word), chosen), *found.model.assumed))
+        ),
         partial="" if every or found.trained is None else _partial(found),
     )
 

@@ -88,7 +88,10 @@ def pictures(found: Pair[PlannerRead]) -> None:
     left, right = st.columns(2)
     with left:
         st.subheader("B(k) and the base it demands", anchor=False)
-        st.caption("The lowest value of every step; below 0, an unlike token outweighs a like one.")
+        st.caption(
+            "The lowest value of every step; below 0, an unlike token outweighs a like one. "
+            f"{plain(found.now.base_bound)}"
+        )
         bounds = found.map(lambda one: one.bound)
         ladders = tuple(
             dict.fromkeys(name for one in bounds.each if len(one) for name in one["ladder"])
@@ -109,7 +112,7 @@ def sources(found: PlannerRead) -> None:
     """Say where each statement about training comes from."""
     if not found.evidence:
         return
-    with st.expander("What the sources say of training", icon=":material/menu_book:"):
+    with st.expander("What is published and measured of each method", icon=":material/menu_book:"):
         st.markdown(
             "\n".join(f"- **{plain(label)}**: {plain(said)} *{plain(source)}*"
                       for label, said, source in found.evidence)

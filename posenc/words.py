@@ -23,6 +23,12 @@ def times(factor: float) -> str:
     return f"x{factor:,.4g}"
 
 
+def listed(names: Iterable[str], last: str) -> str:
+    """Return names as a sentence lists them, `last` before the last one: YaRN, NTK-aware or none."""
+    *others, final = names
+    return f"{', '.join(others)} {last} {final}" if others else final
+
+
 def with_advanced(help: str, names: Iterable[str]) -> str:
     """Return a control's help that names what of its choices is advanced, if anything is."""
     said = ", ".join(names)

@@ -46,7 +46,7 @@ class RopeEveryOtherConfig(ScaledRopeConfig):
     block_types: ClassVar[tuple[str, ...]] = ("every_other", "second")
     block_keys: ClassVar[tuple[str, ...]] = ("first_pair",)
     evidence: ClassVar[Evidence | None] = Evidence(
-        training="without", statement="Made up.", source="this test"
+        training="fine-tuning", statement="Made up.", source="this test", untrained_to=3.0
     )
 
     @classmethod
@@ -148,7 +148,7 @@ print(json.dumps({
     assert found["old"]["rope_scaling"] == BLOCK | {"rope_type": "every_other"}
     assert found["alike"]
     assert found["label"] == "Every other pair"
-    assert found["usable"] == "usable without training"
+    assert found["usable"] == "tested to x3 without training"
     assert found["states"] == [32, 32]
     parameters, vllm, llama_cpp = found["emitted"]
     assert parameters["rope_parameters"]["rope_type"] == "every_other"

@@ -86,8 +86,8 @@ def test_a_link_starts_no_long_search(monkeypatch: pytest.MonkeyPatch) -> None:
     at = drawn(visit("context_planner", {"context": "20000", "methods": "none,base"}))
     assert searched == []
     assert [one for one in captions(at) if "opens at once" in one]
-    assert "turns negative at 18,438" in as_read(headline(at))
-    assert "was not searched" in as_read(headline(at))
+    (said,) = [as_read(one) for one in captions(at) if "turns negative" in as_read(one)]
+    assert "turns negative at 18,438; which base satisfies it was not searched." in said
     at = drawn(at.button(key="plan_search").click().run())
     assert searched == [20_000]
     assert not [one for one in captions(at) if "opens at once" in one]

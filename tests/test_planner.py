@@ -25,7 +25,7 @@ from posenc.planner.columns import COSTS
 from posenc.planner.kernels import kernel_curve
 from posenc.planner.report import plan_record, ranked
 from posenc.planner.resolution import distinct_positions, worst_cosine_error
-from posenc.planner.verdict import resolution_said
+from posenc.planner.verdict import bound_said, resolution_said
 from posenc.schemes.rope import RopeConfig
 from tests import models
 
@@ -290,7 +290,11 @@ def test_the_ranking_is_the_one_that_is_told() -> None:
     found = planned(models.LLAMA3_8B, 131_072).methods
     keys = [
         (
-            ["without", "fine-tuning", "fails"].index(one.method.evidence.training),
+            one.method.name == "none",
+            bool(one.pairs.unseen.any()),
+            ["needs fine-tuning", "not reported", "fails past"].index(
+                " ".join(one.usable.split()[:2])
+            ),
             one.pairs.unseen.sum(),
             one.short.mean,
         )
@@ -305,7 +309,7 @@ def test_a_model_s_own_scaling_comes_first_inside_its_context_and_not_past_it() 
     assert inside.methods[0].method.name == "configured"
     assert "which its own scaling (Llama 3 scaling by 8) is made for" in verdict(inside)
     past = planned(models.LLAMA31_8B, 262_144, methods=["ntk", "none"])
-    assert past.methods[0].method.name == "ntk"
+    assert [one.method.name for one in past.methods] == ["ntk", "configured", "none"]
     assert method(past, "configured").usable == "past its context"
 
 
@@ -318,13 +322,12 @@ def test_every_method_names_a_source() -> None:
 def test_the_verdict_is_made_of_the_numbers() -> None:
     model = read_config(models.LLAMA3_8B)
     short = plan(model, 16_384, name="Llama-3-8B", methods=["none"])
-    assert verdict(short) == (
-        "Llama-3-8B from 8,192 to 16,384 is x2; at base 5e5 B(k) stays at or above 0 up to 16,384."
-    )
+    assert verdict(short).startswith("Llama-3-8B from 8,192 to 16,384 is x2. Plan to ")
+    assert bound_said(short) == "At base 5e5 B(k) stays at or above 0 up to 16,384."
     longer = plan(model, 32_768, name="Llama-3-8B", methods=["none", "base"])
-    assert verdict(longer) == (
-        "Llama-3-8B from 8,192 to 32,768 is x4; at base 5e5 B(k) turns negative at 18,438; base "
-        "6.2998e5 satisfies it, in a narrow window."
+    assert verdict(longer).startswith("Llama-3-8B from 8,192 to 32,768 is x4. Plan to fine-tune ")
+    assert bound_said(longer) == (
+        "At base 5e5 B(k) turns negative at 18,438; base 6.2998e5 satisfies it, in a narrow window."
     )
     larger = method(longer, "base")
     assert larger.config.base == 629_980
@@ -356,11 +359,14 @@ def test_a_change_is_b_minus_a_and_none_of_words_or_what_is_missing() -> None:
     assert columns["training"].change("made for it", "made for it") == ""
 
 
-def test_the_verdict_on_llama_3_at_131_072() -> None:
+def test_the_bound_of_llama_3_at_131_072() -> None:
     found = plan(read_config(models.LLAMA3_8B), 131_072, name="Llama-3-8B", methods=["none"])
-    assert verdict(found) == (
-        "Llama-3-8B from 8,192 to 131,072 is x16; at base 5e5 B(k) turns negative at 18,438; base "
-        "4.8692e6 satisfies it, in a narrow window."
+    assert (
+        bound_said(found)
+        == plan_record(found)["bound"]
+        == (
+            "At base 5e5 B(k) turns negative at 18,438; base 4.8692e6 satisfies it, in a narrow window."
+        )
     )
 
 
@@ -383,14 +389,13 @@ def test_a_target_within_the_trained_length_needs_nothing() -> None:
 
 def test_a_window_keeps_distances_short() -> None:
     found = planned(models.MISTRAL_7B, 131_072, trained_length=8_192)
-    assert verdict(found) == (
-        "M from 8,192 to 131,072: its layers see 4,096 tokens at most, so no distance occurs that "
-        "training did not show."
+    assert verdict(found).startswith(
+        "M at 131,072 tokens, trained on 8,192: no distance is new, because its layers see 4,096 tokens at "
+        "most, but no training "
     )
     assert [one.method.name for one in found.methods] == ["none"]
-    assert verdict(planned(models.MISTRAL_7B, 131_072)) == (
-        "M at 131,072, taken as trained on 32,768 tokens: its layers see 4,096 tokens at most, so no "
-        "distance occurs that training did not show."
+    assert verdict(planned(models.MISTRAL_7B, 131_072)).startswith(
+        "M at 131,072 tokens, taken as trained on 8,192: no distance is new, "
     )
 
 

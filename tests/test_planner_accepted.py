@@ -1,6 +1,7 @@
 """What a plan emits for every known model with RoPE, given to that model's own class of transformers."""
 
 import copy
+import inspect
 import json
 from typing import Any
 
@@ -120,3 +121,21 @@ def test_a_ladder_of_a_whole_head_is_refused_where_only_a_part_is_rotated() -> N
         read_config({"model_type": "deepseek_v3", "rope_parameters": block})
     scheme = read_config({"model_type": "llama", "rope_parameters": block}).main.scheme
     assert isinstance(scheme, RopeConfig)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_needless_layers_are_named_where_the_class_turns_all_layers_alike(name: str) -> None:
+    found = planned(name)
+    rotary = module_of(text_config(name)["model_type"], "RotaryEmbedding")
+    apart = "layer_type" in inspect.signature(rotary.forward).parameters
+    trained = found.trained_length or 0
+    spared = [
+        kind
+        for kind in found.model.layer_kinds
+        if kind.window is not None and kind.window <= trained and isinstance(kind.scheme, RopeConfig)
+        and kind is not found.kind
+    ]  # fmt: skip
+    for one in found.methods:
+        emitted = emit(found, one)
+        if emitted.rope_parameters:
+            assert ("also rescales" in emitted.where) == (bool(spared) and not apart)

@@ -86,6 +86,7 @@ def test_most_kinds_of_warning_were_met() -> None:
         "Keys are rotated once, when they are cached.",
         "An attention factor acts at every length.",
         "A pair that made less than a turn in training knows no angle past its last one.",
+        "What is published of a model counts more than a formula; a config does not name its model.",
         "YaRN's printed ramp is not the one in public code.",
         "Layers",
         "bfloat16 has 8 bits of precision.",

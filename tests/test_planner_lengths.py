@@ -9,6 +9,7 @@ import pytest
 from posenc.interop import read_config
 from posenc.planner import ContextPlan, MethodPlan, layer_notes, plan, verdict
 from posenc.planner.kernels import kernel_at, kernel_curve, stale_from
+from posenc.planner.verdict import bound_said
 from posenc.schemes.rope_scaling.dynamic import RopeDynamicConfig
 from tests import models
 
@@ -102,6 +103,6 @@ def test_the_kernel_at_some_distances_is_that_of_all() -> None:
 def test_a_sign_is_told_no_farther_than_it_was_looked_at() -> None:
     near = planned(models.LLAMA3_8B, 1_048_576, methods=["none"], scan=16_384)
     assert near.first_negative is None
-    assert "stays at or above 0 up to 16,384" in verdict(near)
+    assert "stays at or above 0 up to 16,384" in bound_said(near)
     far = planned(models.LLAMA3_8B, 1_048_576, methods=["none"], scan=20_000)
     assert far.first_negative == method(far, "none").first_negative == 18_438

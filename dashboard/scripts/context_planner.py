@@ -3,6 +3,7 @@
 from dashboard.choices import PlanChoice
 from dashboard.planner import SCANNED, planned, takes_long, told_length
 from posenc import Setting
+from posenc.shared_model import shared_model
 
 _SCRIPT = """\
 import csv
@@ -16,12 +17,14 @@ found = plan(
     model.config, {context}, name=model.label, trained_length={trained}, methods={methods!r},
     search_base={search}, scan={scan},
 )
-print(verdict(found), file=sys.stderr)
+{assumption}print(verdict(found), file=sys.stderr)
 rows = csv.writer(sys.stdout, lineterminator="\\n")
 rows.writerow([column.title for column in COLUMNS])
 for one in found.methods:
     rows.writerow([column.of(one) for column in COLUMNS])
 """
+
+_ASSUMPTION = "print(model.config.assumption, file=sys.stderr)\n"
 
 
 def script(setting: Setting, chosen: PlanChoice, every: bool = False) -> str:
@@ -36,4 +39,5 @@ def script(setting: Setting, chosen: PlanChoice, every: bool = False) -> str:
         methods=list(chosen.methods),
         search=every,
         scan=None if every else SCANNED,
+        assumption=_ASSUMPTION if shared_model(model).config.assumption else "",
     )

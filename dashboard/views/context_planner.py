@@ -16,11 +16,11 @@ header = st.container()
 row = st.container(horizontal=True, vertical_alignment="top")
 none = f"{MODELS[planner.DEFAULT].label} (none chosen)"
 real_model.select(row, "model_here_control", none, width=340)
-said, pills = st.container(), st.container()
+pills = st.container()
 chosen = controls.choices(choices.PlanChoice, {"context": row, "trained": row, "methods": pills})
 real_model.own()
 if (model := real_model.chosen()) is not None:
-    real_model.besides(model)
+    real_model.besides(model, assumed=False)
 every = planner_panels.asked(settings.now, chosen)
 with header:
     loading = st.empty()
@@ -30,10 +30,11 @@ with header:
             both = settings.map(lambda setting: planner.read(setting, chosen, every))
     found = both.now
     with loading.container():
-        page.head("Context planner", both.map(lambda one: plain(one.headline)))
-        st.caption(f"{plain(found.about)} Computed from formulas; nothing here is measured.")
-if found.assumed:
-    said.caption(plain(found.assumed))
+        page.head("Context planner", both.map(lambda one: plain(one.headline)), found.assumed)
+        st.caption(
+            f"{plain(found.about)} Numbers are computed from formulas; what "
+            "was measured on small models is quoted with its conditions."
+        )
 planner_panels.offer(settings.now, chosen, found)
 
 if any(len(one.methods) for one in both.each):
@@ -45,8 +46,9 @@ planner_panels.paste(found)
 
 if found.rope:
     page.how_to_read(
-        "The table is ranked by what papers say, not by a measurement: whether a method works on *your* "
-        f"model is what the script to download measures. {EXPLAINED}"
+        "The table is ranked by what papers and makers report, by what small models measured here do, and "
+        "by the pairs that meet unseen angles: whether a method works on *your* model is what the script "
+        f"to download measures. {EXPLAINED}"
     )
     page.definition(
         r"B(k) = \sum_m \cos(k\,b^{-2m/d}) \ge 0 \;\; \forall k < L, \qquad "

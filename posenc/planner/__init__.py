@@ -1,15 +1,16 @@
-"""What it takes to read a longer context with a real model: formulas alone, nothing measured.
+"""What it takes to read a longer context with a real model: formulas, sources and measured small models.
 
 `plan(model, context)` compares the scalings of RoPE that could carry a model from the length it was
 trained on to a longer one, and says what each costs and where the statement comes from.
 """
 
 from posenc.planner.columns import COLUMNS, Column
-from posenc.planner.context_plan import RANKING, ContextPlan, MethodPlan, plan
+from posenc.planner.context_plan import ContextPlan, MethodPlan, plan
 from posenc.planner.emitted import Emitted, emit
 from posenc.planner.layer_notes import LayerNote, layer_notes
 from posenc.planner.loss_script import loss_by_position_script
 from posenc.planner.methods import METHODS, Method
+from posenc.planner.readiness import RANKING, Readiness
 from posenc.planner.verdict import Caution, cautions, verdict
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "LayerNote",
     "Method",
     "MethodPlan",
+    "Readiness",
     "cautions",
     "emit",
     "layer_notes",

@@ -1,6 +1,7 @@
 """A longer context for one model: every method compared, ranked, and what each costs.
 
-Formulas alone: nothing here is measured. `loss_by_position_script` writes what measures it.
+Numbers are of formulas; what is quoted as measured is of this project's small models.
+`loss_by_position_script` writes what measures a plan on the user's own.
 """
 
 from collections.abc import Sequence
@@ -15,28 +16,25 @@ from posenc.analysis.extrapolation import first_negative_offset
 from posenc.errors import SchemeArgumentError, shown
 from posenc.interop.models.model_config import LayerKind, ModelConfig
 from posenc.limits import check_count
+from posenc.model_evidence import ModelEvidence, evidence_of
 from posenc.planner.cache import MAX_CONTEXT, cache_gib
 from posenc.planner.kernels import ShortCost, kernel_at, short_cost, stale_from
 from posenc.planner.known_bases import known_base
+from posenc.planner.measured import MeasuredRatio, measured_at
 from posenc.planner.methods import (
     LARGER_BASE,
     METHODS,
+    NEW_LENGTH,
     NOTHING_NEW,
-    TRAINING,
+    UNSCALED,
     Method,
     as_configured,
 )
 from posenc.planner.pairs import Pairs, read_pairs
+from posenc.planner.readiness import Readiness, described, rank, readiness, statements
 from posenc.planner.resolution import distinct_positions, worst_cosine_error
 from posenc.rope_frequencies import rope_frequencies
 from posenc.schemes.rope import RopeConfig
-
-RANKING = (
-    "Ranked by what the source says (made for it, usable without training, after fine-tuning, not told, "
-    "not at all), then by "
-    "how few pairs meet angles that training never showed, then by how little the logit changes within "
-    "the trained length."
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +47,9 @@ class MethodPlan:
     first_negative: first distance below the target with B(k) < 0 on this ladder. stale_from: length at
     which cached rotated keys stop fitting, None if never. cosine_error: worst of float32 angles made of
     the exact ladder, rounded once. code_cosine_error: of the ladder that transformers makes in float32;
-    None where it makes none.
+    None where it makes none. factor: what a query sees at the target over the trained length.
+    measured: what this project measured of it at that factor, without training. advice: what the model's
+    makers recommend, where it is this. readiness: what is said of using it.
     """
 
     method: Method
@@ -62,11 +62,20 @@ class MethodPlan:
     stale_from: int | None
     cosine_error: float
     code_cosine_error: float | None
+    factor: float
+    measured: tuple[MeasuredRatio, ...]
+    advice: ModelEvidence | None
+    readiness: Readiness
 
     @property
     def usable(self) -> str:
-        """What its source says of training, in a few words."""
-        return TRAINING[self.method.evidence.training]
+        """What is said of using it, in a few words."""
+        return described(self.readiness, self.method.evidence, self.factor)
+
+    @property
+    def statements(self) -> tuple[tuple[str, str], ...]:
+        """What is known of using it: a statement of each source, and the source."""
+        return statements(self.method.evidence, self.factor, self.measured, self.advice)
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +88,7 @@ class ContextPlan:
     satisfies B(k) at the target; None where there is none, or `base_searched` is False.
     distinct_bfloat16, distinct_float32: different numbers that the positions below the target become.
     cache: GiB of one sequence by number type, at the target. assumed: what was taken for granted.
+    evidence: what is published of the models that the config may be of.
     """
 
     name: str
@@ -97,6 +107,7 @@ class ContextPlan:
     distinct_bfloat16: int
     distinct_float32: int
     assumed: tuple[str, ...]
+    evidence: ModelEvidence | None
 
     @property
     def kind(self) -> LayerKind:
@@ -141,7 +152,8 @@ def plan(
             raise SchemeArgumentError(
                 f"methods must be of {', '.join(METHODS)}, got {shown(word)}."
             )
-    length, assumed = _trained_length(model, trained_length)
+    evidence = evidence_of(model)
+    length, assumed = _trained_length(model, trained_length, evidence)
     kind = planned_kind(model)
     reach = context if kind.window is None else min(context, kind.window)
     scanned = reach if scan is None else min(reach, scan)
@@ -165,7 +177,7 @@ def plan(
             if config is None:
                 left_out.append(_why_not(method, trained, window))
             else:
-                found.append(_method_plan(method, config, trained, lengths))
+                found.append(_method_plan(method, config, trained, lengths, evidence))
     return ContextPlan(
         name=name or model.model_type,
         model=model,
@@ -183,6 +195,7 @@ def plan(
         distinct_bfloat16=distinct_positions(context),
         distinct_float32=distinct_positions(context, torch.float32),
         assumed=assumed,
+        evidence=evidence,
     )
 
 
@@ -206,7 +219,9 @@ class _Lengths:
     scanned: int
 
 
-def _trained_length(model: ModelConfig, given: int | None) -> tuple[int | None, tuple[str, ...]]:
+def _trained_length(
+    model: ModelConfig, given: int | None, evidence: ModelEvidence | None
+) -> tuple[int | None, tuple[str, ...]]:
     if given is not None:
         return check_count("trained_length", given, 2, MAX_CONTEXT), ()
     if model.trained_length is not None:
@@ -230,6 +245,13 @@ def _trained_length(model: ModelConfig, given: int | None) -> tuple[int | None, 
             f"context of {model.context:,} over that, {length:,}, is taken."
         )
         return length, (said,)
+    known = None if evidence is None else evidence.preset.trained_length
+    if evidence is not None and known is not None and known <= model.context:
+        said = (
+            f"The config does not say how long the training texts were: {known:,} tokens are taken, as "
+            f"those of {evidence.models} had ({evidence.preset.trained_source})."
+        )
+        return known, (said,)
     said = (
         f"The config does not say how long the training texts were: its context of {model.context:,} "
         "is taken, which some models were not trained to."
@@ -252,8 +274,9 @@ def _configs(
     longer = lengths.reach > lengths.trained
     for word in asked:
         method = METHODS[word]
-        if word == NOTHING_NEW.name:
-            found.append((method if longer else NOTHING_NEW, trained))
+        if word == UNSCALED.name:
+            same = NEW_LENGTH if lengths.text > lengths.trained else NOTHING_NEW
+            found.append((method if longer else same, trained))
         elif not longer:
             continue  # nothing to stretch
         elif method.scaling is None:
@@ -281,9 +304,24 @@ def _why_not(method: Method, trained: RopeConfig, window: BaseWindow | None) -> 
 
 
 def _method_plan(
-    method: Method, config: RopeConfig, trained: RopeConfig, lengths: _Lengths
+    method: Method,
+    config: RopeConfig,
+    trained: RopeConfig,
+    lengths: _Lengths,
+    evidence: ModelEvidence | None,
 ) -> MethodPlan:
     text, reach, length = lengths.text, lengths.reach, lengths.trained
+    longer = reach > length
+    as_is = method.evidence.training in (
+        "fine-tuning",
+        "fails",
+    )  # not what the model was trained with
+    plain_of_other_base = type(config) is RopeConfig and config != trained
+    measured: tuple[MeasuredRatio, ...] = ()
+    if longer and as_is and not plain_of_other_base:
+        measured = measured_at(method.evidence.measured_as or config.kind, reach / length)
+    advised = longer and evidence is not None and evidence.recommends(config, reach)
+    advice = evidence if advised else None
     inv_freq, attention_factor = rope_frequencies(config, length=text)
     at = sorted({reach // 4, reach // 2, reach - 1})
     # What "divided" means: by the factor of the scaling, or by the whole stretch where it has none.
@@ -302,6 +340,12 @@ def _method_plan(
         stale_from=stale_from(config, length, text),
         cosine_error=worst_cosine_error(inv_freq, text),
         code_cosine_error=_code_cosine_error(config, inv_freq, text),
+        factor=reach / length,
+        measured=measured,
+        advice=advice,
+        readiness=readiness(
+            method.evidence, reach / length, recommended=advice is not None, measured=measured
+        ),
     )
 
 
@@ -315,7 +359,6 @@ def _code_cosine_error(
     return worst_cosine_error(inv_freq, text, ladder=ladder)
 
 
-def _rank(one: MethodPlan) -> tuple[int, int, float]:
+def _rank(one: MethodPlan) -> tuple[int, bool, int, int, float]:
     """Sort key of RANKING."""
-    order = list(TRAINING).index(one.method.evidence.training)
-    return order, int(one.pairs.unseen.sum()), one.short.mean
+    return rank(one.readiness, int(one.pairs.unseen.sum()), one.short.mean)

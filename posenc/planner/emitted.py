@@ -15,6 +15,7 @@ from posenc.interop.models.families import FAMILIES
 from posenc.planner.context_plan import ContextPlan, MethodPlan
 from posenc.schemes.rope import RopeConfig
 from posenc.schemes.scheme import SchemeConfig
+from posenc.words import counted
 
 VLLM_SOURCE = "docs.vllm.ai, stable, Context Extension; vLLM 0.11.1 and later"
 LLAMA_CPP_FACTORS = "ggml-org/llama.cpp, pull request 8676"
@@ -28,7 +29,7 @@ class Emitted:
 
     rope_parameters: keys of config.json that transformers 5 reads. rope_scaling: those of 4 and before.
     vllm, llama_cpp: command lines, MODEL standing for the user's own.
-    where: one sentence that says where the keys belong, and instead of which.
+    where: says where the keys belong, and instead of which; then which layers they rescale needlessly.
     """
 
     rope_parameters: dict[str, Any]
@@ -54,7 +55,7 @@ def emit(plan: ContextPlan, one: MethodPlan) -> Emitted:
         return Emitted({}, {}, "", "", tuple(why))
     parameters = {"rope_parameters": block}
     longer: dict[str, Any] = {"max_position_embeddings": context}
-    family = FAMILIES.get(plan.model.model_type)
+    family = FAMILIES.get(plan.model.read_as)
     if family is not None and family.head_dim_unset:
         longer["head_dim"] = plan.kind.head_dim
     vllm = ""
@@ -68,9 +69,13 @@ def emit(plan: ContextPlan, one: MethodPlan) -> Emitted:
             f"vllm serve MODEL --hf-overrides '{json.dumps(overrides)}' "
             f"--max-model-len {plan.target}"
         )
-    # Its options are those of all layers.
-    flags = config.llama_cpp() if len(plan.model.layer_kinds) == 1 else ""
-    if not flags:
+    several = len(plan.model.layer_kinds) > 1
+    flags = "" if several else config.llama_cpp()
+    if several:
+        why.append(
+            "No llama.cpp options: which of this model's kinds of layers they act on was not verified."
+        )
+    elif not flags:
         why.append(f"llama.cpp has no option for {one.method.label.lower()} as planned here.")
     elif _stays_in_file(plan.kind.scheme, plan.trained):
         flags = ""
@@ -81,7 +86,7 @@ def emit(plan: ContextPlan, one: MethodPlan) -> Emitted:
         vllm=vllm,
         llama_cpp=f"llama-server -m MODEL {flags} -c {plan.target}" if flags else "",
         why=tuple(why),
-        where=_where(plan),
+        where=_where(plan) + _needless(plan),
     )
 
 
@@ -92,6 +97,38 @@ def _where(plan: ContextPlan) -> str:
         f"{inside} place of all keys of RoPE that the config has, such as rope_theta and rope_scaling: "
         "transformers takes an old rope_scaling rather than new rope_parameters beside it."
     )
+
+
+def _needless(plan: ContextPlan) -> str:
+    """Name the layers that share the block though their window shows no new distance; "" without any."""
+    trained = plan.trained_length or 0
+    shared = [
+        kind
+        for kind in plan.model.layer_kinds
+        if _shares_block(plan) and kind is not plan.kind and kind.scheme == plan.kind.scheme
+    ]
+    spared = [kind for kind in shared if kind.window is not None and kind.window <= trained]
+    if not spared:
+        return ""
+    layers, window = (
+        sum(len(kind.layers) for kind in spared),
+        max(kind.window or 0 for kind in spared),
+    )
+    return (
+        f" The block also rescales {counted(layers, f'{spared[0].name} layer')} that need no scaling: they "
+        f"see {window:,} tokens at most, and {_class(plan)} has one RoPE for all layers."
+    )
+
+
+def _shares_block(plan: ContextPlan) -> bool:
+    """Whether all kinds of layers of the model are turned by one block of its config."""
+    family = FAMILIES.get(plan.model.model_type)
+    return family is None or "" in family.bases
+
+
+def _class(plan: ContextPlan) -> str:
+    family = FAMILIES.get(plan.model.model_type)
+    return "its class" if family is None else f"transformers' {family.config_class}"
 
 
 def _stays_in_file(scheme: SchemeConfig | None, trained: RopeConfig | None) -> bool:
@@ -108,7 +145,7 @@ def _blocks(
     one block, those that had the same scheme are read with the new one, too.
     """
     kinds = plan.model.layer_kinds
-    family = FAMILIES.get(plan.model.model_type)
+    family = FAMILIES.get(plan.model.read_as)
     words = config.to_block() or {}
     if family is not None and family.takes and words["rope_type"] not in family.takes:
         why.append(
@@ -123,8 +160,7 @@ def _blocks(
     apart, together = (
         replace(plan.model, layer_kinds=found, context=context) for found in (own, alike)
     )
-    shared = family is None or "" in family.bases
-    models = (together,) if shared else (apart, together)
+    models = (together,) if _shares_block(plan) else (apart, together)
     block = _first(*(model.to_rope_parameters for model in models))
     old = _first(*(model.to_rope_scaling for model in models))
     if not block or "rope_theta" not in json.dumps(block):

@@ -31,7 +31,7 @@ def layer_notes(model: ModelConfig, target: int, trained_length: int | None) -> 
 
 def _divisor(model: ModelConfig, kind: LayerKind) -> float:
     """Return what a bias is divided by: Falcon adds it to the logits before they are scaled."""
-    return 1 / kind.softmax_scale if model.model_type in _BIAS_IS_SCALED else 1.0
+    return 1 / kind.softmax_scale if model.read_as in _BIAS_IS_SCALED else 1.0
 
 
 def _note(kind: LayerKind, target: int, trained_length: int | None, divisor: float) -> LayerNote:

@@ -111,7 +111,8 @@ def loss_by_position_script(plan: ContextPlan, one: MethodPlan) -> str:
     if not emitted.rope_parameters:
         return ""
     title = "".join(letter for letter in plan.name if letter.isalnum() or letter in " .-_")
-    return _SCRIPT.substitute(
+    assumption = f"# {plan.model.assumption}\n" if plan.model.assumption else ""
+    return assumption + _SCRIPT.substitute(
         title=f"{title} to {plan.target:,} tokens, {one.method.label}",
         context=plan.target,
         parameters=_json(emitted.rope_parameters),

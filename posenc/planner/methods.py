@@ -1,23 +1,15 @@
 """The ways to read a longer context with RoPE, and what their sources say about training.
 
 Scalings come from the registry: each says in its own file what it makes of a trained model and what its
-source says. Whether a method works without training is not computed: it is a statement of a paper.
+source says. What that means at a factor is decided in posenc/planner/readiness.py.
 """
 
 from dataclasses import dataclass
 
 from posenc.schemes import SCHEMES
-from posenc.schemes.known_rope import Evidence, Training
+from posenc.schemes.known_rope import Evidence
 from posenc.schemes.rope_scaling.scaled import ScaledRopeConfig
 
-# In the order of the ranking; the words are those of a table's cell.
-TRAINING: dict[Training, str] = {
-    "trained": "made for it",
-    "without": "usable without training",
-    "fine-tuning": "needs fine-tuning",
-    "untold": "past its context",
-    "fails": "fails past the trained length",
-}
 CONFIGURED = "configured"  # the name of a model's own scaling, which nobody asks for
 
 
@@ -64,13 +56,25 @@ NOTHING_NEW = Method(
         source="computed",
     ),
 )
+NEW_LENGTH = Method(
+    name=UNSCALED.name,
+    label=UNSCALED.label,
+    evidence=Evidence(
+        training="new length",
+        statement="No distance occurs that training did not show, but no training on texts of this length "
+        "is known here.",
+        source="computed",
+    ),
+)
 LARGER_BASE = Method(
     name="base",
     label="Larger base",
     evidence=Evidence(
         training="fine-tuning",
-        statement="A larger base is followed by continued training on long texts.",
+        statement="Llama 2 with a larger base was trained further from 4,096 to 32,768 tokens (x8), on "
+        "400B tokens.",
         source="Xiong et al. 2023, arXiv 2309.16039, section 2.1",
+        trained_to=8.0,
     ),
 )
 _SCALINGS = tuple(
@@ -91,7 +95,8 @@ def as_configured(target: int, context: int | None) -> Method:
         label=CONFIGURED_LABEL,
         evidence=Evidence(
             training="trained" if inside else "untold",
-            statement=f"The model's own scaling, for a context {told}.",
+            statement=f"The model's own scaling, for a context {told}; that it was trained so is taken "
+            "from its config.",
             source="its config",
         ),
     )

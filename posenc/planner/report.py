@@ -6,18 +6,21 @@ from typing import Any
 
 from posenc.interop.models.model_config import ModelConfig
 from posenc.planner.columns import COLUMNS, COSTS, SEES, columns_of
-from posenc.planner.context_plan import RANKING, ContextPlan, MethodPlan
+from posenc.planner.context_plan import ContextPlan, MethodPlan
 from posenc.planner.emitted import emit
 from posenc.planner.layer_notes import layer_notes
-from posenc.planner.verdict import cautions, verdict
+from posenc.planner.readiness import RANKING
+from posenc.planner.verdict import bound_said, cautions, verdict
 
 
 def plan_record(plan: ContextPlan) -> dict[str, Any]:
     """Return the whole plan as JSON has it, numbers in full."""
     window = plan.base_window
     return {
+        "assumption": plan.model.assumption,
         "name": plan.name,
         "verdict": verdict(plan),
+        "bound": bound_said(plan),
         "target": plan.target,
         "trained_length": plan.trained_length,
         "factor": plan.factor,
@@ -48,8 +51,10 @@ def _method_record(one: MethodPlan, plan: ContextPlan) -> dict[str, Any]:
     return {
         "method": one.method.name,
         **{column.key: column.of(one) for column in COLUMNS},
-        "evidence": one.method.evidence.statement,
-        "source": one.method.evidence.source,
+        "readiness": one.readiness.value,
+        "factor": one.factor,
+        "measured": [dataclasses.asdict(ratio) for ratio in one.measured],
+        "statements": [{"statement": said, "source": source} for said, source in one.statements],
         "config": dataclasses.asdict(one.config),
         "short_compared": one.short.compared,
         "kernel": {str(offset): value for offset, value in one.kernel.items()},
@@ -70,7 +75,7 @@ def ranked(plan: ContextPlan) -> dict[str, list[dict[str, str]]]:
 
 def model_record(model: ModelConfig) -> dict[str, Any]:
     """Return what a config says of position, as JSON has it."""
-    record = dataclasses.asdict(model)
+    record = {"assumption": model.assumption} | dataclasses.asdict(model)
     for kind, written in zip(model.layer_kinds, record["layer_kinds"], strict=True):
         written["rotary_dim"] = kind.rotary_dim
     return record

@@ -1,4 +1,4 @@
-"""A plan in one sentence, and what to beware of: each caution with its rule and where that is from."""
+"""A plan in a few sentences, and what to beware of: each caution with its rule and where that is from."""
 
 import math
 from dataclasses import dataclass
@@ -7,9 +7,10 @@ import numpy as np
 
 from posenc.planner.context_plan import ContextPlan, MethodPlan
 from posenc.planner.layer_notes import layer_notes
-from posenc.planner.methods import CONFIGURED, UNSCALED
+from posenc.planner.methods import UNSCALED
+from posenc.planner.readiness import Readiness
 from posenc.schemes.rope import RopeConfig
-from posenc.words import counted, power, times
+from posenc.words import counted, listed, power, times
 
 _MEN = "Men et al. 2024, arXiv 2405.14591"
 _YARN = "Peng et al. 2023, arXiv 2309.00071"
@@ -26,7 +27,7 @@ class Caution:
 
 
 def verdict(plan: ContextPlan) -> str:
-    """Return the plan in one sentence, made of its numbers."""
+    """Return the plan in a few sentences, made of its numbers: what to do first."""
     if plan.trained is None:
         note = layer_notes(plan.model, plan.target, plan.trained_length)[0]
         return f"{plan.name} at {plan.target:,} tokens: {note.sentence}"
@@ -38,24 +39,124 @@ def verdict(plan: ContextPlan) -> str:
     said = f"{plan.name} from {plan.trained_length:,} to {plan.target:,} is {times(stretch)}"
     if plan.reach != plan.target:
         said += f" in the {plan.reach:,} tokens that a layer sees"
-    own = next((one for one in plan.methods if one.method.name == CONFIGURED), None)
-    if own is not None and own.method.evidence.training == "trained":
-        said += f", which its own scaling ({own.config.words}) is made for"
-    return f"{said}; at base {power(plan.trained.base)} {_bound(plan)}."
+    return f"{said}{_recommended(plan)}"
+
+
+def _recommended(plan: ContextPlan) -> str:
+    """Return the rest of the verdict: what to do, without training and with it."""
+    first = plan.methods[0] if plan.methods else None
+    if first is not None and first.readiness is Readiness.MADE:
+        return f", which its own scaling ({first.config.words}) is made for: use it as it is."
+    if first is not None and first.advice is not None:
+        return (
+            f". Use {first.config.words} without training, as its makers recommend for long texts "
+            f"({first.advice.source})."
+        )
+    ready = [one for one in plan.methods if one.readiness is Readiness.TRAINED]
+    seen = [one for one in ready if not one.pairs.unseen.any()]
+    if seen:
+        keeps = "keeps" if len(seen) == 1 else "keep"
+        said = (
+            f"Plan to fine-tune with {listed(map(_called, seen), 'or')}, which {keeps} every pair "
+        )
+        said += "within angles seen in training."
+    elif ready:
+        said = f"Plan to fine-tune with {listed(map(_called, ready), 'or')}, though {_unseen(ready[0])}."
+    else:
+        said = "Plan to train and to measure."
+    return f". {said} {_untrained(plan, bool(ready))}"
+
+
+def _untrained(plan: ContextPlan, trained: bool) -> str:
+    """Say what is known of the compared methods without training, at this factor.
+
+    trained: whether a source trained a model with one of them to this factor.
+    """
+    tested = [one for one in plan.methods if one.readiness is Readiness.UNTRAINED]
+    if tested:
+        verb = "is" if len(tested) == 1 else "are"
+        said = (
+            f"Without training, {listed(map(_called, tested), 'and')} {verb} reported to work to "
+        )
+        said += f"{times(tested[0].method.evidence.untrained_to)}, but {_unseen(tested[0])}"
+    else:
+        stretch = plan.methods[0].factor if plan.methods else 1.0
+        how = "without training" if trained else "with training or without"
+        said = f"No source reports that a method compared here works at {times(stretch)} {how}"
+    measured = [one for one in tested or plan.methods if one.measured]
+    if not measured:
+        return f"{said}."
+    best = min(
+        measured,
+        key=lambda one: (
+            max(ratio.mean for ratio in one.measured),
+            one.method.evidence.measured_as,
+        ),
+    )
+    ratios = listed((f"{ratio.mean:.3g}" for ratio in best.measured), "and")
+    at = times(best.measured[0].factor)
+    return (
+        f"{said}; the best of them measured here, {_called(best)}, raised the perplexity of small models "
+        f"{ratios} times at {at}."
+    )
+
+
+def _called(one: MethodPlan) -> str:
+    """Return what a sentence calls a method."""
+    if one.method.scaling is not None:
+        return one.method.scaling.reading
+    return "unscaled RoPE" if one.method.name == UNSCALED.name else f"a {one.method.label.lower()}"
+
+
+def _unseen(one: MethodPlan) -> str:
+    count = int(one.pairs.unseen.sum())
+    verb = "meets" if count == 1 else "meet"
+    return f"{counted(count, 'pair')} of {len(one.pairs.before)} {verb} angles unseen in training"
 
 
 def _not_longer(plan: ContextPlan, trained_length: int) -> str:
     """Say that no distance is new, and whether the trained length is known or taken for granted."""
     if plan.target > trained_length:
-        start = f"{plan.name} from {trained_length:,} to {plan.target:,}"
-        if plan.assumed:
-            start = f"{plan.name} at {plan.target:,}, taken as trained on {trained_length:,} tokens"
+        taken = "taken as trained" if plan.assumed else "trained"
+        known = plan.evidence
+        test = "no training or test on texts of this length is known here."
+        if known is not None and not known.kind:
+            said = known.statement.removesuffix(".")
+            test = f"no training on texts of this length is known here. {said} ({known.source})."
         return (
-            f"{start}: its layers see {plan.reach:,} tokens at most, so no distance occurs that "
-            "training did not show."
+            f"{plan.name} at {plan.target:,} tokens, {taken} on {trained_length:,}: no distance is new, "
+            f"because its layers see {plan.reach:,} tokens at most, but {test} {_through_layers(plan)}"
         )
     trained = "is taken as trained" if plan.assumed else "was trained"
     return f"{plan.name} {trained} on {trained_length:,} tokens: {plan.target:,} need no scaling."
+
+
+def _through_layers(plan: ContextPlan) -> str:
+    """Say how what lies beyond a window reaches a token."""
+    open_layers = sum(
+        len(kind.layers)
+        for kind in plan.model.layer_kinds
+        if kind.window is None or kind.window >= plan.target
+    )
+    if open_layers:
+        others = counted(open_layers, "other layer")
+        return f"Text beyond that is read by the {others} alone: measure first."
+    reach = sum(len(kind.layers) * (kind.window or 0) for kind in plan.model.layer_kinds)
+    layers = sum(len(kind.layers) for kind in plan.model.layer_kinds)
+    each = (
+        f"{plan.reach:,} x {layers}" if len(plan.model.layer_kinds) == 1 else "the windows together"
+    )
+    return (
+        f"Text beyond a window reaches a token through the layers only, from at most {reach:,} tokens back "
+        f"({each}): measure first."
+    )
+
+
+def bound_said(plan: ContextPlan) -> str:
+    """Say in a sentence where B(k) turns negative and which base satisfies it; "" without RoPE."""
+    if plan.trained is None:
+        return ""
+    return f"At base {power(plan.trained.base)} {_bound(plan)}."
 
 
 def _bound(plan: ContextPlan) -> str:
@@ -84,11 +185,24 @@ def cautions(plan: ContextPlan) -> list[Caution]:
     found: list[Caution] = []
     for sentence in plan.assumed:
         found.append(Caution("The trained length decides every number.", sentence, "its config"))
+    found += _of_model(plan)
     found += _of_bound(plan)
     found += [caution for one in plan.methods for caution in _of_method(one, plan)]
     found += _of_layers(plan)
     found += _of_precision(plan)
     return found
+
+
+def _of_model(plan: ContextPlan) -> list[Caution]:
+    """Tell what is published of the model, unless a method already does."""
+    known = plan.evidence
+    past = plan.trained_length is not None and plan.target > plan.trained_length
+    if known is None or not past or any(one.advice is not None for one in plan.methods):
+        return []
+    rule = (
+        "What is published of a model counts more than a formula; a config does not name its model."
+    )
+    return [Caution(rule, known.statement, known.source)]
 
 
 def _of_bound(plan: ContextPlan) -> list[Caution]:

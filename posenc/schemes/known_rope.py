@@ -18,19 +18,26 @@ from posenc.words import power
 TRAINED = "original_max_position_embeddings"  # a block's key of the length before scaling
 
 Block = dict[str, Any]
-Training = Literal["trained", "without", "fine-tuning", "untold", "fails"]
+Training = Literal["trained", "fine-tuning", "new length", "untold", "fails"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """What a source says of reading a trained model so: `statement`, one sentence; `source`: where.
+    """What sources say of reading a trained model so: `statement`, in sentences; `source`: where.
 
-    training: whether that takes training.
+    training: what such a reading takes.
+    untrained_to: the largest factor at which a source reports that it works without training; 0 for none.
+    trained_to: the largest factor to which the sources trained a model with it; 0 for none.
+    measured_as: kind of another scaling that has the same frequencies at the target, "" for none: what
+    was measured with that one holds for this one.
     """
 
     training: Training
     statement: str
     source: str
+    untrained_to: float = 0.0
+    trained_to: float = 0.0
+    measured_as: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,8 +91,11 @@ class RopeBlock(Protocol):
     def has(self, name: str) -> bool:
         """Whether the block says a key."""
 
-    def factor(self, trained: int | None = None) -> float:
-        """Return the scale factor; without one, the context over `trained` where that is given."""
+    def factor(self, trained: int | None = None, *, absent: bool = True) -> float:
+        """Return the scale factor; without one, the context over `trained` where that is given.
+
+        absent: whether the key may be left out, too, and not only be null.
+        """
 
     def trained_length(self) -> int:
         """Return the length before scaling, or what transformers takes for it."""

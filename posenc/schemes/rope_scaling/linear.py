@@ -35,8 +35,11 @@ class RopeLinearConfig(ScaledRopeConfig):
     vllm_counts_factor: ClassVar[bool] = True
     evidence: ClassVar[Evidence | None] = Evidence(
         training="fine-tuning",
-        statement="Works after fine-tuning of up to 1,000 steps.",
-        source="Chen et al. 2023, arXiv 2306.15595, abstract",
+        statement="LLaMA models trained on 2,048 tokens were extended to 32,768 (x16) by up to 1,000 steps "
+        "of fine-tuning. Without it, LLaMA 7B had a perplexity of 16.1 at x4 and 112 at x8, against 7.2 at "
+        "its trained length.",
+        source="Chen et al. 2023, arXiv 2306.15595, abstract and tables 1 and 3",
+        trained_to=16.0,
     )
 
     @classmethod

@@ -97,9 +97,12 @@ class RopeYarnConfig(ScaledRopeConfig):
     vllm_counts_factor: ClassVar[bool] = True
     evidence: ClassVar[Evidence | None] = Evidence(
         training="fine-tuning",
-        statement="Its models were fine-tuned; without that, only its dynamic variant is "
-        "reported, to a little more than twice the length.",
-        source="Peng et al. 2023, arXiv 2309.00071, section 1",
+        statement="Llama 2 was fine-tuned to x16 in 400 steps and to x32 in 200 more. Without training its "
+        "dynamic variant is reported to more than x2; as here Llama-2-7B had a perplexity of 32.6 at x2 "
+        "on PG-19, and 3.5 on Proof-pile.",
+        source="Peng et al. 2023, arXiv 2309.00071, sections 1 and 4.1; Ding et al. 2024, arXiv "
+        "2402.13753, table 1",
+        trained_to=32.0,
     )
 
     def __post_init__(self) -> None:
@@ -119,7 +122,7 @@ class RopeYarnConfig(ScaledRopeConfig):
         names = ("mscale", "mscale_all_dim", "attention_factor", "truncate")
         return cls(
             **shared,
-            factor=block.factor(trained),
+            factor=block.factor(trained, absent=False),
             trained_length=trained,
             beta_fast=fast,
             beta_slow=slow,

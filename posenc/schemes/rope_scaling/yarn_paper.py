@@ -54,7 +54,8 @@ class RopeYarnPaperConfig(ScaledRopeConfig):
     )
     evidence: ClassVar[Evidence | None] = Evidence(
         training="fine-tuning",
-        statement="The printed formula; the authors' own code ramps over pairs instead.",
+        statement="The printed formula; the authors' own code ramps over pairs instead, and their models "
+        "were trained with that.",
         source=_AGAINST_CODE,
     )
 

@@ -1,0 +1,367 @@
+"""What a plan says of using a method: sources' tested ranges, measured runs, makers' words, windows."""
+
+import dataclasses
+import io
+import json
+import math
+import statistics
+import sys
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+from posenc import __main__ as command
+from posenc.interop import read_config
+from posenc.interop.sources import RESULTS
+from posenc.model_evidence import EVIDENCE, evidence_of
+from posenc.planner import METHODS, RANKING, ContextPlan, MethodPlan, emit, plan, verdict
+from posenc.planner import measured as measuring
+from posenc.planner.measured import MeasuredRatio, measured_at
+from posenc.planner.methods import UNSCALED
+from posenc.planner.readiness import MEASURED_LIMIT, Readiness, readiness
+from posenc.presets import MODELS
+from posenc.schemes.known_rope import Evidence
+from tests import models
+from tests.pages import as_read, captions, drawn, visit
+
+pytestmark = pytest.mark.usefixtures("no_shape_checks")
+
+PHI3_MINI_4K: dict[str, Any] = {
+    "model_type": "phi3", "hidden_size": 3_072, "num_attention_heads": 32, "num_key_value_heads": 32,
+    "num_hidden_layers": 32, "max_position_embeddings": 4_096, "rope_theta": 10_000.0,
+    "original_max_position_embeddings": 4_096, "rope_scaling": None, "sliding_window": 2_047,
+}  # fmt: skip
+
+
+def planned(name: str, target: int, **others: Any) -> ContextPlan:
+    """A plan of a preset, with what its makers told of its training."""
+    preset = MODELS[name]
+    told = {"name": preset.label, "trained_length": preset.trained_length}
+    return plan(
+        preset.read(scaled=False), target, **told | {"search_base": False, "scan": 64} | others
+    )
+
+
+def method(found: ContextPlan, name: str) -> MethodPlan:
+    return next(one for one in found.methods if one.method.name == name)
+
+
+# What was measured --------------------------------------------------------------------------------
+
+
+def ratios_by_hand(variant: str, train_length: int, factor: int) -> list[float]:
+    """Perplexity at a multiple of the training length over that at it, one for each shipped model."""
+    found = []
+    for path in RESULTS.glob("*.parquet"):
+        table = pq.read_table(io.BytesIO(path.read_bytes()))
+        spec = json.loads(table.schema.metadata[b"posenc"])["specification"]
+        if (spec["task"], spec["scheme"]["kind"], spec["train_length"]) != (
+            "language", "rope", train_length,
+        ):  # fmt: skip
+            continue
+        loss = {
+            (row["variant"], row["x"]): row["value"]
+            for row in table.to_pylist()
+            if row["measure"] == "context"
+        }
+        own = loss["as trained", train_length]
+        found.append(math.exp(loss[variant, factor * train_length]) / math.exp(own))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("kind", "variant"),
+    [("rope", "as trained"), ("rope_linear", "position interpolation"), ("rope_ntk", "NTK-aware")],
+)
+@pytest.mark.parametrize("factor", [2, 16])
+def test_measured_ratios_are_those_of_the_shipped_files(
+    kind: str, variant: str, factor: int
+) -> None:
+    found = measured_at(kind, factor)
+    assert [one.train_length for one in found] == [64, 128]
+    for one in found:
+        by_hand = ratios_by_hand(variant, one.train_length, factor)
+        assert one.seeds == len(by_hand) == 3
+        assert one.mean == pytest.approx(statistics.geometric_mean(by_hand), rel=1e-12)
+        assert [one.low, one.high] == pytest.approx([min(by_hand), max(by_hand)], rel=1e-12)
+
+
+def test_a_factor_that_was_not_measured_takes_the_next_or_the_largest() -> None:
+    assert {one.factor for one in measured_at("rope_ntk", 3)} == {4}
+    assert {one.factor for one in measured_at("rope_ntk", 64)} == {16}
+    assert measured_at("rope_yarn", 2) == ()
+
+
+def test_a_plan_quotes_the_runs_with_their_conditions() -> None:
+    found = planned("llama-3-8b", 16_384)
+    said = " ".join(text for text, _ in method(found, "ntk").statements)
+    assert (
+        "at x2, the perplexity is 1.35 times (1.2 to 1.47 over 3 seeds, trained on 64 tokens)"
+        in said
+    )
+    assert "and 1.46 times (1.4 to 1.5 over 3 seeds, trained on 128 tokens)" in said
+    assert "NTK-aware, raised the perplexity of small models 1.35 and 1.46 times at x2." in verdict(
+        found
+    )
+    longest = planned("llama-3-8b", 524_288)
+    said = " ".join(text for text, _ in method(longest, "dynamic").statements)
+    assert "read with NTK-aware scaling, which has the same frequencies at this length" in said
+    assert "at x16, the nearest that was measured, the perplexity is 8.05 times" in said
+
+
+def test_a_base_that_no_model_was_read_with_has_no_measured_number() -> None:
+    found = planned("llama-3-8b", 32_768, search_base=True)
+    assert method(found, "base").measured == ()
+    assert method(found, "none").measured == measured_at("rope", 4)
+
+
+def test_without_the_lab_s_packages_a_plan_has_no_measured_numbers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "posenc.lab.runs", None)
+    measuring.measured_ratios.cache_clear()
+    try:
+        found = planned("llama-3-8b", 16_384)
+        assert {one.measured for one in found.methods} == {()}
+        assert "small models" not in verdict(found)
+    finally:
+        measuring.measured_ratios.cache_clear()
+
+
+# Classes and their order --------------------------------------------------------------------------
+
+TUNED_16, TUNED_32 = "needs fine-tuning (done to x16)", "needs fine-tuning (done to x32)"
+FAILS = "fails past the trained length"
+
+
+def silent(factor: int) -> str:
+    return f"not reported to work at x{factor}"
+
+
+TABLE: list[tuple[str, int, dict[str, str]]] = [
+    ("llama-3-8b", 16_384, {
+        "llama3": TUNED_16, "linear": TUNED_16, "yarn": TUNED_32, "yarn_paper": silent(2),
+        "dynamic": "tested to x2 without training", "ntk": "tested to x2 without training",
+        "none": FAILS}),
+    ("llama-3-8b", 32_768, {
+        "llama3": TUNED_16, "linear": TUNED_16, "yarn": TUNED_32, "yarn_paper": silent(4),
+        "base": "needs fine-tuning (done to x8)", "dynamic": silent(4), "ntk": silent(4),
+        "none": FAILS}),
+    ("llama-3-8b", 131_072, {
+        "llama3": TUNED_16, "linear": TUNED_16, "yarn": TUNED_32, "yarn_paper": silent(16),
+        "dynamic": silent(16), "ntk": silent(16), "base": silent(16), "none": FAILS}),
+    ("llama-3-8b", 524_288, {
+        "llama3": silent(64), "linear": silent(64), "yarn": silent(64), "yarn_paper": silent(64),
+        "dynamic": silent(64), "ntk": silent(64), "none": FAILS}),
+    ("qwen2.5-7b", 131_072, {
+        "yarn": "recommended by its makers", "llama3": TUNED_16, "linear": TUNED_16,
+        "yarn_paper": silent(4), "base": "needs fine-tuning (done to x8)", "dynamic": silent(4),
+        "ntk": silent(4), "none": FAILS}),
+    ("mistral-7b-v0.1", 16_384, {"none": "no new distance, untrained length"}),
+    ("mistral-7b-v0.1", 65_536, {"none": "no new distance, untrained length"}),
+    ("mistral-7b-v0.1", 8_192, {"none": "made for it"}),
+    ("gemma-2-9b", 32_768, {
+        "llama3": TUNED_16, "linear": TUNED_16, "yarn": TUNED_32,
+        "base": "needs fine-tuning (done to x8)", "yarn_paper": silent(4), "dynamic": silent(4),
+        "ntk": silent(4), "none": FAILS}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "target", "classes"), TABLE)
+def test_every_method_has_the_class_that_its_sources_and_the_runs_give_it(
+    name: str, target: int, classes: dict[str, str]
+) -> None:
+    found = planned(name, target, search_base="base" in classes)
+    assert {one.method.name: one.usable for one in found.methods} == classes
+    assert [one.method.name for one in found.methods] == [*classes]  # in this order, too
+
+
+RECOMMENDATIONS = {
+    (
+        "llama-3-8b",
+        16_384,
+    ): "is x2. Plan to fine-tune with Llama 3 scaling, position interpolation or YaRN",
+    (
+        "llama-3-8b",
+        131_072,
+    ): "No source reports that a method compared here works at x16 without training",
+    ("llama-3-8b", 524_288): "is x64. Plan to train and to measure. No source reports",
+    ("qwen2.5-7b", 131_072): "is x4. Use YaRN by 4 without training, as its makers recommend",
+    ("qwen3-8b", 65_536): "is x2. Use YaRN by 2 without training, as its makers recommend",
+    ("llama-3.1-8b", 131_072): "is made for: use it as it is.",
+    ("gemma-2-9b", 32_768): "is x4. Plan to fine-tune with Llama 3 scaling, ",
+}
+
+
+@pytest.mark.parametrize(("name", "target"), RECOMMENDATIONS)
+def test_the_verdict_begins_with_what_to_do(name: str, target: int) -> None:
+    assert RECOMMENDATIONS[name, target] in verdict(planned(name, target))
+
+
+@pytest.mark.parametrize("name", [name for name, one in MODELS.items() if one.config])
+@pytest.mark.parametrize("target", [9_000, 40_000, 262_144])
+def test_no_method_that_meets_unseen_angles_ranks_above_one_that_does_not(
+    name: str, target: int
+) -> None:
+    found = planned(name, target)
+    known = (Readiness.MADE, Readiness.RECOMMENDED)
+    unseen = [bool(one.pairs.unseen.any()) for one in found.methods
+              if one.readiness not in known and one.method.name != UNSCALED.name]  # fmt: skip
+    assert unseen == sorted(unseen)
+    if found.longer and found.methods:
+        assert found.methods[-1].readiness is Readiness.FAILS
+
+
+RATIO = MeasuredRatio(
+    kind="x", train_length=64, factor=2.0, seeds=3, mean=MEASURED_LIMIT - 0.01, low=1.0, high=9.0
+)
+TESTED = Evidence(
+    training="fine-tuning", statement="S.", source="s", untrained_to=4.0, trained_to=8.0
+)
+
+
+@pytest.mark.parametrize(
+    ("factor", "mean", "expected"),
+    [
+        (4.0, None, Readiness.UNTRAINED),
+        (4.0, 1.99, Readiness.UNTRAINED),
+        (4.0, 2.0, Readiness.TRAINED),  # the runs refute the report
+        (4.01, None, Readiness.TRAINED),
+        (8.0, 1.0, Readiness.TRAINED),
+        (8.01, 1.0, Readiness.UNREPORTED),
+    ],
+)
+def test_a_report_counts_to_its_factor_unless_the_runs_break(
+    factor: float, mean: float | None, expected: Readiness
+) -> None:
+    measured = [] if mean is None else [RATIO, dataclasses.replace(RATIO, mean=mean)]
+    assert readiness(TESTED, factor, recommended=False, measured=measured) is expected
+    assert readiness(TESTED, 64.0, recommended=True, measured=measured) is Readiness.RECOMMENDED
+
+
+def test_every_factor_of_a_source_stands_in_its_statement() -> None:
+    for one in METHODS.values():
+        for factor in (one.evidence.untrained_to, one.evidence.trained_to):
+            assert not factor or f"x{factor:g}" in one.evidence.statement, one.name
+
+
+def test_the_rule_of_the_ranking_is_printed_on_page_and_command_line() -> None:
+    at = drawn(visit("context_planner", {"context": "16384", "methods": "none,ntk"}))
+    assert any(RANKING in as_read(said) for said in captions(at))
+    words = ["plan", "-", "--context", "16384", "--methods", "none,ntk"]
+    result = CliRunner().invoke(command.main, words, input=json.dumps(models.LLAMA3_8B))
+    assert RANKING in result.output
+    assert f"under {MEASURED_LIMIT:g} times their perplexity" in RANKING
+
+
+# Makers -------------------------------------------------------------------------------------------
+
+
+def test_makers_words_are_of_their_models_alone() -> None:
+    config = dict(MODELS["qwen2.5-7b"].config or {})
+    del config["rope_scaling"]
+    known = evidence_of(read_config(config))
+    assert known is not None
+    assert "Qwen2.5" in known.statement
+    for other in (
+        config
+        | {"hidden_size": 2_048, "num_attention_heads": 16},  # of 3B, whose card has no such advice
+        config | {"rope_theta": 1e7},
+        config | {"model_type": "llama"},
+    ):
+        assert evidence_of(read_config(other)) is None
+    assert evidence_of(read_config(models.LLAMA3_8B)) is None
+    for one in EVIDENCE:
+        assert one.is_of(MODELS[one.of].read(scaled=False))
+        assert one.preset.trained_length
+        assert one.statement.endswith(".")
+
+
+def test_a_config_of_qwen_is_planned_from_what_its_makers_trained_on() -> None:
+    config = dict(MODELS["qwen3-8b"].config or {})
+    del config["rope_scaling"]
+    found = plan(read_config(config), 131_072, search_base=False, scan=64)  # its context is 40,960
+    assert found.trained_length == 32_768
+    (said,) = found.assumed
+    assert "32,768 tokens are taken, as those of Qwen3 of 4B and larger had" in said
+    assert found.methods[0].method.name == "yarn"
+    assert "QwenLM/Qwen3" in found.methods[0].statements[-1][1]
+
+
+def test_makers_advice_ends_where_theirs_does() -> None:
+    farther = planned("qwen2.5-7b", 262_144)
+    assert method(farther, "yarn").readiness is Readiness.TRAINED
+    other = planned("qwen2.5-7b", 131_072, trained_length=65_536)
+    assert method(other, "yarn").advice is None
+    scaled = plan(MODELS["qwen2.5-7b"].read(), 131_072, search_base=False, scan=64)
+    assert scaled.methods[0].method.name == "configured"
+    assert scaled.methods[0].readiness is Readiness.RECOMMENDED
+
+
+# Windows ------------------------------------------------------------------------------------------
+
+
+def test_a_window_makes_no_model_ready_for_a_length_it_was_not_trained_on() -> None:
+    found = plan(read_config(PHI3_MINI_4K), 32_768, name="Phi-3-mini-4k")
+    assert verdict(found) == (
+        "Phi-3-mini-4k at 32,768 tokens, trained on 4,096: no distance is new, because its layers see "
+        "2,047 tokens at most, but no training or test on texts of this length is known here. Text beyond "
+        "a window reaches a token through the layers only, from at most 65,504 tokens back (2,047 x 32): "
+        "measure first."
+    )
+    assert 2_047 * 32 == 65_504
+    (one,) = found.methods
+    assert one.usable == "no new distance, untrained length"
+    within = plan(read_config(PHI3_MINI_4K), 4_096, name="Phi-3-mini-4k")
+    assert verdict(within) == "Phi-3-mini-4k was trained on 4,096 tokens: 4,096 need no scaling."
+    assert within.methods[0].usable == "made for it"
+
+
+def test_a_published_test_of_a_model_stands_in_its_verdict() -> None:
+    said = verdict(planned("mistral-7b-v0.1", 65_536))
+    assert "no training on texts of this length is known here" in said
+    assert "36.8 at 16,384 and more than 1,000 at 65,536" in said
+    assert "table 6" in said
+    assert "from at most 131,072 tokens back (4,096 x 32)" in said
+
+
+def test_text_beyond_a_window_may_be_read_by_other_layers() -> None:
+    sliding = models.SMOLLM3 | {
+        "use_sliding_window": True, "sliding_window": 1_024, "max_position_embeddings": 4_096,
+    }  # fmt: skip
+    model = read_config(sliding)
+    kinds = tuple(
+        dataclasses.replace(
+            kind, window=None if kind.scheme is None or not kind.rotary_dim else 1_024
+        )
+        for kind in model.layer_kinds
+    )
+    found = plan(dataclasses.replace(model, layer_kinds=kinds), 65_536, search_base=False)
+    open_layers = sum(len(kind.layers) for kind in kinds if kind.window is None)
+    assert 0 < open_layers < 36
+    assert f"is read by the {open_layers} other layers alone" in verdict(found)
+    assert "through the layers only" not in verdict(found)
+
+
+# Blocks that touch sliding layers -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("layers", "sliding"), [(42, 21), (26, 13)])
+def test_gemma_2_s_block_names_the_sliding_layers_that_it_rescales(
+    layers: int, sliding: int
+) -> None:
+    config = dict(MODELS["gemma-2-9b"].config or {}) | {"num_hidden_layers": layers}
+    found = plan(read_config(config), 32_768, search_base=False, scan=64)
+    said = emit(found, method(found, "yarn")).where
+    assert (
+        f"The block also rescales {sliding} sliding_attention layers that need no scaling" in said
+    )
+    assert "Gemma2Config has one RoPE for all layers" in said
+    result = CliRunner().invoke(
+        command.main,
+        ["plan", "-", "--context", "16384", "--methods", "yarn"],
+        input=json.dumps(config),
+    )
+    assert f"also rescales {sliding} sliding_attention layers" in result.output
