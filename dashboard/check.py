@@ -18,7 +18,7 @@ from posenc.errors import CheckpointError, PosencError
 from posenc.identification import identify
 from posenc.identification.examples import EXAMPLES, Tables
 from posenc.identification.given import Given
-from posenc.identification.made import from_exact
+from posenc.identification.made import error_sentence, from_exact, leading_error
 from posenc.identification.words import fit_sentence, headline
 from posenc.interop.held_numbers import held_numbers
 from posenc.kernel import position_vectors
@@ -91,14 +91,15 @@ class Read:
         return pd.concat(numbers, ignore_index=True) if numbers else pd.DataFrame()
 
 
-def read(setting: Setting, chosen: CheckChoice) -> Read:
-    """Return what the page shows of a setting."""
+def read(setting: Setting, chosen: CheckChoice, refused: str = "") -> Read:
+    """Return what the page shows of a setting. refused: why no table is to be identified."""
     setting, answer, reason = of_sidebar(setting), None, ""
     try:
         if chosen.table not in EXAMPLES:
             held_numbers(chosen.table)
         # An upload's numbers have nothing of the setting in them.
-        answer = _answer(chosen.table, setting if chosen.table in EXAMPLES else Setting())
+        if not refused:
+            answer = _answer(chosen.table, setting if chosen.table in EXAMPLES else Setting())
     except CheckpointError as error:
         reason = f"{error} Nothing is shown in its place."
     except PosencError as error:
@@ -119,7 +120,7 @@ def read(setting: Setting, chosen: CheckChoice) -> Read:
     width, heads = setting.rope_width, 1 if setting.equal_width else setting.heads
     positions = min(setting.length, LAYOUT_POSITIONS)
     return Read(
-        headline=NOTHING if answer is None else answer.headline,
+        headline=refused or NOTHING if answer is None else answer.headline,
         answer=answer,
         reason=reason,
         layouts=_layouts(positions, width, setting.base, setting.seed),
@@ -154,17 +155,18 @@ def _answer(name: str, setting: Setting) -> Answer:
         held = held_numbers(name)
         about = (f"From {held.source}.", *held.notes)
     apart = from_exact(found, table, sines) if found.known else None
+    leading = "" if apart is None else leading_error(found, apart)
     return Answer(
-        headline=headline(found),
+        headline=f"{leading} {headline(found)}".strip(),
         about=about,
         fit=fit_sentence(found),
         deviations=tuple((one.kind, one.sentence) for one in found.deviations),
         also=found.also,
         known=found.known,
         found=check_frames.found(found),
-        shown=check_frames.shown(found),
+        shown=check_frames.shown(found, apart),
         by_column=check_frames.by_column(found, apart),
-        worst=check_frames.worst_cell(found, apart),
+        worst="" if apart is None else error_sentence(found, apart),
         tables=check_frames.tables(found, table, sines),
     )
 

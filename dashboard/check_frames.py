@@ -15,7 +15,7 @@ from posenc.analysis.properties import Properties
 from posenc.identification import Identification
 from posenc.identification.given import Given
 from posenc.identification.made import FromExact, made
-from posenc.identification.words import base_words, record
+from posenc.identification.words import base_words, record, scheme_name
 from posenc.limits import MAX_DRAWN_CELLS
 from posenc.words import counted
 
@@ -45,16 +45,17 @@ def found(one: Identification) -> pd.DataFrame:
     return pd.DataFrame([{"scheme": scheme} | {name: said[name] for name in FIELDS}])
 
 
-def shown(one: Identification) -> pd.DataFrame:
+def shown(one: Identification, apart: FromExact | None) -> pd.DataFrame:
     """Return what was found as people read it: what, found."""
     guess, arrangement = one.guess, one.arrangement
     rows = {"Rows x columns": f"{one.rows:,} x {one.width:,}", "Numbers": record(one)["format"]}
-    if guess is None or arrangement is None or one.recipe is None:
+    if guess is None or arrangement is None or one.recipe is None or apart is None:
         rows["Nearest formula leaves"] = f"{one.residual:.3g} of its size"
         return pd.DataFrame({"what": [*rows], "found": [*rows.values()]})
     within = "shown by one pair only" if math.isinf(one.base_within) else f"{one.base_within:.1g}"
-    scheme = one.config.label if one.config is not None else "none that is right"
+    scheme = scheme_name(one) if one.config is not None else "none that is right"
     rows = {
+        "Largest error, angles exact": f"{apart.largest:.3g}",
         "Scheme": scheme,
         "Columns": arrangement.words,
         "Base": base_words(one),
@@ -89,22 +90,6 @@ def by_column(one: Identification, apart: FromExact | None) -> pd.DataFrame:
             "as found": one.by_column.numpy(),
             "exact angles": apart.by_column.numpy(),
         }
-    )
-
-
-def worst_cell(one: Identification, apart: FromExact | None) -> str:
-    """Say where a table is farthest from its formula with exact angles, "" where none fits."""
-    if apart is None or one.arrangement is None:
-        return ""
-    if apart.largest == 0:
-        return "Every number is that of the formula, to the last bit."
-    part, column = "", apart.column
-    if one.arrangement.form != "table":
-        part = " of the sines" if column >= one.width else " of the cosines"
-        column %= one.width
-    return (
-        f"Farthest from the formula with exact angles: {apart.largest:.2g}, in row {apart.row:,}, column "
-        f"{column:,}{part}. No mark, no difference."
     )
 
 

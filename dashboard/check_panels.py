@@ -44,7 +44,7 @@ def answer(both: Pair[Read]) -> None:
         )
         if len(differences.now) or (differences.pinned is not None and len(differences.pinned)):
             if now.answer is not None and now.answer.worst:
-                st.caption(now.answer.worst)
+                st.caption(f"{now.answer.worst} No mark, no difference.")
             page.chart(differences, check_charts.differences, key="check_columns")
         elif now.answer is not None:
             st.caption("No formula comes near, so there is nothing to compare column by column.")

@@ -1,5 +1,6 @@
 """A visitor's own table for Check my encoding: uploaded, held by its content's name, chosen."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import streamlit as st
@@ -7,12 +8,19 @@ from streamlit.typing import UploadedFile
 
 from dashboard import uploads
 from dashboard.check_readings import digests, reading
+from dashboard.choices import CheckChoice
 from dashboard.text import plain
-from dashboard.widgets import pressed
+from posenc import fields
 from posenc.errors import CheckpointError, PickleRefused, PosencError
 from posenc.identification.examples import EXAMPLES
 from posenc.interop import printable_name, unreadable_reason
-from posenc.interop.held_numbers import are_held, hold_numbers
+from posenc.interop.held_numbers import (
+    HeldNumbers,
+    are_held,
+    held_numbers,
+    hold_numbers,
+    shortened,
+)
 from posenc.interop.number_tables import (
     NumberTable,
     header_of_tables,
@@ -21,112 +29,153 @@ from posenc.interop.number_tables import (
 )
 
 _UPLOADS, _TAKEN = "check_tables", "check_files_taken"
+_GIVEN, _REFUSED = "check_file_given", "check_file_refused"
 _MOST_OFFERED = 400  # tensors of one file
 
 
 def names() -> list[str]:
     """Return what can be chosen: the examples, this visitor's uploads, and what the link names."""
-    asked = st.session_state.get("table", st.query_params.get("table", ""))
     own = [name for name in st.session_state.get(_UPLOADS, ()) if are_held(name)]
-    return [*dict.fromkeys((*EXAMPLES, *own, *((asked,) if asked else ())))]
+    return [*dict.fromkeys((*EXAMPLES, *own, chosen()))]
 
 
-def picker() -> None:
-    """Draw the uploader; before the choice of the table, which it sets."""
+def picker() -> str:
+    """Draw the uploader; hold and choose what is given. Before the choice of the table, which it sets.
+
+    Returns "", or that the file in the uploader cannot be checked: then no other table's answer is
+    shown, until the visitor chooses a table.
+    """
     drawer = st.expander(
         "Check a file of your own", key="check_upload", on_change="rerun", icon=":material/upload_file:"
     )  # fmt: skip
     if not drawer.open:
-        return
+        return ""
     with drawer:
-        taken = st.session_state.get(_TAKEN, 0)
         left, right = st.columns(2)
+        key = f"check_file_{st.session_state.get(_TAKEN, 0)}"
         file = uploads.uploader(
             left,
             "Table (.npy or .safetensors)",
-            key=f"check_file_{taken}",
-            help="A position table, or a cache of cosines and sines. It is held in memory and in the link "
-            "by a name made of its content and its own, never the content itself.",
+            key=key,
+            help="A position table, or a cache of cosines and sines. It is checked as soon as it is here. "
+            "It is held in memory and in the link by a name made of its content and its own, never the "
+            "content itself.",
         )
-        if file is None:
-            st.caption("For your own test suite: `posenc.testing.assert_matches(table, scheme)`.")
-            return
-        name = printable_name(file.name)
-        try:
-            given = _given(file, right, taken)
-            source = given.source
-            st.caption(plain(" ".join((f"Read: {source}.", *given.read.notes))))
-            if not pressed(st, "Check this table", key="check_use", icon=":material/troubleshoot:"):
-                return
-            chosen = hold_numbers(
-                given.read, source, files=given.files, tensor=given.tensor, owner=uploads.owner()
-            )
-        except PickleRefused as error:
-            st.error(plain(f"{name}: {error.sentence}"), icon=":material/block:")
-            st.code(error.conversion, language="python")
-            return
-        except PosencError as error:
-            st.error(plain(f"{name}: {error}"), icon=":material/block:")
-            return
-    st.session_state[_UPLOADS] = (*st.session_state.get(_UPLOADS, ()), chosen)
-    # A fresh uploader, so that the file's bytes leave the session's memory.
-    st.session_state[_TAKEN] = taken + 1
-    st.session_state["table"] = chosen
-    st.rerun()
+        if file is not None:
+            return _take(file, lambda: _given(file, right))
+        st.session_state.pop(_GIVEN, None)
+        if st.session_state.get(key) is not None:  # dropped by this server, which said why
+            return _refused("The file", st.session_state[key].file_id)
+        st.caption("For your own test suite: `posenc.testing.assert_matches(table, scheme)`.")
+        cosines = _cosines()
+        if cosines is None:
+            return ""
+        beside = uploads.uploader(
+            right,
+            "Its sines, where it holds cosines (.npy)",
+            key=f"{key}_sines",
+            help=f"To be checked together with {plain(cosines.source)}.",
+        )
+        return "" if beside is None else _take(beside, lambda: _with_sines(cosines, beside))
+
+
+def chosen() -> str:
+    """Return the table that is chosen before its control is drawn."""
+    default: str = fields.defaults(CheckChoice)["table"]
+    name: str = st.session_state.get("table", st.query_params.get("table", default))
+    return name
 
 
 class _Given(NamedTuple):
-    """What a visitor gave: the table that is read, what people are told it is, and how to read it again."""
+    """What a visitor gave: the table that is read, what people are told it is, and how to read it again.
+
+    more: whether another table of the same file may be chosen.
+    """
 
     read: NumberTable
     source: str
     files: tuple[str, ...]
-    tensor: str | None
+    tensor: str | None = None
+    more: bool = False
 
 
-def _given(file: UploadedFile, place: st.delta_generator.DeltaGenerator, taken: int) -> _Given:
-    """Return the table of a file, with the sines of another where one is given."""
+def _take(file: UploadedFile, read: Callable[[], _Given]) -> str:
+    """Hold the table of a file and choose it; return that it cannot be checked, after saying why."""
+    name = printable_name(file.name)
+    try:
+        given = read()
+        held = hold_numbers(
+            given.read, given.source, files=given.files, tensor=given.tensor, owner=uploads.owner()
+        )
+    except PickleRefused as error:
+        st.error(plain(f"{name}: {error.sentence}"), icon=":material/block:")
+        st.code(error.conversion, language="python")
+        return _refused(name, file.file_id)
+    except PosencError as error:
+        st.error(plain(f"{name}: {error}"), icon=":material/block:")
+        return _refused(name, file.file_id)
+    if st.session_state.get(_GIVEN) == held:
+        return ""  # chosen before; what the visitor chose since stays
+    st.session_state[_GIVEN] = held
+    st.session_state[_UPLOADS] = (*st.session_state.get(_UPLOADS, ()), held)
+    st.session_state["table"] = held
+    if not given.more:
+        # A fresh uploader, so that the file's bytes leave the session's memory.
+        st.session_state[_TAKEN] = st.session_state.get(_TAKEN, 0) + 1
+        st.rerun()
+    return ""
+
+
+def _refused(name: str, file_id: str) -> str:
+    """Return that a file cannot be checked, "" once another table was chosen."""
+    before = st.session_state.get(_REFUSED)
+    if before is None or before[0] != file_id:
+        before = st.session_state[_REFUSED] = (file_id, chosen())
+    return f"{plain(name)} cannot be checked." if before[1] == chosen() else ""
+
+
+def _given(file: UploadedFile, place: st.delta_generator.DeltaGenerator) -> _Given:
+    """Return the table of a file; of several the one that is chosen in `place`."""
     _check_size(file)
     name = printable_name(file.name)
-    if not bytes(file.getbuffer()[:6]).startswith(b"\x93NUMPY"):
-        (digest,) = digests([file])
-        tensors = _tensors(digest, file)
-        tensor = None
-        if len(tensors) > 1:
-            tensor = place.selectbox(
-                "Several tables", tensors, format_func=printable_name, key=f"check_tensor_{taken}"
-            )
-        read = reading((digest, tensor or ""), lambda: read_number_table(file.getvalue(), tensor))
-        return _Given(read, f"{name}, {read.name}", (name,), tensor)
     (digest,) = digests([file])
-    read = reading((digest,), lambda: read_number_table(file.getvalue()))
-    if read.sines is not None or read.table.is_complex():
-        return _Given(read, name, (name,), None)
-    beside = uploads.uploader(
-        place,
-        "Its sines, where it holds cosines (.npy)",
-        key=f"check_sines_{taken}",
-        help="Leave it empty for a table of sines and cosines.",
-    )
-    if beside is None:
-        return _Given(read, name, (name,), None)
-    second = printable_name(beside.name)
+    if bytes(file.getbuffer()[:6]).startswith(b"\x93NUMPY"):
+        read = reading((digest,), lambda: read_number_table(file.getvalue()))
+        return _Given(read, name, (name,))
+    tensors = _tensors(digest, file)
+    tensor = None
+    if len(tensors) > 1:
+        tensor = place.selectbox(
+            "Several tables", tensors, format_func=printable_name, key=f"check_tensor_{digest}"
+        )
+    read = reading((digest, tensor or ""), lambda: read_number_table(file.getvalue(), tensor))
+    return _Given(read, f"{name}, {read.name}", (name,), tensor, tensor is not None)
+
+
+def _cosines() -> HeldNumbers | None:
+    """Return the chosen table where it may be cosines alone: of real numbers, from one .npy file."""
+    name = chosen()
+    if name in EXAMPLES or not are_held(name):
+        return None
+    held = held_numbers(name)
+    alone = held.sines is None and not held.table.is_complex() and held.files == (held.source,)
+    return held if alone else None
+
+
+def _with_sines(cosines: HeldNumbers, file: UploadedFile) -> _Given:
+    """Return a held table of cosines with the sines of a file."""
+    second = printable_name(file.name)
 
     def both() -> NumberTable:
-        sines = read_number_table(beside.getvalue())
+        sines = read_number_table(file.getvalue())
         if sines.sines is not None:
             raise CheckpointError("it holds two tables.")
-        cosines = read_number_table(file.getvalue())
-        return NumberTable(cosines.table, sines.table, "", cosines.notes)
+        beside, _ = shortened(sines.table)
+        return NumberTable(cosines.table, beside, "", cosines.notes)
 
-    try:
-        _check_size(beside)
-        together = reading(digests([file, beside]), both)
-    except PickleRefused as error:
-        raise CheckpointError(f"The file of sines, {second}: {error.sentence}") from None
-    except PosencError as error:
-        raise CheckpointError(f"The file of sines, {second}: {error}") from None
-    return _Given(together, f"{name} and {second}", (name, second), None)
+    _check_size(file)
+    read = reading((chosen(), *digests([file])), both)
+    return _Given(read, f"{cosines.source} and {second}", (*cosines.files, second))
 
 
 def _check_size(file: UploadedFile) -> None:

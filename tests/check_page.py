@@ -48,10 +48,6 @@ def give(content: bytes, name: str = "table.npy", sines: bytes | None = None) ->
     return at
 
 
-def use(at: AppTest) -> AppTest:
-    return drawn(at.button(key="check_use").click().run())
-
-
 def compare(printed: str, frame: pd.DataFrame) -> None:
     rows = list(csv.DictReader(io.StringIO(printed)))
     assert len(rows) == len(frame)

@@ -36,6 +36,7 @@ FORMS: dict[str, tuple[Callable[[Tensor, Tensor], tuple[Tensor, ...]], str, str 
     "cache in halves": (lambda c, s: (halves(c), halves(s)), "rope", "half"),
     "cache of neighbours": (lambda c, s: (neighbours(c), neighbours(s)), "rope", "interleaved"),
     "cache of pairs": (lambda c, s: (c, s), "rope", None),
+    "cosines, then sines": (lambda c, s: (torch.cat((c, s), 1),), "rope", None),
     "complex cache": (lambda c, s: (torch.complex(c, s),), "rope", None),
     "cosines in halves": (lambda c, s: (halves(c),), "rope", "half"),
     "cosines of neighbours": (lambda c, s: (neighbours(c),), "rope", "interleaved"),

@@ -19,12 +19,20 @@ def test_an_uploaded_table_is_told_and_its_link_opens_for_somebody_else(visitor:
     somebody = visitor()
     page = somebody.open("check_my_encoding?dim=64&length=32")
     expect(headline(page)).to_contain_text("Sinusoidal, base 10,000")
+    expect(page.get_by_text("Nothing departs from the formula")).to_be_visible()
     main = page.get_by_test_id("stMain")
     main.locator("summary").filter(has_text="Check a file of your own").click()
-    main.locator("input[type=file]").first.set_input_files(
+    picked = main.locator("input[type=file]").first
+    picked.set_input_files(
+        {"name": "bad.npy", "mimeType": "application/octet-stream", "buffer": b"no table"}
+    )
+    # The answer to the sample does not stand beside a file that cannot be read.
+    expect(headline(page)).to_have_text("bad.npy cannot be checked.")
+    expect(page.get_by_text("Nothing departs from the formula")).to_have_count(0)
+    settled(page)
+    picked.set_input_files(
         {"name": "mine.npy", "mimeType": "application/octet-stream", "buffer": file.getvalue()}
     )
-    page.get_by_role("button", name="Check this table").click()
     said = "Sinusoidal, base 700, sine and cosine side by side, from position 1."
     expect(headline(page)).to_have_text(said)
     settled(page)

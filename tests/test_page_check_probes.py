@@ -13,7 +13,7 @@ from dashboard import check
 from posenc.analysis.layouts import inspect_layouts
 from posenc.analysis.probes import probe
 from posenc.interop.sources import RESULTS, named_table
-from tests.check_page import LAYOUTS, PAGE, PROBES, SMALL, beside, give, npy, said, use, waves
+from tests.check_page import LAYOUTS, PAGE, PROBES, SMALL, beside, give, npy, said, waves
 from tests.pages import as_read, drawn, opened, rows_of_matrices, table, visit
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
@@ -124,7 +124,6 @@ def test_too_few_rows_are_told() -> None:
 def test_an_upload_is_probed_beside_the_learned_table() -> None:
     trained = np.cumsum(np.random.default_rng(1).normal(size=(600, 12)), 0).astype(np.float32)
     at = give(npy(trained), "mine](x).npy")
-    at.button(key="check_use").click().run()
     at = drawn(visit(PAGE, SMALL | {"table": at.selectbox(key="table").value}, **opened(PROBES)))
     frame = table(at, PROBES)
     found = probe(torch.tensor(trained[:512]).double())
@@ -146,7 +145,7 @@ def test_an_upload_is_probed_beside_the_learned_table() -> None:
     assert any(
         sentence == text for text in at.session_state["sheet"].sentences
     )  # as people read it
-    short = use(give(npy(trained[:19])))
+    short = drawn(give(npy(trained[:19])))
     assert any("20 finite rows or more" in as_read(one.value) for one in short.info)
 
 

@@ -13,7 +13,7 @@ from dashboard.choices import CheckChoice
 from dashboard.scripts.check_my_encoding import script
 from posenc import Setting
 from posenc.interop import held_numbers
-from tests.check_page import PAGE, SMALL, beside, compare, give, npy, use, waves
+from tests.check_page import PAGE, SMALL, beside, compare, give, npy, said, waves
 from tests.crafted_files import zipped_pickle
 from tests.pages import as_read, captions, charts, drawn, headline, notices, rows_of_matrices, visit
 from tests.script_runner import run
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
 def test_an_uploaded_table_is_identified_and_its_link_opens_it() -> None:
     cos, sin = waves(100, 32, 500.0, start=1)
-    at = use(give(npy(beside(sin, cos).astype(np.float32)), "mine.npy"))
+    at = drawn(give(npy(beside(sin, cos).astype(np.float32)), "mine.npy"))
     text = "Sinusoidal, base 500, sine and cosine side by side, from position 1."
     assert as_read(headline(at)) == text
     assert "From mine.npy." in captions(at)
@@ -35,11 +35,47 @@ def test_an_uploaded_table_is_identified_and_its_link_opens_it() -> None:
     assert notices(other) == []
     # The numbers are those of the file, whatever the sidebar says.
     assert as_read(headline(drawn(visit(PAGE, {"table": name, "base": "77", "dim": "8"})))) == text
-    again = use(give(npy(beside(sin, cos).astype(np.float32)), "mine.npy"))
+    again = drawn(give(npy(beside(sin, cos).astype(np.float32)), "mine.npy"))
     assert again.selectbox(key="table").value == name
     at.selectbox(key="table").set_value("sinusoidal").run()
     assert "base 10,000" in headline(drawn(at))
     assert name in at.selectbox(key="table").options
+
+
+def test_an_upload_is_checked_at_once_and_the_verdict_of_the_sample_is_gone() -> None:
+    at = drawn(visit(PAGE, SMALL, check_upload=True))
+    assert any("Nothing departs" in text for text in said(at))
+    noise = np.random.default_rng(0).normal(size=(40, 6))
+    at.main.get("file_uploader")[0].set_value(("noise.npy", npy(noise), "")).run()
+    assert not at.main.button  # nothing to press
+    assert headline(drawn(at)).startswith("None of these")
+    assert "From noise.npy." in captions(at)
+    assert not any("Nothing departs" in text for text in said(at))
+
+
+def test_another_table_may_be_chosen_while_a_file_of_several_stands() -> None:
+    cos, sin = waves(64, 16, 300.0)
+    several = save({"a.pe": beside(sin, cos), "b.weight": cos @ sin.T})
+    at = drawn(give(several, "model.safetensors"))
+    assert as_read(headline(at)).startswith("Sinusoidal, base 300")
+    at.selectbox(key="table").set_value("sinusoidal").run()
+    assert "base 10,000" in headline(drawn(at))
+
+
+def test_the_largest_error_of_bfloat16_angles_leads() -> None:
+    """Worked by NumPy: the exact sinusoids beside those of angles rounded to bfloat16."""
+    ladder = torch.tensor([1e4 ** (-2 * m / 32) for m in range(16)]).bfloat16()
+    angles = torch.arange(300).bfloat16()[:, None] * ladder
+    table = torch.stack((angles.sin(), angles.cos()), -1).flatten(1).float().numpy()
+    cos, sin = waves(300, 32)
+    error = np.abs(table - beside(sin, cos))
+    row, column = np.unravel_index(error.argmax(), error.shape)
+    assert error.max() > 0.9  # sines and cosines stay within 1
+    at = drawn(give(npy(table), "bf16.npy"))
+    text = as_read(headline(at))
+    assert text.startswith(
+        f"Largest error {error.max():.3g}, in row {row:,}, column {column:,}. Sinusoidal, base 10,000, "
+    )
 
 
 def test_cosines_and_sines_may_come_in_two_files_in_one_or_complex() -> None:
@@ -51,7 +87,7 @@ def test_cosines_and_sines_may_come_in_two_files_in_one_or_complex() -> None:
         "named": give(save({"rope.cos": cos, "rope.sin": sin}), "cache.safetensors"),
     }
     for way, at in files.items():
-        assert as_read(headline(use(at))).startswith(
+        assert as_read(headline(drawn(at))).startswith(
             "RoPE, base 10,000, cosines and sines, one of each for a pair"
         ), way
     assert "From cos.npy and sines.npy." in captions(files["two"])
@@ -67,7 +103,7 @@ def test_one_of_several_tensors_is_chosen() -> None:
     (box,) = [one for one in at.main.selectbox if one.label == "Several tables"]
     assert box.options == ["pos.pe", "head.weight"]
     box.set_value("head.weight").run()
-    assert "None of these" in headline(use(at))
+    assert "None of these" in headline(drawn(at))
 
 
 HOSTILE = {
@@ -93,8 +129,6 @@ HOSTILE = {
 def test_a_file_that_is_no_table_is_refused_in_one_sentence(name: str) -> None:
     content, words = HOSTILE[name]
     at = give(content, "strange](http://evil.example).npy")
-    if not at.error:
-        at.button(key="check_use").click().run()
     assert not at.exception
     (box,) = at.error
     text = as_read(box.value)
@@ -103,6 +137,14 @@ def test_a_file_that_is_no_table_is_refused_in_one_sentence(name: str) -> None:
     assert "\n" not in text
     assert "Traceback" not in text
     assert at.selectbox(key="table").value == "sinusoidal"
+    # The sample's answer does not stand beside a file that was not read.
+    assert as_read(headline(at)) == "strange](http://evil.example).npy cannot be checked."
+    assert len(charts(at)) == 0
+    assert not any("Nothing departs" in text for text in said(at))
+    at.run()
+    assert as_read(headline(at)).endswith("cannot be checked.")
+    at.selectbox(key="table").set_value("starts at 1").run()
+    assert "from position 1" in headline(at)  # what was chosen since is shown
 
 
 def test_sines_of_another_shape_are_refused_and_flat_tables_are_not() -> None:
@@ -111,8 +153,9 @@ def test_sines_of_another_shape_are_refused_and_flat_tables_are_not() -> None:
     (box,) = at.error
     assert "one shape" in as_read(box.value)
     at = give(npy(cos), "cos.npy", zipped_pickle({"a": torch.zeros(2)}))
-    assert as_read(at.error[0].value).startswith("cos.npy: The file of sines, sines.npy: ")
-    constant = use(give(npy(np.zeros((9, 4)))))
+    assert as_read(at.error[0].value).startswith("sines.npy: ")
+    assert as_read(headline(at)) == "sines.npy cannot be checked."
+    constant = drawn(give(npy(np.zeros((9, 4)))))
     assert "None of these" in headline(constant)
 
 
@@ -158,7 +201,7 @@ def test_what_is_held_is_bounded_in_number_and_bytes(monkeypatch: pytest.MonkeyP
 
 def test_an_upload_beside_a_pin_is_the_same_for_both() -> None:
     cos, sin = waves(50, 16)
-    name = use(give(npy(beside(sin, cos)))).selectbox(key="table").value
+    name = drawn(give(npy(beside(sin, cos)))).selectbox(key="table").value
     at = drawn(visit(PAGE, {"table": name, "a": pinned.written(Setting(base=500.0))}))
     assert "The same of the pinned setting, A: no change." in captions(at)
 
@@ -177,7 +220,7 @@ def _uploads() -> dict[str, tuple[str, bytes, bytes | None]]:
 @pytest.mark.parametrize("way", list(_uploads()))
 def test_the_script_of_an_upload_reads_its_owner_s_files(way: str, tmp_path: Any) -> None:
     name, content, sines = _uploads()[way]
-    at = use(give(content, name, sines))
+    at = drawn(give(content, name, sines))
     chosen = CheckChoice(table=at.selectbox(key="table").value)
     setting = Setting(seed=3)
     found = check.read(setting, chosen)
@@ -211,7 +254,7 @@ def test_a_reading_is_kept_by_the_content_of_its_files(monkeypatch: pytest.Monke
     at = give(npy(rows))
     assert len(asked) == 1
     at.selectbox(key="table").set_value("random numbers").run()
-    use(at)
+    drawn(at)
     give(npy(rows), "another name.npy")
     assert len(asked) == 1
     give(npy(rows + 1))
@@ -260,7 +303,7 @@ def test_a_visitor_is_never_told_the_name_of_another_s_file() -> None:
     """Equal numbers of two visitors, either first: each reads and takes away a file name of their own."""
     secret, own = "secret-client.npy", "table.npy"
     content = npy(np.random.default_rng(11).normal(size=(24, 6)))
-    visitors = [use(give(content, name)) for name in (secret, own)]
+    visitors = [drawn(give(content, name)) for name in (secret, own)]
     chosen = [at.selectbox(key="table").value for at in visitors]
     for at, name, other in zip(visitors, (secret, own), (own, secret), strict=True):
         drawn(at.run())
@@ -274,7 +317,7 @@ def test_a_visitor_is_never_told_the_name_of_another_s_file() -> None:
         assert other not in taken
     assert chosen[0] != chosen[1]
     # What is asked of the same name says nothing of the other either.
-    for name, said in zip(chosen, (secret, own), strict=True):
+    for name, file in zip(chosen, (secret, own), strict=True):
         answer = check.read(Setting(), CheckChoice(table=name)).answer
         assert answer is not None
-        assert answer.about[0] == f"From {said}."
+        assert answer.about[0] == f"From {file}."

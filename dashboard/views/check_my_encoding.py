@@ -8,15 +8,25 @@ from dashboard.scripts import check_my_encoding as script
 from posenc.analysis.layouts import inspect_layouts
 from posenc.analysis.probes import probe
 from posenc.identification import identify
+from posenc.identification.examples import EXAMPLES
 
 settings = page.settings()
-header, row = st.container(), st.container()
-check_uploads.picker()
+header, row = st.empty(), st.container()
+refused = check_uploads.picker()
 chosen = controls.choices(choices.CheckChoice, row, check_uploads.names())
-both = settings.map(lambda setting: check.read(setting, chosen))
-with header:
+answer = st.empty()
+if not refused and st.session_state.get("check_answered") != chosen.table not in EXAMPLES:
+    # It can take a minute: nothing said of another table stands meanwhile.
+    with header.container():
+        st.title("Check my encoding", anchor=False)
+        st.info("The uploaded table is being checked.", icon=":material/hourglass_top:")
+    answer.empty()
+both = settings.map(lambda setting: check.read(setting, chosen, refused))
+st.session_state["check_answered"] = "" if refused else chosen.table
+with header.container():
     page.head("Check my encoding", both.map(lambda one: one.headline))
-check_panels.answer(both)
+with answer.container():
+    check_panels.answer(both)
 check_panels.layouts(both)
 check_panels.told(both)
 

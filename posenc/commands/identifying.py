@@ -7,6 +7,7 @@ import click
 
 from posenc.errors import PosencError
 from posenc.identification import identify
+from posenc.identification.made import from_exact, leading_error
 from posenc.identification.words import fit_sentence, headline, record
 from posenc.interop.number_tables import read_number_table
 
@@ -27,13 +28,17 @@ def identify_table(file: Path, tensor: str | None, sines: Path | None, as_json: 
         read = read_number_table(file, tensor)
         beside = read.sines if sines is None else read_number_table(sines).table
         found = identify(read.table, beside)
+        apart = from_exact(found, read.table, beside) if found.known else None
     except OSError as error:
         raise click.ClickException(f"{file} cannot be read: {error.strerror}.") from None
     except PosencError as error:
         raise click.ClickException(str(error)) from None
     if as_json:
-        said = record(found) | {"tensor": read.name, "notes": list(read.notes)}
+        said = record(found) | {"largest_error": None if apart is None else apart.largest}
+        said |= {"tensor": read.name, "notes": list(read.notes)}
         return click.echo(json.dumps(said, indent=2))
+    if apart is not None and leading_error(found, apart):
+        click.echo(leading_error(found, apart))
     click.echo(headline(found))
     click.echo(fit_sentence(found))
     for one in found.deviations:

@@ -2,15 +2,15 @@
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 
-from posenc.identification.given import Given
+from posenc.identification.compared import Compared
 from posenc.identification.ladders import Guess
 from posenc.identification.precision import rounding
 from posenc.identification.scalings import USUAL_BASES, ScaledGuess
-from posenc.identification.search import Fit, exponent_powers
+from posenc.identification.search import exponent_powers
 from posenc.schemes import ROPE_SCALINGS
 
 _NEGATED = {
@@ -18,6 +18,8 @@ _NEGATED = {
     (1, -1.0): "Every number is negated.",
     (-1, -1.0): "Every cosine is negated.",
 }
+
+_MOST_LISTED = 5  # rows, or columns, in one sentence
 
 Kind = Literal[
     "swapped",
@@ -41,21 +43,37 @@ class Deviation:
     sentence: str
 
 
+class Reading(NamedTuple):
+    """A usual base and the exponent of 1/base that together make the same numbers as an unusual base."""
+
+    base: float
+    exponent: str
+
+    @property
+    def tensor2tensor(self) -> bool:
+        """Whether it is Tensor2Tensor's, where the last of d/2 pairs has the frequency 1/base."""
+        return self.exponent == "2m/(d - 2)"
+
+
+def other_reading(guess: Guess, width: int, within: float) -> Reading | None:
+    """Return what makes the numbers of an unusual base, None where the base is usual or nothing does.
+
+    within: the share by which another base would make the same numbers.
+    """
+    if guess.base in USUAL_BASES or isinstance(guess, ScaledGuess):
+        return None
+    return _meant(guess, 2 * guess.arrangement.pairs(width), within)
+
+
 def deviations_of(
-    fit: Fit,
-    given: Given,
-    written: torch.dtype,
-    largest: float,
-    worst: tuple[int, int],
-    taken: set[str],
-    within: float,
+    compared: Compared, written: torch.dtype, taken: set[str], reading: Reading | None
 ) -> tuple[Deviation, ...]:
     """Return every way in which a table departs from the formula that fits it.
 
-    written: the format of its numbers. largest, worst: the largest difference, and its row and column.
-    taken: which of scale and size the scheme's config takes care of. within: the share by which
-    another base would make the same numbers.
+    written: the format of its numbers. taken: which of scale and size the scheme's config takes care
+    of. reading: the usual base with another exponent.
     """
+    given, fit = compared.given, compared.fit
     guess, arrangement = fit.guess, fit.guess.arrangement
     found: list[Deviation] = []
     if arrangement.fault:
@@ -64,14 +82,12 @@ def deviations_of(
     if guess.signs != (1, 1.0):
         found.append(Deviation("sign", _NEGATED[guess.signs]))
     dim = 2 * arrangement.pairs(given.width)
-    meant = _meant(guess, dim, within)
-    if meant is not None and guess.base not in USUAL_BASES and not isinstance(guess, ScaledGuess):
-        base, exponent = meant
+    if reading is not None and not published(guess, reading):
         found.append(
             Deviation(
                 "exponent",
-                f"Base {guess.base:,.6g} is unusual: base {base:,.6g} with the exponent {exponent} in "
-                "place of 2m/d makes the same numbers.",
+                f"Base {guess.base:,.6g} is unusual: base {reading.base:,.6g} with the exponent "
+                f"{reading.exponent} in place of 2m/d makes the same numbers.",
             )
         )
     if guess.scale != 1.0 and "scale" not in taken:
@@ -106,19 +122,49 @@ def deviations_of(
             Deviation("angles", f"Made with {fit.recipe.words}, where float64 would be exact.")
         )
     latest = len(given.columns) + abs(guess.start)
-    if largest > 4 * rounding(written, latest, max(1.0, abs(guess.size))):
-        row, column = worst
+    left = compared.others_largest > 4 * rounding(written, latest, max(1.0, abs(guess.size)))
+    if compared.rows or compared.columns:
+        found.append(Deviation("unexplained", _outliers(compared, alone=not left)))
+    if left:
+        row, column = compared.others_worst
+        differs = "Made like that, it still differs" if fit.recipe.low else "Differs"
         found.append(
             Deviation(
                 "unexplained",
-                f"Differs from the formula by up to {largest:.2g}, most in row {row:,}, column "
-                f"{column:,}.",
+                f"{differs} from the formula by up to {compared.others_largest:.2g}, most in row {row:,}, "
+                f"column {column:,}.",
             )
         )
     return tuple(found)
 
 
-def _meant(guess: Guess, dim: int, within: float) -> tuple[float, str] | None:
+def published(guess: Guess, reading: Reading | None) -> bool:
+    """Whether models are published with these frequencies in this order: Tensor2Tensor's in halves."""
+    ordered = guess.arrangement.name in ("half", "cosines_first")
+    return ordered and reading is not None and reading.tensor2tensor
+
+
+def _outliers(compared: Compared, *, alone: bool) -> str:
+    """Say which rows and columns do not follow the formula; alone: whether all others do."""
+    width = compared.given.width
+    of = [f"{n:,}" if n < width else f"{n - width:,} of the sines" for n in compared.columns]
+    which = (_listed("row", [f"{n:,}" for n in compared.rows]), _listed("column", of))
+    one = len(compared.rows) + len(compared.columns) == 1
+    return _sentence(
+        f"{' and '.join(words for words in which if words)} {'does' if one else 'do'} not follow the "
+        f"formula (largest difference {compared.largest:.2g}){'; all the rest does' if alone else ''}."
+    )
+
+
+def _listed(noun: str, which: list[str]) -> str:
+    if len(which) > _MOST_LISTED:
+        return f"{len(which):,} {noun}s (the first is {which[0]})"
+    if len(which) > 1:
+        return f"{noun}s {', '.join(which[:-1])} and {which[-1]}"
+    return f"{noun} {which[0]}" if which else ""
+
+
+def _meant(guess: Guess, dim: int, within: float) -> Reading | None:
     """Return a usual base with another exponent that makes the same ladder, if there is one.
 
     The same as far as the numbers tell bases apart: base 10,001 is not 100 squared.
@@ -127,7 +173,7 @@ def _meant(guess: Guess, dim: int, within: float) -> tuple[float, str] | None:
     for exponent, power in exponent_powers(dim)[1:]:
         for usual in USUAL_BASES[: _rank(guess.base)]:
             if math.isclose(guess.base, usual**power, rel_tol=close):
-                return usual, exponent
+                return Reading(usual, exponent)
     return None
 
 
@@ -149,15 +195,21 @@ def _rank(base: float) -> int:
     return USUAL_BASES.index(base) if base in USUAL_BASES else len(USUAL_BASES)
 
 
-def also(guess: Guess, width: int, within: float) -> tuple[str, ...]:
+def also(guess: Guess, width: int, within: float, reading: Reading | None) -> tuple[str, ...]:
     """Return other descriptions of the same numbers."""
     arrangement, found = guess.arrangement, []
     dim = 2 * arrangement.pairs(width)
     name = arrangement.name
+    if published(guess, reading):
+        return (f"base {guess.base:,.6g} with the exponent 2m/d of Vaswani et al. 2017",)
     if name == "half":
         found.append("a rotary cache in one tensor, sines first (GPT-J)")
-    if name == "half_swapped":
-        found.append("a rotary cache in one tensor, cosines first (vLLM)")
+    if name == "cosines_first" and type(guess) is Guess:
+        found.append("a sinusoidal table whose sines and cosines have changed places")
+    if name == "interleaved_swapped":
+        found.append(
+            "a rotary cache in one tensor, the cosine and the sine of each pair side by side"
+        )
     if math.isinf(within):
         found.append("the same with any other base, which one pair does not show")
         return tuple(found)

@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -10,19 +9,26 @@ from torch import Tensor
 
 from posenc.errors import ConfigError
 from posenc.identification.arrangements import Arrangement
-from posenc.identification.deviations import Deviation, Kind, also, deviations_of
+from posenc.identification.compared import Compared, compared, consistent
+from posenc.identification.deviations import (
+    Deviation,
+    Kind,
+    Reading,
+    also,
+    deviations_of,
+    other_reading,
+)
 from posenc.identification.given import FEWEST_ROWS, SMALLEST, Given
 from posenc.identification.ladders import Guess
 from posenc.identification.precision import Recipe, rounding, written_in
 from posenc.identification.scalings import ScaledGuess
-from posenc.identification.search import Fit, nearest_fit
+from posenc.identification.search import SEARCH_ROWS, Fit, nearest_fit, searched_columns
 from posenc.schemes import ROPE_SCALINGS
 from posenc.schemes.rope import RopeConfig
 from posenc.schemes.scheme import SchemeConfig
 from posenc.schemes.sinusoidal import SinusoidalConfig
 
 FITS = 0.02  # of the table's size: what may be left of one that a formula made
-_BLOCK = 2**20  # numbers of the table that are compared at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +41,8 @@ class Identification:
     table minus formula over that of the table, of the nearest formula where none fits. largest: the
     largest difference, at row and column `worst`. by_column (c,): the largest in each column.
     base_within: the share by which another base would make the same numbers; inf where any would.
-    deviations: what departs from the formula. also: other descriptions of the same numbers.
+    reading: a usual base with another exponent that makes the same numbers, where the base of 2m/d is
+    unusual. deviations: what departs from the formula. also: other descriptions of the same numbers.
     padding: rows of zeros before the first position.
     """
 
@@ -48,6 +55,7 @@ class Identification:
     worst: tuple[int, int]
     by_column: Float[Tensor, " c"]
     base_within: float
+    reading: Reading | None
     deviations: tuple[Deviation, ...]
     also: tuple[str, ...]
     rows: int
@@ -73,12 +81,13 @@ def identify(table: Tensor, sines: Tensor | None = None) -> Identification:
     """Find the scheme that made a table, or a cache of cosines and sines.
 
     table: (rows, columns), row p for position start + p; a complex table is cos + i sin. With `sines`,
-    of the same shape, `table` holds the cosines. Raises SchemeArgumentError for what is no table of
-    finite numbers with two rows or more.
+    of the same shape, `table` holds the cosines. A few rows and columns that follow no formula are left
+    out of the search and named. Raises SchemeArgumentError for what is no table of finite numbers with
+    two rows or more.
     """
     given = Given.of(table, sines)
     written = written_in(given.columns)
-    best: _Compared | None = None
+    best: Compared | None = None
     # A first row of zeros is position 0 of sines alone, or padding where that leaves far less.
     for padding in dict.fromkeys((0 if given.padding == 1 else given.padding, given.padding)):
         here = replace(given, padding=padding)
@@ -86,75 +95,65 @@ def identify(table: Tensor, sines: Tensor | None = None) -> Identification:
         body = given.columns[begin:end]
         if len(body) >= FEWEST_ROWS and float(body.abs().max()) >= SMALLEST:
             fit = nearest_fit(body, given.form, given.width, written)
-            start = fit.guess.start - (begin - padding)
-            one = _compared(here, replace(fit, guess=replace(fit.guess, start=start)))
+            one = compared(here, _from_row(fit, begin - padding))
             if best is None or one.residual < 0.5 * best.residual:
                 best = one
-    if best is None or not best.residual <= FITS:
+    if best is not None and (best.residual > FITS or best.rows or best.columns):
+        again = _by_consistent_part(best.given, written)
+        if again is not None and again.others_residual < best.others_residual:
+            best = again
+    if best is None or not best.others_residual <= FITS:
         return _none(given, written, 1.0 if best is None else best.residual)
-    given, fit, residual, by_column, worst = best
+    given, fit = best.given, best.fit
     guess, latest = fit.guess, len(given.columns) + abs(fit.guess.start)
-    largest = float(by_column.max())
     config, taken = _config(guess, given.width)
     allowed = rounding(written, latest, abs(guess.size))
     within = _base_within(fit, given, allowed)
     # What differs by more than rounding tells bases apart no better than by that much.
-    apart = within * max(1.0, largest / allowed)
+    apart = within * max(1.0, best.others_largest / allowed)
+    reading = other_reading(guess, given.width, apart)
     return Identification(
         config=config,
         guess=guess,
         recipe=fit.recipe,
         written=written,
-        residual=residual,
-        largest=largest,
-        worst=worst,
-        by_column=by_column,
+        residual=best.residual,
+        largest=best.largest,
+        worst=best.worst,
+        by_column=best.by_column,
         base_within=within,
-        deviations=deviations_of(fit, given, written, largest, worst, taken, apart),
-        also=also(guess, given.width, apart),
+        reading=reading,
+        deviations=deviations_of(best, written, taken, reading),
+        also=also(guess, given.width, apart, reading),
         rows=len(given.columns),
         width=given.width,
         padding=given.padding,
     )
 
 
+def _by_consistent_part(given: Given, written: torch.dtype) -> Compared | None:
+    """Compare a table with the formula of its longest run of rows that follow one, if it has any."""
+    begin, end = given.longest
+    body, searched = given.columns[begin:end], searched_columns(given.columns.shape[1])
+    part = consistent(body[:SEARCH_ROWS, searched])
+    if part is None:
+        return None
+    first, last, outliers = part
+    fit = nearest_fit(body[first:last], given.form, given.width, written, searched[outliers])
+    return compared(given, _from_row(fit, begin + first - given.padding))
+
+
+def _from_row(fit: Fit, row: int) -> Fit:
+    """Return the fit of a table whose row `row` is the first one of the rows that were fitted."""
+    return replace(fit, guess=replace(fit.guess, start=fit.guess.start - row))
+
+
 def _none(given: Given, written: torch.dtype, residual: float) -> Identification:
     nothing = torch.full((given.columns.shape[1],), math.nan, dtype=torch.float64)
     return Identification(
-        None, None, None, written, residual, math.nan, (0, 0), nothing, math.inf, (), (),
+        None, None, None, written, residual, math.nan, (0, 0), nothing, math.inf, None, (), (),
         len(given.columns), given.width, given.padding,
     )  # fmt: skip
-
-
-class _Compared(NamedTuple):
-    """What is left of a whole table, the largest difference per column, and where that is."""
-
-    given: Given
-    fit: Fit
-    residual: float
-    by_column: Float[Tensor, " c"]
-    worst: tuple[int, int]
-
-
-def _compared(given: Given, fit: Fit) -> _Compared:
-    body = given.columns[given.padding :]
-    columns = fit.guess.arrangement.columns(given.width)
-    by_column = torch.zeros(body.shape[1], dtype=torch.float64)
-    left, power, worst, largest = 0.0, 0.0, (0, 0), -1.0
-    rows = max(1, _BLOCK // body.shape[1])
-    for begin in range(0, len(body), rows):
-        part = body[begin : begin + rows]
-        positions = torch.arange(begin, begin + len(part), dtype=torch.float64)
-        off = (fit.recipe.values(fit.guess, positions, columns) - part).abs()
-        off[given.blank[given.padding + begin :][: len(part)]] = 0.0
-        # By NumPy, whose sum is the same on any number of threads.
-        left += float(off.square().numpy().sum())
-        power += float(part.square().numpy().sum())
-        by_column = torch.maximum(by_column, off.amax(0))
-        if float(off.max()) > largest:
-            largest, at = float(off.max()), int(off.argmax())
-            worst = (given.padding + begin + at // off.shape[1], at % off.shape[1])
-    return _Compared(given, fit, math.sqrt(left / max(power, 1e-300)), by_column, worst)
 
 
 def _config(guess: Guess, width: int) -> tuple[SchemeConfig | None, set[str]]:

@@ -64,6 +64,23 @@ def from_exact(found: Identification, table: Tensor, sines: Tensor | None = None
     return FromExact(by_column, largest, *worst)
 
 
+def error_sentence(found: Identification, apart: FromExact) -> str:
+    """Return the largest error of a table against its formula with exact angles, and where it is."""
+    if apart.largest == 0:
+        return "Every number is that of the formula, to the last bit."
+    part, column = "", apart.column
+    if found.arrangement is not None and found.arrangement.form != "table":
+        part = " of the sines" if column >= found.width else " of the cosines"
+        column %= found.width
+    return f"Largest error {apart.largest:.3g}, in row {apart.row:,}, column {column:,}{part}."
+
+
+def leading_error(found: Identification, apart: FromExact) -> str:
+    """Return the sentence on the largest error, "" where it is no more than the last rounding."""
+    rounded = not (found.has("angles") or found.has("unexplained"))
+    return "" if rounded else error_sentence(found, apart)
+
+
 def _made(found: Identification, given: Given, begin: int, end: int) -> Made:
     guess, recipe = found.guess, found.recipe
     if guess is None or recipe is None:

@@ -21,7 +21,7 @@ from posenc.identification.precision import EXACT, RECIPES, Recipe, rounding
 from posenc.identification.scalings import USUAL_BASES, scaled_guesses, scaled_ladders
 from posenc.schemes import ROPE_SCALINGS
 
-_SEARCH_ROWS = 2_048
+SEARCH_ROWS = 2_048
 _SEARCH_COLUMNS = 96
 _SCORED_ROWS = 256
 _EARLY_ROWS = 32
@@ -74,7 +74,7 @@ class _Search:
         latest = len(self.table) + abs(fit.guess.start)
         return fit.largest <= rounding(self.written, latest, max(1.0, abs(fit.guess.size)))
 
-    def fits(self, guess: Guess, recipe: Recipe, *, rows: int = _SEARCH_ROWS) -> list[Fit]:
+    def fits(self, guess: Guess, recipe: Recipe, *, rows: int = SEARCH_ROWS) -> list[Fit]:
         """Return how near a guess comes on the first `rows` rows: as it is, and with the size that
         comes nearest, which is left out where it gains little.
         """
@@ -97,11 +97,23 @@ class _Search:
         return found
 
 
-def nearest_fit(table: Float[Tensor, "t c"], form: Form, width: int, written: torch.dtype) -> Fit:
-    """Return the formula that comes nearest to a table; its residual says how near."""
-    picked = _picked(table.shape[1])
-    first = table[:_SEARCH_ROWS]
+def nearest_fit(
+    table: Float[Tensor, "t c"],
+    form: Form,
+    width: int,
+    written: torch.dtype,
+    left_out: Int[Tensor, " few"] | None = None,
+) -> Fit:
+    """Return the formula that comes nearest to a table; its residual says how near.
+
+    left_out: columns that are not looked at.
+    """
+    picked = searched_columns(table.shape[1])
+    first = table[:SEARCH_ROWS]
     moving = first.amax(0) > first.amin(0)
+    if left_out is not None:
+        picked = picked[~torch.isin(picked, left_out)]
+        moving[left_out] = False
     search = _Search(first[:, picked], picked, width, form, written, moving)
     found = waves(search.table) if len(table) >= 5 else None
     rough = sorted(_rough(search, found), key=lambda fit: fit.residual)
@@ -112,7 +124,7 @@ def nearest_fit(table: Float[Tensor, "t c"], form: Form, width: int, written: to
     return _simplest(search, fits)
 
 
-def _picked(count: int) -> Int[Tensor, " c"]:
+def searched_columns(count: int) -> Int[Tensor, " c"]:
     """Return the columns that are looked at: all, or some at random, with what may be their partners.
 
     A sine's cosine is its neighbour, or half of all columns away.

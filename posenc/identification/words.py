@@ -3,10 +3,13 @@
 import math
 from typing import Any
 
+from posenc.identification.deviations import published
 from posenc.identification.identify import FITS, Identification
+from posenc.identification.ladders import Guess
 from posenc.identification.starts import EARLIEST_START, LATEST_START
 from posenc.words import counted
 
+_TIMESTEP_BASE = 10_000.0  # of diffusion models, which have no other
 _SHORT = {
     "torch.float64": "float64",
     "torch.float32": "float32",
@@ -25,20 +28,38 @@ def headline(found: Identification) -> str:
             f"{min(found.residual, 1.0):.0%} of its size."
         )
     arrangement = found.arrangement
-    if found.config is not None:
-        name = found.config.label
-    else:
-        name = "Sinusoidal" if arrangement.scheme == "sinusoidal" else "RoPE"
     base = f"base {base_words(found)}"
     faults = [one for one in found.deviations if one.kind not in ("padding", "start")]
     but = f", but {counted(len(faults), 'thing')} departs" if len(faults) == 1 else ""
     but = f", but {counted(len(faults), 'thing')} depart" if len(faults) > 1 else but
-    return f"{name}, {base}, {arrangement.words}, from position {found.guess.start:,}{but}."
+    return f"{scheme_name(found)}, {base}, {arrangement.words}, from position {found.guess.start:,}{but}."
+
+
+def scheme_name(found: Identification) -> str:
+    """Return what an identified table is called; where two uses make the same numbers, both."""
+    assert found.guess is not None
+    guess = found.guess
+    cosines_first = guess.arrangement.name == "cosines_first"
+    if published(guess, found.reading):
+        if cosines_first:
+            return "Tensor2Tensor's sinusoidal, cosines first (flip_sin_to_cos in diffusers)"
+        return "Tensor2Tensor's sinusoidal (as in Whisper, M2M100 and DDPM)"
+    if found.config is not None:
+        name = found.config.label
+    else:
+        name = "Sinusoidal" if guess.arrangement.scheme == "sinusoidal" else "RoPE"
+    if cosines_first:
+        name += " cache in one tensor (as in vLLM)"
+        if guess.base == _TIMESTEP_BASE and type(guess) is Guess:
+            name += " or timestep embedding with flip_sin_to_cos (as in Stable Diffusion)"
+    return name
 
 
 def base_words(found: Identification) -> str:
-    """Return the base with as many digits as the table shows."""
+    """Return the base with as many digits as the table shows, or a usual one with its exponent."""
     assert found.guess is not None
+    if found.reading is not None:
+        return f"{found.reading.base:,.6g} with the exponent {found.reading.exponent}"
     if math.isinf(found.base_within):
         return "of any size"
     digits = 12 if found.base_within < 1e-12 else max(2, math.ceil(-math.log10(found.base_within)))
@@ -54,8 +75,10 @@ def fit_sentence(found: Identification) -> str:
     row, column = found.worst
     if found.largest == 0:
         return f"Made like that, every number is the same; all are {_SHORT[str(found.written)]}."
+    low = found.recipe is not None and found.recipe.low
+    largest = "Made like that, the largest difference is" if low else "Largest difference"
     return (
-        f"Largest difference {found.largest:.2g} (row {row:,}, column {column:,}), root mean square "
+        f"{largest} {found.largest:.2g} (row {row:,}, column {column:,}), root mean square "
         f"{found.residual:.2g} of the table's size; its numbers are {_SHORT[str(found.written)]}."
     )
 
