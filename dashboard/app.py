@@ -9,14 +9,17 @@ from dashboard import (
     identity_providers,
     links,
     login,
+    pinned,
+    real_model,
     sheet,
     sockets,
     turns,
     uploads,
     workers,
 )
-from dashboard.toolbar import Toolbar, presenting
+from dashboard.toolbar import Toolbar, follow_link, presenting
 
+follow_link()
 st.set_page_config(
     page_icon="📐", layout="wide", initial_sidebar_state="collapsed" if presenting() else "auto"
 )
@@ -70,6 +73,7 @@ with turns.server.turn(turns.standing()), faults.kind_errors():
     setting = toolbar.shared()
     st.session_state["setting"] = setting
     toolbar.before(setting)
+    real_model.tell_assumption(pinned.pair(setting))
     workers.resume()
     with faults.kind_errors():
         chosen.run()

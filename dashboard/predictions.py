@@ -16,6 +16,7 @@ from posenc.analysis.past_length import Ladder, Past
 from posenc.lab import summary
 from posenc.lab.evaluate import TRAINED
 from posenc.lab.summary import Curve
+from posenc.lab.tasks import Recall
 from posenc.schemes import SCHEMES
 from posenc.words import counted
 
@@ -201,7 +202,8 @@ def of_shares(found: Curves, unit: str) -> list[Question[Curves]]:
             control=control,
             truth=partial(_reach, label),
         )
-        for label in _trained(found)
+        for label, one in _trained(found).items()
+        if one.measure != Recall.kind or summary.learned(one)
     ]
 
 
@@ -224,9 +226,8 @@ def _change(label: str, length: int, to: int, found: Curves) -> float | str:
 
 
 def _best(x: int, found: Curves) -> frozenset[str]:
-    losses = {label: one.at(x) for label, one in _trained(found).items() if _read(one, x)}
-    least = min(loss for loss in losses.values() if loss is not None)
-    return frozenset(label for label, loss in losses.items() if loss == least)
+    lowest = summary.lowest(_trained(found).values(), x)
+    return frozenset(label for label, one in _trained(found).items() if one in lowest)
 
 
 def _reach(label: str, found: Curves) -> float | str:

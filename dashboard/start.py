@@ -70,18 +70,19 @@ def measured(setting: Setting) -> str:
     parts += [_changes("falls", [one for one in rises if one[0] < 0]), *ends]
     said = "; ".join(part for part in parts if part)
     return (
-        f"Small models ({_models(found[0].specification, found)}) trained here on {length:,} tokens "
+        f"Small models trained here on {length:,} tokens ({_models(found[0].specification, found)}) "
         f"and read at {longest:,}: {said}."
     )
 
 
 def _models(one: Specification, found: list[Curve]) -> str:
-    """Name the runs' own numbers: what the controls beside them do not change."""
+    """Name the runs' own numbers; the controls beside them move only the curves."""
     bases = sorted(
         {base for curve in found if (base := getattr(curve.specification.scheme, "base", None))}
     )
     based = [f"base {listed([f'{base:,.10g}' for base in bases])}"] if bases else []
-    return ", ".join([f"width {one.model.width:,}", *based, counted(one.steps, "step")])
+    own = ", ".join([f"their own width {one.model.width:,}", *based])
+    return f"{own}; {counted(one.steps, 'step')}"
 
 
 def _changes(verb: str, rises: list[tuple[float, str]]) -> str:

@@ -28,6 +28,17 @@ def presenting() -> bool:
     return bool(st.session_state.get(PRESENT, asked))
 
 
+def follow_link() -> None:
+    """Present where a link within the app asks for it: the toggle, once drawn, does not follow one.
+
+    Where this session presented just before, its visitor has switched it off and the address is late.
+    """
+    asked = st.query_params.get(PRESENT) == "true"
+    if asked and st.session_state.get(PRESENT) is False and not st.session_state.get("presented"):
+        st.session_state[PRESENT] = True
+    st.session_state["presented"] = presenting()
+
+
 class Toolbar:
     """The row's places; drawn above the page, filled before and after it."""
 

@@ -62,6 +62,7 @@ class Seen:
 class WhyPosition:
     """All that the page shows of one setting.
 
+    order: the other order as a permutation; `other[i]` is `words[order[i]]`.
     patterns: by scheme, the weights (n, n) of the head drawn, in the first order and in the other.
     summary: a row per scheme. differences: a row per scheme, mask and word. outputs: the first
     features. weights: `patterns`, a row per pair of words.
@@ -69,6 +70,7 @@ class WhyPosition:
 
     words: tuple[str, ...]
     other: tuple[str, ...]
+    order: tuple[int, ...]
     seen: Mapping[str, Seen]
     reasons: Mapping[str, str]
     patterns: Mapping[str, tuple[Array, Array]]
@@ -85,19 +87,20 @@ def kinds(both: Pair[WhyPosition]) -> tuple[str, ...]:
     return (NO_POSITION, *(kind for kind in SCHEMES if kind in seen and kind != NO_POSITION))
 
 
-def reordered(words: tuple[str, ...], how: str) -> tuple[str, ...]:
-    """Return the other order of a sentence."""
+def order_of(count: int, how: str) -> tuple[int, ...]:
+    """Return a change of order as a permutation: the index of the word at each place after it."""
+    first = tuple(range(count))
     return {
-        "reversed": words[::-1],
-        "ends swapped": (words[-1], *words[1:-1], words[0]),
-        "first word last": (*words[1:], words[0]),
+        "reversed": first[::-1],
+        "ends swapped": (count - 1, *first[1:-1], 0),
+        "first word last": (*first[1:], 0),
     }[how]
 
 
 def read(setting: Setting, chosen: OrderChoice) -> WhyPosition:
     """Return everything the page shows of a setting and its choices."""
     words = tuple(chosen.sentence.split())
-    other = reordered(words, chosen.reorder)
+    order = order_of(len(words), chosen.reorder)
     seen: dict[str, Seen] = {}
     reasons: dict[str, str] = {}
     for kind in dict.fromkeys((NO_POSITION, *setting.schemes)):
@@ -110,7 +113,7 @@ def read(setting: Setting, chosen: OrderChoice) -> WhyPosition:
                 int(setting.equal_width),
                 setting.seed,
                 words,
-                other,
+                order,
             )
         except (CheckpointError, PositionOutOfRange) as reason:
             reasons[kind] = str(reason)
@@ -118,7 +121,8 @@ def read(setting: Setting, chosen: OrderChoice) -> WhyPosition:
     patterns = {kind: _drawn(one.by_mask[mask], chosen.pattern_head) for kind, one in seen.items()}
     return WhyPosition(
         words=words,
-        other=other,
+        other=tuple(words[index] for index in order),
+        order=order,
         seen=seen,
         reasons=reasons,
         patterns=patterns,
@@ -138,14 +142,14 @@ def _seen(
     equal_width: int,
     seed: int,
     words: tuple[str, ...],
-    other: tuple[str, ...],
+    order: tuple[int, ...],
 ) -> Seen:
     """Return what one scheme's layer gives; only what changes it is a key."""
     setting = Setting(dim=dim, heads=heads, equal_width=bool(equal_width), seed=seed, length=2)
     scheme = query.build()
     layer = RandomLayer.of(setting, scheme)
     by_mask = {
-        mask: Reading.of(read_orders(scheme, layer, words, other, causal=mask == "causal mask"))
+        mask: Reading.of(read_orders(scheme, layer, words, order, causal=mask == "causal mask"))
         for mask in MASKS
     }
     return Seen(layer, scheme.provenance, by_mask)

@@ -15,7 +15,10 @@ def headline(found: WhyPosition) -> str:
     """Say for which schemes the order of the words changes what a word becomes."""
     words, other, seen = found.words, found.other, found.seen
     if words == other:
-        return f"In this other order {quoted(words)} reads the same, so there is nothing to tell apart."
+        return (
+            f"In this other order {quoted(words)} reads the same: the layer gets the same input twice. "
+            "The differences below are those of equal words that changed places."
+        )
     free = {kind: one.by_mask["no mask"].largest for kind, one in seen.items()}
     none = free.pop(NO_POSITION)
     parts = [
@@ -25,18 +28,25 @@ def headline(found: WhyPosition) -> str:
         else f"Without position a word's output differs by up to {number(none)}."
     ]
     told = [f"{SCHEMES[kind].label} by {number(gap)}" for kind, gap in free.items() if gap >= SAME]
-    blind = [f"{SCHEMES[kind].label} ({number(gap)})" for kind, gap in free.items() if gap < SAME]
+    blind = {kind: gap for kind, gap in free.items() if gap < SAME}
     lost = [SCHEMES[kind].label for kind, gap in free.items() if not np.isfinite(gap)]
     if told:
         parts.append(f"With position they differ: {', '.join(told)}.")
     if blind:
-        mirrored = words[::-1] == other
+        mirrored = found.order == tuple(range(len(words)))[::-1]
         why = ": a mirrored sentence keeps every distance" if mirrored else ""
-        parts.append(f"Still the same with {listed(blind)}{why}.")
+        named = [f"{SCHEMES[kind].label} ({number(gap)})" for kind, gap in blind.items()]
+        parts.append(f"Still the same with {listed(named)}{why}.")
     if lost:
         parts.append(f"No finite output with {listed(lost)}.")
-    masked = seen[NO_POSITION].by_mask["causal mask"].largest
-    parts.append(f"A causal mask alone shows the order too ({number(masked)}).")
+    masked = {kind: seen[kind].by_mask["causal mask"].largest for kind in (NO_POSITION, *blind)}
+    by = [
+        f"by {number(gap)} {'without position' if kind == NO_POSITION else f'with {SCHEMES[kind].label}'}"
+        for kind, gap in masked.items()
+    ]
+    parts.append(
+        f"All of this is without a mask. A causal mask alone shows the order: {listed(by)}."
+    )
     return " ".join(parts)
 
 

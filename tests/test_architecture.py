@@ -53,7 +53,7 @@ LAYERS = (
         "interop.models",
         "own_fields",
     },
-    {"model_factors", "model_presets", "shared_model"},
+    {"model_factors", "model_presets", "shared_model", "model_evidence"},
     {"setting"},
     {"presets", "query"},
     {"analysis", "identification"},

@@ -200,20 +200,32 @@ def test_the_script_of_relative_offsets_prints_what_its_tables_hold(link: dict[s
     assert np.allclose(found["R squared"], straight["R squared"], rtol=1e-9, equal_nan=True)
 
 
-@pytest.mark.parametrize("comparison", ["language-64-9df31a1c", "copy-20-2311a456"])
+@pytest.mark.parametrize(
+    "comparison", ["language-64-9df31a1c", "copy-20-2311a456", "recall-32-d89b5de4"]
+)
 def test_the_script_of_measured_runs_prints_their_curves(comparison: str) -> None:
     shown = sheet(drawn(visit("extrapolation", {"half": "measured", "comparison": comparison})))
     assert shown.script is not None
     found = printed(shown.script)
-    (name,) = [key for key in shown.tables if key in ("measured loss by context", "measured copy")][
-        :1
-    ]
+    names = ("measured loss by context", "measured copy", "measured recall")
+    (name,) = [key for key in shown.tables if key in names][:1]
     expected = shown.tables[name]()
     x, y = expected.columns[2], expected.columns[3]
     ours = {(r.scheme, r.read, r.x): r.mean for r in found.itertuples()}
     theirs = {(r[1], r[2], r[3]): r[4] for r in expected[["scheme", "read", x, y]].itertuples()}
     assert {key: ours[key] for key in theirs} == pytest.approx(theirs)
     assert len(ours) == len(theirs)
+    for column in ("in range", "chance"):  # of recall alone
+        assert (column in found) == (column in expected) == (name == "measured recall")
+        if column in found:
+            own, theirs = (
+                {
+                    (r[1], r[2], r[3]): float(r[4])
+                    for r in table[["scheme", "read", at, column]].itertuples()
+                }
+                for table, at in ((found, "x"), (expected, x))
+            )
+            assert own == pytest.approx(theirs)
 
 
 def test_the_script_of_train_plans_the_runs_of_the_page(tmp_path: Path) -> None:

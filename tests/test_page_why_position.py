@@ -67,7 +67,7 @@ def test_the_default_says_what_is_blind_and_what_is_not() -> None:
     assert "With position they differ: Learned by 0." in text
     assert "Still the same with ALiBi (" in text
     assert "a mirrored sentence keeps every distance" in text
-    assert "A causal mask alone shows the order too (" in text
+    assert "All of this is without a mask. A causal mask alone shows the order: by " in text
     summary = at.dataframe[0].value.set_index("scheme")
     assert list(summary.index) == ["NoPE", "Learned", "Sinusoidal", "RoPE", "ALiBi"]
     for label in ("NoPE", "ALiBi"):
@@ -77,7 +77,10 @@ def test_the_default_says_what_is_blind_and_what_is_not() -> None:
         assert summary.loc[label, "no mask"] > 0.1
         assert f"{label} by {summary.loc[label, 'no mask']:.3g}" in text
     assert (summary["causal mask"] > 0.1).all()
-    assert f"({summary.loc['NoPE', 'causal mask']:.3g})" in text
+    assert text.endswith(
+        f"by {summary.loc['NoPE', 'causal mask']:.3g} without position and "
+        f"by {summary.loc['ALiBi', 'causal mask']:.3g} with ALiBi."
+    )
     assert any("Equivariant, not invariant" in caption for caption in captions(at))
 
 
@@ -86,6 +89,76 @@ def test_another_order_that_changes_distances_is_seen_by_alibi_too() -> None:
     assert "\u201cbites man dog\u201d" in text
     assert "ALiBi by 0." in text
     assert "mirrored" not in text
+
+
+MAT = ("the", "cat", "sat", "on", "the", "mat")  # one word stands twice
+
+
+@pytest.mark.parametrize(
+    ("how", "order"),
+    [
+        ("reversed", [5, 4, 3, 2, 1, 0]),
+        ("ends swapped", [5, 1, 2, 3, 4, 0]),
+        ("first word last", [1, 2, 3, 4, 5, 0]),
+    ],
+)
+def test_a_repeated_word_is_followed_to_its_new_place(how: str, order: list[int]) -> None:
+    """Attention in NumPy with the permutation written out, of all that changes a logit by place."""
+    setting = Setting()
+    link = {"sentence": " ".join(MAT), "reorder": how}
+    at = drawn(visit(PAGE, link, **opened(BY_WORD)))
+    shown = table(at, BY_WORD)
+    heads, width = setting.heads, setting.dim // setting.heads
+    places = np.arange(6.0)
+    angles = places[:, None] * 10_000.0 ** (-np.arange(0, width, 2) / width)
+    turn = np.exp(1j * angles)
+    slopes = 2.0 ** (-8 * np.arange(1, heads + 1) / heads)
+    bias = -slopes[:, None, None] * np.abs(places[:, None] - places[None, :])
+    wave = places[:, None] * 10_000.0 ** (-np.arange(0, setting.dim, 2) / setting.dim)
+    waves = np.stack((np.sin(wave), np.cos(wave)), axis=-1).reshape(6, -1)
+    layer = RandomLayer.of(setting, SCHEMES["none"]().build())
+    tokens = layer.tokens(MAT).numpy()
+    weights = [w[0].numpy() for w in layer.project(torch.eye(setting.dim).double()[None])]
+
+    def outputs(kind: str, x: np.ndarray, causal: bool) -> np.ndarray:
+        x = x + waves if kind == "sinusoidal" else x
+        q, k, v = (x @ w for w in weights)
+        if kind == "rope":
+            q, k = ((one[..., ::2] + 1j * one[..., 1::2]) * turn for one in (q, k))
+            logits = np.real(q @ np.conj(k).swapaxes(1, 2)) / width**0.5
+        else:
+            logits = q @ k.swapaxes(1, 2) / width**0.5
+        logits = logits + bias if kind == "alibi" else logits
+        if causal:
+            logits = np.where(np.tri(6) > 0, logits, -np.inf)
+        made = np.exp(logits - logits.max(axis=-1, keepdims=True))
+        return (made / made.sum(axis=-1, keepdims=True)) @ v
+
+    for kind in ("none", "sinusoidal", "rope", "alibi"):
+        for mask, causal in (("no mask", False), ("causal mask", True)):
+            first = outputs(kind, tokens, causal)
+            other = outputs(kind, tokens[order], causal)
+            gaps = [np.abs(first[:, word] - other[:, order.index(word)]).max() for word in range(6)]
+            own = chosen_rows(shown, kind, mask=mask)
+            assert own["word"].tolist() == ["the (1)", "cat", "sat", "on", "the (2)", "mat"]
+            assert np.allclose(own["difference"], gaps, rtol=1e-6, atol=1e-12)
+            blind = not causal and (kind == "none" or (kind == "alibi" and how == "reversed"))
+            assert (max(gaps) < 1e-13) == blind
+    if how == "reversed":
+        assert "Still the same with ALiBi (" in said(at)
+
+
+# Schemes that see the distance alone, so not a mirror image.
+EVEN = {"none", "alibi", "kerple_log", "kerple_power", "fire", "sandwich"}
+
+
+@pytest.mark.parametrize("first", range(0, len(SCHEMES), 6))
+def test_a_mirrored_sentence_with_a_repeated_word_is_told_with_every_scheme(first: int) -> None:
+    kinds = [*SCHEMES][first : first + 6]
+    at = drawn(visit(PAGE, {"sentence": " ".join(MAT)}, schemes=kinds))
+    gaps = at.dataframe[0].value.set_index("scheme")["no mask"]
+    blind = {label for label, gap in gaps.items() if gap < 1e-12}
+    assert blind == {SCHEMES[kind].label for kind in EVEN & {"none", *kinds}}
 
 
 SMALL = Setting(
@@ -98,9 +171,9 @@ SENTENCE = ("the", "dog", "sees", "the", "cat")
 @pytest.mark.parametrize(
     ("how", "other", "places"),
     [
-        ("reversed", ("cat", "the", "sees", "dog", "the"), [1, 3, 2, 4, 0]),
-        ("ends swapped", ("cat", "dog", "sees", "the", "the"), [3, 1, 2, 4, 0]),
-        ("first word last", ("dog", "sees", "the", "cat", "the"), [2, 0, 1, 4, 3]),
+        ("reversed", ("cat", "the", "sees", "dog", "the"), [4, 3, 2, 1, 0]),
+        ("ends swapped", ("cat", "dog", "sees", "the", "the"), [4, 1, 2, 3, 0]),
+        ("first word last", ("dog", "sees", "the", "cat", "the"), [4, 0, 1, 2, 3]),
     ],
 )
 def test_every_number_is_that_of_a_plain_loop(
@@ -262,7 +335,7 @@ def test_what_is_typed_and_cannot_be_used_stays_in_the_box(name: str) -> None:
 def test_a_sentence_that_reads_the_same_in_the_other_order_is_told() -> None:
     for link in ({"sentence": "buffalo buffalo"}, {"sentence": "the cat the"}):
         text = said(drawn(visit(PAGE, link)))
-        assert text.endswith("reads the same, so there is nothing to tell apart.")
+        assert "reads the same: the layer gets the same input twice." in text
 
 
 @pytest.mark.parametrize("text", [*FINE.values(), *(text for text, _ in CHANGED.values())])

@@ -148,6 +148,13 @@ def test_a_kernel_gives_the_scores_of_its_vectors_signs_included(
         torch.testing.assert_close(one.scores, two.scores, rtol=0, atol=1e3 * tolerance)
 
 
+def test_rounding_is_no_component_beyond_the_rank_of_centred_rows() -> None:
+    """Four fitted rows less their mean span three axes, though the fourth eigenvalue is 11 eps."""
+    rows = noise(6, 4, seed=5)
+    assert project(rows, 4, 4).found == project_gram(rows @ rows.T, 4, 4).found == 3
+    assert not project(rows, 4, 4).scores[:, 3].any()
+
+
 def test_the_published_shares_of_a_sinusoidal_table() -> None:
     found = project(table(512, 512), 96)
     assert found.explained_variance_ratio[:2].tolist() == pytest.approx([0.147, 0.085], abs=5e-4)

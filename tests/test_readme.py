@@ -6,7 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+import scipy.stats
 
 from posenc.interop import minilm_table
 from posenc.interop.sources import RESULTS
@@ -62,6 +64,24 @@ def losses(train_length: int) -> dict[str, dict[int, float]]:
     return found
 
 
+def minus(length: int, one: str, other: str) -> tuple[np.ndarray, float, float]:
+    """Loss of one scheme minus another's at the training length, by seed, with SciPy's interval."""
+    by_seed: dict[str, dict[int, float]] = {}
+    for run in Store(RESULTS):
+        spec = run.specification
+        if (spec.task, spec.train_length) == ("language", length):
+            for score in run.scores:
+                if (score.measure, score.variant, score.x) == ("context", TRAINED, length):
+                    by_seed.setdefault(spec.scheme.label, {})[spec.seed] = score.value
+    gaps = np.array([by_seed[one][seed] - by_seed[other][seed] for seed in range(3)])
+    low, high = scipy.stats.t.interval(0.95, 2, gaps.mean(), scipy.stats.sem(gaps))
+    return gaps, float(low), float(high)
+
+
+def signed(number: float) -> str:
+    return f"{number:+.3f}".replace("-", "−")
+
+
 def test_the_losses_in_the_readme_are_those_of_the_runs_that_ship() -> None:
     tables = re.findall(r"^\| scheme \|(.*)\|\n\|[-|]+\n((?:\|.*\n)+)", README, re.MULTILINE)
     assert len(tables) == 2
@@ -85,6 +105,12 @@ def test_what_the_readme_says_of_both_tables_is_so(length: int) -> None:
     }
     at = {label: numbers[length] for label, numbers in found.items() if length in numbers}
     assert (min(at, key=at.__getitem__), max(at, key=at.__getitem__)) == ("RoPE", "NoPE")
+    for label in at:
+        for better, than in (("RoPE", label), (label, "NoPE")):
+            if better != than:
+                gaps, _, high = minus(length, better, than)
+                assert high < 0
+                assert gaps.mean() < -0.00995
     assert math.exp(found["ALiBi"][16 * length] - at["ALiBi"]) < 1.1
     for label, numbers in found.items():
         if label != "ALiBi":
@@ -99,10 +125,20 @@ def test_what_the_readme_says_of_the_nine_is_so() -> None:
     ]  # fmt: skip
     flat = {label for label in nine if math.exp(found[label][1024] - found[label][64]) < 1.1}
     assert flat == {"Transformer-XL", "KERPLE log", "KERPLE power", "Sandwich"}
-    better = {label for label in nine if found[label][64] < found["RoPE"][64]}
-    assert better == {"Transformer-XL", "CoPE", "Shaw", "KERPLE power"}
-    most = found["RoPE"][64] - min(found[label][64] for label in nine)
-    assert f"by {most:.3f} nats at most" in README
+    (body,) = re.findall(
+        r"^\| loss at 64 minus RoPE's .*\n\|[-|]+\n((?:\|.*\n)+)", README, re.MULTILINE
+    )
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in body.splitlines()]
+    assert [row[0] for row in rows] == nine
+    worse = set()
+    for label, mean, interval, by_seed in rows:
+        gaps, low, high = minus(64, label, "RoPE")
+        assert mean == signed(gaps.mean())
+        assert interval == f"{signed(low)} to {signed(high)}"
+        assert by_seed == ", ".join(signed(gap) for gap in gaps)
+        assert not (high < 0 and gaps.mean() < -0.00995), label  # none is better
+        worse |= {label} if low > 0 and gaps.mean() > 0.00995 else set()
+    assert worse == {"FIRE", "KERPLE log", "T5 bias"}
     store, spread = Store(RESULTS), dict[str, list[float]]()
     for run in store:
         spec = run.specification
@@ -116,15 +152,33 @@ def test_what_the_readme_says_of_the_nine_is_so() -> None:
     assert wide == "CoPE"
 
 
-def test_what_the_readme_says_of_recall_is_so() -> None:
-    right: dict[tuple[str, str], list[float]] = {}
+def percent(shares: list[float]) -> str:
+    low, high = 100 * min(shares), 100 * max(shares)
+    return f"{sum(shares) / len(shares):.0%} ({low:.0f} to {high:.0f})"
+
+
+def test_the_shares_recalled_in_the_readme_are_those_of_the_runs_that_ship() -> None:
+    """Within the range of training, 1 to 29 tokens, and past it; guessing is one of four values."""
+    right: dict[str, dict[int, dict[int, float]]] = {}
     for run in Store(RESULTS):
+        one = run.specification
         for score in run.scores:
-            if (score.measure, score.x) == ("recall", 509):
-                kind = run.specification.scheme.kind
-                right.setdefault((kind, score.variant), []).append(score.value)
-    said = {("alibi", TRAINED): "45%", ("rope", TRAINED): "10%", ("learned", CLAMPED): "100%"}
-    for key, share in said.items():
-        assert len(right[key]) == 3
-        assert f"{sum(right[key]) / 3:.0%}" == share
-        assert share in README
+            if score.measure == "recall":
+                way = "" if score.variant == TRAINED else f", {score.variant}"
+                own = right.setdefault(f"{one.scheme.label}{way}", {})
+                own.setdefault(score.x, {})[one.seed] = score.value
+    (body,) = re.findall(r"^\| share recalled .*\n\|[-|]+\n((?:\|.*\n)+)", README, re.MULTILINE)
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in body.splitlines()]
+    assert {row[0] for row in rows} == {*right}
+    for label, inside, *past in rows:
+        within = [by_seed for x, by_seed in right[label].items() if x <= 29]
+        if within:
+            shares = [sum(one[seed] for one in within) / len(within) for seed in range(3)]
+            assert inside == percent(shares), label
+            learned = sum(shares) / 3 >= 0.9
+            assert (past[0] == "not learned") == (not learned)
+        for x, cell in zip((63, 127, 511), past, strict=True):
+            if cell and cell != "not learned":
+                assert cell == percent([*right[label][x].values()]), (label, x)
+    assert {row[0] for row in rows if "not learned" in row} == {"NoPE", "Sinusoidal"}
+    assert "guessing among the four values shown is right in 25% of cases" in README

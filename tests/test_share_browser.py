@@ -159,6 +159,25 @@ def test_a_pin_shows_both_settings_and_travels_by_link(visitor: Visit) -> None:
     expect(row(other, "similarity_change")).to_have_count(0, timeout=15_000)
 
 
+def test_teach_this_on_the_first_screen_presents_the_overview(visitor: Visit) -> None:
+    page = visitor().open("")
+    size = "parseFloat(getComputedStyle(document.documentElement).fontSize)"
+    small = page.evaluate(size)
+    page.set_viewport_size({"width": 1280, "height": 720})
+    page.get_by_role("link", name="Teach this").click()
+    expect(page.get_by_role("heading", name="The schemes side by side")).to_be_visible(
+        timeout=15_000
+    )
+    page.wait_for_function(f"{size} > {small}", timeout=15_000)
+    settled(page)
+    assert "present=true" in page.url
+    expect(page.get_by_role("button", name="Controls")).to_be_visible()
+    expect(page.locator("input[type=checkbox]").first).to_be_checked()
+    page.get_by_text("Present", exact=True).click()
+    page.wait_for_function(f"{size} == {small}", timeout=15_000)
+    assert "present" not in page.url
+
+
 def test_presenting_hides_the_sidebar_and_enlarges_type(visitor: Visit) -> None:
     page = visitor().open("similarity?base=500")
     size = "parseFloat(getComputedStyle(document.documentElement).fontSize)"

@@ -1,7 +1,7 @@
 """Why position as Python: the differences between a word's two outputs, as CSV."""
 
 from dashboard.choices import OrderChoice
-from dashboard.why_position import NO_POSITION, reordered
+from dashboard.why_position import NO_POSITION, order_of
 from posenc import Setting, fields
 
 
@@ -27,7 +27,7 @@ from posenc.analysis import RandomLayer, read_orders
 torch.set_num_threads(1)
 
 words = {words!r}
-other = {reordered(words, chosen.reorder)!r}
+order = {order_of(len(words), chosen.reorder)!r}  # the other order has words[order[i]] at place i
 setting = Setting({", ".join(arguments)})
 
 seen = Counter()
@@ -43,7 +43,7 @@ for kind in {kinds!r}:
     layer = RandomLayer.of(setting, scheme)
     for mask in ("no mask", "causal mask"):
         try:
-            found = read_orders(scheme, layer, words, other, causal=mask == "causal mask")
+            found = read_orders(scheme, layer, words, order, causal=mask == "causal mask")
         except PositionOutOfRange as error:
             print(error, file=sys.stderr)
             continue

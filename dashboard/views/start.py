@@ -35,6 +35,7 @@ coinciding.draw(
 st.caption(
     "What position alone does to attention between a query and a key of fixed content, scaled to 1 at "
     "distance 0: compare shapes, not heights. A band runs from the lowest head or pair to the highest."
+    " The sliders below set the base and dimension of these curves; a trained model has its own."
 )
 dials, links = st.columns([3, 1], gap="large", vertical_alignment="center")
 for place, name in zip(dials.columns(2, gap="medium"), ("base", "dim"), strict=True):

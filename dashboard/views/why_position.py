@@ -48,8 +48,9 @@ st.caption(said.layers(settings.now, found))
 
 page.how_to_read(
     "Both orders go through the same layer. Outputs are compared word by word: that of a word in the "
-    "first order against that of the same word in the other; of a word that stands twice, first "
-    "with first and second with second. Without position the outputs only move with their words: "
+    "first order against that of the same word in the other. Each word is followed to its new place, "
+    "also one that stands twice; words are never matched by their letters. "
+    "Without position the outputs only move with their words: "
     "attention is *equivariant*, not invariant. Invariant is what forgets who is who, such as the "
     "mean of all outputs. A causal mask breaks this by itself: the first word sees one word, the last "
     "sees all. Weights are random, so that a difference is 0 or is not says something about the "
@@ -60,7 +61,8 @@ page.definition(
     r"\mathrm{Attn}(X) = \mathrm{softmax}\!\left(\tfrac{X W_q (X W_k)^\top}{\sqrt{d}}\right) X W_v",
     "P puts the words into another order. The left side holds for every P without position (Lee et al. "
     "2019, arXiv 1810.00825; Yun et al. 2020, arXiv 1912.10077) and for no scheme that tells places "
-    "apart. A bias by distance alone (ALiBi) still holds it for the mirrored order.",
+    "apart. Without a mask a bias by distance alone (ALiBi) still holds it for the mirrored order: every "
+    "two words keep their distance. Under a causal mask it does not, for other words are hidden.",
     order.read_orders,
     order.RandomLayer,
     attention,

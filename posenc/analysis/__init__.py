@@ -50,7 +50,7 @@ from posenc.analysis.of_scheme import (
     scheme_properties,
     scheme_similarity,
 )
-from posenc.analysis.order import OrderReading, RandomLayer, matched, read_orders
+from posenc.analysis.order import OrderReading, RandomLayer, read_orders
 from posenc.analysis.projection import Projection, project, project_gram
 from posenc.analysis.properties import Properties, first_rise, kendall_tau, measure
 from posenc.analysis.similarity import (
@@ -108,7 +108,6 @@ __all__ = [
     "kernel_past",
     "linear_in_offset",
     "long_term_decay_bound",
-    "matched",
     "measure",
     "nearest_seen_distance",
     "offset_only",

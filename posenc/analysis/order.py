@@ -94,7 +94,8 @@ class RandomLayer:
 class OrderReading:
     """What one layer gives for a sentence and for its other order, under one mask.
 
-    Entry i is of word i of the first order in all four: the other order's are sorted back to it.
+    Entry i is of word i of the first order in all four: the other order's are sorted back to it by
+    the permutation, never by what the words are.
     outputs, other_outputs: (n, heads x head_dim). patterns, other_patterns: attention weights,
     (heads, n query, n key), rows sum to 1.
     """
@@ -125,42 +126,33 @@ class OrderReading:
         return self.outputs.square().mean().sqrt().item()
 
 
-def matched(words: Sequence[str], other: Sequence[str]) -> tuple[int, ...]:
-    """Return the place in `other` of every word of `words`, repeated words by their occurrence.
-
-    Raises SchemeArgumentError unless `other` holds exactly the words of `words`.
-    """
-    limits.check_count("number of words", len(words), 1, MAX_WORDS)
-    free: dict[str, list[int]] = {}
-    for place, word in enumerate(other):
-        free.setdefault(word, []).append(place)
-    if sorted(words) != sorted(other):
-        raise SchemeArgumentError(
-            f"the other order must hold the same words, {shown(' '.join(words))}, "
-            f"got {shown(' '.join(other))}."
-        )
-    return tuple(free[word].pop(0) for word in words)
-
-
 def read_orders(
     scheme: Scheme,
     layer: RandomLayer,
     words: Sequence[str],
-    other: Sequence[str],
+    order: Sequence[int],
     *,
     causal: bool = False,
 ) -> OrderReading:
-    """Return what one layer with this scheme gives for `words` and for the same words as `other`.
+    """Return what one layer with this scheme gives for `words` in their order and in another.
 
-    Without a mask every word sees every word; `causal` hides later words. Raises SchemeArgumentError
-    where `other` is no rearrangement or the scheme does not fit the layer, PositionOutOfRange past a
-    learned table.
+    order: a permutation of 0..n-1; the other order has `words[order[i]]` at place i. A word is
+    followed by its index, so a word that stands twice is followed correctly. Without a mask every
+    word sees every word; `causal` hides later words. Raises SchemeArgumentError where `order` is no
+    permutation or the scheme does not fit the layer, PositionOutOfRange past a learned table.
     """
     check_scheme(scheme)
-    places = torch.tensor(matched(words, other))
+    limits.check_count("number of words", len(words), 1, MAX_WORDS)
+    indices = [index for index in order if isinstance(index, int)]
+    if len(indices) < len(order) or sorted(indices) != [*range(len(words))]:
+        raise SchemeArgumentError(
+            f"order must hold each index from 0 to {len(words) - 1} once, got {shown([*order])}."
+        )
+    moved = torch.tensor(indices)
+    places = moved.argsort()  # the place in the other order of every word of the first
     scheme = scheme.to("cpu")
     with torch.no_grad():
-        x = scheme.embed(torch.stack((layer.tokens(words), layer.tokens(words)[_order(places)])))
+        x = scheme.embed(torch.stack((layer.tokens(words), layer.tokens(words)[moved])))
         q, k, v = layer.project(x)
         outputs = attention(q, k, v, scheme, causal=causal).transpose(1, 2).flatten(2)
         scores = scheme.scores(q, k)
@@ -170,8 +162,3 @@ def read_orders(
         patterns = scores.softmax(dim=-1)
     back = patterns[1][:, places][:, :, places]
     return OrderReading(outputs[0], outputs[1][places], patterns[0], back)
-
-
-def _order(places: Tensor) -> Tensor:
-    """Return which word of the first order stands at each place of the other."""
-    return places.argsort()

@@ -86,7 +86,8 @@ def project(vectors: Float[Tensor, "n d"], components: int = 3, fit: Fit = None)
     origin = vectors[int(fitted.to(torch.uint8).argmax())] / scale
     moved = _centred(vectors, fitted, scale, origin, torch.zeros_like(origin))
     drift = torch.stack([part.sum(0) for part in moved]).sum(0) / count
-    size, degrees = min(components, count, width), max(count - 1, 1)
+    degrees = max(count - 1, 1)  # the rank of centred rows
+    size = min(components, degrees, width)
     rows = _centred(vectors, fitted, scale, origin, drift)
     if count >= width:
         solver = "covariance_eigh"
@@ -138,7 +139,8 @@ def project_gram(kernel: Float[Tensor, "n n"], components: int = 3, fit: Fit = N
     strip.sub_(strip.mean(0)).sub_((row_mean - row_mean.mean())[:, None])
     block = strip[:, columns]
     count = len(block)
-    size = min(components, count)
+    degrees = max(count - 1, 1)  # the rank of a centred kernel
+    size = min(components, degrees)
     # What centring leaves of the rounding of entries as large as the peak.
     rounding = (count + 64) * _EPS * peak / scale
     if max(part.abs() for part in block.aminmax()) > rounding:
@@ -149,7 +151,6 @@ def project_gram(kernel: Float[Tensor, "n n"], components: int = 3, fit: Fit = N
     roots = values.clamp(min=0).sqrt()
     scores = strip.T @ axes / torch.where(values > floor, roots, 1.0)
     scores[fitted] = axes * roots
-    degrees = max(count - 1, 1)
     return signed_projection(
         scores=scores,
         components=None,
