@@ -155,9 +155,8 @@ def _answer(name: str, setting: Setting) -> Answer:
         held = held_numbers(name)
         about = (f"From {held.source}.", *held.notes)
     apart = from_exact(found, table, sines) if found.known else None
-    leading = "" if apart is None else leading_error(found, apart)
     return Answer(
-        headline=f"{leading} {headline(found)}".strip(),
+        headline=f"{leading_error(found, apart)} {headline(found)}".strip(),
         about=about,
         fit=fit_sentence(found),
         deviations=tuple((one.kind, one.sentence) for one in found.deviations),

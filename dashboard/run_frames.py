@@ -180,11 +180,16 @@ def recalled(found: list[Curve], farthest: int, unit: str) -> str:
             far.append(f"{label} {'nowhere' if reach is None else f'{reach:,}'}")
         else:
             failed.append(label)
-    said = f"Right within the training range, 1 to {farthest:,} {unit}: {listed(near)}; "
-    said += f"guessing gives {Recall.CHANCE:.0%}. "
+    said = [
+        f"Right within the training range, 1 to {farthest:,} {unit}: {listed(near)}; guessing gives "
+        f"{Recall.CHANCE:.0%}."
+    ]
     if failed:
-        said += f"Below {summary.LEARNED:.0%} there, so longer distances say nothing: {listed(failed)}. "
-    return said + (f"At least half up to: {listed(far)}." if far else "")
+        below = f"Below {summary.LEARNED:.0%} there, so longer distances say nothing"
+        said.append(f"{below}: {listed(failed)}.")
+    if far:
+        said.append(f"At least half up to: {listed(far)}.")
+    return " ".join(said)
 
 
 def in_range(found: list[Curve]) -> list[float | None]:

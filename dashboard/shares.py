@@ -53,9 +53,8 @@ def draw(schemes: tuple[str, ...], runs_drawn: list[Heading]) -> dict[str, pd.Da
         return {}
     share = SHARES[one.task]
     st.subheader(share.title, anchor=False)
-    st.caption(
-        share.says.format(length=one.train_length, farthest=_shown(one)) + f" {said(runs_drawn)}"
-    )
+    says = share.says.format(length=one.train_length, farthest=_shown(one))
+    st.caption(plain(f"{says} {said(runs_drawn)}"))
     st.caption(plain(f"{run_words.whole(one)}."))
     frame = run_frames.frame(found)
     kinds = tuple(kind for kind in schemes if any(run_frames.is_of(curve, kind) for curve in found))

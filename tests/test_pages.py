@@ -388,7 +388,7 @@ def trees() -> Iterator[tuple[Path, ast.Module]]:
 def test_every_cache_is_bounded_and_keyed_by_parameters() -> None:
     shared = {"CACHE": compute.CACHE, "MANY": compute.MANY}
     # Numbers and words, and frozen dataclasses of nothing else, which Streamlit keys field by field.
-    keys = {"Query", "Setting", "int", "float", "str", "bool", "tuple[str, ...]"}
+    keys = {"Query", "Setting", "int", "float", "str", "bool", "tuple[str, ...]", "tuple[int, ...]"}
     keys |= {choice.__name__ for choice in PAGE_CHOICES}
     cached = 0
     for path, tree in trees():

@@ -15,11 +15,13 @@ import sys
 
 {imports}
 from posenc.identification import identify
+from posenc.identification.made import from_exact, leading_error
 from posenc.identification.words import fit_sentence, headline, record
 
 {table}
 found = identify(table, sines)
-print(headline(found), fit_sentence(found), file=sys.stderr)
+apart = from_exact(found, table, sines) if found.known else None
+print(f"{{leading_error(found, apart)}} {{headline(found)}}".strip(), fit_sentence(found), file=sys.stderr)
 for one in found.deviations:
     print(one.sentence, file=sys.stderr)
 said = record(found)

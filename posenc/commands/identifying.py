@@ -37,8 +37,8 @@ def identify_table(file: Path, tensor: str | None, sines: Path | None, as_json: 
         said = record(found) | {"largest_error": None if apart is None else apart.largest}
         said |= {"tensor": read.name, "notes": list(read.notes)}
         return click.echo(json.dumps(said, indent=2))
-    if apart is not None and leading_error(found, apart):
-        click.echo(leading_error(found, apart))
+    if leading := leading_error(found, apart):
+        click.echo(leading)
     click.echo(headline(found))
     click.echo(fit_sentence(found))
     for one in found.deviations:

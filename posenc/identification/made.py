@@ -75,10 +75,10 @@ def error_sentence(found: Identification, apart: FromExact) -> str:
     return f"Largest error {apart.largest:.3g}, in row {apart.row:,}, column {column:,}{part}."
 
 
-def leading_error(found: Identification, apart: FromExact) -> str:
+def leading_error(found: Identification, apart: FromExact | None) -> str:
     """Return the sentence on the largest error, "" where it is no more than the last rounding."""
     rounded = not (found.has("angles") or found.has("unexplained"))
-    return "" if rounded else error_sentence(found, apart)
+    return "" if rounded or apart is None else error_sentence(found, apart)
 
 
 def _made(found: Identification, given: Given, begin: int, end: int) -> Made:

@@ -1,5 +1,4 @@
-"""What the world knows of a kind of RoPE: its words in a config.json, servers' options, its evidence,
-and how its tables are told from others.
+"""What is known of a kind of RoPE: its words in a config.json, servers' options, evidence, and tables.
 
 Every part has a default that says "nothing". A scaling overrides what it has in its one file, and the
 reader and writer of configs, the planner, identification, the pages and the command line take it from
