@@ -26,6 +26,7 @@ from posenc.planner import (
     plan,
     verdict,
 )
+from posenc.planner.cache import windows_said
 from posenc.planner.context_plan import planned_kind
 from posenc.planner.kernels import kernel_at
 from posenc.planner.known_bases import known_base
@@ -87,6 +88,7 @@ class PlannerRead:
     base_bound: str
     partial: str
     assumed: str
+    windows: str
 
 
 def read(setting: Setting, chosen: PlanChoice, every: bool = False) -> PlannerRead:
@@ -162,6 +164,7 @@ def _read(word: str, chosen: PlanChoice, every: bool) -> PlannerRead:
         ),
         cautions=tuple(cautions(found)),
         layers=notes,
+        windows=windows_said(found.model, found.target),
         left_out=found.left_out,
         pasted=_pasted(found),
         ranking=RANKING,

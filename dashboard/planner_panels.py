@@ -139,6 +139,8 @@ def beware(both: Pair[PlannerRead]) -> None:
     with right:
         st.subheader("Keys and values of one sequence", anchor=False)
         page.table(both.map(lambda one: one.cache))
+        if found.windows:
+            st.caption(plain(found.windows))
         st.subheader("Layers", anchor=False)
         bewared = {caution.sentence for caution in found.cautions}
         for note in found.layers:

@@ -16,8 +16,19 @@ from posenc import __main__ as command
 from posenc.interop import read_config
 from posenc.interop.sources import RESULTS
 from posenc.model_evidence import EVIDENCE, evidence_of
-from posenc.planner import METHODS, RANKING, ContextPlan, MethodPlan, emit, plan, verdict
+from posenc.planner import (
+    METHODS,
+    RANKING,
+    ContextPlan,
+    MethodPlan,
+    cautions,
+    emit,
+    layer_notes,
+    plan,
+    verdict,
+)
 from posenc.planner import measured as measuring
+from posenc.planner.cache import windows_said
 from posenc.planner.measured import MeasuredRatio, measured_at
 from posenc.planner.methods import UNSCALED
 from posenc.planner.readiness import MEASURED_LIMIT, Readiness, readiness
@@ -98,13 +109,18 @@ def test_a_plan_quotes_the_runs_with_their_conditions() -> None:
     found = planned("llama-3-8b", 16_384)
     said = " ".join(text for text, _ in method(found, "ntk").statements)
     assert (
-        "at x2, the perplexity is 1.35 times (1.2 to 1.47 over 3 seeds, trained on 64 tokens)"
+        "at x2, the perplexity is 1.35 times (geometric mean of 3 seeds, 1.2 to 1.47, trained on 64 bytes)"
         in said
     )
-    assert "and 1.46 times (1.4 to 1.5 over 3 seeds, trained on 128 tokens)" in said
-    assert "NTK-aware, raised the perplexity of small models 1.35 and 1.46 times at x2." in verdict(
-        found
-    )
+    assert "and 1.46 times (geometric mean of 3 seeds, 1.4 to 1.5, trained on 128 bytes)" in said
+    assert (
+        "Measured here on small models trained on 64 and 128 bytes, NTK-aware raised their perplexity "
+        "1.35 and 1.46 times at x2."
+    ) in verdict(found)
+    assert (
+        "NTK-aware, the best of position interpolation, NTK-aware and unscaled RoPE, raised their "
+        "perplexity 8.05 and 6.85 times at x16."
+    ) in verdict(planned("llama-3-8b", 131_072))
     longest = planned("llama-3-8b", 524_288)
     said = " ".join(text for text, _ in method(longest, "dynamic").statements)
     assert "read with NTK-aware scaling, which has the same frequencies at this length" in said
@@ -186,12 +202,13 @@ RECOMMENDATIONS = {
     (
         "llama-3-8b",
         131_072,
-    ): "No source reports that a method compared here works at x16 without training",
+    ): "No source reports that a method compared here keeps its perplexity at x16 without training",
     ("llama-3-8b", 524_288): "is x64. Plan to train and to measure. No source reports",
     ("qwen2.5-7b", 131_072): "is x4. Use YaRN by 4 without training, as its makers recommend",
     ("qwen3-8b", 65_536): "is x2. Use YaRN by 2 without training, as its makers recommend",
     ("llama-3.1-8b", 131_072): "is made for: use it as it is.",
     ("gemma-2-9b", 32_768): "is x4. Plan to fine-tune with Llama 3 scaling, ",
+    ("gpt-oss-20b", 262_144): "Plan to train and to measure, first with YaRN at a larger factor.",
 }
 
 
@@ -300,6 +317,60 @@ def test_makers_advice_ends_where_theirs_does() -> None:
     assert scaled.methods[0].readiness is Readiness.RECOMMENDED
 
 
+# A scaling of its own ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "own", "first", "past"),
+    [("llama-3.1-8b", 131_072, 8_192, "x2"), ("gpt-oss-20b", 131_072, 4_096, "x2")],
+)
+def test_a_model_with_a_scaling_of_its_own_is_planned_past_that(
+    name: str, own: int, first: int, past: str
+) -> None:
+    found = plan(MODELS[name].read(), 262_144, search_base=False, scan=64)
+    said = verdict(found)
+    assert f"reads {own:,} tokens with its own scaling; 262,144 is {past} past that, and" in said
+    assert f"What follows starts from {first:,}, without its scaling." in said
+    beware = [one.sentence for one in cautions(found)]
+    # A pair of its own ladder that does not close a turn within its context turns farther past it.
+    configured = method(found, "configured")
+    slow = sum(2 * math.pi / theta > own for theta in configured.pairs.after)
+    assert int(configured.pairs.unseen.sum()) == slow
+    of = len(configured.pairs.after)
+    shown = f"As configured: {slow} pairs of {of} turn farther than texts of {own:,} tokens show."
+    assert shown in beware
+    notes = layer_notes(found.model, found.target, found.trained_length)
+    assert f"its scaling is made for {own:,} tokens; before it" in notes[0].sentence
+    assert not any("never trained" in note.sentence for note in notes)
+
+
+def test_within_its_own_scaling_no_pair_is_unseen() -> None:
+    found = plan(MODELS["llama-3.1-8b"].read(), 131_072, search_base=False, scan=64)
+    assert found.methods[0].method.name == "configured"
+    assert not found.methods[0].pairs.unseen.any()
+
+
+@pytest.mark.parametrize("name", ["gpt-oss-20b", "llama-3.1-8b"])
+def test_the_next_step_is_the_script_of_what_the_verdict_begins_with(name: str) -> None:
+    words = ["plan", "-", "--context", "262144"]
+    config = json.dumps(MODELS[name].config, default=dict)
+    result = CliRunner().invoke(command.main, words, input=config)
+    assert "--script yarn added" in result.output
+    assert "llama.cpp needs no option for it: a GGUF file of this model holds" in result.output
+    assert "llama-server -m MODEL -c 262144" in result.output
+
+
+def test_a_server_that_keeps_what_is_past_a_window_needs_more() -> None:
+    found = planned("mistral-7b-v0.1", 65_536)
+    # 32 layers of 8 key/value heads of width 128, keys and values, 2 bytes.
+    whole = 32 * 2 * 8 * 128 * 65_536 * 2 / 2**30
+    assert found.cache["bfloat16"] == whole * 4_096 / 65_536 == 0.5
+    assert f"needs {whole:g} GiB in bfloat16" in windows_said(found.model, found.target)
+    assert windows_said(planned("llama-3-8b", 65_536).model, 65_536) == ""
+    at = drawn(visit("context_planner", {"model": "mistral-7b-v0.1", "context": "65536"}))
+    assert any("needs 8 GiB in bfloat16" in as_read(said) for said in captions(at))
+
+
 # Windows ------------------------------------------------------------------------------------------
 
 
@@ -323,6 +394,7 @@ def test_a_published_test_of_a_model_stands_in_its_verdict() -> None:
     said = verdict(planned("mistral-7b-v0.1", 65_536))
     assert "no training on texts of this length is known here" in said
     assert "36.8 at 16,384 and more than 1,000 at 65,536" in said
+    assert "A copy trained further with YaRN for 1,500 steps had 2.19 at 131,072" in said
     assert "table 6" in said
     assert "from at most 131,072 tokens back (4,096 x 32)" in said
 
@@ -358,6 +430,7 @@ def test_gemma_2_s_block_names_the_sliding_layers_that_it_rescales(
     assert (
         f"The block also rescales {sliding} sliding_attention layers that need no scaling" in said
     )
+    assert f"What is pasted also rescales {sliding} sliding_attention layers" in verdict(found)
     assert "Gemma2Config has one RoPE for all layers" in said
     result = CliRunner().invoke(
         command.main,

@@ -24,10 +24,11 @@ from posenc.planner import (
     plan,
     verdict,
 )
+from posenc.planner.cache import windows_said
 from posenc.planner.columns import EXPLAINED
 from posenc.planner.methods import UNSCALED
 from posenc.planner.report import layer_rows, model_record, plan_record, ranked
-from posenc.planner.verdict import bound_said, resolution_said
+from posenc.planner.verdict import bound_said, resolution_said, suggested
 from posenc.words import with_advanced
 
 _CONFIG = click.argument("config", metavar="CONFIG.JSON")
@@ -128,6 +129,8 @@ def _tell(made: ContextPlan) -> None:
     _list("Left out", made.left_out)
     sizes = ", ".join(f"{gib:,.4g} GiB in {name}" for name, gib in made.cache.items())
     click.echo(f"\nKeys and values of one sequence of {made.target:,} tokens: {sizes}.")
+    if windows := windows_said(made.model, made.target):
+        click.echo(windows)
     click.echo(resolution_said(made))
     if bound := bound_said(made):
         click.echo(bound)
@@ -145,10 +148,11 @@ def _tell(made: ContextPlan) -> None:
 
 
 def _next_step(made: ContextPlan) -> str:
-    """Name the option that prints a script for the first method that has one, "" where nothing is new."""
+    """Name the option that prints a script for what the verdict begins with, or the next that has one."""
     if made.trained_length is None or made.target <= made.trained_length:
         return ""
-    for one in made.methods:
+    first = suggested(made)
+    for one in (*([first] if first else []), *made.methods):
         if one.method.name in METHODS and emit(made, one).rope_parameters:
             return (
                 f"Next: measure it on your own checkpoint and texts; --script {one.method.name} added to "

@@ -5,7 +5,7 @@ Numbers are of formulas; what is quoted as measured is of this project's small m
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
@@ -20,8 +20,10 @@ from posenc.model_evidence import ModelEvidence, evidence_of
 from posenc.planner.cache import MAX_CONTEXT, cache_gib
 from posenc.planner.kernels import ShortCost, kernel_at, short_cost, stale_from
 from posenc.planner.known_bases import known_base
+from posenc.planner.layer_notes import own_length
 from posenc.planner.measured import MeasuredRatio, measured_at
 from posenc.planner.methods import (
+    CONFIGURED,
     LARGER_BASE,
     METHODS,
     NEW_LENGTH,
@@ -115,6 +117,12 @@ class ContextPlan:
         return planned_kind(self.model)
 
     @property
+    def own_length(self) -> int | None:
+        """The context that the scaling in its config is made for; None where it has none or no more."""
+        own, trained = own_length(self.model, self.kind), self.trained_length
+        return own if own and trained and own > trained else None
+
+    @property
     def factor(self) -> float | None:
         """How many times the trained length the target is."""
         return None if self.trained_length is None else self.target / self.trained_length
@@ -172,7 +180,8 @@ def plan(
     left_out: list[str] = []
     if trained is not None and length is not None and isinstance(scheme, RopeConfig):
         own = as_configured(context, model.context)
-        lengths = _Lengths(context, reach, length, scanned)
+        scaled_to = own_length(model, kind)
+        lengths = _Lengths(context, reach, length, scanned, max(scaled_to or 0, length))
         for method, config in _configs(scheme, own, trained, asked, lengths, window):
             if config is None:
                 left_out.append(_why_not(method, trained, window))
@@ -210,13 +219,15 @@ class _Lengths:
     """text: the target, which scalings that look at the length look at whatever a layer's window is.
 
     reach: how many tokens a query sees of it. trained: how long training texts were.
-    scanned: at how many distances the sign of B(k) is looked at.
+    scanned: at how many distances the sign of B(k) is looked at. own: what the scaling of the config is
+    made for, at least `trained`.
     """
 
     text: int
     reach: int
     trained: int
     scanned: int
+    own: int
 
 
 def _trained_length(
@@ -327,13 +338,20 @@ def _method_plan(
     # What "divided" means: by the factor of the scaling, or by the whole stretch where it has none.
     stretch = config.stretch(text)
     factor = max(reach / length if stretch is None else stretch, 1.0)
+    pairs = read_pairs(
+        trained, config, trained_length=length, text=text, reach=reach, factor=factor
+    )
+    if method.name == CONFIGURED and advice is None:
+        # Taken as trained with its scaling up to its context.
+        shown = read_pairs(
+            config, config, trained_length=lengths.own, text=text, reach=reach, factor=1.0
+        )
+        pairs = replace(pairs, unseen=shown.unseen)
     return MethodPlan(
         method=method,
         config=config,
         attention_factor=attention_factor,
-        pairs=read_pairs(
-            trained, config, trained_length=length, text=text, reach=reach, factor=factor
-        ),
+        pairs=pairs,
         short=short_cost(trained, config, length),
         kernel=dict(zip(at, kernel_at(config, at, text).tolist(), strict=True)),
         first_negative=first_negative_offset(inv_freq, lengths.scanned),

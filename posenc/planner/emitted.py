@@ -13,12 +13,14 @@ from typing import Any
 from posenc.errors import SchemeArgumentError
 from posenc.interop.models.families import FAMILIES
 from posenc.planner.context_plan import ContextPlan, MethodPlan
+from posenc.planner.methods import CONFIGURED
 from posenc.schemes.rope import RopeConfig
 from posenc.schemes.scheme import SchemeConfig
 from posenc.words import counted
 
 VLLM_SOURCE = "docs.vllm.ai, stable, Context Extension; vLLM 0.11.1 and later"
 LLAMA_CPP_FACTORS = "ggml-org/llama.cpp, pull request 8676"
+_IN_GGUF = ("linear", "yarn", "llama3", "longrope")  # that its convert_hf_to_gguf.py writes
 _STAYS = "a GGUF file of this model holds its own scaling, which they are applied on top of"
 LLAMA_CPP_SOURCE = "ggml-org/llama.cpp, tools/server/README.md at 00dc8057"
 
@@ -70,13 +72,19 @@ def emit(plan: ContextPlan, one: MethodPlan) -> Emitted:
             f"--max-model-len {plan.target}"
         )
     several = len(plan.model.layer_kinds) > 1
-    flags = "" if several else config.llama_cpp()
-    if several:
+    in_file = one.method.name == CONFIGURED and (config.to_block() or {})["rope_type"] in _IN_GGUF
+    flags = "" if several or in_file else config.llama_cpp()
+    if in_file:
+        why.append(
+            "llama.cpp needs no option for it: a GGUF file of this model holds this scaling."
+        )
+    elif several:
         why.append(
             "No llama.cpp options: which of this model's kinds of layers they act on was not verified."
         )
     elif not flags:
-        why.append(f"llama.cpp has no option for {one.method.label.lower()} as planned here.")
+        what = f"{one.method.label[:1].lower()}{one.method.label[1:]}"
+        why.append(f"llama.cpp has no option for {what} with these numbers.")
     elif _stays_in_file(plan.kind.scheme, plan.trained):
         flags = ""
         why.append(f"No llama.cpp options: {_STAYS} ({LLAMA_CPP_FACTORS}).")
@@ -84,22 +92,26 @@ def emit(plan: ContextPlan, one: MethodPlan) -> Emitted:
         rope_parameters=parameters | longer,
         rope_scaling=old | longer if old else {},
         vllm=vllm,
-        llama_cpp=f"llama-server -m MODEL {flags} -c {plan.target}" if flags else "",
+        llama_cpp=" ".join(filter(None, ("llama-server -m MODEL", flags, f"-c {plan.target}")))
+        if flags or in_file
+        else "",
         why=tuple(why),
-        where=_where(plan) + _needless(plan),
+        where=_where(plan),
     )
 
 
 def _where(plan: ContextPlan) -> str:
     """Say where the keys belong: an old rope_scaling left beside them is what transformers takes."""
     inside = f"Inside {plan.model.section}, in" if plan.model.section else "In"
+    needless = needless_layers(plan)
     return (
         f"{inside} place of all keys of RoPE that the config has, such as rope_theta and rope_scaling: "
         "transformers takes an old rope_scaling rather than new rope_parameters beside it."
+        + (f" The block also rescales {needless}" if needless else "")
     )
 
 
-def _needless(plan: ContextPlan) -> str:
+def needless_layers(plan: ContextPlan) -> str:
     """Name the layers that share the block though their window shows no new distance; "" without any."""
     trained = plan.trained_length or 0
     shared = [
@@ -110,13 +122,11 @@ def _needless(plan: ContextPlan) -> str:
     spared = [kind for kind in shared if kind.window is not None and kind.window <= trained]
     if not spared:
         return ""
-    layers, window = (
-        sum(len(kind.layers) for kind in spared),
-        max(kind.window or 0 for kind in spared),
-    )
+    layers = sum(len(kind.layers) for kind in spared)
+    window = max(kind.window or 0 for kind in spared)
     return (
-        f" The block also rescales {counted(layers, f'{spared[0].name} layer')} that need no scaling: they "
-        f"see {window:,} tokens at most, and {_class(plan)} has one RoPE for all layers."
+        f"{counted(layers, f'{spared[0].name} layer')} that need no scaling: they see {window:,} tokens "
+        f"at most, and {_class(plan)} has one RoPE for all layers."
     )
 
 

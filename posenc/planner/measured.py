@@ -33,8 +33,8 @@ class MeasuredRatio:
     def said(self) -> str:
         """The ratio in words."""
         return (
-            f"{self.mean:.3g} times ({self.low:.3g} to {self.high:.3g} over "
-            f"{counted(self.seeds, 'seed')}, trained on {self.train_length:,} tokens)"
+            f"{self.mean:.3g} times (geometric mean of {counted(self.seeds, 'seed')}, {self.low:.3g} to "
+            f"{self.high:.3g}, trained on {self.train_length:,} bytes)"
         )
 
 

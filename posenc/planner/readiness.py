@@ -39,7 +39,8 @@ RANKING = (
     "then what a source reports to work without training at this factor, as long as small models measured "
     f"here stay under {MEASURED_LIMIT:g} times their perplexity; then what a source fine-tuned to this "
     "factor; then the rest. Ties: fewer pairs at unseen angles, then less change of the logit within the "
-    "trained length. Unscaled past the trained length comes last."
+    "trained length. Unscaled past the trained length comes last. Nobody measured the quality after "
+    "fine-tuning here, so the order of methods that need it is a guess from formulas."
 )
 
 

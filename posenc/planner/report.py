@@ -5,6 +5,7 @@ import math
 from typing import Any
 
 from posenc.interop.models.model_config import ModelConfig
+from posenc.planner.cache import cache_gib
 from posenc.planner.columns import COLUMNS, COSTS, SEES, columns_of
 from posenc.planner.context_plan import ContextPlan, MethodPlan
 from posenc.planner.emitted import emit
@@ -32,6 +33,7 @@ def plan_record(plan: ContextPlan) -> dict[str, Any]:
         "smallest_base_until": None if window is None else window.end,
         "suggested_base": None if window is None else window.rounded,
         "cache_gib": plan.cache,
+        "cache_gib_without_windows": cache_gib(plan.model, plan.target, windows=False),
         "distinct_bfloat16_positions": plan.distinct_bfloat16,
         "distinct_float32_positions": plan.distinct_float32,
         "ranking": RANKING,

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from posenc.planner.context_plan import ContextPlan, MethodPlan
+from posenc.planner.emitted import needless_layers
 from posenc.planner.layer_notes import layer_notes
-from posenc.planner.methods import UNSCALED
+from posenc.planner.methods import CONFIGURED, UNSCALED
 from posenc.planner.readiness import Readiness
 from posenc.schemes.rope import RopeConfig
 from posenc.words import counted, listed, power, times
@@ -36,10 +37,42 @@ def verdict(plan: ContextPlan) -> str:
     if not plan.longer:
         return _not_longer(plan, plan.trained_length)
     stretch = plan.reach / plan.trained_length
-    said = f"{plan.name} from {plan.trained_length:,} to {plan.target:,} is {times(stretch)}"
-    if plan.reach != plan.target:
-        said += f" in the {plan.reach:,} tokens that a layer sees"
-    return f"{said}{_recommended(plan)}"
+    if plan.own_length and plan.reach > plan.own_length:
+        said = (
+            f"{plan.name} reads {plan.own_length:,} tokens with its own scaling; {plan.target:,} is "
+            f"{times(plan.reach / plan.own_length)} past that, and {times(stretch)} of the "
+            f"{plan.trained_length:,} before it. What follows starts from {plan.trained_length:,}, without "
+            "its scaling"
+        )
+    else:
+        said = f"{plan.name} from {plan.trained_length:,} to {plan.target:,} is {times(stretch)}"
+        if plan.reach != plan.target:
+            said += f" in the {plan.reach:,} tokens that a layer sees"
+    needless = needless_layers(plan)
+    also = f" What is pasted also rescales {needless}" if needless and plan.methods else ""
+    return f"{said}{_recommended(plan)}{also}"
+
+
+def suggested(plan: ContextPlan) -> MethodPlan | None:
+    """Return the method that the verdict begins with, None where there is none.
+
+    Without one that is made for it, recommended or fine-tuned to this factor, it is the model's own kind
+    of scaling, stretched.
+    """
+    if not plan.methods or plan.methods[0].readiness in (Readiness.MADE, Readiness.RECOMMENDED):
+        return plan.methods[0] if plan.methods else None
+    ready = [one for one in plan.methods if one.readiness is Readiness.TRAINED]
+    same = [
+        one
+        for one in plan.methods
+        if one.config.kind == _own_kind(plan) and one.method.name != CONFIGURED
+    ]
+    unseen = [one for one in ready if not one.pairs.unseen.any()]
+    return (unseen or ready or (same if plan.own_length else []) or [*plan.methods])[0]
+
+
+def _own_kind(plan: ContextPlan) -> str:
+    return "" if plan.kind.scheme is None else plan.kind.scheme.kind
 
 
 def _recommended(plan: ContextPlan) -> str:
@@ -64,6 +97,9 @@ def _recommended(plan: ContextPlan) -> str:
         said = f"Plan to fine-tune with {listed(map(_called, ready), 'or')}, though {_unseen(ready[0])}."
     else:
         said = "Plan to train and to measure."
+        first = suggested(plan)
+        if plan.own_length and first and first.config.kind == _own_kind(plan):
+            said = f"Plan to train and to measure, first with {_called(first)} at a larger factor."
     return f". {said} {_untrained(plan, bool(ready))}"
 
 
@@ -82,22 +118,23 @@ def _untrained(plan: ContextPlan, trained: bool) -> str:
     else:
         stretch = plan.methods[0].factor if plan.methods else 1.0
         how = "without training" if trained else "with training or without"
-        said = f"No source reports that a method compared here works at {times(stretch)} {how}"
-    measured = [one for one in tested or plan.methods if one.measured]
+        said = "No source reports that a method compared here keeps its perplexity at "
+        said += f"{times(stretch)} {how}"
+    measured = [
+        one
+        for one in tested or plan.methods
+        if one.measured and not one.method.evidence.measured_as
+    ]
     if not measured:
         return f"{said}."
-    best = min(
-        measured,
-        key=lambda one: (
-            max(ratio.mean for ratio in one.measured),
-            one.method.evidence.measured_as,
-        ),
-    )
+    best = min(measured, key=lambda one: max(ratio.mean for ratio in one.measured))
     ratios = listed((f"{ratio.mean:.3g}" for ratio in best.measured), "and")
+    lengths = listed((f"{ratio.train_length:,}" for ratio in best.measured), "and")
     at = times(best.measured[0].factor)
+    compared = f", the best of {listed(map(_called, measured), 'and')}," if measured[1:] else ""
     return (
-        f"{said}; the best of them measured here, {_called(best)}, raised the perplexity of small models "
-        f"{ratios} times at {at}."
+        f"{said}. Measured here on small models trained on {lengths} bytes, {_called(best)}{compared} "
+        f"raised their perplexity {ratios} times at {at}."
     )
 
 
@@ -105,7 +142,8 @@ def _called(one: MethodPlan) -> str:
     """Return what a sentence calls a method."""
     if one.method.scaling is not None:
         return one.method.scaling.reading
-    return "unscaled RoPE" if one.method.name == UNSCALED.name else f"a {one.method.label.lower()}"
+    names = {UNSCALED.name: "unscaled RoPE", CONFIGURED: "its own scaling"}
+    return names.get(one.method.name, f"a {one.method.label.lower()}")
 
 
 def _unseen(one: MethodPlan) -> str:
@@ -247,12 +285,14 @@ def _of_method(one: MethodPlan, plan: ContextPlan) -> list[Caution]:
             )
         )
     unseen = int(one.pairs.unseen.sum())
+    configured = one.method.name == CONFIGURED
+    shown = plan.own_length if configured and plan.own_length else plan.trained_length
     if unseen and one.method.name != UNSCALED.name and plan.longer:
         found.append(
             Caution(
                 "A pair that made less than a turn in training knows no angle past its last one.",
                 f"{name}: {counted(unseen, 'pair')} of {len(one.pairs.before)} "
-                f"{'meets' if unseen == 1 else 'meet'} angles that training never showed.",
+                f"{'turns' if unseen == 1 else 'turn'} farther than texts of {shown:,} tokens show.",
                 "Liu et al. 2023, arXiv 2310.05209",
             )
         )

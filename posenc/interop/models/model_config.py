@@ -108,10 +108,15 @@ class ModelConfig:
         """Rotated features of a head of the main kind of layer; None without RoPE."""
         return self.main.rotary_dim
 
-    def cache_numbers(self, length: int) -> int:
-        """Count the numbers that the caches of all layers hold for `length` tokens of one sequence."""
+    def cache_numbers(self, length: int, *, windows: bool = True) -> int:
+        """Count the numbers that the caches of all layers hold for `length` tokens of one sequence.
+
+        windows: whether a layer with a window keeps no more than its window.
+        """
         return sum(
-            len(kind.layers) * kind.cache_width * kind.cached_tokens(length)
+            len(kind.layers)
+            * kind.cache_width
+            * (kind.cached_tokens(length) if windows else length)
             for kind in self.layer_kinds
         )
 

@@ -47,7 +47,8 @@ class RopeDynamicConfig(ScaledRopeConfig):
         training="fine-tuning",
         statement="Proposed for models that are not trained further: they degrade gradually. Llama-2-7B "
         "read so had a perplexity of 10.2 at x2 and 23.3 at x4 on PG-19, and 3.5 and 3.9 on Proof-pile. "
-        "Keys must be cached unrotated.",
+        "Keys must be cached unrotated. As planned here its factor is 1, because the base grows with the "
+        "text anyway.",
         source="emozilla 2023, reddit.com/r/LocalLLaMA, post 14mrgpr; Peng et al. 2023, arXiv 2309.00071, "
         "section 3.3; Ding et al. 2024, arXiv 2402.13753, table 1",
         untrained_to=2.0,

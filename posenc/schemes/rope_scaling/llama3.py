@@ -54,7 +54,8 @@ class RopeLlama3Config(ScaledRopeConfig):
     evidence: ClassVar[Evidence | None] = Evidence(
         training="fine-tuning",
         statement="Llama 3.1 was trained further in six stages from 8K to 128K tokens (x16), on about 800B "
-        "tokens. No test without training is reported.",
+        "tokens. Its config has factor 8 for that. No test of another factor or without training is "
+        "reported.",
         source="Grattafiori et al. 2024, arXiv 2407.21783, section 3.4.2",
         trained_to=16.0,
     )
