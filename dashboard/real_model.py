@@ -4,6 +4,7 @@ The choice is a word in the session under "model", and in the link. Nothing of a
 config is kept but that word, which holds the keys that bear on position.
 """
 
+import hashlib
 from typing import Any, Literal
 
 import streamlit as st
@@ -275,7 +276,7 @@ def _word(content: bytes, name: str = "") -> str:
             if not error.assume:
                 raise
             place = st.container()
-            if not _asked_to_assume(error, "file" if name else "text"):
+            if not _asked_to_assume(error, content):
                 with place:
                     _refuse(error.problem, name)
                 return ""
@@ -298,13 +299,13 @@ def _refuse(problem: str, name: str) -> None:
     st.error(plain(said), icon=":material/block:")
 
 
-def _asked_to_assume(error: ConfigFileError, kind: str) -> bool:
+def _asked_to_assume(error: ConfigFileError, content: bytes) -> bool:
     """Draw the switch that reads a refused config all the same, off until somebody turns it."""
     unknown = error.key.endswith("model_type")
     return st.toggle(
         "Read it as a Llama model" if unknown else "Read it without what is named",
-        # A fresh one for the next config.
-        key=f"assume_{kind}_{st.session_state.get('configs_taken', 0)}",
+        # What was asked for one config is not asked for the next.
+        key=f"assume_{hashlib.sha256(content).hexdigest()[:16]}",
         help="Its numbers then rest on that assumption, which stands above them and in the link.",
     )
 

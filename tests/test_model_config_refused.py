@@ -234,15 +234,26 @@ def test_a_known_type_that_needs_no_assumption_is_read_as_itself() -> None:
     assert read_config(config).assumption == ""
 
 
-@pytest.mark.parametrize("assume", ["", "Llama", "llama ", "gemma3", "x" * 9_999])
+@pytest.mark.parametrize("assume", ["", "Llama", "llama ", "gemma9", "x" * 9_999])
 def test_what_is_assumed_must_be_a_known_type(assume: str) -> None:
     error = refusal(LLAMA, assume)
     assert "assume must be a model type that is known, such as llama" in str(error)
     assert len(str(error)) < 300
 
 
+def test_a_model_of_pictures_and_text_is_assumed_by_its_text_model() -> None:
+    config = {"model_type": "brand_new", "num_hidden_layers": 12}
+    assert read_config(config, "gemma3") == read_config(config, "gemma3_text")
+
+
 def test_a_config_without_a_type_is_read_on_request() -> None:
     config = {key: value for key, value in LLAMA.items() if key != "model_type"}
+    error = refusal(config)
+    assert (error.key, error.assume) == ("model_type", "llama")
+    assert str(error) == (
+        "model_type is missing, and nothing is guessed; to read it as a Llama model, use --assume llama "
+        '(in Python, assume="llama").'
+    )
     assert "names no model_type" in read_config(config, "llama").assumption
 
 

@@ -8,6 +8,7 @@ import zlib
 
 import pytest
 from streamlit.testing.v1 import AppTest
+from streamlit.testing.v1.element_tree import Toggle
 
 from dashboard import pinned
 from dashboard.choices import PlanChoice
@@ -40,6 +41,11 @@ def paste(at: AppTest, config: dict[str, object]) -> AppTest:
     return at.button(key="use_config").click().run()
 
 
+def assume_switch(at: AppTest) -> Toggle:
+    (switch,) = [one for one in at.toggle if str(one.key).startswith("assume_")]
+    return switch
+
+
 @pytest.mark.parametrize(
     ("config", "label", "said"),
     [
@@ -56,7 +62,7 @@ def test_a_refused_config_is_read_once_its_switch_is_turned(
     assert said in as_read(error.value)
     assert "--assume" not in error.value  # of the command line
     assert setting(at).model == ""
-    switch = at.toggle(key="assume_text_0")
+    switch = assume_switch(at)
     assert (switch.label, switch.value) == (label, False)
     switch.set_value(True).run()
     assert not at.error
@@ -65,6 +71,16 @@ def test_a_refused_config_is_read_once_its_switch_is_turned(
     at.button(key="use_config").click().run()
     assert setting(drawn(at)).model == config_word(config, "llama")
     assert warnings(at) == [expected]
+
+
+def test_what_was_asked_for_one_config_is_not_asked_for_the_next() -> None:
+    at = paste(visit("similarity", SMALL, your_model=True), CONFIG)
+    assume_switch(at).set_value(True).run()
+    assert not at.error
+    at = paste(at, CONFIG | {"model_type": "another_new"})
+    assert not assume_switch(at).value
+    (error,) = at.error
+    assert "another_new" in as_read(error.value)
 
 
 @pytest.mark.parametrize("page", ["similarity", "context_planner", "start"])

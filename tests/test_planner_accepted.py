@@ -138,4 +138,5 @@ def test_needless_layers_are_named_where_the_class_turns_all_layers_alike(name: 
     for one in found.methods:
         emitted = emit(found, one)
         if emitted.rope_parameters:
-            assert ("also rescales" in emitted.where) == (bool(spared) and not apart)
+            rescales = one.config != found.kind.scheme
+            assert ("also rescales" in emitted.where) == (bool(spared) and not apart and rescales)

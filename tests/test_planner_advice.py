@@ -36,6 +36,7 @@ from posenc.presets import MODELS
 from posenc.schemes.known_rope import Evidence
 from tests import models
 from tests.pages import as_read, captions, drawn, visit
+from tests.published_models.establish import published
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
@@ -114,17 +115,19 @@ def test_a_plan_quotes_the_runs_with_their_conditions() -> None:
     )
     assert "and 1.46 times (geometric mean of 3 seeds, 1.4 to 1.5, trained on 128 bytes)" in said
     assert (
-        "Measured here on small models trained on 64 and 128 bytes, NTK-aware raised their perplexity "
-        "1.35 and 1.46 times at x2."
+        "Measured here on small models trained on 64 and 128 bytes, at x2: NTK-aware raised their "
+        "perplexity 1.35 and 1.46 times."
     ) in verdict(found)
     assert (
-        "NTK-aware, the best of position interpolation, NTK-aware and unscaled RoPE, raised their "
-        "perplexity 8.05 and 6.85 times at x16."
+        "at x16: NTK-aware raised their perplexity 8.05 and 6.85 times, less than position interpolation "
+        "and unscaled RoPE."
     ) in verdict(planned("llama-3-8b", 131_072))
+    between = verdict(planned("llama-3-8b", 9 * 8_192))
+    assert "at x16, the next factor that was measured: NTK-aware raised" in between
     longest = planned("llama-3-8b", 524_288)
     said = " ".join(text for text, _ in method(longest, "dynamic").statements)
     assert "read with NTK-aware scaling, which has the same frequencies at this length" in said
-    assert "at x16, the nearest that was measured, the perplexity is 8.05 times" in said
+    assert "at x16, the largest factor that was measured, the perplexity is 8.05 times" in said
 
 
 def test_a_base_that_no_model_was_read_with_has_no_measured_number() -> None:
@@ -172,7 +175,7 @@ TABLE: list[tuple[str, int, dict[str, str]]] = [
         "llama3": silent(64), "linear": silent(64), "yarn": silent(64), "yarn_paper": silent(64),
         "dynamic": silent(64), "ntk": silent(64), "none": FAILS}),
     ("qwen2.5-7b", 131_072, {
-        "yarn": "recommended by its makers", "llama3": TUNED_16, "linear": TUNED_16,
+        "yarn": "recommended for such models", "llama3": TUNED_16, "linear": TUNED_16,
         "yarn_paper": silent(4), "base": "needs fine-tuning (done to x8)", "dynamic": silent(4),
         "ntk": silent(4), "none": FAILS}),
     ("mistral-7b-v0.1", 16_384, {"none": "no new distance, untrained length"}),
@@ -204,8 +207,9 @@ RECOMMENDATIONS = {
         131_072,
     ): "No source reports that a method compared here keeps its perplexity at x16 without training",
     ("llama-3-8b", 524_288): "is x64. Plan to train and to measure. No source reports",
-    ("qwen2.5-7b", 131_072): "is x4. Use YaRN by 4 without training, as its makers recommend",
-    ("qwen3-8b", 65_536): "is x2. Use YaRN by 2 without training, as its makers recommend",
+    ("qwen2.5-7b", 131_072): "is x4. For Qwen2.5-Instruct of 7B and larger, use YaRN by 4 without "
+    "training, as their makers recommend for long texts",
+    ("qwen3-8b", 65_536): "is x2. For Qwen3 of 4B and larger, use YaRN by 2 without training",
     ("llama-3.1-8b", 131_072): "is made for: use it as it is.",
     ("gemma-2-9b", 32_768): "is x4. Plan to fine-tune with Llama 3 scaling, ",
     ("gpt-oss-20b", 262_144): "Plan to train and to measure, first with YaRN at a larger factor.",
@@ -341,6 +345,7 @@ def test_a_model_with_a_scaling_of_its_own_is_planned_past_that(
     assert shown in beware
     notes = layer_notes(found.model, found.target, found.trained_length)
     assert f"its scaling is made for {own:,} tokens; before it" in notes[0].sentence
+    assert notes[0].sentence.endswith("262,144 tokens are past its scaling, too.")
     assert not any("never trained" in note.sentence for note in notes)
 
 
@@ -369,6 +374,17 @@ def test_a_server_that_keeps_what_is_past_a_window_needs_more() -> None:
     assert windows_said(planned("llama-3-8b", 65_536).model, 65_536) == ""
     at = drawn(visit("context_planner", {"model": "mistral-7b-v0.1", "context": "65536"}))
     assert any("needs 8 GiB in bfloat16" in as_read(said) for said in captions(at))
+
+
+def test_a_config_read_as_a_type_is_given_the_block_of_that_type() -> None:
+    config = dict(published()["olmo-3-7b"]["config"])
+    blocks = []
+    for other in (config, config | {"model_type": "olmo9"}):
+        found = plan(read_config(other, "olmo3"), 262_144, search_base=False, scan=64)
+        emitted = emit(found, method(found, "yarn"))
+        blocks.append((emitted.rope_parameters, emitted.where))
+    assert blocks[0] == blocks[1]
+    assert blocks[0][0]["rope_parameters"]
 
 
 # Windows ------------------------------------------------------------------------------------------
@@ -430,8 +446,11 @@ def test_gemma_2_s_block_names_the_sliding_layers_that_it_rescales(
     assert (
         f"The block also rescales {sliding} sliding_attention layers that need no scaling" in said
     )
-    assert f"What is pasted also rescales {sliding} sliding_attention layers" in verdict(found)
+    assert f"The config block below also rescales {sliding} sliding_attention layers" in verdict(
+        found
+    )
     assert "Gemma2Config has one RoPE for all layers" in said
+    assert "also rescales" not in emit(found, method(found, "none")).where
     result = CliRunner().invoke(
         command.main,
         ["plan", "-", "--context", "16384", "--methods", "yarn"],

@@ -106,10 +106,11 @@ def _outlying_columns(given: Given, fit: Fit, limit: float) -> Bool[Tensor, " c"
 
 
 def consistent(table: Float[Tensor, "t c"]) -> tuple[int, int, Bool[Tensor, " c"]] | None:
-    """Return the longest run of rows whose columns are waves, its end, and which columns are none.
+    """Return the longest run of rows whose columns are waves, and which columns are none.
 
-    A wave obeys x(p + 1) + x(p - 1) = 2 cos(theta) x(p) at every row p. None where nothing breaks that
-    rule, where more than `MOST_OUTLIERS` of the columns do, or where the run has fewer than 5 rows.
+    That is its first row, the row after its last, and a mask of columns. A wave obeys
+    x(p + 1) + x(p - 1) = 2 cos(theta) x(p) at every row p. None where nothing breaks that rule, where more
+    than `MOST_OUTLIERS` of the columns do, or where the run has fewer than 5 rows.
     """
     size = float(table.abs().median())
     if len(table) < _FEWEST_ROWS or size == 0:

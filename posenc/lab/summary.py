@@ -83,7 +83,9 @@ class Curve:
 
 @dataclass(frozen=True)
 class Difference:
-    """Loss of one scheme minus that of another, paired: runs of a seed share weights and data.
+    """Loss of one scheme minus that of another, paired by seed.
+
+    Runs of a seed share the data, and the first weights where their shapes agree.
 
     by_seed: of every seed that both have. low, high: the interval of Student's t for the mean at
     CONFIDENCE, infinite for one seed.

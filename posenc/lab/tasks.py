@@ -121,11 +121,11 @@ class Recall(Task):
     def at_distance(self, size: int, distance: int, generator: torch.Generator) -> Questions:
         """Return one question per row, asked exactly `distance` tokens after its value: odd, from 1.
 
-        Everything else is filler, but for the other three pairs. Up to the farthest distance of
-        training, pairs and question stand where training has them, anywhere that the distance leaves
-        room: the asked pair of the farthest is always the first. Past it all of them stand past the
-        training length, at places that do not depend on the distance, and the asked pair is the
-        first, second, third or last of the four alike.
+        All other tokens are filler, or the other three pairs. Up to the farthest distance of training,
+        pairs and question stand at places that training uses, anywhere that the distance leaves room: at
+        the farthest the asked pair is always the first. Beyond it all stand past the training length,
+        at places that do not depend on the distance, and the asked pair is the first, second, third or
+        last of the four alike.
         """
         half, length, apart = self.half, self.train_length, (distance + 1) // 2
         later = torch.randint(2, (size,), generator=generator)

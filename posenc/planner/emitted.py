@@ -96,14 +96,14 @@ def emit(plan: ContextPlan, one: MethodPlan) -> Emitted:
         if flags or in_file
         else "",
         why=tuple(why),
-        where=_where(plan),
+        where=_where(plan, rescales=config != plan.kind.scheme),
     )
 
 
-def _where(plan: ContextPlan) -> str:
+def _where(plan: ContextPlan, *, rescales: bool) -> str:
     """Say where the keys belong: an old rope_scaling left beside them is what transformers takes."""
     inside = f"Inside {plan.model.section}, in" if plan.model.section else "In"
-    needless = needless_layers(plan)
+    needless = needless_layers(plan) if rescales else ""
     return (
         f"{inside} place of all keys of RoPE that the config has, such as rope_theta and rope_scaling: "
         "transformers takes an old rope_scaling rather than new rope_parameters beside it."
@@ -132,12 +132,12 @@ def needless_layers(plan: ContextPlan) -> str:
 
 def _shares_block(plan: ContextPlan) -> bool:
     """Whether all kinds of layers of the model are turned by one block of its config."""
-    family = FAMILIES.get(plan.model.model_type)
+    family = FAMILIES.get(plan.model.read_as)
     return family is None or "" in family.bases
 
 
 def _class(plan: ContextPlan) -> str:
-    family = FAMILIES.get(plan.model.model_type)
+    family = FAMILIES.get(plan.model.read_as)
     return "its class" if family is None else f"transformers' {family.config_class}"
 
 

@@ -58,7 +58,7 @@ def _note(
         sentence = (
             f"{kind.scheme.label}: its scaling is made for {own:,} tokens; before it, the model was "
             f"trained on {trained_length:,}."
-        )
+        ) + (f" {text.reach:,} tokens are past its scaling, too." if text.reach > own else "")
         source = "its config"
     if window < target:
         sentence += (

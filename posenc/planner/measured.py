@@ -52,8 +52,9 @@ def measured_ratios() -> tuple[MeasuredRatio, ...]:
     store = Store(RESULTS)
     gained: dict[tuple[str, str, int, int], list[float]] = {}
     for run_id in store.ids():
-        spec = store.heading(run_id).specification
-        if spec.task != "language" or spec.scheme.kind != "rope":
+        heading = store.heading(run_id)
+        spec = heading.specification
+        if heading.stopped or spec.task != "language" or spec.scheme.kind != "rope":
             continue
         scores = [one for one in store.read(run_id).scores if one.measure == "context"]
         length = spec.train_length

@@ -16,7 +16,7 @@ class Readiness(StrEnum):
     """What is said of using a method at a factor, the most ready first."""
 
     MADE = "made for it"
-    RECOMMENDED = "recommended by its makers"
+    RECOMMENDED = "recommended for such models"
     UNTRAINED = "tested without training"
     TRAINED = "needs fine-tuning"
     NEW_LENGTH = "no new distance, untrained length"
@@ -34,11 +34,13 @@ _FIXED = {
 _KNOWN_GOOD = (Readiness.MADE, Readiness.RECOMMENDED)
 
 RANKING = (
-    "Ranked: what the model is made for, then what its makers recommend without training. Of the others, "
+    "Ranked: what the model is made for, then what makers recommend for such models without training. "
+    "Of the others, "
     "methods under which no pair meets angles unseen in training come before those under which some do; "
     "then what a source reports to work without training at this factor, as long as small models measured "
-    f"here stay under {MEASURED_LIMIT:g} times their perplexity; then what a source fine-tuned to this "
-    "factor; then the rest. Ties: fewer pairs at unseen angles, then less change of the logit within the "
+    f"here stay under {MEASURED_LIMIT:g} times their perplexity, where they were measured; then what a "
+    "source fine-tuned to this factor; then what no source reports at this factor; then a scaling of the "
+    "config past its context. Ties: fewer pairs at unseen angles, then less change of the logit within the "
     "trained length. Unscaled past the trained length comes last. Nobody measured the quality after "
     "fine-tuning here, so the order of methods that need it is a guess from formulas."
 )
@@ -77,12 +79,11 @@ def statements(
     """Return each statement about a method at a factor with its source: published, measured, makers'."""
     found = [(evidence.statement, evidence.source)]
     if measured:
-        at = max(one.factor for one in measured)
         read = "read so"
         if evidence.measured_as:
             same = SCHEMES[evidence.measured_as].reading
             read = f"read with {same} scaling, which has the same frequencies at this length"
-        where = times(at) if at == factor else f"{times(at)}, the nearest that was measured"
+        where = measured_at_words(measured, factor)
         ratios = " and ".join(one.said for one in measured)
         said = (
             f"Measured here, small byte-level language models with RoPE, {read} without training: at "
@@ -92,6 +93,14 @@ def statements(
     if advice is not None:
         found.append((advice.statement, advice.source))
     return tuple(found)
+
+
+def measured_at_words(measured: Sequence[MeasuredRatio], factor: float) -> str:
+    """Return the factor that was measured, and which it is where that is not the one asked for."""
+    at = max(one.factor for one in measured)
+    if at == factor:
+        return times(at)
+    return f"{times(at)}, the {'next' if at > factor else 'largest'} factor that was measured"
 
 
 def rank(found: Readiness, unseen: int, short: float) -> tuple[int, bool, int, int, float]:

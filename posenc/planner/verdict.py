@@ -9,7 +9,7 @@ from posenc.planner.context_plan import ContextPlan, MethodPlan
 from posenc.planner.emitted import needless_layers
 from posenc.planner.layer_notes import layer_notes
 from posenc.planner.methods import CONFIGURED, UNSCALED
-from posenc.planner.readiness import Readiness
+from posenc.planner.readiness import Readiness, measured_at_words
 from posenc.schemes.rope import RopeConfig
 from posenc.words import counted, listed, power, times
 
@@ -48,8 +48,8 @@ def verdict(plan: ContextPlan) -> str:
         said = f"{plan.name} from {plan.trained_length:,} to {plan.target:,} is {times(stretch)}"
         if plan.reach != plan.target:
             said += f" in the {plan.reach:,} tokens that a layer sees"
-    needless = needless_layers(plan)
-    also = f" What is pasted also rescales {needless}" if needless and plan.methods else ""
+    needless = needless_layers(plan) if plan.methods else ""
+    also = f" The config block below also rescales {needless}" if needless else ""
     return f"{said}{_recommended(plan)}{also}"
 
 
@@ -57,18 +57,23 @@ def suggested(plan: ContextPlan) -> MethodPlan | None:
     """Return the method that the verdict begins with, None where there is none.
 
     Without one that is made for it, recommended or fine-tuned to this factor, it is the model's own kind
-    of scaling, stretched.
+    of scaling, stretched; failing that the first of the ranking.
     """
     if not plan.methods or plan.methods[0].readiness in (Readiness.MADE, Readiness.RECOMMENDED):
         return plan.methods[0] if plan.methods else None
-    ready = [one for one in plan.methods if one.readiness is Readiness.TRAINED]
+    ready, seen = _fine_tuned(plan)
     same = [
         one
         for one in plan.methods
         if one.config.kind == _own_kind(plan) and one.method.name != CONFIGURED
     ]
-    unseen = [one for one in ready if not one.pairs.unseen.any()]
-    return (unseen or ready or (same if plan.own_length else []) or [*plan.methods])[0]
+    return (seen or ready or (same if plan.own_length else []) or [*plan.methods])[0]
+
+
+def _fine_tuned(plan: ContextPlan) -> tuple[list[MethodPlan], list[MethodPlan]]:
+    """Return the methods that sources fine-tuned to this factor, and those of them without unseen pairs."""
+    ready = [one for one in plan.methods if one.readiness is Readiness.TRAINED]
+    return ready, [one for one in ready if not one.pairs.unseen.any()]
 
 
 def _own_kind(plan: ContextPlan) -> str:
@@ -82,11 +87,10 @@ def _recommended(plan: ContextPlan) -> str:
         return f", which its own scaling ({first.config.words}) is made for: use it as it is."
     if first is not None and first.advice is not None:
         return (
-            f". Use {first.config.words} without training, as its makers recommend for long texts "
-            f"({first.advice.source})."
+            f". For {first.advice.models}, use {first.config.words} without training, as their makers "
+            f"recommend for long texts ({first.advice.source}); a config does not name its model."
         )
-    ready = [one for one in plan.methods if one.readiness is Readiness.TRAINED]
-    seen = [one for one in ready if not one.pairs.unseen.any()]
+    ready, seen = _fine_tuned(plan)
     if seen:
         keeps = "keeps" if len(seen) == 1 else "keep"
         said = (
@@ -130,11 +134,12 @@ def _untrained(plan: ContextPlan, trained: bool) -> str:
     best = min(measured, key=lambda one: max(ratio.mean for ratio in one.measured))
     ratios = listed((f"{ratio.mean:.3g}" for ratio in best.measured), "and")
     lengths = listed((f"{ratio.train_length:,}" for ratio in best.measured), "and")
-    at = times(best.measured[0].factor)
-    compared = f", the best of {listed(map(_called, measured), 'and')}," if measured[1:] else ""
+    others = [_called(one) for one in measured if one is not best]
+    than = f", less than {listed(others, 'and')}" if others else ""
+    at = measured_at_words(best.measured, best.factor)
     return (
-        f"{said}. Measured here on small models trained on {lengths} bytes, {_called(best)}{compared} "
-        f"raised their perplexity {ratios} times at {at}."
+        f"{said}. Measured here on small models trained on {lengths} bytes, at {at}: {_called(best)} raised "
+        f"their perplexity {ratios} times{than}."
     )
 
 

@@ -73,6 +73,7 @@ def read_config(source: Source, assume: str | None = None) -> ModelConfig:
 
 def read_keys(record: dict[str, Any], assume: str | None = None) -> tuple[ModelConfig, Keys]:
     """Return what a config's object says, and its keys, which know by now what was read of them."""
+    assume = None if assume is None else _TEXT_TYPES.get(assume, assume)
     if assume is not None and assume not in READERS:
         raise ConfigFileError(
             f"assume must be a model type that is known, such as {_examples()}, got {shown(assume)}."
@@ -82,6 +83,10 @@ def read_keys(record: dict[str, Any], assume: str | None = None) -> tuple[ModelC
     keys = top.section("text_config") or top
     own_type = keys.text("model_type") or outer
     if own_type is None and assume is None:
+        if "hidden_size" in keys.record:
+            key = keys.named("model_type")
+            problem = f"{key} is missing, and nothing is guessed"
+            raise _refusal(problem, key, "llama", "read it as a Llama model")
         raise keys.error("model_type", f"is missing; it must be one such as {_examples()}")
     own_type = own_type or ""
     known = _TEXT_TYPES.get(own_type, own_type)
