@@ -60,7 +60,9 @@ def shown(one: Identification, apart: FromExact | None) -> pd.DataFrame:
         "Columns": arrangement.words,
         "Base": base_words(one),
         "Base known to a share of": within,
-        "Row 0 is position": f"{guess.start - one.padding:,}",
+        "Row 0 is position": f"{guess.start:,}"
+        if not one.padding
+        else f"none: row {one.padding:,}, after the padding, is position {guess.start:,}",
         **rows,
         "Angles multiplied by": f"{guess.scale:.6g}",
         "Numbers multiplied by": f"{guess.size:.6g}",

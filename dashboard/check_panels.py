@@ -19,6 +19,7 @@ _ICONS = {
     "angles": ":material/blur_on:",
     "sign": ":material/exposure_neg_1:",
     "padding": ":material/space_bar:",
+    "zero rows": ":material/exposure_zero:",
     "unexplained": ":material/help:",
 }
 

@@ -289,7 +289,8 @@ def _word(content: bytes, name: str = "") -> str:
         st.warning(plain(model.config.assumption), icon=":material/warning:")
     scheme = model.scheme
     told = "no scheme that is drawn" if scheme is None else f"{scheme.label}, {model.numbers}"
-    st.caption(plain(f"Read: {model.label}, {model.config.layers:,} layers, {told}."))
+    read = f"{model.label}, {model.config.layers:,} layers, {told}"
+    st.caption(plain(f"Read, but not used yet: {read}. Press Use this config to see its numbers."))
     return word
 
 

@@ -125,7 +125,7 @@ def headline(found: list[Curve], train_length: int) -> str:
 def classes_defined() -> str:
     """Return the rules of the classes in one sentence."""
     rules = "; ".join(f"{said}: {said.rule}" for said in summary.Effect)
-    return f"{rules[0].upper()}{rules[1:]}, than at the training length."
+    return f"{rules[0].upper()}{rules[1:]}; each against the training length."
 
 
 def _best(found: list[Curve], train_length: int) -> str:

@@ -37,7 +37,8 @@ SHARES = {
         "share recalled",
         "Four key-value pairs stand at random places, and one of the keys asks for its value: the share "
         "of right answers. Training on {length} tokens shows distances up to {farthest}; past that, pairs "
-        "and question stand past the training length. The dotted line is guessing among the four values.",
+        "and question stand past the training length. The dotted line is guessing among the four values. A "
+        "learned table whose last row is repeated gives all later positions the same vector.",
         Recall.CHANCE,
     ),
 }

@@ -18,7 +18,7 @@ class ModelEvidence:
 
     of: the preset of MODELS whose type, base and window its models share. models: which they are, for
     sentences. hidden_size: of the smallest of them. kind: of the scaling that their makers recommend
-    without training, "" for none; factor: the largest that they recommend.
+    without training, "" for none; least, factor: the smallest and the largest that they recommend.
     statement: in sentences. source: where it is published.
     """
 
@@ -26,6 +26,7 @@ class ModelEvidence:
     models: str
     hidden_size: int
     kind: str = ""
+    least: float = 1.0
     factor: float = 0.0
     statement: str
     source: str
@@ -45,7 +46,7 @@ class ModelEvidence:
         if start is None or config.kind != self.kind:
             return False
         same = getattr(config, "trained_length", None) == start
-        return same and length / start <= factor <= self.factor
+        return same and max(length / start, self.least) <= factor <= self.factor
 
 
 def _marks(model: ModelConfig) -> tuple[object, ...]:
@@ -67,6 +68,7 @@ EVIDENCE = (
         models="Qwen2.5-Instruct of 7B and larger",
         hidden_size=3_584,
         kind="rope_yarn",
+        least=4.0,
         factor=4.0,
         statement="The makers of Qwen2.5-Instruct (7B and larger) recommend YaRN by 4 from 32,768 tokens, "
         f"without training. {_STATIC}",

@@ -99,7 +99,7 @@ MUTANTS_OF_MODELS = (
     Mutant("the worst seed told as the mean", "planner/measured.py",
            "statistics.fmean(found)", "max(found)", ("planner_advice",)),
     Mutant("makers' advice past their factor", "model_evidence.py",
-           "return same and length / start <= factor <= self.factor", "return same",
+           "return same and max(length / start, self.least) <= factor <= self.factor", "return same",
            ("planner_advice",)),
     Mutant("sliding layers that a block rescales left unsaid", "planner/emitted.py",
            'if needless else "")\n    )', 'if not needless else "")\n    )', ("planner_advice",)),

@@ -133,9 +133,10 @@ def test_the_scale_flips_with_the_width(dim: int, state: State, count: int) -> N
 
 def test_position_dominates_by_its_norm() -> None:
     found = at("dominating")
-    assert (found.state, decides(found)) == (State.FALSE, pytest.approx(16.0))
+    assert (found.state, decides(found)) == (State.PARTLY, pytest.approx(16.0))
     assert decides(at("dominating", dim=128)) == pytest.approx(8.0)
     assert number(found, "starts whose tokens are shorter") == 3
+    assert number(found, "the same times sqrt(d)") == 2
     assert at("dominating", dim=2, heads=1).state is State.PARTLY
 
 

@@ -7,6 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from posenc import sinusoidal_table
+from posenc.errors import SchemeArgumentError
 from posenc.identification import identify
 from posenc.identification.words import headline
 from tests.formula_tables import beside, exact, halves, kinds
@@ -133,3 +135,20 @@ def test_a_random_table_with_a_few_rows_of_a_formula_is_none_of_these(seed: int)
     table = noise((64, 16), seed)
     table[10:30] = beside(sin, cos)[10:30]
     assert identify(table.float()).guess is None
+
+
+def test_a_row_of_zeros_in_the_middle_departs() -> None:
+    table = sinusoidal_table(64, 64)
+    table[17] = 0
+    found = identify(table)
+    assert [(one.kind, one.sentence) for one in found.deviations] == [
+        ("zero rows", "Row 17 is all zeros, as that of a padding token may be.")
+    ]
+    assert headline(found).endswith("but 1 thing departs.")
+
+
+def test_a_number_that_is_none_is_placed() -> None:
+    table = sinusoidal_table(64, 64)
+    table[9, 5] = torch.nan
+    with pytest.raises(SchemeArgumentError, match="NaN or infinity, first in row 9, column 5"):
+        identify(table)

@@ -128,10 +128,11 @@ def test_a_padding_row_inside_a_table_is_named_and_not_counted(index: int) -> No
     table = Speech2TextSinusoidalPositionalEmbedding(300, 64, padding_idx=index).weights
     assert not table[index].any()
     found = identify(table)
-    assert kinds(found) == ["padding", "angles"]
-    assert found.deviations[0].sentence == (
-        f"Row {index} is all zeros, as that of a padding token is."
-    )
+    # Only row 1 is where published tables have it; elsewhere it counts as a departure.
+    assert kinds(found) == ["padding" if index == 1 else "zero rows", "angles"]
+    verb = "is" if index == 1 else "may be"
+    said = f"Row {index} is all zeros, as that of a padding token {verb}."
+    assert found.deviations[0].sentence == said
     assert found.guess is not None
     assert found.guess.start == 0
     assert found.largest == 0

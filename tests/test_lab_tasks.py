@@ -2,6 +2,7 @@
 
 import functools
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -127,6 +128,26 @@ def test_whoever_goes_by_positions_alone_recalls_one_value_in_four() -> None:
     assert right / (len(found) - half) == pytest.approx(Recall.CHANCE, abs=0.02)
     for place in range(8):  # a head that looks at one position
         assert sum(at == place for _, at, _, _ in found) / len(found) < Recall.CHANCE / 1.5
+
+
+def test_within_the_trained_distances_places_help_as_much_as_readme_says() -> None:
+    """Each distance is asked alike; the best rule of the question's place, fitted on other questions."""
+    asked = [one for one in distances(32, 16) if one <= Recall.farthest(32)]
+    chosen: list[Counter[tuple[int, int]]] = [Counter(), Counter()]
+    for distance in asked:
+        for half, found in enumerate(chosen):
+            drawn = Recall(32).at_distance(4_000, distance, draw(distance + 100 * half))
+            for row, at in zip(drawn.inputs.tolist(), drawn.asked.tolist(), strict=True):
+                keys = [n for n, token in enumerate(row[:at]) if is_key(token)]
+                found[at, keys.index(at - distance - 1)] += 1
+    rule = {
+        at: max(range(4), key=lambda rank: chosen[0][at, rank])
+        for at in {at for at, _ in chosen[0]}
+    }
+    right = sum(count for (at, rank), count in chosen[1].items() if rule.get(at) == rank)
+    assert right / chosen[1].total() == pytest.approx(0.49, abs=0.01)
+    readme = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+    assert "would be right in 49% of cases" in readme.replace("\n", " ")
 
 
 def looked_up(row: list[int], asked: int) -> int:

@@ -105,7 +105,9 @@ def test_a_pasted_config_is_drawn_and_its_copied_link_shows_a_colleague_the_same
 def test_an_uploaded_config_is_drawn_and_follows_to_the_planner(visitor: Visit) -> None:
     page = visitor().open(f"similarity?{SMALL}")
     upload(page, "config.json", json.dumps(CONFIG).encode())
-    expect(page.get_by_text("Read: Your model (llama), 24 layers")).to_be_visible()
+    expect(
+        page.get_by_text("Read, but not used yet: Your model (llama), 24 layers")
+    ).to_be_visible()
     settled(page)
     page.get_by_role("button", name="Use this config").last.click()
     expect(row(page, "similarity").locator(".title")).to_have_text(["RoPE", "ALiBi", "RoPE YaRN"])

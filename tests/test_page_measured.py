@@ -100,7 +100,7 @@ def test_the_headline_says_who_is_best_and_what_context_did(store: Store) -> Non
     assert said.endswith(
         f". Means of 2 seeds, {steps} training step{'s' * (steps != 1)}. "
         "Holds: perplexity never more than 1% higher; degrades: perplexity up to 10% higher; breaks: "
-        "perplexity more than 10% higher at some length, than at the training length."
+        "perplexity more than 10% higher at some length; each against the training length."
     )
 
 

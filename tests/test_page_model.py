@@ -351,7 +351,10 @@ def test_a_text_beyond_the_limit_is_refused_unread() -> None:
 
 def test_an_uploaded_config_is_used() -> None:
     at = upload(opened(), "config.json", json.dumps(PLAIN).encode())
-    assert "Read: Your model (llama), 24 layers, RoPE, width 128, base 250,000." in told(at)
+    assert (
+        "Read, but not used yet: Your model (llama), 24 layers, RoPE, width 128, base 250,000."
+        in told(at)
+    )
     at.button(key="use_config_file").click().run()
     assert setting(drawn(at)).model == config_word(PLAIN)
     header, _ = matrices(at)

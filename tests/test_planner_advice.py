@@ -4,10 +4,12 @@ import dataclasses
 import io
 import json
 import math
+import re
 import statistics
 import sys
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
@@ -32,6 +34,7 @@ from posenc.planner.cache import windows_said
 from posenc.planner.measured import MeasuredRatio, measured_at
 from posenc.planner.methods import UNSCALED
 from posenc.planner.readiness import MEASURED_LIMIT, Readiness, readiness
+from posenc.planner.verdict import bound_said
 from posenc.presets import MODELS
 from posenc.schemes.known_rope import Evidence
 from tests import models
@@ -152,6 +155,7 @@ def test_without_the_lab_s_packages_a_plan_has_no_measured_numbers(
 # Classes and their order --------------------------------------------------------------------------
 
 TUNED_16, TUNED_32 = "needs fine-tuning (done to x16)", "needs fine-tuning (done to x32)"
+BASE_512 = "needs fine-tuning (done to x512)"
 FAILS = "fails past the trained length"
 
 
@@ -166,24 +170,25 @@ TABLE: list[tuple[str, int, dict[str, str]]] = [
         "none": FAILS}),
     ("llama-3-8b", 32_768, {
         "llama3": TUNED_16, "linear": TUNED_16, "yarn": TUNED_32, "yarn_paper": silent(4),
-        "base": "needs fine-tuning (done to x8)", "dynamic": silent(4), "ntk": silent(4),
+        "base": BASE_512, "dynamic": silent(4), "ntk": silent(4),
         "none": FAILS}),
     ("llama-3-8b", 131_072, {
         "llama3": TUNED_16, "linear": TUNED_16, "yarn": TUNED_32, "yarn_paper": silent(16),
-        "dynamic": silent(16), "ntk": silent(16), "base": silent(16), "none": FAILS}),
+        "base": BASE_512,
+        "dynamic": silent(16), "ntk": silent(16), "none": FAILS}),
     ("llama-3-8b", 524_288, {
         "llama3": silent(64), "linear": silent(64), "yarn": silent(64), "yarn_paper": silent(64),
         "dynamic": silent(64), "ntk": silent(64), "none": FAILS}),
     ("qwen2.5-7b", 131_072, {
         "yarn": "recommended for such models", "llama3": TUNED_16, "linear": TUNED_16,
-        "yarn_paper": silent(4), "base": "needs fine-tuning (done to x8)", "dynamic": silent(4),
+        "yarn_paper": silent(4), "base": BASE_512, "dynamic": silent(4),
         "ntk": silent(4), "none": FAILS}),
     ("mistral-7b-v0.1", 16_384, {"none": "no new distance, untrained length"}),
     ("mistral-7b-v0.1", 65_536, {"none": "no new distance, untrained length"}),
     ("mistral-7b-v0.1", 8_192, {"none": "made for it"}),
     ("gemma-2-9b", 32_768, {
         "llama3": TUNED_16, "linear": TUNED_16, "yarn": TUNED_32,
-        "base": "needs fine-tuning (done to x8)", "yarn_paper": silent(4), "dynamic": silent(4),
+        "base": BASE_512, "yarn_paper": silent(4), "dynamic": silent(4),
         "ntk": silent(4), "none": FAILS}),
 ]  # fmt: skip
 
@@ -314,6 +319,8 @@ def test_a_config_of_qwen_is_planned_from_what_its_makers_trained_on() -> None:
 def test_makers_advice_ends_where_theirs_does() -> None:
     farther = planned("qwen2.5-7b", 262_144)
     assert method(farther, "yarn").readiness is Readiness.TRAINED
+    half = planned("qwen2.5-7b", 65_536)  # their card says 4, Qwen3's 4 or less
+    assert method(half, "yarn").advice is None
     other = planned("qwen2.5-7b", 131_072, trained_length=65_536)
     assert method(other, "yarn").advice is None
     scaled = plan(MODELS["qwen2.5-7b"].read(), 131_072, search_base=False, scan=64)
@@ -333,8 +340,11 @@ def test_a_model_with_a_scaling_of_its_own_is_planned_past_that(
 ) -> None:
     found = plan(MODELS[name].read(), 262_144, search_base=False, scan=64)
     said = verdict(found)
-    assert f"reads {own:,} tokens with its own scaling; 262,144 is {past} past that, and" in said
-    assert f"What follows starts from {first:,}, without its scaling." in said
+    assert (
+        f"reads {own:,} tokens with its own scaling; 262,144 is {past} past that: measure it as"
+        in said
+    )
+    assert f"below start from the {first:,} tokens before its scaling, x{262_144 // first}." in said
     beware = [one.sentence for one in cautions(found)]
     # A pair of its own ladder that does not close a turn within its context turns farther past it.
     configured = method(found, "configured")
@@ -347,6 +357,43 @@ def test_a_model_with_a_scaling_of_its_own_is_planned_past_that(
     assert f"its scaling is made for {own:,} tokens; before it" in notes[0].sentence
     assert notes[0].sentence.endswith("262,144 tokens are past its scaling, too.")
     assert not any("never trained" in note.sentence for note in notes)
+
+
+def test_a_scaling_of_the_model_s_own_kind_keeps_its_form() -> None:
+    model = MODELS["gpt-oss-20b"].read()
+    found = plan(model, 262_144, search_base=False, scan=64)
+    yarn = method(found, "yarn").config
+    assert yarn == model.main.scheme.replace(factor=64.0)
+    assert (
+        emit(found, method(found, "yarn")).rope_parameters["rope_parameters"]["truncate"] is False
+    )
+    # As configured is how the weights are read now, so it changes nothing within the trained length.
+    assert method(found, "configured").short.worst == 0
+    assert method(found, "none").short.worst > 0
+
+
+@pytest.mark.parametrize(("name", "target"), [("gpt-oss-20b", 262_144), ("gemma-2-9b", 131_072)])
+def test_the_base_that_is_printed_satisfies_the_bound(name: str, target: int) -> None:
+    found = plan(MODELS[name].read(scaled=False), target)
+    (printed,) = re.findall(r"; base ([\d,]+) satisfies it", bound_said(found))
+    assert found.trained is not None
+    pair = np.arange(found.trained.rotary_dim // 2)
+    theta = int(printed.replace(",", "")) ** (-2 * pair / found.trained.rotary_dim)
+    lowest = min(
+        float(np.cos(np.outer(np.arange(start, start + 4_096), theta)).sum(1).min())
+        for start in range(0, target, 4_096)
+    )
+    assert lowest >= -1e-6  # what float64 leaves of angles of up to 262,144
+
+
+def test_what_is_tested_without_training_and_sees_no_new_angle_comes_first() -> None:
+    config = models.LLAMA3_8B | {"rope_theta": 10_000.0, "max_position_embeddings": 131_072}
+    found = plan(read_config(config), 262_144, search_base=False, scan=64)
+    assert found.methods[0].readiness is Readiness.UNTRAINED
+    said = verdict(found)
+    assert "is x2. Without training, dynamic NTK and NTK-aware are reported to work to x2." in said
+    assert "0 pairs" not in said
+    assert said.endswith("Measure that first.")
 
 
 def test_within_its_own_scaling_no_pair_is_unseen() -> None:
@@ -408,7 +455,7 @@ def test_a_window_makes_no_model_ready_for_a_length_it_was_not_trained_on() -> N
 
 def test_a_published_test_of_a_model_stands_in_its_verdict() -> None:
     said = verdict(planned("mistral-7b-v0.1", 65_536))
-    assert "no training on texts of this length is known here" in said
+    assert "as released it is not known to be trained on texts of this length" in said
     assert "36.8 at 16,384 and more than 1,000 at 65,536" in said
     assert "A copy trained further with YaRN for 1,500 steps had 2.19 at 131,072" in said
     assert "table 6" in said
@@ -444,7 +491,8 @@ def test_gemma_2_s_block_names_the_sliding_layers_that_it_rescales(
     found = plan(read_config(config), 32_768, search_base=False, scan=64)
     said = emit(found, method(found, "yarn")).where
     assert (
-        f"The block also rescales {sliding} sliding_attention layers that need no scaling" in said
+        f"The block also rescales {sliding} sliding_attention layers to which no distance is new"
+        in said
     )
     assert f"The config block below also rescales {sliding} sliding_attention layers" in verdict(
         found

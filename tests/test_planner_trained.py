@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("no_shape_checks")
 TRAINED = {"qwen2.5-7b": 32_768, "qwen3-8b": 32_768, "mistral-7b-v0.1": 8_192}
 WINDOW = (
     "Mistral-7B-v0.1 at {} tokens, trained on 8,192: no distance is new, because its layers see 4,096 "
-    "tokens at most, but no training on texts of this length is known here."
+    "tokens at most, but as released it is not known to be trained on texts of this length."
 )
 VERDICTS = {
     ("qwen2.5-7b", 32_768): "Qwen2.5-7B was trained on 32,768 tokens: 32,768 need no scaling.",

@@ -60,20 +60,21 @@ def sqrt_scale(setting: Setting) -> Verdict:
 
 
 def dominating(setting: Setting) -> Verdict:
-    """Compare the norm of position with that of a token as it starts, without the factor sqrt(d).
+    """Compare the norm of position with that of a token as it starts, without and with the factor sqrt(d).
 
-    Vaswani et al. 2017, section 3.4, multiply tokens by it: the same with the factor decides nothing.
+    Vaswani et al. 2017, section 3.4, multiply tokens by it.
     """
     found = token_over_position(setting)
     scaled = {name: 1 / (setting.dim**0.5 * ratio) for name, ratio in found.items()}
     larger = [name for name, ratio in found.items() if ratio < 1 - 1e-9]
+    larger_scaled = [name for name, ratio in scaled.items() if ratio > 1 + 1e-9]
     norm = position_norm(setting)
-    few = State.PARTLY if larger else State.HOLDS
     return Verdict(
-        State.FALSE if len(larger) > len(found) / 2 else few,
+        State.PARTLY if larger or larger_scaled else State.HOLDS,
         (
             Number("norm of a position vector", norm),
             Number("starts whose tokens are shorter", len(larger), f"of {len(found)}"),
+            Number("the same times sqrt(d)", len(larger_scaled), f"of {len(found)}"),
             *(Number(f"position over token, {name}", 1 / ratio) for name, ratio in found.items()),
             *(
                 Number(f"position over token times sqrt(d), {name}", ratio)

@@ -19,6 +19,7 @@ _NEGATED = {
     (-1, -1.0): "Every cosine is negated.",
 }
 
+_PADDING_TOKEN = 1  # fairseq's padding_idx, whose row it sets to zero
 _MOST_LISTED = 5  # rows, or columns, in one sentence
 
 Kind = Literal[
@@ -31,6 +32,7 @@ Kind = Literal[
     "start",
     "angles",
     "padding",
+    "zero rows",
     "unexplained",
 ]
 
@@ -114,7 +116,12 @@ def deviations_of(
         rows = f"Row {blank[0]:,} is"
         if len(blank) > 1:
             rows = f"{len(blank):,} rows, the first of them row {blank[0]:,}, are"
-        found.append(Deviation("padding", f"{rows} all zeros, as that of a padding token is."))
+        if blank == [_PADDING_TOKEN]:
+            found.append(Deviation("padding", f"{rows} all zeros, as that of a padding token is."))
+        else:
+            found.append(
+                Deviation("zero rows", f"{rows} all zeros, as that of a padding token may be.")
+            )
     if first:
         found.append(Deviation("start", f"Row 0 stands for position {first:,}, not for 0."))
     if fit.recipe.low:

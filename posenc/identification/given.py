@@ -85,8 +85,11 @@ def _numbers(name: str, given: Tensor) -> Float[Tensor, "t c"]:
             f"{name} may hold {limits.MAX_TENSOR_ELEMENTS:,} numbers, got {table.numel():,}."
         )
     numbers = table.to("cpu", torch.float64)
-    if not bool(numbers.isfinite().all()):
-        raise SchemeArgumentError(f"{name} must be finite, but it holds NaN or infinity.")
+    if len(bad := (~numbers.isfinite()).nonzero()):
+        row, column = bad[0].tolist()
+        raise SchemeArgumentError(
+            f"{name} must be finite, but it holds NaN or infinity, first in row {row:,}, column {column:,}."
+        )
     largest = float(numbers.abs().max())
     if largest > LARGEST:
         raise SchemeArgumentError(

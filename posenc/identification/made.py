@@ -76,8 +76,9 @@ def error_sentence(found: Identification, apart: FromExact) -> str:
 
 
 def leading_error(found: Identification, apart: FromExact | None) -> str:
-    """Return the sentence on the largest error, "" where it is no more than the last rounding."""
-    rounded = not (found.has("angles") or found.has("unexplained"))
+    """Return the sentence on the largest error, "" where it is float32's last rounding or less."""
+    exact = found.written in (torch.float32, torch.float64)
+    rounded = exact and not (found.has("angles") or found.has("unexplained"))
     return "" if rounded or apart is None else error_sentence(found, apart)
 
 

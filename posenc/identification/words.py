@@ -25,7 +25,7 @@ def headline(found: Identification) -> str:
         return (
             f"None of these: of the sinusoidal tables and rotary caches tried, from positions "
             f"{EARLIEST_START} to {LATEST_START:,}, none comes nearer to this {shape} table than "
-            f"{min(found.residual, 1.0):.0%} of its size."
+            f"{found.residual:.0%} of its size."
         )
     arrangement = found.arrangement
     base = f"base {base_words(found)}"
@@ -73,12 +73,16 @@ def fit_sentence(found: Identification) -> str:
             f"A table is taken for a formula's where what is left is under {FITS:.0%} of its size."
         )
     row, column = found.worst
+    of = ""
+    if found.arrangement is not None and found.arrangement.form != "table":
+        of = " of the sines" if column >= found.width else " of the cosines"
+        column %= found.width
     if found.largest == 0:
         return f"Made like that, every number is the same; all are {_SHORT[str(found.written)]}."
     low = found.recipe is not None and found.recipe.low
     largest = "Made like that, the largest difference is" if low else "Largest difference"
     return (
-        f"{largest} {found.largest:.2g} (row {row:,}, column {column:,}), root mean square "
+        f"{largest} {found.largest:.2g} (row {row:,}, column {column:,}{of}), root mean square "
         f"{found.residual:.2g} of the table's size; its numbers are {_SHORT[str(found.written)]}."
     )
 

@@ -73,7 +73,8 @@ class Recall(Task):
     of the first half, drawn for each sequence, hold a key and its value, all of them different; every
     place of the second half repeats one of the four keys, which asks for its value, and a filler.
     Which one is drawn uniformly, so the place of a question says nothing about the place of its pair,
-    and whoever goes by positions alone is right one time in four.
+    and whoever goes by positions alone is right one time in four. That is of training: `at_distance`
+    asks at one distance, where short ones leave the last pair and long ones the first more often.
     """
 
     kind: ClassVar[str] = "recall"

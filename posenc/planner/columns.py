@@ -118,7 +118,8 @@ COLUMNS = (
 )  # fmt: skip
 
 EXPLAINED = (
-    "Short texts: change of the expected logit of unit content within the trained length. Stale keys: "
+    "Short texts: change of the expected logit of unit content within the trained length, against the "
+    "model as it is read now. Stale keys: "
     "the length from which keys that were rotated and cached no longer fit. Unseen pairs: they made less "
     "than a turn in training and turn farther at the target. Float32 cosine error: of angles made in "
     "float32 of exact frequencies rounded once; in transformers: of those that it computes in float32. "

@@ -180,8 +180,10 @@ def plan(
     left_out: list[str] = []
     if trained is not None and length is not None and isinstance(scheme, RopeConfig):
         own = as_configured(context, model.context)
-        scaled_to = own_length(model, kind)
-        lengths = _Lengths(context, reach, length, scanned, max(scaled_to or 0, length))
+        scaled_to = max(own_length(model, kind) or 0, length)
+        untrained = evidence is not None and evidence.kind == scheme.kind
+        now = trained if scaled_to == length or untrained else scheme
+        lengths = _Lengths(context, reach, length, scanned, scaled_to, now)
         for method, config in _configs(scheme, own, trained, asked, lengths, window):
             if config is None:
                 left_out.append(_why_not(method, trained, window))
@@ -220,7 +222,8 @@ class _Lengths:
 
     reach: how many tokens a query sees of it. trained: how long training texts were.
     scanned: at how many distances the sign of B(k) is looked at. own: what the scaling of the config is
-    made for, at least `trained`.
+    made for, at least `trained`. now: how the model's weights are read at present: with that scaling,
+    unless its makers did not train it so.
     """
 
     text: int
@@ -228,6 +231,7 @@ class _Lengths:
     trained: int
     scanned: int
     own: int
+    now: RopeConfig
 
 
 def _trained_length(
@@ -298,17 +302,27 @@ def _configs(
             planned = method.scaling.planned(
                 trained, text=lengths.text, reach=lengths.reach, trained_length=lengths.trained
             )
-            found.append((method, planned))
+            found.append((method, _of_own_form(scheme, planned)))
     return found
+
+
+def _of_own_form(scheme: RopeConfig, planned: RopeConfig | None) -> RopeConfig | None:
+    """Return a planned scaling with the ramp and the like of the model's own, where that is of its kind."""
+    if planned is None or planned.kind != scheme.kind:
+        return planned
+    stretched = {
+        name: getattr(planned, name)
+        for name in ("factor", "trained_length", "length", "attention_factor")
+        if hasattr(planned, name)
+    }
+    return scheme.replace(**stretched)
 
 
 def _why_not(method: Method, trained: RopeConfig, window: BaseWindow | None) -> str:
     if method.name == LARGER_BASE.name:
         if window is None:
             return f"{method.label}: no base that satisfies B(k) is known here."
-        return (
-            f"{method.label}: base {trained.base:g} is not below the smallest that satisfies B(k)."
-        )
+        return f"{method.label}: the model's base of {trained.base:,.10g} already satisfies B(k)."
     if type(trained) is not RopeConfig:
         return f"{method.label}: it is made for plain RoPE, this is {trained.label}."
     return f"{method.label}: the factor or the base it needs is out of range."
@@ -352,7 +366,7 @@ def _method_plan(
         config=config,
         attention_factor=attention_factor,
         pairs=pairs,
-        short=short_cost(trained, config, length),
+        short=short_cost(lengths.now, config, length),
         kernel=dict(zip(at, kernel_at(config, at, text).tolist(), strict=True)),
         first_negative=first_negative_offset(inv_freq, lengths.scanned),
         stale_from=stale_from(config, length, text),

@@ -125,8 +125,8 @@ def needless_layers(plan: ContextPlan) -> str:
     layers = sum(len(kind.layers) for kind in spared)
     window = max(kind.window or 0 for kind in spared)
     return (
-        f"{counted(layers, f'{spared[0].name} layer')} that need no scaling: they see {window:,} tokens "
-        f"at most, and {_class(plan)} has one RoPE for all layers."
+        f"{counted(layers, f'{spared[0].name} layer')} to which no distance is new: they see {window:,} "
+        f"tokens at most, and {_class(plan)} has one RoPE for all layers."
     )
 
 

@@ -72,10 +72,11 @@ LARGER_BASE = Method(
     evidence=Evidence(
         training="fine-tuning",
         statement="Llama 2 with a larger base was trained further from 4,096 to 32,768 tokens (x8), on "
-        "400B tokens, with base 500,000. The base planned here is the smallest that satisfies B(k), which "
-        "no source recommends as such.",
-        source="Xiong et al. 2023, arXiv 2309.16039, section 2.1",
-        trained_to=8.0,
+        "400B tokens, with base 500,000; Llama-3-8B in steps from 8,192 to 4,194,304 (x512), on 1.6B. The "
+        "base planned here is the smallest that satisfies B(k), which no source recommends as such.",
+        source="Xiong et al. 2023, arXiv 2309.16039, section 2.1; model card of "
+        "Llama-3-8B-Instruct-Gradient-4194k",
+        trained_to=512.0,
     ),
 )
 _SCALINGS = tuple(

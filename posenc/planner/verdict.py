@@ -8,7 +8,7 @@ import numpy as np
 from posenc.planner.context_plan import ContextPlan, MethodPlan
 from posenc.planner.emitted import needless_layers
 from posenc.planner.layer_notes import layer_notes
-from posenc.planner.methods import CONFIGURED, UNSCALED
+from posenc.planner.methods import CONFIGURED, LARGER_BASE, UNSCALED
 from posenc.planner.readiness import Readiness, measured_at_words
 from posenc.schemes.rope import RopeConfig
 from posenc.words import counted, listed, power, times
@@ -40,9 +40,8 @@ def verdict(plan: ContextPlan) -> str:
     if plan.own_length and plan.reach > plan.own_length:
         said = (
             f"{plan.name} reads {plan.own_length:,} tokens with its own scaling; {plan.target:,} is "
-            f"{times(plan.reach / plan.own_length)} past that, and {times(stretch)} of the "
-            f"{plan.trained_length:,} before it. What follows starts from {plan.trained_length:,}, without "
-            "its scaling"
+            f"{times(plan.reach / plan.own_length)} past that: measure it as configured first. The methods "
+            f"below start from the {plan.trained_length:,} tokens before its scaling, {times(stretch)}"
         )
     else:
         said = f"{plan.name} from {plan.trained_length:,} to {plan.target:,} is {times(stretch)}"
@@ -56,10 +55,11 @@ def verdict(plan: ContextPlan) -> str:
 def suggested(plan: ContextPlan) -> MethodPlan | None:
     """Return the method that the verdict begins with, None where there is none.
 
-    Without one that is made for it, recommended or fine-tuned to this factor, it is the model's own kind
-    of scaling, stretched; failing that the first of the ranking.
+    Without one that is made for it, recommended, tested or fine-tuned to this factor, it is the model's
+    own kind of scaling, stretched; failing that the first of the ranking.
     """
-    if not plan.methods or plan.methods[0].readiness in (Readiness.MADE, Readiness.RECOMMENDED):
+    first = (Readiness.MADE, Readiness.RECOMMENDED, Readiness.UNTRAINED)
+    if not plan.methods or plan.methods[0].readiness in first:
         return plan.methods[0] if plan.methods else None
     ready, seen = _fine_tuned(plan)
     same = [
@@ -72,7 +72,14 @@ def suggested(plan: ContextPlan) -> MethodPlan | None:
 
 def _fine_tuned(plan: ContextPlan) -> tuple[list[MethodPlan], list[MethodPlan]]:
     """Return the methods that sources fine-tuned to this factor, and those of them without unseen pairs."""
-    ready = [one for one in plan.methods if one.readiness is Readiness.TRAINED]
+    ready = [
+        one
+        for one in plan.methods
+        if one.readiness is Readiness.TRAINED
+        and not (
+            plan.own_length and one.method.name == LARGER_BASE.name
+        )  # done with plain RoPE alone
+    ]
     return ready, [one for one in ready if not one.pairs.unseen.any()]
 
 
@@ -90,6 +97,8 @@ def _recommended(plan: ContextPlan) -> str:
             f". For {first.advice.models}, use {first.config.words} without training, as their makers "
             f"recommend for long texts ({first.advice.source}); a config does not name its model."
         )
+    if first is not None and first.readiness is Readiness.UNTRAINED:
+        return f". {_untrained(plan, trained=True)} Measure that first."
     ready, seen = _fine_tuned(plan)
     if seen:
         keeps = "keeps" if len(seen) == 1 else "keep"
@@ -118,7 +127,8 @@ def _untrained(plan: ContextPlan, trained: bool) -> str:
         said = (
             f"Without training, {listed(map(_called, tested), 'and')} {verb} reported to work to "
         )
-        said += f"{times(tested[0].method.evidence.untrained_to)}, but {_unseen(tested[0])}"
+        said += times(tested[0].method.evidence.untrained_to)
+        said += f", but {_unseen(tested[0])}" if tested[0].pairs.unseen.any() else ""
     else:
         stretch = plan.methods[0].factor if plan.methods else 1.0
         how = "without training" if trained else "with training or without"
@@ -138,8 +148,8 @@ def _untrained(plan: ContextPlan, trained: bool) -> str:
     than = f", less than {listed(others, 'and')}" if others else ""
     at = measured_at_words(best.measured, best.factor)
     return (
-        f"{said}. Measured here on small models trained on {lengths} bytes, at {at}: {_called(best)} raised "
-        f"their perplexity {ratios} times{than}."
+        f"{said}. Measured here on small models trained on {lengths} bytes, at {at}: {_called(best)} "
+        f"raised their perplexity {ratios} times{than}."
     )
 
 
@@ -165,7 +175,8 @@ def _not_longer(plan: ContextPlan, trained_length: int) -> str:
         test = "no training or test on texts of this length is known here."
         if known is not None and not known.kind:
             said = known.statement.removesuffix(".")
-            test = f"no training on texts of this length is known here. {said} ({known.source})."
+            test = "as released it is not known to be trained on texts of this length. "
+            test += f"{said} ({known.source})."
         return (
             f"{plan.name} at {plan.target:,} tokens, {taken} on {trained_length:,}: no distance is new, "
             f"because its layers see {plan.reach:,} tokens at most, but {test} {_through_layers(plan)}"
@@ -209,7 +220,7 @@ def _bound(plan: ContextPlan) -> str:
     window = plan.base_window
     if window is not None:
         narrow = ", in a narrow window" if window.narrow else ""
-        return f"{said}; base {power(window.rounded)} satisfies it{narrow}"
+        return f"{said}; base {window.rounded:,.12g} satisfies it{narrow}"
     if plan.base_searched:
         return f"{said}; no base up to 1e12 satisfies it"
     return f"{said}; which base satisfies it was not searched"

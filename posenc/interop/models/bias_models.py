@@ -59,7 +59,7 @@ def read_mpt(model_type: str, keys: Keys) -> ModelConfig:
     heads = keys.whole(head_names, 16, why, HEAD_LIMIT)
     context = keys.whole("max_seq_len", 2_048, why, LENGTH_LIMIT)
     head_dim = divided_width(keys, hidden_names, hidden, head_names, heads)
-    keys.find("learned_pos_emb")  # means nothing where ALiBi is on
+    learned = keys.flag("learned_pos_emb", True, "")  # means nothing where ALiBi is on
     attention = keys.section("attn_config") or Keys({}, keys.named("attn_config"), keys)
     alibi = attention.flag("alibi", True, "the default of transformers' MptAttentionConfig")
     largest = attention.real("alibi_bias_max", 8.0, "", _POSITIVE)
@@ -73,6 +73,11 @@ def read_mpt(model_type: str, keys: Keys) -> ModelConfig:
         unsupported = (
             "attn_config.rope is true: these layers use RoPE, which transformers' MPT does not build; "
             "not read here."
+        )
+    elif not alibi and not learned:
+        unsupported = (
+            "attn_config.alibi and learned_pos_emb are false: such a model has no positions that are read "
+            "here."
         )
     elif not alibi:
         unsupported = (

@@ -15,6 +15,7 @@ from posenc.interop.models.model_config import ModelConfig
 from posenc.interop.models.position_keys import HARMLESS
 from posenc.interop.models.rope_models import read_rope_model
 from posenc.interop.shown_name import printable_name
+from posenc.schemes.rope import RopeConfig
 
 Reader = Callable[[str, Keys], ModelConfig]
 
@@ -48,6 +49,11 @@ _TEXT_TYPES: Mapping[str, str] = MappingProxyType(
         "RefinedWebModel": "falcon",
     }
 )
+# Models of several parts whose text model is what its own config says, as of transformers 5.23.
+_WRAPPERS = (
+    "gemma3", "gemma4", "qwen2_vl", "qwen2_5_vl", "idefics3", "internvl", "llava", "llava_next",
+    "llava_onevision", "mistral3", "smolvlm",
+)  # fmt: skip
 
 
 def model_types() -> tuple[str, ...]:
@@ -73,8 +79,9 @@ def read_config(source: Source, assume: str | None = None) -> ModelConfig:
 
 def read_keys(record: dict[str, Any], assume: str | None = None) -> tuple[ModelConfig, Keys]:
     """Return what a config's object says, and its keys, which know by now what was read of them."""
-    assume = None if assume is None else _TEXT_TYPES.get(assume, assume)
-    if assume is not None and assume not in READERS:
+    if isinstance(assume, str):
+        assume = _TEXT_TYPES.get(assume, assume)
+    if assume is not None and not (isinstance(assume, str) and assume in READERS):
         raise ConfigFileError(
             f"assume must be a model type that is known, such as {_examples()}, got {shown(assume)}."
         )
@@ -97,10 +104,18 @@ def read_keys(record: dict[str, Any], assume: str | None = None) -> tuple[ModelC
             key, "llama", "read it as a Llama model",
         )  # fmt: skip
     read_as = known if known in READERS else str(assume)
+    around = "" if keys is top or outer is None or outer in _WRAPPERS else outer
+    if around and assume is None:
+        raise _refusal(
+            f'model_type "{_shown_type(around)}" is not known as one that holds a text model, and nothing '
+            "is guessed",
+            "model_type", read_as, f'read its text_config as model_type "{read_as}"',
+        )  # fmt: skip
     # Of an unknown type every size must be there: no class is known to take defaults from.
     by_keys_alone = read_as == "llama" and known != "llama"
     found = READERS[read_as]("" if by_keys_alone else read_as, keys)
     keys.read.update(HARMLESS.get(read_as, ()))
+    _count_agreeing(keys, found)
     if keys is not top:  # some programs write the text model's keys twice
         twice = [one for one in top.record if top.record[one] == keys.record.get(one)]
         top.read.update(one for one in twice if top.speaks(one))
@@ -116,12 +131,28 @@ def read_keys(record: dict[str, Any], assume: str | None = None) -> tuple[ModelC
         found,
         model_type=known,
         read_as="" if by_keys_alone else read_as,
-        assumption=_assumption(own_type, read_as if known not in READERS else "", unread),
+        assumption=_assumption(own_type, read_as if known not in READERS else "", around, unread),
         assumed=tuple(keys.assumed),
         ignored=unread,
         section=keys.path,
     )
     return found, top
+
+
+def _count_agreeing(keys: Keys, model: ModelConfig) -> None:
+    """Count keys as read that say of a model what it does as it was read."""
+    ropes = [kind.scheme for kind in model.layer_kinds if isinstance(kind.scheme, RopeConfig)]
+    says: dict[str, tuple[object, ...]] = {"num_key_value_heads": (model.kv_heads,)}
+    if all(kind.cache_width for kind in model.layer_kinds):
+        says["is_causal"] = (True,)
+    if ropes:
+        says["position_embedding_type"] = ("rope", "rotary")
+        neighbours = any(scheme.layout == "interleaved" for scheme in ropes)
+        says |= dict.fromkeys(("rope_interleaved", "interleaved"), (neighbours,))
+    for name, values in says.items():
+        value = keys.record.get(name)
+        if any(value == one and type(value) is type(one) for one in values):
+            keys.find(name)
 
 
 def _refusal(problem: str, key: str, assume: str, effect: str) -> ConfigFileError:
@@ -130,17 +161,23 @@ def _refusal(problem: str, key: str, assume: str, effect: str) -> ConfigFileErro
     return ConfigFileError(said, key, assume, f"{problem}.")
 
 
-def _assumption(own_type: str, assumed: str, unread: tuple[str, ...]) -> str:
+def _assumption(own_type: str, assumed: str, around: str, unread: tuple[str, ...]) -> str:
     """Return the sentence on what a reading on request rests on, "" where it rests on nothing."""
+    without = f" Not read: {_listed(unread)}." if unread else ""
     if assumed:
         unknown = f'model_type "{_shown_type(own_type)}" is not known' if own_type else (
             "the config names no model_type"
         )  # fmt: skip
         named = "a Llama model" if assumed == "llama" else f'model_type "{assumed}"'
-        without = f" Not read: {_listed(unread)}." if unread else ""
         return (
             f"Read as {named} on request: {unknown}, so that layout, layers, windows and cache may "
             f"differ from the real ones.{without}"
+        )
+    if around:
+        return (
+            f'Read by its text_config, of model_type "{_shown_type(own_type)}", on request: model_type '
+            f'"{_shown_type(around)}" is not known, so that what a token sees and the cache may differ '
+            f"from the real ones.{without}"
         )
     if not unread:
         return ""

@@ -55,11 +55,13 @@ class RopeFamily:
     the first where `first_full` is set.
     scalar: default of query_pre_attn_scalar s, s^(-1/2) being the softmax scale. softmax_scale: the
     scale itself, where the class fixes it; scale_key: the key of it.
-    encoder: every token sees both sides, and nothing is cached.
+    encoder: every token sees both sides, and nothing is cached. both_sides: how use_bidirectional_attention
+    switches a decoder to that, as true or false or as all or vision; "" where the class does not read it.
     latent: keys and values are made from one latent vector a token (DeepSeek's MLA).
     no_rope: the config lists layers without RoPE.
-    head_dim_key: whether the class reads head_dim at all. head_dim_unset: whether it leaves an absent one
-    null, of which some of transformers' own scalings cannot make a ladder.
+    kv_heads_key, head_dim_key: whether the class reads num_key_value_heads and head_dim at all.
+    head_dim_unset: whether it leaves an absent head_dim null, of which some of transformers' own scalings
+    cannot make a ladder.
     global_head_dim: default head width of the layers of full attention, where it is another.
     notes: what its layers do beside the scheme.
     """
@@ -91,8 +93,10 @@ class RopeFamily:
     softmax_scale: float | None = None
     scale_key: str = ""
     encoder: bool = False
+    both_sides: Literal["", "flag", "word"] = ""
     latent: bool = False
     no_rope: bool = False
+    kv_heads_key: bool = True
     head_dim_key: bool = True
     head_dim_unset: bool = False
     global_head_dim: int | None = None
@@ -168,7 +172,7 @@ FAMILIES: Mapping[str, RopeFamily] = MappingProxyType(
         "gemma3_text": RopeFamily(
             config_class="Gemma3TextConfig", hidden_size=2_304, layers=26, heads=8, kv_heads=4,
             head_dim=256, context=131_072, windows="pattern", window=4_096, period=6,
-            period_key="sliding_window_pattern", scalar=256,
+            period_key="sliding_window_pattern", scalar=256, both_sides="flag",
             bases=_two(
                 Base(default=1e6),
                 Base(default=1e4, names=("rope_local_base_freq",), scaled=False),
@@ -186,7 +190,8 @@ FAMILIES: Mapping[str, RopeFamily] = MappingProxyType(
         "gpt_neox": RopeFamily(
             config_class="GPTNeoXConfig", hidden_size=6_144, layers=44, heads=64, context=2_048,
             bases=_one(1e4, "rotary_emb_base", "rope_theta"), share=0.25,
-            share_names=("rotary_pct", "partial_rotary_factor"), head_dim_key=False,
+            share_names=("rotary_pct", "partial_rotary_factor"), kv_heads_key=False,
+            head_dim_key=False,
         ),
         "deepseek_v2": RopeFamily(
             config_class="DeepseekV2Config", hidden_size=4_096, layers=32, heads=32,
@@ -261,7 +266,7 @@ FAMILIES: Mapping[str, RopeFamily] = MappingProxyType(
         ),
         "persimmon": RopeFamily(
             config_class="PersimmonConfig", hidden_size=4_096, layers=36, heads=64,
-            context=16_384, share=0.5, head_dim_key=False,
+            context=16_384, share=0.5, kv_heads_key=False, head_dim_key=False,
         ),
         "seed_oss": RopeFamily(
             config_class="SeedOssConfig", hidden_size=4_096, layers=64, heads=80, kv_heads=8,
@@ -279,13 +284,13 @@ FAMILIES: Mapping[str, RopeFamily] = MappingProxyType(
             ),
             windows="pattern", window=128, window_key="local_attention", period=3,
             period_key="global_attn_every_n_layers", first_full=True, encoder=True,
-            head_dim_key=False,
+            kv_heads_key=False, head_dim_key=False,
         ),
         "gemma4_text": RopeFamily(
             config_class="Gemma4TextConfig", hidden_size=2_304, layers=30, heads=8, kv_heads=4,
             head_dim=256, context=131_072, windows="pattern", window=512, period=6,
             bases=_two(Base(default=1e6, names=()), Base(default=1e4, names=())),
-            share=1.0, softmax_scale=1.0, global_head_dim=512,
+            share=1.0, softmax_scale=1.0, global_head_dim=512, both_sides="word",
             blocks={FULL: {"rope_type": "proportional", "partial_rotary_factor": 0.25}},
         ),
     }

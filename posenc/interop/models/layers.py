@@ -21,6 +21,8 @@ def layer_words(keys: Keys, family: RopeFamily | None, layers: int) -> tuple[str
     window = read_window(keys, family)
     if family is None:
         return ((SLIDING if window else FULL),) * layers
+    if window is not None and family.no_rope:  # SmolLM3: the layers without RoPE have it
+        return tuple(FULL if rope else SLIDING for rope in rope_layers(keys, family, layers))
     if window is None or family.windows == "none":
         return (FULL,) * layers
     if family.windows == "every layer":
@@ -74,15 +76,22 @@ def read_window(keys: Keys, family: RopeFamily | None) -> int | None:
 
 def _seen(keys: Keys, family: RopeFamily, window: int) -> int:
     """Return the tokens seen: both sides count where every token sees both."""
-    if family.encoder or is_bidirectional(keys):
+    if is_bidirectional(keys, family):
+        # Gemma 4's class halves the window and adds one, and its mask takes that distance in.
+        if family.both_sides == "word":
+            return 2 * (window // 2 + 1) + 1
         return 2 * (window // 2) + 1
     return window
 
 
-def is_bidirectional(keys: Keys) -> bool:
-    """Whether the config switches a decoder's class to seeing both sides (Gemma 3, EmbeddingGemma)."""
-    found = keys.find("use_bidirectional_attention")
-    return found is not None and found[1] in (True, "all")
+def is_bidirectional(keys: Keys, family: RopeFamily | None) -> bool:
+    """Whether every token sees both sides, by the class, or where the config says so (EmbeddingGemma)."""
+    name = "use_bidirectional_attention"
+    if family is None or family.encoder or not family.both_sides:
+        return family is not None and family.encoder
+    if family.both_sides == "flag" or keys.record.get(name) is False:
+        return keys.flag(name, False, "")
+    return keys.word(name, "vision", "", ("all", "vision")) == "all"  # vision: among pictures alone
 
 
 def rope_layers(keys: Keys, family: RopeFamily | None, layers: int) -> tuple[bool, ...]:

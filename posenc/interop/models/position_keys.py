@@ -12,27 +12,29 @@ from typing import Any
 
 _BEARS = re.compile(
     # The encoding itself.
-    r"rope|nope|rotary|posi|(?:^|_)pos_|alibi|relative|bucket|axial|yarn|ntk|theta|freq|mscale|neox"
+    r"rope|nope|rotary|posi|(?:^|_)pos(?:_|$)|alibi|relative|bucket|axial|yarn|ntk|theta|freq|mscale|neox"
+    r"|timescale|interleaved|llama_4"
     # Lengths.
     r"|n_ctx|context_len|long_context|max_seq|seq_len|seq_length|sequence_len|model_max_len|mem_len"
     # What a query sees, and in which layers.
     r"|sliding|window|chunk|causal|bidirectional|prefix_lm|sparse_att|^index_|indexer|compress|lsh_"
-    r"|layer_types?$|layers_block|block_types?$|per_layer_config|hybrid|swa_|local_layer"
+    r"|layer_types?$|layers_block|block_(?:types?|configs?)$|per_layer_config|hybrid|swa_|local_layer"
     r"|(?:attn|attention)_(?:layer|type|idx|interval|period|pattern|config|sink)|attn_layers"
     r"|(?:full|global|local|linear|dual|sparse)_(?:attn|attention)|^attention$|^attn$"
     # Layers that hold a state in place of a cache.
     r"|mamba|ssm|state_size|time_step|lru_|recurrent|kda_|linear_|conv_|conv1d"
     # Heads and what is cached of them.
     r"|(?:^|_)kv_(?!cache)|_kv$|multi_query|query_group|key_value|qk_(?:rope|nope|head)|v_head_dim|(?:^|_)(?:mla|cla)(?:_|$)"
-    r"|head_(?:dim|size|width)|d_head|d_kv"
+    r"|head_(?:dim|size|width)|heads_per_layer|d_head|d_kv"
     # How logits are scaled.
-    r"|temperature_tuning|floor_scale|attn_scale|log_scaling|logn|pre_attn_scalar|softmax_scale"
+    r"|(?:attn|attention)_temperature|temperature_tuning|floor_scale|attn_scale|log_scaling|logn|pre_attn_scalar|softmax_scale"
     r"|attention_multiplier|key_multiplier"
 )
-# Parts of names by which a key is of something else: pictures and sound, experts, what is generated.
+# Parts of names by which a key is of something else: quantisation, pictures and sound, experts, what is
+# generated.
 _ELSEWHERE = re.compile(
-    r"vision|image|video|audio|patch|expert|moe_|^mlp_|^mtp_|chunk_size_feed_forward|chunk_size_lm_head"
-    r"|token_id|dropout|implementation"
+    r"^compression_config$|vision|image|video|audio|patch|expert|moe_|^mlp_|^mtp_"
+    r"|chunk_size_feed_forward|chunk_size_lm_head|token_id|dropout|implementation"
 )
 _LENGTH = re.compile(r"^n_ctx$|context_len|max_seq|seq_len|seq_length|sequence_len|model_max_len")
 CONTEXT = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")
@@ -83,6 +85,8 @@ def changes_nothing(name: str, record: Mapping[str, Any], read: set[str]) -> boo
         return _is_one(value)
     if name == "num_kv_shared_layers":
         return bool(value == 0)
+    if name == "use_mla":
+        return value is ("kv_lora_rank" in read)
     return value is False and not _ON.search(name)
 
 

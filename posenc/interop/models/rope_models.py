@@ -56,7 +56,7 @@ def read_rope_model(model_type: str, keys: Keys) -> ModelConfig:
                 heads=sizes.heads,
                 kv_heads=own.kv_heads,
                 head_dim=own.head_dim,
-                cache_width=0 if _both_sides(keys, family) else own.cache_width,
+                cache_width=0 if is_bidirectional(keys, family) else own.cache_width,
                 softmax_scale=_softmax_scale(keys, family, own.head_dim) * factor,
                 window=None if word == FULL else window,
                 notes=(*own.notes, *(family.notes if family else ())),
@@ -82,10 +82,6 @@ def _skip_unused_kinds(keys: Keys, words: tuple[str, ...]) -> None:
             unused = block.section(word)
             if unused:
                 unused.read.update(unused.record)
-
-
-def _both_sides(keys: Keys, family: RopeFamily | None) -> bool:
-    return (family is not None and family.encoder) or is_bidirectional(keys)
 
 
 def _scheme(
@@ -219,7 +215,7 @@ def _notes(
                 f"The scaling of {kind.name} layers is made for {reach:,.0f} tokens, more than "
                 f"{sizes.context[0]} {sizes.context[1]:,}."
             )
-    if _both_sides(keys, family):
+    if is_bidirectional(keys, family):
         notes.append("Every token sees both sides: nothing is cached.")
     return tuple(dict.fromkeys(notes))
 

@@ -82,6 +82,8 @@ def divided_width(
 def _kv_heads(keys: Keys, family: RopeFamily | None, heads: int, why: str) -> int:
     if family is not None and family.config_class == "FalconConfig":
         return falcon_kv_heads(keys, heads)
+    if family is not None and not family.kv_heads_key:
+        return heads
     names = SIZES["kv_heads"]
     found = keys.find(names)
     if found is None:
@@ -105,7 +107,7 @@ def check_groups(keys: Keys, name: str, kv_heads: int, heads: int) -> None:
 
 def falcon_kv_heads(keys: Keys, heads: int) -> int:
     """Return Falcon's heads of keys: as told in its new design, one of multi_query, else one each."""
-    names = ("num_kv_heads", "n_head_kv", "num_key_value_heads")
+    names = ("num_kv_heads", "n_head_kv")
     told = keys.find(names)
     keys.find("multi_query")  # means nothing in the new design
     if keys.flag("new_decoder_architecture", False, ""):
