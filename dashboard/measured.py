@@ -102,7 +102,7 @@ def draw(settings: Pair[Setting], header: DeltaGenerator) -> None:
     else:
         with header:
             page.head(_title(one.task), settings.map(lambda of: _headline(of, found)))
-        numbers |= shares.draw(shown, found)
+        numbers |= shares.draw(shown, found, say=settings.compared)
     st.caption(
         "Dimension, base and the other numbers of the sidebar change nothing here: a trained model has its "
         "own."

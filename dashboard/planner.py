@@ -190,7 +190,8 @@ def _assumed(found: ContextPlan, model: SharedModel, chosen: PlanChoice) -> str:
     if found.assumed:
         return f"{' '.join(found.assumed)} Type the trained length if you know it."
     if found.model.trained_length is not None:
-        return f"Its config says a trained length of {found.trained_length:,}."
+        what = "that its scaling starts from" if found.own_length else "a trained length of"
+        return f"Its config says {what} {found.trained_length:,} tokens."
     return ""
 
 

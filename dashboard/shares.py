@@ -44,8 +44,13 @@ SHARES = {
 }
 
 
-def draw(schemes: tuple[str, ...], runs_drawn: list[Heading]) -> dict[str, pd.DataFrame]:
-    """Draw the share of right answers of a task by length or distance; return the numbers."""
+def draw(
+    schemes: tuple[str, ...], runs_drawn: list[Heading], *, say: bool = True
+) -> dict[str, pd.DataFrame]:
+    """Draw the share of right answers of a task by length or distance; return the numbers.
+
+    say: whether the shares are said, too, which the page's headline may do already.
+    """
     if not runs_drawn:
         return {}
     one = runs_drawn[0].specification
@@ -55,7 +60,7 @@ def draw(schemes: tuple[str, ...], runs_drawn: list[Heading]) -> dict[str, pd.Da
     share = SHARES[one.task]
     st.subheader(share.title, anchor=False)
     says = share.says.format(length=one.train_length, farthest=_shown(one))
-    st.caption(plain(f"{says} {said(runs_drawn)}"))
+    st.caption(plain(f"{says} {said(runs_drawn)}" if say else says))
     st.caption(plain(f"{run_words.whole(one)}."))
     frame = run_frames.frame(found)
     kinds = tuple(kind for kind in schemes if any(run_frames.is_of(curve, kind) for curve in found))

@@ -129,7 +129,7 @@ def test_a_trained_length_can_be_told_and_stands_in_the_link() -> None:
     )
     assert any("does not say how long" in one and "8,192 is" in one for one in captions(at))
     told = drawn(visit("context_planner", {"model": "llama-3.1-8b", "context": "9000"}))
-    assert "Its config says a trained length of 8,192." in captions(told)
+    assert "Its config says that its scaling starts from 8,192 tokens." in captions(told)
 
 
 def test_every_number_of_the_table_is_the_library_s_on_page_command_line_and_script() -> None:
