@@ -53,12 +53,20 @@ def control(found: Verdict) -> float:
     return found.control.value
 
 
-@pytest.mark.parametrize("name", HOSTILE)
-@pytest.mark.parametrize("claim", CLAIMS)
-def test_every_theorem_fails_on_its_control(claim: str, name: str) -> None:
-    found = judged(claim, Setting(**HOSTILE[name]))
-    if found.state is State.THEOREM:
-        assert FAILS[claim](control(found)), found.control
+@pytest.mark.parametrize("claim", FAILS)
+def test_every_theorem_fails_on_its_control(claim: str) -> None:
+    proved = State.PARTLY if claim == "blind" else State.THEOREM
+    every = [judged(claim, Setting(**setting)) for setting in HOSTILE.values()]
+    found = [one for one in every if one.state is proved]
+    assert found
+    for one in found:
+        assert FAILS[claim](control(one)), one.control
+
+
+@pytest.mark.parametrize("claim", [name for name in CLAIMS if name not in FAILS])
+def test_no_other_claim_is_called_a_theorem(claim: str) -> None:
+    for setting in HOSTILE.values():
+        assert judged(claim, Setting(**setting)).state is not State.THEOREM
 
 
 @pytest.mark.parametrize("name", HOSTILE)

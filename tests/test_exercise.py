@@ -219,7 +219,9 @@ def test_questions_are_about_the_schemes_chosen(place: str, kinds: tuple[str, ..
 @pytest.mark.parametrize("place", ["similarity", "formula", "measured"])
 def test_odd_settings_ask_and_judge(place: str, link: dict[str, str]) -> None:
     at = open_place(place, ON | link, schemes=list(KINDS), learned_source="random")
-    for text in questions(at, place):
+    asked = questions(at, place)
+    assert asked
+    for text in asked:
         choose(at, place, text)
         answer(at, place, at.main.radio[0].options[-1] if at.main.radio else stops(at)[-1])
         assert verdict(at)

@@ -157,7 +157,9 @@ def test_reaches_of_shares_are_those_of_the_page(place: str) -> None:
     at = open_place(place, ON)
     plain = open_place(place)
     said = headline(plain)
-    for text in questions(at, place):
+    asked = questions(at, place)
+    assert asked
+    for text in asked:
         (label,) = [label for label in LABELS.values() if f" does {label} " in text]
         after = (
             said.split("At least half up to: ")[1].replace(" and ", ", ").rstrip(".").split(", ")

@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from posenc import __main__ as command
+from posenc.commands import planning
 from posenc.interop import read_config
 from posenc.interop.sources import RESULTS
 from posenc.model_evidence import EVIDENCE, evidence_of
@@ -34,7 +35,7 @@ from posenc.planner.cache import windows_said
 from posenc.planner.measured import MeasuredRatio, measured_at
 from posenc.planner.methods import UNSCALED
 from posenc.planner.readiness import MEASURED_LIMIT, Readiness, readiness
-from posenc.planner.verdict import bound_said
+from posenc.planner.verdict import bound_said, suggested
 from posenc.presets import MODELS
 from posenc.schemes.known_rope import Evidence
 from tests import models
@@ -123,7 +124,7 @@ def test_a_plan_quotes_the_runs_with_their_conditions() -> None:
     ) in verdict(found)
     assert (
         "at x16: NTK-aware raised their perplexity 8.05 and 6.85 times, less than position interpolation "
-        "and unscaled RoPE."
+        "and no scaling."
     ) in verdict(planned("llama-3-8b", 131_072))
     between = verdict(planned("llama-3-8b", 9 * 8_192))
     assert "at x16, the next factor that was measured: NTK-aware raised" in between
@@ -372,7 +373,7 @@ def test_a_scaling_of_the_model_s_own_kind_keeps_its_form() -> None:
     assert method(found, "none").short.worst > 0
 
 
-@pytest.mark.parametrize(("name", "target"), [("gpt-oss-20b", 262_144), ("gemma-2-9b", 131_072)])
+@pytest.mark.parametrize(("name", "target"), [("phi-2", 32_768), ("gemma-2-9b", 131_072)])
 def test_the_base_that_is_printed_satisfies_the_bound(name: str, target: int) -> None:
     found = plan(MODELS[name].read(scaled=False), target)
     (printed,) = re.findall(r"; base ([\d,]+) satisfies it", bound_said(found))
@@ -404,12 +405,15 @@ def test_within_its_own_scaling_no_pair_is_unseen() -> None:
 
 @pytest.mark.parametrize("name", ["gpt-oss-20b", "llama-3.1-8b"])
 def test_the_next_step_is_the_script_of_what_the_verdict_begins_with(name: str) -> None:
-    words = ["plan", "-", "--context", "262144"]
-    config = json.dumps(MODELS[name].config, default=dict)
-    result = CliRunner().invoke(command.main, words, input=config)
-    assert "--script yarn added" in result.output
-    assert "llama.cpp needs no option for it: a GGUF file of this model holds" in result.output
-    assert "llama-server -m MODEL -c 262144" in result.output
+    found = plan(MODELS[name].read(), 262_144, search_base=False, scan=64)
+    first = suggested(found)
+    assert first is not None
+    assert first.method.name == "yarn"
+    assert "with YaRN" in verdict(found)
+    assert "--script yarn added" in planning._next_step(found)
+    emitted = emit(found, method(found, "configured"))
+    assert any("a GGUF file of this model holds this scaling" in one for one in emitted.why)
+    assert emitted.llama_cpp == "llama-server -m MODEL -c 262144"
 
 
 def test_a_server_that_keeps_what_is_past_a_window_needs_more() -> None:

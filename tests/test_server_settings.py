@@ -204,7 +204,7 @@ def test_secrets_say_the_same_as_the_environment_and_count_more(tmp_path: Path) 
     ("content", "said"),
     [
         (b'POSENC_PROFILE = "shared"\nPOSENC_UPLOADS = maybe\n', "Invalid value (at line 2"),
-        (b'POSENC_PROFILE = "shared"\nPOSENC_HOSTS = "\xff"\n', "utf-8"),
+        (b'POSENC_PROFILE = "shared"\nPOSENC_HOSTS = "\xff"\n', "'utf-8' codec can't decode"),
     ],
     ids=["no value", "no UTF-8"],
 )
@@ -222,7 +222,7 @@ def test_secrets_that_cannot_be_read_end_the_server_and_never_open_it(
         )  # fmt: skip
         assert ran.returncode != 0
         assert ran.stdout == ""
-        assert f"secrets.toml cannot be read: {said}" in ran.stderr or said in ran.stderr
+        assert f"secrets.toml cannot be read: {said}" in ran.stderr
         assert str(tmp_path) not in ran.stderr.splitlines()[-1]
 
 

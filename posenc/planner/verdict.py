@@ -157,7 +157,7 @@ def _called(one: MethodPlan) -> str:
     """Return what a sentence calls a method."""
     if one.method.scaling is not None:
         return one.method.scaling.reading
-    names = {UNSCALED.name: "unscaled RoPE", CONFIGURED: "its own scaling"}
+    names = {UNSCALED.name: "no scaling", CONFIGURED: "its own scaling"}
     return names.get(one.method.name, f"a {one.method.label.lower()}")
 
 
