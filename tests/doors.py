@@ -6,6 +6,7 @@ makes of the same bytes: numpy, safetensors, json, pyarrow, or Python's own deco
 
 import io
 import json
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -46,6 +47,14 @@ from posenc.shared_model import SharedModel, shared_model
 SECONDS = 2.0  # that any answer may take
 SAFETENSORS_SECONDS = 0.2
 RUN_ID = "0123456789abcdef0123"  # of a file that lies in the store without a run
+
+
+def busy() -> float:
+    """How much longer the same work takes where more processes run than there are cores.
+
+    They share caches and execution units: a thread's own seconds grow, too, by up to four times here.
+    """
+    return 1.0 if os.getloadavg()[0] < 1.5 * (os.cpu_count() or 1) else 4.0
 
 
 @dataclass(frozen=True)

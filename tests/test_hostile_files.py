@@ -15,7 +15,7 @@ import pytest
 from posenc.errors import RunError
 from posenc.lab.run import from_parquet
 from posenc.lab.sweep import read_text
-from tests.doors import DOORS, SAFETENSORS_SECONDS, SECONDS, Door, tried
+from tests.doors import DOORS, SAFETENSORS_SECONDS, SECONDS, Door, busy, tried
 from tests.hostile_files import HOSTILE_FILES, HostileFile, large_hostile_files
 from tests.hostile_mutations import good_files
 from tests.hostile_numbers import (
@@ -59,14 +59,6 @@ def timed(door: Door, content: bytes, path: Path) -> tuple[str | None, float]:
         if taken[-1] < SAFETENSORS_SECONDS / 2:
             break
     return sentence, min(taken)
-
-
-def busy() -> float:
-    """How much longer the same work takes where more processes run than there are cores.
-
-    They share caches and execution units: a thread's own seconds grow, too, by up to four times here.
-    """
-    return 1.0 if os.getloadavg()[0] < 1.5 * (os.cpu_count() or 1) else 4.0
 
 
 def named(door: Door) -> str:

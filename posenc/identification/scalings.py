@@ -1,5 +1,6 @@
 """Ladders that RoPE's scalings make of a plain one, tried where no plain ladder fits a table."""
 
+import functools
 import math
 from dataclasses import dataclass, replace
 
@@ -56,12 +57,20 @@ def scaled_ladders(found: Waves, columns: Columns, turning: int) -> list[tuple[f
         turning=tuple(range(max(1, turning), last + 1)),
     )
     scored: list[tuple[float, RopeConfig]] = []
-    for made in ROPE_SCALINGS.values():
-        for config in made.like(seen):
-            expected = _by_column(config.frequencies().phases.inv_freq, columns)
-            apart = (found.theta - expected).abs() * rows  # radians in the last row
-            scored.append((float(apart.clamp_max(1.0).mean()), config))
+    for config, ladder in _ladders_like(seen):
+        apart = (found.theta - _by_column(ladder, columns)).abs() * rows  # radians in the last row
+        scored.append((float(apart.clamp_max(1.0).mean()), config))
     return sorted(scored, key=lambda pair: pair[0])[:_TRIED]
+
+
+@functools.lru_cache(maxsize=4)  # asked alike for every arrangement, and again without what departs
+def _ladders_like(seen: SeenLadder) -> list[tuple[RopeConfig, Float[Tensor, " p"]]]:
+    """Return every scaling in use whose frequencies a table may have, with them."""
+    return [
+        (config, config.frequencies().phases.inv_freq)
+        for made in ROPE_SCALINGS.values()
+        for config in made.like(seen)
+    ]
 
 
 def scaled_guesses(
