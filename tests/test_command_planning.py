@@ -187,6 +187,15 @@ def test_a_model_s_type_is_no_command_of_a_terminal() -> None:
             assert "\r" not in said
 
 
+@pytest.mark.parametrize("words", [["inspect", "-"], ["plan", "-", "--context", "16384"]])
+def test_an_assumed_model_s_type_is_no_command_of_a_terminal(words: list[str]) -> None:
+    config = models.LLAMA3_8B | {"model_type": "x\x1b[2Jy"}
+    result = run(*words, "--assume", "llama", text=json.dumps(config))
+    assert result.exit_code == 0
+    assert "\x1b" not in result.output
+    assert "x\\x1b[2Jy" in result.output
+
+
 @pytest.mark.parametrize("words", ANSWERS, ids=lambda words: words[0])
 def test_what_was_assumed_stands_before_any_number(words: list[str]) -> None:
     result = run(*words, text='{"model_type": "qwen2"}')

@@ -2,7 +2,6 @@
 
 import functools
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -146,8 +145,6 @@ def test_within_the_trained_distances_places_help_as_much_as_readme_says() -> No
     }
     right = sum(count for (at, rank), count in chosen[1].items() if rule.get(at) == rank)
     assert right / chosen[1].total() == pytest.approx(0.49, abs=0.01)
-    readme = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
-    assert "would be right in 49% of cases" in readme.replace("\n", " ")
 
 
 def looked_up(row: list[int], asked: int) -> int:
