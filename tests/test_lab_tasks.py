@@ -115,6 +115,13 @@ def test_the_place_of_a_pair_says_nothing_of_its_question() -> None:
     assert max(distance) == Recall.farthest(32)
 
 
+def test_each_question_of_a_sequence_draws_among_all_four_pairs() -> None:
+    _, targets = Recall(32).batch(1_000, draw())
+    asked = [len({target for target in row if target != IGNORED}) for row in targets.tolist()]
+    # Of 8 questions each pair is missed by (3/4)^8.
+    assert sum(asked) / len(asked) == pytest.approx(4 * (1 - 0.75**8), abs=0.1)
+
+
 def test_whoever_goes_by_positions_alone_recalls_one_value_in_four() -> None:
     """The best rule of every question's position and every pair's place, fitted on other sequences."""
     found = asked_of_training()
