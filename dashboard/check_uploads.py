@@ -62,7 +62,7 @@ def picker() -> str:
             "content itself.",
         )
         if file is not None:
-            return _take(file, lambda: _given(file, right))
+            return _take(file, lambda: _read_file(file, right))
         st.session_state.pop(_GIVEN, None)
         if st.session_state.get(key) is not None:  # dropped by this server, which said why
             return _refused("The file", st.session_state[key].file_id)
@@ -86,8 +86,8 @@ def chosen() -> str:
     return name
 
 
-class _Given(NamedTuple):
-    """What a visitor gave: the table that is read, what people are told it is, and how to read it again.
+class _TableFile(NamedTuple):
+    """A table read from uploaded files: its numbers, its name for people, and the files to read again.
 
     more: whether another table of the same file may be chosen.
     """
@@ -99,7 +99,7 @@ class _Given(NamedTuple):
     more: bool = False
 
 
-def _take(file: UploadedFile, read: Callable[[], _Given]) -> str:
+def _take(file: UploadedFile, read: Callable[[], _TableFile]) -> str:
     """Hold the table of a file and choose it; return that it cannot be checked, after saying why."""
     name = printable_name(file.name)
     try:
@@ -134,14 +134,14 @@ def _refused(name: str, file_id: str) -> str:
     return f"{plain(name)} cannot be checked." if before[1] == chosen() else ""
 
 
-def _given(file: UploadedFile, place: st.delta_generator.DeltaGenerator) -> _Given:
+def _read_file(file: UploadedFile, place: st.delta_generator.DeltaGenerator) -> _TableFile:
     """Return the table of a file; of several the one that is chosen in `place`."""
     _check_size(file)
     name = printable_name(file.name)
     (digest,) = digests([file])
     if bytes(file.getbuffer()[:6]).startswith(b"\x93NUMPY"):
         read = reading((digest,), lambda: read_number_table(file.getvalue()))
-        return _Given(read, name, (name,))
+        return _TableFile(read, name, (name,))
     tensors = _tensors(digest, file)
     tensor = None
     if len(tensors) > 1:
@@ -149,7 +149,7 @@ def _given(file: UploadedFile, place: st.delta_generator.DeltaGenerator) -> _Giv
             "Several tables", tensors, format_func=printable_name, key=f"check_tensor_{digest}"
         )
     read = reading((digest, tensor or ""), lambda: read_number_table(file.getvalue(), tensor))
-    return _Given(read, f"{name}, {read.name}", (name,), tensor, tensor is not None)
+    return _TableFile(read, f"{name}, {read.name}", (name,), tensor, tensor is not None)
 
 
 def _cosines() -> HeldNumbers | None:
@@ -162,7 +162,7 @@ def _cosines() -> HeldNumbers | None:
     return held if alone else None
 
 
-def _with_sines(cosines: HeldNumbers, file: UploadedFile) -> _Given:
+def _with_sines(cosines: HeldNumbers, file: UploadedFile) -> _TableFile:
     """Return a held table of cosines with the sines of a file."""
     second = printable_name(file.name)
 
@@ -175,7 +175,7 @@ def _with_sines(cosines: HeldNumbers, file: UploadedFile) -> _Given:
 
     _check_size(file)
     read = reading((chosen(), *digests([file])), both)
-    return _Given(read, f"{cosines.source} and {second}", (*cosines.files, second))
+    return _TableFile(read, f"{cosines.source} and {second}", (*cosines.files, second))
 
 
 def _check_size(file: UploadedFile) -> None:

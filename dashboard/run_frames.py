@@ -58,7 +58,7 @@ def frame(found: list[Curve]) -> pd.DataFrame:
 
 
 def elbows(found: list[Curve]) -> pd.DataFrame:
-    """What each curve says: loss at the training length and furthest out, its class, where it breaks."""
+    """Return a row per curve: loss at the training length and the longest, its class, where it breaks."""
     rows = []
     for curve in found:
         loss = summary.at_training_length(curve, found)

@@ -26,7 +26,7 @@ LEARNED = 0.9  # share right within the distances of training from which recall 
 
 
 class Effect(StrEnum):
-    """What context beyond the training length does to a model: all lengths past it count."""
+    """How a model's perplexity changes past its training length, over all longer lengths measured."""
 
     HOLDS = "holds"
     DEGRADES = "degrades"

@@ -16,6 +16,7 @@ from posenc.interop.models.position_keys import HARMLESS
 from posenc.interop.models.rope_models import read_rope_model
 from posenc.interop.shown_name import printable_name
 from posenc.schemes.rope import RopeConfig
+from posenc.words import listed
 
 Reader = Callable[[str, Keys], ModelConfig]
 
@@ -192,7 +193,7 @@ def _listed(names: tuple[str, ...]) -> str:
     found = [name[-_SHOWN:] for name in names[:_NAMED]]
     if len(names) > _NAMED:
         found.append(f"{len(names) - _NAMED:,} more")
-    return " and ".join([", ".join(found[:-1]), found[-1]]) if len(found) > 1 else found[0]
+    return listed(found, "and")
 
 
 def _shown_type(own_type: str) -> str:
