@@ -17,7 +17,7 @@ ASKED = [door for door in DOORS if door.name != "plan"]
 
 
 def seconds(door: Door, content: bytes, path: Path) -> float:
-    """Seconds of the processor that a door takes; a collection of garbage may fall into one of them."""
+    """Return the seconds of processor time that a door takes; they grow where others share the cores."""
     begin = time.thread_time()
     tried(door, content, path)
     return time.thread_time() - begin
