@@ -13,7 +13,7 @@ from string import Template
 from typing import NamedTuple
 
 HERE = Path(__file__).parent
-# The one script inside the index.html of Streamlit 1.67; tests/test_proxy.py computes it anew.
+# The one script inside the index.html of Streamlit 1.67: tests/server/test_proxy.py computes it.
 BOOT = "'sha256-THxz9J9+wf7rhwR2YkXJoSZ13UCmYyC+3lNDv2+8ugA='"
 
 
@@ -92,7 +92,7 @@ _NUMBER = r"\[[0-9A-Fa-f:.]+\]"  # an IPv6 address
 _PORT = "[0-9]{1,5}"
 _HEADER = (r"[A-Za-z][A-Za-z0-9-]{0,63}", "the name of an HTTP header")
 _FILE = (r"[^\s;{}\"'$\\#]+", "a path without spaces, quotes and ; { } $ # \\")
-# What each word may be. The first three are the server's own: tests/test_proxy.py holds them to the
+# What each word may be. The first three are the server's own: see the
 # rules of POSENC_PATH, POSENC_HOSTS and POSENC_USER_HEADER (dashboard/server_settings.py).
 FORMS = {
     "path": (

@@ -1,0 +1,1 @@
+"""The dashboard: pages that show position encodings, served by Streamlit."""

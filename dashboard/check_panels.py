@@ -114,7 +114,7 @@ def layouts(both: Pair[Read]) -> None:
     )
     page.table(both.map(lambda one: one.layouts.numbers))
     st.caption("What converts a weight, head by head; a bias takes the same order.")
-    st.code(both.now.conversion, language="python")
+    st.code(both.now.conversion, language="python", wrap_lines=True)
 
 
 def told(both: Pair[Read]) -> None:

@@ -109,7 +109,7 @@ def _take(file: UploadedFile, read: Callable[[], _TableFile]) -> str:
         )
     except PickleRefused as error:
         st.error(plain(f"{name}: {error.sentence}"), icon=":material/block:")
-        st.code(error.conversion, language="python")
+        st.code(error.conversion, language="python", wrap_lines=True)
         return _refused(name, file.file_id)
     except PosencError as error:
         st.error(plain(f"{name}: {error}"), icon=":material/block:")

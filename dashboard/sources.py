@@ -153,7 +153,7 @@ def take(file_name: str, content: bytes, key: str = "use_upload") -> None:
         table = read_position_table(content, chosen.name, file_name=printable_name(file_name))
     except PickleRefused as error:
         st.error(plain(f"{printable_name(file_name)}: {error.sentence}"), icon=":material/block:")
-        st.code(error.conversion, language="python")
+        st.code(error.conversion, language="python", wrap_lines=True)
         return
     except CheckpointError as error:
         st.error(plain(f"{printable_name(file_name)}: {error}"), icon=":material/block:")

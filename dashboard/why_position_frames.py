@@ -30,6 +30,7 @@ def labels(words: tuple[str, ...]) -> list[str]:
 
 
 def summary(seen: Mapping[str, Seen]) -> pd.DataFrame:
+    """Return one row for each scheme: the largest differences by mask, and the size of an output."""
     rows = []
     for kind, one in seen.items():
         free, masked = one.by_mask["no mask"], one.by_mask["causal mask"]
@@ -46,6 +47,7 @@ def summary(seen: Mapping[str, Seen]) -> pd.DataFrame:
 
 
 def differences(words: tuple[str, ...], seen: Mapping[str, Seen]) -> pd.DataFrame:
+    """Return how far each output moved, by scheme, mask and word."""
     parts = [
         pd.DataFrame(
             {
@@ -62,6 +64,7 @@ def differences(words: tuple[str, ...], seen: Mapping[str, Seen]) -> pd.DataFram
 
 
 def outputs(words: tuple[str, ...], seen: Mapping[str, Seen]) -> pd.DataFrame:
+    """Return the first features of the outputs in both orders."""
     parts = []
     for kind, one in seen.items():
         for mask, found in one.by_mask.items():
@@ -77,6 +80,7 @@ def outputs(words: tuple[str, ...], seen: Mapping[str, Seen]) -> pd.DataFrame:
 
 
 def weights(words: tuple[str, ...], patterns: Mapping[str, tuple[Array, Array]]) -> pd.DataFrame:
+    """Return the attention weights of both orders."""
     named = labels(words)
     count = len(words)
     parts = [

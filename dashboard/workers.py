@@ -82,7 +82,7 @@ class Workers:
             allowed = server_settings.current()
             command = [sys.executable, "-m", "posenc.lab.worker"]
             command += [str(self.queue.folder), str(self.queue.running)]
-            process = subprocess.Popen(
+            process = subprocess.Popen(  # noqa: S603 - our own worker, no shell
                 command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
@@ -118,6 +118,8 @@ class Workers:
         try:
             code = self._watched(process)
         finally:  # one that stays in the list keeps all others out
+            if process.stdin is not None:
+                process.stdin.close()
             with self._lock:
                 self._processes.remove(process)
                 self._code = code

@@ -154,6 +154,7 @@ def without_last_blanks(values: Array) -> Array:
 
 
 def panel_header(panel: Panel, row_label: str, column_label: str) -> dict[str, Any]:
+    """Return what the browser is told of a panel besides its values."""
     rows, columns = panel.values.shape
     features = {"features": True} if panel.features else {}
     parts = {"parts": list(panel.values.parts)} if isinstance(panel.values, Difference) else {}
@@ -177,6 +178,7 @@ def panel_header(panel: Panel, row_label: str, column_label: str) -> dict[str, A
 
 
 def axis_header(count: int, start: int, label: str, ticks: Sequence[Tick] | None) -> dict[str, Any]:
+    """Return the count, start, label and ticks of an axis for the browser."""
     return {
         "count": count,
         "start": start,
@@ -186,6 +188,7 @@ def axis_header(count: int, start: int, label: str, ticks: Sequence[Tick] | None
 
 
 def check_ticks(name: str, ticks: Sequence[Tick] | None, count: int) -> None:
+    """Raise SchemeArgumentError for a tick outside the axis."""
     for index, _ in ticks or ():
         if not 0 <= index < count:
             raise SchemeArgumentError(

@@ -173,18 +173,22 @@ def minus(after: MatrixValues, before: MatrixValues) -> MatrixValues:
 
 
 def subtracted(after: Array, before: Array) -> Array:
+    """Return after - before, computed in float64, as float32."""
     return float32(after.astype(np.float64) - before.astype(np.float64))
 
 
 def check_shape(name: str, values: Array, shape: tuple[int, ...]) -> None:
+    """Raise SchemeArgumentError for values of another shape."""
     if values.shape != shape:
         raise SchemeArgumentError(f"{name} needs values of shape {shape}, got {values.shape}.")
 
 
 def is_symmetric(array: Array) -> bool:
+    """Return whether a square array equals its transpose in every bit."""
     return array.ndim == 2 and array.shape[0] == array.shape[1] and same_bits(array, array.T)
 
 
 def same_bits(left: Array, right: Array) -> bool:
+    """Return whether two float32 arrays hold the same bits."""
     # On bits: a NaN equals itself here, and 0.0 differs from -0.0, so nothing is lost.
     return bool(np.array_equal(left.view(np.uint32), right.view(np.uint32)))

@@ -14,12 +14,16 @@ import csv
 import sys
 
 {imports}
+from posenc.errors import SchemeArgumentError
 from posenc.identification import identify
 from posenc.identification.made import from_exact, leading_error
 from posenc.identification.words import fit_sentence, headline, record
 
 {table}
-found = identify(table, sines)
+try:
+    found = identify(table, sines)
+except SchemeArgumentError as error:
+    sys.exit(str(error))
 apart = from_exact(found, table, sines) if found.known else None
 print(f"{{leading_error(found, apart)}} {{headline(found)}}".strip(), fit_sentence(found), file=sys.stderr)
 for one in found.deviations:
@@ -51,7 +55,6 @@ for index, order, shown in (
 """
 _PROBE_IMPORTS = """\
 from posenc.analysis.probes import probe
-from posenc.errors import SchemeArgumentError
 from posenc.identification.given import Given
 from posenc.interop.held_numbers import shortened
 from posenc.interop.number_tables import read_number_table

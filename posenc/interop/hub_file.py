@@ -54,7 +54,7 @@ class HubFile:
     def _answer(self, start: int, count: int) -> HTTPResponse:
         """Ask for a range, going where the Hub redirects to as long as it is the Hub's own place."""
         for _ in range(_REDIRECTS + 1):
-            request = urllib.request.Request(
+            request = urllib.request.Request(  # noqa: S310 - the opener knows http and https alone
                 self.address,
                 headers={
                     "Range": f"bytes={start}-{start + count - 1}",
@@ -64,7 +64,11 @@ class HubFile:
             )
             try:
                 found = self.opener.open(request, timeout=self.deadline.left())
-                self.deadline.left()  # a cut may read as an answer that is short
+                try:
+                    self.deadline.left()  # a cut may read as an answer that is short
+                except CheckpointError:
+                    found.close()
+                    raise
             except urllib.error.HTTPError as error:
                 with error:
                     self.deadline.left()

@@ -167,11 +167,8 @@ class Trainer:
                 raise RunError(
                     "The checkpoint's state of the optimiser does not fit; remove it to start again."
                 )
-            for key, value in found.items():
-                # The step count stays where AdamW keeps it, on the CPU.
-                self.optimizer.state[parameter][key] = (
-                    value if key == "step" else value.to(parameter.device)
-                )
+            for key, value in found.items():  # the fused AdamW reads its step count there, too
+                self.optimizer.state[parameter][key] = value.to(parameter.device)
 
 
 def train(

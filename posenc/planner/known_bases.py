@@ -2,7 +2,7 @@
 
 The search takes seconds to a minute; its answer does not change. Each row is what
 `posenc.analysis.base_search.smallest_base(width, length)` returns, number for number;
-tests/test_known_bases.py searches every row anew (marked long), and at every run shows by plain sums that
+tests/models/test_known_bases.py searches every row anew (long), and always shows by plain sums that
 the base passes, that the window ends where it says, and that the bases around it fail.
 """
 

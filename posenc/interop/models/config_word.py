@@ -83,17 +83,17 @@ def _unpacked(word: str) -> bytes:
 
 
 def _kept(keys: Keys) -> dict[str, Any]:
-    """Return the keys that were read, as they stand, and of those that were only noticed the names.
+    """Return the keys that were read, as they stand; of those only noticed no texts, lists or objects.
 
     null stays: it may mean another thing than an absent key.
     """
     kept: dict[str, Any] = {}
     for name, value in keys.record.items():
         if name in keys.sections:
-            kept[name] = _kept(keys.sections[name])
+            kept[name] = _kept(keys.sections[name]) or {"": None}  # an empty one is no section
         elif name in keys.read:
             kept[name] = value
         elif value is not None and keys.speaks(name):
-            # Whether a rope block holds objects decides how it is read.
-            kept[name] = {} if isinstance(value, dict) else True
+            # What kind of value it is, or which number, can decide whether it counts as read.
+            kept[name] = value if isinstance(value, int | float) else type(value)()
     return kept
