@@ -1,15 +1,15 @@
 """What importing posenc costs beside importing torch alone, each in a fresh interpreter.
 
-python tests/benchmarks/imports.py [--rounds 15]
+python -m tests.benchmarks.imports [--rounds 15]
 
 Prints the median ratio of paired samples; the target is under 1.2x.
 """
 
-import argparse
+import functools
 import subprocess
 import sys
 
-from tests.benchmarks.timing import paired_seconds, ratio, table
+from tests.benchmarks.timing import options, paired_seconds, ratio, table
 
 STATEMENTS = {
     "torch": "import torch",
@@ -19,17 +19,11 @@ STATEMENTS = {
 
 
 def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=15)
-    rounds = parser.parse_args().rounds
-    samples = paired_seconds(
-        {
-            name: lambda code=code: subprocess.run([sys.executable, "-c", code], check=True)
-            for name, code in STATEMENTS.items()
-        },
-        rounds=rounds,
-    )
+    calls = {
+        name: functools.partial(subprocess.run, [sys.executable, "-c", code], check=True)
+        for name, code in STATEMENTS.items()
+    }
+    samples = paired_seconds(calls, rounds=options(__doc__, rounds=15).rounds)
     print(table("import", {name: {"ratio": ratio(samples, name, "torch")} for name in STATEMENTS}))
 
 

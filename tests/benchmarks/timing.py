@@ -1,5 +1,6 @@
 """Paired timing: contenders take turns in one process, so that a busy machine slows all alike."""
 
+import argparse
 import statistics
 import time
 from collections.abc import Callable, Mapping
@@ -17,9 +18,7 @@ def paired_seconds(
 ) -> Samples:
     """Seconds per call of each contender, one sample per round, all contenders in every round.
 
-    rounds: samples per contender, after two calls that are not counted. shortest: a call faster
-    than this many seconds is repeated within a sample until the sample lasts as long. clock: for
-    long calls on one thread `time.process_time` leaves out the turns that other processes took.
+    A call faster than `shortest` seconds is repeated within a sample until the sample lasts as long.
     """
     repeats = {}
     for name, call in contenders.items():
@@ -55,3 +54,13 @@ def table(title: str, rows: Mapping[str, Mapping[str, float]], unit: str = "") -
         "  ".join(cell.rjust(size) for cell, size in zip(line, sizes, strict=True))
         for line in lines
     )
+
+
+def options(description: str | None, **numbers: int) -> argparse.Namespace:
+    """Read a benchmark's command line: one whole number for each of these, with its default."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    for name, default in numbers.items():
+        parser.add_argument(f"--{name}", type=int, default=default)
+    return parser.parse_args()

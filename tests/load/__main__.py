@@ -19,8 +19,7 @@ import click
 from posenc.lab.corpus import standard_library
 from posenc.lab.queue import Queue, State
 from posenc.lab.sweep import specifications
-from tests.load.batches import run
-from tests.load.figures import Figures, table
+from tests.load.batches import Figures, run, table
 from tests.load.server import Replicas, Served, replicas
 
 MANY = 50  # sessions that pause for long, as people who read
@@ -38,7 +37,6 @@ def training(place: Path) -> None:
 
 
 def trains(place: Path) -> bool:
-    """Whether something is being trained right now."""
     return any(one.state is State.RUNNING for one in Queue(place / "work" / "queue").entries())
 
 
@@ -105,9 +103,8 @@ def main(
                         figures = measured(server, place if beside else None, **asked)
                         note(f"{page}, {count}, {said}{', training' if beside else ''}", figures)
                 if many and not beside:
-                    figures, notes[f"growth over {many} reruns MB"] = growth(
-                        server, many, many // 2
-                    )
+                    name = f"growth over {many} reruns MB"
+                    figures, notes[name] = growth(server, many, many // 2)
                     note(f"{many} reruns", figures)
     click.echo(table(rows))
     for name, value in notes.items():

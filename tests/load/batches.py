@@ -1,21 +1,70 @@
-"""Batches of visitors: all at once, or each with its pauses; and the same batch again and again."""
+"""Batches of visitors, all at once or each with its pauses, and the figures of what they measured."""
 
 import asyncio
 import itertools
 import random
 import time
 from collections import Counter
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 
+import numpy as np
 from websockets.exceptions import WebSocketException
 
-from tests.load.figures import Figures
 from tests.load.server import Replicas, Served
-from tests.load.visitor import Visitor
+from tests.load.visitor import Answer, Visitor
 
 DIAL = "Base"  # turned by every visitor
 _OWN = 190  # positions of the first visitor; the others have one more each
 _FAULTS = (OSError, TimeoutError, WebSocketException, LookupError)
+
+
+@dataclass
+class Figures:
+    """Of one batch. first: loads of the page. turned: reruns after it. faults: of all visitors.
+
+    memory: of the server afterwards, MB. worked: seconds of its processor. wall: seconds it took.
+    """
+
+    first: list[Answer] = field(default_factory=list)
+    turned: list[Answer] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+    memory: float = 0.0
+    worked: float = 0.0
+    wall: float = 0.0
+
+    def quantile(self, share: float, what: str = "turned") -> float:
+        """Return the time that this share of the answers took at most, seconds; NaN for none."""
+        found = [one.seconds for one in getattr(self, what)]
+        return float(np.quantile(found, share)) if found else float("nan")
+
+    def size(self, what: str = "turned") -> float:
+        """Return the largest answer in kB (10^3 bytes)."""
+        return max((one.size for one in getattr(self, what)), default=0) / 1e3
+
+    def row(self) -> dict[str, float | int]:
+        return {
+            "first p50 s": self.quantile(0.5, "first"),
+            "first max s": self.quantile(1.0, "first"),
+            "p50 ms": self.quantile(0.5) * 1e3,
+            "p95 ms": self.quantile(0.95) * 1e3,
+            "faults": len(self.faults),
+            "first kB": self.size("first"),
+            "rerun kB": self.size(),
+            "memory MB": self.memory,
+            "processor %": 100 * self.worked / self.wall if self.wall else float("nan"),
+        }
+
+
+def table(rows: Sequence[tuple[str, Figures]]) -> str:
+    lines = [["batch", *Figures().row()]]
+    for title, figures in rows:
+        lines.append([title, *(f"{value:,.4g}" for value in figures.row().values())])
+    first, *widths = (max(map(len, column)) for column in zip(*lines, strict=True))
+    return "\n".join(
+        "  ".join([name.ljust(first), *map(str.rjust, cells, widths)]) for name, *cells in lines
+    )
 
 
 async def batch(
@@ -66,31 +115,30 @@ async def batch(
 
 
 def run(server: Served | Replicas, **asked: object) -> Figures:
-    """Run one batch to its end."""
     # In a thread of its own: the caller's may have a loop that runs, as browsers' tests do.
     with ThreadPoolExecutor(1) as alone:
         return alone.submit(asyncio.run, batch(server, **asked)).result()  # type: ignore[arg-type]
 
 
-def multiplied(*censuses: dict[str, tuple[str, int]], least: int) -> dict[str, list[int]]:
+Census = dict[str, tuple[str, int]]
+
+
+def multiplied(*censuses: Census, least: int) -> dict[str, list[int]]:
     """Return the kinds of containers of which there are at least `least` more each time."""
     counts = [Counter(told for told, _ in one.values()) for one in censuses]
-    found = {}
-    for kind in counts[0]:
-        numbers = [one[kind] for one in counts]
-        if all(after >= before + least for before, after in itertools.pairwise(numbers)):
-            found[kind] = numbers
-    return found
+    numbers = {kind: [one[kind] for one in counts] for kind in counts[0]}
+    return {kind: found for kind, found in numbers.items() if _rise(found, least)}
 
 
-def grown(*censuses: dict[str, tuple[str, int]]) -> dict[str, list[int]]:
+def grown(*censuses: Census) -> dict[str, list[int]]:
     """Return the containers that every census has and that are larger each time, with their lengths."""
-    first = censuses[0]
-    found = {}
-    for name, (told, _) in first.items():
-        if any(name not in one or one[name][0] != told for one in censuses):
-            continue
-        lengths = [one[name][1] for one in censuses]
-        if all(after > before for before, after in itertools.pairwise(lengths)):
-            found[f"{told} at {name}"] = lengths
-    return found
+    lengths = {
+        f"{told} at {name}": [one[name][1] for one in censuses]
+        for name, (told, _) in censuses[0].items()
+        if all(name in one and one[name][0] == told for one in censuses)
+    }
+    return {name: found for name, found in lengths.items() if _rise(found, 1)}
+
+
+def _rise(numbers: list[int], least: int) -> bool:
+    return all(after >= before + least for before, after in itertools.pairwise(numbers))

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.served_process import server
+from tests.server.served_process import server
 
 
 @dataclass(frozen=True)
@@ -51,15 +51,12 @@ class Replicas:
     each: tuple[Served, ...]
 
     def address_of(self, number: int) -> str:
-        """Return where the visitor of that number goes."""
         return self.each[number % len(self.each)].address
 
     def memory(self) -> float:
-        """Return the memory of all of them in MB."""
         return sum(one.memory() for one in self.each)
 
     def cpu(self) -> float:
-        """Return the seconds of processor time of all of them."""
         return sum(one.cpu() for one in self.each)
 
 
@@ -74,10 +71,7 @@ def served(place: Path, name: str = "server", **variables: str) -> Iterator[Serv
 @contextmanager
 def replicas(place: Path, count: int, **variables: str) -> Iterator[Replicas]:
     """Serve the app by several processes that share runs and work, until the context ends."""
-    with ExitStack() as all_of_them:
-        yield Replicas(
-            tuple(
-                all_of_them.enter_context(served(place, f"server-{number}", **variables))
-                for number in range(count)
-            )
-        )
+    with ExitStack() as stack:
+        names = [f"server-{number}" for number in range(count)]
+        each = [stack.enter_context(served(place, name, **variables)) for name in names]
+        yield Replicas(tuple(each))

@@ -1,12 +1,11 @@
 """A visitor without a browser: one websocket, and as much of the page as is needed to turn a control.
 
-Checked against Streamlit 1.67, whose protobuf modules are private: tests/test_load.py fails first.
+Checked against Streamlit 1.67, whose protobuf modules are private: tests/server/test_load.py fails first.
 """
 
 import asyncio
 import time
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
@@ -17,23 +16,19 @@ from streamlit.proto.Element_pb2 import Element
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from streamlit.proto.WidgetStates_pb2 import WidgetState
 from websockets.asyncio.client import ClientConnection, connect
+from websockets.typing import Subprotocol
 
 _KEPT_RUNS = 2  # that a browser keeps a message which no run has used since
 _EARLY = ForwardMsg.ScriptFinishedStatus.FINISHED_EARLY_FOR_RERUN
-_DIALS = ("slider",)
 _BROKEN = ForwardMsg.ScriptFinishedStatus.FINISHED_WITH_COMPILE_ERROR
 
 
 @dataclass(frozen=True)
 class Answer:
-    """One run of the script as a visitor met it.
-
-    seconds: from the request to the end of the run. size: bytes that came. messages: how many.
-    """
+    """One run of the script: seconds from the request to its end, and the bytes that came."""
 
     seconds: float
     size: int
-    messages: int
 
 
 @dataclass
@@ -59,7 +54,6 @@ class Visitor:
     patience: float = 60.0
     faults: list[str] = field(default_factory=list)
     dials: dict[str, Dial] = field(default_factory=dict)
-    text: list[str] = field(default_factory=list)
     _script: str = ""
     _turned: dict[str, str] = field(default_factory=dict)
     _kept: dict[str, int] = field(default_factory=dict)
@@ -72,7 +66,7 @@ class Visitor:
         self._socket = await connect(
             f"{scheme}://{parts.netloc}{parts.path.rstrip('/')}/_stcore/stream",
             # The protocol, and the place of a token that only a login needs.
-            subprotocols=["streamlit", "none"],  # type: ignore[list-item]
+            subprotocols=[Subprotocol("streamlit"), Subprotocol("none")],
             max_size=None,
             compression=None,
             open_timeout=self.patience,
@@ -80,12 +74,7 @@ class Visitor:
         )
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *fault: object) -> None:
         assert self._socket is not None
         await self._socket.close()
 
@@ -104,8 +93,8 @@ class Visitor:
         began = time.perf_counter()
         await self._socket.send(BackMsg(rerun_script=self._state(fragment)).SerializeToString())
         async with asyncio.timeout(self.patience):
-            size, messages = await self._read()
-        return Answer(time.perf_counter() - began, size, messages)
+            size = await self._read()
+        return Answer(time.perf_counter() - began, size)
 
     def _state(self, fragment: str) -> ClientState:
         state = ClientState(query_string=self.query, fragment_id=fragment)
@@ -123,14 +112,13 @@ class Visitor:
         state.cached_message_hashes.extend(self._kept)
         return state
 
-    async def _read(self) -> tuple[int, int]:
-        """Take messages up to the end of the run; their bytes and their number."""
+    async def _read(self) -> int:
+        """Take messages up to the end of the run; their bytes."""
         assert self._socket is not None
-        size = messages = 0
-        self.text = []
+        size = 0
         while True:
             raw = await self._socket.recv(decode=False)
-            size, messages = size + len(raw), messages + 1
+            size += len(raw)
             message = ForwardMsg.FromString(raw)
             what = message.WhichOneof("type")
             if what == "new_session":
@@ -147,8 +135,9 @@ class Visitor:
             elif what == "script_finished" and message.script_finished != _EARLY:
                 if message.script_finished == _BROKEN:
                     self.faults.append("a script that does not compile")
-                self._forget()
-                return size, messages
+                # A browser keeps messages of the last runs.
+                self._kept = {n: r for n, r in self._kept.items() if self._runs - r < _KEPT_RUNS}
+                return size
             name = message.ref_hash if what == "ref_hash" else message.hash
             if name and (what == "ref_hash" or message.metadata.cacheable):
                 self._kept[name] = self._runs
@@ -160,18 +149,9 @@ class Visitor:
         kind = element.WhichOneof("type")
         if kind == "exception":
             self.faults.append(f"{element.exception.type}: {element.exception.message[:80]}")
-        elif kind == "alert":
-            self.text.append(element.alert.body)
-            if element.alert.format == Alert.ERROR:  # a fault of the page is one, too
-                self.faults.append(element.alert.body[:120])
-        elif kind in _DIALS and element.slider.options:
+        elif kind == "alert" and element.alert.format == Alert.ERROR:
+            self.faults.append(element.alert.body[:120])
+        elif kind == "slider" and element.slider.options:
             slider = element.slider
-            self.dials[slider.label] = Dial(
-                slider.id, tuple(slider.options), message.delta.fragment_id
-            )
-
-    def _forget(self) -> None:
-        """Keep what a browser would: messages of the last runs."""
-        self._kept = {
-            name: run for name, run in self._kept.items() if self._runs - run < _KEPT_RUNS
-        }
+            stops, fragment = tuple(slider.options), message.delta.fragment_id
+            self.dials[slider.label] = Dial(slider.id, stops, fragment)

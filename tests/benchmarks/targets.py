@@ -1,0 +1,51 @@
+"""The speed targets, each a multiple of a memory fill, a copy or plain attention in the same run.
+
+    python -m tests.benchmarks.targets [--rounds 15]
+
+Measured on one AVX-512 processor: 2.5 fills, 1.35 to 1.66 and 3.8 to 4.8 copies, 1.45 times plain
+attention. Ratios to the code of tutorials and peers differ by processor: the other benchmarks report
+them, and none of them is a target. Exit status 1 if a target is missed; run it on an idle machine.
+"""
+
+import functools
+import sys
+
+import torch
+
+from tests.benchmarks.attention import contenders, inputs
+from tests.benchmarks.rotation import against_a_copy
+from tests.benchmarks.tables import compare
+from tests.benchmarks.timing import options, paired_seconds, ratio
+
+
+def measure(rounds: int) -> dict[str, tuple[float, float]]:
+    """Return (measured, at most) by name."""
+    fills, _ = compare(131_072, 128, rounds)
+    copies = against_a_copy(4_096, torch.float32, rounds)
+    calls, (q, k, v) = contenders(8, 4_096), inputs(8, 4_096, 64)
+    samples = paired_seconds(
+        {name: functools.partial(calls[name], q, k, v) for name in ("causal, no bias", "posenc")},
+        rounds=rounds,
+    )
+    return {
+        "table of 131,072 x 128 over a fill": (fills["ours, out="], 3.0),
+        "RoPE, interleaved, over a copy": (copies["interleaved"], 1.8),
+        "RoPE, halves, over a copy": (copies["half"], 5.0),
+        "ALiBi attention over causal attention": (ratio(samples, "posenc", "causal, no bias"), 1.6),
+    }
+
+
+def main() -> int:
+    """Measure, print, and say by the status whether every target is met."""
+    rounds = options(__doc__, rounds=15).rounds
+    torch.set_num_threads(1)
+    with torch.no_grad():
+        measured = measure(rounds)
+    for name, (value, most) in measured.items():
+        verdict = "" if value <= most else "  MISSED"
+        print(f"{name:<40}{value:6.2f}  at most {most:.1f}{verdict}")
+    return int(any(value > most for value, most in measured.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

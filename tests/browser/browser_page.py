@@ -1,0 +1,185 @@
+"""Reads values from a page in Chromium and operates its controls."""
+
+import re
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+from urllib.parse import parse_qs, urlparse
+
+from playwright.sync_api import Locator, Page, TimeoutError, expect
+
+from tests.browser.browser import SCREENS, dial, next_frames, row, settled
+
+# How many marks each chart has: lines and points of an SVG, or differing pixels of a canvas.
+INK = """() => [...document.querySelectorAll(".stVegaLiteChart")].map((chart) => {
+  const marks = [...chart.querySelectorAll("svg .mark-line path, svg .mark-symbol path")];
+  const canvas = chart.querySelector("canvas");
+  if (!canvas) return marks.filter((path) => path.getAttribute("d")?.length > 8).length;
+  const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+  return new Set(new Uint32Array(pixels.buffer)).size - 1;
+})"""
+
+# How many colours each canvas has, and one number for all its pixels (FNV-1a): a million are slow to fetch.
+CANVASES = """canvases => canvases.map((canvas) => {
+  const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+  const pixels = new Uint32Array(data.buffer);
+  let digest = 0x811c9dc5;
+  for (const pixel of pixels) digest = Math.imul(digest ^ pixel, 0x01000193);
+  return [new Set(pixels).size, digest];
+})"""
+
+
+def wait_until(page: Page, condition: Callable[[], bool], seconds: float = 60) -> None:
+    """Wait until a condition holds that no single element of the page shows."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "the condition never held"
+        page.wait_for_timeout(100)
+
+
+def pixels(page: Page, key: str) -> list[int]:
+    """Return what the canvases of a row of matrices show, as one number each."""
+    found = row(page, key).locator("canvas[role=img]").evaluate_all(CANVASES)
+    return [digest for _, digest in found]
+
+
+def lines(page: Page) -> list[str]:
+    """Return the paths of all lines drawn in charts."""
+    found: list[str] = page.locator(".stVegaLiteChart svg .mark-line path").evaluate_all(
+        "paths => paths.map(path => path.getAttribute('d'))"
+    )
+    return found
+
+
+def asked(page: Page) -> dict[str, Any]:
+    """Return what the address asks for; numbers as numbers, 20000.0 being 20000."""
+    found = {name: texts[0] for name, texts in parse_qs(urlparse(page.url).query).items()}
+    number = re.compile(r"[\d.]+")
+    return {name: float(text) if number.fullmatch(text) else text for name, text in found.items()}
+
+
+def address_of(page: Page) -> str:
+    """Return the page's address below the dashboard's, as `Visitor.open` takes it."""
+    return urlparse(page.url)._replace(scheme="", netloc="").geturl().lstrip("/")
+
+
+def alerts(page: Page) -> list[str]:
+    return page.get_by_test_id("stAlertContainer").all_inner_texts()
+
+
+def click(page: Page, target: Locator) -> None:
+    """Press something once the page is drawn, and again if it is drawn anew in that moment."""
+    for _ in range(10):
+        settled(page)
+        with suppress(TimeoutError):
+            return target.click(timeout=5_000)
+    raise AssertionError(f"the page never came to rest for {target}")
+
+
+DRAWERS = "[data-testid=stExpander] details > summary"
+
+
+def open_drawers(page: Page) -> None:
+    """Open every drawer once; what is drawn anew meanwhile may be closed again.
+
+    A page draws itself anew at any time, so each is pressed by the page's own script, which never waits.
+    """
+    drawers = page.locator(DRAWERS).filter(visible=True)
+    press = "(found, n) => { if (found[n] && !found[n].parentElement.open) found[n].click(); }"
+    for index in range(drawers.count()):
+        drawers.evaluate_all(press, index)
+        settled(page)
+
+
+def unfold(page: Page, name: str) -> None:
+    """Open the drawer of this name."""
+    drawer = page.locator(DRAWERS).filter(has_text=name).first
+    closed = page.locator("[data-testid=stExpander] details:not([open]) > summary")
+    closed = closed.filter(has_text=re.compile(re.escape(name)), visible=True)
+    expect(drawer).to_be_visible()
+    for _ in range(20):
+        if not closed.evaluate_all("found => (found[0]?.click(), found.length)"):
+            break
+        settled(page)
+    expect(closed).to_have_count(0)
+
+
+def menu(page: Page, name: str) -> Locator:
+    """Open a menu of the toolbar, again if the page is drawn anew meanwhile, and return what it shows."""
+    button = page.get_by_test_id("stMain").get_by_test_id("stPopover").filter(has_text=name)
+    body = page.get_by_test_id("stPopoverBody")
+    for _ in range(10):
+        with suppress(TimeoutError):
+            if not body.is_visible():
+                button.locator("button").first.click(timeout=3_000)
+            body.wait_for(timeout=3_000)
+            break
+    expect(body).to_be_visible()
+    return body
+
+
+def close_menu(page: Page) -> None:
+    """Close the menu that is open, again if the page is drawn anew meanwhile."""
+    body = page.get_by_test_id("stPopoverBody")
+    for _ in range(20):
+        page.keyboard.press("Escape")
+        page.wait_for_timeout(200)
+        if not body.count():
+            break
+        settled(page)
+        body.evaluate_all("found => found[0]?.focus()")  # the new page has it
+    expect(body).to_have_count(0)
+
+
+def copied_link(page: Page) -> str:
+    """Return the link that the page offers, below the dashboard's address."""
+    code = menu(page, "Copy link").get_by_test_id("stCode")
+    expect(code).to_be_visible()
+    text = code.inner_text().strip().replace("\n", "")
+    close_menu(page)
+    return urlparse(text)._replace(scheme="", netloc="").geturl().lstrip("/")
+
+
+def choose(page: Page, name: str, option: str) -> None:
+    """Choose from a drop-down list by a part of its name, typed: what is far down scrolls from a click."""
+    box, found = page.get_by_role("combobox", name=name), page.get_by_role("option", name=option)
+    for _ in range(5):
+        box.fill(option)
+        box.press("ArrowDown")
+        page.wait_for_timeout(500)  # the list scrolls its own frame, which may close it again
+        if found.is_visible():
+            break
+    found.click()
+
+
+def press(page: Page, name: str, key: str, times: int = 1) -> None:
+    """Turn a slider by arrow keys."""
+    dial(page, name).focus()
+    for _ in range(times):
+        page.keyboard.press(key)
+
+
+def paste(page: Page, text: str) -> None:
+    """Type a model's config into the sidebar and ask for it."""
+    unfold(page, "Your own model")
+    page.get_by_role("textbox", name="Paste its config.json").fill(text)
+    click(page, page.get_by_role("button", name="Use this config"))
+
+
+def upload(page: Page, name: str, content: bytes, *, model: bool = False) -> None:
+    """Give a file to the sidebar's uploader of a table, or to that of a model."""
+    title = "Your own model" if model else "Upload a table"
+    unfold(page, title)
+    drawer = page.get_by_test_id("stExpander")
+    drawer = drawer.filter(has=page.locator("summary").filter(has_text=title))
+    drawer.locator("input[type=file]").set_input_files(
+        {"name": name, "mimeType": "application/octet-stream", "buffer": content}
+    )
+
+
+def resize(page: Page, width: int) -> None:
+    """Give the window the size of this screen and wait until all that is shown has followed."""
+    page.set_viewport_size(SCREENS[width]["viewport"])
+    next_frames(page)
+    settled(page)

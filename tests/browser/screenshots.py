@@ -1,0 +1,95 @@
+"""Pictures of every page, for people to look at: `python -m tests.browser.screenshots [--readme]`.
+
+Written to tests/artifacts, which git ignores: every page whole, at three widths, light and dark. With
+--readme only the moments that README shows, to .images.
+"""
+
+import argparse
+import tempfile
+from pathlib import Path
+
+from playwright.sync_api import Browser, Locator, Page
+
+from tests.browser import browser
+
+ARTIFACTS = Path(__file__).parents[1] / "artifacts"
+README_PICTURES = browser.ROOT / ".images"
+MOST_BYTES = 400_000
+
+
+def main() -> None:
+    """Serve the dashboard and write the pictures that were asked for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--readme", action="store_true", help="write README's pictures only")
+    asked = parser.parse_args()
+    path = browser.find_chromium()
+    if path is None:
+        raise SystemExit(browser.NO_BROWSER)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        browser.served(Path(folder) / "log.txt") as address,
+        browser.launched(path) as chromium,
+    ):
+        if asked.readme:
+            README_PICTURES.mkdir(exist_ok=True)
+            write_readme_pictures(chromium, address)
+        else:
+            ARTIFACTS.mkdir(exist_ok=True)
+            for scheme in ("light", "dark"):
+                for width in browser.SCREENS:
+                    write_pages(chromium, address, width, scheme)
+
+
+def write_pages(chromium: Browser, address: str, width: int, scheme: str) -> None:
+    """Write every page at one width in one colour scheme, each from its top to its end."""
+    kind = browser.SCREENS[width] | {"color_scheme": scheme}
+    visitor = browser.Visitor(chromium, address, **kind)
+    for name in browser.PAGES:
+        page = visitor.open(name)
+        # Streamlit scrolls inside, so a full page would be cut: the window becomes as tall as the page.
+        height = page.evaluate("document.querySelector('[data-testid=stMain]').scrollHeight")
+        page.set_viewport_size({"width": width, "height": max(int(height), 800)})
+        browser.settled(page)
+        path = ARTIFACTS / f"{name or 'start'}-{width}-{scheme}.png"
+        page.screenshot(path=path, animations="disabled")
+        page.close()
+    visitor.context.close()
+
+
+# README's moments: file, link, what is shown of the page.
+MOMENTS = {
+    "start": "?equal_width=true&schemes=Sinusoidal&schemes=RoPE&schemes=ALiBi",
+    "measured": "extrapolation?half=measured",
+    "claim": "claims?theme=wavelengths",
+    "pinned": "similarity?schemes=Sinusoidal&schemes=RoPE&base=500&length=128"
+    "&a=schemes~sinusoidal,rope~base~10000~length~128",
+    "link": "pca?base=500&dim=128",
+}
+
+
+def write_readme_pictures(chromium: Browser, address: str) -> None:
+    """Write README's pictures, light, as a visitor sees them in a window of 1280 pixels."""
+    visitor = browser.Visitor(
+        chromium, address, color_scheme="light", viewport={"width": 1280, "height": 800}
+    )
+    for name, link in MOMENTS.items():
+        page = visitor.open(link)
+        shown: Page | Locator = page
+        if name == "claim":
+            shown = page.locator("[class*=st-key-claim_]").filter(has_text="60,611").first
+        if name == "pinned":
+            page.set_viewport_size({"width": 1280, "height": 1360})
+        if name == "link":
+            page.get_by_test_id("stPopover").filter(has_text="Copy link").locator("button").click()
+            page.get_by_test_id("stPopoverBody").get_by_test_id("stCode").wait_for()
+        browser.settled(page)
+        path = README_PICTURES / f"{name}.png"
+        shown.screenshot(path=path, animations="disabled")
+        page.close()
+        if path.stat().st_size >= MOST_BYTES:
+            raise SystemExit(f"{path.name} has more than {MOST_BYTES:,} bytes.")
+    visitor.context.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""Teaching in a real browser: the first screen, presenting, typing a sentence, quiz mode."""
+
+from urllib.parse import parse_qs, urlparse
+
+import pytest
+from playwright.sync_api import expect
+
+from dashboard.exercise import WITHHELD
+from dashboard.text import JOINER
+from tests.browser.bare_page import box_of
+from tests.browser.browser import Visit, dial, go, headline, row, settled
+from tests.browser.browser_page import address_of, asked, click, close_menu, lines, menu, wait_until
+
+pytestmark = pytest.mark.browser
+
+FONT_SIZE = "parseFloat(getComputedStyle(document.documentElement).fontSize)"
+
+
+def test_first_screen_answers_without_scrolling_and_its_dials_go_along(visitor: Visit) -> None:
+    page = visitor(viewport={"width": 1440, "height": 900}).open()
+    main = page.get_by_test_id("stMain")
+    chart = main.locator(".stVegaLiteChart svg, .stVegaLiteChart canvas").first
+    own_dial = main.locator('input[type=range][aria-label="Base"]')
+    for element in (headline(page), chart, own_dial, main.get_by_test_id("stPageLink").last):
+        box = box_of(element)
+        assert 0 <= box["y"] <= 900 - box["height"]
+    drawn = lines(page)
+    dial(page, "Base").press("ArrowRight")
+    wait_until(page, lambda: lines(page) != drawn)
+    assert asked(page) == {"base": 12_500}
+    go(page, "similarity")
+    expect(page.get_by_test_id("stSidebar")).to_contain_text("12,500")
+
+
+def test_presenting_enlarges_type_and_moves_the_controls_into_a_menu(visitor: Visit) -> None:
+    page = visitor().open("?base=500")
+    normal = page.evaluate(FONT_SIZE)
+    click(page, page.get_by_role("link", name="Teach this"))
+    expect(page.get_by_role("heading", name="The schemes side by side")).to_be_visible()
+    page.wait_for_function(f"{FONT_SIZE} > {normal}")
+    settled(page)
+    assert asked(page) == {"base": 500, "present": "true"}
+    expect(page.get_by_test_id("stSidebar")).not_to_be_in_viewport()
+    controls = menu(page, "Controls")
+    controls.locator('input[type=range][aria-label="Base"]').press("End")
+    page.wait_for_function("location.search.includes('base=100000000')")
+    close_menu(page)
+    click(page, page.get_by_text("Present", exact=True))
+    page.wait_for_function(f"{FONT_SIZE} == {normal}")
+    expect(page.get_by_test_id("stSidebar")).to_be_visible()
+    assert asked(page) == {"base": 100_000_000}
+
+
+def test_sentence_is_shown_as_text_and_carried_by_the_link(visitor: Visit) -> None:
+    typed = "<b>dog</b> [x](http://e.example) \u0643\u0644\u0628 WWW.e.example me@e.example"
+    page = visitor().open("why_position")
+    box = page.get_by_label("Sentence", exact=True)
+    box.fill(typed)
+    box.press("Enter")
+    expect(headline(page)).to_contain_text("<b>dog</b>")
+    assert f"\u201c\u2068{typed}\u2069\u201d" in headline(page).inner_text().replace(JOINER, "")
+    settled(page)
+    assert page.locator("[data-testid=stMain] a[href*='e.example']").count() == 0
+    assert page.locator("[data-testid=stMain] strong b").count() == 0
+    assert parse_qs(urlparse(page.url).query)["sentence"] == [typed]
+    again = visitor().open(address_of(page))
+    assert headline(again).inner_text() == headline(page).inner_text()
+
+
+def test_question_is_answered_before_anything_is_drawn(visitor: Visit) -> None:
+    page = visitor().open("similarity?predict=true")
+    expect(headline(page)).to_have_text(WITHHELD)
+    assert page.locator(".matrix-row, .stVegaLiteChart").count() == 0
+    page.locator("[data-testid=stMain] input[type=range]").first.press("ArrowRight")
+    click(page, page.get_by_role("button", name="Look", exact=True))
+    expect(row(page, "similarity").locator(".panel")).to_have_count(4)
+    expect(headline(page)).not_to_have_text(WITHHELD)
+    assert asked(page)["predict"] == "true"

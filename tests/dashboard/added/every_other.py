@@ -1,0 +1,63 @@
+"""Every second pair divided by the factor: a scaling made up for a test."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import torch
+
+from posenc import fields
+from posenc.formula import Writer
+from posenc.schemes.known_rope import Block, Evidence, RopeBlock
+from posenc.schemes.rope_scaling.scaled import (
+    ScaledRopeConfig,
+    factor_field,
+    trained_length_field,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RopeEveryOtherConfig(ScaledRopeConfig):
+    """RoPE with every second pair divided, the first of them pair `first`."""
+
+    kind: str = "rope_every_other"
+    factor: float = factor_field(4.0)
+    trained_length: int = trained_length_field(2_048)
+    first: float = fields.ruled(0.0, fields.Real(low=0.0, high=1.0, label="First divided pair"))
+
+    label: ClassVar[str] = "RoPE every other"
+    summary: ClassVar[str] = "RoPE with every second pair divided."
+    paper: ClassVar[str] = "Nobody 2026, arXiv 0000.00000"
+    reading: ClassVar[str] = "every other pair"
+    block_types: ClassVar[tuple[str, ...]] = ("every_other", "second")
+    block_keys: ClassVar[tuple[str, ...]] = ("first_pair",)
+    evidence: ClassVar[Evidence | None] = Evidence(
+        training="fine-tuning", statement="Made up.", source="this test", untrained_to=3.0
+    )
+
+    @classmethod
+    def from_block(cls, block: RopeBlock) -> Self:
+        return cls(
+            **block.shared(),
+            factor=block.factor(),
+            trained_length=block.trained_length(),
+            first=block.own(cls, "first"),
+        )
+
+    def to_block(self) -> Block | None:
+        return {
+            "rope_type": "every_other",
+            "factor": self.factor,
+            "first": self.first,
+            "original_max_position_embeddings": self.trained_length,
+        }
+
+    def llama_cpp(self) -> str:
+        return f"--rope-scaling other --rope-scale {self.factor:g}"
+
+    def rate_formula(self, write: Writer) -> tuple[str, ...]:
+        return (rf"\frac{{1}}{{{write.power('rotary_dim')}}}",)
+
+    def divisors(self) -> torch.Tensor:
+        found = torch.ones(self.rotary_dim // 2, dtype=torch.float64)
+        found[int(self.first) :: 2] = self.factor
+        return found

@@ -1,0 +1,50 @@
+"""A trained slope times the root of the distance: a scheme made up for a test."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from posenc import fields
+from posenc.formula import Writer
+from posenc.schemes.shared_rules import HEADS
+from posenc.schemes.trainable import Trainable, TrainableConfig, drawn, source_field, wide
+
+
+@dataclass(frozen=True, kw_only=True)
+class SquareRootConfig(TrainableConfig):
+    """A slope for each of `heads` heads."""
+
+    kind: Literal["square_root"] = "square_root"
+    heads: int = fields.ruled(8, HEADS)
+    source: str = source_field("Square root")
+
+    label: ClassVar[str] = "Square root"
+    summary: ClassVar[str] = "Lowers every logit by a trained multiple of the distance's root."
+    paper: ClassVar[str] = "Nobody 2026, arXiv 0000.00000"
+    shared: ClassVar[dict[str, str]] = {"heads": "heads"}
+
+    def formula(self, write: Writer) -> str:
+        return rf"b_h = -s_h \sqrt{{\left|{write.key} - {write.position}\right|}}"
+
+    def initial(self, generator: torch.Generator) -> "SquareRoot":
+        return SquareRoot(self, generator)
+
+
+class SquareRoot(Trainable):
+    """Adds -exp(log_slope) times the root of the distance."""
+
+    config: SquareRootConfig
+    no_vectors = "nobody looked for some"
+
+    def __init__(self, config: SquareRootConfig, generator: torch.Generator) -> None:
+        super().__init__(config)
+        self.heads = config.heads
+        self.log_slope = drawn(generator, config.heads)
+
+    def offset_bias(self, offsets: Int[Tensor, " *shape"]) -> Float[Tensor, " h *shape"]:
+        slope = self.log_slope.to(offsets.device, wide(offsets.device)).exp()
+        roots = offsets.to(slope.dtype).abs().sqrt()
+        return -slope.reshape(-1, *(1,) * offsets.dim()) * roots

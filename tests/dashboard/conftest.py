@@ -1,0 +1,51 @@
+"""Fixtures of page tests: an empty result cache, the main module restored, a fixed training speed."""
+
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from dashboard import kept, training
+from posenc.interop import PositionTable
+from posenc.interop import sources as interop_sources
+from posenc.interop.held import Held
+from posenc.lab.estimate import Speed
+
+_MAIN = sys.modules["__main__"]
+
+
+@pytest.fixture(autouse=True)
+def own_main() -> Iterator[None]:
+    """Restore the main module: Streamlit replaces it, and processes that later tests start would run
+    that page again.
+    """
+    yield
+    sys.modules["__main__"] = _MAIN
+
+
+@pytest.fixture(autouse=True)
+def empty_result_cache() -> None:
+    """Empty the result cache: a test may have changed what pages are read from."""
+    kept.readings.clear()
+
+
+@pytest.fixture
+def fixed_speed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spare the Train page the seconds in which it times this machine."""
+    monkeypatch.setattr(training, "speed", lambda: Speed(3e-3, 3e-9, 1e-9))
+
+
+@pytest.fixture
+def shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that several people use, and to which they may give files."""
+    monkeypatch.setenv("POSENC_PROFILE", "shared")
+    monkeypatch.setenv("POSENC_UPLOADS", "1")
+
+
+@pytest.fixture
+def tables(monkeypatch: pytest.MonkeyPatch) -> Held[PositionTable]:
+    """The empty store of uploaded tables, as large as usual."""
+    usual = interop_sources._held
+    empty = Held(usual._most, usual._most_bytes, usual._size)
+    monkeypatch.setattr(interop_sources, "_held", empty)
+    return empty

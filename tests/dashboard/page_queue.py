@@ -1,0 +1,56 @@
+"""The queue, the link and the visitors of the Train page in tests."""
+
+from pathlib import Path
+
+import pytest
+import streamlit as st
+
+from dashboard import training, visitor, workers
+from posenc.lab import worker
+from posenc.lab.estimate import Speed
+from posenc.lab.queue import Queue
+
+SPEED = Speed(layer=3e-3, multiplication=3e-9, reading=1e-9)
+TRAIN_LINK = {
+    "schemes": "rope,alibi", "run_length": "16", "steps": "5", "width": "16", "layers": "1",
+    "run_heads": "2",
+}  # fmt: skip
+
+
+def page_queue(folder: Path, monkeypatch: pytest.MonkeyPatch, speed: Speed) -> Queue:
+    """Return an empty queue without workers that every page uses. speed: of this machine."""
+    monkeypatch.setenv("POSENC_RUNS", str(folder / "runs"))
+    monkeypatch.setenv("POSENC_WORK", str(folder / "work"))
+    monkeypatch.setattr(workers.Workers, "ensure", lambda self: None)
+    monkeypatch.setattr(training, "speed", lambda: speed)
+    forget_queue()
+    return Queue()
+
+
+def forget_queue() -> None:
+    """Let pages open their queue anew: one that stayed would be trained by workers of later tests."""
+    st.cache_data.clear()
+    st.cache_resource.clear()
+
+
+def train_waiting(queue: Queue) -> str:
+    """Train the entry that waits, in this process, and return its first run."""
+    with queue.taken() as entry:
+        assert entry is not None
+        worker.do(queue, entry)
+    return entry.specifications[0].run_id
+
+
+class SharedServer:
+    """A server that several people use: calling it sets who visits, "" for somebody unknown."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.monkeypatch = monkeypatch
+        for variable, text in (
+            ("POSENC_PROFILE", "shared"), ("POSENC_RUNNING", "1"), ("POSENC_WAITING", "4"),
+            ("POSENC_USER_HEADER", "X-User"),
+        ):  # fmt: skip
+            monkeypatch.setenv(variable, text)
+
+    def __call__(self, name: str) -> None:
+        self.monkeypatch.setattr(visitor.st, "user", {visitor.KEY: name} if name else {})

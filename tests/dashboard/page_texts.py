@@ -1,0 +1,62 @@
+"""The sentences of every page at default settings: read from the pages, written to a file, compared.
+
+python -m tests.dashboard.page_texts    rewrites page_texts.txt; read the difference before you commit it
+"""
+
+import re
+from pathlib import Path
+
+from streamlit.testing.v1 import AppTest
+
+from tests.dashboard.pages import PLACES, as_read, drawn, visit_place
+
+FILE = Path(__file__).with_name("page_texts.txt")
+# Their sentences say how long this machine takes, or what others train on it.
+LEFT_OUT = ("train",)
+NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?(?:[\s\u00a0]×[\s\u00a0]10[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)?")
+_EXPONENT = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
+ROUNDING = 1e-9  # what is smaller is what rounding left, another number on another processor
+
+
+def page_texts(at: AppTest) -> list[str]:
+    """Every sentence of a page's main part, a line each."""
+    found = [at.title[0].value]
+    for kind in ("subheader", "markdown", "caption", "info", "warning"):
+        for element in getattr(at.main, kind):
+            found += [line for line in as_read(str(element.value)).splitlines() if line.strip()]
+    return found
+
+
+def read_pages() -> list[str]:
+    lines = []
+    for place in PLACES:
+        if place not in LEFT_OUT:
+            lines += [f"[{place}]", *page_texts(drawn(visit_place(place)))]
+    return lines
+
+
+def value_and_unit(text: str) -> tuple[float, float]:
+    """The number that such as 1,024 or 1.4 × 10⁻¹⁵ says, and one unit of its last shown digit."""
+    mantissa, _, exponent = re.sub(r"[\s\u00a0,]", "", text).partition("×10")
+    power = 10.0 ** int(exponent.translate(_EXPONENT) or 0)
+    unit = 10.0 ** -len(mantissa.partition(".")[2])
+    return float(mantissa) * power, unit * power
+
+
+def same_number(text: str, other: str) -> bool:
+    """Whether two numbers are the same, whole ones exactly, others but for their last shown digit."""
+    if "." not in text + other:
+        return text == other
+    (one, unit), (another, _) = value_and_unit(text), value_and_unit(other)
+    return max(one, another) < ROUNDING or abs(one - another) < 1.5 * unit
+
+
+def same_text(text: str, other: str) -> bool:
+    """Whether two lines have the same words, and numbers that differ by rounding alone."""
+    pairs = [*zip(NUMBER.findall(text), NUMBER.findall(other), strict=False)]
+    same_words = NUMBER.sub("#", text) == NUMBER.sub("#", other)
+    return same_words and all(same_number(*pair) for pair in pairs)
+
+
+if __name__ == "__main__":
+    FILE.write_text("\n".join(read_pages()) + "\n", encoding="utf-8")

@@ -1,0 +1,228 @@
+"""The dashboard's pages without a browser: opened by link, read as frames, matrices and sentences."""
+
+import io
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs
+
+import numpy as np
+import pandas as pd
+import pyarrow
+from streamlit.components.v2.component_manager import BidiComponentManager
+from streamlit.testing.v1 import AppTest
+
+from dashboard.text import JOINER
+from posenc import Setting
+
+DASHBOARD = Path(__file__).parents[2] / "dashboard"
+SCHEME_PAGES = ("start", "encoding", "overview", "similarity", "pca", "relative_offsets",
+                "extrapolation")  # fmt: skip
+# The last five show numbers of their own.
+PAGES = (*SCHEME_PAGES, "train", "why_position", "claims", "context_planner", "check_my_encoding")
+KINDS = ("learned", "sinusoidal", "rope", "alibi", "none")
+LABELS = dict(zip(KINDS, ("Learned", "Sinusoidal", "RoPE", "ALiBi", "NoPE"), strict=True))
+DEFAULT = {
+    "dim": 512, "base": 10000.0, "length": 256, "train_length": 128, "heads": 8,
+    "equal_width": False, "alibi_head": 0, "seed": 0, "learned_source": "trained",
+    "precision": "float32",
+}  # fmt: skip
+
+
+def visit(page: str, link: Mapping[str, Any] | None = None, **state: Any) -> AppTest:
+    """Open a page by its link in a new session; `state` is what a visitor then turned."""
+    at = AppTest.from_file(DASHBOARD / "app.py", default_timeout=180)
+    # Else every new session looks for components in all installed packages, most of a test's time;
+    # ours is registered where it is imported.
+    at._bidi_component_manager = BidiComponentManager()
+    at.query_params.update(link or {})
+    for name, value in state.items():
+        at.session_state[name] = value
+    if page != "start":
+        at.switch_page(f"views/{page}.py")
+    return at.run()
+
+
+# A page of its own each, for tests that visit all: both halves of Extrapolation are one.
+PLACES: dict[str, tuple[str, dict[str, str]]] = {
+    **{page: (page, {}) for page in PAGES},
+    "measured": ("extrapolation", {"half": "measured"}),
+}
+
+
+def visit_place(place: str, link: Mapping[str, Any] | None = None, **state: Any) -> AppTest:
+    """Open one of PLACES as `visit` opens a page."""
+    page, own = PLACES[place]
+    return visit(page, {**own, **(link or {})}, **state)
+
+
+def drawn(at: AppTest) -> AppTest:
+    """Assert that the page came out whole: title, headline, pictures, and no error anywhere."""
+    assert not at.exception
+    assert [box.value for box in at.error] == []
+    assert len(at.title) == 1
+    assert headline(at).endswith(".")
+    return at
+
+
+def headline(at: AppTest) -> str:
+    """The sentence under the title."""
+    return at.main.markdown[0].value.strip("*")
+
+
+def as_read(text: str) -> str:
+    """What a visitor reads, without the escapes of Markdown and the joiners that part addresses."""
+    return re.sub(r"\\(.)", r"\1", text).replace(JOINER, "")
+
+
+def captions(at: AppTest) -> list[str]:
+    return [as_read(caption.value) for caption in at.main.caption]
+
+
+def notices(at: AppTest) -> list[str]:
+    """What was said of changes: one box, with a line each where there are several."""
+    lines = [line for box in at.warning for line in as_read(box.value).split("\n")]
+    return [line.removeprefix("- ") for line in lines if not line.endswith("things were changed:")]
+
+
+def copied_link(at: AppTest) -> dict[str, Any]:
+    """The parameters of the link that the page offers; several values of one as a list."""
+    at.session_state["menu_copy"] = True
+    (text,) = [code.value for code in at.run().main.code if code.value.startswith(("?", "http"))]
+    query = parse_qs(text.partition("?")[2], keep_blank_values=True, strict_parsing=True)
+    return {name: values if len(values) > 1 else values[0] for name, values in query.items()}
+
+
+def setting(at: AppTest) -> Setting:
+    found: Setting = at.session_state["setting"]
+    return found
+
+
+def charts(at: AppTest) -> list[pd.DataFrame]:
+    """The frames that travel to the page's charts, in order."""
+    frames = []
+    for element in at.get("vega_lite_chart"):
+        proto = element.proto
+        data = (proto.datasets[0].data if proto.datasets else proto.data).data
+        frames.append(pyarrow.ipc.open_stream(io.BytesIO(data)).read_pandas())
+    return frames
+
+
+def matrices(at: AppTest) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The header of the page's one row of matrices, and what the browser expands, by title."""
+    (row,) = rows_of_matrices(at)
+    return row
+
+
+def rows_of_matrices(at: AppTest) -> list[tuple[dict[str, Any], dict[str, np.ndarray]]]:
+    """Every row of matrices on the page, in order."""
+    return [_row(row) for row in _sent_rows(at)]
+
+
+def panels(at: AppTest) -> list[dict[str, Any]]:
+    """The headers of all panels of all rows of matrices, without their values."""
+    return [panel for row in _sent_rows(at) for panel in _header(row)[0]["panels"]]
+
+
+def _sent_rows(at: AppTest) -> list[bytes]:
+    sent = [element.proto for element in at.get("bidi_component")]
+    return [one.bytes for one in sent if one.component_name.endswith("posenc_matrix_row")]
+
+
+def _header(row: bytes) -> tuple[dict[str, Any], int]:
+    """The header of a row of matrices, and where its values begin."""
+    size = int.from_bytes(row[:4], "little")
+    return json.loads(row[4 : 4 + size]), 4 + size
+
+
+def _row(row: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    header, start = _header(row)
+    values = np.frombuffer(row[start:], "<f4")
+    assert len(values) == sum(panel["count"] for panel in header["panels"])
+    found, used = {}, 0
+    for panel in header["panels"]:
+        own, used = values[used : used + panel["count"]], used + panel["count"]
+        rows, columns = panel["rows"]["count"], panel["columns"]["count"]
+        if panel["kind"] in ("waves", "difference"):
+            found[panel["title"]] = _turned(panel, own)
+            continue
+        i, j = np.indices((rows, columns))
+        low, high = np.minimum(i, j), np.maximum(i, j)
+        place, size = {
+            "curve": (j - i + rows - 1, 2 * rows - 1),
+            "triangle": (high * (high + 1) // 2 + low, rows * (rows + 1) // 2),
+            "full": (i * columns + j, rows * columns),
+        }[panel["kind"]]
+        blanks = np.full(size - len(own), np.nan)  # those at the end do not travel
+        found[panel["title"]] = np.concatenate([own, blanks])[place].astype(float)
+    return header, found
+
+
+def _turned(panel: dict[str, Any], words: np.ndarray) -> np.ndarray:
+    """Expand sines and cosines entry by entry, as the browser does."""
+    rows, columns = panel["rows"]["count"], panel["columns"]["count"]
+    if panel["kind"] == "difference":
+        first, second = panel["parts"]
+        assert len(words) == first + second
+        after, before = (
+            _turned(panel | {"kind": "waves"}, part) for part in (words[:first], words[first:])
+        )
+        return (after - before).astype(np.float32).astype(float)
+    raw = words.tobytes()
+    points = np.frombuffer(raw, "<f8", 4 * columns).reshape(4, columns)
+    many = (len(words) - 8 * columns) // 2
+    at = np.frombuffer(raw, "<u4", many, 32 * columns)
+    value = np.frombuffer(raw, "<f4", many, 32 * columns + 4 * many)
+    whole = np.empty((rows, columns))
+    for j in range(columns):
+        x, y, cosine, sine = (float(one) for one in points[:, j])
+        for i in range(rows):
+            whole[i, j] = np.float32(x)
+            x, y = x * cosine + y * sine, y * cosine - x * sine
+    whole.reshape(-1)[at] = value
+    return whole
+
+
+def messages(at: AppTest) -> Iterator[Any]:
+    """Yield every element and block that was sent, as its message."""
+
+    def walk(block: Any) -> Iterator[Any]:
+        if getattr(block, "proto", None) is not None:
+            yield block.proto
+        for child in (getattr(block, "children", None) or {}).values():
+            yield from walk(child)
+
+    yield from walk(at._tree)
+
+
+def texts_of(message: Any) -> Iterator[tuple[str, str]]:
+    """Yield every text of a message with the name of its field."""
+    for field, value in message.ListFields():
+        for one in value if isinstance(value, list) or hasattr(value, "append") else [value]:
+            if hasattr(one, "ListFields"):
+                yield from texts_of(one)
+            elif isinstance(one, str):
+                yield field.name, one
+
+
+def opened(*names: str) -> dict[str, bool]:
+    """The state in which a visitor has opened these numbers under a page."""
+    return {f"numbers_{name.replace(' ', '_')}": True for name in names}
+
+
+def table(at: AppTest, name: str) -> pd.DataFrame:
+    """The full numbers under a page, opened by their name."""
+    (drawer,) = [one for one in at.expander if one.label == f"Numbers: {name}"]
+    return drawer.dataframe[0].value
+
+
+def of(frame: pd.DataFrame, kind: str) -> pd.DataFrame:
+    """One scheme's rows."""
+    return frame[frame["scheme"] == LABELS[kind]].reset_index(drop=True)
+
+
+def cosines(found: np.ndarray) -> np.ndarray:
+    scale = np.sqrt(np.diag(found))
+    return found / scale[:, None] / scale[None, :]

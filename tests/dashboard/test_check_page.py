@@ -1,0 +1,355 @@
+"""Check my encoding: its examples, probes, layouts and uploads, refused files, links, the script."""
+
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.numpy import save
+from streamlit.testing.v1 import AppTest
+
+from dashboard import check, check_frames, check_readings, pinned
+from dashboard.choices import CheckChoice
+from dashboard.scripts.check_my_encoding import script
+from posenc import Setting
+from posenc.analysis import measure
+from posenc.analysis.layouts import inspect_layouts
+from posenc.analysis.probes import probe
+from posenc.errors import PosencError
+from posenc.identification import identify
+from posenc.identification.examples import EXAMPLES
+from posenc.identification.words import headline as identified
+from posenc.interop import held_numbers
+from posenc.interop.number_tables import NumberTable
+from posenc.interop.sources import RESULTS, named_table
+from tests.dashboard import pages
+from tests.dashboard.independent_kernels import interleaved, waves
+from tests.dashboard.pages import as_read, captions, charts, drawn, headline, opened, table, visit
+from tests.dashboard.script_runner import assert_prints, run
+from tests.dashboard.shipped_runs import shipped_runs
+from tests.library.crafted_files import zipped_pickle
+from tests.server.hostile_numbers import npy
+
+pytestmark = pytest.mark.usefixtures("no_shape_checks")
+
+PAGE = "check_my_encoding"
+SMALL = {"dim": "64", "heads": "2", "length": "48", "train_length": "32"}
+
+
+def open_uploader() -> AppTest:
+    return drawn(visit(PAGE, SMALL, check_upload=True))
+
+
+def upload(at: AppTest, content: bytes, name: str = "table.npy", *, sines: bool = False) -> AppTest:
+    """Give a file to the page's uploader, or to the second one for sines."""
+    box: Any = at.main.get("file_uploader")[int(sines)]
+    box.set_value((name, content, "application/octet-stream")).run()
+    return at
+
+
+# Examples -----------------------------------------------------------------------------------------
+
+FOUND, COLUMNS = "what this table is", "largest difference by column"
+LAYOUTS, PROBES = "scores of two layouts", "probes of positions"
+BFLOAT16 = "RoPE cache in bfloat16"
+# Facts in the headline, kinds of deviations, and a fact among the other readings of the same numbers.
+EXPECTED: dict[str, tuple[tuple[str, ...], set[str], str]] = {
+    "sinusoidal": (("Sinusoidal", "base 10,000", "side by side", "position 0"), set(), ""),
+    "tutorial code": (("Sinusoidal", "base 10,000", "position 0"), {"angles"}, ""),
+    "starts at 1": (("Sinusoidal", "base 10,000", "position 1"), {"start"}, ""),
+    "exponent m/d": (("Sinusoidal", "base 100,", "position 0"), set(), "exponent m/d"),
+    "tensor2tensor": (("Tensor2Tensor", "2m/(d - 2)", "all sines"), set(), "exponent 2m/d"),
+    "swapped halves": (("RoPE cache in one tensor",), set(), "sinusoidal table"),
+    "RoPE cache": (("RoPE", "base 10,000", "halves repeated", "position 0"), set(), ""),
+    BFLOAT16: (("RoPE", "base 10,000", "halves repeated"), {"angles"}, ""),
+}
+
+
+def test_every_example_is_identified() -> None:
+    assert {*EXPECTED} | {"learned", "random numbers"} == {*EXAMPLES}  # those match no formula
+    for name, (facts, kinds, other) in EXPECTED.items():
+        found = identify(*EXAMPLES[name].make(Setting(dim=128, heads=2, length=64)))
+        assert all(fact in identified(found) for fact in facts), identified(found)
+        deviations = {deviation.kind for deviation in found.deviations}
+        assert deviations - {"unexplained"} == kinds, name  # what rounding leaves may be that
+        assert other in " ".join(found.also)
+        assert found.known
+
+
+def test_rounded_cache_is_compared_with_exact_angles_column_by_column() -> None:
+    at = drawn(visit(PAGE, SMALL | {"table": BFLOAT16}, **opened(COLUMNS)))
+    setting = Setting(dim=64, heads=2, length=48, train_length=32)
+    given_cos, given_sin = EXAMPLES[BFLOAT16].make(setting)
+    assert given_sin is not None
+    cos, sin = waves(48, 32)
+    exact = np.concatenate((cos, cos, sin, sin), 1)
+    error = np.abs(np.concatenate((given_cos, given_sin), 1) - exact)
+    frame = table(at, COLUMNS)
+    np.testing.assert_allclose(frame["exact angles"], error.max(0), rtol=1e-9, atol=1e-12)
+    assert frame["as found"].max() < frame["exact angles"].max()  # bfloat16 frequencies explain it
+    row, column = divmod(int(error.argmax()), 64)
+    worst = f"{error.max():.3g}, in row {row}, column {column % 32} of the "
+    assert any(worst in text for text in captions(at)), captions(at)
+
+
+def test_table_and_its_formula_are_drawn_and_nothing_is_compared_with_random_numbers() -> None:
+    at = drawn(visit(PAGE, SMALL | {"table": "swapped halves"}))
+    expected = np.concatenate(waves(48, 64), 1)
+    _, shown = pages.rows_of_matrices(at)[0]
+    np.testing.assert_allclose(shown["This table"], expected, atol=1e-7)
+    np.testing.assert_allclose(shown["Its formula, exact"], expected, atol=1e-7)
+    at.selectbox(key="table").set_value("random numbers").run()
+    assert "None of these" in headline(drawn(at))
+    assert charts(at) == []
+    assert [*pages.rows_of_matrices(at)[0][1]] == ["This table"]
+
+
+def test_chart_of_many_columns_keeps_the_largest_differences() -> None:
+    setting = Setting(dim=4096, heads=1, length=64)
+    answer = check.read(setting, CheckChoice(table=BFLOAT16)).answer
+    assert answer is not None
+    frame, marks = answer.by_column, check_frames.drawn_columns(answer.by_column)
+    assert len(frame) == 8_192
+    assert len(marks) <= 2 * 1_024
+    exact = marks[marks["compared"] == "the formula, angles exact"]
+    # Copied, not computed: equal to the last bit.
+    assert exact["y"].max() == frame["exact angles"].max()
+    assert (exact["y"].to_numpy() == frame.set_index("x")["exact angles"][exact["x"]]).all()
+
+
+def test_pinned_setting_is_shown_beside_the_current_one() -> None:
+    pin = Setting(dim=32, heads=2, length=40, train_length=32, base=500.0)
+    link = SMALL | {"table": "tutorial code", "a": pinned.written(pin)}
+    at = drawn(visit(PAGE, link, **opened(FOUND, LAYOUTS, PROBES)))
+    assert table(at, FOUND).set_index("setting")["base"].to_dict() == {"B": 1e4, "A": 500.0}
+    assert set(table(at, LAYOUTS)["setting"]) == set(charts(at)[0]["setting"]) == {"A", "B"}
+    # Tables and layouts: of B, of A, and the differences.
+    assert len(pages.rows_of_matrices(at)) == 6
+
+
+# Probes and layouts -------------------------------------------------------------------------------
+
+
+def test_probes_are_those_of_the_chosen_learned_table() -> None:
+    """Of a run that ships, other than the default."""
+    (run,) = [
+        run.run_id
+        for run in shipped_runs()
+        if (run.specification.scheme.kind, run.specification.task) == ("learned", "language")
+        and (run.specification.train_length, run.specification.seed) == (128, 1)
+    ]
+    frame = check.read(Setting(learned_source=f"run-{run}"), CheckChoice()).probes
+    with safe_open(RESULTS / f"{run}.safetensors", "pt") as file:
+        rows = file.get_tensor("scheme.weight").double()
+    assert rows.shape == (128, 128)
+    assert not torch.equal(rows, named_table("trained").table.double())
+    found = probe(rows)
+    assert frame["index off by"][0] == pytest.approx(found.index_error.value, rel=1e-6)
+    assert frame["index off by"][2] == pytest.approx(found.index_error.control, rel=1e-6)
+    assert frame["order told"][0] == pytest.approx(found.order.value, abs=1e-6)
+    assert frame["positions"][0] == 128
+    assert frame["index off by"][1] < 0.1 < frame["index off by"][0] < frame["index off by"][2]
+    cos, sin = waves(*rows.shape)
+    for n, vectors in enumerate((rows, torch.tensor(interleaved(sin, cos)))):
+        expected = measure(vectors=vectors)
+        for column, value in (
+            ("shift-invariance error", expected.translation_invariance_error),
+            ("first rise at distance", expected.first_rise),
+            ("order kept by similarity (tau)", expected.kendall_tau),
+        ):
+            assert frame[column][n] == pytest.approx(value, rel=1e-6, abs=1e-9), column
+
+
+def test_page_shows_layouts_of_the_library() -> None:
+    at = drawn(visit(PAGE, SMALL | {"seed": "3"}, **opened(LAYOUTS)))
+    expected = inspect_layouts(48, 32, seed=3)
+    uses = [expected.mended, *expected.mistakes.values()]
+    frame = table(at, LAYOUTS)
+    assert frame["change of scores"].tolist() == pytest.approx([use.change for use in uses])
+    assert frame["change of norms"].tolist() == pytest.approx([use.norm_change for use in uses])
+    _, shown = pages.rows_of_matrices(at)[1]
+    scores = [expected.alike, *(use.alike for use in uses)]
+    for drawn_scores, computed in zip(shown.values(), scores, strict=True):
+        np.testing.assert_allclose(drawn_scores, computed, atol=1e-6)
+    said = f"changes the scores by {expected.mistakes['both'].change:.0%}"
+    assert any(said in as_read(box.value) for box in at.main.markdown)
+    assert "one pair" in check.read(Setting(dim=16, heads=8), CheckChoice()).layouts.sentence
+
+
+@pytest.mark.parametrize(("heads", "width"), [(1, 2), (3, 8)])
+def test_conversion_code_moves_a_weight_to_the_other_layout(heads: int, width: int) -> None:
+    weight = torch.randn(heads * width, 5, generator=torch.Generator().manual_seed(0))
+    names: dict[str, Any] = {"torch": torch, "weight": weight}
+    exec(check.conversion(heads, width), names)
+    # Rows are moved there and back, not computed.
+    assert torch.equal(names["back"], weight)
+    to_half = inspect_layouts(2, width).to_half  # proved in tests/library
+    expected = weight.view(heads, width, 5)[:, to_half].flatten(0, 1)
+    assert torch.equal(names["half"], expected)
+
+
+def hold(rows: np.ndarray, source: str) -> str:
+    return held_numbers.hold_numbers(NumberTable(torch.tensor(rows), None, ""), source)
+
+
+def test_upload_is_probed_beside_the_learned_table() -> None:
+    walk = np.cumsum(np.random.default_rng(1).normal(size=(600, 12)), 0).astype(np.float32)
+    name = hold(walk, "mine](x).npy")
+    at = drawn(visit(PAGE, SMALL | {"table": name}, **opened(PROBES)))
+    frame = table(at, PROBES)
+    assert len(frame) == 6
+    assert frame["table"][0] == "table in mine](x).npy"
+    assert frame["positions"][0] == 512
+    told = [as_read(box.value) for box in at.main.markdown]
+    assert any("mine](x).npy (first 512 of 600 rows)" in text for text in told)
+
+
+def test_tables_of_fewer_than_20_rows_are_not_probed() -> None:
+    name = hold(np.random.default_rng(1).normal(size=(19, 12)), "short.npy")
+    link = SMALL | {"table": name, "learned_source": "random", "train_length": "19"}
+    at = drawn(visit(PAGE, link))
+    assert ["20 finite rows or more" in as_read(box.value) for box in at.info] == [True, True]
+    pin = Setting(dim=32, heads=2, length=40, learned_source="random", train_length=19)
+    (box,) = drawn(visit(PAGE, SMALL | {"a": pinned.written(pin)})).info
+    assert as_read(box.value).startswith("Pinned setting, A: ")
+    assert "20 finite rows or more" in as_read(box.value)
+
+
+# Uploads ------------------------------------------------------------------------------------------
+
+
+def test_uploaded_table_replaces_the_example_and_its_link_opens_it() -> None:
+    cos, sin = waves(100, 32, 500.0, start=1)
+    at = open_uploader()
+    upload(at, npy(np.random.default_rng(0).normal(size=(40, 6))), "noise.npy")
+    assert headline(drawn(at)).startswith("None of these")  # a file is checked at once
+    drawn(upload(at, npy(interleaved(sin, cos).astype(np.float32)), "mine.npy"))
+    sentence = as_read(headline(at))
+    assert "Sinusoidal, base 500" in sentence
+    assert "position 1" in sentence
+    box: Any = at.main.get("file_uploader")[0]
+    assert box.value is None  # the session does not keep the bytes
+    name = str(at.selectbox(key="table").value)
+    assert name.startswith("array-")
+    pin = pinned.written(Setting(base=500.0))
+    other = drawn(visit(PAGE, {"table": name, "base": "77", "dim": "64", "a": pin}))
+    assert as_read(headline(other)) == sentence  # settings do not change an uploaded table
+    assert pages.notices(other) == []
+    at.selectbox(key="table").set_value("sinusoidal").run()
+    assert "base 10,000" in headline(drawn(at))
+    assert name in at.selectbox(key="table").options
+
+
+def files(form: str) -> dict[str, bytes]:
+    """Cosines and sines in one form, by the names of their files."""
+    cos, sin = waves(64, 16, 123.0)
+    return {
+        "two files": {"it's cos.npy": npy(cos), "sines.npy": npy(sin)},
+        "stacked": {"cache.npy": npy(np.stack((cos, sin)))},
+        "complex": {"cis.npy": npy(cos + 1j * sin)},
+        "named": {"cache.safetensors": save({"rope.cos": cos, "rope.sin": sin})},
+        "several": {
+            "m.safetensors": save({"b.weight": cos @ sin.T, "a.pe": interleaved(sin, cos)})
+        },
+    }[form]
+
+
+@pytest.mark.parametrize("form", ["two files", "stacked", "complex", "named", "several"])
+def test_upload_of_every_form_is_identified_and_read_again_by_its_script(
+    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = open_uploader()
+    for n, (name, content) in enumerate(files(form).items()):
+        upload(at, content, name, sines=bool(n))
+        (tmp_path / name).write_bytes(content)
+    assert any(text.startswith(f"From {' and '.join(files(form))}") for text in captions(at))
+    scheme = "Sinusoidal" if form == "several" else "RoPE"
+    assert as_read(headline(drawn(at))).startswith(f"{scheme}, base 123,")
+    choice, setting = CheckChoice(table=str(at.selectbox(key="table").value)), Setting(seed=3)
+    read = check.read(setting, choice)
+    assert read.answer is not None
+    monkeypatch.chdir(tmp_path)
+    result = run(script(setting, choice))
+    assert result.returncode == 0, result.stderr
+    identified, probes = result.stdout.split("\n\n")
+    assert_prints(identified, read.answer.found)
+    assert_prints(probes, read.told[0].numbers.iloc[[0, 2]])
+    if form == "several":
+        (box,) = [box for box in at.main.selectbox if box.label == "Several tables"]
+        assert box.options == ["a.pe", "b.weight"]
+        box.set_value("b.weight").run()
+        assert "None of these" in headline(drawn(at))
+
+
+def test_file_that_holds_no_table_is_refused_until_another_table_is_chosen() -> None:
+    name = "strange](http://evil.example).npy"
+    at = open_uploader()
+    for content, words in (
+        (zipped_pickle({"a": torch.zeros(2)}), "pickle"),
+        (npy(np.zeros((9, 4)))[:-8], "bytes"),
+        (npy(np.full((9, 4), np.nan)), "finite"),
+        (npy(np.zeros((2, 20_000), np.float32)), "16,384 columns"),
+        (npy(np.zeros((2, 3, 2, 3))), "rows"),
+    ):
+        upload(at, content, name)
+        assert not at.exception
+        (box,) = at.error
+        text = as_read(box.value)
+        assert text.startswith(f"{name}: "), words
+        assert words in text
+        assert charts(at) == []  # the example's answer must not look like the file's
+    at.selectbox(key="table").set_value("starts at 1").run()
+    assert "from position 1" in headline(at)
+    cos, sin = waves(64, 16)
+    upload(at, npy(cos), "cos.npy")
+    for sines, words in (
+        (npy(sin[:40]), "one shape"),
+        (zipped_pickle({"a": torch.zeros(2)}), "sines.npy: "),
+        (npy(np.stack((cos, sin))), "holds two tables"),
+    ):
+        upload(at, sines, "sines.npy", sines=True)
+        assert words in as_read(at.error[0].value)
+
+
+def test_link_to_a_missing_upload_asks_for_it_and_shows_no_other() -> None:
+    gone = "array-0123456789ab"
+    at = drawn(visit(PAGE, {"table": gone} | SMALL))
+    (notice,) = pages.notices(at)
+    assert f"{gone} is not held by this server" in notice
+    assert as_read(headline(at)) == check.NOTHING
+    assert charts(at) == []
+
+
+def test_reading_is_cached_by_content_with_its_refusal_and_without_the_rows_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(check_readings, "MOST_READINGS", 2)
+    monkeypatch.setattr(held_numbers, "MOST_NUMBERS", 64)
+    rows = torch.randn(40, 4, generator=torch.Generator().manual_seed(0))
+    rows[20:] = torch.nan  # rows past the first 16 are not looked at
+    make = mock.Mock(side_effect=lambda: NumberTable(rows, None, ""))
+    refuse = mock.Mock(side_effect=lambda: NumberTable(rows * torch.nan, None, ""))
+    for _ in range(2):
+        assert "first 16 of 40 rows" in check_readings.reading(("cut",), make).notes[0]
+        with pytest.raises(PosencError, match="finite"):
+            check_readings.reading(("broken",), refuse)
+    assert (make.call_count, refuse.call_count) == (1, 1)
+    for name in ("other", "cut"):
+        check_readings.reading((name,), make)
+    assert make.call_count == 3  # the oldest was evicted
+
+
+def test_visitor_never_sees_the_name_of_another_visitor_s_equal_file() -> None:
+    names = ("secret-client.npy", "table.npy")
+    content = npy(np.random.default_rng(11).normal(size=(24, 6)))
+    visitors = [upload(open_uploader(), content, name) for name in names]
+    for at, name, other in zip(visitors, names, names[::-1], strict=True):
+        drawn(at.run())
+        assert f"From {name}." in captions(at)
+        boxes = [*at.caption, *at.markdown, *at.info, *at.selectbox]
+        code = script(Setting(), CheckChoice(table=str(at.selectbox(key="table").value)))
+        assert repr(name) in code
+        assert not any(other in text for text in [code, *(as_read(box.value) for box in boxes)])

@@ -1,0 +1,103 @@
+"""Curves that lie on each other are found and said; colours and strokes tell schemes apart."""
+
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dashboard import coinciding
+from dashboard.palette import COLOURS, DASHES, PALETTE, STROKES
+from posenc.schemes import SCHEMES
+from tests.dashboard.pages import captions, charts, drawn, of, visit
+
+pytestmark = pytest.mark.usefixtures("no_shape_checks")
+
+Curve = tuple[list[float], list[float]]
+
+
+def frame(**curves: Curve) -> pd.DataFrame:
+    parts = [pd.DataFrame({"scheme": name, "x": x, "y": y}) for name, (x, y) in curves.items()]
+    return pd.concat(parts, ignore_index=True)
+
+
+X, FINE = [0.0, 1.0, 2.0, 3.0], [0.0, 0.5, 1.0, 1.5, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("other", "coincide"),
+    [
+        ((X, [0.0, 1.0, 2.0 + 0.019, 8.0]), True),  # a line is as wide as 8 / 400, which is 0.02
+        ((X, [0.0, 1.0, 2.0 + 0.021, 8.0]), False),
+        ((FINE, FINE), True),  # other points, compared where both are
+        (([0.0, 1.0, 9.0], [0.0, 1.5, 9.0]), False),
+        (([5.0, 6.0], [5.0, 6.0]), False),  # elsewhere altogether
+        (([3.0, 4.0], [8.0, 9.0]), False),  # one point in common: nothing to compare
+        ((X, [np.nan] * 4), False),
+    ],
+)
+def test_curves_less_than_a_line_apart_coincide(other: Curve, coincide: bool) -> None:
+    found = coinciding.groups(frame(A=(X, [0.0, 1.0, 2.0, 8.0]), B=other))
+    assert found == ([["A", "B"]] if coincide else [])
+
+
+def test_on_a_log_scale_ratios_count() -> None:
+    x = [0.0, 1.0, 2.0]
+    both = frame(A=(x, [1.0, 10.0, 1e6]), B=(x, [2.0, 10.0, 1e6]))
+    assert coinciding.groups(both) == [["A", "B"]]
+    assert coinciding.groups(both, log=True) == []
+
+
+def test_lines_beneath_are_wider_and_named() -> None:
+    x = [0.0, 1.0]
+    both = frame(**{name: (x, [1.0, 2.0]) for name in "ACD"}, B=(x, [5.0, 0.0]))
+    found = coinciding.groups(both)
+    assert found == [["A", "C", "D"]]
+    widths = coinciding.seen(both, found).groupby("scheme")["width"].first()
+    assert widths["A"] > widths["C"] > widths["D"] == widths["B"]
+    assert coinciding.said(found).startswith("A, C and D coincide")
+
+
+SAID = "Sinusoidal and RoPE coincide: the one beneath is drawn wider."
+
+
+def test_pages_say_which_curves_coincide() -> None:
+    few = drawn(visit("encoding", {"dim": "128", "length": "24"}))  # RoPE has 8 pairs
+    assert SAID in captions(few)
+    spectra = [one for one in charts(few) if "wavelength" in one]
+    assert len(spectra) == 2
+    for spectrum in spectra:
+        assert of(spectrum, "sinusoidal")["width"].iloc[0] > of(spectrum, "rope")["width"].iloc[0]
+        assert of(spectrum, "rope")["dot"].all()
+    assert SAID in captions(drawn(visit("start", {"equal_width": "true"})))
+
+
+THEME = tomllib.loads((Path(__file__).parents[2] / ".streamlit/config.toml").read_text())["theme"]
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance, WCAG 2.2."""
+    parts = [int(colour[n : n + 2], 16) / 255 for n in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return sum(share * part for share, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def contrast(one: str, other: str) -> float:
+    """Contrast ratio, WCAG 2.2."""
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_every_colour_has_contrast_on_both_themes() -> None:
+    for colour in PALETTE:
+        for theme in ("light", "dark"):
+            assert contrast(colour, THEME[theme]["backgroundColor"]) >= 3, (theme, colour)
+
+
+def test_colour_and_stroke_tell_all_schemes_apart() -> None:
+    assert len(set(PALETTE)) == len(PALETTE) >= len(SCHEMES)
+    assert list(COLOURS) == list(STROKES) == list(SCHEMES)
+    # Strokes differ in what is drawn of them: parts, length or first dash.
+    assert len({(len(dash), sum(dash), dash[:1]) for dash in map(tuple, DASHES)}) == len(DASHES)
+    assert len({(COLOURS[kind], tuple(STROKES[kind])) for kind in SCHEMES}) == len(SCHEMES)

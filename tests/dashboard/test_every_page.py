@@ -1,0 +1,306 @@
+"""Every page at several settings: it draws, its charts, numbers, downloads and words fit together."""
+
+import ast
+import csv
+import functools
+import importlib
+import io
+import json
+import pkgutil
+import re
+from dataclasses import dataclass
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pandas as pd
+import pytest
+from streamlit.runtime.caching.cache_utils import CachedFunc
+from streamlit.runtime.memory_media_file_storage import MemoryMediaFileStorage
+from streamlit.testing.v1 import AppTest
+
+import dashboard
+from dashboard import compute, pca, pinned
+from posenc import Setting, limits
+from posenc.errors import SchemeArgumentError
+from tests.dashboard import page_texts, pages
+from tests.dashboard.pages import PLACES, SCHEME_PAGES, as_read, charts, drawn, headline, of, visit
+
+pytestmark = pytest.mark.usefixtures("no_shape_checks", "fixed_speed")
+
+LEAST = {"dim": "2", "heads": "1", "length": "2", "train_length": "1", "base": "2"}
+ODD = {
+    "dim": "96", "base": "777.5", "length": "50", "train_length": "20", "heads": "3", "seed": "9",
+    "equal_width": "true", "alibi_head": "2", "precision": "bfloat16", "device": "cpu",
+    "sinusoidal.layout": "half", "rope.layout": "half", "rope.partial_rotary_factor": "0.5",
+}  # fmt: skip
+PINNED = pinned.written(Setting(dim=2, heads=1, length=2, train_length=2, base=3.0))
+ALL = {"schemes": ",".join(pages.KINDS)}
+SMALL = LEAST | ALL | {"learned_source": "random", "pair": "0", "places": "fastest"}
+OWN_CHOICES = {
+    "reference": "255", "fit": "all", "offset": "64", "second": "64", "reach": "16",
+    "pair": "2047", "start": "xavier", "scaled": "false", "notation": "t, k",
+    "substituted": "true", "precision": "float16", "alibi_head": "3",
+}  # fmt: skip
+SETTINGS: dict[str, dict[str, str]] = {
+    "default": {},
+    "least": SMALL,
+    "pinned": SMALL | {"a": PINNED},
+    "odd": ODD | ALL,
+    "no position": {"schemes": "none", "dim": "32", "heads": "2", "length": "12"},
+    "own choices": OWN_CHOICES | {"dim": "64", "heads": "4", "length": "80"},
+}
+# Pages of other schemes than the chosen ones, or of none, are visited at fewer settings.
+FEW = {"train": ["least"], "claims": ["default", "pinned", "least"]}
+NOT_ALL = {
+    "no position": (*SCHEME_PAGES, "why_position", "measured"),
+    "own choices": ("encoding", "pca", "relative_offsets", "extrapolation"),
+}
+VISITS = [
+    (place, name)
+    for place in PLACES
+    for name in FEW.get(place, SETTINGS)
+    if place in NOT_ALL.get(name, PLACES)
+]
+
+
+@dataclass(frozen=True)
+class Visit:
+    """A page with every drawer open, and the files that it offers, by name."""
+
+    at: AppTest
+    files: dict[str, bytes]
+    sentences: list[str]  # while every drawer was closed
+
+
+@functools.cache
+def opened_page(place: str, name: str) -> Visit:
+    """Visit a place once per setting: closed first, then with everything open."""
+    files: dict[str, bytes] = {}
+    real = MemoryMediaFileStorage.load_and_get_id
+
+    def record(self: Any, data: Any, mimetype: str, kind: Any, filename: str | None = None) -> str:
+        files[str(filename)] = data
+        return real(self, data, mimetype, kind, filename)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MemoryMediaFileStorage, "load_and_get_id", record)
+        at = drawn(pages.visit_place(place, SETTINGS[name]))
+        sentences = page_texts.page_texts(at)
+        assert files == {}  # nothing is sent while its drawer is closed
+        for table in at.session_state["sheet"].tables:
+            at.session_state[f"numbers_{table.replace(' ', '_')}"] = True
+        at.session_state["definition"] = True
+        drawn(at.run())
+    return Visit(at, files, sentences)
+
+
+def fields_read(node: Any, derived: set[str]) -> set[str]:
+    """Return the columns that a chart's specification reads, and add what it derives to `derived`."""
+    if isinstance(node, list):
+        return set().union(*(fields_read(part, derived) for part in node)) if node else set()
+    if not isinstance(node, dict):
+        return set()
+    derived |= {str(t["as"]) for t in node.get("transform", ()) if isinstance(t.get("as"), str)}
+    own = {node["field"]} if isinstance(node.get("field"), str) else set()
+    return own.union(*(fields_read(part, derived) for part in node.values()))
+
+
+@pytest.mark.parametrize(("place", "name"), VISITS)
+def test_page_draws_charts_tables_words_and_downloads_that_fit(place: str, name: str) -> None:
+    page = opened_page(place, name)
+    at = page.at
+    assert pages.notices(at) == []
+    # A chart draws nothing for a field that its frame lacks, and no infinite number.
+    frames = charts(at)
+    for element, frame in zip(at.get("vega_lite_chart"), frames, strict=True):
+        derived: set[str] = set()
+        assert fields_read(json.loads(element.proto.spec), derived) - derived <= {*frame.columns}
+        assert not np.isinf(frame.select_dtypes("number").to_numpy(float)).any()
+    assert frames or name != "default" or place in ("claims", "train", "context_planner")
+    # Around the pictures stand the guide, the formula and code that is Python.
+    boxes = {box.label: box for box in at.expander}
+    assert "How to read this" in boxes
+    definition = boxes["Definition and code"]
+    assert definition.latex
+    assert definition.code
+    for code in definition.code:
+        ast.parse(code.value)
+    # Every table has its numbers as CSV, in full.
+    tables = [box for label, box in boxes.items() if label.startswith("Numbers: ")]
+    names = [box.label.removeprefix("Numbers: ") for box in tables]
+    assert names == list(at.session_state["sheet"].tables)
+    files = [f"posenc-{table.replace(' ', '-')}.csv" for table in names]
+    assert {*page.files} == {*files}
+    for file, box in zip(files, tables, strict=True):
+        assert re.fullmatch(r"posenc-[a-z-]+\.csv", file)
+        same_numbers(page.files[file], box.dataframe[0].value)
+    if name in ("least", "pinned"):
+        texts = all_texts(at)
+        assert as_read(headline(at)) in " ".join(texts).replace("**", "")
+        assert [text for text in texts if PLURAL_OF_ONE.search(text)] == []
+    if name == "odd" and place in (*SCHEME_PAGES, "check_my_encoding"):
+        for control, text in ODD.items():  # the link is taken as it is
+            value = at.session_state[control]
+            assert str(value).lower() == text or float(text) == value
+            assert at.query_params[control] in (text, [text])
+    if name == "no position" and place in SCHEME_PAGES:
+        assert not [kind for kind in pages.KINDS[:-1] if pages.LABELS[kind] in headline(at)]
+
+
+def same_numbers(content: bytes, shown: pd.DataFrame) -> None:
+    """Assert that a CSV holds a table's columns, rows and exact values: they are copied, not computed."""
+    first, *rows = csv.reader(io.StringIO(content.decode()))
+    assert first == list(shown)
+    assert len(rows) == len(shown)
+    for column, texts in zip(shown, zip(*rows, strict=True), strict=True):
+        if shown[column].dtype.kind in "fi":
+            numbers = [float(text or "nan") for text in texts]
+            assert np.array_equal(numbers, shown[column].astype(float), equal_nan=True), column
+        else:
+            words = ["" if pd.isna(cell) else str(cell) for cell in shown[column]]
+            assert list(texts) == words, column
+
+
+@pytest.mark.parametrize("place", [place for place in PLACES if place not in page_texts.LEFT_OUT])
+def test_page_says_what_was_reviewed(place: str) -> None:
+    """`python -m tests.dashboard.page_texts` rewrites the file."""
+    parts = page_texts.FILE.read_text(encoding="utf-8").split("\n[")
+    (reviewed,) = [part for part in parts if part.lstrip("[").startswith(f"{place}]")]
+    texts, expected = opened_page(place, "default").sentences, reviewed.splitlines()[1:]
+    for text, line in zip(texts, expected, strict=False):
+        assert page_texts.same_text(text, line), f"now: {text}\nreviewed: {line}"
+    assert len(texts) == len(expected)
+
+
+@pytest.mark.parametrize("place", [*SCHEME_PAGES, "why_position", "claims", "check_my_encoding"])
+def test_pinned_setting_has_its_own_sentence_and_b_stays(place: str) -> None:
+    at, alone = opened_page(place, "pinned").at, opened_page(place, "least").at
+    starts = ("Pinned setting, A: ", "The same of the pinned setting, A: ")
+    assert any(text.startswith(starts) for text in pages.captions(at))
+    assert headline(at) == headline(alone)
+    if place == "pca":  # its charts are one per scheme and setting
+        return
+    for frame, both in zip(charts(alone), charts(at), strict=False):
+        if "setting" in both:
+            own = both[both["setting"] == "B"].drop(columns="setting").reset_index(drop=True)
+            expected = frame[own.columns].reset_index(drop=True)
+            pd.testing.assert_frame_equal(own, expected, check_dtype=False, check_categorical=False)
+
+
+EXTREMES = {
+    "longest": {
+        "length": str(limits.MAX_SHOWN_LENGTH), "heads": "64",
+        "dim": str(limits.MAX_SHOWN_ELEMENTS // limits.MAX_SHOWN_LENGTH),
+        "train_length": str(limits.MAX_TRAIN_LENGTH),
+    },
+    "widest": {
+        "dim": str(limits.MAX_SHOWN_DIM), "heads": "1", "precision": "bfloat16",
+        "length": str(limits.MAX_SHOWN_ELEMENTS // limits.MAX_SHOWN_DIM),
+    },
+    "largest base": {"base": "1e12", "length": "2048", "train_length": "2048", "seed": "2147483647"},
+    "own choices": OWN_CHOICES,
+}  # fmt: skip
+
+
+@pytest.mark.timeout(1_200)
+@pytest.mark.long
+@pytest.mark.parametrize("name", EXTREMES)
+@pytest.mark.parametrize("page", SCHEME_PAGES)
+def test_page_draws_at_the_ends_of_every_range(page: str, name: str) -> None:
+    at = drawn(visit(page, EXTREMES[name]))
+    assert pages.notices(at) == []
+    assert charts(at)
+
+
+def notes(at: AppTest) -> list[str]:
+    """What stands under each panel's title, or beside each scheme in a list."""
+    subtitles = [panel["subtitle"] for panel in pages.panels(at)]
+    lines = [line for caption in pages.captions(at) for line in caption.split("\n")]
+    labels = "|".join(pages.LABELS.values())
+    return subtitles + [re.sub(rf"^- (?:{labels}): ", "", line) for line in lines]
+
+
+@pytest.mark.parametrize("page", SCHEME_PAGES)
+def test_panels_say_real_width_heads_and_rounding(page: str) -> None:
+    shown = notes(opened_page(page, "default").at)
+    for facts in (("width 512", "heads"), ("width 64 = 512 / 8",), ("mean of 8 heads", "base")):
+        assert any(all(fact in note for fact in facts) for note in shown), facts
+    assert not any("rounded" in note for note in shown)
+    odd = notes(opened_page(page, "odd").at)
+    assert any("head 2 of 3 heads" in note for note in odd)
+    assert sum("width 96" in note for note in odd) >= 2  # equal width: RoPE has the whole dimension
+    rounded = any("rounded to bfloat16" in note for note in odd)
+    assert rounded == (page != "extrapolation")  # which reads formulas exactly
+
+
+def test_learned_table_is_blank_past_its_last_row() -> None:
+    link = {"length": "64", "train_length": "20", "reference": "30", "learned_source": "random"}
+    at = drawn(visit("similarity", link, from_one_position=True))
+    header, shown = pages.matrices(at)
+    rows, columns = np.indices((64, 64))
+    assert np.array_equal(np.isnan(shown["Learned"]), (rows >= 20) | (columns >= 20))
+    assert not np.isnan(shown["RoPE"]).any()
+    assert {panel["boundary"] for panel in header["panels"]} == {20}
+    assert "Learned: no row exists at position 30." in pages.captions(at)
+    assert of(charts(at)[1], "learned").empty
+
+
+# Words --------------------------------------------------------------------------------------------
+
+# An s behind "1 " that is no plural: verbs, and "1 falls at every step", of a rank correlation.
+NO_PLURAL = "is|was|has|this|less|times|as|across|loss|bias|its|falls"
+PLURAL_OF_ONE = re.compile(
+    r"(?<![\d.,^⁻(-])1 (?:(?:trained|training|different|full|other) )?"
+    rf"(?!(?:{NO_PLURAL})\b)[a-z]+s\b"
+)
+
+
+def all_texts(at: AppTest) -> list[str]:
+    """Every text of a page that a visitor can read, in full, but code."""
+    code = ("BidiComponent", "Code")
+    shown = [one for one in pages.messages(at) if one.DESCRIPTOR.name not in code]
+    found = [text for message in shown for _, text in pages.texts_of(message)]
+    for frame in [*(x.value for x in at.dataframe), *(x.value for x in at.table), *charts(at)]:
+        words = frame.select_dtypes(["object", "category", "string"])
+        found += [str(cell) for column in words for cell in words[column].unique()]
+    found += [
+        str(panel[part]) for panel in pages.panels(at) for part in ("title", "subtitle", "columns")
+    ]
+    return [as_read(text) for text in found]
+
+
+# Faults -------------------------------------------------------------------------------------------
+
+
+def test_fault_on_one_page_leaves_the_others_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pca, "projected", mock.Mock(side_effect=MemoryError("/srv/secret")))
+    at = visit("pca", {"base": "500", "dim": "32", "heads": "2", "length": "12"})
+    assert not at.exception
+    (box,) = at.error
+    assert "incident" in box.value
+    assert "secret" not in box.value
+    at.switch_page("views/similarity.py").run()
+    assert pages.setting(drawn(at)).base == 500
+
+
+def test_library_error_is_shown_as_text_in_its_own_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    sentence = "No tensor is named ![x](http://e/p.png) :red[x] **x** `y` $z$ <b>x</b>."
+    monkeypatch.setattr(compute, "cosine", mock.Mock(side_effect=SchemeArgumentError(sentence)))
+    at = visit("start")
+    assert not at.exception
+    (box,) = at.error
+    assert as_read(box.value) == sentence
+    for sign in "![]():*`$<>":
+        assert sign not in box.value.replace(f"\\{sign}", ""), (sign, box.value)
+
+
+def test_every_cache_of_the_dashboard_is_bounded() -> None:
+    names = {module.name for module in pkgutil.iter_modules(dashboard.__path__, "dashboard.")}
+    cached: dict[str, Any] = {}
+    for module in names - {"dashboard.app", "dashboard.__main__"}:  # they have no caches
+        for name, value in vars(importlib.import_module(module)).items():
+            if isinstance(value, CachedFunc):
+                cached[f"{module}.{name}"] = value._info
+    assert len(cached) >= 10
+    assert [name for name, info in cached.items() if info.max_entries is None] == []

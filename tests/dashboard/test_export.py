@@ -1,0 +1,246 @@
+"""Links, exported Python and the zip of a page: what leaves a page says the same as the page."""
+
+import csv
+import io
+import json
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+from streamlit.testing.v1 import AppTest
+
+from dashboard import pinned, take_away
+from dashboard.matrix import Row
+from dashboard.matrix.colours import coloured
+from dashboard.pair import Pair
+from dashboard.sheet import Sheet
+from dashboard.toolbar import address
+from posenc import Setting, fields, own_fields
+from posenc.interop.models import config_word
+from posenc.planner import METHODS
+from tests.dashboard import pages
+from tests.dashboard.pages import PAGES, charts, copied_link, drawn, headline, setting, visit
+from tests.dashboard.script_runner import assert_prints, assert_same, run
+from tests.longer import mostly
+
+pytestmark = pytest.mark.usefixtures("no_shape_checks")
+
+ODD = {
+    "dim": "96", "base": "777.5", "length": "50", "train_length": "20", "heads": "3", "seed": "9",
+    "equal_width": "true", "alibi_head": "2", "precision": "bfloat16", "rope.layout": "half",
+    "schemes": "rope,alibi,none,sinusoidal", "reference": "3", "fit": "all", "offset": "5",
+    "reach": "8", "steps": "77",
+}  # fmt: skip
+TINY = {"dim": "2", "heads": "1", "length": "2", "train_length": "1", "learned_source": "random"}
+
+EXPORTED = (*pages.SCHEME_PAGES, "why_position", "claims", "check_my_encoding")
+
+
+def sheet(at: AppTest) -> Sheet:
+    contents: Sheet = at.session_state["sheet"]
+    return contents
+
+
+@pytest.mark.parametrize("page", mostly(PAGES, "similarity", "pca", "context_planner"))
+def test_copied_link_names_every_control_and_restores_the_page(page: str) -> None:
+    first = drawn(visit(page, ODD))
+    link = copied_link(first)
+    own = {name for name in own_fields.rules() if name.split(".")[0] in setting(first).schemes}
+    assert {*fields.rules(Setting), *own} <= {*link}
+    for name in ("dim", "base", "seed", "reference", "fit", "offset", "reach", "steps"):
+        assert link.get(name, ODD[name]) == ODD[name]
+    again = drawn(visit(page, link))
+    assert pages.notices(again) == []
+    assert setting(again) == setting(first)
+    assert headline(again) == headline(first)
+    assert copied_link(again) == link
+    for frame, other in zip(charts(first), charts(again), strict=True):
+        pd.testing.assert_frame_equal(frame, other)
+
+
+def test_copied_link_has_defaults_of_shown_schemes_and_of_its_own_page_only() -> None:
+    link = copied_link(drawn(visit("similarity", {"rope_yarn.factor": "8"})))
+    # Defaults are written out, so that later defaults change nothing.
+    assert (link["dim"], link["base"], link["reference"]) == ("512", "10000", "0")
+    assert link["rope.layout"] == "interleaved"
+    assert "fit" not in link  # PCA's
+    assert {name for name in link if name.startswith("rope_")} == {"rope_yarn.factor"}
+
+
+def test_pin_and_presentation_are_in_the_link_and_keep_every_control() -> None:
+    opened = {"menu_compare": True, "menu_controls": True}
+    at = drawn(visit("similarity", ODD | {"present": "true"}, **opened))
+    assert len(at.sidebar.children) == 0
+    at.button(key="pin").click().run()
+    copied = copied_link(drawn(at))
+    assert copied["present"] == "true"
+    assert "base~777.5" in copied["a"]
+    at.select_slider(key="base_dial").set_value(500.0).run()
+    at.toggle(key="present").set_value(False).run()
+    assert (setting(drawn(at)).base, setting(at).heads) == (500, 3)
+    at.button(key="reset").click().run()
+    assert setting(drawn(at)) == Setting()
+
+
+def test_choices_of_a_page_return_with_it() -> None:
+    at = drawn(visit("pca", {"fit": "all"}))
+    at.query_params.clear()  # as the browser does when the page is left
+    at.switch_page("views/similarity.py").run()
+    at.switch_page("views/pca.py").run()
+    assert at.session_state["fit"] == "all"
+
+
+@pytest.mark.parametrize("root", ["http://127.0.0.1:85", "https://example.org/tools/posenc"])
+def test_address_of_a_page_whose_path_ends_in_another_s_is_corrected(root: str) -> None:
+    page = "check_my_encoding"
+    assert address(f"{root}/check_my_/{page}", page) == f"{root}/{page}"
+    assert address(f"{root}/{page}", page) == f"{root}/{page}"
+    assert address(f"{root}/encoding", "encoding") == f"{root}/encoding"
+    assert address("", page) == ""
+
+
+# Scripts ------------------------------------------------------------------------------------------
+
+
+def script(at: AppTest) -> str:
+    """Return the Python that the page offers."""
+    found = sheet(at).script
+    assert found is not None
+    return found
+
+
+def printed(script: str, env: Mapping[str, str] | None = None) -> str:
+    """Return the CSV that a script prints, or its first part."""
+    result = run(script, env)
+    assert result.returncode == 0, result.stderr
+    return result.stdout.split("\n\n")[0]
+
+
+YARN = {"model_type": "llama", "hidden_size": 2_048, "num_attention_heads": 16,
+        "rope_scaling": {"rope_type": "yarn", "factor": 4.0}}  # fmt: skip
+OWN = config_word(YARN)
+SENTENCE = {"sentence": 'a \'b\' """ \\ {x} \U0001f415 a', "causal": "true", "pattern_head": "3"}
+LEARNED = TINY | {"train_length": "2", "table": "learned"}
+PLAN = {"context": "9000", "methods": "none,yarn"}
+FOUND, BY_DISTANCE = "what this table is", "similarity by distance"
+SCRIPTS = [
+    ("start", ODD, "start curves"),
+    ("encoding", ODD | {"learned_source": "random"}, "first entries"),
+    ("overview", ODD, "measured properties"),
+    ("overview", TINY, "measured properties"),
+    ("similarity", ODD, BY_DISTANCE),
+    ("similarity", {"length": "24", "model": "llama-3-8b", "schemes": "rope"}, BY_DISTANCE),
+    ("similarity", {"length": "24", "model": OWN, "schemes": "rope_yarn"}, BY_DISTANCE),
+    ("pca", ODD, "scores"),
+    ("extrapolation", ODD, "past the training length"),
+    ("relative_offsets", ODD, "one matrix per offset"),
+    ("relative_offsets", ODD, "offset only"),
+    ("relative_offsets", ODD, "straight line"),
+    ("why_position", ODD | SENTENCE, "difference by word"),
+    ("claims", ODD, "claims"),
+    ("context_planner", PLAN | {"context": "16384"}, "methods"),
+    ("context_planner", PLAN | {"model": "deepseek-v3", "methods": ",".join(METHODS)}, "methods"),
+    ("context_planner", PLAN | {"model": "qwen3-8b", "trained": "4096"}, "methods"),
+    ("check_my_encoding", ODD | {"table": "RoPE cache in bfloat16"}, FOUND),
+    ("check_my_encoding", LEARNED, FOUND),
+]
+TITLES = {"closed": "closed form", "fitted": "fitted matrix", "pairs": "fit per pair",
+          "composed": "M_a M_b against M_(a+b)"}  # fmt: skip
+
+
+@pytest.mark.parametrize(("page", "link", "name"), SCRIPTS)
+def test_script_prints_the_numbers_of_its_page(page: str, link: dict[str, str], name: str) -> None:
+    at = drawn(visit(page, link))
+    assert_prints(printed(script(at)), sheet(at).tables[name](), TITLES)
+
+
+def test_script_of_a_table_of_one_row_ends_in_a_sentence() -> None:
+    result = run(script(drawn(visit("check_my_encoding", LEARNED | {"train_length": "1"}))))
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr.startswith("table must be rows by columns, with 2 rows or more")
+
+
+COMPARISONS = ("language-64-9df31a1c", "recall-32-d89b5de4", "copy-20-2311a456")
+
+
+@pytest.mark.parametrize("comparison", mostly(COMPARISONS, *COMPARISONS[:2]))
+def test_script_of_measured_runs_prints_their_curves(comparison: str) -> None:
+    at = drawn(visit("extrapolation", {"half": "measured", "comparison": comparison}))
+    ours = pd.read_csv(io.StringIO(printed(script(at)))).set_index(["scheme", "read", "x"])
+    expected = next(sheet(at).tables[name]() for name in sheet(at).tables if "elbows" not in name)
+    expected = expected.set_index([*expected.columns[:3]])
+    assert len(ours) == len(expected)
+    for column, other in [("mean", expected.columns[0]), ("in range",) * 2, ("chance",) * 2]:
+        if column in ours:
+            assert_same(ours[column].loc[expected.index], expected[other])
+
+
+def test_script_of_train_makes_the_planned_runs(tmp_path: Path) -> None:
+    link = {"task": "copy", "run_length": "16", "steps": "1", "width": "8", "layers": "1",
+            "run_heads": "2", "schemes": "rope"}  # fmt: skip
+    folders = {"POSENC_RUNS": str(tmp_path), "POSENC_WORK": str(tmp_path / "w"), "PATH": ""}
+    (row,) = csv.DictReader(io.StringIO(printed(script(drawn(visit("train", link))), folders)))
+    assert row["scheme"] == "RoPE"
+    assert (tmp_path / f"{row['run']}.parquet").exists()
+
+
+def export(at: AppTest) -> dict[str, bytes]:
+    both = Pair(setting(at), pinned.read(at.session_state["a"])[0])
+    archive = take_away.archive(sheet(at), both, "the link")
+    with zipfile.ZipFile(io.BytesIO(archive)) as folder:
+        assert folder.testzip() is None
+        return {name: folder.read(name) for name in folder.namelist()}
+
+
+@pytest.mark.parametrize("page", mostly(EXPORTED, "pca"))
+def test_zip_holds_figures_numbers_settings_and_script(page: str) -> None:
+    at = drawn(visit(page, {"length": "24", "train_length": "16", "dim": "32", "heads": "2"}))
+    contents, files = sheet(at), export(at)
+    assert contents.pictures
+    assert json.loads(files["settings.json"])["dim"] == 32
+    assert files["script.py"].decode() == contents.script
+    assert headline(at) in files["README.txt"].decode()
+    for name, table in contents.tables.items():
+        stored = files[f"numbers/{name.replace(' ', '-')}.csv"].decode()
+        assert stored == table().to_csv(index=False)
+    for key in contents.pictures:
+        name = key.replace("_", "-")
+        with Image.open(io.BytesIO(files[f"figures/{name}.png"])) as image:
+            levels = np.asarray(image.convert("L"))
+        assert levels.shape[1] > 300
+        assert levels.min() < 120 < levels.max()  # something is drawn
+        assert ElementTree.fromstring(files[f"figures/{name}.svg"]).tag.endswith("svg")
+
+
+def test_zip_of_a_pinned_page_holds_both_settings_and_every_cell() -> None:
+    link = {"length": "12", "train_length": "8", "schemes": "rope"}
+    at = drawn(visit("similarity", link | {"a": "dim~64~length~12~base~500"}))
+    files, picture = export(at), sheet(at).pictures["similarity"]
+    stored = pd.read_csv(io.BytesIO(files["numbers/similarity-by-distance.csv"]))
+    assert set(stored["setting"]) == {"A", "B"}
+    assert json.loads(files["pinned.json"])["base"] == 500
+    assert json.loads(files["settings.json"])["base"] == 10_000
+    assert b"Pinned setting, A" in files["README.txt"]
+    assert "figures/similarity-change.png" in files
+    assert isinstance(picture, Row)
+    cells = pd.read_csv(io.BytesIO(files["numbers/similarity-matrices.csv"]))
+    dense = picture.panels[0].values.dense()
+    first = cells.iloc[: dense.size]
+    values = first["value"].to_numpy(np.float32)
+    np.testing.assert_array_equal(values, dense[first["row"], first["column"]])  # read back
+    shades = coloured(picture.panels[0].values, picture.scale)
+    with Image.open(io.BytesIO(files["figures/similarity.png"])) as image:
+        colours = {colour for _, colour in image.convert("RGB").getcolors(2**24) or ()}
+    assert {tuple(int(c) for c in shade[:3]) for shade in shades.reshape(-1, 4)} <= colours
+
+
+def test_exported_attention_pattern_names_its_words() -> None:
+    files = export(drawn(visit("why_position", {"schemes": "rope"})))
+    picture = ElementTree.fromstring(files["figures/order-patterns.svg"])
+    texts = {"".join(node.itertext()) for node in picture.iter() if node.tag.endswith("text")}
+    assert {"dog", "bites", "man"} <= texts

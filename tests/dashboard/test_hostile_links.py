@@ -1,0 +1,275 @@
+"""Links of any content: made legal, read back as written, and opened without starting anything."""
+
+import functools
+import itertools
+import os
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+from unittest import mock
+from urllib.parse import parse_qs, quote, quote_plus, urlencode
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from dashboard import compute, links, pinned
+from dashboard.choices import PAGE_CHOICES
+from dashboard.workers import server_workers
+from posenc import Setting, best_device, fields, limits, own_fields
+from posenc.run_files import ENVIRONMENT
+from posenc.schemes import SCHEMES
+from tests.dashboard.pages import PAGES, as_read, drawn, notices, setting, visit
+from tests.library.test_setting import HOSTILE, within
+from tests.longer import mostly
+
+pytestmark = pytest.mark.usefixtures("no_shape_checks", "fixed_speed")
+
+OF_PAGES = {name: rule for owner in PAGE_CHOICES for name, rule in fields.rules(owner).items()}
+RULES = fields.rules(Setting) | own_fields.rules() | OF_PAGES
+
+
+OPTIONS = {str(option) for rule in RULES.values() for option in getattr(rule, "options", ()) or ()}
+ENDS = {str(getattr(rule, end, 0)) for rule in RULES.values() for end in ("low", "high")}
+legal = st.sampled_from(sorted(OPTIONS | ENDS))
+numbers = st.one_of(
+    st.integers().map(str), st.integers(-5, 5_000).map(str), st.floats().map(repr),
+    st.integers(0, 5_000).map(lambda digits: "9" * digits),
+)  # fmt: skip
+values = st.one_of(
+    legal, numbers, st.text(max_size=60), st.sampled_from(HOSTILE),
+    st.lists(st.sampled_from([*SCHEMES, "t5", "", "Learned"]), max_size=9).map(",".join),
+    st.binary(max_size=12).map(lambda raw: raw.decode("latin-1")),
+    st.lists(legal, max_size=6).map(pinned.SEPARATOR.join),
+)  # fmt: skip
+names = st.one_of(
+    st.sampled_from([*RULES]),
+    st.sampled_from([*RULES, pinned.KEY, "present", "__proto__", "a[]", "dim ", "DIM", "dim.x"]),
+    st.text(max_size=12),
+)
+
+
+QUOTED: list[Callable[[str], str]] = [partial(quote, safe=""), quote_plus, str]
+BROKEN = ["", "&", "=", "%", "%ff%fe", "dim", "a=b=c", "%00"]
+
+
+@st.composite
+def queries(draw: st.DrawFn) -> str:
+    """A query string: pairs quoted in several ways or not at all, and broken parts."""
+    parts = []
+    for pair in draw(st.lists(st.tuples(names, values), max_size=14)):
+        quoted = draw(st.sampled_from(QUOTED))
+        parts.append("=".join(quoted(text.encode("utf-8", "replace").decode()) for text in pair))
+        if draw(st.integers(0, 9)) == 0:
+            parts.append(draw(st.sampled_from(BROKEN)))
+    return "&".join(parts)
+
+
+def read(query: str) -> links.Meant:
+    """Read a query as Streamlit and `links` do."""
+    return links.meant(parse_qs(query, keep_blank_values=True))
+
+
+def assert_legal(found: links.Meant) -> None:
+    within(found.setting)
+    assert found.choices.keys() == OF_PAGES.keys()
+    for name, value in found.choices.items():
+        assert OF_PAGES[name].accepts(value), name
+    assert found.setting.length <= limits.MAX_SHOWN_LENGTH
+    assert found.setting.dim <= limits.MAX_SHOWN_DIM
+    assert found.setting.length * found.setting.dim <= limits.MAX_SHOWN_ELEMENTS
+    assert len(found.pinned) <= pinned.MOST_CHARACTERS
+    if found.pinned:
+        setting, changed = pinned.read(found.pinned)
+        assert setting is not None
+        assert changed == []
+        within(setting)
+    assert all(notice.endswith(".") and len(notice) < 500 for notice in found.notices)
+
+
+def assert_survives(query: str) -> None:
+    """Assert that a query is read as a legal state, whose own link reads back without a notice."""
+    state = read(query)
+    assert_legal(state)
+    again = read(urlencode(links.address(state), doseq=True))
+    assert (again.setting, again.choices, again.pinned) == (
+        state.setting, state.choices, state.pinned,
+    )  # fmt: skip
+    assert again.notices == ()
+
+
+HOSTILE_QUERIES = (
+    "dim=64&dim=128",
+    "dim=1000000000000&base=nan&length=-5&heads=0x10&seed=1_000",
+    "schemes=&schemes=Learned&schemes=Learned",
+    "&".join(f"key{n}=1" for n in range(1_200)),
+    "x=" + "9" * 600_000,
+    "dim=" + "9" * 600_000,
+    "a=" + "dim~64~" * 100_000,
+    "a=dim~64~dim~128~schemes~rope",
+    "model=config-" + "A" * 4_083,
+    "%ff%fe=%ff&dim=%00&base=%&length=%zz",
+    "dim=%D9%A3%D9%A2&heads=%F0%9D%9F%96",
+)
+
+
+@pytest.mark.parametrize("query", HOSTILE_QUERIES, ids=lambda query: query[:32])
+def test_hostile_query_is_made_legal(query: str) -> None:
+    assert_survives(query)
+
+
+@settings(max_examples=80)
+@given(queries())
+@example("")
+def test_any_query_is_made_legal_and_read_back(query: str) -> None:
+    assert_survives(query)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1_800)
+@settings(max_examples=200)
+@given(queries(), st.sampled_from(PAGES))
+def test_two_hundred_queries_draw_a_page(query: str, page: str) -> None:
+    at = visit(page, parse_qs(query, keep_blank_values=True))
+    assert not at.exception
+    assert [box.value for box in at.error] == []
+    assert len(at.title) == 1
+    assert all(len(notice) < 500 for notice in notices(at))
+
+
+EVENTS = {
+    "open", "os.listdir", "os.scandir", "subprocess.Popen", "os.rename", "os.remove", "os.mkdir",
+    "socket.connect",
+}  # fmt: skip
+events: list[tuple[str, str, Any]] = []
+
+
+@functools.cache
+def watch() -> None:
+    """Note what this process opens or starts from now on: an audit hook stays until it ends."""
+
+    def note(event: str, arguments: tuple[Any, ...]) -> None:
+        if event in EVENTS:
+            events.append((event, str(arguments[0]), arguments[1] if arguments[1:] else None))
+
+    sys.addaudithook(note)
+
+
+@pytest.mark.parametrize("page", mostly(PAGES, "train"))
+def test_opening_a_link_starts_nothing_reads_no_file_it_names_and_writes_nothing(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a path in every setting, choice, model and pinned setting."""
+    secret = tmp_path / "secret-of-the-server.safetensors"
+    secret.write_bytes(b"x")
+    store = tmp_path / "runs"
+    monkeypatch.setenv(ENVIRONMENT, str(store))
+    drawn(visit(page))  # what a page loads once
+    link = dict.fromkeys([*RULES, "upload", "start_training", "dense", "hub_fetch"], str(secret))
+    link |= {"steps": "5000", "seeds": "5", "a": f"learned_source~{secret}~dim~64"}
+    watch()
+    events.clear()
+    assert notices(drawn(visit(page, link)))
+    for event, target, mode in [*events]:
+        assert secret.name not in target
+        assert event not in ("subprocess.Popen", "os.rename", "os.remove", "os.mkdir")
+        assert not (event == "open" and isinstance(mode, str) and set(mode) & set("wax+")), target
+    assert not store.exists()
+    assert server_workers().queue.entries() == []
+    assert os.listdir(tmp_path) == [secret.name]
+
+
+# What a visitor sees ------------------------------------------------------------------------------
+
+SMALL = {"dim": "32", "heads": "4", "length": "24", "train_length": "16"}
+
+# Ranges and defaults of shared numbers: links that people have stored rely on them.
+RANGES: dict[str, tuple[float, float, float]] = {
+    "dim": (2, 4096, 512),
+    "base": (2, 1e12, 10000),
+    "length": (2, 2048, 256),
+    "train_length": (1, 1_048_576, 128),
+    "heads": (1, 64, 8),
+    "alibi_head": (0, 64, 0),
+    "seed": (0, 2**31 - 1, 0),
+}
+
+
+def read_one(name: str, text: str) -> tuple[Any, tuple[str, ...]]:
+    """What a link that names one number gives it, and the notices."""
+    found = links.meant({name: [text]})
+    return found.setting.record()[name], found.notices
+
+
+@pytest.mark.parametrize("name", RANGES)
+def test_number_in_a_link_becomes_the_nearest_legal_one(name: str) -> None:
+    low, high, default = RANGES[name]
+    assert read_one(name, f"{default:.0f}") == (default, ())
+    for text, expected in (
+        ("nan", default), ("\u0663", default), ("-5", low), ("1000000000000", high),
+    ):  # fmt: skip
+        if name == "alibi_head" and expected == high:
+            expected = 0  # no such head among eight: their mean
+        value, told = read_one(name, text)
+        assert value == expected, text
+        assert told or value == float(text), text
+    fraction, told = read_one(name, "3.5")
+    assert fraction == (3.5 if name == "base" else 4)
+    assert bool(told) == (name != "base")
+
+
+@pytest.mark.parametrize("text", ["nan", "", "9" * 5_000, "</script>", "../x", "C:\\x"])
+def test_nonsense_gives_every_control_its_default_and_a_notice(text: str) -> None:
+    every = [*fields.rules(Setting), *OF_PAGES]
+    found = links.meant({name: [text] for name in every})
+    assert found.setting == Setting()
+    defaults = [fields.defaults(owner).items() for owner in PAGE_CHOICES]
+    assert found.choices == dict(itertools.chain(*defaults))
+    # An empty text is no nonsense for `model`: it says that none is chosen.
+    assert len(found.notices) == len(every) - (text == "")
+
+
+def test_page_tells_once_what_it_changed_and_passes_over_unknown_names() -> None:
+    missing = "mps" if best_device().type == "cuda" else "cuda"
+    link: dict[Any, Any] = {f"key{n}": "1" for n in range(900)} | {"a b": "%zz", "<b>": "</b>"}
+    link |= {"__proto__": "x", "link_read": "1", "setting": "1", "x": "9" * 1_000}
+    wrong = {"dim": ["64", "-7"], "schemes": "Shawl", "base": "x", "device": missing}
+    at = drawn(visit("similarity", SMALL | link | wrong))
+    assert setting(at).replace(device="auto") == Setting(dim=2, heads=1, length=24, train_length=16)
+    facts = [f"no working {missing} device", f"{best_device().type}.", "Model dimension must"]
+    for fact in (*facts, "1 head is used for dimension 2", "Schemes must", "Base must"):
+        assert sum(fact in notice for notice in notices(at)) == 1, fact
+    assert len(notices(at)) == 5
+    (still,) = notices(drawn(at.run()))
+    assert facts[0] in still
+
+
+def test_switching_every_scheme_off_falls_back_with_a_notice() -> None:
+    at = drawn(visit("similarity", SMALL))
+    at.button_group(key="schemes_control").set_value([]).run()
+    assert setting(drawn(at)).schemes == ("learned", "sinusoidal", "rope", "alibi")
+    assert len(notices(at)) == 1
+
+
+def test_slider_and_exact_value_set_each_other() -> None:
+    small = SMALL | {"dim": "500", "heads": "2"}
+    at = drawn(visit("similarity", small, exact_values=True, more=True))
+    assert at.sidebar.select_slider[0].label == "Model dimension, exactly 500"
+    at.number_input(key="base_control").set_value(12345.0).run()
+    assert setting(drawn(at)).base == 12345
+    assert at.select_slider(key="base_dial").value == 12500
+    at.slider(key="heads_control").set_value(7).run()  # 500 is no multiple of 14
+    assert setting(drawn(at)).dim % 14 == 0
+    assert any("twice the heads (14)" in as_read(notice) for notice in notices(at))
+
+
+def test_no_link_starts_a_dense_fit_and_asking_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = mock.Mock(side_effect=compute.dense_fit)
+    monkeypatch.setattr(compute, "dense_fit", asked)
+    at = drawn(visit("relative_offsets", SMALL | {"length": "64", "dense": "true"}))
+    assert asked.call_count == 0
+    at.toggle(key="dense").set_value(True).run()
+    drawn(at)
+    assert asked.call_count == 4

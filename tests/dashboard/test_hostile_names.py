@@ -1,0 +1,185 @@
+"""Hostile names (HTML, Markdown, links, formulas) are shown as text, in pages, tables and scripts.
+
+The messages that are sent to the browser are searched: Streamlit's elements that read Markdown hold no
+visitor's text unescaped; the others show text as it is.
+"""
+
+import ast
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from safetensors.numpy import save
+from streamlit.testing.v1 import AppTest
+
+from dashboard.choices import PAGE_CHOICES
+from posenc import Setting, fields, own_fields
+from posenc.lab import Run, specifications
+from posenc.lab.run import to_parquet
+from posenc.run_files import ENVIRONMENT
+from tests.dashboard.page_queue import forget_queue
+from tests.dashboard.pages import PAGES, as_read, charts, drawn, messages, opened, texts_of, visit
+from tests.lab.small_runs import CORPUS, SIZES
+from tests.longer import mostly
+from tests.server.hostile_numbers import LLAMA, npy
+
+pytestmark = pytest.mark.usefixtures("no_shape_checks")
+
+# Each holds several kinds of formatting; together they fit the length of a tensor's name.
+NAMES = {
+    "HTML": "<img src=x onerror=window.pwned=1></script><script>window.pwned=1</script>"
+    "![](http://evil.example/p.png)[a](javascript:window.pwned=1):red[x] :material/lock: :small[y]",
+    "text": "http://evil.example www.evil.example a@evil.example $\\href{http://evil.example}{x}$ $$y$$ "
+    "**b** *i* `c` ~~s~~ # h\n- a\n1. c\n> d\u202egnp.x\u202c\u200ba\0b\r\x1b[31m../../etc/passwd",
+    "formula": "=cmd|' /C calc'!A0 a.b[0]:Q " + "n" * 100,
+}
+FORMATTING = (
+    "<img", "<script", "![](", "](javascript", "http://", "www.evil", "a@evil", ":red[",
+    ":material/lock", ":small[y", "$\\href", "$$y", "**b**", "`c`", "~~s~~", "\u202e",
+)  # fmt: skip
+# Elements whose frontend (streamlit 1.67) shows text as it is.
+LITERAL = {"code", "arrow_data_frame", "vega_lite_chart", "arrow_vega_lite_chart", "bidi_component",
+           "file_uploader", "text_area", "text_input", "json"}  # fmt: skip
+
+
+def assert_text(at: AppTest) -> None:
+    """Assert that a page has no error, and no text of it that is read as Markdown is formatted."""
+    assert not at.exception
+    for message in messages(at):
+        kind = message.DESCRIPTOR.name
+        which = message.WhichOneof("type") if kind == "Element" else None
+        if (which or kind.lower()) in LITERAL or kind in ("BidiComponent", "FileUploader", "Code"):
+            continue
+        literal = {"id", "spec", "url"}
+        if kind in ("Selectbox", "TextInput", "TextArea"):  # the label alone is Markdown
+            literal |= {"options", "raw_value", "value", "default"}
+        for name, text in texts_of(message):
+            bare = "" if name in literal else re.sub(r"\\.", "·", text)  # without what is escaped
+            assert not any(part in bare for part in FORMATTING), f"{kind}.{name}: {text[:200]}"
+
+
+def shows(at: AppTest, part: str) -> bool:
+    """Return whether this text is anywhere on the page."""
+    return any(part in as_read(text) for message in messages(at) for _, text in texts_of(message))
+
+
+ROWS = np.random.default_rng(5).normal(size=(30, 12)).astype(np.float32)
+
+
+def give_file(block: Any, name: str, content: bytes) -> None:
+    """Give a file to the uploader of a part of the page."""
+    block.get("file_uploader")[0].set_value((name, content, "application/octet-stream")).run()
+
+
+def use_table(file: str, *names: str) -> AppTest:
+    """Upload a file of tables of these names, and use the first."""
+    at = drawn(visit("overview", {"length": "40", "train_length": "16"}, upload_table=True))
+    give_file(at.sidebar, file, save({f"{name}.weight": ROWS for name in names}))
+    assert_text(at)
+    return at.button(key="use_upload").click().run()
+
+
+def assert_no_formula(frame: pd.DataFrame) -> None:
+    """Assert that no text of a table begins as a formula: Streamlit's own download writes it as it is."""
+    for name in frame:
+        for value in [name, *frame[name]]:
+            if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
+                float(value)  # a number, or this raises
+
+
+@pytest.mark.parametrize("page", mostly([page for page in PAGES if page != "overview"], "encoding"))
+def test_hostile_table_is_text_on_every_page(page: str) -> None:
+    """In Markdown, in tables, which spreadsheets open, and in charts, where Vega reads a.b[0]:Q."""
+    name = NAMES["formula"][:40] + NAMES["HTML"]
+    at = use_table(f"{name}.safetensors", f"{name}.wpe", f"{name}.position_embeddings")
+    at = drawn(at.switch_page(f"views/{page}.py").run())
+    for drawer in opened(*at.session_state["sheet"].tables):
+        at.session_state[drawer] = True
+    assert_text(drawn(at.run()))
+    for frame in [*(element.value for element in at.dataframe), *charts(at)]:
+        if frame is not None:
+            assert_no_formula(frame)
+    for frame in charts(at):
+        assert all(set(str(column)).isdisjoint(".[]:") for column in frame.columns)
+
+
+def test_names_of_a_table_to_check_are_text() -> None:
+    name = NAMES["HTML"]
+    at = visit("check_my_encoding", check_upload=True)
+    several = save({f"{name}.a": ROWS, f"{name}.b": ROWS})
+    for content in (several, b"garbage", npy(ROWS)):
+        give_file(at.main, f"{name}.npy", content)
+        assert shows(at, "onerror=window")
+        assert_text(at)
+
+
+@pytest.mark.parametrize("name", mostly(NAMES, "HTML"))
+def test_hostile_type_of_a_model_is_text(name: str) -> None:
+    config = LLAMA | {"model_type": NAMES[name], "position_" + NAMES[name]: 1}
+    at = visit("context_planner", your_model=True)
+    at.text_area[0].set_value(json.dumps(config)).run()
+    assert len(at.error) == 1
+    assert_text(at)
+    (switch,) = [toggle for toggle in at.toggle if str(toggle.key).startswith("assume_")]
+    assert_text(switch.set_value(True).run())
+    assert_text(at.button(key="use_config").click().run())
+    assert at.session_state["model"].startswith("config-")
+    assert_text(drawn(at.switch_page("views/overview.py").run()))
+
+
+@pytest.mark.long
+def test_name_of_a_text_is_text() -> None:
+    at = visit("train", {"task": "language"})
+    for name in NAMES.values():
+        give_file(at.main, f"{name}.txt", CORPUS.train.numpy().tobytes())
+        assert_text(at)
+
+
+def test_texts_of_a_stored_run_are_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a store that others write to: the name of a run's corpus and its reason to stop."""
+    specification = specifications(["rope"], corpus=CORPUS, widths=[16], **SIZES)[0]
+    hostile = replace(specification, corpus_name=NAMES["HTML"])
+    run = Run(hostile, (), (2.5, 2.0), f"=1+1{NAMES['HTML']}", 0.5)
+    (tmp_path / f"{run.run_id}.parquet").write_bytes(to_parquet(run))
+    monkeypatch.setenv(ENVIRONMENT, str(tmp_path))
+    forget_queue()
+    shown = []
+    for page, link in (("train", {}), ("extrapolation", {"half": "measured"})):
+        at = visit(page, link)
+        assert_text(at)
+        shown.append(shows(at, "onerror=window"))
+        for frame in at.dataframe:
+            assert_no_formula(frame.value)
+    assert any(shown)
+    forget_queue()
+
+
+def test_values_of_a_link_are_text_in_every_key() -> None:
+    keys = [*fields.rules(Setting), *own_fields.rules()]
+    keys += [key for choice in PAGE_CHOICES for key in fields.rules(choice)]
+    name = NAMES["HTML"]
+    at = visit("why_position", dict.fromkeys([*keys, "a", name], name))
+    assert_text(at)
+    assert not any("evil" in as_read(box.value) for box in at.warning)
+
+
+@pytest.mark.long
+def test_exported_script_holds_no_text_of_a_visitor_as_code() -> None:
+    """A name that ends its comment or its string would run where the script is run."""
+    ends = "'''\"\"\"\\\n__import__('os').system('touch pwned')\r#"
+    at = use_table(f"{ends}.safetensors", f"{ends}.wpe")
+    at.session_state["menu_python"] = True
+    link = dict.fromkeys(["table", "sentence", "reorder", "a"], ends) | {"model": f"config-{ends}"}
+    scripts = []
+    for page in PAGES:
+        for view in (visit(page, link, menu_python=True), at.switch_page(f"views/{page}.py").run()):
+            scripts += [code.value for code in view.code if "posenc" in code.value]
+    assert len(scripts) >= 8
+    for script in scripts:
+        names = {getattr(n, "id", getattr(n, "attr", "")) for n in ast.walk(ast.parse(script))}
+        assert not names & {"__import__", "system"}

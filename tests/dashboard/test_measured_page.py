@@ -1,0 +1,293 @@
+"""The measured half of Extrapolation: what it says of the runs in its store, by hand."""
+
+import math
+import os
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+import streamlit as st
+from click.testing import CliRunner
+from streamlit.testing.v1 import AppTest
+
+from dashboard import runs
+from dashboard.choices import MeasuredChoice
+from posenc import fields
+from posenc.__main__ import main
+from posenc.errors import StoreUnavailable
+from posenc.lab import Run, Score, Specification, Store
+from posenc.lab.evaluate import CLAMPED, TRAINED
+from posenc.lab.summary import comparison
+from posenc.schemes.sinusoidal import SinusoidalConfig
+from tests.dashboard import pages
+from tests.dashboard.pages import KINDS, LABELS, captions, charts, drawn, headline, table, visit
+from tests.dashboard.shipped_runs import shipped_runs
+from tests.lab.small_runs import CORPUS, small
+
+pytestmark = pytest.mark.usefixtures("no_shape_checks")
+
+ROPE = small("rope", train_length=64)
+LINK = {
+    "half": "measured",
+    "schemes": "learned,rope,alibi",
+    "comparison": comparison(replace(ROPE, seed=1)),  # the seed is none of its name
+}
+CONTEXT = "measured loss by context"
+# Loss by context, per scheme and seed: RoPE is best at 64 and breaks, ALiBi gains from context.
+LOSSES: dict[tuple[str, str], tuple[dict[int, float], ...]] = {
+    ("rope", TRAINED): (
+        {32: 1.4, 64: 1.2, 128: 2.5, 256: 3.5}, {32: 1.6, 64: 1.4, 128: 2.7, 256: 3.9},
+    ),
+    ("rope", "NTK-aware"): ({128: 1.2, 256: 1.31}, {128: 1.4, 256: 1.51}),
+    ("alibi", TRAINED): ({32: 1.6, 64: 1.5, 128: 1.45, 256: 1.4},) * 2,
+    ("learned", TRAINED): ({32: 1.7, 64: 1.6}, {32: 1.7, 64: 1.8}),
+    ("learned", CLAMPED): ({128: 3.0, 256: 3.0}, {128: 3.2, 256: 3.4}),
+}  # fmt: skip
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    """A store of this test alone, and nothing that ships."""
+    monkeypatch.setattr(runs, "SHIPPED", str(tmp_path / "shipped"))
+    monkeypatch.setenv("POSENC_RUNS", str(tmp_path / "own"))
+    forget()
+    yield Store(tmp_path / "own")
+    forget()
+
+
+def forget() -> None:
+    """Empty the caches that name runs by their names alone: another store may have the same."""
+    st.cache_data.clear()
+    st.cache_resource.clear()
+
+
+def open_measured(*numbers: str, **link: str) -> AppTest:
+    return drawn(visit("extrapolation", LINK | link, **pages.opened(*numbers)))
+
+
+def add_run(store: Store, specification: Specification, *scores: Score) -> None:
+    store.add(Run(specification, scores, (5.0, 2.0), None, 1.5), {})
+
+
+def fill(store: Store) -> None:
+    for kind in ("rope", "alibi", "learned"):
+        for seed in (0, 1):
+            scores = [
+                Score("context", variant, x, loss, 128)
+                for (scheme, variant), seeds in LOSSES.items()
+                if scheme == kind
+                for x, loss in seeds[seed].items()
+            ]
+            scores.append(Score("position", TRAINED, 8, 1.25 + seed, 64, until=16))
+            add_run(store, replace(small(kind, train_length=64), seed=seed), *scores)
+
+
+def test_page_without_runs_says_so(store: Store) -> None:
+    at = open_measured()
+    assert "Learned, RoPE and ALiBi" in headline(at)
+    assert "is not on this server" in pages.notices(at)[0]
+
+
+def test_page_says_who_is_best_and_shows_means_of_the_seeds_with_their_band(store: Store) -> None:
+    fill(store)
+    at = open_measured(CONTEXT, "measured elbows")
+    assert "Copying a string" not in [box.value for box in at.subheader]  # there are no such runs
+    # RoPE's seeds are 0.3 and 0.1 below ALiBi's, which two seeds do not tell from chance; both are
+    # 0.4 below the learned table's.
+    for fact in (
+        "Lowest mean loss at 64 tokens: RoPE, 1.30",
+        "does not clearly differ from ALiBi",
+        "no row 65 exists for Learned",
+        "ALiBi (loss -0.10) holds; RoPE (loss +2.40) breaks",
+        "Means of 2 seeds",
+    ):
+        assert fact in headline(at)
+    found = table(at, CONTEXT).to_dict("records")
+    rows = {(row["scheme"], row["read"], row["context"]): row for row in found}
+    for (kind, variant), (first, second) in LOSSES.items():
+        for x, pair in ((x, (first[x], second[x])) for x in first):
+            row = rows[LABELS[kind], variant, x]
+            assert row["loss"] == pytest.approx(sum(pair) / 2)
+            assert (row["low"], row["high"], row["seeds"]) == (min(pair), max(pair), 2)
+    elbows: Any = table(at, "measured elbows").set_index("scheme")
+    assert elbows.loc["RoPE", "perplexity"] == pytest.approx(math.exp(1.3))
+    assert elbows.loc["RoPE", "bits per byte"] == pytest.approx(1.3 / math.log(2))
+    # Its loss at the training length is that of the scheme as trained; 1.41 is 0.11 above it.
+    assert elbows.loc["RoPE, NTK-aware", "loss"] == pytest.approx(1.3)
+    assert elbows["breaks at"].to_dict() == {
+        "RoPE": "128", "RoPE, NTK-aware": "256", "ALiBi": "nowhere", "Learned": "not read",
+        f"Learned, {CLAMPED}": "128",
+    }  # fmt: skip
+    context, position = charts(at)
+    rope = context[(context["scheme"] == "RoPE") & (context["read"] == TRAINED)]
+    assert rope["x"].tolist() == [32, 64, 128, 256]
+    assert rope["y"].tolist() == pytest.approx([1.5, 1.3, 2.6, 3.7])
+    assert set(context["boundary"]) == {64.0}
+    assert set(position["x"]) == {11.5}  # the middle of positions 8 to 15
+    at.session_state["unit"] = "perplexity"
+    as_perplexity = charts(drawn(at.run()))[0]
+    for column in ("y", "high"):
+        expected = context[column].map(math.exp).tolist()
+        assert as_perplexity[column].tolist() == pytest.approx(expected)
+
+
+def test_other_lengths_and_schemes_without_runs_are_named(store: Store) -> None:
+    fill(store)
+    at = open_measured(schemes="sinusoidal,rope")
+    assert headline(at).startswith("Best at 64 tokens: RoPE, loss 1.30. ")
+    assert any("None was trained with Sinusoidal" in text for text in captions(at))
+    other = small("rope", train_length=128)
+    add_run(store, other, Score("context", TRAINED, 128, 1.0, 1))
+    at = open_measured(comparison=comparison(other))
+    assert headline(at).startswith("Best at 128 tokens: RoPE, loss 1.00.")
+    (box,) = [one for one in at.selectbox if one.key == "comparison"]
+    assert {*box.options} >= {comparison(ROPE), comparison(other)}
+
+
+def test_offered_command_makes_runs_of_this_comparison(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = small("rope", train_length=64, compiled=True, learning_rate=0.0012345678, bases=(500.0,))
+    add_run(store, one, Score("context", TRAINED, 64, 1.0, 1))
+    said = headline(open_measured(comparison=comparison(one), schemes="sinusoidal"))
+    text = Path(store.root) / "FILE"
+    text.write_bytes(b"a text")
+    command = said.split("`")[1].replace("FILE", str(text))
+    assert command.startswith("python -m posenc train ")
+    sweep = mock.Mock(return_value=[])
+    monkeypatch.setattr("posenc.commands.training.sweep_here", sweep)
+    monkeypatch.setattr("posenc.commands.training.read_text", lambda path: CORPUS)
+    ran = CliRunner().invoke(main, command.split()[3:])
+    assert ran.exit_code == 0, ran.output
+    (job,) = sweep.call_args.args[0]
+    planned = Specification.from_record(job.record)
+    assert comparison(planned) == comparison(one)
+    assert isinstance(planned.scheme, SinusoidalConfig)
+    assert planned.scheme.base == 500.0
+
+
+# Stores that fail ---------------------------------------------------------------------------------
+
+
+def refuse_io(*_: object, **__: object) -> None:
+    raise OSError(5, "Input/output error")
+
+
+def test_broken_file_is_set_aside_and_named(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(store)
+    path = Path(store.path(f"{5:020x}.parquet"))
+    path.write_bytes(b"PAR1 no more")
+    with monkeypatch.context() as refused:
+        refused.setattr(type(store.files), "mv", refuse_io)
+        assert f"{path.name} cannot be read." in captions(open_measured())
+    forget()
+    at = open_measured()
+    assert any(f"{path.name} cannot be read and was set aside" in text for text in captions(at))
+    assert headline(at).startswith("Lowest mean loss at 64 tokens: RoPE")
+
+
+def test_folder_that_cannot_be_listed_is_named(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda at: refuse_io() if at == store.root else real(at))
+    at = visit("extrapolation", LINK)
+    assert any("trained on this server cannot be read now" in text for text in captions(at))
+
+
+@pytest.mark.parametrize("whole_store", [True, False])
+def test_run_that_could_not_be_read_once_is_shown_when_it_can(
+    whole_store: bool, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(store)
+    lost = next(run.run_id for run in store if run.specification.scheme.kind == "rope")
+    read = Store.read
+
+    def fail(self: Store, run_id: str) -> Run:
+        if run_id == lost:
+            raise StoreUnavailable("The store of runs cannot be read: Input/output error.")
+        return read(self, run_id)
+
+    with monkeypatch.context() as broken:
+        if whole_store:
+            broken.setattr(type(store.files), "cat_file", refuse_io)
+        else:
+            broken.setattr(Store, "read", fail)
+        at = visit("extrapolation", LINK)
+        assert not at.exception
+        said = f"1 trained model cannot be read now, {lost}"
+        assert [said in box.value for box in at.warning].count(True) == (not whole_store)
+        assert "RoPE, 1.30" not in headline(at)
+    assert len(store.ids()) == 6
+    runs.comparisons.clear()  # believed for a minute
+    assert "RoPE, 1.30" in headline(open_measured())
+
+
+# Copying and recalling ----------------------------------------------------------------------------
+
+
+def test_copying_is_shown_where_there_are_such_runs(store: Store) -> None:
+    fill(store)
+    for kind, shares in (("alibi", {20: 0.75, 30: 0.25}), ("learned", {20: 0.125})):
+        scores = (Score("copy", TRAINED, x, share, 200) for x, share in shares.items())
+        add_run(store, small(kind, task="copy", train_length=20), *scores)
+    at = open_measured("measured copy")
+    said = "Right at 20 letters: Learned 12% and ALiBi 75%. "
+    said += "At least half up to: Learned nowhere and ALiBi 20."
+    assert any(said in text for text in captions(at))
+    found = table(at, "measured copy")[["scheme", "letters", "share"]].to_numpy().tolist()
+    assert found == [["Learned", 20, 0.125], ["ALiBi", 20, 0.75], ["ALiBi", 30, 0.25]]
+
+
+def test_recall_is_shown_with_chance_for_schemes_that_learned_it(store: Store) -> None:
+    """Trained on 16 tokens: distances 1 to 13 are within the training range."""
+    shares = {
+        "rope": {1: 1.0, 13: 0.98, 15: 0.75, 255: 0.1},
+        "alibi": {1: 0.9, 13: 0.5, 15: 0.9, 255: 0.9},
+    }
+    for kind, by_distance in shares.items():
+        scores = [Score("recall", TRAINED, x, value, 400) for x, value in by_distance.items()]
+        if kind == "rope":
+            scores.append(Score("recall", "NTK-aware", 255, 0.6, 400))
+        add_run(store, small(kind, task="recall"), *scores)
+    name = comparison(small("rope", task="recall"))
+    at = open_measured("measured recall", comparison=name)
+    said = headline(at)
+    for fact in ("RoPE 99% and ALiBi 70%", "guessing gives 25%", "say nothing: ALiBi", "RoPE 15."):
+        assert fact in said
+    (frame,) = [one for one in charts(at) if "chance" in one]
+    assert set(frame["chance"]) == {0.25}
+    assert set(frame["boundary"]) == {13.0}
+    found = table(at, "measured recall")
+    rows = found[["scheme", "read", "in range", "chance"]].round(9).drop_duplicates()
+    assert rows.to_numpy().tolist() == [
+        ["RoPE", TRAINED, 0.99, 0.25],
+        ["RoPE", "NTK-aware", 0.99, 0.25],
+        ["ALiBi", TRAINED, 0.7, 0.25],
+    ]
+    asks = open_measured(comparison=name, predict="true")
+    questions = " ".join(asks.selectbox(key="question_measured").options)
+    assert "RoPE" in questions
+    assert "ALiBi" not in questions
+
+
+def test_shipped_runs_are_complete() -> None:
+    """Three seeds of each of five schemes in four comparisons, of nine more in the first of them."""
+    relative = ["shaw", "transformer_xl", "t5", "kerple_log", "kerple_power", "fire", "sandwich"]
+    relative += ["xpos", "cope"]
+    tasks = (("language", 64), ("language", 128), ("copy", 20), ("recall", 32))
+    found = Counter[tuple[Any, ...]]()
+    for run in shipped_runs():
+        one = run.specification
+        found[one.task, one.train_length, one.scheme.kind, one.seed] += 1
+        assert run.stopped is None
+        assert run.losses[-1] < run.losses[0] / 2
+    asked = [*product(tasks, KINDS, range(3)), *product(tasks[:1], relative, range(3))]
+    assert found == Counter((*task, kind, seed) for task, kind, seed in asked)
+    names = {comparison(run.specification) for run in shipped_runs()}
+    assert fields.defaults(MeasuredChoice)["comparison"] in names

@@ -1,0 +1,94 @@
+"""A new scheme or scaling is one file and one entry in the registry: everything else takes it."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from posenc import SCHEMES, Query, Setting, position_kernel
+from posenc.analysis import scheme_similarity
+from posenc.identification import identify
+from posenc.lab.specification import Specification
+from posenc.schemes import ROPE_SCALINGS
+from tests.dashboard.added.every_other import RopeEveryOtherConfig
+from tests.dashboard.added.square_root import SquareRoot, SquareRootConfig
+from tests.lab.small_runs import small
+from tests.library.small_schemes import small_configs
+
+ROOT = Path(__file__).parents[2]
+ADDED = Path(__file__).parent / "added"
+
+
+def test_registered_scheme_is_read_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SCHEMES, "square_root", SquareRootConfig)
+    assert small_configs()["square_root"] == SquareRootConfig(heads=10)  # what the laws run over
+    specification = small("square_root")
+    assert Specification.from_record(specification.record) == specification
+    query = Query.of(Setting(length=20), "square_root", "cpu")
+    scheme = query.build()
+    assert isinstance(scheme, SquareRoot)
+    slopes = scheme.log_slope.detach().double().exp()
+    positions = torch.arange(20, dtype=torch.float64)
+    apart = (positions[:, None] - positions).abs().sqrt()
+    expected = torch.exp(-slopes[:, None, None] * apart).mean(0)
+    kernel = position_kernel(scheme, 20, dtype=torch.float64)
+    torch.testing.assert_close(kernel, expected, rtol=1e-6, atol=1e-9)
+    similarity = scheme_similarity(query)
+    by_distance = dict(zip(similarity.offsets.tolist(), similarity.mean.tolist(), strict=True))
+    assert by_distance[4] == pytest.approx(expected[4, 0].item(), rel=1e-6)
+
+
+def test_registered_scaling_is_identified(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ROPE_SCALINGS, "rope_every_other", RopeEveryOtherConfig)
+    monkeypatch.setitem(SCHEMES, "rope_every_other", RopeEveryOtherConfig)
+    config = RopeEveryOtherConfig(dim=32, base=5e5, factor=8.0, trained_length=1_024)
+    angles = torch.arange(150, dtype=torch.float64)[:, None] * config.frequencies().phases.inv_freq
+    found = identify(angles.cos().float(), angles.sin().float())
+    assert isinstance(found.config, RopeEveryOtherConfig)
+    assert (found.config.factor, found.deviations) == (8.0, ())
+
+
+def copy_packages(folder: Path) -> Path:
+    """Copy the packages and the helpers of tests; add the new files, their entries and an exception."""
+    ignored = shutil.ignore_patterns("__pycache__", "artifacts", "test_*")
+    for name in ("posenc", "dashboard", "tests", ".streamlit"):
+        shutil.copytree(ROOT / name, folder / name, ignore=ignored)
+    for name in ("pyproject.toml", "tests/library/test_laws.py"):
+        shutil.copy(ROOT / name, folder / name)
+    schemes = folder / "posenc" / "schemes"
+    for name, package, module, entry, after in (
+        ("SquareRootConfig", schemes, "square_root", "square_root=", "    cope=CopeConfig,\n"),
+        ("RopeEveryOtherConfig", schemes / "rope_scaling", "every_other", '"rope_every_other": ',
+         '    "rope_sections": RopeSectionsConfig,\n'),
+    ):  # fmt: skip
+        shutil.copy(ADDED / f"{module}.py", package)
+        registry = package / "__init__.py"
+        text = registry.read_text()
+        assert text.count(after) == 1
+        dotted = ".".join(package.relative_to(folder).parts)
+        line = f"from {dotted}.{module} import {name}\n"
+        registry.write_text(line + text.replace(after, f"{after}    {entry}{name},\n"))
+    exceptions = folder / "tests" / "library" / "law_exceptions.py"
+    text, first = exceptions.read_text(), "NO_VECTORS = {\n"
+    assert text.count(first) == 1
+    line = '    "square_root": "nobody looked for vectors",\n'
+    exceptions.write_text(text.replace(first, first + line))
+    return folder
+
+
+@pytest.mark.long
+def test_pages_laws_lab_and_command_line_take_new_entries(tmp_path: Path) -> None:
+    """In a copy of the packages, so that nothing knows of the entries before it is imported."""
+    folder = copy_packages(tmp_path)
+    words = ["-m", "pytest", "-n", "0", "-q", "-p", "no:cacheprovider", "-k"]
+    words += ["square_root or every_other", "tests/dashboard/added/checks.py"]
+    words = [sys.executable, *words, "tests/library/test_laws.py"]
+    result = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
+    printed = result.stdout + result.stderr
+    assert result.returncode == 0, printed[-3_000:]
+    (passed,) = re.findall(r"(\d+) passed, \d+ deselected", printed)
+    assert int(passed) > 20  # the laws took it, too

@@ -1,0 +1,275 @@
+"""Numbers of the comparison pages, against kernels computed without posenc.
+
+How the library measures a kernel is proved against plain loops in tests/library.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from streamlit.testing.v1 import AppTest
+
+from dashboard import pca, projection_frames, sentences
+from dashboard.pair import Pair
+from dashboard.projected import Projected
+from posenc import Setting, analysis
+from tests.dashboard import independent_kernels as by_hand
+from tests.dashboard import pages
+from tests.dashboard.independent_kernels import (
+    SETTINGS,
+    Small,
+    kernel,
+    mean_by_distance,
+    open_small,
+)
+from tests.dashboard.pages import KINDS, LABELS, charts, cosines, headline, matrices, of, table
+from tests.library import independent
+
+pytestmark = pytest.mark.usefixtures("no_shape_checks")
+
+
+@pytest.fixture(params=SETTINGS)
+def small(request: pytest.FixtureRequest) -> Small:
+    """The numbers of one small setting."""
+    return SETTINGS[request.param]
+
+
+def tensor(values: Any) -> torch.Tensor:
+    return torch.tensor(np.asarray(values, float))
+
+
+def frequencies(kind: str, small: Small) -> torch.Tensor:
+    width = by_hand.rope_width(small) if kind == "rope" else small["dim"]
+    return tensor(independent.inverse_frequencies(width, small["base"]))
+
+
+# Overview and Similarity --------------------------------------------------------------------------
+
+
+def check_similarity(at: AppTest, name: str, drawn_curves: pd.DataFrame, small: Small) -> None:
+    """Compare matrices, the full curves and the drawn ones with the kernel's cosine similarity."""
+    full = table(at, name)
+    _, shown = matrices(at)
+    assert {*shown} == {*LABELS.values()}
+    for kind in KINDS:
+        cosine = cosines(kernel(kind, small))
+        n = len(cosine)
+        whole = np.full((small["length"], small["length"]), np.nan)
+        whole[:n, :n] = cosine
+        # Matrices and drawn curves travel in float32: 6e-8 of 1.
+        assert np.allclose(shown[LABELS[kind]], whole, atol=1e-7, rtol=1e-6, equal_nan=True)
+        ranges = by_hand.diagonals(cosine)
+        if kind == "alibi":  # the range of the heads beside their mean
+            ranges = np.exp(by_hand.biases(small))[:, :, 0].T.tolist()
+        expected = pd.DataFrame({
+            "distance": range(n), "mean": mean_by_distance(cosine),
+            "low": [*map(min, ranges)], "high": [*map(max, ranges)],
+        })  # fmt: skip
+        own = of(full, kind)[[*expected]]
+        assert np.allclose(own, expected, atol=1e-12)
+        line = of(drawn_curves, kind)[["x", "y", "low", "high"]]
+        assert np.allclose(line, own, atol=1e-7, rtol=1e-6)
+
+
+def test_similarity_page_shows_cosines_of_the_kernel(small: Small) -> None:
+    by_distance, one_row = "similarity by distance", "similarity to one position"
+    at = open_small("similarity", small, by_distance, one_row, reference="10")
+    check_similarity(at, by_distance, charts(at)[0], small)
+    row = table(at, one_row)
+    for kind in KINDS:
+        cosine = cosines(kernel(kind, small))
+        if len(cosine) <= 10:
+            assert of(row, kind).empty
+        else:
+            assert np.allclose(of(row, kind)["cosine"], cosine[10], atol=1e-12)
+            assert of(row, kind)["position"].tolist() == list(range(len(cosine)))
+        below = [k for k, value in enumerate(mean_by_distance(cosine)) if value < 0.5]
+        fact = f"at distance {below[0]:,}" if below else "stays above it"
+        assert f"{LABELS[kind]} {fact}" in headline(at)
+
+
+PROPERTIES = ("positions", "smallest_distance", "neighbour_mean", "norm_low", "norm_high",
+              "translation_invariance_error", "first_rise", "kendall_tau")  # fmt: skip
+
+
+def test_overview_page_shows_cosines_and_properties_of_the_kernel(small: Small) -> None:
+    at = open_small("overview", small, "overview curves", "measured properties")
+    check_similarity(at, "overview curves", pd.concat(charts(at)[:5]), small)
+    full, said = table(at, "measured properties"), headline(at)
+    for column, kind in enumerate(KINDS):
+        (own,) = of(full, kind).to_dict("records")
+        found: Any = analysis.measure(tensor(kernel(kind, small)))
+        for name in PROPERTIES:
+            if (value := getattr(found, name)) is None:
+                assert pd.isna(own[name]), (kind, name)
+            else:
+                assert own[name] == pytest.approx(value, rel=1e-9, abs=2e-7), (kind, name)
+        sentence = at.main.columns[column].markdown[0].value
+        if kind == "none":
+            assert "cannot be told apart" in sentence
+        else:
+            assert f"{own['smallest_distance']:.3g}" in sentence
+            stationary = found.translation_invariance_error < 1e-6
+            assert ("only the distance counts" in sentence) == stationary
+        if found.first_rise:
+            assert f"first rises again at distance {found.first_rise}" in said
+    assert ("untrained noise" in said) == (small["learned_source"] == "random")
+
+
+# PCA ----------------------------------------------------------------------------------------------
+
+
+def test_pca_page_shows_principal_components(small: Small) -> None:
+    at = open_small("pca", small, "scores", "explained variance")
+    scores, variance = table(at, "scores"), table(at, "explained variance")
+    for kind in KINDS:
+        if kind == "alibi" and small["precision"] != "float32":
+            continue  # a rounded kernel has no vectors
+        matrix = tensor(kernel(kind, small))
+        fitted = min(small["train_length"], len(matrix))
+        own = scores[scores["kind"] == kind]
+        shares = of(variance, kind)["own"].to_numpy()
+        found = analysis.project_gram(matrix, len(shares), fitted)
+        expected = found.scores[:, :3] / matrix.diagonal().mean().sqrt()
+        assert np.allclose(own[["PC1", "PC2", "PC3"]], expected, atol=1e-8), kind
+        assert np.allclose(shares, found.explained_variance_ratio, atol=1e-10)
+        assert shares.any() == (kind != "none")
+        if kind == "none":
+            continue
+        assert own["position"].tolist() == list(range(len(matrix)))
+        assert own["seen"].tolist() == ["inside"] * fitted + ["past"] * (len(matrix) - fitted)
+        told = ", ".join(f"PC{i + 1} {shares[i]:.1%}" for i in range(3))
+        past = f"fitted on {fitted:,} positions, {len(matrix) - fitted:,} past them"
+        assert any(text.startswith(told) and past in text for text in pages.captions(at))
+        assert f"{LABELS[kind]} {shares[:2].sum():.0%}" in headline(at)
+
+
+def test_position_far_from_all_others_is_left_out_of_the_picture() -> None:
+    """BERT's position 0 lies about twenty times further out than the rest of its table."""
+    circle = np.arange(50) / 25 * np.pi
+    scores = np.stack((np.cos(circle), np.sin(circle), 0 * circle), axis=1)
+    near = Projected(scores.copy(), np.ones(3) / 3, missing=0, fitted=50, past=0, note="")
+    scores[7] = (0.5, -21.0, 0.25)
+    far = Projected(scores, np.ones(3) / 3, missing=0, fitted=50, past=0, note="")
+    projected = {"learned": far, "rope": near}
+    read = pca.Read(Setting(train_length=40), projected, {}, "", pd.DataFrame())
+    frame = projection_frames.projections(Pair(read))
+    assert frame.loc[frame["far"], ["kind", "position"]].to_numpy().tolist() == [["learned", 7]]
+    assert frame["highest"].unique() == pytest.approx([1.0])
+    assert "position 7" in sentences.far(frame[frame["kind"] == "learned"])
+
+
+# Relative offsets ---------------------------------------------------------------------------------
+
+
+OFFSET = 6
+
+
+def test_offsets_page_shows_shifts_spreads_and_lines(small: Small) -> None:
+    names = ("one matrix per offset", "offset only", "straight line")
+    at = open_small("relative_offsets", small, *names, offset=str(OFFSET), second="3")
+    maps, only, straight = (table(at, name) for name in names)
+    _, pictures = matrices(at)
+    check_lines(at, only, straight, small)
+    exact = small["precision"] == "float32"
+    for kind in ("sinusoidal", "rope"):
+        first: Any = "cos" if kind == "rope" else "sin"
+        shift: Any = analysis.block_rotation(frequencies(kind, small), OFFSET, first=first)
+        assert np.allclose(pictures[LABELS[kind]], shift.to_dense()[:32, :32], atol=1e-7)
+        (own,) = of(maps, kind).to_dict("records")
+        error = analysis.verify_map(tensor(by_hand.entries(kind, small)), shift, OFFSET)
+        assert own["closed form"] == pytest.approx(error, rel=1e-6, abs=1e-14)
+        assert own["closed form"] < (1e-13 if exact else 2**-7)
+        assert own["M_a M_b against M_(a+b)"] < 1e-14
+        assert 0.7 < own["closed form, random table"] < 2.1
+        assert 0.5 < own["fit per pair, random table"] < 1.5
+    (own,) = of(maps, "alibi").to_dict("records")
+    if exact:
+        assert own["closed form"] < 1e-13
+        r = math.exp(-by_hand.slopes_shown(small)[0])
+        shift = pictures["ALiBi"]
+        assert shift[0, 0] == pytest.approx(r**OFFSET, rel=1e-6)
+        assert all(shift[j + OFFSET, j] == 1 for j in range(1, shift.shape[0] - OFFSET))
+    else:  # the exponential of a rounded bias is no inner product
+        assert np.isnan(own["closed form"])
+        assert "ALiBi" not in pictures
+    (own,) = of(maps, "learned").to_dict("records")
+    few = by_hand.known_positions("learned", small) < OFFSET + 4
+    assert ("too few positions" in own["verdict"]) == few
+    assert np.isnan(own["closed form"])
+    assert np.isnan(of(maps, "none")["closed form"][0])
+
+
+def test_wide_vectors_are_checked_at_every_third_offset() -> None:
+    link = {"schemes": "sinusoidal,rope", "dim": "4096", "heads": "32", "train_length": "24"}
+    name = "map errors by offset"
+    at = pages.drawn(pages.visit("relative_offsets", link, **pages.opened(name)))
+    assert "Every third offset for the wide vectors of Sinusoidal." in pages.captions(at)
+    for kind, offsets in (("sinusoidal", [1, 8, 64]), ("rope", [1, 2, 4, 8, 16, 32, 64])):
+        assert of(table(at, name), kind)["offset"].tolist() == offsets
+
+
+def check_lines(at: AppTest, only: pd.DataFrame, straight: pd.DataFrame, small: Small) -> None:
+    """Compare spreads along diagonals and fits of a straight line with the kernel's own."""
+    for kind in KINDS:
+        (spread,) = of(only, kind)["spread along diagonals / overall"]
+        (line,) = of(straight, kind).to_dict("records")
+        if kind == "none":
+            assert np.isnan([spread, line["R squared"]]).all()
+        elif kind == "alibi":  # a line of logits; those of the kernel are exponentials
+            slope = -np.mean(by_hand.in_precision(by_hand.slopes_shown(small), small["precision"]))
+            assert line["R squared"] == pytest.approx(1, abs=1e-12)
+            assert line["slope per position"] == pytest.approx(slope, rel=1e-9)
+        else:
+            matrix = kernel(kind, small)
+            expected, _ = analysis.diagonal_spread(tensor(matrix))
+            # Of a stationary scheme nothing but rounding is left, of about the entries' last bit.
+            assert spread == pytest.approx(expected, rel=1e-6, abs=1e-12)
+            fit: Any = analysis.linear_in_offset(tensor(mean_by_distance(matrix)))
+            assert line["R squared"] == pytest.approx(fit.r_squared, abs=1e-9)
+            assert line["slope per position"] == pytest.approx(fit.slope, rel=1e-6, abs=1e-12)
+    assert "A straight line in the offset: ALiBi only." in headline(at)
+
+
+# Extrapolation, from the formula ------------------------------------------------------------------
+
+
+def test_formula_page_reads_schemes_past_the_training_length(small: Small) -> None:
+    trained = small["train_length"]
+    names = ("past the training length", "nearest seen position", "turns per pair", "frequencies")
+    at = open_small("extrapolation", small, *names, reach="2")
+    curves, nearest, turned, summary = (table(at, name) for name in names)
+    read = {**small, "length": 2 * trained, "precision": "float32"}
+    assert of(curves, "learned").empty
+    assert of(nearest, "learned").empty
+    last = 511 if small["learned_source"] == "minilm" else trained - 1
+    told = headline(at)
+    assert told.startswith(f"Past position {trained - 1:,}, the last of training: ")
+    groups = told.removesuffix(".").split(": ", 1)[1].split("; ")
+    assert f"Learned{f' has no row past {last:,}' if last >= trained else ' has no row'}" in groups
+    for kind in KINDS[1:]:
+        cosine = tensor(cosines(kernel(kind, read)))
+        values = cosine[:, 0].clone()
+        assert np.allclose(of(curves, kind)["cosine"], values, atol=1e-12)
+        first = analysis.kernel_past(torch.cat([values.flip(0), values[1:]]), trained).first_outside
+        leaves = "at once" if first == trained else f"at {first}"
+        (own,) = [group for group in groups if LABELS[kind] in group]
+        within = "within the values seen in training"
+        assert own.endswith(within if first is None else f"the values seen in training {leaves}")
+        assert ("stay" in own) == (first is None)
+        expected = analysis.nearest_seen_distance(trained, kernel=cosine).distance
+        assert np.allclose(of(nearest, kind)["distance"], expected, atol=1e-7)
+    for kind in ("sinusoidal", "rope"):
+        thetas = frequencies(kind, small)
+        turns = trained * thetas / (2 * math.pi)
+        assert np.allclose(of(turned, kind)["turns"], turns, rtol=1e-12)
+        (row,) = of(summary, kind).to_dict("records")
+        full, pairs = int((turns >= 1).sum()), len(thetas)
+        assert row["pairs with a full turn"] == f"{full} of {pairs}"
+        assert row["critical dimension"] == f"{2 * full} of {2 * pairs}"
+        if (negative := analysis.first_negative_offset(thetas, 5_000)) is not None:
+            assert row["B(k) first negative at"] == f"{negative:,}"
+    assert of(summary, "alibi").empty

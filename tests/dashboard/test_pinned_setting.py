@@ -1,0 +1,184 @@
+"""A pinned setting, A: pages show A, B and their difference, and the link holds both."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from streamlit.testing.v1 import AppTest
+
+from dashboard import frames, pinned
+from posenc import Setting
+from posenc.schemes import SCHEMES
+from tests.dashboard import pages
+from tests.dashboard.independent_kernels import Small, kernel
+from tests.dashboard.pages import LABELS, captions, charts, drawn, headline, rows_of_matrices, visit
+
+pytestmark = pytest.mark.usefixtures("no_shape_checks")
+
+
+@settings(max_examples=30)
+@given(
+    kinds=st.sets(st.sampled_from([*SCHEMES]), min_size=1, max_size=6),
+    numbers=st.fixed_dictionaries(
+        {"dim": st.sampled_from([2, 8, 96]), "base": st.floats(2, 1e12),
+         "train_length": st.integers(1, 1_048_576), "seed": st.integers(0, 2**31 - 1)}
+    ),
+    layout=st.sampled_from(["interleaved", "half"]),
+)  # fmt: skip
+def test_pinned_setting_is_read_back_as_it_was(
+    kinds: set[str], numbers: dict[str, Any], layout: str
+) -> None:
+    schemes = tuple(kind for kind in SCHEMES if kind in kinds)
+    asked = Setting(**numbers, heads=1, length=8, schemes=schemes, own=(("rope.layout", layout),))
+    assert pinned.read(pinned.written(asked)) == (asked, [])
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("~~~~", "nothing is pinned"),
+        ("dim~7", "Pinned setting: Model dimension"),
+        ("base~nan~dim~64", "Pinned setting: Base"),
+        ("<img src=x>~[x](http://evil.example)", "nothing is pinned"),
+        # One that is too long is not read in part.
+        ("dim~64~seed~" + "9" * pinned.MOST_CHARACTERS, "nothing is pinned"),
+    ],
+)
+def test_illegal_pin_is_corrected_and_told(word: str, said: str) -> None:
+    legal, told = pinned.normal(word)
+    assert said in told[0]
+    assert not any("evil" in notice for notice in told)
+    assert legal == "" or pinned.read(legal)[1] == []
+
+
+MAIN = ("learned", "sinusoidal", "rope", "alibi")
+A: Small = {"dim": 64, "heads": 4, "base": 500.0, "length": 40, "train_length": 24}
+B: Small = {"dim": 96, "heads": 4, "base": 9000.0, "length": 48, "train_length": 24}
+THEN = Setting(**A, learned_source="random")
+NOW = {name: f"{value:.0f}" for name, value in B.items()} | {"learned_source": "random"}
+CURVES = "similarity by distance"
+
+
+def test_difference_of_matrices_is_b_minus_a() -> None:
+    at = drawn(visit("similarity", NOW | {"a": pinned.written(THEN)}, **pages.opened(CURVES)))
+    assert pages.notices(at) == []
+    (_, now), (_, then), (header, change) = rows_of_matrices(at)
+    assert header["scale"]["low"] == -header["scale"]["high"]
+    settings: list[Small] = [
+        pages.DEFAULT | {"learned_source": "random"} | small for small in (B, A)
+    ]
+    for kind in MAIN:
+        after, before = (pages.cosines(kernel(kind, small)) for small in settings)
+        size = min(len(after), len(before))
+        expected = after[:size, :size] - before[:size, :size]
+        assert np.allclose(change[LABELS[kind]][:size, :size], expected, atol=1e-6), kind
+        shown = now[LABELS[kind]][:size, :size] - then[LABELS[kind]][:size, :size]
+        assert np.allclose(change[LABELS[kind]][:size, :size], shown, atol=1e-6)
+    assert np.abs(change["RoPE"]).max() > 0.1  # the settings differ
+
+
+def test_equal_settings_differ_nowhere() -> None:
+    at = drawn(visit("similarity", THEN.write() | {"a": pinned.written(THEN)}))
+    *_, (_, change) = rows_of_matrices(at)
+    assert all(np.nanmax(np.abs(matrix)) == 0 for matrix in change.values())
+    assert any(text.endswith("pinned setting, A: no change.") for text in captions(at))
+
+
+def test_tables_show_the_change_of_every_number() -> None:
+    now = pd.DataFrame({"scheme": ["x", "y"], "error": [3.0, np.nan], "note": ["a", "b"]})
+    then = pd.DataFrame({"scheme": ["x", "z"], "error": [1.0, 5.0], "note": ["c", "d"]})
+    both = frames.compared(now, then)
+    assert both["scheme"].tolist() == ["x", "x", "x", "y", "z"]
+    assert both["setting"].tolist() == ["B", "A", "B - A", "B", "A"]
+    assert both["error"].tolist()[:3] == [3.0, 1.0, 2.0]
+    assert both["note"].fillna("").tolist() == ["a", "c", "", "b", "d"]
+
+
+def test_pinning_and_unpinning_by_hand() -> None:
+    at = drawn(visit("similarity", NOW, menu_compare=True))
+    before = pages.setting(at)
+    at.button(key="pin").click().run()
+    at.select_slider(key="base_dial").set_value(500.0).run()
+    assert len(rows_of_matrices(drawn(at))) == 3
+    at.switch_page("views/why_position.py").run()
+    at.switch_page("views/similarity.py").run()
+    assert pinned.read(at.session_state["a"]) == (before, [])
+    at.button(key="unpin").click().run()
+    assert len(rows_of_matrices(drawn(at))) == 1
+
+
+SIZES = {"dim": "32", "heads": "2", "length": "24", "train_length": "12"}
+SMALL = Setting(dim=32, heads=2, base=50.0, length=24, train_length=12)
+LINK = SIZES | {
+    "schemes": "rope,alibi",
+    "a": pinned.written(SMALL.replace(schemes=("learned", "sinusoidal", "rope"))),
+}
+
+
+def lines(at: AppTest, column: str) -> set[tuple[str, str]]:
+    """The scheme and setting of every line of the charts that have this column."""
+    return {
+        (str(scheme), str(whose))
+        for frame in charts(at)
+        if column in frame and "setting" in frame
+        for scheme, whose in frame[["scheme", "setting"]].drop_duplicates().to_numpy()
+    }
+
+
+TURNING = {("Sinusoidal", "A"), ("RoPE", "A")}
+EVERY = TURNING | {("Learned", "A"), ("RoPE", "B"), ("ALiBi", "B")}
+
+
+@pytest.mark.parametrize(
+    ("page", "schemes", "column", "expected"),
+    [
+        ("overview", "rope,alibi", "y", EVERY),
+        ("encoding", "rope,alibi", "lane", TURNING | {("RoPE", "B")}),
+        ("encoding", "alibi", "wavelength", TURNING),
+        ("extrapolation", "alibi", "turns", TURNING),
+    ],
+)
+def test_charts_show_every_scheme_of_either_setting(
+    page: str, schemes: str, column: str, expected: set[tuple[str, str]]
+) -> None:
+    at = drawn(visit(page, LINK | {"schemes": schemes}))
+    assert lines(at, column) == expected
+    rows = [set(matrices) for _, matrices in rows_of_matrices(at)]
+    if column == "lane":  # B, A and the difference, alone in their unit
+        assert rows.count({"RoPE"}) == 3
+
+
+def test_scores_name_their_setting_even_where_a_has_none() -> None:
+    nothing = pinned.written(SMALL.replace(schemes=("cope",)))
+    at = drawn(visit("pca", SIZES | {"schemes": "learned", "a": nothing}))
+    assert set(at.session_state["sheet"].tables["scores"]()["setting"]) == {"B"}
+
+
+def test_measured_half_says_the_headline_of_either_setting() -> None:
+    link = {"half": "measured", "schemes": "alibi"}
+    both = pinned.written(Setting(schemes=("rope", "alibi")))
+    at = drawn(visit("extrapolation", link | {"a": both}))
+    assert set(charts(at)[0]["scheme"]) == {"RoPE", "ALiBi"}
+    assert "RoPE" not in headline(at)
+    (then,) = [text for text in captions(at) if text.startswith("Pinned setting, A: ")]
+    alone = drawn(visit("extrapolation", link | {"schemes": "rope,alibi"}))
+    assert then == f"Pinned setting, A: {headline(alone)}"
+
+
+@pytest.mark.parametrize("page", pages.SCHEME_PAGES)
+def test_page_says_why_a_scheme_of_a_is_left_out(page: str) -> None:
+    gone = "table-0123456789ab"
+    link = SIZES | {"schemes": "RoPE", "a": f"schemes~learned~learned_source~{gone}"}
+    boxes = [pages.as_read(box.value) for box in drawn(visit(page, link)).info]
+    assert any(text.startswith("Pinned setting, A:") and gone in text for text in boxes)
+
+
+@pytest.mark.parametrize(("page", "rows"), [("similarity", 2), ("relative_offsets", 1)])
+def test_settings_without_a_common_scheme_have_no_difference(page: str, rows: int) -> None:
+    at = drawn(visit(page, SIZES | {"schemes": "ALiBi", "a": "schemes~sinusoidal"}))
+    found = [row for _, row in rows_of_matrices(at)]
+    assert len(found) >= rows
+    assert not any("ALiBi" in row and "Sinusoidal" in row for row in found)

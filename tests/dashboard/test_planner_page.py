@@ -1,0 +1,226 @@
+"""The Context planner: its page and its command show the plan of the library, with every source."""
+
+import json
+from unittest import mock
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+from streamlit.testing.v1 import AppTest
+
+from dashboard import pinned, planner
+from dashboard.choices import PlanChoice
+from posenc import Setting, rope_frequencies
+from posenc import __main__ as command
+from posenc.interop import read_config
+from posenc.planner import COLUMNS, cautions, context_plan, layer_notes, plan, verdict
+from posenc.planner.report import plan_record, ranked
+from posenc.presets import MODELS
+from tests.dashboard.pages import as_read, captions, charts, drawn, headline, visit
+
+pytestmark = pytest.mark.usefixtures("no_shape_checks")
+
+PAGE = "context_planner"
+SHORT = PlanChoice(context=16_384)  # whose base is found at once
+
+
+def test_page_shows_the_plan_of_the_library_whatever_the_sidebar_says() -> None:
+    sidebar = {"heads": "64", "precision": "bfloat16", "schemes": "none", "length": "2"}
+    at = drawn(visit(PAGE, {"context": "16384"} | sidebar))
+    preset = MODELS["llama-3-8b"]
+    expected = plan(preset.read(), 16_384, name=preset.label, methods=SHORT.methods)
+    assert as_read(headline(at)) == verdict(expected)
+    costs, sees, cache = (box.value for box in at.dataframe[:3])
+    for rows in (costs, sees):
+        assert list(rows["method"]) == [row.method.label for row in expected.methods]
+    for row, shown in zip(expected.methods, sees["B(k) < 0 at"], strict=True):
+        assert shown == ("never" if row.first_negative is None else f"{row.first_negative:,}")
+    # Keys and values of 32 layers of 8 heads of width 128, in 4, 2, 2 and 1 bytes a number.
+    numbers = 2 * 32 * 8 * 128 * 16_384
+    assert list(cache["GiB"]) == [numbers * size / 2**30 for size in (4, 2, 2, 1)]
+    assert any('"rope_type": "yarn"' in box.value for box in at.code)
+    assert any("vllm serve" in box.value for box in at.code)
+    assert at.sidebar.button == []  # nothing there changes this page
+
+
+def test_every_kind_of_model_and_target_has_a_plan() -> None:
+    kinds = {type(preset.read().main.scheme): name for name, preset in MODELS.items()}
+    assert len(kinds) > 8
+    for name in kinds.values():
+        choice = PlanChoice(context=1_024, trained=256, methods=("none", "ntk"))
+        read = planner.read(Setting(model=name), choice)
+        assert MODELS[name].label in read.headline
+        assert MODELS[name].source in read.about
+    for context in (1, 2, 5):
+        choice = PlanChoice(context=context, methods=("none", "linear"))
+        assert planner.read(Setting(), choice).headline.endswith(".")
+
+
+def test_model_without_rope_needs_no_scaling() -> None:
+    link = {"model": "bloom-176b", "context": "8192", "methods": "none,ntk"}
+    at = drawn(visit(PAGE, link))
+    texts = " ".join(as_read(text) for text in [*(box.value for box in at.markdown), *captions(at)])
+    assert texts.count("ALiBi needs no scaling") == 1
+    assert not at.dataframe[1:]
+    compared = drawn(visit(PAGE, link | {"a": pinned.written(Setting(model="llama-2-7b"))}))
+    assert set(compared.dataframe[0].value["setting"]) == {"A"}
+
+
+def test_pinned_model_is_compared_in_headline_tables_and_charts() -> None:
+    pin = Setting(model="llama-2-7b")
+    link = {"context": "16384", "methods": ["Unscaled", "YaRN", "Larger base"]}
+    at = drawn(visit(PAGE, link | {"a": pinned.written(pin)}))
+    choice = PlanChoice(context=16_384, methods=("none", "yarn", "base"))
+    current, other = (planner.made(setting, choice) for setting in (Setting(), pin))
+    assert as_read(headline(at)) == verdict(current)
+    assert any(verdict(other) in as_read(text) for text in captions(at))
+    sees = at.dataframe[1].value
+    for method in current.methods:
+        label = method.method.label
+        column = sees[sees["method"] == label].set_index("setting")["K at the end"]
+        assert list(column.index) == ["B", "A", "B - A"]
+        of_a = next(one for one in other.methods if one.method.label == label).kernel[16_383]
+        of_b = method.kernel[16_383]
+        assert column["B"] == f"{of_b:.3f}"
+        assert column["A"] == f"{of_a:.3f}"
+        assert column["B - A"] == (f"{of_b - of_a:+.3f}" if of_b != of_a else "0")
+    assert all(set(frame["setting"]) == {"A", "B"} for frame in charts(at)[:5])
+
+
+# What is computed, and when -----------------------------------------------------------------------
+
+
+def test_long_search_starts_on_request_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    search = mock.Mock(side_effect=context_plan.smallest_base)
+    monkeypatch.setattr(context_plan, "smallest_base", search)
+    at = drawn(visit(PAGE, {"context": "20000", "methods": "none,base"}))
+    assert not search.called
+    assert any("at 18,438" in text for text in captions(at))  # where B(k) turns negative
+    drawn(at.button(key="plan_search").click().run())
+    assert [length for (_, length), _ in search.call_args_list] == [20_000]
+
+
+def test_only_short_or_known_plans_are_computed_at_once() -> None:
+    assert not planner.takes_long(planner.DEFAULT, PlanChoice())
+    assert not planner.takes_long(planner.DEFAULT, PlanChoice(context=16_000))
+    assert planner.takes_long(planner.DEFAULT, PlanChoice(context=16_385))
+    assert not planner.takes_long("mistral-7b-v0.1", PlanChoice())  # no layer sees more than 4,096
+    assert not planner.takes_long("bloom-176b", PlanChoice(context=100_000))
+    assert planner.takes_long(planner.DEFAULT, PlanChoice(context=1_048_576))
+    read = planner.read(Setting(), PlanChoice(context=1_048_576, methods=("none",)))
+    assert "up to 65,536 only" in read.partial
+    assert read.bound["x"].max() == 65_535
+    assert read.kernel["x"].max() == 1_048_575
+
+
+def test_trained_length_is_known_told_or_assumed() -> None:
+    for model, context, trained, fact in (
+        ("qwen2.5-7b", 16_384, 4_096, "Qwen2.5-7B from 4,096 to 16,384 is x4"),
+        ("qwen2.5-7b", 16_384, 0, "was trained on 32,768 tokens"),
+        ("llama-3-8b", 8_192, 0, "taken as trained on 8,192 tokens"),
+    ):
+        choice = PlanChoice(context=context, methods=("none",), trained=trained)
+        read = planner.read(Setting(model=model), choice)
+        assert fact in read.headline
+        assert ("does not say how long" in read.assumed) == ("taken as" in fact)
+
+
+# Numbers and pictures ----------------------------------------------------------------------------
+
+
+def test_tables_pairs_and_kernels_are_those_of_the_planned_schemes() -> None:
+    found, read = planner.made(Setting(), SHORT), planner.read(Setting(), SHORT)
+    assert list(read.methods) == [column.title for column in COLUMNS]
+    for part, rows in ranked(found).items():
+        assert read.ranked[part].to_dict("records") == rows
+    assert list(read.methods["short texts, worst"]) == [one.short.worst for one in found.methods]
+    for method, row in zip(found.methods, plan_record(found)["methods"], strict=True):
+        assert {column.key: column.of(method) for column in COLUMNS}.items() <= row.items()
+        pairs = read.pairs[read.pairs["method"] == method.method.label]
+        inv_freq = rope_frequencies(method.config, length=16_384)[0].numpy()
+        np.testing.assert_allclose(pairs["inv_freq"], inv_freq, rtol=1e-14)
+        np.testing.assert_allclose(pairs["wavelength"], 2 * np.pi / inv_freq, rtol=1e-14)
+        trained = [5e5 ** (-pair / 64) for pair in range(64)]
+        np.testing.assert_allclose(pairs["trained_inv_freq"], trained, rtol=1e-14)
+        assert list(pairs["pair"]) == [*range(64)]
+        kernel = read.kernel[read.kernel["method"] == method.method.label]
+        distances = torch.tensor(kernel["x"].to_numpy())
+        expected = method.config.at_length(16_384).build().offset_kernel(-distances)
+        np.testing.assert_allclose(kernel["y"], expected, atol=1e-12)
+        assert kernel["x"].iloc[[0, -1]].tolist() == [1, 16_383]
+
+
+def test_bound_of_each_step_is_the_lowest_of_all_distances() -> None:
+    choice = PlanChoice(context=24_000, methods=("none",))
+    bound = planner.read(Setting(), choice, every=True).bound
+    inv_freq = np.array([5e5 ** (-2 * m / 128) for m in range(64)])
+    lowest = min(
+        np.cos(np.arange(start, start + 1_000)[:, None] * inv_freq).sum(1).min()
+        for start in range(0, 24_000, 1_000)
+    )
+    trained = bound[bound["ladder"] == planner.AS_TRAINED]["y"].min()
+    demanded = bound[bound["ladder"] == planner.DEMANDED]["y"].min()
+    assert trained == pytest.approx(lowest, abs=1e-9)
+    assert trained < 0 <= demanded
+
+
+def test_bfloat16_resolution_is_counted_at_every_power_of_two() -> None:
+    counts = planner.resolution_frame(131_072).set_index("positions")["numbers"]
+    for length in (256, 2_048, 131_072):
+        positions = torch.arange(length, dtype=torch.float64).bfloat16()
+        assert counts[length] == len(positions.unique())
+
+
+# Warnings -----------------------------------------------------------------------------------------
+
+FIVE = ("none", "linear", "dynamic", "yarn", "yarn_paper")
+# Of these, the first two have every kind of warning together.
+PLANS = (("gemma-2-9b", 131_072), ("mistral-7b-v0.1", 9_000), ("transformer", 9_000),
+         ("bert-base", 9_000))  # fmt: skip
+
+
+def draw_warnings(name: str, context: int, methods: tuple[str, ...]) -> None:
+    from dashboard import planner, planner_panels
+    from dashboard.choices import PlanChoice
+    from dashboard.pair import Pair
+    from posenc import Setting
+
+    chosen = PlanChoice(context=context, methods=methods)
+    planner_panels.beware(Pair(planner.read(Setting(model=name), chosen), None))
+
+
+@pytest.mark.parametrize(("name", "target"), PLANS)
+def test_page_states_rule_and_source_of_each_warning_and_layer(name: str, target: int) -> None:
+    read = planner.read(Setting(model=name), PlanChoice(context=target, methods=FIVE))
+    at = AppTest.from_function(draw_warnings, args=(name, target, FIVE)).run()
+    texts = [as_read(box.value) for box in at.markdown]
+    assert len(texts) == len(read.cautions) + len(read.layers)
+    for caution, text in zip(read.cautions, texts, strict=False):
+        assert caution.rule.strip()
+        assert caution.source.strip()
+        assert text.endswith(f"{caution.rule} Source: {caution.source}.*")
+        is_repeated = caution.sentence in read.headline + read.assumed
+        assert text.startswith(caution.sentence) == (not is_repeated)
+    warned = {caution.sentence for caution in read.cautions}
+    for note, text in zip(read.layers, texts[len(read.cautions) :], strict=True):
+        assert note.source.strip()
+        assert text.startswith(f"**{note.layers}**: ")
+        assert text.endswith(f" Source: {note.source}.")
+        is_repeated = note.sentence in read.headline or note.sentence in warned
+        assert (note.sentence in text) == (not is_repeated)
+
+
+@pytest.mark.parametrize(("name", "target"), PLANS[:2])
+def test_command_line_states_rule_and_source_of_each_warning(name: str, target: int) -> None:
+    config = dict(MODELS[name].config or {})
+    words = ["plan", "-", "--context", str(target), "--methods", ",".join(FIVE)]
+    result = CliRunner().invoke(command.main, words, input=json.dumps(config))
+    assert result.exit_code == 0, result.output
+    found = plan(read_config(config), target, methods=FIVE)
+    expected = {"Beware"}
+    for caution in cautions(found):
+        expected.add(f"  {caution.sentence} ({caution.rule} Source: {caution.source})")
+    for note in layer_notes(found.model, found.target, found.trained_length):
+        expected.add(f"  {note.layers}: {note.sentence} ({note.source})")
+    assert expected <= {*result.output.splitlines()}

@@ -1,0 +1,230 @@
+"""Caches of pages: shared by equal questions, bounded, never changed by what is drawn."""
+
+import dataclasses
+import gc
+import math
+import warnings
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+import torch
+from streamlit import dataframe_util
+
+from dashboard import (
+    compute,
+    encoding,
+    formula,
+    frames,
+    kept,
+    overview,
+    pca,
+    pinned,
+    relative_offsets,
+    similarity,
+    start,
+    take_away,
+)
+from dashboard.choices import SimilarityChoice
+from dashboard.kept import Kept
+from dashboard.pair import Pair
+from posenc import SCHEMES, Setting, fields
+from posenc.query import Query
+from tests.dashboard.pages import drawn, opened, setting, visit
+from tests.library import small_schemes
+
+READ = {
+    "start": start, "encoding": encoding, "overview": overview, "similarity": similarity,
+    "pca": pca, "relative_offsets": relative_offsets, "extrapolation": formula,
+}  # fmt: skip
+SMALL = Setting(dim=16, heads=2, length=12, train_length=8, learned_source="random")
+
+
+def test_equal_questions_share_one_result() -> None:
+    first = similarity.read(SMALL, SimilarityChoice())
+    assert similarity.read(Setting(**dataclasses.asdict(SMALL)), SimilarityChoice()) is first
+    assert similarity.read(SMALL, SimilarityChoice(reference=3)) is not first
+    assert similarity.read(SMALL.replace(base=77.0), SimilarityChoice()) is not first
+    assert overview.read(SMALL) is not first
+
+
+def test_result_that_lacks_a_scheme_is_computed_anew() -> None:
+    asked = SMALL.replace(learned_source=f"table-{'0' * 12}")
+    first = similarity.read(asked, SimilarityChoice())
+    assert first.reasons
+    assert similarity.read(asked, SimilarityChoice()) is not first
+    assert kept.readings.size() == 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Slotted:
+    numbers: np.ndarray
+    words: tuple[str, ...]
+
+
+def test_least_recently_used_and_too_large_results_are_evicted() -> None:
+    store = Kept(5_000)
+    for name in "abcdefghijkl":
+        store.put(name, np.zeros(110, np.float32))
+        store.get("a")
+        assert store.size() <= 5_000
+    left = [name for name in "abcdefghijkl" if store.get(name) is not None]
+    assert left == ["a", *"abcdefghijkl"[-(len(left) - 1) :]]
+    assert 3 <= len(left) < 12
+    store.put("large", np.zeros(250, np.float32))  # more than a tenth of the cache
+    assert store.get("large") is None
+    store.clear()
+    assert store.size() == 0
+    assert kept.weight(np.zeros((3, 5))) == kept.weight(torch.zeros(3, 5).double()) == 120
+    store.put("slots", Slotted(np.zeros(40), ("abc", "d")))
+    assert store.size() == 2 * kept.weight(()) + 320 + 4
+
+
+def test_drawing_is_prepared_once_for_each_result_and_freed_with_it() -> None:
+    calls: list[str] = []
+
+    @kept.once
+    def drawing(frame: pd.DataFrame, word: str) -> str:
+        calls.append(word)
+        return f"{len(frame)} {word}"
+
+    @kept.once
+    def itself(frame: pd.DataFrame) -> pd.DataFrame:
+        return frame
+
+    gc.disable()
+    try:
+        two = [pd.DataFrame({"y": [1.0] * count}) for count in (1, 2)]
+        texts = [drawing(frame, word) for frame in two for word in "aabb"]
+        assert texts == ["1 a", "1 a", "1 b", "1 b", "2 a", "2 a", "2 b", "2 b"]
+        assert calls == ["a", "b", "a", "b"]
+        assert all(itself(frame) is itself(frame) is frame for frame in two)
+        gone = [weakref.ref(frame) for frame in two]
+        del two
+        assert [one() for one in gone] == [None, None]
+    finally:
+        gc.enable()
+
+
+def leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Every array, table, number and word of a result, with its place in it."""
+    if dataclasses.is_dataclass(value):
+        parts = {part.name: getattr(value, part.name) for part in dataclasses.fields(value)}
+        value = {type(value).__name__: parts}
+    if isinstance(value, list | tuple):
+        value = dict(enumerate(value))
+    if isinstance(value, dict):
+        for key, part in value.items():
+            yield from leaves(part, f"{name}.{key}")
+    else:
+        yield name, value
+
+
+def assert_same(one: Any, other: Any) -> None:
+    """Assert that two results hold the same in every field, NaN being equal to NaN."""
+    for (name, ours), (place, theirs) in zip(leaves(one), leaves(other), strict=True):
+        assert name == place
+        if isinstance(ours, pd.DataFrame):
+            pd.testing.assert_frame_equal(ours, theirs)
+        elif isinstance(ours, torch.Tensor | np.ndarray | float):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-14, err_msg=name)
+        else:
+            assert ours == theirs, name
+
+
+def writable(value: Any) -> list[str]:
+    """The names of the arrays that can be written into."""
+    arrays = [(name, part) for name, part in leaves(value) if isinstance(part, np.ndarray)]
+    return [name for name, array in arrays if array.flags.writeable]
+
+
+@pytest.mark.usefixtures("no_shape_checks")
+@pytest.mark.parametrize("page", READ)
+def test_page_does_not_change_what_it_has_read(page: str) -> None:
+    """Alone, beside a pin, with every drawer and menu open, exported, and in quiz mode."""
+    alone = {"dim": "16", "heads": "2", "length": "12", "train_length": "8"}
+    link = alone | {"schemes": "learned,rope,alibi,kerple_log", "a": "dim~32~length~9~heads~2"}
+    menus = dict.fromkeys(("definition", "from_one_position", "menu_python", "menu_export"), True)
+    before = torch.is_warn_always_enabled()
+    torch.set_warn_always(True)
+    try:
+        with warnings.catch_warnings():
+            # A tensor knows no read-only memory: one that shares a result's would write into it.
+            warnings.filterwarnings("error", "The given NumPy array is not writable")
+            # Beside a pin every frame is a copy; alone, frames are those that were read.
+            for asked in (link, alone | {"schemes": link["schemes"]}):
+                at = visit(page, asked, **menus)
+                for name in opened(*at.session_state["sheet"].tables):
+                    at.session_state[name] = True
+                drawn(at.run())
+            if page == "encoding":  # charts and matrices; drawing them as files takes long
+                compared = Pair(setting(at), pinned.read(at.session_state["a"])[0])
+                assert take_away.archive(at.session_state["sheet"], compared, "the link")
+    finally:
+        torch.set_warn_always(before)
+    read = READ[page]
+    keys = [key for key in kept.readings._held if key[0] == read.__name__]
+    assert len(keys) == 2  # B's and A's
+    for key in keys:
+        fresh = vars(read)["read"].__wrapped__(*key[2:])
+        assert_same(kept.readings.get(key), fresh)
+        assert writable(kept.readings.get(key)) == []
+        assert writable(fresh)
+
+
+def test_text_of_a_query_names_everything_that_decides_its_numbers() -> None:
+    """It is the key of every cache of numbers."""
+    base = [Query.of(small_schemes.SMALL, kind, "cpu") for kind in SCHEMES]
+    variants = list(base)
+    for query in base:
+        changes: list[dict[str, Any]] = [
+            {"length": query.length + 1}, {"head": 0}, {"precision": "bfloat16"}, {"seed": 7},
+            {"device": "cuda"},
+        ]  # fmt: skip
+        for name, rule in fields.rules(type(query.config)).items():
+            value = getattr(query.config, name)
+            if isinstance(rule, fields.Real):
+                near = (math.nextafter(value, 0.0), math.nextafter(value, math.inf), rule.low)
+                nearest = next(n for n in near if n != value and rule.accepts(n))
+                changes.append({"config": query.config.replace(**{name: nearest})})
+        variants += [dataclasses.replace(query, **change) for change in changes]
+    for one in variants:
+        for other in variants:
+            assert (repr(one) == repr(other)) == (one == other)
+    assert len({repr(query) for query in variants}) > 6 * len(SCHEMES)
+    for asked in (Setting(), Query.of(Setting(base=77.5), "rope")):
+        assert compute.CACHE["hash_funcs"][type(asked)](asked) == repr(asked)
+
+
+FRAMES: dict[str, pd.DataFrame] = {
+    "names": pd.DataFrame({"scheme": pd.Categorical(["a", "b", "a"]), "word": ["x", "", "é"]}),
+    "blanks": pd.DataFrame({"y": [0.5, np.nan], "word": ["x", None], "far": [True, False]}),
+    "rows left out": pd.DataFrame({"y": [0.5, 1.5, 2.5]}).loc[lambda frame: frame["y"] > 1, :],
+    "no rows": pd.DataFrame({"y": np.zeros(0, np.float32)}),
+}
+
+
+@pytest.mark.parametrize("name", FRAMES)
+def test_frame_is_converted_once_and_read_as_streamlit_would_send_it(name: str) -> None:
+    frame = FRAMES[name]
+    sent = frames.arrow(frame)
+    assert isinstance(sent, pa.Table)
+    assert frames.arrow(frame) is sent
+    usual = dataframe_util.convert_pandas_df_to_arrow_bytes(frame)
+    assert sent.equals(pa.ipc.open_stream(usual).read_all())
+    mixed = pd.DataFrame({"value": [1, "one"]})
+    assert frames.arrow(mixed) is mixed
+
+
+def test_table_of_numbers_has_words_and_no_columns_of_a_plot_or_without_values() -> None:
+    names = pd.Categorical(["a", "b"])
+    frame = pd.DataFrame({"scheme": names, "x": [1, 2], "boundary": np.nan, "last": 3})
+    assert frames.plotless(frame, {"x": "distance"}).to_csv(index=False) == (
+        "scheme,distance\na,1\nb,2\n"
+    )
+    some = pd.DataFrame({"none": [np.nan, np.nan], "some": [np.nan, 0.0], "": ["", ""]})
+    assert list(frames.filled(some)) == ["some"]

@@ -1,0 +1,191 @@
+"""The sidebar: a page draws what it uses; what it hides keeps its value and changes nothing."""
+
+from typing import Any
+
+import pandas as pd
+import pytest
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+from streamlit.runtime.state import SessionState
+from streamlit.testing.v1 import AppTest
+
+from dashboard import controls, used
+from dashboard.controls import DIALS
+from posenc import Setting, fields, own_fields
+from posenc.presets import PRESETS
+from posenc.schemes import SCHEMES
+from tests.dashboard import pages
+from tests.dashboard.pages import PAGES, charts, drawn, notices, rows_of_matrices, setting, visit
+
+pytestmark = pytest.mark.usefixtures("no_shape_checks", "fixed_speed")
+
+OPEN = {"more": True, "exact_values": True}
+SMALL = {"dim": "64", "heads": "4", "length": "24", "train_length": "16"}
+# Another legal value of every control, all of which fit each other and SMALL.
+OTHER: dict[str, Any] = {
+    "dim": 96, "base": 500.0, "length": 40, "train_length": 20, "heads": 2, "equal_width": True,
+    "alibi_head": 2, "seed": 9, "learned_source": "random", "precision": "bfloat16",
+    "device": "cpu", "rope.layout": "half", "sinusoidal.layout": "half",
+    "rope.partial_rotary_factor": 0.5, "model": "deepseek-v3",
+}  # fmt: skip
+
+
+def path(page: str) -> str:
+    return "" if page == "start" else page
+
+
+def schemes_box(at: AppTest) -> Any:
+    return at.button_group(key="schemes_control")
+
+
+def drawn_controls(at: AppTest) -> tuple[set[str], set[str]]:
+    """The fields that the sidebar's controls set, dials among them; and those of the dials."""
+    keys = {str(widget.key) for widget in at.sidebar if getattr(widget, "key", None)}
+    for kind in ("number_input", "slider", "select_slider", "toggle", "button_group", "selectbox",
+                 "text_input"):  # fmt: skip
+        keys |= {str(widget.key) for widget in getattr(at.sidebar, kind)}
+    dials = {key.removesuffix("_dial") for key in keys if key.endswith("_dial")}
+    return dials | {key.removesuffix("_control") for key in keys if key.endswith("_control")}, dials
+
+
+def test_every_page_names_the_controls_it_uses() -> None:
+    assert set(used.PAGES) == {path(page) for page in PAGES}
+    every = fields.rules(Setting).keys() | own_fields.rules().keys()
+    for page in used.PAGES.values():
+        assert {*page.itself, *page.never} <= every
+        assert not {*page.itself} & {*page.never}
+    with pytest.raises(LookupError, match=r"^used\.PAGES must say"):
+        used.controls("a page that says nothing", Setting())
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_sidebar_draws_what_is_used_and_nothing_else_matters(page: str) -> None:
+    schemes = ["alibi", "none"]
+    usual = drawn(visit(page, SMALL, **OPEN, schemes=schemes))
+    wanted = used.controls(path(page), setting(usual))
+    itself = {*used.PAGES[path(page)].drawn}
+    keys, dials = drawn_controls(usual)
+    assert keys == wanted - (itself - {*DIALS})  # numbers stay under Exact values
+    assert not itself & dials
+    if page != "claims":  # whose sentences are about schemes of their own
+        assert {name.split(".")[0] for name in keys if "." in name} <= {*schemes}
+    hidden = {name: value for name, value in OTHER.items() if name not in wanted}
+    link = {name: text for name, text in SMALL.items() if name not in hidden}
+    other = drawn(visit(page, link, **OPEN, schemes=schemes, **hidden))
+    for name, value in hidden.items():
+        assert setting(other).record()[name] == value
+    assert pages.captions(other) == pages.captions(usual)
+    texts, others = ([text.value for text in at.main.markdown] for at in (usual, other))
+    assert texts == others
+    for frame, another in zip(charts(usual), charts(other), strict=True):
+        pd.testing.assert_frame_equal(frame, another)
+    assert repr(rows_of_matrices(other)) == repr(rows_of_matrices(usual))
+
+
+def test_hidden_control_stays_in_the_address_and_in_the_session() -> None:
+    link = {"rope.layout": "half", "seed": "9", "schemes": ["ALiBi"], "heads": "4"}
+    at = drawn(visit("similarity", link, **OPEN))
+    assert not {"rope.layout", "seed", "dim"} & drawn_controls(at)[0]
+    at.query_params.clear()  # as the browser does when the page is left
+    at.switch_page("views/context_planner.py").run()
+    assert not {"heads", "dim", "rope.layout"} & drawn_controls(drawn(at))[0]
+    assert at.query_params == link | {"schemes": "ALiBi"}
+    at.switch_page("views/similarity.py").run()
+    schemes_box(at).set_value(["alibi", "rope"]).run()
+    assert "rope.layout" in drawn_controls(drawn(at))[0]
+    assert dict(setting(at).own) == {"rope.layout": "half"}
+
+
+def test_reset_and_presets_set_what_is_not_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    at = drawn(visit("why_position", {"schemes": ["none"], **OTHER}))
+    at.button(key="reset").click().run()
+    assert setting(drawn(at)) == Setting()
+    assert at.query_params == {}
+    monkeypatch.setattr(DeltaGenerator, "menu_button", lambda self, *words, **more: "bert")
+    assert setting(drawn(at.run())) == PRESETS["bert"].apply(Setting())
+
+
+def test_scheme_of_the_menu_is_added_and_chosen_ones_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(controls, "AT_ONCE", 2)
+    at = drawn(visit("similarity", SMALL | {"schemes": ["Learned", "ALiBi"]}))
+    assert [*schemes_box(at).options] == ["Learned", "Sinusoidal", "ALiBi"]
+    drawn(schemes_box(at).set_value(["learned"]).run())
+    assert [*schemes_box(at).options] == ["Learned", "Sinusoidal"]
+    (menu,) = [box for box in at.sidebar if getattr(box, "label", "") == "More schemes"]
+    (marked,) = [str(option) for option in menu.proto.options if "advanced" in str(option)]
+    assert "RoPE YaRN as printed" in marked
+    monkeypatch.setattr(st, "menu_button", lambda *words, **more: "none")
+    assert setting(drawn(at.run())).schemes == ("learned", "none")
+    assert notices(at) == []
+
+
+def test_seventh_scheme_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    kinds = [*SCHEMES]
+    six = kinds[:1] + kinds[2:7]  # the second stands beside them as a pill that can be pressed
+    at = drawn(visit("similarity", SMALL | {"schemes": ",".join(six)}))
+    assert notices(at) == []
+    schemes_box(at).set_value([*six, kinds[1]]).run()
+    assert [*setting(drawn(at)).schemes] == six
+    (notice,) = notices(at)
+    assert "At most 6 schemes" in notice
+    assert SCHEMES[kinds[1]].label in notice
+    monkeypatch.setattr(st, "menu_button", lambda label, of, **more: of[0])
+    assert [*setting(drawn(at.run())).schemes] == six
+    at = drawn(visit("similarity", SMALL | {"schemes": ",".join(kinds[:7])}))
+    assert [*setting(at).schemes] == kinds[:6]
+    assert "1 to 6" in notices(at)[0]
+
+
+def test_list_of_numbers_is_typed_and_nonsense_is_told() -> None:
+    at = drawn(visit("similarity", SMALL | {"schemes": "rope_sections"}, **OPEN))
+    box = "rope_sections.sections_control"
+    assert at.text_input(key=box).value == "none"
+    at.text_input(key=box).set_value("4, 2, 2").run()
+    assert dict(setting(drawn(at)).own) == {"rope_sections.sections": (4, 2, 2)}
+    at.text_input(key=box).set_value("x").run()
+    assert setting(drawn(at)).own == ()
+    assert at.text_input(key=box).value == "x"
+    assert "1 to 4 whole numbers" in notices(at)[0]
+
+
+def pressing_app() -> None:
+    import streamlit as st
+
+    from dashboard.widgets import pressed
+
+    st.session_state.setdefault("counted", {"ours": 0, "theirs": 0})
+    if st.session_state.get("cut"):
+        st.session_state["cut"] = False
+        st.rerun()  # before any button is drawn
+    if pressed(st, "Ours", key="ours"):
+        st.session_state["counted"]["ours"] += 1
+    if st.button("Streamlit's", key="theirs"):
+        st.session_state["counted"]["theirs"] += 1
+
+
+@pytest.mark.parametrize("cut", [False, True])
+@pytest.mark.parametrize("key", ["ours", "theirs"])
+def test_press_counts_once_even_if_its_run_is_cut_short(cut: bool, key: str) -> None:
+    page = AppTest.from_function(pressing_app).run()
+    page.session_state["cut"] = cut
+    page.button(key=key).click().run()
+    count = 0 if cut and key == "theirs" else 1  # Streamlit's own button loses the press
+    assert page.session_state["counted"] == {"ours": 0, "theirs": 0} | {key: count}
+    page.run()
+    assert page.session_state["counted"][key] == count
+    assert not page.exception
+
+
+def test_press_counts_if_the_run_before_ends_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy server Streamlit resets the press at the end of the run before, which is too late."""
+    begin = SessionState.on_script_will_rerun
+
+    def begin_then_end_the_run_before(self: SessionState, *args: object, **named: object) -> None:
+        begin(self, *args, **named)  # type: ignore[arg-type]
+        self.on_script_finished(frozenset(), remove_stale_widgets=False)
+
+    page = AppTest.from_function(pressing_app).run()
+    monkeypatch.setattr(SessionState, "on_script_will_rerun", begin_then_end_the_run_before)
+    page.button(key="ours").click().run()
+    page.button(key="theirs").click().run()
+    assert page.session_state["counted"] == {"ours": 1, "theirs": 0}

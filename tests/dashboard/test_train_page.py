@@ -1,0 +1,390 @@
+"""The Train page: planning, starting, following, stopping, faults of its queue, and who owns a start."""
+
+import errno
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+import streamlit as st
+from streamlit.testing.v1 import AppTest
+
+from dashboard import run_labels, run_words, training, training_board, workers
+from dashboard.text import duration
+from dashboard.workers import Workers, server_workers
+from posenc import limits
+from posenc.lab import Store, from_text, specifications, worker
+from posenc.lab.entry import Progress, State
+from posenc.lab.estimate import Speed
+from posenc.lab.labels import FOLDER, Label, Labels
+from posenc.lab.queue import Queue
+from posenc.lab.summary import comparison
+from tests.dashboard import page_queue
+from tests.dashboard.page_queue import SPEED, TRAIN_LINK, SharedServer, train_waiting
+from tests.dashboard.pages import as_read, captions, charts, drawn, headline, setting, visit
+from tests.lab.bad_disks import FULL, TAKING_SPACE, bad_disk
+from tests.lab.small_runs import CORPUS, sentences, small
+from tests.lab.worker_processes import wait
+
+pytestmark = pytest.mark.usefixtures("no_shape_checks")
+
+IDLE = "Nothing is being trained on this server."
+ensure = Workers.ensure  # which the queue of these tests replaces
+
+
+@pytest.fixture
+def queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Queue]:
+    yield page_queue.page_queue(tmp_path, monkeypatch, SPEED)
+    page_queue.forget_queue()
+
+
+def give_text(at: AppTest, content: bytes, name: str = "my text.txt") -> AppTest:
+    (box,) = [box for box in at.file_uploader if box.key == "text_upload"]
+    return box.set_value((name, content, "text/plain")).run()
+
+
+def keys_of_buttons(at: AppTest) -> list[str | None]:
+    return [button.key for button in at.button]
+
+
+def press(at: AppTest, key: str = "start_training") -> AppTest:
+    return at.button(key=key).click().run()
+
+
+def texts(at: AppTest) -> list[str]:
+    return [as_read(text.value) for text in at.main.markdown]
+
+
+def errors(at: AppTest) -> list[str]:
+    assert not at.exception
+    return [as_read(box.value) for box in at.error]
+
+
+def test_plan_states_its_time_and_what_takes_too_long_cannot_start(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = drawn(visit("train", TRAIN_LINK | {"seeds": "2"}))
+    assert IDLE in captions(at)
+    planned = specifications(
+        ("rope", "alibi"), seeds=2, widths=(16,), layers=1, heads=2, train_length=16, steps=5,
+        corpus=training.standard_library(),
+    )  # fmt: skip
+    plan = f"4 runs of 5 steps: **about {duration(sum(map(SPEED.seconds, planned)))}**"
+    assert [text.startswith(plan) for text in texts(at)].count(True) == 1
+    monkeypatch.setattr(training, "speed", lambda: Speed(6_000.0, 0.0, 0.0))
+    at.run()
+    assert ["One start may take 4.0 h" in box.value for box in at.warning] == [True]
+    assert at.button(key="start_training").disabled
+
+
+def test_start_is_shared_by_all_visitors_and_any_of_them_stops_it(queue: Queue) -> None:
+    at, earlier = drawn(visit("train", TRAIN_LINK)), drawn(visit("train", TRAIN_LINK))
+    drawn(press(at))
+    (entry,) = queue.entries()
+    assert [one.scheme.kind for one in entry.specifications] == ["rope", "alibi"]
+    assert entry.state is State.WAITING
+    assert "2 runs of this start: in training, below." in captions(at)
+    assert "start_training" not in keys_of_buttons(at)
+    press(earlier)  # the same start, from a page that was open before
+    assert len(queue.entries()) == 1
+    other = drawn(visit("train"))
+    assert any("RoPE and ALiBi" in text and "5 steps" in text for text in texts(other))
+    other.button(key=f"stop_{entry.name}").click().run()
+    assert queue.entries() == []
+    assert IDLE in captions(drawn(at.run()))
+
+
+def test_progress_is_drawn_with_its_losses_and_the_time_left(queue: Queue) -> None:
+    asked = [small(steps=100), small(steps=100, kind="alibi")]
+    name = queue.add(asked, text=sentences(), text_name=CORPUS.name, estimate=120.0, reading=20.0)
+    with queue.taken():
+        points = ((25, 3.0), (50, 2.0))
+        queue.tell(name, Progress(run=1, step=50, began=1, seconds=98.0, points=points))
+        at = drawn(visit("train", TRAIN_LINK))
+        # The plan leaves 25 s of steps and 10 s of evaluation; steps took 4 times as long.
+        assert "About 2 min left." in captions(at)
+        (bar,) = at.get("progress")
+        assert bar.proto.value == int(100 * (1 - 35 / 120))
+        assert bar.proto.text == "run 2 of 2, ALiBi, seed 0: step 50 of 100"
+        (curve,) = charts(at)
+        assert curve.to_numpy().tolist() == [[25, 3.0], [50, 2.0]]
+        queue.stop(name)
+        at = drawn(at.run())
+        button = at.button(key=f"stop_{name}")
+        assert (button.label, button.disabled) == ("Stopping", True)
+
+
+def test_file_that_is_no_text_for_training_is_refused(queue: Queue) -> None:
+    at = visit("train", TRAIN_LINK | {"run_length": "256"})
+    for content, reason in (
+        (b"", "empty"),
+        (b"too short", "20,000 bytes"),
+        (b"\0" * 50_000, "UTF-8"),
+        (b"a line\n" * 3_000, "4,096 bytes"),
+    ):
+        give_text(at, content)
+        assert [reason in error for error in errors(at)] == [True], reason
+        assert "start_training" not in keys_of_buttons(at)
+
+
+def test_uploaded_text_is_trained_on_and_its_name_is_never_markup(queue: Queue) -> None:
+    name = "![x](http://evil.example/p.png)**b**.txt"
+    at = give_text(visit("train", TRAIN_LINK), sentences() + b"\xff" * 3, name)
+    assert ["3 bytes were no UTF-8" in box.value for box in at.info] == [True]
+    drawn(press(at))
+    (entry,) = queue.entries()
+    text = queue.text(entry)
+    assert text is not None
+    first = entry.specifications[0]
+    assert (first.corpus, first.corpus_name) == (from_text("", text).sha256, f'"{name}"')
+    (named,) = [text.value for text in at.main.markdown if "evil" in text.value]
+    assert "![x](" not in named
+    assert "**b**" not in named
+
+
+def test_full_queue_is_explained(queue: Queue) -> None:
+    for seed in range(1 + limits.MAX_WAITING):
+        queue.add([small(seeds=seed + 1, steps=seed + 1)])
+    at = press(visit("train", TRAIN_LINK))
+    assert ["8 starts wait already" in error for error in errors(at)] == [True]
+
+
+def test_failure_is_shown_until_somebody_removes_it(queue: Queue) -> None:
+    name = queue.add([small()])
+    with queue.taken() as entry:
+        assert entry is not None
+        queue.fail(entry, "The run needs [a text](http://evil.example).")
+    at = visit("train", TRAIN_LINK)
+    assert errors(at) == ["The run needs [a text](http://evil.example)."]
+    assert "](" not in at.error[0].value
+    drawn(press(at, f"stop_{name}"))
+    assert queue.entries() == []
+
+
+# Faults of the queue ----------------------------------------------------------------------------
+
+
+def test_start_on_a_full_disk_can_be_repeated(queue: Queue, tmp_path: Path) -> None:
+    at = drawn(visit("train", TRAIN_LINK))
+    with bad_disk(tmp_path, FULL, TAKING_SPACE):
+        assert errors(press(at)) == ["The queue cannot be written: No space left on device."]
+        assert "In training" in [box.value for box in at.subheader]
+    assert setting(at).schemes == ("rope", "alibi")
+    assert queue.entries() == []
+    drawn(press(at))
+    assert len(queue.entries()) == 1
+
+
+def test_waiting_start_in_a_read_only_folder_is_shown_with_the_reason(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = queue.add([small(steps=5)])
+    monkeypatch.setattr(Workers, "ensure", ensure)
+    monkeypatch.setattr(workers.subprocess, "Popen", start_process := mock.Mock())
+    with bad_disk(queue.folder, errno.EROFS):
+        at = visit("train", TRAIN_LINK)
+        assert errors(at) == []
+        (box,) = at.warning
+        assert "Read-only file system" in as_read(box.value)
+        stopped = press(at, f"stop_{name}")
+        assert errors(stopped) == ["The queue cannot be written: Read-only file system."]
+    assert [entry.name for entry in queue.entries()] == [name]
+    assert not start_process.called
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [(worker.UNWRITABLE, "could not be written"), (worker.DEVICE_LOST, "ended by a fault")],
+)
+def test_worker_that_ended_on_a_full_disk_is_told_from_a_fault(
+    code: int, reason: str, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.add([small(steps=5)])
+    command, start_process = ["sh", "-c", f"exit {code}"], subprocess.Popen
+    crew = server_workers()
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            workers.subprocess, "Popen", lambda _, **options: start_process(command, **options)
+        )
+        ensure(crew)
+        wait(lambda: crew.failed)
+        at = drawn(visit("train"))
+    crew.leave()  # no other process is started after the pause
+    reasons = ("could not be written", "ended by a fault")
+    shown = [text for text in captions(at) if any(one in text for one in reasons)]
+    assert [reason in text for text in shown] == [True]
+
+
+def test_time_left_follows_the_pace_since_training_resumed(queue: Queue) -> None:
+    queue.add([small(steps=100), small(steps=100, kind="alibi")], estimate=40.0, reading=20.0)
+    (entry,) = queue.entries()
+    for progress, left in (
+        # Nothing is known but the estimate: 20 s of steps, 20 s of evaluation.
+        (Progress(), 40.0),
+        # The first run has its steps, not its evaluation.
+        (Progress(step=100, began=1, seconds=9.9), 10 + 20),
+        # Ten times slower: so is the evaluation.
+        (Progress(run=1, step=50, began=40, seconds=10.0), 10 * (5 + 10)),
+    ):
+        assert training_board.remaining(entry, progress) == pytest.approx(left)
+
+
+# Who may name, hide and stop ----------------------------------------------------------------------
+
+ANN, BOB, NOBODY = "ann@example.org", "bob@example.org", ""
+LINK = TRAIN_LINK | {"schemes": "rope", "task": "copy", "steps": "3"}
+
+
+@pytest.fixture
+def visit_as(monkeypatch: pytest.MonkeyPatch) -> SharedServer:
+    return SharedServer(monkeypatch)
+
+
+def start(name: str) -> AppTest:
+    at = visit("train", LINK)
+    at.text_input(key="run_name").set_value(name).run()
+    return press(at)
+
+
+def block_labels() -> None:
+    """Put a file where the folder of labels would be, so that none can be read or written."""
+    labels = Path(os.environ["POSENC_RUNS"]) / FOLDER
+    labels.parent.mkdir(parents=True, exist_ok=True)
+    if labels.exists():
+        labels.rename(labels.with_name("elsewhere"))
+    labels.write_text("in the way")
+    st.cache_resource.clear()
+
+
+def test_private_server_links_names_and_hides_its_own_runs(queue: Queue) -> None:
+    drawn(start("My first try"))
+    assert "My first try." in captions(visit("train"))
+    run = train_waiting(queue)
+    at = drawn(visit("train", LINK, own_runs=True))
+    assert "1 of 1 run is there already." in captions(at)
+    specification = Store().read(run).specification
+    name = comparison(specification)
+    links = [element.proto.query_string for element in at.get("page_link")]
+    assert any(f"comparison={name}" in link for link in links)
+    assert any(text.startswith("My first try. Task: ") for text in captions(at))
+    at.text_input(key=f"own_name_{run}").set_value("Renamed").run()
+    press(at, "own_rename")
+    assert Labels().all() == {run: (Label(run, "", "Renamed"),)}
+    assert any(text.startswith("Renamed. Task: ") for text in captions(at))
+    press(at, "own_hide")
+    assert Labels().all()[run][0].hidden
+    assert "Finished on this server" not in [box.value for box in drawn(at).subheader]
+    # Hidden runs are in no list, but nothing is deleted: links and the same start find them.
+    assert Store().ids() == [run]
+    link = {"half": "measured", "comparison": name, "schemes": "rope"}
+    measured = drawn(visit("extrapolation", link))
+    assert not measured.warning
+    assert "RoPE" in headline(measured)
+    assert any(run_words.alike(specification) in text for text in captions(measured))
+    other = drawn(visit("extrapolation", {"half": "measured"}))
+    offered = " ".join(other.selectbox(key="comparison").options)
+    assert offered
+    assert name not in offered
+    assert "1 of 1 run is there already." in captions(visit("train", LINK))
+
+
+def test_only_the_owner_renames_hides_and_stops(queue: Queue, visit_as: SharedServer) -> None:
+    visit_as(ANN)
+    start("Anns")
+    (entry,) = queue.entries()
+    stop = f"stop_{entry.name}"
+    visit_as(BOB)
+    forged: dict[str, Any] = {f"{stop}_asked": True}
+    at = drawn(visit("train", **forged))
+    assert stop not in keys_of_buttons(at)
+    assert "Anns (ann@example.org)." in captions(at)
+    assert [one.name for one in queue.entries()] == [entry.name]
+    visit_as(NOBODY)
+    assert stop not in keys_of_buttons(visit("train"))
+    visit_as(ANN)
+    assert stop in keys_of_buttons(visit("train"))
+    run = train_waiting(queue)
+    for stranger in (BOB, NOBODY):
+        visit_as(stranger)
+        at = visit("train", own_runs=True, own_run=run, own_hide_asked=True, own_rename_asked=True)
+        assert "own_hide" not in keys_of_buttons(drawn(at))
+    assert Labels().all() == {run: (Label(run, ANN, "Anns"),)}
+    visit_as(ANN)
+    press(visit("train", own_runs=True), "own_hide")
+    assert Labels().all() == {run: (Label(run, ANN, "Anns", hidden=True),)}
+    assert Store().ids() == [run]
+
+
+def test_unknown_visitor_names_a_start_once(queue: Queue, visit_as: SharedServer) -> None:
+    visit_as(NOBODY)
+    start("First")
+    (entry,) = queue.entries()
+    run = entry.specifications[0].run_id
+    queue.stop(entry.name)
+    start("Second")
+    assert Labels().all() == {run: (Label(run, "", "First"),)}
+
+
+def test_name_with_markup_is_refused_and_an_owner_s_is_literal(
+    queue: Queue, visit_as: SharedServer
+) -> None:
+    name = "![x](http://evil.example/p.png)**b**"
+    visit_as(name)
+    at = visit("train", LINK)
+    at.text_input(key="run_name").set_value("[a](javascript:alert(1))").run()
+    assert ["begins with a letter" in error for error in errors(at)] == [True]
+    assert "start_training" not in keys_of_buttons(at)
+    start("Fine")
+    shown = [text.value for text in visit("train").main.caption if "evil" in text.value]
+    assert shown
+    assert all("![x](" not in text and "](http" not in text for text in shown)
+
+
+def stoppers(visit_as: SharedServer) -> set[str]:
+    """Return who of three visitors may stop the one start."""
+    (entry,) = Queue().entries()
+
+    def may_stop(person: str) -> bool:
+        visit_as(person)
+        return run_labels.may_stop(entry)
+
+    return {*filter(may_stop, (ANN, BOB, NOBODY))}
+
+
+def test_only_the_owner_stops_a_start_while_labels_cannot_be_written_or_read(
+    queue: Queue, visit_as: SharedServer
+) -> None:
+    block_labels()
+    visit_as(ANN)
+    at = start("Mine")
+    assert ["its name cannot be kept" in toast.value for toast in at.toast] == [True]
+    assert run_labels.known() == {}
+    assert [entry.owner for entry in queue.entries()] == [ANN]
+    assert stoppers(visit_as) == {ANN}
+    drawn(visit("train"))
+
+
+def test_start_without_recorded_owner_belongs_to_those_in_its_labels(
+    queue: Queue, visit_as: SharedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a queue that an earlier version wrote."""
+    specification = small("rope", task="copy")
+    path = queue.folder / f"{queue.add([specification])}.json"
+    record = json.loads(path.read_text())
+    del record["owner"]
+    path.write_text(json.dumps(record))
+    assert stoppers(visit_as) == {ANN, BOB, NOBODY}
+    Labels().add(Label(specification.run_id, ANN, "Mine"))
+    Labels().add(Label(specification.run_id, "", "At a shell"))
+    assert stoppers(visit_as) == {ANN}
+    block_labels()
+    assert stoppers(visit_as) == set()
+    for variable in ("POSENC_PROFILE", "POSENC_USER_HEADER"):
+        monkeypatch.delenv(variable)
+    visit_as(NOBODY)
+    (entry,) = queue.entries()
+    assert run_labels.may_stop(entry)  # the one person of a private server

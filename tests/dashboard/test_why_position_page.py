@@ -1,0 +1,165 @@
+"""The Why position page: its numbers, a visitor's sentence and its link."""
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from dashboard import pinned
+from dashboard.choices import OrderChoice
+from posenc import Query, Setting, fields
+from posenc.analysis import RandomLayer, read_orders
+from tests.dashboard import pages
+from tests.dashboard.pages import KINDS, LABELS, drawn, headline, matrices, notices, of, visit
+
+pytestmark = pytest.mark.usefixtures("no_shape_checks")
+
+PAGE = "why_position"
+BY_WORD = "difference by word"
+
+
+def headline_text(at: AppTest) -> str:
+    """The headline as read, without the marks that isolate its writing directions."""
+    return pages.as_read(headline(at)).replace("\u2068", "").replace("\u2069", "")
+
+
+WORDS = ("the", "cat", "sat", "on", "the", "mat")  # one word stands twice
+NAMED = ["the (1)", "cat", "sat", "on", "the (2)", "mat"]
+SMALL = Setting(
+    dim=48, heads=3, base=100.0, train_length=20, seed=7, learned_source="random", schemes=KINDS
+)
+ORDERS = {
+    "reversed": (5, 4, 3, 2, 1, 0),
+    "ends swapped": (5, 1, 2, 3, 4, 0),
+    "first word last": (1, 2, 3, 4, 5, 0),
+}
+
+
+@pytest.mark.parametrize("how", ORDERS)
+def test_every_number_is_that_of_the_layer_in_both_orders(how: str) -> None:
+    """tests/library/test_order.py has the layer's own proofs."""
+    names = (BY_WORD, "outputs by word", "attention weights")
+    link = SMALL.write() | {"sentence": " ".join(WORDS), "reorder": how, "pattern_head": "2"}
+    masked = how == "ends swapped"
+    at = drawn(visit(PAGE, link | {"causal": str(masked).lower()}, **pages.opened(*names)))
+    differences, outputs, weights = (pages.table(at, name) for name in names)
+    header, shown = matrices(at)
+    summary: Any = at.dataframe[0].value.set_index("scheme")
+    said = headline_text(at)
+    for kind, (mask, causal) in product(KINDS, (("no mask", False), ("causal mask", True))):
+        scheme = Query.of(SMALL, kind, "cpu", 6).build()
+        layer = RandomLayer.of(SMALL, scheme)
+        expected = read_orders(scheme, layer, WORDS, ORDERS[how], causal=causal)
+        own = of(differences, kind).set_index("mask").loc[mask]
+        assert own["word"].tolist() == NAMED
+        assert np.allclose(own["difference"], expected.differences, rtol=1e-6, atol=1e-12)
+        mine = of(outputs, kind).set_index(["mask", "order"]).loc[mask]
+        for order, values in (("first", expected.outputs), ("other", expected.other_outputs)):
+            rows = mine.loc[order, [f"feature {n}" for n in range(4)]]
+            assert np.allclose(rows, values[:, :4], atol=1e-10)
+        if not causal:
+            assert summary.loc[LABELS[kind], mask] == own["difference"].max()
+            blind = kind == "none" or (kind == "alibi" and how == "reversed")
+            assert (expected.largest < 1e-13) == blind
+            assert blind or f"{LABELS[kind]} by {expected.largest:.3g}" in said
+        if causal == masked:  # patterns are drawn of one mask
+            both = of(weights, kind).set_index("order")["weight"]
+            for order, values in (("first", expected.patterns), ("other", expected.other_patterns)):
+                assert np.allclose(shown[f"{LABELS[kind]}, {order} order"], values[1], atol=1e-7)
+                assert np.allclose(both[order], values[1].flatten())
+    for panel in header["panels"]:
+        assert panel["subtitle"] == "head 2 of 3"
+        assert [text for _, text in panel["columns"]["ticks"]] == NAMED
+    assert ("Still the same with ALiBi (" in said) == (how == "reversed")
+
+
+# Sentences of visitors ----------------------------------------------------------------------------
+
+FINE = {
+    "emoji": "\U0001f415 \u2764\ufe0f \U0001f468\u200d\U0001f469\u200d\U0001f467",
+    "right to left": "\u0627\u0644\u0643\u0644\u0628 \u064a\u0639\u0636 \u0627\u0644\u0631\u062c\u0644",
+    "markdown": "**a** [x](http://evil.example) `c` $d$ :red[e] # f",
+    "html": "<script>alert(1)</script> ![p](http://evil.example/p.png) &amp;",
+    "long word": "a " + "b" * 118,
+    "twelve": "a b c d e f g h i j k l",
+    "spaces and percent": "  100%   &sentence=x +1 ",
+}
+CHANGED = {
+    "blank": ("   ", "dog bites man"),
+    "one word": ("dog", "dog bites man"),
+    "thirteen": ("a b c d e f g h i j k l m", "a b c d e f g h i j k l"),
+    "controls": ("dog\x00bites\x1b[31m man", "dog bites [31m man"),
+    "turned around": ("dog \u202eetib\u202c man", "dog etib man"),
+    "half a million": ("ab " * 170_000, " ".join(["ab"] * 12)),
+}
+
+
+TINY = {"schemes": "none", "dim": "16", "heads": "2"}
+
+
+@pytest.mark.parametrize("name", FINE)
+def test_sentence_in_a_link_is_taken_literally(name: str) -> None:
+    text = FINE[name]
+    at = drawn(visit(PAGE, {"sentence": text} | TINY))
+    assert notices(at) == []
+    assert at.text_input(key="sentence").value == text
+    assert f"\u201c{' '.join(text.split())}\u201d" in headline_text(at)
+    assert at.query_params["sentence"] == text
+    assert len(matrices(at)[0]["panels"][0]["rows"]["ticks"]) == len(text.split())
+    raw = headline(at)
+    for mark in ("**", "](", "<", "$", ":red", "`", "#"):
+        assert raw.count(mark) == raw.count(f"\\{mark}"), (mark, raw)
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_sentence_that_cannot_be_used_is_replaced_and_the_page_says_so(name: str) -> None:
+    text, used = CHANGED[name]
+    at = drawn(visit(PAGE, {"sentence": text} | TINY))
+    (notice,) = notices(at)
+    assert "2 to 12 words" in notice
+    assert f"\u201c{used}\u201d" in notice
+    assert at.text_input(key="sentence").value == used
+
+
+def test_typed_text_that_cannot_be_used_stays_in_the_box() -> None:
+    at = drawn(visit(PAGE, TINY))
+    text, used = CHANGED["one word"]
+    at.text_input(key="sentence").set_value(text).run()
+    assert drawn(at).text_input(key="sentence").value == text
+    assert f"\u201c{used}\u201d is used instead." in notices(at)[0]
+    at.text_input(key="sentence").set_value("buffalo buffalo").run()
+    assert notices(drawn(at)) == []
+    assert "reads the same" in headline_text(at)
+
+
+@pytest.mark.parametrize("value", [None, b"a b", "a", "a b\u202e", "a\tb", "x " * 61])
+def test_rule_refuses_what_is_no_sentence(value: object) -> None:
+    assert not fields.rules(OrderChoice)["sentence"].accepts(value)
+
+
+# Settings -----------------------------------------------------------------------------------------
+
+
+def test_equal_width_leaves_rope_one_head_and_the_page_says_so() -> None:
+    at = drawn(visit(PAGE, {"equal_width": "true", "dim": "64"}, learned_source="minilm"))
+    subtitles = {panel["title"]: panel["subtitle"] for panel in matrices(at)[0]["panels"]}
+    assert subtitles["RoPE, first order"] == "one head"
+    assert subtitles["ALiBi, first order"] == "head 1 of 8"
+    assert any("token vectors of width 384" in text for text in pages.captions(at))
+
+
+SHORT: dict[str, Any] = {"train_length": 2, "learned_source": "random"}
+
+
+def test_table_too_short_for_the_sentence_is_named_and_the_others_stay() -> None:
+    at = drawn(visit(PAGE, SHORT))
+    (box,) = at.info
+    assert "Learned" in box.value
+    assert "position 2 has none" in pages.as_read(box.value)
+    assert "Learned" not in headline_text(at)
+    assert len(matrices(at)[1]) == 8
+    (box,) = drawn(visit(PAGE, {"a": pinned.written(Setting(**SHORT))})).info
+    assert box.value.startswith("Pinned setting, A: The learned table")
+    assert "position 2 has none" in pages.as_read(box.value)

@@ -1,0 +1,270 @@
+"""The command line of the lab: train, runs, export; errors are one line; Ctrl-C loses no work."""
+
+import contextlib
+import csv
+import io
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from posenc.__main__ import main
+from posenc.commands import training
+from posenc.lab import Job, Specification, Store, from_text, specifications, sweep
+from posenc.lab.making import checkpoint_of
+from posenc.lab.summary import comparison
+from posenc.lab.sweep import Outcome
+from posenc.lab.train import Trainer
+from tests.lab.small_runs import SIZES, sentences
+from tests.lab.worker_processes import PATIENCE, ROOT, wait
+
+FAST = [
+    "--width", "16", "--layers", "1", "--heads", "2", "--train-length", "16", "--steps", "6",
+    "--batch", "4", "--longest", "4", "--segments", "8", "--learning-rate", "0.01",
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def working_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run each command in the test's own folder, which holds a text."""
+    (folder / "text.txt").write_bytes(sentences())
+    monkeypatch.chdir(folder)
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(main, list(words))
+
+
+def run_train(*words: str) -> Result:
+    return run("train", "--text", "text.txt", *FAST, *words)
+
+
+def specs_of(*schemes: str, **others: Any) -> list[Specification]:
+    """Return what `run_train` trains."""
+    corpus = from_text("text.txt", sentences())
+    values = SIZES | {"widths": [16], "steps": 6, "corpus": corpus} | others
+    return specifications(schemes, **values)
+
+
+def assert_refused(result: Result, message: str) -> None:
+    """Check for an exit status, one line with the message and no traceback."""
+    assert result.exit_code not in (0, 130)
+    assert message in result.output
+    assert isinstance(result.exception, SystemExit)
+    errors = [line for line in result.output.splitlines() if line.startswith("Error: ")]
+    assert len(errors) == 1
+    assert "Traceback" not in result.output
+
+
+def test_train_makes_every_combination_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ("--scheme", "rope", "--scheme", "alibi", "--seeds", "2", "--base", "500")
+    first = run_train(*words)
+    assert first.exit_code == 0, first.output
+    expected = specs_of("rope", "alibi", seeds=2, bases=[500.0])
+    assert Store().ids() == sorted(one.run_id for one in expected)
+    for one in expected:
+        (line,) = [line for line in first.stdout.splitlines() if line.startswith(one.run_id)]
+        assert one.scheme.label in line
+        assert line.endswith(f"seed={one.seed}  done")
+    monkeypatch.delattr(Trainer, "step")  # a step more would raise
+    second = run_train(*words)
+    assert (second.exit_code, second.stdout) == (0, first.stdout)
+
+
+def test_failed_run_is_named_and_the_others_are_made() -> None:
+    torn = checkpoint_of(specs_of("rope")[0].run_id)
+    torn.parent.mkdir(parents=True)
+    torn.write_bytes(b"torn")
+    result = run_train("--scheme", "rope", "--scheme", "alibi")
+    assert result.exit_code == 1
+    failed, done = result.stdout.splitlines()
+    assert "The checkpoint cannot be read" in failed
+    assert done.endswith("  done")
+    assert Store().ids() == [specs_of("alibi")[0].run_id]
+
+
+@pytest.mark.parametrize("task", ["copy", "recall"])
+def test_other_tasks_need_no_text(task: str) -> None:
+    result = run("train", *FAST, "--scheme", "none", "--task", task)
+    assert result.exit_code == 0, result.output
+    (found,) = Store()
+    assert {score.measure for score in found.scores} == {task}
+    listed = run("runs").output
+    assert "at least half right" in listed
+    assert ("right within the training range" in listed) == (task == "recall")
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--scheme", "abacus", "abacus"),
+        ("--steps", "0", "Specification.steps must be a whole number"),
+        ("--learning-rate", "nan", "learning_rate"),
+        ("--base", "inf", "base"),
+        ("--width", "17", "width"),
+        ("--seeds", "0", "seeds"),
+        ("--text", "nowhere.txt", "nowhere.txt"),
+        ("--text", "binary", "no UTF-8 text"),
+        ("--store", "binary", "a file is in its place"),
+        ("--store", "memory://runs", "would be gone with the command"),
+        ("--store", "", "its name is empty"),
+        ("--store", "nonsense://x", "cannot be opened"),
+    ],
+)
+def test_bad_option_prevents_training(option: str, value: str, message: str, folder: Path) -> None:
+    Path("binary").write_bytes(bytes(range(256)) * 200)
+    assert_refused(run_train("--scheme", "rope", option, value), message)
+    assert [*folder.rglob("*.safetensors"), *folder.rglob("*.parquet")] == []
+
+
+def test_cluster_needs_a_named_store_and_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("distributed")
+    monkeypatch.setattr(training, "ANSWERS_WITHIN", 1)
+    words = ("--scheme", "none", "--dask", "tcp://127.0.0.1:1")
+    assert_refused(run_train(*words), "cannot be reached")
+    monkeypatch.delenv("POSENC_RUNS")
+    assert_refused(run_train(*words), "every machine reaches")
+
+
+def sweep_elsewhere(jobs: Sequence[Job], executor: Executor) -> Iterator[Outcome]:
+    """Do jobs as a machine that has another folder in the place of the store."""
+    other = str(Path("elsewhere").resolve())
+    return sweep([replace(job, store=other) for job in jobs], executor)
+
+
+class ThreadClient(contextlib.ExitStack):
+    """Stands in for the client of a cluster, whose only worker is a thread."""
+
+    def __init__(self, address: str, timeout: float) -> None:
+        super().__init__()
+        assert (address, timeout) == ("tcp://there:8786", training.ANSWERS_WITHIN)
+
+    def get_executor(self, retries: int) -> Executor:
+        return self.enter_context(ThreadPoolExecutor(retries - 1))
+
+
+def test_run_that_its_worker_stored_elsewhere_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", SimpleNamespace(Client=ThreadClient))
+    words = ("--scheme", "none", "--dask", "tcp://there:8786")
+    result = run_train(*words)
+    assert result.exit_code == 0, result.output
+    assert Store().ids() == [specs_of("none")[0].run_id]
+    monkeypatch.setattr(training, "sweep", sweep_elsewhere)
+    result = run_train(*words, "--seeds", "2")
+    assert result.exit_code == 1
+    ends = [line.partition("  ")[2] for line in result.stdout.splitlines()]
+    assert [("place of its own" in end, end.endswith("done")) for end in ends] == [
+        (False, True), (True, False),
+    ]  # fmt: skip
+
+
+@pytest.mark.long
+def test_cluster_runs_reach_the_named_store(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process of the cluster has another folder and environment."""
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=True, dashboard_address=None
+    ) as started:
+        words = ("--scheme", "none", "--seeds", "2", "--dask", started.scheduler_address)
+        for store in ("runs", "others"):
+            result = run_train(*words, "--store", store)
+            assert result.exit_code == 0, result.output
+            expected = specs_of("none", seeds=2)
+            assert Store(folder / store).ids() == sorted(one.run_id for one in expected)
+        monkeypatch.setattr(training, "sweep", sweep_elsewhere)
+        result = run_train(*words, "--scheme", "alibi")
+    assert result.exit_code == 1
+    assert "kept the run in a place of its own" in result.output
+
+
+def test_runs_lists_every_run_and_its_comparison() -> None:
+    empty = run("runs", "--store", "nowhere").output
+    assert "There are no runs in " in empty
+    assert "posenc/lab/results" in empty
+    run_train("--scheme", "learned", "--seeds", "2")
+    run_train("--scheme", "rope", "--base", "500", "--base", "10000")
+    made, torn = Store().ids(), f"{'0' * 20}.parquet"
+    Path("runs", torn).write_bytes(b"torn")
+    result = run("runs")
+    assert result.exit_code == 0
+    lines = result.output.splitlines()
+    name = comparison(specs_of("rope")[0])
+    for run_id in made:
+        (line,) = [line for line in lines if line.startswith(run_id)]
+        assert name in line
+    curves = [line.split(": ")[0] for line in lines if "perplexity" in line]
+    assert curves[:2] == [f"{name}  Learned", f"{name}  Learned, last row repeated"]
+    plain = [curve for curve in curves if "RoPE, as trained" in curve]
+    assert {curve.split(", ")[-1] for curve in plain} == {"base 500", "base 10000"}
+    assert sum("(2 seeds)" in line for line in lines) == 2
+    assert [line for line in lines if torn in line] == [f"{torn} cannot be read and was set aside."]
+
+
+def test_export_writes_every_number(folder: Path) -> None:
+    name = os.fsdecode(b"bad\xff\n.txt")  # a text may have any name
+    Path(name).write_bytes(sentences())
+    run("train", "--text", name, *FAST, "--scheme", "rope")
+    assert run("export", "out.csv").exit_code == 0
+    (found,) = Store()
+    assert found.specification.corpus_name == "bad\\udcff\\n.txt"
+    before = (folder / "out.csv").read_text()
+    rows = list(csv.DictReader(io.StringIO(before)))
+    assert {row["run"] for row in rows} == {found.run_id}
+    scores = [
+        (row["measure"], row["variant"], int(row["x"]), float(row["value"]), int(row["count"]))
+        for row in rows
+        if row["measure"] != "training"
+    ]
+    assert scores == [(s.measure, s.variant, s.x, s.value, s.count) for s in found.scores]
+    losses = [float(row["value"]) for row in rows if row["measure"] == "training"]
+    assert tuple(losses) == found.losses
+    assert_refused(run("export", "out.csv", "--store", "data:,abc"), "Error")
+    assert (folder / "out.csv").read_text() == before
+    assert_refused(run("export", "no such folder/out.csv"), "cannot be written")
+
+
+def group_exists(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_interrupted_parallel_train_ends_its_processes_and_keeps_checkpoints() -> None:
+    steps = 20_000
+    process = subprocess.Popen(
+        [sys.executable, "-m", "posenc", "train", "--text", "text.txt", *FAST, "--scheme", "rope",
+         "--steps", str(steps), "--seeds", "4", "--workers", "2"],
+        env=os.environ | {"PYTHONPATH": str(ROOT)}, start_new_session=True,
+        stderr=subprocess.DEVNULL,
+        # As at a terminal, though these tests may run in the background, where it is ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )  # fmt: skip
+    try:
+        wait(lambda: len(list(Path("work").rglob("*.safetensors"))) >= 2)
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(PATIENCE) == 130
+        wait(lambda: not group_exists(process.pid))
+    finally:
+        if group_exists(process.pid):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    assert Store().ids() == []
+    corpus, saved = from_text("text.txt", sentences()), []
+    for one in specs_of("rope", seeds=4, steps=steps):
+        if checkpoint_of(one.run_id).exists():
+            trainer = Trainer(one, corpus)
+            trainer.load(checkpoint_of(one.run_id))
+            saved.append(len(trainer.losses))
+    assert len(saved) == 2
+    assert min(saved) >= 100  # the first checkpoint

@@ -1,0 +1,57 @@
+"""Estimated times of runs: they count what training and evaluation compute."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from torch import Tensor
+
+from posenc.lab.estimate import Speed, calibrate, multiplications
+from posenc.lab.evaluate import evaluate, readings
+from posenc.lab.model import LanguageModel
+from posenc.lab.train import build_model
+from tests.lab.small_runs import corpus_for, small_spec
+
+pytestmark = pytest.mark.usefixtures("no_shape_checks")
+
+
+@pytest.mark.parametrize(
+    ("scheme", "task"), [("learned", "language"), ("learned", "recall"), ("alibi", "copy")]
+)
+def test_estimate_counts_every_sequence_that_is_evaluated(
+    scheme: str, task: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    specification = small_spec(scheme, task=task, steps=1)
+    trained_on = specification.make_task(corpus_for(specification))
+    evaluated, planned = Counter[int](), Counter[int]()
+    forward = LanguageModel.forward
+
+    def counting(self: LanguageModel, tokens: Tensor, *rest: Any) -> Tensor:
+        evaluated[tokens.shape[1]] += tokens.shape[0]
+        return forward(self, tokens, *rest)
+
+    monkeypatch.setattr(LanguageModel, "forward", counting)
+    evaluate(build_model(specification, trained_on), trained_on, specification)
+    for length, sequences in readings(specification):
+        planned[length] += sequences
+    assert planned == evaluated
+
+
+def test_estimate_adds_layers_and_multiplications() -> None:
+    """By hand: 2 layers of width 8, 4 sequences of 16 tokens a step, 256 logits for each token."""
+    specification = small_spec("none", widths=[8], layers=2, longest=1)
+    work = 16 * (2 * (12 * 64 + 16 * 8) + 256 * 8)
+    assert multiplications(specification, 16) == work
+    speed = Speed(layer=0.5, multiplication=1e-6, reading=1e-7)
+    step = 2 * 0.5 + 1e-6 * 4 * work
+    assert speed.step(specification) == pytest.approx(step)
+    assert readings(specification) == [(8, 8), (16, 8), (16, 8)]  # half, all, and by position
+    at_half = 8 * (2 * (12 * 64 + 8 * 8) + 256 * 8)
+    evaluation = 1e-7 * (8 * at_half + 16 * work)
+    assert speed.seconds(specification) == pytest.approx(12 * step + evaluation)
+
+
+def test_calibrated_machine_needs_longer_for_larger_models() -> None:
+    speed = calibrate()
+    large = small_spec("none", widths=[256], layers=4, heads=4, batch=64)
+    assert speed.seconds(large) > 2 * speed.seconds(small_spec("none")) > 0

@@ -1,0 +1,389 @@
+"""The queue of jobs, beside test_queue_machine: bounds, servers, kills, damaged files, clean-up."""
+
+import functools
+import json
+import math
+import os
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from unittest.mock import Mock
+
+import pytest
+from filelock import FileLock
+
+from posenc import limits
+from posenc.errors import QueueBusy, QueueFull, QueueUnwritable, RunError
+from posenc.lab import Store, upkeep, worker
+from posenc.lab.entry import Entry, Progress, State
+from posenc.lab.holder import ENDINGS
+from posenc.lab.loss_curve import Curve
+from posenc.lab.making import CHECKPOINTS
+from posenc.lab.queue import ATTEMPTS, Queue
+from posenc.run_files import work_folder
+from tests.lab.small_runs import TEXT, small_job, small_spec
+from tests.lab.worker_processes import in_fork, killed_in_fork
+
+
+def names_of(queue: Queue) -> list[str]:
+    return [entry.name for entry in queue.entries()]
+
+
+def test_job_is_read_back_as_it_was_added(queue: Queue) -> None:
+    job = small_job(count=3)
+    name = queue.add(job, store="s3://runs", text=b"abc", text_name="my text", estimate=12.5)
+    (entry,) = Queue(queue.folder).entries()
+    assert entry.specifications == tuple(job)
+    assert (entry.name, entry.store, entry.text_name) == (name, "s3://runs", "my text")
+    assert (entry.estimate, entry.state, entry.error) == (12.5, State.WAITING, None)
+    assert queue.text(entry) == b"abc"
+    assert queue.progress(name) == Progress()
+    reported = Progress(run=1, step=7, began=2, seconds=1.5, points=((3, 0.5), (7, math.inf)))
+    queue.tell(name, reported)
+    assert Queue(queue.folder).progress(name) == reported
+    queue.stop(name)
+    assert queue.entries() == []
+
+
+def test_job_that_cannot_be_queued_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(QueueFull, match="switched off"):
+        Queue(tmp_path, running=0).add(small_job())
+    with pytest.raises(QueueUnwritable, match="cannot be written"):
+        Queue(tmp_path / "file" / "below").add(small_job())
+    queue = Queue(tmp_path)
+    with pytest.raises(RunError, match="this process's memory"):
+        queue.add(small_job(), store="memory://runs")
+    with pytest.raises(RunError, match="nothing to train"):
+        queue.add([])
+
+
+def test_job_is_given_up_after_three_kills_without_a_finished_run(queue: Queue) -> None:
+    first, second = (queue.add(small_job(seed)) for seed in range(2))
+    for attempt in range(3 * ATTEMPTS - 1):
+        with queue.taken() as entry:
+            assert entry is not None
+            assert entry.name == first
+            if attempt < 2 * ATTEMPTS:
+                assert queue.got_on(entry).attempts == 1
+    with queue.taken() as entry:
+        assert entry is not None
+        assert entry.name == second
+    given_up = queue.entries()[0]
+    assert given_up.state is State.FAILED
+    assert f"{ATTEMPTS} times" in str(given_up.error)
+
+
+def test_visitor_may_have_so_many_starts_by_name_or_by_session(queue: Queue) -> None:
+    first = queue.add(small_job(), owner="ann", each=1)
+    with pytest.raises(QueueFull, match="1 of your starts is here already"):
+        queue.add(small_job(1), owner="ann", each=1)
+    assert queue.add(small_job(), owner="ann", each=1) == first
+    nameless = queue.add(small_job(1), each=1)
+    with pytest.raises(QueueFull, match="1 of your starts"):
+        queue.add(small_job(2), each=1, mine=[nameless])
+    queue.add(small_job(2), each=1)  # of another session without a name
+    with queue.taken() as entry:
+        assert entry is not None
+        queue.fail(entry, "It broke.")
+    queue.add(small_job(3), owner="ann", each=1)  # what failed counts no more
+    assert [entry.owner for entry in queue.entries()] == ["ann", "", "", "ann"]
+
+
+def test_same_job_after_a_stop_is_a_new_entry(queue: Queue) -> None:
+    first = queue.add(small_job())
+    with queue.taken():
+        queue.stop(first)
+        second = queue.add(small_job())
+        assert second != first
+        queue.remove(first)  # as its worker does
+    assert names_of(queue) == [second]
+
+
+def refuse_as_busy(*_: object) -> None:
+    raise QueueBusy("held")
+
+
+def test_only_latest_failures_are_kept(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(seed: int) -> None:
+        queue.add(small_job(seed))
+        with queue.taken() as entry:
+            assert entry is not None
+            queue.fail(entry, f"reason {seed}")
+
+    with monkeypatch.context() as held:
+        held.setattr(Queue, "remove", refuse_as_busy)
+        for seed in range(10):
+            fail(seed)
+    assert len(queue.entries()) == 10  # none could be removed
+    fail(10)
+    assert [entry.error for entry in queue.entries()] == [f"reason {n}" for n in range(3, 11)]
+    queue.add(small_job(10))  # started again
+    assert queue.entries()[-1].error is None
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_ended_job_that_cannot_be_removed_is_left_to_the_next_worker(
+    stopped: bool, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = queue.add(small_job(), **TEXT)
+    with monkeypatch.context() as held:
+        held.setattr(Queue, "remove", refuse_as_busy)
+        for _ in range(ATTEMPTS + 1):
+            with queue.taken() as entry:
+                assert entry is not None
+                if stopped:
+                    queue.stop(name)
+                worker.do(queue, entry)
+    (entry,) = queue.entries()
+    assert (entry.state, entry.error, entry.attempts) == (State.WAITING, None, 0)
+    made = list(Store())
+    assert len(made) == (0 if stopped else 1)
+    monkeypatch.setattr(worker, "sweep_up", refuse_as_busy)  # which keeps no job from being run
+    worker.main(queue.folder, 1)
+    assert queue.entries() == []
+    assert list(Store()) == made  # not made again, its seconds say
+
+
+def test_two_processes_add_the_same_jobs_once(tmp_path: Path) -> None:
+    def add_all() -> None:
+        while not (tmp_path / "go").exists():
+            time.sleep(0.001)
+        for steps in range(5, 20):
+            Queue(tmp_path / "queue", waiting=50).add([small_spec(steps=steps)])
+
+    children = [in_fork(add_all) for _ in range(2)]
+    (tmp_path / "go").touch()
+    assert [os.waitpid(child, 0)[1] for child in children] == [0, 0]
+    entries = Queue(tmp_path / "queue").entries()
+    assert [entry.specifications[0].steps for entry in entries] == list(range(5, 20))
+
+
+@pytest.mark.parametrize("ahead", [-300, 300])
+def test_clocks_of_two_servers_may_differ_by_minutes(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch, ahead: int
+) -> None:
+    now = time.time_ns()
+
+    def add(seed: int, ahead: int) -> str:
+        at = now + (seed + ahead) * 10**9
+        monkeypatch.setattr("posenc.lab.queue.time.time_ns", lambda: at)
+        return queue.add(small_job(seed))
+
+    first = add(0, 0)
+    assert add(0, ahead) == first
+    second = add(1, ahead)
+    queue.stop(first)
+    third = add(2, ahead)
+    assert names_of(queue) == [second, third]  # each server's own order stays
+
+
+def test_process_of_the_same_number_on_another_machine_does_not_hang_here(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, then = queue.add(small_job()), time.time() - limits.MAX_SILENCE - 60
+    with queue.taken():
+        for path in queue.folder.iterdir():
+            os.utime(path, (then, then))
+        assert queue.hung(os.getpid()) == name
+        queue.tell(name, Progress(step=1))
+        queue.stop(name)
+        assert queue.hung(os.getpid()) is None
+        os.utime(queue.folder / f"{name}.stop", (then, then))
+        assert queue.hung(os.getpid()) == name  # it reports, and does not hear the stop
+        with monkeypatch.context() as elsewhere:
+            elsewhere.setattr("posenc.lab.holder.socket.gethostname", lambda: "another-host")
+            assert queue.hung(os.getpid()) is None
+        with monkeypatch.context() as elsewhere:  # in a container
+            elsewhere.setattr("posenc.lab.holder.os.readlink", lambda _: "pid:[1]")
+            assert queue.hung(os.getpid()) is None
+        for damage in (b"", b"\xff", b"seven"):
+            (queue.folder / f"{name}.working").write_bytes(damage)
+            assert queue.hung(os.getpid()) is None
+
+
+def test_worker_whose_lock_cannot_be_looked_at_may_be_working(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = queue.add(small_job())
+    (queue.folder / f"{name}.working").write_text("1")  # of a worker that was killed
+    assert queue.working() == set()
+    refuse = Mock(side_effect=PermissionError(13, "Permission denied"))
+    monkeypatch.setattr("posenc.lab.holder.FileLock.acquire", refuse)
+    assert queue.working() == {name}
+
+
+def test_queue_held_by_another_process_is_readable_and_refuses_changes(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = queue.add(small_job())
+    monkeypatch.setattr("posenc.lab.queue._PATIENCE", 0.2)
+    other = Queue(queue.folder)
+    with queue._alone():
+        with pytest.raises(QueueBusy, match=r"for 0\.2 s"):
+            other.add(small_job(1))
+        with pytest.raises(QueueBusy):
+            other.stop(name)
+        assert names_of(other) == [name]
+    other.stop(name)
+    assert queue.entries() == []
+
+
+OLD, NEW = b"an old text " * 50, b"a new text " * 50
+
+
+def take_and_end(queue: Queue) -> None:
+    with queue.taken() as entry:
+        assert entry is not None
+        queue.remove(entry.name)
+
+
+CHANGES: dict[str, Callable[[Queue], object]] = {
+    "add": lambda queue: queue.add([small_spec(steps=9)], text=NEW),
+    "stop": lambda queue: queue.stop(queue.entries()[0].name),
+    "fail": lambda queue: queue.fail(queue.entries()[0], "it failed on purpose"),
+    "give back": lambda queue: queue.give_back(replace(queue.entries()[0], attempts=1)),
+    "tell": lambda queue: queue.tell(queue.entries()[0].name, Progress(step=7)),
+    "take and end": take_and_end,
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_kill_at_every_step_loses_no_other_job(change: str, tmp_path: Path) -> None:
+    def in_another_process(folder: Path) -> None:
+        CHANGES[change](Queue(folder, waiting=5))
+
+    kills = 0
+    for call in ("open", "fsync", "replace", "unlink"):
+        count, killed = 0, True
+        while killed:
+            count += 1
+            queue = Queue(tmp_path / f"{call}-{count}", waiting=5)
+            first, second = (queue.add([small_spec(steps=5 + n)], text=OLD) for n in range(2))
+            work = functools.partial(in_another_process, queue.folder)
+            killed = killed_in_fork(call, count, work)
+            kills += killed
+            found, left = queue.entries(), names_of(queue)
+            assert second in left
+            assert first in left or change in ("stop", "take and end")
+            for one in found:
+                assert queue.text(one) == (OLD if one.name in (first, second) else NEW)
+            assert queue.progress(first).step in (0, 7)
+            # The queue adds and gives out jobs again.
+            again = queue.add([small_spec(steps=9)], text=NEW)
+            assert names_of(queue)[-1] == again
+            with queue.taken() as taken:
+                assert taken is not None
+                assert taken.name == next(one.name for one in found if one.state is State.WAITING)
+    assert kills >= (1 if change == "tell" else 4)
+
+
+def test_damaged_job_is_left_out_and_damaged_progress_is_the_beginning(queue: Queue) -> None:
+    content = Progress(run=1, step=7, seconds=1.5, points=((3, 0.5),)).written()
+    bad = [b"7", b"null", b"[]", b'{"points": 1}', content[:20], content.replace(b"1.5", b'"x"')]
+    bad += [content.replace(b'"step": 7', b'"step": ' + number) for number in (b"-10", b"Infinity")]
+    assert {Progress.read(one) for one in bad} == {Progress()}
+    name = queue.add(small_job())
+    whole = (queue.folder / f"{name}.json").read_bytes()
+    values = json.loads(whole)
+    changes: list[dict[str, object]] = [
+        {"records": []}, {"records": 7}, {"records": ["a"]}, {"records": [{"protocol": 99}]},
+        {"new": 1}, {"attempts": "x"}, {"attempts": -1}, {"attempts": math.inf},
+        {"attempts": math.nan}, {"estimate": "x"}, {"estimate": 10**400}, {"reading": "x"},
+    ]  # fmt: skip
+    damaged = [json.dumps(values | change).encode() for change in changes]
+    damaged += [b"", b"{", b"[]", b"7", b"{}", b"[" * 50_000, whole[:-20]]
+    assert {Entry.read("1-a", bad) for bad in damaged} == {None}
+    (queue.folder / "1-damaged.json").write_text("{")
+    (queue.folder / "1-folder.json").mkdir()
+    assert names_of(queue) == [name]
+    queue.remove(name)
+    assert queue.entries() == []
+
+
+def test_curve_of_any_length_has_few_points_with_true_means() -> None:
+    curve, losses = Curve(), [math.sin(n) + 2 for n in range(1_003)]
+    for step, loss in enumerate(losses, start=1):
+        if step == 601:
+            curve = Curve(curve.points)  # a sitting that goes on from an earlier one
+        curve.add(step, loss)
+        assert len(curve.points) < 200
+    each = curve.points[0][0]
+    assert [step for step, _ in curve.points] == list(range(each, 1_004, each))
+    for step, mean in curve.points:
+        assert mean == pytest.approx(sum(losses[step - each : step]) / each)
+
+
+DAY = 86_400.0
+HALF = "0" * 32  # ends the name of a file that is being written
+
+
+@pytest.fixture
+def work_queue(folder: Path) -> Queue:
+    for name in (CHECKPOINTS, "queue"):
+        (folder / "work" / name).mkdir(parents=True)
+    return Queue()
+
+
+def aged(name: str, days: float) -> Path:
+    path, then = work_folder() / name, time.time() - days * DAY
+    path.touch()
+    os.utime(path, (then, then))
+    return path
+
+
+def test_old_files_are_removed_and_young_held_or_foreign_ones_stay(
+    work_queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    removed, held, young = (f"queue/{n:020d}-{'a' * 12}" for n in range(3))
+    old = [
+        aged(f"{CHECKPOINTS}/a.safetensors", 31),
+        aged(f"{CHECKPOINTS}/b.lock", 2),
+        aged(f"{CHECKPOINTS}/.c.safetensors.{HALF}", 2),
+        aged(f"queue/.1-d.json.{HALF}", 2),
+        *(aged(f"{removed}{ending}", 2) for ending in (*ENDINGS, ".txt")),  # of a job that is gone
+    ]
+    kept = [
+        aged(f"{CHECKPOINTS}/e.safetensors", 29),
+        aged(f"{CHECKPOINTS}/e.lock", 29),  # of a checkpoint that is there
+        aged(f"{CHECKPOINTS}/f.lock", 0.5),
+        aged(f"{CHECKPOINTS}/.g.safetensors.{HALF}", 0.5),
+        aged(f"{CHECKPOINTS}/notes.txt", 99),
+        aged(f"{CHECKPOINTS}/.hidden", 99),
+        aged(f"{young}.progress", 0.5),
+        aged("queue/notes.lock", 99),
+    ]
+    in_use = [aged(f"{CHECKPOINTS}/h.safetensors", 99), aged(f"{held}.progress", 2)]
+    locks = [aged(str(path.relative_to(work_folder()).with_suffix(".lock")), 99) for path in in_use]
+    ours = work_queue.add([small_spec()])
+    kept.append(aged(f"{CHECKPOINTS}/{small_spec().run_id}.safetensors", 99))
+    work_queue.tell(ours, Progress(step=3))
+    os.utime(work_queue.folder / f"{ours}.progress", (0, 0))
+    with FileLock(locks[0]), FileLock(locks[1]):
+        upkeep.sweep_up(work_queue)
+        assert [path for path in old if path.exists()] == []
+        assert [path for path in [*kept, *in_use, *locks] if not path.exists()] == []
+    assert work_queue.progress(ours).step == 3
+    upkeep.sweep_up(work_queue)
+    assert not in_use[0].exists()
+    monkeypatch.setattr(upkeep, "CHECKPOINTS_KEPT", 3)
+    paths = [aged(f"{CHECKPOINTS}/{n}.safetensors", n) for n in range(1, 6)]
+    upkeep.sweep_up(work_queue)
+    assert [path.exists() for path in paths] == [True, True, True, False, False]
+
+
+def test_job_of_another_version_keeps_its_text_for_some_weeks(work_queue: Queue) -> None:
+    ours = work_queue.add([small_spec()], text=b"ours", text_name="ours")
+    other = work_queue.add([small_spec("alibi")], text=b"theirs", text_name="theirs")
+    path = work_queue.folder / f"{other}.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"records": [{"protocol": 99}]}))
+    os.utime(work_queue.folder / f"{ours}.json", (0, 0))
+    for texts in ([b"ours", b"theirs"], [b"ours"]):
+        upkeep.sweep_up(work_queue)
+        # Which removes texts that no job needs.
+        work_queue.stop(work_queue.add([small_spec("none")]))
+        assert sorted(one.read_bytes() for one in work_queue.folder.glob("*.txt")) == texts
+        if path.exists():
+            os.utime(path, (0, 0))
+    assert names_of(work_queue) == [ours]

@@ -1,0 +1,190 @@
+"""Curves over several seeds with their band, and the classes of longer context, worked by hand."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from posenc.lab import Curve, Run, Score, curves, effect, elbow
+from posenc.lab.evaluate import CLAMPED, TRAINED
+from posenc.lab.summary import (
+    ELBOW,
+    NOTICED,
+    Effect,
+    Point,
+    at_training_length,
+    bits_per_byte,
+    comparison,
+    difference,
+    in_range,
+    learned,
+    lowest,
+    perplexity,
+    reach,
+)
+from tests.lab.small_runs import small_spec
+
+
+def run_of(kind: str, seed: int, *scores: Score, **others: Any) -> Run:
+    return Run(replace(small_spec(kind, **others), seed=seed), scores, (1.0,), None, 1.0)
+
+
+def context(x: int, value: float, variant: str = TRAINED) -> Score:
+    return Score("context", variant, x, value, 8)
+
+
+def curve_of(measure: str = "context", **losses: float) -> Curve:
+    """Return a curve of a model trained on 16 tokens; at16=2.0 is its value at 16."""
+    values = {int(name.removeprefix("at")): value for name, value in losses.items()}
+    points = tuple(Point(x, 0, value, value, value) for x, value in sorted(values.items()))
+    return Curve(small_spec(), measure, TRAINED, 1, points)
+
+
+def test_curve_is_the_mean_of_its_seeds_with_the_lowest_and_highest() -> None:
+    runs = [
+        run_of("rope", 0, context(16, 1.0), context(32, 5.0)),
+        run_of("rope", 2, context(32, 2.0), context(16, 1.5)),
+        run_of("rope", 1, context(16, 3.5), context(32, 2.0), Score("position", TRAINED, 16, 9.0, 8)),
+    ]  # fmt: skip
+    (found,) = curves(runs, "context")
+    assert found.points == (
+        Point(16, 0, 2.0, 1.0, 3.5, ((0, 1.0), (1, 3.5), (2, 1.5))),
+        Point(32, 0, 3.0, 2.0, 5.0, ((0, 5.0), (1, 2.0), (2, 2.0))),
+    )
+    assert (found.seeds, found.measure, found.variant) == (3, "context", TRAINED)
+    assert found.specification == runs[0].specification
+    assert (found.at(32), found.at(33)) == (3.0, None)
+    assert curves([], "context") == curves([run_of("rope", 0)], "context") == []
+    # Runs that differ in more than the seed are curves of their own.
+    others = [run_of("rope", 0, context(16, 1.0), steps=13)]
+    others += [run_of("alibi", 0, context(16, 1.0), context(16, 1.0, "stretched"))]
+    found_now = curves(runs + others, "context")
+    assert [one.seeds for one in found_now] == [3, 1, 1, 1]
+    assert found_now[-1].variant == "stretched"
+
+
+def test_other_reading_is_compared_with_the_scheme_as_trained() -> None:
+    run = run_of("learned", 0, context(16, 1.25), context(32, 3.0, CLAMPED))
+    found = curves([run], "context")
+    assert [at_training_length(one, found) for one in found] == [1.25, 1.25]
+    assert at_training_length(found[1], found[1:]) is None
+
+
+def test_elbow_is_the_first_length_past_a_tenth_more_perplexity() -> None:
+    assert pytest.approx(math.exp(ELBOW)) == 1.1
+    at = 2.0
+    just, over = at + ELBOW, math.nextafter(at + ELBOW, math.inf)
+    assert elbow(curve_of(at16=at, at32=just, at64=just), at) is None
+    assert elbow(curve_of(at16=at, at32=just, at64=over), at) == 64
+    assert elbow(curve_of(at16=at, at32=9.0, at64=1.0), at) == 32
+    assert elbow(curve_of(at8=9.0, at16=at, at32=1.0), at) is None  # shorter than training
+    assert elbow(curve_of(at16=at, at32=math.nan), at) == 32
+
+
+def test_effect_is_that_of_the_worst_longer_length() -> None:
+    assert pytest.approx(math.exp(NOTICED)) == 1.01
+    little, much = math.nextafter(NOTICED, math.inf), math.nextafter(ELBOW, math.inf)
+    for worst, expected in (
+        (-5.0, Effect.HOLDS), (NOTICED, Effect.HOLDS), (little, Effect.DEGRADES),
+        (ELBOW, Effect.DEGRADES), (much, Effect.BREAKS), (math.nan, Effect.BREAKS),
+        (math.inf, Effect.BREAKS),
+    ):  # fmt: skip
+        assert effect(curve_of(at16=0.0, at32=-5.0, at64=worst), 0.0) is expected, worst
+        assert effect(curve_of(at16=0.0, at32=worst, at64=-5.0), 0.0) is expected, worst
+    assert effect(curve_of(at8=5.0, at16=0.0), 0.0) is None
+    assert effect(curve_of(at8=5.0, at16=0.0, at32=0.0), 0.0) is Effect.HOLDS
+
+
+def test_uniform_byte_has_eight_bits_and_a_perplexity_of_256() -> None:
+    assert bits_per_byte(math.log(256)) == pytest.approx(8.0, rel=1e-15)
+    assert (perplexity(math.log(256)), perplexity(1e6)) == (pytest.approx(256), math.inf)
+
+
+def test_reach_ends_before_the_first_share_that_is_too_small() -> None:
+    assert reach(curve_of("copy", at3=1.0, at4=0.5, at5=0.49, at6=0.9)) == 4
+    assert reach(curve_of("copy", at3=1.0, at4=0.9)) == 4
+    assert reach(curve_of("copy", at3=0.1, at4=0.9)) is None
+    assert reach(curve_of("copy", at3=1.0, at4=math.nan, at5=1.0)) == 3
+    assert reach(curve_of("copy", at3=0.3, at4=0.2), share=0.25) == 3
+
+
+def of_seeds(kind: str, *losses: float, first: int = 0) -> Curve:
+    """Return a curve with one loss per seed at 16 tokens."""
+    runs = [run_of(kind, seed, context(16, loss)) for seed, loss in enumerate(losses, start=first)]
+    return curves(runs, "context")[0]
+
+
+def test_difference_is_paired_by_seed_with_student_s_interval() -> None:
+    """By hand: -0.02, -0.01, -0.03 has mean -0.02 and deviation 0.01; t of two degrees is 4.3027."""
+    one = of_seeds("alibi", 1.00, 1.50, 1.20)
+    found = difference(one, of_seeds("rope", 1.02, 1.51, 1.23), 16)
+    assert found is not None
+    assert found.by_seed == pytest.approx((-0.02, -0.01, -0.03))
+    half = 4.302653 * 0.01 / math.sqrt(3)
+    by_hand = (-0.02, -0.02 - half, -0.02 + half)
+    assert (found.mean, found.low, found.high) == pytest.approx(by_hand, abs=1e-7)
+    assert not found.counts  # the interval has 0 in it
+    # Only seeds of both count, each with itself.
+    shared = difference(one, of_seeds("rope", 9.0, 1.0, first=2), 16)
+    assert shared is not None
+    assert shared.by_seed == pytest.approx((-7.8,))
+    assert difference(one, of_seeds("rope", 9.0, first=7), 16) is None
+    assert difference(one, of_seeds("rope", 1.0), 32) is None
+
+
+def test_difference_counts_by_its_interval_and_its_size() -> None:
+    for losses, counts in (
+        ((1.1, 1.3, 1.5001), True),
+        ((0.9, 1.1, 1.3001), True),
+        ((1.001, 1.201, 1.401), False),  # certain, but below one part in a hundred of perplexity
+        ((1.3, 1.1, 1.5), False),  # of either sign
+        ((2.0,), False),  # one seed
+    ):
+        found = difference(of_seeds("alibi", *losses), of_seeds("rope", 1.0, 1.2, 1.4), 16)
+        assert found is not None
+        assert found.counts is counts, losses
+
+
+def test_recall_in_range_is_the_mean_over_the_distances_of_training() -> None:
+    """Training on 16 tokens shows distances 1 to 13."""
+    runs = []
+    for seed, last in ((0, 0.9), (1, 0.6)):
+        shares = ((1, 1.0), (13, last), (15, 0.0), (255, 0.0))
+        scores = [Score("recall", TRAINED, x, value, 400) for x, value in shares]
+        scores.append(Score("recall", "stretched", 255, 0.9, 400))
+        runs.append(run_of("rope", seed, *scores, task="recall"))
+    found = curves(runs, "recall")
+    trained, stretched = sorted(found, key=lambda one: one.variant != TRAINED)
+    inside = in_range(trained)
+    assert inside is not None
+    assert (inside.x, inside.until) == (1, 14)
+    assert (inside.mean, inside.low, inside.high) == pytest.approx((0.875, 0.8, 0.95))
+    assert dict(inside.by_seed) == pytest.approx({0: 0.95, 1: 0.8})
+    assert in_range(stretched) is None
+    assert in_range(stretched, found) == inside
+    assert not learned(trained)
+    (sure,) = [one for one in curves(runs[:1], "recall") if one.variant == TRAINED]
+    assert learned(sure)
+    assert not learned(stretched)
+
+
+def test_lowest_loss_comes_with_curves_that_do_not_clearly_differ() -> None:
+    best = of_seeds("rope", 1.0, 1.2, 1.4)
+    near, far = of_seeds("alibi", 1.02, 1.19, 1.41), of_seeds("none", 1.5, 1.7, 1.91)
+    assert lowest([far, near, best], 16) == [best, near]
+    assert lowest([best], 32) == lowest([], 16) == []
+    # One seed has no interval: the lowest alone, unless two are equal.
+    one, two = of_seeds("rope", 1.0), of_seeds("none", math.nan)
+    assert lowest([two, one, of_seeds("alibi", 1.001)], 16) == [one]
+    assert len(lowest([one, of_seeds("alibi", 1.0)], 16)) == 2
+
+
+def test_runs_are_compared_when_they_differ_only_in_scheme_and_seed() -> None:
+    one = small_spec()
+    for alike in (small_spec("alibi"), replace(one, seed=5), small_spec(bases=(77.0,))):
+        assert comparison(alike) == comparison(one)
+    changes: list[dict[str, Any]] = [{"widths": [32]}, {"steps": 13}, {"task": "copy"}]
+    others = [small_spec(**change) for change in changes]
+    others += [replace(one, corpus="0" * 64), replace(one, versions=(("torch", "0"),))]
+    assert len({comparison(other) for other in [one, *others]}) == 1 + len(others)

@@ -1,0 +1,293 @@
+"""Tasks against plain loops, and text as bytes: two sides that share nothing, a hash of everything."""
+
+import random
+import sysconfig
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import scipy.stats
+import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from posenc.errors import CorpusError
+from posenc.lab.chance import stream
+from posenc.lab.corpus import decoded, from_files, from_text, standard_library
+from posenc.lab.evaluate import distances
+from posenc.lab.tasks import IGNORED, TASKS, Copy, Language, Recall
+from tests.lab.small_runs import CORPUS, sentences
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def is_key(token: int) -> bool:
+    return 0 <= token - Recall.FILLERS < Recall.KEYS
+
+
+def is_value(token: int) -> bool:
+    return 0 <= token - Recall.FILLERS - Recall.KEYS < Recall.VALUES
+
+
+def test_language_targets_are_the_next_bytes_of_the_text() -> None:
+    inputs, targets = Language(24, CORPUS).batch(50, generator())
+    train, validation = bytes(CORPUS.train.tolist()), bytes(CORPUS.validation.tolist())
+    assert inputs.shape == targets.shape == (50, 24)
+    for row, target in zip(inputs.tolist(), targets.tolist(), strict=True):
+        window = bytes([*row, target[-1]])
+        assert window in train
+        assert window not in validation
+        assert target == list(window[1:])
+
+
+@pytest.mark.parametrize("train_length", [16, 65])
+def test_recall_scores_every_key_shown_before_and_nothing_else(train_length: int) -> None:
+    inputs, targets = Recall(train_length).batch(100, generator())
+    assert inputs.shape == targets.shape == (100, train_length)
+    for row, target in zip(inputs.tolist(), targets.tolist(), strict=True):
+        pairs: dict[int, int] = {}
+        for at, token in enumerate(row):
+            if is_key(token) and token in pairs:
+                assert target[at] == pairs[token]
+                continue
+            assert target[at] == IGNORED
+            if is_key(token):
+                pairs[token] = row[at + 1]
+                assert is_value(pairs[token])
+            elif is_value(token):  # directly after its key, and nowhere else
+                assert token == pairs[row[at - 1]]
+                assert row.index(row[at - 1]) == at - 1
+        assert len(pairs) == len(set(pairs.values())) == Recall.PAIRS
+        first = next(at for at, scored in enumerate(target) if scored != IGNORED)
+        assert first - 2 * (train_length // 4) in (0, 1)
+        assert IGNORED not in target[first::2]  # every place of two tokens asks from there
+
+
+def independence(first: list[int], second: list[int]) -> float:
+    """Return the p-value of a chi-squared test that two lists are independent."""
+    table = scipy.stats.contingency.crosstab(first, second).count
+    return float(scipy.stats.chi2_contingency(table).pvalue)
+
+
+def test_place_of_a_pair_is_independent_of_its_question() -> None:
+    found = []  # rank of the asked pair, place of its key, position of the question, distance
+    for seed in range(160):
+        inputs, targets = Recall(32).batch(32, generator(seed))
+        for row, target in zip(inputs.tolist(), targets.tolist(), strict=True):
+            keys = [at for at, token in enumerate(row[:-1]) if is_value(row[at + 1])]
+            (later,) = {at % 2 for at in keys}
+            for at, scored in enumerate(target):
+                if scored != IGNORED:
+                    key = row.index(row[at])
+                    found.append((keys.index(key), (key - later) // 2, at - later, at - key - 1))
+    rank, place, question, distance = ([one[n] for one in found] for n in range(4))
+    assert set(place) == set(range(8))  # every place of the first half
+    assert set(question) == set(range(16, 32, 2))
+    once = slice(0, None, 9)  # at most one question of a sequence, so that they are independent
+    for values in (place[once], question[once]):
+        assert scipy.stats.chisquare([*Counter(values).values()]).pvalue > 0.01
+    assert independence(place[once], question[once]) > 0.01
+    assert independence(rank[once], question[once]) > 0.01
+    assert set(distance) == set(range(1, Recall.farthest(32) + 1, 2))
+    measured = distances(32, 16)
+    assert {1, Recall.farthest(32)} <= set(measured)
+    assert {one % 2 for one in measured} == {1}  # as in training
+    # Of 8 questions each of 4 pairs is missed by (3/4)^8.
+    _, targets = Recall(32).batch(1_000, generator())
+    different = [len(set(row) - {IGNORED}) for row in targets.tolist()]
+    assert sum(different) / 1_000 == pytest.approx(4 * (1 - 0.75**8), abs=0.1)
+
+
+@pytest.mark.parametrize("distance", [1, 7, 61, 63, 1023])
+def test_recall_asks_at_exactly_the_distance(distance: int) -> None:
+    found = Recall(64).at_distance(60, distance, generator())
+    assert found.inputs.shape[1] == Recall(64).text_length(distance)
+    past = distance > 61
+    places = set()
+    for row, asked, answer in zip(
+        found.inputs.tolist(), found.asked.tolist(), found.answers.tolist(), strict=True
+    ):
+        keys = [at for at, token in enumerate(row) if is_key(token)]
+        assert keys[-1] == asked
+        assert len(keys) == Recall.PAIRS + 1
+        assert sum(is_value(token) for token in row) == Recall.PAIRS
+        value = row.index(answer)
+        assert row[row.index(row[asked]) + 1] == answer
+        assert asked - value == distance
+        assert keys[-2] - keys[0] < 32  # within as many places as in training
+        assert min(keys) >= 64 if past else asked < 64
+        places.add(value)
+    # Pair and question stand wherever the distance leaves room.
+    assert len(places) >= {61: 2, 1: 2, 7: 8}.get(distance, 10)
+
+
+def copy_by_hand(length: int, row: list[int]) -> tuple[list[int], list[int]]:
+    letters = row[1 : length + 1]
+    whole = [Copy.START, *letters, Copy.MARK, *letters, Copy.END]
+    scored = [False] * (length + 2) + [True] * (length + 1)
+    targets = [token if counts else IGNORED for token, counts in zip(whole, scored, strict=True)]
+    return whole[:-1], targets[1:]
+
+
+def test_copy_repeats_the_string_after_the_mark_and_scores_only_the_copy() -> None:
+    inputs, targets = Copy(20).batch(300, generator())
+    assert inputs.shape == targets.shape == (300, Copy.positions(20)) == (300, 42)
+    lengths = set()
+    for row, target in zip(inputs.tolist(), targets.tolist(), strict=True):
+        length = row.index(Copy.MARK) - 1
+        lengths.add(length)
+        tokens, scored = copy_by_hand(length, row)
+        assert all(0 <= letter < 26 for letter in row[1 : length + 1])
+        assert row[: 2 * length + 2] == tokens
+        assert target[: 2 * length + 2] == scored
+        rest = row[2 * length + 2 :]
+        assert rest == [Copy.END, *[Copy.PAD] * (len(rest) - 1)][: len(rest)]
+        assert set(target[2 * length + 2 :]) <= {IGNORED}
+    assert lengths == set(range(1, 21))
+    for length in (1, 40):
+        inputs, targets = Copy(20).of_length(30, length, generator())
+        for row, target in zip(inputs.tolist(), targets.tolist(), strict=True):
+            assert (row, target) == copy_by_hand(length, row)
+        assert len({tuple(row) for row in inputs.tolist()}) > 10
+
+
+@pytest.mark.parametrize("kind", list(TASKS))
+def test_batches_depend_on_the_generator_and_fit_the_model(kind: str) -> None:
+    task = Language(24, CORPUS) if kind == "language" else TASKS[kind](24)
+    before = torch.random.get_rng_state()
+    inputs, targets = task.batch(100, generator(5))
+    again = task.batch(100, generator(5))
+    assert torch.equal(inputs, again[0])
+    assert torch.equal(targets, again[1])
+    assert not torch.equal(inputs, task.batch(100, generator(6))[0])
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert 0 <= inputs.min() <= inputs.max() < task.vocabulary
+    assert targets.max() < task.vocabulary
+    assert inputs.shape[1] == task.positions(24)
+
+
+def test_every_use_and_index_has_its_own_random_stream() -> None:
+    names = [(seed, use, n) for seed in range(4) for use in ("weights", "data") for n in range(9)]
+    numbers = [tuple(torch.rand(4, generator=stream(*name)).tolist()) for name in 2 * names]
+    assert len(set(numbers)) == len(names)
+
+
+def make_files(count: int = 60) -> list[tuple[str, bytes]]:
+    """Return files of 600 bytes; no two files have a byte in common, so that a side shows its files."""
+    return [(f"folder/file {n}.txt", bytes([n]) * 600) for n in range(count)]
+
+
+def as_bytes(side: torch.Tensor) -> bytes:
+    return bytes(side.tolist())
+
+
+def test_every_file_is_whole_on_exactly_one_side() -> None:
+    corpus = from_files("many", make_files())
+    sides = [as_bytes(corpus.train), as_bytes(corpus.validation)]
+    counts = [[side.count(content) for side in sides] for _, content in make_files()]
+    assert all(sorted(pair) == [0, 1] for pair in counts)
+    assert {pair.index(1) for pair in counts} == {0, 1}
+    for side in sides:  # nothing else but a new line between two files (file 10 is new lines)
+        inside = [content for _, content in make_files() if content in side]
+        assert len(side) == 600 * len(inside) + len(inside) - 1
+
+
+def test_added_files_move_no_file_to_the_other_side() -> None:
+    before = as_bytes(from_files("few", make_files(50)).validation)
+    after = as_bytes(from_files("more", make_files(60)).validation)
+    contents = [content for _, content in make_files(50)]
+    assert [content in before for content in contents] == [content in after for content in contents]
+
+
+def test_hash_depends_on_names_and_bytes_but_not_on_order() -> None:
+    files = make_files()
+    plain = from_files("many", files)
+    again = from_files("another title", random.Random(0).sample(files, len(files)))
+    assert again.sha256 == plain.sha256
+    assert torch.equal(again.train, plain.train)
+    assert torch.equal(again.validation, plain.validation)
+    (one, first), (two, second), *others = files
+    changed = [
+        [(one, first[:-1] + b"!"), (two, second), *others],
+        [(one, first + b"!"), (two, second), *others],
+        [(one + "x", first), (two, second), *others],
+        [(one, first[:-1]), (two, first[-1:] + second), *others],  # one byte moves to the next file
+    ]
+    assert len({plain.sha256, *(from_files("many", some).sha256 for some in changed)}) == 5
+    contents = [sentences(), sentences() + b".", b"#" + sentences()[1:], sentences()[:-1] + b"#"]
+    assert len({from_text("a text", content).sha256 for content in contents}) == 4
+
+
+def test_text_is_cut_once_at_the_start_of_a_line() -> None:
+    content = sentences()
+    corpus = from_text("a text", content)
+    train, validation = as_bytes(corpus.train), as_bytes(corpus.validation)
+    assert train + validation == content
+    assert train.endswith(b"\n")
+    assert 0.05 * len(content) < len(validation) <= 0.1 * len(content)
+    one_line = content.replace(b"\n", b" ")
+    assert len(from_text("one line", one_line).validation) == len(content) // 10
+
+
+@settings(max_examples=50)
+@given(st.binary(max_size=60) | st.text(max_size=20).map(str.encode))
+@example(b"\xed\xa0\x80 a lone surrogate")
+@example("half of é".encode()[:-1])
+@example(b"\xf0\x9f\x98")
+def test_decoding_replaces_and_counts_bytes_that_are_no_utf8(content: bytes) -> None:
+    text, replaced = decoded(content)
+    assert text == content.decode("utf-8", errors="replace")
+    covered, at = 0, 0  # bytes that belong to a whole character, by a plain loop
+    while at < len(content):
+        for size in (1, 2, 3, 4):
+            try:
+                if len(content[at : at + size].decode()) == 1:
+                    covered, at = covered + size, at + size
+                    break
+            except UnicodeDecodeError:
+                continue
+        else:
+            at += 1
+    assert replaced == len(content) - covered
+
+
+def test_many_bad_bytes_are_counted_in_linear_time() -> None:
+    """Two million replacements: with a copy of the rest at each of them the test would time out."""
+    text, replaced = decoded(b"abcde \xff\xfe \n" * 1_000_000)
+    assert (len(text), replaced) == (10_000_000, 2_000_000)
+
+
+def test_content_or_files_that_are_no_two_sides_of_text_are_refused() -> None:
+    no_text = "no UTF-8 text"
+    for content, message in (
+        (b"", "empty"),
+        (sentences()[:19_999], "at least 20,000 bytes"),
+        (sentences() + b"\0", no_text),
+        (random.Random(0).randbytes(50_000), no_text),
+        (sentences().decode().encode("utf-16"), no_text),
+    ):
+        with pytest.raises(CorpusError, match=message):
+            from_text("a text", content)
+    assert from_text("short", sentences()[:19_996] + b"c\xe4t.").replaced == 1
+    for files in ([], make_files(3), [("one.txt", sentences())]):
+        with pytest.raises(CorpusError, match="at least 20,000 bytes"):
+            from_files("few", files)
+
+
+def test_standard_library_leaves_out_tests_and_installed_packages() -> None:
+    root = Path(sysconfig.get_path("stdlib"))
+    corpus = standard_library()
+    assert corpus.replaced == 0
+    whole = as_bytes(corpus.train), as_bytes(corpus.validation)
+
+    def contains(path: Path) -> bool:
+        content = path.read_bytes()
+        return any(content in side for side in whole)
+
+    for name in ("argparse.py", "json/decoder.py", "unittest/case.py"):
+        assert contains(root / name), name
+    outside = [Path(pytest.__file__), Path(torch.__file__), *root.glob("_sysconfigdata*.py")]
+    for path in [*outside, *sorted(root.glob("test/test_[a-c]*.py"))[:5]]:
+        assert not contains(path), path

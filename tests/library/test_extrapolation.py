@@ -1,0 +1,142 @@
+"""Wavelengths, and what a formula gives past the training length: papers' numbers and plain loops."""
+
+import math
+
+import pytest
+import torch
+from mpmath import mp, mpf
+
+from posenc.analysis import (
+    base_bound_curve,
+    critical_dimension,
+    expand_curve,
+    extrapolation,
+    first_negative_offset,
+    kernel_past,
+    long_term_decay_bound,
+    nearest_seen_distance,
+    phase_coverage,
+    spectrum,
+)
+from tests.library.small_tables import ladder, noise
+from tests.library.tensors import assert_close
+
+mp.dps = 40
+
+
+def test_wavelengths_and_turns_are_those_of_the_frequencies() -> None:
+    short = spectrum(ladder(8))
+    assert_close(short.wavelengths, [2 * math.pi * 10**m for m in range(4)], atol=0, rtol=1e-15)
+    assert (short.turns, short.over_full_turn) == (None, None)
+    # The slowest stop short of the 2 pi 10,000 of the paper's text.
+    for width, slowest in ((512, 60_611), (64, 47_117)):
+        assert round(spectrum(ladder(width)).wavelengths[-1].item()) == slowest
+    wide = spectrum(ladder(512), 10_000)
+    assert (wide.under_one_radian, wide.under_quarter_turn, wide.over_full_turn) == (0, 12, 205)
+    quarters = torch.tensor([2 * math.pi, math.pi / 2, math.pi / 8, 0.0], dtype=torch.float64)
+    short = spectrum(quarters, 4)
+    assert short.turns is not None
+    assert_close(short.turns, [4.0, 1.0, 0.25, 0.0], atol=1e-15)
+    assert_close(short.wavelengths, [1.0, 4.0, 16.0, math.inf], atol=4e-15)
+    assert (short.under_one_radian, short.under_quarter_turn, short.over_full_turn) == (1, 1, 1)
+
+
+def test_kernel_past_training_is_compared_with_the_range_it_had() -> None:
+    past = torch.tensor([5.0, 3.0, 4.0, 3.5, 2.0, 6.0], dtype=torch.float64)
+    curve = torch.cat([past.flip(0), torch.full((5,), -100.0, dtype=torch.float64)])
+    found = kernel_past(curve, 3)
+    assert found.values.tolist() == past.tolist()
+    assert (found.seen_low, found.seen_high) == (3.0, 5.0)
+    assert (found.outside, found.first_outside) == (2, 4)
+    inside = kernel_past(curve, 6)
+    assert (inside.outside, inside.first_outside) == (0, None)
+    # One ALiBi head of slope 1/2: far below rounding of K(0) = 1, and exact to its own size.
+    offsets = torch.arange(-255, 256, dtype=torch.float64)
+    assert kernel_past(torch.exp(-offsets.abs() / 2), 128).outside == 128
+
+
+def test_ninety_two_dimensions_of_llama_2_saw_a_full_period() -> None:
+    found = phase_coverage(ladder(128, 10_000.0), 4_096)
+    assert critical_dimension(128, 10_000.0, 4_096) == 92
+    assert (found.full_turn_pairs, found.share) == (46, 46 / 64)
+    assert found.turns[0].item() == pytest.approx(4_096 / (2 * math.pi))
+    for length, dimension in ((1, 0), (6, 0), (7, 2), (10**7, 128)):
+        assert critical_dimension(128, 10_000.0, length) == dimension
+
+
+@pytest.mark.parametrize(
+    ("width", "base", "length", "offsets", "tolerance"),
+    [(12, 500.0, 150, range(150), 4e-15),
+     (128, 1e4, 132_000, (1_023, 1_024, 65_535, 65_536, 65_537, 131_072, 131_999), 5e-14)],
+)  # fmt: skip
+def test_base_bound_is_the_sum_of_cosines_across_chunks(
+    width: int, base: float, length: int, offsets: range, tolerance: float
+) -> None:
+    inv_freq = ladder(width, base)
+    found = base_bound_curve(inv_freq, length)
+    assert (len(found), found[0].item()) == (length, width / 2)
+    for offset in offsets:
+        exact = mp.fsum(mp.cos(offset * mpf(theta)) for theta in inv_freq.tolist())
+        assert abs(mpf(found[offset].item()) - exact) < tolerance
+
+
+@pytest.mark.parametrize(("base", "offset"), [(1e4, 1_707), (5e5, 18_438), (2.7e4, 4_079)])
+def test_first_negative_offset_at_width_128_is_as_published(base: float, offset: int) -> None:
+    inv_freq = ladder(128, base)
+    assert first_negative_offset(inv_freq, 2**16) == offset
+    assert first_negative_offset(inv_freq, offset + 1) == offset
+    assert first_negative_offset(inv_freq, offset) is None
+
+
+def test_long_term_decay_bound_is_the_mean_size_of_partial_sums(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    inv_freq = ladder(10, 100.0)
+    for block in (2**21, 5 * 7):
+        monkeypatch.setattr(extrapolation, "_BLOCK_ELEMENTS", block)
+        found = long_term_decay_bound(inv_freq, 40)
+        for offset in range(40):
+            terms = [mp.expj(offset * mpf(theta)) for theta in inv_freq.tolist()]
+            expected = mp.fsum(abs(mp.fsum(terms[:i])) for i in range(1, 6)) / 5
+            assert abs(mpf(found[offset].item()) - expected) < 2e-15
+
+
+@pytest.mark.parametrize("block", [1, 37, 2**21])
+def test_nearest_seen_positions_match_a_loop(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extrapolation, "_BLOCK_ELEMENTS", block)
+    rows = noise(30, 5)
+    values = rows.tolist()
+    gaps = [[math.dist(values[p], values[s]) for s in range(12)] for p in range(12, 30)]
+    relative = [min(gap) / math.hypot(*row) for gap, row in zip(gaps, values[12:], strict=True)]
+    for found in (
+        nearest_seen_distance(12, vectors=rows),
+        nearest_seen_distance(12, kernel=rows @ rows.T),
+    ):
+        assert found.positions.tolist() == [*range(12, 30)]
+        assert found.nearest.tolist() == [gap.index(min(gap)) for gap in gaps]
+        assert found.distance.tolist() == pytest.approx([*map(min, gaps)], rel=1e-12)
+        assert found.relative.tolist() == pytest.approx(relative, rel=1e-12)
+
+
+def test_nearest_seen_from_a_curve_is_that_of_its_kernel() -> None:
+    offsets = torch.arange(-24, 25, dtype=torch.float64)
+    curve = torch.cos(offsets) + torch.cos(0.1 * offsets) + 0.01 * offsets
+    from_curve = nearest_seen_distance(9, curve=curve)
+    from_kernel = nearest_seen_distance(9, kernel=expand_curve(curve))
+    assert from_curve.nearest.tolist() == from_kernel.nearest.tolist()
+    assert_close(from_curve.distance, from_kernel.distance, rtol=1e-7, atol=1e-7)
+    assert_close(from_curve.relative, from_curve.distance / 2**0.5, rtol=1e-7)
+
+
+def test_missing_rows_are_never_nearest_and_have_no_distance() -> None:
+    rows = noise(10, 3)
+    rows[2] = rows[8] = math.nan
+    for found in (
+        nearest_seen_distance(6, vectors=rows),
+        nearest_seen_distance(6, kernel=rows @ rows.T),
+    ):
+        assert found.distance.isnan().tolist() == [False, False, True, False]
+        assert found.nearest[2].item() == -1
+        assert 2 not in found.nearest.tolist()
+    nothing_past = nearest_seen_distance(5, vectors=noise(5, 2))
+    assert len(nothing_past.positions) == len(nothing_past.distance) == 0

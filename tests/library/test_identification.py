@@ -1,0 +1,398 @@
+"""Identified tables: scheme, order of columns, base, start and scaling."""
+
+import math
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from transformers.models.llama.configuration_llama import LlamaConfig
+from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+from transformers.models.speech_to_text import modeling_speech_to_text
+
+from posenc import identification
+from posenc.errors import SchemeArgumentError
+from posenc.identification import Identification
+from posenc.identification.made import from_exact, made
+from posenc.identification.words import base_words, fit_sentence, headline, record
+from posenc.interop.sources import named_table
+from posenc.schemes.rope import RopeConfig
+from tests.library.configs import config_of
+from tests.library.small_tables import cos_and_sin, halves, neighbours, side_by_side, sinusoidal
+from tests.library.tensors import assert_close, random
+from tests.longer import mostly
+
+# A search makes hundreds of thousands of calls; checking the shapes of each takes as long again.
+pytestmark = pytest.mark.usefixtures("no_shape_checks")
+
+identify: Any = identification.identify
+DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+
+# How code keeps cosines and sines, the scheme that it is for, and its layout where the form shows it.
+FORMS: dict[str, tuple[Callable[[Tensor, Tensor], tuple[Tensor, ...]], str, str | None]] = {
+    "sinusoidal": (lambda c, s: (side_by_side(s, c),), "sinusoidal", "interleaved"),
+    "sinusoidal in halves": (lambda c, s: (torch.cat((s, c), 1),), "sinusoidal", "half"),
+    "cache in halves": (lambda c, s: (halves(c), halves(s)), "rope", "half"),
+    "cache of neighbours": (lambda c, s: (neighbours(c), neighbours(s)), "rope", "interleaved"),
+    "cache of pairs": (lambda c, s: (c, s), "rope", None),
+    "cosines, then sines": (lambda c, s: (torch.cat((c, s), 1),), "rope", None),
+    "complex cache": (lambda c, s: (torch.complex(c, s),), "rope", None),
+    "cosines in halves": (lambda c, s: (halves(c),), "rope", "half"),
+    "cosines of neighbours": (lambda c, s: (neighbours(c),), "rope", "interleaved"),
+    "sines of pairs": (lambda c, s: (s,), "rope", None),
+}
+
+
+def kinds(found: Identification) -> list[str]:
+    return [deviation.kind for deviation in found.deviations]
+
+
+def sentences(found: Identification) -> str:
+    return " ".join(deviation.sentence for deviation in found.deviations)
+
+
+BASES = (100.0, 500.0, 1e3, 1e4, 5e4, 1.5e5, 5e5, 1e6, 1e7, 12_345.6, 777.25, 3_141_592.0)
+WIDTHS = (6, 8, 16, 24, 64, 80, 128, 256, 512, 768)
+FAR = (4_095, 4_096, 5_000, 30_000, 65_536, 131_071, 131_072, 500_000, 1_000_000, 1_048_576)
+SIGNS = {"sine": (1, -1), "cosine": (-1, 1), "number": (-1, -1)}  # of cosines and of sines
+LAST_DIGITS = 2.0**-22  # sines of other code, or of other lanes of a processor, differ by it
+
+
+def check_identified(
+    form: str, rows: int, width: int, base: float, start: int, dtype: torch.dtype, sign: str = ""
+) -> None:
+    make, scheme, layout = FORMS[form]
+    of_cosines, of_sines = SIGNS[sign] if sign else (1, 1)
+    cos, sin = (part.to(dtype) for part in cos_and_sin(rows, width, base, start))
+    found = identify(*make(of_cosines * cos, of_sines * sin))
+    case = f"{form} {rows}x{width} base {base:g} from {start} in {dtype}: {headline(found)}"
+    assert found.guess.start == start, case
+    assert (found.arrangement.scheme, found.arrangement.layout) == (scheme, layout), case
+    if not math.isinf(found.base_within):
+        assert math.isclose(found.guess.base, base, rel_tol=2 * found.base_within + 1e-12), case
+    # One rounding of the numbers, and the last digits of a base that was measured.
+    least = {torch.bfloat16: 7, torch.float16: 10}.get(dtype, 20 if sign else 22)
+    assert found.largest <= 2.0**-least, case
+    # Of sines alone, or cosines alone, all numbers are negated or none is.
+    alone = {"cosines in": of_cosines, "cosines of": of_cosines, "sines of": of_sines}
+    negated = {0: sign, 1: "", -1: "number"}[alone.get(form.rpartition(" ")[0], 0)]
+    assert kinds(found) == ["sign"] * bool(negated) + ["start"] * bool(start), case
+    assert not negated or f"Every {negated} is negated" in sentences(found), case
+    assert (found.config.kind, getattr(found.config, "dim", None)) == (scheme, width), case
+
+
+@pytest.mark.parametrize(
+    "form", mostly(FORMS, "sinusoidal", "sinusoidal in halves", "cache in halves", "sines of pairs")
+)
+def test_table_in_any_form_is_identified(form: str) -> None:
+    check_identified(form, 33, 16, 12_345.6, 5, torch.float32)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("form", FORMS)
+def test_random_tables_in_any_form_are_identified(form: str) -> None:
+    chance = Random(form)
+    dtypes = DTYPES[: 2 if form == "complex cache" else 4]
+    for _ in range(28):
+        dtype = chance.choice(dtypes)
+        start = chance.choice((0, 0, 0, 1, 2, 5, 100, 1500))
+        if dtype in (torch.bfloat16, torch.float16):
+            start = min(start, 5)  # a far start takes more digits than a few such rows have
+        rows = chance.choice((16, 33, 64, 128, 300, 512))
+        check_identified(form, rows, chance.choice(WIDTHS), chance.choice(BASES), start, dtype)
+    for _ in range(8):
+        width, rows = chance.choice((8, 16, 64, 128, 512)), chance.choice((33, 128, 512))
+        dtype = chance.choice(DTYPES[:2])
+        check_identified(form, rows, width, chance.choice(BASES), chance.choice(FAR), dtype)
+    for sign in SIGNS:
+        for start in (0, 20_000):
+            width, dtype = chance.choice((8, 16, 64, 128)), chance.choice(DTYPES[:2])
+            check_identified(form, 128, width, chance.choice(BASES), start, dtype, sign)
+
+
+@pytest.mark.parametrize("dtype", mostly(DTYPES, torch.float64, torch.bfloat16, name=str))
+def test_far_start_is_identified(dtype: torch.dtype) -> None:
+    rows = 256 if dtype in DTYPES[2:] else 33
+    check_identified("sinusoidal", rows, 128, 1e4, 131_072, dtype)
+
+
+def test_negated_signs_are_named() -> None:
+    check_identified("sinusoidal", 64, 16, 1e4, 20_000, torch.float64, "sine")
+
+
+def test_base_is_given_as_far_as_the_numbers_show_it() -> None:
+    table = side_by_side(*cos_and_sin(64, 64, 12_345.6)[::-1])
+    full, rounded = identify(table), identify(table.bfloat16())
+    assert full.base_within < 1e-12 < rounded.base_within
+    assert base_words(full) == "12,345.6"
+    assert abs(float(base_words(rounded).replace(",", "")) / 12_345.6 - 1) < 0.01
+    one_pair = identify(sinusoidal(64, 2, 777.0))
+    assert math.isinf(one_pair.base_within)
+    assert base_words(one_pair) == "of any size"
+
+
+SCALED: dict[str, tuple[str, int, int, dict[str, Any]]] = {  # kind, rows, start, fields
+    "linear": ("rope_linear", 128, 0, {"dim": 16, "factor": 4.0}),
+    "llama3": ("rope_llama3", 1_024, 0, {"dim": 128, "base": 5e5}),
+    "yarn": ("rope_yarn", 1_024, 70_000, {"dim": 64, "base": 1.5e5, "factor": 32.0,
+                                     "trained_length": 4_096, "truncate": False}),
+    "proportional": ("rope_proportional", 64, 0, {"dim": 32}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", mostly(SCALED, "proportional"))
+def test_scaled_cache_is_identified(name: str) -> None:
+    kind, rows, start, fields = SCALED[name]
+    config = config_of(kind, **fields)
+    assert isinstance(config, RopeConfig)
+    expected = config.frequencies()
+    positions = torch.arange(rows, dtype=torch.float64) + start
+    angles, size = positions[:, None] * expected.phases.inv_freq, expected.attention_factor
+    negated = name == "yarn"
+    sin = -angles.sin() if negated else angles.sin()
+    found = identify((size * angles.cos()).float(), (size * sin).float())
+    assert kinds(found) == ["sign"] * negated + ["start"] * bool(start)
+    assert isinstance(found.config, RopeConfig)
+    assert found.config.kind == kind
+    assert found.guess.start == start
+    inv_freq = found.config.frequencies()
+    assert_close(inv_freq.phases.inv_freq, expected.phases.inv_freq, rtol=1e-6, atol=0)
+    assert math.isclose(inv_freq.attention_factor, expected.attention_factor, rel_tol=1e-6)
+
+
+ZEROS = torch.zeros(4, 4)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ((torch.zeros(4),), "rows by columns"),
+        ((torch.zeros(1, 4),), "2 rows or more"),
+        ((torch.zeros(4, 4, dtype=torch.int64),), "floating-point"),
+        ((torch.full((4, 4), math.nan),), "NaN or infinity, first in row 0, column 0"),
+        ((torch.eye(4, dtype=torch.float64) * 1e160,), r"up to 1e\+30"),
+        ((ZEROS, torch.zeros(4, 6)), "one shape"),
+        ((torch.complex(ZEROS, ZEROS), ZEROS), "has its sines in it"),
+    ],
+)
+def test_input_that_is_no_table_is_refused(given: tuple[Tensor, ...], message: str) -> None:
+    with pytest.raises(SchemeArgumentError, match=message):
+        identify(*given)
+
+
+EXPONENTS = {  # of 1/base, by pair m of d/2
+    "m/d": lambda m, d: m / d,
+    "4m/d": lambda m, d: 4 * m / d,
+    "2m/(d - 2)": lambda m, d: 2 * m / (d - 2),
+    "2m/(d - 1)": lambda m, d: 2 * m / (d - 1),
+    "2(m + 1)/d": lambda m, d: 2 * (m + 1) / d,
+    "(2m + 1)/d": lambda m, d: (2 * m + 1) / d,
+}
+
+
+@pytest.mark.parametrize("exponent", mostly(EXPONENTS, "m/d", "2(m + 1)/d", "2m/(d - 2)"))
+def test_other_exponent_is_named(exponent: str) -> None:
+    m = np.arange(16, dtype=np.longdouble)
+    cos, sin = cos_and_sin(100, 32, 1e4, exponents=EXPONENTS[exponent](m, np.longdouble(32)))
+    found = identify(side_by_side(sin, cos).float())
+    if exponent in ("m/d", "4m/d"):  # also usual bases, 100 and 1e8
+        text = sentences(found) + " ".join(found.also)
+        assert f"base 10,000 with the exponent {exponent} in place of 2m/d" in text
+    else:
+        assert kinds(found) == ["exponent"]
+        assert f"the exponent {exponent} in place of 2m/d" in sentences(found)
+    if exponent == "2(m + 1)/d":
+        also = identify(cos.float(), sin.float()).also
+        assert any(f"the exponent {exponent} in place" in words for words in also)
+
+
+def test_base_near_a_usual_one_is_not_called_another_exponent() -> None:
+    found = identify(sinusoidal(512, 64, 10_001.0))  # 10,001 is not 100 squared
+    assert math.isclose(found.guess.base, 10_001.0, rel_tol=1e-9)
+    assert kinds(found) == []
+    assert not any("exponent" in words for words in found.also)
+
+
+def test_tensor2tensor_frequencies_are_named_in_the_orders_that_are_published() -> None:
+    exponents = np.arange(16, dtype=np.longdouble) / 15  # get_timing_signal_1d, for 32 columns
+    cos, sin = cos_and_sin(100, 32, 1e4, exponents=exponents)
+    usual, flipped = (identify(torch.cat(p, 1).float()) for p in ((sin, cos), (cos, sin)))
+    assert "Tensor2Tensor" in headline(usual)
+    assert "base 10,000 with the exponent 2m/(d - 2)" in headline(usual)
+    other_base = 1e4 ** (32 / 30)  # the same numbers by the exponent of Vaswani et al.
+    assert usual.also == (f"base {other_base:,.6g} with the exponent 2m/d of Vaswani et al. 2017",)
+    assert record(usual)["base"] == pytest.approx(other_base, rel=1e-9)
+    assert headline(flipped).startswith("Tensor2Tensor's sinusoidal, cosines first")
+    assert kinds(usual) == kinds(flipped) == []
+
+
+def test_cosines_before_sines_are_a_rope_cache_or_a_timestep_embedding() -> None:
+    for base, start, also in ((5e5, 7, ", base 500,000"), (1e4, 0, " or timestep embedding")):
+        found = identify(torch.cat(cos_and_sin(128, 16, base, start), 1).float())
+        assert headline(found).startswith(f"RoPE cache in one tensor (as in vLLM){also}")
+        assert found.config == config_of("rope", dim=16, base=base)
+        assert kinds(found) == ["start"] * bool(start)
+        assert record(found)["layout"] is None  # each frequency stands once
+        assert found.also == ("a sinusoidal table whose sines and cosines have changed places",)
+
+
+def test_repeated_cache_in_one_tensor_is_identified() -> None:
+    cos, sin = (part.float() for part in cos_and_sin(100, 32, 5e5))
+    for parts, first, layout in (
+        ((halves(cos), halves(sin)), "cosines", "half"),
+        ((neighbours(sin), neighbours(cos)), "sines", "interleaved"),
+    ):
+        found = identify(torch.cat(parts, 1))
+        assert found.config == config_of("rope", dim=32, base=5e5, layout=layout)
+        assert kinds(found) == []
+        assert f"{first}, then " in headline(found)
+        assert "repeated, in one tensor" in headline(found)
+
+
+def test_swapped_sines_and_cosines_and_wrong_pairs_are_named() -> None:
+    cos, sin = (part.float() for part in cos_and_sin(64, 16, 1e4))
+    for given in ((side_by_side(cos, sin),), (halves(sin), halves(cos))):
+        found = identify(*given)
+        assert (kinds(found), found.config) == (["swapped"], None)
+    found = identify(halves(cos), neighbours(sin))
+    assert kinds(found) == ["wrong pairs"]
+    assert math.isclose(found.guess.base, 1e4, rel_tol=1e-5)
+
+
+def test_table_is_made_again_with_its_padding_and_start() -> None:
+    table = torch.cat((torch.zeros(3, 16), sinusoidal(40, 16, 1e4, start=3))).double()
+    found = identify(table)
+    assert (kinds(found), found.padding, record(found)["start"]) == (["padding"], 3, 0)
+    assert_close(made(found, table).exact, table, atol=2.0**-24)
+    table[20, 5] += 1e-3
+    again = made(found, table)
+    assert torch.equal(again.given, table)
+    worst = from_exact(found, table)
+    assert (worst.row, worst.column) == (20, 5)
+    assert worst.largest == pytest.approx(1e-3, rel=1e-3)
+    assert_close(worst.by_column, (again.exact - table).abs().amax(0), atol=1e-15)
+    assert_close(made(found, table, rows=7).exact, again.exact[:7])
+
+
+def test_padding_row_inside_a_table_is_named_and_not_counted() -> None:
+    """fairseq's sinusoids, which M2M100 and NLLB keep: row padding_idx is blank, no other moves."""
+    fairseq = modeling_speech_to_text.Speech2TextSinusoidalPositionalEmbedding
+    table = fairseq(100, 32, padding_idx=1).weights
+    assert not table[1].any()
+    found = identify(table)
+    assert kinds(found) == ["padding", "angles"]
+    assert "Row 1 is all zeros" in sentences(found)
+    assert found.guess.start == 0
+    assert found.largest <= LAST_DIGITS
+    as_found = made(found, table).as_found
+    assert_close(as_found, table.double(), atol=LAST_DIGITS)
+
+
+def test_rows_of_zeros_size_and_signs_of_all_numbers_are_named() -> None:
+    table = sinusoidal(64, 16)
+    table[[17, 30]] = 0
+    found = identify(table)
+    assert kinds(found) == ["zero rows"]
+    assert "2 rows, the first of them row 17, are all zeros" in sentences(found)
+    assert headline(found).endswith("but 1 thing departs.")
+    found = identify(-3.5 * sinusoidal(32, 8))
+    assert kinds(found) == ["sign", "size"]
+    assert "Every number is multiplied by 3.5." in sentences(found)
+    assert math.isclose(abs(found.guess.size), 3.5, rel_tol=1e-6)
+
+
+POWERS, STEPS = 1.0 / 1e4 ** (torch.arange(0, 16, 2).float() / 16), torch.arange(300.0)
+EXPONENTIALS = torch.exp(torch.arange(0, 16, 2).float() * (-math.log(1e4) / 16))
+ONCE = (1.0 / 1e4 ** (torch.arange(0, 16, 2).double() / 16)).float()
+ANGLES = {  # what is said of them
+    "powers": STEPS[:, None] * POWERS,
+    "exponentials": STEPS[:, None] * EXPONENTIALS,
+    "once": STEPS[:, None] * ONCE,
+    "kept in bfloat16": STEPS[:, None] * POWERS.bfloat16().float(),
+    "kept in float16": STEPS[:, None] * POWERS.half().float(),
+    "bfloat16 angles": STEPS.bfloat16()[:, None] * POWERS.bfloat16(),
+    "float16 angles": STEPS.half()[:, None] * POWERS.half(),
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("words", ANGLES)
+def test_rounded_frequencies_and_angles_are_named(words: str) -> None:
+    angles = ANGLES[words]
+    found = identify(angles.cos(), angles.sin())
+    assert kinds(found) == ["angles"]
+    assert words in found.recipe.words + sentences(found)
+    assert found.guess.base == 1e4
+    again = made(found, angles.cos(), angles.sin())
+    assert_close(again.as_found, again.given, atol=LAST_DIGITS)
+    exact = torch.cat(cos_and_sin(300, 16, 1e4), 1)
+    assert_close(again.exact, exact, atol=1e-14)
+
+
+def test_dynamic_cache_of_transformers_has_nothing_unexplained() -> None:
+    config = LlamaConfig(
+        hidden_size=32, num_attention_heads=4, max_position_embeddings=100,
+        rope_parameters={"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0},
+    )  # fmt: skip
+    found = identify(*LlamaRotaryEmbedding(config)(torch.zeros(1), torch.arange(200)[None]))
+    assert found.config.kind == "rope"
+    assert kinds(found) == ["angles"]
+    assert found.also == ("NTK-aware scaling of base 10,000 by 3",)
+
+
+@pytest.mark.parametrize(
+    ("rows", "named"), [([44], "Row 44 does"), ([28, 59], "Rows 28 and 59 do")]
+)
+def test_bad_rows_are_named_and_the_others_are_identified(rows: list[int], named: str) -> None:
+    table = sinusoidal(64, 8)
+    clean = table.double()
+    table[rows] = random(len(rows), 8, seed=len(rows)).float()
+    found = identify(table)
+    assert headline(found).startswith("Sinusoidal, base 10,000, sine and cosine side by side")
+    assert kinds(found) == ["unexplained"]
+    assert sentences(found).startswith(f"{named} not follow the formula")
+    # Numbers of the whole table are about the whole table.
+    difference = (table.double() - clean).abs()
+    assert found.largest == pytest.approx(float(difference.max()), abs=1e-6)
+    assert found.worst[0] == int(difference.amax(1).argmax())
+    residual = difference.square().sum() / table.double().square().sum()
+    assert found.residual == pytest.approx(math.sqrt(float(residual)), rel=1e-3)
+
+
+@pytest.mark.long
+def test_bad_rows_and_columns_hide_no_float32_angles() -> None:
+    cos, sin = (part.float() for part in cos_and_sin(64, 32, 1e4))
+    sin[:, 3] = random(64, seed=2).float()
+    assert "Column 3 of the sines does not follow" in sentences(identify(cos, sin))
+    table = side_by_side(sin, cos)
+    table[47] = 0.25
+    assert "Row 47 and column 6 do not follow the formula" in sentences(identify(table))
+    angles = ANGLES["exponentials"]
+    table = torch.cat((angles.sin(), angles.cos()), 1)
+    table[77] = 0.25
+    found = identify(table)
+    assert kinds(found) == ["angles", "unexplained"]
+    assert "exponentials of logarithms" in sentences(found)
+
+
+def test_table_with_more_than_a_tenth_of_bad_rows_is_none_of_these() -> None:
+    table = sinusoidal(64, 8)
+    table[[2, 7, 16, 28, 29, 41, 55]] = random(7, 8, seed=3).float()
+    assert identify(table).guess is None
+
+
+OTHERS = {"normal": random(24, 8), "zeros": torch.zeros(64, 8), "ones": torch.ones(64, 8)}
+
+
+@pytest.mark.parametrize("name", mostly((*OTHERS, "trained"), "zeros"))
+def test_other_table_is_none_of_these(name: str) -> None:
+    table = OTHERS[name] if name in OTHERS else named_table(name).table
+    found = identify(table)
+    assert (found.config, found.guess, record(found)["config"]) == (None, None, None)
+    assert headline(found).startswith("None of these")
+    assert "2%" in fit_sentence(found)
+    with pytest.raises(SchemeArgumentError, match="No formula"):
+        made(found, table)

@@ -1,0 +1,48 @@
+"""Scaled, negated and partly bad tables: parts of identification, without whole searches of large tables."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from posenc import identification
+from posenc.identification.arrangements import ARRANGEMENTS
+from posenc.identification.ladders import Guess
+from posenc.identification.precision import RECIPES
+from posenc.identification.search import nearest_fit
+from posenc.schemes.rope_scaling.linear import RopeLinearConfig
+from tests.library.small_tables import cos_and_sin, sinusoidal
+from tests.library.tensors import random
+
+pytestmark = pytest.mark.usefixtures("no_shape_checks")
+
+identify: Any = identification.identify
+
+
+def test_negated_cosines_are_named() -> None:
+    cos, sin = (part.float() for part in cos_and_sin(20, 6, 1e4))
+    (said,) = identify(-cos, sin).deviations
+    assert (said.kind, said.sentence) == ("sign", "Every cosine is negated.")
+
+
+def test_angles_of_a_quarter_are_position_interpolation_by_four() -> None:
+    found = RopeLinearConfig.of_ladder(16, 1e4, 0.25)
+    assert found == RopeLinearConfig(dim=16, base=1e4, factor=4.0)
+
+
+def test_float32_frequencies_are_divided_by_a_whole_factor() -> None:
+    arrangement = next(one for one in ARRANGEMENTS if one.name == "half")
+    columns = arrangement.columns(64)
+    rows = torch.arange(1_024, dtype=torch.float64)
+    made = RECIPES[0].values(Guess(arrangement, 1e4, scale=1 / 3), rows, columns)
+    frequencies = 1.0 / 1e4 ** (torch.arange(0, 64, 2).float() / 64) / 3.0
+    angles = rows.float()[:, None] * frequencies
+    assert torch.equal(made, torch.cat((angles.sin(), angles.cos()), 1).double())
+
+
+def test_column_that_is_left_out_of_a_search_has_no_part_in_it() -> None:
+    table = sinusoidal(48, 8).double()
+    table[:, 3] = random(48, seed=2)
+    fit = nearest_fit(table, "table", 8, torch.float32, torch.tensor([3]))
+    assert fit.guess.base == 1e4
+    assert fit.residual < 1e-6

@@ -1,0 +1,144 @@
+"""Tables of numbers in files: .npy arrays and tensors as they are stored, and `posenc identify`."""
+
+import io
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+from safetensors.torch import save
+
+from posenc import rope_tables, sinusoidal_table
+from posenc.__main__ import main
+from posenc.errors import CheckpointError, NoPositionTable
+from posenc.interop.number_tables import read_number_table
+
+pytestmark = pytest.mark.usefixtures("no_shape_checks")
+
+
+def npy(array: np.ndarray) -> bytes:
+    stream = io.BytesIO()
+    np.save(stream, array, allow_pickle=array.dtype == object)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "order"), [("<f2", "C"), ("<f4", "F"), (">f8", "C"), ("<c8", "F")]
+)
+def test_array_is_read_as_numpy_reads_it(dtype: str, order: Any, tmp_path: Path) -> None:
+    numbers = np.random.default_rng(0).normal(size=(5, 3)) * (1 + (2j if "c" in dtype else 0))
+    array = np.array(numbers, dtype=dtype, order=order)
+    path = tmp_path / "table.npy"
+    path.write_bytes(npy(array))
+    for source in (npy(array), path, str(path)):
+        found = read_number_table(source)
+        assert found.sines is None
+        assert found.table.tolist() == array.tolist()
+
+
+def test_two_arrays_in_one_file_are_cosines_and_sines() -> None:
+    cos, sin = rope_tables(20, 8)
+    pairs = torch.stack((cos, sin), -1)  # as torchtune and gpt-fast keep them
+    both = npy(torch.stack((cos, sin)).numpy())
+    for content in (both, npy(pairs.numpy()), save({"cache": pairs})):
+        found = read_number_table(content)
+        assert found.sines is not None
+        assert torch.equal(found.table, cos)
+        assert torch.equal(found.sines, sin)
+        assert ("Two tables" in found.notes[0]) == (content == both)
+
+
+def header(text: str, version: bytes = b"\x01\x00") -> bytes:
+    encoded = text.encode("latin-1")
+    return b"\x93NUMPY" + version + struct.pack("<H", len(encoded)) + encoded
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (npy(np.array([[{"a": 1}]], dtype=object)), "tables are floating-point"),
+        (npy(np.ones((3, 3), dtype=np.int32)), "tables are floating-point"),
+        (npy(np.ones((3, 3), dtype=np.float32))[:-4], "takes 36 bytes, but the file holds 32"),
+        (header("{'descr': '<f4', 'fortran_order': False, 'shape': (99999999, 9999999), }\n"), "at most"),
+        (header("{'descr': '<f4', 'fortran_order': False, 'shape': (-1, 4), }\n"), "an axis is"),
+        (header("{'descr': '<f4', 'fortran_order': False, 'shape': (1, 1, 1, 1, 1, 1, 1), }\n"), "axes"),
+        (header("__import__('os').getcwd()"), "cannot be read"),
+        (header("{'descr': '<f4'}"), "cannot be read"),
+        (header("(" * 400), "cannot be read"),
+        (header("{'descr': '<f4', 'fortran_order': False, 'shape': (1, 1), }\n", b"\x09\x00"), "read"),
+        (b"\x93NUMPY", "cannot be read"),
+        (b"PK\x03\x04rest", "^This is a zip archive, not a .npy file or a .safetensors checkpoint.$"),
+        (bytes(5), "^This is not a .npy file or a .safetensors checkpoint: a header needs more bytes"),
+        (b"\xff" * 99, "^This is not a .npy file or a .safetensors checkpoint: it states a header of"),
+        (b"", "empty"),
+    ],
+)  # fmt: skip
+def test_file_without_an_array_is_refused_in_one_sentence(content: bytes, message: str) -> None:
+    with pytest.raises(CheckpointError, match=message) as caught:
+        read_number_table(content)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("names", [("rotary.cos_cached", "rotary.sin_cached"),
+                                   ("freqs_cos", "freqs_sin")])  # fmt: skip
+def test_cosines_and_sines_are_found_by_their_names(names: tuple[str, str]) -> None:
+    cos, sin = rope_tables(20, 8)
+    content = save({names[0]: cos, names[1]: sin, "other": torch.zeros(3, 3)})
+    for tensor in (None, names[0]):
+        found = read_number_table(content, tensor)
+        assert found.sines is not None
+        assert torch.equal(found.table, cos)
+        assert torch.equal(found.sines, sin)
+    layers = {
+        f"{n}.{name}": part + n for n in range(2) for name, part in (("cos", cos), ("sin", sin))
+    }
+    assert "first of 2 pairs" in read_number_table(save(layers)).notes[0]
+
+
+def test_single_table_is_taken_and_of_several_one_must_be_named() -> None:
+    table = sinusoidal_table(20, 8)
+    both = save({"wpe.weight": table, "h.0.attn.weight": torch.zeros(8, 8)})
+    for content in (save({"x": table, "bias": torch.zeros(8)}), both):
+        assert torch.equal(read_number_table(content).table, table)
+    with pytest.raises(NoPositionTable, match="name a tensor") as caught:
+        read_number_table(save({"a": table, "b": table + 0}))
+    assert {*caught.value.candidates} == {"a", "b"}
+    with pytest.raises(CheckpointError, match="holds no tensor named"):
+        read_number_table(both, "nothing")
+
+
+def run(*arguments: object) -> tuple[int, str]:
+    result = CliRunner().invoke(main, ["identify", *map(str, arguments)])
+    return result.exit_code, result.output
+
+
+def test_command_describes_a_file_in_text_and_as_json(tmp_path: Path) -> None:
+    path = tmp_path / "pe.npy"
+    path.write_bytes(npy(sinusoidal_table(64, 32, start=1).numpy()))
+    status, output = run(path)
+    assert status == 0
+    assert output.startswith("Sinusoidal, base 10,000, ")
+    assert "Row 0 stands for position 1, not for 0." in output
+    found = json.loads(run(path, "--json")[1])
+    keys = ("base", "start", "width", "format")
+    assert [found[key] for key in keys] == [1e4, 1, 32, "float32"]
+    assert found["config"]["kind"] == "sinusoidal"
+    assert [deviation["kind"] for deviation in found["deviations"]] == ["start"]
+
+
+def test_command_takes_sines_of_another_file_and_names_of_tensors(tmp_path: Path) -> None:
+    cos, sin = rope_tables(64, 32, 5e5)
+    both = tmp_path / "both.safetensors"
+    both.write_bytes(save({"a": cos, "b": torch.cat((cos, sin), 1)}))
+    for name, part in (("cos", cos), ("sin", sin)):
+        (tmp_path / f"{name}.npy").write_bytes(npy(part.numpy()))
+    status, output = run(tmp_path / "cos.npy", "--sines", tmp_path / "sin.npy")
+    assert (status, output[:19]) == (0, "RoPE, base 500,000,")
+    assert run(both)[0] == 1
+    assert "RoPE cache in one" in run(both, "--tensor", "b")[1]
+    both.write_bytes(b"\x93NUMPY")
+    assert run(both) == (1, "Error: The header of this .npy file cannot be read.\n")

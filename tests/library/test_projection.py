@@ -1,0 +1,191 @@
+"""Principal components: against NumPy's SVD, against each other, and published shares of variance."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from posenc import NoPositionVectors
+from posenc.analysis import (
+    Projection,
+    expand_curve,
+    project,
+    project_gram,
+    project_waves,
+    projection,
+)
+from tests.library.small_tables import alibi_mean_matrix, ladder, noise, table
+from tests.library.tensors import assert_close
+
+NAN, INF = math.nan, math.inf
+
+
+def assert_matches_svd(found: Projection, rows: torch.Tensor, fitted: list[bool]) -> None:
+    """Compare with NumPy's SVD of the fitted rows and with the sign convention as a loop."""
+    values, chosen = rows.numpy(), np.array(fitted)
+    mean = values[chosen].mean(0)
+    _, singular, axes = np.linalg.svd(values[chosen] - mean, full_matrices=False)
+    axes = axes[: found.found]
+    scores = (values - mean) @ axes.T
+    for k in range(found.found):
+        sizes = np.abs(scores[chosen, k])
+        first = next(i for i, size in enumerate(sizes) if size >= 0.37 * sizes.max())
+        if scores[chosen, k][first] < 0:
+            scores[:, k] *= -1
+            axes[k] *= -1
+    variance = singular**2 / (chosen.sum() - 1)
+    expected = {
+        "scores": scores,
+        "components": axes,
+        "mean": mean,
+        "explained_variance": variance[: found.found],
+        "explained_variance_ratio": variance[: found.found] / variance.sum(),
+    }
+    for name, value in expected.items():
+        np.testing.assert_allclose(getattr(found, name), value, rtol=1e-11, atol=1e-11)
+    assert found.fitted.tolist() == fitted
+
+
+@pytest.mark.parametrize(
+    ("length", "width", "solver"), [(60, 8, "covariance_eigh"), (9, 20, "full")]
+)
+def test_components_match_singular_value_decomposition(
+    length: int, width: int, solver: str
+) -> None:
+    rows = noise(length, width) + 5.0
+    found = project(rows, 4)
+    assert_matches_svd(found, rows, [True] * length)
+    assert (found.solver, found.found) == (solver, 4)
+    assert not found.missing.any()
+
+
+@pytest.mark.parametrize("fit", [7, slice(3, 30, 3), slice(-9, None)], ids=str)
+def test_rows_outside_the_fit_are_projected_on_the_same_axes(fit: int | slice) -> None:
+    rows = noise(40, 5)
+    chosen = range(40)[fit if isinstance(fit, slice) else slice(fit)]
+    found = project(rows, 3, fit)
+    assert_matches_svd(found, rows, [row in chosen for row in range(40)])
+    from_gram = project_gram(rows @ rows.T, 3, fit)
+    assert_close(from_gram.scores, found.scores, rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize(("length", "width"), [(130, 30), (30, 110)])
+def test_rows_in_many_blocks_are_one_table(
+    length: int, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(projection, "_BLOCK_ELEMENTS", 64)
+    monkeypatch.setattr(projection, "_LEAST_BLOCK_ROWS", 9)
+    rows = noise(length, width) * torch.logspace(0, -3, width, dtype=torch.float64) + 7.0
+    assert_matches_svd(project(rows, 5), rows, [True] * length)
+    rows[0] = NAN
+    before = rows.clone()
+    found = project(rows, 5, slice(None, None, 2))
+    expected = project(rows[1:], 5, slice(1, None, 2))
+    assert_close(found.scores[1:], expected.scores, atol=1e-12)
+    assert_matches_svd(expected, rows[1:], [row % 2 == 0 for row in range(1, length)])
+    np.testing.assert_array_equal(rows, before)
+
+
+def test_sinusoidal_table_explains_the_published_shares() -> None:
+    found = project(table(512, 512), 96)
+    assert found.explained_variance_ratio[:2].tolist() == pytest.approx([0.147, 0.085], abs=5e-4)
+    assert found.explained_variance_ratio[:95].sum() < 0.95 <= found.explained_variance_ratio.sum()
+
+
+@pytest.mark.parametrize("length", [2, 50, 51])
+def test_stationary_kernel_in_halves_matches_the_eigenvalues_of_the_whole(length: int) -> None:
+    kernel = alibi_mean_matrix(length, heads=4)
+    found = project_gram(kernel, 5)
+    centre = np.eye(length) - 1 / length
+    values, vectors = np.linalg.eigh(centre @ kernel.numpy() @ centre)
+    count = min(5, length - 1)
+    assert found.found == count
+    np.testing.assert_allclose(
+        found.explained_variance[:count] * (length - 1), values[::-1][:count], rtol=1e-10
+    )
+    scores = vectors[:, ::-1][:, :count] * np.sqrt(values[::-1][:count])
+    np.testing.assert_allclose(found.scores[:, :count].abs(), np.abs(scores), atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("length", "width", "fit", "components"), [(100, 64, 60, 5), (1, 8, None, 2), (40, 6, None, 8)]
+)
+def test_closed_sums_give_the_components_of_the_table(
+    length: int, width: int, fit: int | None, components: int
+) -> None:
+    from_table = project(table(length, width), components, fit)
+    found = project_waves(ladder(width), length, components, fit=fit)
+    for name in ("scores", "components", "explained_variance", "explained_variance_ratio", "mean"):
+        assert_close(getattr(found, name), getattr(from_table, name), rtol=1e-11, atol=1e-11)
+    assert found.total_variance == pytest.approx(from_table.total_variance, rel=1e-12)
+    assert found.found == from_table.found
+    assert torch.equal(found.fitted, from_table.fitted)
+
+
+def test_closed_sums_scale_with_the_amplitude_of_rope_vectors() -> None:
+    amplitude = 1.2 * math.sqrt(2 / 12)
+    waves = table(30, 8, 500.0) * amplitude
+    from_table = project(torch.cat([waves[:, 1::2], waves[:, 0::2]], 1), 3)
+    found = project_waves(ladder(8, 500.0), 30, amplitude=amplitude)
+    assert_close(found.scores, from_table.scores, atol=1e-13)
+
+
+@pytest.mark.parametrize("unit", [2.0**-1074, 2.0**1021])
+def test_smallest_and_largest_numbers_of_float64_have_components(unit: float) -> None:
+    rows = torch.tensor([[0, 0], [4, 2], [2, 1], [1, -2], [3, 4]], dtype=torch.float64)
+    plain, found = project(rows, 2), project(rows * unit, 2)
+    assert found.components is not None
+    assert_close(found.components, plain.components, atol=1e-15)
+    # Scores are whole units: of the smallest they round to the nearest.
+    assert_close(found.scores / unit, plain.scores, atol=0.5)
+
+
+@pytest.mark.parametrize("rows", [torch.full((6, 3), 0.1), torch.zeros(6, 3), torch.ones(1, 3)])
+def test_rows_that_do_not_differ_have_no_components(rows: torch.Tensor) -> None:
+    rows = rows.double()
+    for found in (project(rows), project_gram(rows @ rows.T)):
+        assert (found.found, found.total_variance) == (0, 0.0)
+        assert not found.scores.any()
+        assert not found.explained_variance_ratio.any()
+
+
+def test_components_past_the_rank_are_zero_and_not_counted() -> None:
+    steps = torch.arange(10.0, dtype=torch.float64)
+    line = steps[:, None] * torch.tensor([[3.0, 4.0]], dtype=torch.float64)
+    for found in (project(line, 4), project_gram(line @ line.T, 4)):
+        assert found.found == 1
+        assert_close(found.scores[:, 0], 5 * (4.5 - steps), atol=1e-11)
+        assert not found.scores[:, 1:].any()
+        assert found.explained_variance_ratio.tolist() == pytest.approx([1.0, 0, 0, 0])
+    # Four fitted rows less their mean span three axes; the fourth eigenvalue is 11 eps.
+    rows = noise(6, 4, seed=5)
+    assert project(rows, 4, 4).found == project_gram(rows @ rows.T, 4, 4).found == 3
+
+
+def test_missing_rows_are_left_out_and_labelled() -> None:
+    rows, missing = noise(20, 4), [4, 9, 15]
+    rows[4, 1], rows[9], rows[15, 0] = NAN, INF, -INF
+    finite = [i for i in range(20) if i not in missing]
+    for found, whole in (
+        (project(rows), project(rows[finite])),
+        (project_gram(rows @ rows.T), project_gram(rows[finite] @ rows[finite].T)),
+    ):
+        assert found.missing.nonzero().flatten().tolist() == missing
+        assert found.fitted.nonzero().flatten().tolist() == finite
+        assert found.scores[missing].isnan().all()
+        assert_close(found.scores[finite], whole.scores, atol=1e-12)
+
+
+def test_kernel_that_is_no_inner_product_has_no_vectors() -> None:
+    skewed = alibi_mean_matrix(20, heads=4)
+    skewed[3, 7] += 1e-6
+    with pytest.raises(NoPositionVectors, match="not symmetric"):
+        project_gram(skewed)
+    # A box of width 5 in the offset has negative frequencies in its spectrum.
+    box = expand_curve((torch.arange(-19, 20).abs() <= 2).double())
+    lopsided = box.clone()
+    lopsided[0, 0] = 2.0  # equals its half turn no more
+    for kernel in (box, lopsided):
+        with pytest.raises(NoPositionVectors, match="negative eigenvalue"):
+            project_gram(kernel)

@@ -1,0 +1,76 @@
+"""Read from the code: no data is run as code or drawn as HTML, and few places delete files.
+
+Ruff bans what has a name of its own (pickle, torch.load, st.html; see pyproject.toml). Here is what it does
+not see: built-ins handed on, methods of any object and keywords. Texts of visitors are checked by
+tests/dashboard/test_hostile_names.py as they are sent.
+"""
+
+import ast
+import functools
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+BUILTINS = {"eval", "exec", "compile", "__import__"}
+METHODS = {"html", "iframe", "read_pickle", "to_pickle"}  # of any object, as in st.sidebar.html
+KEYWORDS = {"unsafe_allow_html", "unsafe_allow_javascript"}
+VALUES = {("allow_pickle", True), ("weights_only", False), ("shell", True)}
+
+
+# Who removes files; a finished run is removed by nobody.
+REMOVERS = {
+    "dashboard/counters.py",  # sockets of servers that ended
+    "posenc/lab/holder.py",  # the note of who works on a job
+    "posenc/lab/making.py",  # the checkpoint of a run that is stored
+    "posenc/lab/queue.py",  # jobs that ended
+    "posenc/lab/upkeep.py",  # old checkpoints and leftovers
+    "posenc/run_files.py",  # the temporary file of a write that failed
+}
+REMOVING = {"unlink", "rmdir", "rmtree", "rm", "rm_file", "removedirs", "delete", "_rm"}
+
+
+@functools.cache
+def code() -> dict[str, list[ast.AST]]:
+    paths = [
+        path for name in ("posenc", "dashboard") for path in sorted((ROOT / name).rglob("*.py"))
+    ]
+    return {
+        path.relative_to(ROOT).as_posix(): [*ast.walk(ast.parse(path.read_bytes()))]
+        for path in paths
+    }
+
+
+def dangers(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    for node in nodes:
+        if isinstance(node, ast.Name) and node.id in BUILTINS:  # handing it on counts, too
+            yield f"line {node.lineno}: {node.id}"
+        if not isinstance(node, ast.Call):
+            continue
+        if isinstance(node.func, ast.Attribute) and node.func.attr in METHODS | {"Popen"}:
+            yield f"line {node.lineno}: .{node.func.attr}()"
+        for keyword in node.keywords:
+            value = keyword.value.value if isinstance(keyword.value, ast.Constant) else None
+            if keyword.arg in KEYWORDS or (keyword.arg, value) in VALUES:
+                yield f"line {node.lineno}: {keyword.arg}="
+
+
+def removes_files(nodes: Iterable[ast.AST]) -> bool:
+    for node in nodes:
+        match node:
+            case ast.Attribute(value=ast.Name(id="os"), attr="remove"):
+                return True
+            case ast.Attribute(attr=name) if name in REMOVING:
+                return True
+    return False
+
+
+def test_no_file_runs_code_from_data_or_draws_html() -> None:
+    found = {f"{file} {fault}" for file, nodes in code().items() for fault in dangers(nodes)}
+    processes = {one for one in found if one.endswith(".Popen()")}
+    assert found - processes == set()
+    assert {one.split()[0] for one in processes} == {"dashboard/workers.py"}  # training workers
+
+
+def test_only_known_files_remove_files() -> None:
+    assert {file for file, nodes in code().items() if removes_files(nodes)} == REMOVERS

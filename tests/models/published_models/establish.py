@@ -1,0 +1,386 @@
+"""Observe what the layers of a published model do, by running its class of transformers.
+
+The config of a model goes to the class that its model_type names, or to the one in `read_as`. The class is
+built with the layers, heads and head widths of the config; feed-forward parts and layers with a state are
+left out, which rotate nothing. It runs on two tokens, and on a short text with its windows made small:
+
+- The function that rotates queries and keys is called with unit vectors. What it returns is the rotation as
+  a matrix: which features it pairs, the angle of each pair at position 1, and the attention factor.
+- The attention mask shows which keys a query sees.
+- The tensors that reach the attention show how many numbers the cache of a token and a layer holds.
+
+Nothing here imports posenc. `python -m tests.models.published_models.establish` writes truth.json.
+"""
+
+import contextlib
+import inspect
+import json
+import math
+import re
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+HERE = Path(__file__).parent
+TRUTH = HERE / "truth.json"
+LENGTHS = (1_000, 100_000)
+WINDOW = 6  # what replaces a window or a chunk while the mask is observed
+TEXT = 20  # tokens of that text
+SMALL = {
+    "vocab_size": 64, "vocab_size_per_layer_input": 64, "intermediate_size": 16, "moe_intermediate_size": 8,
+    "n_routed_experts": 4, "num_experts": 4, "num_local_experts": 4, "num_experts_per_tok": 2, "n_group": 1,
+    "topk_group": 1, "moe_num_experts": 4, "shared_expert_intermediate_size": 8,
+    "intermediate_size_mlp": 16, "ffn_hidden_size": 16, "hidden_size_per_layer_input": 8, "n_inner": 16,
+    "shared_intermediate_size": 8, "moe_shared_expert_intermediate_size": 8, "q_lora_rank": 8,
+}  # fmt: skip
+WINDOWS = ("sliding_window", "attention_chunk_size", "attention_window_size", "local_attention")
+FEED_FORWARD = ("mlp", "feed_forward", "block_sparse_moe", "ffn", "moe", "shared_mlp", "shared_moe")
+STATE = re.compile(
+    "Mamba|Mixer|GatedDelta|ShortConv|Lightning|LinearAttention|MLP|MoE|MOE|Moe.*Block"
+)
+TWO_RESULTS = re.compile("Lightning|Llama4TextMoe|GptOssMLP")
+ROTATES = re.compile(r"^apply_.*rot")
+SHALLOW = 4  # layers of a class whose layers are all alike, where its width cannot be made small
+
+# Classes whose layers are all alike and whose head width follows from the width of a token.
+UNIFORM = {
+    "falcon", "bloom", "mpt", "gptj", "gpt_neox", "stablelm", "persimmon", "helium", "olmoe"
+}  # fmt: skip
+# Classes of narrow models whose head width follows from the width of a token.
+NARROW = {"modernbert", "nomic_bert"}
+# Classes that compute attention themselves. None of them knows a window.
+OWN_ATTENTION = {"falcon", "bloom", "mpt", "gptj"}
+
+
+class Observer:
+    """What the layers of one run did, by their index."""
+
+    def __init__(self) -> None:
+        self.layer: int | None = None
+        self.rotations: dict[int, torch.Tensor] = {}
+        self.masks: dict[int, torch.Tensor | None] = {}
+        self.known: dict[Any, torch.Tensor] = {}
+
+    def attention(
+        self, module: Any, query: Any, key: Any, value: Any, attention_mask: Any = None, **_: Any
+    ) -> Any:
+        """Stand in for the attention: write down what it is given, and return zeros."""
+        assert self.layer is not None
+        self.masks[self.layer] = attention_mask
+        zeros = (query.shape[0], query.shape[2], query.shape[1], value.shape[-1])
+        return torch.zeros(zeros, dtype=query.dtype), None
+
+    def rotation(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Wrap a function that rotates; the first token of the run stands at position 1."""
+
+        def wrapper(heads: torch.Tensor, *rest: Any, **named: Any) -> Any:
+            if self.layer is None or self.layer in self.rotations:
+                return function(heads, *rest, **named)
+            angles = [one for one in (*rest, *named.values()) if isinstance(one, torch.Tensor)]
+            key = (
+                function,
+                heads.shape[-1],
+                *(str(one.tolist()) for one in angles if one.dim() < 4),
+            )
+            if key not in self.known:
+                columns = []
+                for feature in range(heads.shape[-1]):
+                    unit = torch.zeros_like(heads)
+                    unit[..., feature] = 1.0
+                    found = function(unit, *rest, **named)
+                    found = found[0] if isinstance(found, tuple) else found
+                    columns.append(found.reshape(-1, found.shape[-1])[0])
+                self.known[key] = torch.stack(columns, dim=1)
+            self.rotations[self.layer] = self.known[key]
+            return function(heads, *rest, **named)
+
+        return wrapper
+
+
+OBSERVER = Observer()
+
+
+def stand_in(*arguments: Any, **named: Any) -> Any:
+    return OBSERVER.attention(*arguments, **named)
+
+
+@contextlib.contextmanager
+def observed(model: torch.nn.Module, layers: Any) -> Iterator[Observer]:
+    """Observe the layers of a model while it runs."""
+    global OBSERVER
+    OBSERVER = Observer()
+    undo: list[Callable[[], Any]] = []
+    for index, layer in enumerate(layers):
+
+        def enter(*_: Any, index: int = index) -> None:
+            OBSERVER.layer = index
+
+        undo.append(layer.register_forward_pre_hook(enter).remove)
+    for module in {sys.modules[type(one).__module__] for one in model.modules()}:
+        for name, function in list(vars(module).items()):
+            if ROTATES.match(name) and "vision" not in name and callable(function):
+                setattr(module, name, OBSERVER.rotation(function))
+                undo.append(partial(setattr, module, name, function))
+    try:
+        yield OBSERVER
+    finally:
+        for one in undo:
+            one()
+
+
+def read_rotation(matrix: torch.Tensor) -> dict[str, Any]:
+    """Return the pairs, angles and factor of a rotation by position 1."""
+    pairs: dict[tuple[int, int], int] = {}
+    for row in range(matrix.shape[0]):
+        features = tuple(int(one) for one in matrix[row].nonzero().flatten())
+        if len(features) == 2:
+            pairs.setdefault((features[0], features[1]), row)
+    distances = {b - a for a, b in pairs}
+    layout = "interleaved" if distances == {1} else "half" if len(distances) == 1 else "other"
+    assert layout != "other", distances
+    angles, factors = [], set()
+    for (a, b), row in sorted(pairs.items()):
+        cosine, sine = float(matrix[row, a]), abs(float(matrix[row, b]))
+        angles.append(math.atan2(sine, cosine))
+        factors.add(round(math.hypot(sine, cosine), 5))
+    assert len(factors) == 1, factors
+    return {
+        "rotated": 2 * len(pairs),
+        "layout": layout,
+        "attention_factor": factors.pop(),
+        "frequencies": angles,
+    }
+
+
+def sampled(values: list[float]) -> list[float]:
+    """Return the first, second, middle, last but one and last of a list."""
+    return [values[index] for index in (0, 1, len(values) // 2, -2, -1)]
+
+
+def text_config(entry: dict[str, Any]) -> dict[str, Any]:
+    """Return the config of the text model, with the model_type of the class that reads it."""
+    config = entry["config"]
+    config = dict(config.get("text_config", config))
+    return config | {"model_type": entry.get("read_as", {}).get("model_type", config["model_type"])}
+
+
+def read(config: dict[str, Any]) -> Any:
+    """Return the config object of transformers."""
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    copied = json.loads(json.dumps(config))
+    if "attn_config" in copied and copied["attn_config"].get("clip_qkv"):
+        copied["attn_config"]["clip_qkv"] = float(copied["attn_config"]["clip_qkv"])
+    return CONFIG_MAPPING[config["model_type"]].from_dict(copied)
+
+
+def pass_on(*given: Any, **named: Any) -> Any:
+    """Stand in for a part of a layer that bears on no position: return what it is given."""
+    return given[0] if given else named["hidden_states"]
+
+
+def pass_on_with_none(*given: Any, **named: Any) -> Any:
+    return pass_on(*given, **named), None
+
+
+@contextlib.contextmanager
+def without_initial_values() -> Iterator[None]:
+    """Build models without drawing their weights, which nothing here looks at."""
+    from transformers import PreTrainedModel
+
+    with pytest.MonkeyPatch.context() as patch:
+        for layer in (torch.nn.Linear, torch.nn.Embedding, torch.nn.LayerNorm, torch.nn.Conv1d):
+            patch.setattr(layer, "reset_parameters", lambda self: None)
+        patch.setattr(PreTrainedModel, "init_weights", lambda self: None)
+        yield
+
+
+def build(config: dict[str, Any], window: int | None = None) -> tuple[torch.nn.Module, Any]:
+    """Build a model with small feed-forward parts; return it and its list of layers."""
+    from transformers import AttentionInterface, AutoModel
+    from transformers.masking_utils import AttentionMaskInterface, eager_mask
+
+    AttentionInterface.register("observed", stand_in)
+    AttentionMaskInterface.register("observed", eager_mask)
+    made = read(config)
+    depth = made.num_hidden_layers
+    made.pad_token_id = 0
+    made.use_cache = True
+    made.allow_global_per_layer_attribute_access = True
+    if made.model_type in UNIFORM:
+        made.num_hidden_layers = depth = min(depth, SHALLOW)
+    elif made.model_type not in NARROW:
+        if hasattr(made, "num_attention_heads") and getattr(made, "head_dim", None) is None:
+            made.head_dim = made.hidden_size // made.num_attention_heads
+        made.hidden_size = 64
+    for name, value in SMALL.items():
+        if getattr(made, name, None) is not None:
+            setattr(made, name, value)
+    for name in WINDOWS:
+        if window is not None and getattr(made, name, None):
+            setattr(made, name, window)
+    made._attn_implementation = "eager" if made.model_type in OWN_ATTENTION else "observed"
+    with torch.no_grad(), without_initial_values():
+        model = AutoModel.from_config(made, dtype=torch.float32).eval()
+    layers = next(
+        one
+        for one in model.modules()
+        if isinstance(one, torch.nn.ModuleList)
+        and len(one) == depth
+        and len(list(one[0].children())) > 1
+    )
+    for layer in layers:
+        for name, child in layer.named_modules():
+            word = type(child).__name__
+            if (name.split(".")[-1] in FEED_FORWARD or STATE.search(word)) and "Norm" not in word:
+                child.forward = pass_on_with_none if TWO_RESULTS.search(word) else pass_on
+    return model, layers
+
+
+def run(model: torch.nn.Module, layers: Any, positions: list[int]) -> tuple[Observer, Any]:
+    """Run a model on tokens at these positions; return what was observed, and the cache."""
+    named: dict[str, Any] = {"input_ids": torch.ones(1, len(positions), dtype=torch.long)}
+    if "position_ids" in inspect.signature(model.forward).parameters:
+        named["position_ids"] = torch.tensor([positions])
+    with observed(model, layers) as seen, torch.no_grad():
+        result = model(**named)
+    return seen, getattr(result, "past_key_values", None)
+
+
+def numbers_cached(model: torch.nn.Module, layers: Any, cache: Any) -> list[int | None]:
+    """Return the numbers that each layer's cache holds for a token; None where they cannot be told."""
+    found: list[int | None] = []
+    for index, layer in enumerate(layers):
+        names = [name for name, _ in layer.named_modules()]
+        latent = [one for name, one in layer.named_modules() if name.endswith("kv_a_proj_with_mqa")]
+        if any("indexer" in name or "compressor" in name for name in names):
+            found.append(None)  # keys of the index are cached, too
+        elif latent:
+            found.append(latent[0].out_features)  # the latent vector and the rotated key
+        elif cache is None or index >= len(cache.layers):
+            found.append(0)
+        else:
+            keys, values = (getattr(cache.layers[index], one, None) for one in ("keys", "values"))
+            both = [
+                one for one in (keys, values) if isinstance(one, torch.Tensor) and one.dim() == 4
+            ]
+            found.append(sum(one.shape[1] * one.shape[3] for one in both))
+    return found
+
+
+def seen_keys(mask: torch.Tensor | None) -> tuple[str, int | None]:
+    """Return what a mask is of: full attention, a window or chunks; and the keys seen beyond WINDOW."""
+    if mask is None:
+        return "full", None
+    visible = [int((row == 0).sum()) for row in mask[0, 0]]
+    if visible in ([one + 1 for one in range(TEXT)], [TEXT] * TEXT):
+        return "full", None
+    if visible == [one % WINDOW + 1 for one in range(TEXT)]:
+        return "chunk", 0
+    assert max(visible) < TEXT, visible
+    return "window", max(visible) - WINDOW
+
+
+def establish(entry: dict[str, Any]) -> dict[str, Any]:
+    """Return what the layers of a model do: what its entry states with a source, or what is observed."""
+    if "stated" in entry:
+        return dict(entry["stated"])
+    config = text_config(entry)
+    published = read(config)
+    model, layers = build(config, WINDOW)
+    near, cache = run(model, layers, [1, LENGTHS[0] - 1])
+    fixed = published.model_type == "gptj"  # its angles stand in a table of n_positions rows
+    far = near if fixed else run(model, layers, [1, LENGTHS[1] - 1])[0]
+    cached = numbers_cached(model, layers, cache)
+    masked, _ = run(model, layers, list(range(TEXT)))
+    own = published.model_type in OWN_ATTENTION
+    kinds: dict[str, dict[str, Any]] = {}
+    for index in range(published.num_hidden_layers):
+        place = index % len(layers)  # of a uniform class only some layers were built
+        attends = own or place in near.masks
+        sparse = any("indexer" in name for name, _ in layers[place].named_modules())
+        kind: dict[str, Any] = {"attention": "state", "window": None}
+        if attends:
+            name, beyond = seen_keys(masked.masks.get(place))
+            order = ("attention_chunk_size",) if name == "chunk" else ("local_attention", *WINDOWS)
+            size = next(
+                (getattr(published, one) for one in order if getattr(published, one, None)), 0
+            )
+            kind = {
+                "attention": "sparse" if sparse else name,
+                "window": None if beyond is None else size + beyond,
+            }
+        kind["cached"] = cached[place]
+        if place in near.rotations:
+            rotation, other = (read_rotation(one.rotations[place]) for one in (near, far))
+            kind["position"] = "rope"
+            kind |= rotation | {
+                "frequencies": {
+                    str(length): sampled(one["frequencies"])
+                    for length, one in zip(LENGTHS, (rotation, other), strict=True)
+                }
+            }
+            kind |= named_block(published, index)
+        else:
+            kind["position"] = position_without_rotation(published) if attends else "none"
+        kind |= entry.get("differs", {}).get("fields", {})
+        for field in entry.get("left_out", {}).get("fields", ()):
+            kind.pop(field, None)
+        key = json.dumps(kind, sort_keys=True)
+        kinds.setdefault(key, kind | {"layers": []})["layers"].append(index)
+    return {
+        "from": f"transformers {version()}, {type(published).__name__}",
+        "layers": published.num_hidden_layers,
+        "kinds": list(kinds.values()),
+    }
+
+
+def named_block(published: Any, index: int) -> dict[str, Any]:
+    """Return the base and the type of scaling that transformers uses for a layer."""
+    block = getattr(published, "rope_parameters", None)
+    if block is None:
+        return {"base": 10_000.0, "scaling": "default"}  # written in the modelling code of GPT-J
+    words = getattr(published, "layer_types", None)
+    if words and words[index] in block:
+        block = block[words[index]]
+    return {"base": float(block["rope_theta"]), "scaling": block.get("rope_type", "default")}
+
+
+def position_without_rotation(published: Any) -> str:
+    """Return what encodes position in a class whose attention rotates nothing."""
+    alibi = published.model_type in ("bloom", "mpt") or getattr(published, "alibi", False)
+    return "alibi" if alibi else "none"
+
+
+def version() -> str:
+    import transformers
+
+    return str(transformers.__version__)
+
+
+def published() -> dict[str, dict[str, Any]]:
+    """Return the published models, by their names."""
+    files = (path for path in sorted(HERE.glob("*.json")) if path != TRUTH)
+    return {path.stem: json.loads(path.read_text()) for path in files}
+
+
+def write(names: list[str]) -> None:
+    """Establish what these models do, or all of them, and write it to truth.json."""
+    torch.set_num_threads(1)
+    truth = json.loads(TRUTH.read_text()) if TRUTH.exists() else {}
+    models = published()
+    for name in names or models:
+        truth[name] = establish(models[name])
+        rows = [
+            f"{json.dumps(one)}: {json.dumps(truth[one])}" for one in sorted(truth) if one in models
+        ]
+        TRUTH.write_text("{\n" + ",\n".join(rows) + "\n}\n")
+
+
+if __name__ == "__main__":
+    write(sys.argv[1:])

@@ -1,0 +1,144 @@
+"""The commands inspect and plan print the library's numbers, or one error and exit status 2."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from click.testing import CliRunner, Result
+
+from posenc import __main__ as command
+from posenc.commands import planning
+from posenc.interop import read_config
+from posenc.planner import RANKING, ContextPlan, plan, verdict
+from posenc.planner.report import plan_record
+from posenc.planner.verdict import bound_said
+from tests.models.configs import LLAMA, of_type
+
+PLAN = ["plan", "-", "--context", "16384", "--methods"]
+ANSWERS = (["inspect", "-"], [*PLAN, "yarn"])
+
+
+def run(*words: str, text: str | None = None) -> Result:
+    return CliRunner().invoke(command.main, list(words), input=text)
+
+
+@pytest.fixture
+def llama(tmp_path: Path) -> str:
+    path = tmp_path / "Llama-3-8B" / "config.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps(LLAMA))
+    return str(path)
+
+
+def test_inspect_prints_the_numbers_of_a_config(llama: str) -> None:
+    result = run("inspect", llama)
+    assert result.exit_code == 0, result.output
+    assert result.output.startswith("Llama-3-8B: llama, 32 layers of width 4,096")
+    assert "8,192" in result.output
+    (row,) = [line for line in result.output.splitlines() if line.startswith("32 ")]
+    assert [cell for cell in ("RoPE", "32/8", "500,000", "1/sqrt(128)") if cell not in row] == []
+    record = json.loads(run("inspect", llama, "--json").output)
+    (kind,) = record["layer_kinds"]
+    sizes = (kind["heads"], kind["kv_heads"], kind["head_dim"], kind["rotary_dim"])
+    assert (*sizes, kind["scheme"]["base"]) == (32, 8, 128, 128, 500_000.0)
+    assert record["context"] == 8_192
+
+
+def test_plan_prints_the_verdict_and_two_ranked_tables(llama: str) -> None:
+    result = run("plan", llama, "--context", "32768", "--methods", "yarn,none, linear")
+    assert result.exit_code == 0, result.output
+    lines = result.output.splitlines()
+    methods = ["yarn", "none", "linear"]
+    found = plan(read_config(LLAMA), 32_768, name="Llama-3-8B", methods=methods)
+    end = lines.index("")  # what is assumed stands before any number
+    assert found.assumed[0] in [line.strip() for line in lines[:end]]
+    assert lines[end + 1] == verdict(found)
+    assert "--script linear" in lines[end + 2]
+    assert {RANKING, bound_said(found)} <= {*lines}
+    ranked = [line.split("  ")[1] for line in lines if line[:3] in ("1  ", "2  ", "3  ")]
+    assert ranked == ["Position interpolation", "YaRN", "Unscaled"] * 2
+    for fact in ("4 GiB in bfloat16", '"rope_type": "yarn"', "arXiv 2309.00071"):
+        assert fact in result.output
+    record = run("plan", llama, "--context", "32768", "--methods", ",".join(methods), "--json")
+    assert json.loads(record.stdout) == json.loads(json.dumps(plan_record(found)))
+
+
+def test_plan_computes_on_one_thread_and_leaves_the_setting_as_it_was(
+    llama: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[int] = []
+
+    def watch(*arguments: Any, **options: Any) -> ContextPlan:
+        threads.append(torch.get_num_threads())
+        return plan(*arguments, **options)
+
+    monkeypatch.setattr(planning, "plan", watch)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        run("plan", llama, "--context", "16384", "--methods", "none")
+        threads.append(torch.get_num_threads())
+    finally:
+        torch.set_num_threads(before)
+    assert threads == [1, 2]
+
+
+def test_wrong_argument_is_one_error_and_status_2(llama: str) -> None:
+    to_16_k = ["plan", llama, "--context", "16384"]
+    for words, fact in (
+        (["plan", llama, "--context", "0"], "context"),
+        ([*to_16_k, "--methods", "magic"], "magic"),
+        ([*to_16_k, "--trained", "1"], "trained_length"),
+        ([*to_16_k, "--script", "yarn_paper"], "YaRN as printed"),
+        (["plan", llama], "--context"),
+        (["plan", "nowhere.json", "--context", "16384"], "nowhere.json"),
+        (["inspect", "nowhere.json"], "nowhere.json"),
+        (["inspect", "-"], "JSON"),
+        (["plan", "-", "--context", "8192"], "JSON"),
+    ):
+        result = run(*words, text="{")
+        assert result.exit_code == 2
+        assert fact in result.output
+        assert "Traceback" not in result.output
+        assert sum(line.startswith("Error: ") for line in result.output.splitlines()) == 1
+
+
+@pytest.mark.parametrize("words", ANSWERS, ids=lambda words: words[0])
+def test_what_is_assumed_stands_before_any_number(words: list[str]) -> None:
+    for config, fact in ((of_type("brand_new"), "brand_new"), (LLAMA | {"rope_ratio": 2}, "ratio")):
+        text = json.dumps(config)
+        refused = run(*words, text=text)
+        assert refused.exit_code == 2
+        assert fact in refused.output
+        assert "--assume llama" in refused.output
+        first = run(*words, "--assume", "llama", text=text).output.splitlines()[0]
+        assert first == read_config(text, "llama").assumption
+        assert fact in first
+        record = json.loads(run(*words, "--assume", "llama", "--json", text=text).output)
+        assert next(iter(record.items())) == ("assumption", first)
+    if words[0] == "plan":
+        script = run(*words[:4], "--script", "yarn", "--assume", "llama", text=text).stdout
+        assert script.splitlines()[0] == f"# {first}"
+        assert '"rope_type": "yarn"' in script
+        compile(script, "loss_by_position.py", "exec")
+    lines = run(*words, text='{"model_type": "qwen2"}').output.splitlines()
+    assumed = read_config({"model_type": "qwen2"}).assumed
+    assert len(assumed) > 3
+    assert {*assumed} <= {line.strip() for line in lines[: lines.index("")]}
+
+
+@pytest.mark.parametrize("words", ANSWERS, ids=lambda words: words[0])
+def test_names_in_a_config_are_no_command_of_a_terminal(words: list[str]) -> None:
+    config = LLAMA | {"model_type": "\x1b[31m\r\n", "rope_\x1b[31m": 1}
+    for assume in ([], ["--assume", "llama"]):
+        output = run(*words, *assume, text=json.dumps(config)).output
+        assert output
+        assert "\x1b" not in output
+        assert "\r" not in output
+    # A bell: click removes colours and moves of the cursor by itself where there is no terminal.
+    result = run(*words, "--assume", "llama", text=json.dumps(of_type("x\x07y")))
+    assert result.exit_code == 0
+    assert "\x07" not in result.output
+    assert "x\\x07y" in result.output

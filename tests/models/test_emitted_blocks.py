@@ -1,0 +1,296 @@
+"""What a plan emits is what transformers' own classes accept and rotate by; its script measures a model."""
+
+import copy
+import csv
+import inspect
+import io
+import json
+import runpy
+import shlex
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from posenc import rope_frequencies
+from posenc.interop import read_config
+from posenc.planner import ContextPlan, emit, loss_by_position_script, plan, verdict
+from posenc.planner.emitted import Emitted
+from posenc.presets import MODELS
+from posenc.schemes.rope import RopeConfig
+from tests.models.configs import LLAMA, Config, method, plan_config, preset_config, published_config
+
+transformers = pytest.importorskip("transformers", minversion="5")
+
+from tests.models.test_transformers_classes import attribute, class_of  # noqa: E402
+
+TARGET = 70_000
+# One preset of each class of transformers, and one of each scaling.
+NAMES = [
+    "llama-3-8b", "llama-3.1-8b", "mistral-7b-v0.1", "mixtral-8x7b", "gemma-2-9b", "gemma-3-4b", "qwen3-8b",
+    "phi-2", "phi-3-mini-128k", "gpt-neox-20b", "deepseek-v3", "falcon-7b", "smollm3-3b", "gpt-oss-20b",
+    "modernbert-base",
+]  # fmt: skip
+# Keys of a config that a block replaces.
+OLD = (
+    "rope_theta", "rope_scaling", "rope_parameters", "rotary_pct", "rotary_emb_base",
+    "partial_rotary_factor", "rope_local_base_freq", "global_rope_theta", "local_rope_theta",
+)  # fmt: skip
+
+
+def text_config(name: str) -> Config:
+    config = preset_config(name)
+    text: Config = config.get("text_config", config)
+    return text
+
+
+@cache
+def plan_model(name: str) -> ContextPlan:
+    """All methods for a preset as its config has it, from a first length that makes TARGET longer."""
+    return plan(MODELS[name].read(), TARGET, name=name, search_base=False, scan=64)
+
+
+def emitted(name: str, method_name: str) -> Emitted:
+    return emit(plan_model(name), method(plan_model(name), method_name))
+
+
+def rotation_of(config: Config, kind: str) -> tuple[torch.Tensor, float]:
+    """The frequencies and the factor by which transformers rotates the last token of the target."""
+    model_type = config.pop("model_type")
+    built = transformers.CONFIG_MAPPING[model_type](**config)
+    rotary = class_of(model_type, "RotaryEmbedding")(built)
+    kinds = [kind] if isinstance(rotary.rope_type, dict) else []
+    rotary(torch.zeros(1, 1, 8), torch.tensor([[TARGET - 1]]), *kinds)
+    return attribute(rotary, kind, "inv_freq"), attribute(rotary, kind, "attention_scaling")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_transformers_rotates_as_planned_with_every_block(name: str) -> None:
+    found = plan_model(name)
+    text = text_config(name)
+    others = {key: value for key, value in text.items() if key not in OLD}
+    rotary = class_of(text["model_type"], "RotaryEmbedding")
+    one_for_all = "layer_type" not in inspect.signature(rotary.forward).parameters
+    spared = [
+        kind for kind in found.model.layer_kinds
+        if kind.window is not None and kind.window <= (found.trained_length or 0)
+        and isinstance(kind.scheme, RopeConfig) and kind is not found.kind
+    ]  # fmt: skip
+    assert found.methods
+    for one in found.methods:
+        pasted = emit(found, one)
+        assert bool(pasted.rope_parameters) == bool(pasted.where)
+        assert pasted.rope_parameters or pasted.why
+        assert bool(loss_by_position_script(found, one)) == bool(pasted.rope_parameters)
+        expected, scale = rope_frequencies(one.config, length=TARGET)
+        for block in filter(None, (pasted.rope_parameters, pasted.rope_scaling)):
+            inv_freq, scaling = rotation_of(others | copy.deepcopy(block), found.kind.name)
+            # float32 frequencies of theirs
+            torch.testing.assert_close(inv_freq.double(), expected, rtol=1e-6, atol=0)
+            assert scaling == pytest.approx(scale, rel=1e-12)
+            again = read_config(json.loads(json.dumps(others | block)))
+            schemes = {kind.name: kind.scheme for kind in again.layer_kinds}
+            scheme = schemes[found.kind.name]
+            assert isinstance(scheme, RopeConfig)
+            frequencies, scaling = rope_frequencies(scheme, length=TARGET)
+            torch.testing.assert_close(frequencies, expected, rtol=1e-12, atol=0)
+            assert scaling == pytest.approx(scale, rel=1e-12)
+        if pasted.rope_parameters:
+            rescales = bool(spared) and one_for_all and one.config != found.kind.scheme
+            assert ("also rescales" in pasted.where) == rescales
+
+
+def test_sliding_layers_that_share_a_block_are_counted() -> None:
+    config = preset_config("gemma-2-9b") | {"num_hidden_layers": 26}
+    found = plan_config(config, 32_768, methods=["yarn", "none"], scan=64)
+    where = emit(found, method(found, "yarn")).where
+    assert "Gemma2Config" in where
+    for said in (where, verdict(found)):
+        assert "rescales 13 sliding_attention" in said
+    assert "rescales" not in emit(found, method(found, "none")).where
+
+
+def test_layers_with_a_block_of_their_own_keep_it() -> None:
+    config = published_config("gemma-3-4b")["text_config"]
+    found = plan_config(config, 131_072, trained_length=32_768, methods=["linear"], scan=64)
+    block = emit(found, method(found, "linear")).rope_parameters["rope_parameters"]
+    assert block == {
+        "full_attention": {"rope_type": "linear", "rope_theta": 1e6, "factor": 4.0},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+    }
+
+
+def test_keys_of_a_nested_model_belong_inside_its_section() -> None:
+    pasted = emitted("gemma-3-4b", "linear")
+    assert plan_model("gemma-3-4b").model.section == "text_config"
+    assert "text_config" in pasted.where
+    # vLLM sets a key at the top where the text model never looks (vllm-project/vllm 54289).
+    overrides = json.loads(pasted.vllm.split("'")[1])
+    parameters = pasted.rope_parameters["rope_parameters"]
+    assert overrides == {"text_config": {"rope_parameters": parameters}}
+
+
+def test_a_class_that_refuses_a_type_gets_no_block_of_it() -> None:
+    for one in plan_model("phi-3-mini-128k").methods:
+        pasted = emit(plan_model("phi-3-mini-128k"), one)
+        accepted = one.method.name in ("none", "ntk", "configured")
+        assert bool(pasted.rope_parameters) == accepted, one.method.name
+        if one.method.name in ("yarn", "linear"):
+            assert "Phi3Config" in pasted.why[0]
+            assert pasted.vllm == ""
+
+
+def test_nothing_is_emitted_for_what_no_public_code_computes() -> None:
+    printed = emitted("llama-3-8b", "yarn_paper")
+    assert printed.rope_parameters == printed.rope_scaling == {}
+    assert printed.vllm == printed.llama_cpp == ""
+    assert printed.why
+    # GPT-J's base is written in its code, so no config changes it.
+    gptj = plan_config(preset_config("gpt-j-6b"), 4_096, methods=["linear"])
+    assert emit(gptj, gptj.methods[0]).rope_parameters == {}
+    assert emit(gptj, gptj.methods[0]).why
+
+
+@pytest.mark.parametrize("name", ["linear", "ntk", "yarn", "llama3"])
+def test_vllm_is_told_the_block_and_the_length_once(name: str) -> None:
+    pasted = emitted("llama-3-8b", name)
+    words = shlex.split(pasted.vllm)
+    assert words[:3] == ["vllm", "serve", "MODEL"]
+    flags = dict(zip(words[3::2], words[4::2], strict=True))
+    assert flags["--max-model-len"] == str(TARGET)
+    overrides = json.loads(flags["--hf-overrides"])
+    assert overrides["rope_parameters"] == pasted.rope_parameters["rope_parameters"]
+    # vLLM multiplies the context by the factor of linear and YaRN; the others have to be told it.
+    assert ("max_position_embeddings" in overrides) == (name in ("ntk", "llama3"))
+
+
+def llama_cpp_flags(found: ContextPlan, name: str) -> dict[str, Any]:
+    words = shlex.split(emit(found, method(found, name)).llama_cpp)
+    assert words[:3] in (["llama-server", "-m", "MODEL"], [])
+    return dict(zip(words[3::2], words[4::2], strict=True))
+
+
+def test_llama_cpp_is_told_what_its_options_can_say() -> None:
+    found = plan_config(LLAMA, 32_768, scan=64)
+    assert llama_cpp_flags(found, "yarn") == {
+        "--rope-scaling": "yarn", "--rope-scale": "4", "--yarn-orig-ctx": "8192",
+        "--yarn-beta-fast": "32", "--yarn-beta-slow": "1", "-c": "32768",
+    }  # fmt: skip
+    linear = {"--rope-scaling": "linear", "--rope-scale": "4", "-c": "32768"}
+    assert llama_cpp_flags(found, "linear") == linear
+    base = float(llama_cpp_flags(found, "ntk")["--rope-freq-base"])
+    assert base == pytest.approx(5e5 * 4 ** (128 / 126), rel=1e-14)
+    for name in ("dynamic", "llama3"):
+        assert llama_cpp_flags(found, name) == {}
+        assert any("llama.cpp" in why for why in emit(found, method(found, name)).why)
+
+
+def test_llama_cpp_gets_no_options_where_a_file_holds_factors_that_stay() -> None:
+    """Llama 3.1 and LongRoPE are tensors of a GGUF file (ggml-org/llama.cpp pull request 8676)."""
+    for name, flags in (("llama-3.1-8b", False), ("llama-3-8b", True), ("qwen3-8b", True)):
+        pasted = emitted(name, "yarn")
+        assert bool(pasted.llama_cpp) == flags, name
+        assert any("8676" in why for why in pasted.why) == (not flags)
+    configured = emitted("llama-3.1-8b", "configured")
+    assert configured.llama_cpp == f"llama-server -m MODEL -c {TARGET}"
+    assert any("llama.cpp" in why for why in configured.why)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small random Llama of transformers, without a tokenizer, and a text."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        vocab_size=64, hidden_size=32, intermediate_size=32, num_hidden_layers=2,
+        num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=64,
+    )  # fmt: skip
+    model = LlamaForCausalLM(config)
+    generator = torch.Generator().manual_seed(7)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.copy_(torch.randn(weight.shape, generator=generator) * 0.3)
+    folder = tmp_path_factory.mktemp("checkpoint")
+    model.save_pretrained(folder)
+    (folder / "text.txt").write_bytes(bytes(range(32, 96)) * 16)
+    return folder
+
+
+class PlannedRotation(torch.nn.Module):
+    """In place of a Llama's rotary module: cosines and sines of planned frequencies, in float64."""
+
+    def __init__(self, config: RopeConfig, length: int) -> None:
+        super().__init__()
+        self.inv_freq, self.factor = rope_frequencies(config, length=length)
+
+    def forward(
+        self, x: torch.Tensor, position_ids: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        angles = position_ids[..., None].double() * self.inv_freq.repeat(2)
+        return (self.factor * angles.cos()).to(x.dtype), (self.factor * angles.sin()).to(x.dtype)
+
+
+@torch.no_grad()
+def losses_by_hand(model: Any, tokens: torch.Tensor) -> torch.Tensor:
+    """Loss of the tokens 1, 2, ... of sequences, their mean."""
+    logits = model.eval()(tokens).logits.double().log_softmax(-1)
+    return -logits[:, :-1].gather(-1, tokens[:, 1:, None])[..., 0].mean(0)
+
+
+def run_script(
+    checkpoint: Path, found: ContextPlan, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Run the script of a method in this process, which has imported transformers already."""
+    script = checkpoint / f"{name}.py"
+    script.write_text(loss_by_position_script(found, method(found, name)))
+    options = ["--byte-tokens", "--dtype", "float32", "--device", "cpu", "--sequences", "2"]
+    monkeypatch.chdir(checkpoint)
+    monkeypatch.setattr(sys, "argv", [script.name, ".", "text.txt", *options, "--bins", "5"])
+    runpy.run_path(str(script), run_name="__main__")
+
+
+@pytest.mark.parametrize("name", ["yarn", "dynamic"])
+def test_the_script_measures_a_checkpoint_as_it_is_and_as_planned(
+    checkpoint: Path, name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    found = plan_config(json.loads((checkpoint / "config.json").read_text()), 256)
+    capsys.readouterr()
+    run_script(checkpoint, found, name, monkeypatch)
+    printed = capsys.readouterr().out
+    rows = list(csv.DictReader(io.StringIO(printed)))
+    assert [int(rows[0]["from"]), int(rows[-1]["until"])] == [1, 256]
+    assert sum(int(row["tokens"]) for row in rows) == 2 * 255
+    content = (checkpoint / "text.txt").read_bytes()[:512]
+    tokens = torch.tensor([byte % 64 for byte in content]).view(2, 256)
+    plain = LlamaForCausalLM.from_pretrained(checkpoint, dtype=torch.float32)
+    block = emit(found, method(found, name)).rope_parameters
+    changed = LlamaForCausalLM(LlamaConfig.from_pretrained(checkpoint, **block))
+    changed.load_state_dict(plain.state_dict())
+    before, after = losses_by_hand(plain, tokens), losses_by_hand(changed, tokens)
+    expected = {"before": [before], "after": [after]}
+    rotated = {}
+    for other in ("none", "linear", "yarn", "dynamic"):
+        plain.model.rotary_emb = PlannedRotation(method(found, other).config, 256)
+        rotated[other] = losses_by_hand(plain, tokens)
+    expected["after"].append(rotated.pop(name))
+    expected["before"].append(rotated["none"])
+    parts = [slice(int(row["from"]) - 1, int(row["until"]) - 1) for row in rows]
+    for column, losses in expected.items():
+        numbers = torch.tensor([float(row[column]) for row in rows], dtype=torch.float64)
+        for loss in losses:
+            means = torch.stack([loss[part].mean() for part in parts])
+            torch.testing.assert_close(numbers, means, rtol=0, atol=1e-5)
+    for other, loss in rotated.items():  # any other scaling would be seen
+        means = torch.stack([loss[part].mean() for part in parts])
+        assert (numbers - means).abs().max() > 2e-4, other
+
+
+def test_script_names_the_missing_tokens(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = plan_config(json.loads((checkpoint / "config.json").read_text()), 4_096)
+    with pytest.raises(SystemExit, match=r"1,024 .*4,096|4,096 .*1,024"):
+        run_script(checkpoint, found, "linear", monkeypatch)

@@ -1,0 +1,318 @@
+"""A plan advises what sources tested, makers recommend and small models measured here bear out."""
+
+import dataclasses
+import io
+import json
+import math
+import statistics
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from dashboard import planner as page
+from dashboard.choices import PlanChoice
+from posenc import Setting
+from posenc.interop import read_config
+from posenc.interop.sources import RESULTS
+from posenc.model_evidence import EVIDENCE, evidence_of
+from posenc.planner import RANKING, cautions, emit, layer_notes, plan, verdict
+from posenc.planner import measured as measurements
+from posenc.planner.measured import measured_at
+from posenc.planner.readiness import MEASURED_LIMIT, Readiness, readiness
+from posenc.planner.verdict import suggested
+from posenc.presets import MODELS
+from posenc.schemes.known_rope import Evidence
+from tests.models.configs import (
+    LLAMA,
+    Config,
+    method,
+    plan_config,
+    plan_preset,
+    preset_config,
+    published_config,
+)
+
+pytestmark = pytest.mark.usefixtures("no_shape_checks")
+
+
+def ratios_by_hand(variant: str, train_length: int, factor: int) -> list[float]:
+    """Perplexity at a multiple of the training length over that at it, one for each shipped model."""
+    ratios = []
+    for path in RESULTS.glob("*.parquet"):
+        table = pq.read_table(io.BytesIO(path.read_bytes()))
+        spec = json.loads(table.schema.metadata[b"posenc"])["specification"]
+        wanted = ("language", "rope", train_length)
+        if (spec["task"], spec["scheme"]["kind"], spec["train_length"]) == wanted:
+            rows = [row for row in table.to_pylist() if row["measure"] == "context"]
+            loss = {(row["variant"], row["x"]): row["value"] for row in rows}
+            own = loss["as trained", train_length]
+            ratios.append(math.exp(loss[variant, factor * train_length]) / math.exp(own))
+    return ratios
+
+
+@pytest.mark.parametrize(
+    ("kind", "variant"),
+    [("rope", "as trained"), ("rope_linear", "position interpolation"), ("rope_ntk", "NTK-aware")],
+)
+def test_measured_ratios_are_those_of_the_shipped_files(kind: str, variant: str) -> None:
+    for factor in (2, 16):
+        ratios = measured_at(kind, factor)
+        assert [one.train_length for one in ratios] == [64, 128]
+        for one in ratios:
+            by_hand = ratios_by_hand(variant, one.train_length, factor)
+            assert one.seeds == len(by_hand) == 3
+            assert one.mean == pytest.approx(statistics.geometric_mean(by_hand), rel=1e-12)
+            assert [one.low, one.high] == pytest.approx([min(by_hand), max(by_hand)], rel=1e-12)
+
+
+def test_a_plan_quotes_what_was_measured_at_its_factor_or_the_next() -> None:
+    assert {one.factor for one in measured_at("rope_ntk", 3)} == {4}
+    assert {one.factor for one in measured_at("rope_ntk", 64)} == {16}
+    assert measured_at("rope_yarn", 2) == ()
+    found = plan_preset("llama-3-8b", 16_384)
+    assert method(found, "none").measured == measured_at("rope", 2)
+    statements = " ".join(text for text, _ in method(found, "ntk").statements)
+    for one in measured_at("rope_ntk", 2):
+        assert f"{one.mean:.3g} times" in statements
+        assert f"{one.low:.3g} to {one.high:.3g}" in statements
+        assert f"{one.mean:.3g}" in verdict(found)
+    means = [f"{one.mean:.3g}" for one in measured_at("rope_ntk", 16)]
+    for factor in (9, 16):  # at 9, what was measured at 16
+        said = verdict(plan_preset("llama-3-8b", factor * 8_192))
+        assert "x16" in said
+        assert all(mean in said for mean in means)
+    # Dynamic NTK has the frequencies of NTK-aware scaling at this length.
+    longest = method(plan_preset("llama-3-8b", 524_288), "dynamic")
+    assert means[0] in " ".join(text for text, _ in longest.statements)
+
+
+def test_plan_without_lab_packages_has_no_measured_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "posenc.lab.runs", None)
+    measurements.measured_ratios.cache_clear()
+    try:
+        found = plan_preset("llama-3-8b", 16_384, scan=32)  # not the plan of another test
+        assert {one.measured for one in found.methods} == {()}
+        assert verdict(found)
+    finally:
+        measurements.measured_ratios.cache_clear()
+
+
+# For a model and a target: the class of each method by its name, in the order of the ranking.
+CASES = json.loads(Path(__file__).with_name("plan_cases.json").read_text())
+
+
+@pytest.mark.parametrize(("name", "target", "classes"), CASES["classes"])
+def test_methods_have_the_class_and_order_of_their_sources(
+    name: str, target: int, classes: dict[str, str]
+) -> None:
+    found = plan_preset(name, target, search_base="base" in classes)
+    assert [(one.method.name, one.usable) for one in found.methods] == [*classes.items()]
+
+
+# Of Mistral 7B its makers' paper says: trained on 8,192. 36.8 and more at longer texts are of the tests of
+# YaRN's authors.
+@pytest.mark.parametrize(
+    ("name", "target", "facts"), CASES["verdicts"], ids=lambda value: str(value)[:20]
+)
+def test_a_verdict_holds_the_facts_of_its_plan(name: str, target: int, facts: list[str]) -> None:
+    said = verdict(plan_preset(name, target))
+    assert [fact for fact in facts if fact not in said] == []
+
+
+@pytest.mark.parametrize(
+    ("factor", "mean", "expected"),
+    [
+        (4.0, None, Readiness.UNTRAINED), (4.0, 1.99, Readiness.UNTRAINED),
+        (4.0, 2.0, Readiness.TRAINED),  # the runs refute the report
+        (4.01, None, Readiness.TRAINED), (8.0, 1.0, Readiness.TRAINED),
+        (8.01, 1.0, Readiness.UNREPORTED),
+    ],
+)  # fmt: skip
+def test_a_report_counts_to_its_factor_unless_runs_refute_it(
+    factor: float, mean: float | None, expected: Readiness
+) -> None:
+    tested = Evidence(
+        training="fine-tuning", statement="S.", source="s", untrained_to=4.0, trained_to=8.0
+    )
+    (one, _) = measured_at("rope_ntk", 2)
+    means = [] if mean is None else [MEASURED_LIMIT - 0.01, mean]
+    measured = [dataclasses.replace(one, mean=value) for value in means]
+    assert readiness(tested, factor, recommended=False, measured=measured) is expected
+    assert readiness(tested, 64.0, recommended=True, measured=measured) is Readiness.RECOMMENDED
+
+
+def test_what_is_tested_without_training_and_sees_no_new_angle_comes_first() -> None:
+    config = LLAMA | {"rope_theta": 1e4, "max_position_embeddings": 131_072}
+    found = plan_config(config, 262_144, scan=64)
+    assert found.methods[0].readiness is Readiness.UNTRAINED
+    assert "dynamic NTK and NTK-aware" in verdict(found)
+    assert "x2" in verdict(found)
+
+
+def test_what_makers_say_is_of_their_models_alone() -> None:
+    config = preset_config("qwen2.5-7b")
+    del config["rope_scaling"]
+    known = evidence_of(read_config(config))
+    assert known is not None
+    assert "Qwen2.5" in known.statement
+    small = {"hidden_size": 2_048, "num_attention_heads": 16}  # of 3B, whose card says nothing
+    for other in (config | small, config | {"rope_theta": 1e7}, config | {"model_type": "llama"}):
+        assert evidence_of(read_config(other)) is None
+    for one in EVIDENCE:
+        assert one.is_of(MODELS[one.of].read(scaled=False))
+        assert one.preset.trained_length
+
+
+def test_advice_of_makers_ends_where_theirs_does() -> None:
+    exact = method(plan_preset("qwen2.5-7b", 131_072), "yarn")
+    assert exact.config == MODELS["qwen2.5-7b"].read().main.scheme
+    assert exact.advice is not None
+    assert exact.advice.source in [source for _, source in exact.statements]
+    assert method(plan_preset("qwen2.5-7b", 262_144), "yarn").readiness is Readiness.TRAINED
+    # The card of Qwen2.5 says 4, that of Qwen3 4 or less.
+    assert method(plan_preset("qwen2.5-7b", 65_536), "yarn").advice is None
+    assert method(plan_preset("qwen3-8b", 65_536), "yarn").advice is not None
+    other = plan_preset("qwen2.5-7b", 131_072, trained_length=65_536)
+    assert method(other, "yarn").advice is None
+    scaled = plan_config(preset_config("qwen2.5-7b"), 131_072, scan=64)
+    assert scaled.methods[0].method.name == "configured"
+    assert scaled.methods[0].readiness is Readiness.RECOMMENDED
+
+
+@pytest.mark.parametrize(("name", "start"), [("llama-3.1-8b", 8_192), ("gpt-oss-20b", 4_096)])
+def test_a_scaled_model_is_judged_by_the_context_of_its_scaling(name: str, start: int) -> None:
+    found = plan_config(preset_config(name), 262_144, scan=64)
+    assert (found.trained_length, found.own_length) == (start, 131_072)
+    configured = method(found, "configured")
+    # A pair of its own that does not close a turn within its context turns farther past it.
+    slow = sum(2 * math.pi / theta > 131_072 for theta in configured.pairs.after)
+    assert int(configured.pairs.unseen.sum()) == slow
+    (sentence,) = [one.sentence for one in cautions(found) if one.sentence.startswith("As config")]
+    assert f"{slow} pairs" in sentence
+    assert "131,072" in sentence
+    # As configured is how the weights are read now, so it changes nothing in short texts.
+    assert configured.short.worst == 0
+    assert method(found, "none").short.worst > 0
+    first = suggested(found)
+    assert first is not None
+    assert first.method.name == "yarn"
+    assert emit(found, configured).llama_cpp == "llama-server -m MODEL -c 262144"
+    if name == "gpt-oss-20b":  # a larger scaling of the same kind keeps the form of the model
+        assert first.config == found.model.main.scheme.replace(factor=64.0)  # type: ignore[union-attr]
+        assert emit(found, first).rope_parameters["rope_parameters"]["truncate"] is False
+    within = plan_config(preset_config(name), 131_072, scan=64)
+    assert within.methods[0].method.name == "configured"
+    assert not within.methods[0].pairs.unseen.any()
+
+
+def test_a_window_makes_no_model_ready_for_a_length_it_was_not_trained_on() -> None:
+    config = preset_config("phi-3-mini-128k") | {
+        "max_position_embeddings": 4_096, "rope_scaling": None, "sliding_window": 2_047,
+    }  # fmt: skip
+    found = plan_config(config, 32_768)
+    facts = ("trained on 4,096", "2,047 tokens at most", f"{2_047 * 32:,} tokens back (2,047 x 32)")
+    assert [fact for fact in facts if fact not in verdict(found)] == []
+    assert [one.usable for one in found.methods] == ["no new distance, untrained length"]
+    within = plan_config(config, 4_096)
+    assert "was trained on 4,096" in verdict(within)
+    assert within.methods[0].usable == "made for it"
+
+
+def test_the_page_tells_the_ranking_and_the_memory_without_windows() -> None:
+    choice = PlanChoice(context=65_536, methods=("none",))
+    shown = page.read(Setting(model="mistral-7b-v0.1"), choice)
+    assert shown.ranking == RANKING
+    # 32 layers of 8 heads of keys and values of width 128, in 2 bytes; 4,096 of the tokens are in windows.
+    whole = 32 * 2 * 8 * 128 * 65_536 * 2 / 2**30
+    assert f"{whole:g} GiB" in shown.windows
+    assert plan_preset("mistral-7b-v0.1", 65_536).cache["bfloat16"] == whole * 4_096 / 65_536
+    assert page.read(Setting(model="llama-3-8b"), choice).windows == ""
+
+
+BLOOM: Config = {"model_type": "bloom", "hidden_size": 14_336, "n_layer": 70, "n_head": 112}
+
+
+def test_layers_of_several_kinds_have_a_note_each() -> None:
+    gemma = read_config(published_config("gemma-3-4b"))
+    full, sliding = layer_notes(gemma, 131_072, 32_768)
+    assert [note.layers.split()[0] for note in (full, sliding)] == ["5", "29"]
+    assert "131,072" in full.sentence
+    assert "32,768" in full.sentence
+    assert "1,024 tokens at most" in sliding.sentence
+    _, without = layer_notes(read_config(preset_config("smollm3-3b")), 131_072, 65_536)
+    assert without.layers.startswith("9 ")
+
+
+def test_a_note_tells_whether_a_length_is_past_training_or_scaling() -> None:
+    scaled = published_config("llama-3.1-8b")
+    for config, context, trained, fact in (
+        (LLAMA, 16_384, 8_192, "from 8,192 on"), (LLAMA, 8_192, 8_192, "no distance"),
+        (LLAMA, 16_384, None, "not known"), (scaled, 200_000, 8_192, "200,000"),
+        (scaled, 131_072, 8_192, "8,192"),
+    ):  # fmt: skip
+        (note,) = layer_notes(read_config(config), context, trained)
+        assert fact in note.sentence
+
+
+def test_a_learned_table_has_no_row_past_its_end() -> None:
+    found = plan_config({"model_type": "gpt2"}, 2_048)
+    assert found.methods == ()
+    assert "1,024 to 2,047" in verdict(found)
+    for context in (2_048, 1_024):
+        (note,) = layer_notes(found.model, context, 1_024)
+        assert note.works == (context == 1_024)
+    (sinusoids,) = layer_notes(MODELS["transformer"].read(), 9_000, None)
+    assert sinusoids.works
+    assert "2108.12409" in sinusoids.source
+
+
+def test_alibi_ends_where_its_smallest_slope_has_fallen_by_a_hundred() -> None:
+    found = plan_config(BLOOM, 8_192)
+    assert found.methods == ()
+    # 112 heads: 64 slopes of the power of two below, and every other one of the power above.
+    slopes = [2 ** (-8 * h / 64) for h in range(1, 65)]
+    slopes += [2 ** (-8 * h / 128) for h in range(1, 97, 2)]
+    assert f"{math.ceil(math.log(100) / min(slopes)):,} tokens back" in verdict(found)
+
+
+def test_the_bias_of_falcon_is_divided_by_the_root_of_the_width_of_a_head() -> None:
+    sizes = {"hidden_size": 512, "num_attention_heads": 8, "num_hidden_layers": 2}
+    falcon = read_config({"model_type": "falcon", "alibi": True, **sizes})
+    bloom = read_config({"model_type": "bloom", **sizes})
+    for model, root in ((falcon, 8), (bloom, 1)):  # a head of 64; the smallest slope is 2^-8
+        (note,) = layer_notes(model, 8_192, None)
+        assert f"{math.ceil(math.log(100) * 256 * root):,} tokens back" in note.sentence
+
+
+def test_distances_past_the_last_bucket_of_t5_share_it() -> None:
+    # 32 buckets, 16 of them exact: bucket 31 begins where 16 (128/16)^(15/16) is passed, at 113.
+    first = next(x for x in range(16, 129) if math.log(x / 16) / math.log(8) * 16 >= 15)
+    assert first == 113
+    found = plan_config({"model_type": "t5"}, 4_096)
+    assert found.methods == ()
+    assert f"from {first} on" in verdict(found)
+    assert f"from {first} on" in verdict(plan_config({"model_type": "t5"}, 115))
+    assert f"from {first} on" not in verdict(plan_config({"model_type": "t5"}, 114))
+    decoder, encoder = layer_notes(found.model, 4_096, None)
+    # Both ways there are 16 buckets a side, 8 of them exact: the last begins at 8 (128/8)^(7/8).
+    both = next(x for x in range(8, 129) if math.log(x / 8) / math.log(16) * 8 >= 7)
+    assert f"from {both} on" in encoder.sentence
+    assert decoder.works
+    assert encoder.works
+
+
+def test_a_model_without_a_scheme_says_so() -> None:
+    config = {"model_type": "mpt", "attn_config": {"alibi": True, "alibi_bias_max": 16}}
+    assert "16" in verdict(plan_config(config, 4_096))
+
+
+def test_text_beyond_a_window_is_read_by_layers_without_one() -> None:
+    model = read_config({"model_type": "smollm3", "max_position_embeddings": 4_096})
+    kinds = tuple(
+        dataclasses.replace(kind, window=1_024 if kind.rotary_dim else None)
+        for kind in model.layer_kinds
+    )
+    found = plan(dataclasses.replace(model, layer_kinds=kinds), 65_536, search_base=False)
+    assert "9 other layers" in verdict(found)

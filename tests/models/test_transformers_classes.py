@@ -1,0 +1,238 @@
+"""Configs are read as the installed transformers reads them: its own modules are compared."""
+
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from posenc import rope_frequencies
+from posenc.interop import read_config
+from posenc.interop.models import LayerKind, ModelConfig
+from posenc.interop.models.config_reader import _WRAPPERS
+from posenc.interop.models.families import FAMILIES
+from posenc.schemes.learned import LearnedConfig
+from posenc.schemes.none import NoneConfig
+from posenc.schemes.rope import RopeConfig
+from tests.models.configs import LLAMA, YARN_BLOCK, Config, of_type, preset_config
+
+transformers = pytest.importorskip("transformers", minversion="5")
+
+# Model types, and values that are not the defaults of their classes.
+CHANGED = json.loads(Path(__file__).with_name("transformers_cases.json").read_text())
+TYPES = [name for name in FAMILIES if name != "kimi_k2"]  # its class is that of DeepSeek V3
+# transformers cannot build an attention layer of these classes from their defaults.
+NO_DEFAULTS = ("glm4_moe", "nemotron")
+CASES = [(name, {}) for name in TYPES if name not in NO_DEFAULTS] + CHANGED
+
+
+def config_of(model_type: str, changes: Config) -> Any:
+    return transformers.CONFIG_MAPPING[model_type](**json.loads(json.dumps(changes)))
+
+
+def module_of(model_type: str) -> Any:
+    module = transformers.CONFIG_MAPPING[model_type].__module__
+    return importlib.import_module(module.replace("configuration_", "modeling_"))
+
+
+def class_of(model_type: str, part: str) -> Any:
+    prefix = transformers.CONFIG_MAPPING[model_type].__name__.removesuffix("Config")
+    names = [prefix + part, prefix.replace("Text", "") + part]
+    module = module_of(model_type)
+    return next(getattr(module, name) for name in names if hasattr(module, name))
+
+
+def rope_kinds(model: ModelConfig) -> list[tuple[LayerKind, RopeConfig]]:
+    return [(k, k.scheme) for k in model.layer_kinds if isinstance(k.scheme, RopeConfig)]
+
+
+def attribute(rotary: Any, kind: str, name: str) -> Any:
+    """An attribute of a rotary module, which some classes have once per kind of layer."""
+    own = f"{kind}_{name}"
+    return getattr(rotary, own) if hasattr(rotary, own) else getattr(rotary, name)
+
+
+def check_frequencies(model: ModelConfig, rotary: Any) -> None:
+    """Compare frequencies and the factor of attention for every kind of layer with RoPE."""
+    assert rope_kinds(model)
+    for kind, scheme in rope_kinds(model):
+        theirs = attribute(rotary, kind.name, "inv_freq")
+        scaling = attribute(rotary, kind.name, "attention_scaling")
+        # Theirs are float32 throughout: a power, a division, a product. In the mode that runs their
+        # operations on the same numbers, posenc has their bits.
+        ours, exact = rope_frequencies(scheme, mode="transformers"), rope_frequencies(scheme)
+        for (frequencies, factor), rtol in ((ours, 0.0), (exact, 6e-7)):
+            torch.testing.assert_close(frequencies.float(), theirs, rtol=rtol, atol=0)
+            assert factor == pytest.approx(scaling, rel=1e-12)
+
+
+def check_attention(kind: LayerKind, attention: Any) -> None:
+    """Compare a kind of layer with an attention module, by the shapes of its weights."""
+    scaling = getattr(attention, "scaling", None)
+    if scaling is None:
+        scaling = getattr(attention, "inv_norm_factor", attention.head_dim**-0.5)
+    assert kind.softmax_scale == pytest.approx(float(scaling), rel=1e-12)
+    if hasattr(attention, "kv_a_proj_with_mqa"):
+        assert kind.cache_width == attention.kv_a_proj_with_mqa.out_features
+        assert kind.head_dim == attention.qk_head_dim
+        return
+    queries = kind.heads * kind.head_dim
+    if hasattr(attention, "q_proj"):
+        assert attention.q_proj.out_features == queries
+        keys = attention.k_proj.out_features
+        assert (attention.v_proj or attention.k_proj).out_features == keys
+    else:
+        names = ("qkv_proj", "query_key_value", "Wqkv")
+        fused = next(getattr(attention, name) for name in names if hasattr(attention, name))
+        keys = (fused.out_features - queries) // 2
+    assert keys == kind.kv_heads * kind.head_dim
+    assert kind.cache_width in (0, 2 * keys)
+    if kind.cache_width and hasattr(attention, "sliding_window"):
+        assert kind.window == attention.sliding_window
+
+
+def check_written(model: ModelConfig, config: Any, model_type: str) -> None:
+    """Both generations of keys that are written back give transformers the same frequencies."""
+    record = {k: v for k, v in config.to_dict().items() if k != "rope_parameters"}
+    blocks = [{"rope_parameters": model.to_rope_parameters()}]
+    if model_type not in ("gemma4_text", "olmo3"):  # no first generation, or half of one
+        blocks.append(model.to_rope_scaling())
+    for block in blocks:
+        text = json.loads(json.dumps(record | block))
+        assert read_config(text).layer_kinds == model.layer_kinds
+        rotary = class_of(model_type, "RotaryEmbedding")(config_of(model_type, text))
+        for kind, scheme in rope_kinds(model):
+            bits, _ = rope_frequencies(scheme, mode="transformers")
+            assert torch.equal(bits, attribute(rotary, kind.name, "inv_freq")), block
+
+
+@pytest.mark.parametrize(("model_type", "changes"), CASES, ids=lambda v: str(v)[:30])
+def test_a_config_is_read_as_its_class_reads_it(model_type: str, changes: Config) -> None:
+    config = config_of(model_type, changes)
+    model = read_config(config.to_dict())
+    assert model.ignored == ()
+    check_frequencies(model, class_of(model_type, "RotaryEmbedding")(config))
+    assert model.layers == config.num_hidden_layers
+    assert model.hidden_size == config.hidden_size
+    assert model.context == config.max_position_embeddings
+    assert sorted(i for k in model.layer_kinds for i in k.layers) == list(range(model.layers))
+    by_name = model_type in ("gpt_neox", "falcon", "modernbert", "phi3")
+    for kind in model.layer_kinds:
+        for index in {kind.layers[0], kind.layers[-1]}:
+            with torch.device("meta"):
+                arguments = {"layer_idx": index} if by_name else {}
+                positional = () if by_name else (index,)
+                attention = class_of(model_type, "Attention")(config, *positional, **arguments)
+            check_attention(kind, attention)
+            if getattr(config, "layer_types", None):
+                assert (kind.window is not None) == ("sliding" in config.layer_types[index])
+    check_written(model, config, model_type)
+    lists = ("layer_types", "no_rope_layers")
+    if model_type not in ("gemma3_text", "gemma4_text") and not {*lists} & changes.keys():
+        # The class makes them from other keys, and so does posenc.
+        record = {key: value for key, value in config.to_dict().items() if key not in lists}
+        assert read_config(record | changes).layer_kinds == model.layer_kinds
+
+
+@pytest.mark.parametrize("outer", _WRAPPERS)
+def test_a_model_with_pictures_is_read_by_its_text_model(outer: str) -> None:
+    whole = transformers.CONFIG_MAPPING[outer]()
+    theirs = json.loads(json.dumps(whole.get_text_config().to_dict()))
+    model = read_config(json.loads(json.dumps(whole.to_dict())))
+    assert (model.assumption, model.ignored) == ("", ())
+    assert model.layer_kinds == read_config(theirs).layer_kinds
+
+
+def test_learned_tables_have_the_shape_of_transformers_embeddings() -> None:
+    for model_type, changes, rows, first in (
+        ("bert", {"max_position_embeddings": 40, "hidden_size": 48}, 40, 0),
+        ("roberta", {"max_position_embeddings": 514}, 512, 2),
+        ("xlm-roberta", {"max_position_embeddings": 514, "pad_token_id": 3}, 510, 4),
+        ("distilbert", {}, 512, 0), ("gpt2", {"n_positions": 77}, 77, 0), ("opt", {}, 2_048, 2),
+    ):  # fmt: skip
+        config = config_of(model_type, changes | {"num_hidden_layers": 1})
+        model = read_config(config.to_dict())
+        assert model.main.scheme == LearnedConfig(dim=config.hidden_size, max_len=rows)
+        assert model.context == rows
+        with torch.device("meta"):
+            built = transformers.AutoModel.from_config(config)
+        (table,) = [
+            weight for name, weight in built.named_parameters()
+            if any(word in name for word in ("position_embeddings", "wpe", "embed_positions"))
+        ]  # fmt: skip
+        assert table.shape == (rows + first, config.hidden_size)
+        assert any(f"row p + {first}" in note for note in model.notes) == bool(first)
+
+
+@pytest.mark.parametrize(("model_type", "on"), [("gemma3_text", True), ("gemma4_text", "all")])
+def test_a_window_to_both_sides_is_that_of_transformers_mask(model_type: str, on: object) -> None:
+    from transformers import masking_utils
+
+    config = config_of(model_type, {"sliding_window": 8, "use_bidirectional_attention": on})
+    config._attn_implementation = "eager"
+    arguments: dict[str, Any] = {
+        "config": config, "inputs_embeds": torch.zeros(1, 40, 4), "attention_mask": None,
+        "past_key_values": None,
+    }  # fmt: skip
+    if model_type == "gemma3_text":
+        overlay = module_of(model_type)._bidirectional_window_overlay
+        arguments["or_mask_function"] = overlay(config.sliding_window)
+    mask = masking_utils.create_sliding_window_causal_mask(**arguments)
+    assert isinstance(mask, Tensor)
+    seen = int((mask[0, 0, 20] == 0).sum())
+    switch = {"model_type": model_type, "sliding_window": 8, "use_bidirectional_attention": on}
+    model = read_config(switch)
+    assert [kind.window for kind in model.layer_kinds if kind.window] == [seen]
+    assert {kind.cache_width for kind in model.layer_kinds} == {0}
+    causal = read_config({"model_type": model_type, "sliding_window": 8})
+    for off in ("vision" if model_type == "gemma4_text" else False, False, None):
+        model = read_config(switch | {"use_bidirectional_attention": off})
+        assert model.layer_kinds == causal.layer_kinds
+
+
+def test_longrope_has_other_words_and_yarn_a_factor_of_null() -> None:
+    config = preset_config("phi-3-mini-128k")
+    scheme = read_config(config).main.scheme
+    for word in ("su", "yarn"):  # "su" is the word of the file before June 2024
+        renamed = config | {"rope_scaling": config["rope_scaling"] | {"type": word}}
+        assert read_config(renamed).main.scheme == scheme
+    block = {"rope_type": "yarn", "factor": None, "original_max_position_embeddings": 2_048}
+    model = read_config(LLAMA | {"rope_scaling": block})
+    sizes = {key: value for key, value in LLAMA.items() if key != "model_type"}
+    config = config_of("llama", sizes | {"rope_scaling": block})
+    check_frequencies(model, class_of("llama", "RotaryEmbedding")(config))
+    assert getattr(model.main.scheme, "factor", None) == 4
+
+
+def test_layers_without_rope_are_those_of_transformers() -> None:
+    """meta-llama/Llama-4-Scout-17B-16E has an empty no_rope_layers and 48 layers."""
+    changes: Config = {"num_hidden_layers": 48, "no_rope_layers": [], "no_rope_layer_interval": 2}
+    model = read_config(of_type("llama4_text", **changes), "llama")
+    (without,) = [kind for kind in model.layer_kinds if isinstance(kind.scheme, NoneConfig)]
+    theirs = config_of("llama4_text", changes).no_rope_layers  # 1 stands for RoPE
+    assert [int(index not in without.layers) for index in range(48)] == theirs
+    switch = {"use_sliding_window": True, "sliding_window": 1_024}
+    full, windowed = read_config({"model_type": "smollm3"} | switch).layer_kinds
+    assert (full.window, windowed.window) == (None, 1_024)
+    assert isinstance(windowed.scheme, NoneConfig)
+    types = config_of("smollm3", switch).layer_types
+    assert [index for index, name in enumerate(types) if "sliding" in name] == [*windowed.layers]
+
+
+def test_a_nested_truncate_is_read_though_transformers_ignores_it() -> None:
+    """The difference that the docstring of `posenc.interop.models.rope_block` names."""
+    frequencies = {}
+    for truncate in (True, False):
+        yarn = YARN_BLOCK | {"rope_theta": 5e5, "truncate": truncate}
+        blocks = {"full_attention": yarn, "sliding_attention": {"rope_theta": 5e5}}
+        config = config_of("olmo3", {"rope_parameters": blocks})
+        scheme = read_config(json.loads(json.dumps(config.to_dict()))).main.scheme
+        assert isinstance(scheme, RopeConfig)
+        theirs = class_of("olmo3", "RotaryEmbedding")(config).full_attention_inv_freq
+        frequencies[truncate] = rope_frequencies(scheme, mode="transformers")[0], theirs
+    assert torch.equal(frequencies[True][0], frequencies[True][1])
+    assert torch.equal(frequencies[False][1], frequencies[True][1])
+    assert not torch.allclose(frequencies[False][0], frequencies[True][0], rtol=1e-3)

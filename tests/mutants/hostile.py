@@ -1,0 +1,44 @@
+"""Deliberate faults in what guards against hostile files, names and addresses; see __main__.py."""
+
+from tests.mutants.runs import Mutant
+
+_OWN_DOOR = "hostile_files.py::test_hostile_file_is_refused_at_its_door_for_the_right_reason"
+_PIPE = ("hostile_files.py::test_path_to_something_else_is_refused[pipe]",)
+_RUN, _NUMBERS, _CONFIG = ((f"{_OWN_DOOR}[{kind}]",) for kind in ("run", "numbers", "config"))
+_CELLS = ("csv_cells",)
+_HEADER = ("safetensors_file",)
+
+MUTANTS_OF_HOSTILE = (
+    # Files.
+    Mutant("a pipe waited for", "interop/number_tables.py",
+           "if stat.S_ISREG(os.stat(source).st_mode):", "if os.stat(source):", _PIPE),
+    Mutant("an array of objects", "interop/number_tables.py",
+           'if dtype.newbyteorder("=") not in _DTYPES:', 'if dtype.kind == "i":', _NUMBERS),
+    Mutant("a key of a config twice", "interop/models/json_text.py",
+           "        if key in found:\n            name = printable_name(key)",
+           "        if key is None:\n            name = printable_name(key)", _CONFIG),
+    Mutant("a hole between tensors", "interop/safetensors_header.py",
+           "if entry.start != end:", "if entry.start < end:", _HEADER),
+    Mutant("a tensor inside another", "interop/safetensors_header.py",
+           "if entry.start != end:", "if entry.start > end:", _HEADER),
+    Mutant("bytes behind the last tensor", "interop/safetensors_header.py",
+           "    if end < data_bytes:", "    if end + 1 < data_bytes:", _HEADER),
+    Mutant("a tensor named twice", "interop/safetensors_header.py",
+           "        if name in self.tensors:", "        if name == self.tensors:", _HEADER),
+    Mutant("a shape that does not fit its bytes", "interop/safetensors_header.py",
+           "if 8 * (stop - start) != kind.bits:", "if 8 * (stop - start) < kind.bits:", _HEADER),
+    Mutant("a product past 64 bits", "interop/safetensors_header.py",
+           "or elements > MAX_ELEMENTS_STATED:", "or elements > 2**80:", _HEADER),
+    Mutant("a kind of tensor remembered by its dtype alone", "interop/safetensors_header.py",
+           "kind = self.kinds.get((dtype, axes))",
+           "kind = next((k for (d, _), k in self.kinds.items() if d == dtype), None)", _HEADER),
+    Mutant("names without a bound", "interop/safetensors_header.py",
+           "self.names_size += sys.getsizeof(name)", "self.names_size = sys.getsizeof(name)", _HEADER),
+    # Names.
+    Mutant("a terminal's command in a model's type", "commands/planning.py",
+           "    kind = printable_name(model.model_type)\n    click.echo(",
+           "    kind = model.model_type\n    click.echo(", ("command_planning",)),
+    # Cells.
+    Mutant("a formula that begins with @", "csv_cells.py", '_FORMULA = "=+-@', '_FORMULA = "=+-',
+           _CELLS),
+)  # fmt: skip

@@ -1,0 +1,42 @@
+"""Deliberate faults in the lab: texts, training, checkpoints, readings, the queue and its worker."""
+
+from tests.mutants.runs import Mutant
+
+MUTANTS_OF_LAB = (
+    # The lab.
+    Mutant("far questions on pairs at trained positions", "lab/tasks.py",
+           "start = -(-length // 2) + torch", "start = torch", ("tasks",)),
+    Mutant("validation is trained on", "lab/corpus.py",
+           "% VALIDATION_SHARE == 0", "% VALIDATION_SHARE < 0", ("tasks",)),
+    Mutant("the model sees the next token", "lab/model.py",
+           "attention(q, k, v, scheme)", "attention(q, k, v, scheme, causal=False)",
+           ("language_model",)),
+    Mutant("data order depends on the scheme", "lab/train.py",
+           'stream(self.specification.seed, "data", number)',
+           'stream(self.specification.seed, self.specification.scheme.kind, number)',
+           ("training",)),
+    Mutant("an interrupted update is kept", "lab/train.py",
+           "if checkpoint is not None and trainer.whole:", "if checkpoint is not None:",
+           ("training",)),
+    Mutant("half a file after a kill", "run_files.py",
+           "temporary = path.with_name(f\".{path.name}.{uuid.uuid4().hex}\")",
+           "temporary = path", ("store",)),
+    Mutant("evaluation on what was trained on", "lab/evaluate.py",
+           "text = task.corpus.validation\n    lengths", "text = task.corpus.train\n    lengths",
+           ("evaluation",)),
+    Mutant("the seed left out of a run's name", "lab/specification.py",
+           "plain[\"model\"] = dataclasses.asdict(self.model)",
+           "plain[\"model\"] = dataclasses.asdict(self.model); plain[\"seed\"] = 0",
+           ("specification",)),
+    Mutant("two workers at once", "lab/worker.py",
+           "stack.enter_context(FileLock(queue.folder / f\"worker-{place}.lock\", timeout=0.2))",
+           "pass", ("worker",)),
+    Mutant("the same start queued twice", "lab/queue.py",
+           "if one.name.endswith(digest)]", "if False]", ("queue",)),
+    Mutant("an attempt counted for a server's end", "lab/worker.py",
+           "if not _heard.wait(HEARD_WITHIN):", "if False:", ("worker",)),
+    Mutant("a difference called so without its interval", "lab/summary.py",
+           "(self.low > 0 or self.high < 0) and abs", "abs", ("summary",)),
+    Mutant("a label's name may go on after its end", "lab/labels.py",
+           "if not _NAME.fullmatch(bare)", "if not _NAME.match(bare)", ("labels",)),
+)  # fmt: skip

@@ -1,0 +1,47 @@
+"""Deliberate faults in what is shared by visitors: kept readings, sockets, uploads, the queue's lock."""
+
+from tests.mutants.runs import Mutant
+
+_ELSEWHERE = "queue.py::test_process_of_the_same_number_on_another_machine_does_not_hang_here"
+
+MUTANTS_OF_LOAD = (
+    Mutant("one visitor fills the queue", "lab/queue.py",
+           "and len(theirs) >= each", "and len(theirs) > each", ("queue",)),
+    Mutant("what is kept can be written", "dashboard/read_only.py",
+           "one.flags.writeable = False", "one.flags.writeable = True", ("result_cache",)),
+    Mutant("a session that takes long waits with all others", "dashboard/turns.py",
+           "if session.long:", "if False:", ("turns",)),
+    Mutant("a script that is called off goes to the end of the queue", "dashboard/turns.py",
+           "self._waiting.appendleft if session.anew else", "self._waiting.append if True else",
+           ("turns",)),
+    Mutant("words put into a library's message are logged", "lab/log_lines.py",
+           "isinstance(given, tuple) and all(", "isinstance(given, tuple) or all(", ("logs",)),
+    Mutant("a server's setting is told to visitors", "dashboard/faults.py",
+           "except ServerSettingError as error:", "except ZeroDivisionError as error:",
+           ("incidents",)),
+    Mutant("a reading that lacks a scheme is kept", "dashboard/kept.py",
+           'if not getattr(found, "reasons", None):', "if found:", ("result_cache",)),
+    Mutant("one reading for every setting", "dashboard/kept.py",
+           "key = read.__module__, read.__qualname__, *asked",
+           "key = read.__module__, read.__qualname__", ("result_cache",)),
+    Mutant("readings kept without end", "dashboard/kept.py",
+           "while self._bytes > self._most:", "while self._bytes < 0:", ("result_cache",)),
+    Mutant("uploads fill the memory", "dashboard/uploads.py",
+           "if held() > limits.MAX_HELD_UPLOADS:", "if held() < 0:", ("uploads",)),
+    Mutant("a file comes in though uploads are off", "dashboard/uploads.py",
+           "if not _allowed():", "if False:", ("upload_limits",)),
+    Mutant("a trusted header from everywhere", "dashboard/__main__.py",
+           "if not _has_address(arguments):", "if False:", ("server_settings",)),
+    Mutant("a process of another machine is taken for ours", "lab/holder.py",
+           'if numbering in ("", _numbering()) else None', "if pid else None", (_ELSEWHERE,)),
+    Mutant("secrets that cannot be read are passed over", "dashboard/server_settings.py",
+           'raise ServerSettingError(f"{place.name} cannot be read: {said}.") from None', "break",
+           ("server_settings",)),
+    Mutant("an address that the provider does not stand by", "dashboard/visitor.py",
+           '.lower() == "true"', '.lower() != "false"', ("login",)),
+    Mutant("a claim is taken for the proxy's header", "dashboard/visitor.py",
+           "if server_settings.current().user_header:", "if st.user.get(KEY):", ("login",)),
+    Mutant("a browser is sent to log in without having asked", "dashboard/login.py",
+           "st.session_state.pop(_LEAVING, None)", 'st.session_state.pop(_LEAVING, "")',
+           ("login",)),
+)  # fmt: skip

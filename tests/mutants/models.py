@@ -1,0 +1,47 @@
+"""Deliberate faults in what is read of real models, the planner and the Hub; see __main__.py."""
+
+from tests.mutants.runs import Mutant
+
+MUTANTS_OF_MODELS = (
+    # Configs and their words.
+    Mutant("a word unpacked however long", "interop/models/config_word.py",
+           "reader.decompress(content, limits.MAX_MODEL_TEXT + 1)", "reader.decompress(content)",
+           ("config_word",)),
+    Mutant("a missing type guessed", "interop/models/rope_block.py",
+           "    if telling:", "    if telling and not keys:", ("config_refusals",)),
+    Mutant("OLMo 3 with its sliding layers scaled", "interop/models/families.py",
+           "bases=_two(Base(default=5e5), Base(default=5e5, scaled=False)),",
+           "bases=_two(Base(default=5e5), Base(default=5e5)),", ("published_models",)),
+    # The models by name.
+    Mutant("a key of position left unread in silence", "interop/models/config_reader.py",
+           "if unread and assume is None:", "if unread and assume == known:",
+           ("config_refusals",)),
+    # The planner.
+    Mutant("a window that hides nothing", "planner/context_plan.py",
+           "reach = context if kind.window is None else min(context, kind.window)",
+           "reach = context", ("context_plan",)),
+    Mutant("a method that the runs refute told as usable", "planner/readiness.py",
+           "if factor <= evidence.untrained_to and all(one.mean < MEASURED_LIMIT for one in measured):",
+           "if factor <= evidence.untrained_to:", ("plan_advice",)),
+    Mutant("makers' advice past their factor", "model_evidence.py",
+           "return same and max(length / start, self.least) <= factor <= self.factor", "return same",
+           ("plan_advice",)),
+    Mutant("an unknown wrapper read by its text model", "interop/models/config_reader.py",
+           "if around and assume is None:", "if False and assume is None:", ("config_refusals",)),
+    Mutant("positions that rounding made one counted twice", "planner/resolution.py",
+           "            count -= 1\n", "            count -= 0\n", ("context_plan",)),
+    Mutant("vLLM told a longer context twice", "planner/emitted.py",
+           "parameters if config.vllm_counts_factor else parameters | longer",
+           "parameters | longer", ("emitted_blocks",)),
+    Mutant("llama.cpp told YaRN's start as its target", "schemes/rope_scaling/yarn.py",
+           "--yarn-orig-ctx {self.trained_length}",
+           "--yarn-orig-ctx {int(self.trained_length * self.factor)}", ("emitted_blocks",)),
+    # The Hub.
+    Mutant("a redirect to anywhere", "interop/hub_file.py",
+           "if not _is_trusted(target, self.home):", "if not target:", ("hub",)),
+    Mutant("other bytes than were asked for", "interop/hub_file.py",
+           "if (begin, end) != (start, min(start + count, size) - 1):", "if end < begin:",
+           ("hub",)),
+    Mutant("a Hub that nobody switched on", "interop/hub.py",
+           "    if not hub_is_enabled():", "    if not SWITCH:", ("hub",)),
+)  # fmt: skip

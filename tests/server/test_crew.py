@@ -1,0 +1,266 @@
+"""The background processes of one server, and how many starts each visitor has in its queue."""
+
+import contextlib
+import logging
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import Mock, call
+
+import pytest
+import streamlit as st
+from streamlit.testing.v1 import AppTest
+
+from dashboard import workers
+from dashboard.workers import Workers, resume, server_workers
+from posenc import limits
+from posenc.errors import QueueBusy
+from posenc.lab import Store
+from posenc.lab.entry import State
+from posenc.lab.making import checkpoint_of
+from posenc.lab.queue import Queue
+from posenc.lab.worker import NICE
+from tests.dashboard.page_queue import SPEED, TRAIN_LINK, SharedServer, forget_queue, page_queue
+from tests.dashboard.pages import as_read, drawn, visit
+from tests.lab.small_runs import CORPUS, sentences, small
+from tests.lab.worker_processes import PATIENCE, alive, own_place, running_at, wait
+
+pytestmark = [pytest.mark.timeout(1_200), pytest.mark.usefixtures("no_shape_checks")]
+LONG = small("none", task="copy", steps=100_000)
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    st.cache_resource.clear()
+    yield from own_place(tmp_path, monkeypatch)
+    st.cache_resource.clear()
+
+
+@pytest.fixture
+def watched(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workers]:
+    """A crew with one process, which does nothing for a minute and is looked at all the time."""
+    monkeypatch.setattr(workers, "LOOK_EVERY", 0.02)
+    monkeypatch.setattr(workers, "PAUSE", 0.0)
+    crew = Workers(Queue(place / "queue"))
+    command = [sys.executable, "-c", "import time; time.sleep(60)"]
+    process = subprocess.Popen(command, start_new_session=True)
+    crew._processes.append(process)
+    yield crew
+    process.kill()
+    process.wait()
+
+
+@pytest.mark.parametrize("error", [QueueBusy("held"), OSError(5, "no disk")])
+def test_watch_survives_a_queue_that_cannot_be_read_or_changed(
+    watched: Workers, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
+    error: Exception,
+) -> None:  # fmt: skip
+    (process,) = watched._processes
+    hung = Mock(side_effect=[OSError(5, "no disk")] * 5 + [None, None, "an entry"])
+    monkeypatch.setattr(watched.queue, "hung", hung)
+    monkeypatch.setattr(watched.queue, "stopping", lambda name: True)
+    monkeypatch.setattr(watched.queue, "stop", Mock(side_effect=error))
+    monkeypatch.setattr(watched, "ensure", Mock(side_effect=error))
+    with caplog.at_level(logging.ERROR):
+        watched._await(process)
+    assert hung.call_args_list == [call(process.pid)] * 8
+    assert watched._processes == []
+    assert process.returncode != 0
+    assert caplog.messages.count(f"whether process {process.pid} hangs cannot be read") == 1
+    assert "an entry cannot be removed now" in caplog.messages
+    assert "no process can be started for what waits" in caplog.messages
+
+
+def test_unexpected_fault_frees_the_place_for_the_next_process(
+    watched: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers, "PAUSE", 60.0)
+    monkeypatch.setattr(watched.queue, "hung", Mock(side_effect=KeyError("unforeseen")))
+    with pytest.raises(KeyError):
+        watched._await(watched._processes[0])
+    assert watched._processes == []
+    assert watched.failed
+
+
+@pytest.fixture
+def hanging(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Workers, str, int]]:
+    """A crew, its entry and its one process, which waits for the text of the entry for ever."""
+    monkeypatch.setattr(workers, "PAUSE", 3_600.0)  # no other process is started meanwhile
+    monkeypatch.setattr(workers, "LOOK_EVERY", 0.2)
+    monkeypatch.setattr(workers, "GRACE", 0.0)  # so long it may go on when it is told to end
+    monkeypatch.setattr(workers, "HEARD_WITHIN", 0.0)
+    queue = Queue(place / "queue")
+    name = queue.add([small(steps=12)], text=sentences(), text_name=CORPUS.name)
+    (text,) = queue.folder.glob("*.txt")
+    text.unlink()
+    os.mkfifo(text)
+    crew = Workers(queue)
+    crew.ensure()
+    (process,) = crew._processes
+    try:
+        wait(lambda: [one.state for one in queue.entries()] == [State.RUNNING])
+        assert queue.hung(process.pid) is None
+        yield crew, name, process.pid
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_worker_deaf_to_a_stop_is_killed_and_its_job_removed(
+    hanging: tuple[Workers, str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crew, name, pid = hanging
+    monkeypatch.setattr(limits, "MAX_STOPPING", 0.5)
+    crew.queue.stop(name)
+    wait(lambda: not alive(pid))
+    wait(lambda: not list(crew.queue.folder.glob(f"{name}*")))
+
+
+def test_silent_worker_is_killed_and_its_job_requeued(
+    hanging: tuple[Workers, str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crew, name, pid = hanging
+    monkeypatch.setattr(limits, "MAX_SILENCE", 0.5)
+    wait(lambda: not alive(pid))
+    # A look at whether a lock is held takes it for a moment, and the crew looks, too.
+    wait(lambda: [one.state for one in crew.queue.entries()] == [State.WAITING])
+    (entry,) = crew.queue.entries()
+    assert (entry.name, entry.attempts) == (name, 1)
+    wait(lambda: crew.failed)  # no other is started at once
+    assert crew.queue.hung(pid) is None
+
+
+def test_starts_at_once_begin_one_process(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended, begin = threading.Event(), Mock()
+    begin.return_value.wait = lambda seconds: 0 if ended.wait(PATIENCE) else None
+    monkeypatch.setattr(workers.subprocess, "Popen", begin)
+    monkeypatch.setattr(workers, "_give_way", Mock())
+    crew = Workers(Queue(place / "queue", running=1))
+
+    def press(_: int) -> str:
+        name = Queue(place / "queue", running=1).add([LONG])
+        crew.ensure()
+        return name
+
+    with ThreadPoolExecutor(25) as crowd:
+        assert len(set(crowd.map(press, range(25)))) == begin.call_count == 1
+    crew._left = True
+    ended.set()
+
+
+@pytest.mark.parametrize("known", ["", "ann@example.org"])
+def test_session_of_a_shared_server_may_start_two(
+    known: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = page_queue(tmp_path, monkeypatch, SPEED)
+    SharedServer(monkeypatch)(known)
+    forget_queue()
+
+    def start(at: AppTest, steps: int) -> AppTest:
+        at.session_state["steps"] = steps
+        return at.run().button(key="start_training").click().run()
+
+    at = visit("train", TRAIN_LINK)
+    for steps in (5, 6):
+        drawn(start(at, steps))
+    refused = start(at, 7)
+    assert not refused.exception
+    assert as_read(refused.error[0].value).startswith("2 of your starts are here already")
+    assert len(queue.entries()) == 2
+    other = start(visit("train", TRAIN_LINK), 8)
+    assert len(queue.entries()) == (2 if known else 3)  # a name is one person in every session
+    assert bool(other.error) is bool(known)
+    forget_queue()
+
+
+def test_any_page_starts_jobs_of_elsewhere(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "RESUME_EVERY", 0.0)
+    at = visit("pca")
+    crew = server_workers()
+    assert crew._processes == []
+    one = small("none", task="copy", steps=3)
+    Queue().add([one])  # as a replica does that is then killed
+    at.run()
+    assert server_workers() is crew
+    (process,) = crew._processes
+    try:
+        wait(lambda: Store().ids() == [one.run_id])
+        assert process.wait(PATIENCE) == 0
+    finally:
+        process.kill()
+
+
+def test_pages_check_the_queue_at_intervals_and_survive_its_faults(
+    place: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    crew, looks, clock = server_workers(), list[float](), [1e9]
+    # Only this test's crew fails, and only it has this clock: threads of earlier tests may still wait.
+    own_time = SimpleNamespace(monotonic=lambda: clock[0], sleep=time.sleep)
+    monkeypatch.setattr(workers, "time", own_time)
+
+    def ensure() -> None:
+        looks.append(clock[0])
+        resume()  # of another visitor meanwhile: it goes on at once
+        raise OSError(5, "no disk")
+
+    monkeypatch.setattr(crew, "ensure", ensure)
+    for _ in range(2):
+        for _ in range(10):
+            resume()
+        clock[0] += workers.RESUME_EVERY
+    assert looks == [1e9, 1e9 + workers.RESUME_EVERY]
+    assert caplog.messages.count("the queue of trainings cannot be used") == 2
+
+
+def test_server_ends_when_training_is_saved(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = Queue(place / "queue")
+    name = queue.add([LONG])
+    crew = Workers(queue)
+    crew.ensure()
+    (process,) = crew._processes
+    try:
+        running_at(queue, name, 1)
+        assert queue.hung(process.pid) is None
+        # Beside other tests it would wait for a core for longer than it has to save in.
+        with contextlib.suppress(PermissionError):
+            os.setpriority(os.PRIO_PROCESS, process.pid, 0)
+        monkeypatch.setattr(workers, "GRACE", PATIENCE)
+        workers.leave()
+        assert process.poll() == 0
+        assert [entry.state for entry in queue.entries()] == [State.WAITING]
+        assert queue.entries()[0].attempts == 0  # it was no fault of the start
+        assert checkpoint_of(LONG.run_id).exists()
+        crew.ensure()
+        assert crew._processes in ([], [process])  # none is begun by a server that ends
+    finally:
+        process.kill()
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getscheduler"), reason="of Linux alone")
+@pytest.mark.parametrize("shared", [False, True])
+def test_training_runs_at_lower_priority_than_pages(
+    place: Path, monkeypatch: pytest.MonkeyPatch, shared: bool
+) -> None:
+    monkeypatch.setenv("POSENC_PROFILE", "shared" if shared else "private")
+    queue = Queue(place / "queue")
+    queue.add([LONG])
+    crew = Workers(queue)
+    crew.ensure()
+    (process,) = crew._processes
+    crew._left = True  # none is begun in its place
+    try:
+        policy = os.SCHED_IDLE if shared else os.SCHED_OTHER
+        assert os.sched_getscheduler(process.pid) == policy
+        assert os.getpriority(os.PRIO_PROCESS, process.pid) >= NICE
+        # A group of its own, so that no Ctrl-C reaches it, in the session in which niceness counts.
+        assert os.getpgid(process.pid) == process.pid
+        assert os.getsid(process.pid) == os.getsid(0)
+    finally:
+        process.kill()
+        process.wait()

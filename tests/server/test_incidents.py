@@ -1,0 +1,205 @@
+"""A fault on any page: one sentence and an incident's id for the visitor, the whole trace for the log."""
+
+import json
+import logging
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+from safetensors import SafetensorError
+from streamlit.testing.v1 import AppTest
+
+from dashboard import counters, identity_providers
+from dashboard.log_text import of_fault, one_line
+from posenc.errors import SchemeArgumentError
+from posenc.lab.log_lines import JsonLines
+from posenc.lab.queue import Queue
+from tests.dashboard.page_queue import SPEED, forget_queue, page_queue
+from tests.dashboard.pages import PAGES, as_read, visit
+from tests.lab.small_runs import small
+from tests.server.served_process import ROOT
+
+pytestmark = pytest.mark.usefixtures("no_shape_checks")
+
+# Name of a case: page, module of the dashboard, function, link. The first are what every page reads first.
+FAULTS: dict[str, tuple[str, str, str, dict[str, str]]] = {
+    **{page: (page, page.replace("check_my_encoding", "check"), "read", {}) for page in PAGES},
+    "extrapolation": ("extrapolation", "formula", "read", {}),
+    "train": ("train", "training", "offer", {}),
+    "context_planner": ("context_planner", "planner", "read", {}),
+    "extrapolation, measured": ("extrapolation", "run_frames", "headline", {"half": "measured"}),
+    "train, the board": ("train", "training_board", "board", {}),
+    "similarity, its question": ("similarity", "predictions", "of_similarity", {}),
+    "any, its link": ("pca", "links", "restore", {}),
+    "any, what keeps its link": ("pca", "links", "write", {}),
+    "any, its sheet": ("pca", "sheet", "begin", {}),
+    "any, its sidebar": ("pca", "controls", "shared", {}),
+}
+
+SECRET = "/srv/team/.streamlit/secrets.toml"
+FORGED = "incident 00000000: all is well"
+MESSAGE = f"cannot read {SECRET}\r\n{FORGED}\x1b[2J\u2028<img src=x onerror=alert(1)>"
+
+
+def raising(error: BaseException) -> Mock:
+    return Mock(side_effect=error)
+
+
+def sent(at: AppTest) -> str:
+    """Everything that this run sent to the browser, as text: every element of every block."""
+
+    def walk(block: Any) -> list[str]:
+        own = [str(block.proto)] if getattr(block, "proto", None) is not None else []
+        children = getattr(block, "children", {}) or {}
+        return own + [text for child in children.values() for text in walk(child)]
+
+    return "\n".join(walk(at._tree))
+
+
+def assert_an_incident(at: AppTest, log: pytest.LogCaptureFixture, names: str) -> None:
+    assert not at.exception
+    boxes = [box.value for box in at.error]
+    assert len(boxes) == 1, boxes
+    told = re.search(r"as incident ([0-9a-f]{8});", boxes[0])
+    assert told, boxes
+    assert "\n" not in boxes[0]
+    everything = sent(at)
+    assert told[1] in everything
+    for part in (SECRET, "/srv", "Traceback", "site-packages", names, FORGED, str(ROOT), '.py\\"'):
+        assert part not in everything, part
+    assert re.search(r"/(?:home|root|tmp|usr|work)/\w", everything) is None
+    (record,) = [entry for entry in log.records if entry.name == "dashboard"]
+    lines = record.getMessage().splitlines()
+    assert all(line.startswith(f"incident {told[1]}: ") for line in lines)
+    assert names in lines[0]
+    assert SECRET in record.getMessage()
+    assert "Traceback" in record.getMessage()
+    assert not any(line.startswith(FORGED) for line in lines)
+    assert "\x1b" not in record.getMessage()
+    line = json.loads(JsonLines().format(record))  # as a hosted server logs
+    assert (line["event"], line["incident"]) == ("incident", told[1])
+    assert SECRET not in json.dumps(line)
+
+
+@pytest.fixture
+def log(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
+    with caplog.at_level(logging.ERROR, logger="dashboard"):
+        yield caplog
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_unexpected_fault_is_an_incident_wherever_it_happens(
+    fault: str, monkeypatch: pytest.MonkeyPatch, log: pytest.LogCaptureFixture
+) -> None:
+    page, module, name, link = FAULTS[fault]
+    monkeypatch.setattr(f"dashboard.{module}.{name}", raising(Exception(MESSAGE)))
+    before = counters.here.read()["incidents"]
+    assert_an_incident(visit(page, link), log, "Exception")
+    assert counters.here.read()["incidents"] == before + 1
+
+
+@pytest.mark.parametrize("error", [SafetensorError, RecursionError])
+def test_exception_of_any_class_is_an_incident(
+    error: type[Exception], monkeypatch: pytest.MonkeyPatch, log: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("dashboard.pca.read", raising(error(MESSAGE)))
+    names = f"{error.__module__}.{error.__name__}".removeprefix("builtins.")
+    assert_an_incident(visit("pca"), log, names)
+
+
+@pytest.fixture
+def queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Queue]:
+    yield page_queue(tmp_path, monkeypatch, SPEED)
+    forget_queue()
+
+
+def test_fault_in_a_fragment_leaves_the_page_around_it(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch, log: pytest.LogCaptureFixture
+) -> None:
+    queue.add([small(steps=5)])
+    monkeypatch.setattr("dashboard.training_board._row", raising(Exception(MESSAGE)))
+    at = visit("train")
+    assert_an_incident(at, log, "Exception")
+    assert "In training" in [box.value for box in at.subheader]
+
+
+def test_fault_in_a_callback_is_an_incident_and_the_page_stays(
+    monkeypatch: pytest.MonkeyPatch, log: pytest.LogCaptureFixture
+) -> None:
+    at = visit("similarity")
+    title = at.title[0].value
+    monkeypatch.setattr("dashboard.real_model._choose", raising(ValueError(MESSAGE)))
+    at = at.selectbox(key="model_control").select_index(1).run()
+    assert_an_incident(at, log, "ValueError")
+    assert at.title[0].value == title
+
+
+def test_chained_exceptions_are_logged_line_by_line() -> None:
+    try:
+        try:
+            raise KeyError(MESSAGE)
+        except KeyError as first:
+            raise ValueError(f"then\n{FORGED}") from first
+    except ValueError as error:
+        text = of_fault("0a1b2c3d", error)
+    lines = text.splitlines()
+    assert all(line.startswith("incident 0a1b2c3d: ") and line.isprintable() for line in lines)
+    assert lines[0].endswith(": ValueError")
+    assert "KeyError" in text
+    assert "direct cause" in text
+
+
+def test_log_line_is_printable() -> None:
+    for text, line in (
+        ("a\r\nb\tc", "a\\r\\nb\\tc"),
+        ("\x1b[31mred\x07", "\\x1b[31mred\\x07"),
+        ("left\u202eright\u2028\ud800\x85", "left\\u202eright\\u2028\\ud800\\x85"),
+        ("M\xfcnchen \u2713", "M\xfcnchen \u2713"),
+        ("x" * 9_000, "x" * 2_000 + "…"),
+    ):
+        assert one_line(text) == line
+
+
+def test_quoted_user_text_is_shown_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = "base must be a number, got '![x](http://evil.example/p.png)<b>'."
+    monkeypatch.setattr("dashboard.pca.read", raising(SchemeArgumentError(said)))
+    (box,) = visit("pca").error
+    assert as_read(box.value) == said
+    assert not re.search(r"!\[x\]\(|http://", box.value)
+
+
+@pytest.mark.parametrize("of", ["settings", "login"])
+def test_unusable_setting_is_an_incident_for_visitors_and_a_sentence_in_the_log(
+    of: str, monkeypatch: pytest.MonkeyPatch, log: pytest.LogCaptureFixture
+) -> None:
+    if of == "settings":
+        monkeypatch.setenv("POSENC_POSITIONS", "hunter2")
+        sentence = "POSENC_POSITIONS must be a whole number from 2 to 2,048, got 'hunter2'."
+    else:
+        monkeypatch.setattr(identity_providers, "_section", lambda: "hunter2")
+        identity_providers._of_secrets.cache_clear()
+        sentence = "[auth] of secrets.toml must be a table."
+    at = visit("start")
+    identity_providers._of_secrets.cache_clear()
+    assert not at.exception
+    assert not at.main.title
+    (box,) = [as_read(one.value) for one in at.error]
+    told = re.search(r"its log names the reason as incident ([0-9a-f]{8})\.$", box)
+    assert told, box
+    assert not re.search("hunter2|POSENC_|auth", sent(at))
+    (record,) = [entry for entry in log.records if entry.name == "dashboard"]
+    assert sentence in record.getMessage()
+    line = json.loads(JsonLines().format(record))  # as a hosted server logs
+    assert (line["event"], line["incident"], line["said"]) == ("incident", told[1], sentence)
+
+
+def test_streamlit_is_configured_to_hide_details() -> None:
+    """Streamlit's own answer to a fault outside of a page and of what widgets call."""
+    told = tomllib.loads((ROOT / ".streamlit" / "config.toml").read_text(encoding="utf-8"))
+    assert told["client"]["showErrorDetails"] == "none"
+    assert told["client"]["showErrorLinks"] is told["server"]["enableStaticServing"] is False
+    assert told["server"]["maxUploadSize"] == 50

@@ -1,0 +1,228 @@
+"""The log of a server is JSON lines without a visitor's words; its counters are its operator's alone."""
+
+import json
+import logging
+import os
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import streamlit.logger
+from click.testing import CliRunner
+
+from dashboard import counters, kept, logs
+from dashboard.counters import Counters, ask
+from posenc.lab import log_lines
+from posenc.lab.queue import Queue
+from tests.dashboard.pages import visit
+from tests.lab.small_runs import made, small
+from tests.server.served_process import ROOT
+
+pytestmark = pytest.mark.usefixtures("no_shape_checks")
+
+SECRET = "xyzzy /home/ann/secret.npy"
+
+
+def line(log: str, message: str, *args: object, **more: Any) -> dict[str, Any]:
+    logger = logging.getLogger(log)
+    fault = more.pop("exc_info", None)
+    record = logger.makeRecord(log, logging.ERROR, __file__, 7, message, args, fault, extra=more)
+    written = log_lines.JsonLines().format(record)
+    assert "\n" not in written
+    assert "xyzzy" not in written
+    found: dict[str, Any] = json.loads(written)
+    return found
+
+
+def raised() -> tuple[Any, Any, Any]:
+    try:
+        try:
+            raise KeyError(SECRET)
+        except KeyError as error:
+            raise ValueError(f"no {SECRET}\nsecond line") from error
+    except ValueError:
+        return sys.exc_info()
+
+
+def test_log_line_has_time_level_logger_event_and_the_class_and_place_of_a_fault() -> None:
+    found = line("dashboard", "the queue cannot be used", exc_info=raised())
+    assert found.pop("at").endswith("+00:00")
+    assert re.fullmatch(r"tests/server/test_logs.py:\d+ raised", found.pop("where")[-1])
+    event = {"event": "the queue cannot be used", "fault": ["ValueError", "KeyError"]}
+    assert found == event | {"level": "ERROR", "logger": "dashboard"}
+
+
+def test_only_integers_of_library_messages_are_logged() -> None:
+    for message, given, event in (
+        ("Port %s is not available", (8501,), "Port 8501 is not available"),
+        ("started on %s:%s", ("demo.example.org", 8501), "started on %s:%s"),
+        ("cannot read %s", (SECRET,), "cannot read %s"),
+        (f"cannot read {SECRET}", (), "log"),
+        ("sent %s", (True,), "sent %s"),  # no number
+        ("took %d", (10**5_000,), "took %d"),
+        ("one %d of %d", (1,), "one %d of %d"),  # a slip of theirs
+        ("%(port)s", ({"port": 1},), "%(port)s"),
+    ):
+        found = line("streamlit.web", message, *given)
+        assert (found["event"], found["place"]) == (event, "tests/server/test_logs.py:7")
+
+
+def test_paths_in_the_log_are_relative() -> None:
+    for path, told in (
+        ("/home/ann/lib/site-packages/torch/nn/module.py", "torch/nn/module.py"),
+        ("/usr/lib/python3.11/threading.py", "threading.py"),
+        ("C:\\Users\\ann\\site-packages\\x\\y.py", "x/y.py"),
+    ):
+        assert log_lines._place(path) == told
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Put back after a test what the log of this process was before."""
+    root, own = logging.getLogger(), streamlit.logger._loggers
+    before = (root.handlers[:], root.level)
+    streams = {name: (one.handlers[:], one.propagate) for name, one in own.items()}
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+    monkeypatch.setattr(threading, "excepthook", threading.excepthook)
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+    monkeypatch.setattr(streamlit.logger, "setup_formatter", streamlit.logger.setup_formatter)
+    monkeypatch.setenv("POSENC_PROFILE", "shared")
+    yield
+    logging.captureWarnings(False)
+    root.handlers[:] = before[0]
+    root.setLevel(before[1])
+    for name, (handlers, propagate) in streams.items():
+        own[name].handlers[:], own[name].propagate = handlers, propagate
+
+
+@pytest.mark.filterwarnings("always")  # the warning is to be logged, not raised
+@pytest.mark.usefixtures("installed")
+def test_every_record_is_one_json_line(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.install()
+    capsys.readouterr()
+    streamlit.logger.get_logger("streamlit.made.later").warning("about %s", SECRET)
+    streamlit.logger.get_logger("uvicorn.error").error("fell", exc_info=raised())
+    warnings.warn(SECRET, stacklevel=1)
+    thread = threading.Thread(target=lambda: raised() and int(SECRET))
+    thread.start()
+    thread.join()
+    log_lines.event(logging.getLogger("posenc.worker"), "run_begun", run="0" * 20)
+    found = [json.loads(text) for text in capsys.readouterr().err.splitlines()]
+    events = [one["event"] for one in found]
+    assert events == ["about %s", "log", "warning", "uncaught", "run_begun"]
+    _, fell, warned, uncaught, begun = found
+    assert (fell["fault"], uncaught["fault"]) == (["ValueError", "KeyError"], ["ValueError"])
+    assert (warned["kind"], begun["run"]) == ("UserWarning", "0" * 20)
+    assert "xyzzy" not in json.dumps(found)
+
+
+@pytest.fixture
+def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder of sockets, whose paths may have some hundred characters."""
+    with tempfile.TemporaryDirectory() as place:
+        monkeypatch.setenv("POSENC_WORK", place)
+        yield Path(place) / counters.FOLDER
+
+
+def test_counters_count_pages_sessions_and_cached_bytes() -> None:
+    kept.readings.clear()
+    before = counters.here.read()
+    assert before["cache_bytes"]["kept_readings"] == 0
+    visit("similarity", {"length": "12", "dim": "16", "heads": "2"}).run()
+    visit("start")
+    after = counters.here.read()
+    pages, earlier = after["reruns_by_page"], before["reruns_by_page"]
+    assert after["sessions_begun"] == before["sessions_begun"] + 2
+    assert pages["similarity"] >= earlier.get("similarity", 0) + 2
+    assert after["reruns"] == sum(pages.values())
+    of_readings = sum(kept.weight(found) for found, _ in kept.readings._held.values())
+    assert after["cache_bytes"]["kept_readings"] == of_readings > 0
+
+
+def test_counters_report_states_of_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POSENC_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setenv("POSENC_WORK", str(tmp_path / "work"))
+    made(tmp_path)
+    queue = Queue()
+    for scheme in ("alibi", "none"):
+        queue.add([small(scheme)])
+    assert counters.here.read()["runs"] == {"waiting": 2, "running": 0, "failed": 0, "finished": 1}
+    with queue.taken() as entry:
+        assert counters.here.read()["runs"]["running"] == 1
+        assert entry is not None
+        queue.fail(entry, "It did.")
+    assert counters.here.read()["runs"] == {"waiting": 1, "running": 0, "failed": 1, "finished": 1}
+
+
+def test_two_servers_with_one_process_number_both_answer(folder: Path) -> None:
+    servers = [Counters(), Counters()]  # as two containers are, each of which calls its server 1
+    for times, one in enumerate(servers, start=1):
+        for _ in range(times):
+            one.count("uploads")
+        one.serve()
+        one.serve()  # again is once
+    assert len(list(folder.glob("*.sock"))) == 2
+    assert sorted(one["uploads"] for one in ask()) == [1, 2]
+    assert {(one["process"], one["host"]) for one in ask()} == {(os.getpid(), socket.gethostname())}
+
+
+def bound(path: Path, age: float) -> socket.socket:
+    """A socket that has its name and is not listened at."""
+    made = socket.socket(socket.AF_UNIX)
+    made.bind(str(path))
+    os.utime(path, (time.time() - age, time.time() - age))
+    return made
+
+
+def test_sockets_of_killed_servers_are_removed(folder: Path) -> None:
+    folder.mkdir(parents=True)
+    bound(folder / "1-dead.sock", 3_600).close()
+    (folder / "4-no-socket.sock").write_text("x")
+    with bound(folder / "2-starting.sock", 0), bound(folder / "3-living.sock", 3_600) as living:
+        living.listen()
+        one = Counters()
+        one.serve()
+        left = {path.name for path in folder.iterdir()} - {Path(one._serving or "").name}
+        assert left == {"2-starting.sock", "3-living.sock", "4-no-socket.sock"}
+        (folder / "3-living.sock").unlink()
+        assert len(list(ask())) == 1
+    assert not (folder / "2-starting.sock").exists()
+
+
+def test_counters_command_prints_text_and_json_and_says_when_it_cannot(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nobody = CliRunner().invoke(counters.main, [])
+    assert (nobody.exit_code, nobody.stdout) == (1, "")
+    assert nobody.stderr == f"No server answers in {folder}.\n"
+    Counters().serve()
+    (told,) = map(json.loads, CliRunner().invoke(counters.main, ["--json"]).stdout.splitlines())
+    assert told["process"] == os.getpid()
+    shown = CliRunner().invoke(counters.main, []).stdout
+    assert re.search(rf"^process +{os.getpid()}$", shown, re.MULTILINE)
+    monkeypatch.setenv("POSENC_UPLOADS", "maybe")
+    slip = CliRunner().invoke(counters.main, [])
+    assert slip.exit_code == 2
+    assert slip.stderr == "posenc: POSENC_UPLOADS must be 0 or 1, got 'maybe'.\n"
+
+
+@pytest.mark.long
+def test_server_on_a_taken_port_ends_with_the_reason(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ran = subprocess.run(
+            [sys.executable, "-m", "dashboard", "--server.address=127.0.0.1", f"--server.port={port}"],
+            capture_output=True, text=True, check=False, cwd=ROOT, timeout=100,
+            env=os.environ | {"POSENC_LOGS": "lines", "POSENC_WORK": str(tmp_path)},
+        )  # fmt: skip
+    event = json.loads(ran.stderr.splitlines()[-1])["event"]
+    assert (ran.returncode, event) == (1, f"Port {port} is not available")
