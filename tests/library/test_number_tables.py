@@ -57,6 +57,13 @@ def header(text: str, version: bytes = b"\x01\x00") -> bytes:
     return b"\x93NUMPY" + version + struct.pack("<H", len(encoded)) + encoded
 
 
+def test_array_saved_by_python_2_is_read() -> None:
+    content = header("{'descr': '<f4', 'fortran_order': False, 'shape': (2L, 3L), }\n")
+    numbers = np.arange(6, dtype="<f4").reshape(2, 3)
+    with pytest.warns(UserWarning, match="Python 2"):
+        assert read_number_table(content + numbers.tobytes()).table.tolist() == numbers.tolist()
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
