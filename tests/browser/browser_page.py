@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlparse
 
 from playwright.sync_api import Locator, Page, TimeoutError, expect
 
-from tests.browser.browser import SCREENS, dial, next_frames, row, settled
+from tests.browser.browser import dial, row, settled
 
 # How many marks each chart has: lines and points of an SVG, or differing pixels of a canvas.
 INK = """() => [...document.querySelectorAll(".stVegaLiteChart")].map((chart) => {
@@ -176,10 +176,3 @@ def upload(page: Page, name: str, content: bytes, *, model: bool = False) -> Non
     drawer.locator("input[type=file]").set_input_files(
         {"name": name, "mimeType": "application/octet-stream", "buffer": content}
     )
-
-
-def resize(page: Page, width: int) -> None:
-    """Give the window the size of this screen and wait until all that is shown has followed."""
-    page.set_viewport_size(SCREENS[width]["viewport"])
-    next_frames(page)
-    settled(page)

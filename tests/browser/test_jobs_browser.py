@@ -11,7 +11,7 @@ from tests.browser.browser_page import INK, asked, click, menu
 
 pytestmark = pytest.mark.browser
 
-LINK = "train?schemes=RoPE&run_length=16&steps=2500&width=16&layers=1&run_heads=2"
+LINK = "train?schemes=RoPE&run_length=16&steps=1000&width=16&layers=1&run_heads=2"
 
 
 def test_training_goes_on_when_its_tab_is_closed_and_others_see_its_result(visitor: Visit) -> None:

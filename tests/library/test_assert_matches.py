@@ -5,8 +5,6 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from transformers.models.llama.configuration_llama import LlamaConfig
-from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from posenc import SCHEMES, rope_tables, sinusoidal_table
 from posenc.errors import SchemeArgumentError
@@ -42,8 +40,6 @@ def test_tables_and_modules_of_the_scheme_pass() -> None:
     nested = nn.ModuleDict({"cosine_rope": repeated})
     for given in ((cos, sin), torch.complex(cos, sin), pairs, buffers, nested):
         assert_matches(given, ROPE)
-    module = LlamaRotaryEmbedding(LlamaConfig(hidden_size=64, num_attention_heads=2))
-    assert_matches(module, ROPE, tolerance=2_048 * 2.0**-23)
 
 
 def test_every_cache_of_a_module_must_match() -> None:

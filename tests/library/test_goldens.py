@@ -1,7 +1,6 @@
 """Numbers computed elsewhere: by mpmath to 40 digits, by hand, or printed in the papers."""
 
 import math
-from typing import Any
 
 import pytest
 import torch
@@ -10,7 +9,6 @@ from posenc import (
     alibi_bias,
     alibi_slopes,
     apply_rope,
-    attention,
     position_vectors,
     rope_tables,
     sinusoidal_table,
@@ -118,28 +116,3 @@ def test_random_start_has_the_deviation_of_bert_and_depends_on_the_seed_alone() 
     assert not torch.equal(config.build(seed=2).weight, weight)
     longer = config.replace(max_len=700).build(seed=1).weight
     assert torch.equal(longer[:512], weight), "a longer table begins with the shorter one"
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@torch.no_grad()
-def test_llama_attention_layer_with_grouped_queries_gives_the_same_output(
-    dtype: torch.dtype,
-) -> None:
-    llama: Any = pytest.importorskip("transformers.models.llama.modeling_llama")
-    config = llama.LlamaConfig(
-        head_dim=16, rope_parameters={"rope_type": "default", "rope_theta": 500000.0},
-        hidden_size=64, num_attention_heads=4, num_key_value_heads=2, attn_implementation="eager",
-    )  # fmt: skip
-    torch.manual_seed(0)
-    layer = llama.LlamaAttention(config, layer_idx=0).to(dtype)
-    x = random(2, 40, 64, dtype=dtype)
-    mask = torch.full((40, 40), -math.inf).triu(1)[None, None].to(dtype)
-    embeddings = llama.LlamaRotaryEmbedding(config)(x, torch.arange(40)[None])
-    theirs = layer(x, position_embeddings=embeddings, attention_mask=mask)[0]
-    q, k, v = (
-        projection(x).unflatten(-1, (-1, 16)).transpose(1, 2)
-        for projection in (layer.q_proj, layer.k_proj, layer.v_proj)
-    )
-    rope = RopeConfig(dim=16, base=500000.0, layout="half").build()
-    ours = layer.o_proj(attention(q, k, v, rope).transpose(1, 2).flatten(-2))
-    assert_close(ours, theirs, atol=16 * torch.finfo(dtype).eps)

@@ -9,9 +9,6 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from transformers.models.llama.configuration_llama import LlamaConfig
-from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
-from transformers.models.speech_to_text import modeling_speech_to_text
 
 from posenc import identification
 from posenc.errors import SchemeArgumentError
@@ -277,20 +274,6 @@ def test_table_is_made_again_with_its_padding_and_start() -> None:
     assert_close(made(found, table, rows=7).exact, again.exact[:7])
 
 
-def test_padding_row_inside_a_table_is_named_and_not_counted() -> None:
-    """fairseq's sinusoids, which M2M100 and NLLB keep: row padding_idx is blank, no other moves."""
-    fairseq = modeling_speech_to_text.Speech2TextSinusoidalPositionalEmbedding
-    table = fairseq(100, 32, padding_idx=1).weights
-    assert not table[1].any()
-    found = identify(table)
-    assert kinds(found) == ["padding", "angles"]
-    assert "Row 1 is all zeros" in sentences(found)
-    assert found.guess.start == 0
-    assert found.largest <= LAST_DIGITS
-    as_found = made(found, table).as_found
-    assert_close(as_found, table.double(), atol=LAST_DIGITS)
-
-
 def test_rows_of_zeros_size_and_signs_of_all_numbers_are_named() -> None:
     table = sinusoidal(64, 16)
     table[[17, 30]] = 0
@@ -330,17 +313,6 @@ def test_rounded_frequencies_and_angles_are_named(words: str) -> None:
     assert_close(again.as_found, again.given, atol=LAST_DIGITS)
     exact = torch.cat(cos_and_sin(300, 16, 1e4), 1)
     assert_close(again.exact, exact, atol=1e-14)
-
-
-def test_dynamic_cache_of_transformers_has_nothing_unexplained() -> None:
-    config = LlamaConfig(
-        hidden_size=32, num_attention_heads=4, max_position_embeddings=100,
-        rope_parameters={"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0},
-    )  # fmt: skip
-    found = identify(*LlamaRotaryEmbedding(config)(torch.zeros(1), torch.arange(200)[None]))
-    assert found.config.kind == "rope"
-    assert kinds(found) == ["angles"]
-    assert found.also == ("NTK-aware scaling of base 10,000 by 3",)
 
 
 @pytest.mark.parametrize(

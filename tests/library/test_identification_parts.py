@@ -1,4 +1,4 @@
-"""Scaled, negated and partly bad tables: parts of identification, without whole searches of large tables."""
+"""Parts of identification: scaled, negated and partly bad tables, without searches of large ones."""
 
 from typing import Any
 

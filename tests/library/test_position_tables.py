@@ -14,7 +14,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import nn
 
 from posenc.errors import NoPositionTable, SchemeArgumentError, SeveralPositionTables
 from posenc.interop import position_tables
@@ -322,47 +321,3 @@ def test_without_the_file_there_is_no_minilm_table(
 ) -> None:
     monkeypatch.setattr(position_tables, "MINILM_PACKAGE", package)
     assert minilm_table() is None
-
-
-def rows_used(model: nn.Module, table: nn.Parameter, inputs: dict[str, torch.Tensor]) -> list[int]:
-    """Return the rows of `table` that have a part in the model's output."""
-    output = model.eval()(**inputs).last_hidden_state
-    mixed = torch.randn(output.shape, generator=torch.Generator().manual_seed(0))
-    (gradient,) = torch.autograd.grad((output * mixed).sum(), table)
-    return gradient.flatten(0, -2).abs().sum(1).nonzero().flatten().tolist()
-
-
-@pytest.mark.parametrize(("model_name", "sizes"), NAMES["models"])
-def test_position_0_is_the_row_that_the_model_itself_uses(
-    model_name: str, sizes: dict[str, int], tmp_path: Path
-) -> None:
-    transformers = pytest.importorskip("transformers")
-    stem = model_name.removesuffix("Model")
-    model = getattr(transformers, f"{stem}Model")(getattr(transformers, f"{stem}Config")(**sizes))
-    with torch.no_grad():
-        draw = torch.Generator().manual_seed(0)
-        for parameter in model.parameters():  # some start at zero, where nothing shows
-            parameter.normal_(0, 0.5, generator=draw)
-    model.save_pretrained(tmp_path)
-    path = tmp_path / "model.safetensors"
-    found = [c for c in find_position_tables(read_header(path)) if c.confidence is Confidence.KNOWN]
-    assert len(found) == (2 if "encoder_layers" in sizes else 1)
-    inputs = {"input_ids": torch.tensor([[5, 6, 7]])}
-    if "encoder_layers" in sizes:
-        inputs["decoder_input_ids"] = inputs["input_ids"]
-    if "patch_size" in sizes:
-        inputs = {"pixel_values": torch.ones(1, 3, 12, 12)}
-    for candidate in found:
-        table, first = read_position_table(path, candidate.name).table, candidate.first_row
-        parameter = next(  # by value: the name in the file may differ from the name in the model
-            parameter
-            for parameter in model.parameters()
-            if parameter.shape[-2:] == (candidate.rows, candidate.width)
-            and torch.equal(parameter.reshape(-1, candidate.width)[first:], table)
-        )
-        used = rows_used(model, parameter, inputs)
-        if "pixel_values" in inputs:  # 9 patches; every row is used, the class token's too
-            assert used == list(range(candidate.rows))
-            assert candidate.positions == 9
-        else:
-            assert used == [first, first + 1, first + 2]

@@ -1,0 +1,145 @@
+"""Modules of the installed transformers give the numbers of our schemes; their tables are read right."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from torch import nn
+from transformers import T5Config
+from transformers.models.llama.configuration_llama import LlamaConfig
+from transformers.models.llama.modeling_llama import LlamaAttention, LlamaRotaryEmbedding
+from transformers.models.speech_to_text.modeling_speech_to_text import (
+    Speech2TextSinusoidalPositionalEmbedding,
+)
+from transformers.models.t5.modeling_t5 import T5Attention
+
+from posenc import attention, identification
+from posenc.identification.made import made
+from posenc.interop.position_tables import read_position_table
+from posenc.interop.safetensors_file import read_header
+from posenc.interop.table_candidates import Confidence, find_position_tables
+from posenc.testing import assert_matches
+from tests.library.configs import config_of
+from tests.library.tensors import assert_close, random
+
+pytestmark = pytest.mark.usefixtures("no_shape_checks")
+
+identify: Any = identification.identify
+LAST_DIGITS = 2.0**-22  # sines of other code, or of other lanes of a processor, differ by it
+
+NAMES = json.loads(
+    (Path(__file__).parents[1] / "library" / "position_table_names.json").read_text()
+)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@torch.no_grad()
+def test_llama_attention_layer_with_grouped_queries_gives_the_same_output(
+    dtype: torch.dtype,
+) -> None:
+    config = LlamaConfig(  # type: ignore[call-arg]  # and more, by keyword
+        head_dim=16, rope_parameters={"rope_type": "default", "rope_theta": 500000.0},
+        hidden_size=64, num_attention_heads=4, num_key_value_heads=2, attn_implementation="eager",
+    )  # fmt: skip
+    torch.manual_seed(0)
+    layer = LlamaAttention(config, layer_idx=0).to(dtype)
+    x = random(2, 40, 64, dtype=dtype)
+    mask = torch.full((40, 40), -math.inf).triu(1)[None, None].to(dtype)
+    embeddings = LlamaRotaryEmbedding(config)(x, torch.arange(40)[None])
+    theirs = layer(x, position_embeddings=embeddings, attention_mask=mask)[0]
+    q, k, v = (
+        projection(x).unflatten(-1, (-1, 16)).transpose(1, 2)
+        for projection in (layer.q_proj, layer.k_proj, layer.v_proj)
+    )
+    rope = config_of("rope", dim=16, base=500000.0, layout="half").build()
+    ours = layer.o_proj(attention(q, k, v, rope).transpose(1, 2).flatten(-2))
+    assert_close(ours, theirs, atol=16 * torch.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_t5_bias_equals_that_of_transformers(both: bool) -> None:
+    config = T5Config(num_heads=6, d_model=48, d_kv=8, is_decoder=not both)
+    peer = T5Attention(config, has_relative_attention_bias=True, layer_idx=0)
+    scheme = config_of("t5", heads=6, bidirectional=both).build()
+    scheme.load_state_dict({"weight": peer.relative_attention_bias.weight})
+    q = torch.zeros(1, 6, 200, 8)
+    bias = scheme.bias(q, q)
+    assert bias is not None
+    assert_close(bias.detach(), peer.compute_bias(200, 200).detach(), atol=0)  # a lookup
+
+
+def test_rotary_module_of_llama_matches_its_scheme() -> None:
+    module = LlamaRotaryEmbedding(LlamaConfig(hidden_size=64, num_attention_heads=2))
+    rope = config_of("rope", dim=32, layout="half")
+    assert_matches(module, rope, tolerance=2_048 * 2.0**-23)
+
+
+def test_padding_row_inside_a_table_is_named_and_not_counted() -> None:
+    """fairseq's sinusoids, which M2M100 and NLLB keep: row padding_idx is blank, no other moves."""
+    table = Speech2TextSinusoidalPositionalEmbedding(100, 32, padding_idx=1).weights
+    assert not table[1].any()
+    found = identify(table)
+    assert [one.kind for one in found.deviations] == ["padding", "angles"]
+    assert "Row 1 is all zeros" in found.deviations[0].sentence
+    assert found.guess.start == 0
+    assert found.largest <= LAST_DIGITS
+    as_found = made(found, table).as_found
+    assert_close(as_found, table.double(), atol=LAST_DIGITS)
+
+
+def test_dynamic_cache_of_transformers_has_nothing_unexplained() -> None:
+    config = LlamaConfig(
+        hidden_size=32, num_attention_heads=4, max_position_embeddings=100,
+        rope_parameters={"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0},
+    )  # fmt: skip
+    found = identify(*LlamaRotaryEmbedding(config)(torch.zeros(1), torch.arange(200)[None]))
+    assert found.config.kind == "rope"
+    assert [one.kind for one in found.deviations] == ["angles"]
+    assert found.also == ("NTK-aware scaling of base 10,000 by 3",)
+
+
+def rows_used(model: nn.Module, table: nn.Parameter, inputs: dict[str, torch.Tensor]) -> list[int]:
+    """Return the rows of `table` that have a part in the model's output."""
+    output = model.eval()(**inputs).last_hidden_state
+    mixed = torch.randn(output.shape, generator=torch.Generator().manual_seed(0))
+    (gradient,) = torch.autograd.grad((output * mixed).sum(), table)
+    return gradient.flatten(0, -2).abs().sum(1).nonzero().flatten().tolist()
+
+
+@pytest.mark.parametrize(("model_name", "sizes"), NAMES["models"])
+def test_position_0_is_the_row_that_the_model_itself_uses(
+    model_name: str, sizes: dict[str, int], tmp_path: Path
+) -> None:
+    stem = model_name.removesuffix("Model")
+    model = getattr(transformers, f"{stem}Model")(getattr(transformers, f"{stem}Config")(**sizes))
+    with torch.no_grad():
+        draw = torch.Generator().manual_seed(0)
+        for parameter in model.parameters():  # some start at zero, where nothing shows
+            parameter.normal_(0, 0.5, generator=draw)
+    model.save_pretrained(tmp_path)
+    path = tmp_path / "model.safetensors"
+    found = [c for c in find_position_tables(read_header(path)) if c.confidence is Confidence.KNOWN]
+    assert len(found) == (2 if "encoder_layers" in sizes else 1)
+    inputs = {"input_ids": torch.tensor([[5, 6, 7]])}
+    if "encoder_layers" in sizes:
+        inputs["decoder_input_ids"] = inputs["input_ids"]
+    if "patch_size" in sizes:
+        inputs = {"pixel_values": torch.ones(1, 3, 12, 12)}
+    for candidate in found:
+        table, first = read_position_table(path, candidate.name).table, candidate.first_row
+        parameter = next(  # by value: the name in the file may differ from the name in the model
+            parameter
+            for parameter in model.parameters()
+            if parameter.shape[-2:] == (candidate.rows, candidate.width)
+            and torch.equal(parameter.reshape(-1, candidate.width)[first:], table)
+        )
+        used = rows_used(model, parameter, inputs)
+        if "pixel_values" in inputs:  # 9 patches; every row is used, the class token's too
+            assert used == list(range(candidate.rows))
+            assert candidate.positions == 9
+        else:
+            assert used == [first, first + 1, first + 2]
