@@ -240,7 +240,8 @@ def _leave() -> None:
     os._exit(3)
 
 
-if __name__ == "__main__":
+def be_a_process() -> None:
+    """Do the entries of a queue in this process, which ends with the one that started it."""
     log_lines.install(os.environ.get(log_lines.VARIABLE, ""))
     if hasattr(os, "setpriority"):  # as low as the server that started it has set, or lower
         os.setpriority(os.PRIO_PROCESS, 0, max(NICE, os.getpriority(os.PRIO_PROCESS, 0)))
@@ -249,3 +250,7 @@ if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=_leave, daemon=True).start())
     main(Path(sys.argv[1]), int(sys.argv[2]))
+
+
+if __name__ == "__main__":
+    be_a_process()
