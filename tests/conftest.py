@@ -17,17 +17,15 @@ from xdist.scheduler import WorkStealingScheduling
 
 from tests.library import shapes
 
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
 # Every shape annotation of the library is checked at every call, arguments and results. The hook must
 # stand before posenc is imported; POSENC_SHAPES=0 leaves it out, as torch.compile needs.
 if os.environ.get("POSENC_SHAPES") != "0":
     shapes.check_every_call("posenc")
 
-from posenc import SCHEMES, Scheme, SchemeConfig
 from posenc.run_files import ENVIRONMENT, WORK_ENVIRONMENT
-from tests.library.small_schemes import SMALL_CONFIGS, code_paths, small_scheme
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser
 
 # Pages are drawn without a server here; Streamlit would say so once for each cached function.
 logging.getLogger("streamlit.runtime.caching.cache_data_api").addFilter(
@@ -63,43 +61,6 @@ def pytest_xdist_auto_num_workers() -> int:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> WorkStealingScheduling:
     """Let a process that has nothing left take tests of others."""
     return WorkStealingScheduling(config, log)
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test that asks for `kind` or `variant`, and does not give them, over the registry.
-
-    `over_code` leaves out the variants that run the code of another one with other numbers.
-    """
-    parametrized: set[str] = set()
-    for mark in metafunc.definition.iter_markers("parametrize"):
-        names = mark.args[0]
-        parametrized |= {
-            name.strip() for name in (names.split(",") if isinstance(names, str) else names)
-        }
-    for name, values in (("kind", SCHEMES), ("variant", SMALL_CONFIGS)):
-        if name in metafunc.fixturenames and name not in parametrized:
-            over_code = metafunc.definition.get_closest_marker("over_code")
-            metafunc.parametrize(
-                name, [value for value in values if not over_code or value in code_paths()]
-            )
-
-
-@pytest.fixture
-def config(variant: str) -> SchemeConfig:
-    """Return the config of one scheme in small; a new scheme joins by being in the registry."""
-    return SMALL_CONFIGS[variant]
-
-
-@pytest.fixture
-def scheme(variant: str) -> Scheme:
-    """Return one scheme in small, built for this test."""
-    return small_scheme(variant)
-
-
-@pytest.fixture
-def draw() -> torch.Generator:
-    """Return a generator with a fixed seed: no test depends on which test ran before it."""
-    return torch.Generator().manual_seed(0)
 
 
 @pytest.fixture

@@ -196,10 +196,3 @@ def row(page: Page, key: str) -> Locator:
 def dial(page: Page, name: str) -> Locator:
     """The slider of this label; arrow keys move it."""
     return page.locator(f'input[type=range][aria-label="{name}"]')
-
-
-def next_frames(page: Page) -> None:
-    """Wait for two frames, in front: a tab behind another one draws none and would wait for ever."""
-    page.bring_to_front()
-    twice = "requestAnimationFrame(() => requestAnimationFrame(done))"
-    page.evaluate(f"new Promise(done => {{ {twice}; setTimeout(done, 2000); }})")

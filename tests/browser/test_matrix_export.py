@@ -75,7 +75,9 @@ def check_picture(page: Page, folder: Path, scheme: str, density: float) -> None
     paper = picture.pixels[2, 2]
     assert (paper.min() > 240) if scheme == "light" else (paper.max() < 40)
     for text in (".title", ".subtitle", ".row-label", ".column-label", ".tick", ".unit"):
-        for element in first.locator(text).all():
+        elements = first.locator(text).all()
+        assert elements, text
+        for element in elements:
             assert np.abs(picture.part(element) - paper).max() > 60, text
     bar = picture.part(first.locator(".bar canvas"))
     (shades,) = painted(page, selector=".bar canvas")

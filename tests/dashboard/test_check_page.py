@@ -30,8 +30,7 @@ from tests.dashboard.independent_kernels import interleaved, waves
 from tests.dashboard.pages import as_read, captions, charts, drawn, headline, opened, table, visit
 from tests.dashboard.script_runner import assert_prints, run
 from tests.dashboard.shipped_runs import shipped_runs
-from tests.library.crafted_files import zipped_pickle
-from tests.server.hostile_numbers import npy
+from tests.library.crafted_files import npy, zipped_pickle
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 

@@ -23,10 +23,21 @@ from posenc.lab import Run, specifications
 from posenc.lab.run import to_parquet
 from posenc.run_files import ENVIRONMENT
 from tests.dashboard.page_queue import forget_queue
-from tests.dashboard.pages import PAGES, as_read, charts, drawn, messages, opened, texts_of, visit
+from tests.dashboard.pages import (
+    PAGES,
+    as_read,
+    charts,
+    drawn,
+    messages,
+    opened,
+    panels,
+    texts_of,
+    visit,
+)
 from tests.lab.small_runs import CORPUS, SIZES
+from tests.library.crafted_files import npy
 from tests.longer import mostly
-from tests.server.hostile_numbers import LLAMA, npy
+from tests.server.hostile_numbers import LLAMA
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
@@ -65,7 +76,8 @@ def assert_text(at: AppTest) -> None:
 
 def shows(at: AppTest, part: str) -> bool:
     """Return whether this text is anywhere on the page."""
-    return any(part in as_read(text) for message in messages(at) for _, text in texts_of(message))
+    texts = [as_read(text) for message in messages(at) for _, text in texts_of(message)]
+    return any(part in text for text in [*texts, *map(str, panels(at))])
 
 
 ROWS = np.random.default_rng(5).normal(size=(30, 12)).astype(np.float32)
@@ -101,6 +113,7 @@ def test_hostile_table_is_text_on_every_page(page: str) -> None:
     for drawer in opened(*at.session_state["sheet"].tables):
         at.session_state[drawer] = True
     assert_text(drawn(at.run()))
+    assert shows(at, "onerror=window") == (page not in ("train", "context_planner"))
     for frame in [*(element.value for element in at.dataframe), *charts(at)]:
         if frame is not None:
             assert_no_formula(frame)
@@ -124,6 +137,7 @@ def test_hostile_type_of_a_model_is_text(name: str) -> None:
     at = visit("context_planner", your_model=True)
     at.text_area[0].set_value(json.dumps(config)).run()
     assert len(at.error) == 1
+    assert shows(at, NAMES[name][:30])
     assert_text(at)
     (switch,) = [toggle for toggle in at.toggle if str(toggle.key).startswith("assume_")]
     assert_text(switch.set_value(True).run())
@@ -148,14 +162,12 @@ def test_texts_of_a_stored_run_are_text(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / f"{run.run_id}.parquet").write_bytes(to_parquet(run))
     monkeypatch.setenv(ENVIRONMENT, str(tmp_path))
     forget_queue()
-    shown = []
     for page, link in (("train", {}), ("extrapolation", {"half": "measured"})):
         at = visit(page, link)
         assert_text(at)
-        shown.append(shows(at, "onerror=window"))
+        assert shows(at, "onerror=window") == (page == "train")
         for frame in at.dataframe:
             assert_no_formula(frame.value)
-    assert any(shown)
     forget_queue()
 
 

@@ -27,11 +27,11 @@ from posenc.schemes.sinusoidal import SinusoidalConfig
 from tests.dashboard import pages
 from tests.dashboard.pages import KINDS, LABELS, captions, charts, drawn, headline, table, visit
 from tests.dashboard.shipped_runs import shipped_runs
-from tests.lab.small_runs import CORPUS, small
+from tests.lab.small_runs import CORPUS, small_spec
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
-ROPE = small("rope", train_length=64)
+ROPE = small_spec("rope", train_length=64)
 LINK = {
     "half": "measured",
     "schemes": "learned,rope,alibi",
@@ -84,7 +84,7 @@ def fill(store: Store) -> None:
                 for x, loss in seeds[seed].items()
             ]
             scores.append(Score("position", TRAINED, 8, 1.25 + seed, 64, until=16))
-            add_run(store, replace(small(kind, train_length=64), seed=seed), *scores)
+            add_run(store, replace(small_spec(kind, train_length=64), seed=seed), *scores)
 
 
 def test_page_without_runs_says_so(store: Store) -> None:
@@ -141,7 +141,7 @@ def test_other_lengths_and_schemes_without_runs_are_named(store: Store) -> None:
     at = open_measured(schemes="sinusoidal,rope")
     assert headline(at).startswith("Best at 64 tokens: RoPE, loss 1.30. ")
     assert any("None was trained with Sinusoidal" in text for text in captions(at))
-    other = small("rope", train_length=128)
+    other = small_spec("rope", train_length=128)
     add_run(store, other, Score("context", TRAINED, 128, 1.0, 1))
     at = open_measured(comparison=comparison(other))
     assert headline(at).startswith("Best at 128 tokens: RoPE, loss 1.00.")
@@ -152,7 +152,9 @@ def test_other_lengths_and_schemes_without_runs_are_named(store: Store) -> None:
 def test_offered_command_makes_runs_of_this_comparison(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = small("rope", train_length=64, compiled=True, learning_rate=0.0012345678, bases=(500.0,))
+    one = small_spec(
+        "rope", train_length=64, compiled=True, learning_rate=0.0012345678, bases=(500.0,)
+    )
     add_run(store, one, Score("context", TRAINED, 64, 1.0, 1))
     said = headline(open_measured(comparison=comparison(one), schemes="sinusoidal"))
     text = Path(store.root) / "FILE"
@@ -235,7 +237,7 @@ def test_copying_is_shown_where_there_are_such_runs(store: Store) -> None:
     fill(store)
     for kind, shares in (("alibi", {20: 0.75, 30: 0.25}), ("learned", {20: 0.125})):
         scores = (Score("copy", TRAINED, x, share, 200) for x, share in shares.items())
-        add_run(store, small(kind, task="copy", train_length=20), *scores)
+        add_run(store, small_spec(kind, task="copy", train_length=20), *scores)
     at = open_measured("measured copy")
     said = "Right at 20 letters: Learned 12% and ALiBi 75%. "
     said += "At least half up to: Learned nowhere and ALiBi 20."
@@ -254,8 +256,8 @@ def test_recall_is_shown_with_chance_for_schemes_that_learned_it(store: Store) -
         scores = [Score("recall", TRAINED, x, value, 400) for x, value in by_distance.items()]
         if kind == "rope":
             scores.append(Score("recall", "NTK-aware", 255, 0.6, 400))
-        add_run(store, small(kind, task="recall"), *scores)
-    name = comparison(small("rope", task="recall"))
+        add_run(store, small_spec(kind, task="recall"), *scores)
+    name = comparison(small_spec("rope", task="recall"))
     at = open_measured("measured recall", comparison=name)
     said = headline(at)
     for fact in ("RoPE 99% and ALiBi 70%", "guessing gives 25%", "say nothing: ALiBi", "RoPE 15."):

@@ -16,7 +16,7 @@ from posenc.lab.specification import Specification
 from posenc.schemes import ROPE_SCALINGS
 from tests.dashboard.added.every_other import RopeEveryOtherConfig
 from tests.dashboard.added.square_root import SquareRoot, SquareRootConfig
-from tests.lab.small_runs import small
+from tests.lab.small_runs import small_spec
 from tests.library.small_schemes import small_configs
 
 ROOT = Path(__file__).parents[2]
@@ -26,7 +26,7 @@ ADDED = Path(__file__).parent / "added"
 def test_registered_scheme_is_read_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(SCHEMES, "square_root", SquareRootConfig)
     assert small_configs()["square_root"] == SquareRootConfig(heads=10)  # what the laws run over
-    specification = small("square_root")
+    specification = small_spec("square_root")
     assert Specification.from_record(specification.record) == specification
     query = Query.of(Setting(length=20), "square_root", "cpu")
     scheme = query.build()

@@ -14,10 +14,11 @@ from dashboard.choices import PlanChoice
 from posenc import Setting, rope_frequencies
 from posenc import __main__ as command
 from posenc.interop import read_config
-from posenc.planner import COLUMNS, cautions, context_plan, layer_notes, plan, verdict
+from posenc.planner import COLUMNS, RANKING, cautions, context_plan, layer_notes, plan, verdict
 from posenc.planner.report import plan_record, ranked
 from posenc.presets import MODELS
 from tests.dashboard.pages import as_read, captions, charts, drawn, headline, visit
+from tests.models.configs import plan_preset
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
@@ -55,6 +56,17 @@ def test_every_kind_of_model_and_target_has_a_plan() -> None:
     for context in (1, 2, 5):
         choice = PlanChoice(context=context, methods=("none", "linear"))
         assert planner.read(Setting(), choice).headline.endswith(".")
+
+
+def test_the_page_tells_the_ranking_and_the_memory_without_windows() -> None:
+    choice = PlanChoice(context=65_536, methods=("none",))
+    shown = planner.read(Setting(model="mistral-7b-v0.1"), choice)
+    assert shown.ranking == RANKING
+    # 32 layers of 8 heads of keys and values of width 128, in 2 bytes; 4,096 of the tokens are in windows.
+    whole = 32 * 2 * 8 * 128 * 65_536 * 2 / 2**30
+    assert f"{whole:g} GiB" in shown.windows
+    assert plan_preset("mistral-7b-v0.1", 65_536).cache["bfloat16"] == whole * 4_096 / 65_536
+    assert planner.read(Setting(model="llama-3-8b"), choice).windows == ""
 
 
 def test_model_without_rope_needs_no_scaling() -> None:
@@ -114,7 +126,7 @@ def test_only_short_or_known_plans_are_computed_at_once() -> None:
     assert read.kernel["x"].max() == 1_048_575
 
 
-def test_trained_length_is_known_told_or_assumed() -> None:
+def test_trained_length_is_entered_published_or_assumed() -> None:
     for model, context, trained, fact in (
         ("qwen2.5-7b", 16_384, 4_096, "Qwen2.5-7B from 4,096 to 16,384 is x4"),
         ("qwen2.5-7b", 16_384, 0, "was trained on 32,768 tokens"),

@@ -123,7 +123,7 @@ def test_another_setting_or_question_asks_again_and_the_first_is_remembered() ->
         ("answer", "said maybe", "The answer maybe does not fit"),
     ],
 )
-def test_unknown_question_or_answer_is_told(name: str, text: str, notice: str) -> None:
+def test_unknown_question_or_answer_gets_a_notice(name: str, text: str, notice: str) -> None:
     at = open_quiz("similarity", {name: text})
     (told,) = notices(at)
     assert told.startswith(notice)

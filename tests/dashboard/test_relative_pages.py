@@ -54,8 +54,7 @@ def test_page_shows_the_scheme_alone_or_says_why_it_cannot(kind: str, page: str)
             assert f"{label}: This kernel is not symmetric" in text
             return
     assert label in headline(at)
-    if kind in TRAINED:
-        assert "untrained" in text
+    assert ("initial parameters, seed 0, untrained" in text) == (kind in TRAINED)
 
 
 # Beside the main four -----------------------------------------------------------------------------

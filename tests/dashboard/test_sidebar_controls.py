@@ -136,7 +136,7 @@ def test_seventh_scheme_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "1 to 6" in notices(at)[0]
 
 
-def test_list_of_numbers_is_typed_and_nonsense_is_told() -> None:
+def test_list_of_numbers_is_typed_and_nonsense_gets_a_notice() -> None:
     at = drawn(visit("similarity", SMALL | {"schemes": "rope_sections"}, **OPEN))
     box = "rope_sections.sections_control"
     assert at.text_input(key=box).value == "none"

@@ -27,7 +27,7 @@ from tests.dashboard import page_queue
 from tests.dashboard.page_queue import SPEED, TRAIN_LINK, SharedServer, train_waiting
 from tests.dashboard.pages import as_read, captions, charts, drawn, headline, setting, visit
 from tests.lab.bad_disks import FULL, TAKING_SPACE, bad_disk
-from tests.lab.small_runs import CORPUS, sentences, small
+from tests.lab.small_runs import CORPUS, sentences, small_spec
 from tests.lab.worker_processes import wait
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
@@ -99,7 +99,7 @@ def test_start_is_shared_by_all_visitors_and_any_of_them_stops_it(queue: Queue) 
 
 
 def test_progress_is_drawn_with_its_losses_and_the_time_left(queue: Queue) -> None:
-    asked = [small(steps=100), small(steps=100, kind="alibi")]
+    asked = [small_spec(steps=100), small_spec(steps=100, kind="alibi")]
     name = queue.add(asked, text=sentences(), text_name=CORPUS.name, estimate=120.0, reading=20.0)
     with queue.taken():
         points = ((25, 3.0), (50, 2.0))
@@ -148,13 +148,13 @@ def test_uploaded_text_is_trained_on_and_its_name_is_never_markup(queue: Queue) 
 
 def test_full_queue_is_explained(queue: Queue) -> None:
     for seed in range(1 + limits.MAX_WAITING):
-        queue.add([small(seeds=seed + 1, steps=seed + 1)])
+        queue.add([small_spec(seeds=seed + 1, steps=seed + 1)])
     at = press(visit("train", TRAIN_LINK))
     assert ["8 starts wait already" in error for error in errors(at)] == [True]
 
 
 def test_failure_is_shown_until_somebody_removes_it(queue: Queue) -> None:
-    name = queue.add([small()])
+    name = queue.add([small_spec()])
     with queue.taken() as entry:
         assert entry is not None
         queue.fail(entry, "The run needs [a text](http://evil.example).")
@@ -182,7 +182,7 @@ def test_start_on_a_full_disk_can_be_repeated(queue: Queue, tmp_path: Path) -> N
 def test_waiting_start_in_a_read_only_folder_is_shown_with_the_reason(
     queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name = queue.add([small(steps=5)])
+    name = queue.add([small_spec(steps=5)])
     monkeypatch.setattr(Workers, "ensure", ensure)
     monkeypatch.setattr(workers.subprocess, "Popen", start_process := mock.Mock())
     with bad_disk(queue.folder, errno.EROFS):
@@ -200,10 +200,10 @@ def test_waiting_start_in_a_read_only_folder_is_shown_with_the_reason(
     ("code", "reason"),
     [(worker.UNWRITABLE, "could not be written"), (worker.DEVICE_LOST, "ended by a fault")],
 )
-def test_worker_that_ended_on_a_full_disk_is_told_from_a_fault(
+def test_worker_that_ended_on_a_full_disk_reads_differently_from_a_fault(
     code: int, reason: str, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    queue.add([small(steps=5)])
+    queue.add([small_spec(steps=5)])
     command, start_process = ["sh", "-c", f"exit {code}"], subprocess.Popen
     crew = server_workers()
     with monkeypatch.context() as patched:
@@ -220,7 +220,9 @@ def test_worker_that_ended_on_a_full_disk_is_told_from_a_fault(
 
 
 def test_time_left_follows_the_pace_since_training_resumed(queue: Queue) -> None:
-    queue.add([small(steps=100), small(steps=100, kind="alibi")], estimate=40.0, reading=20.0)
+    queue.add(
+        [small_spec(steps=100), small_spec(steps=100, kind="alibi")], estimate=40.0, reading=20.0
+    )
     (entry,) = queue.entries()
     for progress, left in (
         # Nothing is known but the estimate: 20 s of steps, 20 s of evaluation.
@@ -372,7 +374,7 @@ def test_start_without_recorded_owner_belongs_to_those_in_its_labels(
     queue: Queue, visit_as: SharedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a queue that an earlier version wrote."""
-    specification = small("rope", task="copy")
+    specification = small_spec("rope", task="copy")
     path = queue.folder / f"{queue.add([specification])}.json"
     record = json.loads(path.read_text())
     del record["owner"]

@@ -21,7 +21,7 @@ from posenc.run_files import ENVIRONMENT
 from posenc.schemes.learned import Learned
 from tests.dashboard import pages
 from tests.dashboard.pages import as_read, drawn, headline, matrices, notices, setting, visit
-from tests.lab.small_runs import made, small
+from tests.lab.small_runs import make_small_run, small_spec
 from tests.library.crafted_files import zipped_pickle
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
@@ -220,7 +220,7 @@ def test_table_of_an_own_run_is_offered_and_drawn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(ENVIRONMENT, str(tmp_path / "runs"))
-    store, one = made(tmp_path, "learned")[0], small("learned")
+    store, one = make_small_run(tmp_path, "learned")[0], small_spec("learned")
     (run_id,) = store.ids()
     source = f"run-{run_id}"
     assert torch.equal(named_table(source).table, store.tables(run_id)["scheme.weight"])

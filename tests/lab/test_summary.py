@@ -71,7 +71,7 @@ def test_other_reading_is_compared_with_the_scheme_as_trained() -> None:
     assert at_training_length(found[1], found[1:]) is None
 
 
-def test_elbow_is_the_first_length_past_a_tenth_more_perplexity() -> None:
+def test_length_where_loss_turns_up_is_the_first_past_a_tenth_more_perplexity() -> None:
     assert pytest.approx(math.exp(ELBOW)) == 1.1
     at = 2.0
     just, over = at + ELBOW, math.nextafter(at + ELBOW, math.inf)

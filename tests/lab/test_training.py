@@ -28,6 +28,7 @@ from posenc.lab.train import Trainer, rate
 from posenc.run_files import ENVIRONMENT
 from posenc.schemes.shaw import ShawConfig
 from posenc.schemes.t5 import T5Config
+from tests.devices import needs_cuda
 from tests.lab.small_runs import (
     CORPUS,
     TEXT,
@@ -314,9 +315,6 @@ def test_checkpoint_with_missing_or_misshapen_tensors_is_refused(tmp_path: Path)
         save_file(changed, tmp_path / "changed", note)
         with pytest.raises(RunError, match=message):
             Trainer(small_spec(), CORPUS).load(tmp_path / "changed")
-
-
-needs_cuda = pytest.mark.skipif(not works("cuda"), reason="no CUDA device")
 
 
 def on_cuda(kind: str = "rope", **others: object) -> Specification:

@@ -42,9 +42,13 @@ def own_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
             os.kill(pid, signal.SIGKILL)
 
 
+# A worker has seconds to save in when its server ends; on a busy machine that is not enough each time.
+WORKER = f"from posenc.lab import worker; worker.GRACE = {PATIENCE}; worker.be_a_process()"
+
+
 def worker(queue: Queue) -> subprocess.Popen[bytes]:
     process = subprocess.Popen(
-        [sys.executable, "-m", "posenc.lab.worker", str(queue.folder), str(queue.running)],
+        [sys.executable, "-c", WORKER, str(queue.folder), str(queue.running)],
         cwd=ROOT, stdin=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
     _started.append(process)

@@ -11,6 +11,13 @@ import numpy as np
 import torch
 
 
+def npy(array: np.ndarray) -> bytes:
+    """Save an array as numpy does, objects as pickles."""
+    stream = io.BytesIO()
+    np.save(stream, array, allow_pickle=True)
+    return stream.getvalue()
+
+
 def container(header: str | bytes | dict[str, object], data: bytes = b"") -> bytes:
     """Put a header, right or wrong, and data into the .safetensors form."""
     text = json.dumps(header) if isinstance(header, dict) else header

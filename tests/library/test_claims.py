@@ -16,9 +16,9 @@ from safetensors.torch import save_file
 
 from posenc import Setting
 from posenc.claims import CLAIMS, THEMES, State, biases, figure, order, training
-from posenc.lab import Run, Score, Store
+from posenc.lab import Run, Score, Store, specifications
+from posenc.lab.corpus import from_text
 from posenc.words import counted
-from tests.lab.small_runs import small
 from tests.library import independent
 from tests.library.claim_checks import control, deciding, number, verdict
 from tests.library.configs import config_of
@@ -222,9 +222,14 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     training._headings.cache_clear()
 
 
+CORPUS = from_text("made-up sentences", b"Each line is a text. " * 1_000)
+
+
 def add_runs(store: Store, kind: str, losses: list[dict[int, float]]) -> None:
     for seed, by_context in enumerate(losses):
-        specification = replace(small(kind, train_length=64, seeds=2), seed=seed)
+        specification = replace(
+            specifications([kind], corpus=CORPUS, train_length=64)[0], seed=seed
+        )
         scores = [Score("context", "as trained", x, value, 1) for x, value in by_context.items()]
         store.add(Run(specification, tuple(scores), (2.0,), None, 1.0), {})
 

@@ -11,8 +11,9 @@ from posenc.identification.ladders import Guess
 from posenc.identification.precision import RECIPES
 from posenc.identification.search import nearest_fit
 from posenc.schemes.rope_scaling.linear import RopeLinearConfig
+from posenc.schemes.rope_scaling.ntk import RopeNtkConfig
 from tests.library.small_tables import cos_and_sin, sinusoidal
-from tests.library.tensors import random
+from tests.library.tensors import assert_close, random
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
@@ -30,6 +31,14 @@ def test_angles_of_a_quarter_are_position_interpolation_by_four() -> None:
     assert found == RopeLinearConfig(dim=16, base=1e4, factor=4.0)
 
 
+def test_base_of_ntk_aware_scaling_is_read_as_one() -> None:
+    larger = 1e4 * 8 ** (32 / 30)  # about 91,900
+    ((base, sentence),) = RopeNtkConfig.meant_by(32, larger, [1e4])
+    assert base == pytest.approx(larger, rel=1e-12)
+    assert sentence == "NTK-aware scaling of base 10,000 by 8"
+    assert RopeNtkConfig.meant_by(32, 8e4, [1e4]) == []
+
+
 def test_float32_frequencies_are_divided_by_a_whole_factor() -> None:
     arrangement = next(one for one in ARRANGEMENTS if one.name == "half")
     columns = arrangement.columns(64)
@@ -37,7 +46,8 @@ def test_float32_frequencies_are_divided_by_a_whole_factor() -> None:
     made = RECIPES[0].values(Guess(arrangement, 1e4, scale=1 / 3), rows, columns)
     frequencies = 1.0 / 1e4 ** (torch.arange(0, 64, 2).float() / 64) / 3.0
     angles = rows.float()[:, None] * frequencies
-    assert torch.equal(made, torch.cat((angles.sin(), angles.cos()), 1).double())
+    expected = torch.cat((angles.sin(), angles.cos()), 1).double()
+    assert_close(made, expected, rtol=0, atol=2**-23)  # one float32 step; angles reach 341
 
 
 def test_column_that_is_left_out_of_a_search_has_no_part_in_it() -> None:

@@ -96,8 +96,8 @@ def change_by_shift(scheme: Scheme, shift: int) -> float:
 def test_shift_of_all_positions_changes_no_score(scheme: Scheme) -> None:
     farthest = largest_position(scheme) // 2
     # xPos: where keys have grown by e^30, the products with them are rounded relative to that.
-    for shift in (1, 255, min(100_003, farthest), 2**30 - 1):
-        if shift < farthest:
+    for shift in (1, 255, 100_003, farthest):
+        if shift <= farthest:
             assert change_by_shift(scheme, shift) < 1e-12 * scheme.attention_factor**2
 
 

@@ -1,6 +1,5 @@
 """Tables of numbers in files: .npy arrays and tensors as they are stored, and `posenc identify`."""
 
-import io
 import json
 import struct
 from pathlib import Path
@@ -16,14 +15,9 @@ from posenc import rope_tables, sinusoidal_table
 from posenc.__main__ import main
 from posenc.errors import CheckpointError, NoPositionTable
 from posenc.interop.number_tables import read_number_table
+from tests.library.crafted_files import npy
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
-
-
-def npy(array: np.ndarray) -> bytes:
-    stream = io.BytesIO()
-    np.save(stream, array, allow_pickle=array.dtype == object)
-    return stream.getvalue()
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,9 @@ def test_every_name_that_bears_on_position_is_noticed() -> None:
 @pytest.mark.parametrize(
     ("base", "changes", "keys"), CASES["unread"], ids=lambda value: str(value)[:40]
 )
-def test_position_keys_are_read_or_told(base: str | None, changes: Config, keys: list[str]) -> None:
+def test_config_with_an_unread_position_key_is_refused(
+    base: str | None, changes: Config, keys: list[str]
+) -> None:
     """Files of a known type, and the keys that they are refused for."""
     config = case_config(base, changes)
     error = refusal(config)

@@ -134,8 +134,10 @@ def test_keys_of_a_nested_model_belong_inside_its_section() -> None:
 
 
 def test_a_class_that_refuses_a_type_gets_no_block_of_it() -> None:
-    for one in plan_model("phi-3-mini-128k").methods:
-        pasted = emit(plan_model("phi-3-mini-128k"), one)
+    planned = plan_model("phi-3-mini-128k")
+    assert {"none", "yarn", "linear"} <= {one.method.name for one in planned.methods}
+    for one in planned.methods:
+        pasted = emit(planned, one)
         accepted = one.method.name in ("none", "ntk", "configured")
         assert bool(pasted.rope_parameters) == accepted, one.method.name
         if one.method.name in ("yarn", "linear"):
@@ -155,7 +157,7 @@ def test_nothing_is_emitted_for_what_no_public_code_computes() -> None:
 
 
 @pytest.mark.parametrize("name", ["linear", "ntk", "yarn", "llama3"])
-def test_vllm_is_told_the_block_and_the_length_once(name: str) -> None:
+def test_vllm_command_holds_the_block_and_the_length_once(name: str) -> None:
     pasted = emitted("llama-3-8b", name)
     words = shlex.split(pasted.vllm)
     assert words[:3] == ["vllm", "serve", "MODEL"]
@@ -173,7 +175,7 @@ def llama_cpp_flags(found: ContextPlan, name: str) -> dict[str, Any]:
     return dict(zip(words[3::2], words[4::2], strict=True))
 
 
-def test_llama_cpp_is_told_what_its_options_can_say() -> None:
+def test_llama_cpp_command_holds_what_its_options_can_express() -> None:
     found = plan_config(LLAMA, 32_768, scan=64)
     assert llama_cpp_flags(found, "yarn") == {
         "--rope-scaling": "yarn", "--rope-scale": "4", "--yarn-orig-ctx": "8192",

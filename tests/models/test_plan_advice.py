@@ -11,13 +11,10 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from dashboard import planner as page
-from dashboard.choices import PlanChoice
-from posenc import Setting
 from posenc.interop import read_config
 from posenc.interop.sources import RESULTS
 from posenc.model_evidence import EVIDENCE, evidence_of
-from posenc.planner import RANKING, cautions, emit, layer_notes, plan, verdict
+from posenc.planner import cautions, emit, layer_notes, plan, verdict
 from posenc.planner import measured as measurements
 from posenc.planner.measured import measured_at
 from posenc.planner.readiness import MEASURED_LIMIT, Readiness, readiness
@@ -218,17 +215,6 @@ def test_a_window_makes_no_model_ready_for_a_length_it_was_not_trained_on() -> N
     within = plan_config(config, 4_096)
     assert "was trained on 4,096" in verdict(within)
     assert within.methods[0].usable == "made for it"
-
-
-def test_the_page_tells_the_ranking_and_the_memory_without_windows() -> None:
-    choice = PlanChoice(context=65_536, methods=("none",))
-    shown = page.read(Setting(model="mistral-7b-v0.1"), choice)
-    assert shown.ranking == RANKING
-    # 32 layers of 8 heads of keys and values of width 128, in 2 bytes; 4,096 of the tokens are in windows.
-    whole = 32 * 2 * 8 * 128 * 65_536 * 2 / 2**30
-    assert f"{whole:g} GiB" in shown.windows
-    assert plan_preset("mistral-7b-v0.1", 65_536).cache["bfloat16"] == whole * 4_096 / 65_536
-    assert page.read(Setting(model="llama-3-8b"), choice).windows == ""
 
 
 BLOOM: Config = {"model_type": "bloom", "hidden_size": 14_336, "n_layer": 70, "n_head": 112}

@@ -17,9 +17,6 @@ from posenc.schemes.rope import RopeConfig
 from posenc.schemes.rope_scaling.sections import RopeSectionsConfig
 from tests.library.tensors import assert_close
 
-# It warns of blocks that its own tests use, such as factors below 1 and lists of other lengths.
-pytestmark = pytest.mark.filterwarnings("ignore")
-
 TRAINED = 2_048
 BLOCKS: list[dict[str, Any]] = [
     {"rope_type": "default"},

@@ -6,7 +6,7 @@ python -m tests.mutants --touched COMMIT   run those whose file or tests changed
 python -m tests.mutants --list             print their names
 python -m tests.mutants --changed COMMIT   exchange operators in lines that differ from a commit
 
-Exit status: 1 if a mutant survives, 2 if one cannot be run.
+Exit status: 1 if a mutant survives or its tests do not end, 2 if one cannot be run.
 """
 
 import argparse
@@ -147,17 +147,16 @@ def main() -> int:
     survivors = []
     try:
         for result in run(mutants, options.jobs):
-            verdict = "killed" if result.killed else "SURVIVED"
+            verdict = {True: "killed", False: "SURVIVED", None: "UNENDED"}[result.killed]
             name = result.mutant.name
             print(f"{verdict:<9}{result.seconds:5.1f} s  {name}  {result.by}", flush=True)
             if not result.killed:
-                survivors.append(name)
+                survivors.append(f"{verdict.lower()}: {name}")
     except MutantError as error:
         print(error, file=sys.stderr)
         return 2
     print(f"{len(mutants) - len(survivors)} of {len(mutants)} killed")
-    for name in survivors:
-        print(f"survived: {name}")
+    print(*survivors, sep="\n")
     # Faults made by rule may change nothing that matters: they are reported, no more.
     return 1 if survivors and not options.changed else 0
 

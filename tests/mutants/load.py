@@ -14,6 +14,17 @@ MUTANTS_OF_LOAD = (
     Mutant("a script that is called off goes to the end of the queue", "dashboard/turns.py",
            "self._waiting.appendleft if session.anew else", "self._waiting.append if True else",
            ("turns",)),
+    Mutant("the time of others makes a session's script long", "dashboard/turns.py",
+           """worked = time.thread_time()  # not the time that others took meanwhile
+            try:
+                yield
+            finally:
+                session.long = time.thread_time()""",
+           """worked = time.monotonic()
+            try:
+                yield
+            finally:
+                session.long = time.monotonic()""", ("turns",)),
     Mutant("words put into a library's message are logged", "lab/log_lines.py",
            "isinstance(given, tuple) and all(", "isinstance(given, tuple) or all(", ("logs",)),
     Mutant("a server's setting is told to visitors", "dashboard/faults.py",

@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[2]
 OURS = ("posenc", "tests", "dashboard")
 KILLERS = ROOT / "tests" / "artifacts" / "killers.json"
 PRELOADED = ("hypothesis", "mpmath", "torch", "pandas", "altair", "pyarrow", "streamlit.testing.v1")
-SECONDS = 150  # a mutant whose tests take longer counts as killed: it hangs
+SECONDS = 150  # a mutant whose tests take longer runs again at the end, alone and twice as long
 # How long a test waits for another process: less than usual, or each mutant that hangs takes minutes.
 PATIENCE = 100
 QUICK = 20  # after these seconds tests probably wait for something, and another mutant may start
@@ -71,10 +71,12 @@ class Mutant:
 
 @dataclass(frozen=True)
 class Result:
-    """What became of a mutant. by: the test that failed first, or another reason."""
+    """What became of a mutant. killed: None if its tests did not end. by: the test that failed first,
+    or another reason.
+    """
 
     mutant: Mutant
-    killed: bool
+    killed: bool | None
     by: str
     seconds: float
 
@@ -178,24 +180,24 @@ class _Run:
     def seconds(self) -> float:
         return time.perf_counter() - self.begin
 
-    def joined(self) -> tuple[bool, str]:
-        """Wait for the end, however long it takes; then as `finish`."""
-        self.process.join()
+    def joined(self, seconds: float | None = None) -> tuple[bool | None, str]:
+        """Wait for the end, at most so long; then as `finish`."""
+        self.process.join(seconds)
         return self.finish()
 
-    def finish(self) -> tuple[bool, str]:
-        """Return whether a test failed, and which; remove the copy."""
+    def finish(self) -> tuple[bool | None, str]:
+        """Return whether a test failed, None if the tests have not ended, and which; remove the copy."""
         hung = self.process.is_alive()
         if hung:
             self.process.kill()
         self.process.join()
         answer = Path(self.notes.name) / "answer"
         if hung:
-            outcome = True, f"took over {SECONDS} s"
+            outcome: tuple[bool | None, str] = None, f"took over {self.seconds:.0f} s"
         elif self.process.exitcode == 1 and not answer.exists():  # an exception of this file's
             raise MutantError(Path(self.notes.name, "output").read_text(encoding="utf-8")[-2_000:])
         elif not answer.exists():
-            outcome = True, f"ended the process with {self.process.exitcode}"
+            outcome = None, f"ended the process with {self.process.exitcode}"
         else:
             status, failure = json.loads(answer.read_text(encoding="utf-8"))
             if status not in (0, 1, 2, 5):
@@ -244,7 +246,7 @@ def run(mutants: Sequence[Mutant], jobs: int) -> Iterator[Result]:
     with tempfile.TemporaryDirectory() as parent:
         base = Path(parent) / "plain"
         _copy(base)
-        waiting, running = list(mutants), list[_Run]()
+        waiting, running, undecided = list(mutants), list[_Run](), list[Mutant]()
         while waiting or running:
             busy = sum(one.seconds < QUICK for one in running)
             while waiting and busy < jobs and len(running) < 3 * jobs:
@@ -259,9 +261,18 @@ def run(mutants: Sequence[Mutant], jobs: int) -> Iterator[Result]:
                 running.remove(one)
                 killed, by = one.finish()
                 assert one.mutant is not None
-                if killed and " " not in by.split("[")[0]:
+                if killed is None:
+                    undecided.append(one.mutant)
+                    continue
+                if killed:
                     killers[one.mutant.name] = by
                 yield Result(one.mutant, killed, by, one.seconds)
+        for mutant in undecided:
+            one = _Run([mutant.tests], base, mutant).start()
+            killed, by = one.joined(2 * SECONDS)
+            if killed:
+                killers[mutant.name] = by
+            yield Result(mutant, killed, by, one.seconds)
         if killers:
             failed, by = _Run([sorted(set(killers.values()))], base).start().joined()
             if failed:

@@ -18,16 +18,10 @@ from safetensors.numpy import save
 from posenc.lab import Run, Score
 from posenc.lab.run import to_parquet
 from posenc.tables import rope_tables
-from tests.lab.small_runs import sentences, small
+from tests.lab.small_runs import sentences, small_spec
+from tests.library.crafted_files import npy
 from tests.library.hostile_checkpoints import HostileFile
 from tests.server.doors import RUN_ID
-
-
-def npy(array: np.ndarray) -> bytes:
-    """Save an array as numpy does, objects as pickles."""
-    stream = io.BytesIO()
-    np.save(stream, array, allow_pickle=True)
-    return stream.getvalue()
 
 
 def npy_header(text: str, version: bytes = b"\x01\x00", body: bytes = b"") -> bytes:
@@ -180,8 +174,8 @@ def good_files() -> dict[str, list[bytes]]:
     table = np.random.default_rng(0).normal(size=(12, 8)).astype(np.float32)
     cos, sin = rope_tables(20, 8)
     scores = tuple(Score("context", "as trained", n, n / 7, 3) for n in range(4))
-    run = Run(small(), scores, (3.5, 2.25, 1.125), None, 0.5)
-    learned = Run(small("learned"), scores, (1.5,), "It was stopped.", 0.25)
+    run = Run(small_spec(), scores, (3.5, 2.25, 1.125), None, 0.5)
+    learned = Run(small_spec("learned"), scores, (1.5,), "It was stopped.", 0.25)
     names = {"run": RUN_ID, "scheme": "learned", "described": "a table, seed 0"}
     yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 4_096}
     return {

@@ -104,7 +104,8 @@ class Team:
             before = log.stat().st_size
             self.asked("/favicon.png", Cookie=f"posenc_place=place{n}")
             end = time.monotonic() + 10
-            while log.stat().st_size == before and time.monotonic() < end:
+            while log.stat().st_size == before:
+                assert time.monotonic() < end, "the proxy logs nothing"
                 time.sleep(0.01)
             if f"{HOST}:{of.port} " in log.read_text().splitlines()[-1]:
                 return f"place{n}"
@@ -211,12 +212,13 @@ def proxy(place: Path, *, port: int = 0, **settings: Any) -> Iterator[int]:
     process = subprocess.Popen(command, stderr=subprocess.PIPE)
     try:
         health = f"{settings['path']}/_stcore/health" if settings.get("path") else "_stcore/health"
-        for _ in range(100):
-            with contextlib.suppress(OSError):
-                if ask(f"http://{HOST}:{port}/{health}")[0] == 200:
-                    break
+        end, answer = time.monotonic() + 60, 0
+        while answer != 200:
+            assert time.monotonic() < end, f"the proxy answers {answer}"
             assert process.poll() is None, process.communicate()[1].decode()
-            time.sleep(0.1)
+            with contextlib.suppress(OSError):
+                answer = ask(f"http://{HOST}:{port}/{health}")[0]
+            time.sleep(0.05)
         yield port
     finally:
         process.send_signal(signal.SIGQUIT)

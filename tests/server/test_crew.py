@@ -28,11 +28,11 @@ from posenc.lab.queue import Queue
 from posenc.lab.worker import NICE
 from tests.dashboard.page_queue import SPEED, TRAIN_LINK, SharedServer, forget_queue, page_queue
 from tests.dashboard.pages import as_read, drawn, visit
-from tests.lab.small_runs import CORPUS, sentences, small
+from tests.lab.small_runs import CORPUS, sentences, small_spec
 from tests.lab.worker_processes import PATIENCE, alive, own_place, running_at, wait
 
 pytestmark = [pytest.mark.timeout(1_200), pytest.mark.usefixtures("no_shape_checks")]
-LONG = small("none", task="copy", steps=100_000)
+LONG = small_spec("none", task="copy", steps=100_000)
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def hanging(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Work
     monkeypatch.setattr(workers, "GRACE", 0.0)  # so long it may go on when it is told to end
     monkeypatch.setattr(workers, "HEARD_WITHIN", 0.0)
     queue = Queue(place / "queue")
-    name = queue.add([small(steps=12)], text=sentences(), text_name=CORPUS.name)
+    name = queue.add([small_spec(steps=12)], text=sentences(), text_name=CORPUS.name)
     (text,) = queue.folder.glob("*.txt")
     text.unlink()
     os.mkfifo(text)
@@ -184,7 +184,7 @@ def test_any_page_starts_jobs_of_elsewhere(place: Path, monkeypatch: pytest.Monk
     at = visit("pca")
     crew = server_workers()
     assert crew._processes == []
-    one = small("none", task="copy", steps=3)
+    one = small_spec("none", task="copy", steps=3)
     Queue().add([one])  # as a replica does that is then killed
     at.run()
     assert server_workers() is crew

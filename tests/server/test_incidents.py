@@ -20,7 +20,7 @@ from posenc.lab.log_lines import JsonLines
 from posenc.lab.queue import Queue
 from tests.dashboard.page_queue import SPEED, forget_queue, page_queue
 from tests.dashboard.pages import PAGES, as_read, visit
-from tests.lab.small_runs import small
+from tests.lab.small_runs import small_spec
 from tests.server.served_process import ROOT
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
@@ -120,7 +120,7 @@ def queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Queue]:
 def test_fault_in_a_fragment_leaves_the_page_around_it(
     queue: Queue, monkeypatch: pytest.MonkeyPatch, log: pytest.LogCaptureFixture
 ) -> None:
-    queue.add([small(steps=5)])
+    queue.add([small_spec(steps=5)])
     monkeypatch.setattr("dashboard.training_board._row", raising(Exception(MESSAGE)))
     at = visit("train")
     assert_an_incident(at, log, "Exception")

@@ -24,7 +24,7 @@ from dashboard.counters import Counters, ask
 from posenc.lab import log_lines
 from posenc.lab.queue import Queue
 from tests.dashboard.pages import visit
-from tests.lab.small_runs import made, small
+from tests.lab.small_runs import make_small_run, small_spec
 from tests.server.served_process import ROOT
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
@@ -151,10 +151,10 @@ def test_counters_count_pages_sessions_and_cached_bytes() -> None:
 def test_counters_report_states_of_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POSENC_RUNS", str(tmp_path / "runs"))
     monkeypatch.setenv("POSENC_WORK", str(tmp_path / "work"))
-    made(tmp_path)
+    make_small_run(tmp_path)
     queue = Queue()
     for scheme in ("alibi", "none"):
-        queue.add([small(scheme)])
+        queue.add([small_spec(scheme)])
     assert counters.here.read()["runs"] == {"waiting": 2, "running": 0, "failed": 0, "finished": 1}
     with queue.taken() as entry:
         assert counters.here.read()["runs"]["running"] == 1

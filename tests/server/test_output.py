@@ -10,7 +10,7 @@ import pytest
 
 from dashboard import output
 from posenc.lab.queue import Queue, State
-from tests.lab.small_runs import small
+from tests.lab.small_runs import small_spec
 from tests.lab.worker_processes import PATIENCE, ROOT, alive, running_at, wait
 from tests.server.served_process import server, visiting
 
@@ -55,7 +55,7 @@ def test_streams_that_are_no_files_are_left_unchanged(monkeypatch: pytest.Monkey
 def test_server_without_a_reader_serves_and_saves(tmp_path: Path) -> None:
     """`python -m dashboard | head -1`: Streamlit prints its addresses, and that it stops, to nobody."""
     queue = Queue(tmp_path / "work" / "queue")
-    name = queue.add([small("none", task="copy", steps=100_000)])
+    name = queue.add([small_spec("none", task="copy", steps=100_000)])
     reads, writes = os.pipe()
     os.close(reads)
     with server(tmp_path, stdout=writes) as one:

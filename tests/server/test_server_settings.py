@@ -24,7 +24,7 @@ from posenc.lab.log_lines import JsonLines
 from posenc.lab.queue import Queue
 from posenc.run_files import store_url, work_folder
 from tests.dashboard.pages import as_read, drawn, notices, setting, visit
-from tests.lab.small_runs import made, sentences, small
+from tests.lab.small_runs import make_small_run, sentences, small_spec
 from tests.server.served_process import ROOT
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks", "isolated_server")
@@ -224,9 +224,9 @@ def test_limit_of_positions_holds_in_links_controls_pins(monkeypatch: pytest.Mon
 def test_server_without_training_shows_results_and_starts_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made(tmp_path)
+    make_small_run(tmp_path)
     queue = Queue()
-    waiting = queue.add([small("alibi")])
+    waiting = queue.add([small_spec("alibi")])
     at = drawn(visit("train", {"schemes": "rope"}))
     assert at.button(key="start_training")
     monkeypatch.setenv("POSENC_RUNNING", "0")

@@ -94,8 +94,14 @@ def test_session_with_a_long_script_runs_beside_the_queue_until_a_short_one() ->
     assert other.runs.wait(PATIENCE)
     with turns.turn(session):  # beside the other, which has its turn
         assert other.is_alive()
-        time.sleep(0.06)  # no work of its own
+        turns._longest, end = 0.05, time.thread_time() + 0.06
+        while time.thread_time() < end:
+            pass
+    assert session.long
+    with turns.turn(session):
+        time.sleep(0.06)  # others may work meanwhile: no time of its own
     assert not session.long
+    turns._longest = FAR
     again = Script(turns, session=session)
     waiting(turns, 1)
     other.end()
