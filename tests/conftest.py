@@ -53,11 +53,6 @@ def pytest_sessionfinish() -> None:
     shutil.rmtree(_FOLDER, ignore_errors=True)
 
 
-def pytest_xdist_auto_num_workers() -> int:
-    """Use one process more than cores, because tests wait for browsers, servers and processes."""
-    return (os.cpu_count() or 1) + 1
-
-
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> WorkStealingScheduling:
     """Let a process that has nothing left take tests of others."""
     return WorkStealingScheduling(config, log)

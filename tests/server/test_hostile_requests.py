@@ -134,11 +134,18 @@ def session(small_server: Served) -> Iterator[str]:
 
 
 def put(
-    to: Served, session: str, length: int | str | None, *, token: bool = True, file: str = "a-file"
+    to: Served,
+    session: str,
+    length: int | str | None,
+    *,
+    token: bool = True,
+    file: str = "a-file",
+    body: bytes = b"",
 ) -> socket.socket:
-    """Begin an upload: everything but its body; length None is in chunks.
+    """Begin an upload; length None is in chunks.
 
-    token: as a browser sends it with its cookie.
+    token: as a browser sends it with its cookie. body: what is sent in one piece with the headers; a
+    server that refuses these and hangs up resets a connection on which more is on its way.
     """
     link = socket.create_connection((HOST, to.port), timeout=60)
     path = f"{urlsplit(to.address).path}/_stcore/upload_file/{session}/{file}"
@@ -147,7 +154,7 @@ def put(
     lines.append(f"Content-Type: multipart/form-data; boundary={BOUNDARY}")
     xsrf = generate_xsrf_token_string()
     lines += [f"Cookie: {XSRF_COOKIE_NAME}={xsrf}", f"X-Xsrftoken: {xsrf}"] if token else []
-    link.sendall("\r\n".join([*lines, "", ""]).encode())
+    link.sendall("\r\n".join([*lines, "", ""]).encode() + body)
     return link
 
 
@@ -221,8 +228,7 @@ def test_upload_without_session_form_token_is_refused(small_server: Served, sess
         (session, TAIL, True, {400}),
         (session, body, False, {403}),  # from another site
     ):
-        with put(small_server, owner, len(content), token=token) as link:
-            link.sendall(content)
+        with put(small_server, owner, len(content), token=token, body=content) as link:
             assert answer(link)[0] in expected
     with put(small_server, session, 10) as link:  # bytes past the stated length
         with contextlib.suppress(OSError):  # it may have answered and hung up by now
