@@ -176,6 +176,10 @@ def canvases(page: Page, key: str = "first") -> Locator:
     return row(page, key).locator("canvas[role=img]")
 
 
+def readout(page: Page, panel: int = 0) -> Locator:
+    return row(page, "first").locator(".readout").nth(panel)
+
+
 def readouts(page: Page, key: str = "first") -> list[tuple[int, int, np.float32]]:
     """Return what is read under the crosshair: row, column and value of every panel."""
     return [parsed(text) for text in row(page, key).locator(".readout").all_inner_texts()]

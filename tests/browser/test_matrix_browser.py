@@ -7,14 +7,18 @@ from playwright.sync_api import Locator, Page, expect
 from dashboard.matrix import Full, Panel, Scale
 from dashboard.matrix.colours import shades
 from tests.browser import bare_page
-from tests.browser.bare_page import cell_centre, dense, example_panels, painted, readouts, show_row
+from tests.browser.bare_page import (
+    cell_centre,
+    dense,
+    example_panels,
+    painted,
+    readout,
+    readouts,
+    show_row,
+)
 from tests.browser.browser import row
 
 pytestmark = pytest.mark.browser
-
-
-def readout(page: Page, panel: int = 0) -> Locator:
-    return row(page, "first").locator(".readout").nth(panel)
 
 
 def crosses(page: Page) -> Locator:

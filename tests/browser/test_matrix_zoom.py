@@ -10,7 +10,16 @@ from playwright.sync_api import Locator, Page, expect
 
 from dashboard.matrix import Full, Panel
 from tests.browser import bare_page
-from tests.browser.bare_page import box_of, cell_centre, dense, drag, example_panels, show_row, zoom
+from tests.browser.bare_page import (
+    box_of,
+    cell_centre,
+    dense,
+    drag,
+    example_panels,
+    readout,
+    show_row,
+    zoom,
+)
 from tests.browser.browser import SCREENS, row
 from tests.longer import mostly
 
@@ -26,10 +35,6 @@ def page(page: Page) -> Page:
 
 def button(page: Page, name: str) -> Locator:
     return row(page, "first").get_by_role("button", name=name, exact=True)
-
-
-def readout(page: Page) -> Locator:
-    return row(page, "first").locator(".readout").first
 
 
 def test_drag_zooms_all_panels_and_every_cell_reads_exactly(page: Page) -> None:

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,8 @@ from posenc.interop import PositionTable
 from posenc.interop import sources as interop_sources
 from posenc.interop.held import Held
 from posenc.lab.estimate import Speed
+from posenc.lab.queue import Queue
+from tests.dashboard.page_queue import SPEED, empty_page_caches, page_queue
 
 _MAIN = sys.modules["__main__"]
 
@@ -49,3 +52,10 @@ def tables(monkeypatch: pytest.MonkeyPatch) -> Held[PositionTable]:
     empty = Held(usual._most, usual._most_bytes, usual._size)
     monkeypatch.setattr(interop_sources, "_held", empty)
     return empty
+
+
+@pytest.fixture
+def queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Queue]:
+    """An empty queue without workers that every page uses."""
+    yield page_queue(tmp_path, monkeypatch, SPEED)
+    empty_page_caches()

@@ -23,12 +23,12 @@ def page_queue(folder: Path, monkeypatch: pytest.MonkeyPatch, speed: Speed) -> Q
     monkeypatch.setenv("POSENC_WORK", str(folder / "work"))
     monkeypatch.setattr(workers.Workers, "ensure", lambda self: None)
     monkeypatch.setattr(training, "speed", lambda: speed)
-    forget_queue()
+    empty_page_caches()
     return Queue()
 
 
-def forget_queue() -> None:
-    """Let pages open their queue anew: one that stayed would be trained by workers of later tests."""
+def empty_page_caches() -> None:
+    """Let pages open queue and store anew: one that stayed would be trained, or read, in later tests."""
     st.cache_data.clear()
     st.cache_resource.clear()
 

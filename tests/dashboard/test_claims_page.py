@@ -101,7 +101,7 @@ def test_opened_claim_shows_its_code_its_numbers_and_its_attention_weights() -> 
     assert (found["Sinusoidal rows"].argmax(1)[:14] == np.arange(14) + 2).all()
 
 
-def test_lost_table_is_a_reason_and_no_verdict() -> None:
+def test_claim_on_a_missing_table_is_undecided_with_the_reason() -> None:
     found = claims.read(Setting(learned_source="table-0123456789ab"), ClaimsChoice())
     assert found.verdicts["ends"].state is State.UNDECIDED
     assert "is not held by this server" in found.verdicts["ends"].sentence

@@ -49,7 +49,7 @@ def test_on_a_log_scale_ratios_count() -> None:
     assert coinciding.groups(both, log=True) == []
 
 
-def test_lines_beneath_are_wider_and_named() -> None:
+def test_curves_hidden_under_others_are_drawn_wider_and_named() -> None:
     x = [0.0, 1.0]
     both = frame(**{name: (x, [1.0, 2.0]) for name in "ACD"}, B=(x, [5.0, 0.0]))
     found = coinciding.groups(both)

@@ -186,7 +186,7 @@ def test_places_on_the_frequency_scale_are_the_nearest_pairs_each_once() -> None
     assert encoding.chosen_pairs(EncodingChoice(places=("slowest",)), 32) == (0, 31)
 
 
-def test_face_that_cannot_be_drawn_is_refused() -> None:
+def test_clock_face_with_impossible_values_is_refused() -> None:
     good: dict[str, Any] = {
         "title": "x", "subtitle": "", "color": "#0072b2", "pairs": (0, 1),
         "inv_freq": np.ones(2), "wavelengths": np.ones(2), "turns": np.ones(2),

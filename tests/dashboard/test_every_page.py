@@ -163,7 +163,7 @@ def same_numbers(content: bytes, shown: pd.DataFrame) -> None:
 
 
 @pytest.mark.parametrize("place", [place for place in PLACES if place not in page_texts.LEFT_OUT])
-def test_page_says_what_was_reviewed(place: str) -> None:
+def test_page_text_equals_the_reviewed_text_file(place: str) -> None:
     """`python -m tests.dashboard.page_texts` rewrites the file."""
     parts = page_texts.FILE.read_text(encoding="utf-8").split("\n[")
     (reviewed,) = [part for part in parts if part.lstrip("[").startswith(f"{place}]")]

@@ -22,7 +22,7 @@ from posenc import Setting, fields, own_fields
 from posenc.lab import Run, specifications
 from posenc.lab.run import to_parquet
 from posenc.run_files import ENVIRONMENT
-from tests.dashboard.page_queue import forget_queue
+from tests.dashboard.page_queue import empty_page_caches
 from tests.dashboard.pages import (
     PAGES,
     as_read,
@@ -161,14 +161,14 @@ def test_texts_of_a_stored_run_are_text(tmp_path: Path, monkeypatch: pytest.Monk
     run = Run(hostile, (), (2.5, 2.0), f"=1+1{NAMES['HTML']}", 0.5)
     (tmp_path / f"{run.run_id}.parquet").write_bytes(to_parquet(run))
     monkeypatch.setenv(ENVIRONMENT, str(tmp_path))
-    forget_queue()
+    empty_page_caches()
     for page, link in (("train", {}), ("extrapolation", {"half": "measured"})):
         at = visit(page, link)
         assert_text(at)
         assert shows(at, "onerror=window") == (page == "train")
         for frame in at.dataframe:
             assert_no_formula(frame.value)
-    forget_queue()
+    empty_page_caches()
 
 
 def test_values_of_a_link_are_text_in_every_key() -> None:

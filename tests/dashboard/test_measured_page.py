@@ -11,7 +11,6 @@ from typing import Any
 from unittest import mock
 
 import pytest
-import streamlit as st
 from click.testing import CliRunner
 from streamlit.testing.v1 import AppTest
 
@@ -25,6 +24,7 @@ from posenc.lab.evaluate import CLAMPED, TRAINED
 from posenc.lab.summary import comparison
 from posenc.schemes.sinusoidal import SinusoidalConfig
 from tests.dashboard import pages
+from tests.dashboard.page_queue import empty_page_caches
 from tests.dashboard.pages import KINDS, LABELS, captions, charts, drawn, headline, table, visit
 from tests.dashboard.shipped_runs import shipped_runs
 from tests.lab.small_runs import CORPUS, small_spec
@@ -55,15 +55,9 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     """A store of this test alone, and nothing that ships."""
     monkeypatch.setattr(runs, "SHIPPED", str(tmp_path / "shipped"))
     monkeypatch.setenv("POSENC_RUNS", str(tmp_path / "own"))
-    forget()
+    empty_page_caches()
     yield Store(tmp_path / "own")
-    forget()
-
-
-def forget() -> None:
-    """Empty the caches that name runs by their names alone: another store may have the same."""
-    st.cache_data.clear()
-    st.cache_resource.clear()
+    empty_page_caches()
 
 
 def open_measured(*numbers: str, **link: str) -> AppTest:
@@ -187,7 +181,7 @@ def test_broken_file_is_set_aside_and_named(store: Store, monkeypatch: pytest.Mo
     with monkeypatch.context() as refused:
         refused.setattr(type(store.files), "mv", refuse_io)
         assert f"{path.name} cannot be read." in captions(open_measured())
-    forget()
+    empty_page_caches()
     at = open_measured()
     assert any(f"{path.name} cannot be read and was set aside" in text for text in captions(at))
     assert headline(at).startswith("Lowest mean loss at 64 tokens: RoPE")

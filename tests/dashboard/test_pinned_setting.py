@@ -151,7 +151,7 @@ def test_charts_show_every_scheme_of_either_setting(
         assert rows.count({"RoPE"}) == 3
 
 
-def test_scores_name_their_setting_even_where_a_has_none() -> None:
+def test_score_table_names_b_when_pinned_setting_a_has_no_scores() -> None:
     nothing = pinned.written(SMALL.replace(schemes=("cope",)))
     at = drawn(visit("pca", SIZES | {"schemes": "learned", "a": nothing}))
     assert set(at.session_state["sheet"].tables["scores"]()["setting"]) == {"B"}

@@ -235,7 +235,7 @@ def test_number_is_judged_by_its_distance(answer: Any, truth: Any, right: bool, 
     assert judge(question, answer, truth) == Judgement(right, f"You said {answer}; {end}")
 
 
-def test_every_right_word_of_several_is_right() -> None:
+def test_each_of_several_correct_options_is_accepted() -> None:
     letters = OneOf(options=("a", "b", "c"))
     question = Question[Any](key="q", text="?", control=letters, truth=lambda found: found)
     assert [judge(question, word, frozenset("ab")).right for word in "abc"] == [True, True, False]

@@ -4,7 +4,6 @@ import errno
 import json
 import os
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -23,7 +22,6 @@ from posenc.lab.estimate import Speed
 from posenc.lab.labels import FOLDER, Label, Labels
 from posenc.lab.queue import Queue
 from posenc.lab.summary import comparison
-from tests.dashboard import page_queue
 from tests.dashboard.page_queue import SPEED, TRAIN_LINK, SharedServer, train_waiting
 from tests.dashboard.pages import as_read, captions, charts, drawn, headline, setting, visit
 from tests.lab.bad_disks import FULL, TAKING_SPACE, bad_disk
@@ -34,12 +32,6 @@ pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
 IDLE = "Nothing is being trained on this server."
 ensure = Workers.ensure  # which the queue of these tests replaces
-
-
-@pytest.fixture
-def queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Queue]:
-    yield page_queue.page_queue(tmp_path, monkeypatch, SPEED)
-    page_queue.forget_queue()
 
 
 def give_text(at: AppTest, content: bytes, name: str = "my text.txt") -> AppTest:

@@ -43,7 +43,7 @@ def test_uploaded_tables_are_limited_for_all_and_for_one_owner() -> None:
     assert sum(map(is_held, (*names, *small))) == 32
 
 
-def test_value_of_two_owners_or_read_last_stays() -> None:
+def test_eviction_spares_values_with_two_owners_or_read_last() -> None:
     cache: Held[bytes] = Held(8, 400, len)
     for owner in "xy":
         cache.put("of both", b"1", owner)

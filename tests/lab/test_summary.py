@@ -101,7 +101,7 @@ def test_uniform_byte_has_eight_bits_and_a_perplexity_of_256() -> None:
     assert (perplexity(math.log(256)), perplexity(1e6)) == (pytest.approx(256), math.inf)
 
 
-def test_reach_ends_before_the_first_share_that_is_too_small() -> None:
+def test_reach_is_the_last_length_before_accuracy_falls_below_the_threshold() -> None:
     assert reach(curve_of("copy", at3=1.0, at4=0.5, at5=0.49, at6=0.9)) == 4
     assert reach(curve_of("copy", at3=1.0, at4=0.9)) == 4
     assert reach(curve_of("copy", at3=0.1, at4=0.9)) is None

@@ -39,6 +39,14 @@ NO_VECTORS = {
 }
 NO_ROUNDED_VECTORS = {**NO_VECTORS, "alibi": "the rounded bias is no straight line"}
 NO_OFFSET_MAP = {**NO_VECTORS, **NOT_STATIONARY}
+SAME_MIRRORED = {
+    "none": "it adds nothing",
+    "alibi": "the bias depends on the distance alone, before a word and after it",
+    "kerple_log": "the bias depends on the distance alone",
+    "kerple_power": "the bias depends on the distance alone",
+    "sandwich": "the bias depends on the distance alone",
+    "fire": "up to its threshold the bias depends on the distance alone",
+}
 COUNTS_KEYS = {"cope": "it counts the keys between, and here some are left out"}
 SCALES_PAIRS = {"xpos": "it scales pairs by their position, it does not only turn them"}
 

@@ -11,13 +11,11 @@ def ladder(width: int, base: float = 10_000.0) -> Tensor:
     return torch.tensor([base ** (-2 * m / width) for m in range(width // 2)], dtype=torch.float64)
 
 
-def table(length: int, width: int, base: float = 10_000.0) -> Tensor:
-    """The textbook sinusoidal table: sine and cosine interleaved."""
-    rows = np.zeros((length, width))
-    for p in range(length):
-        for m in range(width // 2):
-            angle = p * base ** (-2 * m / width)
-            rows[p, 2 * m], rows[p, 2 * m + 1] = math.sin(angle), math.cos(angle)
+def table(length: int, width: int, base: float = 10_000.0, start: int = 0) -> Tensor:
+    """The textbook sinusoidal table from a position on: sine and cosine interleaved."""
+    angles = np.arange(start, start + length)[:, None] * base ** (-np.arange(0, width, 2) / width)
+    rows = np.empty((length, width))
+    rows[:, 0::2], rows[:, 1::2] = np.sin(angles), np.cos(angles)
     return torch.from_numpy(rows)
 
 

@@ -149,7 +149,9 @@ def test_embedding_equals_one_hot_product() -> None:
     assert 0.01 < control(found) <= Setting().train_length ** -0.5
 
 
-def test_table_with_infinity_or_not_stored_gives_no_theorem(tmp_path: Path) -> None:
+def test_one_hot_claim_is_false_for_infinite_and_an_error_for_missing_tables(
+    tmp_path: Path,
+) -> None:
     table = torch.randn(16, 8, generator=torch.Generator().manual_seed(0))
     table[3, 3] = math.inf
     save_file({"position_embeddings.weight": table}, tmp_path / "inf.safetensors")

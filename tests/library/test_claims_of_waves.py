@@ -11,8 +11,8 @@ from mpmath import mp, mpf
 from posenc import Setting
 from posenc.claims import State, wavelengths
 from posenc.claims.offsets import two_ahead_weights
-from tests.library import independent
-from tests.library.claim_checks import control, deciding, number, sinusoidal_rows, verdict
+from tests.library import independent, small_tables
+from tests.library.claim_checks import control, deciding, number, verdict
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
@@ -30,7 +30,7 @@ def test_frequencies_fall_along_features_unless_layout_is_halves() -> None:
 
 def test_two_features_share_each_frequency(monkeypatch: pytest.MonkeyPatch) -> None:
     # Two columns have one frequency where their squares sum to one at every position.
-    table = sinusoidal_rows(50, 8)
+    table = small_tables.table(50, 8).numpy()
     for a in range(8):
         partners = [np.allclose(table[:, a] ** 2 + table[:, b] ** 2, 1) for b in range(8)]
         assert sum(partners) == 1
@@ -125,7 +125,7 @@ def test_rope_logits_depend_on_offset_and_logits_of_added_rows_do_not() -> None:
 
 def test_rows_are_unique_except_in_low_precision() -> None:
     found = verdict("unique")
-    table = sinusoidal_rows(4096, 512).astype(np.float32)
+    table = small_tables.table(4096, 512).numpy().astype(np.float32)
     assert found.state is State.HOLDS
     assert deciding(found) == len(np.unique(table, axis=0)) == 4096
     rounded = verdict("unique", precision="bfloat16")
@@ -184,7 +184,7 @@ def strength_that_loses_order(dim: int, seed: int) -> float:
     draw = torch.Generator().manual_seed(seed)
     book = torch.randn(64, dim, generator=draw, dtype=torch.float64)
     content = book[torch.randint(64, (64,), generator=draw)].numpy()
-    table = sinusoidal_rows(64, dim)
+    table = small_tables.table(64, dim).numpy()
     content *= np.linalg.norm(table, axis=1).mean() / np.linalg.norm(content, axis=1).mean()
     first, second = np.triu_indices(64, 1)
     for step in range(80):
@@ -231,7 +231,7 @@ def test_linear_key_map_attends_two_to_the_right() -> None:
     found = verdict("two_right")
     weights, ahead = two_ahead_weights(Setting()).numpy(), np.arange(62) + 2
     # By definition q_i = p_i and k_j is a multiple of p_(j-2): the order of logits decides.
-    logits = sinusoidal_rows(64, 512) @ sinusoidal_rows(64, 512, start=-2).T
+    logits = small_tables.table(64, 512).numpy() @ small_tables.table(64, 512, start=-2).numpy().T
     assert (weights.argmax(1) == logits.argmax(1)).all()
     assert (weights.argmax(1)[:62] == ahead).all()
     assert (found.state, deciding(found)) == (State.THEOREM, 62)

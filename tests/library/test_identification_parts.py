@@ -1,5 +1,6 @@
 """Parts of identification: scaled, negated and partly bad tables, without searches of large ones."""
 
+import math
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from posenc import identification
 from posenc.identification.arrangements import ARRANGEMENTS
 from posenc.identification.ladders import Guess
 from posenc.identification.precision import RECIPES
-from posenc.identification.search import nearest_fit
+from posenc.identification.search import nearest_fit, rounder
 from posenc.schemes.rope_scaling.linear import RopeLinearConfig
 from posenc.schemes.rope_scaling.ntk import RopeNtkConfig
 from tests.library.small_tables import cos_and_sin, sinusoidal
@@ -37,6 +38,7 @@ def test_base_of_ntk_aware_scaling_is_read_as_one() -> None:
     assert base == pytest.approx(larger, rel=1e-12)
     assert sentence == "NTK-aware scaling of base 10,000 by 8"
     assert RopeNtkConfig.meant_by(32, 8e4, [1e4]) == []
+    assert any(math.isclose(base, tried, rel_tol=1e-12) for tried in rounder(1.0001 * larger, 32))
 
 
 def test_float32_frequencies_are_divided_by_a_whole_factor() -> None:

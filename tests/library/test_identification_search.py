@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("no_shape_checks")
 identify: Any = identification.identify
 
 
-def test_columns_that_hardly_turn_leave_the_usual_starts() -> None:
+def test_only_usual_first_positions_are_tried_if_columns_hardly_turn() -> None:
     no_column = torch.zeros(4, dtype=torch.bool)
     phases = Phases(torch.zeros(4).double(), no_column, no_column, True, 1e-7)
     rates = torch.tensor([1.0, 0.1, 0.01, 0.001], dtype=torch.float64)

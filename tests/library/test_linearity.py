@@ -91,7 +91,7 @@ def test_error_of_a_map_is_the_ratio_of_frobenius_norms() -> None:
     assert verify_map(rows, matrix, 2) == pytest.approx(math.sqrt(gaps / targets), rel=1e-13)
 
 
-def test_alibi_shift_adds_a_dimension_per_step() -> None:
+def test_alibi_shift_by_k_maps_into_k_more_dimensions() -> None:
     """That it moves ALiBi's vectors is among the laws."""
     three, four, seven = (expanding_shift(0.78, size, k) for size, k in ((34, 3), (30, 4), (30, 7)))
     assert (three.shape, seven.shape) == ((37, 34), (37, 30))

@@ -170,7 +170,7 @@ def test_tables_on_cuda_equal_those_on_the_cpu(dtype: torch.dtype) -> None:
             assert_close(on_cuda.cpu(), table, atol=torch.finfo(dtype).eps)
 
 
-def test_table_on_a_device_without_numbers_has_its_shape() -> None:
+def test_table_on_the_meta_device_has_its_shape() -> None:
     assert sinusoidal_table(300, 8, device="meta").shape == (300, 8)
 
 

@@ -147,7 +147,7 @@ def test_a_word_holds_only_what_bears_on_position() -> None:
     assert read_config_word(word).ignored == ("my_position_notes",)
 
 
-def test_a_word_keeps_null_and_that_a_layer_is_named() -> None:
+def test_config_word_keeps_null_values_and_named_layers() -> None:
     layer = {
         "model_type": "gemma4_text", "num_hidden_layers": 4,
         "layer_types": ["full_attention", "sliding_attention"] * 2,

@@ -22,6 +22,7 @@ from tests.mutants.load import MUTANTS_OF_LOAD
 from tests.mutants.models import MUTANTS_OF_MODELS
 from tests.mutants.operators import changed_files, operator_mutants
 from tests.mutants.other import OTHER_MUTANTS
+from tests.mutants.pages import MUTANTS_OF_PAGES
 from tests.mutants.runs import Mutant, MutantError, files_of, run
 from tests.mutants.schemes import MUTANTS_OF_SCHEMES
 
@@ -115,6 +116,7 @@ MUTANTS = (
     *MUTANTS_OF_SCHEMES,
     *MUTANTS_OF_HOSTILE,
     *MUTANTS_OF_LOAD,
+    *MUTANTS_OF_PAGES,
     *OTHER_MUTANTS,
 )  # fmt: skip
 

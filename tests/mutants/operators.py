@@ -26,6 +26,9 @@ LANES = (
     ("posenc/lab/", ("lab/",)),
     ("posenc/planner/", ("models/",)),
     ("posenc/interop/models/", ("models/",)),
+    ("posenc/model_", ("models/",)),
+    ("posenc/commands/", ("lab/", "models/")),
+    ("posenc/run_files.py", ("lab/",)),
     ("posenc/", ("library/",)),
     ("dashboard/", ("dashboard/", "server/")),
 )

@@ -41,11 +41,11 @@ OTHER_MUTANTS = (
            ("identification.py::test_base_near_a_usual_one_is_not_called_another_exponent",)),
     Mutant("the rows after a padding row counted from 0", "identification/identify.py",
            "start=fit.guess.start - row", "start=fit.guess.start",
-           ("identification.py::test_padding_row_inside_a_table_is_named_and_not_counted",)),
+           ("transformers_modules.py::test_padding_row_inside_a_table_is_named_and_not_counted",)),
     Mutant("any number of rows left out", "identification/compared.py",
            "if len(rows) > MOST_OUTLIERS * len(body):", "if False:",
            ("identification.py::test_table_with_more_than_a_tenth_of_bad_rows_is_none_of_these",)),
     Mutant("NTK's larger bases not tried", "identification/search.py",
            "found.setdefault(value, 2.5)", "pass",
-           ("identification.py::test_dynamic_cache_of_transformers_has_nothing_unexplained",)),
+           ("identification_parts",)),
 )  # fmt: skip

@@ -141,7 +141,7 @@ def _run_tests(folder: Path, attempts: Sequence[Sequence[str]], browser: bool, n
         options = ["-x", "-q", "-n", "0", "-p", "no:cacheprovider", "-m", marks]
         # Modules that are imported already are not rewritten.
         options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
-        failure, status = "", 0
+        failure, status = "", int(pytest.ExitCode.NO_TESTS_COLLECTED)
         for tests in attempts:
             files = files_of(tests)
             if not files:
@@ -200,7 +200,7 @@ class _Run:
             outcome = None, f"ended the process with {self.process.exitcode}"
         else:
             status, failure = json.loads(answer.read_text(encoding="utf-8"))
-            if status not in (0, 1, 2, 5):
+            if status not in (0, 1, 2):  # 5: no test of these names
                 output = (Path(self.notes.name) / "output").read_text(encoding="utf-8")
                 name = self.mutant.name if self.mutant else "without any mutant"
                 raise MutantError(f"{name}: pytest ended with {status}\n{output[-2_000:]}")

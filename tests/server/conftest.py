@@ -7,9 +7,9 @@ import streamlit as st
 
 from dashboard import workers
 from dashboard.server_settings import FIELDS
-from tests.dashboard.conftest import empty_result_cache, own_main
+from tests.dashboard.conftest import empty_result_cache, own_main, queue
 
-__all__ = ["empty_result_cache", "own_main"]
+__all__ = ["empty_result_cache", "own_main", "queue"]
 
 
 @pytest.fixture

@@ -26,7 +26,13 @@ from posenc.lab.entry import State
 from posenc.lab.making import checkpoint_of
 from posenc.lab.queue import Queue
 from posenc.lab.worker import NICE
-from tests.dashboard.page_queue import SPEED, TRAIN_LINK, SharedServer, forget_queue, page_queue
+from tests.dashboard.page_queue import (
+    SPEED,
+    TRAIN_LINK,
+    SharedServer,
+    empty_page_caches,
+    page_queue,
+)
 from tests.dashboard.pages import as_read, drawn, visit
 from tests.lab.small_runs import CORPUS, sentences, small_spec
 from tests.lab.worker_processes import PATIENCE, alive, own_place, running_at, wait
@@ -160,7 +166,7 @@ def test_session_of_a_shared_server_may_start_two(
 ) -> None:
     queue = page_queue(tmp_path, monkeypatch, SPEED)
     SharedServer(monkeypatch)(known)
-    forget_queue()
+    empty_page_caches()
 
     def start(at: AppTest, steps: int) -> AppTest:
         at.session_state["steps"] = steps
@@ -176,10 +182,12 @@ def test_session_of_a_shared_server_may_start_two(
     other = start(visit("train", TRAIN_LINK), 8)
     assert len(queue.entries()) == (2 if known else 3)  # a name is one person in every session
     assert bool(other.error) is bool(known)
-    forget_queue()
+    empty_page_caches()
 
 
-def test_any_page_starts_jobs_of_elsewhere(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_opening_any_page_starts_jobs_queued_by_another_server(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(workers, "RESUME_EVERY", 0.0)
     at = visit("pca")
     crew = server_workers()

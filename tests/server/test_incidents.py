@@ -5,7 +5,6 @@ import logging
 import re
 import tomllib
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
@@ -18,7 +17,6 @@ from dashboard.log_text import of_fault, one_line
 from posenc.errors import SchemeArgumentError
 from posenc.lab.log_lines import JsonLines
 from posenc.lab.queue import Queue
-from tests.dashboard.page_queue import SPEED, forget_queue, page_queue
 from tests.dashboard.pages import PAGES, as_read, visit
 from tests.lab.small_runs import small_spec
 from tests.server.served_process import ROOT
@@ -109,12 +107,6 @@ def test_exception_of_any_class_is_an_incident(
     monkeypatch.setattr("dashboard.pca.read", raising(error(MESSAGE)))
     names = f"{error.__module__}.{error.__name__}".removeprefix("builtins.")
     assert_an_incident(visit("pca"), log, names)
-
-
-@pytest.fixture
-def queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Queue]:
-    yield page_queue(tmp_path, monkeypatch, SPEED)
-    forget_queue()
 
 
 def test_fault_in_a_fragment_leaves_the_page_around_it(

@@ -1,0 +1,21 @@
+"""Deliberate faults in what pages show: their frames, sentences, links and pinned settings."""
+
+from tests.mutants.runs import Mutant
+
+MUTANTS_OF_PAGES = (
+    Mutant("the pinned setting and the current one exchanged", "dashboard/projection_frames.py",
+           '{"B": read.now, "A": read.pinned}', '{"A": read.now, "B": read.pinned}',
+           ("pinned_setting",)),
+    Mutant("a pinned setting without its shared fields", "dashboard/pinned.py",
+           "held |= {*fields.rules(Setting), *dict(setting.own)}", "held |= {*dict(setting.own)}",
+           ("pinned_setting",)),
+    Mutant("an error of a map beside itself for a control", "dashboard/offset_frames.py",
+           '"control": errors["control"]', '"control": errors["error"]', ("page_numbers",)),
+    Mutant("pairs with a full turn counted as dimensions", "dashboard/past_frames.py",
+           'f"{one.full_turn_pairs} of', 'f"{one.critical_dimension} of', ("page_numbers",)),
+    Mutant("one component said to be two", "dashboard/sentences.py",
+           "result.explained[:2].sum()", "result.explained[:1].sum()", ("page_numbers",)),
+    Mutant("a value stays in the address after its control is reset", "dashboard/links.py",
+           "for name in {*st.query_params} & rules.keys() - wanted.keys():", "for name in ():",
+           ("sidebar_controls",)),
+)  # fmt: skip
