@@ -40,7 +40,7 @@ def test_hundred_visitors_at_once_are_served(server: Served) -> None:
 
 
 @pytest.mark.long
-def test_thousand_reruns_cost_at_most_ten_mb(tmp_path: Path) -> None:
+def test_thousand_reruns_leak_no_memory(tmp_path: Path) -> None:
     with served(tmp_path) as fresh:
         run(fresh, visitors=1, reruns=2, pause=0.0)
         assert fresh.memory() <= 550
