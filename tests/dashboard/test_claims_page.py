@@ -52,7 +52,6 @@ def test_page_shows_every_verdict_and_counts_them() -> None:
         if verdict.decides:
             assert f"### {verdict.decides.written}" in read
             number, value = pd.to_numeric([row["number"], verdict.decides.value])
-            # The page and this test compute the same thing, maybe in another order of sums.
             assert number == pytest.approx(value, rel=1e-12, abs=1e-13, nan_ok=True)
     states = [verdict.state for verdict in verdicts]
     said = headline(at)

@@ -296,7 +296,7 @@ def test_library_error_is_shown_as_text_in_its_own_words(monkeypatch: pytest.Mon
 
 
 def test_every_cache_of_the_dashboard_is_bounded() -> None:
-    names = {module.name for module in pkgutil.iter_modules(dashboard.__path__, "dashboard.")}
+    names = {module.name for module in pkgutil.walk_packages(dashboard.__path__, "dashboard.")}
     cached: dict[str, Any] = {}
     for module in names - {"dashboard.app", "dashboard.__main__"}:  # they have no caches
         for name, value in vars(importlib.import_module(module)).items():

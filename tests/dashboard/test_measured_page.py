@@ -218,6 +218,8 @@ def test_run_that_could_not_be_read_once_is_shown_when_it_can(
         assert not at.exception
         said = f"1 trained model cannot be read now, {lost}"
         assert [said in box.value for box in at.warning].count(True) == (not whole_store)
+        unread = [f"run {run_id} cannot be read now" in captions(at)[0] for run_id in store.ids()]
+        assert all(unread) == whole_store
         assert "RoPE, 1.30" not in headline(at)
     assert len(store.ids()) == 6
     runs.comparisons.clear()  # believed for a minute

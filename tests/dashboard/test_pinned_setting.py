@@ -83,6 +83,7 @@ def test_difference_of_matrices_is_b_minus_a() -> None:
 def test_equal_settings_differ_nowhere() -> None:
     at = drawn(visit("similarity", THEN.write() | {"a": pinned.written(THEN)}))
     *_, (_, change) = rows_of_matrices(at)
+    assert {*change} == {LABELS[kind] for kind in MAIN}
     assert all(np.nanmax(np.abs(matrix)) == 0 for matrix in change.values())
     assert any(text.endswith("pinned setting, A: no change.") for text in captions(at))
 

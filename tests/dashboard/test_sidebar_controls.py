@@ -70,6 +70,7 @@ def test_sidebar_draws_what_is_used_and_nothing_else_matters(page: str) -> None:
     if page != "claims":  # whose sentences are about schemes of their own
         assert {name.split(".")[0] for name in keys if "." in name} <= {*schemes}
     hidden = {name: value for name, value in OTHER.items() if name not in wanted}
+    assert hidden
     link = {name: text for name, text in SMALL.items() if name not in hidden}
     other = drawn(visit(page, link, **OPEN, schemes=schemes, **hidden))
     for name, value in hidden.items():

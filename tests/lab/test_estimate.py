@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from torch import Tensor
 
+from posenc.lab import estimate
 from posenc.lab.estimate import Speed, calibrate, multiplications
 from posenc.lab.evaluate import evaluate, readings
 from posenc.lab.model import LanguageModel
@@ -51,7 +52,23 @@ def test_estimate_adds_layers_and_multiplications() -> None:
     assert speed.seconds(specification) == pytest.approx(12 * step + evaluation)
 
 
-def test_calibrated_machine_needs_longer_for_larger_models() -> None:
+def test_calibration_finds_what_a_layer_and_a_multiplication_take(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sizes = iter([(1_000, 1), (500_000, 2)])
+
+    def timed(*_: object) -> tuple[int, int, float]:
+        work, layers = next(sizes)
+        return work, layers, 2e-3 * layers + 1e-8 * work
+
+    monkeypatch.setattr(estimate, "_timed", timed)
+    monkeypatch.setattr(estimate, "_timed_reading", lambda *_: 3e-9)
+    speed = calibrate()
+    found = speed.layer, speed.multiplication, speed.reading
+    assert found == pytest.approx((2e-3, 1e-8, 3e-9))
+
+
+def test_calibration_of_this_machine_tells_large_models_from_small_ones() -> None:
     speed = calibrate()
     large = small_spec("none", widths=[256], layers=4, heads=4, batch=64)
     assert speed.seconds(large) > 2 * speed.seconds(small_spec("none")) > 0

@@ -84,6 +84,16 @@ def test_names_are_words_that_could_be_nothing_but_text(tmp_path: Path) -> None:
     assert names(labels.all()[RUN]) == (GOOD_NAMES[-1],)
 
 
+MARKUP = "=+@<>[]*`$|:/\\\"'\n\r\t#!~&"
+
+
+@pytest.mark.parametrize("sign", MARKUP)
+def test_sign_of_markup_is_refused_wherever_it_stands(sign: str) -> None:
+    for name in (f"a{sign}b", f"{sign}a", f"a{sign}"):
+        with pytest.raises(RunError):
+            check_name(name)
+
+
 @given(strategies.text(max_size=80))
 def test_no_accepted_name_begins_a_formula_or_holds_markup(text: str) -> None:
     try:
@@ -91,7 +101,7 @@ def test_no_accepted_name_begins_a_formula_or_holds_markup(text: str) -> None:
     except RunError:
         return
     assert text[0].isalnum() or text[0] == "_"
-    assert not set(text) & set("=+@<>[]*`$|:/\\\"'\n\r\t#!~&")
+    assert not set(text) & set(MARKUP)
     assert len(text) <= 64
 
 

@@ -83,12 +83,17 @@ def test_every_rope_scaling_tells_the_reader_and_the_planner_what_they_need() ->
     scalings = [config for config in SCHEMES.values() if issubclass(config, RopeConfig)]
     names = [name for config in scalings for name in config.block_types]
     assert len(set(names)) == len(names)
-    for config in scalings:
-        assert config.in_code is None or config.in_code.kind in SCHEMES
-        if issubclass(config, ScaledRopeConfig) and config.after_training:
-            assert config.evidence is not None, config.__name__
-            assert config.evidence.source
-            assert config.evidence.statement
+    assert all(config.in_code is None or config.in_code.kind in SCHEMES for config in scalings)
+    scaled = [config for config in scalings if issubclass(config, ScaledRopeConfig)]
+    after_training = [config for config in scaled if config.after_training]
+    assert after_training
+    for config in after_training:
+        assert config.evidence is not None, config.__name__
+        assert config.evidence.source
+        assert config.evidence.statement
+
+
+METHODS = FunctionType | property | classmethod | staticmethod | functools.cached_property
 
 
 def test_public_methods_have_docstrings_of_their_own_or_inherited() -> None:
@@ -101,7 +106,7 @@ def test_public_methods_have_docstrings_of_their_own_or_inherited() -> None:
         if not member.__name__.startswith("_")
         for part, value in vars(member).items()
         if not part.startswith("_") and part not in ("forward", "config")
-        if isinstance(value, FunctionType | property)
+        if isinstance(value, METHODS)
         if not inspect.getdoc(getattr(member, part))
     ]
     assert undocumented == []

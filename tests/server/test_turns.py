@@ -8,7 +8,7 @@ from streamlit.runtime.scriptrunner import RerunData, RerunException
 
 from dashboard.turns import Standing, Turns
 
-FAR, PATIENCE = 1_000.0, 10.0  # seconds: longer than any test; longer than any of its steps
+FAR, PATIENCE = 1_000.0, 120.0  # seconds: longer than any test; longer than any of its steps
 
 
 class Script(threading.Thread):
