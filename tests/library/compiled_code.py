@@ -118,7 +118,9 @@ def test_gradients_pass_through_the_compiled_graph(scheme: Scheme) -> None:
     for expected, actual in zip(*gradients, strict=True):
         assert (expected is None) == (actual is None)
         if expected is not None and actual is not None:
-            assert_close(actual, expected, atol=1e-5, rtol=1e-5)
+            # A graph sums squares in another order: terms as large as the largest round each entry.
+            largest = max(1.0, expected.abs().max().item())
+            assert_close(actual, expected, atol=1e-5 * largest)
 
 
 def test_learned_table_past_its_end_is_nan_in_a_graph_and_never_wraps() -> None:
