@@ -143,7 +143,7 @@ def test_keys_that_a_format_cannot_hold_leave_out_xpos_alone() -> None:
         assert "RoPE" in as_read(headline(at))
 
 
-def test_schemes_whose_similarity_exceeds_one_are_named() -> None:
+def test_page_names_schemes_whose_similarity_exceeds_one() -> None:
     setting = Setting(length=64)
     found = {kind: compute.cosine(compute.query(setting, kind)) for kind in ("alibi", "t5")}
     curve = setting.config("t5").build().offset_curve(64)

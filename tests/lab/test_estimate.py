@@ -68,7 +68,7 @@ def test_calibration_finds_what_a_layer_and_a_multiplication_take(
     assert found == pytest.approx((2e-3, 1e-8, 3e-9))
 
 
-def test_calibration_of_this_machine_tells_large_models_from_small_ones() -> None:
+def test_calibrated_speed_predicts_longer_training_for_a_larger_model() -> None:
     speed = calibrate()
     large = small_spec("none", widths=[256], layers=4, heads=4, batch=64)
     assert speed.seconds(large) > 2 * speed.seconds(small_spec("none")) > 0

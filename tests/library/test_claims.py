@@ -149,7 +149,7 @@ def test_embedding_equals_one_hot_product() -> None:
     assert 0.01 < control(found) <= Setting().train_length ** -0.5
 
 
-def test_one_hot_claim_is_false_for_infinite_and_an_error_for_missing_tables(
+def test_one_hot_claim_is_false_for_an_infinite_table_and_an_error_for_a_missing_one(
     tmp_path: Path,
 ) -> None:
     table = torch.randn(16, 8, generator=torch.Generator().manual_seed(0))

@@ -32,7 +32,7 @@ def test_angles_of_a_quarter_are_position_interpolation_by_four() -> None:
     assert found == RopeLinearConfig(dim=16, base=1e4, factor=4.0)
 
 
-def test_base_of_ntk_aware_scaling_is_read_as_one() -> None:
+def test_larger_base_of_ntk_aware_scaling_is_identified() -> None:
     larger = 1e4 * 8 ** (32 / 30)  # about 91,900
     ((base, sentence),) = RopeNtkConfig.meant_by(32, larger, [1e4])
     assert base == pytest.approx(larger, rel=1e-12)

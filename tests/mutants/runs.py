@@ -71,8 +71,10 @@ class Mutant:
 
 @dataclass(frozen=True)
 class Result:
-    """What became of a mutant. killed: None if its tests did not end. by: the test that failed first,
-    or another reason.
+    """The verdict on one mutant.
+
+    killed: whether a test failed; None if the tests did not end. by: the test that failed first, or why
+    they did not end.
     """
 
     mutant: Mutant
