@@ -11,20 +11,24 @@ from dashboard import check_frames
 from dashboard.check_frames import Drawn
 from dashboard.choices import CheckChoice
 from dashboard.compute import CACHE
-from posenc import Setting
-from posenc.analysis.layouts import inspect_layouts
+from posenc.analysis.layout_mixups import inspect_layouts
 from posenc.analysis.probes import probe_each
+from posenc.checkpoints.held_numbers import held_numbers
 from posenc.errors import CheckpointError, PosencError
 from posenc.identification import identify
+from posenc.identification.columns import Given
 from posenc.identification.examples import EXAMPLES, Tables
-from posenc.identification.given import Given
-from posenc.identification.made import error_sentence, from_exact, leading_error
-from posenc.identification.words import fit_sentence, headline
-from posenc.interop.held_numbers import held_numbers
+from posenc.identification.identify import (
+    error_sentence,
+    fit_sentence,
+    from_exact,
+    headline,
+    leading_error,
+)
 from posenc.kernel import position_vectors
 from posenc.limits import MAX_SHOWN_PROBED, probed_rows
-from posenc.query import Query, known
 from posenc.schemes import SCHEMES
+from posenc.settings import Query, Setting, known
 from posenc.tables import sinusoidal_table
 
 LAYOUT_POSITIONS = 96  # of the scores of two layouts; more shows nothing else

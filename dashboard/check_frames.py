@@ -9,15 +9,14 @@ from torch import Tensor
 
 from dashboard.frames import MOST_POINTS
 from dashboard.matrix import Full, MatrixValues
-from posenc.analysis.layouts import LayoutInspection, LayoutUse
+from posenc.analysis.layout_mixups import LayoutInspection, LayoutUse
 from posenc.analysis.probes import Probes
 from posenc.analysis.properties import Properties
 from posenc.identification import Identification
-from posenc.identification.given import Given
-from posenc.identification.made import FromExact, made
-from posenc.identification.words import base_words, record, scheme_name
+from posenc.identification.columns import Given
+from posenc.identification.identify import FromExact, base_words, made, record, scheme_name
 from posenc.limits import MAX_DRAWN_CELLS
-from posenc.words import counted
+from posenc.text import counted
 
 FIELDS = (
     "arrangement", "layout", "base", "base_within", "start", "scale", "size", "sense", "angles", "format",

@@ -12,10 +12,10 @@ import streamlit as st
 from streamlit.typing import UploadedFile
 from torch import Tensor
 
+from posenc.checkpoints.array_files import NumberTable
+from posenc.checkpoints.held_numbers import cut
 from posenc.errors import PosencError
-from posenc.identification.given import Given
-from posenc.interop.held_numbers import cut
-from posenc.interop.number_tables import NumberTable
+from posenc.identification.columns import Given
 
 MOST_READINGS = 8
 MOST_BYTES = 128 * 2**20  # of the tables of all readings, but the newest is always kept

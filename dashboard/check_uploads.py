@@ -11,22 +11,22 @@ from dashboard.check_readings import digests, reading
 from dashboard.choices import CheckChoice
 from dashboard.text import plain
 from posenc import fields
-from posenc.errors import CheckpointError, PickleRefused, PosencError
-from posenc.identification.examples import EXAMPLES
-from posenc.interop import printable_name, unreadable_reason
-from posenc.interop.held_numbers import (
+from posenc.checkpoints import printable_name, unreadable_reason
+from posenc.checkpoints.array_files import (
+    NumberTable,
+    header_of_tables,
+    name_of_sines,
+    read_number_table,
+)
+from posenc.checkpoints.held_numbers import (
     HeldNumbers,
     are_held,
     held_numbers,
     hold_numbers,
     shortened,
 )
-from posenc.interop.number_tables import (
-    NumberTable,
-    header_of_tables,
-    name_of_sines,
-    read_number_table,
-)
+from posenc.errors import CheckpointError, PickleRefused, PosencError
+from posenc.identification.examples import EXAMPLES
 
 _UPLOADS, _TAKEN = "check_tables", "check_files_taken"
 _GIVEN, _REFUSED = "check_file_given", "check_file_refused"

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 from dashboard.encoding_choice import EncodingChoice
 from posenc import fields, limits
+from posenc.checkpoints.held_numbers import NAME as NUMBERS
 from posenc.claims import THEMES
 from posenc.identification.examples import EXAMPLES
-from posenc.interop.held_numbers import NAME as NUMBERS
 from posenc.lab.tasks import TASKS, Language
 from posenc.planner import METHODS
-from posenc.words import with_advanced
+from posenc.text import with_advanced
 
 
 @dataclass(frozen=True, kw_only=True)

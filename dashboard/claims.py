@@ -10,9 +10,10 @@ import streamlit as st
 from dashboard.choices import ClaimsChoice
 from dashboard.compute import CACHE, MANY, Array
 from dashboard.text import listed
-from posenc import PosencError, Setting, fields, own_fields
+from posenc import PosencError, fields
 from posenc.claims import CLAIMS, Claim, State, Verdict
-from posenc.claims.offsets import two_ahead_control, two_ahead_weights
+from posenc.claims.distances import two_ahead_control, two_ahead_weights
+from posenc.settings import Setting, own_fields
 
 FILTERS: dict[str, tuple[State, ...]] = {
     "all": tuple(State),

@@ -14,30 +14,18 @@ import streamlit as st
 import torch
 
 from dashboard.matrix import Curve, MatrixValues, smallest
-from posenc import (
-    Setting,
-    best_device,
-    device_name,
-    limits,
-    position_vectors,
-    run_with_fallback,
-)
-from posenc.analysis import offset_checks, past_length, properties, similarity
+from posenc import best_device, device_name, limits, position_vectors, run_with_fallback
+from posenc.analysis import extrapolation, offset_checks, properties, similarity
 from posenc.analysis.of_scheme import (
     kernel_values,
     scheme_properties,
     scheme_similarity,
     similarity_change,
 )
+from posenc.checkpoints.sources import is_gone
 from posenc.device import Ran
-from posenc.errors import (
-    CheckpointError,
-    NoPositionKernel,
-    NoPositionVectors,
-    PositionOutOfRange,
-)
-from posenc.interop.sources import is_gone
-from posenc.query import Query, known
+from posenc.errors import CheckpointError, NoPositionKernel, NoPositionVectors, PositionOutOfRange
+from posenc.settings import Query, Setting, known
 
 # One core per session's script: two threads of one product would only fight over the other core.
 torch.set_num_threads(1)
@@ -275,15 +263,15 @@ def offset_claims(query: Query) -> offset_checks.OffsetClaims:
 
 
 @st.cache_data(**CACHE)
-def past(query: Query, train_length: int) -> past_length.Past:
+def past(query: Query, train_length: int) -> extrapolation.Past:
     """Return what a formula gives past the training length."""
-    return past_length.read_past(query, train_length)
+    return extrapolation.read_past(query, train_length)
 
 
 @st.cache_data(**CACHE)
-def ladder(query: Query, train_length: int) -> past_length.Ladder | None:
+def ladder(query: Query, train_length: int) -> extrapolation.Ladder | None:
     """Return what the frequencies do within the training length, None for a scheme without any."""
-    return past_length.read_ladder(query, train_length)
+    return extrapolation.read_ladder(query, train_length)
 
 
 def _padded(matrix: torch.Tensor, size: int) -> torch.Tensor:

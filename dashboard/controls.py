@@ -11,9 +11,10 @@ from dashboard import compute, links, real_model, server_settings, sources, used
 from dashboard.faults import answered
 from dashboard.text import plain
 from dashboard.widgets import control, dial, labels, pressed, show, tell_changed, understood, widget
-from posenc import Setting, fields, own_fields
-from posenc.presets import PRESETS
+from posenc import fields
 from posenc.schemes import SCHEMES
+from posenc.settings import Setting, own_fields
+from posenc.settings.presets import PRESETS
 
 __all__ = ["choices", "dial", "shared", "tell"]
 

@@ -26,10 +26,10 @@ from streamlit import runtime
 
 from dashboard import kept, server_settings
 from dashboard.logs import event
+from posenc.checkpoints.file_store import work_folder
 from posenc.errors import PosencError, RunError
-from posenc.lab.queue import Queue, State
+from posenc.lab.jobs import Queue, State
 from posenc.lab.runs import Store
-from posenc.run_files import work_folder
 
 log = logging.getLogger("dashboard")
 

@@ -1,8 +1,8 @@
-"""A frame as the bytes of a CSV file, its texts safe in any spreadsheet; see posenc.csv_cells."""
+"""A frame as the bytes of a CSV file, its texts safe in any spreadsheet; see posenc.text."""
 
 import pandas as pd
 
-from posenc.csv_cells import cell
+from posenc.text import cell
 
 
 def written(frame: pd.DataFrame) -> bytes:

@@ -14,11 +14,11 @@ from dashboard.encoding_choice import PLACES, EncodingChoice
 from dashboard.kept import kept
 from dashboard.matrix import Full, MatrixValues, Scale, Waves, smallest
 from dashboard.notation import formulas, notation_of
-from posenc import Setting, encoding, formula, limits, position_vectors, sinusoidal_table
+from posenc import encoding, formula, limits, position_vectors, sinusoidal_table
 from posenc.analysis import embedding_sum, spectrum
-from posenc.query import Query, known
-from posenc.schemes.scheme import Scheme
+from posenc.schemes.base import Scheme
 from posenc.schemes.sinusoidal import SinusoidalConfig
+from posenc.settings import Query, Setting, known
 
 MOST_WAVE_POSITIONS = 1_024  # points of one wave: thinned ones would beat
 EXAMPLE_POSITIONS, EXAMPLE_WIDTH = 4, 8

@@ -21,7 +21,7 @@ from dashboard.matrix import Full, Panel
 from dashboard.pair import Pair
 from posenc.analysis.embedding_sum import STARTS
 from posenc.schemes import SCHEMES
-from posenc.words import counted
+from posenc.text import counted
 
 ONE_ROW = 360  # height of a matrix that stands alone in its row, in CSS pixels
 

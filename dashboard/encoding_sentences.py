@@ -4,11 +4,12 @@ from dashboard.encoding import EncodingPage
 from dashboard.kept import once
 from dashboard.sentences import number
 from dashboard.text import listed
-from posenc import Setting, limits
+from posenc import limits
 from posenc.analysis.embedding_sum import STARTS
 from posenc.formula import number as latex_number
 from posenc.schemes import SCHEMES
-from posenc.words import counted
+from posenc.settings import Setting
+from posenc.text import counted
 
 
 @once

@@ -22,10 +22,9 @@ from dashboard.choices import FormulaChoice
 from dashboard.kept import kept, once
 from dashboard.pair import Pair
 from dashboard.scripts import extrapolation as script
-from posenc import Setting
-from posenc.analysis import extrapolation, past_length
-from posenc.analysis.past_length import Ladder, Past
-from posenc.query import Query
+from posenc.analysis import extrapolation
+from posenc.analysis.extrapolation import Ladder, Past
+from posenc.settings import Query, Setting
 
 STEPS = (
     "Curves continue because their formulas do. Two warnings come from the formula alone: pairs that "
@@ -172,7 +171,7 @@ def _pictures(settings: Pair[Setting], found: Pair[Read]) -> None:
 
 @once
 def _past(read: Read) -> coinciding.Lines:
-    return coinciding.lines(frames.drawn(read.curves, most=past_length.DRAWN_OFFSETS))
+    return coinciding.lines(frames.drawn(read.curves, most=extrapolation.DRAWN_OFFSETS))
 
 
 @once

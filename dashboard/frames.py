@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from dashboard.compute import Array, Similarity
 from dashboard.kept import once
-from posenc import Setting
 from posenc.analysis.properties import Properties
 from posenc.schemes import SCHEMES
+from posenc.settings import Setting
 
 MOST_DOTS = 16  # points of one line that can be told apart
 UNDRAWN = ("spread", "last")  # of a curve by offset: what its lines do not show

@@ -16,8 +16,8 @@ import pandas as pd
 import torch
 
 from dashboard.read_only import make_read_only
-from posenc import Setting
-from posenc.interop.sources import is_gone
+from posenc.checkpoints.sources import is_gone
+from posenc.settings import Setting
 
 Result = TypeVar("Result")
 

@@ -15,7 +15,8 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 from dashboard import pinned, used
 from dashboard.choices import PAGE_CHOICES
 from dashboard.widgets import labels
-from posenc import Setting, fields, own_fields
+from posenc import fields
+from posenc.settings import Setting, own_fields
 
 
 def keep() -> None:

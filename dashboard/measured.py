@@ -23,13 +23,13 @@ from dashboard.pair import Pair
 from dashboard.scripts import extrapolation as script
 from dashboard.shares import SHARES
 from dashboard.text import listed, plain
-from posenc import Setting
 from posenc.lab import summary
 from posenc.lab.evaluate import contexts
-from posenc.lab.run import Heading
+from posenc.lab.runs import Heading
 from posenc.lab.tasks import Language
 from posenc.schemes import SCHEMES
-from posenc.words import counted
+from posenc.settings import Setting
+from posenc.text import counted
 
 STEPS = (
     "Every model of a comparison has the same size, weights at the start, data, order and steps; only "

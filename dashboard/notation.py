@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 
 from dashboard import compute
-from posenc import Setting
 from posenc.errors import SchemeArgumentError, shown
 from posenc.formula import NOTATIONS, Notation, formula
+from posenc.settings import Setting
 
 
 def notation_of(text: str) -> Notation:

@@ -9,10 +9,9 @@ from dashboard import compute, frames, sentences
 from dashboard.compute import Similarity
 from dashboard.kept import kept, once
 from dashboard.pair import Pair
-from posenc import Setting
 from posenc.analysis.properties import Properties
-from posenc.query import Query
 from posenc.schemes import SCHEMES
+from posenc.settings import Query, Setting
 
 
 @dataclass(frozen=True)

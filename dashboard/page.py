@@ -17,8 +17,8 @@ from dashboard.matrix import Row, matrix_row
 from dashboard.pair import Pair
 from dashboard.scripts import assumed, uploaded
 from dashboard.text import listed, plain
-from posenc import Setting
 from posenc.schemes import SCHEMES
+from posenc.settings import Setting
 
 Drawing = ParamSpec("Drawing")
 

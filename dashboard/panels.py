@@ -13,9 +13,9 @@ from dashboard import charts, compute, page
 from dashboard.compute import Similarity
 from dashboard.matrix import Full, MatrixValues, Panel, Scale, Waves, minus
 from dashboard.pair import Pair
-from posenc import Setting
 from posenc.analysis.offset_checks import OffsetMap
 from posenc.schemes import SCHEMES
+from posenc.settings import Setting
 
 ENTRY = Scale(-1.0, 1.0, "diverging", "entry of M")
 COLUMN = 240  # CSS pixels: four beside each other on a desk

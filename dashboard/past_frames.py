@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from dashboard.frames import lines
-from posenc.analysis.past_length import Ladder, Past
+from posenc.analysis.extrapolation import Ladder, Past
 from posenc.schemes import SCHEMES
 
 

@@ -9,8 +9,8 @@ from dashboard.choices import PcaChoice
 from dashboard.kept import kept, once
 from dashboard.pair import Pair
 from dashboard.projected import Projected, projected
-from posenc import Setting
 from posenc.schemes import SCHEMES
+from posenc.settings import Setting
 
 COMPONENTS = 12
 

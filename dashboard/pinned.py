@@ -6,9 +6,10 @@ from dashboard import server_settings
 from dashboard.faults import answered
 from dashboard.pair import Pair
 from dashboard.text import listed, plain
-from posenc import Setting, fields, own_fields
+from posenc import fields
 from posenc.limits import MAX_MODEL_WORD
 from posenc.schemes import SCHEMES
+from posenc.settings import Setting, own_fields
 
 KEY = "a"
 SEPARATOR = "~"  # in no value, and written into a link as it is

@@ -11,8 +11,10 @@ import streamlit as st
 from dashboard.choices import PlanChoice
 from dashboard.compute import CACHE
 from dashboard.real_model import about
-from posenc import Setting, rope_frequencies
+from posenc import rope_frequencies
+from posenc.analysis.base_search import known_base
 from posenc.analysis.extrapolation import base_bound_curve
+from posenc.models.model_config import windows_said
 from posenc.planner import (
     COLUMNS,
     RANKING,
@@ -26,16 +28,14 @@ from posenc.planner import (
     plan,
     verdict,
 )
-from posenc.planner.cache import windows_said
-from posenc.planner.context_plan import planned_kind
-from posenc.planner.kernels import kernel_at
-from posenc.planner.known_bases import known_base
 from posenc.planner.methods import UNSCALED
+from posenc.planner.plan import planned_kind
 from posenc.planner.report import ranked
-from posenc.planner.resolution import distinct_positions
-from posenc.planner.verdict import bound_said, resolution_said
+from posenc.planner.scaling_effects import distinct_positions, kernel_at
+from posenc.planner.warnings import bound_said, resolution_said
 from posenc.schemes.rope import RopeConfig
-from posenc.shared_model import SharedModel, shared_model
+from posenc.settings import Setting
+from posenc.settings.chosen_model import SharedModel, shared_model
 
 DEFAULT = "llama-3-8b"  # where no model is chosen
 SEARCHED = 16_384  # up to here a page searches and scans every distance before it is asked

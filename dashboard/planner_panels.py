@@ -9,9 +9,9 @@ from dashboard.faults import answered
 from dashboard.pair import Pair
 from dashboard.planner import PlannerRead, planned
 from dashboard.text import plain
-from posenc import Setting
-from posenc.planner.columns import COLUMNS
-from posenc.planner.emitted import LLAMA_CPP_SOURCE, VLLM_SOURCE
+from posenc.planner.paste import LLAMA_CPP_SOURCE, VLLM_SOURCE
+from posenc.planner.report import COLUMNS
+from posenc.settings import Setting
 
 _ASKED = "plan_searched"  # the model and the target whose long search was asked for
 

@@ -12,7 +12,7 @@ from dashboard.pair import Pair
 from dashboard.palette import METHOD_COLOURS, METHOD_STROKES
 from dashboard.planner import PlannerRead
 from dashboard.planner_charts import NAMES
-from posenc.planner.columns import COLUMNS
+from posenc.planner.report import COLUMNS
 
 STROKE, METHOD, SETTING = "line", "method", "setting"
 _SWATCH = (

@@ -10,15 +10,15 @@ import torch
 from dashboard.compute import Similarity
 from dashboard.exercise import OneOf, Question, Slider
 from dashboard.sentences import falls_under_half
-from posenc import Setting
 from posenc.analysis import first_rise
-from posenc.analysis.past_length import Ladder, Past
+from posenc.analysis.extrapolation import Ladder, Past
 from posenc.lab import summary
 from posenc.lab.evaluate import TRAINED
 from posenc.lab.summary import Curve
 from posenc.lab.tasks import Recall
 from posenc.schemes import SCHEMES
-from posenc.words import counted
+from posenc.settings import Setting
+from posenc.text import counted
 
 Similarities = Mapping[str, Similarity]
 Formulas = tuple[Mapping[str, Past], Mapping[str, Ladder | None]]

@@ -8,7 +8,7 @@ import streamlit as st
 
 from dashboard.compute import CACHE, Array, check_table, provenance
 from posenc.analysis.of_scheme import scheme_projection
-from posenc.query import Query
+from posenc.settings import Query
 
 
 @functools.cache

@@ -11,8 +11,8 @@ from dashboard.frames import drawn, stacked
 from dashboard.kept import once
 from dashboard.pair import Pair
 from dashboard.projected import Projected
-from posenc import Setting
 from posenc.schemes import SCHEMES
+from posenc.settings import Setting
 
 # A score this many times further out than 99 of 100 is left out of the picture, and named beside it:
 # one outlier (BERT's position 0 is one) would press all others into a dot.

@@ -14,16 +14,17 @@ from dashboard.faults import answered
 from dashboard.pair import Pair
 from dashboard.text import listed, plain
 from dashboard.widgets import pressed, show
-from posenc import Setting, limits
+from posenc import limits
+from posenc.checkpoints import printable_name
 from posenc.errors import ConfigFileError
-from posenc.interop import printable_name
-from posenc.interop.models import config_word
-from posenc.presets import MODELS
+from posenc.models import config_word
+from posenc.models.presets import MODELS
 from posenc.schemes import SCHEMES
+from posenc.schemes.base import SchemeConfig
 from posenc.schemes.learned import LearnedConfig
-from posenc.schemes.scheme import SchemeConfig
 from posenc.schemes.trainable import INITIAL, TrainableConfig
-from posenc.shared_model import SharedModel, shared_model
+from posenc.settings import Setting
+from posenc.settings.chosen_model import SharedModel, shared_model
 
 MOST_PASTED = 8  # configs of a session that stay to choose from
 

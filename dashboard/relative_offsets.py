@@ -8,9 +8,8 @@ import pandas as pd
 from dashboard import coinciding, compute, frames, offset_frames, sentences
 from dashboard.choices import OffsetChoice
 from dashboard.kept import kept, once
-from posenc import Setting
 from posenc.analysis.offset_checks import OffsetClaims, OffsetMap
-from posenc.query import Query
+from posenc.settings import Query, Setting
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,13 @@ import streamlit as st
 from dashboard import runs
 from dashboard.compute import CACHE
 from dashboard.text import listed
-from posenc.csv_cells import cell
 from posenc.lab import summary
 from posenc.lab.evaluate import CLAMPED, TRAINED
-from posenc.lab.run import Heading
+from posenc.lab.runs import Heading
 from posenc.lab.summary import Curve
 from posenc.lab.tasks import Recall
 from posenc.schemes import SCHEMES
-from posenc.words import counted
+from posenc.text import cell, counted
 
 
 def curves(found: list[Heading], measure: str) -> list[Curve]:

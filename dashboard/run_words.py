@@ -3,10 +3,10 @@
 import streamlit as st
 
 from dashboard import runs
-from posenc.interop.sources import TRAINED
+from posenc.checkpoints.sources import TRAINED
 from posenc.lab.specification import Specification
 from posenc.lab.tasks import Copy, Language, Recall
-from posenc.words import counted
+from posenc.text import counted
 
 TABLES = {"trained": "Trained", "random": "Random start", "minilm": "all-MiniLM-L6-v2"}
 _SHOWN = 6  # letters of a name where nothing else tells two tables apart

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 
 import streamlit as st
 
+from posenc.checkpoints.file_store import store_url
+from posenc.checkpoints.sources import RESULTS, named_table
 from posenc.errors import (
     CheckpointError,
     RunError,
@@ -12,13 +14,10 @@ from posenc.errors import (
     RunOfAnotherVersion,
     StoreUnavailable,
 )
-from posenc.interop.sources import RESULTS, named_table
 from posenc.lab import summary
-from posenc.lab.run import Heading, Run
-from posenc.lab.runs import Store
+from posenc.lab.runs import Heading, Run, Store
 from posenc.lab.specification import Specification
 from posenc.lab.tasks import TASKS
-from posenc.run_files import store_url
 
 SHIPPED = str(RESULTS)
 BELIEVED_FOR = 60.0  # seconds until a run that could not be read is tried again

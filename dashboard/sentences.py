@@ -9,13 +9,12 @@ import streamlit as st
 from dashboard.compute import Similarity
 from dashboard.projected import Projected
 from dashboard.text import listed
-from posenc import Setting
-from posenc.analysis.linearity import TOO_FEW_POSITIONS
-from posenc.analysis.offset_checks import OffsetClaims, OffsetMap
-from posenc.analysis.past_length import Past
+from posenc.analysis.extrapolation import Past
+from posenc.analysis.offset_checks import TOO_FEW_POSITIONS, OffsetClaims, OffsetMap
 from posenc.analysis.properties import Properties
 from posenc.claims.claim import figure
 from posenc.schemes import SCHEMES
+from posenc.settings import Setting
 
 _ROUNDING = 1e-6  # of float32 read-outs
 OFFSET_ONLY = 1e-6  # spread along diagonals that rounding alone leaves

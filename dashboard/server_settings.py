@@ -16,12 +16,13 @@ from typing import Any
 
 import streamlit as st
 
-from posenc import Setting, limits
+from posenc import limits
+from posenc.checkpoints.file_store import ENVIRONMENT, WORK_ENVIRONMENT, store_url, work_folder
 from posenc.errors import PosencError, RunError, shown
-from posenc.field_rules import Choice, Flag, Rule, Whole, Word
+from posenc.fields import Choice, Flag, Rule, Whole, Word
 from posenc.lab import log_lines
 from posenc.lab.runs import Store
-from posenc.run_files import ENVIRONMENT, WORK_ENVIRONMENT, store_url, work_folder
+from posenc.settings import Setting
 
 PRIVATE, SHARED = "private", "shared"
 LOGS = log_lines.VARIABLE

@@ -7,7 +7,7 @@ import streamlit as st
 
 from dashboard import page, run_charts, run_frames, run_words
 from dashboard.text import plain
-from posenc.lab.run import Heading
+from posenc.lab.runs import Heading
 from posenc.lab.specification import Specification
 from posenc.lab.tasks import Copy, Recall
 

@@ -8,7 +8,7 @@ from dashboard import coinciding, compute, frames, sentences
 from dashboard.choices import SimilarityChoice
 from dashboard.compute import Similarity
 from dashboard.kept import kept, once
-from posenc import Setting
+from posenc.settings import Setting
 
 
 @dataclass(frozen=True)

@@ -9,16 +9,16 @@ from dashboard.faults import answered
 from dashboard.text import plain
 from dashboard.widgets import pressed, show
 from posenc import fields
-from posenc.errors import CheckpointError, PickleRefused
-from posenc.interop import (
+from posenc.checkpoints import (
     find_position_tables,
     hub_table,
     minilm_table,
     printable_name,
     read_header,
 )
-from posenc.interop.position_tables import Candidate, PositionTable, read_position_table
-from posenc.interop.sources import TRAINED, hold, is_held, named_table
+from posenc.checkpoints.position_table import Candidate, PositionTable, read_position_table
+from posenc.checkpoints.sources import TRAINED, hold, is_held, named_table
+from posenc.errors import CheckpointError, PickleRefused
 
 HUB_SECONDS = 15.0  # that a visitor waits for the Hub at most
 NAMES = {

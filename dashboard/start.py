@@ -9,12 +9,13 @@ from dashboard.choices import MeasuredChoice
 from dashboard.compute import Similarity
 from dashboard.kept import kept, once
 from dashboard.text import listed
-from posenc import Setting, fields
+from posenc import fields
 from posenc.lab import summary
 from posenc.lab.evaluate import TRAINED
 from posenc.lab.specification import Specification
 from posenc.lab.summary import Curve
-from posenc.words import counted
+from posenc.settings import Setting
+from posenc.text import counted
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from dashboard import csv_file, figures
 from dashboard.matrix import Row
 from dashboard.pair import Pair
 from dashboard.sheet import Sheet
-from posenc import Setting
+from posenc.settings import Setting
 
 # A file without a date of its own, so that the same page gives the same bytes.
 _WHEN = (1980, 1, 1, 0, 0, 0)

@@ -10,8 +10,8 @@ from streamlit.delta_generator import DeltaGenerator
 
 from dashboard import controls, links, pinned, sheet, take_away, used
 from dashboard.sheet import Sheet
-from posenc import Setting
-from posenc.words import counted
+from posenc.settings import Setting
+from posenc.text import counted
 
 PRESENT = "present"
 

@@ -20,16 +20,16 @@ from dashboard.logs import event
 from dashboard.text import duration, plain
 from dashboard.widgets import pressed
 from dashboard.workers import server_workers
-from posenc import Setting, fields
+from posenc import fields
+from posenc.checkpoints import printable_name
 from posenc.errors import ConfigError, PosencError, QueueUnwritable, RunError
-from posenc.interop import printable_name
-from posenc.lab import estimate, summary
-from posenc.lab.corpus import Corpus, from_text, standard_library
-from posenc.lab.entry import State
-from posenc.lab.estimate import Speed
+from posenc.lab import run_once, summary
+from posenc.lab.jobs import State
+from posenc.lab.run_once import Speed
 from posenc.lab.specification import Specification
 from posenc.lab.sweep import specifications
-from posenc.lab.tasks import Language
+from posenc.lab.tasks import Corpus, Language, from_text, standard_library
+from posenc.settings import Setting
 
 NAME_SHOWN = 60
 SPEED_FOR = 600.0  # seconds that a measurement of this machine is believed
@@ -38,7 +38,7 @@ SPEED_FOR = 600.0  # seconds that a measurement of this machine is believed
 @st.cache_resource(max_entries=1, ttl=SPEED_FOR, show_spinner="Timing a small model")
 def speed() -> Speed:
     """Return how fast this machine trains, measured once in a while for all visitors."""
-    return estimate.calibrate()
+    return run_once.calibrate()
 
 
 def plan(

@@ -11,8 +11,7 @@ from dashboard.text import duration, listed, plain
 from dashboard.widgets import pressed
 from dashboard.workers import server_workers
 from posenc.errors import QueueUnwritable
-from posenc.lab.entry import Entry, Progress, State
-from posenc.lab.queue import Queue
+from posenc.lab.jobs import Entry, Progress, Queue, State
 from posenc.lab.specification import Specification
 from posenc.schemes import SCHEMES
 

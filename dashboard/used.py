@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from posenc import Setting, fields, own_fields
+from posenc import fields
 from posenc.claims import CLAIMS
+from posenc.settings import Setting, own_fields
 
 # What a scheme takes from a Setting, and the controls that make it; any other is a control itself.
 _MADE_OF = {"learned_rows": ("train_length",), "rope_width": ("dim", "equal_width")}

@@ -10,11 +10,10 @@ from dashboard import why_position_frames
 from dashboard.choices import OrderChoice
 from dashboard.compute import CACHE, Array
 from dashboard.pair import Pair
-from posenc import Setting
-from posenc.analysis.order import OrderReading, RandomLayer, read_orders
+from posenc.analysis.word_order import OrderReading, RandomLayer, read_orders
 from posenc.errors import CheckpointError, PositionOutOfRange
-from posenc.query import Query
 from posenc.schemes import SCHEMES
+from posenc.settings import Query, Setting
 
 NO_POSITION = "none"  # shown first, whatever is chosen: every scheme is held against it
 MASKS = ("no mask", "causal mask")

@@ -6,9 +6,9 @@ from dashboard.choices import OrderChoice
 from dashboard.sentences import number
 from dashboard.text import listed, plain
 from dashboard.why_position import NO_POSITION, SAME, WhyPosition
-from posenc import Setting
-from posenc.analysis.order import RandomLayer
+from posenc.analysis.word_order import RandomLayer
 from posenc.schemes import SCHEMES
+from posenc.settings import Setting
 
 
 def headline(found: WhyPosition) -> str:

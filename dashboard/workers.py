@@ -14,8 +14,7 @@ import streamlit as st
 
 from dashboard import server_settings
 from posenc.errors import PosencError
-from posenc.lab.entry import State
-from posenc.lab.queue import Queue
+from posenc.lab.jobs import Queue, State
 from posenc.lab.worker import GRACE, HEARD_WITHIN, NICE, UNWRITABLE
 
 log = logging.getLogger(__name__)

@@ -4,7 +4,6 @@ Schemes are configs in `SCHEMES`; `SCHEMES["rope"](dim=128).build()` gives a mod
 into attention. `position_kernel` is the common object by which all of them are compared.
 """
 
-from posenc import analysis, interop
 from posenc.attention import attention
 from posenc.device import best_device, device_name, run_with_fallback
 from posenc.encoding import Encoding, encoding
@@ -29,13 +28,11 @@ from posenc.modules import (
     SinusoidalPositionalEncoding,
     TokenPlusPositionEmbedding,
 )
-from posenc.query import Query
-from posenc.rope_frequencies import rope_frequencies
 from posenc.rotation import apply_rope
 from posenc.schemes import SCHEMES
 from posenc.schemes.alibi import alibi_bias, alibi_slopes
-from posenc.schemes.scheme import Scheme, SchemeConfig
-from posenc.setting import Setting
+from posenc.schemes.base import Scheme, SchemeConfig
+from posenc.schemes.rope import rope_frequencies
 from posenc.tables import rope_tables, sinusoidal_table
 
 __version__ = "0.1.0"
@@ -54,24 +51,20 @@ __all__ = [
     "PickleRefused",
     "PosencError",
     "PositionOutOfRange",
-    "Query",
     "Scheme",
     "SchemeArgumentError",
     "SchemeConfig",
-    "Setting",
     "SeveralPositionTables",
     "SinusoidalPositionalEncoding",
     "TokenPlusPositionEmbedding",
     "alibi_bias",
     "alibi_slopes",
-    "analysis",
     "apply_rope",
     "attention",
     "best_device",
     "device_name",
     "encoding",
     "formula",
-    "interop",
     "offset_curve",
     "position_kernel",
     "position_vectors",

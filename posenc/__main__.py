@@ -2,11 +2,10 @@
 
 import click
 
-from posenc.commands.identifying import identify_table
-from posenc.commands.labelling import label_run
-from posenc.commands.listing import export_runs, list_runs
-from posenc.commands.planning import inspect_config, plan_context
-from posenc.commands.training import train_schemes
+from posenc.cli.identify import identify_table
+from posenc.cli.plan import inspect_config, plan_context
+from posenc.cli.runs import export_runs, label_run, list_runs
+from posenc.cli.train import train_schemes
 from posenc.errors import PosencError
 
 

@@ -21,9 +21,8 @@ from posenc.hook_arguments import (
     over_heads,
     placed,
 )
-from posenc.schemes.scheme import Scheme, check_scheme
-from posenc.toeplitz import flipped_rows
-from posenc.trained_curve import QUERY_BLOCK, attend_trained
+from posenc.schemes.base import Scheme, check_scheme
+from posenc.toeplitz import QUERY_BLOCK, attend_trained, flipped_rows
 
 
 def attention(

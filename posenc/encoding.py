@@ -11,10 +11,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posenc import limits
-from posenc.layout import Layout, interleaved_to_half
-from posenc.schemes.rotary import TurnsPairs
-from posenc.schemes.scheme import Head, Scheme, check_scheme, rounded
-from posenc.schemes.vector_scheme import VectorScheme
+from posenc.frequencies import Layout, interleaved_to_half
+from posenc.schemes.base import Head, Scheme, VectorScheme, check_scheme, rounded
+from posenc.schemes.rope import TurnsPairs
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from posenc.errors import SchemeArgumentError, shown
-from posenc.layout import Layout
+from posenc.frequencies import Layout
 
 Notation = Literal["pos, i", "t, k"]
 NOTATIONS: tuple[Notation, ...] = ("pos, i", "t, k")

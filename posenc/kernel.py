@@ -11,7 +11,7 @@ from torch import Tensor
 
 from posenc.errors import SchemeArgumentError, shown
 from posenc.limits import MAX_HEADS, MAX_POSITION, check_count
-from posenc.schemes.scheme import Head, Scheme, check_scheme
+from posenc.schemes.base import Head, Scheme, check_scheme
 
 
 def position_kernel(

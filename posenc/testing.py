@@ -1,6 +1,6 @@
 """Assertions for people's own test suites: is this table, or this module, the scheme it should be?
 
-from posenc import SCHEMES
+from posenc.schemes import SCHEMES
 from posenc.testing import assert_matches
 
 def test_my_positions():
@@ -13,15 +13,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from posenc.checkpoints.array_files import cosines_and_sines, name_of_sines
 from posenc.errors import SchemeArgumentError, shown
 from posenc.identification import identify
-from posenc.identification.given import Given
-from posenc.identification.precision import rounding, written_in
-from posenc.identification.words import headline
-from posenc.interop.number_tables import cosines_and_sines, name_of_sines
-from posenc.rope_frequencies import rope_frequencies
-from posenc.schemes.rope import RopeConfig
-from posenc.schemes.scheme import Scheme, SchemeConfig
+from posenc.identification.columns import Given
+from posenc.identification.frequency_fit import rounding, written_in
+from posenc.identification.identify import headline
+from posenc.schemes.base import Scheme, SchemeConfig
+from posenc.schemes.rope import RopeConfig, rope_frequencies
 from posenc.schemes.sinusoidal import SinusoidalConfig
 from posenc.tables import rope_tables, sinusoidal_table
 

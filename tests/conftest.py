@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 if os.environ.get("POSENC_SHAPES") != "0":
     shapes.check_every_call("posenc")
 
-from posenc.run_files import ENVIRONMENT, WORK_ENVIRONMENT
+from posenc.checkpoints.file_store import ENVIRONMENT, WORK_ENVIRONMENT
 
 # Pages are drawn without a server here; Streamlit would say so once for each cached function.
 logging.getLogger("streamlit.runtime.caching.cache_data_api").addFilter(

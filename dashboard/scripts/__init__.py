@@ -3,7 +3,8 @@
 A script is text, made from the setting and the page's choices; tests run each and compare.
 """
 
-from posenc import Setting, fields
+from posenc import fields
+from posenc.settings import Setting
 
 
 def written(setting: Setting) -> str:
@@ -16,7 +17,7 @@ def written(setting: Setting) -> str:
     ]
     if setting.own:
         said.append(f"own={setting.own!r}")
-    return f"posenc.Setting({', '.join(said)})"
+    return f"Setting({', '.join(said)})"
 
 
 def assumed(assumption: str) -> str:
@@ -30,8 +31,8 @@ def uploaded(setting: Setting) -> str:
         return ""
     return (
         f"# The uploaded table has to be held first, which gives it the name {setting.learned_source}:\n"
-        "#   from posenc.interop import find_position_tables, read_header, read_position_table\n"
-        "#   from posenc.interop.sources import hold\n"
+        "#   from posenc.checkpoints import find_position_tables, read_header, read_position_table\n"
+        "#   from posenc.checkpoints.sources import hold\n"
         '#   content = open("model.safetensors", "rb").read()\n'
         "#   name = find_position_tables(read_header(content))[0].name\n"
         '#   hold(read_position_table(content, name, file_name="model.safetensors"))\n'

@@ -4,10 +4,10 @@ from dashboard.check import of_sidebar
 from dashboard.check_frames import FIELDS
 from dashboard.choices import CheckChoice
 from dashboard.scripts import written
-from posenc import Setting
+from posenc.checkpoints.held_numbers import held_numbers
 from posenc.errors import CheckpointError
 from posenc.identification.examples import EXAMPLES
-from posenc.interop.held_numbers import held_numbers
+from posenc.settings import Setting
 
 _SCRIPT = """\
 import csv
@@ -16,8 +16,8 @@ import sys
 {imports}
 from posenc.errors import SchemeArgumentError
 from posenc.identification import identify
-from posenc.identification.made import from_exact, leading_error
-from posenc.identification.words import fit_sentence, headline, record
+from posenc.identification.identify import from_exact, leading_error
+from posenc.identification.identify import fit_sentence, headline, record
 
 {table}
 try:
@@ -55,16 +55,16 @@ for index, order, shown in (
 """
 _PROBE_IMPORTS = """\
 from posenc.analysis.probes import probe
-from posenc.identification.given import Given
-from posenc.interop.held_numbers import shortened
-from posenc.interop.number_tables import read_number_table
+from posenc.identification.columns import Given
+from posenc.checkpoints.held_numbers import shortened
+from posenc.checkpoints.array_files import read_number_table
 from posenc.limits import probed_rows"""
 
 
 def script(setting: Setting, chosen: CheckChoice) -> str:
     """Return a script that prints what the chosen table is; an upload is read from its owner's files."""
     if chosen.table in EXAMPLES:
-        imports = "import posenc\nfrom posenc.identification.examples import EXAMPLES"
+        imports = "from posenc.identification.examples import EXAMPLES\nfrom posenc.settings import Setting"
         table = (
             f"setting = {written(of_sidebar(setting))}\n"
             f"table, sines = EXAMPLES[{chosen.table!r}].make(setting)"

@@ -1,14 +1,15 @@
 """The Claims page as Python: every verdict at one setting, as CSV."""
 
 from dashboard.choices import ClaimsChoice
-from posenc import Setting, fields
+from posenc import fields
+from posenc.settings import Setting
 
 _SCRIPT = """\
 import csv
 import sys
 
-from posenc import Setting
 from posenc.claims import CLAIMS
+from posenc.settings import Setting
 
 setting = Setting({arguments})
 rows = csv.writer(sys.stdout, lineterminator="\\n")

@@ -2,15 +2,15 @@
 
 from dashboard.choices import PlanChoice
 from dashboard.planner import SCANNED, planned, takes_long, told_length
-from posenc import Setting
-from posenc.shared_model import shared_model
+from posenc.settings import Setting
+from posenc.settings.chosen_model import shared_model
 
 _SCRIPT = """\
 import csv
 import sys
 
 from posenc.planner import COLUMNS, plan, verdict
-from posenc.shared_model import shared_model
+from posenc.settings.chosen_model import shared_model
 
 model = shared_model({model!r})
 found = plan(

@@ -3,13 +3,15 @@
 from dashboard import compute
 from dashboard.encoding_choice import EncodingChoice
 from dashboard.encoding_frames import CORNER
-from posenc import Setting, fields
-from posenc.setting import PRECISIONS
+from posenc import fields
+from posenc.settings import Setting
+from posenc.settings.setting import PRECISIONS
 
 SCRIPT = '''\
 """What each scheme puts in: the first {corner} rows and columns of its matrix, as CSV."""
 
-from posenc import Setting, encoding
+from posenc import encoding
+from posenc.settings import Setting
 {imports}
 setting = Setting(
 {arguments})
@@ -51,6 +53,6 @@ def script(setting: Setting, chosen: EncodingChoice) -> str:
         head=repr(next(iter(heads), "mean")),
         dtype=dtype,
     ).replace(
-        "from posenc import Setting, encoding\nimport torch",
-        "import torch\n\nfrom posenc import Setting, encoding",
+        "from posenc import encoding\nimport torch",
+        "import torch\n\nfrom posenc import encoding",
     )

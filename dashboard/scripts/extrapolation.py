@@ -2,26 +2,28 @@
 
 from dashboard.choices import FormulaChoice
 from dashboard.scripts import script as whole
-from posenc import Setting
 from posenc.lab.tasks import Recall
+from posenc.settings import Setting
 
 FORMULA_IMPORTS = """
 import posenc
-from posenc.analysis import past_length
+from posenc.analysis import extrapolation
+from posenc.settings import Query, Setting
 """
 FORMULA = """
 length = {reach} * setting.train_length
 print("scheme,distance,cosine")
 for kind in setting.schemes:
-    query = posenc.Query.of(setting, kind, length=length)
-    found = past_length.read_past(query, setting.train_length)
+    query = Query.of(setting, kind, length=length)
+    found = extrapolation.read_past(query, setting.train_length)
     for distance, cosine in zip(found.offsets.tolist(), found.cosine.tolist()):
         print(posenc.SCHEMES[kind].label, distance, cosine, sep=",")
 """
 MEASURED_IMPORTS = """
 import posenc
-from posenc.interop.sources import RESULTS
+from posenc.checkpoints.sources import RESULTS
 from posenc.lab import Store, summary
+from posenc.settings import Setting
 """
 MEASURED = """
 store = Store({store})

@@ -1,11 +1,12 @@
 """Overview as Python."""
 
 from dashboard.scripts import script as whole
-from posenc import Setting
+from posenc.settings import Setting
 
 IMPORTS = """
 import posenc
 from posenc.analysis import scheme_properties
+from posenc.settings import Query, Setting
 """
 BODY = """
 names = (
@@ -14,7 +15,7 @@ names = (
 )
 print("scheme", *names, sep=",")
 for kind in setting.schemes:
-    found = scheme_properties(posenc.Query.of(setting, kind))
+    found = scheme_properties(Query.of(setting, kind))
     values = [getattr(found, name) for name in names]
     print(posenc.SCHEMES[kind].label, *("" if v is None else v for v in values), sep=",")
 """

@@ -2,17 +2,17 @@
 
 from dashboard.choices import PcaChoice
 from dashboard.scripts import script as whole
-from posenc import Setting
+from posenc.settings import Setting
 
 IMPORTS = """
-import posenc
 from posenc.analysis import scheme_projection
+from posenc.settings import Query, Setting
 """
 BODY = """
 fitted = {fitted}
 print("kind,position,PC1,PC2,PC3")
 for kind in setting.schemes:
-    found = scheme_projection(posenc.Query.of(setting, kind), fitted, components={components})
+    found = scheme_projection(Query.of(setting, kind), fitted, components={components})
     for position, scores in enumerate(found.scores[:, :3].tolist()):
         print(kind, position, *scores, sep=",")
 """

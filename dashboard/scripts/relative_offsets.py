@@ -2,17 +2,18 @@
 
 from dashboard.choices import OffsetChoice
 from dashboard.scripts import script as whole
-from posenc import Setting
+from posenc.settings import Setting
 
 IMPORTS = """
 import posenc
 from posenc.analysis import offset_checks
+from posenc.settings import Query, Setting
 """
 BODY = """
 offset, second = {offset}, {second}
 print("scheme,closed,fitted,pairs,composed,spread along diagonals / overall,R squared")
 for kind in setting.schemes:
-    query = posenc.Query.of(setting, kind)
+    query = Query.of(setting, kind)
     found = offset_checks.check_map(query, offset, second)
     claims = offset_checks.check_claims(query)
     numbers = [found.closed, found.fitted, found.pairs, found.composed]

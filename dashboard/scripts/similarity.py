@@ -2,16 +2,17 @@
 
 from dashboard.choices import SimilarityChoice
 from dashboard.scripts import script as whole
-from posenc import Setting
+from posenc.settings import Setting
 
 IMPORTS = """
 import posenc
 from posenc.analysis import scheme_similarity
+from posenc.settings import Query, Setting
 """
 CURVES = """
 print("scheme,distance,mean,low,high,spread")
 for kind in setting.schemes:
-    found = scheme_similarity(posenc.Query.of(setting, kind))
+    found = scheme_similarity(Query.of(setting, kind))
     rows = zip(found.offsets, found.mean, found.low, found.high, found.spread)
     for row in rows:
         print(posenc.SCHEMES[kind].label, *(value.item() for value in row), sep=",")

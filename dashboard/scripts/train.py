@@ -1,7 +1,7 @@
 """Train as Python."""
 
 from dashboard.choices import TrainingChoice
-from posenc import Setting
+from posenc.settings import Setting
 
 BODY = """
 from posenc.lab import Store, make_run, standard_library

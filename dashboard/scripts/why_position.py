@@ -2,7 +2,8 @@
 
 from dashboard.choices import OrderChoice
 from dashboard.why_position import NO_POSITION, order_of
-from posenc import Setting, fields
+from posenc import fields
+from posenc.settings import Setting
 
 
 def script(setting: Setting, chosen: OrderChoice) -> str:
@@ -21,8 +22,9 @@ from collections import Counter
 
 import torch
 
-from posenc import PositionOutOfRange, Setting
+from posenc import PositionOutOfRange
 from posenc.analysis import RandomLayer, read_orders
+from posenc.settings import Setting
 
 torch.set_num_threads(1)
 

@@ -6,10 +6,10 @@ from dashboard import choices, controls, page, planner, planner_panels, real_mod
 from dashboard.scripts import context_planner as script
 from dashboard.text import plain
 from posenc.analysis.base_search import smallest_base
+from posenc.models.presets import MODELS
 from posenc.planner import plan
-from posenc.planner.columns import EXPLAINED
-from posenc.planner.pairs import read_pairs
-from posenc.presets import MODELS
+from posenc.planner.report import EXPLAINED
+from posenc.planner.scaling_effects import read_pairs
 
 settings = page.settings()
 header = st.container()

@@ -14,7 +14,7 @@ from dashboard import (
 )
 from dashboard.scripts import pca as script
 from dashboard.text import plain
-from posenc.analysis import projection
+from posenc.analysis import pca as projection
 
 settings = page.settings()
 header = st.container()

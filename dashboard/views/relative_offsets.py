@@ -15,7 +15,7 @@ from dashboard import (
     relative_offsets,
 )
 from dashboard.scripts import relative_offsets as script
-from posenc import offset_maps
+from posenc import rotation
 from posenc.analysis import linear_map
 from posenc.analysis.offset_checks import OFFSETS
 
@@ -98,8 +98,8 @@ page.definition(
     "Sinusoidal and RoPE: a block rotation, one angle per pair. ALiBi: each head's vectors gain a "
     "dimension per position, and the shift moves them along. Learned: no closed form; one matrix is "
     "fitted to half the positions and scored on the other half.",
-    offset_maps.pair_matrix,
-    offset_maps.expanding_shift,
+    rotation.pair_matrix,
+    rotation.expanding_shift,
     linear_map.verify_map,
 )
 page.numbers(read.map(lambda one: one.map_table), "one matrix per offset")

@@ -5,8 +5,9 @@ import streamlit as st
 from dashboard import charts, coinciding, controls, page, sentences, start
 from dashboard.pair import Pair
 from dashboard.scripts import similarity as script
-from posenc import Setting, fields
+from posenc import fields
 from posenc.analysis import similarity
+from posenc.settings import Setting
 
 settings = page.settings()
 read = settings.map(start.read)

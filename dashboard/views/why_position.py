@@ -9,7 +9,7 @@ from dashboard import why_position_sentences as said
 from dashboard.scripts import why_position as script
 from dashboard.text import plain
 from posenc import attention
-from posenc.analysis import order
+from posenc.analysis import word_order
 
 settings = page.settings()
 header = st.container()
@@ -63,8 +63,8 @@ page.definition(
     "2019, arXiv 1810.00825; Yun et al. 2020, arXiv 1912.10077) and for no scheme that tells places "
     "apart. Without a mask a bias by distance alone (ALiBi) still holds it for the mirrored order: every "
     "two words keep their distance. Under a causal mask it does not, for other words are hidden.",
-    order.read_orders,
-    order.RandomLayer,
+    word_order.read_orders,
+    word_order.RandomLayer,
     attention,
 )
 page.numbers(both.map(lambda one: one.differences), "difference by word")

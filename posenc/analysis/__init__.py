@@ -29,19 +29,15 @@ from posenc.analysis.extrapolation import (
     phase_coverage,
 )
 from posenc.analysis.linear_map import (
+    LinearMapFit,
     Verdict,
     block_rotation,
     composition_error,
+    fit_dense,
+    fit_kernel,
+    fit_pairs,
     verdict,
     verify_map,
-)
-from posenc.analysis.linear_map_fit import LinearMapFit, fit_dense, fit_kernel, fit_pairs
-from posenc.analysis.linearity import (
-    LinearInOffset,
-    OffsetOnly,
-    diagonal_spread,
-    linear_in_offset,
-    offset_only,
 )
 from posenc.analysis.of_scheme import (
     SchemeProjection,
@@ -50,8 +46,14 @@ from posenc.analysis.of_scheme import (
     scheme_properties,
     scheme_similarity,
 )
-from posenc.analysis.order import OrderReading, RandomLayer, read_orders
-from posenc.analysis.projection import Projection, project, project_gram
+from posenc.analysis.offset_checks import (
+    LinearInOffset,
+    OffsetOnly,
+    diagonal_spread,
+    linear_in_offset,
+    offset_only,
+)
+from posenc.analysis.pca import Projection, project, project_gram, project_waves
 from posenc.analysis.properties import Properties, first_rise, kendall_tau, measure
 from posenc.analysis.similarity import (
     CosineMatrix,
@@ -65,8 +67,8 @@ from posenc.analysis.similarity import (
     similarity_row,
 )
 from posenc.analysis.spectrum import Spectrum, spectrum
-from posenc.analysis.waves import project_waves
-from posenc.offset_maps import expanding_shift
+from posenc.analysis.word_order import OrderReading, RandomLayer, read_orders
+from posenc.rotation import expanding_shift
 
 __all__ = [
     "STARTS",

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posenc.analysis.arguments import as_float64
+from posenc.analysis.inputs import as_float64
 from posenc.errors import SchemeArgumentError, shown
 from posenc.limits import MAX_DIM, MAX_POSITION, check_count
 from posenc.schemes.learned import INITIAL_STD

@@ -4,21 +4,28 @@ Vaswani et al. 2017, section 3.5, arXiv 1706.03762. The closed form, the error o
 and what can be said from that error; fits are in linear_map_fit.py.
 Axes: n positions, d width. An error of a map is ||phi(i+k) - M phi(i)||_F / ||phi(i+k)||_F over the
 positions named; predicting zero gives 1. Vectors are columns in M phi and rows in a table.
+
+One matrix per offset, fitted: per pair of features, as a whole, or through a kernel.
+
+Each fit is made on a random half of the positions, scored on the other half and on later positions,
+and repeated on a random table, where the error is about 1. Axes and errors as in linear_map.py.
 """
 
 import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
 from enum import StrEnum
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from posenc.analysis.arguments import as_float64
-from posenc.analysis.spectrum import as_inv_freq, cos_sin
+from posenc.analysis.inputs import Seed, as_float64, as_generator, as_kernel
+from posenc.analysis.spectrum import as_inv_freq, check_length, cos_sin
 from posenc.errors import SchemeArgumentError, shown
-from posenc.layout import Layout
-from posenc.limits import check_count
-from posenc.offset_maps import First, pair_matrix
+from posenc.frequencies import Layout
+from posenc.limits import MAX_DIM, check_count
+from posenc.rotation import First, pair_columns, pair_matrix
 
 
 class Verdict(StrEnum):
@@ -153,3 +160,229 @@ def relative_norm(gap: Tensor, target: Tensor) -> float:
     """||gap||_F / ||target||_F; 0 where there is no gap."""
     size, scale = torch.linalg.vector_norm(gap), torch.linalg.vector_norm(target)
     return 0.0 if size == 0 else (size / scale).item()
+
+
+_EPS = torch.finfo(torch.float64).eps
+
+
+@dataclass(frozen=True, eq=False)
+class LinearMapFit:
+    """One matrix fitted to (phi(i), phi(i + offset)) on half of the positions, scored on others.
+
+    `matrix` (d, d) with phi(i + offset) = matrix phi(i), or None for a fit through a kernel; a fit
+    per pair above 512 features gives a sparse COO tensor.
+    `positions`: positions the halves were drawn from. `fitted`: pairs of positions fitted.
+    `dimension`: width d, or the rank for a kernel. `rank`: numerical rank of the `positions` rows
+    (of the fitted ones for a kernel); below `dimension` the fit interpolates and does not identify
+    the matrix; None for a fit per pair, which needs no rank. `later_error`: both positions past the
+    `positions` above, None when there are none.
+    `control_held_out`, `control_later`: the same on a random Gaussian table of the same shape.
+    """
+
+    offset: int
+    matrix: Float[Tensor, "d d"] | None
+    positions: int
+    fitted: int
+    dimension: int
+    rank: int | None
+    in_sample_error: float
+    held_out_error: float
+    later_error: float | None
+    control_held_out: float
+    control_later: float | None
+
+
+def fit_pairs(
+    vectors: Float[Tensor, "n d"],
+    offset: int,
+    *,
+    layout: Layout = "interleaved",
+    first: First = "sin",
+    tail: int = 0,
+    train_length: int | None = None,
+    seed: Seed = 0,
+) -> LinearMapFit:
+    """Fit two numbers per pair of columns, a scaled rotation, by least squares.
+
+    A pair is read as the complex number z = cos + 1j sin; c = sum conj(z_i) z_(i+k) / sum |z_i|^2.
+    `layout`, `first`, `tail` as in `block_rotation`, which it finds where it exists.
+    `train_length`: positions below it are split at random into a fitted and a held-out half
+    (default: all), positions past it are scored apart. `seed`: an integer or a torch.Generator.
+    Raises SchemeArgumentError for a width that is not 2 pairs + tail or fewer than two usable pairs
+    of positions.
+    """
+    vectors = as_float64("vectors", vectors, "(n, d)")
+    check_count("tail", tail, 0, vectors.shape[1])
+    pairs, odd = divmod(vectors.shape[1] - tail, 2)
+    if odd or not pairs:
+        raise SchemeArgumentError(
+            f"the width less tail must be even and positive, got {vectors.shape[1] - tail}."
+        )
+    one, two = pair_columns(pairs, layout)
+    if first not in ("sin", "cos"):
+        raise SchemeArgumentError(f"first must be 'sin' or 'cos', got {shown(first)}.")
+    cos_columns, sin_columns = (one, two) if first == "cos" else (two, one)
+
+    def fit(table: Tensor, sources: Tensor) -> Tensor:
+        waves = torch.complex(table[:, cos_columns], table[:, sin_columns])
+        before, after = waves[sources], waves[sources + offset]
+        power = before.abs().square().sum(0)
+        turn = (before.conj() * after).sum(0) / torch.where(power > 0, power, 1.0)
+        turn = torch.where(power > 0, turn, 1.0)
+        return pair_matrix(turn.real, turn.imag, layout, first, tail)
+
+    return _scored_fit(vectors, offset, train_length, seed, fit, ranked=False)
+
+
+def fit_dense(
+    vectors: Float[Tensor, "n d"],
+    offset: int,
+    *,
+    train_length: int | None = None,
+    seed: Seed = 0,
+) -> LinearMapFit:
+    """Fit a whole (d, d) matrix by least squares, knowing nothing of the scheme.
+
+    float64 on the CPU, LAPACK driver gelsd (minimum norm; the default driver fails at random on
+    such tables, pytorch issue 187411), on a random half of the positions below `train_length`
+    (default: all), scored on the other half and on positions past `train_length`. A random table of
+    n fitted pairs is held out at sqrt(1 + d / (n - d - 1)).
+    Raises SchemeArgumentError with the number needed for fewer than 4 d positions: with fewer than
+    d fitted pairs even noise is fitted perfectly. For vectors wider than that use `fit_kernel`.
+    """
+    vectors = as_float64("vectors", vectors, "(n, d)").cpu()
+    dim = vectors.shape[1]
+    length = len(vectors) if train_length is None else min(train_length, len(vectors))
+    needed = max(4 * dim, abs(offset) + 2 * dim + 2)
+    if length < needed:
+        raise SchemeArgumentError(
+            f"a dense fit of width {dim:,} at offset {offset:,} needs at least {needed:,} "
+            f"positions, got {length:,}: with fewer it fits noise."
+        )
+
+    def fit(table: Tensor, sources: Tensor) -> Tensor:
+        targets = table[sources + offset]
+        return torch.linalg.lstsq(table[sources], targets, driver="gelsd").solution.T
+
+    return _scored_fit(vectors, offset, train_length, seed, fit, ranked=True)
+
+
+def fit_kernel(
+    kernel: Float[Tensor, "n n"],
+    offset: int,
+    *,
+    train_length: int | None = None,
+    control_width: int | None = None,
+    seed: Seed = 0,
+) -> LinearMapFit:
+    """The minimum-norm dense fit of the vectors behind a kernel (n, n), without the vectors.
+
+    For schemes whose vectors gain a dimension per position (ALiBi), where 4 d positions cannot be
+    had. With K = V V^T the fitted map sends phi(x) to sum_f a_f phi(f + offset), a = K_ff^+ K_fx,
+    and every norm in the error is a kernel value; errors below about 1e-7 are rounding. Eigenvalues
+    of K_ff below n eps of the largest count as 0. The control is a Gaussian table of
+    `control_width` columns: give the width of the vectors where they have one (default n).
+    Raises SchemeArgumentError for a kernel that is not symmetric to 1e-10 or fewer than two usable
+    pairs of positions.
+    """
+    kernel = as_kernel(kernel)
+    diagonal = kernel.diagonal().clone()
+    finite = diagonal.isfinite()
+    present = kernel[finite][:, finite]
+    if not len(present):
+        raise SchemeArgumentError("fit_kernel needs a position with a finite kernel value.")
+    if (present - present.T).abs().amax() > 1e-10 * present.abs().amax():
+        raise SchemeArgumentError("fit_kernel needs a symmetric kernel.")
+    generator = as_generator(seed)
+    length, sources, held, later = _split(diagonal[:, None], offset, train_length, generator)
+    width = len(kernel) if control_width is None else control_width
+    check_count("control_width", width, 1, MAX_DIM)
+    noise = torch.randn(len(kernel), width, dtype=kernel.dtype, generator=generator)
+    noise = noise.to(kernel.device)
+
+    def errors(gram: Tensor) -> tuple[int, list[float]]:
+        values, axes = torch.linalg.eigh(gram[sources][:, sources])
+        kept = values > len(sources) * _EPS * values[-1]
+        inverse = (axes[:, kept] / values[kept]) @ axes[:, kept].T
+        moved = sources + offset
+        scores = []
+        for part in (sources, held, later):
+            weights = inverse @ gram[sources][:, part]
+            target = gram.diagonal()[part + offset].sum()
+            cross = (weights * gram[moved][:, part + offset]).sum()
+            square = (weights * (gram[moved][:, moved] @ weights)).sum()
+            gap = (target - 2 * cross + square).clamp(min=0)
+            scores.append((gap / target).sqrt().item())
+        return int(kept.sum()), scores
+
+    rank, (in_sample, held_out, later_error) = errors(kernel)
+    _, (_, control_held_out, control_later) = errors(noise @ noise.T)
+    return LinearMapFit(
+        offset=offset,
+        matrix=None,
+        positions=length,
+        fitted=len(sources),
+        dimension=rank,
+        rank=rank,
+        in_sample_error=in_sample,
+        held_out_error=held_out,
+        later_error=later_error if len(later) else None,
+        control_held_out=control_held_out,
+        control_later=control_later if len(later) else None,
+    )
+
+
+def _split(
+    vectors: Tensor, offset: int, train_length: int | None, generator: torch.Generator
+) -> tuple[int, Tensor, Tensor, Tensor]:
+    """Training length, and sources fitted, held out (a random half each) and past that length."""
+    count = len(vectors)
+    length = count if train_length is None else check_length("train_length", train_length)
+    length = min(length, count)
+    sources = finite_pairs(vectors, offset)
+    inside = sources[(sources < length) & (sources + offset < length)]
+    later = sources[(sources >= length) & (sources + offset >= length)]
+    if len(inside) < 2:
+        raise SchemeArgumentError(
+            f"a fit needs at least two pairs of finite positions {offset:,} apart, "
+            f"got {len(inside)} among {length:,} positions."
+        )
+    shuffled = inside[torch.randperm(len(inside), generator=generator).to(inside.device)]
+    half = (len(inside) + 1) // 2
+    return length, shuffled[:half], shuffled[half:], later
+
+
+def _scored_fit(
+    vectors: Tensor,
+    offset: int,
+    train_length: int | None,
+    seed: Seed,
+    fit: Callable[[Tensor, Tensor], Tensor],
+    *,
+    ranked: bool,
+) -> LinearMapFit:
+    """Fit on a random half, score on the other half and later, and repeat on a random table."""
+    generator = as_generator(seed)
+    length, sources, held, later = _split(vectors, offset, train_length, generator)
+    noise = torch.randn(vectors.shape, dtype=vectors.dtype, generator=generator)
+    noise = noise.to(vectors.device)
+
+    def error(table: Tensor, matrix: Tensor, part: Tensor) -> float:
+        target = table[part + offset]
+        return relative_norm(target - (matrix @ table[part].T).T, target)
+
+    matrix, control = fit(vectors, sources), fit(noise, sources)
+    table = vectors[:length]
+    return LinearMapFit(
+        offset=offset,
+        matrix=matrix,
+        positions=length,
+        fitted=len(sources),
+        dimension=vectors.shape[1],
+        rank=int(torch.linalg.matrix_rank(table[table.isfinite().all(1)])) if ranked else None,
+        in_sample_error=error(vectors, matrix, sources),
+        held_out_error=error(vectors, matrix, held),
+        later_error=error(vectors, matrix, later) if len(later) else None,
+        control_held_out=error(noise, control, held),
+        control_later=error(noise, control, later) if len(later) else None,
+    )

@@ -10,11 +10,11 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from posenc.analysis import properties, similarity
-from posenc.analysis.projection import Projection, project, project_gram
+from posenc.analysis.pca import Projection, project, project_gram
 from posenc.errors import NoPositionVectors, NotStationary
 from posenc.kernel import offset_curve, position_kernel, position_vectors
-from posenc.query import Query, known
-from posenc.schemes.vector_scheme import VectorScheme
+from posenc.schemes.base import VectorScheme
+from posenc.settings import Query, known
 
 MAX_VECTOR_WIDTH = 512  # wider vectors are projected through their inner products
 MEASURED_PRODUCTS = 2**28  # distances come from the vectors themselves up to this much work

@@ -1,6 +1,12 @@
 """The three checks of the Relative offsets page, put together from the library's analyses.
 
 Nothing is cached here; compute.py does that.
+
+Two claims about a kernel and its offsets, each able to fail, each with a random control.
+
+Depends on the offset only: K(i, i + k) does not depend on i.
+Straight line in the offset: the logit falls linearly with k (Press et al. 2022, arXiv 2108.12409).
+The third claim of this kind, one matrix per offset, is in linear_map.py. Axes: n positions.
 """
 
 import math
@@ -10,14 +16,138 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from jaxtyping import Float, Int
+from torch import Tensor
 
-from posenc import position_kernel, position_vectors
-from posenc.analysis import linear_map, linear_map_fit, linearity, similarity
+from posenc.analysis import linear_map, similarity
+from posenc.analysis.inputs import Seed, as_float64, as_generator, as_kernel
+from posenc.analysis.similarity import similarity_by_offset
 from posenc.errors import NoPositionVectors, SchemeArgumentError
-from posenc.offset_maps import corner
-from posenc.query import Query, known
-from posenc.schemes.scheme import Head, Scheme, rounded
-from posenc.schemes.vector_scheme import VectorScheme
+from posenc.kernel import position_kernel, position_vectors
+from posenc.limits import check_count
+from posenc.rotation import corner
+from posenc.schemes.base import Head, Scheme, VectorScheme, rounded
+from posenc.settings import Query, known
+
+TOO_FEW_OFFSETS = "There are too few offsets with a value to lay a line through."
+TOO_FEW_POSITIONS = "There are too few positions to compare one offset at two places."
+NO_SPREAD = "All entries off the diagonal are equal, so there is no spread to compare with."
+
+_EPS = torch.finfo(torch.float64).eps
+
+
+@dataclass(frozen=True, eq=False)
+class OffsetOnly:
+    """How far a kernel is from a function of the offset alone.
+
+    `error`: mean spread along the diagonals over the spread of all off-diagonal entries; 0 is
+    exact, None with a `reason` where it is undefined. `control`: the same for a random table.
+    `offsets`, `spread`: the diagonals averaged, and the standard deviation along each, in the
+    kernel's unit.
+    """
+
+    error: float | None
+    reason: str | None
+    control: float | None
+    offsets: Int[Tensor, " offsets"]
+    spread: Float[Tensor, " offsets"]
+
+
+@dataclass(frozen=True)
+class LinearInOffset:
+    """How straight a line the values by offset 0 .. n-1 make.
+
+    `r_squared`: 1 for a straight line; None with a `reason` where the values do not
+    vary or are fewer than three. `slope`
+    in the values' unit per position. `control`: r_squared of Gaussian noise of the same length, on
+    average 1 / (n - 1).
+    """
+
+    r_squared: float | None
+    reason: str | None
+    slope: float
+    intercept: float
+    control: float | None
+
+
+def offset_only(
+    kernel: Float[Tensor, "n n"], *, seed: Seed = 0, control_width: int = 64
+) -> OffsetOnly:
+    """Does K(i, i + k) depend on k alone? Spread along the diagonals over the overall spread.
+
+    The mean over offsets 1 <= k < n/2 of the standard deviation (correction 0) of K(i, i + k) over
+    i, divided by that of all off-diagonal entries; entries that are not finite are left out. No
+    unit. The control is the kernel of a Gaussian table (n, control_width) drawn from `seed`.
+    Raises SchemeArgumentError for a kernel that is not square.
+    """
+    kernel = as_kernel(kernel)
+    check_count("control_width", control_width, 1, 2**16)
+    profile = similarity_by_offset(kernel)
+    error, reason = _diagonal_spread(kernel, profile.spread)
+    noise = torch.randn(
+        len(kernel), control_width, dtype=kernel.dtype, generator=as_generator(seed)
+    ).to(kernel.device)
+    gram = noise @ noise.T
+    control, _ = _diagonal_spread(gram, similarity_by_offset(gram).spread)
+    kept = slice(1, max(1, (len(kernel) + 1) // 2))
+    return OffsetOnly(error, reason, control, profile.offsets[kept], profile.spread[kept])
+
+
+def linear_in_offset(values: Float[Tensor, " n"], *, seed: Seed = 0) -> LinearInOffset:
+    """Is the logit a straight line in the offset? R^2 of values at k = 0 .. n-1 against k.
+
+    `values` (n,): the logit that position contributes at a distance of k, keys before the query;
+    for a kernel given as a weight factor, its logarithm. ALiBi gives 1 with its slope. Offsets whose
+    value is not finite are left out; with fewer than three others there is no answer but a reason.
+    """
+    values = as_float64("values", values, "(n,)")
+    steps = torch.arange(len(values), dtype=values.dtype, device=values.device)
+    finite = values.isfinite()
+    if int(finite.sum()) < 3:
+        return LinearInOffset(None, TOO_FEW_OFFSETS, math.nan, math.nan, math.nan)
+    noise = torch.randn(len(values), dtype=values.dtype, generator=as_generator(seed))
+    r_squared, slope, intercept = _line(steps[finite], values[finite])
+    control, _, _ = _line(steps[finite], noise.to(values.device)[finite])
+    reason = None if r_squared is not None else "The values do not change with the offset."
+    return LinearInOffset(r_squared, reason, slope, intercept, control)
+
+
+def diagonal_spread(kernel: Float[Tensor, "n n"]) -> tuple[float | None, str | None]:
+    """The error of `offset_only` alone: (error, None), or (None, reason) where it is undefined.
+
+    Raises SchemeArgumentError for a kernel that is not square.
+    """
+    kernel = as_kernel(kernel)
+    return _diagonal_spread(kernel, similarity_by_offset(kernel).spread)
+
+
+def _diagonal_spread(kernel: Tensor, spread: Tensor) -> tuple[float | None, str | None]:
+    count = len(kernel)
+    short = spread[1 : max(1, (count + 1) // 2)]
+    short = short[short.isfinite()]
+    if not len(short):
+        return None, TOO_FEW_POSITIONS
+    # Without its first entry, a row-major square has its diagonal in the last of count + 1 columns.
+    others = kernel.contiguous().flatten()[1:].view(count - 1, count + 1)[:, :-1]
+    others = others[others.isfinite()]
+    overall = (others - others[0]).std(correction=0)
+    if overall <= 64 * _EPS * others.abs().amax():
+        return None, NO_SPREAD
+    return (short.mean() / overall).item(), None
+
+
+def _line(at: Tensor, values: Tensor) -> tuple[float | None, float, float]:
+    """R^2, slope and intercept of values against `at`; R^2 is None when nothing varies."""
+    steps = at - at.mean()
+    centred = values - values[0]
+    centred = centred - centred.mean()
+    slope = (steps @ centred) / (steps @ steps)
+    intercept = values.mean() - slope * at.mean()
+    residual = centred - slope * steps
+    varies = centred.abs().amax() > 64 * _EPS * values.abs().amax()
+    share = 1 - (residual @ residual) / (centred @ centred) if varies else None
+    return None if share is None else share.item(), slope.item(), intercept.item()
+
 
 Array = npt.NDArray[Any]
 
@@ -56,7 +186,7 @@ class OffsetMap:
 class DenseFit:
     """One matrix fitted without knowing the scheme, or why it cannot be."""
 
-    fit: linear_map_fit.LinearMapFit | None
+    fit: linear_map.LinearMapFit | None
     reason: str
 
 
@@ -64,8 +194,8 @@ class DenseFit:
 class OffsetClaims:
     """The two claims about the kernel: a function of the offset alone, a straight line in it."""
 
-    only: linearity.OffsetOnly
-    straight: linearity.LinearInOffset
+    only: OffsetOnly
+    straight: LinearInOffset
 
 
 @dataclass(frozen=True)
@@ -161,10 +291,10 @@ def check_dense(query: Query, offset: int) -> DenseFit:
             inside = 4 * width + 2 * offset
             length = known(scheme, inside + width)
             vectors = position_vectors(scheme, length, dtype=query.dtype)
-            fit = linear_map_fit.fit_dense(vectors, offset, train_length=inside, seed=query.seed)
+            fit = linear_map.fit_dense(vectors, offset, train_length=inside, seed=query.seed)
         else:
             values = position_kernel(scheme, KERNEL_POSITIONS, head=query.head, dtype=query.dtype)
-            fit = linear_map_fit.fit_kernel(
+            fit = linear_map.fit_kernel(
                 values, offset, train_length=KERNEL_POSITIONS * 2 // 3, seed=query.seed
             )
     except SchemeArgumentError as error:
@@ -192,8 +322,8 @@ def check_claims(query: Query) -> OffsetClaims:
         bias = rounded(bias, query.dtype)
         logits = bias.mean(dim=0) if query.head == "mean" else bias[query.head]
     return OffsetClaims(
-        linearity.offset_only(gram, seed=query.seed),
-        linearity.linear_in_offset(logits, seed=query.seed),
+        offset_only(gram, seed=query.seed),
+        linear_in_offset(logits, seed=query.seed),
     )
 
 
@@ -217,7 +347,7 @@ def _closed_form(checked: _Checked, offset: int) -> tuple[float, float] | None:
 
 
 def _best(
-    closed: tuple[float, float] | None, whole: linear_map_fit.LinearMapFit | None
+    closed: tuple[float, float] | None, whole: linear_map.LinearMapFit | None
 ) -> float | None:
     """The error that decides: of the closed form, else of the matrix fitted without one."""
     if closed is not None:
@@ -241,7 +371,7 @@ def _composition(checked: _Checked, offset: int, second: int) -> float:
     return max(errors)
 
 
-def _pair_fit(checked: _Checked, offset: int) -> linear_map_fit.LinearMapFit | None:
+def _pair_fit(checked: _Checked, offset: int) -> linear_map.LinearMapFit | None:
     """Fit two numbers per pair of features, where the vectors come in pairs and there are enough."""
     scheme = checked.scheme
     if not isinstance(scheme, VectorScheme) or checked.length < offset + 4:
@@ -249,7 +379,7 @@ def _pair_fit(checked: _Checked, offset: int) -> linear_map_fit.LinearMapFit | N
     (vectors,) = checked.vectors.values()
     if (vectors.shape[1] - scheme.unpaired) % 2:
         return None
-    return linear_map_fit.fit_pairs(
+    return linear_map.fit_pairs(
         vectors,
         offset,
         layout=scheme.pair_layout,
@@ -259,16 +389,14 @@ def _pair_fit(checked: _Checked, offset: int) -> linear_map_fit.LinearMapFit | N
     )
 
 
-def _kernel_fit(checked: _Checked, offset: int) -> linear_map_fit.LinearMapFit | None:
+def _kernel_fit(checked: _Checked, offset: int) -> linear_map.LinearMapFit | None:
     """The held-out error of one matrix fitted through the kernel, the verdict without a closed form."""
     if checked.length < offset + 4:
         return None
     query = checked.query
     values = position_kernel(checked.scheme, checked.length, head=query.head, dtype=query.dtype)
     (vectors,) = list(checked.vectors.values())[:1]
-    return linear_map_fit.fit_kernel(
-        values, offset, control_width=vectors.shape[1], seed=query.seed
-    )
+    return linear_map.fit_kernel(values, offset, control_width=vectors.shape[1], seed=query.seed)
 
 
 def _no_vectors(query: Query) -> str:

@@ -14,9 +14,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from posenc.analysis.arguments import as_float64
+from posenc.analysis.inputs import Seed, as_float64, as_generator
 from posenc.analysis.properties import Properties, measure
-from posenc.analysis.seeds import Seed, as_generator
 from posenc.errors import SchemeArgumentError
 from posenc.limits import MAX_PROBED_POSITIONS
 

@@ -13,8 +13,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posenc.analysis.arguments import as_float64, kernel_or_curve
-from posenc.analysis.linearity import NO_SPREAD, TOO_FEW_POSITIONS, diagonal_spread
+from posenc.analysis.inputs import as_float64, kernel_or_curve
+from posenc.analysis.offset_checks import NO_SPREAD, TOO_FEW_POSITIONS, diagonal_spread
 from posenc.analysis.similarity import cosine_matrix, similarity_by_offset
 from posenc.errors import SchemeArgumentError
 

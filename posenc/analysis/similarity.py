@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from posenc.analysis.arguments import as_curve, as_kernel, kernel_or_curve
+from posenc.analysis.inputs import as_curve, as_kernel, kernel_or_curve
 from posenc.errors import SchemeArgumentError, shown
 from posenc.limits import MAX_KERNEL_LENGTH
 from posenc.toeplitz import toeplitz

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from posenc.analysis.arguments import as_float64
+from posenc.analysis.inputs import as_float64
 from posenc.errors import SchemeArgumentError, shown
 
 # A multiple of a 22-bit number by an integer below 2^31 is exact in float64's 53 bits.

@@ -5,7 +5,7 @@ A claim is one function, setting to verdict, and one entry of CLAIMS:
     CLAIMS["slowest"].test(Setting(dim=512)).sentence
 """
 
-from posenc.claims import biases, offsets, order, scale, tables, training, values, wavelengths
+from posenc.claims import distances, order, scale, tables, training
 from posenc.claims.claim import Claim, Number, State, Verdict, figure
 
 VASWANI = "Vaswani et al. 2017, arXiv 1706.03762"
@@ -19,8 +19,8 @@ _CLAIMS = (
         sentence="Every position has a unique vector.",
         theme="values",
         source=f"Tutorials on {VASWANI}, section 3.5",
-        test=values.unique,
-        steps=(values.distinct_rows,),
+        test=tables.unique,
+        steps=(tables.distinct_rows,),
         uses=TABLE,
     ),
     Claim(
@@ -28,7 +28,7 @@ _CLAIMS = (
         sentence="The values lie in [-1, 1].",
         theme="values",
         source=f"Tutorials on {VASWANI}, section 3.5",
-        test=values.bounded,
+        test=tables.bounded,
         uses=(*TABLE, "seed"),
     ),
     Claim(
@@ -36,7 +36,7 @@ _CLAIMS = (
         sentence="Raising the base, 10000, to a power directly overflows.",
         theme="values",
         source=f"Comments in code for {VASWANI}; the ladder of section 3.5 decides",
-        test=values.overflow,
+        test=tables.overflow,
         uses=TABLE,
     ),
     Claim(
@@ -44,8 +44,8 @@ _CLAIMS = (
         sentence="Exp of a log is the more accurate way to the frequencies.",
         theme="values",
         source=f"Comments in code for {VASWANI}; the ladder of section 3.5 decides",
-        test=values.exp_of_log,
-        steps=(values.ladder_error,),
+        test=tables.exp_of_log,
+        steps=(tables.ladder_error,),
     ),
     # Beside content
     Claim(
@@ -81,8 +81,8 @@ _CLAIMS = (
         sentence="Low dimensions turn fast, high ones slowly.",
         theme="wavelengths",
         source=f"{VASWANI}, section 3.5",
-        test=wavelengths.fast_to_slow,
-        steps=(wavelengths.feature_frequencies,),
+        test=tables.fast_to_slow,
+        steps=(tables.feature_frequencies,),
         uses=("dim", "base", "sinusoidal.layout"),
     ),
     Claim(
@@ -90,29 +90,29 @@ _CLAIMS = (
         sentence="Each dimension has its own frequency.",
         theme="wavelengths",
         source=f"Tutorials on {VASWANI}, section 3.5",
-        test=wavelengths.own_frequency,
-        steps=(wavelengths.feature_frequencies,),
+        test=tables.own_frequency,
+        steps=(tables.feature_frequencies,),
     ),
     Claim(
         id="slowest",
         sentence="The slowest pair's cycle is about 2 pi times the base: 62,800 positions for 10000.",
         theme="wavelengths",
         source=f"{VASWANI}, section 3.5, in words; its formula says less",
-        test=wavelengths.slowest,
+        test=tables.slowest,
     ),
     Claim(
         id="nearly_linear",
         sentence="Below 10,000 positions all pairs stay in a nearly linear regime.",
         theme="wavelengths",
         source=f"Posts on why the base is 10000; the ladder of {VASWANI} decides",
-        test=wavelengths.nearly_linear,
+        test=tables.nearly_linear,
     ),
     Claim(
         id="hour_hand",
         sentence="The hour hand, the slowest pair, never completes a turn.",
         theme="wavelengths",
         source="Tutorials that draw pairs as clock hands; Liu et al. 2023, arXiv 2310.05209, decides",
-        test=wavelengths.hour_hand,
+        test=tables.hour_hand,
         uses=("dim", "base", "train_length"),
     ),
     # Distance
@@ -121,8 +121,8 @@ _CLAIMS = (
         sentence="Near positions are more similar than far ones.",
         theme="distance",
         source=f"Tutorials on {VASWANI}, section 3.5",
-        test=offsets.near,
-        steps=(offsets.by_distance,),
+        test=distances.near,
+        steps=(distances.by_distance,),
         uses=("dim", "base", "length"),
     ),
     Claim(
@@ -130,8 +130,8 @@ _CLAIMS = (
         sentence="Similarity falls with distance.",
         theme="distance",
         source=f"Tutorials on {VASWANI}, section 3.5",
-        test=offsets.falls,
-        steps=(offsets.by_distance,),
+        test=distances.falls,
+        steps=(distances.by_distance,),
         uses=("dim", "base", "length"),
     ),
     Claim(
@@ -139,7 +139,7 @@ _CLAIMS = (
         sentence="PE(pos + k) is a linear function of PE(pos).",
         theme="distance",
         source=f"{VASWANI}, section 3.5",
-        test=offsets.linear_map,
+        test=distances.linear_map,
         uses=(*TABLE, "seed"),
     ),
     Claim(
@@ -147,8 +147,8 @@ _CLAIMS = (
         sentence="A linear key map can attend two to the right.",
         theme="distance",
         source=f"Lectures on {VASWANI}, section 3.5",
-        test=offsets.two_to_the_right,
-        steps=(offsets.attend_two_ahead, offsets.aimed),
+        test=distances.two_to_the_right,
+        steps=(distances.attend_two_ahead, distances.aimed),
         uses=(*TABLE, "length", "seed"),
     ),
     Claim(
@@ -156,7 +156,7 @@ _CLAIMS = (
         sentence="RoPE's logit depends on the offset only.",
         theme="distance",
         source="Su et al. 2021, arXiv 2104.09864, section 3.2",
-        test=offsets.offset_only,
+        test=distances.offset_only,
         uses=(*ROPE, "precision", "length", "train_length", "seed", "rope.layout"),
     ),
     # Order
@@ -202,7 +202,7 @@ _CLAIMS = (
         sentence="ALiBi's slopes are a geometric sequence.",
         theme="biases",
         source="Press et al. 2022, arXiv 2108.12409, section 3",
-        test=biases.geometric,
+        test=distances.geometric,
         uses=("heads",),
     ),
     Claim(
@@ -210,8 +210,8 @@ _CLAIMS = (
         sentence="T5 uses Shaw's scheme.",
         theme="biases",
         source="Posts; Raffel et al. 2020, arXiv 1910.10683, section 2.1, decides",
-        test=biases.t5_is_shaw,
-        steps=(biases.t5_bucket, biases.clip_that_fits),
+        test=distances.t5_is_shaw,
+        steps=(distances.t5_bucket, distances.clip_that_fits),
         uses=("length",),
     ),
     # Trained models

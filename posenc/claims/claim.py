@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from posenc.schemes.sinusoidal import Sinusoidal, SinusoidalConfig
-from posenc.setting import Setting
+from posenc.settings import Setting
 
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 

@@ -10,10 +10,9 @@ from torch import Tensor
 
 from posenc.attention import attention
 from posenc.claims.claim import Number, State, Verdict, figure
-from posenc.schemes.none import NoneConfig
+from posenc.schemes.base import NoneConfig, Scheme
 from posenc.schemes.rope import RopeConfig
-from posenc.schemes.scheme import Scheme
-from posenc.setting import Setting
+from posenc.settings import Setting
 
 TOKENS = 8
 SAME = 1e-9  # float64 rounding, with room

@@ -15,8 +15,8 @@ from torch import Tensor
 from posenc.analysis.embedding_sum import STARTS, token_deviation
 from posenc.claims.claim import Number, State, Verdict, figure, share, sinusoidal
 from posenc.kernel import position_vectors
-from posenc.setting import Setting
-from posenc.words import counted
+from posenc.settings import Setting
+from posenc.text import counted
 
 SAME_SCALE = 2.0  # norms within this factor are on one scale
 LOST = 0.75  # share of pairs in order below which order is lost; guessing gives a half

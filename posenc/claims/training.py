@@ -7,15 +7,15 @@ import functools
 import math
 from typing import TYPE_CHECKING
 
+from posenc.checkpoints.sources import RESULTS
 from posenc.claims.claim import Number, State, Verdict, figure
 from posenc.errors import RunError
-from posenc.interop.sources import RESULTS
 from posenc.schemes import SCHEMES
-from posenc.setting import Setting
-from posenc.words import counted
+from posenc.settings import Setting
+from posenc.text import counted
 
 if TYPE_CHECKING:
-    from posenc.lab.run import Heading
+    from posenc.lab.runs import Heading
     from posenc.lab.summary import Curve
 
 NAMES = {"learned": "a learned table", "sinusoidal": "sinusoids", "rope": "RoPE", "alibi": "ALiBi"}

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from posenc.kernel import position_vectors
-from posenc.query import Query, known
-from posenc.setting import Setting
+from posenc.settings import Query, Setting, known
 from posenc.tables import rope_tables, sinusoidal_table
 
 Tables = tuple[Tensor, Tensor | None]

@@ -8,10 +8,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posenc import limits
-from posenc.identification.arrangements import Arrangement, Columns
-from posenc.identification.frequencies import Waves
-from posenc.identification.ladders import Guess
-from posenc.identification.starts import Phases, starts
+from posenc.identification.columns import Arrangement, Columns
+from posenc.identification.frequency_fit import Guess
+from posenc.identification.waves import Phases, Waves, starts
 from posenc.schemes import ROPE_SCALINGS
 from posenc.schemes.known_rope import SeenLadder
 from posenc.schemes.rope import RopeConfig

@@ -14,11 +14,18 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from posenc.identification.arrangements import ARRANGEMENTS, Arrangement, Columns, Form
-from posenc.identification.frequencies import Waves, waves
-from posenc.identification.ladders import Guess, guesses, refined
-from posenc.identification.precision import EXACT, RECIPES, Recipe, rounding
+from posenc.identification.columns import ARRANGEMENTS, Arrangement, Columns, Form
+from posenc.identification.frequency_fit import (
+    EXACT,
+    RECIPES,
+    Guess,
+    Recipe,
+    guesses,
+    refined,
+    rounding,
+)
 from posenc.identification.scalings import USUAL_BASES, scaled_guesses, scaled_ladders
+from posenc.identification.waves import Waves, waves
 from posenc.schemes import ROPE_SCALINGS
 
 SEARCH_ROWS = 2_048

@@ -4,16 +4,14 @@ One specification, one run: `make_run(specification, corpus, store)`. The same f
 `python -m posenc train --scheme rope --scheme alibi --seeds 3`.
 """
 
-from posenc.lab.corpus import Corpus, from_files, from_text, standard_library
 from posenc.lab.evaluate import Score, evaluate
-from posenc.lab.making import make_run
 from posenc.lab.model import LanguageModel, ModelConfig
-from posenc.lab.run import Run
-from posenc.lab.runs import Store
+from posenc.lab.run_once import make_run
+from posenc.lab.runs import Run, Store
 from posenc.lab.specification import Specification
 from posenc.lab.summary import Curve, curves, effect, elbow
 from posenc.lab.sweep import Job, local_sweep, specifications, sweep
-from posenc.lab.tasks import Copy, Language, Recall
+from posenc.lab.tasks import Copy, Corpus, Language, Recall, from_files, from_text, standard_library
 from posenc.lab.train import Trainer, Training, train
 
 __all__ = [

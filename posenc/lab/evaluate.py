@@ -14,11 +14,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 
-from posenc.lab.chance import stream
 from posenc.lab.model import LanguageModel
 from posenc.lab.specification import DEFAULT_SCALINGS, Specification
-from posenc.lab.tasks import IGNORED, Copy, Language, Recall, Task
-from posenc.schemes.scheme import Scheme, SchemeConfig
+from posenc.lab.tasks import IGNORED, Copy, Language, Recall, Task, stream
+from posenc.schemes.base import Scheme, SchemeConfig
 from posenc.schemes.stretched import stretched
 
 TOKENS_AT_ONCE = 16_384

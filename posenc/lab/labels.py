@@ -13,8 +13,8 @@ import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from posenc.checkpoints.file_store import RunFiles, store_url
 from posenc.errors import RunError, StoreUnavailable, shown
-from posenc.run_files import RunFiles, store_url
 
 FOLDER = "labels"
 MAX_NAME = 64  # characters

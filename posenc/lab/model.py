@@ -15,7 +15,7 @@ from torch.nn import functional
 from posenc import fields
 from posenc.attention import attention
 from posenc.errors import ConfigError
-from posenc.schemes.scheme import Scheme
+from posenc.schemes.base import Scheme
 
 Layer = TypeVar("Layer", bound=nn.Module)
 

@@ -12,14 +12,13 @@ import torch
 
 from posenc import fields, limits
 from posenc.errors import ConfigError, RunError, RunOfAnotherVersion, shown
-from posenc.lab.corpus import Corpus
 from posenc.lab.model import ModelConfig
-from posenc.lab.tasks import TASKS, Copy, Language, Recall, Task
+from posenc.lab.tasks import TASKS, Copy, Corpus, Language, Recall, Task
 from posenc.schemes import SCHEMES
-from posenc.schemes.scheme import SchemeConfig
+from posenc.schemes.base import SchemeConfig
 from posenc.schemes.stretched import AFTER_TRAINING, stretched
-from posenc.setting import Setting
-from posenc.words import with_advanced
+from posenc.settings import Setting
+from posenc.text import with_advanced
 
 DEFAULT_SCALINGS = ("rope_linear", "rope_ntk")
 _START = (

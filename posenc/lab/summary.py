@@ -15,7 +15,7 @@ from scipy.special import stdtrit
 
 from posenc import fields
 from posenc.lab.evaluate import TRAINED
-from posenc.lab.run import Run
+from posenc.lab.runs import Run
 from posenc.lab.specification import Specification
 from posenc.lab.tasks import Recall
 

@@ -18,18 +18,17 @@ from pathlib import Path
 from typing import Any
 
 from posenc import limits
+from posenc.checkpoints import printable_name
+from posenc.checkpoints.file_store import reason
 from posenc.errors import ConfigError, CorpusError, PosencError, shown
-from posenc.interop import printable_name
-from posenc.lab.corpus import Corpus, from_text, standard_library
-from posenc.lab.making import make_run
 from posenc.lab.model import ModelConfig
+from posenc.lab.run_once import make_run
 from posenc.lab.runs import Store
 from posenc.lab.specification import Specification
-from posenc.lab.tasks import TASKS, Language
+from posenc.lab.tasks import TASKS, Corpus, Language, from_text, standard_library
 from posenc.lab.train import Report
-from posenc.run_files import reason
 from posenc.schemes import SCHEMES
-from posenc.setting import Setting
+from posenc.settings import Setting
 
 ATTEMPTS = 3  # of a sweep whose worker process died
 

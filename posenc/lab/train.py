@@ -19,14 +19,12 @@ from safetensors.torch import save
 from torch import Tensor, nn
 from torch.nn import functional
 
+from posenc.checkpoints.file_store import write_whole
 from posenc.device import works
 from posenc.errors import RunError
-from posenc.lab.chance import stream
-from posenc.lab.corpus import Corpus
 from posenc.lab.model import LanguageModel
 from posenc.lab.specification import Specification, name_of
-from posenc.lab.tasks import IGNORED, Task
-from posenc.run_files import write_whole
+from posenc.lab.tasks import IGNORED, Corpus, Task, stream
 
 WARM_UP = 0.05  # share of the steps
 LAST_RATE = 0.1  # of the learning rate

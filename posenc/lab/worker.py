@@ -19,18 +19,12 @@ from filelock import FileLock, Timeout
 
 from posenc.errors import DeviceLost, PosencError, QueueBusy, QueueUnwritable
 from posenc.lab import log_lines
-from posenc.lab.corpus import Corpus, from_text, standard_library
-from posenc.lab.device_faults import free
-from posenc.lab.entry import Entry, Progress
-from posenc.lab.holder import writing
+from posenc.lab.jobs import Curve, Entry, Progress, Queue, sweep_up, writing
 from posenc.lab.log_lines import event
-from posenc.lab.loss_curve import Curve
-from posenc.lab.making import make_run
-from posenc.lab.queue import Queue
+from posenc.lab.run_once import free, make_run
 from posenc.lab.runs import Store
 from posenc.lab.specification import Specification
-from posenc.lab.tasks import Language
-from posenc.lab.upkeep import sweep_up
+from posenc.lab.tasks import Corpus, Language, from_text, standard_library
 
 log = logging.getLogger("posenc.worker")
 

@@ -4,14 +4,12 @@
 trained on to a longer one, and says what each costs and where the statement comes from.
 """
 
-from posenc.planner.columns import COLUMNS, Column
-from posenc.planner.context_plan import ContextPlan, MethodPlan, plan
-from posenc.planner.emitted import Emitted, emit
 from posenc.planner.layer_notes import LayerNote, layer_notes
-from posenc.planner.loss_script import loss_by_position_script
-from posenc.planner.methods import METHODS, Method
-from posenc.planner.readiness import RANKING, Readiness
-from posenc.planner.verdict import Caution, cautions, verdict
+from posenc.planner.methods import METHODS, RANKING, Method, Readiness
+from posenc.planner.paste import Emitted, emit, loss_by_position_script
+from posenc.planner.plan import ContextPlan, MethodPlan, plan
+from posenc.planner.report import COLUMNS, Column
+from posenc.planner.warnings import Caution, cautions, verdict
 
 __all__ = [
     "COLUMNS",

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from posenc.interop.models.model_config import LayerKind, ModelConfig
-from posenc.schemes.longer_text import LengthNote, LongerText
+from posenc.models.model_config import LayerKind, ModelConfig
+from posenc.schemes.base import LengthNote, LongerText
 from posenc.schemes.rope import RopeConfig
-from posenc.words import counted
+from posenc.text import counted
 
 _BIAS_IS_SCALED = frozenset({"falcon"})  # model types; BLOOM and MPT add it to the scaled logits
 

@@ -1,14 +1,212 @@
 """The ways to read a longer context with RoPE, and what their sources say about training.
 
 Scalings come from the registry: each says in its own file what it makes of a trained model and what its
-source says. What that means at a factor is decided in posenc/planner/readiness.py.
+source says. What that means at a factor is decided in posenc/planner/methods.py.
+
+What this project measured of scalings without training: ratios of perplexity, read from its runs.
+
+How ready a method is at a factor: the classes, their thresholds, and the order of the ranking.
 """
 
+import functools
+import math
+import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
+from posenc.checkpoints.sources import RESULTS
+from posenc.models.evidence import ModelEvidence
 from posenc.schemes import SCHEMES
 from posenc.schemes.known_rope import Evidence
-from posenc.schemes.rope_scaling.scaled import ScaledRopeConfig
+from posenc.schemes.rope_scaling.base import ScaledRopeConfig
+from posenc.text import counted, times
+
+RUNS = "this project's runs, posenc/lab/results"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredRatio:
+    """Perplexity of small RoPE models at a longer context over that at their training length.
+
+    kind: of the scaling that they were read with; "rope" is RoPE as trained. train_length: in tokens.
+    factor: the context over that length. seeds: how many models. mean: geometric, over the seeds;
+    low, high: the lowest and the highest seed. Each seed is compared to itself.
+    """
+
+    kind: str
+    train_length: int
+    factor: float
+    seeds: int
+    mean: float
+    low: float
+    high: float
+
+    @property
+    def said(self) -> str:
+        """The ratio in words."""
+        return (
+            f"{self.mean:.3g} times (geometric mean of {counted(self.seeds, 'seed')}, {self.low:.3g} to "
+            f"{self.high:.3g}, trained on {self.train_length:,} bytes)"
+        )
+
+
+@functools.cache
+def measured_ratios() -> tuple[MeasuredRatio, ...]:
+    """Return every ratio of the language runs of plain RoPE that ship; none without the lab's packages."""
+    try:
+        from posenc.lab.evaluate import TRAINED
+        from posenc.lab.runs import Store
+        from posenc.lab.summary import comparison
+    except ImportError:
+        return ()
+    kinds = {config.reading: kind for kind, config in SCHEMES.items() if config.reading}
+    kinds[TRAINED] = "rope"
+    store = Store(RESULTS)
+    gained: dict[tuple[str, str, int, int], list[float]] = {}
+    for run_id in store.ids():
+        heading = store.heading(run_id)
+        spec = heading.specification
+        if heading.stopped or spec.task != "language" or spec.scheme.kind != "rope":
+            continue
+        scores = [one for one in store.read(run_id).scores if one.measure == "context"]
+        length = spec.train_length
+        own = next(one.value for one in scores if (one.variant, one.x) == (TRAINED, length))
+        for one in scores:
+            if one.x > length and one.variant in kinds:
+                key = (comparison(spec), kinds[one.variant], length, one.x)
+                gained.setdefault(key, []).append(one.value - own)
+    return tuple(
+        MeasuredRatio(
+            kind=kind,
+            train_length=length,
+            factor=x / length,
+            seeds=len(found),
+            mean=math.exp(statistics.fmean(found)),
+            low=math.exp(min(found)),
+            high=math.exp(max(found)),
+        )
+        for (_, kind, length, x), found in sorted(
+            gained.items(), key=lambda item: (item[0][2], item[0])
+        )
+    )
+
+
+def measured_at(kind: str, factor: float) -> tuple[MeasuredRatio, ...]:
+    """Return what was measured of a scaling at a factor, one ratio for each training length.
+
+    Where the factor itself was not measured, that of the next larger one stands for it, and past the
+    largest that of the largest.
+    """
+    by_length: dict[int, list[MeasuredRatio]] = {}
+    for one in measured_ratios():
+        if one.kind == kind:
+            by_length.setdefault(one.train_length, []).append(one)
+    return tuple(
+        next((one for one in found if one.factor >= factor), found[-1])
+        for found in by_length.values()
+    )
+
+
+MEASURED_LIMIT = 2.0  # times the perplexity at the training length, of small models measured here
+
+
+class Readiness(StrEnum):
+    """What is said of using a method at a factor, the most ready first."""
+
+    MADE = "made for it"
+    RECOMMENDED = "recommended for such models"
+    UNTRAINED = "tested without training"
+    TRAINED = "needs fine-tuning"
+    NEW_LENGTH = "no new distance, untrained length"
+    UNREPORTED = "not reported to work"
+    PAST = "past its context"
+    FAILS = "fails past the trained length"
+
+
+_FIXED = {
+    "trained": Readiness.MADE,
+    "new length": Readiness.NEW_LENGTH,
+    "untold": Readiness.PAST,
+    "fails": Readiness.FAILS,
+}
+_KNOWN_GOOD = (Readiness.MADE, Readiness.RECOMMENDED)
+
+RANKING = (
+    "Ranked: what the model is made for, then what makers recommend for such models without training. "
+    "Of the others, "
+    "methods under which no pair meets angles unseen in training come before those under which some do; "
+    "then what a source reports to work without training at this factor, as long as small models measured "
+    f"here stay under {MEASURED_LIMIT:g} times their perplexity, where they were measured; then what a "
+    "source fine-tuned to this factor; then what no source reports at this factor; then a scaling of the "
+    "config past its context. Ties: fewer pairs at unseen angles, then less change of the logit within the "
+    "trained length. Unscaled past the trained length comes last. Nobody measured the quality after "
+    "fine-tuning here, so the order of methods that need it is a guess from formulas."
+)
+
+
+def readiness(
+    evidence: Evidence, factor: float, *, recommended: bool, measured: Sequence[MeasuredRatio]
+) -> Readiness:
+    """Return the class of a method. measured: its ratios at the factor, of every training length."""
+    if recommended:
+        return Readiness.RECOMMENDED
+    if evidence.training in _FIXED:
+        return _FIXED[evidence.training]
+    if factor <= evidence.untrained_to and all(one.mean < MEASURED_LIMIT for one in measured):
+        return Readiness.UNTRAINED
+    return Readiness.TRAINED if factor <= evidence.trained_to else Readiness.UNREPORTED
+
+
+def described(found: Readiness, evidence: Evidence, factor: float) -> str:
+    """Return a class in a few words, with the factor that the sources reach."""
+    if found is Readiness.UNTRAINED:
+        return f"tested to {times(evidence.untrained_to)} without training"
+    if found is Readiness.TRAINED:
+        return f"needs fine-tuning (done to {times(evidence.trained_to)})"
+    if found is Readiness.UNREPORTED:
+        return f"not reported to work at {times(factor)}"
+    return found.value
+
+
+def statements(
+    evidence: Evidence,
+    factor: float,
+    measured: Sequence[MeasuredRatio],
+    advice: ModelEvidence | None,
+) -> tuple[tuple[str, str], ...]:
+    """Return each statement about a method at a factor with its source: published, measured, makers'."""
+    found = [(evidence.statement, evidence.source)]
+    if measured:
+        read = "read so"
+        if evidence.measured_as:
+            same = SCHEMES[evidence.measured_as].reading
+            read = f"read with {same} scaling, which has the same frequencies at this length"
+        where = measured_at_words(measured, factor)
+        ratios = " and ".join(one.said for one in measured)
+        said = (
+            f"Measured here, small byte-level language models with RoPE, {read} without training: at "
+            f"{where}, the perplexity is {ratios} that at the training length."
+        )
+        found.append((said, RUNS))
+    if advice is not None:
+        found.append((advice.statement, advice.source))
+    return tuple(found)
+
+
+def measured_at_words(measured: Sequence[MeasuredRatio], factor: float) -> str:
+    """Return the factor that was measured, and which it is where that is not the one asked for."""
+    at = max(one.factor for one in measured)
+    if at == factor:
+        return times(at)
+    return f"{times(at)}, the {'next' if at > factor else 'largest'} factor that was measured"
+
+
+def rank(found: Readiness, unseen: int, short: float) -> tuple[int, bool, int, int, float]:
+    """Return the sort key of RANKING. unseen: pairs at unseen angles. short: change in short texts."""
+    group = 0 if found in _KNOWN_GOOD else 2 if found is Readiness.FAILS else 1
+    return group, group == 1 and unseen > 0, list(Readiness).index(found), unseen, short
+
 
 CONFIGURED = "configured"  # the name of a model's own scaling, which nobody asks for
 

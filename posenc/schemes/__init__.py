@@ -2,16 +2,14 @@
 
 from posenc.errors import ConfigError, shown
 from posenc.schemes.alibi import AlibiConfig
+from posenc.schemes.base import NoneConfig, SchemeConfig
 from posenc.schemes.cope import CopeConfig
 from posenc.schemes.fire import FireConfig
-from posenc.schemes.kerple_log import KerpleLogConfig
-from posenc.schemes.kerple_power import KerplePowerConfig
+from posenc.schemes.kerple import KerpleLogConfig, KerplePowerConfig
 from posenc.schemes.learned import LearnedConfig
-from posenc.schemes.none import NoneConfig
 from posenc.schemes.rope import RopeConfig
 from posenc.schemes.rope_scaling import ROPE_SCALINGS
 from posenc.schemes.sandwich import SandwichConfig
-from posenc.schemes.scheme import SchemeConfig
 from posenc.schemes.shaw import ShawConfig
 from posenc.schemes.sinusoidal import SinusoidalConfig
 from posenc.schemes.t5 import T5Config

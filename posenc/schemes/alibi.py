@@ -21,10 +21,8 @@ from posenc.device import float64_device
 from posenc.errors import NoPositionVectors, SchemeArgumentError
 from posenc.formula import Writer, number
 from posenc.hook_arguments import is_whole
-from posenc.offset_maps import expanding_shift
-from posenc.schemes.longer_text import LengthNote, LongerText
-from posenc.schemes.scheme import Head, Scheme, SchemeConfig
-from posenc.schemes.shared_rules import HEADS
+from posenc.rotation import expanding_shift
+from posenc.schemes.base import HEADS, Head, LengthNote, LongerText, Scheme, SchemeConfig
 
 FORGOTTEN = 0.01  # factor on a weight below which a head is said to see nothing
 

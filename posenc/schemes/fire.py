@@ -24,8 +24,7 @@ from posenc import fields, limits
 from posenc.device import float64_device
 from posenc.formula import Writer
 from posenc.hook_arguments import Positions, at_least_float32, check_positions, placed
-from posenc.schemes.scheme import Head, rounded
-from posenc.schemes.shared_rules import HEADS
+from posenc.schemes.base import HEADS, Head, rounded
 from posenc.schemes.trainable import Trainable, TrainableConfig, source_field, uniform, wide
 
 HIDDEN = 32

@@ -7,11 +7,21 @@ alone. So vectors exist for it, but no closed form of them is known: components 
 
 What must stay positive is trained as its logarithm, and the power variant's r2, which must stay below 2
 as well, as 2 sigmoid(x); public code cuts them off at 0.01 and 2 instead.
+
+KERPLE, power: every logit is lowered by r1 |k|^r2, r1 and 0 < r2 <= 2 trained for each head.
+
+Chi et al. 2022, arXiv 2205.09921, eq. 6. With r2 = 1 it is ALiBi with trained slopes; r2 = 2 is a Gaussian
+window. Beyond 2 the exponential is no longer positive definite.
+
+KERPLE, logarithmic: every logit is lowered by r1 ln(1 + r2 |k|), r1 and r2 trained for each head.
+
+Chi et al. 2022, arXiv 2205.09921, eq. 7. The kernel :math:`(1 + r_2 |k|)^{-r_1}` falls as a power of the
+distance, far more slowly than ALiBi's exponential.
 """
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar, Literal, Self
 
 import torch
 from jaxtyping import Float, Int
@@ -19,8 +29,9 @@ from torch import Tensor, nn
 
 from posenc import fields
 from posenc.errors import SchemeArgumentError
-from posenc.schemes.shared_rules import HEADS
-from posenc.schemes.trainable import Trainable, TrainableConfig, uniform, wide
+from posenc.formula import Writer
+from posenc.schemes.base import HEADS
+from posenc.schemes.trainable import Trainable, TrainableConfig, source_field, uniform, wide
 
 LEAST = 0.01  # of what is drawn at the start, as public code cuts it off
 
@@ -90,3 +101,100 @@ class Kerple(Trainable):
     @abstractmethod
     def grown(self, distances: Tensor, r2: Tensor) -> Tensor:
         """Return what r1 multiplies, of distances that broadcast against r2."""
+
+
+LARGEST = 2.0  # of r2
+
+
+@dataclass(frozen=True, kw_only=True)
+class KerplePowerConfig(KerpleConfig):
+    """Power KERPLE for `heads` heads."""
+
+    kind: Literal["kerple_power"] = "kerple_power"
+    source: str = source_field("KERPLE power")
+
+    label: ClassVar[str] = "KERPLE power"
+    summary: ClassVar[str] = "Lowers every logit by a trained power of the distance."
+    highest: ClassVar[tuple[float, float]] = (1.0, LARGEST)
+
+    @classmethod
+    def scheme(cls) -> type["KerplePower"]:
+        return KerplePower
+
+    def formula(self, write: Writer) -> str:
+        return (
+            rf"b_h({write.position}, {write.key}) = -r_{{1,h}} "
+            rf"\left|{write.key} - {write.position}\right|^{{r_{{2,h}}}},\quad r_{{1,h}} > 0,\ "
+            rf"0 < r_{{2,h}} \le 2"
+        )
+
+
+class KerplePower(Kerple):
+    """Adds -r1 |offset|^r2."""
+
+    config: KerplePowerConfig
+
+    def __init__(
+        self, config: KerplePowerConfig, r1: Float[Tensor, " h"], r2: Float[Tensor, " h"]
+    ) -> None:
+        super().__init__(config, r1, r2)
+        if bool((r2 > LARGEST).any()):
+            raise SchemeArgumentError(f"r2 must be at most {LARGEST:g}.")
+        # r2 = 2 sigmoid(x) stays within its bounds whatever x becomes.
+        self.logit_r2 = nn.Parameter((r2 / LARGEST).logit())
+
+    @classmethod
+    def of(cls, r1: Float[Tensor, " h"], r2: Float[Tensor, " h"]) -> Self:
+        return cls(KerplePowerConfig(heads=len(r1)), r1, r2)
+
+    @property
+    def r2(self) -> Float[Tensor, " h"]:
+        return LARGEST * self.logit_r2.to(wide(self.logit_r2.device)).sigmoid()
+
+    def grown(self, distances: Tensor, r2: Tensor) -> Tensor:
+        return distances**r2
+
+
+@dataclass(frozen=True, kw_only=True)
+class KerpleLogConfig(KerpleConfig):
+    """Logarithmic KERPLE for `heads` heads."""
+
+    kind: Literal["kerple_log"] = "kerple_log"
+    source: str = source_field("KERPLE log")
+
+    label: ClassVar[str] = "KERPLE log"
+    summary: ClassVar[str] = "Lowers every logit by a trained logarithm of the distance."
+    highest: ClassVar[tuple[float, float]] = (2.0, 1.0)
+
+    @classmethod
+    def scheme(cls) -> type["KerpleLog"]:
+        return KerpleLog
+
+    def formula(self, write: Writer) -> str:
+        return (
+            rf"b_h({write.position}, {write.key}) = -r_{{1,h}} \ln\left(1 + r_{{2,h}}"
+            rf"\left|{write.key} - {write.position}\right|\right),\quad r_{{1,h}}, r_{{2,h}} > 0"
+        )
+
+
+class KerpleLog(Kerple):
+    """Adds -r1 ln(1 + r2 |offset|)."""
+
+    config: KerpleLogConfig
+
+    def __init__(
+        self, config: KerpleLogConfig, r1: Float[Tensor, " h"], r2: Float[Tensor, " h"]
+    ) -> None:
+        super().__init__(config, r1, r2)
+        self.log_r2 = nn.Parameter(r2.log())
+
+    @classmethod
+    def of(cls, r1: Float[Tensor, " h"], r2: Float[Tensor, " h"]) -> Self:
+        return cls(KerpleLogConfig(heads=len(r1)), r1, r2)
+
+    @property
+    def r2(self) -> Float[Tensor, " h"]:
+        return self.log_r2.to(wide(self.log_r2.device)).exp()
+
+    def grown(self, distances: Tensor, r2: Tensor) -> Tensor:
+        return torch.log1p(r2 * distances)

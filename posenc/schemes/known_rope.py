@@ -11,8 +11,8 @@ from typing import Any, ClassVar, Literal, Protocol, Self, runtime_checkable
 
 from posenc import fields
 from posenc.errors import ConfigFileError
-from posenc.schemes.longer_text import LengthNote, LongerText
-from posenc.words import power
+from posenc.schemes.base import LengthNote, LongerText
+from posenc.text import power
 
 TRAINED = "original_max_position_embeddings"  # a block's key of the length before scaling
 

@@ -13,15 +13,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from posenc import fields, limits
+from posenc.checkpoints.sources import RUN, named_table
 from posenc.device import float64_device
 from posenc.errors import ConfigError, PositionOutOfRange, SchemeArgumentError
 from posenc.formula import Writer
 from posenc.hook_arguments import Positions, check_tokens, placed
-from posenc.interop.sources import RUN, named_table
-from posenc.schemes.longer_text import LengthNote, LongerText
-from posenc.schemes.scheme import Head, SchemeConfig, rounded
+from posenc.schemes.base import Head, LengthNote, LongerText, SchemeConfig, VectorScheme, rounded
 from posenc.schemes.trainable import drawn_rows
-from posenc.schemes.vector_scheme import VectorScheme
 
 INITIAL_STD = 0.02  # BERT's and GPT-2's own
 
@@ -30,10 +28,10 @@ INITIAL_STD = 0.02  # BERT's and GPT-2's own
 class LearnedConfig(SchemeConfig):
     """A table of `max_len` vectors of width `dim`, or the table that `source` names.
 
-    source: "random" (drawn, untrained), a name that `posenc.interop.sources.named_table` knows ("trained",
-    "minilm", a run, a held upload, the path of a .safetensors file with one position table), or
-    "given" for a scheme made by `Learned.from_table`. A named table brings its own width and number
-    of rows, which then stand in the built scheme's config.
+    source: "random" (drawn, untrained), a name that `posenc.checkpoints.sources.named_table` knows
+    ("trained", "minilm", a run, a held upload, the path of a .safetensors file with one position
+    table), or "given" for a scheme made by `Learned.from_table`. A named table brings its own width
+    and number of rows, which then stand in the built scheme's config.
     """
 
     kind: Literal["learned"] = "learned"

@@ -22,10 +22,9 @@ from torch import Tensor
 from posenc import fields
 from posenc.device import float64_device
 from posenc.formula import Writer
-from posenc.phases import Phases
-from posenc.rows import cosine_sum
-from posenc.schemes.scheme import Scheme, SchemeConfig
-from posenc.schemes.shared_rules import BASE, HEADS
+from posenc.frequencies import Phases
+from posenc.schemes.base import BASE, HEADS, Scheme, SchemeConfig
+from posenc.tables import cosine_sum
 
 COMPRESSION = 8  # of the last head, as ALiBi's last slope is 2^-8
 

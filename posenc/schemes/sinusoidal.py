@@ -16,17 +16,22 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from posenc import fields, limits, phases, tables
+from posenc import fields, frequencies, limits, tables
 from posenc.device import float64_device
 from posenc.formula import Writer
+from posenc.frequencies import Layout
 from posenc.hook_arguments import Positions, check_tokens
-from posenc.layout import Layout
-from posenc.offset_maps import pair_matrix
-from posenc.rows import cosine_curve, cosine_sum, sinusoidal_rows
-from posenc.schemes.longer_text import LengthNote, LongerText
-from posenc.schemes.scheme import Head, SchemeConfig, rounded
-from posenc.schemes.shared_rules import BASE
-from posenc.schemes.vector_scheme import VectorScheme
+from posenc.rotation import pair_matrix
+from posenc.schemes.base import (
+    BASE,
+    Head,
+    LengthNote,
+    LongerText,
+    SchemeConfig,
+    VectorScheme,
+    rounded,
+)
+from posenc.tables import cosine_curve, cosine_sum, sinusoidal_rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,11 +75,11 @@ class Sinusoidal(VectorScheme):
     """Adds the sinusoidal table to the token vectors. Stores nothing: rows are made where needed."""
 
     config: SinusoidalConfig
-    phases: phases.Phases
+    phases: frequencies.Phases
 
     def __init__(self, config: SinusoidalConfig) -> None:
         super().__init__(config)
-        self.phases = phases.Phases.geometric(config.dim, config.base)
+        self.phases = frequencies.Phases.geometric(config.dim, config.base)
         self.pair_layout = config.layout
 
     @property

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from posenc.schemes import SCHEMES
+from posenc.schemes.base import SchemeConfig
 from posenc.schemes.rope import RopeConfig
-from posenc.schemes.scheme import SchemeConfig
 
 # Scalings that a factor and the trained length define; the others need searched numbers or training.
 AFTER_TRAINING = tuple(

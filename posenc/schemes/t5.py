@@ -25,8 +25,7 @@ from posenc import fields
 from posenc.errors import ConfigError, SchemeArgumentError
 from posenc.formula import Writer
 from posenc.hook_arguments import is_whole
-from posenc.schemes.longer_text import LengthNote, LongerText
-from posenc.schemes.shared_rules import HEADS
+from posenc.schemes.base import HEADS, LengthNote, LongerText
 from posenc.schemes.trainable import Trainable, TrainableConfig, drawn, source_field
 
 MAX_BUCKETS = 1_024

@@ -13,10 +13,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from posenc import fields, limits
+from posenc.checkpoints.sources import RUN, run_parameters
 from posenc.errors import CheckpointError
-from posenc.interop.run_parameters import run_parameters
-from posenc.interop.sources import RUN
-from posenc.schemes.scheme import Scheme, SchemeConfig
+from posenc.schemes.base import Scheme, SchemeConfig
 
 INITIAL = "initial"
 INITIAL_STD = 0.02  # of tables and matrices, as in Transformer-XL's public code

@@ -24,6 +24,7 @@ from torch import Tensor
 from posenc import fields, limits
 from posenc.errors import ConfigError
 from posenc.formula import Writer
+from posenc.frequencies import Phases
 from posenc.hook_arguments import (
     Positions,
     at_least_float32,
@@ -33,11 +34,9 @@ from posenc.hook_arguments import (
     offsets_between,
     over_heads,
 )
-from posenc.phases import Phases
-from posenc.rows import sinusoidal_rows
-from posenc.schemes.longer_text import LengthNote, LongerText
-from posenc.schemes.shared_rules import BASE, HEADS
+from posenc.schemes.base import BASE, HEADS, LengthNote, LongerText
 from posenc.schemes.trainable import Trainable, TrainableConfig, drawn, source_field
+from posenc.tables import sinusoidal_rows
 
 
 @dataclass(frozen=True, kw_only=True)

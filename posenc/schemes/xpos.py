@@ -23,12 +23,10 @@ from posenc import fields, limits
 from posenc.device import float64_device
 from posenc.errors import NotStationary, PositionOutOfRange
 from posenc.formula import Writer
+from posenc.frequencies import Layout, Phases
 from posenc.hook_arguments import Positions, at_least_float32, check_tokens, placed
-from posenc.layout import Layout
-from posenc.phases import Phases
 from posenc.rotation import apply_rope
-from posenc.schemes.scheme import Head, Scheme, SchemeConfig, rounded
-from posenc.schemes.shared_rules import BASE
+from posenc.schemes.base import BASE, Head, Scheme, SchemeConfig, rounded
 from posenc.tables import cos_sin
 
 GAMMA = 0.4

@@ -14,7 +14,7 @@ from tests.benchmarks.timing import options, paired_seconds, ratio, table
 STATEMENTS = {
     "torch": "import torch",
     "posenc": "import posenc",
-    "posenc and its analyses": "import posenc, posenc.analysis, posenc.interop",
+    "posenc and its analyses": "import posenc, posenc.analysis, posenc.checkpoints",
 }
 
 

@@ -16,7 +16,8 @@ from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 from x_transformers.x_transformers import RotaryEmbedding
 
-from posenc import blocks, phases
+from posenc import frequencies
+from posenc import tables as blocks
 from posenc.tables import rope_tables, sinusoidal_table
 from tests.benchmarks.timing import options, paired_seconds, ratio, table
 
@@ -34,7 +35,12 @@ def textbook(out: Tensor) -> None:
 
 def first_call(length: int, dim: int, out: Tensor) -> None:
     """Ours with nothing kept from earlier calls."""
-    for kept in (phases._geometric, blocks._kept_factors, blocks._kept_near, blocks.kept_block):
+    for kept in (
+        frequencies._geometric,
+        blocks._kept_factors,
+        blocks._kept_near,
+        blocks.kept_block,
+    ):
         kept.cache_clear()
     sinusoidal_table(length, dim, out=out)
 

@@ -9,7 +9,8 @@ from playwright.sync_api import Locator, Page, expect
 
 from dashboard.clock import Face
 from dashboard.clock.payload import encode
-from posenc import Setting, sinusoidal_table
+from posenc import sinusoidal_table
+from posenc.settings import Setting
 from posenc.tables import cos_sin
 from tests.browser import bare_page
 from tests.browser.bare_page import box_of, bring_code, example_panels, readouts, show_row, zoom

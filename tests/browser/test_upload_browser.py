@@ -11,10 +11,10 @@ from playwright.sync_api import Page, expect
 from safetensors.numpy import save
 
 from dashboard.text import JOINER
-from posenc.interop.models import config_word
+from posenc.models import config_word
+from posenc.models.presets import MODELS
 from posenc.planner import plan, verdict
-from posenc.presets import MODELS
-from posenc.shared_model import shared_model
+from posenc.settings.chosen_model import shared_model
 from tests.browser import browser_page
 from tests.browser.browser import Visit, go, headline, row, settled
 from tests.browser.browser_page import alerts, choose, click, lines, paste, pixels, upload

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from dashboard import kept, training
-from posenc.interop import PositionTable
-from posenc.interop import sources as interop_sources
-from posenc.interop.held import Held
-from posenc.lab.estimate import Speed
-from posenc.lab.queue import Queue
+from posenc.checkpoints import PositionTable
+from posenc.checkpoints import sources as interop_sources
+from posenc.checkpoints.held import Held
+from posenc.lab.jobs import Queue
+from posenc.lab.run_once import Speed
 from tests.dashboard.page_queue import SPEED, empty_page_caches, page_queue
 
 _MAIN = sys.modules["__main__"]

@@ -7,8 +7,8 @@ import streamlit as st
 
 from dashboard import training, visitor, workers
 from posenc.lab import worker
-from posenc.lab.estimate import Speed
-from posenc.lab.queue import Queue
+from posenc.lab.jobs import Queue
+from posenc.lab.run_once import Speed
 
 SPEED = Speed(layer=3e-3, multiplication=3e-9, reading=1e-9)
 TRAIN_LINK = {

@@ -15,7 +15,7 @@ from streamlit.components.v2.component_manager import BidiComponentManager
 from streamlit.testing.v1 import AppTest
 
 from dashboard.text import JOINER
-from posenc import Setting
+from posenc.settings import Setting
 
 DASHBOARD = Path(__file__).parents[2] / "dashboard"
 SCHEME_PAGES = ("start", "encoding", "overview", "similarity", "pca", "relative_offsets",

@@ -3,7 +3,7 @@
 import functools
 import statistics
 
-from posenc.interop.sources import RESULTS
+from posenc.checkpoints.sources import RESULTS
 from posenc.lab import Run, Store
 
 

@@ -14,17 +14,17 @@ from streamlit.testing.v1 import AppTest
 from dashboard import check, check_frames, check_readings, pinned
 from dashboard.choices import CheckChoice
 from dashboard.scripts.check_my_encoding import script
-from posenc import Setting
 from posenc.analysis import measure
-from posenc.analysis.layouts import inspect_layouts
+from posenc.analysis.layout_mixups import inspect_layouts
 from posenc.analysis.probes import probe
+from posenc.checkpoints import held_numbers
+from posenc.checkpoints.array_files import NumberTable
+from posenc.checkpoints.sources import RESULTS, named_table
 from posenc.errors import PosencError
 from posenc.identification import identify
 from posenc.identification.examples import EXAMPLES
-from posenc.identification.words import headline as identified
-from posenc.interop import held_numbers
-from posenc.interop.number_tables import NumberTable
-from posenc.interop.sources import RESULTS, named_table
+from posenc.identification.identify import headline as identified
+from posenc.settings import Setting
 from tests.dashboard import pages
 from tests.dashboard.independent_kernels import interleaved, waves
 from tests.dashboard.pages import as_read, captions, charts, drawn, headline, opened, table, visit

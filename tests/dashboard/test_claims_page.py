@@ -10,9 +10,9 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard import claims
 from dashboard.choices import ClaimsChoice
-from posenc import Setting
 from posenc.claims import CLAIMS, THEMES, State
-from posenc.claims.offsets import two_ahead_control, two_ahead_weights
+from posenc.claims.distances import two_ahead_control, two_ahead_weights
+from posenc.settings import Setting
 from tests.dashboard.pages import as_read, drawn, headline, matrices, opened, setting, table, visit
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")

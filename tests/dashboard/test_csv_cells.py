@@ -12,7 +12,7 @@ from dashboard import csv_file, figures
 from dashboard.matrix import Row, Scale
 from dashboard.matrix.payload import Panel
 from dashboard.matrix.values import Full
-from posenc.csv_cells import cell
+from posenc.text import cell
 
 CELLS = {
     "=1+1": "'=1+1",

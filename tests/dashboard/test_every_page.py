@@ -21,8 +21,9 @@ from streamlit.testing.v1 import AppTest
 
 import dashboard
 from dashboard import compute, pca, pinned
-from posenc import Setting, limits
+from posenc import limits
 from posenc.errors import SchemeArgumentError
+from posenc.settings import Setting
 from tests.dashboard import page_texts, pages
 from tests.dashboard.pages import PLACES, SCHEME_PAGES, as_read, charts, drawn, headline, of, visit
 

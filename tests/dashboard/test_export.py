@@ -20,9 +20,10 @@ from dashboard.matrix.colours import coloured
 from dashboard.pair import Pair
 from dashboard.sheet import Sheet
 from dashboard.toolbar import address
-from posenc import Setting, fields, own_fields
-from posenc.interop.models import config_word
+from posenc import fields
+from posenc.models import config_word
 from posenc.planner import METHODS
+from posenc.settings import Setting, own_fields
 from tests.dashboard import pages
 from tests.dashboard.pages import PAGES, charts, copied_link, drawn, headline, setting, visit
 from tests.dashboard.script_runner import assert_prints, assert_same, run

@@ -19,9 +19,10 @@ from hypothesis import strategies as st
 from dashboard import compute, links, pinned
 from dashboard.choices import PAGE_CHOICES
 from dashboard.workers import server_workers
-from posenc import Setting, best_device, fields, limits, own_fields
-from posenc.run_files import ENVIRONMENT
+from posenc import best_device, fields, limits
+from posenc.checkpoints.file_store import ENVIRONMENT
 from posenc.schemes import SCHEMES
+from posenc.settings import Setting, own_fields
 from tests.dashboard.pages import PAGES, as_read, drawn, notices, setting, visit
 from tests.library.test_setting import HOSTILE, within
 from tests.longer import mostly

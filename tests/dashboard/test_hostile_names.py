@@ -18,10 +18,11 @@ from safetensors.numpy import save
 from streamlit.testing.v1 import AppTest
 
 from dashboard.choices import PAGE_CHOICES
-from posenc import Setting, fields, own_fields
+from posenc import fields
+from posenc.checkpoints.file_store import ENVIRONMENT
 from posenc.lab import Run, specifications
-from posenc.lab.run import to_parquet
-from posenc.run_files import ENVIRONMENT
+from posenc.lab.runs import to_parquet
+from posenc.settings import Setting, own_fields
 from tests.dashboard.page_queue import empty_page_caches
 from tests.dashboard.pages import (
     PAGES,

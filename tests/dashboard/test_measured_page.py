@@ -156,8 +156,8 @@ def test_offered_command_makes_runs_of_this_comparison(
     command = said.split("`")[1].replace("FILE", str(text))
     assert command.startswith("python -m posenc train ")
     sweep = mock.Mock(return_value=[])
-    monkeypatch.setattr("posenc.commands.training.sweep_here", sweep)
-    monkeypatch.setattr("posenc.commands.training.read_text", lambda path: CORPUS)
+    monkeypatch.setattr("posenc.cli.train.sweep_here", sweep)
+    monkeypatch.setattr("posenc.cli.train.read_text", lambda path: CORPUS)
     ran = CliRunner().invoke(main, command.split()[3:])
     assert ran.exit_code == 0, ran.output
     (job,) = sweep.call_args.args[0]

@@ -14,15 +14,16 @@ from streamlit.testing.v1.element_tree import Toggle
 from dashboard import pinned, sources
 from dashboard.choices import PlanChoice
 from dashboard.scripts import context_planner as planner_script
-from posenc import Setting, limits
+from posenc import limits
+from posenc.checkpoints import hub_is_enabled
+from posenc.checkpoints.position_table import PositionTable, read_position_table
 from posenc.errors import CheckpointError
-from posenc.interop import hub_is_enabled
-from posenc.interop.models import config_word, read_config
-from posenc.interop.position_tables import PositionTable, read_position_table
-from posenc.planner.context_plan import planned_kind
-from posenc.presets import MODELS
+from posenc.models import config_word, read_config
+from posenc.models.presets import MODELS
+from posenc.planner.plan import planned_kind
 from posenc.schemes import SCHEMES
-from posenc.shared_model import shared_model
+from posenc.settings import Setting
+from posenc.settings.chosen_model import shared_model
 from tests.dashboard.pages import as_read, drawn, headline, matrices, notices, setting, visit
 from tests.dashboard.script_runner import run
 from tests.library.crafted_files import zipped_pickle

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from posenc import SCHEMES, Query, Setting, position_kernel
+from posenc import SCHEMES, position_kernel
 from posenc.analysis import scheme_similarity
 from posenc.identification import identify
 from posenc.lab.specification import Specification
 from posenc.schemes import ROPE_SCALINGS
+from posenc.settings import Query, Setting
 from tests.dashboard.added.every_other import RopeEveryOtherConfig
 from tests.dashboard.added.square_root import SquareRoot, SquareRootConfig
 from tests.lab.small_runs import small_spec

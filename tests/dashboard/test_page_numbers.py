@@ -15,7 +15,8 @@ from streamlit.testing.v1 import AppTest
 from dashboard import pca, projection_frames, sentences
 from dashboard.pair import Pair
 from dashboard.projected import Projected
-from posenc import Setting, analysis
+from posenc import analysis
+from posenc.settings import Setting
 from tests.dashboard import independent_kernels as by_hand
 from tests.dashboard import pages
 from tests.dashboard.independent_kernels import (

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from streamlit.testing.v1 import AppTest
 
 from dashboard import frames, pinned
-from posenc import Setting
 from posenc.schemes import SCHEMES
+from posenc.settings import Setting
 from tests.dashboard import pages
 from tests.dashboard.independent_kernels import Small, kernel
 from tests.dashboard.pages import LABELS, captions, charts, drawn, headline, rows_of_matrices, visit

@@ -1,5 +1,6 @@
 """The Context planner: its page and its command show the plan of the library, with every source."""
 
+import importlib
 import json
 from unittest import mock
 
@@ -11,12 +12,14 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard import pinned, planner
 from dashboard.choices import PlanChoice
-from posenc import Setting, rope_frequencies
 from posenc import __main__ as command
-from posenc.interop import read_config
-from posenc.planner import COLUMNS, RANKING, cautions, context_plan, layer_notes, plan, verdict
+from posenc import rope_frequencies
+from posenc.analysis.base_search import smallest_base
+from posenc.models import read_config
+from posenc.models.presets import MODELS
+from posenc.planner import COLUMNS, RANKING, cautions, layer_notes, plan, verdict
 from posenc.planner.report import plan_record, ranked
-from posenc.presets import MODELS
+from posenc.settings import Setting
 from tests.dashboard.pages import as_read, captions, charts, drawn, headline, visit
 from tests.models.configs import plan_preset
 
@@ -104,8 +107,8 @@ def test_pinned_model_is_compared_in_headline_tables_and_charts() -> None:
 
 
 def test_long_search_starts_on_request_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    search = mock.Mock(side_effect=context_plan.smallest_base)
-    monkeypatch.setattr(context_plan, "smallest_base", search)
+    search = mock.Mock(side_effect=smallest_base)
+    monkeypatch.setattr(importlib.import_module("posenc.planner.plan"), "smallest_base", search)
     at = drawn(visit(PAGE, {"context": "20000", "methods": "none,base"}))
     assert not search.called
     assert any("at 18,438" in text for text in captions(at))  # where B(k) turns negative
@@ -196,7 +199,7 @@ def draw_warnings(name: str, context: int, methods: tuple[str, ...]) -> None:
     from dashboard import planner, planner_panels
     from dashboard.choices import PlanChoice
     from dashboard.pair import Pair
-    from posenc import Setting
+    from posenc.settings import Setting
 
     chosen = PlanChoice(context=context, methods=methods)
     planner_panels.beware(Pair(planner.read(Setting(model=name), chosen), None))

@@ -11,8 +11,8 @@ from dashboard import formula, predictions, run_frames, runs, similarity
 from dashboard.choices import FormulaChoice, SimilarityChoice
 from dashboard.exercise import WITHHELD, Judgement, OneOf, Question, Slider, judge
 from dashboard.shares import SHARES
-from posenc import Setting
 from posenc.lab.summary import Curve
+from posenc.settings import Setting
 from tests.dashboard import pages
 from tests.dashboard.independent_kernels import SETTINGS, kernel, mean_by_distance, rope_width
 from tests.dashboard.pages import KINDS, LABELS, PLACES, as_read, charts, drawn, headline, notices

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from posenc.interop import minilm_table
+from posenc.checkpoints import minilm_table
 from posenc.lab.evaluate import CLAMPED, TRAINED
 from tests.dashboard.shipped_runs import shipped_runs
 

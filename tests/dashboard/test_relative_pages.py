@@ -7,8 +7,9 @@ from safetensors import safe_open
 from streamlit.testing.v1 import AppTest
 
 from dashboard import compute, sentences
-from posenc import SCHEMES, Setting
-from posenc.interop.sources import RESULTS
+from posenc import SCHEMES
+from posenc.checkpoints.sources import RESULTS
+from posenc.settings import Setting
 from tests.dashboard import pages
 from tests.dashboard.pages import SCHEME_PAGES, as_read, captions, charts, headline, matrices, visit
 from tests.dashboard.shipped_runs import shipped_runs

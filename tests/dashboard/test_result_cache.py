@@ -32,8 +32,8 @@ from dashboard import (
 from dashboard.choices import SimilarityChoice
 from dashboard.kept import Kept
 from dashboard.pair import Pair
-from posenc import SCHEMES, Setting, fields
-from posenc.query import Query
+from posenc import SCHEMES, fields
+from posenc.settings import Query, Setting
 from tests.dashboard.pages import drawn, opened, setting, visit
 from tests.library import small_schemes
 

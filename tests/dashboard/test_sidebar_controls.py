@@ -11,9 +11,10 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard import controls, used
 from dashboard.controls import DIALS
-from posenc import Setting, fields, own_fields
-from posenc.presets import PRESETS
+from posenc import fields
 from posenc.schemes import SCHEMES
+from posenc.settings import Setting, own_fields
+from posenc.settings.presets import PRESETS
 from tests.dashboard import pages
 from tests.dashboard.pages import PAGES, charts, drawn, notices, rows_of_matrices, setting, visit
 

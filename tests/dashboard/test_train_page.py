@@ -17,10 +17,9 @@ from dashboard.text import duration
 from dashboard.workers import Workers, server_workers
 from posenc import limits
 from posenc.lab import Store, from_text, specifications, worker
-from posenc.lab.entry import Progress, State
-from posenc.lab.estimate import Speed
+from posenc.lab.jobs import Progress, Queue, State
 from posenc.lab.labels import FOLDER, Label, Labels
-from posenc.lab.queue import Queue
+from posenc.lab.run_once import Speed
 from posenc.lab.summary import comparison
 from tests.dashboard.page_queue import SPEED, TRAIN_LINK, SharedServer, train_waiting
 from tests.dashboard.pages import as_read, captions, charts, drawn, headline, setting, visit

@@ -15,11 +15,11 @@ from streamlit.runtime.uploaded_file_manager import UploadedFile, UploadedFileRe
 
 from dashboard import uploads
 from posenc import limits
+from posenc.checkpoints import held_numbers
+from posenc.checkpoints.array_files import NumberTable
+from posenc.checkpoints.held import Held
+from posenc.checkpoints.sources import hold, is_held, named_table
 from posenc.errors import CheckpointError
-from posenc.interop import held_numbers
-from posenc.interop.held import Held
-from posenc.interop.number_tables import NumberTable
-from posenc.interop.sources import hold, is_held, named_table
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 

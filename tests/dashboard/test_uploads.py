@@ -12,14 +12,15 @@ from streamlit.runtime.memory_uploaded_file_manager import MemoryUploadedFileMan
 from streamlit.testing.v1 import AppTest
 
 from dashboard import sources, uploads
-from posenc import Setting, limits
+from posenc import limits
+from posenc.checkpoints import PositionTable, read_position_table
+from posenc.checkpoints.file_store import ENVIRONMENT
+from posenc.checkpoints.held import Held
+from posenc.checkpoints.sources import RESULTS, TRAINED, hold, named_table
 from posenc.errors import CheckpointError, ConfigError
-from posenc.interop import PositionTable, read_position_table
-from posenc.interop.held import Held
-from posenc.interop.sources import RESULTS, TRAINED, hold, named_table
 from posenc.lab import Store as RunStore
-from posenc.run_files import ENVIRONMENT
 from posenc.schemes.learned import Learned
+from posenc.settings import Setting
 from tests.dashboard import pages
 from tests.dashboard.pages import as_read, drawn, headline, matrices, notices, setting, visit
 from tests.lab.small_runs import make_small_run, small_spec

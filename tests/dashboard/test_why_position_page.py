@@ -9,8 +9,9 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard import pinned
 from dashboard.choices import OrderChoice
-from posenc import Query, Setting, fields
+from posenc import fields
 from posenc.analysis import RandomLayer, read_orders
+from posenc.settings import Query, Setting
 from tests.dashboard import pages
 from tests.dashboard.pages import KINDS, LABELS, drawn, headline, matrices, notices, of, visit
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from posenc.lab.queue import Queue
+from posenc.lab.jobs import Queue
 from tests.lab.worker_processes import own_place
 
 

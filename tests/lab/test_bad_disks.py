@@ -13,10 +13,9 @@ import pytest
 
 from posenc.errors import QueueUnwritable, RunError
 from posenc.lab import Run, Specification, Store, make_run, worker
-from posenc.lab.entry import Entry, Progress, State
+from posenc.lab.jobs import ATTEMPTS, Entry, Progress, Queue, State
 from posenc.lab.labels import Label, Labels
-from posenc.lab.making import checkpoint_of
-from posenc.lab.queue import ATTEMPTS, Queue
+from posenc.lab.run_once import checkpoint_of
 from tests.lab.bad_disks import CALLS, FULL, TAKING_SPACE, bad_disk
 from tests.lab.small_runs import (
     CORPUS,

@@ -18,9 +18,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from posenc.__main__ import main
-from posenc.commands import training
+from posenc.cli import train
 from posenc.lab import Job, Specification, Store, from_text, specifications, sweep
-from posenc.lab.making import checkpoint_of
+from posenc.lab.run_once import checkpoint_of
 from posenc.lab.summary import comparison
 from posenc.lab.sweep import Outcome
 from posenc.lab.train import Trainer
@@ -128,7 +128,7 @@ def test_bad_option_prevents_training(option: str, value: str, message: str, fol
 
 def test_cluster_needs_a_named_store_and_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed")
-    monkeypatch.setattr(training, "ANSWERS_WITHIN", 1)
+    monkeypatch.setattr(train, "ANSWERS_WITHIN", 1)
     words = ("--scheme", "none", "--dask", "tcp://127.0.0.1:1")
     assert_refused(run_train(*words), "cannot be reached")
     monkeypatch.delenv("POSENC_RUNS")
@@ -146,7 +146,7 @@ class ThreadClient(contextlib.ExitStack):
 
     def __init__(self, address: str, timeout: float) -> None:
         super().__init__()
-        assert (address, timeout) == ("tcp://there:8786", training.ANSWERS_WITHIN)
+        assert (address, timeout) == ("tcp://there:8786", train.ANSWERS_WITHIN)
 
     def get_executor(self, retries: int) -> Executor:
         return self.enter_context(ThreadPoolExecutor(retries - 1))
@@ -158,7 +158,7 @@ def test_run_that_its_worker_stored_elsewhere_is_an_error(monkeypatch: pytest.Mo
     result = run_train(*words)
     assert result.exit_code == 0, result.output
     assert Store().ids() == [specs_of("none")[0].run_id]
-    monkeypatch.setattr(training, "sweep", sweep_elsewhere)
+    monkeypatch.setattr(train, "sweep", sweep_elsewhere)
     result = run_train(*words, "--seeds", "2")
     assert result.exit_code == 1
     ends = [line.partition("  ")[2] for line in result.stdout.splitlines()]
@@ -180,7 +180,7 @@ def test_cluster_runs_reach_the_named_store(folder: Path, monkeypatch: pytest.Mo
             assert result.exit_code == 0, result.output
             expected = specs_of("none", seeds=2)
             assert Store(folder / store).ids() == sorted(one.run_id for one in expected)
-        monkeypatch.setattr(training, "sweep", sweep_elsewhere)
+        monkeypatch.setattr(train, "sweep", sweep_elsewhere)
         result = run_train(*words, "--scheme", "alibi")
     assert result.exit_code == 1
     assert "kept the run in a place of its own" in result.output

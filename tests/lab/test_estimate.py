@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from torch import Tensor
 
-from posenc.lab import estimate
-from posenc.lab.estimate import Speed, calibrate, multiplications
+from posenc.lab import run_once
 from posenc.lab.evaluate import evaluate, readings
 from posenc.lab.model import LanguageModel
+from posenc.lab.run_once import Speed, calibrate, multiplications
 from posenc.lab.train import build_model
 from tests.lab.small_runs import corpus_for, small_spec
 
@@ -61,8 +61,8 @@ def test_calibration_finds_what_a_layer_and_a_multiplication_take(
         work, layers = next(sizes)
         return work, layers, 2e-3 * layers + 1e-8 * work
 
-    monkeypatch.setattr(estimate, "_timed", timed)
-    monkeypatch.setattr(estimate, "_timed_reading", lambda *_: 3e-9)
+    monkeypatch.setattr(run_once, "_timed", timed)
+    monkeypatch.setattr(run_once, "_timed_reading", lambda *_: 3e-9)
     speed = calibrate()
     found = speed.layer, speed.multiplication, speed.reading
     assert found == pytest.approx((2e-3, 1e-8, 3e-9))

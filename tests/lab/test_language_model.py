@@ -10,8 +10,8 @@ from torch import Tensor
 
 from posenc import SCHEMES, ConfigError, Scheme
 from posenc.lab import LanguageModel, ModelConfig
-from posenc.lab.chance import stream
 from posenc.lab.model import Block
+from posenc.lab.tasks import stream
 from posenc.lab.train import Trainer, build_model
 from tests.lab.small_runs import CORPUS, small_spec
 

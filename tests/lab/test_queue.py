@@ -14,14 +14,11 @@ import pytest
 from filelock import FileLock
 
 from posenc import limits
+from posenc.checkpoints.file_store import work_folder
 from posenc.errors import QueueBusy, QueueFull, QueueUnwritable, RunError
-from posenc.lab import Store, upkeep, worker
-from posenc.lab.entry import Entry, Progress, State
-from posenc.lab.holder import ENDINGS
-from posenc.lab.loss_curve import Curve
-from posenc.lab.making import CHECKPOINTS
-from posenc.lab.queue import ATTEMPTS, Queue
-from posenc.run_files import work_folder
+from posenc.lab import Store, jobs, worker
+from posenc.lab.jobs import ATTEMPTS, ENDINGS, Curve, Entry, Progress, Queue, State
+from posenc.lab.run_once import CHECKPOINTS
 from tests.lab.small_runs import TEXT, small_job, small_spec
 from tests.lab.worker_processes import in_fork, killed_in_fork
 
@@ -168,7 +165,7 @@ def test_clocks_of_two_servers_may_differ_by_minutes(
 
     def add(seed: int, ahead: int) -> str:
         at = now + (seed + ahead) * 10**9
-        monkeypatch.setattr("posenc.lab.queue.time.time_ns", lambda: at)
+        monkeypatch.setattr("posenc.lab.jobs.time.time_ns", lambda: at)
         return queue.add(small_job(seed))
 
     first = add(0, 0)
@@ -193,10 +190,10 @@ def test_process_of_the_same_number_on_another_machine_does_not_hang_here(
         os.utime(queue.folder / f"{name}.stop", (then, then))
         assert queue.hung(os.getpid()) == name  # it reports, and does not hear the stop
         with monkeypatch.context() as elsewhere:
-            elsewhere.setattr("posenc.lab.holder.socket.gethostname", lambda: "another-host")
+            elsewhere.setattr("posenc.lab.jobs.socket.gethostname", lambda: "another-host")
             assert queue.hung(os.getpid()) is None
         with monkeypatch.context() as elsewhere:  # in a container
-            elsewhere.setattr("posenc.lab.holder.os.readlink", lambda _: "pid:[1]")
+            elsewhere.setattr("posenc.lab.jobs.os.readlink", lambda _: "pid:[1]")
             assert queue.hung(os.getpid()) is None
         for damage in (b"", b"\xff", b"seven"):
             (queue.folder / f"{name}.working").write_bytes(damage)
@@ -210,7 +207,7 @@ def test_worker_whose_lock_cannot_be_looked_at_may_be_working(
     (queue.folder / f"{name}.working").write_text("1")  # of a worker that was killed
     assert queue.working() == set()
     refuse = Mock(side_effect=PermissionError(13, "Permission denied"))
-    monkeypatch.setattr("posenc.lab.holder.FileLock.acquire", refuse)
+    monkeypatch.setattr("posenc.lab.jobs.FileLock.acquire", refuse)
     assert queue.working() == {name}
 
 
@@ -218,7 +215,7 @@ def test_queue_held_by_another_process_is_readable_and_refuses_changes(
     queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = queue.add(small_job())
-    monkeypatch.setattr("posenc.lab.queue._PATIENCE", 0.2)
+    monkeypatch.setattr("posenc.lab.jobs._PATIENCE", 0.2)
     other = Queue(queue.folder)
     with queue._alone():
         with pytest.raises(QueueBusy, match=r"for 0\.2 s"):
@@ -361,15 +358,15 @@ def test_old_files_are_removed_and_young_held_or_foreign_ones_stay(
     work_queue.tell(ours, Progress(step=3))
     os.utime(work_queue.folder / f"{ours}.progress", (0, 0))
     with FileLock(locks[0]), FileLock(locks[1]):
-        upkeep.sweep_up(work_queue)
+        jobs.sweep_up(work_queue)
         assert [path for path in old if path.exists()] == []
         assert [path for path in [*kept, *in_use, *locks] if not path.exists()] == []
     assert work_queue.progress(ours).step == 3
-    upkeep.sweep_up(work_queue)
+    jobs.sweep_up(work_queue)
     assert not in_use[0].exists()
-    monkeypatch.setattr(upkeep, "CHECKPOINTS_KEPT", 3)
+    monkeypatch.setattr(jobs, "CHECKPOINTS_KEPT", 3)
     paths = [aged(f"{CHECKPOINTS}/{n}.safetensors", n) for n in range(1, 6)]
-    upkeep.sweep_up(work_queue)
+    jobs.sweep_up(work_queue)
     assert [path.exists() for path in paths] == [True, True, True, False, False]
 
 
@@ -380,7 +377,7 @@ def test_job_of_another_version_keeps_its_text_for_some_weeks(work_queue: Queue)
     path.write_text(json.dumps(json.loads(path.read_text()) | {"records": [{"protocol": 99}]}))
     os.utime(work_queue.folder / f"{ours}.json", (0, 0))
     for texts in ([b"ours", b"theirs"], [b"ours"]):
-        upkeep.sweep_up(work_queue)
+        jobs.sweep_up(work_queue)
         # Which removes texts that no job needs.
         work_queue.stop(work_queue.add([small_spec("none")]))
         assert sorted(one.read_bytes() for one in work_queue.folder.glob("*.txt")) == texts

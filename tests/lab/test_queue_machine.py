@@ -18,8 +18,7 @@ from hypothesis.stateful import (
 )
 
 from posenc.errors import QueueFull
-from posenc.lab.entry import State
-from posenc.lab.queue import ATTEMPTS, Queue
+from posenc.lab.jobs import ATTEMPTS, Queue, State
 from tests.lab.small_runs import small_spec
 from tests.lab.worker_processes import in_fork
 

@@ -15,14 +15,15 @@ from unittest.mock import Mock
 
 import pytest
 
-from posenc import SCHEMES, ConfigError, Setting
+from posenc import SCHEMES, ConfigError
 from posenc.errors import RunError, RunOfAnotherVersion
 from posenc.lab import Job, Specification, Store, local_sweep, specifications, sweep
 from posenc.lab.summary import comparison
 from posenc.lab.sweep import Outcome
 from posenc.lab.tasks import Language
 from posenc.schemes.rope import RopeConfig
-from posenc.schemes.rope_scaling.linear import RopeLinearConfig
+from posenc.schemes.rope_scaling.base import RopeLinearConfig
+from posenc.settings import Setting
 from tests.lab.small_runs import CORPUS, SIZES, KillingJob, sentences, small_spec
 from tests.library.small_schemes import SMALL_CONFIGS
 

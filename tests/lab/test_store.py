@@ -21,11 +21,11 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+from posenc.checkpoints.file_store import ENVIRONMENT
 from posenc.errors import RunError, RunOfAnotherVersion, StoreUnavailable
 from posenc.lab import Run, Score, Store, make_run
-from posenc.lab.run import from_parquet, to_parquet
+from posenc.lab.runs import from_parquet, to_parquet
 from posenc.lab.specification import name_of
-from posenc.run_files import ENVIRONMENT
 from tests.lab.small_runs import CORPUS, make_small_run, small_spec, without_time
 from tests.lab.worker_processes import in_fork, killed_in_fork
 

@@ -12,10 +12,19 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from posenc.errors import CorpusError
-from posenc.lab.chance import stream
-from posenc.lab.corpus import decoded, from_files, from_text, standard_library
 from posenc.lab.evaluate import distances
-from posenc.lab.tasks import IGNORED, TASKS, Copy, Language, Recall
+from posenc.lab.tasks import (
+    IGNORED,
+    TASKS,
+    Copy,
+    Language,
+    Recall,
+    decoded,
+    from_files,
+    from_text,
+    standard_library,
+    stream,
+)
 from tests.lab.small_runs import CORPUS, sentences
 
 

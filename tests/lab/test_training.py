@@ -18,14 +18,13 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from posenc import SCHEMES
+from posenc.checkpoints.file_store import ENVIRONMENT
+from posenc.checkpoints.sources import run_parameters
 from posenc.device import works
 from posenc.errors import CheckpointError, RunError
-from posenc.interop.run_parameters import run_parameters
 from posenc.lab import Specification, Store, from_text, make_run, train, worker
-from posenc.lab.entry import State
-from posenc.lab.queue import Queue
+from posenc.lab.jobs import Queue, State
 from posenc.lab.train import Trainer, rate
-from posenc.run_files import ENVIRONMENT
 from posenc.schemes.shaw import ShawConfig
 from posenc.schemes.t5 import T5Config
 from tests.devices import needs_cuda
@@ -199,7 +198,7 @@ def test_run_gives_back_its_parameters(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_source_trained_is_a_shipped_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = importlib.import_module("posenc.interop.run_parameters")
+    module = importlib.import_module("posenc.checkpoints.sources")
     module._shipped.cache_clear()
     monkeypatch.setattr(module, "RESULTS", tmp_path / "runs")
     with pytest.raises(CheckpointError, match="No trained parameters of fire ship"):

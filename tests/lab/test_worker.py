@@ -12,9 +12,8 @@ import torch
 
 from posenc.lab import Store, make_run
 from posenc.lab import worker as lab_worker
-from posenc.lab.entry import Progress, State
-from posenc.lab.making import checkpoint_of
-from posenc.lab.queue import Queue
+from posenc.lab.jobs import Progress, Queue, State
+from posenc.lab.run_once import checkpoint_of
 from posenc.lab.train import Trainer
 from posenc.lab.worker import DEVICE_LOST
 from tests.lab.small_runs import CORPUS, TEXT, small_spec, without_time

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from posenc.lab.queue import Queue
+from posenc.lab.jobs import Queue
 from posenc.lab.train import Trainer
 from posenc.lab.worker import main
 

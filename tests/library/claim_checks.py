@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from posenc import Setting
 from posenc.claims import CLAIMS
+from posenc.settings import Setting
 
 
 def verdict(name: str, **changes: Any) -> Any:

@@ -8,9 +8,9 @@ from unittest.mock import patch
 import pytest
 import safetensors
 
+from posenc.checkpoints import safetensors_file
+from posenc.checkpoints.safetensors_file import read_header
 from posenc.errors import CheckpointError
-from posenc.interop import safetensors_grammar
-from posenc.interop.safetensors_file import read_header
 
 MEBIBYTE = 2**20
 
@@ -71,7 +71,7 @@ def assert_agrees_with_library(content: bytes) -> None:
     A tensor that is matched by one pattern and piece by piece has the same outcome.
     """
     ours = outcome(content)
-    with patch.object(safetensors_grammar, "TENSOR", re.compile(rb"(?!)")):
+    with patch.object(safetensors_file, "TENSOR", re.compile(rb"(?!)")):
         assert outcome(content) == ours
     if isinstance(ours, str):
         documented = any(fragment in ours for fragment in STRICTER)

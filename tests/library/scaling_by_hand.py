@@ -8,15 +8,13 @@ import mpmath
 
 from posenc import SCHEMES
 from posenc.schemes.rope import RopeConfig
-from posenc.schemes.rope_scaling.dynamic import RopeDynamicConfig
-from posenc.schemes.rope_scaling.linear import RopeLinearConfig
+from posenc.schemes.rope_scaling.base import RopeLinearConfig
 from posenc.schemes.rope_scaling.llama3 import RopeLlama3Config
 from posenc.schemes.rope_scaling.longrope import RopeLongConfig
-from posenc.schemes.rope_scaling.ntk import RopeNtkConfig
+from posenc.schemes.rope_scaling.ntk import RopeDynamicConfig, RopeNtkConfig
 from posenc.schemes.rope_scaling.proportional import RopeProportionalConfig
 from posenc.schemes.rope_scaling.sections import RopeSectionsConfig
-from posenc.schemes.rope_scaling.yarn import RopeYarnConfig
-from posenc.schemes.rope_scaling.yarn_paper import RopeYarnPaperConfig
+from posenc.schemes.rope_scaling.yarn import RopeYarnConfig, RopeYarnPaperConfig
 
 
 def configs_of_every_scaling() -> list[RopeConfig]:

@@ -7,8 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from posenc import SCHEMES, ConfigError, Scheme, SchemeConfig, Setting, attention, fields
+from posenc import SCHEMES, ConfigError, Scheme, SchemeConfig, attention, fields
 from posenc.schemes.rope import Rope
+from posenc.settings import Setting
 
 # Small, with a head count that is no power of two, and enough learned rows for every law.
 SMALL = Setting(dim=80, heads=10, length=16, train_length=300, learned_source="random")

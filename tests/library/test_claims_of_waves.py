@@ -8,9 +8,10 @@ import pytest
 import torch
 from mpmath import mp, mpf
 
-from posenc import Setting
-from posenc.claims import State, wavelengths
-from posenc.claims.offsets import two_ahead_weights
+from posenc.claims import State
+from posenc.claims import tables as wavelengths
+from posenc.claims.distances import two_ahead_weights
+from posenc.settings import Setting
 from tests.library import independent, small_tables
 from tests.library.claim_checks import control, deciding, number, verdict
 

@@ -13,12 +13,11 @@ from posenc.encoding import Encoding
 from posenc.errors import NoPositionKernel, PositionOutOfRange, SchemeArgumentError
 from posenc.formula import Notation, Writer
 from posenc.schemes.alibi import AlibiConfig
+from posenc.schemes.base import NoneConfig
 from posenc.schemes.learned import LearnedConfig
-from posenc.schemes.none import NoneConfig
 from posenc.schemes.rope import RopeConfig
-from posenc.schemes.rope_scaling.dynamic import RopeDynamicConfig
-from posenc.schemes.rope_scaling.linear import RopeLinearConfig
-from posenc.schemes.rope_scaling.ntk import RopeNtkConfig
+from posenc.schemes.rope_scaling.base import RopeLinearConfig
+from posenc.schemes.rope_scaling.ntk import RopeDynamicConfig, RopeNtkConfig
 from posenc.schemes.rope_scaling.sections import RopeSectionsConfig
 from posenc.schemes.sinusoidal import SinusoidalConfig
 from tests.library import independent

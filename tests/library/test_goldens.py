@@ -13,7 +13,7 @@ from posenc import (
     rope_tables,
     sinusoidal_table,
 )
-from posenc.layout import Layout
+from posenc.frequencies import Layout
 from posenc.schemes.alibi import AlibiConfig
 from posenc.schemes.learned import LearnedConfig
 from posenc.schemes.rope import RopeConfig

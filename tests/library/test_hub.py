@@ -12,8 +12,8 @@ import safetensors.torch
 import torch
 
 from posenc import limits
+from posenc.checkpoints import hub_table, read_position_table
 from posenc.errors import CheckpointError
-from posenc.interop import hub_table, read_position_table
 
 huggingface_hub = pytest.importorskip("huggingface_hub")
 FILE = "/models/tiny/resolve/main/model.safetensors"

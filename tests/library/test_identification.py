@@ -11,11 +11,17 @@ import torch
 from torch import Tensor
 
 from posenc import identification
+from posenc.checkpoints.sources import named_table
 from posenc.errors import SchemeArgumentError
 from posenc.identification import Identification
-from posenc.identification.made import from_exact, made
-from posenc.identification.words import base_words, fit_sentence, headline, record
-from posenc.interop.sources import named_table
+from posenc.identification.identify import (
+    base_words,
+    fit_sentence,
+    from_exact,
+    headline,
+    made,
+    record,
+)
 from posenc.schemes.rope import RopeConfig
 from tests.library.configs import config_of
 from tests.library.small_tables import cos_and_sin, halves, neighbours, side_by_side, sinusoidal

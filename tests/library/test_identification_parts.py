@@ -7,11 +7,10 @@ import pytest
 import torch
 
 from posenc import identification
-from posenc.identification.arrangements import ARRANGEMENTS
-from posenc.identification.ladders import Guess
-from posenc.identification.precision import RECIPES
+from posenc.identification.columns import ARRANGEMENTS
+from posenc.identification.frequency_fit import RECIPES, Guess
 from posenc.identification.search import nearest_fit, rounder
-from posenc.schemes.rope_scaling.linear import RopeLinearConfig
+from posenc.schemes.rope_scaling.base import RopeLinearConfig
 from posenc.schemes.rope_scaling.ntk import RopeNtkConfig
 from tests.library.small_tables import cos_and_sin, sinusoidal
 from tests.library.tensors import assert_close, random

@@ -10,7 +10,7 @@ import torch
 
 from posenc import identification, limits
 from posenc.identification.search import nearest_fit
-from posenc.identification.starts import Phases, starts
+from posenc.identification.waves import Phases, starts
 from tests.library.small_tables import sinusoidal
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")

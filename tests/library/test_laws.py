@@ -15,7 +15,7 @@ from posenc import (
     position_kernel,
     position_vectors,
 )
-from posenc.schemes.scheme import Head
+from posenc.schemes.base import Head
 from posenc.schemes.xpos import Xpos
 from tests.library.law_exceptions import (
     COUNTS_KEYS,

@@ -8,7 +8,7 @@ import torch
 
 from posenc import sinusoidal_table
 from posenc.analysis import probes
-from posenc.analysis.layouts import inspect_layouts
+from posenc.analysis.layout_mixups import inspect_layouts
 from posenc.analysis.probes import PAIRS, probe, probe_each
 from posenc.errors import SchemeArgumentError
 

@@ -13,8 +13,8 @@ from safetensors.torch import save
 
 from posenc import rope_tables, sinusoidal_table
 from posenc.__main__ import main
+from posenc.checkpoints.array_files import read_number_table
 from posenc.errors import CheckpointError, NoPositionTable
-from posenc.interop.number_tables import read_number_table
 from tests.library.crafted_files import npy
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")

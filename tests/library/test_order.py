@@ -9,7 +9,7 @@ from torch import Tensor
 from posenc import Scheme, attention
 from posenc.analysis import RandomLayer, read_orders
 from posenc.errors import SchemeArgumentError
-from posenc.schemes.none import NoneConfig
+from posenc.schemes.base import NoneConfig
 from tests.library.law_exceptions import SAME_MIRRORED, for_schemes
 from tests.library.small_schemes import SMALL, code_paths
 from tests.library.tensors import assert_close

@@ -15,19 +15,17 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from posenc.errors import NoPositionTable, SchemeArgumentError, SeveralPositionTables
-from posenc.interop import position_tables
-from posenc.interop.position_tables import minilm_table, read_position_table
-from posenc.interop.safetensors_file import read_header
-from posenc.interop.safetensors_header import Header, TensorEntry
-from posenc.interop.table_candidates import (
+from posenc.checkpoints import position_table
+from posenc.checkpoints.find_tables import (
     MAX_POSSIBLE,
     Confidence,
     find_position_tables,
     relative_tables,
     table_shape,
 )
-from posenc.interop.table_check import TableCheck
+from posenc.checkpoints.position_table import TableCheck, minilm_table, read_position_table
+from posenc.checkpoints.safetensors_file import Header, TensorEntry, read_header
+from posenc.errors import NoPositionTable, SchemeArgumentError, SeveralPositionTables
 from tests.library.crafted_files import checkpoint, file_of
 from tests.library.safetensors_checks import refusal
 from tests.library.small_tables import sinusoidal
@@ -231,13 +229,13 @@ def test_file_exchanged_between_header_and_data_is_refused(
 ) -> None:
     path = tmp_path / "model.safetensors"
     path.write_bytes(file_of({"wpe.weight": numbered(8)}))
-    read_tensor = position_tables.read_tensor
+    read_tensor = position_table.read_tensor
 
     def exchanged(source: Path, name: str) -> object:
         path.write_bytes(file_of({"wpe.weight": numbered(9)}))
         return read_tensor(source, name)
 
-    monkeypatch.setattr(position_tables, "read_tensor", exchanged)
+    monkeypatch.setattr(position_table, "read_tensor", exchanged)
     assert "changed while it was being read" in refusal(lambda: read_position_table(path))
 
 
@@ -319,5 +317,5 @@ def test_minilm_table_equals_what_the_safetensors_library_reads() -> None:
 def test_without_the_file_there_is_no_minilm_table(
     package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(position_tables, "MINILM_PACKAGE", package)
+    monkeypatch.setattr(position_table, "MINILM_PACKAGE", package)
     assert minilm_table() is None

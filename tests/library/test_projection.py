@@ -7,14 +7,7 @@ import pytest
 import torch
 
 from posenc import NoPositionVectors
-from posenc.analysis import (
-    Projection,
-    expand_curve,
-    project,
-    project_gram,
-    project_waves,
-    projection,
-)
+from posenc.analysis import Projection, expand_curve, pca, project, project_gram, project_waves
 from tests.library.small_tables import alibi_mean_matrix, ladder, noise, table
 from tests.library.tensors import assert_close
 
@@ -74,8 +67,8 @@ def test_rows_outside_the_fit_are_projected_on_the_same_axes(fit: int | slice) -
 def test_rows_in_many_blocks_are_one_table(
     length: int, width: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(projection, "_BLOCK_ELEMENTS", 64)
-    monkeypatch.setattr(projection, "_LEAST_BLOCK_ROWS", 9)
+    monkeypatch.setattr(pca, "_BLOCK_ELEMENTS", 64)
+    monkeypatch.setattr(pca, "_LEAST_BLOCK_ROWS", 9)
     rows = noise(length, width) * torch.logspace(0, -3, width, dtype=torch.float64) + 7.0
     assert_matches_svd(project(rows, 5), rows, [True] * length)
     rows[0] = NAN

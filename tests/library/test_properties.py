@@ -21,8 +21,8 @@ from posenc.analysis import (
     offset_checks,
     properties,
 )
-from posenc.query import Query
 from posenc.schemes.alibi import Alibi
+from posenc.settings import Query
 from tests.library.configs import config_of
 from tests.library.small_tables import alibi_mean_curve, noise, table
 

@@ -30,7 +30,7 @@ from posenc import (
     sinusoidal_table,
 )
 from posenc.analysis import fit_kernel, offset_only
-from posenc.offset_maps import expanding_shift
+from posenc.rotation import expanding_shift
 from posenc.schemes.alibi import AlibiConfig
 from posenc.schemes.learned import LearnedConfig
 from posenc.schemes.rope import RopeConfig

@@ -13,14 +13,13 @@ from posenc import (
     PositionOutOfRange,
     Scheme,
     SchemeArgumentError,
-    Setting,
     attention,
     offset_curve,
     position_vectors,
 )
-from posenc.schemes.kerple_log import KerpleLog
-from posenc.schemes.kerple_power import KerplePower
+from posenc.schemes.kerple import KerpleLog, KerplePower
 from posenc.schemes.t5 import t5_buckets
+from posenc.settings import Setting
 from tests.library import independent
 from tests.library.tensors import assert_close, random
 

@@ -13,8 +13,7 @@ from posenc.schemes.rope_scaling import ROPE_SCALINGS
 from posenc.schemes.rope_scaling.llama3 import RopeLlama3Config
 from posenc.schemes.rope_scaling.longrope import RopeLongConfig
 from posenc.schemes.rope_scaling.proportional import RopeProportionalConfig
-from posenc.schemes.rope_scaling.yarn import RopeYarnConfig, attention_scale
-from posenc.schemes.rope_scaling.yarn_paper import RopeYarnPaperConfig
+from posenc.schemes.rope_scaling.yarn import RopeYarnConfig, RopeYarnPaperConfig, attention_scale
 from posenc.schemes.stretched import AFTER_TRAINING, stretched
 from tests.library.scaling_by_hand import by_hand, configs_of_every_scaling
 from tests.library.tensors import assert_close

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from posenc import apply_rope, rope_tables, rotation
 from posenc.errors import SchemeArgumentError
-from posenc.layout import Layout, half_to_interleaved, interleaved_to_half
+from posenc.frequencies import Layout, half_to_interleaved, interleaved_to_half
 from posenc.schemes.rope import RopeConfig
 from tests.devices import needs_cuda
 from tests.library.tensors import assert_close, half_ulp, random

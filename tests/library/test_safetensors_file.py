@@ -13,11 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from posenc import limits
+from posenc.checkpoints import safetensors_file
+from posenc.checkpoints.safetensors_file import (
+    BITS,
+    MAX_ELEMENTS_STATED,
+    PICKLE_CONVERSION,
+    TORCHSCRIPT_CONVERSION,
+    ByteRanges,
+    read_header,
+    read_tensor,
+)
 from posenc.errors import CheckpointError, PickleRefused
-from posenc.interop import safetensors_header
-from posenc.interop.foreign_files import PICKLE_CONVERSION, TORCHSCRIPT_CONVERSION
-from posenc.interop.safetensors_file import ByteRanges, read_header, read_tensor
-from posenc.interop.safetensors_header import BITS, MAX_ELEMENTS_STATED
 from tests.library.crafted_files import (
     checkpoint,
     container,
@@ -232,7 +238,7 @@ def test_long_metadata_values_are_measured_and_not_kept() -> None:
 
 
 def test_more_kinds_of_tensors_than_are_remembered_are_read_in_full() -> None:
-    shapes = [(number, 0) for number in range(2 * safetensors_header.KINDS_REMEMBERED)]
+    shapes = [(number, 0) for number in range(2 * safetensors_file.KINDS_REMEMBERED)]
     tensors: dict[str, tuple[str, tuple[int, ...], bytes]] = {
         f"{n}.{shape}": ("F32", shape, b"") for n in range(2) for shape in shapes
     }

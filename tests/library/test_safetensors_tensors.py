@@ -18,11 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from posenc import limits
+from posenc.checkpoints import safetensors_file
+from posenc.checkpoints.safetensors_file import BITS, FLOATS, read_header, read_tensor
 from posenc.errors import SchemeArgumentError
-from posenc.interop import safetensors_file
-from posenc.interop.safetensors_file import FLOATS, read_header, read_tensor
-from posenc.interop.safetensors_header import BITS
-from posenc.interop.shown_name import printable_name
+from posenc.text import printable_name
 from tests.library.crafted_files import checkpoint, container, valid_file
 from tests.library.safetensors_checks import MEBIBYTE, peak_memory, refusal
 

@@ -5,9 +5,10 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from posenc import SCHEMES, ConfigError, PosencError, Setting, fields, limits, own_fields
-from posenc.presets import PRESETS
+from posenc import SCHEMES, ConfigError, PosencError, fields, limits
 from posenc.schemes import ROPE_SCALINGS
+from posenc.settings import Setting, own_fields
+from posenc.settings.presets import PRESETS
 from tests.library.configs import config_of
 from tests.library.small_schemes import SMALL
 

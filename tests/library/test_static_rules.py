@@ -21,11 +21,9 @@ VALUES = {("allow_pickle", True), ("weights_only", False), ("shell", True)}
 # Who removes files; a finished run is removed by nobody.
 REMOVERS = {
     "dashboard/counters.py",  # sockets of servers that ended
-    "posenc/lab/holder.py",  # the note of who works on a job
-    "posenc/lab/making.py",  # the checkpoint of a run that is stored
-    "posenc/lab/queue.py",  # jobs that ended
-    "posenc/lab/upkeep.py",  # old checkpoints and leftovers
-    "posenc/run_files.py",  # the temporary file of a write that failed
+    "posenc/lab/jobs.py",  # jobs that ended, the note of who works on one, old checkpoints and leftovers
+    "posenc/lab/run_once.py",  # the checkpoint of a run that is stored
+    "posenc/checkpoints/file_store.py",  # the temporary file of a write that failed
 }
 REMOVING = {"unlink", "rmdir", "rmtree", "rm", "rm_file", "removedirs", "delete", "_rm"}
 

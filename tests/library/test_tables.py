@@ -12,7 +12,7 @@ from torch import Tensor
 from posenc import PosencError, rope_tables, sinusoidal_table
 from posenc.analysis.spectrum import cos_sin as cos_sin_of_frequencies
 from posenc.errors import PositionOutOfRange
-from posenc.layout import Layout
+from posenc.frequencies import Layout
 from posenc.limits import MAX_POSITION
 from posenc.schemes.sinusoidal import SinusoidalConfig
 from tests.devices import needs_cuda

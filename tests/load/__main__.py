@@ -16,9 +16,9 @@ from typing import Any
 
 import click
 
-from posenc.lab.corpus import standard_library
-from posenc.lab.queue import Queue, State
+from posenc.lab.jobs import Queue, State
 from posenc.lab.sweep import specifications
+from posenc.lab.tasks import standard_library
 from tests.load.batches import Figures, run, table
 from tests.load.server import Replicas, Served, replicas
 

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from posenc.errors import ConfigFileError
-from posenc.interop import read_config
-from posenc.interop.models import ModelConfig
+from posenc.models import ModelConfig, read_config
+from posenc.models.presets import MODELS
 from posenc.planner import ContextPlan, MethodPlan, plan
-from posenc.presets import MODELS
 from tests.models.published_models.establish import published
 
 Config = dict[str, Any]

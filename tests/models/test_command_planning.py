@@ -9,11 +9,11 @@ import torch
 from click.testing import CliRunner, Result
 
 from posenc import __main__ as command
-from posenc.commands import planning
-from posenc.interop import read_config
+from posenc.cli import plan as planning
+from posenc.models import read_config
 from posenc.planner import RANKING, ContextPlan, plan, verdict
 from posenc.planner.report import plan_record
-from posenc.planner.verdict import bound_said
+from posenc.planner.warnings import bound_said
 from tests.models.configs import LLAMA, of_type
 
 PLAN = ["plan", "-", "--context", "16384", "--methods"]

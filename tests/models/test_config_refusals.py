@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from posenc import PosencError
-from posenc.interop import read_config
-from posenc.interop.models import config_word, read_config_word
+from posenc.models import config_word, read_config, read_config_word
 from tests.models.configs import (
     CASES,
     LLAMA,

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from posenc import limits
 from posenc.errors import ConfigFileError
-from posenc.interop.models import config_word, read_config, read_config_word
-from posenc.interop.models.config_word import ASSUMED, PATTERN, PREFIX
-from posenc.interop.models.json_text import read_object
-from posenc.presets import MODELS
+from posenc.models import config_word, read_config, read_config_word
+from posenc.models.config_json import read_object
+from posenc.models.presets import MODELS
+from posenc.models.read_config import ASSUMED, PATTERN, PREFIX
 from tests.models.configs import (
     CASES,
     LLAMA,

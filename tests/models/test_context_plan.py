@@ -1,5 +1,6 @@
 """The numbers of a plan and its smallest bases are those of papers, counts by hand and plain loops."""
 
+import importlib
 import math
 from functools import cache
 
@@ -9,15 +10,17 @@ import torch
 from mpmath import mp, mpf
 
 from posenc import SchemeArgumentError, rope_frequencies
-from posenc.analysis.base_search import MAX_LENGTH, smallest_base
-from posenc.interop import read_config
-from posenc.planner import METHODS, ContextPlan, MethodPlan, cautions, context_plan, plan
-from posenc.planner.cache import cache_gib
-from posenc.planner.columns import COSTS, SEES
-from posenc.planner.kernels import kernel_at, kernel_curve
-from posenc.planner.known_bases import _FOUND, known_base
-from posenc.planner.report import plan_record, ranked
-from posenc.planner.resolution import distinct_positions, worst_cosine_error
+from posenc.analysis.base_search import _FOUND, MAX_LENGTH, known_base, smallest_base
+from posenc.models import read_config
+from posenc.models.model_config import cache_gib
+from posenc.planner import METHODS, ContextPlan, MethodPlan, cautions, plan
+from posenc.planner.report import COSTS, SEES, plan_record, ranked
+from posenc.planner.scaling_effects import (
+    distinct_positions,
+    kernel_at,
+    kernel_curve,
+    worst_cosine_error,
+)
 from posenc.schemes.rope import RopeConfig
 from tests.models.configs import (
     LLAMA,
@@ -371,7 +374,11 @@ def test_the_search_finds_every_window(dim: int, length: int) -> None:
 
 def test_base_is_searched_only_if_unknown_and_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     searched: list[tuple[int, ...]] = []
-    monkeypatch.setattr(context_plan, "smallest_base", lambda *asked: searched.append(asked))
+    monkeypatch.setattr(
+        importlib.import_module("posenc.planner.plan"),
+        "smallest_base",
+        lambda *asked: searched.append(asked),
+    )
     model = read_config(LLAMA)
     found = plan(model, 131_072, methods=["base"])
     assert found.base_searched

@@ -16,10 +16,10 @@ import pytest
 import torch
 
 from posenc import rope_frequencies
-from posenc.interop import read_config
+from posenc.models import read_config
+from posenc.models.presets import MODELS
 from posenc.planner import ContextPlan, emit, loss_by_position_script, plan, verdict
-from posenc.planner.emitted import Emitted
-from posenc.presets import MODELS
+from posenc.planner.paste import Emitted
 from posenc.schemes.rope import RopeConfig
 from tests.models.configs import LLAMA, Config, method, plan_config, preset_config, published_config
 

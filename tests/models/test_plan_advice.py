@@ -11,15 +11,14 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from posenc.interop import read_config
-from posenc.interop.sources import RESULTS
-from posenc.model_evidence import EVIDENCE, evidence_of
+from posenc.checkpoints.sources import RESULTS
+from posenc.models import read_config
+from posenc.models.evidence import EVIDENCE, evidence_of
+from posenc.models.presets import MODELS
 from posenc.planner import cautions, emit, layer_notes, plan, verdict
-from posenc.planner import measured as measurements
-from posenc.planner.measured import measured_at
-from posenc.planner.readiness import MEASURED_LIMIT, Readiness, readiness
-from posenc.planner.verdict import suggested
-from posenc.presets import MODELS
+from posenc.planner import methods as measurements
+from posenc.planner.methods import MEASURED_LIMIT, Readiness, measured_at, readiness
+from posenc.planner.warnings import suggested
 from posenc.schemes.known_rope import Evidence
 from tests.models.configs import (
     LLAMA,

@@ -15,19 +15,19 @@ import pytest
 import torch
 
 from posenc import rope_frequencies
-from posenc.interop import read_config
-from posenc.interop.models import LayerKind, ModelConfig, model_types
-from posenc.presets import MODELS, PRESETS
+from posenc.models import LayerKind, ModelConfig, model_types, read_config
+from posenc.models.presets import MODELS
 from posenc.schemes.alibi import AlibiConfig
+from posenc.schemes.base import NoneConfig
 from posenc.schemes.learned import LearnedConfig
-from posenc.schemes.none import NoneConfig
 from posenc.schemes.rope import RopeConfig
 from posenc.schemes.rope_scaling.longrope import RopeLongConfig
 from posenc.schemes.rope_scaling.yarn import RopeYarnConfig
 from posenc.schemes.sinusoidal import SinusoidalConfig
 from posenc.schemes.t5 import T5Config
 from posenc.schemes.transformer_xl import TransformerXLConfig
-from posenc.shared_model import shared_model
+from posenc.settings.chosen_model import shared_model
+from posenc.settings.presets import PRESETS
 from tests.models.configs import PUBLISHED, read_or_refuse, refusal
 from tests.models.published_models.establish import LENGTHS, TRUTH, establish, sampled
 

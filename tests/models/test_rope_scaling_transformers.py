@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from posenc import rope_frequencies
-from posenc.interop import read_config
+from posenc.models import read_config
 from posenc.schemes.rope import RopeConfig
 from posenc.schemes.rope_scaling.sections import RopeSectionsConfig
 from tests.library.tensors import assert_close

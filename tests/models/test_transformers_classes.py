@@ -10,12 +10,11 @@ import torch
 from torch import Tensor
 
 from posenc import rope_frequencies
-from posenc.interop import read_config
-from posenc.interop.models import LayerKind, ModelConfig
-from posenc.interop.models.config_reader import _WRAPPERS
-from posenc.interop.models.families import FAMILIES
+from posenc.models import LayerKind, ModelConfig, read_config
+from posenc.models.families import FAMILIES
+from posenc.models.read_config import _WRAPPERS
+from posenc.schemes.base import NoneConfig
 from posenc.schemes.learned import LearnedConfig
-from posenc.schemes.none import NoneConfig
 from posenc.schemes.rope import RopeConfig
 from tests.models.configs import LLAMA, YARN_BLOCK, Config, of_type, preset_config
 
@@ -223,7 +222,7 @@ def test_layers_without_rope_are_those_of_transformers() -> None:
 
 
 def test_a_nested_truncate_is_read_though_transformers_ignores_it() -> None:
-    """The difference that the docstring of `posenc.interop.models.rope_block` names."""
+    """The difference that the docstring of `posenc.models.rope_formats` names."""
     frequencies = {}
     for truncate in (True, False):
         yarn = YARN_BLOCK | {"rope_theta": 5e5, "truncate": truncate}

@@ -18,10 +18,10 @@ from transformers.models.speech_to_text.modeling_speech_to_text import (
 from transformers.models.t5.modeling_t5 import T5Attention
 
 from posenc import attention, identification
-from posenc.identification.made import made
-from posenc.interop.position_tables import read_position_table
-from posenc.interop.safetensors_file import read_header
-from posenc.interop.table_candidates import Confidence, find_position_tables
+from posenc.checkpoints.find_tables import Confidence, find_position_tables
+from posenc.checkpoints.position_table import read_position_table
+from posenc.checkpoints.safetensors_file import read_header
+from posenc.identification.identify import made
 from posenc.testing import assert_matches
 from tests.library.configs import config_of
 from tests.library.tensors import assert_close, random

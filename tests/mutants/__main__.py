@@ -28,17 +28,17 @@ from tests.mutants.schemes import MUTANTS_OF_SCHEMES
 
 MUTANTS = (
     # The ladder and its angles.
-    Mutant("angles in float32", "phases.py",
+    Mutant("angles in float32", "frequencies.py",
            "torch.cos(angle).view(torch.int64), torch.sin(angle).view(torch.int64)",
            "angle.float().cos().double().view(torch.int64), "
            "angle.float().sin().double().view(torch.int64)"),
-    Mutant("a lost carry between limbs", "phases.py", ".add_(low >> 32)", ".add_(0)"),
-    Mutant("blocks counted from the window's start", "blocks.py",
+    Mutant("a lost carry between limbs", "frequencies.py", ".add_(low >> 32)", ".add_(0)"),
+    Mutant("blocks counted from the window's start", "tables.py",
            "divmod(start + row, BLOCK)", "divmod(row, BLOCK)"),
-    Mutant("sine of a sum with the wrong sign", "products.py",
+    Mutant("sine of a sum with the wrong sign", "tables.py",
            "sin_a * cos_b + cos_a * sin_b", "sin_a * cos_b - cos_a * sin_b"),
     # Rows for the hooks.
-    Mutant("curve with a plus in cos(a + b)", "rows.py",
+    Mutant("curve with a plus in cos(a + b)", "tables.py",
            "torch.cat((cos, -sin), dim=-1)", "torch.cat((cos, sin), dim=-1)"),
     # Rotation.
     Mutant("keys of a decoding step taken for queries", "rotation.py",
@@ -46,7 +46,7 @@ MUTANTS = (
     Mutant("untouched features lost", "rotation.py",
            "torch.cat((turned, x[..., 2 * pairs :]), -1)",
            "torch.cat((turned, 0 * x[..., 2 * pairs :]), -1)"),
-    Mutant("keys not rotated", "schemes/rotary.py",
+    Mutant("keys not rotated", "schemes/rope.py",
            "self.turn(q, q_positions), self.turn(k, k_positions)",
            "self.turn(q, q_positions), k"),
     # ALiBi.
@@ -57,10 +57,10 @@ MUTANTS = (
            "self._check_range(int(positions.min()), int(positions.max()))",
            "wanted = wanted % self.config.max_len", ("hooks",)),
     # Scores and attention.
-    Mutant("no 1/sqrt(d)", "schemes/scheme.py", "return head_dim**-0.5", "return 1.0"),
+    Mutant("no 1/sqrt(d)", "schemes/base.py", "return head_dim**-0.5", "return 1.0"),
     Mutant("key heads in the wrong groups", "hook_arguments.py",
            "x.repeat_interleave(shared, dim=1)", "x.repeat(1, shared, 1, 1)"),
-    Mutant("a trained curve's gradient one offset off", "trained_curve.py",
+    Mutant("a trained curve's gradient one offset off", "toeplitz.py",
            "first = queries - stop", "first = queries - stop + 1", ("attention",)),
     Mutant("window moved the wrong way", "attention.py",
            "shift = first_query - first_key", "shift = first_key - first_query"),
@@ -69,11 +69,11 @@ MUTANTS = (
            "_sdpa(q, k, v, mask, scale)"),
     Mutant("a curve read one offset late", "toeplitz.py", "queries - stop :", "queries - stop + 1 :"),
     # Modules and setting.
-    Mutant("RoPE on the model's width", "setting.py",
+    Mutant("RoPE on the model's width", "settings/setting.py",
            "return self.dim if self.equal_width else self.head_dim", "return self.dim",
            ("setting",)),
     # Closed forms of M_k.
-    Mutant("M_k turns backwards", "offset_maps.py",
+    Mutant("M_k turns backwards", "rotation.py",
            'above = sin if first == "sin" else -sin', 'above = -sin if first == "sin" else sin'),
     # Analyses.
     Mutant("cosine over one norm", "analysis/similarity.py",
@@ -85,19 +85,19 @@ MUTANTS = (
     Mutant("nearest seen includes the unseen", "analysis/extrapolation.py",
            "source[rows], source[:train_length]", "source[rows], source[: train_length + 1]",
            ("extrapolation",)),
-    Mutant("explained variance over n", "analysis/projection.py",
+    Mutant("explained variance over n", "analysis/pca.py",
            "degrees = max(count - 1, 1)  # the rank of centred rows",
            "degrees = count  # the rank of centred rows", ("projection",)),
-    Mutant("a fit scored on its own half", "analysis/linear_map_fit.py",
+    Mutant("a fit scored on its own half", "analysis/linear_map.py",
            "shuffled[:half], shuffled[half:], later", "shuffled[:half], shuffled[:half], later",
            ("linearity",)),
-    Mutant("R^2 against the wrong offsets", "analysis/linearity.py",
+    Mutant("R^2 against the wrong offsets", "analysis/offset_checks.py",
            "slope = (steps @ centred) / (steps @ steps)",
            "slope = (steps @ centred) / (steps @ steps) * 1.001", ("properties",)),
     Mutant("tau without its ties", "analysis/properties.py",
            "math.sqrt(pairs * untied)", "pairs", ("properties",)),
     # What a page asks of one scheme, and what stands behind the newer pages.
-    Mutant("outputs of the other order not sorted back", "analysis/order.py",
+    Mutant("outputs of the other order not sorted back", "analysis/word_order.py",
            "outputs[1][places]", "outputs[1]", ("order",)),
     Mutant("Xavier without the vocabulary", "analysis/embedding_sum.py",
            "(2 / (vocabulary + dim)) ** 0.5", "(1 / dim) ** 0.5", ("encoding",)),
@@ -108,7 +108,7 @@ MUTANTS = (
            "return number(getattr(self.config, field)) if self.numbers else _SYMBOLS[field]",
            "return number(2 * getattr(self.config, field)) if self.numbers else _SYMBOLS[field]",
            ("encoding",)),
-    Mutant("a claim of similarity never false", "claims/offsets.py",
+    Mutant("a claim of similarity never false", "claims/distances.py",
            "State.FALSE if curve[1] <= further else State.HOLDS if", "State.HOLDS if",
            ("claims_of_waves",)),
     *MUTANTS_OF_LAB,

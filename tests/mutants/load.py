@@ -5,7 +5,7 @@ from tests.mutants.runs import Mutant
 _ELSEWHERE = "queue.py::test_process_of_the_same_number_on_another_machine_does_not_hang_here"
 
 MUTANTS_OF_LOAD = (
-    Mutant("one visitor fills the queue", "lab/queue.py",
+    Mutant("one visitor fills the queue", "lab/jobs.py",
            "and len(theirs) >= each", "and len(theirs) > each", ("queue",)),
     Mutant("what is kept can be written", "dashboard/read_only.py",
            "one.flags.writeable = False", "one.flags.writeable = True", ("result_cache",)),
@@ -43,7 +43,7 @@ MUTANTS_OF_LOAD = (
            "if not _allowed():", "if False:", ("upload_limits",)),
     Mutant("a trusted header from everywhere", "dashboard/__main__.py",
            "if not _has_address(arguments):", "if False:", ("server_settings",)),
-    Mutant("a process of another machine is taken for ours", "lab/holder.py",
+    Mutant("a process of another machine is taken for ours", "lab/jobs.py",
            'if numbering in ("", _numbering()) else None', "if pid else None", (_ELSEWHERE,)),
     Mutant("secrets that cannot be read are passed over", "dashboard/server_settings.py",
            'raise ServerSettingError(f"{place.name} cannot be read: {said}.") from None', "break",

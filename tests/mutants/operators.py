@@ -25,10 +25,9 @@ OPERATOR = re.compile(r"<=|>=|==|!=|//|is\s+not|not\s+in|\b(?:and|or|is|in)\b|[<
 LANES = (
     ("posenc/lab/", ("lab/",)),
     ("posenc/planner/", ("models/",)),
-    ("posenc/interop/models/", ("models/",)),
-    ("posenc/model_", ("models/",)),
-    ("posenc/commands/", ("lab/", "models/")),
-    ("posenc/run_files.py", ("lab/",)),
+    ("posenc/models/", ("models/",)),
+    ("posenc/cli/", ("lab/", "models/")),
+    ("posenc/checkpoints/file_store.py", ("lab/",)),
     ("posenc/", ("library/",)),
     ("dashboard/", ("dashboard/", "server/")),
 )

@@ -23,23 +23,21 @@ from click.testing import CliRunner
 
 from dashboard import training
 from posenc.__main__ import main
+from posenc.checkpoints import find_position_tables, read_header, read_position_table, sources
+from posenc.checkpoints.array_files import NumberTable, read_number_table
+from posenc.checkpoints.file_store import ENVIRONMENT
+from posenc.checkpoints.position_table import PositionTable
+from posenc.checkpoints.sources import RunParameters, named_table, run_parameters
+from posenc.checkpoints.sources import _read as run_parameters_of
 from posenc.errors import PickleRefused, PosencError
-from posenc.identification.given import Given
-from posenc.interop import find_position_tables, read_header, read_position_table, sources
-from posenc.interop.models.config_word import config_word
-from posenc.interop.models.json_text import read_object
-from posenc.interop.number_tables import NumberTable, read_number_table
-from posenc.interop.position_tables import PositionTable
-from posenc.interop.run_parameters import RunParameters, run_parameters
-from posenc.interop.run_parameters import _read as run_parameters_of
-from posenc.interop.sources import named_table
-from posenc.lab.corpus import Corpus
-from posenc.lab.run import Run
-from posenc.lab.runs import Store
+from posenc.identification.columns import Given
+from posenc.lab.runs import Run, Store
 from posenc.lab.specification import Specification
 from posenc.lab.sweep import read_text
-from posenc.run_files import ENVIRONMENT
-from posenc.shared_model import SharedModel, shared_model
+from posenc.lab.tasks import Corpus
+from posenc.models.config_json import read_object
+from posenc.models.read_config import config_word
+from posenc.settings.chosen_model import SharedModel, shared_model
 
 RUN_ID = "0123456789abcdef0123"  # of a file in a store without a run
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import save
 
 from posenc.lab import Run, Score
-from posenc.lab.run import to_parquet
+from posenc.lab.runs import to_parquet
 from posenc.tables import rope_tables
 from tests.lab.small_runs import sentences, small_spec
 from tests.library.crafted_files import npy

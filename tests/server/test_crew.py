@@ -22,9 +22,8 @@ from dashboard.workers import Workers, resume, server_workers
 from posenc import limits
 from posenc.errors import QueueBusy
 from posenc.lab import Store
-from posenc.lab.entry import State
-from posenc.lab.making import checkpoint_of
-from posenc.lab.queue import Queue
+from posenc.lab.jobs import Queue, State
+from posenc.lab.run_once import checkpoint_of
 from posenc.lab.worker import NICE
 from tests.dashboard.page_queue import (
     SPEED,

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 
 from posenc.errors import RunError
-from posenc.lab.run import from_parquet
+from posenc.lab.runs import from_parquet
 from posenc.lab.sweep import read_text
 from tests.library.hostile_checkpoints import HOSTILE_FILES, HostileFile
 from tests.library.safetensors_checks import MEBIBYTE, library_accepts

@@ -15,8 +15,8 @@ from streamlit.testing.v1 import AppTest
 from dashboard import counters, identity_providers
 from dashboard.log_text import of_fault, one_line
 from posenc.errors import SchemeArgumentError
+from posenc.lab.jobs import Queue
 from posenc.lab.log_lines import JsonLines
-from posenc.lab.queue import Queue
 from tests.dashboard.pages import PAGES, as_read, visit
 from tests.lab.small_runs import small_spec
 from tests.server.served_process import ROOT

@@ -19,7 +19,7 @@ from playwright.sync_api import Browser, Page, expect
 from websockets.sync.client import connect
 from websockets.typing import Subprotocol
 
-from posenc.lab.queue import Queue
+from posenc.lab.jobs import Queue
 from tests.browser.browser import Visitor, settled
 from tests.browser.browser_page import click
 from tests.server.played_provider import FAULTS, PlayedProvider, provider

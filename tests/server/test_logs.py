@@ -22,7 +22,7 @@ from click.testing import CliRunner
 from dashboard import counters, kept, logs
 from dashboard.counters import Counters, ask
 from posenc.lab import log_lines
-from posenc.lab.queue import Queue
+from posenc.lab.jobs import Queue
 from tests.dashboard.pages import visit
 from tests.lab.small_runs import make_small_run, small_spec
 from tests.server.served_process import ROOT

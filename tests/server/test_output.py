@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dashboard import output
-from posenc.lab.queue import Queue, State
+from posenc.lab.jobs import Queue, State
 from tests.lab.small_runs import small_spec
 from tests.lab.worker_processes import PATIENCE, ROOT, alive, running_at, wait
 from tests.server.served_process import server, visiting

@@ -18,11 +18,12 @@ from streamlit.testing.v1 import AppTest
 from dashboard import __main__ as launcher
 from dashboard import pinned, server_settings, uploads, workers
 from dashboard.server_settings import FIELDS, ServerSettingError, ServerSettings, read
-from posenc import Setting, limits
-from posenc.interop import hub_is_enabled
+from posenc import limits
+from posenc.checkpoints import hub_is_enabled
+from posenc.checkpoints.file_store import store_url, work_folder
+from posenc.lab.jobs import Queue
 from posenc.lab.log_lines import JsonLines
-from posenc.lab.queue import Queue
-from posenc.run_files import store_url, work_folder
+from posenc.settings import Setting
 from tests.dashboard.pages import as_read, drawn, notices, setting, visit
 from tests.lab.small_runs import make_small_run, sentences, small_spec
 from tests.server.served_process import ROOT
@@ -104,7 +105,7 @@ def test_secrets_take_precedence_over_the_environment(tmp_path: Path) -> None:
         'POSENC_HUB = true\nPOSENC_UPLOADS = false\nPOSENC_WAITING = 3\nPOSENC_PATH = "demo"\n'
     )
     code = (
-        "from dashboard.server_settings import current; from posenc.interop import hub_is_enabled;"
+        "from dashboard.server_settings import current; from posenc.checkpoints import hub_is_enabled;"
         "one = current(); print(one.hub, hub_is_enabled(), one.uploads, one.waiting, one.base_path)"
     )
     ran = subprocess.run(

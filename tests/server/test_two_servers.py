@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from posenc.lab import Store, make_run
-from posenc.lab.queue import Queue
+from posenc.lab.jobs import Queue
 from tests.lab.small_runs import CORPUS, small_spec, without_time
 from tests.lab.worker_processes import ROOT, alive, own_place, wait
 
@@ -20,7 +20,7 @@ SERVER = f"""
 import sys, threading
 from pathlib import Path
 from dashboard.workers import Workers
-from posenc.lab.queue import Queue
+from posenc.lab.jobs import Queue
 from tests.lab.small_runs import CORPUS, sentences, small_spec
 
 folder = Path(sys.argv[1])

@@ -17,7 +17,7 @@ from posenc import fields, limits
 from posenc.errors import ConfigError
 from posenc.formula import Writer
 from posenc.schemes.known_rope import TRAINED, Block, Evidence, RopeBlock
-from posenc.schemes.rope_scaling.scaled import (
+from posenc.schemes.rope_scaling.base import (
     ScaledRopeConfig,
     blended,
     blended_formula,

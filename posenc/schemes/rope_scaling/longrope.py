@@ -20,13 +20,13 @@ from posenc.errors import ConfigError
 from posenc.formula import Writer, number
 from posenc.schemes.known_rope import TRAINED, Block, RopeBlock
 from posenc.schemes.rope import float32_powers
-from posenc.schemes.rope_scaling.ntk import larger_base
-from posenc.schemes.rope_scaling.scaled import (
+from posenc.schemes.rope_scaling.base import (
     ScaledRopeConfig,
     factor_field,
     read_length_field,
     trained_length_field,
 )
+from posenc.schemes.rope_scaling.ntk import larger_base
 from posenc.schemes.rope_scaling.yarn import attention_factor_field
 
 _PAIR = fields.Real(low=1e-3, high=limits.MAX_PAIR_FACTOR, label="")

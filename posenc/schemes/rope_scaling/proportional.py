@@ -21,7 +21,7 @@ from posenc.errors import ConfigError
 from posenc.formula import Writer
 from posenc.schemes.known_rope import Block, RopeBlock, SeenLadder
 from posenc.schemes.rope import RopeConfig, float32_powers
-from posenc.schemes.rope_scaling.scaled import ScaledRopeConfig, factor_field, pair_numbers
+from posenc.schemes.rope_scaling.base import ScaledRopeConfig, factor_field, pair_numbers
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,22 +4,87 @@ Wang et al. 2024, Qwen2-VL, arXiv 2409.12191, section 2.1 (M-RoPE): each section
 the position on an axis of its own; text, whose axes all count alike, is turned as by plain RoPE. Axial
 RoPE of vision models instead makes a ladder of its own for each axis. Newer models deal the pairs out
 in turn (Qwen3-VL), so that every axis has fast and slow ones.
+
+RoPE of positions with several axes, such as the row and the column of a grid.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Self
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
-from posenc import fields, limits
+from posenc import fields, limits, tables
 from posenc.errors import ConfigError
 from posenc.formula import Writer
-from posenc.phases import Phases
+from posenc.frequencies import Phases
+from posenc.schemes.base import Head
 from posenc.schemes.known_rope import Block, RopeBlock
-from posenc.schemes.rope import RopeConfig, float32_powers
-from posenc.schemes.rope_on_axes import RopeOnAxes
+from posenc.schemes.rope import Rope, RopeConfig, float32_powers
+
+
+class RopeOnAxes(Rope):
+    """Rotates queries and keys, each pair by the position on its own axis.
+
+    axes: the axis of every pair. count: how many axes there are. grid: columns that tokens fill row by
+    row; at 0 the text is no picture, and every axis is the position.
+    """
+
+    def __init__(self, config: RopeConfig, axes: Sequence[int], count: int, grid: int) -> None:
+        super().__init__(config)
+        self.stationary = grid == 0
+        self.axes = tuple(axes)
+        self.count = count
+        self.grid = grid
+
+    @property
+    def inv_freq(self) -> Float[Tensor, " p"] | None:  # type: ignore[override]  # Rope has them
+        """Inverse frequencies; None on a grid, where no pair turns by the number of the token."""
+        return self.phases.inv_freq if self.stationary else None
+
+    def cos_sin(
+        self,
+        positions: int | Int[Tensor, " *n"],
+        *,
+        dtype: torch.dtype = torch.float64,
+        device: torch.device | str | None = None,
+    ) -> tuple[Float[Tensor, "*n p"], Float[Tensor, "*n p"]]:
+        if self.stationary:
+            return super().cos_sin(positions, dtype=dtype, device=device)
+        if isinstance(positions, int):
+            positions = torch.arange(positions, device=device)
+        elif device is not None:
+            positions = positions.to(device)
+        tables.check_range(positions)  # of the token: its places on the grid are nearer
+        place = positions.device
+        found = [tables.cos_sin(at, self.phases, dtype=dtype) for at in self.places(positions)]
+        axes, pairs = (
+            torch.tensor(self.axes, device=place),
+            torch.arange(len(self.axes), device=place),
+        )
+        cos, sin = (
+            torch.stack(plane, dim=-2)[..., axes, pairs] for plane in zip(*found, strict=True)
+        )
+        return cos, sin
+
+    def offset_map(
+        self, offset: int, *, size: int = 1, head: Head = "mean"
+    ) -> Float[Tensor, "d d"] | None:
+        """Return M_k of text; on a grid none serves every position."""
+        return super().offset_map(offset, size=size, head=head) if self.stationary else None
+
+    def places(self, positions: Int[Tensor, " *n"]) -> list[Int[Tensor, " *n"]]:
+        """Return the position on every axis: the digits of p to the base of the grid, in text p."""
+        count, grid = self.count, self.grid
+        if grid == 0:
+            return [positions] * count
+        found, rest = [], positions
+        for _ in range(count - 1):
+            found.append(rest % grid)
+            rest = rest.div(grid, rounding_mode="floor")
+        return [rest, *reversed(found)]
 
 
 @dataclass(frozen=True, kw_only=True)

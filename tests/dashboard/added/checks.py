@@ -11,7 +11,7 @@ from dashboard import charts
 from dashboard.palette import METHOD_COLOURS
 from posenc import SCHEMES
 from posenc.__main__ import main
-from posenc.interop import read_config
+from posenc.models import read_config
 from tests.dashboard.pages import drawn, headline, matrices, visit
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")

@@ -8,11 +8,7 @@ import torch
 from posenc import fields
 from posenc.formula import Writer
 from posenc.schemes.known_rope import Block, Evidence, RopeBlock
-from posenc.schemes.rope_scaling.scaled import (
-    ScaledRopeConfig,
-    factor_field,
-    trained_length_field,
-)
+from posenc.schemes.rope_scaling.base import ScaledRopeConfig, factor_field, trained_length_field
 
 
 @dataclass(frozen=True, kw_only=True)

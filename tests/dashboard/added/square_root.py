@@ -9,7 +9,7 @@ from torch import Tensor
 
 from posenc import fields
 from posenc.formula import Writer
-from posenc.schemes.shared_rules import HEADS
+from posenc.schemes.base import HEADS
 from posenc.schemes.trainable import Trainable, TrainableConfig, drawn, source_field, wide
 
 

@@ -1,0 +1,69 @@
+"""What an analysis is given, read as float64: a kernel (n, n), an offset curve (2n-1,), other tensors.
+
+Where the chance in an analysis comes from: a seed or a generator, never the global state.
+"""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from posenc.errors import SchemeArgumentError
+from posenc.limits import check_count
+
+Seed = int | torch.Generator
+
+
+def as_generator(seed: Seed) -> torch.Generator:
+    """Return the generator given, or a new one on the CPU that starts from the integer given."""
+    if not isinstance(seed, torch.Generator):
+        check_count("seed", seed, 0, 2**63 - 1)
+    return seed if isinstance(seed, torch.Generator) else torch.Generator().manual_seed(seed)
+
+
+def as_float64(name: str, value: object, shape: str) -> Tensor:
+    """Return `value` as a detached float64 tensor of the rank that `shape`, such as "(n, d)", says.
+
+    The device is kept, except that MPS has no float64 and goes to the CPU.
+    Raises SchemeArgumentError for anything but a non-empty real tensor of that rank.
+    """
+    rank = shape.count(",") + (0 if shape.endswith(",)") else 1)
+    if not isinstance(value, Tensor) or value.is_complex() or value.dtype == torch.bool:
+        kind = str(value.dtype) if isinstance(value, Tensor) else type(value).__name__
+        raise SchemeArgumentError(f"{name} must be a tensor of real numbers, got {kind}.")
+    if value.ndim != rank or value.numel() == 0:
+        raise SchemeArgumentError(
+            f"{name} must be a non-empty {shape} tensor, got shape {tuple(value.shape)}."
+        )
+    value = value.detach()
+    return (value.cpu() if value.device.type == "mps" else value).to(torch.float64)
+
+
+def as_kernel(kernel: object) -> Float[Tensor, "n n"]:
+    """Return a square kernel as float64, or raise SchemeArgumentError."""
+    kernel = as_float64("kernel", kernel, "(n, n)")
+    if kernel.shape[0] != kernel.shape[1]:
+        raise SchemeArgumentError(
+            "kernel must be square, one row and one column per position, "
+            f"got {tuple(kernel.shape)}."
+        )
+    return kernel
+
+
+def as_curve(curve: object) -> Float[Tensor, " offsets"]:
+    """Return an offset curve of odd length 2n-1 as float64, or raise SchemeArgumentError."""
+    curve = as_float64("curve", curve, "(2n-1,)")
+    if len(curve) % 2 == 0:
+        raise SchemeArgumentError(
+            "curve must have an odd length 2n-1, one value per offset -(n-1) .. n-1, "
+            f"got {len(curve)}."
+        )
+    return curve
+
+
+def kernel_or_curve(kernel: object, curve: object) -> tuple[Tensor, bool]:
+    """Return the one that was given as float64, and whether it is the curve."""
+    if kernel is not None and curve is None:
+        return as_kernel(kernel), False
+    if curve is not None and kernel is None:
+        return as_curve(curve), True
+    raise SchemeArgumentError("give exactly one of kernel and curve.")

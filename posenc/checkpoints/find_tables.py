@@ -1,0 +1,256 @@
+"""Position tables in a checkpoint's header, found by name and shape.
+
+The names and the rows before position 0 follow the models' published code: RoBERTa and its kin
+begin at padding_idx + 1 = 2 (Liu et al. 2019, arXiv 1907.11692), BART and OPT at an offset of 2,
+vision transformers hold a class token in row 0 (Dosovitskiy et al. 2020, arXiv 2010.11929) and
+DeiT a distillation token in row 1 (Touvron et al. 2020, arXiv 2012.12877).
+"""
+
+import math
+import re
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
+
+from posenc.checkpoints.safetensors_file import Header, TensorEntry, unreadable_reason
+from posenc.errors import NoPositionTable
+from posenc.text import printable_name
+
+MAX_POSSIBLE = 32  # tables offered by shape alone; a model holds hundreds of matrices
+
+
+class Confidence(IntEnum):
+    """How a candidate was recognised, from weak to strong."""
+
+    POSSIBLE = 1  # a matrix of an unknown name
+    NAMED = 2  # the name speaks of positions
+    KNOWN = 3  # name and shape of a known family
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A tensor that may be a position table; position 0 stands in row `first_row` of `rows`."""
+
+    name: str
+    dtype: str
+    rows: int
+    width: int
+    first_row: int
+    family: str
+    note: str | None
+    confidence: Confidence
+
+    @property
+    def positions(self) -> int:
+        """Number of rows from position 0 on."""
+        return self.rows - self.first_row
+
+
+class Relative(NamedTuple):
+    """A table that belongs to offsets between positions, which is no position table."""
+
+    name: str
+    what: str
+
+
+_OFFSET_OF_TWO = 2  # padding_idx + 1
+
+# The name's end, what it is, and how its first row is told.
+_FAMILIES = tuple(
+    (re.compile(r"(?:^|\.)" + pattern + "$"), family, rule)
+    for pattern, family, rule in (
+        (
+            r"(?:(?:xlm_)?roberta(?:_prelayernorm|_xl)?|camembert|longformer|luke|mpnet|esm|ibert|lilt"
+            r"|data2vec_text|layoutlmv3|markuplm|xmod|yoso)\.embeddings\.position_embeddings\.weight",
+            "RoBERTa",
+            "offset",
+        ),
+        (r"embeddings\.position_embeddings\.weight", "BERT", "offset by shape"),
+        (r"(?:transformer\.)?wpe\.weight", "GPT-2", "none"),
+        (r"scheme\.weight", "a run of posenc.lab", "none"),
+        (r"(?:positions_embed|position_embeds_layer)\.weight", "GPT", "none"),
+        (r"embed_positions\.weight", "Whisper and kin", "offset by shape"),
+        (r"audio_spectrogram_transformer\.embeddings\.position_embeddings", "AST", "two tokens"),
+        (r"text_model\.embeddings\.position_embedding\.weight", "CLIP text", "none"),
+        (r"(?:vision_model\.)?embeddings\.position_embedding(?:\.weight)?", "CLIP", "grid"),
+        (r"(?:visual|vision_\w+)\.positional_embedding", "CLIP", "grid"),
+        (r"positional_embedding", "CLIP text or Whisper", "none"),
+        (r"position_embeddings", "ViT", "grid"),
+        (r"(?:decoder_)?pos_embed(?:\.weight)?", "ViT", "grid"),
+        (r"pos_embedding", "ViT", "grid"),
+        (r"position\.weight", "posenc", "none"),
+    )
+)
+_RELATIVE = tuple(
+    (re.compile(r"(?:^|[._])" + pattern + r"(?:$|[._])"), what)
+    for pattern, what in (
+        (r"relative_attention_bias", "T5's bias per head and bucket of offsets"),
+        (r"relative_position_bias(?:_table)?", "Swin's bias per head and offset on a grid"),
+        (r"(?:rel_embeddings|rel_pos_emb)", "vectors per offset"),
+        (r"rel_pos_[hwt]", "vectors per offset along one axis of a grid"),
+        (r"(?:distance_embedding|emb_rel_[kv]|relative_[kv])", "Shaw's vectors per offset"),
+        (r"(?:r_[rw]_bias|pos_bias_[uv])", "Transformer-XL's biases"),
+        (r"inv_freq", "frequencies of rotary positions"),
+        (r"(?:alibi|slopes)", "ALiBi's slopes"),
+    )
+)
+_SPEAKS_OF_POSITION = re.compile(
+    r"(?:^|[._])(?:pos(?:ition(?:al|s)?)?_?(?:(?:emb|enc|table)\w*)?|pe)"
+    r"(?:\.(?:weights?|emb|embed|embedding|pe|position_\w+|\d+))*$"
+)
+_ONE_IMAGE_AXIS = re.compile(r"(?:^|[._])(?:(?:[xyhw]|row|col|column)_pos|(?:row|column)_embed)")
+_IN_A_LAYER = re.compile(r"\.\d+\.")  # one of many layers, where no position table is kept
+# Object queries, Fourier matrices, hash buckets; token tables; the matrices of layers.
+_OTHER = re.compile(
+    r"query_position|shared_(?:image_)?embedding|char_position|tile_|_token(?:$|\.)|proj(?:ect|$|\.)"
+    r"|(?:^|[._])(?:word|words|token|tokens|tok|wte|shared|segment|type|types)(?:$|[._])"
+    r"|(?:^|[._])(?:attn|attention|self_attn|mlp|ffn|fc|fc\d|dense|linear|proj|projection|query|key"
+    r"|value|qkv|[qkvo]|wi|wo|wi_[01]|head|lm_head|classifier|pooler|experts?|gate|router|conv\d?|norm"
+    r"|layer_?norm|ln_\w+|lora_\w+)(?:$|[._])",
+    re.IGNORECASE,
+)
+
+
+def table_shape(entry: TensorEntry) -> tuple[int, int, str | None]:
+    """Return rows, width and a note for a tensor that is a table, else raise NoPositionTable.
+
+    Leading axes of size 1 are dropped, with the note.
+    """
+    shape = list(entry.shape)
+    while len(shape) > 2 and shape[0] == 1:
+        shape.pop(0)
+    shown = f"Tensor {printable_name(entry.name)} {list(entry.shape)}"
+    if len(shape) < 2 or 0 in shape:
+        raise NoPositionTable(f"{shown} has nothing to show: it is no table of rows.")
+    if len(shape) > 2:
+        raise NoPositionTable(f"{shown} is listed only: a position table has two axes.")
+    if shape[1] == 1:
+        raise NoPositionTable(f"{shown} is listed only: rows of one number have no direction.")
+    if shape[0] == 1:
+        raise NoPositionTable(f"{shown} has nothing to show: one row cannot be compared.")
+    dropped = len(entry.shape) - 2
+    return shape[0], shape[1], "The leading axis of size 1 was dropped." if dropped else None
+
+
+def find_position_tables(header: Header) -> list[Candidate]:
+    """Return the tensors that may be position tables, best first.
+
+    Candidates of the same confidence keep the file's order. Matrices of unknown name come last, at
+    most 32 of them. Raises NoPositionTable, saying what the file does hold, when there are none.
+    """
+    found: list[Candidate] = []
+    for entry in header.tensors.values():
+        candidate = candidate_of(entry)
+        if candidate is not None:
+            found.append(candidate)
+    if not found:
+        raise NoPositionTable(_nothing_found(header))
+    found.sort(key=lambda candidate: -candidate.confidence)  # stable
+    named = sum(candidate.confidence > Confidence.POSSIBLE for candidate in found)
+    return found[: named + MAX_POSSIBLE]
+
+
+def relative_tables(header: Header) -> list[Relative]:
+    """Return the tables of relative schemes (T5, Swin, Shaw, ...), each named as what it is."""
+    found = []
+    for name in header.tensors:
+        what = next((what for pattern, what in _RELATIVE if pattern.search(name)), None)
+        if what is not None:
+            found.append(Relative(name, what))
+    return found
+
+
+def candidate_of(entry: TensorEntry) -> Candidate | None:
+    """Return what `entry` is as a position table, or None where nothing speaks for it."""
+    if unreadable_reason(entry) is not None or any(p.search(entry.name) for p, _ in _RELATIVE):
+        return None
+    try:
+        rows, width, _ = table_shape(entry)
+    except NoPositionTable:
+        return None
+    other = _OTHER.search(entry.name) is not None
+    known = None if other else next((f for f in _FAMILIES if f[0].search(entry.name)), None)
+    first_row, note, confidence = 0, None, Confidence.NAMED
+    if known is not None:
+        first_row, family, note = _first_row(rows, known[1], known[2])
+        confidence = Confidence.KNOWN
+    elif other:
+        return None
+    elif _ONE_IMAGE_AXIS.search(entry.name):
+        family, note = "one image axis", "Positions along one axis of a page or image."
+    elif _SPEAKS_OF_POSITION.search(entry.name):
+        family = "position table by its name"
+    elif _IN_A_LAYER.search(entry.name):
+        return None
+    else:
+        family, note = "possible", "Offered for its shape alone; its name is unknown."
+        confidence = Confidence.POSSIBLE
+    if rows - first_row < 2:
+        return None
+    return Candidate(entry.name, entry.dtype, rows, width, first_row, family, note, confidence)
+
+
+def _first_row(rows: int, family: str, rule: str) -> tuple[int, str, str | None]:
+    offset = f"The first 2 of {rows:,} rows are not positions (padding_idx + 1 = 2)."
+    if rule == "offset":
+        return _OFFSET_OF_TWO, family, offset
+    if rule == "offset by shape":
+        # n + 2 rows for a round n: 514, 1,026, 2,050, 4,098. No name tells these families apart.
+        if rows % 64 == _OFFSET_OF_TWO and rows > 64:
+            family = "RoBERTa" if family == "BERT" else "BART, OPT and kin"
+            known_by = (
+                f" Recognised by {rows:,} = {rows - 2:,} + 2; give first_row=0 if that is wrong."
+            )
+            return _OFFSET_OF_TWO, family, offset + known_by
+        return 0, family, None
+    if rule == "two tokens":
+        return 2, family, "Rows 0 and 1 are the class token and the distillation token."
+    if rule == "grid":
+        return _grid(rows, family)
+    return 0, family, None
+
+
+def _grid(rows: int, family: str) -> tuple[int, str, str | None]:
+    tokens = (
+        "",
+        "Row 0 is the class token; ",
+        "Rows 0 and 1 are the class and distillation tokens; ",
+    )
+    for extra, spoken in enumerate(tokens):
+        side = math.isqrt(rows - extra)
+        if side > 1 and side * side == rows - extra:
+            order = (
+                f"{spoken}the {rows - extra:,} positions fit a {side} x {side} grid, row by row."
+            )
+            return extra, family, order[0].upper() + order[1:]
+    if family == "CLIP":  # 77 rows: a text model saved without its prefix
+        return 0, "CLIP text", None
+    return (
+        0,
+        family,
+        "The rows fit no square grid; row 0 may be a class token (then give first_row=1).",
+    )
+
+
+def _nothing_found(header: Header) -> str:
+    relative = relative_tables(header)
+    if relative:
+        first = relative[0]
+        return (
+            f"The file holds no position table: {printable_name(first.name)} holds {first.what}, "
+            "and belongs to offsets, not to positions."
+        )
+    for entry in header.tensors.values():
+        if any(pattern.search(entry.name) for pattern, _, _ in _FAMILIES):
+            reason = unreadable_reason(entry)
+            if reason is not None:
+                return f"The file holds no position table that can be read. {reason}"
+            table_shape(entry)  # raises with the reason, unless it is too short to hold a position
+    if not header.tensors:
+        return "The file holds no tensors, so there is nothing to show."
+    shown = ", ".join(
+        f"{printable_name(entry.name, 40)} {list(entry.shape)}"
+        for entry in list(header.tensors.values())[:3]
+    )
+    more = f" and {len(header.tensors) - 3:,} more" if len(header.tensors) > 3 else ""
+    return f"The file holds no position table; it holds {shown}{more}."

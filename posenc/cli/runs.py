@@ -1,0 +1,181 @@
+"""`python -m posenc runs` and `export`: what is in a store, in lines or as a table of every number.
+
+The store of runs that a command works on: its option, how it is read, how lines name its runs.
+
+`python -m posenc label`: give a run a name, hide it from lists, or show it again.
+
+Whoever can write the store at a shell may do so for any owner; pages let visitors change their own alone.
+"""
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import click
+
+from posenc.checkpoints.file_store import reason
+from posenc.lab.labels import Label, Labels, check_name, hidden
+from posenc.lab.runs import Run, Store
+from posenc.lab.specification import Specification
+from posenc.lab.summary import (
+    Curve,
+    at_training_length,
+    comparison,
+    curves,
+    effect,
+    elbow,
+    in_range,
+    label,
+    perplexity,
+    reach,
+)
+from posenc.lab.tasks import Copy, Recall
+from posenc.text import cell
+
+STORE = click.option("--store", help="Folder or URL of the runs; default $POSENC_RUNS.")
+
+
+def reading(store: str | None) -> Store:
+    """Open a store to read it, and say so where there is nothing in it."""
+    opened = Store(store)
+    if not opened.ids():
+        click.echo(
+            f"There are no runs in {opened.url}. Those that ship are in posenc/lab/results: "
+            "--store reads another place.",
+            err=True,
+        )
+    return opened
+
+
+def say_left_out(store: Store) -> None:
+    """Say which files of the store were left out, and why."""
+    for clause in store.left_out():
+        click.echo(f"{clause[0].upper()}{clause[1:]}.", err=True)
+
+
+def run_name(specification: Specification) -> str:
+    """Return what a line calls a run: its task, scheme and sizes."""
+    base = getattr(specification.scheme, "base", None)
+    parts = [specification.task, specification.scheme.label, f"L={specification.train_length}"]
+    parts += [f"base={base:,.10g}"] if base is not None else []
+    return " ".join([*parts, f"width={specification.model.width}", f"seed={specification.seed}"])
+
+
+@click.command(name="label", help="Name a run, hide it from lists or show it again; it stays.")
+@click.argument("run")
+@click.option("--name", help="What it is called; an empty one takes its name away.")
+@click.option("--owner", default="", help="Whose name for it; default: of nobody known.")
+@click.option("--hide/--show", "hidden", default=None, help="Leave it out of lists, or no more.")
+@STORE
+def label_run(
+    run: str, name: str | None, owner: str, hidden: bool | None, store: str | None
+) -> None:
+    if name is None and hidden is None:
+        raise click.ClickException("Say what to change: --name, --hide or --show.")
+    if name:
+        name = check_name(name)
+    place = Store(store)
+    Label(run, owner)  # refused before the store is asked
+    if not place.has(run):
+        raise click.ClickException(f"There is no run {run} in {place.url}.")
+    labels = Labels(place.url)
+    labels.add(Label(run, owner))
+    label = labels.change(run, owner, name=name, hidden=hidden)
+    whose = f" for {label.owner}" if label.owner else ""
+    told = label.name or "no name"
+    click.echo(f"{run}  {told}{whose}{', hidden' if label.hidden else ''}")
+    showing = [one.owner for one in labels.all().get(run, ()) if not one.hidden]
+    if label.hidden and showing:
+        others = ", ".join(owner or "nobody known" for owner in showing)
+        click.echo(f"It stays in lists: {others} shows it (--owner says for whom it is hidden).")
+
+
+@click.command(name="runs", help="List the runs of the store, with what they found.")
+@click.option("--hidden", "also_hidden", is_flag=True, help="Those that their owners hid, too.")
+@STORE
+def list_runs(also_hidden: bool, store: str | None) -> None:
+    opened = reading(store)
+    labels = Labels(opened.url).all()
+    found = sorted(opened, key=lambda run: (run_name(run.specification), run.run_id))
+    left_out = {run.run_id for run in found if hidden(labels.get(run.run_id, ()))}
+    if not also_hidden:
+        found = [run for run in found if run.run_id not in left_out]
+    for run in found:
+        state = run.stopped or f"{run.seconds:,.0f} s"
+        names = "".join(
+            f"  {label.name or 'no name'}{f' ({label.owner})' if label.owner else ''}"
+            f"{', hidden' if label.hidden else ''}"
+            for label in labels.get(run.run_id, ())
+        )
+        click.echo(
+            f"{run.run_id}  {comparison(run.specification)}  {run_name(run.specification)}  {state}"
+            f"{names}"
+        )
+    if left_out and not also_hidden:
+        click.echo(f"{len(left_out)} hidden: --hidden lists them, too.", err=True)
+    for curve, alike in _compared(found, "context"):
+        length = curve.specification.train_length
+        loss = at_training_length(curve, alike)
+        if loss is None:
+            continue
+        beyond, said = elbow(curve, loss), effect(curve, loss)
+        past = "nothing longer was read" if said is None else f"{said} with longer context"
+        bend = f" at {beyond:,}" if beyond else ""
+        _tell(curve, alike, f"perplexity {perplexity(loss):.3f} at {length:,}, {past}{bend}")
+    for task in (Copy.kind, Recall.kind):
+        for curve, alike in _compared(found, task):
+            far = reach(curve)
+            right = "nowhere" if far is None else f"up to {far:,}"
+            inside = in_range(curve) if task == Recall.kind else None
+            within = (
+                f"{inside.mean:.0%} right within the training range (guessing: {Recall.CHANCE:.0%}), "
+                if inside
+                else ""
+            )
+            _tell(curve, alike, f"{within}at least half right {right}")
+    say_left_out(opened)
+
+
+@click.command(name="export", help="Write every number of every run to FILE, one row each (CSV).")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@STORE
+def export_runs(file: Path, store: str | None) -> None:
+    opened = reading(store)
+    out = io.StringIO(newline="")
+    writer = csv.writer(out)
+    writer.writerow(
+        ["run", "scheme", "task", "train_length", "seed", "measure", "variant", "x", "until",
+         "value", "count", "comparison", "config"]
+    )  # fmt: skip
+    for run in opened:
+        one = run.specification
+        begin = [run.run_id, one.scheme.kind, one.task, one.train_length, one.seed]
+        end = [comparison(one), json.dumps(one.record["scheme"], sort_keys=True)]
+        for score in run.scores:
+            row = [*begin, score.measure, score.variant, score.x, score.until, score.value, score.count,
+                   *end]  # fmt: skip
+            writer.writerow([cell(value) for value in row])
+        for step, loss in enumerate(run.losses, start=1):
+            writer.writerow([*begin, "training", "", step, 0, loss, 1, *end])
+    try:  # once every run is read: what the file held stays until then
+        file.write_bytes(out.getvalue().encode())
+    except OSError as error:
+        raise click.ClickException(f"{file} cannot be written: {reason(error)}.") from None
+    click.echo(f"Written to {file}.")
+    say_left_out(opened)
+
+
+def _tell(curve: Curve, alike: list[Curve], what: str) -> None:
+    one, seeds = curve.specification, f"{curve.seeds} {'seed' if curve.seeds == 1 else 'seeds'}"
+    click.echo(f"{comparison(one)}  {label(curve, alike)}: {what} ({seeds}); {one.alike}")
+
+
+def _compared(found: Sequence[Run], measure: str) -> Iterator[tuple[Curve, list[Curve]]]:
+    """Return every curve of a measure, with all of its comparison."""
+    groups: dict[str, list[Curve]] = {}
+    for curve in curves(found, measure):
+        groups.setdefault(comparison(curve.specification), []).append(curve)
+    for alike in groups.values():
+        yield from ((curve, alike) for curve in alike)

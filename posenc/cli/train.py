@@ -1,0 +1,153 @@
+"""`python -m posenc train`: every combination asked for, here, in several processes or on a cluster."""
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+from tqdm import tqdm
+
+from posenc.checkpoints.file_store import ENVIRONMENT, lasting
+from posenc.cli.runs import STORE, run_name
+from posenc.lab.runs import Store
+from posenc.lab.specification import DEFAULT_SCALINGS, Specification
+from posenc.lab.sweep import Job, Outcome, local_sweep, read_text, specifications, sweep, sweep_here
+from posenc.lab.tasks import TASKS, Language
+from posenc.lab.train import Report
+from posenc.schemes import SCHEMES
+from posenc.schemes.stretched import AFTER_TRAINING
+from posenc.text import with_advanced
+
+_ADVANCED = tuple(kind for kind, config in SCHEMES.items() if config.advanced)
+ANSWERS_WITHIN = 10  # seconds that a Dask scheduler has to answer in
+
+
+@click.command(
+    name="train",
+    help="Train every combination asked for; runs that are in the store are not repeated.",
+)
+@click.option(
+    "--scheme",
+    "schemes",
+    multiple=True,
+    required=True,
+    type=click.Choice(list(SCHEMES)),
+    help=with_advanced("May be repeated.", _ADVANCED),
+)
+@click.option(
+    "--task", default=Language.kind, type=click.Choice(list(TASKS)), help="What is learned."
+)
+@click.option("--seeds", default=1, type=click.IntRange(1, 1_000), help="Seeds 0, 1, ...")
+@click.option("--train-length", default=64, help="Tokens of a training sequence (copy: letters).")
+@click.option("--steps", default=1_200, help="Of training.")
+@click.option("--batch", default=32, help="Sequences per step.")
+@click.option("--learning-rate", default=2e-3, help="The highest, after the warm-up.")
+@click.option(
+    "--base", "bases", multiple=True, type=float, default=[10_000.0], help="May be repeated."
+)
+@click.option("--width", "widths", multiple=True, type=int, default=[128], help="May be repeated.")
+@click.option("--layers", default=3, help="Of the model.")
+@click.option("--heads", default=4, help="Of every layer.")
+@click.option("--longest", default=16, help="Read to this many training lengths.")
+@click.option("--segments", default=256, help="Segments of text that are scored.")
+@click.option(
+    "--text", type=click.Path(exists=True, dir_okay=False), help="Default: Python's library."
+)
+@click.option(
+    "--scaling",
+    "scalings",
+    multiple=True,
+    type=click.Choice(list(AFTER_TRAINING)),
+    default=DEFAULT_SCALINGS,
+    help=with_advanced(
+        "By which plain RoPE is read past its length, too. May be repeated.",
+        (kind for kind in _ADVANCED if kind in AFTER_TRAINING),
+    ),
+)
+@click.option("--device", default="cpu", help="cpu, cuda or mps.")
+@click.option("--threads", default=1, help="Of each run; another number rounds differently.")
+@click.option("--compile", "compiled", is_flag=True, help="By torch.compile; rounds differently.")
+@click.option("--workers", default=1, type=click.IntRange(1, 256), help="Runs at a time.")
+@click.option("--dask", help="Address of a Dask scheduler, such as tcp://scheduler:8786.")
+@STORE
+def train_schemes(
+    schemes: tuple[str, ...], task: str, seeds: int, train_length: int, steps: int, batch: int,
+    learning_rate: float, bases: tuple[float, ...], widths: tuple[int, ...], layers: int, heads: int,
+    longest: int, segments: int, scalings: tuple[str, ...], text: str | None, device: str, threads: int,
+    compiled: bool, workers: int, dask: str | None, store: str | None,
+) -> None:  # fmt: skip
+    corpus = read_text(text) if task == Language.kind else None
+    asked = specifications(
+        schemes, seeds=seeds, bases=bases, widths=widths, layers=layers, heads=heads, corpus=corpus,
+        train_length=train_length, task=task, steps=steps, batch=batch, longest=longest,
+        learning_rate=learning_rate, segments=segments, device=device, threads=threads,
+        compiled=compiled, scalings=tuple(kind for kind in AFTER_TRAINING if kind in scalings),
+    )  # fmt: skip
+    place = str(Path(text).resolve()) if text else None
+    if dask and store is None and not os.environ.get(ENVIRONMENT):
+        raise click.ClickException(
+            f"--dask needs a place of runs that every machine reaches: --store or ${ENVIRONMENT}."
+        )
+    opened = Store(store)
+    if not lasting(opened.url):
+        raise click.ClickException("--store memory:// would be gone with the command.")
+    opened.check_writable()
+    # Where the runs go is decided here: other processes have folders and an environment of their own.
+    jobs = [Job(one.record, opened.url, place) for one in asked]
+    try:
+        if dask:
+            outcomes = _on_dask(jobs, dask, opened)
+        elif workers > 1:
+            with tqdm(local_sweep(jobs, workers), total=len(jobs), unit="run") as bar:
+                outcomes = list(bar)
+        else:
+            outcomes = list(sweep_here(jobs, _bar))
+    except KeyboardInterrupt:
+        click.echo("\nStopped. The same command goes on from here.", err=True)
+        sys.exit(130)
+    for outcome in outcomes:
+        said = outcome.error or outcome.stopped or "done"
+        click.echo(f"{outcome.specification.run_id}  {run_name(outcome.specification)}  {said}")
+    if any(outcome.error for outcome in outcomes):
+        sys.exit(1)
+
+
+def _on_dask(jobs: Sequence[Job], address: str, store: Store) -> list[Outcome]:
+    try:
+        from distributed import Client
+    except ImportError:
+        raise click.ClickException(
+            "--dask needs the package distributed: pip install 'posenc[dask]'."
+        ) from None
+    try:
+        client = Client(address, timeout=ANSWERS_WITHIN)
+    except (OSError, ValueError) as error:
+        raise click.ClickException(f"The Dask scheduler cannot be reached: {error}.") from None
+    with client, tqdm(total=len(jobs), unit="run") as bar:
+        outcomes = []
+        for outcome in sweep(jobs, client.get_executor(retries=2)):
+            outcomes.append(_arrived(outcome, store))
+            bar.update()
+        return outcomes
+
+
+def _arrived(outcome: Outcome, store: Store) -> Outcome:
+    """Return what became of a job, which is an error if its run is nowhere to be found here."""
+    if outcome.error or store.has(outcome.specification.run_id):
+        return outcome
+    lost = "its machine kept the run in a place of its own: --store must be one that all reach"
+    return Outcome(outcome.specification, error=lost)
+
+
+def _bar(specification: Specification) -> Report:
+    """Return a report that draws one progress bar per run."""
+    bar = tqdm(total=specification.steps, desc=run_name(specification), unit="step", leave=False)
+
+    def report(step: int, loss: float) -> None:
+        bar.update(step - bar.n)
+        bar.set_postfix(loss=f"{loss:.3f}", refresh=False)
+        if step == specification.steps:
+            bar.close()
+
+    return report

@@ -1,0 +1,17 @@
+"""Real models: what their config.json says of position, and how it is written back."""
+
+from posenc.errors import ConfigFileError
+from posenc.models.model_config import LayerKind, ModelConfig
+from posenc.models.read_config import config_word, model_types, read_config, read_config_word
+from posenc.models.rope_formats import rope_parameters
+
+__all__ = [
+    "ConfigFileError",
+    "LayerKind",
+    "ModelConfig",
+    "config_word",
+    "model_types",
+    "read_config",
+    "read_config_word",
+    "rope_parameters",
+]

@@ -1,0 +1,297 @@
+"""What transformers takes for granted of each model type with RoPE: defaults, layout, kinds of layers.
+
+The numbers are those of the configuration classes of transformers 5.23, which stand in place of keys
+that a config.json leaves out. They describe the class, not the best-known model of that name.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Literal
+
+from posenc.frequencies import Layout
+
+VERSION = "5.23"
+
+Names = tuple[str, ...]
+# A key that transformers knows under several names, its attribute map included.
+SIZES: Mapping[str, Names] = MappingProxyType(
+    {
+        "hidden_size": ("hidden_size", "n_embd", "n_embed", "d_model"),
+        "layers": ("num_hidden_layers", "n_layer", "n_layers"),
+        "heads": ("num_attention_heads", "n_head", "n_heads"),
+        "kv_heads": ("num_key_value_heads",),
+        "context": ("max_position_embeddings", "n_positions"),
+    }
+)
+FULL, SLIDING, NO_ROPE = "full_attention", "sliding_attention", "no_rope"
+Windows = Literal["none", "every layer", "last layers", "pattern"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Base:
+    """Where the base of a kind of layer stands beside `rope_parameters`, and its default."""
+
+    default: float
+    names: Names = ("rope_theta",)
+    scaled: bool = True  # whether a first-generation rope_scaling is meant for it
+
+
+@dataclass(frozen=True, kw_only=True)
+class RopeFamily:
+    """One configuration class of transformers with RoPE.
+
+    hidden_size, layers, heads, kv_heads, head_dim, context, trained_length: defaults of the class;
+    kv_heads None stands for one per head, head_dim None for hidden_size / heads.
+    bases: by kind of layer; the kind "" stands for all of them, which then share one rope block.
+    blocks: rope block that stands in for an absent one, likewise.
+    share: default share of the head that is rotated; None where the model rotates all of it and knows
+    no other. share_names: keys of it beside the rope block.
+    block_defaults: values of keys of a rope block that the class has, where they are absent.
+    types: other words for a rope_type that this class knows. takes: the only ones that it takes, where it
+    refuses others.
+    windows: which layers have `window` tokens: none, every layer, the last ones from max_window_layers
+    (by default `first_windowed`), or all but every `period`-th, which is the last of a period, or
+    the first where `first_full` is set.
+    scalar: default of query_pre_attn_scalar s, s^(-1/2) being the softmax scale. softmax_scale: the
+    scale itself, where the class fixes it; scale_key: the key of it.
+    encoder: every token sees both sides, and nothing is cached. both_sides: how use_bidirectional_attention
+    switches a decoder to that, as true or false or as all or vision; "" where the class does not read it.
+    latent: keys and values are made from one latent vector a token (DeepSeek's MLA).
+    no_rope: the config lists layers without RoPE.
+    kv_heads_key, head_dim_key: whether the class reads num_key_value_heads and head_dim at all.
+    head_dim_unset: whether it leaves an absent head_dim null, of which some of transformers' own scalings
+    cannot make a ladder.
+    global_head_dim: default head width of the layers of full attention, where it is another.
+    notes: what its layers do beside the scheme.
+    """
+
+    config_class: str
+    hidden_size: int
+    layers: int
+    heads: int
+    kv_heads: int | None = None
+    head_dim: int | None = None
+    context: int
+    trained_length: int | None = None
+    bases: Mapping[str, Base] = field(default_factory=lambda: {"": Base(default=10_000.0)})
+    blocks: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    share: float | None = None
+    share_names: Names = ("partial_rotary_factor",)
+    block_defaults: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    types: Mapping[str, str] = field(default_factory=dict)
+    takes: Names = ()
+    layout: Layout = "half"
+    windows: Windows = "none"
+    window: int | None = None
+    window_key: str = "sliding_window"
+    first_windowed: int = 28
+    period: int = 2
+    period_key: str = ""
+    first_full: bool = False
+    scalar: int | None = None
+    softmax_scale: float | None = None
+    scale_key: str = ""
+    encoder: bool = False
+    both_sides: Literal["", "flag", "word"] = ""
+    latent: bool = False
+    no_rope: bool = False
+    kv_heads_key: bool = True
+    head_dim_key: bool = True
+    head_dim_unset: bool = False
+    global_head_dim: int | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def source(self) -> str:
+        """Where a default comes from, as a sentence ends."""
+        return f"the default of transformers' {self.config_class}"
+
+
+def _one(default: float, *names: str) -> Mapping[str, Base]:
+    return {"": Base(default=default, names=names or ("rope_theta",))}
+
+
+def _two(full: Base, sliding: Base) -> Mapping[str, Base]:
+    return {FULL: full, SLIDING: sliding}
+
+
+_SOFT_CAP = "Logits are capped by a tanh before the softmax (attn_logit_softcapping)."
+_QWEN = RopeFamily(
+    config_class="Qwen2Config", hidden_size=4_096, layers=32, heads=32, kv_heads=32,
+    context=32_768, windows="last layers", window=4_096,
+)  # fmt: skip
+_QWEN_VL = RopeFamily(
+    config_class="Qwen2VLTextConfig", hidden_size=8_192, layers=80, heads=64, kv_heads=8,
+    context=32_768, windows="last layers", window=4_096, first_windowed=80, bases=_one(1e6),
+    block_defaults={"mrope_section": (16, 24, 24)},
+)  # fmt: skip
+_GLM = RopeFamily(
+    config_class="GlmConfig", hidden_size=4_096, layers=40, heads=32, kv_heads=2, head_dim=128,
+    context=131_072, share=0.5, layout="interleaved",
+)  # fmt: skip
+_DEEPSEEK_V3 = RopeFamily(
+    config_class="DeepseekV3Config", hidden_size=7_168, layers=61, heads=128, kv_heads=128,
+    context=4_096, layout="interleaved", latent=True,
+)  # fmt: skip
+
+FAMILIES: Mapping[str, RopeFamily] = MappingProxyType(
+    {
+        "llama": RopeFamily(
+            config_class="LlamaConfig", hidden_size=4_096, layers=32, heads=32, context=2_048
+        ),
+        "mistral": RopeFamily(
+            config_class="MistralConfig", hidden_size=4_096, layers=32, heads=32, kv_heads=8,
+            context=131_072, windows="every layer", window=4_096,
+        ),
+        "mixtral": RopeFamily(
+            config_class="MixtralConfig", hidden_size=4_096, layers=32, heads=32, kv_heads=8,
+            context=131_072, bases=_one(1e6), windows="every layer", head_dim_unset=True,
+        ),
+        "qwen2": _QWEN,
+        "qwen3": replace(_QWEN, config_class="Qwen3Config", head_dim=128),
+        "qwen2_moe": RopeFamily(
+            config_class="Qwen2MoeConfig", hidden_size=2_048, layers=24, heads=16, kv_heads=16,
+            context=32_768,
+        ),
+        "qwen3_moe": RopeFamily(
+            config_class="Qwen3MoeConfig", hidden_size=2_048, layers=24, heads=32, kv_heads=4,
+            context=32_768,
+        ),
+        "qwen2_vl_text": _QWEN_VL,
+        "qwen2_5_vl_text": replace(_QWEN_VL, config_class="Qwen2_5_VLTextConfig"),
+        "gemma": RopeFamily(
+            config_class="GemmaConfig", hidden_size=3_072, layers=28, heads=16, kv_heads=16,
+            head_dim=256, context=8_192,
+        ),
+        "gemma2": RopeFamily(
+            config_class="Gemma2Config", hidden_size=2_304, layers=26, heads=8, kv_heads=4,
+            head_dim=256, context=8_192, windows="pattern", window=4_096, scalar=256,
+            notes=(_SOFT_CAP,),
+        ),
+        "gemma3_text": RopeFamily(
+            config_class="Gemma3TextConfig", hidden_size=2_304, layers=26, heads=8, kv_heads=4,
+            head_dim=256, context=131_072, windows="pattern", window=4_096, period=6,
+            period_key="sliding_window_pattern", scalar=256, both_sides="flag",
+            bases=_two(
+                Base(default=1e6),
+                Base(default=1e4, names=("rope_local_base_freq",), scaled=False),
+            ),
+        ),
+        "phi": RopeFamily(
+            config_class="PhiConfig", hidden_size=2_048, layers=24, heads=32, context=2_048,
+            share=0.5,
+        ),
+        "phi3": RopeFamily(
+            config_class="Phi3Config", hidden_size=3_072, layers=32, heads=32, context=4_096,
+            share=1.0, windows="every layer", trained_length=4_096,
+            types={"yarn": "longrope"}, takes=("default", "longrope"),
+        ),
+        "gpt_neox": RopeFamily(
+            config_class="GPTNeoXConfig", hidden_size=6_144, layers=44, heads=64, context=2_048,
+            bases=_one(1e4, "rotary_emb_base", "rope_theta"), share=0.25,
+            share_names=("rotary_pct", "partial_rotary_factor"), kv_heads_key=False,
+            head_dim_key=False,
+        ),
+        "deepseek_v2": RopeFamily(
+            config_class="DeepseekV2Config", hidden_size=4_096, layers=32, heads=32,
+            context=2_048, layout="interleaved", latent=True,
+        ),
+        "deepseek_v3": _DEEPSEEK_V3,
+        "kimi_k2": _DEEPSEEK_V3,  # its own code is a copy of this class
+        "gpt_oss": RopeFamily(
+            config_class="GptOssConfig", hidden_size=2_880, layers=36, heads=64, kv_heads=8,
+            head_dim=64, context=131_072, bases=_one(1.5e5), windows="pattern", window=128,
+            blocks={"": {
+                "rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0,
+                "truncate": False, "original_max_position_embeddings": 4_096,
+            }},
+            notes=("Each head has a learned logit more in its softmax, the attention sink.",),
+        ),
+        "olmo": RopeFamily(
+            config_class="OlmoConfig", hidden_size=4_096, layers=32, heads=32, context=2_048
+        ),
+        "olmo2": RopeFamily(
+            config_class="Olmo2Config", hidden_size=4_096, layers=32, heads=32, context=2_048
+        ),
+        "olmo3": RopeFamily(
+            config_class="Olmo3Config", hidden_size=4_096, layers=32, heads=32, context=2_048,
+            windows="pattern", window=4_096, period=4,
+            bases=_two(Base(default=5e5), Base(default=5e5, scaled=False)),
+        ),
+        "olmoe": RopeFamily(
+            config_class="OlmoeConfig", hidden_size=2_048, layers=16, heads=16, context=4_096
+        ),
+        "smollm3": RopeFamily(
+            config_class="SmolLM3Config", hidden_size=2_048, layers=36, heads=16, kv_heads=4,
+            context=32_768, bases=_one(2e6), no_rope=True,
+        ),
+        "starcoder2": RopeFamily(
+            config_class="Starcoder2Config", hidden_size=3_072, layers=30, heads=24, kv_heads=2,
+            context=4_096, windows="every layer",
+        ),
+        "granite": RopeFamily(
+            config_class="GraniteConfig", hidden_size=4_096, layers=32, heads=32, context=2_048,
+            scale_key="attention_multiplier",
+        ),
+        "granitemoe": RopeFamily(
+            config_class="GraniteMoeConfig", hidden_size=4_096, layers=32, heads=32, context=2_048,
+            scale_key="attention_multiplier",
+        ),
+        "stablelm": RopeFamily(
+            config_class="StableLmConfig", hidden_size=2_560, layers=32, heads=32, kv_heads=32,
+            context=4_096, share=0.25,
+        ),
+        "cohere": RopeFamily(
+            config_class="CohereConfig", hidden_size=8_192, layers=40, heads=64, context=8_192,
+            bases=_one(5e5), layout="interleaved",
+        ),
+        "ernie4_5": RopeFamily(
+            config_class="Ernie4_5Config", hidden_size=1_024, layers=18, heads=16, kv_heads=2,
+            head_dim=128, context=131_072, bases=_one(5e5), layout="interleaved",
+        ),
+        "helium": RopeFamily(
+            config_class="HeliumConfig", hidden_size=2_560, layers=24, heads=20, kv_heads=20,
+            head_dim=128, context=4_096, bases=_one(1e5), layout="interleaved",
+        ),
+        "glm": _GLM,
+        "glm4": replace(_GLM, config_class="Glm4Config"),
+        "glm4_moe": RopeFamily(
+            config_class="Glm4MoeConfig", hidden_size=4_096, layers=46, heads=96, kv_heads=8,
+            context=131_072, share=0.5,
+        ),
+        "nemotron": RopeFamily(
+            config_class="NemotronConfig", hidden_size=6_144, layers=32, heads=48, context=4_096,
+            share=0.5,
+        ),
+        "persimmon": RopeFamily(
+            config_class="PersimmonConfig", hidden_size=4_096, layers=36, heads=64,
+            context=16_384, share=0.5, kv_heads_key=False, head_dim_key=False,
+        ),
+        "seed_oss": RopeFamily(
+            config_class="SeedOssConfig", hidden_size=4_096, layers=64, heads=80, kv_heads=8,
+            head_dim=128, context=524_288,
+        ),
+        "falcon": RopeFamily(
+            config_class="FalconConfig", hidden_size=4_544, layers=32, heads=71, context=2_048,
+            head_dim_key=False,
+        ),
+        "modernbert": RopeFamily(
+            config_class="ModernBertConfig", hidden_size=768, layers=22, heads=12, context=8_192,
+            bases=_two(
+                Base(default=1.6e5, names=("global_rope_theta",)),
+                Base(default=1e4, names=("local_rope_theta",)),
+            ),
+            windows="pattern", window=128, window_key="local_attention", period=3,
+            period_key="global_attn_every_n_layers", first_full=True, encoder=True,
+            kv_heads_key=False, head_dim_key=False,
+        ),
+        "gemma4_text": RopeFamily(
+            config_class="Gemma4TextConfig", hidden_size=2_304, layers=30, heads=8, kv_heads=4,
+            head_dim=256, context=131_072, windows="pattern", window=512, period=6,
+            bases=_two(Base(default=1e6, names=()), Base(default=1e4, names=())),
+            share=1.0, softmax_scale=1.0, global_head_dim=512, both_sides="word",
+            blocks={FULL: {"rope_type": "proportional", "partial_rotary_factor": 0.25}},
+        ),
+    }
+)  # fmt: skip

@@ -1,0 +1,501 @@
+r"""Scheme: the three places where a positional encoding can touch attention, and nowhere else.
+
+The base class does nothing in each, so it is itself NoPE (Kazemnejad et al. 2023, arXiv 2305.19466).
+
+Axes: b batch, h heads, t tokens, q query positions, k key positions, n positions, d width, p pairs.
+Offsets are key minus query. Positions are whole numbers, (n,) or (b, n); None is 0, 1, 2, ...
+
+What a scheme says of itself when a model reads a longer text: the question, and the answer.
+
+What fields that many schemes have may hold: the base of a ladder, the number of heads.
+
+NoPE: nothing is added; a causal decoder still sees order.
+
+Kazemnejad et al. 2023, The Impact of Positional Encoding on Length Generalization in Transformers,
+arXiv 2305.19466.
+
+A scheme whose position kernel is the Gram matrix of position vectors: learned, sinusoidal, RoPE.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from posenc import fields, limits
+from posenc.device import float64_device
+from posenc.errors import (
+    ConfigError,
+    NoPositionKernel,
+    NoPositionVectors,
+    NotStationary,
+    SchemeArgumentError,
+    shown,
+)
+from posenc.formula import Writer
+from posenc.frequencies import Layout, Phases
+from posenc.hook_arguments import (
+    Positions,
+    at_least_float32,
+    check_positions,
+    check_queries_and_keys,
+    of_every_head,
+    offsets_between,
+)
+from posenc.toeplitz import toeplitz
+
+
+@dataclass(frozen=True, kw_only=True)
+class LongerText:
+    """A text of `target` tokens, read by one kind of layer of a model.
+
+    reach: how many of them a query sees, itself included. trained_length: of the texts of training, None
+    where it is not known. bias_divisor: what the model divides a scheme's bias by before adding it.
+    """
+
+    target: int
+    reach: int
+    trained_length: int | None = None
+    bias_divisor: float = 1.0
+
+
+@dataclass(frozen=True)
+class LengthNote:
+    """What happens at that length, and the source of it.
+
+    works: whether positions up to the target have a value; that alone is no promise of quality.
+    """
+
+    sentence: str
+    source: str
+    works: bool = True
+
+
+BASE = fields.Real(low=limits.MIN_BASE, high=limits.MAX_BASE, closed=False, label="Base")
+HEADS = fields.Whole(low=1, high=limits.MAX_HEADS, label="Heads")
+
+
+Head = Literal["mean"] | int
+
+
+@dataclass(frozen=True, kw_only=True)
+class SchemeConfig(ABC):
+    """A scheme as a value: frozen, hashable, checked when made, turned into a module by `build`.
+
+    `kind` is an instance field, so that two configs with equal numbers never share a cache entry.
+    `shared` maps a field to the attribute of a Setting that fills it; the other fields are its own.
+    reading: what a scaling is called where it reads the weights of another scheme. start: what untrained
+    numbers of it are. in_training: what to know before its trained models are compared with others, one
+    sentence; "" for nothing. divided: whether q . k is divided by sqrt(head_dim). advanced: whether it is
+    for those who look into a formula itself, which menus and help mark.
+    """
+
+    kind: str = ""
+
+    label: ClassVar[str]
+    summary: ClassVar[str]
+    paper: ClassVar[str]
+    shared: ClassVar[dict[str, str]] = {}
+    reading: ClassVar[str] = ""
+    start: ClassVar[str] = "untrained noise"
+    in_training: ClassVar[str] = ""
+    divided: ClassVar[bool] = True
+    advanced: ClassVar[bool] = False
+
+    @property
+    def uses(self) -> tuple[str, ...]:
+        """The attributes of a Setting that change what this scheme does."""
+        return tuple(self.shared.values())
+
+    def __post_init__(self) -> None:
+        if self.kind != type(self).__dataclass_fields__["kind"].default:
+            raise ConfigError(f"{type(self).__name__}.kind is fixed, got {self.kind!r}.")
+        fields.check(self)
+
+    @classmethod
+    def from_setting(cls, setting: object, **own: Any) -> Self:
+        """Make the config that a posenc.Setting means for this scheme; `own` fills its own fields."""
+        taken = {field: getattr(setting, source) for field, source in cls.shared.items()}
+        return cls(**(taken | own))
+
+    def record(self) -> dict[str, Any]:
+        """Return every field as JSON holds it; `from_record` reads it back."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_record(cls, record: dict[str, Any]) -> Self:
+        """Make the config that `record` wrote; JSON has lists for tuples."""
+        values: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in record.items()
+        }
+        return cls(**values)
+
+    def at_length(self, length: int) -> Self:
+        """Return the config for a text of `length` positions; self, unless the scheme looks at it."""
+        return self
+
+    @classmethod
+    def stretching(cls, trained: SchemeConfig, length: int, trained_length: int) -> Self | None:
+        """Return the config that reads weights trained with `trained` at a longer `length`.
+
+        None, unless this is a scaling that needs to know no more than the two lengths.
+        """
+        return None
+
+    def length_note(self, text: LongerText) -> LengthNote:
+        """Return what a model with this scheme must know about a longer text."""
+        return LengthNote(sentence=f"{self.label}: nothing here scales it.", source="its config")
+
+    def formula(self, write: Writer) -> str:
+        """Return the formula in LaTeX with the letters and numbers of `write`; see `posenc.formula`.
+
+        A scheme without one is told in words.
+        """
+        return rf"\text{{{self.summary.rstrip('.')}}}"
+
+    @classmethod
+    def own_rules(cls) -> dict[str, fields.Rule]:
+        """Return the rules of the fields that no Setting fills."""
+        return {name: rule for name, rule in fields.rules(cls).items() if name not in cls.shared}
+
+    @abstractmethod
+    def build(self, device: torch.device | str | None = None, seed: int = 0) -> Scheme:
+        """Return the module of this config on `device`; `seed` fixes whatever is drawn at random."""
+
+    def replace(self, **changes: Any) -> Self:
+        """Return a copy with some fields changed."""
+        return dataclasses.replace(self, **changes)
+
+
+class Scheme(nn.Module):
+    """A positional encoding as three hooks; every default does nothing.
+
+    stationary: the position kernel is a function of the offset alone.
+    max_length: the first position that has no value, or None.
+    kernel_unit: what the position kernel counts: "inner product", "logit" or "weight factor".
+    heads: number of heads the scheme tells apart, or None where all heads are alike.
+    provenance: one phrase saying where stored numbers come from, "" for a formula.
+    untrained: whether those numbers are a random start, which is noise and must be labelled so.
+    phases: the exact ladder of frequencies, None for a scheme without any.
+    attention_factor: what `rotate` multiplies the turned pairs of queries and of keys by.
+    no_vectors: why a scheme has no position vectors, where it has none.
+    rotary_layout: order of the pairs that `rotate` turns by the angles of `phases`, None without any.
+    """
+
+    stationary: bool = True
+    max_length: int | None = None
+    kernel_unit: str = "weight factor"
+    heads: int | None = None
+    provenance: str = ""
+    untrained: bool = False
+    attention_factor: float = 1.0
+    rotary_layout: Layout | None = None
+    phases: Phases | None = None
+    no_vectors: str = "none are known for its kernel"
+
+    def __init__(self, config: SchemeConfig) -> None:
+        super().__init__()
+        self.config = config
+
+    def extra_repr(self) -> str:
+        return ", ".join(
+            f"{name}={getattr(self.config, name)!r}" for name in fields.rules(self.config)
+        )
+
+    # The hooks ------------------------------------------------------------------------------
+
+    def embed(
+        self, x: Float[Tensor, "b t d"], positions: Positions = None
+    ) -> Float[Tensor, "b t d"]:
+        """Return token vectors with position added."""
+        return x
+
+    def rotate(
+        self,
+        q: Float[Tensor, "b h q d"],
+        k: Float[Tensor, "b g k d"],
+        q_positions: Positions = None,
+        k_positions: Positions = None,
+    ) -> tuple[Float[Tensor, "b h q d"], Float[Tensor, "b g k d"]]:
+        """Return queries and keys, each changed by its own position only."""
+        return q, k
+
+    def bias(
+        self,
+        q: Float[Tensor, "b h q d"],
+        k: Float[Tensor, "b g k d"],
+        q_positions: Positions = None,
+        k_positions: Positions = None,
+    ) -> Float[Tensor, "#b h q k"] | None:
+        """Return what is added to the scaled scores of UNROTATED q and k, or None.
+
+        The default gathers from `offset_bias`, in float32 at least: a bias in half precision tells
+        fewer and fewer distances apart as they grow.
+        """
+        self.check_heads(q)
+        check_positions("q_positions", q_positions, q)
+        check_positions("k_positions", k_positions, k)
+        offsets = offsets_between(q, k, q_positions, k_positions)
+        values = self.offset_bias(offsets)
+        if values is None:
+            return None
+        batched = values.movedim(0, 1) if offsets.dim() == 3 else values[None]
+        return batched.to(at_least_float32(q.dtype))
+
+    def offset_bias(self, offsets: Int[Tensor, " *shape"]) -> Float[Tensor, " h *shape"] | None:
+        """Return the bias of a stationary scheme at offsets (key minus query), or None.
+
+        Where `bias` depends on content too (Transformer-XL), this is what is left of it at content 0.
+        """
+        return None
+
+    def bias_matrix(
+        self, length: int, *, head: Head = "mean", dtype: torch.dtype | None = None
+    ) -> Float[Tensor, "n n"] | None:
+        """Return the bias of positions 0 .. length - 1 without content, float64, or None without any.
+
+        head: one of them, or their mean. dtype: rounded to it first. Raises NoPositionKernel where all
+        of the bias depends on content.
+        """
+        if self._is_content_alone():
+            raise NoPositionKernel(
+                f"{self.config.label} has no fixed numbers to show: all it adds depends on content."
+            )
+        self.check_head(head)
+        bias = self.offset_bias(torch.arange(1 - length, length, device="cpu"))
+        if bias is None:
+            return None
+        exact = rounded(bias.detach().to(float64_device(bias.device)).double(), dtype)
+        return toeplitz(exact.mean(dim=0) if head == "mean" else exact[head])
+
+    def softmax_scale(self, head_dim: int) -> float:
+        """Return the factor of q . k: 1 / sqrt(head_dim), or 1 where nothing is divided."""
+        return head_dim**-0.5 if self.config.divided else 1.0
+
+    def layer(self, index: int) -> Scheme:
+        """Return the scheme of one layer; self, unless layers have their own parameters."""
+        return self
+
+    def scores(
+        self,
+        q: Float[Tensor, "b h q d"],
+        k: Float[Tensor, "b g k d"],
+        q_positions: Positions = None,
+        k_positions: Positions = None,
+    ) -> Float[Tensor, "b h q k"]:
+        """Return the logits before softmax and masking: rotated q . k times the scale, plus bias."""
+        check_queries_and_keys(q, k, q_positions, k_positions)
+        rotated_q, rotated_k = self.rotate(q, k, q_positions, k_positions)
+        keys = of_every_head(rotated_k, q.shape[1])
+        logits = rotated_q @ keys.mT * self.softmax_scale(q.shape[-1])
+        bias = self.bias(q, k, q_positions, k_positions)
+        return logits if bias is None else logits + bias
+
+    # What position alone contributes --------------------------------------------------------
+
+    def offset_kernel(
+        self,
+        offsets: Int[Tensor, " *n"],
+        head: Head = "mean",
+        dtype: torch.dtype | None = None,
+    ) -> Float[Tensor, " *n"]:
+        """Return the position kernel of a stationary scheme at offsets, in float64.
+
+        The default is the factor that the bias puts on an attention weight, exp(offset_bias), and 1
+        without a bias (NoPE). Raises NoPositionKernel where the bias depends on content.
+        """
+        if self._is_content_alone():
+            raise NoPositionKernel(
+                f"{self.config.label} has no fixed position kernel: its bias depends on content."
+            )
+        self.check_head(head)
+        bias = self.offset_bias(offsets)
+        if bias is None:
+            return torch.ones(offsets.shape, dtype=torch.float64, device=offsets.device)
+        factors = rounded(bias.detach().to(float64_device(bias.device)).double(), dtype).exp()
+        return factors.mean(dim=0) if head == "mean" else factors[head]
+
+    def offset_curve(
+        self,
+        length: int,
+        *,
+        head: Head = "mean",
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> Float[Tensor, " m"]:
+        """Return the kernel at offsets -(length-1) .. length-1, float64; see `posenc.offset_curve`."""
+        self.check_kernel_request(length, head)
+        if not self.stationary:
+            raise NotStationary(
+                f"{self.config.label} has no offset curve: its kernel is not a function of the "
+                "offset alone; use position_kernel."
+            )
+        offsets = torch.arange(1 - length, length, device=float64_device(device))
+        return self.offset_kernel(offsets, head, dtype)
+
+    def kernel(
+        self,
+        length: int,
+        *,
+        head: Head = "mean",
+        start: int = 0,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> Float[Tensor, "n n"]:
+        """Return what position alone contributes, K(i, j); see `posenc.position_kernel`."""
+        limits.check_count("length", length, 1, limits.MAX_KERNEL_LENGTH)
+        return toeplitz(self.offset_curve(length, head=head, dtype=dtype, device=device))
+
+    def vectors(
+        self,
+        length: int,
+        *,
+        head: Head = "mean",
+        start: int = 0,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> Float[Tensor, "n m"]:
+        """Return phi with phi(i) . phi(j) = K(i, j); see `posenc.position_vectors`."""
+        reason = "it has no position kernel" if self._is_content_alone() else self.no_vectors
+        raise NoPositionVectors(f"{self.config.label} has no position vectors: {reason}.")
+
+    def offset_map(self, offset: int, *, size: int, head: Head = "mean") -> Tensor | None:
+        """Return the closed form of M_k, phi(i + k) = M_k phi(i), or None where the scheme has none.
+
+        It acts on the position vectors of one head. `size` is how many positions it must reach in
+        schemes whose vectors grow with every position; the others ignore it.
+        """
+        return None
+
+    @property
+    def inv_freq(self) -> Float[Tensor, " p"] | None:
+        """Inverse frequencies in float64, radians per position, or None for a scheme without any."""
+        return None
+
+    def _is_content_alone(self) -> bool:
+        """Whether the bias depends on content and nothing is left of it without."""
+        own = type(self)
+        fixed = own.offset_bias is not Scheme.offset_bias or own.kernel is not Scheme.kernel
+        return own.bias is not Scheme.bias and not fixed
+
+    def check_heads(self, q: Float[Tensor, "b h q d"]) -> None:
+        """Raise SchemeArgumentError if the scheme tells apart another number of heads than q has."""
+        if self.heads is not None and q.shape[1] != self.heads:
+            raise SchemeArgumentError(
+                f"{self.config.label} of {self.heads} heads does not fit q of {q.shape[1]} heads."
+            )
+
+    def check_kernel_request(self, length: int, head: Head) -> None:
+        """Raise unless `length` and `head` can be asked of this scheme."""
+        limits.check_count("length", length, 1, limits.MAX_CURVE_LENGTH)
+        self.check_head(head)
+
+    def check_head(self, head: Head) -> None:
+        """Raise SchemeArgumentError unless `head` is "mean" or a head that the scheme has."""
+        if head == "mean" or self.heads is None:
+            return
+        if isinstance(head, bool) or not isinstance(head, int) or not 0 <= head < self.heads:
+            raise SchemeArgumentError(
+                f"head must be 'mean' or a whole number from 0 to {self.heads - 1}, got {shown(head)}."
+            )
+
+
+def rounded(values: Float[Tensor, " *n"], dtype: torch.dtype | None) -> Float[Tensor, " *n"]:
+    """Return `values` as a model in `dtype` would hold them, as float64 again."""
+    return values if dtype is None else values.to(dtype).to(torch.float64)
+
+
+def check_scheme(scheme: object) -> None:
+    """Raise SchemeArgumentError for what is no scheme, above all for a config that was not built."""
+    if not isinstance(scheme, Scheme):
+        built = (
+            ": build the config first, by config.build()"
+            if isinstance(scheme, SchemeConfig)
+            else ""
+        )
+        raise SchemeArgumentError(
+            f"scheme must be a built scheme, got {type(scheme).__name__}{built}."
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoneConfig(SchemeConfig):
+    """No positional encoding."""
+
+    kind: Literal["none"] = "none"
+
+    label: ClassVar[str] = "NoPE"
+    summary: ClassVar[str] = "Adds nothing: order shows only through the causal mask."
+    paper: ClassVar[str] = "Kazemnejad et al. 2023, arXiv 2305.19466"
+
+    def length_note(self, text: LongerText) -> LengthNote:
+        return LengthNote(
+            sentence="No position is put in, so there is nothing to scale.", source="its config"
+        )
+
+    def formula(self, write: Writer) -> str:
+        return (
+            rf"\mathrm{{logit}}({write.position}, {write.key}) = "
+            rf"\frac{{q_{{{write.position}}} \cdot k_{{{write.key}}}}}{{\sqrt{{d_\mathrm{{head}}}}}}"
+        )
+
+    def build(self, device: torch.device | str | None = None, seed: int = 0) -> Scheme:
+        return Scheme(self)
+
+
+class VectorScheme(Scheme):
+    """A scheme whose kernel is the Gram matrix of position vectors it can show.
+
+    pair_layout, pair_first, unpaired: how the vectors' features pair up as waves: side by side or by
+    halves, sine or cosine first, and how many features at the end belong to no pair.
+    """
+
+    kernel_unit = "inner product"
+    pair_layout: Layout = "interleaved"
+    pair_first: Literal["sin", "cos"] = "sin"
+    unpaired: int = 0
+
+    def offset_curve(
+        self,
+        length: int,
+        *,
+        head: Head = "mean",
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> Float[Tensor, " m"]:
+        if dtype is not None and self.stationary:
+            raise NotStationary(
+                f"{self.config.label} rounded to {str(dtype).removeprefix('torch.')} is no function "
+                "of the offset alone; use position_kernel."
+            )
+        if not self.stationary:
+            return super().offset_curve(length, head=head, device=device)
+        self.check_kernel_request(length, head)
+        after = self.half_curve(length, float64_device(device))  # a Gram matrix is symmetric
+        return torch.cat((after.flip(0)[:-1], after))
+
+    def half_curve(self, length: int, device: torch.device) -> Float[Tensor, " n"]:
+        """Return the kernel at offsets 0 .. length-1, float64."""
+        return self.offset_kernel(torch.arange(length, device=device))
+
+    def kernel(
+        self,
+        length: int,
+        *,
+        head: Head = "mean",
+        start: int = 0,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> Float[Tensor, "n n"]:
+        if self.stationary and dtype is None:
+            return super().kernel(length, head=head, start=start, device=device)
+        limits.check_count("length", length, 1, limits.MAX_KERNEL_LENGTH)
+        rows = self.vectors(length, head=head, start=start, dtype=dtype, device=device)
+        return rows @ rows.T

@@ -1,0 +1,415 @@
+"""One what-if: the shared numbers from which the config of every scheme is made.
+
+A Setting is a value: frozen, hashable, written to and read from the text of a link. `snap` turns any
+text, however odd, into a legal Setting and says in sentences what it changed; making a Setting
+directly is strict and raises ConfigError.
+
+What one scheme of a setting is asked: a value that decides every number and keys every cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import torch
+
+from posenc import fields, limits
+from posenc.checkpoints.sources import RUN
+from posenc.errors import ConfigError, ConfigFileError
+from posenc.schemes import ROPE_SCALINGS, SCHEMES
+from posenc.schemes.base import Head, Scheme, SchemeConfig
+from posenc.settings import own_fields
+from posenc.settings.chosen_model import ModelRule, SharedModel, shared_model
+from posenc.text import with_advanced
+
+DEFAULT_SCHEMES = ("learned", "sinusoidal", "rope", "alibi")
+PRECISIONS = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+# Schemes with a base; a scaling of RoPE is RoPE.
+_WITH_BASE = [
+    config.label
+    for kind, config in SCHEMES.items()
+    if "base" in config.shared and kind not in ROPE_SCALINGS
+]
+_USE_BASE = f"{', '.join(_WITH_BASE[:-1])} and {_WITH_BASE[-1]} use it"
+
+# Even stops that are dense where people work and reach the caps: about equal steps by ratio.
+_WIDTHS: tuple[int, ...] = (2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256, 320, 384, 448, 512, 640)
+_WIDTHS += (768, 896, 1024, 1280, 1536, 1600, 2048, 2560, 3072, 4096)
+_LENGTHS: tuple[int, ...] = (8, 16, 32, 48, 64, 96, 128, 160, 192, 224, 256, 320, 384, 448, 512)
+_LENGTHS += (640, 768, 1024, 1280, 1536, 2048)
+_TRAINED = tuple(n for n in _LENGTHS if n <= 1024) + tuple(2**n for n in range(11, 21))
+_MANTISSAS = (1, 1.25, 1.6, 2, 2.5, 3.2, 4, 5, 6.3, 8)  # ten steps a decade, equal by ratio
+_BASES = (*(mantissa * 10.0**decade for decade in range(1, 8) for mantissa in _MANTISSAS), 1e8)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """The numbers that people tweak, shared by every scheme that is compared.
+
+    `own` holds the fields that belong to one scheme, as sorted pairs such as ("rope.layout", "half").
+    """
+
+    schemes: tuple[str, ...] = fields.ruled(
+        DEFAULT_SCHEMES,
+        fields.Several(
+            options=tuple(SCHEMES),
+            labels=tuple(config.label for config in SCHEMES.values()),
+            most=limits.MAX_SCHEMES,
+            label="Schemes",
+            help=with_advanced(
+                "Which schemes stand side by side.",
+                (config.label for config in SCHEMES.values() if config.advanced),
+            ),
+        ),
+    )
+    dim: int = fields.ruled(
+        512,
+        fields.Whole(
+            low=2,
+            high=limits.MAX_SHOWN_DIM,
+            multiple_of=2,
+            grid=_WIDTHS,
+            label="Model dimension",
+            help="Width of the token vectors; learned and sinusoidal act on all of it.",
+        ),
+    )
+    base: float = fields.ruled(
+        10000.0,
+        fields.Real(
+            low=2.0,
+            high=limits.MAX_BASE,
+            grid=_BASES,
+            label="Base",
+            help=f"Sets how slowly the slowest pair turns; {_USE_BASE}.",
+        ),
+    )
+    length: int = fields.ruled(
+        256,
+        fields.Whole(
+            low=2,
+            high=limits.MAX_SHOWN_LENGTH,
+            grid=_LENGTHS,
+            label="Positions shown",
+            help="How many positions every panel shows, from 0.",
+        ),
+    )
+    train_length: int = fields.ruled(
+        128,
+        fields.Whole(
+            low=1,
+            high=limits.MAX_TRAIN_LENGTH,
+            grid=_TRAINED,
+            label="Training length",
+            help="Positions seen in training; an untrained learned table ends there.",
+        ),
+    )
+    heads: int = fields.ruled(
+        8,
+        fields.Whole(
+            low=1,
+            high=limits.MAX_SHOWN_HEADS,
+            label="Heads",
+            help="RoPE acts on dimension / heads; ALiBi and other biases differ from head to head.",
+        ),
+    )
+    equal_width: bool = fields.ruled(
+        False,
+        fields.Flag(
+            label="Compare at equal width",
+            help="Give schemes that rotate the whole model dimension instead of dimension / heads.",
+        ),
+    )
+    alibi_head: int = fields.ruled(
+        0,
+        fields.Whole(
+            low=0,
+            high=limits.MAX_SHOWN_HEADS,
+            label="Head shown",
+            help="Of schemes whose heads differ, such as ALiBi: 0 is the mean, 1 the first head.",
+        ),
+    )
+    seed: int = fields.ruled(
+        0,
+        fields.Whole(
+            low=0,
+            high=2**31 - 1,
+            label="Seed",
+            help="Fixes all that is random: starts of tables and parameters, weights, controls.",
+        ),
+    )
+    learned_source: str = fields.ruled(
+        "trained",
+        fields.Word(
+            pattern=rf"trained|random|minilm|table-[0-9a-f]{{12}}|{RUN}",
+            described="trained, random, minilm, or the name of a run or of an uploaded table",
+            label="Learned table",
+            help="The table of a trained model, or a random start.",
+        ),
+    )
+    model: str = fields.ruled(
+        "",
+        ModelRule(
+            label="Model",
+            help="A real model: its own numbers take the place of these in the panel of its scheme.",
+        ),
+    )
+    precision: str = fields.ruled(
+        "float32",
+        fields.Choice(
+            options=tuple(PRECISIONS),
+            label="Precision",
+            help="The precision in which a model would hold its tables (ALiBi: its bias).",
+        ),
+    )
+    device: str = fields.ruled(
+        "auto",
+        fields.Choice(
+            options=("auto", "cpu", "cuda", "mps"),
+            label="Device",
+            help="Where the numbers are computed; auto takes the best that works.",
+        ),
+    )
+    own: tuple[tuple[str, Any], ...] = ()
+
+    def __post_init__(self) -> None:
+        fields.check(self)
+        if self.dim % (2 * self.heads):
+            raise ConfigError(
+                f"Setting.dim must be a multiple of twice the heads, so that every head has an even "
+                f"width, got {self.dim} for {self.heads} heads."
+            )
+        try:
+            model = self.real_model
+        except ConfigFileError as error:
+            raise ConfigError(f"Setting.model cannot be used: {error}") from None
+        widest = max(self.dim, _width(model))
+        if self.length * widest > limits.MAX_SHOWN_ELEMENTS:
+            raise ConfigError(
+                f"Setting.length times {'dim' if widest == self.dim else 'the width of the model'} must "
+                f"be at most {limits.MAX_SHOWN_ELEMENTS:,}, got {self.length:,} x {widest:,}."
+            )
+        most = _heads(model) or self.heads
+        if self.alibi_head > most:
+            raise ConfigError(
+                f"Setting.alibi_head must be from 0 (the mean) to {most}, got {self.alibi_head}."
+            )
+        object.__setattr__(self, "own", own_fields.canonical(self.own))
+        for kind in SCHEMES:
+            self.config(kind)
+
+    @property
+    def head_dim(self) -> int:
+        """Width of one head."""
+        return self.dim // self.heads
+
+    @property
+    def rope_width(self) -> int:
+        """Width that rotary schemes act on: one head, or the model when widths are made equal."""
+        return self.dim if self.equal_width else self.head_dim
+
+    @property
+    def learned_rows(self) -> int:
+        """Rows of an untrained table: no more than any page can show are ever drawn."""
+        return min(self.train_length, limits.MAX_SHOWN_LENGTH)
+
+    @property
+    def scaled_from(self) -> int:
+        """The trained length as scalings of RoPE take it: two positions at least.
+
+        LongRoPE divides by its logarithm.
+        """
+        return max(self.train_length, 2)
+
+    @property
+    def head(self) -> Head:
+        """The head asked for, as `position_kernel` takes it: "mean" or a number from 0."""
+        return "mean" if self.alibi_head == 0 else self.alibi_head - 1
+
+    @property
+    def table_dtype(self) -> torch.dtype | None:
+        """The dtype tables are rounded to, or None where the exact value is shown.
+
+        float32 counts as exact: its rounding moves a similarity by less than 1e-6, which no picture
+        shows, while an exact stationary kernel travels as its curve.
+        """
+        return PRECISIONS[self.precision]
+
+    @property
+    def real_model(self) -> SharedModel | None:
+        """The model whose numbers stand in the panel of its scheme, None where none is chosen."""
+        return shared_model(self.model) if self.model else None
+
+    def of_model(self, kind: str) -> SchemeConfig | None:
+        """Return the model's own config of a scheme, None where this setting's numbers make it.
+
+        A model gives the shape of trained numbers, not their values: only a random start takes it.
+        """
+        model = self.real_model
+        scheme = None if model is None else model.scheme
+        if scheme is None or scheme.kind != kind:
+            return None
+        if "source" in scheme.shared and self.learned_source != "random":
+            return None
+        return None if f"{kind}.source" in dict(self.own) else scheme
+
+    def config(self, kind: str) -> SchemeConfig:
+        """Return the config that this setting, or its model, means for one scheme."""
+        own_to_model = self.of_model(kind)
+        if own_to_model is not None:
+            return own_to_model
+        prefix = kind + "."
+        own = {key.removeprefix(prefix): value for key, value in self.own if key.startswith(prefix)}
+        return SCHEMES[kind].from_setting(self, **own)
+
+    def ignored_by(self, kind: str) -> tuple[str, ...]:
+        """Return the labels of the main numbers (dimension, base, heads) that a scheme ignores."""
+        derived = {"rope_width": ("dim",) if self.equal_width else ("dim", "heads")}
+        derived |= {"head_dim": ("dim", "heads")}
+        used = {
+            name
+            for source in (() if self.of_model(kind) else self.config(kind).uses)
+            for name in derived.get(source, (source,))
+        }
+        labels = fields.rules(Setting)
+        return tuple(labels[name].label for name in ("dim", "base", "heads") if name not in used)
+
+    def configs(self) -> dict[str, SchemeConfig]:
+        """Return the configs of the chosen schemes, in their fixed order."""
+        return {kind: self.config(kind) for kind in self.schemes}
+
+    def replace(self, **changes: Any) -> Self:
+        """Return a copy with some fields changed."""
+        return replace(self, **changes)
+
+    def write(self) -> dict[str, str]:
+        """Return the text of every field that differs from its default; `snap` reads it back."""
+        default = fields.defaults(Setting)
+        shared = {
+            name: rule.write(getattr(self, name))
+            for name, rule in fields.rules(Setting).items()
+            if getattr(self, name) != default[name]
+        }
+        return shared | {key: own_fields.rules()[key].write(value) for key, value in self.own}
+
+    def record(self) -> dict[str, Any]:
+        """Return every field by its name, as JSON holds it, defaults too."""
+        shared = {name: getattr(self, name) for name in fields.rules(Setting)}
+        return shared | own_fields.defaults() | dict(self.own)
+
+    @classmethod
+    def snap(cls, raw: Mapping[str, str]) -> tuple[Self, list[str]]:
+        """Return the legal setting nearest to `raw` and one sentence for each thing changed."""
+        values, notices = fields.snap(cls, raw)
+        notices += _fit_model(values)
+        notices += _fit_together(values)
+        own, own_notices = own_fields.snap(raw)
+        setting = cls(**values)
+        for key, value in own.items():
+            try:
+                setting = setting.replace(
+                    own=tuple(sorted((dict(setting.own) | {key: value}).items()))
+                )
+            except ConfigError as error:
+                own_notices.append(f"{error} The default is used instead.")
+        return setting, notices + own_notices
+
+
+def _width(model: SharedModel | None) -> int:
+    """Return the width of what is drawn of a model, 0 where nothing is."""
+    return 0 if model is None else getattr(model.scheme, "dim", 0)
+
+
+def _heads(model: SharedModel | None) -> int:
+    """Return the heads of a model's bias, 0 where it has none."""
+    return 0 if model is None else getattr(model.scheme, "heads", 0)
+
+
+def _fit_model(values: dict[str, Any]) -> list[str]:
+    """Take away a model that cannot be read, in place; return what was wrong with it."""
+    try:
+        if values["model"]:
+            shared_model(values["model"])
+    except ConfigFileError as error:
+        values["model"] = ""
+        return [f"The model of this link cannot be used: {error.problem} No model is chosen."]
+    return []
+
+
+def _fit_together(values: dict[str, Any]) -> list[str]:
+    """Make dimension, heads, the head shown and positions agree, in place; return what was changed."""
+    notices = []
+    dim, heads = values["dim"], values["heads"]
+    if dim < 2 * heads:
+        values["heads"] = max(n for n in range(1, heads + 1) if dim % (2 * n) == 0)
+        notices.append(
+            f"Heads must leave each an even width: {values['heads']} "
+            f"{'head is' if values['heads'] == 1 else 'heads are'} used for dimension {dim:,} "
+            f"instead of {heads}."
+        )
+    elif dim % (2 * heads):
+        rule = fields.rules(Setting)["dim"]
+        assert isinstance(rule, fields.Whole)
+        values["dim"] = replace(rule, multiple_of=2 * heads).clamp(dim)
+        notices.append(
+            f"Model dimension must be a multiple of twice the heads ({2 * heads}): "
+            f"{values['dim']:,} is used instead of {dim:,}."
+        )
+    model = shared_model(values["model"]) if values["model"] else None
+    widest = max(values["dim"], _width(model))
+    longest = limits.MAX_SHOWN_ELEMENTS // widest
+    if values["length"] > longest:
+        width = "model dimension" if widest == values["dim"] else "the width of the model"
+        notices.append(
+            f"Positions shown times {width} must be at most {limits.MAX_SHOWN_ELEMENTS:,}: "
+            f"{longest:,} positions are used instead of {values['length']:,}."
+        )
+        values["length"] = longest
+    most = _heads(model) or values["heads"]
+    if values["alibi_head"] > most:
+        notices.append(f"Head shown must be from 0 (the mean) to {most}; the mean is used instead.")
+        values["alibi_head"] = 0
+    return notices
+
+
+@dataclass(frozen=True)
+class Query:
+    """Everything that decides what one scheme shows; what the scheme ignores is left out."""
+
+    config: SchemeConfig
+    length: int
+    head: Head = "mean"
+    precision: str = "float32"
+    seed: int = 0
+    device: str = "cpu"
+
+    @classmethod
+    def of(
+        cls, setting: Setting, kind: str, device: str = "cpu", length: int | None = None
+    ) -> Self:
+        """Make the query of one scheme of a setting, to be computed on a device."""
+        config = setting.config(kind)
+        return cls(
+            config=config,
+            length=setting.length if length is None else length,
+            head=setting.head if "heads" in config.shared else "mean",
+            precision=setting.precision,
+            seed=setting.seed if "seed" in config.uses else 0,
+            device=device,
+        )
+
+    def build(self, place: torch.device | str = "cpu") -> Scheme:
+        """Return the scheme on a device."""
+        return self.config.build(device=place, seed=self.seed)
+
+    @property
+    def dtype(self) -> torch.dtype | None:
+        """The dtype tables are rounded to, None for exact."""
+        return PRECISIONS[self.precision]
+
+
+def known(scheme: Scheme, length: int) -> int:
+    """Return how many of the first `length` positions have a value."""
+    return length if scheme.max_length is None else min(length, scheme.max_length)

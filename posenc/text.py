@@ -1,0 +1,84 @@
+"""Numbers and nouns as sentences write them.
+
+Names from files as a message or a page may show them: no control characters, not too long.
+
+Cells of a CSV file that no spreadsheet takes for a formula: text that begins like one is marked.
+
+OWASP ASVS 5.0, 1.2.10, and its page on CSV injection: a cell that begins with =, +, -, @, a tab or a line
+end may be computed where the file is opened; an apostrophe before it says that it is text. Numbers,
+and texts that are numbers, stay as they are: -0.5 begins with a minus, too.
+"""
+
+import math
+import re
+import unicodedata
+from collections.abc import Iterable
+from typing import Any
+
+SHOWN_NAME = 80  # characters
+
+
+def printable_name(name: str, limit: int = SHOWN_NAME) -> str:
+    """Return `name` for display: control and bidirectional characters escaped, cut to `limit`.
+
+    A backslash is doubled, so two different names that fit the limit never look the same.
+    """
+    shown = "".join(
+        character.encode("unicode_escape").decode("ascii")
+        if character == "\\" or unicodedata.category(character).startswith(("C", "Zl", "Zp"))
+        else character
+        for character in name[: limit + 1]
+    )
+    return shown if len(shown) <= limit else shown[: limit - 1] + "…"
+
+
+_FORMULA = "=+-@＝＋－＠"  # and the wide forms that some spreadsheets take for them
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_NUMBER = re.compile(
+    r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|inf|nan)", re.IGNORECASE | re.ASCII
+)
+
+
+def cell(value: Any) -> Any:
+    """Return a value as a cell of a CSV file: a text that is not taken for a formula, or itself.
+
+    Control characters become blanks: a line end, which not every writer quotes, would begin a row.
+    """
+    if not isinstance(value, str):
+        return value
+    text = _CONTROL.sub(" ", value)
+    begin = text.lstrip()
+    if begin and begin[0] in _FORMULA and _NUMBER.fullmatch(begin) is None:
+        return f"'{text}"
+    return text
+
+
+def counted(count: int, noun: str, several: str = "") -> str:
+    """Write how many there are of something: 1 row, 2 rows; `several` where an s is not enough."""
+    return f"{count:,} {noun if count == 1 else several or noun + 's'}"
+
+
+def power(value: float) -> str:
+    """Return a base with five digits: 5e5, 4.8692e6; below 1e4 in full."""
+    if value < 10_000:
+        return f"{value:,.5g}"
+    exponent = math.floor(math.log10(value))
+    mantissa = f"{value / 10.0**exponent:.5g}"
+    return f"1e{exponent + 1}" if mantissa == "10" else f"{mantissa}e{exponent}"
+
+
+def times(factor: float) -> str:
+    """Return a factor as x16 or x1.25."""
+    return f"x{factor:,.4g}"
+
+
+def listed(names: Iterable[str], last: str) -> str:
+    """Return names as a sentence lists them, `last` before the last one: YaRN, NTK-aware or none."""
+    *others, final = names
+    return f"{', '.join(others)} {last} {final}" if others else final
+
+
+def with_advanced(help: str, names: Iterable[str]) -> str:
+    """Return a control's help that names what of its choices is advanced, if anything is."""
+    said = ", ".join(names)
+    return f"{help} Advanced: {said}." if said else help
