@@ -11,13 +11,13 @@ from dashboard import check_frames
 from dashboard.check_frames import Drawn
 from dashboard.choices import CheckChoice
 from dashboard.compute import CACHE
+from dashboard.examples import EXAMPLES, Tables
 from posenc.analysis.layout_mixups import inspect_layouts
 from posenc.analysis.probes import probe_each
 from posenc.checkpoints.held_numbers import held_numbers
 from posenc.errors import CheckpointError, PosencError
 from posenc.identification import identify
 from posenc.identification.columns import Given
-from posenc.identification.examples import EXAMPLES, Tables
 from posenc.identification.identify import (
     error_sentence,
     fit_sentence,

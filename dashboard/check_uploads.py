@@ -9,6 +9,7 @@ from streamlit.typing import UploadedFile
 from dashboard import uploads
 from dashboard.check_readings import digests, reading
 from dashboard.choices import CheckChoice
+from dashboard.examples import EXAMPLES
 from dashboard.text import plain
 from posenc import fields
 from posenc.checkpoints import printable_name, unreadable_reason
@@ -26,7 +27,6 @@ from posenc.checkpoints.held_numbers import (
     shortened,
 )
 from posenc.errors import CheckpointError, PickleRefused, PosencError
-from posenc.identification.examples import EXAMPLES
 
 _UPLOADS, _TAKEN = "check_tables", "check_files_taken"
 _GIVEN, _REFUSED = "check_file_given", "check_file_refused"

@@ -4,10 +4,10 @@ import re
 from dataclasses import dataclass
 
 from dashboard.encoding_choice import EncodingChoice
+from dashboard.examples import EXAMPLES
 from posenc import fields, limits
 from posenc.checkpoints.held_numbers import NAME as NUMBERS
 from posenc.claims import THEMES
-from posenc.identification.examples import EXAMPLES
 from posenc.lab.tasks import TASKS, Language
 from posenc.planner import METHODS
 from posenc.text import with_advanced

@@ -3,10 +3,10 @@
 from dashboard.check import of_sidebar
 from dashboard.check_frames import FIELDS
 from dashboard.choices import CheckChoice
+from dashboard.examples import EXAMPLES
 from dashboard.scripts import written
 from posenc.checkpoints.held_numbers import held_numbers
 from posenc.errors import CheckpointError
-from posenc.identification.examples import EXAMPLES
 from posenc.settings import Setting
 
 _SCRIPT = """\
@@ -64,11 +64,12 @@ from posenc.limits import probed_rows"""
 def script(setting: Setting, chosen: CheckChoice) -> str:
     """Return a script that prints what the chosen table is; an upload is read from its owner's files."""
     if chosen.table in EXAMPLES:
-        imports = "from posenc.identification.examples import EXAMPLES\nfrom posenc.settings import Setting"
-        table = (
-            f"setting = {written(of_sidebar(setting))}\n"
-            f"table, sines = EXAMPLES[{chosen.table!r}].make(setting)"
-        )
+        shared = of_sidebar(setting)
+        imports, recipe = EXAMPLES[chosen.table].code()
+        table = f"\n{recipe}\n\nsetting = {written(shared)}\ntable, sines = recipe(setting)"
+        if shared.table_dtype is not None:
+            table += f"\ntable = table.to({shared.table_dtype})"
+            table += f"\nsines = None if sines is None else sines.to({shared.table_dtype})"
         probes = ""
     else:
         imports, table = _PROBE_IMPORTS, _of_upload(chosen.table)

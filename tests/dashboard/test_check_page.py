@@ -13,6 +13,7 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard import check, check_frames, check_readings, pinned
 from dashboard.choices import CheckChoice
+from dashboard.examples import EXAMPLES
 from dashboard.scripts.check_my_encoding import script
 from posenc.analysis import measure
 from posenc.analysis.layout_mixups import inspect_layouts
@@ -22,7 +23,6 @@ from posenc.checkpoints.array_files import NumberTable
 from posenc.checkpoints.sources import RESULTS, named_table
 from posenc.errors import PosencError
 from posenc.identification import identify
-from posenc.identification.examples import EXAMPLES
 from posenc.identification.identify import headline as identified
 from posenc.settings import Setting
 from tests.dashboard import pages

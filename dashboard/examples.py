@@ -1,6 +1,8 @@
 """Tables to try identification on: as code in use makes them, right and wrong, at a setting's sizes."""
 
+import inspect
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -12,6 +14,15 @@ from posenc.settings import Query, Setting, known
 from posenc.tables import rope_tables, sinusoidal_table
 
 Tables = tuple[Tensor, Tensor | None]
+
+_IMPORTS = (
+    "import math",
+    "import torch",
+    "from torch import Tensor",
+    "from posenc.kernel import position_vectors",
+    "from posenc.settings import Query, Setting, known",
+    "from posenc.tables import rope_tables, sinusoidal_table",
+)
 
 
 @dataclass(frozen=True)
@@ -32,6 +43,17 @@ class Example:
         if dtype is None:
             return table, sines
         return table.to(dtype), None if sines is None else sines.to(dtype)
+
+    def code(self) -> tuple[str, str]:
+        """Return the imports and the source of `recipe`, for a script; recipe(setting) makes the table."""
+        source = inspect.getsource(self.recipe)
+        if "_angles(" in source:
+            source = f"{inspect.getsource(_angles)}\n\n{source}"
+        source = source.replace(self.recipe.__name__, "recipe")
+        source = source.replace("-> Tables", "-> tuple[Tensor, Tensor | None]")
+        used = set(re.findall(r"\w+", source)) | {"Tensor"}
+        imports = [line for line in _IMPORTS if used & set(re.findall(r"\w+", line)[1:])]
+        return "\n".join(imports), source
 
 
 def _sinusoidal(setting: Setting) -> Tables:
