@@ -19,7 +19,7 @@ class SimilarityChoice:
 
     reference: int = fields.ruled(
         0,
-        fields.Whole(
+        fields.IntRange(
             low=0,
             high=limits.MAX_SHOWN_LENGTH - 1,
             label="Reference position",
@@ -48,7 +48,7 @@ class OffsetChoice:
 
     offset: int = fields.ruled(
         1,
-        fields.Whole(
+        fields.IntRange(
             low=1,
             high=64,
             label="Offset k",
@@ -57,7 +57,7 @@ class OffsetChoice:
     )
     second: int = fields.ruled(
         2,
-        fields.Whole(
+        fields.IntRange(
             low=1,
             high=64,
             label="Second offset",
@@ -132,7 +132,7 @@ class TrainingChoice:
     )
     run_length: int = fields.ruled(
         32,
-        fields.Whole(
+        fields.IntRange(
             low=limits.MIN_RUN_TOKENS,
             high=limits.MAX_RUN_LENGTH,
             label="Trained on tokens",
@@ -140,11 +140,12 @@ class TrainingChoice:
         ),
     )
     steps: int = fields.ruled(
-        300, fields.Whole(low=1, high=limits.MAX_RUN_STEPS, label="Steps", help="Of 32 sequences.")
+        300,
+        fields.IntRange(low=1, high=limits.MAX_RUN_STEPS, label="Steps", help="Of 32 sequences."),
     )
     width: int = fields.ruled(
         64,
-        fields.Whole(
+        fields.IntRange(
             low=8,
             high=limits.MAX_RUN_WIDTH,
             multiple_of=2,
@@ -153,14 +154,14 @@ class TrainingChoice:
         ),
     )
     layers: int = fields.ruled(
-        2, fields.Whole(low=1, high=limits.MAX_RUN_LAYERS, label="Layers", help="Of the model.")
+        2, fields.IntRange(low=1, high=limits.MAX_RUN_LAYERS, label="Layers", help="Of the model.")
     )
     run_heads: int = fields.ruled(
-        4, fields.Whole(low=1, high=limits.MAX_RUN_HEADS, label="Heads", help="Of every layer.")
+        4, fields.IntRange(low=1, high=limits.MAX_RUN_HEADS, label="Heads", help="Of every layer.")
     )
     seeds: int = fields.ruled(
         1,
-        fields.Whole(
+        fields.IntRange(
             low=1,
             high=limits.MAX_RUN_SEEDS,
             label="Seeds",
@@ -193,7 +194,7 @@ class OrderChoice:
     )
     pattern_head: int = fields.ruled(
         1,
-        fields.Whole(
+        fields.IntRange(
             low=0,
             high=limits.MAX_SHOWN_HEADS,
             label="Head drawn",
@@ -272,7 +273,7 @@ class PlanChoice:
 
     context: int = fields.ruled(
         131_072,
-        fields.Whole(
+        fields.IntRange(
             low=1,
             high=limits.MAX_TRAIN_LENGTH,
             label="Target context",
@@ -281,7 +282,7 @@ class PlanChoice:
     )
     trained: int = fields.ruled(
         0,
-        fields.Whole(
+        fields.IntRange(
             low=0,
             high=limits.MAX_TRAIN_LENGTH,
             label="Trained length",
@@ -291,7 +292,7 @@ class PlanChoice:
     )
     methods: tuple[str, ...] = fields.ruled(
         ("none", "linear", "ntk", "yarn", "llama3", "base"),
-        fields.Several(
+        fields.MultiChoice(
             options=tuple(METHODS),
             labels=tuple(method.label for method in METHODS.values()),
             most=len(METHODS),

@@ -103,7 +103,7 @@ def _main(names: frozenset[str]) -> None:
     rules, default = fields.rules(Setting), fields.defaults(Setting)
     if "schemes" in names:
         rule = rules["schemes"]
-        assert isinstance(rule, fields.Several)
+        assert isinstance(rule, fields.MultiChoice)
         _schemes(rule)
     for name in DIALS:
         if name in names:
@@ -116,7 +116,7 @@ def _main(names: frozenset[str]) -> None:
         real_model.picker()
 
 
-def _schemes(rule: fields.Several) -> None:
+def _schemes(rule: fields.MultiChoice) -> None:
     """Draw the choice of schemes: the first ones and the chosen ones at once, the rest in a menu."""
     chosen: list[str] = st.session_state["schemes"]
     place = st.container()
@@ -147,13 +147,13 @@ def _schemes(rule: fields.Several) -> None:
     )
 
 
-def _offered(rule: fields.Several, kind: str) -> str:
+def _offered(rule: fields.MultiChoice, kind: str) -> str:
     """Return a scheme's name as the menu has it: the advanced ones are marked."""
     return f"{labels(rule)[kind]}{' (advanced)' if SCHEMES[kind].advanced else ''}"
 
 
 @answered
-def _take_schemes(rule: fields.Several) -> None:
+def _take_schemes(rule: fields.MultiChoice) -> None:
     chosen = st.session_state["schemes_control"]
     if len(chosen) > rule.most:  # what was chosen stays, rather than what the registry has first
         added = [kind for kind in chosen if kind not in st.session_state["schemes"]]
@@ -207,7 +207,7 @@ def choices(
             values[name] = _one_of(target, name, rule, default, words)
             continue
         chosen = widget(target, rule, default, key=name, bind="query-params")
-        if isinstance(rule, fields.Several):  # of nothing at all, or too much, the nearest
+        if isinstance(rule, fields.MultiChoice):  # of nothing at all, or too much, the nearest
             chosen = rule.nearest(",".join(chosen)) or default
         elif isinstance(rule, fields.Sentence):
             text, chosen = chosen, understood(rule, default, chosen)

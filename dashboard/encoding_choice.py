@@ -19,7 +19,7 @@ class EncodingChoice:
 
     places: tuple[str, ...] = fields.ruled(
         ("fastest", "30%", "60%", "slowest"),
-        fields.Several(
+        fields.MultiChoice(
             options=tuple(PLACES),
             labels=tuple(PLACES),
             most=5,
@@ -29,7 +29,7 @@ class EncodingChoice:
     )
     pair: int = fields.ruled(
         0,
-        fields.Whole(
+        fields.IntRange(
             low=0,
             high=limits.MAX_SHOWN_DIM // 2 - 1,
             label="And pair number",

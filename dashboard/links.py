@@ -45,7 +45,7 @@ def hold(values: Mapping[str, Any]) -> None:
     """Put shared values into the session as widgets hold them: several words as a list."""
     rules = _shared_rules()
     for name, value in values.items():
-        several = isinstance(rules[name], fields.Several)
+        several = isinstance(rules[name], fields.MultiChoice)
         st.session_state[name] = list(value) if several else value
 
 
@@ -192,12 +192,12 @@ def _shared_rules() -> dict[str, fields.Rule]:
 
 def _said(rule: fields.Rule | None, texts: Sequence[str]) -> str:
     """Return what a link says of one name: of a name said twice the last, of several words all."""
-    return ",".join(texts) if isinstance(rule, fields.Several) else texts[-1]
+    return ",".join(texts) if isinstance(rule, fields.MultiChoice) else texts[-1]
 
 
 def _link(rule: fields.Rule, value: Any) -> list[str]:
     """Return how a value stands in a link: several words apart, by their labels."""
-    if isinstance(rule, fields.Several):
+    if isinstance(rule, fields.MultiChoice):
         named = labels(rule)
         return [named[word] for word in value]
     return [rule.write(value)]

@@ -35,7 +35,7 @@ from posenc.planner.scaling_effects import distinct_positions, kernel_at
 from posenc.planner.warnings import bound_said, resolution_said
 from posenc.schemes.rope import RopeConfig
 from posenc.settings import Setting
-from posenc.settings.chosen_model import SharedModel, shared_model
+from posenc.settings.chosen_model import ChosenModel, chosen_model
 
 DEFAULT = "llama-3-8b"  # where no model is chosen
 SEARCHED = 16_384  # up to here a page searches and scans every distance before it is asked
@@ -104,7 +104,7 @@ def takes_long(word: str, chosen: PlanChoice) -> bool:
     """Whether the search of a base and the scan of every distance wait until they are asked for."""
     if chosen.context <= SEARCHED:
         return False
-    kind = planned_kind(shared_model(word).config)
+    kind = planned_kind(chosen_model(word).config)
     reach = min(chosen.context, kind.window or chosen.context)
     if isinstance(kind.scheme, RopeConfig):
         trained = kind.scheme.as_trained()
@@ -131,7 +131,7 @@ def made(setting: Setting, chosen: PlanChoice, every: bool = False) -> ContextPl
 
 
 def _plan(word: str, chosen: PlanChoice, every: bool) -> ContextPlan:
-    model = shared_model(word)
+    model = chosen_model(word)
     return plan(
         model.config,
         chosen.context,
@@ -149,7 +149,7 @@ def _read(word: str, chosen: PlanChoice, every: bool) -> PlannerRead:
     notes = tuple(layer_notes(found.model, found.target, found.trained_length))
     return PlannerRead(
         headline=verdict(found),
-        about=about(shared_model(word)),
+        about=about(chosen_model(word)),
         methods=methods_frame(found),
         ranked={part: pd.DataFrame(rows) for part, rows in ranked(found).items()},
         pairs=pairs_frame(found),
@@ -175,13 +175,13 @@ def _read(word: str, chosen: PlanChoice, every: bool) -> PlannerRead:
         apart=resolution_said(found),
         base_bound=bound_said(found),
         assumed=" ".join(
-            filter(None, (_assumed(found, shared_model(word), chosen), *found.model.assumed))
+            filter(None, (_assumed(found, chosen_model(word), chosen), *found.model.assumed))
         ),
         partial="" if every or found.trained is None else _partial(found),
     )
 
 
-def _assumed(found: ContextPlan, model: SharedModel, chosen: PlanChoice) -> str:
+def _assumed(found: ContextPlan, model: ChosenModel, chosen: PlanChoice) -> str:
     """Say what a trained length of 0 stands for, "" where one is told or none matters."""
     if found.trained is None or told_length(chosen) is not None:
         return ""

@@ -17,14 +17,14 @@ from dashboard.widgets import pressed, show
 from posenc import limits
 from posenc.checkpoints import printable_name
 from posenc.errors import ConfigFileError
-from posenc.models import config_word
+from posenc.models import config_token
 from posenc.models.presets import MODELS
 from posenc.schemes import SCHEMES
 from posenc.schemes.base import SchemeConfig
 from posenc.schemes.learned import LearnedConfig
 from posenc.schemes.trainable import INITIAL, TrainableConfig
 from posenc.settings import Setting
-from posenc.settings.chosen_model import SharedModel, shared_model
+from posenc.settings.chosen_model import ChosenModel, chosen_model
 
 MOST_PASTED = 8  # configs of a session that stay to choose from
 
@@ -51,11 +51,11 @@ def own() -> None:
             _upload()
 
 
-def chosen() -> SharedModel | None:
+def chosen() -> ChosenModel | None:
     """Return the model of this session, None where none is chosen or it cannot be read."""
     word: str = st.session_state.get("model", "")
     try:
-        return shared_model(word) if word else None
+        return chosen_model(word) if word else None
     except ConfigFileError:  # told where the link was read
         return None
 
@@ -106,12 +106,12 @@ def select(
 
 def _group(word: str) -> int:
     """Sort models by their scheme, as in the registry; those without one last."""
-    scheme = shared_model(word).kind.scheme
+    scheme = chosen_model(word).kind.scheme
     return len(SCHEMES) if scheme is None else list(SCHEMES).index(scheme.kind)
 
 
 def _label(word: str) -> str:
-    model = shared_model(word)
+    model = chosen_model(word)
     scheme = model.kind.scheme
     verified = " ✓" if model.source and not model.unverified else ""
     return f"{model.label}{'' if scheme is None else f', {scheme.label}'}{verified}"
@@ -143,7 +143,7 @@ def _show(kind: str) -> None:
         st.session_state["schemes"] = [one for one in SCHEMES if one in (*shown, kind)]
 
 
-def about(model: SharedModel) -> str:
+def about(model: ChosenModel) -> str:
     """Say where a model's numbers come from and what was not checked of them."""
     if model.pasted:
         return f"{model.label}: the config.json that was pasted or uploaded."
@@ -154,7 +154,7 @@ def about(model: SharedModel) -> str:
     return f"{model.label}. Numbers from {model.source}.{doubt}{note}{trained}"
 
 
-def _tell_panel(model: SharedModel) -> None:
+def _tell_panel(model: ChosenModel) -> None:
     """Say which panel shows a model, and why none does."""
     kind = model.kind
     if kind.scheme is None:
@@ -167,7 +167,7 @@ def _tell_panel(model: SharedModel) -> None:
         st.caption(plain(model.others))
 
 
-def _tell_scheme(model: SharedModel, scheme: SchemeConfig) -> None:
+def _tell_scheme(model: ChosenModel, scheme: SchemeConfig) -> None:
     shown = st.session_state["schemes"]
     if scheme.kind not in shown:
         full = len(shown) >= limits.MAX_SCHEMES
@@ -200,7 +200,7 @@ def _tell_scheme(model: SharedModel, scheme: SchemeConfig) -> None:
         )
 
 
-def besides(model: SharedModel, *, assumed: bool = True) -> None:
+def besides(model: ChosenModel, *, assumed: bool = True) -> None:
     """List what was assumed, unless the page says it, what the config says besides and was not read."""
     config = model.config
     taken = config.assumed if assumed else ()
@@ -272,7 +272,7 @@ def _word(content: bytes, name: str = "") -> str:
     """
     try:
         try:
-            word = config_word(content)
+            word = config_token(content)
         except ConfigFileError as error:
             if not error.assume:
                 raise
@@ -281,8 +281,8 @@ def _word(content: bytes, name: str = "") -> str:
                 with place:
                     _refuse(error.problem, name)
                 return ""
-            word = config_word(content, error.assume)
-        model = shared_model(word)
+            word = config_token(content, error.assume)
+        model = chosen_model(word)
     except ConfigFileError as error:
         _refuse(str(error), name)
         return ""

@@ -19,7 +19,7 @@ import streamlit as st
 from posenc import limits
 from posenc.checkpoints.file_store import ENVIRONMENT, WORK_ENVIRONMENT, store_url, work_folder
 from posenc.errors import PosencError, RunError, shown
-from posenc.fields import Choice, Flag, Rule, Whole, Word
+from posenc.fields import Choice, Flag, IntRange, Rule, Word
 from posenc.lab import log_lines
 from posenc.lab.runs import Store
 from posenc.settings import Setting
@@ -65,7 +65,7 @@ class ServerSettings:
         Flag(label="POSENC_UPLOADS", help="Whether visitors may upload files."), True, False
     )
     upload_mb: int = _setting(
-        Whole(
+        IntRange(
             label="POSENC_UPLOAD_MB",
             low=1,
             high=limits.MAX_UPLOAD_BYTES // MB,
@@ -75,7 +75,7 @@ class ServerSettings:
         10,
     )
     text_mb: int = _setting(
-        Whole(
+        IntRange(
             label="POSENC_TEXT_MB",
             low=1,
             high=limits.MAX_TEXT_BYTES // MB,
@@ -85,7 +85,7 @@ class ServerSettings:
         2,
     )
     positions: int = _setting(
-        Whole(
+        IntRange(
             label="POSENC_POSITIONS",
             low=2,
             high=limits.MAX_SHOWN_LENGTH,
@@ -95,7 +95,7 @@ class ServerSettings:
         1_024,
     )
     running: int = _setting(
-        Whole(
+        IntRange(
             label="POSENC_RUNNING",
             low=0,
             high=limits.MAX_WORKERS,
@@ -105,7 +105,7 @@ class ServerSettings:
         0,
     )
     waiting: int = _setting(
-        Whole(
+        IntRange(
             label="POSENC_WAITING",
             low=0,
             high=limits.MAX_WORKERS,
@@ -115,7 +115,7 @@ class ServerSettings:
         4,
     )
     each: int = _setting(
-        Whole(
+        IntRange(
             label="POSENC_EACH",
             low=1,
             high=2 * limits.MAX_WORKERS,
@@ -125,7 +125,7 @@ class ServerSettings:
         2,
     )
     run_minutes: int = _setting(
-        Whole(
+        IntRange(
             label="POSENC_RUN_MINUTES",
             low=1,
             high=limits.MAX_RUN_SECONDS // 60,
@@ -351,7 +351,7 @@ def _value(rule: Rule, text: str, *, quoted: bool) -> Any:
     allowed = rule.allowed()
     if isinstance(rule, Flag):
         value, allowed = {"0": False, "1": True}.get(text), "0 or 1"
-    elif isinstance(rule, Whole):
+    elif isinstance(rule, IntRange):
         value = int(text) if re.fullmatch("[0-9]{1,9}", text) else None
     if not rule.accepts(value):
         got = f", got {shown(text)}" if quoted else ""

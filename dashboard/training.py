@@ -62,7 +62,7 @@ def plan(
 def fitted(chosen: choices.TrainingChoice) -> choices.TrainingChoice:
     """Return the choice with the nearest width that gives every head an even one."""
     rule = fields.rules(chosen)["width"]
-    assert isinstance(rule, fields.Whole)
+    assert isinstance(rule, fields.IntRange)
     width = replace(rule, multiple_of=2 * chosen.run_heads).clamp(chosen.width)
     return replace(chosen, width=width)
 

@@ -38,7 +38,7 @@ def widget(place: Any, rule: fields.Rule, default: Any, **common: Any) -> Any:
     """
     common["help"] = rule.help or None
     match rule:
-        case fields.Several():
+        case fields.MultiChoice():
             return place.pills(
                 rule.label,
                 rule.options,
@@ -53,15 +53,15 @@ def widget(place: Any, rule: fields.Rule, default: Any, **common: Any) -> Any:
             )
         case fields.Flag():
             return place.toggle(rule.label, default, **common)
-        case fields.Whole(grid=()) if rule.high - rule.low <= FEW:
+        case fields.IntRange(grid=()) if rule.high - rule.low <= FEW:
             return place.slider(
                 rule.label, rule.low, rule.high, default, rule.multiple_of, width=240, **common
             )
-        case fields.Whole():
+        case fields.IntRange():
             return place.number_input(
                 rule.label, rule.low, rule.high, default, rule.multiple_of, **common
             )
-        case fields.Real():
+        case fields.FloatRange():
             step = None if rule.grid else rule.high / 4
             least = 0.0 if rule.or_zero else rule.low
             return place.number_input(
@@ -73,7 +73,7 @@ def widget(place: Any, rule: fields.Rule, default: Any, **common: Any) -> Any:
 
 def typed(rule: fields.Rule) -> bool:
     """Whether a field is free text, which may be no legal value."""
-    drawn = fields.Several | fields.Choice | fields.Flag | fields.Whole | fields.Real
+    drawn = fields.MultiChoice | fields.Choice | fields.Flag | fields.IntRange | fields.FloatRange
     return not isinstance(rule, drawn)
 
 
@@ -92,7 +92,7 @@ def tell_changed(rule: fields.Rule, text: str, used: Any) -> None:
         )
 
 
-def labels(rule: fields.Several) -> dict[str, str]:
+def labels(rule: fields.MultiChoice) -> dict[str, str]:
     """Return the words of a rule as people know them."""
     return dict(zip(rule.options, rule.labels, strict=True))
 
@@ -122,7 +122,7 @@ def show(key: str, value: Any) -> None:
 
 def dial(place: Any, name: str, rule: fields.Rule, *, key: str, **layout: Any) -> None:
     """A slider over the usual values of a shared number; the exact number is the session's."""
-    assert isinstance(rule, fields.Whole | fields.Real)
+    assert isinstance(rule, fields.IntRange | fields.FloatRange)
     exact = st.session_state[name]
     nearest = _nearest_stop(rule, exact)
     label = rule.label if exact == nearest else f"{rule.label}, exactly {exact:,.10g}"
@@ -149,6 +149,6 @@ def _read(name: str, key: str, rule: fields.Rule, default: Any) -> None:
     st.session_state[name] = understood(rule, default, st.session_state[key])
 
 
-def _nearest_stop(rule: fields.Whole | fields.Real, value: float) -> float:
+def _nearest_stop(rule: fields.IntRange | fields.FloatRange, value: float) -> float:
     """Return the slider's stop nearest to a value, by ratio."""
     return min(rule.grid, key=lambda stop: max(stop, value) / min(stop, value))

@@ -51,7 +51,7 @@ class Rule(ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Whole(Rule):
+class IntRange(Rule):
     """A whole number in [low, high], a multiple of `multiple_of`; `grid` are the slider's stops."""
 
     low: int
@@ -90,7 +90,7 @@ class Whole(Rule):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Real(Rule):
+class FloatRange(Rule):
     """A finite number above `low` (or at it, if `closed`) and at most `high`; or 0, if `or_zero`."""
 
     low: float
@@ -215,7 +215,7 @@ class Sentence(Rule):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Several(Rule):
+class MultiChoice(Rule):
     """A non-empty choice of at most `most` words, kept in the order of `options`.
 
     `labels` are the same words as people know them, in the same order; text may use either.
@@ -320,12 +320,6 @@ def as_number(text: str) -> float | None:
         return None
     number = float(text)
     return None if math.isnan(number) else number
-
-
-__all__ = [
-    "NO_NUMBERS", "Choice", "Flag", "Numbers", "Real", "Rule", "Sentence", "Several", "Whole", "Word",
-    "check", "defaults", "ruled", "rules", "snap",
-]  # fmt: skip
 
 
 def ruled(default: Any, rule: Rule) -> Any:

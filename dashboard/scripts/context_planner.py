@@ -3,16 +3,16 @@
 from dashboard.choices import PlanChoice
 from dashboard.planner import SCANNED, planned, takes_long, told_length
 from posenc.settings import Setting
-from posenc.settings.chosen_model import shared_model
+from posenc.settings.chosen_model import chosen_model
 
 _SCRIPT = """\
 import csv
 import sys
 
 from posenc.planner import COLUMNS, plan, verdict
-from posenc.settings.chosen_model import shared_model
+from posenc.settings.chosen_model import chosen_model
 
-model = shared_model({model!r})
+model = chosen_model({model!r})
 found = plan(
     model.config, {context}, name=model.label, trained_length={trained}, methods={methods!r},
     search_base={search}, scan={scan},
@@ -39,5 +39,5 @@ def script(setting: Setting, chosen: PlanChoice, every: bool = False) -> str:
         methods=list(chosen.methods),
         search=every,
         scan=None if every else SCANNED,
-        assumption=_ASSUMPTION if shared_model(model).config.assumption else "",
+        assumption=_ASSUMPTION if chosen_model(model).config.assumption else "",
     )

@@ -51,24 +51,26 @@ class Specification:
     corpus_name: str = dataclasses.field(default="", compare=False)  # its bytes are what counts
     train_length: int = fields.ruled(
         64,
-        fields.Whole(
+        fields.IntRange(
             low=limits.MIN_RUN_TOKENS, high=limits.MAX_RUN_TOKENS, label="Training length"
         ),
     )
-    steps: int = fields.ruled(1_200, fields.Whole(low=1, high=1_000_000, label="Steps"))
-    batch: int = fields.ruled(32, fields.Whole(low=1, high=4_096, label="Sequences per step"))
+    steps: int = fields.ruled(1_200, fields.IntRange(low=1, high=1_000_000, label="Steps"))
+    batch: int = fields.ruled(32, fields.IntRange(low=1, high=4_096, label="Sequences per step"))
     learning_rate: float = fields.ruled(
-        2e-3, fields.Real(low=1e-6, high=1.0, label="Learning rate")
+        2e-3, fields.FloatRange(low=1e-6, high=1.0, label="Learning rate")
     )
-    weight_decay: float = fields.ruled(0.1, fields.Real(low=0.0, high=10.0, label="Weight decay"))
-    seed: int = fields.ruled(0, fields.Whole(low=0, high=2**31 - 1, label="Seed"))
+    weight_decay: float = fields.ruled(
+        0.1, fields.FloatRange(low=0.0, high=10.0, label="Weight decay")
+    )
+    seed: int = fields.ruled(0, fields.IntRange(low=0, high=2**31 - 1, label="Seed"))
     longest: int = fields.ruled(
-        16, fields.Whole(low=1, high=64, label="Read to, times the training length")
+        16, fields.IntRange(low=1, high=64, label="Read to, times the training length")
     )
-    segments: int = fields.ruled(256, fields.Whole(low=1, high=65_536, label="Scored segments"))
+    segments: int = fields.ruled(256, fields.IntRange(low=1, high=65_536, label="Scored segments"))
     scalings: tuple[str, ...] = fields.ruled(
         DEFAULT_SCALINGS,
-        fields.Several(
+        fields.MultiChoice(
             options=AFTER_TRAINING,
             labels=tuple(SCHEMES[kind].label for kind in AFTER_TRAINING),
             most=len(AFTER_TRAINING),
@@ -80,7 +82,7 @@ class Specification:
         ),
     )
     device: str = fields.ruled("cpu", fields.Choice(options=("cpu", "cuda", "mps"), label="Device"))
-    threads: int = fields.ruled(1, fields.Whole(low=1, high=1_024, label="Threads"))
+    threads: int = fields.ruled(1, fields.IntRange(low=1, high=1_024, label="Threads"))
     compiled: bool = fields.ruled(
         False, fields.Flag(label="Compiled", help="By torch.compile, which rounds differently.")
     )
@@ -244,7 +246,7 @@ def _reals(owner: Any, plain: dict[str, Any]) -> dict[str, Any]:
     rules = fields.rules(owner)
     found = dict(plain)
     for name, rule in rules.items():
-        if isinstance(rule, fields.Real):
+        if isinstance(rule, fields.FloatRange):
             found[name] = float(plain[name])
         elif isinstance(rule, fields.Numbers) and not rule.whole:
             found[name] = tuple(float(number) for number in plain[name])

@@ -2,16 +2,16 @@
 
 from posenc.errors import ConfigFileError
 from posenc.models.model_config import LayerKind, ModelConfig
-from posenc.models.read_config import config_word, model_types, read_config, read_config_word
+from posenc.models.read_config import config_token, model_types, read_config, read_config_token
 from posenc.models.rope_formats import rope_parameters
 
 __all__ = [
     "ConfigFileError",
     "LayerKind",
     "ModelConfig",
-    "config_word",
+    "config_token",
     "model_types",
     "read_config",
-    "read_config_word",
+    "read_config_token",
     "rope_parameters",
 ]

@@ -17,8 +17,8 @@ from posenc.schemes.alibi import AlibiConfig
 from posenc.schemes.base import SchemeConfig
 from posenc.schemes.t5 import T5Config
 
-_BUCKETS = fields.Whole(low=2, high=65_536, label="")
-_POSITIVE = fields.Real(low=0.0, high=1e6, closed=False, label="")
+_BUCKETS = fields.IntRange(low=2, high=65_536, label="")
+_POSITIVE = fields.FloatRange(low=0.0, high=1e6, closed=False, label="")
 
 
 def read_bloom(model_type: str, keys: Keys) -> ModelConfig:

@@ -159,24 +159,24 @@ class Keys:
             self.assumed.append(sentence)
 
     def whole(
-        self, names: str | Sequence[str], default: int | None, why: str, rule: fields.Whole
+        self, names: str | Sequence[str], default: int | None, why: str, rule: fields.IntRange
     ) -> int:
         """Return a whole number, or the default with its reason noted; None makes the key required."""
         value: int = self._value(names, default, why, rule)
         return value
 
-    def maybe_whole(self, names: str | Sequence[str], rule: fields.Whole) -> int | None:
+    def maybe_whole(self, names: str | Sequence[str], rule: fields.IntRange) -> int | None:
         """Return a whole number, or None where the key is absent or null."""
         found = self.find(names)
         return None if found is None else self.whole(found[0], None, "", rule)
 
     def real(
-        self, names: str | Sequence[str], default: float | None, why: str, rule: fields.Real
+        self, names: str | Sequence[str], default: float | None, why: str, rule: fields.FloatRange
     ) -> float:
         """Return a number, or the default with its reason noted; None makes the key required."""
         return float(self._value(names, default, why, rule))
 
-    def maybe_real(self, names: str | Sequence[str], rule: fields.Real) -> float | None:
+    def maybe_real(self, names: str | Sequence[str], rule: fields.FloatRange) -> float | None:
         """Return a number, or None where the key is absent or null."""
         found = self.find(names)
         return None if found is None else self.real(found[0], None, "", rule)
@@ -202,7 +202,7 @@ class Keys:
             raise self.error(name, f"must be a text, got {shown(found[1])}")
         return found[1]
 
-    def numbers(self, name: str, count: int, rule: fields.Real) -> tuple[float, ...]:
+    def numbers(self, name: str, count: int, rule: fields.FloatRange) -> tuple[float, ...]:
         """Return a list of exactly `count` numbers; the key is required."""
         values = self._list(name, count, "numbers")
         for index, value in enumerate(values):

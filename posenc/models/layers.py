@@ -13,12 +13,12 @@ from posenc.errors import shown
 from posenc.models.config_json import Keys
 from posenc.models.families import FULL, NO_ROPE, SIZES, SLIDING, RopeFamily
 
-HEAD_LIMIT = fields.Whole(low=1, high=limits.MAX_HEADS, label="")
-WIDTH_LIMIT = fields.Whole(low=1, high=limits.MAX_MODEL_WIDTH, label="")
-LAYER_LIMIT = fields.Whole(low=1, high=limits.MAX_MODEL_LAYERS, label="")
-LENGTH_LIMIT = fields.Whole(low=2, high=limits.MAX_POSITION, label="")
-EVEN_WIDTH_LIMIT = fields.Whole(low=2, high=limits.MAX_DIM, multiple_of=2, label="")
-HEAD_WIDTH_LIMIT = fields.Whole(low=2, high=limits.MAX_DIM, label="")
+HEAD_LIMIT = fields.IntRange(low=1, high=limits.MAX_HEADS, label="")
+WIDTH_LIMIT = fields.IntRange(low=1, high=limits.MAX_MODEL_WIDTH, label="")
+LAYER_LIMIT = fields.IntRange(low=1, high=limits.MAX_MODEL_LAYERS, label="")
+LENGTH_LIMIT = fields.IntRange(low=2, high=limits.MAX_POSITION, label="")
+EVEN_WIDTH_LIMIT = fields.IntRange(low=2, high=limits.MAX_DIM, multiple_of=2, label="")
+HEAD_WIDTH_LIMIT = fields.IntRange(low=2, high=limits.MAX_DIM, label="")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -335,5 +335,5 @@ def grouped(words: tuple[str, ...], uses_rope: tuple[bool, ...]) -> Mapping[str,
     return {name: tuple(indices) for name, indices in found.items()}
 
 
-_WINDOW = fields.Whole(low=1, high=limits.MAX_POSITION, label="")
-_FROM_LAYER = fields.Whole(low=0, high=limits.MAX_MODEL_LAYERS, label="")
+_WINDOW = fields.IntRange(low=1, high=limits.MAX_POSITION, label="")
+_FROM_LAYER = fields.IntRange(low=0, high=limits.MAX_MODEL_LAYERS, label="")

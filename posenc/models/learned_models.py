@@ -13,7 +13,7 @@ from posenc.schemes.base import SchemeConfig
 from posenc.schemes.learned import LearnedConfig
 
 Names = tuple[str, ...]
-_PADDING = fields.Whole(low=0, high=limits.MAX_POSITION, label="")
+_PADDING = fields.IntRange(low=0, high=limits.MAX_POSITION, label="")
 
 
 @dataclass(frozen=True, kw_only=True)

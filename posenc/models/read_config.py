@@ -223,8 +223,8 @@ ASSUMED = "posenc_assume"  # beside the keys of a config, and never one of them
 PATTERN = rf"{PREFIX}[A-Za-z0-9_-]{{1,{limits.MAX_MODEL_WORD - len(PREFIX)}}}"
 
 
-def config_word(source: Source, assume: str | None = None) -> str:
-    """Return the word of a config.json, for `read_config_word`.
+def config_token(source: Source, assume: str | None = None) -> str:
+    """Return the word of a config.json, for `read_config_token`.
 
     source, assume: as of `read_config`. Raises ConfigFileError where `read_config` does, and where what
     bears on position is too much for a link.
@@ -244,13 +244,13 @@ def config_word(source: Source, assume: str | None = None) -> str:
                 f"the keys of this config that bear on position are too many for a link: packed they have "
                 f"{len(word):,} characters, and {limits.MAX_MODEL_WORD:,} is the most."
             )
-        if read_config_word(word) == model:
+        if read_config_token(word) == model:
             return word
     raise ConfigFileError("the keys of this config that bear on position cannot be put in a link.")
 
 
-def read_config_word(word: str) -> ModelConfig:
-    """Return the model that a word of `config_word` stands for. Raises ConfigFileError."""
+def read_config_token(word: str) -> ModelConfig:
+    """Return the model that a word of `config_token` stands for. Raises ConfigFileError."""
     record = read_object(_unpacked(word))
     assume = Keys(record).text(ASSUMED)
     record.pop(ASSUMED, None)

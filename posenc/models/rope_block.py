@@ -14,11 +14,11 @@ from posenc.frequencies import Layout
 from posenc.models.config_json import Keys
 from posenc.schemes.known_rope import TRAINED
 
-_BASE = fields.Real(low=limits.MIN_BASE, high=limits.MAX_BASE, closed=False, label="")
-_SHARE = fields.Real(low=0.0, high=1.0, closed=False, label="")
+_BASE = fields.FloatRange(low=limits.MIN_BASE, high=limits.MAX_BASE, closed=False, label="")
+_SHARE = fields.FloatRange(low=0.0, high=1.0, closed=False, label="")
 _RANGES = {"rope_theta": _BASE, "partial_rotary_factor": _SHARE}
-_LENGTH = fields.Whole(low=2, high=limits.MAX_POSITION, label="")
-_FACTOR = fields.Real(low=1.0, high=limits.MAX_SCALE_FACTOR, label="")
+_LENGTH = fields.IntRange(low=2, high=limits.MAX_POSITION, label="")
+_FACTOR = fields.FloatRange(low=1.0, high=limits.MAX_SCALE_FACTOR, label="")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +80,7 @@ class BlockReader:
         rule, default = fields.rules(owner)[name], fields.defaults(owner)[name]
         if isinstance(rule, fields.Flag):
             return self.keys.flag(name, default, "")
-        if not isinstance(rule, fields.Real):
+        if not isinstance(rule, fields.FloatRange):
             raise TypeError(f"{owner.__name__}.{name} is neither a number nor a flag")
         rule = dataclasses.replace(rule, or_zero=False)  # 0 for "none" is our way of writing it
         if not required and self.keys.find(name) is None:

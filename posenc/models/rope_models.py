@@ -279,4 +279,4 @@ def _notes(
     return tuple(dict.fromkeys(notes))
 
 
-_POSITIVE = fields.Real(low=0.0, high=float(limits.MAX_MODEL_WIDTH), closed=False, label="")
+_POSITIVE = fields.FloatRange(low=0.0, high=float(limits.MAX_MODEL_WIDTH), closed=False, label="")

@@ -77,8 +77,8 @@ class LengthNote:
     works: bool = True
 
 
-BASE = fields.Real(low=limits.MIN_BASE, high=limits.MAX_BASE, closed=False, label="Base")
-HEADS = fields.Whole(low=1, high=limits.MAX_HEADS, label="Heads")
+BASE = fields.FloatRange(low=limits.MIN_BASE, high=limits.MAX_BASE, closed=False, label="Base")
+HEADS = fields.IntRange(low=1, high=limits.MAX_HEADS, label="Heads")
 
 
 Head = Literal["mean"] | int

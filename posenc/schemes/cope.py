@@ -43,10 +43,10 @@ class CopeConfig(TrainableConfig):
     """Counted positions 0 .. `counted` - 1 for heads of width `dim`."""
 
     kind: Literal["cope"] = "cope"
-    dim: int = fields.ruled(64, fields.Whole(low=1, high=limits.MAX_DIM, label="Head width"))
+    dim: int = fields.ruled(64, fields.IntRange(low=1, high=limits.MAX_DIM, label="Head width"))
     counted: int = fields.ruled(
         64,
-        fields.Whole(
+        fields.IntRange(
             low=2,
             high=1_024,
             label="CoPE positions",

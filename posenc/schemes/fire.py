@@ -40,7 +40,7 @@ class FireConfig(TrainableConfig):
     kind: Literal["fire"] = "fire"
     heads: int = fields.ruled(8, HEADS)
     threshold: int = fields.ruled(
-        512, fields.Whole(low=1, high=limits.MAX_POSITION, label="FIRE threshold")
+        512, fields.IntRange(low=1, high=limits.MAX_POSITION, label="FIRE threshold")
     )
     source: str = source_field("FIRE")
 

@@ -105,7 +105,7 @@ class RopeBlock(Protocol):
     def flag(self, name: str, default: bool) -> bool:
         """Return true or false."""
 
-    def numbers(self, name: str, count: int, rule: fields.Real) -> tuple[float, ...]:
+    def numbers(self, name: str, count: int, rule: fields.FloatRange) -> tuple[float, ...]:
         """Return a list of exactly `count` numbers; the key is required."""
 
     def counts(self, name: str, total: int) -> tuple[int, ...]:

@@ -35,9 +35,9 @@ class LearnedConfig(SchemeConfig):
     """
 
     kind: Literal["learned"] = "learned"
-    dim: int = fields.ruled(512, fields.Whole(low=1, high=limits.MAX_DIM, label="Width"))
+    dim: int = fields.ruled(512, fields.IntRange(low=1, high=limits.MAX_DIM, label="Width"))
     max_len: int = fields.ruled(
-        512, fields.Whole(low=1, high=limits.MAX_POSITION, label="Rows of the table")
+        512, fields.IntRange(low=1, high=limits.MAX_POSITION, label="Rows of the table")
     )
     source: str = fields.ruled(
         "random",

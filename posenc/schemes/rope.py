@@ -178,7 +178,7 @@ class RopeConfig(KnownRope, SchemeConfig):
 
     kind: str = "rope"
     dim: int = fields.ruled(
-        128, fields.Whole(low=2, high=limits.MAX_DIM, multiple_of=2, label="Head width")
+        128, fields.IntRange(low=2, high=limits.MAX_DIM, multiple_of=2, label="Head width")
     )
     base: float = fields.ruled(10000.0, BASE)
     layout: Layout = fields.ruled(
@@ -191,7 +191,7 @@ class RopeConfig(KnownRope, SchemeConfig):
     )
     partial_rotary_factor: float = fields.ruled(
         1.0,
-        fields.Real(
+        fields.FloatRange(
             low=0.001,
             high=1.0,
             label="RoPE rotated share",

@@ -38,7 +38,7 @@ class SandwichConfig(SchemeConfig):
     base: float = fields.ruled(10000.0, BASE)
     width: int = fields.ruled(
         128,
-        fields.Whole(
+        fields.IntRange(
             low=2,
             high=512,
             multiple_of=2,

@@ -37,10 +37,10 @@ class ShawConfig(TrainableConfig):
     """Key representations of 2 `clip` + 1 offsets for heads of width `dim`."""
 
     kind: Literal["shaw"] = "shaw"
-    dim: int = fields.ruled(64, fields.Whole(low=1, high=limits.MAX_DIM, label="Head width"))
+    dim: int = fields.ruled(64, fields.IntRange(low=1, high=limits.MAX_DIM, label="Head width"))
     clip: int = fields.ruled(
         16,
-        fields.Whole(
+        fields.IntRange(
             low=1,
             high=2_048,
             label="Shaw clipping",

@@ -40,7 +40,7 @@ class SinusoidalConfig(SchemeConfig):
 
     kind: Literal["sinusoidal"] = "sinusoidal"
     dim: int = fields.ruled(
-        512, fields.Whole(low=2, high=limits.MAX_DIM, multiple_of=2, label="Width")
+        512, fields.IntRange(low=2, high=limits.MAX_DIM, multiple_of=2, label="Width")
     )
     base: float = fields.ruled(10000.0, BASE)
     layout: Layout = fields.ruled(

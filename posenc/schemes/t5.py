@@ -58,7 +58,7 @@ class T5Config(TrainableConfig):
     heads: int = fields.ruled(8, HEADS)
     buckets: int = fields.ruled(
         32,
-        fields.Whole(
+        fields.IntRange(
             low=4,
             high=MAX_BUCKETS,
             multiple_of=2,
@@ -68,7 +68,7 @@ class T5Config(TrainableConfig):
     )
     max_distance: int = fields.ruled(
         128,
-        fields.Whole(
+        fields.IntRange(
             low=2,
             high=MAX_DISTANCE,
             label="T5 largest distance",

@@ -45,7 +45,7 @@ class TransformerXLConfig(TrainableConfig):
 
     kind: Literal["transformer_xl"] = "transformer_xl"
     dim: int = fields.ruled(
-        512, fields.Whole(low=2, high=limits.MAX_DIM, multiple_of=2, label="Width")
+        512, fields.IntRange(low=2, high=limits.MAX_DIM, multiple_of=2, label="Width")
     )
     heads: int = fields.ruled(8, HEADS)
     base: float = fields.ruled(10000.0, BASE)

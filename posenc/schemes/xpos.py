@@ -39,12 +39,12 @@ class XposConfig(SchemeConfig):
 
     kind: Literal["xpos"] = "xpos"
     dim: int = fields.ruled(
-        128, fields.Whole(low=2, high=limits.MAX_DIM, multiple_of=2, label="Head width")
+        128, fields.IntRange(low=2, high=limits.MAX_DIM, multiple_of=2, label="Head width")
     )
     base: float = fields.ruled(1e4, BASE)
     scale_base: float = fields.ruled(
         512.0,
-        fields.Real(
+        fields.FloatRange(
             low=64.0,
             high=65_536.0,
             label="xPos scale base",
@@ -53,7 +53,7 @@ class XposConfig(SchemeConfig):
     )
     origin: int = fields.ruled(
         0,
-        fields.Whole(
+        fields.IntRange(
             low=0,
             high=limits.MAX_TRAIN_LENGTH,
             grid=(0, 64, 512, 2_048),

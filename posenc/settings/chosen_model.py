@@ -7,7 +7,7 @@ from posenc import fields, limits
 from posenc.errors import ConfigFileError, shown
 from posenc.models.model_config import LayerKind, ModelConfig
 from posenc.models.presets import MODELS
-from posenc.models.read_config import PATTERN, PREFIX, read_config_word
+from posenc.models.read_config import PATTERN, PREFIX, read_config_token
 from posenc.schemes.base import SchemeConfig
 from posenc.schemes.rope import RopeConfig
 from posenc.text import printable_name
@@ -26,11 +26,11 @@ class ModelRule(fields.Word):
     def told(self, value: str) -> str:
         if not value:
             return "none"
-        return shared_model(value).label
+        return chosen_model(value).label
 
 
 @dataclass(frozen=True, kw_only=True)
-class SharedModel:
+class ChosenModel:
     """A model, and which part of it stands beside the schemes of a setting.
 
     source, unverified, note: as of a preset; "" for a config that was pasted.
@@ -125,7 +125,7 @@ def _other(one: LayerKind) -> str:
 
 
 @functools.lru_cache(maxsize=256)
-def shared_model(word: str) -> SharedModel:
+def chosen_model(word: str) -> ChosenModel:
     """Return the model that a word stands for.
 
     A preset is read as its published file has it, without a scaling that its makers only recommend.
@@ -138,7 +138,7 @@ def shared_model(word: str) -> SharedModel:
                 f"there is no model of the name {shown(word)}; it must be a well-known one, such as "
                 "llama-3-8b, or the word of a config."
             )
-        return SharedModel(
+        return ChosenModel(
             word=word,
             label=preset.label,
             config=preset.read(scaled=False),
@@ -148,7 +148,7 @@ def shared_model(word: str) -> SharedModel:
             trained_length=preset.trained_length,
             trained_source=preset.trained_source,
         )
-    config = read_config_word(word)
+    config = read_config_token(word)
     for one in config.layer_kinds:
         width = getattr(one.scheme, "dim", 0) if isinstance(one.scheme, RopeConfig) else 0
         if width > limits.MAX_SHOWN_HEAD_WIDTH:
@@ -159,4 +159,4 @@ def shared_model(word: str) -> SharedModel:
     kind = printable_name(config.model_type)[:_NAMED]
     if config.assumption and config.read_as != config.model_type:
         kind = f"{kind} read as {config.read_as or 'llama'}".strip()
-    return SharedModel(word=word, label=f"Your model ({kind})", config=config)
+    return ChosenModel(word=word, label=f"Your model ({kind})", config=config)

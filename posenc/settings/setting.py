@@ -21,7 +21,7 @@ from posenc.errors import ConfigError, ConfigFileError
 from posenc.schemes import ROPE_SCALINGS, SCHEMES
 from posenc.schemes.base import Head, Scheme, SchemeConfig
 from posenc.settings import own_fields
-from posenc.settings.chosen_model import ModelRule, SharedModel, shared_model
+from posenc.settings.chosen_model import ChosenModel, ModelRule, chosen_model
 from posenc.text import with_advanced
 
 DEFAULT_SCHEMES = ("learned", "sinusoidal", "rope", "alibi")
@@ -54,7 +54,7 @@ class Setting:
 
     schemes: tuple[str, ...] = fields.ruled(
         DEFAULT_SCHEMES,
-        fields.Several(
+        fields.MultiChoice(
             options=tuple(SCHEMES),
             labels=tuple(config.label for config in SCHEMES.values()),
             most=limits.MAX_SCHEMES,
@@ -67,7 +67,7 @@ class Setting:
     )
     dim: int = fields.ruled(
         512,
-        fields.Whole(
+        fields.IntRange(
             low=2,
             high=limits.MAX_SHOWN_DIM,
             multiple_of=2,
@@ -78,7 +78,7 @@ class Setting:
     )
     base: float = fields.ruled(
         10000.0,
-        fields.Real(
+        fields.FloatRange(
             low=2.0,
             high=limits.MAX_BASE,
             grid=_BASES,
@@ -88,7 +88,7 @@ class Setting:
     )
     length: int = fields.ruled(
         256,
-        fields.Whole(
+        fields.IntRange(
             low=2,
             high=limits.MAX_SHOWN_LENGTH,
             grid=_LENGTHS,
@@ -98,7 +98,7 @@ class Setting:
     )
     train_length: int = fields.ruled(
         128,
-        fields.Whole(
+        fields.IntRange(
             low=1,
             high=limits.MAX_TRAIN_LENGTH,
             grid=_TRAINED,
@@ -108,7 +108,7 @@ class Setting:
     )
     heads: int = fields.ruled(
         8,
-        fields.Whole(
+        fields.IntRange(
             low=1,
             high=limits.MAX_SHOWN_HEADS,
             label="Heads",
@@ -124,7 +124,7 @@ class Setting:
     )
     alibi_head: int = fields.ruled(
         0,
-        fields.Whole(
+        fields.IntRange(
             low=0,
             high=limits.MAX_SHOWN_HEADS,
             label="Head shown",
@@ -133,7 +133,7 @@ class Setting:
     )
     seed: int = fields.ruled(
         0,
-        fields.Whole(
+        fields.IntRange(
             low=0,
             high=2**31 - 1,
             label="Seed",
@@ -238,9 +238,9 @@ class Setting:
         return PRECISIONS[self.precision]
 
     @property
-    def real_model(self) -> SharedModel | None:
+    def real_model(self) -> ChosenModel | None:
         """The model whose numbers stand in the panel of its scheme, None where none is chosen."""
-        return shared_model(self.model) if self.model else None
+        return chosen_model(self.model) if self.model else None
 
     def of_model(self, kind: str) -> SchemeConfig | None:
         """Return the model's own config of a scheme, None where this setting's numbers make it.
@@ -317,12 +317,12 @@ class Setting:
         return setting, notices + own_notices
 
 
-def _width(model: SharedModel | None) -> int:
+def _width(model: ChosenModel | None) -> int:
     """Return the width of what is drawn of a model, 0 where nothing is."""
     return 0 if model is None else getattr(model.scheme, "dim", 0)
 
 
-def _heads(model: SharedModel | None) -> int:
+def _heads(model: ChosenModel | None) -> int:
     """Return the heads of a model's bias, 0 where it has none."""
     return 0 if model is None else getattr(model.scheme, "heads", 0)
 
@@ -331,7 +331,7 @@ def _fit_model(values: dict[str, Any]) -> list[str]:
     """Take away a model that cannot be read, in place; return what was wrong with it."""
     try:
         if values["model"]:
-            shared_model(values["model"])
+            chosen_model(values["model"])
     except ConfigFileError as error:
         values["model"] = ""
         return [f"The model of this link cannot be used: {error.problem} No model is chosen."]
@@ -351,13 +351,13 @@ def _fit_together(values: dict[str, Any]) -> list[str]:
         )
     elif dim % (2 * heads):
         rule = fields.rules(Setting)["dim"]
-        assert isinstance(rule, fields.Whole)
+        assert isinstance(rule, fields.IntRange)
         values["dim"] = replace(rule, multiple_of=2 * heads).clamp(dim)
         notices.append(
             f"Model dimension must be a multiple of twice the heads ({2 * heads}): "
             f"{values['dim']:,} is used instead of {dim:,}."
         )
-    model = shared_model(values["model"]) if values["model"] else None
+    model = chosen_model(values["model"]) if values["model"] else None
     widest = max(values["dim"], _width(model))
     longest = limits.MAX_SHOWN_ELEMENTS // widest
     if values["length"] > longest:

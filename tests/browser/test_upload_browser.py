@@ -11,10 +11,10 @@ from playwright.sync_api import Page, expect
 from safetensors.numpy import save
 
 from dashboard.text import JOINER
-from posenc.models import config_word
+from posenc.models import config_token
 from posenc.models.presets import MODELS
 from posenc.planner import plan, verdict
-from posenc.settings.chosen_model import shared_model
+from posenc.settings.chosen_model import chosen_model
 from tests.browser import browser_page
 from tests.browser.browser import Visit, go, headline, row, settled
 from tests.browser.browser_page import alerts, choose, click, lines, paste, pixels, upload
@@ -29,7 +29,7 @@ CONFIG = {
     "rope_theta": 250_000.0, "rope_scaling": {
         "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8_192},
 }  # fmt: skip
-WORD = config_word(CONFIG)
+WORD = config_token(CONFIG)
 SMALL = "length=40&train_length=16&schemes=RoPE&schemes=ALiBi"
 
 
@@ -65,7 +65,7 @@ def test_uploaded_config_is_planned_for_and_replaced_by_a_chosen_model(visitor: 
     expect(row(page, "similarity").locator(".title")).to_have_text(["RoPE", "ALiBi", "RoPE YaRN"])
     settled(page)
     go(page, "context_planner")
-    model = shared_model(WORD)  # no long search is started for it before it is asked for
+    model = chosen_model(WORD)  # no long search is started for it before it is asked for
     own = plan(model.config, 131_072, name=model.label, search_base=False, scan=65_536)
     expect(headline(page)).to_have_text(verdict(own))
     choose(page, "Model", "LLaMA-2-7B")

@@ -21,7 +21,7 @@ from dashboard.pair import Pair
 from dashboard.sheet import Sheet
 from dashboard.toolbar import address
 from posenc import fields
-from posenc.models import config_word
+from posenc.models import config_token
 from posenc.planner import METHODS
 from posenc.settings import Setting, own_fields
 from tests.dashboard import pages
@@ -124,7 +124,7 @@ def printed(script: str, env: Mapping[str, str] | None = None) -> str:
 
 YARN = {"model_type": "llama", "hidden_size": 2_048, "num_attention_heads": 16,
         "rope_scaling": {"rope_type": "yarn", "factor": 4.0}}  # fmt: skip
-OWN = config_word(YARN)
+OWN = config_token(YARN)
 SENTENCE = {"sentence": 'a \'b\' """ \\ {x} \U0001f415 a', "causal": "true", "pattern_head": "3"}
 LEARNED = TINY | {"train_length": "2", "table": "learned"}
 PLAN = {"context": "9000", "methods": "none,yarn"}

@@ -18,12 +18,12 @@ from posenc import limits
 from posenc.checkpoints import hub_is_enabled
 from posenc.checkpoints.position_table import PositionTable, read_position_table
 from posenc.errors import CheckpointError
-from posenc.models import config_word, read_config
+from posenc.models import config_token, read_config
 from posenc.models.presets import MODELS
 from posenc.planner.plan import planned_kind
 from posenc.schemes import SCHEMES
 from posenc.settings import Setting
-from posenc.settings.chosen_model import shared_model
+from posenc.settings.chosen_model import chosen_model
 from tests.dashboard.pages import as_read, drawn, headline, matrices, notices, setting, visit
 from tests.dashboard.script_runner import run
 from tests.library.crafted_files import zipped_pickle
@@ -78,19 +78,21 @@ def test_model_replaces_the_config_of_its_scheme_alone(name: str) -> None:
 
 
 def test_sizes_of_a_model_are_limited_as_those_of_a_setting() -> None:
-    wide = config_word({"model_type": "opt", "hidden_size": 4_096, "num_attention_heads": 32})
+    wide = config_token({"model_type": "opt", "hidden_size": 4_096, "num_attention_heads": 32})
     snapped, _ = Setting.snap({"model": wide, "learned_source": "random", "length": "2048"})
     assert snapped.length * 4_096 <= limits.MAX_SHOWN_ELEMENTS
-    few = config_word({"model_type": "bloom", "hidden_size": 64, "n_head": 4, "n_layer": 2})
+    few = config_token({"model_type": "bloom", "hidden_size": 64, "n_head": 4, "n_layer": 2})
     snapped, _ = Setting.snap({"model": few, "alibi_head": "6"})
     assert (snapped.alibi_head, snapped.model) == (0, few)
-    wide_head = config_word(PLAIN | {"hidden_size": 2_048, "num_attention_heads": 2})
+    wide_head = config_token(PLAIN | {"hidden_size": 2_048, "num_attention_heads": 2})
     snapped, (change,) = Setting.snap({"model": wide_head})
     assert snapped.model == ""
     assert "wider than 512" in change
-    many = config_word({"model_type": "bloom", "hidden_size": 2_048, "n_head": 1_024, "n_layer": 2})
-    assert shared_model(many).scheme is None
-    assert "1,024 heads" in shared_model(many).too_large
+    many = config_token(
+        {"model_type": "bloom", "hidden_size": 2_048, "n_head": 1_024, "n_layer": 2}
+    )
+    assert chosen_model(many).scheme is None
+    assert "1,024 heads" in chosen_model(many).too_large
 
 
 def test_chosen_model_draws_its_own_numbers_and_hides_controls_it_ignores() -> None:
@@ -125,7 +127,7 @@ def test_other_layers_and_unsupported_schemes_are_explained() -> None:
     text = sidebar(drawn(visit("similarity", SMALL | {"model": "gemma-3-4b"})))
     assert "29 sliding_attention layers (RoPE, base 10,000, 1,024 tokens seen)" in text
     mpt = {"model_type": "mpt", "attn_config": {"alibi": True, "alibi_bias_max": 16}}
-    word = config_word(json.dumps(mpt).encode())
+    word = config_token(json.dumps(mpt).encode())
     assert "alibi_bias_max of 16" in sidebar(drawn(visit("similarity", SMALL | {"model": word})))
 
 
@@ -148,7 +150,7 @@ def test_model_of_trained_numbers_starts_at_random(model: str, kind: str, config
 def test_pasted_config_is_shown_and_linked_and_only_its_word_is_kept() -> None:
     config = YARN | {"_name_or_path": "/home/me/secret"}
     at = drawn(paste(open_own_model(schemes="sinusoidal"), config))
-    word = config_word(YARN)
+    word = config_token(YARN)
     assert setting(at).model == word
     assert setting(at).schemes == ("sinusoidal", "rope_yarn")
     assert at.query_params["model"] in (word, [word])
@@ -191,7 +193,7 @@ def test_uploaded_config_or_checkpoint_is_used_once_a_button_is_pressed() -> Non
     upload(at, "config.json", json.dumps(PLAIN).encode())
     assert "Read, but not used yet: Your model (llama), 24 layers, RoPE" in sidebar(at)
     at.button(key="use_config_file").click().run()
-    assert setting(drawn(at)).model == config_word(PLAIN)
+    assert setting(drawn(at)).model == config_token(PLAIN)
     assert "base 250,000" in matrices(at)[0]["panels"][0]["subtitle"]
     upload(at, "model.pt", zipped_pickle({"wpe.weight": torch.zeros(4, 4)}))
     assert "pickle" in at.error[0].value
@@ -231,12 +233,12 @@ def test_config_is_refused_until_its_switch_is_on(config: dict[str, object], key
     paste(at, config)
     assume_switch(at).set_value(True).run()
     at.button(key="use_config").click().run()
-    assert setting(drawn(at)).model == config_word(config, "llama")
+    assert setting(drawn(at)).model == config_token(config, "llama")
     assert warnings(at) == [read_config(config, "llama").assumption]
 
 
 def test_assumption_is_the_first_sentence_wherever_its_model_is_used() -> None:
-    word, sentence = config_word(UNKNOWN, "llama"), read_config(UNKNOWN, "llama").assumption
+    word, sentence = config_token(UNKNOWN, "llama"), read_config(UNKNOWN, "llama").assumption
     plan = {"context": "16384", "methods": "none"}
     for page, link in (("similarity", SMALL), ("context_planner", plan)):
         at = drawn(visit(page, link | {"model": word}))

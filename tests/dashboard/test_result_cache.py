@@ -187,7 +187,7 @@ def test_text_of_a_query_names_everything_that_decides_its_numbers() -> None:
         ]  # fmt: skip
         for name, rule in fields.rules(type(query.config)).items():
             value = getattr(query.config, name)
-            if isinstance(rule, fields.Real):
+            if isinstance(rule, fields.FloatRange):
                 near = (math.nextafter(value, 0.0), math.nextafter(value, math.inf), rule.low)
                 nearest = next(n for n in near if n != value and rule.accepts(n))
                 changes.append({"config": query.config.replace(**{name: nearest})})

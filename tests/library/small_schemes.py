@@ -29,7 +29,7 @@ def small_configs() -> dict[str, SchemeConfig]:
         inherited = [rule for other in parents for rule in fields.rules(other).values()]
         for name, rule in found[kind].own_rules().items():
             known = any(rule is one for one in inherited)
-            known = known or (bool(parents) and isinstance(rule, fields.Real))
+            known = known or (bool(parents) and isinstance(rule, fields.FloatRange))
             for value in () if known else alternatives(rule):
                 if value == getattr(found[kind], name):
                     continue
@@ -50,11 +50,11 @@ def alternatives(rule: fields.Rule) -> tuple[object, ...]:
             return options
         case fields.Flag():
             return (False, True)
-        case fields.Real(low=low, high=high):
+        case fields.FloatRange(low=low, high=high):
             return ((low + high) / 2,) if low < 1 else (math.sqrt(low * high),)
-        case fields.Whole(grid=(first, second, *_)):
+        case fields.IntRange(grid=(first, second, *_)):
             return (first, second)
-        case fields.Whole():
+        case fields.IntRange():
             return (rule.clamp((rule.low + rule.high) / 2),)
         case fields.Numbers(whole=True):  # four pairs shared out among two axes, or three
             return ((1, 3), (0, 1, 3))

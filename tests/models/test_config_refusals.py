@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from posenc import PosencError
-from posenc.models import config_word, read_config, read_config_word
+from posenc.models import config_token, read_config, read_config_token
 from tests.models.configs import (
     CASES,
     LLAMA,
@@ -86,7 +86,7 @@ def test_config_with_an_unread_position_key_is_refused(
     model = read_config(config, error.assume)
     assert (model.ignored, model.read_as) == (tuple(keys), error.assume)
     assert all(key in model.assumption for key in keys)
-    assert read_config_word(config_word(config, error.assume)) == model
+    assert read_config_token(config_token(config, error.assume)) == model
 
 
 def test_a_refusal_names_five_keys_of_many() -> None:
@@ -122,7 +122,7 @@ def test_unknown_type_is_read_as_llama_on_request(said: str) -> None:
     assert model.section == section
     assert model.model_type == ("llama" if section else said)
     assert f'"{said}"' in model.assumption
-    assert read_config_word(config_word(config, "llama")) == model
+    assert read_config_token(config_token(config, "llama")) == model
     if section:
         assert model.layer_kinds == read_config(LLAMA).layer_kinds
 

@@ -26,7 +26,7 @@ from posenc.schemes.rope_scaling.yarn import RopeYarnConfig
 from posenc.schemes.sinusoidal import SinusoidalConfig
 from posenc.schemes.t5 import T5Config
 from posenc.schemes.transformer_xl import TransformerXLConfig
-from posenc.settings.chosen_model import shared_model
+from posenc.settings.chosen_model import chosen_model
 from posenc.settings.presets import PRESETS
 from tests.models.configs import PUBLISHED, read_or_refuse, refusal
 from tests.models.published_models.establish import LENGTHS, TRUTH, establish, sampled
@@ -262,4 +262,4 @@ def test_trained_lengths_are_those_of_configs_and_papers() -> None:
     }  # fmt: skip
     for name, preset in MODELS.items():
         assert ("arXiv" in preset.trained_source) == (preset.trained_length is not None)
-        assert shared_model(name).trained_length == preset.trained_length
+        assert chosen_model(name).trained_length == preset.trained_length

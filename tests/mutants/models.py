@@ -6,7 +6,7 @@ MUTANTS_OF_MODELS = (
     # Configs and their words.
     Mutant("a word unpacked however long", "models/read_config.py",
            "reader.decompress(content, limits.MAX_MODEL_TEXT + 1)", "reader.decompress(content)",
-           ("config_word",)),
+           ("config_token",)),
     Mutant("a missing type guessed", "models/rope_formats.py",
            "    if telling:", "    if telling and not keys:", ("config_refusals",)),
     Mutant("OLMo 3 with its sliding layers scaled", "models/families.py",

@@ -36,8 +36,8 @@ from posenc.lab.specification import Specification
 from posenc.lab.sweep import read_text
 from posenc.lab.tasks import Corpus
 from posenc.models.config_json import read_object
-from posenc.models.read_config import config_word
-from posenc.settings.chosen_model import SharedModel, shared_model
+from posenc.models.read_config import config_token
+from posenc.settings.chosen_model import ChosenModel, chosen_model
 
 RUN_ID = "0123456789abcdef0123"  # of a file in a store without a run
 
@@ -141,7 +141,7 @@ def check_numbers(content: bytes, read: object) -> None:
 
 def check_model(content: bytes, read: object) -> None:
     """A config is read where json reads one object, and no key of it twice."""
-    assert isinstance(read, SharedModel)
+    assert isinstance(read, ChosenModel)
     theirs = json.loads(content.decode("utf-8-sig"))
     assert isinstance(theirs, dict)
     assert read_object(content) == theirs
@@ -189,7 +189,7 @@ DOORS = (
     Door("Check my encoding", "numbers", lambda given, _: _number_table(given), check_numbers),
     Door("learned path", "checkpoint", lambda _, path: read_position_table(path), check_learned),
     Door("numbers path", "numbers", lambda _, path: read_number_table(path), check_numbers),
-    Door("config", "config", lambda given, _: shared_model(config_word(given)), check_model),
+    Door("config", "config", lambda given, _: chosen_model(config_token(given)), check_model),
     Door("text", "text", lambda given, _: training.corpus_of((given, '"a text"')), check_text),
     Door("text path", "text", lambda _, path: read_text(str(path)), check_text),
     Door("run", "run", _run, check_run),

@@ -36,7 +36,7 @@ _TRAINED = (1_024, 2_048, 4_096, 8_192, 16_384, 32_768, 65_536)
 
 def factor_field(default: float, help: str = "") -> Any:
     """Return the field of a scale factor s: the context stretched s times."""
-    rule = fields.Real(
+    rule = fields.FloatRange(
         low=1.0,
         high=limits.MAX_SCALE_FACTOR,
         label="Scale factor",
@@ -47,7 +47,7 @@ def factor_field(default: float, help: str = "") -> Any:
 
 def trained_length_field(default: int) -> Any:
     """Return the field of the length that the model was trained on before it was scaled."""
-    rule = fields.Whole(
+    rule = fields.IntRange(
         low=2,
         high=limits.MAX_POSITION,
         label="Trained length",
@@ -58,7 +58,7 @@ def trained_length_field(default: int) -> Any:
 
 def read_length_field() -> Any:
     """Return the field of the text's length, of the scalings that depend on it."""
-    rule = fields.Whole(
+    rule = fields.IntRange(
         low=0,
         high=limits.MAX_POSITION,
         label="Length read",

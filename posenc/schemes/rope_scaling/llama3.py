@@ -27,7 +27,7 @@ from posenc.schemes.rope_scaling.base import (
 
 
 def _waves_field(default: float, label: str, help: str) -> Any:
-    rule = fields.Real(low=limits.MIN_TURNS, high=limits.MAX_TURNS, label=label, help=help)
+    rule = fields.FloatRange(low=limits.MIN_TURNS, high=limits.MAX_TURNS, label=label, help=help)
     return fields.ruled(default, rule)
 
 

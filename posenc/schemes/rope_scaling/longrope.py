@@ -29,7 +29,7 @@ from posenc.schemes.rope_scaling.base import (
 from posenc.schemes.rope_scaling.ntk import larger_base
 from posenc.schemes.rope_scaling.yarn import attention_factor_field
 
-_PAIR = fields.Real(low=1e-3, high=limits.MAX_PAIR_FACTOR, label="")
+_PAIR = fields.FloatRange(low=1e-3, high=limits.MAX_PAIR_FACTOR, label="")
 
 
 def _factors_field(label: str, empty: str) -> Any:

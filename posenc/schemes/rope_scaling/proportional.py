@@ -31,7 +31,7 @@ class RopeProportionalConfig(ScaledRopeConfig):
     kind: str = "rope_proportional"
     partial_rotary_factor: float = fields.ruled(
         0.75,
-        fields.Real(
+        fields.FloatRange(
             low=0.0,
             high=1.0,
             label="Share of pairs that turn",

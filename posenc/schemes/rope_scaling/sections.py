@@ -111,7 +111,7 @@ class RopeSectionsConfig(RopeConfig):
     )
     grid: int = fields.ruled(
         16,
-        fields.Whole(
+        fields.IntRange(
             low=0,
             high=limits.MAX_GRID,
             grid=(0, 2, 4, 8, 12, 16, 20, 24, 28, 32, 48, 64, 96, 128, 256),

@@ -41,13 +41,13 @@ from posenc.schemes.rope_scaling.base import (
 
 def turns_field(default: float, label: str, help: str) -> Any:
     """Return the field of a number of turns within the trained length."""
-    rule = fields.Real(low=limits.MIN_TURNS, high=limits.MAX_TURNS, label=label, help=help)
+    rule = fields.FloatRange(low=limits.MIN_TURNS, high=limits.MAX_TURNS, label=label, help=help)
     return fields.ruled(default, rule)
 
 
 def attention_factor_field() -> Any:
     """Return the field of an explicit attention factor."""
-    rule = fields.Real(
+    rule = fields.FloatRange(
         low=limits.MIN_ATTENTION_FACTOR,
         high=limits.MAX_ATTENTION_FACTOR,
         or_zero=True,
@@ -58,7 +58,7 @@ def attention_factor_field() -> Any:
 
 
 def _scale_field(label: str) -> Any:
-    rule = fields.Real(
+    rule = fields.FloatRange(
         low=0.0,
         high=limits.MAX_ATTENTION_WEIGHT,
         label=label,

@@ -18,7 +18,9 @@ class RopeEveryOtherConfig(ScaledRopeConfig):
     kind: str = "rope_every_other"
     factor: float = factor_field(4.0)
     trained_length: int = trained_length_field(2_048)
-    first: float = fields.ruled(0.0, fields.Real(low=0.0, high=1.0, label="First divided pair"))
+    first: float = fields.ruled(
+        0.0, fields.FloatRange(low=0.0, high=1.0, label="First divided pair")
+    )
 
     label: ClassVar[str] = "RoPE every other"
     summary: ClassVar[str] = "RoPE with every second pair divided."

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from posenc import limits
 from posenc.errors import ConfigFileError
-from posenc.models import config_word, read_config, read_config_word
+from posenc.models import config_token, read_config, read_config_token
 from posenc.models.config_json import read_object
 from posenc.models.presets import MODELS
 from posenc.models.read_config import ASSUMED, PATTERN, PREFIX
@@ -93,15 +93,15 @@ def test_a_preset_reads_the_same_from_every_source_and_its_word(tmp_path: Path) 
     path = tmp_path / "config.json"
     for name in (name for name, preset in MODELS.items() if preset.config is not None):
         config = preset_config(name)
-        model, word = read_config(config), config_word(config)
+        model, word = read_config(config), config_token(config)
         path.write_bytes(b"\xef\xbb\xbf" + json.dumps(config, indent=1).encode())
         for source in (path, str(path), path.read_bytes(), path.read_text(), json.dumps(config)):
             assert read_config(source) == model, name
         assert re.fullmatch(PATTERN, word, re.ASCII)
         assert len(word) < 1_000  # with the 2 x 48 factors of LongRoPE
-        assert read_config_word(word) == model, name
+        assert read_config_token(word) == model, name
         for same in (json.dumps(config), dict(reversed(config.items()))):
-            assert config_word(same) == word, name
+            assert config_token(same) == word, name
     refusal(str(path).encode())  # bytes are never a path
 
 
@@ -136,32 +136,32 @@ def test_a_word_holds_only_what_bears_on_position() -> None:
         "_name_or_path": "/home/me/secret", "architectures": ["Secret"], "vocab_size": 7,
         "vision_config": {"position": "secret"},
     }  # fmt: skip
-    word = config_word(LLAMA | private)
+    word = config_token(LLAMA | private)
     assert set(unpack(word)) == set(LLAMA)
     # Of a key that was left out on request only the name is kept.
     config = LLAMA | private | {"my_position_notes": "secret"}
-    word = config_word(config, "llama")
+    word = config_token(config, "llama")
     assert "secret" not in json.dumps(unpack(word)).lower()
     assert set(unpack(word)) == {*LLAMA, "my_position_notes", ASSUMED}
-    assert read_config_word(word) == read_config(config, "llama")
-    assert read_config_word(word).ignored == ("my_position_notes",)
+    assert read_config_token(word) == read_config(config, "llama")
+    assert read_config_token(word).ignored == ("my_position_notes",)
 
 
-def test_config_word_keeps_null_values_and_named_layers() -> None:
+def test_config_token_keeps_null_values_and_named_layers() -> None:
     layer = {
         "model_type": "gemma4_text", "num_hidden_layers": 4,
         "layer_types": ["full_attention", "sliding_attention"] * 2,
         "per_layer_config": {"1": {"notes": "secret"}},
     }  # fmt: skip
-    assert "secret" not in json.dumps(unpack(config_word(layer)))
-    assert read_config_word(config_word(layer)) == read_config(layer)
+    assert "secret" not in json.dumps(unpack(config_token(layer)))
+    assert read_config_token(config_token(layer)) == read_config(layer)
     null = {"model_type": "mistral", "num_key_value_heads": None}  # another thing than no such key
-    assert read_config_word(config_word(null)).kv_heads == 32
+    assert read_config_token(config_token(null)).kv_heads == 32
     assert read_config({"model_type": "mistral"}).kv_heads == 8
 
 
 BOMB = packed(b'{"model_type": "llama", "x": "' + b"a" * (limits.MAX_MODEL_TEXT + 1) + b'"}')
-GOOD = config_word(LLAMA)
+GOOD = config_token(LLAMA)
 BAD_WORDS = {
     "five megabytes": (PREFIX + "A" * 5_000_000, "4,096"),
     "no base64": (PREFIX + "!!!", "letters, digits"),
@@ -183,7 +183,7 @@ BAD_WORDS = {
 def test_a_hostile_word_is_refused_for_its_fault(name: str) -> None:
     word, fact = BAD_WORDS[name]
     with pytest.raises(ConfigFileError, match=re.escape(fact)):
-        read_config_word(word)
+        read_config_token(word)
 
 
 def test_a_word_is_never_unpacked_past_its_limit() -> None:
@@ -192,7 +192,7 @@ def test_a_word_is_never_unpacked_past_its_limit() -> None:
     tracemalloc.start()
     try:
         with pytest.raises(ConfigFileError, match="65,536"):
-            read_config_word(word)
+            read_config_token(word)
         assert tracemalloc.get_traced_memory()[1] < 1_000_000
     finally:
         tracemalloc.stop()
@@ -205,7 +205,7 @@ def test_a_config_too_large_for_a_link_is_refused() -> None:
     config = scaled(**block | lists) | {"num_attention_heads": 8}
     read_config(config)
     with pytest.raises(ConfigFileError, match="link"):
-        config_word(config)
+        config_token(config)
 
 
 CONFIGS = [dict(preset.config) for preset in MODELS.values() if preset.config] + [
@@ -264,17 +264,17 @@ def test_a_changed_config_is_read_alike_by_every_way_or_refused_by_a_key(
         assert model.key.split("[")[0] in str(model)
         assert len(str(model)) < 1_200
         with pytest.raises(ConfigFileError, match=re.escape(str(model))):
-            config_word(config, assume)
+            config_token(config, assume)
         return
     for kind in model.layer_kinds:
         assert kind.layers
         assert (kind.scheme is None) == bool(kind.unsupported)
     assert read_config(json.dumps(config), assume) == model
-    word = config_word(config, assume)
-    assert read_config_word(word) == model
+    word = config_token(config, assume)
+    assert read_config_token(word) == model
     content = unpack(word)
     assert (ASSUMED in content) == bool(model.assumption)
-    assert config_word(content, content.pop(ASSUMED, None)) == word
+    assert config_token(content, content.pop(ASSUMED, None)) == word
 
 
 @settings(max_examples=100)
@@ -285,4 +285,4 @@ def test_any_text_is_refused_as_a_config_and_as_a_word(source: bytes | str) -> N
     content = source if isinstance(source, bytes) else json.dumps(source).encode()
     for word in (pack_stream(content), pack_stream(zlib.compress(content)), str(source)):
         with pytest.raises(ConfigFileError):
-            read_config_word(word)
+            read_config_token(word)
