@@ -17,9 +17,9 @@ from posenc.hook_arguments import (
     Positions,
     at_least_float32,
     check_queries_and_keys,
-    of_every_head,
     over_heads,
-    placed,
+    repeat_kv,
+    resolve_positions,
 )
 from posenc.schemes.base import Scheme, check_scheme
 from posenc.toeplitz import QUERY_BLOCK, attend_trained, flipped_rows
@@ -55,8 +55,8 @@ def attention(
         if first_query is not None and first_key is not None:
             shift = first_query - first_key
             return _windowed(rotated_q, rotated_k, v, scheme, shift, scale, causal)
-    query_positions = placed(q_positions, q.shape[-2], q)
-    key_positions = placed(k_positions, k.shape[-2], k)
+    query_positions = resolve_positions(q_positions, q.shape[-2], q)
+    key_positions = resolve_positions(k_positions, k.shape[-2], k)
     blocks = []
     for start in range(0, q.shape[-2], QUERY_BLOCK):
         rows = slice(start, start + QUERY_BLOCK)
@@ -89,7 +89,7 @@ def _windowed(
         return _under_curve(q, k, v, curve, shift, scale, causal)
 
     if curve.requires_grad and torch.is_grad_enabled() and not torch.compiler.is_compiling():
-        k, v = (of_every_head(x, q.shape[1]) for x in (k, v))
+        k, v = (repeat_kv(x, q.shape[1]) for x in (k, v))
         return attend_trained(under, q, k, v, curve, scale)
     return under(q, k, v, curve)
 

@@ -66,7 +66,7 @@ def encoding(
 
 def feature_names(scheme: Scheme, width: int) -> tuple[str, ...]:
     """Return what each feature of a vector holds: "sin 0", "cos 0", ... of pairs, else its number."""
-    if scheme.phases is None or not isinstance(scheme, VectorScheme):
+    if scheme.frequencies is None or not isinstance(scheme, VectorScheme):
         return tuple(str(feature) for feature in range(width))
     first = scheme.pair_first
     second = "cos" if first == "sin" else "sin"
@@ -75,7 +75,7 @@ def feature_names(scheme: Scheme, width: int) -> tuple[str, ...]:
 
 def _rotary_table(scheme: TurnsPairs, length: int, dtype: torch.dtype | None) -> Encoding:
     """Return what turns every pair, cosine and sine side by side or all cosines first."""
-    pairs, layout = scheme.phases.pairs, scheme.rotary_layout
+    pairs, layout = scheme.frequencies.pairs, scheme.rotary_layout
     width = 2 * pairs
     limits.check_table(length, width)
     cos, sin = scheme.cos_sin(torch.arange(length, device="cpu"))

@@ -74,7 +74,7 @@ def _inverse_two_pi() -> int:
 
 
 @dataclass(frozen=True)
-class Phases:
+class Frequencies:
     """An exact ladder of frequencies; equal and hashable by the configuration that made it.
 
     limbs: (3, pairs) int64 on CPU: the fraction of a turn per position, theta / (2 pi) mod 1, as
@@ -92,7 +92,7 @@ class Phases:
         return self.inv_freq.numel()
 
     @staticmethod
-    def geometric(dim: int, base: float = 10000.0) -> "Phases":
+    def geometric(dim: int, base: float = 10000.0) -> "Frequencies":
         """The ladder base^(-2m/dim), m = 0 .. dim/2 - 1, from 80-digit powers.
 
         Raises SchemeArgumentError for an odd or too large dim, or a base outside (1, 1e12].
@@ -100,7 +100,7 @@ class Phases:
         return _geometric(check_width("dim", dim), check_base(base))
 
     @staticmethod
-    def given(inv_freq: Float[Tensor, " pairs"] | Sequence[float]) -> "Phases":
+    def from_inv_freq(inv_freq: Float[Tensor, " pairs"] | Sequence[float]) -> "Frequencies":
         """A ladder as a checkpoint stores it: each binary number is taken as the exact frequency.
 
         Raises SchemeArgumentError unless it is one row of 1 to 32,768 finite floating-point numbers.
@@ -121,18 +121,10 @@ class Phases:
         return _given(tuple(exact.tolist()))
 
 
-@dataclass(frozen=True)
-class Frequencies:
-    """What a rotation turns by: exact frequencies, and what cosines and sines are multiplied by."""
-
-    phases: Phases
-    attention_factor: float = 1.0
-
-
 def _phases(
     key: tuple[object, ...], ladder: Sequence[float], ratios: Sequence[tuple[int, int]]
-) -> Phases:
-    """Phases of a correctly rounded ladder and its exact frequencies as ratios of integers."""
+) -> Frequencies:
+    """Frequencies of a correctly rounded ladder and its exact frequencies as ratios of integers."""
     shift = _PI_BITS - _FRACTION_BITS
     limbs = []
     for numerator, denominator in ratios:
@@ -141,12 +133,12 @@ def _phases(
         limbs.append((turn >> 64, (turn >> 32) & _LIMB, turn & _LIMB))
     columns = torch.tensor(limbs, dtype=torch.int64, device="cpu")
     inv_freq = torch.tensor(ladder, dtype=torch.float64, device="cpu")
-    return Phases(key, columns.T.contiguous(), inv_freq)
+    return Frequencies(key, columns.T.contiguous(), inv_freq)
 
 
 @functools.lru_cache(maxsize=64)
 @torch.inference_mode(False)
-def _geometric(dim: int, base: float) -> Phases:
+def _geometric(dim: int, base: float) -> Frequencies:
     with decimal.localcontext(decimal.Context(prec=80)):
         ratio = (decimal.Decimal(base).ln() * -2 / dim).exp()
         theta, ladder = decimal.Decimal(1), []
@@ -159,7 +151,7 @@ def _geometric(dim: int, base: float) -> Phases:
 
 @functools.lru_cache(maxsize=64)
 @torch.inference_mode(False)
-def _given(ladder: tuple[float, ...]) -> Phases:
+def _given(ladder: tuple[float, ...]) -> Frequencies:
     return _phases(("given", ladder), ladder, [theta.as_integer_ratio() for theta in ladder])
 
 

@@ -1,4 +1,4 @@
-"""The arguments of the three hooks: positions, token vectors, queries and keys, checked, placed, widened.
+"""The arguments of the three hooks: positions, token vectors, queries and keys, checked and widened.
 
 Positions are whole numbers, (n,) or (b, n); None is 0, 1, 2, ... Offsets are key minus query.
 """
@@ -80,7 +80,7 @@ def _described(x: object) -> str:
     return f"{x.dtype} of shape {tuple(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
 
 
-def placed(positions: Positions, count: int, like: Tensor) -> Int[Tensor, " ..."]:
+def resolve_positions(positions: Positions, count: int, like: Tensor) -> Int[Tensor, " ..."]:
     """Return `positions` as int64 on the device of `like`; None is 0 .. count-1.
 
     int64, because an offset of uint8 or int8 positions would wrap around.
@@ -94,12 +94,12 @@ def offsets_between(
     q: Tensor, k: Tensor, q_positions: Positions, k_positions: Positions
 ) -> Int[Tensor, " *b q k"]:
     """Return the offset of every query and key, key minus query."""
-    queries = placed(q_positions, q.shape[-2], q)
-    keys = placed(k_positions, k.shape[-2], k)
+    queries = resolve_positions(q_positions, q.shape[-2], q)
+    keys = resolve_positions(k_positions, k.shape[-2], k)
     return keys[..., None, :] - queries[..., :, None]
 
 
-def of_every_head(x: Shaped[Tensor, "b g n d"], heads: int) -> Shaped[Tensor, "b h n d"]:
+def repeat_kv(x: Shaped[Tensor, "b g n d"], heads: int) -> Shaped[Tensor, "b h n d"]:
     """Return keys or values of every one of `heads` query heads; in a group several read one of them."""
     shared = heads // x.shape[1]
     return x.repeat_interleave(shared, dim=1) if shared > 1 else x

@@ -27,33 +27,11 @@ from torch.nn.functional import pad
 
 from posenc.errors import SchemeArgumentError, shown
 from posenc.frequencies import Layout, check_layout
-from posenc.limits import MAX_POSITION, check_count, check_elements
 from posenc.tables import complex_product_is_elementary, scratch_numbers
 
 First = Literal["sin", "cos"]
 
 DENSE_WIDTH = 512
-
-
-def expanding_shift(ratio: float, size: int, offset: int) -> Float[Tensor, "more size"]:
-    """The exact M_k of one ALiBi head, (size + offset, size): each step adds a dimension.
-
-    With r = ratio = exp(-slope): phi(0) = e_0, phi(i) = r phi(i-1) + sqrt(1 - r^2) e_i, so
-    M_1 e_0 = r e_0 + sqrt(1 - r^2) e_1 and M_1 e_i = e_(i+1); M_k is its k-th power. It acts on
-    vectors that use the first `size` dimensions, so M_a (from size + b) M_b (from size) = M_(a+b).
-    Raises SchemeArgumentError for a ratio outside [0, 1], a size below 1 or a negative offset.
-    """
-    if not 0 <= ratio <= 1:
-        raise SchemeArgumentError(f"ratio must be from 0 to 1, got {shown(ratio)}.")
-    check_count("size", size, 1, MAX_POSITION)
-    check_count("offset", offset, 0, MAX_POSITION)
-    check_elements(size + offset, size)
-    shift = torch.zeros(size + offset, size, dtype=torch.float64)
-    powers = torch.tensor(ratio, dtype=torch.float64) ** torch.arange(offset, -1, -1)
-    shift[: offset + 1, 0] = powers
-    shift[1 : offset + 1, 0] *= ((1 - ratio) * (1 + ratio)) ** 0.5
-    shift[offset + 1 :, 1:].fill_diagonal_(1.0)
-    return shift
 
 
 def pair_columns(pairs: int, layout: Layout) -> tuple[Tensor, Tensor]:
@@ -84,14 +62,6 @@ def pair_matrix(
         torch.stack((rows, columns)), values, (width, width), check_invariants=False
     )
     return matrix.coalesce() if width > DENSE_WIDTH else matrix.to_dense()
-
-
-def corner(matrix: Tensor, size: int) -> Float[Tensor, "a b"]:
-    """Return the first `size` rows and columns of a matrix, sparse or not, as a dense one."""
-    if not matrix.is_sparse:
-        return matrix[:size, :size]
-    index = torch.arange(min(size, *matrix.shape), device=matrix.device)
-    return matrix.index_select(0, index).index_select(1, index).to_dense()
 
 
 TILE_ENTRIES = 524_288  # numbers of x turned at once: 2 MiB of float32

@@ -48,7 +48,7 @@ from torch.nn.functional import pad
 
 from posenc.device import float64_device
 from posenc.errors import PositionOutOfRange, SchemeArgumentError
-from posenc.frequencies import Layout, Phases, check_layout, exact_cos_sin
+from posenc.frequencies import Frequencies, Layout, check_layout, exact_cos_sin
 from posenc.limits import MAX_POSITION, check_table
 
 KEPT_SCRATCH = 262_144  # float64 numbers of scratch that a thread keeps per use: 2 MiB
@@ -288,13 +288,17 @@ KEPT_PAIRS = 4_096  # widest ladder whose coarse and fine factors are kept: 2 Mi
 KEPT_NEAR_PAIRS = 256  # widest ladder of which whole blocks are kept: 1 MiB
 
 
-def _padded_limbs(phases: Phases, lanes: int, device: torch.device) -> Int[Tensor, "3 width"]:
-    return pad(phases.limbs.to(device), (0, -phases.pairs % lanes))
+def _padded_limbs(
+    frequencies: Frequencies, lanes: int, device: torch.device
+) -> Int[Tensor, "3 width"]:
+    return pad(frequencies.limbs.to(device), (0, -frequencies.pairs % lanes))
 
 
-def _make_factors(phases: Phases, lanes: int, device: torch.device) -> tuple[Operands, Operands]:
+def _make_factors(
+    frequencies: Frequencies, lanes: int, device: torch.device
+) -> tuple[Operands, Operands]:
     """Cosine and sine at offsets 0, STRIDE, 2 STRIDE, ... of a block, and at 0 .. STRIDE - 1."""
-    limbs = _padded_limbs(phases, lanes, device)
+    limbs = _padded_limbs(frequencies, lanes, device)
     coarse = torch.arange(0, BLOCK, STRIDE, device=device)
     return exact_cos_sin(coarse, limbs), exact_cos_sin(torch.arange(STRIDE, device=device), limbs)
 
@@ -302,31 +306,33 @@ def _make_factors(phases: Phases, lanes: int, device: torch.device) -> tuple[Ope
 _kept_factors = functools.lru_cache(maxsize=16)(_make_factors)
 
 
-def _factors(phases: Phases, lanes: int, device: torch.device) -> tuple[Operands, Operands]:
-    make = _kept_factors if phases.pairs <= KEPT_PAIRS else _make_factors
-    return make(phases, lanes, device)
+def _factors(
+    frequencies: Frequencies, lanes: int, device: torch.device
+) -> tuple[Operands, Operands]:
+    make = _kept_factors if frequencies.pairs <= KEPT_PAIRS else _make_factors
+    return make(frequencies, lanes, device)
 
 
 @functools.lru_cache(maxsize=16)
 @torch.inference_mode(False)
-def _kept_near(phases: Phases, packed: bool, device: torch.device) -> Operands:
+def _kept_near(frequencies: Frequencies, packed: bool, device: torch.device) -> Operands:
     """The near operands of a whole block, of a narrow ladder."""
     method = Packed() if packed else Separate(device)
-    return tuple(x.clone() for x in method.near(*_factors(phases, method.lanes, device)))
+    return tuple(x.clone() for x in method.near(*_factors(frequencies, method.lanes, device)))
 
 
-def fill(out: Operands, start: int, phases: Phases) -> None:
+def fill(out: Operands, start: int, frequencies: Frequencies) -> None:
     """Fill tables, of any strides, with the rows from position `start` on.
 
     out: sines and cosines, (length, pairs) each, or both in one (length, pairs, 2).
     """
     length, device = len(out[0]), out[0].device
-    method = method_for(phases.pairs, device)
-    limbs = _padded_limbs(phases, method.lanes, device)
-    narrow = phases.pairs <= KEPT_NEAR_PAIRS
-    coarse, fine = _factors(phases, method.lanes, device)
-    few = max(1, EXACT_PAIRS // phases.pairs)  # blocks whose angles are reduced at once
-    run = max(1, NEAR_PAIRS // phases.pairs)  # blocks whose far operands are held at once
+    method = method_for(frequencies.pairs, device)
+    limbs = _padded_limbs(frequencies, method.lanes, device)
+    narrow = frequencies.pairs <= KEPT_NEAR_PAIRS
+    coarse, fine = _factors(frequencies, method.lanes, device)
+    few = max(1, EXACT_PAIRS // frequencies.pairs)  # blocks whose angles are reduced at once
+    run = max(1, NEAR_PAIRS // frequencies.pairs)  # blocks whose far operands are held at once
     step = max(1, min(BLOCK, run) // STRIDE) * STRIDE  # rows whose near operands are
     row = 0
     while row < length:
@@ -340,7 +346,7 @@ def fill(out: Operands, start: int, phases: Phases) -> None:
         for first in range(offset // STRIDE * STRIDE, offset + rows, step):
             begin, end = max(first, offset), min(first + step, offset + rows)
             if narrow:
-                near, origin = _kept_near(phases, method.lanes > 1, device), 0
+                near, origin = _kept_near(frequencies, method.lanes > 1, device), 0
             else:
                 some = slice(first // STRIDE, -(-end // STRIDE))
                 near, origin = method.near([x[some] for x in coarse], fine), first
@@ -350,33 +356,33 @@ def fill(out: Operands, start: int, phases: Phases) -> None:
 
 
 def consecutive(
-    start: int, length: int, phases: Phases, dtype: torch.dtype, device: torch.device
+    start: int, length: int, frequencies: Frequencies, dtype: torch.dtype, device: torch.device
 ) -> tuple[Float[Tensor, "length pairs"], Float[Tensor, "length pairs"]]:
     """Cosine and sine of the positions from `start` on."""
-    cos = torch.empty(length, phases.pairs, dtype=dtype, device=device)
+    cos = torch.empty(length, frequencies.pairs, dtype=dtype, device=device)
     sin = torch.empty_like(cos)
-    fill((sin, cos), start, phases)
+    fill((sin, cos), start, frequencies)
     return cos, sin
 
 
 @functools.lru_cache(maxsize=16)
 @torch.inference_mode(False)
 def kept_block(
-    phases: Phases, block: int, dtype: torch.dtype, device: torch.device
+    frequencies: Frequencies, block: int, dtype: torch.dtype, device: torch.device
 ) -> tuple[Float[Tensor, "B pairs"], Float[Tensor, "B pairs"]]:
     """Cosine and sine of one whole block of a narrow ladder."""
-    return consecutive(block * BLOCK, BLOCK, phases, dtype, device)
+    return consecutive(block * BLOCK, BLOCK, frequencies, dtype, device)
 
 
 def scattered(
-    positions: Int[Tensor, " n"], phases: Phases, dtype: torch.dtype
+    positions: Int[Tensor, " n"], frequencies: Frequencies, dtype: torch.dtype
 ) -> tuple[Float[Tensor, "n pairs"], Float[Tensor, "n pairs"]]:
     """Cosine and sine of positions anywhere, each block's far factor made once."""
-    cos = torch.empty(len(positions), phases.pairs, dtype=dtype, device=positions.device)
+    cos = torch.empty(len(positions), frequencies.pairs, dtype=dtype, device=positions.device)
     sin = torch.empty_like(cos)
-    limbs = phases.limbs.to(cos.device)
-    (cos_c, sin_c), (cos_f, sin_f) = _factors(phases, 1, cos.device)
-    many, few = max(1, NEAR_PAIRS // phases.pairs), max(1, EXACT_PAIRS // phases.pairs)
+    limbs = frequencies.limbs.to(cos.device)
+    (cos_c, sin_c), (cos_f, sin_f) = _factors(frequencies, 1, cos.device)
+    many, few = max(1, NEAR_PAIRS // frequencies.pairs), max(1, EXACT_PAIRS // frequencies.pairs)
     for first in range(0, len(positions), many):
         chunk = positions[first : first + many]
         offsets = chunk & (BLOCK - 1)
@@ -398,7 +404,7 @@ DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 def cos_sin(
     positions: Integer[Tensor, "*n"],
-    phases: Phases,
+    frequencies: Frequencies,
     *,
     dtype: torch.dtype = torch.float32,
     device: torch.device | str | None = None,
@@ -420,20 +426,22 @@ def cos_sin(
     extent = _extent(flat)
     flat = flat.to(compute)
     if torch.compiler.is_compiling() or compute.type == "meta":
-        planes = exact_cos_sin(flat, phases.limbs.to(compute))
+        planes = exact_cos_sin(flat, frequencies.limbs.to(compute))
         cos, sin = (castable(plane, dtype).to(dtype) for plane in planes)
-    elif extent and phases.pairs <= KEPT_NEAR_PAIRS and extent[0] // BLOCK == extent[1] // BLOCK:
+    elif (
+        extent and frequencies.pairs <= KEPT_NEAR_PAIRS and extent[0] // BLOCK == extent[1] // BLOCK
+    ):
         # Decoding asks for one position after the other, in every layer.
-        kept = kept_block(phases, extent[0] // BLOCK, dtype, compute)
+        kept = kept_block(frequencies, extent[0] // BLOCK, dtype, compute)
         cos, sin = (plane[flat & (BLOCK - 1)] for plane in kept)
     elif extent and extent[1] - extent[0] < len(flat):
-        cos, sin = consecutive(extent[0], extent[1] - extent[0] + 1, phases, dtype, compute)
+        cos, sin = consecutive(extent[0], extent[1] - extent[0] + 1, frequencies, dtype, compute)
         at = flat - extent[0]
         if not torch.equal(at, torch.arange(len(cos), device=compute)):
             cos, sin = cos[at], sin[at]
     else:
-        cos, sin = scattered(flat, phases, dtype)
-    shape = (*positions.shape, phases.pairs)
+        cos, sin = scattered(flat, frequencies, dtype)
+    shape = (*positions.shape, frequencies.pairs)
     return cos.view(shape).to(target), sin.view(shape).to(target)
 
 
@@ -459,10 +467,10 @@ def sinusoidal_table(
     check_table(length, dim, start)
     _check_dtype(dtype)
     check_layout(layout)
-    phases = Phases.geometric(dim, base)
+    frequencies = Frequencies.geometric(dim, base)
     if torch.compiler.is_compiling():
         positions = torch.arange(start, start + length, device=device)
-        cos, sin = cos_sin(positions, phases, dtype=dtype)
+        cos, sin = cos_sin(positions, frequencies, dtype=dtype)
         half = layout == "half"
         table = torch.cat((sin, cos), -1) if half else torch.stack((sin, cos), -1).flatten(-2)
         return table if out is None else out.copy_(table)
@@ -479,7 +487,7 @@ def sinusoidal_table(
     compute = float64_device(out.device)
     table = out if compute == out.device else torch.empty_like(out, device=compute)
     halves = table.split(dim // 2, 1)
-    fill((table.unflatten(1, (-1, 2)),) if layout == "interleaved" else halves, start, phases)
+    fill((table.unflatten(1, (-1, 2)),) if layout == "interleaved" else halves, start, frequencies)
     return out if table is out else out.copy_(table)
 
 
@@ -501,13 +509,17 @@ def rope_tables(
     Raises SchemeArgumentError. Source: Su et al. 2021, arXiv 2104.09864, section 3.2.2.
     """
     check_table(length, dim, start)
-    phases = Phases.geometric(dim, base) if inv_freq is None else Phases.given(inv_freq)
-    if phases.pairs != dim // 2:
+    frequencies = (
+        Frequencies.geometric(dim, base)
+        if inv_freq is None
+        else Frequencies.from_inv_freq(inv_freq)
+    )
+    if frequencies.pairs != dim // 2:
         raise SchemeArgumentError(
-            f"inv_freq must hold dim // 2 = {dim // 2} frequencies, got {phases.pairs}."
+            f"inv_freq must hold dim // 2 = {dim // 2} frequencies, got {frequencies.pairs}."
         )
     positions = torch.arange(start, start + length, device=device)
-    return cos_sin(positions, phases, dtype=dtype)
+    return cos_sin(positions, frequencies, dtype=dtype)
 
 
 def _check_dtype(dtype: torch.dtype) -> None:
@@ -543,15 +555,14 @@ def _extent(positions: Int[Tensor, " n"]) -> tuple[int, int] | None:
 
 
 _LARGEST_KEPT = 2**20  # entries of one kept table: 4 MiB in float32
-_CURVE_BLOCK = 64
-_COSINE_TILE = 2**20  # cosines in memory at once while summing over pairs
+_COSINE_TILE = 2**20  # cosines, or sums of consecutive offsets, in memory at once
 
 WINDOWS = KeptTensors(most_bytes=64 * 2**20, most_results=32)
 
 
 def rotary_rows(
     positions: int | Int[Tensor, " *n"],
-    phases: Phases,
+    frequencies: Frequencies,
     *,
     dtype: torch.dtype,
     device: torch.device,
@@ -559,16 +570,16 @@ def rotary_rows(
 ) -> tuple[Float[Tensor, "*n p"], Float[Tensor, "*n p"]]:
     """Return `scale` times (cos, sin) of position * theta; a whole number n stands for 0 .. n-1."""
     if not isinstance(positions, int):
-        return _scaled_rows(positions.to(device), phases, dtype, scale)
-    if torch.compiler.is_compiling() or positions * phases.pairs > _LARGEST_KEPT:
-        return _scaled_rows(torch.arange(positions, device=device), phases, dtype, scale)
-    cos, sin = WINDOWS.get(_rotary_window, positions, phases, dtype, device, scale)
+        return _scaled_rows(positions.to(device), frequencies, dtype, scale)
+    if torch.compiler.is_compiling() or positions * frequencies.pairs > _LARGEST_KEPT:
+        return _scaled_rows(torch.arange(positions, device=device), frequencies, dtype, scale)
+    cos, sin = WINDOWS.get(_rotary_window, positions, frequencies, dtype, device, scale)
     return cos, sin
 
 
 def sinusoidal_rows(
     positions: int | Int[Tensor, " *n"],
-    phases: Phases,
+    frequencies: Frequencies,
     *,
     layout: str,
     dtype: torch.dtype,
@@ -576,39 +587,38 @@ def sinusoidal_rows(
 ) -> Float[Tensor, "*n d"]:
     """Return sinusoidal rows; a whole number n stands for positions 0 .. n-1."""
     if not isinstance(positions, int) or torch.compiler.is_compiling():
-        return _joined(*rotary_rows(positions, phases, dtype=dtype, device=device), layout)
-    if positions * phases.pairs > _LARGEST_KEPT:
-        return _joined(*rotary_rows(positions, phases, dtype=dtype, device=device), layout)
-    return WINDOWS.get(_sinusoidal_window, positions, phases, layout, dtype, device)[0]
+        return _joined(*rotary_rows(positions, frequencies, dtype=dtype, device=device), layout)
+    if positions * frequencies.pairs > _LARGEST_KEPT:
+        return _joined(*rotary_rows(positions, frequencies, dtype=dtype, device=device), layout)
+    return WINDOWS.get(_sinusoidal_window, positions, frequencies, layout, dtype, device)[0]
 
 
-def cosine_sum(offsets: Int[Tensor, " *n"], phases: Phases) -> Float[Tensor, " *n"]:
-    """Return the sum over pairs of cos(offset * theta), in float64, a tile of offsets at a time."""
+def cosine_sum(offsets: Int[Tensor, " *n"], frequencies: Frequencies) -> Float[Tensor, " *n"]:
+    """Return the sum over pairs of cos(offset * theta), float64, error about 1e-16 per pair.
+
+    Consecutive offsets are one matrix product of two short tables:
+    cos(a + b)w = cos(aw) cos(bw) - sin(aw) sin(bw), with a in steps of the number of b.
+    """
     flat = offsets.reshape(-1)
-    tiles = flat.split(max(1, _COSINE_TILE // phases.pairs))
-    sums = [cos_sin(tile, phases, dtype=torch.float64)[0].sum(dim=-1) for tile in tiles]
+    if torch.compiler.is_compiling() or not _is_consecutive(flat):
+        tiles = flat.split(max(1, _COSINE_TILE // frequencies.pairs))
+        sums = [cos_sin(tile, frequencies, dtype=torch.float64)[0].sum(dim=-1) for tile in tiles]
+        return torch.cat(sums).reshape(offsets.shape)
+    sums = []
+    for chunk in flat.split(_COSINE_TILE):
+        stride = math.isqrt(len(chunk) - 1) + 1
+        coarse = cos_sin(chunk[::stride], frequencies, dtype=torch.float64)
+        fine = cos_sin(torch.arange(stride, device=flat.device), frequencies, dtype=torch.float64)
+        rows = torch.cat((coarse[0], -coarse[1]), dim=-1)
+        sums.append((rows @ torch.cat(fine, dim=-1).T).flatten()[: len(chunk)])
     return torch.cat(sums).reshape(offsets.shape)
 
 
-def cosine_curve(length: int, phases: Phases, device: torch.device) -> Float[Tensor, " n"]:
-    """Return `cosine_sum` at offsets 0 .. length-1, as one matrix product of two short tables.
-
-    cos(aB + b)w = cos(aBw) cos(bw) - sin(aBw) sin(bw), summed over pairs by the product itself; the
-    difference from the sum of cosines is rounding, about 1e-15 per pair.
-    """
-    near = cos_sin(torch.arange(_CURVE_BLOCK, device=device), phases, dtype=torch.float64)
-    columns = torch.cat(near, dim=-1).T
-    sums = []
-    for start in range(0, length, _CURVE_BLOCK**2):
-        blocks = -(-min(length - start, _CURVE_BLOCK**2) // _CURVE_BLOCK)
-        at = start + torch.arange(blocks, device=device) * _CURVE_BLOCK
-        cos, sin = cos_sin(at, phases, dtype=torch.float64)
-        # Always a product of one shape: another could round differently, and a longer curve would
-        # not begin with the bits of a shorter one.
-        rows = torch.zeros(_CURVE_BLOCK, 2 * phases.pairs, dtype=torch.float64, device=device)
-        rows[:blocks] = torch.cat((cos, -sin), dim=-1)
-        sums.append((rows @ columns).flatten())
-    return torch.cat(sums)[:length]
+def _is_consecutive(positions: Int[Tensor, " n"]) -> bool:
+    """Whether positions on the host rise by 1 each."""
+    if positions.device.type != "cpu" or len(positions) < 2:
+        return False
+    return bool((positions.diff() == 1).all())
 
 
 def _joined(cos: Tensor, sin: Tensor, layout: str) -> Tensor:
@@ -618,28 +628,28 @@ def _joined(cos: Tensor, sin: Tensor, layout: str) -> Tensor:
 
 
 def _scaled_rows(
-    positions: Tensor, phases: Phases, dtype: torch.dtype, scale: float
+    positions: Tensor, frequencies: Frequencies, dtype: torch.dtype, scale: float
 ) -> tuple[Tensor, Tensor]:
     if scale == 1:
-        return cos_sin(positions, phases, dtype=dtype)
+        return cos_sin(positions, frequencies, dtype=dtype)
     # Multiplied in float64, which the device may not have, and rounded once.
     place = float64_device(positions.device)
-    planes = cos_sin(positions.to(place), phases, dtype=torch.float64)
+    planes = cos_sin(positions.to(place), frequencies, dtype=torch.float64)
     cos, sin = ((scale * plane).to(dtype).to(positions.device) for plane in planes)
     return cos, sin
 
 
 def _rotary_window(
-    count: int, phases: Phases, dtype: torch.dtype, device: torch.device, scale: float
+    count: int, frequencies: Frequencies, dtype: torch.dtype, device: torch.device, scale: float
 ) -> tuple[Tensor, Tensor]:
     # Outside inference mode, because a tensor made inside it could never enter a training step.
     with torch.inference_mode(False), torch.no_grad():
-        return _scaled_rows(torch.arange(count, device=device), phases, dtype, scale)
+        return _scaled_rows(torch.arange(count, device=device), frequencies, dtype, scale)
 
 
 def _sinusoidal_window(
-    count: int, phases: Phases, layout: str, dtype: torch.dtype, device: torch.device
+    count: int, frequencies: Frequencies, layout: str, dtype: torch.dtype, device: torch.device
 ) -> tuple[Tensor]:
     with torch.inference_mode(False), torch.no_grad():
-        rows = cos_sin(torch.arange(count, device=device), phases, dtype=dtype)
+        rows = cos_sin(torch.arange(count, device=device), frequencies, dtype=dtype)
         return (_joined(*rows, layout),)

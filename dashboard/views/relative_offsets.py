@@ -18,6 +18,7 @@ from dashboard.scripts import relative_offsets as script
 from posenc import rotation
 from posenc.analysis import linear_map
 from posenc.analysis.offset_checks import OFFSETS
+from posenc.schemes import alibi
 
 settings = page.settings()
 header = st.container()
@@ -99,7 +100,7 @@ page.definition(
     "dimension per position, and the shift moves them along. Learned: no closed form; one matrix is "
     "fitted to half the positions and scored on the other half.",
     rotation.pair_matrix,
-    rotation.expanding_shift,
+    alibi.expanding_shift,
     linear_map.verify_map,
 )
 page.numbers(read.map(lambda one: one.map_table), "one matrix per offset")

@@ -68,7 +68,7 @@ from posenc.analysis.similarity import (
 )
 from posenc.analysis.spectrum import Spectrum, spectrum
 from posenc.analysis.word_order import OrderReading, RandomLayer, read_orders
-from posenc.rotation import expanding_shift
+from posenc.schemes.alibi import expanding_shift
 
 __all__ = [
     "STARTS",

@@ -10,7 +10,6 @@ What formulas give past the training length, plain and uncached; never a measure
 """
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,11 +20,13 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from posenc.analysis.inputs import as_float64, kernel_or_curve
-from posenc.analysis.spectrum import as_inv_freq, check_length, cos_sin
+from posenc.analysis.spectrum import as_inv_freq, check_length
 from posenc.errors import SchemeArgumentError
+from posenc.frequencies import Frequencies
 from posenc.kernel import offset_curve
 from posenc.limits import check_base, check_width
 from posenc.settings import Query
+from posenc.tables import cos_sin, cosine_sum
 
 _CHUNK = 2**16  # offsets scanned at once
 _BLOCK_ELEMENTS = 2**21  # scratch of one block: 16 MiB of float64
@@ -116,7 +117,9 @@ def base_bound_curve(inv_freq: Float[Tensor, " pairs"], length: int) -> Float[Te
     Source: Men et al. 2024, arXiv 2405.14591.
     """
     check_length("length", length, high=2**27)
-    return torch.cat(list(_base_bound_chunks(as_inv_freq(inv_freq), length)))
+    inv_freq = as_inv_freq(inv_freq)
+    offsets = torch.arange(length, device=inv_freq.device)
+    return cosine_sum(offsets, Frequencies.from_inv_freq(inv_freq))
 
 
 def first_negative_offset(inv_freq: Float[Tensor, " pairs"], limit: int) -> int | None:
@@ -128,10 +131,13 @@ def first_negative_offset(inv_freq: Float[Tensor, " pairs"], limit: int) -> int 
     Source: Men et al. 2024, arXiv 2405.14591.
     """
     check_length("limit", limit)
-    for index, values in enumerate(_base_bound_chunks(as_inv_freq(inv_freq), limit)):
-        negative = (values < 0).nonzero()
+    inv_freq = as_inv_freq(inv_freq)
+    frequencies = Frequencies.from_inv_freq(inv_freq)
+    for start in range(0, limit, _CHUNK):
+        offsets = torch.arange(start, min(start + _CHUNK, limit), device=inv_freq.device)
+        negative = (cosine_sum(offsets, frequencies) < 0).nonzero()
         if len(negative):
-            return index * _CHUNK + int(negative[0])
+            return start + int(negative[0])
     return None
 
 
@@ -148,10 +154,12 @@ def long_term_decay_bound(
     inv_freq = as_inv_freq(inv_freq)
     check_length("length", length, high=2**24)
     bound = torch.empty(length, dtype=inv_freq.dtype, device=inv_freq.device)
+    frequencies = Frequencies.from_inv_freq(inv_freq)
     step = max(1, _BLOCK_ELEMENTS // len(inv_freq))
     for start in range(0, length, step):
         offsets = torch.arange(start, min(start + step, length), device=inv_freq.device)
-        cos, sin = (part.cumsum(1) for part in cos_sin(offsets, inv_freq))
+        planes = cos_sin(offsets, frequencies, dtype=torch.float64)
+        cos, sin = (plane.cumsum(1) for plane in planes)
         bound[start : start + step] = torch.hypot(cos, sin).mean(1)
     return bound
 
@@ -245,21 +253,6 @@ def _kernel_gaps(source: Tensor, rows: Tensor, train_length: int, is_curve: bool
     diagonal = source.diagonal()
     cross = source[rows, :train_length] + source[:train_length, rows].T
     return diagonal[rows, None] + diagonal[:train_length] - cross
-
-
-def _base_bound_chunks(inv_freq: Tensor, length: int) -> Iterator[Tensor]:
-    """B(k) in chunks of offsets, each a matrix product of two short tables of angles.
-
-    cos((a + b) w) = cos(a w) cos(b w) - sin(a w) sin(b w): a steps by the stride, b runs below it.
-    """
-    stride = 2 ** ((min(length, _CHUNK) - 1).bit_length() + 1 >> 1)
-    device = inv_freq.device
-    cos, sin = cos_sin(torch.arange(stride, device=device), inv_freq)
-    low = torch.cat([cos, sin], 1)
-    for start in range(0, length, _CHUNK):
-        end = min(start + _CHUNK, length)
-        cos, sin = cos_sin(torch.arange(start, end, stride, device=device), inv_freq)
-        yield (torch.cat([cos, -sin], 1) @ low.T).flatten()[: end - start]
 
 
 Array = npt.NDArray[Any]

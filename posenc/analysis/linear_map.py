@@ -21,11 +21,12 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from posenc.analysis.inputs import Seed, as_float64, as_generator, as_kernel
-from posenc.analysis.spectrum import as_inv_freq, check_length, cos_sin
+from posenc.analysis.spectrum import as_inv_freq, check_length
 from posenc.errors import SchemeArgumentError, shown
-from posenc.frequencies import Layout
+from posenc.frequencies import Frequencies, Layout
 from posenc.limits import MAX_DIM, check_count
 from posenc.rotation import First, pair_columns, pair_matrix
+from posenc.tables import cos_sin
 
 
 class Verdict(StrEnum):
@@ -59,8 +60,9 @@ def block_rotation(
     """
     inv_freq = as_inv_freq(inv_freq)
     check_count("offset", offset, -(2**31) + 1, 2**31 - 1)
-    cos, sin = cos_sin(torch.tensor([offset], device=inv_freq.device), inv_freq)
-    return pair_matrix(cos[0], sin[0], layout, first, check_count("tail", tail, 0, 2**20))
+    at, frequencies = torch.tensor(offset), Frequencies.from_inv_freq(inv_freq)
+    cos, sin = cos_sin(at, frequencies, dtype=torch.float64, device=inv_freq.device)
+    return pair_matrix(cos, sin, layout, first, check_count("tail", tail, 0, 2**20))
 
 
 def verify_map(

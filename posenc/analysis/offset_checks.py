@@ -25,7 +25,6 @@ from posenc.analysis.similarity import similarity_by_offset
 from posenc.errors import NoPositionVectors, SchemeArgumentError
 from posenc.kernel import position_kernel, position_vectors
 from posenc.limits import check_count
-from posenc.rotation import corner
 from posenc.schemes.base import Head, Scheme, VectorScheme, rounded
 from posenc.settings import Query, known
 
@@ -252,7 +251,7 @@ def check_map(query: Query, offset: int, second: int) -> OffsetMap:
         pairs_control=pairs.control_held_out if pairs else None,
         composed=None if matrix is None else _composition(checked, offset, second),
         verdict=_verdict(_best(closed, whole), query, widths),
-        picture=None if matrix is None else corner(matrix, PICTURED).numpy(),
+        picture=None if matrix is None else _corner(matrix, PICTURED).numpy(),
         provenance=scheme.provenance,
     )
 
@@ -422,3 +421,11 @@ def _verdict(error: float | None, query: Query, widths: list[int]) -> str:
     if verdict is linear_map.Verdict.NONE:
         return f"{words}, error {error:.3g}"
     return f"{words} up to the rounding of {query.precision}" if query.dtype else words
+
+
+def _corner(matrix: Tensor, size: int) -> Float[Tensor, "a b"]:
+    """Return the first `size` rows and columns of a matrix, sparse or not, as a dense one."""
+    if not matrix.is_sparse:
+        return matrix[:size, :size]
+    index = torch.arange(min(size, *matrix.shape), device=matrix.device)
+    return matrix.index_select(0, index).index_select(1, index).to_dense()

@@ -31,9 +31,11 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from posenc.analysis.inputs import as_float64, as_kernel
-from posenc.analysis.spectrum import as_inv_freq, check_length, cos_sin
+from posenc.analysis.spectrum import as_inv_freq, check_length
 from posenc.errors import NoPositionVectors, SchemeArgumentError, shown
+from posenc.frequencies import Frequencies
 from posenc.limits import MAX_DIM, check_count
+from posenc.tables import cos_sin
 
 
 def top_eigenpairs(matrix: Tensor, size: int) -> tuple[Tensor, Tensor]:
@@ -406,7 +408,7 @@ def project_waves(
     even_axes, odd_axes = axes[:pairs], axes[pairs:]
     mean = cosine_sum / count
     centre = torch.tensor([count - 1], device=inv_freq.device)
-    cos_centre, sin_centre = (part[0, :, None] for part in cos_sin(centre, inv_freq / 2))
+    cos_centre, sin_centre = (part[0, :, None] for part in _cos_sin(centre, inv_freq / 2))
     # Back to columns counted from position 0: a rotation by half the fitted length in every pair.
     columns = torch.stack(
         [
@@ -439,6 +441,10 @@ def _centred_cosine_sum(frequency: Tensor, count: int) -> Tensor:
     return torch.where(half == 0, float(count), (frequency * (count / 2)).sin() / half)
 
 
+def _cos_sin(positions: Tensor, inv_freq: Tensor) -> tuple[Tensor, Tensor]:
+    return cos_sin(positions, Frequencies.from_inv_freq(inv_freq), dtype=torch.float64)
+
+
 def _wave_sums(
     inv_freq: Tensor, length: int, count: int, even_axes: Tensor, odd_axes: Tensor
 ) -> Tensor:
@@ -449,8 +455,8 @@ def _wave_sums(
     stride = 2 ** ((length - 1).bit_length() + 1 >> 1)
     device = inv_freq.device
     starts = torch.arange(0, length, stride, device=device)
-    cos, sin = cos_sin(2 * starts - (count - 1), inv_freq / 2)
-    low = torch.cat(cos_sin(torch.arange(stride, device=device), inv_freq), 1)
+    cos, sin = _cos_sin(2 * starts - (count - 1), inv_freq / 2)
+    low = torch.cat(_cos_sin(torch.arange(stride, device=device), inv_freq), 1)
     even, odd = even_axes.T[:, None], odd_axes.T[:, None]
     high = torch.cat([even * cos + odd * sin, odd * cos - even * sin], 2)
     return (high @ low.T).flatten(1)[:, :length].T

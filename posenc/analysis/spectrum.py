@@ -7,14 +7,13 @@ so its wavelength is 2 pi / inv_freq_m positions. Pair 0 is the fastest.
 import math
 from dataclasses import dataclass
 
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from posenc.analysis.inputs import as_float64
 from posenc.errors import SchemeArgumentError, shown
 
 # A multiple of a 22-bit number by an integer below 2^31 is exact in float64's 53 bits.
-_VELTKAMP_22 = 2.0**31 + 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,24 +74,4 @@ def spectrum(inv_freq: Float[Tensor, " pairs"], length: int | None = None) -> Sp
         under_one_radian=int((angles < 1).sum()),
         under_quarter_turn=int((angles < math.pi / 2).sum()),
         over_full_turn=int((angles > 2 * math.pi).sum()),
-    )
-
-
-def cos_sin(
-    positions: Int[Tensor, " n"], inv_freq: Float[Tensor, " pairs"]
-) -> tuple[Float[Tensor, "n pairs"], Float[Tensor, "n pairs"]]:
-    """cos and sin of position * inv_freq, (n, pairs) each: error 2e-16, and 2e-14 near 2^31.
-
-    A plain float64 product is off by half an ulp of the angle, 1e-10 at a million radians. Here
-    inv_freq is split in two: the angle of its leading 22 bits is exact, that of the rest is small,
-    and the two are joined by the addition theorem. The float64 values given are taken as exact.
-    """
-    large = inv_freq * _VELTKAMP_22
-    leading = large - (large - inv_freq)
-    count = positions.to(inv_freq.dtype)[:, None]
-    coarse, fine = count * leading, count * (inv_freq - leading)
-    cos_coarse, sin_coarse, cos_fine, sin_fine = coarse.cos(), coarse.sin(), fine.cos(), fine.sin()
-    return (
-        cos_coarse * cos_fine - sin_coarse * sin_fine,
-        sin_coarse * cos_fine + cos_coarse * sin_fine,
     )

@@ -21,7 +21,7 @@ from torch.nn import functional
 from posenc.analysis import spectrum
 from posenc.claims.claim import Number, State, Verdict, figure, share, sinusoidal
 from posenc.errors import PositionOutOfRange
-from posenc.frequencies import Phases
+from posenc.frequencies import Frequencies
 from posenc.schemes.learned import Learned
 from posenc.settings import Setting
 from posenc.tables import cos_sin, sinusoidal_table
@@ -59,7 +59,7 @@ def own_frequency(setting: Setting) -> Verdict:
     turning = feature_frequencies(setting)
     different = turning.unique().numel()
     # As if every feature had a rung of its own on the same ladder: there the sentence is true.
-    own = Phases.geometric(2 * setting.dim, setting.base).inv_freq.unique().numel()
+    own = Frequencies.geometric(2 * setting.dim, setting.base).inv_freq.unique().numel()
     return Verdict(
         State.HOLDS if different == len(turning) else State.FALSE,
         (Number("different frequencies", different, f"of {len(turning):,} dimensions"),),
@@ -134,7 +134,7 @@ def hour_hand(setting: Setting) -> Verdict:
 
 def ladder(setting: Setting) -> Tensor:
     """Return the inverse frequencies of the sinusoidal table, (d / 2,), radians per position."""
-    return Phases.geometric(setting.dim, setting.base).inv_freq
+    return Frequencies.geometric(setting.dim, setting.base).inv_freq
 
 
 def feature_frequencies(setting: Setting) -> Tensor:
@@ -210,14 +210,14 @@ def exp_of_log(setting: Setting) -> Verdict:
     """Compare both ways to the frequencies in float32 with the exact ladder, and their tables."""
     if setting.dim == 2:
         return Verdict(State.UNDECIDED, (), "The one frequency is 1 either way.")
-    phases = Phases.geometric(setting.dim, setting.base)
+    frequencies = Frequencies.geometric(setting.dim, setting.base)
     steps = torch.arange(0, setting.dim, 2, dtype=torch.float32)
     by_log = torch.exp(steps * (-math.log(setting.base) / setting.dim))
     by_power = setting.base ** -(steps / setting.dim)
-    worst_log, worst_power = (ladder_error(way, phases.inv_freq) for way in (by_log, by_power))
+    worst_log, worst_power = (ladder_error(way, frequencies.inv_freq) for way in (by_log, by_power))
     count = min(MOST_POSITIONS, MOST_ENTRIES // setting.dim)
     at = torch.arange(count)
-    exact, _ = cos_sin(at, phases, dtype=torch.float64)
+    exact, _ = cos_sin(at, frequencies, dtype=torch.float64)
     table_log, table_power = (
         (torch.cos(at.float()[:, None] * way) - exact).abs().max().item()
         for way in (by_log, by_power)

@@ -33,7 +33,7 @@ class ScaledGuess(Guess):
 
     def rates(self, columns: Columns) -> Float[Tensor, " c"]:
         assert self.config is not None
-        return _by_column(self.config.frequencies().phases.inv_freq, columns)
+        return _by_column(self.config.frequencies().inv_freq, columns)
 
     def float32_rates(self, columns: Columns) -> Float[Tensor, " c"]:
         assert self.config is not None
@@ -66,7 +66,7 @@ def scaled_ladders(found: Waves, columns: Columns, turning: int) -> list[tuple[f
 def _ladders_like(seen: SeenLadder) -> list[tuple[RopeConfig, Float[Tensor, " p"]]]:
     """Return every scaling in use whose frequencies a table may have, with them."""
     return [
-        (config, config.frequencies().phases.inv_freq)
+        (config, config.frequencies().inv_freq)
         for made in ROPE_SCALINGS.values()
         for config in made.like(seen)
     ]

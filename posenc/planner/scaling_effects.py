@@ -16,11 +16,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posenc.analysis.extrapolation import base_bound_curve, phase_coverage
-from posenc.analysis.spectrum import cos_sin
 from posenc.errors import SchemeArgumentError
+from posenc.frequencies import Frequencies
 from posenc.limits import check_count
 from posenc.models.model_config import MAX_CONTEXT
 from posenc.schemes.rope import RopeConfig, rope_frequencies
+from posenc.tables import cosine_sum
 
 _CHUNK = 2**16
 
@@ -194,7 +195,7 @@ def kernel_at(
 ) -> Array:
     """Return K of `kernel_curve` at some distances alone, (distances,), float64."""
     inv_freq, scale = rope_frequencies(config, length=length)
-    cosines = cos_sin(torch.as_tensor(offsets), inv_freq)[0].sum(-1).numpy()
+    cosines = cosine_sum(torch.as_tensor(offsets), Frequencies.from_inv_freq(inv_freq)).numpy()
     found: Array = (2 * scale**2 * cosines + config.dim - 2 * len(inv_freq)) / config.dim
     return found
 
@@ -217,11 +218,11 @@ def stale_from(read: RopeConfig, trained_length: int, target: int) -> int | None
     start: int = getattr(read, "trained_length", trained_length)
     lengths = {trained_length, trained_length + 1, start, start + 1, target}
     lengths |= {2**power for power in range(target.bit_length())}
-    first = read.frequencies(1)
+    first = read.at_length(1)
     for length in sorted(length for length in lengths if length <= target):
-        found = read.frequencies(length)
-        if found.attention_factor != first.attention_factor or not torch.equal(
-            found.phases.inv_freq, first.phases.inv_freq
+        config = read.at_length(length)
+        if config.attention_scaling() != first.attention_scaling() or not torch.equal(
+            config.frequencies().inv_freq, first.frequencies().inv_freq
         ):
             return length
     return None

@@ -18,10 +18,9 @@ from torch import Tensor
 
 from posenc import fields, limits
 from posenc.device import float64_device
-from posenc.errors import NoPositionVectors, SchemeArgumentError
+from posenc.errors import NoPositionVectors, SchemeArgumentError, shown
 from posenc.formula import Writer, number
 from posenc.hook_arguments import is_whole
-from posenc.rotation import expanding_shift
 from posenc.schemes.base import HEADS, Head, LengthNote, LongerText, Scheme, SchemeConfig
 
 FORGOTTEN = 0.01  # factor on a weight below which a head is said to see nothing
@@ -190,3 +189,24 @@ def _bias(offsets: Tensor, slopes: Float[Tensor, " h"]) -> Float[Tensor, " h *sh
     distances = offsets.to(slopes.device).double().abs()
     biases = -slopes.reshape(-1, *(1,) * offsets.dim()) * distances
     return biases if biases.device == offsets.device else biases.float().to(offsets.device)
+
+
+def expanding_shift(ratio: float, size: int, offset: int) -> Float[Tensor, "more size"]:
+    """The exact M_k of one ALiBi head, (size + offset, size): each step adds a dimension.
+
+    With r = ratio = exp(-slope): phi(0) = e_0, phi(i) = r phi(i-1) + sqrt(1 - r^2) e_i, so
+    M_1 e_0 = r e_0 + sqrt(1 - r^2) e_1 and M_1 e_i = e_(i+1); M_k is its k-th power. It acts on
+    vectors that use the first `size` dimensions, so M_a (from size + b) M_b (from size) = M_(a+b).
+    Raises SchemeArgumentError for a ratio outside [0, 1], a size below 1 or a negative offset.
+    """
+    if not 0 <= ratio <= 1:
+        raise SchemeArgumentError(f"ratio must be from 0 to 1, got {shown(ratio)}.")
+    limits.check_count("size", size, 1, limits.MAX_POSITION)
+    limits.check_count("offset", offset, 0, limits.MAX_POSITION)
+    limits.check_elements(size + offset, size)
+    shift = torch.zeros(size + offset, size, dtype=torch.float64)
+    powers = torch.tensor(ratio, dtype=torch.float64) ** torch.arange(offset, -1, -1)
+    shift[: offset + 1, 0] = powers
+    shift[1 : offset + 1, 0] *= ((1 - ratio) * (1 + ratio)) ** 0.5
+    shift[offset + 1 :, 1:].fill_diagonal_(1.0)
+    return shift

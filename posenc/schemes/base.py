@@ -39,14 +39,14 @@ from posenc.errors import (
     shown,
 )
 from posenc.formula import Writer
-from posenc.frequencies import Layout, Phases
+from posenc.frequencies import Frequencies, Layout
 from posenc.hook_arguments import (
     Positions,
     at_least_float32,
     check_positions,
     check_queries_and_keys,
-    of_every_head,
     offsets_between,
+    repeat_kv,
 )
 from posenc.toeplitz import toeplitz
 
@@ -183,10 +183,10 @@ class Scheme(nn.Module):
     heads: number of heads the scheme tells apart, or None where all heads are alike.
     provenance: one phrase saying where stored numbers come from, "" for a formula.
     untrained: whether those numbers are a random start, which is noise and must be labelled so.
-    phases: the exact ladder of frequencies, None for a scheme without any.
+    frequencies: the exact ladder of frequencies, None for a scheme without any.
     attention_factor: what `rotate` multiplies the turned pairs of queries and of keys by.
     no_vectors: why a scheme has no position vectors, where it has none.
-    rotary_layout: order of the pairs that `rotate` turns by the angles of `phases`, None without any.
+    rotary_layout: order of the pairs that `rotate` turns by the angles of `frequencies`, None without any.
     """
 
     stationary: bool = True
@@ -197,7 +197,7 @@ class Scheme(nn.Module):
     untrained: bool = False
     attention_factor: float = 1.0
     rotary_layout: Layout | None = None
-    phases: Phases | None = None
+    frequencies: Frequencies | None = None
     no_vectors: str = "none are known for its kernel"
 
     def __init__(self, config: SchemeConfig) -> None:
@@ -293,7 +293,7 @@ class Scheme(nn.Module):
         """Return the logits before softmax and masking: rotated q . k times the scale, plus bias."""
         check_queries_and_keys(q, k, q_positions, k_positions)
         rotated_q, rotated_k = self.rotate(q, k, q_positions, k_positions)
-        keys = of_every_head(rotated_k, q.shape[1])
+        keys = repeat_kv(rotated_k, q.shape[1])
         logits = rotated_q @ keys.mT * self.softmax_scale(q.shape[-1])
         bias = self.bias(q, k, q_positions, k_positions)
         return logits if bias is None else logits + bias
@@ -478,12 +478,8 @@ class VectorScheme(Scheme):
         if not self.stationary:
             return super().offset_curve(length, head=head, device=device)
         self.check_kernel_request(length, head)
-        after = self.half_curve(length, float64_device(device))  # a Gram matrix is symmetric
-        return torch.cat((after.flip(0)[:-1], after))
-
-    def half_curve(self, length: int, device: torch.device) -> Float[Tensor, " n"]:
-        """Return the kernel at offsets 0 .. length-1, float64."""
-        return self.offset_kernel(torch.arange(length, device=device))
+        after = self.offset_kernel(torch.arange(length, device=float64_device(device)))
+        return torch.cat((after.flip(0)[:-1], after))  # a Gram matrix is symmetric
 
     def kernel(
         self,

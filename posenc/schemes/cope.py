@@ -31,9 +31,9 @@ from posenc.hook_arguments import (
     at_least_float32,
     check_positions,
     check_tokens,
-    of_every_head,
     over_heads,
-    placed,
+    repeat_kv,
+    resolve_positions,
 )
 from posenc.schemes.trainable import Trainable, TrainableConfig, drawn, source_field
 
@@ -90,10 +90,13 @@ class Cope(Trainable):
     ) -> Float[Tensor, "b h q k"]:
         check_tokens(q, self.config.dim, q_positions)
         check_positions("k_positions", k_positions, k)
-        queries, keys = placed(q_positions, q.shape[-2], q), placed(k_positions, k.shape[-2], k)
+        queries, keys = (
+            resolve_positions(q_positions, q.shape[-2], q),
+            resolve_positions(k_positions, k.shape[-2], k),
+        )
         wide = at_least_float32(q.dtype)
         asking = q.to(wide)
-        found = of_every_head(k, q.shape[1]).to(wide)
+        found = repeat_kv(k, q.shape[1]).to(wide)
         gates = (asking @ found.mT * self.softmax_scale(q.shape[-1])).sigmoid()
         later = over_heads(keys[..., None, :] > queries[..., :, None])
         gates = gates.masked_fill(later, 0.0)

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from posenc import fields, limits
 from posenc.device import float64_device
 from posenc.formula import Writer
-from posenc.hook_arguments import Positions, at_least_float32, check_positions, placed
+from posenc.hook_arguments import Positions, at_least_float32, check_positions, resolve_positions
 from posenc.schemes.base import HEADS, Head, rounded
 from posenc.schemes.trainable import Trainable, TrainableConfig, source_field, uniform, wide
 
@@ -91,7 +91,10 @@ class Fire(Trainable):
         self.check_heads(q)
         check_positions("q_positions", q_positions, q)
         check_positions("k_positions", k_positions, k)
-        queries, keys = placed(q_positions, q.shape[-2], q), placed(k_positions, k.shape[-2], k)
+        queries, keys = (
+            resolve_positions(q_positions, q.shape[-2], q),
+            resolve_positions(k_positions, k.shape[-2], k),
+        )
         values = self._values(queries, keys, at_least_float32(q.dtype))
         return values if values.dim() == 4 else values[None]
 

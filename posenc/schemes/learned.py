@@ -17,7 +17,7 @@ from posenc.checkpoints.sources import RUN, named_table
 from posenc.device import float64_device
 from posenc.errors import ConfigError, PositionOutOfRange, SchemeArgumentError
 from posenc.formula import Writer
-from posenc.hook_arguments import Positions, check_tokens, placed
+from posenc.hook_arguments import Positions, check_tokens, resolve_positions
 from posenc.schemes.base import Head, LengthNote, LongerText, SchemeConfig, VectorScheme, rounded
 from posenc.schemes.trainable import drawn_rows
 
@@ -162,7 +162,7 @@ class Learned(VectorScheme):
         if positions is None:
             self._check_range(0, x.shape[-2] - 1)
             return x + self.weight[: x.shape[-2]].to(x.dtype)
-        wanted = placed(positions, x.shape[-2], x)
+        wanted = resolve_positions(positions, x.shape[-2], x)
         if positions.device.type == "cpu" and not torch.compiler.is_compiling():
             if positions.numel():
                 self._check_range(int(positions.min()), int(positions.max()))

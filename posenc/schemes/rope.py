@@ -33,19 +33,19 @@ from posenc import fields, limits, tables
 from posenc.device import float64_device
 from posenc.errors import ConfigError, SchemeArgumentError, shown
 from posenc.formula import Writer, number
-from posenc.frequencies import Frequencies, Layout, Phases
+from posenc.frequencies import Frequencies, Layout
 from posenc.hook_arguments import Positions, at_least_float32, check_tokens
 from posenc.rotation import apply_rope, apply_rope_to_both, pair_matrix
 from posenc.schemes.base import BASE, Head, SchemeConfig, VectorScheme, rounded
 from posenc.schemes.known_rope import Block, KnownRope, RopeBlock
-from posenc.tables import cosine_curve, cosine_sum, rotary_rows
+from posenc.tables import cosine_sum, rotary_rows
 
 
 @runtime_checkable
 class TurnsPairs(Protocol):
     """A scheme that multiplies pairs of features by cosines and sines of their angles."""
 
-    phases: Phases
+    frequencies: Frequencies
     rotary_layout: Layout
 
     def cos_sin(
@@ -60,24 +60,30 @@ class Rotary(VectorScheme):
     attention_factor: what every cosine and sine is multiplied by, of queries and of keys.
     """
 
-    phases: Phases
+    frequencies: Frequencies
     rotary_layout: Layout
     kernel_unit = "logit"
     pair_first = "cos"  # the vectors are unit content, rotated; always side by side: see `vectors`
 
     def __init__(
-        self, config: SchemeConfig, *, width: int, frequencies: Frequencies, layout: Layout
+        self,
+        config: SchemeConfig,
+        *,
+        width: int,
+        frequencies: Frequencies,
+        attention_factor: float,
+        layout: Layout,
     ) -> None:
         super().__init__(config)
         self.width = width
-        self.phases, self.attention_factor = frequencies.phases, frequencies.attention_factor
-        self.unpaired = width - 2 * self.phases.pairs
+        self.frequencies, self.attention_factor = frequencies, attention_factor
+        self.unpaired = width - 2 * self.frequencies.pairs
         self.rotary_layout = layout
 
     @property
     def inv_freq(self) -> Float[Tensor, " p"] | None:
         """Inverse frequencies in float64, radians per position, pair 0 the fastest."""
-        return self.phases.inv_freq
+        return self.frequencies.inv_freq
 
     def cos_sin(
         self,
@@ -94,7 +100,7 @@ class Rotary(VectorScheme):
         if device is None and not isinstance(positions, int):
             place = positions.device
         return rotary_rows(
-            positions, self.phases, dtype=dtype, device=place, scale=self.attention_factor
+            positions, self.frequencies, dtype=dtype, device=place, scale=self.attention_factor
         )
 
     def rotate(
@@ -136,7 +142,7 @@ class Rotary(VectorScheme):
         self, offset: int, *, size: int = 1, head: Head = "mean"
     ) -> Float[Tensor, "d d"] | None:
         """Return M_k: per pair [cos; sin] -> [[cos a, -sin a], [sin a, cos a]] [cos; sin]."""
-        cos, sin = tables.cos_sin(torch.tensor(offset), self.phases, dtype=torch.float64)
+        cos, sin = tables.cos_sin(torch.tensor(offset), self.frequencies, dtype=torch.float64)
         return pair_matrix(cos, sin, "interleaved", "cos", self.unpaired)
 
     def offset_kernel(
@@ -145,10 +151,7 @@ class Rotary(VectorScheme):
         head: Head = "mean",
         dtype: torch.dtype | None = None,
     ) -> Float[Tensor, " *n"]:
-        return self._expected_logit(cosine_sum(offsets, self.phases))
-
-    def half_curve(self, length: int, device: torch.device) -> Float[Tensor, " n"]:
-        return self._expected_logit(cosine_curve(length, self.phases, device))
+        return self._expected_logit(cosine_sum(offsets, self.frequencies))
 
     def _expected_logit(self, cosines: Float[Tensor, " *n"]) -> Float[Tensor, " *n"]:
         """Return K from the sum of cosines: every pair adds two of them, the untouched tail its width."""
@@ -164,7 +167,7 @@ class Rotary(VectorScheme):
         device: torch.device | str | None = None,
     ) -> Float[Tensor, "n d"]:
         self.check_kernel_request(length, head)
-        limits.check_table(length, 2 * self.phases.pairs, start)
+        limits.check_table(length, 2 * self.frequencies.pairs, start)
         at = torch.arange(start, start + length, device=float64_device(device))
         cos, sin = self.cos_sin(at)
         turned = torch.stack((rounded(cos, dtype), rounded(sin, dtype)), dim=-1).flatten(-2)
@@ -252,17 +255,12 @@ class RopeConfig(KnownRope, SchemeConfig):
         """Return RoPE before any scaling; a ladder that is no scaling of another one stays."""
         return self
 
-    def frequencies(self, length: int | None = None) -> Frequencies:
-        """Return exact frequencies and attention factor, for a text of `length` if that matters."""
-        read = self if length is None else self.at_length(length)
-        return Frequencies(read.ladder(), read.attention_scaling())
-
-    def unscaled(self) -> Phases:
+    def unscaled(self) -> Frequencies:
         """Return the ladder base^(-2m/r) as it was trained."""
-        return Phases.geometric(self.rotary_dim, self.base)
+        return Frequencies.geometric(self.rotary_dim, self.base)
 
-    def ladder(self) -> Phases:
-        """Return the ladder that this config turns by."""
+    def frequencies(self) -> Frequencies:
+        """Return the frequencies that this config turns by."""
         return self.unscaled()
 
     def attention_scaling(self) -> float:
@@ -310,13 +308,14 @@ class Rope(Rotary):
             config,
             width=config.dim,
             frequencies=config.frequencies(),
+            attention_factor=config.attention_scaling(),
             layout=config.layout,
         )
 
     @property
     def inv_freq(self) -> Float[Tensor, " p"]:
         """Inverse frequencies in float64, radians per position, pair 0 the fastest."""
-        return self.phases.inv_freq
+        return self.frequencies.inv_freq
 
 
 def float32_powers(base: float, rotary_dim: int, pairs: int | None = None) -> Float[Tensor, " n"]:
@@ -352,8 +351,7 @@ def rope_frequencies(
         limits.check_count("length", length, 1, limits.MAX_POSITION)
         config = config.at_length(length)
     if mode == "exact":
-        found = config.frequencies()
-        return found.phases.inv_freq.clone(), found.attention_factor
+        return config.frequencies().inv_freq.clone(), config.attention_scaling()
     if mode != "transformers":
         raise SchemeArgumentError(f"mode must be 'exact' or 'transformers', got {shown(mode)}.")
     with torch.no_grad():

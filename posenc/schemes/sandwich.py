@@ -22,7 +22,7 @@ from torch import Tensor
 from posenc import fields
 from posenc.device import float64_device
 from posenc.formula import Writer
-from posenc.frequencies import Phases
+from posenc.frequencies import Frequencies
 from posenc.schemes.base import BASE, HEADS, Scheme, SchemeConfig
 from posenc.tables import cosine_sum
 
@@ -76,11 +76,13 @@ class Sandwich(Scheme):
     def __init__(self, config: SandwichConfig) -> None:
         super().__init__(config)
         self.heads = config.heads
-        self._phases = Phases.geometric(config.width, config.base)
+        self._frequencies = Frequencies.geometric(config.width, config.base)
 
     def offset_bias(self, offsets: Int[Tensor, " *shape"]) -> Float[Tensor, " h *shape"]:
         place = float64_device(offsets.device)
-        below = cosine_sum(offsets.to(place).long().abs(), self._phases) - self._phases.pairs
+        below = (
+            cosine_sum(offsets.to(place).long().abs(), self._frequencies) - self._frequencies.pairs
+        )
         head = torch.arange(1, self.config.heads + 1, dtype=torch.float64, device=place)
         ratios = self.config.heads / (COMPRESSION * head)
         biases = ratios.reshape(-1, *(1,) * offsets.dim()) * below

@@ -16,10 +16,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from posenc import fields, frequencies, limits, tables
+from posenc import fields, limits, tables
 from posenc.device import float64_device
 from posenc.formula import Writer
-from posenc.frequencies import Layout
+from posenc.frequencies import Frequencies, Layout
 from posenc.hook_arguments import Positions, check_tokens
 from posenc.rotation import pair_matrix
 from posenc.schemes.base import (
@@ -31,7 +31,7 @@ from posenc.schemes.base import (
     VectorScheme,
     rounded,
 )
-from posenc.tables import cosine_curve, cosine_sum, sinusoidal_rows
+from posenc.tables import cosine_sum, sinusoidal_rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,17 +75,17 @@ class Sinusoidal(VectorScheme):
     """Adds the sinusoidal table to the token vectors. Stores nothing: rows are made where needed."""
 
     config: SinusoidalConfig
-    phases: frequencies.Phases
+    frequencies: Frequencies
 
     def __init__(self, config: SinusoidalConfig) -> None:
         super().__init__(config)
-        self.phases = frequencies.Phases.geometric(config.dim, config.base)
+        self.frequencies = Frequencies.geometric(config.dim, config.base)
         self.pair_layout = config.layout
 
     @property
     def inv_freq(self) -> Float[Tensor, " p"]:
         """Inverse frequencies in float64, radians per position, pair 0 the fastest."""
-        return self.phases.inv_freq
+        return self.frequencies.inv_freq
 
     def embed(
         self, x: Float[Tensor, "b t d"], positions: Positions = None
@@ -93,7 +93,7 @@ class Sinusoidal(VectorScheme):
         check_tokens(x, self.config.dim, positions)
         rows = sinusoidal_rows(
             x.shape[-2] if positions is None else positions,
-            self.phases,
+            self.frequencies,
             layout=self.config.layout,
             dtype=x.dtype,
             device=x.device,
@@ -104,7 +104,7 @@ class Sinusoidal(VectorScheme):
         self, offset: int, *, size: int = 1, head: Head = "mean"
     ) -> Float[Tensor, "d d"]:
         """Return M_k: per pair [sin; cos] -> [[cos a, sin a], [-sin a, cos a]] [sin; cos]."""
-        cos, sin = tables.cos_sin(torch.tensor(offset), self.phases, dtype=torch.float64)
+        cos, sin = tables.cos_sin(torch.tensor(offset), self.frequencies, dtype=torch.float64)
         return pair_matrix(cos, sin, self.config.layout, "sin", tail=0)
 
     def offset_kernel(
@@ -113,10 +113,7 @@ class Sinusoidal(VectorScheme):
         head: Head = "mean",
         dtype: torch.dtype | None = None,
     ) -> Float[Tensor, " *n"]:
-        return cosine_sum(offsets, self.phases)
-
-    def half_curve(self, length: int, device: torch.device) -> Float[Tensor, " n"]:
-        return cosine_curve(length, self.phases, device)
+        return cosine_sum(offsets, self.frequencies)
 
     def vectors(
         self,

@@ -24,15 +24,15 @@ from torch import Tensor
 from posenc import fields, limits
 from posenc.errors import ConfigError
 from posenc.formula import Writer
-from posenc.frequencies import Phases
+from posenc.frequencies import Frequencies
 from posenc.hook_arguments import (
     Positions,
     at_least_float32,
     check_positions,
     check_tokens,
-    of_every_head,
     offsets_between,
     over_heads,
+    repeat_kv,
 )
 from posenc.schemes.base import BASE, HEADS, LengthNote, LongerText
 from posenc.schemes.trainable import Trainable, TrainableConfig, drawn, source_field
@@ -109,7 +109,7 @@ class TransformerXL(Trainable):
         super().__init__(config)
         self.heads = config.heads
         # A plain attribute: angles are exact, whatever the model is cast to.
-        self._phases = Phases.geometric(config.dim, config.base)
+        self._frequencies = Frequencies.geometric(config.dim, config.base)
         self.projection = drawn(generator, config.dim, config.dim)
         self.u = drawn(generator, config.heads, config.head_dim)
         self.v = drawn(generator, config.heads, config.head_dim)
@@ -125,7 +125,7 @@ class TransformerXL(Trainable):
         check_tokens(q, self.config.head_dim, q_positions)
         check_positions("k_positions", k_positions, k)
         wide = at_least_float32(q.dtype)
-        keys = of_every_head(k, q.shape[1]).to(wide)
+        keys = repeat_kv(k, q.shape[1]).to(wide)
         of_keys = torch.einsum("hd,bhkd->bhk", self.u.to(wide), keys)[:, :, None, :]
         asking = q.to(wide) + self.v.to(wide)[:, None]
         offsets = offsets_between(q, k, q_positions, k_positions)
@@ -169,4 +169,6 @@ class TransformerXL(Trainable):
     def _rows(self, offsets: Int[Tensor, " *n"], dtype: torch.dtype) -> Float[Tensor, "*n D"]:
         """Return the sinusoidal rows of distances, query minus key."""
         place = self.projection.device if offsets.device.type != "meta" else offsets.device
-        return sinusoidal_rows(-offsets, self._phases, layout="half", dtype=dtype, device=place)
+        return sinusoidal_rows(
+            -offsets, self._frequencies, layout="half", dtype=dtype, device=place
+        )

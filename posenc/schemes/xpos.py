@@ -23,8 +23,8 @@ from posenc import fields, limits
 from posenc.device import float64_device
 from posenc.errors import NotStationary, PositionOutOfRange
 from posenc.formula import Writer
-from posenc.frequencies import Layout, Phases
-from posenc.hook_arguments import Positions, at_least_float32, check_tokens, placed
+from posenc.frequencies import Frequencies, Layout
+from posenc.hook_arguments import Positions, at_least_float32, check_tokens, resolve_positions
 from posenc.rotation import apply_rope
 from posenc.schemes.base import BASE, Head, Scheme, SchemeConfig, rounded
 from posenc.tables import cos_sin
@@ -88,7 +88,7 @@ class Xpos(Scheme):
     """Rotates and scales queries and keys, each by its own position. Stores nothing."""
 
     config: XposConfig
-    phases: Phases
+    frequencies: Frequencies
     rotary_layout: Layout = "interleaved"
     kernel_unit = "logit"
     no_vectors = "its kernel shrinks towards earlier keys and grows towards later ones"
@@ -96,14 +96,14 @@ class Xpos(Scheme):
     def __init__(self, config: XposConfig) -> None:
         super().__init__(config)
         self.width = config.dim
-        self.phases = Phases.geometric(config.dim, config.base)
-        pairs = torch.arange(self.phases.pairs, dtype=torch.float64, device="cpu")
+        self.frequencies = Frequencies.geometric(config.dim, config.base)
+        pairs = torch.arange(self.frequencies.pairs, dtype=torch.float64, device="cpu")
         # A plain attribute, not a buffer: casting a model must not round it.
         self._log_zeta = ((2 * pairs / config.dim + GAMMA) / (1 + GAMMA)).log()
 
     @property
     def inv_freq(self) -> Float[Tensor, " p"]:
-        return self.phases.inv_freq
+        return self.frequencies.inv_freq
 
     def cos_sin(
         self, positions: Int[Tensor, " *n"], *, sign: int = 1
@@ -122,7 +122,7 @@ class Xpos(Scheme):
 
     def _turn(self, x: Tensor, positions: Positions, sign: int) -> Tensor:
         check_tokens(x, self.width, positions)
-        at = placed(positions, x.shape[-2], x)
+        at = resolve_positions(positions, x.shape[-2], x)
         self._check_range(at, x.dtype)
         wide = at_least_float32(x.dtype)
         cos, sin = (plane.to(wide).to(x.device) for plane in self.cos_sin(at, sign=sign))
@@ -190,7 +190,7 @@ class Xpos(Scheme):
     def _planes(self, at: Tensor, origin: int, sign: int) -> tuple[Tensor, Tensor]:
         """Return cosine and sine of every pair's angle times zeta^(sign (at - origin) / B), float64."""
         at = at.to(float64_device(at.device))
-        cos, sin = cos_sin(at, self.phases, dtype=torch.float64)
+        cos, sin = cos_sin(at, self.frequencies, dtype=torch.float64)
         shares = (at - origin).double()[..., None] * (sign / self.config.scale_base)
         scale = (shares * self._log_zeta.to(at.device)).exp()
         return cos * scale, sin * scale

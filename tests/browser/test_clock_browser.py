@@ -66,8 +66,8 @@ def check_hands(clock: Locator, position: int) -> None:
     """Assert that every hand stands where the library says."""
     for kind, angles in zip(PAIRS, hands(clock), strict=True):
         scheme = SETTING.config(kind).build()
-        assert scheme.phases is not None
-        cos, sin = cos_sin(torch.tensor([position]), scheme.phases, dtype=torch.float64)
+        assert scheme.frequencies is not None
+        cos, sin = cos_sin(torch.tensor([position]), scheme.frequencies, dtype=torch.float64)
         expected = torch.atan2(sin, cos)[0].tolist()
         for pair, angle in angles.items():
             assert abs(math.remainder(angle - expected[pair], 2 * math.pi)) < 1e-12

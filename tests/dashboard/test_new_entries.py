@@ -47,7 +47,7 @@ def test_registered_scaling_is_identified(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setitem(ROPE_SCALINGS, "rope_every_other", RopeEveryOtherConfig)
     monkeypatch.setitem(SCHEMES, "rope_every_other", RopeEveryOtherConfig)
     config = RopeEveryOtherConfig(dim=32, base=5e5, factor=8.0, trained_length=1_024)
-    angles = torch.arange(150, dtype=torch.float64)[:, None] * config.frequencies().phases.inv_freq
+    angles = torch.arange(150, dtype=torch.float64)[:, None] * config.frequencies().inv_freq
     found = identify(angles.cos().float(), angles.sin().float())
     assert isinstance(found.config, RopeEveryOtherConfig)
     assert (found.config.factor, found.deviations) == (8.0, ())

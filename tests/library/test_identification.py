@@ -151,9 +151,9 @@ def test_scaled_cache_is_identified(name: str) -> None:
     kind, rows, start, fields = SCALED[name]
     config = config_of(kind, **fields)
     assert isinstance(config, RopeConfig)
-    expected = config.frequencies()
+    expected, size = config.frequencies().inv_freq, config.attention_scaling()
     positions = torch.arange(rows, dtype=torch.float64) + start
-    angles, size = positions[:, None] * expected.phases.inv_freq, expected.attention_factor
+    angles = positions[:, None] * expected
     negated = name == "yarn"
     sin = -angles.sin() if negated else angles.sin()
     found = identify((size * angles.cos()).float(), (size * sin).float())
@@ -161,9 +161,8 @@ def test_scaled_cache_is_identified(name: str) -> None:
     assert isinstance(found.config, RopeConfig)
     assert found.config.kind == kind
     assert found.guess.start == start
-    inv_freq = found.config.frequencies()
-    assert_close(inv_freq.phases.inv_freq, expected.phases.inv_freq, rtol=1e-6, atol=0)
-    assert math.isclose(inv_freq.attention_factor, expected.attention_factor, rel_tol=1e-6)
+    assert_close(found.config.frequencies().inv_freq, expected, rtol=1e-6, atol=0)
+    assert math.isclose(found.config.attention_scaling(), size, rel_tol=1e-6)
 
 
 ZEROS = torch.zeros(4, 4)

@@ -114,8 +114,8 @@ def test_table_of_exceptions_names_the_schemes_that_declare_themselves_not_stati
 def without_factor(scheme: Scheme, x: Tensor, times: int = 1) -> Tensor:
     """Return rotated features with the attention factor, applied so often, divided out."""
     plain = x.clone()
-    assert scheme.phases is not None
-    plain[..., : 2 * scheme.phases.pairs] /= scheme.attention_factor**times
+    assert scheme.frequencies is not None
+    plain[..., : 2 * scheme.frequencies.pairs] /= scheme.attention_factor**times
     return plain
 
 

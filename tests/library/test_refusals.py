@@ -30,8 +30,7 @@ from posenc import (
     sinusoidal_table,
 )
 from posenc.analysis import fit_kernel, offset_only
-from posenc.rotation import expanding_shift
-from posenc.schemes.alibi import AlibiConfig
+from posenc.schemes.alibi import AlibiConfig, expanding_shift
 from posenc.schemes.learned import LearnedConfig
 from posenc.schemes.rope import RopeConfig
 from posenc.schemes.t5 import t5_buckets

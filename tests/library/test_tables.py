@@ -10,11 +10,11 @@ from mpmath import mp, mpf
 from torch import Tensor
 
 from posenc import PosencError, rope_tables, sinusoidal_table
-from posenc.analysis.spectrum import cos_sin as cos_sin_of_frequencies
 from posenc.errors import PositionOutOfRange
-from posenc.frequencies import Layout
+from posenc.frequencies import Frequencies, Layout
 from posenc.limits import MAX_POSITION
 from posenc.schemes.sinusoidal import SinusoidalConfig
+from posenc.tables import cosine_sum
 from tests.devices import needs_cuda
 from tests.library.independent import inverse_frequencies, sinusoidal
 from tests.library.tensors import assert_close
@@ -131,13 +131,16 @@ def test_tiny_sines_keep_their_leading_digits() -> None:
         assert abs(value - true) <= abs(true) * ATOL
 
 
-def test_angles_of_analyses_are_exact_to_rounding_at_every_position() -> None:
-    inv_freq = torch.tensor([500_000.0 ** (-m / 64) for m in range(64)], dtype=F64)
-    positions = (0, 1, 2**20 - 1, 411_557_987, -MAX_POSITION)
-    cos, sin = cos_sin_of_frequencies(torch.tensor(positions), inv_freq)
-    exact = exact_rows(positions, [mpf(theta) for theta in inv_freq.tolist()])
-    found = torch.stack((sin, cos), -1).flatten().tolist()
-    assert max(abs(a - b) for a, b in zip(found, exact, strict=True)) < 2e-14
+def test_sums_of_cosines_are_exact_to_rounding_at_any_offsets() -> None:
+    inv_freq = [500_000.0 ** (-m / 16) for m in range(16)]
+    frequencies = Frequencies.from_inv_freq(inv_freq)
+    for start in (0, 2**20 - 1, 411_557_987 - 20, -MAX_POSITION):
+        offsets = torch.arange(start, start + 40)
+        exact = [mp.fsum(mp.cos(int(p) * mpf(theta)) for theta in inv_freq) for p in offsets]
+        for order in (slice(None), torch.randperm(40, generator=torch.Generator().manual_seed(1))):
+            sums = cosine_sum(offsets[order], frequencies)
+            error = sums - torch.tensor([float(x) for x in exact], dtype=F64)[order]
+            assert error.abs().max() < 16 * 2e-15
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, F64, BF16])

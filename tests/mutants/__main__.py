@@ -39,7 +39,8 @@ MUTANTS = (
            "sin_a * cos_b + cos_a * sin_b", "sin_a * cos_b - cos_a * sin_b"),
     # Rows for the hooks.
     Mutant("curve with a plus in cos(a + b)", "tables.py",
-           "torch.cat((cos, -sin), dim=-1)", "torch.cat((cos, sin), dim=-1)"),
+           "rows = torch.cat((coarse[0], -coarse[1]), dim=-1)",
+           "rows = torch.cat(coarse, dim=-1)"),
     # Rotation.
     Mutant("keys of a decoding step taken for queries", "rotation.py",
            "both[:, q.shape[1] :]", "both[:, : k.shape[1]]", ("rotation",)),

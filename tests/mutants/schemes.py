@@ -20,7 +20,7 @@ MUTANTS_OF_SCHEMES = (
     Mutant("Shaw clipped one offset early", "schemes/shaw.py",
            ".clamp(-clip, clip) + clip", ".clamp(1 - clip, clip) + clip", RELATIVE),
     Mutant("Transformer-XL's distance of the wrong sign", "schemes/transformer_xl.py",
-           "sinusoidal_rows(-offsets", "sinusoidal_rows(offsets", RELATIVE),
+           "-offsets, self._frequencies", "offsets, self._frequencies", RELATIVE),
     Mutant("CoPE counts from the first key", "schemes/cope.py",
            "return gates.flip(-1).cumsum(dim=-1).flip(-1)", "return gates.cumsum(dim=-1)", RELATIVE),
     Mutant("a cache of halves turned backwards", "analysis/layout_mixups.py",

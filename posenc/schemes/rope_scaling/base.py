@@ -25,7 +25,7 @@ from torch import Tensor
 from posenc import fields, limits
 from posenc.errors import ConfigError, SchemeArgumentError
 from posenc.formula import Writer
-from posenc.frequencies import Phases
+from posenc.frequencies import Frequencies
 from posenc.schemes.base import SchemeConfig
 from posenc.schemes.known_rope import Block, Evidence, RopeBlock, SeenLadder
 from posenc.schemes.rope import RopeConfig
@@ -87,12 +87,12 @@ class ScaledRopeConfig(RopeConfig):
         factor = getattr(self, "factor", None)
         return self.reading if factor is None else f"{self.reading} by {factor:g}"
 
-    def ladder(self) -> Phases:
+    def frequencies(self) -> Frequencies:
         divisors = self.divisors()
-        plain = super().ladder()
+        plain = super().frequencies()
         if bool((divisors == 1).all()):
             return plain
-        return Phases.given(plain.inv_freq / divisors)
+        return Frequencies.from_inv_freq(plain.inv_freq / divisors)
 
     @classmethod
     def stretching(cls, trained: SchemeConfig, length: int, trained_length: int) -> Self | None:

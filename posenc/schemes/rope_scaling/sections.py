@@ -19,7 +19,7 @@ from torch import Tensor
 from posenc import fields, limits, tables
 from posenc.errors import ConfigError
 from posenc.formula import Writer
-from posenc.frequencies import Phases
+from posenc.frequencies import Frequencies
 from posenc.schemes.base import Head
 from posenc.schemes.known_rope import Block, RopeBlock
 from posenc.schemes.rope import Rope, RopeConfig, float32_powers
@@ -42,7 +42,7 @@ class RopeOnAxes(Rope):
     @property
     def inv_freq(self) -> Float[Tensor, " p"] | None:  # type: ignore[override]  # Rope has them
         """Inverse frequencies; None on a grid, where no pair turns by the number of the token."""
-        return self.phases.inv_freq if self.stationary else None
+        return self.frequencies.inv_freq if self.stationary else None
 
     def cos_sin(
         self,
@@ -59,7 +59,7 @@ class RopeOnAxes(Rope):
             positions = positions.to(device)
         tables.check_range(positions)  # of the token: its places on the grid are nearer
         place = positions.device
-        found = [tables.cos_sin(at, self.phases, dtype=dtype) for at in self.places(positions)]
+        found = [tables.cos_sin(at, self.frequencies, dtype=dtype) for at in self.places(positions)]
         axes, pairs = (
             torch.tensor(self.axes, device=place),
             torch.arange(len(self.axes), device=place),
@@ -198,16 +198,16 @@ class RopeSectionsConfig(RopeConfig):
             lines += (rf"{write.position}:{place}",)
         return lines
 
-    def ladder(self) -> Phases:
+    def frequencies(self) -> Frequencies:
         if self.ladders == "one":
             return self.unscaled()
-        own = [Phases.geometric(2 * max(size, 1), self.base).inv_freq for size in self.sizes]
+        own = [Frequencies.geometric(2 * max(size, 1), self.base).inv_freq for size in self.sizes]
         taken = [0] * len(self.sizes)
         found = []
         for axis in self.axes():
             found.append(own[axis][taken[axis]].item())
             taken[axis] += 1
-        return Phases.given(found)
+        return Frequencies.from_inv_freq(found)
 
     def float32_ladder(self, rotary_dim: int) -> Float[Tensor, " pairs"]:
         if self.ladders == "one":
