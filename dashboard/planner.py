@@ -14,7 +14,7 @@ from dashboard.real_model import about
 from posenc import rope_frequencies
 from posenc.analysis.base_search import known_base
 from posenc.analysis.extrapolation import base_bound_curve
-from posenc.models.model_config import windows_said
+from posenc.models.model_config import full_cache_note
 from posenc.planner import (
     COLUMNS,
     RANKING,
@@ -164,7 +164,7 @@ def _read(word: str, chosen: PlanChoice, every: bool) -> PlannerRead:
         ),
         cautions=tuple(cautions(found)),
         layers=notes,
-        windows=windows_said(found.model, found.target),
+        windows=full_cache_note(found.model, found.target),
         left_out=found.left_out,
         pasted=_pasted(found),
         ranking=RANKING,

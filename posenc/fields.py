@@ -26,7 +26,7 @@ NO_NUMBERS = "none"
 class Rule(ABC):
     """What a field may hold. `label` and `help` are shown to people, the rest is checked."""
 
-    label: str
+    label: str = ""
     help: str = ""
 
     @abstractmethod

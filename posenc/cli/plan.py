@@ -13,7 +13,7 @@ from posenc.checkpoints import printable_name
 from posenc.errors import PosencError
 from posenc.lab.train import fixed_threads
 from posenc.models import read_config
-from posenc.models.model_config import ModelConfig, windows_said
+from posenc.models.model_config import ModelConfig, full_cache_note
 from posenc.planner import (
     METHODS,
     RANKING,
@@ -128,7 +128,7 @@ def _tell(made: ContextPlan) -> None:
     _list("Left out", made.left_out)
     sizes = ", ".join(f"{gib:,.4g} GiB in {name}" for name, gib in made.cache.items())
     click.echo(f"\nKeys and values of one sequence of {made.target:,} tokens: {sizes}.")
-    if windows := windows_said(made.model, made.target):
+    if windows := full_cache_note(made.model, made.target):
         click.echo(windows)
     click.echo(resolution_said(made))
     if bound := bound_said(made):

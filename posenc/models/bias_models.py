@@ -9,67 +9,62 @@ from posenc.models.layers import (
     LAYER_LIMIT,
     LENGTH_LIMIT,
     WIDTH_LIMIT,
-    divided_width,
     falcon_kv_heads,
+    read_plain_sizes,
 )
-from posenc.models.model_config import LayerKind, ModelConfig
+from posenc.models.model_config import LayerKind, ModelConfig, uniform_model
 from posenc.schemes.alibi import AlibiConfig
-from posenc.schemes.base import SchemeConfig
 from posenc.schemes.t5 import T5Config
 
-_BUCKETS = fields.IntRange(low=2, high=65_536, label="")
-_POSITIVE = fields.FloatRange(low=0.0, high=1e6, closed=False, label="")
+_BUCKETS = fields.IntRange(low=2, high=65_536)
+_POSITIVE = fields.FloatRange(low=0.0, high=1e6, closed=False)
+_ATTENTION_TYPE = fields.Choice(options=("multihead_attention",))
+# These keys of MPT mean nothing where rope is off and every head has its own keys.
+_UNUSED_BY_MPT = ("rope_theta", "rope_impl", "rope_dail_config", "rope_hf_config", "kv_n_heads")
 
 
 def read_bloom(model_type: str, keys: Keys) -> ModelConfig:
     """Return what a BLOOM config says: ALiBi, and the length of training as seq_length."""
-    why = "the default of transformers' BloomConfig"
-    hidden_names, head_names = ("hidden_size", "n_embed"), ("n_head", "num_attention_heads")
-    hidden = keys.whole(hidden_names, 64, why, WIDTH_LIMIT)
-    layers = keys.whole(("n_layer", "num_hidden_layers"), 2, why, LAYER_LIMIT)
-    heads = keys.whole(head_names, 8, why, HEAD_LIMIT)
-    head_dim = divided_width(keys, hidden_names, hidden, head_names, heads)
-    trained = keys.maybe_whole("seq_length", LENGTH_LIMIT)
-    kind = _alibi(layers, heads, heads, head_dim)
-    return ModelConfig(
-        model_type=model_type,
-        hidden_size=hidden,
-        layers=layers,
+    sizes = read_plain_sizes(
+        keys, "the default of transformers' BloomConfig",
+        hidden=(64, ("hidden_size", "n_embed")),
+        layers=(2, ("n_layer", "num_hidden_layers")),
+        heads=(8, ("n_head", "num_attention_heads")),
+    )  # fmt: skip
+    trained = keys.optional("seq_length", LENGTH_LIMIT)
+    note = "The config names no length: ALiBi has a bias for every distance."
+    if trained is not None:
+        note = "seq_length is the length of BLOOM's training sequences; ALiBi has a bias for any distance."
+    return uniform_model(
+        model_type,
+        sizes,
+        AlibiConfig(heads=sizes.heads),
         context=trained,
         trained_length=trained,
-        layer_kinds=(kind,),
-        notes=_bloom_notes(trained),
-    )
-
-
-def _bloom_notes(trained: int | None) -> tuple[str, ...]:
-    if trained is None:
-        return ("The config names no length: ALiBi has a bias for every distance.",)
-    return (
-        "seq_length is the length of BLOOM's training sequences; ALiBi has a bias for any distance.",
+        notes=(note,),
     )
 
 
 def read_mpt(model_type: str, keys: Keys) -> ModelConfig:
     """Return what an MPT config says: ALiBi, or a learned table that transformers does not build."""
     why = "the default of transformers' MptConfig"
-    hidden_names, head_names = ("d_model", "hidden_size"), ("n_heads", "num_attention_heads")
-    hidden = keys.whole(hidden_names, 2_048, why, WIDTH_LIMIT)
-    layers = keys.whole(("n_layers", "num_hidden_layers"), 24, why, LAYER_LIMIT)
-    heads = keys.whole(head_names, 16, why, HEAD_LIMIT)
-    context = keys.whole("max_seq_len", 2_048, why, LENGTH_LIMIT)
-    head_dim = divided_width(keys, hidden_names, hidden, head_names, heads)
-    learned = keys.flag("learned_pos_emb", True, "")  # means nothing where ALiBi is on
+    sizes = read_plain_sizes(
+        keys, why,
+        hidden=(2_048, ("d_model", "hidden_size")),
+        layers=(24, ("n_layers", "num_hidden_layers")),
+        heads=(16, ("n_heads", "num_attention_heads")),
+    )  # fmt: skip
+    context = keys.get("max_seq_len", LENGTH_LIMIT, 2_048, why)
+    learned = keys.flag("learned_pos_emb", True)  # means nothing where ALiBi is on
     attention = keys.section("attn_config") or Keys({}, keys.named("attn_config"), keys)
     alibi = attention.flag("alibi", True, "the default of transformers' MptAttentionConfig")
-    largest = attention.real("alibi_bias_max", 8.0, "", _POSITIVE)
-    scale = attention.maybe_real("softmax_scale", _POSITIVE)
-    attention.word("attn_type", "multihead_attention", "", ("multihead_attention",))
-    rope = attention.flag("rope", False, "")
-    for name in ("rope_theta", "rope_impl", "rope_dail_config", "rope_hf_config", "kv_n_heads"):
-        attention.find(name)  # means nothing where rope is off and every head has its own keys
+    largest = attention.get("alibi_bias_max", _POSITIVE, 8.0)
+    scale = attention.optional("softmax_scale", _POSITIVE)
+    attention.get("attn_type", _ATTENTION_TYPE, "multihead_attention")
+    for name in _UNUSED_BY_MPT:
+        attention.find(name)
     unsupported = ""
-    if rope:
+    if attention.flag("rope", False):
         unsupported = (
             "attn_config.rope is true: these layers use RoPE, which transformers' MPT does not build; "
             "not read here."
@@ -88,125 +83,87 @@ def read_mpt(model_type: str, keys: Keys) -> ModelConfig:
         unsupported = (
             f"ALiBi with an alibi_bias_max of {largest:g}, not 8: not among this version's schemes."
         )
-    kind = _alibi(
-        layers, heads, heads, head_dim, unsupported=unsupported, scale=scale or head_dim**-0.5
-    )
-    return ModelConfig(
-        model_type=model_type,
-        hidden_size=hidden,
-        layers=layers,
+    return uniform_model(
+        model_type,
+        sizes,
+        None if unsupported else AlibiConfig(heads=sizes.heads),
+        unsupported=unsupported,
+        softmax_scale=scale,
         context=context,
-        trained_length=None,
-        layer_kinds=(kind,),
     )
 
 
 def read_falcon_alibi(model_type: str, keys: Keys) -> ModelConfig:
     """Return what the config of a Falcon with ALiBi says (Falcon-RW)."""
     why = "the default of transformers' FalconConfig"
-    hidden_names = ("hidden_size", "n_embed")
-    head_names = ("num_attention_heads", "n_head")
-    hidden = keys.whole(hidden_names, 4_544, why, WIDTH_LIMIT)
-    layers = keys.whole(("num_hidden_layers", "n_layer"), 32, why, LAYER_LIMIT)
-    heads = keys.whole(head_names, 71, why, HEAD_LIMIT)
-    context = keys.whole("max_position_embeddings", 2_048, why, LENGTH_LIMIT)
-    head_dim = divided_width(keys, hidden_names, hidden, head_names, heads)
+    sizes = read_plain_sizes(
+        keys, why,
+        hidden=(4_544, ("hidden_size", "n_embed")),
+        layers=(32, ("num_hidden_layers", "n_layer")),
+        heads=(71, ("num_attention_heads", "n_head")),
+    )  # fmt: skip
+    context = keys.get("max_position_embeddings", LENGTH_LIMIT, 2_048, why)
     for name in ("rope_parameters", "rope_theta", "rope_scaling"):
         keys.find(name)  # means nothing where ALiBi is on
     note = (
         "The bias is added before the logits are scaled, so that it acts divided by "
-        f"sqrt({head_dim}), and its slopes are rounded to bfloat16; the scheme is ALiBi's own."
+        f"sqrt({sizes.head_dim}), and its slopes are rounded to bfloat16; the scheme is ALiBi's own."
     )
-    kind = _alibi(layers, heads, falcon_kv_heads(keys, heads), head_dim, notes=(note,))
-    return ModelConfig(
-        model_type=model_type,
-        hidden_size=hidden,
-        layers=layers,
+    return uniform_model(
+        model_type,
+        sizes,
+        AlibiConfig(heads=sizes.heads),
+        kv_heads=falcon_kv_heads(keys, sizes.heads),
+        layer_notes=(note,),
         context=context,
-        trained_length=None,
-        layer_kinds=(kind,),
     )
 
 
 def read_t5(model_type: str, keys: Keys) -> ModelConfig:
     """Return what a T5 config says: a learned bias by bucket of distance, both ways in the encoder."""
     why = "the default of transformers' T5Config"
-    hidden = keys.whole(("d_model", "hidden_size"), 512, why, WIDTH_LIMIT)
-    encoder = keys.whole(("num_layers", "num_hidden_layers"), 6, why, LAYER_LIMIT)
-    decoder = keys.maybe_whole("num_decoder_layers", LAYER_LIMIT) or encoder
-    heads = keys.whole(("num_heads", "num_attention_heads"), 8, why, HEAD_LIMIT)
-    head_dim = keys.whole(("d_kv", "head_dim"), 64, why, HEAD_WIDTH_LIMIT)
-    buckets = keys.whole("relative_attention_num_buckets", 32, why, _BUCKETS)
-    distance = keys.whole("relative_attention_max_distance", 128, why, LENGTH_LIMIT)
+    hidden = keys.get(("d_model", "hidden_size"), WIDTH_LIMIT, 512, why)
+    encoder_layers = keys.get(("num_layers", "num_hidden_layers"), LAYER_LIMIT, 6, why)
+    decoder_layers = keys.optional("num_decoder_layers", LAYER_LIMIT) or encoder_layers
+    heads = keys.get(("num_heads", "num_attention_heads"), HEAD_LIMIT, 8, why)
+    head_dim = keys.get(("d_kv", "head_dim"), HEAD_WIDTH_LIMIT, 64, why)
+    buckets = keys.get("relative_attention_num_buckets", _BUCKETS, 32, why)
+    distance = keys.get("relative_attention_max_distance", LENGTH_LIMIT, 128, why)
     keys.find("n_positions")  # the length of its training texts; no table has so many rows
-    kinds = []
-    for name, count, width, notes in (
-        ("decoder", decoder, 2 * heads * head_dim, (_SHARED, _CROSS)),
-        ("encoder", encoder, 0, (_SHARED,)),
-    ):
-        scheme, unsupported = _t5(heads, buckets, distance, bidirectional=name == "encoder")
-        kind = LayerKind(
+
+    def stack(name: str, layers: int, cache_width: int, *notes: str) -> LayerKind:
+        scheme, unsupported = None, ""
+        both = name == "encoder"
+        try:
+            scheme = T5Config(
+                heads=heads, buckets=buckets, max_distance=distance, bidirectional=both
+            )
+        except ConfigError as error:
+            unsupported = f"T5 relative bias of other numbers than are known here: {error}"
+        return LayerKind(
             name=name,
-            layers=tuple(range(count)),
+            layers=tuple(range(layers)),
             scheme=scheme,
             unsupported=unsupported,
             heads=heads,
             kv_heads=heads,
             head_dim=head_dim,
-            cache_width=width,
+            cache_width=cache_width,
             softmax_scale=1.0,
             notes=notes,
         )
-        kinds.append(kind)
+
+    shared = "All layers of a stack share the biases of the first."
+    cross = "Keys of the encoder's output, which the decoder's layers attend to besides, are not counted."
     return ModelConfig(
         model_type=model_type,
         hidden_size=hidden,
-        layers=decoder,
+        layers=decoder_layers,
         context=None,
         trained_length=None,
-        layer_kinds=tuple(kinds),
+        layer_kinds=(
+            stack("decoder", decoder_layers, 2 * heads * head_dim, shared, cross),
+            stack("encoder", encoder_layers, 0, shared),
+        ),
         notes=("The config names no length: the bias has a bucket for every distance.",),
-    )
-
-
-_SHARED = "All layers of a stack share the biases of the first."
-_CROSS = (
-    "Keys of the encoder's output, which the decoder's layers attend to besides, are not counted."
-)
-
-
-def _t5(
-    heads: int, buckets: int, distance: int, *, bidirectional: bool
-) -> tuple[T5Config | None, str]:
-    """Return the scheme of one stack, or why there is none."""
-    try:
-        return T5Config(
-            heads=heads, buckets=buckets, max_distance=distance, bidirectional=bidirectional
-        ), ""
-    except ConfigError as error:
-        return None, f"T5 relative bias of other numbers than are known here: {error}"
-
-
-def _alibi(
-    layers: int,
-    heads: int,
-    kv_heads: int,
-    head_dim: int,
-    *,
-    unsupported: str = "",
-    scale: float | None = None,
-    notes: tuple[str, ...] = (),
-) -> LayerKind:
-    scheme: SchemeConfig | None = None if unsupported else AlibiConfig(heads=heads)
-    return LayerKind(
-        name="all",
-        layers=tuple(range(layers)),
-        scheme=scheme,
-        unsupported=unsupported,
-        heads=heads,
-        kv_heads=kv_heads,
-        head_dim=head_dim,
-        cache_width=2 * kv_heads * head_dim,
-        softmax_scale=head_dim**-0.5 if scale is None else scale,
-        notes=notes,
     )

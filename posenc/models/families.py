@@ -1,7 +1,6 @@
-"""What transformers takes for granted of each model type with RoPE: defaults, layout, kinds of layers.
+"""Configuration classes of transformers 5.23 with RoPE: their defaults for keys that a config leaves out.
 
-The numbers are those of the configuration classes of transformers 5.23, which stand in place of keys
-that a config.json leaves out. They describe the class, not the best-known model of that name.
+They describe the class, not the best-known model of that name.
 """
 
 from collections.abc import Mapping
@@ -25,34 +24,34 @@ SIZES: Mapping[str, Names] = MappingProxyType(
     }
 )
 FULL, SLIDING, NO_ROPE = "full_attention", "sliding_attention", "no_rope"
-Windows = Literal["none", "every layer", "last layers", "pattern"]
+Windows = Literal["none", "every layer", "last layers", "pattern", "if any"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Base:
-    """Where the base of a kind of layer stands beside `rope_parameters`, and its default."""
+    """The base of a kind of layer: its default, and its keys outside of `rope_parameters`."""
 
     default: float
     names: Names = ("rope_theta",)
-    scaled: bool = True  # whether a first-generation rope_scaling is meant for it
+    scaled: bool = True  # whether a first-generation rope_scaling applies to it
 
 
 @dataclass(frozen=True, kw_only=True)
 class RopeFamily:
-    """One configuration class of transformers with RoPE.
+    """One configuration class of transformers with RoPE. The defaults here are those of LlamaConfig.
 
     hidden_size, layers, heads, kv_heads, head_dim, context, trained_length: defaults of the class;
     kv_heads None stands for one per head, head_dim None for hidden_size / heads.
     bases: by kind of layer; the kind "" stands for all of them, which then share one rope block.
     blocks: rope block that stands in for an absent one, likewise.
     share: default share of the head that is rotated; None where the model rotates all of it and knows
-    no other. share_names: keys of it beside the rope block.
+    no other. share_names: keys of it outside of the rope block.
     block_defaults: values of keys of a rope block that the class has, where they are absent.
     types: other words for a rope_type that this class knows. takes: the only ones that it takes, where it
     refuses others.
     windows: which layers have `window` tokens: none, every layer, the last ones from max_window_layers
-    (by default `first_windowed`), or all but every `period`-th, which is the last of a period, or
-    the first where `first_full` is set.
+    (by default `first_windowed`), all but every `period`-th, which is the last of a period, or the first
+    where `first_full` is set, or all layers if the config has a window.
     scalar: default of query_pre_attn_scalar s, s^(-1/2) being the softmax scale. softmax_scale: the
     scale itself, where the class fixes it; scale_key: the key of it.
     encoder: every token sees both sides, and nothing is cached. both_sides: how use_bidirectional_attention
@@ -60,19 +59,19 @@ class RopeFamily:
     latent: keys and values are made from one latent vector a token (DeepSeek's MLA).
     no_rope: the config lists layers without RoPE.
     kv_heads_key, head_dim_key: whether the class reads num_key_value_heads and head_dim at all.
-    head_dim_unset: whether it leaves an absent head_dim null, of which some of transformers' own scalings
-    cannot make a ladder.
+    head_dim_unset: whether it leaves an absent head_dim null, from which some of transformers' own
+    scalings cannot compute frequencies.
     global_head_dim: default head width of the layers of full attention, where it is another.
-    notes: what its layers do beside the scheme.
+    notes: what its layers do in addition to the scheme.
     """
 
     config_class: str
-    hidden_size: int
-    layers: int
-    heads: int
+    hidden_size: int | None = 4_096
+    layers: int | None = 32
+    heads: int | None = 32
     kv_heads: int | None = None
     head_dim: int | None = None
-    context: int
+    context: int | None = 2_048
     trained_length: int | None = None
     bases: Mapping[str, Base] = field(default_factory=lambda: {"": Base(default=10_000.0)})
     blocks: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
@@ -107,6 +106,21 @@ class RopeFamily:
         """Where a default comes from, as a sentence ends."""
         return f"the default of transformers' {self.config_class}"
 
+    def base_of(self, kind: str) -> Base:
+        """Return the base of a kind of layer."""
+        return self.bases.get(kind) or self.bases.get("") or self.bases[FULL]
+
+
+def family_of(model_type: str) -> RopeFamily:
+    """Return the class of a model type, or what is assumed of an unknown one: every size is required."""
+    return FAMILIES.get(model_type, _UNKNOWN)
+
+
+_UNKNOWN = RopeFamily(
+    config_class="RopeParameters", hidden_size=None, layers=None, heads=None, context=None,
+    share=1.0, windows="if any", no_rope=True,
+)  # fmt: skip
+
 
 def _one(default: float, *names: str) -> Mapping[str, Base]:
     return {"": Base(default=default, names=names or ("rope_theta",))}
@@ -118,8 +132,7 @@ def _two(full: Base, sliding: Base) -> Mapping[str, Base]:
 
 _SOFT_CAP = "Logits are capped by a tanh before the softmax (attn_logit_softcapping)."
 _QWEN = RopeFamily(
-    config_class="Qwen2Config", hidden_size=4_096, layers=32, heads=32, kv_heads=32,
-    context=32_768, windows="last layers", window=4_096,
+    config_class="Qwen2Config", kv_heads=32, context=32_768, windows="last layers", window=4_096,
 )  # fmt: skip
 _QWEN_VL = RopeFamily(
     config_class="Qwen2VLTextConfig", hidden_size=8_192, layers=80, heads=64, kv_heads=8,
@@ -127,8 +140,8 @@ _QWEN_VL = RopeFamily(
     block_defaults={"mrope_section": (16, 24, 24)},
 )  # fmt: skip
 _GLM = RopeFamily(
-    config_class="GlmConfig", hidden_size=4_096, layers=40, heads=32, kv_heads=2, head_dim=128,
-    context=131_072, share=0.5, layout="interleaved",
+    config_class="GlmConfig", layers=40, kv_heads=2, head_dim=128, context=131_072, share=0.5,
+    layout="interleaved",
 )  # fmt: skip
 _DEEPSEEK_V3 = RopeFamily(
     config_class="DeepseekV3Config", hidden_size=7_168, layers=61, heads=128, kv_heads=128,
@@ -137,16 +150,14 @@ _DEEPSEEK_V3 = RopeFamily(
 
 FAMILIES: Mapping[str, RopeFamily] = MappingProxyType(
     {
-        "llama": RopeFamily(
-            config_class="LlamaConfig", hidden_size=4_096, layers=32, heads=32, context=2_048
-        ),
+        "llama": RopeFamily(config_class="LlamaConfig"),
         "mistral": RopeFamily(
-            config_class="MistralConfig", hidden_size=4_096, layers=32, heads=32, kv_heads=8,
-            context=131_072, windows="every layer", window=4_096,
+            config_class="MistralConfig", kv_heads=8, context=131_072, windows="every layer",
+            window=4_096,
         ),
         "mixtral": RopeFamily(
-            config_class="MixtralConfig", hidden_size=4_096, layers=32, heads=32, kv_heads=8,
-            context=131_072, bases=_one(1e6), windows="every layer", head_dim_unset=True,
+            config_class="MixtralConfig", kv_heads=8, context=131_072, bases=_one(1e6),
+            windows="every layer", head_dim_unset=True,
         ),
         "qwen2": _QWEN,
         "qwen3": replace(_QWEN, config_class="Qwen3Config", head_dim=128),
@@ -155,8 +166,7 @@ FAMILIES: Mapping[str, RopeFamily] = MappingProxyType(
             context=32_768,
         ),
         "qwen3_moe": RopeFamily(
-            config_class="Qwen3MoeConfig", hidden_size=2_048, layers=24, heads=32, kv_heads=4,
-            context=32_768,
+            config_class="Qwen3MoeConfig", hidden_size=2_048, layers=24, kv_heads=4, context=32_768,
         ),
         "qwen2_vl_text": _QWEN_VL,
         "qwen2_5_vl_text": replace(_QWEN_VL, config_class="Qwen2_5_VLTextConfig"),
@@ -174,28 +184,23 @@ FAMILIES: Mapping[str, RopeFamily] = MappingProxyType(
             head_dim=256, context=131_072, windows="pattern", window=4_096, period=6,
             period_key="sliding_window_pattern", scalar=256, both_sides="flag",
             bases=_two(
-                Base(default=1e6),
-                Base(default=1e4, names=("rope_local_base_freq",), scaled=False),
+                Base(default=1e6), Base(default=1e4, names=("rope_local_base_freq",), scaled=False)
             ),
         ),
-        "phi": RopeFamily(
-            config_class="PhiConfig", hidden_size=2_048, layers=24, heads=32, context=2_048,
-            share=0.5,
-        ),
+        "phi": RopeFamily(config_class="PhiConfig", hidden_size=2_048, layers=24, share=0.5),
         "phi3": RopeFamily(
-            config_class="Phi3Config", hidden_size=3_072, layers=32, heads=32, context=4_096,
-            share=1.0, windows="every layer", trained_length=4_096,
-            types={"yarn": "longrope"}, takes=("default", "longrope"),
+            config_class="Phi3Config", hidden_size=3_072, context=4_096, share=1.0,
+            windows="every layer", trained_length=4_096, types={"yarn": "longrope"},
+            takes=("default", "longrope"),
         ),
         "gpt_neox": RopeFamily(
-            config_class="GPTNeoXConfig", hidden_size=6_144, layers=44, heads=64, context=2_048,
+            config_class="GPTNeoXConfig", hidden_size=6_144, layers=44, heads=64,
             bases=_one(1e4, "rotary_emb_base", "rope_theta"), share=0.25,
             share_names=("rotary_pct", "partial_rotary_factor"), kv_heads_key=False,
             head_dim_key=False,
         ),
         "deepseek_v2": RopeFamily(
-            config_class="DeepseekV2Config", hidden_size=4_096, layers=32, heads=32,
-            context=2_048, layout="interleaved", latent=True,
+            config_class="DeepseekV2Config", layout="interleaved", latent=True,
         ),
         "deepseek_v3": _DEEPSEEK_V3,
         "kimi_k2": _DEEPSEEK_V3,  # its own code is a copy of this class
@@ -208,19 +213,14 @@ FAMILIES: Mapping[str, RopeFamily] = MappingProxyType(
             }},
             notes=("Each head has a learned logit more in its softmax, the attention sink.",),
         ),
-        "olmo": RopeFamily(
-            config_class="OlmoConfig", hidden_size=4_096, layers=32, heads=32, context=2_048
-        ),
-        "olmo2": RopeFamily(
-            config_class="Olmo2Config", hidden_size=4_096, layers=32, heads=32, context=2_048
-        ),
+        "olmo": RopeFamily(config_class="OlmoConfig"),
+        "olmo2": RopeFamily(config_class="Olmo2Config"),
         "olmo3": RopeFamily(
-            config_class="Olmo3Config", hidden_size=4_096, layers=32, heads=32, context=2_048,
-            windows="pattern", window=4_096, period=4,
+            config_class="Olmo3Config", windows="pattern", window=4_096, period=4,
             bases=_two(Base(default=5e5), Base(default=5e5, scaled=False)),
         ),
         "olmoe": RopeFamily(
-            config_class="OlmoeConfig", hidden_size=2_048, layers=16, heads=16, context=4_096
+            config_class="OlmoeConfig", hidden_size=2_048, layers=16, heads=16, context=4_096,
         ),
         "smollm3": RopeFamily(
             config_class="SmolLM3Config", hidden_size=2_048, layers=36, heads=16, kv_heads=4,
@@ -230,17 +230,11 @@ FAMILIES: Mapping[str, RopeFamily] = MappingProxyType(
             config_class="Starcoder2Config", hidden_size=3_072, layers=30, heads=24, kv_heads=2,
             context=4_096, windows="every layer",
         ),
-        "granite": RopeFamily(
-            config_class="GraniteConfig", hidden_size=4_096, layers=32, heads=32, context=2_048,
-            scale_key="attention_multiplier",
-        ),
-        "granitemoe": RopeFamily(
-            config_class="GraniteMoeConfig", hidden_size=4_096, layers=32, heads=32, context=2_048,
-            scale_key="attention_multiplier",
-        ),
+        "granite": RopeFamily(config_class="GraniteConfig", scale_key="attention_multiplier"),
+        "granitemoe": RopeFamily(config_class="GraniteMoeConfig", scale_key="attention_multiplier"),
         "stablelm": RopeFamily(
-            config_class="StableLmConfig", hidden_size=2_560, layers=32, heads=32, kv_heads=32,
-            context=4_096, share=0.25,
+            config_class="StableLmConfig", hidden_size=2_560, kv_heads=32, context=4_096,
+            share=0.25,
         ),
         "cohere": RopeFamily(
             config_class="CohereConfig", hidden_size=8_192, layers=40, heads=64, context=8_192,
@@ -257,24 +251,22 @@ FAMILIES: Mapping[str, RopeFamily] = MappingProxyType(
         "glm": _GLM,
         "glm4": replace(_GLM, config_class="Glm4Config"),
         "glm4_moe": RopeFamily(
-            config_class="Glm4MoeConfig", hidden_size=4_096, layers=46, heads=96, kv_heads=8,
-            context=131_072, share=0.5,
-        ),
-        "nemotron": RopeFamily(
-            config_class="NemotronConfig", hidden_size=6_144, layers=32, heads=48, context=4_096,
+            config_class="Glm4MoeConfig", layers=46, heads=96, kv_heads=8, context=131_072,
             share=0.5,
         ),
+        "nemotron": RopeFamily(
+            config_class="NemotronConfig", hidden_size=6_144, heads=48, context=4_096, share=0.5,
+        ),
         "persimmon": RopeFamily(
-            config_class="PersimmonConfig", hidden_size=4_096, layers=36, heads=64,
-            context=16_384, share=0.5, kv_heads_key=False, head_dim_key=False,
+            config_class="PersimmonConfig", layers=36, heads=64, context=16_384, share=0.5,
+            kv_heads_key=False, head_dim_key=False,
         ),
         "seed_oss": RopeFamily(
-            config_class="SeedOssConfig", hidden_size=4_096, layers=64, heads=80, kv_heads=8,
-            head_dim=128, context=524_288,
+            config_class="SeedOssConfig", layers=64, heads=80, kv_heads=8, head_dim=128,
+            context=524_288,
         ),
         "falcon": RopeFamily(
-            config_class="FalconConfig", hidden_size=4_544, layers=32, heads=71, context=2_048,
-            head_dim_key=False,
+            config_class="FalconConfig", hidden_size=4_544, heads=71, head_dim_key=False,
         ),
         "modernbert": RopeFamily(
             config_class="ModernBertConfig", hidden_size=768, layers=22, heads=12, context=8_192,
@@ -289,8 +281,8 @@ FAMILIES: Mapping[str, RopeFamily] = MappingProxyType(
         "gemma4_text": RopeFamily(
             config_class="Gemma4TextConfig", hidden_size=2_304, layers=30, heads=8, kv_heads=4,
             head_dim=256, context=131_072, windows="pattern", window=512, period=6,
-            bases=_two(Base(default=1e6, names=()), Base(default=1e4, names=())),
-            share=1.0, softmax_scale=1.0, global_head_dim=512, both_sides="word",
+            bases=_two(Base(default=1e6, names=()), Base(default=1e4, names=())), share=1.0,
+            softmax_scale=1.0, global_head_dim=512, both_sides="word",
             blocks={FULL: {"rope_type": "proportional", "partial_rotary_factor": 0.25}},
         ),
     }

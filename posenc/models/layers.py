@@ -1,9 +1,4 @@
-"""Which layers of a model are of which kind: full attention, a sliding window, no RoPE.
-
-The sizes of a model's attention, checked against one another.
-
-Heads that differ between kinds of layers, and keys made from a latent vector.
-"""
+"""The layers of a model as its config has them: sizes, kinds of layers, windows, heads of each kind."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,20 +7,23 @@ from posenc import fields, limits
 from posenc.errors import shown
 from posenc.models.config_json import Keys
 from posenc.models.families import FULL, NO_ROPE, SIZES, SLIDING, RopeFamily
+from posenc.models.model_config import PlainSizes
 
-HEAD_LIMIT = fields.IntRange(low=1, high=limits.MAX_HEADS, label="")
-WIDTH_LIMIT = fields.IntRange(low=1, high=limits.MAX_MODEL_WIDTH, label="")
-LAYER_LIMIT = fields.IntRange(low=1, high=limits.MAX_MODEL_LAYERS, label="")
-LENGTH_LIMIT = fields.IntRange(low=2, high=limits.MAX_POSITION, label="")
-EVEN_WIDTH_LIMIT = fields.IntRange(low=2, high=limits.MAX_DIM, multiple_of=2, label="")
-HEAD_WIDTH_LIMIT = fields.IntRange(low=2, high=limits.MAX_DIM, label="")
+HEAD_LIMIT = fields.IntRange(low=1, high=limits.MAX_HEADS)
+WIDTH_LIMIT = fields.IntRange(low=1, high=limits.MAX_MODEL_WIDTH)
+LAYER_LIMIT = fields.IntRange(low=1, high=limits.MAX_MODEL_LAYERS)
+LENGTH_LIMIT = fields.IntRange(low=2, high=limits.MAX_POSITION)
+EVEN_WIDTH_LIMIT = fields.IntRange(low=2, high=limits.MAX_DIM, multiple_of=2)
+HEAD_WIDTH_LIMIT = fields.IntRange(low=2, high=limits.MAX_DIM)
+_WINDOW = fields.IntRange(low=1, high=limits.MAX_POSITION)
+_FIRST_LAYER = fields.IntRange(low=0, high=limits.MAX_MODEL_LAYERS)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """Width of a token, number of layers and heads, width of a head, length the config speaks of.
+    """Width of a token, number of layers and heads, width of a head, length that the config names.
 
-    context: the key that says it, and its value.
+    context: the key of that length, and its value.
     """
 
     hidden_size: int
@@ -36,23 +34,20 @@ class Sizes:
     context: tuple[str, int]
 
 
-def read_sizes(keys: Keys, family: RopeFamily | None) -> Sizes:
-    """Return the sizes of a model with RoPE; without a family, which keys are absent is an error."""
-    why = family.source if family else ""
-    hidden = keys.whole(
-        SIZES["hidden_size"], family.hidden_size if family else None, why, WIDTH_LIMIT
-    )
-    layers = keys.whole(SIZES["layers"], family.layers if family else None, why, LAYER_LIMIT)
-    heads = keys.whole(SIZES["heads"], family.heads if family else None, why, HEAD_LIMIT)
-    found = keys.find(SIZES["context"])
-    context = keys.whole(SIZES["context"], family.context if family else None, why, LENGTH_LIMIT)
-    kv_heads = _kv_heads(keys, family, heads, why)
-    named = family is None or family.head_dim_key
-    default = family.head_dim if family else None
-    if named and (default is not None or keys.find("head_dim") is not None):
-        head_dim = keys.whole("head_dim", default, why, HEAD_WIDTH_LIMIT)
+def read_sizes(keys: Keys, family: RopeFamily) -> Sizes:
+    """Return the sizes of a model with RoPE."""
+    why = family.source
+    hidden = keys.get(SIZES["hidden_size"], WIDTH_LIMIT, family.hidden_size, why)
+    layers = keys.get(SIZES["layers"], LAYER_LIMIT, family.layers, why)
+    heads = keys.get(SIZES["heads"], HEAD_LIMIT, family.heads, why)
+    context = keys.get(SIZES["context"], LENGTH_LIMIT, family.context, why)
+    context_key = (keys.find(SIZES["context"]) or SIZES["context"])[0]
+    kv_heads = _kv_heads(keys, family, heads)
+    has_key = family.head_dim_key and keys.find("head_dim") is not None
+    if has_key or family.head_dim is not None:
+        head_dim = keys.get("head_dim", HEAD_WIDTH_LIMIT, family.head_dim, why)
     else:
-        head_dim = divided_width(keys, SIZES["hidden_size"], hidden, SIZES["heads"], heads)
+        head_dim = _divide(keys, SIZES["hidden_size"], hidden, SIZES["heads"], heads)
         written = keys.find("head_dim")
         if written is not None and written[1] != head_dim:
             raise keys.error(
@@ -68,60 +63,77 @@ def read_sizes(keys: Keys, family: RopeFamily | None) -> Sizes:
         heads=heads,
         kv_heads=kv_heads,
         head_dim=head_dim,
-        context=(keys.named(found[0] if found else SIZES["context"][0]), context),
+        context=(keys.named(context_key), context),
     )
 
 
-def divided_width(
+def read_plain_sizes(
+    keys: Keys,
+    why: str,
+    hidden: tuple[int, tuple[str, ...]],
+    layers: tuple[int, tuple[str, ...]],
+    heads: tuple[int, tuple[str, ...]],
+) -> PlainSizes:
+    """Return the sizes of a model whose heads are hidden_size / heads wide.
+
+    hidden, layers, heads: the default of the class, and the names of the key. why: the class.
+    """
+    sizes = PlainSizes(
+        keys.get(hidden[1], WIDTH_LIMIT, hidden[0], why),
+        keys.get(layers[1], LAYER_LIMIT, layers[0], why),
+        keys.get(heads[1], HEAD_LIMIT, heads[0], why),
+    )
+    _divide(keys, hidden[1], sizes.hidden_size, heads[1], sizes.heads)
+    return sizes
+
+
+def _divide(
     keys: Keys, width_names: tuple[str, ...], width: int, head_names: tuple[str, ...], heads: int
 ) -> int:
-    """Return width / heads, the head width where no key says it; raise where it is no whole number."""
-    named = [(keys.find(names) or (names[0],))[0] for names in (width_names, head_names)]
+    """Return width / heads, the head width where no key has it."""
     if width % heads or not 2 <= width // heads <= limits.MAX_DIM:
+        width_name, head_name = (
+            (keys.find(names) or names)[0] for names in (width_names, head_names)
+        )
         raise keys.error(
-            named[1],
-            f"must divide {named[0]} {width:,} into heads of 2 to {limits.MAX_DIM:,}, got {heads:,}",
+            head_name,
+            f"must divide {width_name} {width:,} into heads of 2 to {limits.MAX_DIM:,}, got {heads:,}",
         )
     return width // heads
 
 
-def _kv_heads(keys: Keys, family: RopeFamily | None, heads: int, why: str) -> int:
-    if family is not None and family.config_class == "FalconConfig":
+def _kv_heads(keys: Keys, family: RopeFamily, heads: int) -> int:
+    if family.config_class == "FalconConfig":
         return falcon_kv_heads(keys, heads)
-    if family is not None and not family.kv_heads_key:
+    if not family.kv_heads_key:
         return heads
-    names = SIZES["kv_heads"]
-    found = keys.find(names)
-    if found is None:
-        # null has always meant one per query head; only an absent key stands for the class's default.
-        default = family.kv_heads if family and names[0] not in keys.record else None
-        if default is None:
-            return heads
-        keys.assume(f"{keys.named(names[0])} is absent: {default} is taken, {why}.")
-        kv_heads, name = default, names[0]
-    else:
-        kv_heads, name = keys.whole(names, None, "", HEAD_LIMIT), found[0]
-    check_groups(keys, name, kv_heads, heads)
+    name = SIZES["kv_heads"][0]
+    # null has always meant one per query head; only an absent key stands for the class's default.
+    if name in keys.record and keys.find(name) is None:
+        return heads
+    if family.kv_heads is None and keys.find(name) is None:
+        return heads
+    return read_kv_heads(keys, name, heads, family.kv_heads, family.source)
+
+
+def read_kv_heads(
+    keys: Keys, names: str | tuple[str, ...], heads: int, default: int | None = None, why: str = ""
+) -> int:
+    """Return a number of key heads, which divides the query heads."""
+    kv_heads: int = keys.get(names, HEAD_LIMIT, default, why)
+    if kv_heads > heads or heads % kv_heads:
+        name = names if isinstance(names, str) else (keys.find(names) or names)[0]
+        raise keys.error(name, f"must divide the {heads:,} query heads, got {kv_heads:,}")
     return kv_heads
 
 
-def check_groups(keys: Keys, name: str, kv_heads: int, heads: int) -> None:
-    """Raise ConfigFileError unless the heads of keys are shared out evenly among the query heads."""
-    if kv_heads > heads or heads % kv_heads:
-        raise keys.error(name, f"must divide the {heads:,} query heads, got {kv_heads:,}")
-
-
 def falcon_kv_heads(keys: Keys, heads: int) -> int:
-    """Return Falcon's heads of keys: as told in its new design, one of multi_query, else one each."""
+    """Return Falcon's heads of keys: its own key in the new design, else one or one per query head."""
     names = ("num_kv_heads", "n_head_kv")
-    told = keys.find(names)
+    has_key = keys.find(names) is not None
     keys.find("multi_query")  # means nothing in the new design
-    if keys.flag("new_decoder_architecture", False, ""):
-        if told is None:
-            return heads
-        kv_heads = keys.whole(names, None, "", HEAD_LIMIT)
-        check_groups(keys, told[0], kv_heads, heads)
-        return kv_heads
+    if keys.flag("new_decoder_architecture", False):
+        return read_kv_heads(keys, names, heads) if has_key else heads
     return (
         1 if keys.flag("multi_query", True, "the default of transformers' FalconConfig") else heads
     )
@@ -131,45 +143,40 @@ def falcon_kv_heads(keys: Keys, heads: int) -> int:
 class Heads:
     """The heads of one kind of layer.
 
-    head_dim: width of query and key; ladder_dim: width that the rotated share is of; cache_width:
-    numbers cached per token and layer.
+    head_dim: width of query and key; rope_dim: width that the rotated share is a share of;
+    cache_width: numbers cached per token and layer.
     """
 
     kv_heads: int
     head_dim: int
-    ladder_dim: int
+    rope_dim: int
     cache_width: int
     notes: tuple[str, ...] = ()
 
 
-def heads_by_layer(
-    keys: Keys, family: RopeFamily | None, sizes: Sizes, words: tuple[str, ...]
+def heads_by_kind(
+    keys: Keys, family: RopeFamily, sizes: Sizes, kinds: tuple[str, ...]
 ) -> Mapping[str, Heads]:
-    """Return the heads of every kind of layer, by the config's word for it."""
-    if family is not None and family.latent:
-        return dict.fromkeys(words, _latent(keys, family, sizes))
-    usual = _plain(sizes.kv_heads, sizes.head_dim)
-    found = dict.fromkeys(words, usual)
-    if family is not None and family.global_head_dim is not None and FULL in found:
-        found[FULL] = _global(keys, family, sizes, words)
+    """Return the heads of every kind of layer; kinds: that of each layer."""
+    if family.latent:
+        return dict.fromkeys(kinds, _latent_heads(keys, family, sizes))
+    found = dict.fromkeys(kinds, _plain_heads(sizes.kv_heads, sizes.head_dim))
+    if family.global_head_dim is not None and FULL in found:
+        found[FULL] = _global_heads(keys, family, sizes, kinds)
     return found
 
 
-def _plain(kv_heads: int, head_dim: int) -> Heads:
-    return Heads(
-        kv_heads=kv_heads,
-        head_dim=head_dim,
-        ladder_dim=head_dim,
-        cache_width=2 * kv_heads * head_dim,
-    )
+def _plain_heads(kv_heads: int, head_dim: int) -> Heads:
+    width = 2 * kv_heads * head_dim
+    return Heads(kv_heads=kv_heads, head_dim=head_dim, rope_dim=head_dim, cache_width=width)
 
 
-def _latent(keys: Keys, family: RopeFamily, sizes: Sizes) -> Heads:
+def _latent_heads(keys: Keys, family: RopeFamily, sizes: Sizes) -> Heads:
     """DeepSeek's multi-head latent attention: a part of each head is rotated, and its key is shared."""
     why = family.source
-    rotated = keys.whole("qk_rope_head_dim", 64, why, EVEN_WIDTH_LIMIT)
-    plain = keys.whole("qk_nope_head_dim", 128, why, EVEN_WIDTH_LIMIT)
-    latent = keys.whole("kv_lora_rank", 512, why, WIDTH_LIMIT)
+    rotated = keys.get("qk_rope_head_dim", EVEN_WIDTH_LIMIT, 64, why)
+    plain = keys.get("qk_nope_head_dim", EVEN_WIDTH_LIMIT, 128, why)
+    latent = keys.get("kv_lora_rank", WIDTH_LIMIT, 512, why)
     keys.find("v_head_dim")  # values are made from the latent vector, whatever their width
     keys.find("qk_head_dim")  # the sum of the two
     written = keys.find("head_dim")
@@ -181,7 +188,7 @@ def _latent(keys: Keys, family: RopeFamily, sizes: Sizes) -> Heads:
     return Heads(
         kv_heads=sizes.kv_heads,
         head_dim=plain + rotated,
-        ladder_dim=rotated,
+        rope_dim=rotated,
         cache_width=latent + rotated,
         notes=(
             f"The last {rotated} features of a head of {plain + rotated} are rotated, and all heads "
@@ -190,62 +197,50 @@ def _latent(keys: Keys, family: RopeFamily, sizes: Sizes) -> Heads:
     )
 
 
-def _global(keys: Keys, family: RopeFamily, sizes: Sizes, words: tuple[str, ...]) -> Heads:
+def _global_heads(keys: Keys, family: RopeFamily, sizes: Sizes, kinds: tuple[str, ...]) -> Heads:
     """Gemma 4: layers of full attention have wider heads, and may have fewer of keys and values."""
-    head_dim, kv_heads = family.global_head_dim, sizes.kv_heads
     layers = keys.section("per_layer_config")
     if layers is None:
-        head_dim = keys.whole("global_head_dim", head_dim, family.source, HEAD_WIDTH_LIMIT)
-        told = keys.maybe_whole("num_global_key_value_heads", HEAD_LIMIT)
-        if told is not None and keys.flag("attention_k_eq_v", False, ""):
-            kv_heads = told
-            check_groups(keys, "num_global_key_value_heads", kv_heads, sizes.heads)
-        return _plain(kv_heads, head_dim)
+        name = "num_global_key_value_heads"
+        width = keys.get("global_head_dim", HEAD_WIDTH_LIMIT, family.global_head_dim, family.source)
+        has_own = keys.optional(name, HEAD_LIMIT) and keys.flag("attention_k_eq_v", False)
+        groups = read_kv_heads(keys, name, sizes.heads) if has_own else sizes.kv_heads
+        return _plain_heads(groups, width)
     for layer_key in filter(str.isdigit, layers.record):
         layers.section(layer_key)  # that any layer is named is what counts, be it of another kind
     found = set()
-    for index in (index for index, word in enumerate(words) if word == FULL):
-        name = next((key for key in layers.record if key.isdigit() and int(key) == index), None)
-        layer = layers.section(name) if name is not None else None
+    for index in (index for index, kind in enumerate(kinds) if kind == FULL):
+        key = next((key for key in layers.record if key.isdigit() and int(key) == index), None)
+        layer = layers.section(key) if key is not None else None
         width, groups = sizes.head_dim, sizes.kv_heads
         if layer is not None:
-            width = layer.whole("head_dim", width, "", HEAD_WIDTH_LIMIT)
-            groups = layer.whole("num_key_value_heads", groups, "", HEAD_LIMIT)
-            check_groups(layer, "num_key_value_heads", groups, sizes.heads)
+            width = layer.get("head_dim", HEAD_WIDTH_LIMIT, width)
+            groups = read_kv_heads(layer, "num_key_value_heads", sizes.heads, groups)
         found.add((groups, width))
     if len(found) != 1:
         raise keys.error(
             "per_layer_config", "must give all layers of full attention the same heads"
         )
-    return _plain(*found.pop())
+    return _plain_heads(*found.pop())
 
 
-WORDS = (FULL, SLIDING)
-
-
-def layer_words(keys: Keys, family: RopeFamily | None, layers: int) -> tuple[str, ...]:
-    """Return the config's own word for every layer."""
-    if (
-        family is None or family.windows != "every layer"
-    ):  # a class of one kind reads no list of them
-        told = keys.words("layer_types", layers, WORDS)
-        if told is not None:
-            return told
+def kinds_by_layer(keys: Keys, family: RopeFamily, layers: int) -> tuple[str, ...]:
+    """Return the config's own word for the kind of every layer."""
+    if family.windows != "every layer":  # a class of one kind reads no list of them
+        listed = keys.layer_list("layer_types", layers, (FULL, SLIDING))
+        if listed is not None:
+            return listed
     window = read_window(keys, family)
-    if family is None:
-        return ((SLIDING if window else FULL),) * layers
-    if window is not None and family.no_rope:  # SmolLM3: the layers without RoPE have it
-        return tuple(FULL if rope else SLIDING for rope in rope_layers(keys, family, layers))
-    if window is None or family.windows == "none":
+    if window is None:
         return (FULL,) * layers
-    if family.windows == "every layer":
+    if family.windows == "none" and family.no_rope:  # SmolLM3: the layers without RoPE have it
+        return tuple(FULL if rope else SLIDING for rope in rope_by_layer(keys, family, layers))
+    if family.windows in ("every layer", "if any"):
         return (SLIDING,) * layers
     if family.windows == "last layers":
-        first = keys.whole(
-            "max_window_layers", family.first_windowed, family.source,
-            _FROM_LAYER,
-        )  # fmt: skip
-        return tuple(SLIDING if index >= first else FULL for index in range(layers))
+        default, why = family.first_windowed, family.source
+        first = keys.get("max_window_layers", _FIRST_LAYER, default, why)
+        return (FULL,) * min(first, layers) + (SLIDING,) * (layers - first)
     return _pattern(keys, family, layers)
 
 
@@ -253,7 +248,7 @@ def _pattern(keys: Keys, family: RopeFamily, layers: int) -> tuple[str, ...]:
     period = family.period
     if family.period_key:
         why = f"{family.source}; its key layer_types is absent too"
-        period = keys.whole(family.period_key, period, why, LAYER_LIMIT)
+        period = keys.get(family.period_key, LAYER_LIMIT, period, why)
     else:
         keys.assume(
             f"{keys.named('layer_types')} is absent: the last of every {period} layers is of full "
@@ -263,77 +258,63 @@ def _pattern(keys: Keys, family: RopeFamily, layers: int) -> tuple[str, ...]:
     return tuple(SLIDING if (index + shift) % period else FULL for index in range(layers))
 
 
-def read_window(keys: Keys, family: RopeFamily | None) -> int | None:
+def read_window(keys: Keys, family: RopeFamily) -> int | None:
     """Return how many tokens a query of a windowed layer sees, itself included; None for all."""
-    if family is None:
-        switched_off = not keys.flag("use_sliding_window", True, "")
-        return None if switched_off else keys.maybe_whole("sliding_window", _WINDOW)
     if family.windows == "none" and not family.no_rope:
         return None
-    if (family.windows == "last layers" or family.no_rope) and not keys.flag(
-        "use_sliding_window", False, ""
+    if family.windows in ("last layers", "if any", "none") and not keys.flag(
+        "use_sliding_window", family.windows == "if any"
     ):
         keys.find(family.window_key)  # read, and switched off
         keys.find("max_window_layers")
         return None
     name = family.window_key
-    if name in keys.record and keys.record[name] is None:
-        keys.find(name)
-        return None
-    if family.window is None:
-        window = keys.maybe_whole(name, _WINDOW)
+    if family.window is None or (name in keys.record and keys.record[name] is None):
+        window = keys.optional(name, _WINDOW)
     else:
-        window = keys.whole(name, family.window, family.source, _WINDOW)
-    return None if window is None else _seen(keys, family, window)
+        window = keys.get(name, _WINDOW, family.window, family.source)
+    if window is None or not is_bidirectional(keys, family):
+        return window
+    # Both sides count. Gemma 4's class halves the window and adds one, and its mask includes that.
+    return 2 * (window // 2 + (family.both_sides == "word")) + 1
 
 
-def _seen(keys: Keys, family: RopeFamily, window: int) -> int:
-    """Return the tokens seen: both sides count where every token sees both."""
-    if is_bidirectional(keys, family):
-        # Gemma 4's class halves the window and adds one, and its mask takes that distance in.
-        if family.both_sides == "word":
-            return 2 * (window // 2 + 1) + 1
-        return 2 * (window // 2) + 1
-    return window
-
-
-def is_bidirectional(keys: Keys, family: RopeFamily | None) -> bool:
-    """Whether every token sees both sides, by the class, or where the config says so (EmbeddingGemma)."""
+def is_bidirectional(keys: Keys, family: RopeFamily) -> bool:
+    """Return whether every token sees both sides, by the class or by the config (EmbeddingGemma)."""
     name = "use_bidirectional_attention"
-    if family is None or family.encoder or not family.both_sides:
-        return family is not None and family.encoder
+    if family.encoder or not family.both_sides:
+        return family.encoder
     if family.both_sides == "flag" or keys.record.get(name) is False:
-        return keys.flag(name, False, "")
-    return keys.word(name, "vision", "", ("all", "vision")) == "all"  # vision: among pictures alone
+        return keys.flag(name, False)
+    # vision: among the tokens of a picture alone
+    return bool(keys.get(name, fields.Choice(options=("all", "vision")), "vision") == "all")
 
 
-def rope_layers(keys: Keys, family: RopeFamily | None, layers: int) -> tuple[bool, ...]:
+def rope_by_layer(keys: Keys, family: RopeFamily, layers: int) -> tuple[bool, ...]:
     """Return whether each layer uses RoPE. In no_rope_layers, 1 means that it does.
 
     An empty list is the default pattern, as of transformers' Llama4TextConfig.
     """
-    if family is None and keys.record.get("no_rope_layers") is None:
+    name, why = "no_rope_layers", family.source
+    if family.windows == "if any":  # an unknown class
+        why = "the default of transformers' Llama4TextConfig"
+    if not family.no_rope or (family.windows == "if any" and keys.record.get(name) is None):
         return (True,) * layers
-    if family is not None and not family.no_rope:
-        return (True,) * layers
-    if keys.record.get("no_rope_layers") == []:
-        keys.find("no_rope_layers")
-    elif (listed := keys.words("no_rope_layers", layers, (0, 1))) is not None:
-        keys.find("no_rope_layer_interval")  # what the list was made from
-        return tuple(bool(one) for one in listed)
-    why = family.source if family else "the default of transformers' Llama4TextConfig"
-    interval = keys.whole("no_rope_layer_interval", 4, why, LAYER_LIMIT)
+    if keys.record.get(name) == []:
+        keys.find(name)
+    elif (listed := keys.layer_list(name, layers, (0, 1))) is not None:
+        keys.find("no_rope_layer_interval")  # the list was made from it
+        return tuple(bool(entry) for entry in listed)
+    interval = keys.get("no_rope_layer_interval", LAYER_LIMIT, 4, why)
     return tuple(bool((index + 1) % interval) for index in range(layers))
 
 
-def grouped(words: tuple[str, ...], uses_rope: tuple[bool, ...]) -> Mapping[str, tuple[int, ...]]:
+def layers_by_name(
+    kinds: tuple[str, ...], uses_rope: tuple[bool, ...]
+) -> Mapping[str, tuple[int, ...]]:
     """Return the indices of each kind of layer, by its name."""
     found: dict[str, list[int]] = {}
-    for index, (word, rope) in enumerate(zip(words, uses_rope, strict=True)):
-        name = word if rope else NO_ROPE if word == FULL else f"{word}, {NO_ROPE}"
+    for index, (kind, rope) in enumerate(zip(kinds, uses_rope, strict=True)):
+        name = kind if rope else NO_ROPE if kind == FULL else f"{kind}, {NO_ROPE}"
         found.setdefault(name, []).append(index)
     return {name: tuple(indices) for name, indices in found.items()}
-
-
-_WINDOW = fields.IntRange(low=1, high=limits.MAX_POSITION, label="")
-_FROM_LAYER = fields.IntRange(low=0, high=limits.MAX_MODEL_LAYERS, label="")

@@ -1,17 +1,18 @@
 """What a model's config.json says of position: one value per kind of layer, and what was assumed.
 
-Made by `posenc.checkpoints.read_config`. Lengths are in tokens, widths in numbers.
-
-Memory that the keys and values of one sequence take, in GiB by number type.
+Lengths are in tokens, widths in numbers.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from posenc.limits import check_count
 from posenc.models import rope_formats
 from posenc.schemes.base import SchemeConfig
 from posenc.schemes.rope import RopeConfig
+
+MAX_CONTEXT = 2**24  # float32 holds every whole position up to here
+_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "8 bit": 1}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +49,7 @@ class LayerKind:
         return self.scheme.rotary_dim if isinstance(self.scheme, RopeConfig) else None
 
     def cached_tokens(self, length: int) -> int:
-        """Number of tokens whose keys these layers must keep to read `length` tokens."""
+        """Return how many tokens' keys these layers keep to read `length` tokens."""
         return length if self.window is None else min(length, self.window)
 
 
@@ -62,7 +63,7 @@ class ModelConfig:
     assumption: one sentence where the config would be refused and was read on request: what the numbers
         rest on; "" for any other.
     hidden_size: width of a token vector; heads times head width may differ from it.
-    layers: number of layers (of the decoder, where there are two stacks and it is the one that is read).
+    layers: number of layers (of the decoder, where there are two stacks).
     context: how many tokens the config says the model takes; None where it names no such number.
     trained_length: length before scaling, only where the config says it (as
         original_max_position_embeddings): max_position_embeddings is never read as it.
@@ -112,7 +113,7 @@ class ModelConfig:
         return self.main.rotary_dim
 
     def cache_numbers(self, length: int, *, windows: bool = True) -> int:
-        """Count the numbers that the caches of all layers hold for `length` tokens of one sequence.
+        """Return how many numbers the caches of all layers hold for one sequence of `length` tokens.
 
         windows: whether a layer with a window keeps no more than its window.
         """
@@ -142,27 +143,75 @@ class ModelConfig:
         return {kind.name: kind.scheme for kind in self.layer_kinds}
 
 
-BYTES: dict[str, int] = {"float32": 4, "bfloat16": 2, "float16": 2, "8 bit": 1}
-MAX_CONTEXT = 2**24  # planned for; float32 holds every whole position up to here
+class PlainSizes(NamedTuple):
+    """Sizes of a model whose head width is hidden_size / heads."""
+
+    hidden_size: int
+    layers: int
+    heads: int
+
+    @property
+    def head_dim(self) -> int:
+        """Width of one head."""
+        return self.hidden_size // self.heads
+
+
+def uniform_model(
+    model_type: str,
+    sizes: PlainSizes,
+    scheme: SchemeConfig | None,
+    *,
+    kv_heads: int | None = None,
+    is_cached: bool = True,
+    softmax_scale: float | None = None,
+    layer_notes: tuple[str, ...] = (),
+    unsupported: str = "",
+    context: int | None = None,
+    trained_length: int | None = None,
+    notes: tuple[str, ...] = (),
+) -> ModelConfig:
+    """Return a model whose layers are all alike, by default with keys and values for every head."""
+    kv_heads = sizes.heads if kv_heads is None else kv_heads
+    kind = LayerKind(
+        name="all",
+        layers=tuple(range(sizes.layers)),
+        scheme=scheme,
+        unsupported=unsupported,
+        heads=sizes.heads,
+        kv_heads=kv_heads,
+        head_dim=sizes.head_dim,
+        cache_width=2 * kv_heads * sizes.head_dim if is_cached else 0,
+        softmax_scale=sizes.head_dim**-0.5 if softmax_scale is None else softmax_scale,
+        notes=layer_notes,
+    )
+    return ModelConfig(
+        model_type=model_type,
+        hidden_size=sizes.hidden_size,
+        layers=sizes.layers,
+        context=context,
+        trained_length=trained_length,
+        layer_kinds=(kind,),
+        notes=notes,
+    )
 
 
 def cache_gib(model: ModelConfig, length: int, *, windows: bool = True) -> dict[str, float]:
     """Return GiB (2^30 bytes) of the whole cache of one sequence of `length` tokens, by number type.
 
     layers x (numbers per token) x tokens x bytes: two times key/value heads times head width of each
-    layer, or the latent vector of multi-head latent attention. windows: whether a layer with a window
-    keeps at most its window, which not every server does. Numbers alone: the scales of an 8-bit cache and
-    a server's page size come on top. Raises SchemeArgumentError for a length outside 1 .. 2^24.
+    layer, or the latent vector of multi-head latent attention. The scales of an 8-bit cache are not
+    counted. windows: whether a layer with a window keeps at most its window, which not every server
+    does. Raises SchemeArgumentError for a length outside 1 .. 2^24.
     """
     check_count("length", length, 1, MAX_CONTEXT)
     numbers = model.cache_numbers(length, windows=windows)
-    return {name: numbers * size / 2**30 for name, size in BYTES.items()}
+    return {name: numbers * size / 2**30 for name, size in _BYTES.items()}
 
 
-def windows_said(model: ModelConfig, length: int) -> str:
-    """Say what a server that keeps every token needs, "" where no layer drops any."""
-    kept, whole = (cache_gib(model, length, windows=one)["bfloat16"] for one in (True, False))
-    if kept == whole:
+def full_cache_note(model: ModelConfig, length: int) -> str:
+    """Return what a cache of every token needs, as a sentence; "" where no layer has a window."""
+    windowed, whole = (cache_gib(model, length, windows=on)["bfloat16"] for on in (True, False))
+    if windowed == whole:
         return ""
     return (
         f"Layers with a window are counted with their window alone; a server that keeps every token of "

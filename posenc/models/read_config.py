@@ -20,9 +20,10 @@ from typing import Any
 
 from posenc import limits
 from posenc.errors import ConfigFileError, shown
-from posenc.models import bias_models, learned_models
-from posenc.models.config_json import HARMLESS, Keys, Source, read_object
+from posenc.models import bias_models
+from posenc.models.config_json import Keys, Source, read_object
 from posenc.models.families import FAMILIES
+from posenc.models.learned_models import LEARNED_FAMILIES, read_learned_model
 from posenc.models.model_config import ModelConfig
 from posenc.models.rope_models import read_gptj, read_rope_model
 from posenc.schemes.rope import RopeConfig
@@ -32,14 +33,14 @@ Reader = Callable[[str, Keys], ModelConfig]
 
 
 def _falcon(model_type: str, keys: Keys) -> ModelConfig:
-    if keys.flag("alibi", False, ""):
+    if keys.flag("alibi", False):
         return bias_models.read_falcon_alibi(model_type, keys)
     return read_rope_model(model_type, keys)
 
 
 READERS: Mapping[str, Reader] = MappingProxyType(
     dict.fromkeys(FAMILIES, read_rope_model)
-    | dict.fromkeys(learned_models.FAMILIES, learned_models.read_learned_model)
+    | dict.fromkeys(LEARNED_FAMILIES, read_learned_model)
     | {
         "bloom": bias_models.read_bloom,
         "mpt": bias_models.read_mpt,
@@ -65,6 +66,14 @@ _WRAPPERS = (
     "gemma3", "gemma4", "qwen2_vl", "qwen2_5_vl", "idefics3", "internvl", "llava", "llava_next",
     "llava_onevision", "mistral3", "smolvlm",
 )  # fmt: skip
+# Keys of published files that their class never reads.
+_NO_EFFECT: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "bloom": ("offset_alibi",),
+        "gptj": ("rotary",),
+        "modernbert": ("position_embedding_type",),
+    }
+)
 
 
 def model_types() -> tuple[str, ...]:
@@ -125,12 +134,12 @@ def read_keys(record: dict[str, Any], assume: str | None = None) -> tuple[ModelC
     # Of an unknown type every size must be there: no class is known to take defaults from.
     by_keys_alone = read_as == "llama" and known != "llama"
     found = READERS[read_as]("" if by_keys_alone else read_as, keys)
-    keys.read.update(HARMLESS.get(read_as, ()))
+    keys.read.update(_NO_EFFECT.get(read_as, ()))
     _count_agreeing(keys, found)
     if keys is not top:  # some programs write the text model's keys twice
         twice = [one for one in top.record if top.record[one] == keys.record.get(one)]
-        top.read.update(one for one in twice if top.speaks(one))
-    unread = top.ignored()
+        top.read.update(one for one in twice if top.is_unread(one))
+    unread = top.unread()
     if unread and assume is None:
         plural = len(unread) > 1
         raise _refusal(
@@ -291,7 +300,7 @@ def _kept(keys: Keys) -> dict[str, Any]:
             kept[name] = _kept(keys.sections[name]) or {"": None}  # an empty one is no section
         elif name in keys.read:
             kept[name] = value
-        elif value is not None and keys.speaks(name):
+        elif value is not None and keys.is_unread(name):
             # What kind of value it is, or which number, can decide whether it counts as read.
             kept[name] = value if isinstance(value, int | float) else type(value)()
     return kept

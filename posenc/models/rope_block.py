@@ -85,7 +85,7 @@ class BlockReader:
         rule = dataclasses.replace(rule, or_zero=False)  # 0 for "none" is our way of writing it
         if not required and self.keys.find(name) is None:
             return default
-        return self.keys.real(name, None, "", rule)
+        return self.keys.get(name, rule)
 
     def head(self) -> dict[str, Any]:
         """Return width, base and layout of the head."""
@@ -94,7 +94,7 @@ class BlockReader:
         if base is None:
             first = around.base_names[0] if around.base_names else "rope_theta"
             place = around.outer if around.base_names else self.keys
-            base = place.real(first, around.base, around.why, _BASE)
+            base = place.get(first, _BASE, around.base, around.why)
         return {"dim": around.dim, "base": base, "layout": around.layout}
 
     def share(self) -> float | None:
@@ -105,7 +105,7 @@ class BlockReader:
         """Return what all RoPE configs have: width, base, layout, share."""
         head, around, share = self.head(), self.around, self.share()
         if share is None and around.share is not None and around.share != 1:
-            share = around.outer.real(around.share_names[0], around.share, around.why, _SHARE)
+            share = around.outer.get(around.share_names[0], _SHARE, around.share, around.why)
         if share is not None and around.share is None and share != 1:
             place = around.outer
             if self.keys.record.get("partial_rotary_factor") is not None:
@@ -132,11 +132,11 @@ class BlockReader:
     def _inner_or_outer(self, name: str, outer_names: tuple[str, ...]) -> float | None:
         """Return a number that may stand in the block or beside it, or None; in both it must agree."""
         keys, outer = self.keys, self.around.outer
-        inner = keys.maybe_real(name, _RANGES[name]) if keys is not outer else None
+        inner = keys.optional(name, _RANGES[name]) if keys is not outer else None
         found = outer.find(outer_names) if outer_names else None
         if found is None:
             return inner
-        beside = outer.real(found[0], None, "", _RANGES[name])
+        beside = outer.get(found[0], _RANGES[name])
         if inner is not None and inner != beside:
             raise outer.error(
                 found[0], f"says {beside:g}, but {keys.named(name)} says {inner:g}; they must agree"
@@ -176,7 +176,7 @@ class BlockReader:
         """
         left_out = not absent and "factor" not in self.keys.record
         if trained is None or left_out or self.keys.find("factor") is not None:
-            return self.keys.real("factor", None, "", _FACTOR)
+            return self.keys.get("factor", _FACTOR)
         name, context = self.context
         factor = context / trained
         if factor < 1:
@@ -214,8 +214,8 @@ class BlockReader:
 
 def told_trained_length(keys: Keys | None, outer: Keys) -> int | None:
     """Return original_max_position_embeddings where the config says it, in the block or beside it."""
-    inner = keys.maybe_whole(TRAINED, _LENGTH) if keys is not None else None
-    beside = outer.maybe_whole(TRAINED, _LENGTH)
+    inner = keys.optional(TRAINED, _LENGTH) if keys is not None else None
+    beside = outer.optional(TRAINED, _LENGTH)
     if keys is not None and inner is not None and beside is not None and inner != beside:
         raise outer.error(
             TRAINED, f"says {beside:,}, but {keys.named(TRAINED)} says {inner:,}; they must agree"

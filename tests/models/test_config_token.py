@@ -41,13 +41,16 @@ BAD_TEXTS: dict[str, tuple[str, str]] = {
     "a list": ("[1, 2]", "list"),
     "a text": ('"llama"', "text"),
     "two objects": ("{} {}", "line 1, column 4"),
-    "NaN": ('{"model_type": "llama", "rope_theta": NaN}', "NaN"),
-    "infinity": ('{"model_type": "llama", "rope_theta": -Infinity}', "-Infinity"),
-    "a number past float64": ('{"model_type": "llama", "rope_theta": 1e999}', "1e999"),
+    "NaN": ('{"model_type": "llama", "rope_theta": NaN}', "got nan"),
+    "infinity": ('{"model_type": "llama", "rope_theta": -Infinity}', "got -inf"),
+    "a number past float64": (
+        '{"model_type": "llama", "rope_theta": 1e999}',
+        "rope_theta must be a finite",
+    ),
     "a number of many digits": ('{"model_type": "llama", "a": 1' + 5_000 * "0" + "}", "40"),
     "deep": ('{"a": ' * 40 + "1" + "}" * 40, "32"),
     "very deep": ("[" * 100_000, "32"),
-    "deep after an escape": ('{"a": "\\\\", "b": ' + "[" * 40, "32"),
+    "deep after an escape": ('{"a": "\\\\", "b": ' + "[" * 40 + "]" * 40 + "}", "32"),
     "brackets in a text": ('{"a": "' + "[" * 99 + '\\"' + "{" * 99 + '"}', "model_type"),
     "brackets in an open text": ('{"a": "\\\\"' + ', "b": "' + "[" * 99, "Unterminated"),
     "brackets side by side": ('{"a": ' + "[]," * 99, "JSON"),
@@ -108,7 +111,7 @@ def test_a_preset_reads_the_same_from_every_source_and_its_word(tmp_path: Path) 
 def test_a_dict_may_hold_values_that_transformers_adds() -> None:
     record = LLAMA | {"id2label": {0: "a", 1: "b"}, "dtype": torch.float16, "x": (1, 2)}
     assert read_config(record) == read_config(LLAMA)
-    assert "None" in str(refusal(LLAMA | {"x": {None: 1}}))
+    assert "keys must be" in str(refusal(LLAMA | {"x": {(1,): 1}}))
     assert "twice" in str(refusal(LLAMA | {"x": {0: 1, "0": 1}}))
     assert "40" in str(refusal(LLAMA | {"x": 10**40}))
     deep: Config = {}

@@ -15,7 +15,7 @@ MUTANTS_OF_HOSTILE = (
     Mutant("an array of objects", "checkpoints/array_files.py",
            'if dtype.newbyteorder("=") not in _DTYPES:', 'if dtype.kind == "i":', _NUMBERS),
     Mutant("a key of a config twice", "models/config_json.py",
-           "        if key in found:\n            name = printable_name(key)",
+           "        if key in record:\n            name = printable_name(key)",
            "        if key is None:\n            name = printable_name(key)", _CONFIG),
     Mutant("a hole between tensors", "checkpoints/safetensors_file.py",
            "if entry.start != end:", "if entry.start < end:", _HEADER),
