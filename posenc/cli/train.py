@@ -16,7 +16,7 @@ from posenc.lab.sweep import Job, Outcome, local_sweep, read_text, specification
 from posenc.lab.tasks import TASKS, Language
 from posenc.lab.train import Report
 from posenc.schemes import SCHEMES
-from posenc.schemes.stretched import AFTER_TRAINING
+from posenc.schemes.rope_scaling import AFTER_TRAINING
 from posenc.text import with_advanced
 
 _ADVANCED = tuple(kind for kind, config in SCHEMES.items() if config.advanced)

@@ -14,9 +14,8 @@ from torch import Tensor
 
 from posenc.identification.columns import Given
 from posenc.identification.frequency_fit import Guess, rounding
-from posenc.identification.scalings import USUAL_BASES, ScaledGuess
+from posenc.identification.scalings import USUAL_BASES, ScaledGuess, ntk_bases
 from posenc.identification.search import Fit, exponent_powers
-from posenc.schemes import ROPE_SCALINGS
 
 OUTLIER_ERROR = 0.1  # root mean square over the formula's: a row or column beyond it is an outlier
 MOST_OUTLIERS = 0.1  # of the rows, and of the columns; with more, the formula is not the table's
@@ -357,8 +356,7 @@ def also(guess: Guess, width: int, within: float, reading: Reading | None) -> tu
         found.append(f"base {guess.base:,.6g} with the exponent {shifted} in place of 2m/d")
     plain = type(guess) is Guess and guess.base not in USUAL_BASES
     if arrangement.scheme == "rope" and plain:
-        for scaling in ROPE_SCALINGS.values():
-            found += [words for _, words in scaling.meant_by(dim, guess.base, USUAL_BASES[:3])]
+        found += [words for _, words in ntk_bases(dim, guess.base, USUAL_BASES[:3])]
     return tuple(found)
 
 

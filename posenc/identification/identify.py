@@ -28,10 +28,9 @@ from posenc.identification.deviations import (
     published,
 )
 from posenc.identification.frequency_fit import Guess, Recipe, rounding, written_in
-from posenc.identification.scalings import ScaledGuess
+from posenc.identification.scalings import ScaledGuess, divided_config
 from posenc.identification.search import SEARCH_ROWS, Fit, nearest_fit, searched_columns
 from posenc.identification.waves import EARLIEST_START, LATEST_START
-from posenc.schemes import ROPE_SCALINGS
 from posenc.schemes.base import SchemeConfig
 from posenc.schemes.rope import RopeConfig
 from posenc.schemes.sinusoidal import SinusoidalConfig
@@ -187,11 +186,8 @@ def _config(guess: Guess, width: int) -> tuple[SchemeConfig | None, set[str]]:
                 return None, set()
             return SinusoidalConfig(dim=dim, base=guess.base, layout=layout), set()
         if guess.scale != 1.0:
-            scaled = (one.of_ladder(dim, guess.base, guess.scale) for one in ROPE_SCALINGS.values())
-            for one in scaled:
-                if one is not None:
-                    return replace(one, layout=layout), {"scale"}
-            return None, set()
+            scaled = divided_config(dim, guess.base, guess.scale)
+            return (None, set()) if scaled is None else (replace(scaled, layout=layout), {"scale"})
         return RopeConfig(dim=dim, base=guess.base, layout=layout), set()
     except ConfigError:
         return None, set()

@@ -24,9 +24,8 @@ from posenc.identification.frequency_fit import (
     refined,
     rounding,
 )
-from posenc.identification.scalings import USUAL_BASES, scaled_guesses, scaled_ladders
+from posenc.identification.scalings import USUAL_BASES, ntk_bases, scaled_guesses, scaled_ladders
 from posenc.identification.waves import Waves, waves
-from posenc.schemes import ROPE_SCALINGS
 
 SEARCH_ROWS = 2_048
 _SEARCH_COLUMNS = 96
@@ -295,9 +294,8 @@ def rounder(base: float, dim: int) -> list[float]:
                 value = float(text) ** power
                 if abs(value / base - 1) < 0.03:
                     found.setdefault(value, digits + (power != 1) * 0.5)
-    for scaling in ROPE_SCALINGS.values():
-        for value, _ in scaling.meant_by(dim, base, USUAL_BASES[:3]):
-            found.setdefault(value, 2.5)
+    for value, _ in ntk_bases(dim, base, USUAL_BASES[:3]):
+        found.setdefault(value, 2.5)
     ordered = sorted(found, key=lambda value: found[value])
     return [*[value for value in ordered if 1.0 < value <= 1e13][:12], base]
 

@@ -18,7 +18,7 @@ from posenc.lab.model import LanguageModel
 from posenc.lab.specification import DEFAULT_SCALINGS, Specification
 from posenc.lab.tasks import IGNORED, Copy, Language, Recall, Task, stream
 from posenc.schemes.base import Scheme, SchemeConfig
-from posenc.schemes.stretched import stretched
+from posenc.schemes.rope_scaling import length_extensions
 
 TOKENS_AT_ONCE = 16_384
 SCORED_SHARE = 4  # the last quarter of a training length is scored
@@ -116,7 +116,7 @@ def variants(
     else:
         yield Variant(CLAMPED, clamp=scheme.max_length - 1)
     if length > trained:
-        for name, config in stretched(scheme.config, length, trained, scalings).items():
+        for name, config in length_extensions(scheme.config, length, trained, scalings).items():
             yield Variant(name, scheme=_rebuilt(model, config))
 
 
@@ -139,7 +139,7 @@ def readings(specification: Specification) -> list[tuple[int, int]]:
     """Return (length, sequences) of everything that `evaluate` puts through the model."""
     spec, trained = specification, specification.train_length
     limit = spec.scheme.build().max_length
-    past = 1 + len(stretched(spec.scheme, 2 * trained, trained, spec.scalings))
+    past = 1 + len(length_extensions(spec.scheme, 2 * trained, trained, spec.scalings))
     if spec.task == Copy.kind:
         shown = Copy.positions(trained)
         lengths = [2 * n + 2 for n in range(1, 2 * trained + 1)]

@@ -16,7 +16,7 @@ from posenc.lab.model import ModelConfig
 from posenc.lab.tasks import TASKS, Copy, Corpus, Language, Recall, Task
 from posenc.schemes import SCHEMES
 from posenc.schemes.base import SchemeConfig
-from posenc.schemes.stretched import AFTER_TRAINING, stretched
+from posenc.schemes.rope_scaling import AFTER_TRAINING, length_extensions
 from posenc.settings import Setting
 from posenc.text import with_advanced
 
@@ -115,7 +115,7 @@ class Specification:
                 f"Specification.corpus must be the hash of a text for the task {Language.kind}, "
                 f"and empty for the others, got {shown(self.corpus)} for {self.task}."
             )
-        if not stretched(self.scheme, 2 * self.train_length, self.train_length):
+        if not length_extensions(self.scheme, 2 * self.train_length, self.train_length):
             object.__setattr__(self, "scalings", DEFAULT_SCALINGS)  # nothing is read by any
         shape = Setting(dim=self.model.width, heads=self.model.heads)
         rows = TASKS[self.task].positions(self.train_length)

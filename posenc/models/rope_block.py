@@ -12,8 +12,8 @@ from typing import Any
 from posenc import fields, limits
 from posenc.frequencies import Layout
 from posenc.models.config_json import Keys
-from posenc.schemes.known_rope import TRAINED
 
+TRAINED = "original_max_position_embeddings"  # the length before scaling
 _BASE = fields.FloatRange(low=limits.MIN_BASE, high=limits.MAX_BASE, closed=False, label="")
 _SHARE = fields.FloatRange(low=0.0, high=1.0, closed=False, label="")
 _RANGES = {"rope_theta": _BASE, "partial_rotary_factor": _SHARE}
@@ -52,7 +52,10 @@ class Around:
 
 
 class BlockReader:
-    """One block, `keys`, in what is `around` it; see `posenc.schemes.known_rope.RopeBlock`."""
+    """One block, `keys`, in what is `around` it.
+
+    Errors name the key; what is taken for granted is noted.
+    """
 
     def __init__(self, keys: Keys, around: Around) -> None:
         self.keys = keys

@@ -1,8 +1,7 @@
 """One rope block of a config, of either generation, read as a RoPE config.
 
 A first-generation block is `rope_scaling` with the base and the rotated share beside it; a second-
-generation block is `rope_parameters`, which holds them. Which keys a type takes, each scaling says in
-its own file; here is only which of them is meant.
+generation block is `rope_parameters`, which holds them. FORMATS has one entry for each kind of RoPE.
 
 One key means more here than in transformers 5.23. Where the blocks of several kinds of layers are nested
 in rope_parameters, `truncate` of YaRN is read from the block that it stands in. Its
@@ -12,18 +11,203 @@ block says. Ours is what the key says; the ladder of such a model in transformer
 RoPE configs written back as a config.json has them, in both generations of its keys.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
+from posenc import fields, limits
 from posenc.errors import ConfigError, ConfigFileError, SchemeArgumentError
 from posenc.models.config_json import Keys
 from posenc.models.families import FAMILIES, FULL, Base, RopeFamily
-from posenc.models.rope_block import Around, BlockReader
-from posenc.schemes import SCHEMES
+from posenc.models.rope_block import TRAINED, Around, BlockReader
 from posenc.schemes.base import SchemeConfig
-from posenc.schemes.known_rope import TRAINED, Block
 from posenc.schemes.rope import RopeConfig
+from posenc.schemes.rope_scaling.base import RopeLinearConfig
+from posenc.schemes.rope_scaling.llama3 import RopeLlama3Config
+from posenc.schemes.rope_scaling.longrope import RopeLongConfig
+from posenc.schemes.rope_scaling.ntk import RopeDynamicConfig, RopeNtkConfig
+from posenc.schemes.rope_scaling.proportional import RopeProportionalConfig
+from posenc.schemes.rope_scaling.sections import RopeSectionsConfig
+from posenc.schemes.rope_scaling.yarn import RopeYarnConfig
 
+Block = dict[str, Any]
 Schemes = Mapping[str, SchemeConfig | None]  # by the name of the kind of layer
+
+_DEFAULT = "default"  # the rope_type of plain RoPE
+_PAIR_FACTOR = fields.FloatRange(low=1e-3, high=limits.MAX_PAIR_FACTOR, label="")
+
+
+def _read_linear(block: BlockReader) -> RopeConfig:
+    return RopeLinearConfig(**block.shared(), factor=block.factor())
+
+
+def _write_linear(config: RopeLinearConfig) -> Block:
+    return {"rope_type": "linear", "factor": config.factor}
+
+
+def _write_ntk(config: RopeNtkConfig) -> Block:
+    """Return plain RoPE's block of the larger base, which is all that this scaling is."""
+    return {"rope_type": _DEFAULT, "rope_theta": config.larger_base}
+
+
+def _read_dynamic(block: BlockReader) -> RopeConfig:
+    name, context = block.context
+    block.assume(
+        f"dynamic scaling begins at {context:,}, which is {name}, as transformers has it; the model "
+        "may have been trained on another length."
+    )
+    return RopeDynamicConfig(**block.shared(), factor=block.factor(), trained_length=context)
+
+
+def _write_dynamic(config: RopeDynamicConfig) -> Block:
+    return {"rope_type": "dynamic", "factor": config.factor}
+
+
+def _read_yarn(block: BlockReader) -> RopeConfig:
+    shared, trained = block.shared(), block.trained_length()
+    names = ("beta_fast", "beta_slow", "mscale", "mscale_all_dim", "attention_factor", "truncate")
+    own = {name: block.own(RopeYarnConfig, name) for name in names}
+    fast, slow = own["beta_fast"], own["beta_slow"]
+    if fast < slow:
+        raise block.error("beta_fast", f"must be at least beta_slow, got {fast:g} and {slow:g}")
+    factor = block.factor(trained, absent=False)
+    return RopeYarnConfig(**shared, factor=factor, trained_length=trained, **own)
+
+
+def _write_yarn(config: RopeYarnConfig) -> Block:
+    names = ("mscale", "mscale_all_dim", "attention_factor")
+    block: Block = {"rope_type": "yarn", "factor": config.factor, TRAINED: config.trained_length}
+    block |= {"beta_fast": config.beta_fast, "beta_slow": config.beta_slow}
+    block |= {name: value for name in names if (value := getattr(config, name))}
+    return block if config.truncate else block | {"truncate": False}
+
+
+def _read_longrope(block: BlockReader) -> RopeConfig:
+    shared, trained, pairs = block.shared(), block.trained_length(), block.pairs()
+    return RopeLongConfig(
+        **shared,
+        short_factor=block.numbers("short_factor", pairs, _PAIR_FACTOR),
+        long_factor=block.numbers("long_factor", pairs, _PAIR_FACTOR),
+        factor=block.factor(trained),
+        trained_length=trained,
+        attention_factor=block.own(RopeLongConfig, "attention_factor"),
+    )
+
+
+def _write_longrope(config: RopeLongConfig) -> Block | None:
+    lists = {"short_factor": config.short_factor, "long_factor": config.long_factor}
+    if not all(lists.values()):
+        return None  # an example's factors are no model's
+    block: Block = {"rope_type": "longrope", "factor": config.factor}
+    block[TRAINED] = config.trained_length
+    for name, values in lists.items():
+        block[name] = list(values) if len(values) > 1 else list(values) * (config.rotary_dim // 2)
+    own = config.attention_factor
+    return block | {"attention_factor": own} if own else block
+
+
+def _read_llama3(block: BlockReader) -> RopeConfig:
+    shared = block.shared()
+    low = block.own(RopeLlama3Config, "low_freq_factor", required=True)
+    high = block.own(RopeLlama3Config, "high_freq_factor", required=True)
+    if high <= low:
+        problem = f"must be greater than low_freq_factor, got {high:g} and {low:g}"
+        raise block.error("high_freq_factor", problem)
+    return RopeLlama3Config(
+        **shared,
+        factor=block.factor(),
+        low_freq_factor=low,
+        high_freq_factor=high,
+        trained_length=block.trained_length(),
+    )
+
+
+def _write_llama3(config: RopeLlama3Config) -> Block:
+    names = ("factor", "low_freq_factor", "high_freq_factor")
+    block: Block = {"rope_type": "llama3"} | {name: getattr(config, name) for name in names}
+    return block | {TRAINED: config.trained_length}
+
+
+def _read_proportional(block: BlockReader) -> RopeConfig:
+    head, share = block.head(), block.share()
+    if share is None:
+        named = block.named("partial_rotary_factor")
+        block.assume(f"{named} is absent: 1 is taken, as transformers does.")
+        share = 1.0
+    factor = block.factor() if block.has("factor") else 1.0
+    return RopeProportionalConfig(**head, partial_rotary_factor=share, factor=factor)
+
+
+def _write_proportional(config: RopeProportionalConfig) -> Block:
+    block: Block = {"rope_type": "proportional"}
+    block["partial_rotary_factor"] = config.partial_rotary_factor
+    return block if config.factor == 1 else block | {"factor": config.factor}
+
+
+def _read_sections(block: BlockReader) -> RopeConfig:
+    """Return the sections of text, whose axes all count alike: no config has a grid."""
+    shared, sections = block.shared(), block.counts("mrope_section", block.pairs())
+    in_turn = block.flag("mrope_interleaved", False)
+    return RopeSectionsConfig(**shared, sections=sections, grid=0, interleaved=in_turn)
+
+
+def _write_sections(config: RopeSectionsConfig) -> Block | None:
+    if config.ladders != "one":
+        return None
+    block: Block = {"rope_type": _DEFAULT, "mrope_section": list(config.sizes)}
+    return block | {"mrope_interleaved": True} if config.interleaved else block
+
+
+@dataclass(frozen=True)
+class RopeFormat:
+    """How a config.json writes one kind of RoPE.
+
+    words: values of rope_type that mean it, transformers' own first; empty for none.
+    read: a config from its block; raises ConfigFileError. write: the block of a config, None for one
+    that transformers has no words for; the base is that of the config unless it holds a rope_theta.
+    keys: of its block that a block without any type must not have.
+    mark: a key that makes a block of type default one of this kind.
+    """
+
+    words: tuple[str, ...]
+    read: Callable[[BlockReader], RopeConfig]
+    write: Callable[[Any], Block | None]
+    keys: tuple[str, ...] = ()
+    mark: str = ""
+
+
+def _read_plain(block: BlockReader) -> RopeConfig:
+    return RopeConfig(**block.shared())
+
+
+# By kind of scheme. A kind that is missing is neither read nor written.
+FORMATS: dict[str, RopeFormat] = {
+    "rope": RopeFormat((_DEFAULT,), _read_plain, lambda config: {"rope_type": _DEFAULT}),
+    "rope_linear": RopeFormat(("linear",), _read_linear, _write_linear, ("factor",)),
+    "rope_ntk": RopeFormat((), _read_plain, _write_ntk),
+    "rope_dynamic": RopeFormat(("dynamic",), _read_dynamic, _write_dynamic, ("factor",)),
+    "rope_yarn": RopeFormat(
+        ("yarn",), _read_yarn, _write_yarn,
+        ("factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim", "truncate"),
+    ),
+    "rope_longrope": RopeFormat(
+        ("longrope", "su"), _read_longrope, _write_longrope,
+        ("factor", "short_factor", "long_factor"),
+    ),
+    "rope_llama3": RopeFormat(
+        ("llama3",), _read_llama3, _write_llama3, ("factor", "low_freq_factor", "high_freq_factor")
+    ),
+    "rope_proportional": RopeFormat(("proportional",), _read_proportional, _write_proportional),
+    "rope_sections": RopeFormat(
+        ("mrope",), _read_sections, _write_sections, mark="mrope_section"
+    ),
+}  # fmt: skip
+
+
+def type_block(config: RopeConfig) -> Block | None:
+    """Return rope_type and its keys; None where transformers has no words for the config."""
+    known = FORMATS.get(config.kind)
+    return None if known is None else known.write(config)
 
 
 def rope_parameters(scheme: RopeConfig, *, share: float | None = None) -> Block:
@@ -33,11 +217,12 @@ def rope_parameters(scheme: RopeConfig, *, share: float | None = None) -> Block:
     scaling is written as the larger base that it is. Raises SchemeArgumentError for a scheme that
     transformers has no rope_type for.
     """
-    words = scheme.to_block()
+    words = type_block(scheme)
     if words is None:
+        known = FORMATS.get(scheme.kind)
         raise SchemeArgumentError(
             f"transformers has no rope_type for {scheme.label}"
-            f"{' of this kind' if scheme.block_types else ''}: it cannot be written as a config."
+            f"{' of this kind' if known and known.words else ''}: it cannot be written as a config."
         )
     share = scheme.partial_rotary_factor if share is None else share
     block = {"rope_type": words["rope_type"], "rope_theta": scheme.base}
@@ -122,46 +307,38 @@ def _block(family: RopeFamily | None, scheme: RopeConfig) -> Block:
     return block
 
 
-_KINDS = tuple(config for config in SCHEMES.values() if issubclass(config, RopeConfig))
-_DEFAULT = RopeConfig.block_types[0]
-# By transformers' own words, in the registry's order; the other words of each.
-TYPES: Mapping[str, type[RopeConfig]] = {
-    kind.block_types[0]: kind for kind in _KINDS if kind.block_types
-}
+# Kinds of RoPE by the words of a rope_type that mean them, transformers' own word and its aliases.
+TYPES: Mapping[str, str] = {known.words[0]: kind for kind, known in FORMATS.items() if known.words}
 ALIASES: Mapping[str, str] = {
-    alias: kind.block_types[0] for kind in _KINDS for alias in kind.block_types[1:]
+    alias: known.words[0] for known in FORMATS.values() for alias in known.words[1:]
 }
-_SCALED = tuple(dict.fromkeys(key for kind in _KINDS for key in kind.block_keys))
+_SCALED = tuple(dict.fromkeys(key for known in FORMATS.values() for key in known.keys))
 
 
 def read_block(block: Keys | None, around: Around) -> RopeConfig:
     """Return the RoPE config of a block, or of none. Raises ConfigFileError, naming the key."""
     keys = block or Keys({}, around.outer.path, around.outer)
     reader = BlockReader(keys, around)
-    kind = TYPES[_type(keys, around)]
+    word = _type(keys, around)
+    kind = TYPES[word]
     where = keys.path or "the config"
     try:
-        for marked in _marked():
-            if kind is marked or reader.has(marked.block_mark):
+        for marked, known in FORMATS.items():
+            if known.mark and (kind == marked or reader.has(known.mark)):
                 # Checked beside another type, too, where text is turned by that type alone.
-                found = marked.from_block(reader)
-                if kind in (marked, RopeConfig):
+                found = known.read(reader)
+                if kind in (marked, RopeConfig.kind):
                     return found
-        scheme = kind.from_block(reader)
+        scheme = FORMATS[kind].read(reader)
         if scheme.rotary_dim > around.ladder_dim:  # p-RoPE, where a part of the head is apart
             raise keys.error(
                 "rope_type",
-                f"{kind.block_types[0]} makes a ladder of a whole head of {scheme.rotary_dim}, of which "
+                f"{word} makes a ladder of a whole head of {scheme.rotary_dim}, of which "
                 f"this model rotates {around.ladder_dim}",
             )
         return scheme
     except ConfigError as error:
         raise ConfigFileError(f"{where} cannot be used: {error}", where) from None
-
-
-def _marked() -> tuple[type[RopeConfig], ...]:
-    """Return the kinds whose blocks may be of type default, too."""
-    return tuple(kind for kind in _KINDS if kind.block_mark)
 
 
 def _type(keys: Keys, around: Around) -> str:
@@ -185,7 +362,7 @@ def _type(keys: Keys, around: Around) -> str:
     kinds = set(words.values())
     if len(kinds) == 2 and _DEFAULT in kinds:  # as transformers writes Qwen2-VL's
         other = (kinds - {_DEFAULT}).pop()
-        kinds = {other} if TYPES[other].block_mark else kinds
+        kinds = {other} if FORMATS[TYPES[other]].mark else kinds
     if len(kinds) > 1:
         raise keys.error(
             "type",

@@ -1,7 +1,6 @@
 """The ways to read a longer context with RoPE, and what their sources say about training.
 
-Scalings come from the registry: each says in its own file what it makes of a trained model and what its
-source says. What that means at a factor is decided in posenc/planner/methods.py.
+The formulas of scalings are in posenc/schemes/rope_scaling; EVIDENCE has what their sources say.
 
 What this project measured of scalings without training: ratios of perplexity, read from its runs.
 
@@ -14,15 +13,50 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Literal
 
 from posenc.checkpoints.sources import RESULTS
 from posenc.models.evidence import ModelEvidence
 from posenc.schemes import SCHEMES
-from posenc.schemes.known_rope import Evidence
+from posenc.schemes.rope import RopeConfig
 from posenc.schemes.rope_scaling.base import ScaledRopeConfig
+from posenc.schemes.rope_scaling.ntk import RopeDynamicConfig
 from posenc.text import counted, times
 
 RUNS = "this project's runs, posenc/lab/results"
+
+Training = Literal["trained", "fine-tuning", "new length", "untold", "fails"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """What sources say of reading a trained model so: `statement`, in sentences; `source`: where.
+
+    training: what such a reading takes.
+    untrained_to: the largest factor at which a source reports that it works without training; 0 for none.
+    trained_to: the largest factor to which the sources trained a model with it; 0 for none.
+    measured_as: kind of another scaling that has the same frequencies at the target, "" for none: what
+    was measured with that one holds for this one.
+    """
+
+    training: Training
+    statement: str
+    source: str
+    untrained_to: float = 0.0
+    trained_to: float = 0.0
+    measured_as: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class InCode:
+    """Another scaling that public code computes under the name of a printed one.
+
+    kind: of that scaling. rule: what to beware of, one sentence. source: where both stand.
+    """
+
+    kind: str
+    rule: str
+    source: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -277,13 +311,98 @@ LARGER_BASE = Method(
         trained_to=512.0,
     ),
 )
+_AGAINST_CODE = "Peng et al. 2023, arXiv 2309.00071, eqs. 17 to 22, against the authors' code"
+# What the sources of a scaling say, by its kind; a kind that is missing is not offered as a method.
+EVIDENCE: dict[str, Evidence] = {
+    "rope_linear": Evidence(
+        training="fine-tuning",
+        statement="LLaMA models trained on 2,048 tokens were extended to 32,768 (x16) by up to 1,000 steps "
+        "of fine-tuning. Without it, LLaMA 7B had a perplexity of 16.1 at x4 and 112 at x8, against 7.2 at "
+        "its trained length.",
+        source="Chen et al. 2023, arXiv 2306.15595, abstract and tables 1 and 3",
+        trained_to=16.0,
+    ),
+    "rope_ntk": Evidence(
+        training="fine-tuning",
+        statement="LLaMA 7B, trained on 2,048 tokens, was read at 4,096 (x2) without training and with "
+        "little loss. Some pairs turn past their trained angles, so the length that works falls short of "
+        "the factor, and fine-tuned models are worse than with position interpolation (x2).",
+        source="bloc97 2023, reddit.com/r/LocalLLaMA, post 14lz7j5; Peng et al. 2023, arXiv 2309.00071, "
+        "section 3.1 and table 1",
+        untrained_to=2.0,
+        trained_to=2.0,
+    ),
+    "rope_dynamic": Evidence(
+        training="fine-tuning",
+        statement="Proposed for models that are not trained further: they degrade gradually. Llama-2-7B "
+        "read so had a perplexity of 10.2 at x2 and 23.3 at x4 on PG-19, and 3.5 and 3.9 on Proof-pile. "
+        "Keys must be cached unrotated. As planned here its factor is 1, because the base grows with the "
+        "text anyway.",
+        source="emozilla 2023, reddit.com/r/LocalLLaMA, post 14mrgpr; Peng et al. 2023, arXiv 2309.00071, "
+        "section 3.3; Ding et al. 2024, arXiv 2402.13753, table 1",
+        untrained_to=2.0,
+        measured_as="rope_ntk",
+    ),
+    "rope_yarn": Evidence(
+        training="fine-tuning",
+        statement="Llama 2 was fine-tuned to x16 in 400 steps and to x32 in 200 more. Without training its "
+        "dynamic variant is reported to more than x2; as here Llama-2-7B had a perplexity of 32.6 at x2 "
+        "on PG-19, and 3.5 on Proof-pile.",
+        source="Peng et al. 2023, arXiv 2309.00071, sections 1 and 4.1; Ding et al. 2024, arXiv "
+        "2402.13753, table 1",
+        trained_to=32.0,
+    ),
+    "rope_yarn_paper": Evidence(
+        training="fine-tuning",
+        statement="The printed formula; the authors' own code ramps over pairs instead, and their models "
+        "were trained with that.",
+        source=_AGAINST_CODE,
+    ),
+    "rope_llama3": Evidence(
+        training="fine-tuning",
+        statement="Llama 3.1 was trained further in six stages from 8K to 128K tokens (x16), on about 800B "
+        "tokens. Its config has factor 8 for that. No test of another factor or without training is "
+        "reported.",
+        source="Grattafiori et al. 2024, arXiv 2407.21783, section 3.4.2",
+        trained_to=16.0,
+    ),
+}
+# Printed formulas that public code does not compute under their name, by kind.
+IN_CODE: dict[str, InCode] = {
+    "rope_yarn_paper": InCode(
+        kind="rope_yarn",
+        rule="YaRN's printed ramp is not the one in public code.",
+        source=_AGAINST_CODE,
+    ),
+}
 _SCALINGS = tuple(
-    _of_scaling(kind, config, config.evidence)
+    _of_scaling(kind, config, EVIDENCE[kind])
     for kind, config in SCHEMES.items()
-    if issubclass(config, ScaledRopeConfig) and config.evidence is not None
+    if kind in EVIDENCE and issubclass(config, ScaledRopeConfig)
 )
 METHODS: dict[str, Method] = {method.name: method for method in (UNSCALED, *_SCALINGS, LARGER_BASE)}
 CONFIGURED_LABEL = "As configured"
+
+
+def scaled_for(
+    scaling: type[ScaledRopeConfig],
+    trained: RopeConfig,
+    *,
+    text: int,
+    reach: int,
+    trained_length: int,
+) -> RopeConfig | None:
+    """Return what reads a text with weights of `trained`, or None where the scaling cannot.
+
+    reach: how many tokens of the text a query sees, which a layer's window limits.
+    """
+    if scaling is not RopeDynamicConfig:
+        return scaling.extending(trained, reach, trained_length)
+    # It looks at the whole text, whatever a query sees of it. With factor 1 the base grows by n / L,
+    # the s of the paper's section 3.3; a larger factor, which public code allows, divides the slowest
+    # pair by more than the text is longer.
+    config = scaling.extending(trained, text, trained_length)
+    return None if config is None else config.replace(factor=1.0)
 
 
 def as_configured(target: int, context: int | None) -> Method:

@@ -15,10 +15,14 @@ from typing import Any
 
 from posenc.errors import SchemeArgumentError
 from posenc.models.families import FAMILIES
+from posenc.models.rope_formats import type_block
 from posenc.planner.methods import CONFIGURED
 from posenc.planner.plan import ContextPlan, MethodPlan
 from posenc.schemes.base import SchemeConfig
 from posenc.schemes.rope import RopeConfig
+from posenc.schemes.rope_scaling.base import RopeLinearConfig
+from posenc.schemes.rope_scaling.ntk import RopeNtkConfig
+from posenc.schemes.rope_scaling.yarn import RopeYarnConfig
 from posenc.text import counted
 
 VLLM_SOURCE = "docs.vllm.ai, stable, Context Extension; vLLM 0.11.1 and later"
@@ -26,6 +30,17 @@ LLAMA_CPP_FACTORS = "ggml-org/llama.cpp, pull request 8676"
 _IN_GGUF = ("linear", "yarn", "llama3", "longrope")  # that its convert_hf_to_gguf.py writes
 _STAYS = "a GGUF file of this model holds its own scaling, which they are applied on top of"
 LLAMA_CPP_SOURCE = "ggml-org/llama.cpp, tools/server/README.md at 00dc8057"
+# Kinds whose scaling public code starts at the context, not at the trained length.
+_STARTS_AT_CONTEXT = frozenset({"rope_dynamic"})  # max_position_embeddings is L0 in transformers
+# Kinds by whose factor vLLM makes the context longer, without being asked.
+_VLLM_COUNTS_FACTOR = frozenset({"rope_linear", "rope_yarn"})
+_VLLM_DOUBTS = {
+    "rope_dynamic": "No vLLM flags: that its dynamic NTK grows with the text as here was not verified."
+}
+_WITHOUT_BLOCK = {
+    "rope_yarn_paper": "transformers has no rope_type for YaRN as printed: at equal numbers its "
+    "frequencies are those of Llama 3's scaling, which has no attention factor"
+}
 
 
 @dataclass(frozen=True)
@@ -45,15 +60,34 @@ class Emitted:
     where: str = ""
 
 
+def llama_cpp_flags(config: RopeConfig) -> str:
+    """Return the options of llama.cpp, "" where it has none for this."""
+    if type(config) is RopeConfig:
+        return f"--rope-scaling none --rope-freq-base {config.base!r}"
+    if isinstance(config, RopeNtkConfig):
+        return f"--rope-scaling none --rope-freq-base {config.larger_base!r}"
+    if isinstance(config, RopeLinearConfig):
+        return f"--rope-scaling linear --rope-scale {config.factor:.10g}"
+    own_scale = isinstance(config, RopeYarnConfig) and (
+        config.mscale or config.mscale_all_dim or config.attention_factor
+    )
+    if not isinstance(config, RopeYarnConfig) or own_scale or not config.truncate:
+        return ""
+    return (
+        f"--rope-scaling yarn --rope-scale {config.factor:.10g} "
+        f"--yarn-orig-ctx {config.trained_length} --yarn-beta-fast {config.beta_fast:g} "
+        f"--yarn-beta-slow {config.beta_slow:g}"
+    )
+
+
 def emit(plan: ContextPlan, one: MethodPlan) -> Emitted:
     """Return what reads the plan's target by one method."""
     config = one.config
-    if config.to_block() is None:
-        known = f"No public code computes {one.method.label}"
-        if config.in_code is None:
-            known = f"transformers has no rope_type for {config.label}"
+    words = type_block(config)
+    if words is None:
+        known = _WITHOUT_BLOCK.get(config.kind, f"transformers has no rope_type for {config.label}")
         return Emitted({}, {}, "", "", (f"{known}, so there is nothing to paste.",))
-    context = plan.trained_length if config.starts_at_context else plan.target
+    context = plan.trained_length if config.kind in _STARTS_AT_CONTEXT else plan.target
     why: list[str] = []
     block, old = _blocks(plan, config, context, why)
     if not block:
@@ -64,10 +98,10 @@ def emit(plan: ContextPlan, one: MethodPlan) -> Emitted:
     if family is not None and family.head_dim_unset:
         longer["head_dim"] = plan.kind.head_dim
     vllm = ""
-    if config.vllm_doubt:
-        why.append(config.vllm_doubt)
+    if config.kind in _VLLM_DOUBTS:
+        why.append(_VLLM_DOUBTS[config.kind])
     else:
-        overrides = parameters if config.vllm_counts_factor else parameters | longer
+        overrides = parameters if config.kind in _VLLM_COUNTS_FACTOR else parameters | longer
         if plan.model.section:
             overrides = {plan.model.section: overrides}
         vllm = (
@@ -75,8 +109,8 @@ def emit(plan: ContextPlan, one: MethodPlan) -> Emitted:
             f"--max-model-len {plan.target}"
         )
     several = len(plan.model.layer_kinds) > 1
-    in_file = one.method.name == CONFIGURED and (config.to_block() or {})["rope_type"] in _IN_GGUF
-    flags = "" if several or in_file else config.llama_cpp()
+    in_file = one.method.name == CONFIGURED and words["rope_type"] in _IN_GGUF
+    flags = "" if several or in_file else llama_cpp_flags(config)
     if in_file:
         why.append(
             "llama.cpp needs no option for it: a GGUF file of this model holds this scaling."
@@ -146,7 +180,7 @@ def _class(plan: ContextPlan) -> str:
 
 def _stays_in_file(scheme: SchemeConfig | None, trained: RopeConfig | None) -> bool:
     """Whether a model's own scaling is no option of llama.cpp, and so none that an option replaces."""
-    return isinstance(scheme, RopeConfig) and scheme != trained and not scheme.llama_cpp()
+    return isinstance(scheme, RopeConfig) and scheme != trained and not llama_cpp_flags(scheme)
 
 
 def _blocks(
@@ -159,7 +193,7 @@ def _blocks(
     """
     kinds = plan.model.layer_kinds
     family = FAMILIES.get(plan.model.read_as)
-    words = config.to_block() or {}
+    words = type_block(config) or {}
     if family is not None and family.takes and words["rope_type"] not in family.takes:
         why.append(
             f"transformers' {family.config_class} takes no rope_type but {', '.join(family.takes)}, so "

@@ -33,6 +33,7 @@ from posenc.planner.methods import (
     measured_at,
     rank,
     readiness,
+    scaled_for,
     statements,
 )
 from posenc.planner.scaling_effects import (
@@ -308,8 +309,12 @@ def _configs(
             config = trained.replace(base=window.rounded) if window and larger else None
             found.append((method, config))
         else:
-            planned = method.scaling.planned(
-                trained, text=lengths.text, reach=lengths.reach, trained_length=lengths.trained
+            planned = scaled_for(
+                method.scaling,
+                trained,
+                text=lengths.text,
+                reach=lengths.reach,
+                trained_length=lengths.trained,
             )
             found.append((method, _of_own_form(scheme, planned)))
     return found

@@ -6,7 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from posenc.planner.layer_notes import layer_notes
-from posenc.planner.methods import CONFIGURED, LARGER_BASE, UNSCALED, Readiness, measured_at_words
+from posenc.planner.methods import (
+    CONFIGURED,
+    IN_CODE,
+    LARGER_BASE,
+    UNSCALED,
+    Readiness,
+    measured_at_words,
+)
 from posenc.planner.paste import needless_layers
 from posenc.planner.plan import ContextPlan, MethodPlan
 from posenc.schemes.rope import RopeConfig
@@ -316,7 +323,7 @@ def _of_method(one: MethodPlan, plan: ContextPlan) -> list[Caution]:
 
 def _of_code(one: MethodPlan, plan: ContextPlan) -> list[Caution]:
     """Say how far public code is from a printed formula, where the plan has both."""
-    other = one.config.in_code
+    other = IN_CODE.get(one.config.kind)
     code = next((two for two in plan.methods if other and two.config.kind == other.kind), None)
     if other is None or code is None:
         return []

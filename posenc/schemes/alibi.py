@@ -21,9 +21,7 @@ from posenc.device import float64_device
 from posenc.errors import NoPositionVectors, SchemeArgumentError, shown
 from posenc.formula import Writer, number
 from posenc.hook_arguments import is_whole
-from posenc.schemes.base import HEADS, Head, LengthNote, LongerText, Scheme, SchemeConfig
-
-FORGOTTEN = 0.01  # factor on a weight below which a head is said to see nothing
+from posenc.schemes.base import HEADS, Head, Scheme, SchemeConfig
 
 
 def alibi_slopes(
@@ -77,16 +75,6 @@ class AlibiConfig(SchemeConfig):
     )
     paper: ClassVar[str] = "Press et al. 2022, arXiv 2108.12409"
     shared: ClassVar[dict[str, str]] = {"heads": "heads"}
-
-    def length_note(self, text: LongerText) -> LengthNote:
-        slope = float(alibi_slopes(self.heads, dtype=torch.float64, device="cpu").min())
-        farthest = math.ceil(-math.log(FORGOTTEN) / slope * text.bias_divisor)
-        return LengthNote(
-            sentence="ALiBi needs no scaling: its bias has a value at every distance. Its widest head "
-            f"multiplies a key {farthest:,} tokens back by less than {FORGOTTEN:g}, so what lies farther "
-            "is hardly read.",
-            source="Press et al. 2022, arXiv 2108.12409, section 3; the distance is computed",
-        )
 
     def formula(self, write: Writer) -> str:
         one = None if write.head == "mean" or not write.numbers else write.head

@@ -5,8 +5,6 @@ The base class does nothing in each, so it is itself NoPE (Kazemnejad et al. 202
 Axes: b batch, h heads, t tokens, q query positions, k key positions, n positions, d width, p pairs.
 Offsets are key minus query. Positions are whole numbers, (n,) or (b, n); None is 0, 1, 2, ...
 
-What a scheme says of itself when a model reads a longer text: the question, and the answer.
-
 What fields that many schemes have may hold: the base of a ladder, the number of heads.
 
 NoPE: nothing is added; a causal decoder still sees order.
@@ -49,33 +47,6 @@ from posenc.hook_arguments import (
     repeat_kv,
 )
 from posenc.toeplitz import toeplitz
-
-
-@dataclass(frozen=True, kw_only=True)
-class LongerText:
-    """A text of `target` tokens, read by one kind of layer of a model.
-
-    reach: how many of them a query sees, itself included. trained_length: of the texts of training, None
-    where it is not known. bias_divisor: what the model divides a scheme's bias by before adding it.
-    """
-
-    target: int
-    reach: int
-    trained_length: int | None = None
-    bias_divisor: float = 1.0
-
-
-@dataclass(frozen=True)
-class LengthNote:
-    """What happens at that length, and the source of it.
-
-    works: whether positions up to the target have a value; that alone is no promise of quality.
-    """
-
-    sentence: str
-    source: str
-    works: bool = True
-
 
 BASE = fields.FloatRange(low=limits.MIN_BASE, high=limits.MAX_BASE, closed=False, label="Base")
 HEADS = fields.IntRange(low=1, high=limits.MAX_HEADS, label="Heads")
@@ -140,18 +111,6 @@ class SchemeConfig(ABC):
     def at_length(self, length: int) -> Self:
         """Return the config for a text of `length` positions; self, unless the scheme looks at it."""
         return self
-
-    @classmethod
-    def stretching(cls, trained: SchemeConfig, length: int, trained_length: int) -> Self | None:
-        """Return the config that reads weights trained with `trained` at a longer `length`.
-
-        None, unless this is a scaling that needs to know no more than the two lengths.
-        """
-        return None
-
-    def length_note(self, text: LongerText) -> LengthNote:
-        """Return what a model with this scheme must know about a longer text."""
-        return LengthNote(sentence=f"{self.label}: nothing here scales it.", source="its config")
 
     def formula(self, write: Writer) -> str:
         """Return the formula in LaTeX with the letters and numbers of `write`; see `posenc.formula`.
@@ -434,11 +393,6 @@ class NoneConfig(SchemeConfig):
     label: ClassVar[str] = "NoPE"
     summary: ClassVar[str] = "Adds nothing: order shows only through the causal mask."
     paper: ClassVar[str] = "Kazemnejad et al. 2023, arXiv 2305.19466"
-
-    def length_note(self, text: LongerText) -> LengthNote:
-        return LengthNote(
-            sentence="No position is put in, so there is nothing to scale.", source="its config"
-        )
 
     def formula(self, write: Writer) -> str:
         return (

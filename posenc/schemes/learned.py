@@ -18,7 +18,7 @@ from posenc.device import float64_device
 from posenc.errors import ConfigError, PositionOutOfRange, SchemeArgumentError
 from posenc.formula import Writer
 from posenc.hook_arguments import Positions, check_tokens, resolve_positions
-from posenc.schemes.base import Head, LengthNote, LongerText, SchemeConfig, VectorScheme, rounded
+from posenc.schemes.base import Head, SchemeConfig, VectorScheme, rounded
 from posenc.schemes.trainable import drawn_rows
 
 INITIAL_STD = 0.02  # BERT's and GPT-2's own
@@ -69,17 +69,6 @@ class LearnedConfig(SchemeConfig):
     def uses(self) -> tuple[str, ...]:
         # A named table brings its own shape.
         return (*super().uses, "seed") if self.source == "random" else ("learned_source",)
-
-    def length_note(self, text: LongerText) -> LengthNote:
-        table = f"A learned table of {self.max_len:,} rows has"
-        if self.max_len >= text.target:
-            return LengthNote(f"{table} one for every position.", "its config")
-        past = (
-            f"{table} none for positions {self.max_len:,} to {text.target - 1:,}: longer texts are"
-        )
-        return LengthNote(
-            f"{past} an error, and new rows have to be trained.", "its config", works=False
-        )
 
     def formula(self, write: Writer) -> str:
         shape = rf"{write.value('max_len')} \times {write.value('dim')}"

@@ -37,7 +37,6 @@ from posenc.frequencies import Frequencies, Layout
 from posenc.hook_arguments import Positions, at_least_float32, check_tokens
 from posenc.rotation import apply_rope, apply_rope_to_both, pair_matrix
 from posenc.schemes.base import BASE, Head, SchemeConfig, VectorScheme, rounded
-from posenc.schemes.known_rope import Block, KnownRope, RopeBlock
 from posenc.tables import cosine_sum, rotary_rows
 
 
@@ -176,7 +175,7 @@ class Rotary(VectorScheme):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RopeConfig(KnownRope, SchemeConfig):
+class RopeConfig(SchemeConfig):
     """Rotary position embedding of a head of width `dim`."""
 
     kind: str = "rope"
@@ -206,7 +205,6 @@ class RopeConfig(KnownRope, SchemeConfig):
     summary: ClassVar[str] = "Turns queries and keys by an angle proportional to their position."
     paper: ClassVar[str] = "Su et al. 2021, arXiv 2104.09864"
     shared: ClassVar[dict[str, str]] = {"dim": "rope_width", "base": "base"}
-    block_types: ClassVar[tuple[str, ...]] = ("default",)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -240,16 +238,14 @@ class RopeConfig(KnownRope, SchemeConfig):
         """What was done to the ladder, in words; nothing was to plain RoPE's."""
         return ""
 
-    @classmethod
-    def from_block(cls, block: RopeBlock) -> Self:
-        """Return the config that a rope block of this type means. Raises ConfigFileError."""
-        return cls(**block.shared())
+    def stretch(self, length: int) -> float | None:
+        """Return by what the slowest frequencies are divided in a text of `length`, None for none."""
+        return None
 
-    def to_block(self) -> Block | None:
-        return {"rope_type": "default"}
-
-    def llama_cpp(self) -> str:
-        return f"--rope-scaling none --rope-freq-base {self.base!r}"
+    @property
+    def made_for(self) -> float | None:
+        """How many tokens the scaling reaches, None where it does not say or follows the text."""
+        return None
 
     def as_trained(self) -> "RopeConfig":
         """Return RoPE before any scaling; a ladder that is no scaling of another one stays."""

@@ -25,8 +25,6 @@ from posenc.rotation import pair_matrix
 from posenc.schemes.base import (
     BASE,
     Head,
-    LengthNote,
-    LongerText,
     SchemeConfig,
     VectorScheme,
     rounded,
@@ -56,13 +54,6 @@ class SinusoidalConfig(SchemeConfig):
     summary: ClassVar[str] = "Adds sines and cosines of the position to the token vectors."
     paper: ClassVar[str] = "Vaswani et al. 2017, arXiv 1706.03762"
     shared: ClassVar[dict[str, str]] = {"dim": "dim", "base": "base"}
-
-    def length_note(self, text: LongerText) -> LengthNote:
-        return LengthNote(
-            sentence="Sinusoidal vectors exist at every position, but models trained with them failed a "
-            "few tokens past their trained length.",
-            source="Press et al. 2022, arXiv 2108.12409, section 2.2",
-        )
 
     def formula(self, write: Writer) -> str:
         return write.waves("dim", self.layout)

@@ -25,7 +25,7 @@ from posenc import fields
 from posenc.errors import ConfigError, SchemeArgumentError
 from posenc.formula import Writer
 from posenc.hook_arguments import is_whole
-from posenc.schemes.base import HEADS, LengthNote, LongerText
+from posenc.schemes.base import HEADS
 from posenc.schemes.trainable import Trainable, TrainableConfig, drawn, source_field
 
 MAX_BUCKETS = 1_024
@@ -108,18 +108,11 @@ class T5Config(TrainableConfig):
         """How many distances of a direction have a bucket of their own."""
         return (self.buckets // 2 if self.bidirectional else self.buckets) // 2
 
-    def length_note(self, text: LongerText) -> LengthNote:
+    @property
+    def last_bucket_start(self) -> int:
+        """The smallest distance of a direction that falls into its last bucket."""
         one_way = self.buckets // 2 if self.bidirectional else self.buckets
-        last = _starts(one_way, self.max_distance)[-1]
-        told = (
-            f"distances from {last:,} on share the last one, so the bias cannot tell them apart"
-            if text.reach > last + 1
-            else f"no two distances that occur lie in the last one, which begins at {last:,}"
-        )
-        return LengthNote(
-            sentence=f"Every distance has a bucket, so nothing needs scaling; {told}.",
-            source="Raffel et al. 2020, arXiv 1910.10683, section 2.1; the distance is computed",
-        )
+        return _starts(one_way, self.max_distance)[-1]
 
     def formula(self, write: Writer) -> str:
         n = rf"{write.value('buckets')}{'/2' if self.bidirectional else ''}"

@@ -34,7 +34,7 @@ from posenc.hook_arguments import (
     over_heads,
     repeat_kv,
 )
-from posenc.schemes.base import BASE, HEADS, LengthNote, LongerText
+from posenc.schemes.base import BASE, HEADS
 from posenc.schemes.trainable import Trainable, TrainableConfig, drawn, source_field
 from posenc.tables import sinusoidal_rows
 
@@ -75,13 +75,6 @@ class TransformerXLConfig(TrainableConfig):
     def head_dim(self) -> int:
         """Width of one head."""
         return self.dim // self.heads
-
-    def length_note(self, text: LongerText) -> LengthNote:
-        return LengthNote(
-            sentence="The sinusoid of a distance exists at every distance, so nothing scales it; what its "
-            "trained projection makes of distances that training did not show is not known from here.",
-            source="Dai et al. 2019, arXiv 1901.02860, section 3.3",
-        )
 
     def formula(self, write: Writer) -> str:
         i, j = write.position, write.key

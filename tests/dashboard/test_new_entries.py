@@ -1,5 +1,9 @@
-"""A new scheme or scaling is one file and one entry in the registry: everything else takes it."""
+"""A new scheme or scaling is one file and one line in the registry: schemes, pages and lab take it.
 
+config.json, planner and identification take an entry each, and do without it.
+"""
+
+import functools
 import re
 import shutil
 import subprocess
@@ -11,9 +15,16 @@ import torch
 
 from posenc import SCHEMES, position_kernel
 from posenc.analysis import scheme_similarity
+from posenc.errors import SchemeArgumentError
 from posenc.identification import identify
+from posenc.identification.scalings import CANDIDATES, usual_configs
 from posenc.lab.specification import Specification
+from posenc.models import rope_parameters
+from posenc.planner.layer_notes import LongerText, length_note
+from posenc.planner.methods import METHODS
 from posenc.schemes import ROPE_SCALINGS
+from posenc.schemes.rope import RopeConfig
+from posenc.schemes.rope_scaling import length_extensions
 from posenc.settings import Query, Setting
 from tests.dashboard.added.every_other import RopeEveryOtherConfig
 from tests.dashboard.added.square_root import SquareRoot, SquareRootConfig
@@ -43,7 +54,31 @@ def test_registered_scheme_is_read_everywhere(monkeypatch: pytest.MonkeyPatch) -
     assert by_distance[4] == pytest.approx(expected[4, 0].item(), rel=1e-6)
 
 
-def test_registered_scaling_is_identified(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_registered_scaling_without_entries_is_not_read_planned_or_identified(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(ROPE_SCALINGS, "rope_every_other", RopeEveryOtherConfig)
+    monkeypatch.setitem(SCHEMES, "rope_every_other", RopeEveryOtherConfig)
+    found = length_extensions(RopeConfig(dim=8), 64, 32, ["rope_every_other"])
+    config = RopeEveryOtherConfig(dim=8, factor=2.0, trained_length=32)
+    assert found == {"every other pair": config}
+    kernel = position_kernel(config.build(), 20, dtype=torch.float64)
+    assert kernel.shape == (20, 20)
+    with pytest.raises(
+        SchemeArgumentError, match="transformers has no rope_type for RoPE every other"
+    ):
+        rope_parameters(config)
+    assert "every_other" not in METHODS
+    assert (
+        length_note(config, LongerText(target=64, reach=64, trained_length=32)).source == "computed"
+    )
+    angles = torch.arange(90, dtype=torch.float64)[:, None] * config.frequencies().inv_freq
+    assert identify(angles.cos().float(), angles.sin().float()).config != config
+
+
+def test_registered_scaling_is_identified_by_its_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    configs = functools.partial(usual_configs, RopeEveryOtherConfig)
+    monkeypatch.setitem(CANDIDATES, "rope_every_other", configs)
     monkeypatch.setitem(ROPE_SCALINGS, "rope_every_other", RopeEveryOtherConfig)
     monkeypatch.setitem(SCHEMES, "rope_every_other", RopeEveryOtherConfig)
     config = RopeEveryOtherConfig(dim=32, base=5e5, factor=8.0, trained_length=1_024)
@@ -51,6 +86,32 @@ def test_registered_scaling_is_identified(monkeypatch: pytest.MonkeyPatch) -> No
     found = identify(angles.cos().float(), angles.sin().float())
     assert isinstance(found.config, RopeEveryOtherConfig)
     assert (found.config.factor, found.deviations) == (8.0, ())
+
+
+EVERY_OTHER = "from posenc.schemes.rope_scaling.every_other import RopeEveryOtherConfig\n"
+ENTRIES = (  # of a scaling, and what the file needs for it
+    ("models/rope_formats.py", "FORMATS: dict[str, RopeFormat] = {\n", EVERY_OTHER,
+     """    "rope_every_other": RopeFormat(
+        ("every_other", "second"),
+        lambda block: RopeEveryOtherConfig(
+            **block.shared(),
+            factor=block.factor(),
+            trained_length=block.trained_length(),
+            first=block.own(RopeEveryOtherConfig, "first"),
+        ),
+        lambda config: {
+            "rope_type": "every_other",
+            "factor": config.factor,
+            "first": config.first,
+            TRAINED: config.trained_length,
+        },
+        ("first_pair",),
+    ),\n"""),
+    ("planner/methods.py", "EVIDENCE: dict[str, Evidence] = {\n", "",
+     """    "rope_every_other": Evidence(
+        training="fine-tuning", statement="Made up.", source="this test", untrained_to=3.0
+    ),\n"""),
+)  # fmt: skip
 
 
 def copy_packages(folder: Path) -> Path:
@@ -73,6 +134,11 @@ def copy_packages(folder: Path) -> Path:
         dotted = ".".join(package.relative_to(folder).parts)
         line = f"from {dotted}.{module} import {name}\n"
         registry.write_text(line + text.replace(after, f"{after}    {entry}{name},\n"))
+    for file, opening, imports, entry in ENTRIES:
+        path = folder / "posenc" / file
+        text = path.read_text()
+        assert text.count(opening) == 1
+        path.write_text(imports + text.replace(opening, opening + entry))
     exceptions = folder / "tests" / "library" / "law_exceptions.py"
     text = exceptions.read_text()
     for table, reason in (

@@ -18,7 +18,7 @@ from posenc.lab.tasks import Copy, Language
 from posenc.lab.train import build_model
 from posenc.schemes.learned import Learned
 from posenc.schemes.rope import RopeConfig
-from posenc.schemes.stretched import AFTER_TRAINING, stretched
+from posenc.schemes.rope_scaling import AFTER_TRAINING, length_extensions
 from tests.lab.small_runs import CORPUS, corpus_for, small_spec
 
 LENGTH, LONGEST, SEGMENTS = 16, 4, 8
@@ -133,11 +133,11 @@ def test_scores_of_every_scaling_match_a_plain_loop() -> None:
 
 
 def test_stretched_scheme_is_not_stretched_again() -> None:
-    found = stretched(RopeConfig(dim=8), 32, 16)
+    found = length_extensions(RopeConfig(dim=8), 32, 16)
     assert len(found) == len(AFTER_TRAINING)
     for config in found.values():
-        assert stretched(config, 32, 16) == {}
-    assert stretched(RopeConfig(dim=8), 5_000 * 16, 16) == {}  # no scaling goes as far
+        assert length_extensions(config, 32, 16) == {}
+    assert length_extensions(RopeConfig(dim=8), 5_000 * 16, 16) == {}  # no scaling goes as far
 
 
 @given(st.integers(1, 3_000), st.integers(16, 300))

@@ -14,8 +14,11 @@ from types import FunctionType
 
 import posenc
 from posenc import SCHEMES, Scheme, SchemeConfig, fields
+from posenc.identification.scalings import CANDIDATES
+from posenc.models.rope_formats import FORMATS
+from posenc.planner.methods import EVIDENCE, IN_CODE
 from posenc.schemes.rope import RopeConfig
-from posenc.schemes.rope_scaling.base import ScaledRopeConfig
+from posenc.schemes.rope_scaling import AFTER_TRAINING
 from tests.library.small_schemes import SMALL
 
 ROOT = Path(__file__).parents[2]
@@ -81,16 +84,13 @@ def test_every_scheme_has_a_label_a_paper_a_unit_and_rules_for_its_fields() -> N
 
 def test_every_rope_scaling_tells_the_reader_and_the_planner_what_they_need() -> None:
     scalings = [config for config in SCHEMES.values() if issubclass(config, RopeConfig)]
-    names = [name for config in scalings for name in config.block_types]
-    assert len(set(names)) == len(names)
-    assert all(config.in_code is None or config.in_code.kind in SCHEMES for config in scalings)
-    scaled = [config for config in scalings if issubclass(config, ScaledRopeConfig)]
-    after_training = [config for config in scaled if config.after_training]
-    assert after_training
-    for config in after_training:
-        assert config.evidence is not None, config.__name__
-        assert config.evidence.source
-        assert config.evidence.statement
+    words = [word for known in FORMATS.values() for word in known.words]
+    assert len(set(words)) == len(words)
+    assert AFTER_TRAINING
+    assert set(AFTER_TRAINING) == set(EVIDENCE)
+    assert {*FORMATS, *IN_CODE, *CANDIDATES} <= {config().kind for config in scalings}
+    assert all(known.kind in SCHEMES for known in IN_CODE.values())
+    assert all(known.source and known.statement for known in EVIDENCE.values())
 
 
 METHODS = FunctionType | property | classmethod | staticmethod | functools.cached_property

@@ -9,9 +9,9 @@ import torch
 from posenc import identification
 from posenc.identification.columns import ARRANGEMENTS
 from posenc.identification.frequency_fit import RECIPES, Guess
+from posenc.identification.scalings import divided_config, ntk_bases
 from posenc.identification.search import nearest_fit, rounder
 from posenc.schemes.rope_scaling.base import RopeLinearConfig
-from posenc.schemes.rope_scaling.ntk import RopeNtkConfig
 from tests.library.small_tables import cos_and_sin, sinusoidal
 from tests.library.tensors import assert_close, random
 
@@ -27,16 +27,16 @@ def test_negated_cosines_are_named() -> None:
 
 
 def test_angles_of_a_quarter_are_position_interpolation_by_four() -> None:
-    found = RopeLinearConfig.of_ladder(16, 1e4, 0.25)
+    found = divided_config(16, 1e4, 0.25)
     assert found == RopeLinearConfig(dim=16, base=1e4, factor=4.0)
 
 
 def test_larger_base_of_ntk_aware_scaling_is_identified() -> None:
     larger = 1e4 * 8 ** (32 / 30)  # about 91,900
-    ((base, sentence),) = RopeNtkConfig.meant_by(32, larger, [1e4])
+    ((base, sentence),) = ntk_bases(32, larger, [1e4])
     assert base == pytest.approx(larger, rel=1e-12)
     assert sentence == "NTK-aware scaling of base 10,000 by 8"
-    assert RopeNtkConfig.meant_by(32, 8e4, [1e4]) == []
+    assert ntk_bases(32, 8e4, [1e4]) == []
     assert any(math.isclose(base, tried, rel_tol=1e-12) for tried in rounder(1.0001 * larger, 32))
 
 

@@ -9,12 +9,11 @@ import torch
 
 from posenc import SCHEMES, ConfigError, fields, position_kernel, position_vectors, rope_frequencies
 from posenc.schemes.rope import RopeConfig
-from posenc.schemes.rope_scaling import ROPE_SCALINGS
+from posenc.schemes.rope_scaling import AFTER_TRAINING, ROPE_SCALINGS, length_extensions
 from posenc.schemes.rope_scaling.llama3 import RopeLlama3Config
 from posenc.schemes.rope_scaling.longrope import RopeLongConfig
 from posenc.schemes.rope_scaling.proportional import RopeProportionalConfig
 from posenc.schemes.rope_scaling.yarn import RopeYarnConfig, RopeYarnPaperConfig, attention_scale
-from posenc.schemes.stretched import AFTER_TRAINING, stretched
 from tests.library.scaling_by_hand import by_hand, configs_of_every_scaling
 from tests.library.tensors import assert_close
 
@@ -118,7 +117,7 @@ def test_trained_rope_is_stretched_by_the_scalings_that_need_no_training() -> No
     needs_training = {"rope_longrope", "rope_proportional", "rope_sections"}
     assert {*AFTER_TRAINING} == {*ROPE_SCALINGS} - needs_training
     plain = RopeConfig(dim=32, base=500.0, layout="half", partial_rotary_factor=0.5)
-    found = stretched(plain, 640, 64)
+    found = length_extensions(plain, 640, 64)
     assert {"position interpolation", "NTK-aware"} <= {*found}  # the names that runs store
     assert len(found) == len(AFTER_TRAINING)
     for name, config in found.items():
@@ -130,7 +129,7 @@ def test_trained_rope_is_stretched_by_the_scalings_that_need_no_training() -> No
         assert getattr(config, "trained_length", 64) == 64
         assert getattr(config, "length", 640) == 640
         assert frequencies(config) != frequencies(plain)
-    assert stretched(SCHEMES["alibi"](), 640, 64) == {}
+    assert length_extensions(SCHEMES["alibi"](), 640, 64) == {}
 
 
 @pytest.mark.parametrize("kind", [RopeYarnConfig, RopeYarnPaperConfig, RopeLongConfig])
@@ -144,3 +143,11 @@ def test_attention_factor_is_zero_or_has_a_usable_square(kind: Any) -> None:
     nearest = fields.rules(kind)["attention_factor"].nearest
     expected = {"-1": 0.0, "0": 0.0, "1e-200": 0.0, "0.004": 0.0, "0.006": 0.01, "1e9": 100.0}
     assert {text: nearest(text) for text in expected} == expected
+
+
+@pytest.mark.parametrize(("low", "high"), [(1.0, 32.0), (1.0, 4.0), (0.5, 6.0)])
+def test_printed_yarn_divides_as_llama_3_does_at_equal_numbers(low: float, high: float) -> None:
+    numbers: dict[str, Any] = {"dim": 128, "base": 5e5, "factor": 8.0, "trained_length": 8_192}
+    printed = RopeYarnPaperConfig(beta_slow=low, beta_fast=high, **numbers)
+    llama = RopeLlama3Config(low_freq_factor=low, high_freq_factor=high, **numbers)
+    assert torch.equal(printed.divisors(), llama.divisors())

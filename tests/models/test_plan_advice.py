@@ -17,9 +17,8 @@ from posenc.models.evidence import EVIDENCE, evidence_of
 from posenc.models.presets import MODELS
 from posenc.planner import cautions, emit, layer_notes, plan, verdict
 from posenc.planner import methods as measurements
-from posenc.planner.methods import MEASURED_LIMIT, Readiness, measured_at, readiness
+from posenc.planner.methods import MEASURED_LIMIT, Evidence, Readiness, measured_at, readiness
 from posenc.planner.warnings import suggested
-from posenc.schemes.known_rope import Evidence
 from tests.models.configs import (
     LLAMA,
     Config,

@@ -17,6 +17,7 @@ import torch
 from posenc import rope_frequencies
 from posenc.models import LayerKind, ModelConfig, model_types, read_config
 from posenc.models.presets import MODELS
+from posenc.models.rope_formats import FORMATS
 from posenc.schemes.alibi import AlibiConfig
 from posenc.schemes.base import NoneConfig
 from posenc.schemes.learned import LearnedConfig
@@ -97,7 +98,7 @@ def kind_differences(kind: LayerKind, real: dict[str, Any]) -> Iterator[str]:
             "rotated": 2 * len(rotating(kind.scheme, LENGTHS[0])),
             "layout": kind.scheme.layout,
             "base": kind.scheme.base,
-            "scaling": type(kind.scheme).block_types[0],
+            "scaling": FORMATS[kind.scheme.kind].words[0],
         }
         # What is observed of float32 cosines has about five digits.
         factor = rope_frequencies(kind.scheme)[1]

@@ -1,7 +1,10 @@
 """Scalings of RoPE, one file and one line here for each; schemes like any other."""
 
+from collections.abc import Sequence
+
+from posenc.schemes.base import SchemeConfig
 from posenc.schemes.rope import RopeConfig
-from posenc.schemes.rope_scaling.base import RopeLinearConfig
+from posenc.schemes.rope_scaling.base import RopeLinearConfig, ScaledRopeConfig
 from posenc.schemes.rope_scaling.llama3 import RopeLlama3Config
 from posenc.schemes.rope_scaling.longrope import RopeLongConfig
 from posenc.schemes.rope_scaling.ntk import RopeDynamicConfig, RopeNtkConfig
@@ -20,3 +23,31 @@ ROPE_SCALINGS: dict[str, type[RopeConfig]] = {
     "rope_proportional": RopeProportionalConfig,
     "rope_sections": RopeSectionsConfig,
 }
+
+# Scalings that a factor and the trained length define; the others need searched numbers or training.
+AFTER_TRAINING = tuple(
+    kind
+    for kind, config in ROPE_SCALINGS.items()
+    if issubclass(config, ScaledRopeConfig) and config.after_training
+)
+
+
+def length_extensions(
+    trained: SchemeConfig,
+    length: int,
+    trained_length: int,
+    kinds: Sequence[str] = AFTER_TRAINING,
+) -> dict[str, SchemeConfig]:
+    """Return other readings of weights trained with `trained`, at `length` positions, by name.
+
+    kinds: the scalings asked for. Empty for a scheme that none of them knows, and for a scaled one: a
+    second factor would replace the first.
+    """
+    extensions: dict[str, SchemeConfig] = {}
+    for kind in kinds:
+        scaling = ROPE_SCALINGS[kind]
+        if issubclass(scaling, ScaledRopeConfig):
+            config = scaling.extending(trained, length, trained_length)
+            if config is not None:
+                extensions[scaling.reading] = config
+    return extensions

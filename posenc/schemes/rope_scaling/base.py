@@ -10,10 +10,7 @@ Chen et al. 2023, arXiv 2306.15595, eq. 3: position p of a text s times as long 
 is :math:`\theta_m / s`.
 """
 
-import contextlib
-import itertools
 from abc import abstractmethod
-from collections.abc import Iterator
 from dataclasses import dataclass
 from dataclasses import fields as dataclass_fields
 from typing import Any, ClassVar, Self
@@ -23,15 +20,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posenc import fields, limits
-from posenc.errors import ConfigError, SchemeArgumentError
+from posenc.errors import ConfigError
 from posenc.formula import Writer
 from posenc.frequencies import Frequencies
 from posenc.schemes.base import SchemeConfig
-from posenc.schemes.known_rope import Block, Evidence, RopeBlock, SeenLadder
 from posenc.schemes.rope import RopeConfig
-
-_FACTORS = (2.0, 4.0, 8.0, 16.0, 32.0, 40.0, 64.0)
-_TRAINED = (1_024, 2_048, 4_096, 8_192, 16_384, 32_768, 65_536)
 
 
 def factor_field(default: float, help: str = "") -> Any:
@@ -76,7 +69,6 @@ class ScaledRopeConfig(RopeConfig):
 
     after_training: ClassVar[bool] = True
     shared: ClassVar[dict[str, str]] = RopeConfig.shared | {"trained_length": "scaled_from"}
-    block_types: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def divisors(self) -> Float[Tensor, " pairs"]:
@@ -95,7 +87,11 @@ class ScaledRopeConfig(RopeConfig):
         return Frequencies.from_inv_freq(plain.inv_freq / divisors)
 
     @classmethod
-    def stretching(cls, trained: SchemeConfig, length: int, trained_length: int) -> Self | None:
+    def extending(cls, trained: SchemeConfig, length: int, trained_length: int) -> Self | None:
+        """Return the config that reads weights of `trained` at a longer `length`.
+
+        None, unless `trained` is plain RoPE and the two lengths are all that this scaling needs.
+        """
         if type(trained) is not RopeConfig or not cls.after_training:
             return None
         values = {name: getattr(trained, name) for name in fields.rules(RopeConfig)}
@@ -107,26 +103,6 @@ class ScaledRopeConfig(RopeConfig):
         except ConfigError:
             return None  # a factor or a length that this scaling does not have
 
-    @classmethod
-    def planned(
-        cls, trained: RopeConfig, *, text: int, reach: int, trained_length: int
-    ) -> Self | None:
-        """Return what reads a text with weights of `trained`, or None where it cannot.
-
-        reach: how many tokens of the text a query sees, which a layer's window limits.
-        """
-        return cls.stretching(trained, reach, trained_length)
-
-    @classmethod
-    def from_block(cls, block: RopeBlock) -> Self:
-        raise SchemeArgumentError(f"{cls.label} is read from no rope block.")
-
-    def to_block(self) -> Block | None:
-        return None
-
-    def llama_cpp(self) -> str:
-        return ""
-
     def stretch(self, length: int) -> float | None:
         factor: float | None = getattr(self, "factor", None)
         return factor
@@ -135,28 +111,6 @@ class ScaledRopeConfig(RopeConfig):
     def made_for(self) -> float | None:
         factor, trained = getattr(self, "factor", None), getattr(self, "trained_length", None)
         return None if factor is None or trained is None else float(factor * trained)
-
-    @classmethod
-    def like(cls, seen: SeenLadder) -> Iterator[Self]:
-        """Yield usual factors of usual trained lengths, and each switch turned over.
-
-        A scaling by a factor alone has a geometric ladder, which is told without being tried; of one
-        that moves with the text there is no one table.
-        """
-        found = dataclass_fields(cls)
-        names = {field.name for field in found}
-        if not {"factor", "trained_length"} <= names or "length" in names:
-            return
-        switches: list[dict[str, Any]] = [{}]
-        switches += [
-            {one.name: not getattr(cls(), one.name)} for one in found if one.type in (bool, "bool")
-        ]
-        for base, trained, factor, own in itertools.product(
-            seen.bases, _TRAINED, _FACTORS, switches
-        ):
-            given: dict[str, Any] = {"base": base, "trained_length": trained, "factor": factor}
-            with contextlib.suppress(ConfigError):
-                yield cls(dim=seen.dim, **given, **own)
 
     def as_trained(self) -> RopeConfig:
         return RopeConfig(
@@ -196,34 +150,6 @@ class RopeLinearConfig(ScaledRopeConfig):
     paper: ClassVar[str] = "Chen et al. 2023, arXiv 2306.15595"
     reading: ClassVar[str] = "position interpolation"
     shared: ClassVar[dict[str, str]] = RopeConfig.shared
-    block_types: ClassVar[tuple[str, ...]] = ("linear",)
-    block_keys: ClassVar[tuple[str, ...]] = ("factor",)
-    vllm_counts_factor: ClassVar[bool] = True
-    evidence: ClassVar[Evidence | None] = Evidence(
-        training="fine-tuning",
-        statement="LLaMA models trained on 2,048 tokens were extended to 32,768 (x16) by up to 1,000 steps "
-        "of fine-tuning. Without it, LLaMA 7B had a perplexity of 16.1 at x4 and 112 at x8, against 7.2 at "
-        "its trained length.",
-        source="Chen et al. 2023, arXiv 2306.15595, abstract and tables 1 and 3",
-        trained_to=16.0,
-    )
-
-    @classmethod
-    def from_block(cls, block: RopeBlock) -> Self:
-        return cls(**block.shared(), factor=block.factor())
-
-    def to_block(self) -> Block | None:
-        return {"rope_type": "linear", "factor": self.factor}
-
-    def llama_cpp(self) -> str:
-        return f"--rope-scaling linear --rope-scale {self.factor:.10g}"
-
-    @classmethod
-    def of_ladder(cls, dim: int, base: float, scale: float) -> Self | None:
-        try:
-            return cls(dim=dim, base=base, factor=1 / scale)
-        except ConfigError:
-            return None  # angles that are multiplied
 
     def rate_formula(self, write: Writer) -> tuple[str, ...]:
         return (rf"\frac{{1}}{{{write.value('factor')} \cdot {write.power('rotary_dim')}}}",)

@@ -7,7 +7,7 @@ and between them a share of :math:`(L / \lambda - low) / (high - low)` is kept.
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float
@@ -16,7 +16,6 @@ from torch import Tensor
 from posenc import fields, limits
 from posenc.errors import ConfigError
 from posenc.formula import Writer
-from posenc.schemes.known_rope import TRAINED, Block, Evidence, RopeBlock
 from posenc.schemes.rope_scaling.base import (
     ScaledRopeConfig,
     blended,
@@ -49,16 +48,6 @@ class RopeLlama3Config(ScaledRopeConfig):
     summary: ClassVar[str] = "RoPE with short waves kept, long waves divided, a blend between."
     paper: ClassVar[str] = "Grattafiori et al. 2024, arXiv 2407.21783"
     reading: ClassVar[str] = "Llama 3 scaling"
-    block_types: ClassVar[tuple[str, ...]] = ("llama3",)
-    block_keys: ClassVar[tuple[str, ...]] = ("factor", "low_freq_factor", "high_freq_factor")
-    evidence: ClassVar[Evidence | None] = Evidence(
-        training="fine-tuning",
-        statement="Llama 3.1 was trained further in six stages from 8K to 128K tokens (x16), on about 800B "
-        "tokens. Its config has factor 8 for that. No test of another factor or without training is "
-        "reported.",
-        source="Grattafiori et al. 2024, arXiv 2407.21783, section 3.4.2",
-        trained_to=16.0,
-    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -67,29 +56,6 @@ class RopeLlama3Config(ScaledRopeConfig):
                 f"{type(self).__name__}.high_freq_factor must be greater than low_freq_factor, got "
                 f"{self.high_freq_factor:g} and {self.low_freq_factor:g}."
             )
-
-    @classmethod
-    def from_block(cls, block: RopeBlock) -> Self:
-        shared = block.shared()
-        low = block.own(cls, "low_freq_factor", required=True)
-        high = block.own(cls, "high_freq_factor", required=True)
-        if high <= low:
-            raise block.error(
-                "high_freq_factor",
-                f"must be greater than low_freq_factor, got {high:g} and {low:g}",
-            )
-        return cls(
-            **shared,
-            factor=block.factor(),
-            low_freq_factor=low,
-            high_freq_factor=high,
-            trained_length=block.trained_length(),
-        )
-
-    def to_block(self) -> Block | None:
-        names = ("factor", "low_freq_factor", "high_freq_factor")
-        block: Block = {"rope_type": "llama3"} | {name: getattr(self, name) for name in names}
-        return block | {TRAINED: self.trained_length}
 
     def kept(self) -> Float[Tensor, " pairs"]:
         """Return the share of each frequency that is kept, float64."""

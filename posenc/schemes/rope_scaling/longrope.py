@@ -18,7 +18,6 @@ from torch import Tensor
 from posenc import fields, limits
 from posenc.errors import ConfigError
 from posenc.formula import Writer, number
-from posenc.schemes.known_rope import TRAINED, Block, RopeBlock
 from posenc.schemes.rope import float32_powers
 from posenc.schemes.rope_scaling.base import (
     ScaledRopeConfig,
@@ -29,13 +28,11 @@ from posenc.schemes.rope_scaling.base import (
 from posenc.schemes.rope_scaling.ntk import larger_base
 from posenc.schemes.rope_scaling.yarn import attention_factor_field
 
-_PAIR = fields.FloatRange(low=1e-3, high=limits.MAX_PAIR_FACTOR, label="")
-
 
 def _factors_field(label: str, empty: str) -> Any:
     rule = fields.Numbers(
-        low=_PAIR.low,
-        high=_PAIR.high,
+        low=1e-3,
+        high=limits.MAX_PAIR_FACTOR,
         least=0,
         most=limits.MAX_DIM // 2,
         label=label,
@@ -63,8 +60,6 @@ class RopeLongConfig(ScaledRopeConfig):
     paper: ClassVar[str] = "Ding et al. 2024, arXiv 2402.13753"
     reading: ClassVar[str] = "LongRoPE"
     after_training: ClassVar[bool] = False  # its factors are searched for
-    block_types: ClassVar[tuple[str, ...]] = ("longrope", "su")
-    block_keys: ClassVar[tuple[str, ...]] = ("factor", "short_factor", "long_factor")
     shared: ClassVar[dict[str, str]] = ScaledRopeConfig.shared | {"length": "length"}
 
     def __post_init__(self) -> None:
@@ -77,30 +72,6 @@ class RopeLongConfig(ScaledRopeConfig):
                     f"{type(self).__name__}.{name} must hold one number for each of the {pairs} "
                     f"pairs, one for all, or none, got {found}."
                 )
-
-    @classmethod
-    def from_block(cls, block: RopeBlock) -> Self:
-        shared, trained, pairs = block.shared(), block.trained_length(), block.pairs()
-        return cls(
-            **shared,
-            short_factor=block.numbers("short_factor", pairs, _PAIR),
-            long_factor=block.numbers("long_factor", pairs, _PAIR),
-            factor=block.factor(trained),
-            trained_length=trained,
-            attention_factor=block.own(cls, "attention_factor"),
-        )
-
-    def to_block(self) -> Block | None:
-        lists = {"short_factor": self.short_factor, "long_factor": self.long_factor}
-        if not all(lists.values()):
-            return None  # an example's factors are no model's
-        pairs = self.rotary_dim // 2
-        block: Block = {"rope_type": "longrope", "factor": self.factor}
-        block[TRAINED] = self.trained_length
-        for name, values in lists.items():
-            block[name] = list(values) if len(values) > 1 else list(values) * pairs
-        own = self.attention_factor
-        return block | {"attention_factor": own} if own else block
 
     @property
     def is_long(self) -> bool:

@@ -10,18 +10,13 @@ code: at n positions :math:`b' = b\,(s n / L_0 - (s - 1))^{d/(d-2)}`, :math:`n \
 move as the text grows, so keys that were rotated and kept for a shorter text are stale.
 """
 
-import contextlib
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from jaxtyping import Float
 from torch import Tensor
 
-from posenc.errors import ConfigError
 from posenc.formula import Writer, number
-from posenc.schemes.known_rope import Block, Evidence, RopeBlock
 from posenc.schemes.rope import RopeConfig, float32_powers
 from posenc.schemes.rope_scaling.base import (
     ScaledRopeConfig,
@@ -44,16 +39,6 @@ class RopeNtkConfig(ScaledRopeConfig):
     paper: ClassVar[str] = "Peng et al. 2023, arXiv 2309.00071"
     reading: ClassVar[str] = "NTK-aware"
     shared: ClassVar[dict[str, str]] = RopeConfig.shared
-    evidence: ClassVar[Evidence | None] = Evidence(
-        training="fine-tuning",
-        statement="LLaMA 7B, trained on 2,048 tokens, was read at 4,096 (x2) without training and with "
-        "little loss. Some pairs turn past their trained angles, so the length that works falls short of "
-        "the factor, and fine-tuned models are worse than with position interpolation (x2).",
-        source="bloc97 2023, reddit.com/r/LocalLLaMA, post 14lz7j5; Peng et al. 2023, arXiv 2309.00071, "
-        "section 3.1 and table 1",
-        untrained_to=2.0,
-        trained_to=2.0,
-    )
 
     @property
     def larger_base(self) -> float:
@@ -61,24 +46,6 @@ class RopeNtkConfig(ScaledRopeConfig):
         pairs = self.rotary_dim // 2
         power = 0.0 if pairs == 1 else pairs / (pairs - 1)
         found: float = self.base * self.factor**power
-        return found
-
-    def to_block(self) -> Block | None:
-        """Return plain RoPE's block of the larger base, which is all that this scaling is."""
-        return {"rope_type": "default", "rope_theta": self.larger_base}
-
-    def llama_cpp(self) -> str:
-        return f"--rope-scaling none --rope-freq-base {self.larger_base!r}"
-
-    @classmethod
-    def meant_by(cls, dim: int, base: float, usual: Sequence[float]) -> list[tuple[float, str]]:
-        found = []
-        for one in usual if dim > 2 else ():
-            factor = round((base / one) ** ((dim - 2) / dim))
-            with contextlib.suppress(ConfigError):
-                larger = cls(dim=dim, base=one, factor=float(factor)).larger_base
-                if factor > 1 and math.isclose(larger, base, rel_tol=1e-3):
-                    found.append((larger, f"NTK-aware scaling of base {one:,.6g} by {factor}"))
         return found
 
     def rate_formula(self, write: Writer) -> tuple[str, ...]:
@@ -124,45 +91,6 @@ class RopeDynamicConfig(ScaledRopeConfig):
     paper: ClassVar[str] = "Peng et al. 2023, arXiv 2309.00071"
     reading: ClassVar[str] = "dynamic NTK"
     shared: ClassVar[dict[str, str]] = ScaledRopeConfig.shared | {"length": "length"}
-    block_types: ClassVar[tuple[str, ...]] = ("dynamic",)
-    block_keys: ClassVar[tuple[str, ...]] = ("factor",)
-    starts_at_context: ClassVar[bool] = True  # max_position_embeddings is L0 in transformers
-    vllm_doubt: ClassVar[str] = (
-        "No vLLM flags: that its dynamic NTK grows with the text as here was not verified."
-    )
-    evidence: ClassVar[Evidence | None] = Evidence(
-        training="fine-tuning",
-        statement="Proposed for models that are not trained further: they degrade gradually. Llama-2-7B "
-        "read so had a perplexity of 10.2 at x2 and 23.3 at x4 on PG-19, and 3.5 and 3.9 on Proof-pile. "
-        "Keys must be cached unrotated. As planned here its factor is 1, because the base grows with the "
-        "text anyway.",
-        source="emozilla 2023, reddit.com/r/LocalLLaMA, post 14mrgpr; Peng et al. 2023, arXiv 2309.00071, "
-        "section 3.3; Ding et al. 2024, arXiv 2402.13753, table 1",
-        untrained_to=2.0,
-        measured_as="rope_ntk",
-    )
-
-    @classmethod
-    def planned(
-        cls, trained: RopeConfig, *, text: int, reach: int, trained_length: int
-    ) -> Self | None:
-        # It looks at the whole text, whatever a query sees of it. With factor 1 the base grows by
-        # n / L, the s of the paper's section 3.3; a larger factor, which public code allows, divides
-        # the slowest pair by more than the text is longer.
-        found = cls.stretching(trained, text, trained_length)
-        return None if found is None else found.replace(factor=1.0)
-
-    @classmethod
-    def from_block(cls, block: RopeBlock) -> Self:
-        name, context = block.context
-        block.assume(
-            f"dynamic scaling begins at {context:,}, which is {name}, as transformers has it; the model "
-            "may have been trained on another length."
-        )
-        return cls(**block.shared(), factor=block.factor(), trained_length=context)
-
-    def to_block(self) -> Block | None:
-        return {"rope_type": "dynamic", "factor": self.factor}
 
     def stretch(self, length: int) -> float | None:
         return self.at_length(length).growth

@@ -5,21 +5,16 @@ is another thing: it makes a ladder for the rotated features alone, which reache
 factor divides all frequencies, as in Gemma.
 """
 
-import contextlib
-import itertools
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from posenc import fields
-from posenc.errors import ConfigError
 from posenc.formula import Writer
-from posenc.schemes.known_rope import Block, RopeBlock, SeenLadder
 from posenc.schemes.rope import RopeConfig, float32_powers
 from posenc.schemes.rope_scaling.base import ScaledRopeConfig, factor_field, pair_numbers
 
@@ -46,29 +41,6 @@ class RopeProportionalConfig(ScaledRopeConfig):
     reading: ClassVar[str] = "p-RoPE"
     after_training: ClassVar[bool] = False  # pairs that stop turning need training
     shared: ClassVar[dict[str, str]] = RopeConfig.shared
-    block_types: ClassVar[tuple[str, ...]] = ("proportional",)
-
-    @classmethod
-    def from_block(cls, block: RopeBlock) -> Self:
-        head, share = block.head(), block.share()
-        if share is None:
-            named = block.named("partial_rotary_factor")
-            block.assume(f"{named} is absent: 1 is taken, as transformers does.")
-            share = 1.0
-        factor = block.factor() if block.has("factor") else 1.0
-        return cls(**head, partial_rotary_factor=share, factor=factor)
-
-    def to_block(self) -> Block | None:
-        block: Block = {"rope_type": "proportional"}
-        block["partial_rotary_factor"] = self.partial_rotary_factor
-        return block if self.factor == 1 else block | {"factor": self.factor}
-
-    @classmethod
-    def like(cls, seen: SeenLadder) -> Iterator[Self]:
-        pairs = seen.dim // 2
-        for turning, base in itertools.product(seen.turning, seen.bases):
-            with contextlib.suppress(ConfigError):
-                yield cls(dim=seen.dim, base=base, partial_rotary_factor=turning / pairs)
 
     def as_trained(self) -> RopeConfig:
         return self  # a ladder of its own

@@ -10,7 +10,7 @@ RoPE of positions with several axes, such as the row and the column of a grid.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -21,7 +21,6 @@ from posenc.errors import ConfigError
 from posenc.formula import Writer
 from posenc.frequencies import Frequencies
 from posenc.schemes.base import Head
-from posenc.schemes.known_rope import Block, RopeBlock
 from posenc.schemes.rope import Rope, RopeConfig, float32_powers
 
 
@@ -135,8 +134,6 @@ class RopeSectionsConfig(RopeConfig):
     label: ClassVar[str] = "RoPE in sections"
     summary: ClassVar[str] = "RoPE whose pairs count rows, columns or other axes of a grid."
     paper: ClassVar[str] = "Wang et al. 2024, arXiv 2409.12191"
-    block_types: ClassVar[tuple[str, ...]] = ("mrope",)
-    block_mark: ClassVar[str] = "mrope_section"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -154,22 +151,6 @@ class RopeSectionsConfig(RopeConfig):
                 f"{type(self).__name__}.sections dealt out in turn must leave each axis its number "
                 f"of pairs, got {counted} for {[*self.sizes]}."
             )
-
-    @classmethod
-    def from_block(cls, block: RopeBlock) -> Self:
-        """Return it as text is turned: a grid is no number of a config."""
-        shared, sections = block.shared(), block.counts(cls.block_mark, block.pairs())
-        in_turn = block.flag("mrope_interleaved", False)
-        return cls(**shared, sections=sections, grid=0, interleaved=in_turn)
-
-    def to_block(self) -> Block | None:
-        if self.ladders != "one":
-            return None
-        block: Block = {"rope_type": "default", self.block_mark: list(self.sizes)}
-        return block | {"mrope_interleaved": True} if self.interleaved else block
-
-    def llama_cpp(self) -> str:
-        return ""
 
     @property
     def sizes(self) -> tuple[int, ...]:

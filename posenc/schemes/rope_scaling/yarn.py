@@ -13,12 +13,13 @@ YaRN as printed in the paper: the ramp is linear in how often a pair turns, not 
 
 Peng et al. 2023, arXiv 2309.00071, eqs. 17 to 22: with r = L / lambda turns within the trained length,
 :math:`\gamma = \mathrm{clip}((r - \alpha) / (\beta - \alpha), 0, 1)`, alpha = 1, beta = 32, and
-:math:`\theta' = (1 - \gamma)\,\theta / s + \gamma\,\theta`. No public code computes this: see rope_yarn.
+:math:`\theta' = (1 - \gamma)\,\theta / s + \gamma\,\theta`. Public code that is called YaRN computes
+rope_yarn; with equal numbers the divisors here are those of Llama 3 (rope_llama3).
 """
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float
@@ -27,7 +28,6 @@ from torch import Tensor
 from posenc import fields, limits
 from posenc.errors import ConfigError
 from posenc.formula import Writer, number
-from posenc.schemes.known_rope import TRAINED, Block, Evidence, InCode, RopeBlock
 from posenc.schemes.rope import float32_powers
 from posenc.schemes.rope_scaling.base import (
     ScaledRopeConfig,
@@ -96,20 +96,6 @@ class RopeYarnConfig(ScaledRopeConfig):
     summary: ClassVar[str] = "RoPE with fast pairs kept, slow pairs divided and a ramp between."
     paper: ClassVar[str] = "Peng et al. 2023, arXiv 2309.00071"
     reading: ClassVar[str] = "YaRN"
-    block_types: ClassVar[tuple[str, ...]] = ("yarn",)
-    block_keys: ClassVar[tuple[str, ...]] = (
-        "factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim", "truncate",
-    )  # fmt: skip
-    vllm_counts_factor: ClassVar[bool] = True
-    evidence: ClassVar[Evidence | None] = Evidence(
-        training="fine-tuning",
-        statement="Llama 2 was fine-tuned to x16 in 400 steps and to x32 in 200 more. Without training its "
-        "dynamic variant is reported to more than x2; as here Llama-2-7B had a perplexity of 32.6 at x2 "
-        "on PG-19, and 3.5 on Proof-pile.",
-        source="Peng et al. 2023, arXiv 2309.00071, sections 1 and 4.1; Ding et al. 2024, arXiv "
-        "2402.13753, table 1",
-        trained_to=32.0,
-    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -118,39 +104,6 @@ class RopeYarnConfig(ScaledRopeConfig):
                 f"{type(self).__name__}.beta_fast must be at least beta_slow, got "
                 f"{self.beta_fast:g} and {self.beta_slow:g}."
             )
-
-    @classmethod
-    def from_block(cls, block: RopeBlock) -> Self:
-        shared, trained = block.shared(), block.trained_length()
-        fast, slow = block.own(cls, "beta_fast"), block.own(cls, "beta_slow")
-        if fast < slow:
-            raise block.error("beta_fast", f"must be at least beta_slow, got {fast:g} and {slow:g}")
-        names = ("mscale", "mscale_all_dim", "attention_factor", "truncate")
-        return cls(
-            **shared,
-            factor=block.factor(trained, absent=False),
-            trained_length=trained,
-            beta_fast=fast,
-            beta_slow=slow,
-            **{name: block.own(cls, name) for name in names},
-        )
-
-    def to_block(self) -> Block | None:
-        names = ("mscale", "mscale_all_dim", "attention_factor")
-        block: Block = {"rope_type": "yarn", "factor": self.factor, TRAINED: self.trained_length}
-        block |= {"beta_fast": self.beta_fast, "beta_slow": self.beta_slow}
-        block |= {name: value for name in names if (value := getattr(self, name))}
-        return block if self.truncate else block | {"truncate": False}
-
-    def llama_cpp(self) -> str:
-        own_scale = self.mscale or self.mscale_all_dim or self.attention_factor
-        if own_scale or not self.truncate:
-            return ""
-        return (
-            f"--rope-scaling yarn --rope-scale {self.factor:.10g} "
-            f"--yarn-orig-ctx {self.trained_length} --yarn-beta-fast {self.beta_fast:g} "
-            f"--yarn-beta-slow {self.beta_slow:g}"
-        )
 
     def ends(self) -> tuple[float, float]:
         """Return the pairs, low and high, between which the ramp runs; high may pass the last one."""
@@ -205,9 +158,6 @@ class RopeYarnConfig(ScaledRopeConfig):
         return 1.0 / (self.factor * powers) * (1 - kept) + 1.0 / powers * kept
 
 
-_AGAINST_CODE = "Peng et al. 2023, arXiv 2309.00071, eqs. 17 to 22, against the authors' code"
-
-
 @dataclass(frozen=True, kw_only=True)
 class RopeYarnPaperConfig(ScaledRopeConfig):
     """RoPE with YaRN's ramp as printed, over turns."""
@@ -224,21 +174,12 @@ class RopeYarnPaperConfig(ScaledRopeConfig):
     attention_factor: float = attention_factor_field()
 
     label: ClassVar[str] = "RoPE YaRN as printed"
-    summary: ClassVar[str] = "YaRN by the formula of its paper, which no public code computes."
+    summary: ClassVar[str] = (
+        "YaRN by the formula of its paper; with equal numbers Llama 3's frequencies."
+    )
     paper: ClassVar[str] = "Peng et al. 2023, arXiv 2309.00071"
     reading: ClassVar[str] = "YaRN as printed"
     advanced: ClassVar[bool] = True
-    in_code: ClassVar[InCode | None] = InCode(
-        kind="rope_yarn",
-        rule="YaRN's printed ramp is not the one in public code.",
-        source=_AGAINST_CODE,
-    )
-    evidence: ClassVar[Evidence | None] = Evidence(
-        training="fine-tuning",
-        statement="The printed formula; the authors' own code ramps over pairs instead, and their models "
-        "were trained with that.",
-        source=_AGAINST_CODE,
-    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,13 +1,12 @@
 """Every second pair divided by the factor: a scaling made up for a test."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import torch
 
 from posenc import fields
 from posenc.formula import Writer
-from posenc.schemes.known_rope import Block, Evidence, RopeBlock
 from posenc.schemes.rope_scaling.base import ScaledRopeConfig, factor_field, trained_length_field
 
 
@@ -26,31 +25,6 @@ class RopeEveryOtherConfig(ScaledRopeConfig):
     summary: ClassVar[str] = "RoPE with every second pair divided."
     paper: ClassVar[str] = "Nobody 2026, arXiv 0000.00000"
     reading: ClassVar[str] = "every other pair"
-    block_types: ClassVar[tuple[str, ...]] = ("every_other", "second")
-    block_keys: ClassVar[tuple[str, ...]] = ("first_pair",)
-    evidence: ClassVar[Evidence | None] = Evidence(
-        training="fine-tuning", statement="Made up.", source="this test", untrained_to=3.0
-    )
-
-    @classmethod
-    def from_block(cls, block: RopeBlock) -> Self:
-        return cls(
-            **block.shared(),
-            factor=block.factor(),
-            trained_length=block.trained_length(),
-            first=block.own(cls, "first"),
-        )
-
-    def to_block(self) -> Block | None:
-        return {
-            "rope_type": "every_other",
-            "factor": self.factor,
-            "first": self.first,
-            "original_max_position_embeddings": self.trained_length,
-        }
-
-    def llama_cpp(self) -> str:
-        return f"--rope-scaling other --rope-scale {self.factor:g}"
 
     def rate_formula(self, write: Writer) -> tuple[str, ...]:
         return (rf"\frac{{1}}{{{write.power('rotary_dim')}}}",)
