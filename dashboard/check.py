@@ -17,7 +17,7 @@ from posenc.analysis.probes import probe_each
 from posenc.checkpoints.held_numbers import held_numbers
 from posenc.errors import CheckpointError, PosencError
 from posenc.identification import identify
-from posenc.identification.columns import Given
+from posenc.identification.columns import TableInput
 from posenc.identification.identify import (
     error_sentence,
     fit_sentence,
@@ -195,7 +195,7 @@ def _told_of_learned(query: Query, seed: int) -> Told:
 @st.cache_data(**CACHE)
 def _told_of_upload(name: str, seed: int) -> Told:
     held = held_numbers(name)
-    rows = Given.of(held.table, held.sines).columns
+    rows = TableInput.of(held.table, held.sines).columns
     return _told(f"table in {held.source}", rows, len(rows), seed)
 
 

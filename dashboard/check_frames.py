@@ -13,8 +13,8 @@ from posenc.analysis.layout_mixups import LayoutInspection, LayoutUse
 from posenc.analysis.probes import Probes
 from posenc.analysis.properties import Properties
 from posenc.identification import Identification
-from posenc.identification.columns import Given
-from posenc.identification.identify import FromExact, base_words, made, record, scheme_name
+from posenc.identification.columns import TableInput
+from posenc.identification.identify import FromExact, base_words, reconstruct, record, scheme_name
 from posenc.limits import MAX_DRAWN_CELLS
 from posenc.text import counted
 
@@ -46,7 +46,7 @@ def found(one: Identification) -> pd.DataFrame:
 
 def shown(one: Identification, apart: FromExact | None) -> pd.DataFrame:
     """Return what was found as people read it: what, found."""
-    guess, arrangement = one.guess, one.arrangement
+    guess, arrangement = one.hypothesis, one.arrangement
     rows = {"Rows x columns": f"{one.rows:,} x {one.width:,}", "Numbers": record(one)["format"]}
     if guess is None or arrangement is None or one.recipe is None or apart is None:
         rows["Nearest formula leaves"] = f"{one.residual:.3g} of its size"
@@ -120,7 +120,7 @@ def drawn_columns(frame: pd.DataFrame) -> pd.DataFrame:
 def tables(one: Identification, table: Tensor, sines: Tensor | None) -> tuple[Drawn, ...]:
     """Return pictures of the first entries of a table and of its formula."""
     most = MAX_DRAWN_CELLS
-    columns = Given.of(table, sines).columns
+    columns = TableInput.of(table, sines).columns
     rows, width = columns.shape
     cut = [
         f"the first {most} of {counted(size, word)}"
@@ -130,9 +130,9 @@ def tables(one: Identification, table: Tensor, sines: Tensor | None) -> tuple[Dr
     form = "cosines, then sines" if width > one.width else ""
     said = "; ".join(part for part in (form, *cut) if part)
     given = Drawn("This table", said, _picture(columns))
-    if one.guess is None:
+    if one.hypothesis is None:
         return (given,)
-    exact = made(one, table, sines, rows=min(rows, most)).exact
+    exact = reconstruct(one, table, sines, rows=min(rows, most)).exact
     return given, Drawn("Its formula, exact", said, _picture(exact))
 
 

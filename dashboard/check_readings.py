@@ -15,7 +15,7 @@ from torch import Tensor
 from posenc.checkpoints.array_files import NumberTable
 from posenc.checkpoints.held_numbers import cut
 from posenc.errors import PosencError
-from posenc.identification.columns import Given
+from posenc.identification.columns import TableInput
 
 MOST_READINGS = 8
 MOST_BYTES = 128 * 2**20  # of the tables of all readings, but the newest is always kept
@@ -61,7 +61,7 @@ def reading(key: tuple[str, ...], read: Callable[[], NumberTable]) -> NumberTabl
 def _read(read: Callable[[], NumberTable]) -> NumberTable | PosencError:
     try:
         table = cut(read())  # first, so that what is checked is what is looked at
-        Given.of(table.table, table.sines)
+        TableInput.of(table.table, table.sines)
     except PosencError as error:
         return error.with_traceback(None)
     return table

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from posenc.checkpoints.array_files import cosines_and_sines, name_of_sines
 from posenc.errors import SchemeArgumentError, shown
 from posenc.identification import identify
-from posenc.identification.columns import Given
-from posenc.identification.frequency_fit import rounding, written_in
+from posenc.identification.columns import TableInput
+from posenc.identification.frequency_fit import narrowest_format, rounding
 from posenc.identification.identify import headline
 from posenc.schemes.base import Scheme, SchemeConfig
 from posenc.schemes.rope import RopeConfig, rope_frequencies
@@ -64,7 +64,7 @@ def _departs(
     tolerance: float | None,
 ) -> str:
     """Return how a table departs from that of a scheme and what it is, "" where it does not."""
-    found = Given.of(table, sines)
+    found = TableInput.of(table, sines)
     expected = _expected(config, found, start)
     if expected.shape != found.columns.shape:
         return (
@@ -75,7 +75,9 @@ def _departs(
     largest = float(off.max())
     latest = len(off) + abs(start)
     size = max(1.0, float(expected.abs().max()))
-    allowed = rounding(written_in(found.columns), latest, size) if tolerance is None else tolerance
+    allowed = (
+        rounding(narrowest_format(found.columns), latest, size) if tolerance is None else tolerance
+    )
     if largest <= allowed:
         return ""
     row, column = divmod(int(off.argmax()), off.shape[1])
@@ -112,7 +114,7 @@ def _widths(config: SinusoidalConfig | RopeConfig) -> str:
 
 
 def _expected(
-    config: SinusoidalConfig | RopeConfig, found: Given, start: int
+    config: SinusoidalConfig | RopeConfig, found: TableInput, start: int
 ) -> Float[Tensor, "t c"]:
     rows = len(found.columns)
     if isinstance(config, SinusoidalConfig):

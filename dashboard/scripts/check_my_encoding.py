@@ -38,7 +38,7 @@ rows.writerow([said[name] for name in names])
 
 _PROBES = """
 # How well its index and the order of two rows are read back from its rows, beside random numbers.
-vectors = Given.of(table, sines).columns
+vectors = TableInput.of(table, sines).columns
 try:
     told = probe(vectors[: probed_rows(vectors.shape[1])], seed={seed})
 except SchemeArgumentError as error:
@@ -55,7 +55,7 @@ for index, order, shown in (
 """
 _PROBE_IMPORTS = """\
 from posenc.analysis.probes import probe
-from posenc.identification.columns import Given
+from posenc.identification.columns import TableInput
 from posenc.checkpoints.held_numbers import shortened
 from posenc.checkpoints.array_files import read_number_table
 from posenc.limits import probed_rows"""

@@ -4,8 +4,6 @@ Every column c is sin or cos of position * base^-exponent(c). As published, the 
 2m/d: side by side (Vaswani et al. 2017, arXiv 1706.03762), sines first (tensor2tensor), or, for
 RoPE (Su et al. 2021, arXiv 2104.09864), cosines and sines apart, each frequency once or for both
 features of its pair. The others are mistakes seen in public code.
-
-Tables as they are given: one of sines and cosines, or cosines and sines, or complex numbers.
 """
 
 import functools
@@ -41,9 +39,8 @@ class Columns(NamedTuple):
 class Arrangement:
     """One order of columns.
 
-    name: unique. form: what it is an order of: one table, or cosines beside sines of the same width.
-    scheme: whose table this is. layout: of the pairs; None where each frequency stands once.
-    words: the order as a sentence says it. fault: what is wrong with it, "" where nothing is.
+    form: one table, or cosines and sines of the same width. layout: of the pairs; None where each frequency
+    occurs once. words: the order, for a sentence. fault: what is wrong with it, or "".
     """
 
     name: str
@@ -73,43 +70,37 @@ class Arrangement:
         """
         pairs = self.pairs(width)
         column = torch.arange(width, dtype=torch.float64)
-        beside = torch.div(column, 2, rounding_mode="floor") / pairs  # 0 0 1 1 ...
-        apart = (column % pairs) / pairs  # 0 1 2 ... 0 1 2 ...
-        odd = column % 2 == 1
-        second = column >= pairs
-        one = torch.ones(width, dtype=torch.bool)
-        sines, exponents = {
-            "interleaved": (~odd, beside),
-            "half": (~second, apart),
-            "interleaved_swapped": (odd, beside),
-            "cosines_first": (second, apart),
-            "column": (~odd, column / width),
-            "next": (~odd, beside + odd / pairs),
-            "mixed": (~odd, apart),
-            "cosines_half": (~one, apart),
-            "cosines_interleaved": (~one, beside),
-            "cosines_once": (~one, apart),
-            "sines_half": (one, apart),
-            "sines_interleaved": (one, beside),
-            "sines_once": (one, apart),
-        }.get(self.name, (one, apart))
+        interleaved = column.div(2, rounding_mode="floor") / pairs  # 0 0 1 1 ...
+        half = (column % pairs) / pairs  # 0 1 2 ... 0 1 2 ...
+        odd, second = column % 2 == 1, column >= pairs
+        always = torch.ones(width, dtype=torch.bool)
+        by_letter = {"h": half, "i": interleaved, "o": half, "n": half + 1 / pairs}
         if self.name in _JOINED:
-            part = torch.arange(width // 2, dtype=torch.float64)
-            alike = self.layout == "half"
-            each = (part % pairs if alike else part.div(2, rounding_mode="floor")) / pairs
-            later = column >= width // 2
-            sines = later if self.name.startswith("joined") else ~later
-            return Columns(sines, torch.cat((each, each)), 2 * pairs)
-        if self.form == "table":
+            exponents = by_letter[self.name[-1]][: width // 2]
+            last = column >= width // 2
+            sines = last if self.name.startswith("joined") else ~last
+            return Columns(sines, torch.cat((exponents, exponents)), 2 * pairs)
+        if self.form == "cosines and sines":
+            of_cosines = always if self.name.startswith("swapped") else ~always
+            sines = torch.cat((of_cosines, ~of_cosines))
+            exponents = torch.cat([by_letter[letter] for letter in self.name[-2:]])
             return Columns(sines, exponents, 2 * pairs)
-        by_layout = {"h": apart, "i": beside, "o": apart, "n": apart + 1 / pairs}
-        cosine_order, sine_order = self.name[-2], self.name[-1]
-        swapped = self.name.startswith("swapped")
-        return Columns(
-            torch.cat((one if swapped else ~one, ~one if swapped else one)),
-            torch.cat((by_layout[cosine_order], by_layout[sine_order])),
-            2 * pairs,
-        )
+        sines, exponents = {
+            "interleaved": (~odd, interleaved),
+            "half": (~second, half),
+            "interleaved_swapped": (odd, interleaved),
+            "cosines_first": (second, half),
+            "column": (~odd, column / width),
+            "next": (~odd, interleaved + odd / pairs),
+            "mixed": (~odd, half),
+            "cosines_half": (~always, half),
+            "cosines_interleaved": (~always, interleaved),
+            "cosines_once": (~always, half),
+            "sines_half": (always, half),
+            "sines_interleaved": (always, interleaved),
+            "sines_once": (always, half),
+        }[self.name]
+        return Columns(sines, exponents, 2 * pairs)
 
 
 _WRONG_PAIRS = "cosines and sines of a pair differ in frequency"
@@ -169,17 +160,16 @@ _ANY_WIDTH = (*_ONCE, "interleaved")
 _JOINED = ("joined_hh", "joined_ii", "sines_first_hh", "sines_first_ii")
 
 
-FEWEST_ROWS = 2
-LARGEST, SMALLEST = 1e30, 1e-30  # beyond these, squares leave float64 or mean nothing
+MIN_ROWS = 2
+LARGEST, SMALLEST = 1e30, 1e-30  # squares of numbers beyond these are no longer exact in float64
 
 
 @dataclass(frozen=True, eq=False)
-class Given:
-    """A table as columns of float64 on the CPU, cosines before sines where it is both.
+class TableInput:
+    """A table in float64 on the CPU; of cosines and sines, the cosines' columns come first.
 
-    columns: (rows, c). form: what they are. width: columns of the table, or of the cosines alone.
-    padding: how many of the first rows hold nothing but zeros; they are in `columns`, too. blank (rows,):
-    which later rows do, as fairseq's row of its padding token.
+    width: columns of the table, or of the cosines alone. padding: number of first rows that are all
+    zeros; `columns` includes them. blank (rows,): which later rows are all zeros.
     """
 
     columns: Float[Tensor, "t c"]
@@ -189,18 +179,18 @@ class Given:
     blank: Bool[Tensor, " t"]
 
     @property
-    def longest(self) -> tuple[int, int]:
-        """The longest run of rows after the padding without a blank one: its first row, its end."""
+    def longest_run(self) -> tuple[int, int]:
+        """First row and end of the longest run of rows without padding and blank rows."""
         edges = [self.padding - 1, *torch.nonzero(self.blank).flatten().tolist(), len(self.blank)]
         runs = [(low + 1, high) for low, high in itertools.pairwise(edges)]
         return max(runs, key=lambda run: run[1] - run[0])
 
     @classmethod
-    def of(cls, table: Tensor, sines: Tensor | None = None) -> "Given":
-        """Read a table, a complex one (cos + i sin), or cosines and sines; axes of size 1 are dropped.
+    def of(cls, table: Tensor, sines: Tensor | None = None) -> "TableInput":
+        """Read a table, a complex table (cos + i sin), (rows, pairs, 2), or cosines and sines.
 
-        A table (rows, pairs, 2) holds the cosine and the sine of every pair, as torchtune keeps them.
-        Raises SchemeArgumentError for what is no table of finite numbers with two rows or more.
+        Axes of size 1 are dropped. Raises SchemeArgumentError unless the numbers are finite and there are
+        two rows or more.
         """
         if not isinstance(table, Tensor):
             raise SchemeArgumentError(f"table must be a tensor, got {type(table).__name__}.")
@@ -208,8 +198,8 @@ class Given:
             if sines is not None:
                 raise SchemeArgumentError("A complex table has its sines in it: give no others.")
             table, sines = table.real, table.imag
-        elif sines is None and (apart := cosines_and_sines(table)) is not None:
-            table, sines = apart
+        elif sines is None and (both := cosines_and_sines(table)) is not None:
+            table, sines = both
         parts = [_numbers("table", table)]
         if sines is not None:
             parts.append(_numbers("sines", sines))
@@ -226,16 +216,16 @@ class Given:
         return cls(columns, form, parts[0].shape[1], padding, blank)
 
 
-def _numbers(name: str, given: Tensor) -> Float[Tensor, "t c"]:
-    if not isinstance(given, Tensor) or not given.is_floating_point():
+def _numbers(name: str, tensor: Tensor) -> Float[Tensor, "t c"]:
+    if not isinstance(tensor, Tensor) or not tensor.is_floating_point():
         raise SchemeArgumentError(f"{name} must hold floating-point numbers.")
-    table = given.detach()
+    table = tensor.detach()
     while table.ndim > 2 and 1 in table.shape:
         table = table.squeeze(table.shape.index(1))
-    if table.ndim != 2 or table.shape[1] < 1 or table.shape[0] < FEWEST_ROWS:
+    if table.ndim != 2 or table.shape[1] < 1 or table.shape[0] < MIN_ROWS:
         raise SchemeArgumentError(
-            f"{name} must be rows by columns, with {FEWEST_ROWS} rows or more, got shape "
-            f"{tuple(given.shape)}."
+            f"{name} must be rows by columns, with {MIN_ROWS} rows or more, got shape "
+            f"{tuple(tensor.shape)}."
         )
     if table.numel() > limits.MAX_TENSOR_ELEMENTS:
         raise SchemeArgumentError(

@@ -1,12 +1,11 @@
-"""Ladders that RoPE's scalings make of a plain one, tried where no plain ladder fits a table."""
+"""Scalings of RoPE that may have made a table, compared where no plain frequencies fit it."""
 
 import contextlib
 import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from dataclasses import fields as dataclass_fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from jaxtyping import Float
@@ -15,8 +14,8 @@ from torch import Tensor
 from posenc import limits
 from posenc.errors import ConfigError
 from posenc.identification.columns import Arrangement, Columns
-from posenc.identification.frequency_fit import Guess
-from posenc.identification.waves import Phases, Waves, starts
+from posenc.identification.frequency_fit import Hypothesis
+from posenc.identification.waves import ColumnPhases, Waves, likely_starts
 from posenc.schemes.rope import RopeConfig
 from posenc.schemes.rope_scaling.base import RopeLinearConfig
 from posenc.schemes.rope_scaling.llama3 import RopeLlama3Config
@@ -28,82 +27,17 @@ USUAL_BASES = (
     10_000.0, 500_000.0, 1_000_000.0, 150_000.0, 160_000.0, 100_000.0, 5_000_000.0, 10_000_000.0,
     1_000.0, 500.0, 100.0, 50_000.0, 2_000_000.0,
 )  # fmt: skip
-_FAST = 0.25  # exponents up to this are of pairs that scalings keep
-_TRIED_STANDING = 32
-_FEWEST_WAVES = 0.25  # of the columns, which standing still is not
-_TRIED = 4  # of the scalings whose frequencies come nearest
 _FACTORS = (2.0, 4.0, 8.0, 16.0, 32.0, 40.0, 64.0)
-_TRAINED = (1_024, 2_048, 4_096, 8_192, 16_384, 32_768, 65_536)
-
-
-@dataclass(frozen=True, kw_only=True)
-class SeenLadder:
-    """What a table shows of its frequencies before a scaling is named.
-
-    dim: twice its pairs. bases: those that its fastest pairs speak for, which scalings leave alone.
-    turning: how many pairs, the fastest ones, may turn; () where all do.
-    """
-
-    dim: int
-    bases: tuple[float, ...]
-    turning: tuple[int, ...] = ()
-
-
-def usual_configs(scaling: type[RopeConfig], seen: SeenLadder) -> Iterator[RopeConfig]:
-    """Yield usual factors of usual trained lengths, and each switch turned over."""
-    switches: list[dict[str, Any]] = [{}]
-    switches += [
-        {field.name: not getattr(scaling(), field.name)}
-        for field in dataclass_fields(scaling)
-        if field.type in (bool, "bool")
-    ]
-    for base, trained, factor, own in itertools.product(seen.bases, _TRAINED, _FACTORS, switches):
-        numbers: dict[str, Any] = {"base": base, "trained_length": trained, "factor": factor}
-        with contextlib.suppress(ConfigError):
-            yield scaling(dim=seen.dim, **numbers, **own)
-
-
-def _proportional_configs(seen: SeenLadder) -> Iterator[RopeConfig]:
-    for turning, base in itertools.product(seen.turning, seen.bases):
-        share = turning / (seen.dim // 2)
-        with contextlib.suppress(ConfigError):
-            yield RopeProportionalConfig(dim=seen.dim, base=base, partial_rotary_factor=share)
-
-
-# Configs whose frequencies a table may have, by kind. A kind that is missing is not identified: those
-# by a factor alone have a geometric ladder, which is seen without being tried, and of those that move
-# with the text there is no one table.
-CANDIDATES: dict[str, Callable[[SeenLadder], Iterator[RopeConfig]]] = {
-    "rope_yarn": functools.partial(usual_configs, RopeYarnConfig),
-    "rope_yarn_paper": functools.partial(usual_configs, RopeYarnPaperConfig),
-    "rope_llama3": functools.partial(usual_configs, RopeLlama3Config),
-    "rope_proportional": _proportional_configs,
-}
-
-
-def divided_config(dim: int, base: float, scale: float) -> RopeConfig | None:
-    """Return position interpolation with the frequencies scale * base^(-2m/dim), scale below 1."""
-    try:
-        return RopeLinearConfig(dim=dim, base=base, factor=1 / scale)
-    except ConfigError:
-        return None  # angles that are multiplied
-
-
-def ntk_bases(dim: int, base: float, usual: Sequence[float]) -> list[tuple[float, str]]:
-    """Return the bases near one that NTK-aware scaling makes of usual ones, each with how, in words."""
-    found = []
-    for plain in usual if dim > 2 else ():
-        factor = round((base / plain) ** ((dim - 2) / dim))
-        with contextlib.suppress(ConfigError):
-            larger = RopeNtkConfig(dim=dim, base=plain, factor=float(factor)).larger_base
-            if factor > 1 and math.isclose(larger, base, rel_tol=1e-3):
-                found.append((larger, f"NTK-aware scaling of base {plain:,.6g} by {factor}"))
-    return found
+_TRAINED_LENGTHS = (1_024, 2_048, 4_096, 8_192, 16_384, 32_768, 65_536)
+_FAST = 0.25  # scalings keep the frequencies of pairs with exponents up to this
+_TRIED_ZEROS = 32  # numbers of pairs without rotation that are tried
+_MIN_WAVES = 0.25  # of the columns
+_FINALISTS = 4
 
 
 @dataclass(frozen=True)
-class ScaledGuess(Guess):
-    """A guess whose ladder is that of a scaling of RoPE; base and scale are the config's own."""
+class ScaledHypothesis(Hypothesis):
+    """A hypothesis with the frequencies of a scaling of RoPE; base and scale are the config's own."""
 
     config: RopeConfig | None = None
 
@@ -116,65 +50,128 @@ class ScaledGuess(Guess):
         return _by_column(self.config.float32_ladder(self.config.rotary_dim), columns)
 
 
-def scaled_ladders(found: Waves, columns: Columns, turning: int) -> list[tuple[float, RopeConfig]]:
-    """Return the scalings whose frequencies come nearest to those of a table, with how far they are.
+@dataclass(frozen=True, kw_only=True)
+class Observation:
+    """What a table shows of its frequencies.
 
-    turning: how many pairs turn at least; the columns of the others stand still.
+    dim: twice its pairs. bases: those that its fastest pairs support. rotating: numbers of pairs, the
+    fastest ones, that may rotate.
+    """
+
+    dim: int
+    bases: tuple[float, ...]
+    rotating: tuple[int, ...] = ()
+
+
+def usual_configs(scaling: type[RopeConfig], seen: Observation) -> Iterator[RopeConfig]:
+    """Yield usual factors of usual trained lengths, with each switch of the config also reversed."""
+    defaults = scaling()
+    switches: list[dict[str, Any]] = [{}]
+    switches += [
+        {field.name: not getattr(defaults, field.name)}
+        for field in fields(scaling)
+        if field.type in (bool, "bool")
+    ]
+    for base, length, factor, switch in itertools.product(
+        seen.bases, _TRAINED_LENGTHS, _FACTORS, switches
+    ):
+        numbers: dict[str, Any] = {"base": base, "trained_length": length, "factor": factor}
+        with contextlib.suppress(ConfigError):
+            yield scaling(dim=seen.dim, **numbers, **switch)
+
+
+def _proportional_configs(seen: Observation) -> Iterator[RopeConfig]:
+    for rotating, base in itertools.product(seen.rotating, seen.bases):
+        fraction = rotating / (seen.dim // 2)
+        with contextlib.suppress(ConfigError):
+            yield RopeProportionalConfig(dim=seen.dim, base=base, partial_rotary_factor=fraction)
+
+
+# Configs whose frequencies a table may have, by kind. Scalings by a factor alone are missing, because
+# their frequencies are geometric like plain ones, and so are those that depend on the length.
+CANDIDATES: dict[str, Callable[[Observation], Iterator[RopeConfig]]] = {
+    "rope_yarn": functools.partial(usual_configs, RopeYarnConfig),
+    "rope_yarn_paper": functools.partial(usual_configs, RopeYarnPaperConfig),
+    "rope_llama3": functools.partial(usual_configs, RopeLlama3Config),
+    "rope_proportional": _proportional_configs,
+}
+
+
+def divided_config(dim: int, base: float, scale: float) -> RopeConfig | None:
+    """Return position interpolation with the frequencies scale * base^(-2m/dim), None for scale > 1."""
+    try:
+        return RopeLinearConfig(dim=dim, base=base, factor=1 / scale)
+    except ConfigError:
+        return None
+
+
+def ntk_bases(dim: int, base: float, usual: Sequence[float]) -> list[tuple[float, str]]:
+    """Return bases near one that NTK-aware scaling makes of usual ones, each with a description."""
+    bases = []
+    for plain in usual if dim > 2 else ():
+        factor = round((base / plain) ** ((dim - 2) / dim))
+        with contextlib.suppress(ConfigError):
+            larger = RopeNtkConfig(dim=dim, base=plain, factor=float(factor)).larger_base
+            if factor > 1 and math.isclose(larger, base, rel_tol=1e-3):
+                bases.append((larger, f"NTK-aware scaling of base {plain:,.6g} by {factor}"))
+    return bases
+
+
+def nearest_scalings(waves: Waves, columns: Columns, moving: int) -> list[tuple[float, RopeConfig]]:
+    """Return the scalings whose frequencies come nearest to those of a table, with their distance.
+
+    moving: the least number of pairs that rotate; the columns of the others do not change.
     """
     pairs = columns.dim // 2
-    if columns.dim > limits.MAX_DIM or float((found.weight > 0).double().mean()) < _FEWEST_WAVES:
+    if columns.dim > limits.MAX_DIM or float((waves.weight > 0).double().mean()) < _MIN_WAVES:
         return []
-    rows = len(found.table)
-    last = min(pairs - 1, turning + _TRIED_STANDING)
-    seen = SeenLadder(
+    last = min(pairs - 1, moving + _TRIED_ZEROS)
+    seen = Observation(
         dim=columns.dim,
-        bases=_bases(found, columns),
-        turning=tuple(range(max(1, turning), last + 1)),
+        bases=_supported_bases(waves, columns),
+        rotating=tuple(range(max(1, moving), last + 1)),
     )
+    rows = len(waves.table)
     scored: list[tuple[float, RopeConfig]] = []
-    for config, ladder in _ladders_like(seen):
-        apart = (found.theta - _by_column(ladder, columns)).abs() * rows  # radians in the last row
+    for config, frequencies in _candidates(seen):
+        apart = (waves.theta - _by_column(frequencies, columns)).abs() * rows  # radians, last row
         scored.append((float(apart.clamp_max(1.0).mean()), config))
-    return sorted(scored, key=lambda pair: pair[0])[:_TRIED]
+    return sorted(scored, key=lambda pair: pair[0])[:_FINALISTS]
 
 
-@functools.lru_cache(maxsize=4)  # asked alike for every arrangement, and again without what departs
-def _ladders_like(seen: SeenLadder) -> list[tuple[RopeConfig, Float[Tensor, " p"]]]:
-    """Return every scaling in use whose frequencies a table may have, with them."""
-    return [
-        (config, config.frequencies().inv_freq)
-        for configs in CANDIDATES.values()
-        for config in configs(seen)
-    ]
+@functools.lru_cache(maxsize=4)  # every arrangement asks for the same ones
+def _candidates(seen: Observation) -> list[tuple[RopeConfig, Float[Tensor, " p"]]]:
+    configs = itertools.chain.from_iterable(make(seen) for make in CANDIDATES.values())
+    return [(config, config.frequencies().inv_freq) for config in configs]
 
 
-def scaled_guesses(
-    found: Waves,
+def scaled_hypotheses(
+    waves: Waves,
     arrangement: Arrangement,
     config: RopeConfig,
     columns: Columns,
-    allowed: float,
+    tolerance: float,
     signs: tuple[int, float],
-) -> list[ScaledGuess]:
-    """Return where a table of a scaling may start; allowed: what rounding does to a number."""
+) -> list[ScaledHypothesis]:
+    """Return tables of a scaling from the likely starts. tolerance: error of a number by rounding."""
     sense, sign = signs
-    one = ScaledGuess(arrangement, config.base, size=sign, sense=sense, config=config)
-    rates = one.rates(columns)
-    likely = starts(Phases.of(found, columns, rates, allowed, signs), rates)
-    return [replace(one, start=start) for start in likely]
+    first = ScaledHypothesis(arrangement, config.base, size=sign, sense=sense, config=config)
+    rates = first.rates(columns)
+    phases = ColumnPhases.of(waves, columns, rates, tolerance, signs)
+    return [replace(first, start=start) for start in likely_starts(phases, rates)]
 
 
-def _bases(found: Waves, columns: Columns) -> tuple[float, ...]:
-    """Return the usual bases that the fastest pairs speak for, which scalings leave alone, and theirs."""
-    fast = (found.weight > 0) & (columns.exponents > 0) & (columns.exponents <= _FAST)
+def _supported_bases(waves: Waves, columns: Columns) -> tuple[float, ...]:
+    """Return the usual bases near the one of the fastest pairs, which scalings keep, or that one."""
+    fast = (waves.weight > 0) & (columns.exponents > 0) & (columns.exponents <= _FAST)
     if not bool(fast.any()):
         return USUAL_BASES
     measured = float(
-        (-found.theta[fast].log() / columns.exponents[fast]).median().clamp(0.01, 27).exp()
+        (-waves.theta[fast].log() / columns.exponents[fast]).median().clamp(0.01, 27).exp()
     )
     usual = tuple(base for base in USUAL_BASES if abs(math.log(base / measured)) < 0.1)
     return usual or (measured,)
 
 
-def _by_column(ladder: Float[Tensor, " p"], columns: Columns) -> Float[Tensor, " c"]:
-    return ladder[(columns.exponents * len(ladder)).round().long()]
+def _by_column(frequencies: Float[Tensor, " p"], columns: Columns) -> Float[Tensor, " c"]:
+    return frequencies[(columns.exponents * len(frequencies)).round().long()]

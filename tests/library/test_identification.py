@@ -19,7 +19,7 @@ from posenc.identification.identify import (
     fit_sentence,
     from_exact,
     headline,
-    made,
+    reconstruct,
     record,
 )
 from posenc.schemes.rope import RopeConfig
@@ -72,10 +72,12 @@ def check_identified(
     cos, sin = (part.to(dtype) for part in cos_and_sin(rows, width, base, start))
     found = identify(*make(of_cosines * cos, of_sines * sin))
     case = f"{form} {rows}x{width} base {base:g} from {start} in {dtype}: {headline(found)}"
-    assert found.guess.start == start, case
+    assert found.hypothesis.start == start, case
     assert (found.arrangement.scheme, found.arrangement.layout) == (scheme, layout), case
     if not math.isinf(found.base_within):
-        assert math.isclose(found.guess.base, base, rel_tol=2 * found.base_within + 1e-12), case
+        assert math.isclose(found.hypothesis.base, base, rel_tol=2 * found.base_within + 1e-12), (
+            case
+        )
     # One rounding of the numbers, and the last digits of a base that was measured.
     least = {torch.bfloat16: 7, torch.float16: 10}.get(dtype, 20 if sign else 22)
     assert found.largest <= 2.0**-least, case
@@ -160,7 +162,7 @@ def test_scaled_cache_is_identified(name: str) -> None:
     assert kinds(found) == ["sign"] * negated + ["start"] * bool(start)
     assert isinstance(found.config, RopeConfig)
     assert found.config.kind == kind
-    assert found.guess.start == start
+    assert found.hypothesis.start == start
     assert_close(found.config.frequencies().inv_freq, expected, rtol=1e-6, atol=0)
     assert math.isclose(found.config.attention_scaling(), size, rel_tol=1e-6)
 
@@ -213,7 +215,7 @@ def test_other_exponent_is_named(exponent: str) -> None:
 
 def test_base_near_a_usual_one_is_not_called_another_exponent() -> None:
     found = identify(sinusoidal(512, 64, 10_001.0))  # 10,001 is not 100 squared
-    assert math.isclose(found.guess.base, 10_001.0, rel_tol=1e-9)
+    assert math.isclose(found.hypothesis.base, 10_001.0, rel_tol=1e-9)
     assert kinds(found) == []
     assert not any("exponent" in words for words in found.also)
 
@@ -261,22 +263,22 @@ def test_swapped_sines_and_cosines_and_wrong_pairs_are_named() -> None:
         assert (kinds(found), found.config) == (["swapped"], None)
     found = identify(halves(cos), neighbours(sin))
     assert kinds(found) == ["wrong pairs"]
-    assert math.isclose(found.guess.base, 1e4, rel_tol=1e-5)
+    assert math.isclose(found.hypothesis.base, 1e4, rel_tol=1e-5)
 
 
 def test_table_is_made_again_with_its_padding_and_start() -> None:
     table = torch.cat((torch.zeros(3, 16), sinusoidal(40, 16, 1e4, start=3))).double()
     found = identify(table)
     assert (kinds(found), found.padding, record(found)["start"]) == (["padding"], 3, 0)
-    assert_close(made(found, table).exact, table, atol=2.0**-24)
+    assert_close(reconstruct(found, table).exact, table, atol=2.0**-24)
     table[20, 5] += 1e-3
-    again = made(found, table)
-    assert torch.equal(again.given, table)
+    again = reconstruct(found, table)
+    assert torch.equal(again.table, table)
     worst = from_exact(found, table)
     assert (worst.row, worst.column) == (20, 5)
     assert worst.largest == pytest.approx(1e-3, rel=1e-3)
     assert_close(worst.by_column, (again.exact - table).abs().amax(0), atol=1e-15)
-    assert_close(made(found, table, rows=7).exact, again.exact[:7])
+    assert_close(reconstruct(found, table, rows=7).exact, again.exact[:7])
 
 
 def test_rows_of_zeros_size_and_signs_of_all_numbers_are_named() -> None:
@@ -289,7 +291,7 @@ def test_rows_of_zeros_size_and_signs_of_all_numbers_are_named() -> None:
     found = identify(-3.5 * sinusoidal(32, 8))
     assert kinds(found) == ["sign", "size"]
     assert "Every number is multiplied by 3.5." in sentences(found)
-    assert math.isclose(abs(found.guess.size), 3.5, rel_tol=1e-6)
+    assert math.isclose(abs(found.hypothesis.size), 3.5, rel_tol=1e-6)
 
 
 POWERS, STEPS = 1.0 / 1e4 ** (torch.arange(0, 16, 2).float() / 16), torch.arange(300.0)
@@ -313,9 +315,9 @@ def test_rounded_frequencies_and_angles_are_named(words: str) -> None:
     found = identify(angles.cos(), angles.sin())
     assert kinds(found) == ["angles"]
     assert words in found.recipe.words + sentences(found)
-    assert found.guess.base == 1e4
-    again = made(found, angles.cos(), angles.sin())
-    assert_close(again.as_found, again.given, atol=LAST_DIGITS)
+    assert found.hypothesis.base == 1e4
+    again = reconstruct(found, angles.cos(), angles.sin())
+    assert_close(again.as_identified, again.table, atol=LAST_DIGITS)
     exact = torch.cat(cos_and_sin(300, 16, 1e4), 1)
     assert_close(again.exact, exact, atol=1e-14)
 
@@ -358,7 +360,7 @@ def test_bad_rows_and_columns_hide_no_float32_angles() -> None:
 def test_table_with_more_than_a_tenth_of_bad_rows_is_none_of_these() -> None:
     table = sinusoidal(64, 8)
     table[[2, 7, 16, 28, 29, 41, 55]] = random(7, 8, seed=3).float()
-    assert identify(table).guess is None
+    assert identify(table).hypothesis is None
 
 
 OTHERS = {"normal": random(24, 8), "zeros": torch.zeros(64, 8), "ones": torch.ones(64, 8)}
@@ -368,8 +370,8 @@ OTHERS = {"normal": random(24, 8), "zeros": torch.zeros(64, 8), "ones": torch.on
 def test_other_table_is_none_of_these(name: str) -> None:
     table = OTHERS[name] if name in OTHERS else named_table(name).table
     found = identify(table)
-    assert (found.config, found.guess, record(found)["config"]) == (None, None, None)
+    assert (found.config, found.hypothesis, record(found)["config"]) == (None, None, None)
     assert headline(found).startswith("None of these")
     assert "2%" in fit_sentence(found)
     with pytest.raises(SchemeArgumentError, match="No formula"):
-        made(found, table)
+        reconstruct(found, table)

@@ -8,9 +8,9 @@ import torch
 
 from posenc import identification
 from posenc.identification.columns import ARRANGEMENTS
-from posenc.identification.frequency_fit import RECIPES, Guess
+from posenc.identification.frequency_fit import RECIPES, Hypothesis
 from posenc.identification.scalings import divided_config, ntk_bases
-from posenc.identification.search import nearest_fit, rounder
+from posenc.identification.search import nearest_fit, rounder_bases
 from posenc.schemes.rope_scaling.base import RopeLinearConfig
 from tests.library.small_tables import cos_and_sin, sinusoidal
 from tests.library.tensors import assert_close, random
@@ -37,14 +37,16 @@ def test_larger_base_of_ntk_aware_scaling_is_identified() -> None:
     assert base == pytest.approx(larger, rel=1e-12)
     assert sentence == "NTK-aware scaling of base 10,000 by 8"
     assert ntk_bases(32, 8e4, [1e4]) == []
-    assert any(math.isclose(base, tried, rel_tol=1e-12) for tried in rounder(1.0001 * larger, 32))
+    assert any(
+        math.isclose(base, tried, rel_tol=1e-12) for tried in rounder_bases(1.0001 * larger, 32)
+    )
 
 
 def test_float32_frequencies_are_divided_by_a_whole_factor() -> None:
     arrangement = next(one for one in ARRANGEMENTS if one.name == "half")
     columns = arrangement.columns(64)
     rows = torch.arange(1_024, dtype=torch.float64)
-    made = RECIPES[0].values(Guess(arrangement, 1e4, scale=1 / 3), rows, columns)
+    made = RECIPES[0].values(Hypothesis(arrangement, 1e4, scale=1 / 3), rows, columns)
     frequencies = 1.0 / 1e4 ** (torch.arange(0, 64, 2).float() / 64) / 3.0
     angles = rows.float()[:, None] * frequencies
     expected = torch.cat((angles.sin(), angles.cos()), 1).double()
@@ -55,5 +57,5 @@ def test_column_that_is_left_out_of_a_search_has_no_part_in_it() -> None:
     table = sinusoidal(48, 8).double()
     table[:, 3] = random(48, seed=2)
     fit = nearest_fit(table, "table", 8, torch.float32, torch.tensor([3]))
-    assert fit.guess.base == 1e4
+    assert fit.hypothesis.base == 1e4
     assert fit.residual < 1e-6

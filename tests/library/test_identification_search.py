@@ -10,7 +10,7 @@ import torch
 
 from posenc import identification, limits
 from posenc.identification.search import nearest_fit
-from posenc.identification.waves import Phases, starts
+from posenc.identification.waves import ColumnPhases, likely_starts
 from tests.library.small_tables import sinusoidal
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
@@ -20,17 +20,17 @@ identify: Any = identification.identify
 
 def test_only_usual_first_positions_are_tried_if_columns_hardly_turn() -> None:
     no_column = torch.zeros(4, dtype=torch.bool)
-    phases = Phases(torch.zeros(4).double(), no_column, no_column, True, 1e-7)
+    phases = ColumnPhases(torch.zeros(4).double(), no_column, no_column, True, 1e-7)
     rates = torch.tensor([1.0, 0.1, 0.01, 0.001], dtype=torch.float64)
     assert phases.near(rates) == ([0, 1], 0.0)
     assert phases.far(rates) == (0, 0.0)
-    assert starts(phases, rates) == [0, 1]
+    assert likely_starts(phases, rates) == [0, 1]
 
 
 def test_table_wider_than_any_config_has_a_formula_and_no_config() -> None:
     found = identify(sinusoidal(2, limits.MAX_DIM + 2))
     assert (found.config, found.arrangement.scheme) == (None, "sinusoidal")
-    assert math.isclose(found.guess.base, 1e4, rel_tol=1e-5)
+    assert math.isclose(found.hypothesis.base, 1e4, rel_tol=1e-5)
 
 
 def test_fit_that_a_bad_row_misled_is_replaced_by_that_of_the_other_rows(
@@ -43,12 +43,16 @@ def test_fit_that_a_bad_row_misled_is_replaced_by_that_of_the_other_rows(
     def misled_by_row_30(columns: torch.Tensor, *others: Any) -> Any:
         fit = nearest_fit(columns[:30], *others)
         fitted.append(len(columns))
-        return fit if len(columns) < 64 else replace(fit, guess=replace(fit.guess, base=9_000.0))
+        return (
+            fit
+            if len(columns) < 64
+            else replace(fit, hypothesis=replace(fit.hypothesis, base=9_000.0))
+        )
 
     # The package has a function of the module's name.
     module = import_module("posenc.identification.identify")
     monkeypatch.setattr(module, "nearest_fit", misled_by_row_30)
     found = identify(table)
     assert fitted[0] == 64 > fitted[1]
-    assert found.guess.base == 1e4
+    assert found.hypothesis.base == 1e4
     assert [one.sentence[:25] for one in found.deviations] == ["Row 30 does not follow th"]

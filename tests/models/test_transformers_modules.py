@@ -21,7 +21,7 @@ from posenc import attention, identification
 from posenc.checkpoints.find_tables import Confidence, find_position_tables
 from posenc.checkpoints.position_table import read_position_table
 from posenc.checkpoints.safetensors_file import read_header
-from posenc.identification.identify import made
+from posenc.identification.identify import reconstruct
 from posenc.testing import assert_matches
 from tests.library.configs import config_of
 from tests.library.tensors import assert_close, random
@@ -85,9 +85,9 @@ def test_padding_row_inside_a_table_is_named_and_not_counted() -> None:
     found = identify(table)
     assert [one.kind for one in found.deviations] == ["padding", "angles"]
     assert "Row 1 is all zeros" in found.deviations[0].sentence
-    assert found.guess.start == 0
+    assert found.hypothesis.start == 0
     assert found.largest <= LAST_DIGITS
-    as_found = made(found, table).as_found
+    as_found = reconstruct(found, table).as_identified
     assert_close(as_found, table.double(), atol=LAST_DIGITS)
 
 

@@ -30,7 +30,7 @@ from posenc.checkpoints.position_table import PositionTable
 from posenc.checkpoints.sources import RunParameters, named_table, run_parameters
 from posenc.checkpoints.sources import _read as run_parameters_of
 from posenc.errors import PickleRefused, PosencError
-from posenc.identification.columns import Given
+from posenc.identification.columns import TableInput
 from posenc.lab.runs import Run, Store
 from posenc.lab.specification import Specification
 from posenc.lab.sweep import read_text
@@ -62,7 +62,7 @@ def _learned_table(content: bytes) -> object:
 
 def _number_table(content: bytes) -> object:
     read = read_number_table(content)
-    Given.of(read.table, read.sines)
+    TableInput.of(read.table, read.sines)
     return read
 
 
