@@ -12,18 +12,18 @@ from dashboard.compute import Array
 from dashboard.matrix import Full, Panel, Scale
 from dashboard.pair import Pair
 from dashboard.text import plain
-from posenc.claims import CLAIMS, Claim, Number, State, Verdict
+from posenc.claims import CLAIMS, Claim, Number, Status, Verdict
 
 Colour = Literal["green", "blue", "orange", "red", "gray"]
 
-BADGES: dict[State, tuple[str, Colour]] = {
-    State.HOLDS: (":material/check:", "green"),
-    State.THEOREM: (":material/done_all:", "blue"),
-    State.PARTLY: (":material/contrast:", "orange"),
-    State.FALSE: (":material/close:", "red"),
-    State.NOT_HERE: (":material/model_training:", "orange"),
-    State.NOT_MEASURED: (":material/hourglass_empty:", "gray"),
-    State.UNDECIDED: (":material/remove:", "gray"),
+BADGES: dict[Status, tuple[str, Colour]] = {
+    Status.HOLDS: (":material/check:", "green"),
+    Status.THEOREM: (":material/done_all:", "blue"),
+    Status.PARTLY: (":material/contrast:", "orange"),
+    Status.FALSE: (":material/close:", "red"),
+    Status.NOT_HERE: (":material/model_training:", "orange"),
+    Status.NOT_MEASURED: (":material/hourglass_empty:", "gray"),
+    Status.UNDECIDED: (":material/remove:", "gray"),
 }
 HEADINGS = {
     "values": "The table's values",
@@ -57,27 +57,27 @@ def draw(both: Pair[claims.ClaimsRead]) -> None:
 
 def card(claim: Claim, verdict: Verdict) -> None:
     """Draw the sentence with its verdict, what was found, and the number that decides."""
-    icon, colour = BADGES[verdict.state]
+    icon, colour = BADGES[verdict.status]
     words, number = st.columns([3, 1], vertical_alignment="top")
     with words:
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-            st.badge(verdict.state.capitalize(), icon=icon, color=colour)
+            st.badge(verdict.status.capitalize(), icon=icon, color=colour)
             st.markdown(f"**{plain(claim.sentence)}**", width="content")
         st.markdown(plain(verdict.sentence))
         st.markdown(f":small[{source(claim)}{control(verdict)}]")
     decides = verdict.decides
     if decides is not None:
         with number, st.container(gap=None):
-            st.markdown(f"### {plain(decides.written)}")
+            st.markdown(f"### {plain(decides.text)}")
             st.caption(plain(decides.name))
 
 
 def pinned(now: Verdict, then: Verdict) -> str:
     """Say what the verdict of the pinned setting is, and how far the number moved."""
-    said = f"A: {then.state.capitalize()}"
+    said = f"A: {then.status.capitalize()}"
     ours, theirs = now.decides, then.decides
     if theirs is not None:
-        said += f", {plain(theirs.written)}"
+        said += f", {plain(theirs.text)}"
     if ours is None or theirs is None or ours.value is None or theirs.value is None:
         return said + "."
     if ours.name == theirs.name:
@@ -93,7 +93,7 @@ def source(claim: Claim) -> str:
 def control(verdict: Verdict) -> str:
     """The control and its number, where there is one."""
     found = verdict.control
-    return "" if found is None else f" Control: {plain(f'{found.name}: {found.written}')}."
+    return "" if found is None else f" Control: {plain(f'{found.name}: {found.text}')}."
 
 
 def drawer(claim: Claim, verdict: Verdict) -> None:
@@ -108,14 +108,15 @@ def drawer(claim: Claim, verdict: Verdict) -> None:
             st.table(numbers(verdict.numbers, verdict.control))
         st.caption(f"The verdict depends on {plain(claims.reads(claim))}.")
         for function in (claim.test, *claim.steps):
-            st.code(inspect.getsource(function), language="python")
+            code = inspect.getsource(function)
+            st.code(code[code.index("def ") :], language="python")  # without its decorator
 
 
 def numbers(found: Sequence[Number], control: Number | None) -> pd.DataFrame:
     """All numbers of a verdict as text, the control last."""
-    rows = {plain(number.name): plain(number.written) for number in found}
+    rows = {plain(number.name): plain(number.text) for number in found}
     if control is not None:
-        rows[f"control: {plain(control.name)}"] = plain(control.written)
+        rows[f"control: {plain(control.name)}"] = plain(control.text)
     return pd.DataFrame({"found": rows})
 
 

@@ -11,16 +11,16 @@ from dashboard.choices import ClaimsChoice
 from dashboard.compute import CACHE, MANY, Array
 from dashboard.text import listed
 from posenc import PosencError, fields
-from posenc.claims import CLAIMS, Claim, State, Verdict
+from posenc.claims import CLAIMS, Claim, Status, Verdict
 from posenc.claims.distances import two_ahead_control, two_ahead_weights
 from posenc.settings import Setting, own_fields
 
-FILTERS: dict[str, tuple[State, ...]] = {
-    "all": tuple(State),
-    "holds": (State.HOLDS, State.THEOREM),
-    "partly": (State.PARTLY,),
-    "false": (State.FALSE,),
-    "open": (State.NOT_HERE, State.NOT_MEASURED, State.UNDECIDED),
+FILTERS: dict[str, tuple[Status, ...]] = {
+    "all": tuple(Status),
+    "holds": (Status.HOLDS, Status.THEOREM),
+    "partly": (Status.PARTLY,),
+    "false": (Status.FALSE,),
+    "open": (Status.NOT_HERE, Status.NOT_MEASURED, Status.UNDECIDED),
 }
 DRAWN = "two_right"  # the claim that is drawn
 DRAWN_POSITIONS = 16  # few, so that a step of two is seen
@@ -42,7 +42,7 @@ def read(setting: Setting, chosen: ClaimsChoice) -> ClaimsRead:
     shown = tuple(
         name
         for name, found in verdicts.items()
-        if found.state in FILTERS[chosen.verdict] and chosen.theme in ("all", CLAIMS[name].theme)
+        if found.status in FILTERS[chosen.verdict] and chosen.theme in ("all", CLAIMS[name].theme)
     )
     drawn = DRAWN in shown and verdicts[DRAWN].numbers
     weights = _weights(CLAIMS[DRAWN].relevant(setting)) if drawn else None
@@ -54,7 +54,7 @@ def judge(claim: Claim, setting: Setting) -> Verdict:
     try:
         return _judged(claim.id, claim.relevant(setting))
     except PosencError as reason:
-        return Verdict(State.UNDECIDED, (), str(reason))
+        return Verdict(Status.UNDECIDED, (), str(reason))
 
 
 @st.cache_data(**MANY)
@@ -78,7 +78,7 @@ def frame(verdicts: Mapping[str, Verdict]) -> pd.DataFrame:
         rows.append(
             {
                 "id": name,
-                "state": str(found.state),
+                "state": str(found.status),
                 "number": decides.value if decides else None,
                 "what": decides.name if decides else "",
                 "unit": decides.unit if decides else "",
@@ -92,19 +92,19 @@ def frame(verdicts: Mapping[str, Verdict]) -> pd.DataFrame:
 
 def headline(verdicts: Mapping[str, Verdict]) -> str:
     """Count the verdicts in a sentence."""
-    counts = Counter(found.state for found in verdicts.values())
-    hold = counts[State.HOLDS] + counts[State.THEOREM]
-    proven = f" ({counts[State.THEOREM]} of them by proof)" if counts[State.THEOREM] else ""
+    counts = Counter(found.status for found in verdicts.values())
+    hold = counts[Status.HOLDS] + counts[Status.THEOREM]
+    proven = f" ({counts[Status.THEOREM]} of them by proof)" if counts[Status.THEOREM] else ""
     parts = [f"{hold} {'holds' if hold == 1 else 'hold'} at these settings{proven}"]
     said = {
-        State.PARTLY: ("holds in part", "hold in part"),
-        State.FALSE: ("is false", "are false"),
-        State.NOT_HERE: (
+        Status.PARTLY: ("holds in part", "hold in part"),
+        Status.FALSE: ("is false", "are false"),
+        Status.NOT_HERE: (
             "is not so in the small models trained here",
             "are not so in the small models trained here",
         ),
-        State.NOT_MEASURED: ("is not measured", "are not measured"),
-        State.UNDECIDED: ("has nothing to decide", "have nothing to decide"),
+        Status.NOT_MEASURED: ("is not measured", "are not measured"),
+        Status.UNDECIDED: ("has nothing to decide", "have nothing to decide"),
     }
     for state, (one, several) in said.items():
         if counts[state]:

@@ -17,7 +17,7 @@ rows.writerow(["id", "state", "number", "control"])
 for name, claim in CLAIMS.items():
     verdict = claim.test(setting)
     numbers = [one and one.value for one in (verdict.decides, verdict.control)]
-    rows.writerow([name, verdict.state, *("" if x is None else repr(x) for x in numbers)])
+    rows.writerow([name, verdict.status, *("" if x is None else repr(x) for x in numbers)])
 """
 
 

@@ -1,4 +1,4 @@
-"""What a claim is: a sentence that textbooks repeat, its source, and the test that decides it."""
+"""What a claim is: a sentence from the literature, its source, and the test that decides it."""
 
 import math
 import re
@@ -7,19 +7,27 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from posenc.schemes.sinusoidal import Sinusoidal, SinusoidalConfig
 from posenc.settings import Setting
 
-_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+# In the order in which claims are listed.
+THEMES = ("values", "content", "wavelengths", "distance", "order", "tables", "biases", "models")
+VASWANI = "Vaswani et al. 2017, arXiv 1706.03762"
+TABLE = ("dim", "base", "precision")  # what a sinusoidal table depends on
+EXACT = 1e-9  # relative; an identity computed in float64 is off by less
+
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
-class State(StrEnum):
-    """What a test found at one setting.
+class Status(StrEnum):
+    """The outcome of a claim's test at one setting.
 
-    THEOREM is for what holds at every setting by proof: the check then only confirms it to rounding,
-    so its control, on which the same check must fail, is what shows that it could have failed.
-    NOT_HERE is for sentences on trained models that the small runs of this library contradict: such
-    runs refute nothing of larger models that were trained for longer.
+    THEOREM: true at every setting by proof. The test confirms it to rounding, and the same check
+    fails on the verdict's control. NOT_HERE: a claim about trained models that the small runs of this
+    library contradict. They refute nothing of larger models that were trained for longer.
     """
 
     HOLDS = "holds"
@@ -33,7 +41,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class Number:
-    """One computed number with its name and unit; None where there is no such number."""
+    """One computed number with its name and unit; the value is None where there is no such number."""
 
     name: str
     value: float | None
@@ -44,39 +52,36 @@ class Number:
             object.__setattr__(self, "value", float(self.value))
 
     @property
-    def written(self) -> str:
-        """The number and its unit as people read them."""
-        if self.value is None:
-            return "none"
-        return f"{figure(self.value)} {self.unit}".strip()
+    def text(self) -> str:
+        """The number and its unit, rounded for reading."""
+        return "none" if self.value is None else f"{figure(self.value)} {self.unit}".strip()
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the test of a claim found at one setting.
+    """The outcome of a claim's test at one setting.
 
-    numbers: the first one decides. sentence: what was found, with what was examined. control: the
-    same check where the answer must be the other one; every THEOREM has one.
+    numbers: the first one decides. sentence: what was computed, and from what. control: the same
+    check where the answer must be the opposite; every THEOREM has one.
     """
 
-    state: State
+    status: Status
     numbers: tuple[Number, ...]
     sentence: str
     control: Number | None = None
 
     @property
     def decides(self) -> Number | None:
-        """The number that decides, None where there is none."""
+        """The number that decides; None where there is none."""
         return self.numbers[0] if self.numbers else None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """A sentence that is repeated, and the test that decides it at any setting.
+    """A sentence that textbooks and posts repeat, and the test that decides it at any setting.
 
-    source: who says so or what decides it. theme: the claims it stands with. test: setting to
-    verdict. uses: the only fields of a setting ("rope.layout" for an own one) that the test reads.
-    steps: functions that a reader of the test needs beside it.
+    source: who says so or what decides it. uses: the only fields of a setting that the test reads,
+    such as "dim" or "rope.layout". steps: other functions that a reader of the test needs.
     """
 
     id: str
@@ -84,35 +89,82 @@ class Claim:
     theme: str
     source: str
     test: Callable[[Setting], Verdict]
-    uses: tuple[str, ...] = ("dim", "base")
-    steps: tuple[Callable[..., Any], ...] = ()
-    url: str = ""
+    uses: tuple[str, ...]
+    steps: tuple[Callable[..., Any], ...]
+    url: str
 
     @property
     def link(self) -> str:
         """The address of the source."""
-        found = re.search(r"arXiv (\d{4}\.\d{5}|cmp-lg/\d{7})", self.source)
-        return self.url or (f"https://arxiv.org/abs/{found.group(1)}" if found else "")
+        arxiv = re.search(r"arXiv (\d{4}\.\d{5}|cmp-lg/\d{7})", self.source)
+        return self.url or (f"https://arxiv.org/abs/{arxiv.group(1)}" if arxiv else "")
 
     def relevant(self, setting: Setting) -> Setting:
-        """Return a setting with the same verdict, equal for all that differ in nothing it reads."""
-        kept: dict[str, Any] = {
+        """Return a setting with the same verdict, equal for all settings that agree in `uses`."""
+        fields: dict[str, Any] = {
             name: getattr(setting, name) for name in self.uses if "." not in name
         }
         own = tuple((key, value) for key, value in setting.own if key in self.uses)
-        heads = kept.setdefault("heads", 1)
-        kept.setdefault("dim", 2 * heads)
-        kept.setdefault("length", 2)
-        return Setting(own=own, **kept)
+        heads = fields.setdefault("heads", 1)
+        fields.setdefault("dim", 2 * heads)
+        fields.setdefault("length", 2)
+        return Setting(own=own, **fields)
+
+
+_registry: list[Claim] = []
+
+
+def claim(
+    sentence: str,
+    *,
+    theme: str,
+    source: str,
+    uses: tuple[str, ...] = ("dim", "base"),
+    steps: tuple[Callable[..., Any], ...] = (),
+    url: str = "",
+) -> Callable[[Callable[[Setting], Verdict]], Callable[[Setting], Verdict]]:
+    """Return a decorator that registers a test as a claim, under the test's name."""
+
+    def register(test: Callable[[Setting], Verdict]) -> Callable[[Setting], Verdict]:
+        _registry.append(
+            Claim(
+                id=test.__name__, sentence=sentence, theme=theme, source=source, test=test,
+                uses=uses, steps=steps, url=url,
+            )
+        )  # fmt: skip
+        return test
+
+    return register
+
+
+def claims() -> dict[str, Claim]:
+    """Return all registered claims by id, theme by theme, in the order in which they are defined."""
+    ordered = sorted(_registry, key=lambda claim: THEMES.index(claim.theme))
+    return {claim.id: claim for claim in ordered}
+
+
+def undecided(sentence: str) -> Verdict:
+    """Return the verdict of a setting at which a claim says nothing."""
+    return Verdict(Status.UNDECIDED, (), sentence)
 
 
 def sinusoidal(setting: Setting) -> Sinusoidal:
-    """Return the sinusoidal scheme with its features side by side, whose order changes no verdict."""
+    """Return the sinusoidal scheme with interleaved features, whose order changes no verdict."""
     return SinusoidalConfig(dim=setting.dim, base=setting.base).build()
 
 
+def randn(seed: int, *shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
+    """Return numbers drawn from N(0, 1)."""
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+
+
+def relative_change(after: Tensor, before: Tensor) -> float:
+    """Return the largest difference over the largest entry."""
+    return ((after - before).abs().max() / before.abs().max()).item()
+
+
 def figure(value: float) -> str:
-    """Write a number for a sentence: whole numbers in full, others with three digits."""
+    """Return a number as a sentence writes it: whole numbers in full, others with three digits."""
     if not math.isfinite(value):
         return str(value)
     if value == int(value) and abs(value) < 1e15:
@@ -122,12 +174,10 @@ def figure(value: float) -> str:
     if 1000 <= abs(value) < 1e15:
         return f"{value:,.0f}"
     mantissa, exponent = f"{value:.1e}".split("e")
-    # No line ends inside a number.
-    return (
-        f"{mantissa}\N{NO-BREAK SPACE}×\N{NO-BREAK SPACE}10{str(int(exponent)).translate(_RAISED)}"
-    )
+    space = "\N{NO-BREAK SPACE}"  # no line ends inside a number
+    return f"{mantissa}{space}×{space}10{str(int(exponent)).translate(_SUPERSCRIPTS)}"
 
 
-def share(part: float, whole: float) -> str:
-    """Write a part of a whole: 3 of 256."""
+def fraction(part: float, whole: float) -> str:
+    """Return a part of a whole in words: 3 of 256."""
     return f"{figure(part)} of {figure(whole)}"

@@ -1,4 +1,4 @@
-"""Claims about how large position is beside content, and when content drowns it.
+"""Claims about the norm of position compared with content, and about content that overwrites position.
 
 Vaswani et al. 2017, arXiv 1706.03762, sections 3.4 and 3.5: token embeddings times sqrt(d_model), plus
 the sinusoidal table, whose rows have the norm sqrt(d / 2).
@@ -13,216 +13,220 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posenc.analysis.embedding_sum import STARTS, token_deviation
-from posenc.claims.claim import Number, State, Verdict, figure, share, sinusoidal
+from posenc.claims.claim import (
+    TABLE,
+    VASWANI,
+    Number,
+    Status,
+    Verdict,
+    claim,
+    figure,
+    fraction,
+    sinusoidal,
+)
 from posenc.kernel import position_vectors
 from posenc.settings import Setting
 from posenc.text import counted
 
-SAME_SCALE = 2.0  # norms within this factor are on one scale
-LOST = 0.75  # share of pairs in order below which order is lost; guessing gives a half
-KEPT = 0.9
+SAME_SCALE = 2.0  # norms within this factor count as one scale
+LOST = 0.75  # order accuracy below which order counts as lost; guessing gives a half
+ROOM = 0.9  # order accuracy from which a reader counts as reading order
 POSITIONS = 64
-WORDS = 64  # different ones in the experiment; they leave no room in a width of 64 or less
-WEAKEST = 1 / 16  # of the norm of position: content that is tried first
-STRENGTHS = 80  # steps of sqrt(2) from there
-DRAWS = 9  # of words and of the content made of them
+WORDS = 64  # different ones in the experiment; at a width of 64 or less they span everything
+WEAKEST = 1 / 16  # content tried first, in norms of position
+STRENGTHS = 80  # tried, in steps of sqrt(2)
+DRAWS = 9  # of words and of the content that repeats them
 
 
-@dataclass(frozen=True)
-class Drowned:
-    """One draw of words: content this many times as long as position loses the order.
-
-    kept: share of pairs in order there. left: the same for a reader that leaves out the words' span.
-    """
-
-    strength: float
-    kept: float
-    left: float
-
-
-def sqrt_scale(setting: Setting) -> Verdict:
-    """Divide the norm of a token times sqrt(d) by that of position, for every usual start."""
-    found = {name: setting.dim**0.5 * ratio for name, ratio in token_over_position(setting).items()}
-    within = [
-        name for name, ratio in found.items() if abs(math.log(ratio)) <= math.log(SAME_SCALE) + 1e-9
-    ]
-    state = State.HOLDS if len(within) == len(found) else State.PARTLY
-    return Verdict(
-        state if len(within) > 1 else State.FALSE,
-        (
-            Number("starts on one scale", len(within), f"of {len(found)}"),
-            *(Number(f"token over position, {name}", ratio) for name, ratio in found.items()),
-        ),
-        f"At width {setting.dim:,} a token times sqrt(d) is {_list(found)} times as long as position; "
-        f"{share(len(within), len(found))} usual starts are within a factor of {SAME_SCALE:g}.",
-        Number("N(0, 1/d) without the factor", found["N(0, 1/d)"] / setting.dim**0.5),
-    )
-
-
-def dominating(setting: Setting) -> Verdict:
-    """Compare the norm of position with that of a token as it starts, without and with the factor sqrt(d).
-
-    Vaswani et al. 2017, section 3.4, multiply tokens by it.
-    """
-    found = token_over_position(setting)
-    scaled = {name: 1 / (setting.dim**0.5 * ratio) for name, ratio in found.items()}
-    larger = [name for name, ratio in found.items() if ratio < 1 - 1e-9]
-    larger_scaled = [name for name, ratio in scaled.items() if ratio > 1 + 1e-9]
-    norm = position_norm(setting)
-    return Verdict(
-        State.PARTLY if larger or larger_scaled else State.HOLDS,
-        (
-            Number("norm of a position vector", norm),
-            Number("starts whose tokens are shorter", len(larger), f"of {len(found)}"),
-            Number("the same times sqrt(d)", len(larger_scaled), f"of {len(found)}"),
-            *(Number(f"position over token, {name}", 1 / ratio) for name, ratio in found.items()),
-            *(
-                Number(f"position over token times sqrt(d), {name}", ratio)
-                for name, ratio in scaled.items()
-            ),
-        ),
-        f"Entries of at most 1 make a vector of norm {figure(norm)} at width {setting.dim:,}; that is "
-        f"{_list({name: 1 / ratio for name, ratio in found.items()})} times the norm of a token as it "
-        "starts, without the factor sqrt(d). With that factor (Vaswani et al., section 3.4) it is "
-        f"{_list(scaled)} times.",
-    )
-
-
-def overwritten(setting: Setting) -> Verdict:
-    """Let content grow until a reader of position loses the order; read the same content concatenated.
-
-    The reader takes the nearest row of the table. A second reader first leaves out the directions
-    in which the words lie. Words and content are drawn several times, each from a seed of its own.
-    """
-    rows = position_vectors(sinusoidal(setting), POSITIONS, dtype=setting.table_dtype)
-    dtype = setting.table_dtype or torch.float32
-    found = [drown(rows, dtype, seed) for seed in seeds(setting)]
-    lost = [one for one in found if one is not None]
-    strengths = [one.strength for one in lost]
-    if 2 * len(lost) <= len(found):
-        strongest = figure(WEAKEST * 2 ** ((STRENGTHS - 1) / 2))
-        said = (
-            f"In {len(found) - len(lost)} of {len(found)} draws order is kept to content {strongest} "
-            "times as long as position."
-        )
-        return Verdict(State.FALSE, (Number("draws that lose order", len(lost)),), said)
-    left = [one.left for one in lost]
-    beside = in_order(rows.to(dtype).double(), rows)  # concatenated, content is in other features
-    room = statistics.median(left) >= KEPT
-    return Verdict(
-        State.PARTLY if room else State.HOLDS,
-        (
-            Number(
-                f"content over position where order is lost, median of {len(lost)} draws",
-                statistics.median(strengths),
-                _times(statistics.median(strengths)),
-            ),
-            Number("the least of the draws", min(strengths), _times(min(strengths))),
-            Number("the most of the draws", max(strengths), _times(max(strengths))),
-            Number("pairs in order there, mean", statistics.fmean(one.kept for one in lost)),
-            Number(
-                "pairs in order for a reader that leaves out the words' span, mean",
-                statistics.fmean(left),
-            ),
-        ),
-        f"Over {counted(len(lost), 'draw')} of {WORDS} words, added content of "
-        f"{_strengths(strengths)} position's norm leaves "
-        f"{_range([f'{100 * one.kept:.0f}' for one in lost])}% of pairs in order for a reader who "
-        f"knows no words, and {_range([f'{100 * one:.0f}' for one in left])}% for one who leaves out "
-        f"their span in {setting.dim:,} dimensions: "
-        + (
-            "there is room beside them, so it is not the sum that loses order."
-            if room
-            else "there is no room beside them."
-        )
-        + _weak(strengths),
-        Number("pairs in order where content is concatenated", beside),
-    )
-
-
-def seeds(setting: Setting) -> range:
-    """Return the seeds of the draws: the setting's, and those after it."""
-    return range(setting.seed, setting.seed + DRAWS)
-
-
-def drown(rows: Float[Tensor, "n d"], dtype: torch.dtype, seed: int) -> Drowned | None:
-    """Let one draw of content grow by steps of sqrt(2) until order is lost, None where it never is.
-
-    A draw that loses order at WEAKEST, the first strength that is tried, may lose it below that.
-    """
-    draw = torch.Generator().manual_seed(seed)
-    words = torch.randn(WORDS, rows.shape[1], generator=draw, dtype=torch.float64)
-    content = words[torch.randint(WORDS, (len(rows),), generator=draw)]
-    content = content * (rows.norm(dim=1).mean() / content.norm(dim=1).mean())
-    for step in range(STRENGTHS):
-        strength = WEAKEST * 2 ** (step / 2)
-        added = (strength * content + rows).to(dtype).double()
-        kept = in_order(added, rows)
-        if kept < LOST:
-            break
-    else:
-        return None
-    basis = torch.linalg.qr(words.T)[0]
-    spared = rows - rows @ basis @ basis.T
-    # Where the words span everything, only rounding is outside their span: a guess.
-    room = bool(spared.norm() > 1e-9 * rows.norm())
-    return Drowned(
-        strength, kept, in_order(added - added @ basis @ basis.T, spared) if room else 0.5
-    )
+def position_rows(setting: Setting) -> Float[Tensor, "n d"]:
+    """Return the first rows of the sinusoidal table in the setting's precision, as float64."""
+    return position_vectors(sinusoidal(setting), POSITIONS, dtype=setting.table_dtype)
 
 
 def token_over_position(setting: Setting) -> dict[str, float]:
-    """Return the root mean square norm of a token over position's norm, by the token's start."""
-    norm = position_norm(setting)
+    """Return the norm of a token over that of position, by the token's initialization."""
+    norm = position_rows(setting).norm(dim=1).mean().item()
     return {
         name: token_deviation(start, setting.dim) * setting.dim**0.5 / norm
         for start, name in STARTS.items()
     }
 
 
-def position_norm(setting: Setting) -> float:
-    """Return the mean norm of the first rows of the table, as the precision holds them."""
-    scheme = sinusoidal(setting)
-    return position_vectors(scheme, POSITIONS, dtype=setting.table_dtype).norm(dim=1).mean().item()
-
-
-def in_order(read: Float[Tensor, "n d"], rows: Float[Tensor, "n d"]) -> float:
-    """Decode every vector as its nearest row; return the share of pairs decoded in order, ties half."""
-    decoded = (2 * read @ rows.T - rows.square().sum(dim=1)).argmax(dim=1)
-    first, second = torch.triu_indices(len(read), len(read), 1)
-    return ((decoded[second] - decoded[first]).sign().double().mean().item() + 1) / 2
-
-
-def _list(found: dict[str, float]) -> str:
-    return ", ".join(f"{figure(ratio)} ({name})" for name, ratio in found.items())
-
-
-def _times(strength: float) -> str:
-    """Return the unit of a strength where order is lost: of the weakest tried it is a bound."""
-    return "times" if strength > WEAKEST else "times or less"
-
-
-def _strengths(strengths: list[float]) -> str:
-    """Write the least to the most content that loses order, as a bound where that is the weakest."""
-    written = _range([figure(one) for one in strengths])
-    if min(strengths) > WEAKEST:
-        return f"{written} times"
-    least, to, most = written.partition(" to ")
-    return f"{least} or less{to}{most} times"
-
-
-def _weak(strengths: list[float]) -> str:
-    """Say so where content need not be strong: it loses order while it is shorter than position."""
-    weak = sum(one < 1 for one in strengths)
-    if not weak:
-        return ""
-    return (
-        f" In {share(weak, len(strengths))} draws that is weak content, shorter than position: "
-        "it need not be strong."
+@claim(
+    "Multiplying by sqrt(d_model) puts token and position on one scale.",
+    theme="content",
+    source=f"Tutorials on {VASWANI}, section 3.4",
+    steps=(token_over_position,),
+    uses=TABLE,
+)
+def sqrt_scale(setting: Setting) -> Verdict:
+    """Compare the norm of a token times sqrt(d) with that of position, for every initialization."""
+    ratios = {name: setting.dim**0.5 * x for name, x in token_over_position(setting).items()}
+    within = sum(abs(math.log(x)) <= math.log(SAME_SCALE) + 1e-9 for x in ratios.values())
+    status = Status.HOLDS if within == len(ratios) else Status.PARTLY
+    return Verdict(
+        status if within > 1 else Status.FALSE,
+        (
+            Number("starts on one scale", within, f"of {len(ratios)}"),
+            *(Number(f"token over position, {name}", x) for name, x in ratios.items()),
+        ),
+        f"At width {setting.dim:,} a token times sqrt(d) is {_list(ratios)} times as long as position; "
+        f"{fraction(within, len(ratios))} usual starts are within a factor of {SAME_SCALE:g}.",
+        Number("N(0, 1/d) without the factor", ratios["N(0, 1/d)"] / setting.dim**0.5),
     )
 
 
-def _range(written: list[str]) -> str:
-    """Write figures as the least to the most, one where they are alike."""
-    least, most = (end(written, key=lambda one: float(one.replace(",", ""))) for end in (min, max))
-    return least if least == most else f"{least} to {most}"
+@claim(
+    "Values in [-1, 1] keep position from dominating the token.",
+    theme="content",
+    source=f"Tutorials on {VASWANI}, section 3.5",
+    steps=(token_over_position,),
+    uses=TABLE,
+)
+def dominating(setting: Setting) -> Verdict:
+    """Compare the norm of position with that of a token, without and with the factor sqrt(d)."""
+    plain = {name: 1 / ratio for name, ratio in token_over_position(setting).items()}
+    scaled = {name: ratio / setting.dim**0.5 for name, ratio in plain.items()}
+    larger, larger_scaled = (
+        sum(x > 1 + 1e-9 for x in ratios.values()) for ratios in (plain, scaled)
+    )
+    norm, of_all = position_rows(setting).norm(dim=1).mean().item(), f"of {len(plain)}"
+    return Verdict(
+        Status.PARTLY if larger or larger_scaled else Status.HOLDS,
+        (
+            Number("norm of a position vector", norm),
+            Number("starts whose tokens are shorter", larger, of_all),
+            Number("the same times sqrt(d)", larger_scaled, of_all),
+            *(Number(f"position over token, {name}", x) for name, x in plain.items()),
+            *(
+                Number(f"position over token times sqrt(d), {name}", x)
+                for name, x in scaled.items()
+            ),
+        ),
+        f"Entries of at most 1 make a vector of norm {figure(norm)} at width {setting.dim:,}; that is "
+        f"{_list(plain)} times the norm of a token as it starts, without the factor sqrt(d). With that "
+        f"factor (Vaswani et al., section 3.4) it is {_list(scaled)} times.",
+    )
+
+
+def _list(ratios: dict[str, float]) -> str:
+    return ", ".join(f"{figure(ratio)} ({name})" for name, ratio in ratios.items())
+
+
+@dataclass(frozen=True)
+class Overwriting:
+    """The weakest content that loses the order, in norms of position, for one draw of words.
+
+    accuracy: order accuracy there. without_words: the same for a reader that removes the words' span.
+    """
+
+    strength: float
+    accuracy: float
+    without_words: float
+
+
+def order_accuracy(vectors: Float[Tensor, "n d"], rows: Float[Tensor, "n d"]) -> float:
+    """Decode every vector as its nearest row; return the share of pairs in order, ties half."""
+    decoded = (2 * vectors @ rows.T - rows.square().sum(dim=1)).argmax(dim=1)
+    first, second = torch.triu_indices(len(vectors), len(vectors), 1)
+    return ((decoded[second] - decoded[first]).sign().double().mean().item() + 1) / 2
+
+
+def overwriting(rows: Float[Tensor, "n d"], dtype: torch.dtype, seed: int) -> Overwriting | None:
+    """Strengthen one draw of content by steps of sqrt(2) until order is lost; None if it never is."""
+    generator = torch.Generator().manual_seed(seed)
+    words = torch.randn(WORDS, rows.shape[1], generator=generator, dtype=torch.float64)
+    content = words[torch.randint(WORDS, (len(rows),), generator=generator)]
+    content = content * (rows.norm(dim=1).mean() / content.norm(dim=1).mean())
+    for step in range(STRENGTHS):
+        strength = WEAKEST * 2 ** (step / 2)
+        added = (strength * content + rows).to(dtype).double()
+        accuracy = order_accuracy(added, rows)
+        if accuracy < LOST:
+            break
+    else:
+        return None
+    basis = torch.linalg.qr(words.T)[0]
+    rest = rows - rows @ basis @ basis.T
+    if rest.norm() <= 1e-9 * rows.norm():  # words span everything; outside is rounding, a guess
+        return Overwriting(strength, accuracy, 0.5)
+    return Overwriting(strength, accuracy, order_accuracy(added - added @ basis @ basis.T, rest))
+
+
+@claim(
+    "Strong content can overwrite position, because it is added and not concatenated.",
+    theme="content",
+    source=f"Posts on {VASWANI}, section 3.5; measured here",
+    steps=(overwriting, order_accuracy),
+    uses=(*TABLE, "seed"),
+)
+def overwritten(setting: Setting) -> Verdict:
+    """Strengthen content until a reader of position loses the order; then concatenate it instead.
+
+    The reader takes the nearest row of the table. A second reader first removes the span of the words.
+    """
+    rows, dtype = position_rows(setting), setting.table_dtype or torch.float32
+    draws = [overwriting(rows, dtype, setting.seed + draw) for draw in range(DRAWS)]
+    lost = [draw for draw in draws if draw is not None]
+    if 2 * len(lost) <= DRAWS:
+        strongest = figure(WEAKEST * 2 ** ((STRENGTHS - 1) / 2))
+        sentence = (
+            f"In {DRAWS - len(lost)} of {DRAWS} draws order is kept to content {strongest} times as long "
+            "as position."
+        )
+        return Verdict(Status.FALSE, (Number("draws that lose order", len(lost)),), sentence)
+    strengths, accuracies, without_words = (
+        [getattr(draw, name) for draw in lost] for name in ("strength", "accuracy", "without_words")
+    )
+    concatenated = order_accuracy(rows.to(dtype).double(), rows)  # content is in other features
+    room = statistics.median(without_words) >= ROOM
+    count = counted(len(lost), "draw")
+    weak = sum(strength < 1 for strength in strengths)
+    return Verdict(
+        Status.PARTLY if room else Status.HOLDS,
+        (
+            _strength(
+                f"content over position where order is lost, median of {count}",
+                statistics.median(strengths),
+            ),
+            _strength("the least of the draws", min(strengths)),
+            _strength("the most of the draws", max(strengths)),
+            Number("pairs in order there, mean", statistics.fmean(accuracies)),
+            Number(
+                "pairs in order for a reader that leaves out the words' span, mean",
+                statistics.fmean(without_words),
+            ),
+        ),
+        f"Over {count} of {WORDS} words, added content of {_strengths(strengths)} position's norm "
+        f"leaves {_percent(accuracies)} of pairs in order for a reader who knows no words, and "
+        f"{_percent(without_words)} for one who leaves out their span in {setting.dim:,} dimensions: "
+        + (
+            "there is room beside them, so it is not the sum that loses order."
+            if room
+            else "there is no room beside them."
+        )
+        + (
+            f" In {fraction(weak, len(lost))} draws that is weak content, shorter than position: "
+            "it need not be strong."
+            if weak
+            else ""
+        ),
+        Number("pairs in order where content is concatenated", concatenated),
+    )
+
+
+def _strength(name: str, strength: float) -> Number:
+    """Return a strength with its unit; the weakest one tried is a bound."""
+    return Number(name, strength, "times" if strength > WEAKEST else "times or less")
+
+
+def _strengths(strengths: list[float]) -> str:
+    """Return the least and the most content that loses order, as a bound at the weakest tried."""
+    least, most = figure(min(strengths)), figure(max(strengths))
+    bound = " or less" if min(strengths) <= WEAKEST else ""
+    return f"{least}{bound} times" if least == most else f"{least}{bound} to {most} times"
+
+
+def _percent(shares: list[float]) -> str:
+    least, most = (f"{100 * limit:.0f}" for limit in (min(shares), max(shares)))
+    return f"{least}%" if least == most else f"{least} to {most}%"

@@ -8,7 +8,7 @@ import math
 from typing import TYPE_CHECKING
 
 from posenc.checkpoints.sources import RESULTS
-from posenc.claims.claim import Number, State, Verdict, figure
+from posenc.claims.claim import VASWANI, Number, Status, Verdict, claim, figure
 from posenc.errors import RunError
 from posenc.schemes import SCHEMES
 from posenc.settings import Setting
@@ -19,58 +19,55 @@ if TYPE_CHECKING:
     from posenc.lab.summary import Curve
 
 NAMES = {"learned": "a learned table", "sinusoidal": "sinusoids", "rope": "RoPE", "alibi": "ALiBi"}
-TABLE_3 = (
-    "Vaswani et al. 2017, table 3, found nearly the same results with both in translation models of "
-    "100,000 steps, which these small models do not refute"
-)
-NO_LAB = "Measured runs need more packages: pip install 'posenc[lab]'."
 STORE = str(RESULTS)  # the runs that ship
 
 
+@claim(
+    "Up to the training length, learned and sinusoidal work alike.",
+    theme="models",
+    source=f"{VASWANI}, table 3, row E; measured here on small models",
+    uses=("base", "train_length"),
+)
 def alike(setting: Setting) -> Verdict:
-    """Compare the loss at the training length of models with a learned and with a sinusoidal table."""
-    found = measured(setting, ("learned", "sinusoidal"))
-    if isinstance(found, Verdict):
-        return found
-    length = setting.train_length
-    learned, sinusoidal = (_point(found[kind], length) for kind in ("learned", "sinusoidal"))
+    """Compare the loss at the training length of models with a learned and a sinusoidal table."""
+    curves = measured(setting, ("learned", "sinusoidal"))
+    if isinstance(curves, Verdict):
+        return curves
     from posenc.lab.summary import NOTICED
 
-    gap = learned[0] - sinusoidal[0]
-    apart = learned[1] > sinusoidal[2] or sinusoidal[1] > learned[2]
-    seeds = min(one.seeds for one in found.values())
-    state = State.HOLDS if abs(gap) <= NOTICED else State.NOT_HERE if apart else State.PARTLY
+    length = setting.train_length
+    learned, sinusoidal = (
+        next(point for point in curves[kind].points if point.x == length)
+        for kind in ("learned", "sinusoidal")
+    )
+    difference = learned.mean - sinusoidal.mean
+    separate = learned.low > sinusoidal.high or sinusoidal.low > learned.high
+    seeds = min(curve.seeds for curve in curves.values())
+    status = Status.NOT_HERE if separate else Status.PARTLY
+    status = Status.HOLDS if abs(difference) <= NOTICED else status
     overlap = "their seeds overlap" if seeds > 1 else "one seed says nothing of chance"
-    bands = "no seed of one reaches the other" if apart else overlap
+    sentence = (
+        f"Models ({_model(curves['learned'])}) reach {learned.mean:.3f} nats with a learned table and "
+        f"{sinusoidal.mean:.3f} with sinusoids at {length:,} tokens, {_seeds(seeds)}: "
+        f"{100 * math.expm1(abs(difference)):.3g}% apart in perplexity, where less than "
+        f"{100 * math.expm1(NOTICED):.3g}% counts as alike, and "
+        f"{'no seed of one reaches the other' if separate else overlap}."
+    )
+    if status is Status.NOT_HERE:
+        sentence += (
+            " Vaswani et al. 2017, table 3, found nearly the same results with both in translation "
+            "models of 100,000 steps, which these small models do not refute."
+        )
     return Verdict(
-        state,
+        status,
         (
-            Number("learned minus sinusoidal, loss", gap, "nats"),
-            Number("loss, learned", learned[0], "nats"),
-            Number("loss, sinusoidal", sinusoidal[0], "nats"),
+            Number("learned minus sinusoidal, loss", difference, "nats"),
+            Number("loss, learned", learned.mean, "nats"),
+            Number("loss, sinusoidal", sinusoidal.mean, "nats"),
             Number("smallest difference that counts", NOTICED, "nats"),
         ),
-        f"Models ({_models(found['learned'])}) reach {learned[0]:.3f} nats with a learned table and "
-        f"{sinusoidal[0]:.3f} with sinusoids at {length:,} tokens, {_means(seeds)}: "
-        f"{100 * math.expm1(abs(gap)):.3g}% apart in perplexity, where less than "
-        f"{100 * math.expm1(NOTICED):.3g}% counts as alike, and {bands}."
-        + (f" {TABLE_3}." if state is State.NOT_HERE else ""),
+        sentence,
     )
-
-
-def sinusoids_extrapolate(setting: Setting) -> Verdict:
-    """Read what context past the training length did to models with sinusoids."""
-    return extrapolates(setting, "sinusoidal")
-
-
-def rope_extrapolates(setting: Setting) -> Verdict:
-    """Read what context past the training length did to models with RoPE."""
-    return extrapolates(setting, "rope")
-
-
-def alibi_extrapolates(setting: Setting) -> Verdict:
-    """Read what context past the training length did to models with ALiBi."""
-    return extrapolates(setting, "alibi")
 
 
 def extrapolates(setting: Setting, kind: str) -> Verdict:
@@ -78,43 +75,73 @@ def extrapolates(setting: Setting, kind: str) -> Verdict:
 
     HOLDS, PARTLY and NOT_HERE are the classes of `posenc.lab.summary.Effect`: holds, degrades, breaks.
     """
-    found = measured(setting, (kind,))
-    if isinstance(found, Verdict):
-        return found
+    curves = measured(setting, (kind,))
+    if isinstance(curves, Verdict):
+        return curves
     from posenc.lab.summary import Effect, effect, elbow
 
-    curve = found[kind]
-    at_length = _point(curve, setting.train_length)[0]
-    last, first_past = curve.points[-1], elbow(curve, at_length)
-    said = effect(curve, at_length)
-    if said is None:
-        return Verdict(State.NOT_MEASURED, (), "These runs were read no further than trained.")
-    times = math.exp(min(last.mean - at_length, 700.0))
-    states = {
-        Effect.HOLDS: State.HOLDS,
-        Effect.DEGRADES: State.PARTLY,
-        Effect.BREAKS: State.NOT_HERE,
+    curve, length = curves[kind], setting.train_length
+    loss, last = curve.at(length), curve.points[-1]
+    assert loss is not None
+    outcome, degraded = effect(curve, loss), elbow(curve, loss)
+    if outcome is None:
+        return Verdict(Status.NOT_MEASURED, (), "These runs were read no further than trained.")
+    times = math.exp(min(last.mean - loss, 700.0))
+    statuses = {
+        Effect.HOLDS: Status.HOLDS,
+        Effect.DEGRADES: Status.PARTLY,
+        Effect.BREAKS: Status.NOT_HERE,
     }
-    where = (
-        "never passes 1.1 times" if first_past is None else f"passes 1.1 times at {first_past:,}"
-    )
+    passes = f"passes 1.1 times at {degraded:,}" if degraded else "never passes 1.1 times"
     return Verdict(
-        states[said],
+        statuses[outcome],
         (
-            Number(
-                f"perplexity at {last.x:,} over that at {setting.train_length:,}", times, "times"
-            ),
-            Number(
-                "first context past 1.1 times", first_past, "" if first_past is None else "tokens"
-            ),
-            Number(f"loss at {setting.train_length:,}", at_length, "nats"),
+            Number(f"perplexity at {last.x:,} over that at {length:,}", times, "times"),
+            Number("first context past 1.1 times", degraded, "tokens" if degraded else ""),
+            Number(f"loss at {length:,}", loss, "nats"),
             Number(f"loss at {last.x:,}", last.mean, "nats"),
         ),
-        f"Models with {NAMES[kind]} ({_models(curve)}) have a loss of {at_length:.3f} nats at "
-        f"{counted(setting.train_length, 'token')} and {last.mean:.3f} at {last.x:,}, "
-        f"{_means(curve.seeds)}; perplexity {where} and ends at {figure(times)} times: "
-        f"the model {said} ({said.rule}).",
+        f"Models with {NAMES[kind]} ({_model(curve)}) have a loss of {loss:.3f} nats at "
+        f"{counted(length, 'token')} and {last.mean:.3f} at {last.x:,}, {_seeds(curve.seeds)}; "
+        f"perplexity {passes} and ends at {figure(times)} times: the model {outcome} ({outcome.rule}).",
     )
+
+
+@claim(
+    "Sinusoids extrapolate past the training length.",
+    theme="models",
+    source=f"{VASWANI}, section 3.5, hoped so; measured here on small models",
+    steps=(extrapolates,),
+    uses=("base", "train_length"),
+)
+def sinusoids_extrapolate(setting: Setting) -> Verdict:
+    """Compare models with sinusoids at longer contexts with their training length."""
+    return extrapolates(setting, "sinusoidal")
+
+
+@claim(
+    "RoPE extrapolates past the training length.",
+    theme="models",
+    source="Posts; Su et al. 2021, arXiv 2104.09864, sections 1 and 4.5, name sequence length "
+    "flexibility and test no length past training; measured here on small models",
+    steps=(extrapolates,),
+    uses=("dim", "heads", "equal_width", "base", "rope.partial_rotary_factor", "train_length"),
+)
+def rope_extrapolates(setting: Setting) -> Verdict:
+    """Compare models with RoPE at longer contexts with their training length."""
+    return extrapolates(setting, "rope")
+
+
+@claim(
+    "ALiBi extrapolates past the training length.",
+    theme="models",
+    source="Press et al. 2022, arXiv 2108.12409; measured here on small models",
+    steps=(extrapolates,),
+    uses=("train_length",),
+)
+def alibi_extrapolates(setting: Setting) -> Verdict:
+    """Compare models with ALiBi at longer contexts with their training length."""
+    return extrapolates(setting, "alibi")
 
 
 def measured(setting: Setting, kinds: tuple[str, ...]) -> "dict[str, Curve] | Verdict":
@@ -127,84 +154,70 @@ def measured(setting: Setting, kinds: tuple[str, ...]) -> "dict[str, Curve] | Ve
         from posenc.lab.runs import Store
         from posenc.lab.summary import comparison, curves
     except ImportError:
-        return Verdict(State.NOT_MEASURED, (), NO_LAB)
-    groups: dict[str, dict[str, list[str]]] = {}
-    for one in _headings(STORE):
-        spec = one.specification
-        if spec.task != "language" or spec.train_length != setting.train_length or one.stopped:
+        sentence = "Measured runs need more packages: pip install 'posenc[lab]'."
+        return Verdict(Status.NOT_MEASURED, (), sentence)
+    comparisons: dict[str, dict[str, list[str]]] = {}
+    lengths: dict[str, set[int]] = {kind: set() for kind in kinds}
+    for heading in _language_runs(STORE):
+        spec = heading.specification
+        kind = spec.scheme.kind
+        if kind not in kinds or not _same_scheme(setting, heading):
             continue
-        if spec.scheme.kind in kinds and _same_scheme(setting, one):
-            group = groups.setdefault(comparison(spec), {})
-            group.setdefault(spec.scheme.kind, []).append(one.run_id)
-    for name in sorted(groups):
-        if set(groups[name]) != set(kinds):
-            continue
-        runs = [Store(STORE).read(run) for kind in kinds for run in groups[name][kind]]
-        found = {
-            curve.specification.scheme.kind: curve
-            for curve in curves(runs, "context")
-            if curve.variant == TRAINED and curve.at(setting.train_length) is not None
-        }
-        if set(found) == set(kinds):
-            return found
-    named = " and ".join(NAMES[kind] for kind in kinds)
-    based = any("base" in SCHEMES[kind].shared for kind in kinds)
-    base = f" at base {figure(setting.base)}" if based else ""
-    lengths = sorted(set.intersection(*(_lengths(setting, kind) for kind in kinds)))
-    there = ", ".join(f"{length:,}" for length in lengths)
-    said = (
-        f"No small model of {named}{base} that comes with this page has the training length "
-        f"{setting.train_length:,}"
+        lengths[kind].add(spec.train_length)
+        if spec.train_length == setting.train_length and not heading.stopped:
+            by_kind = comparisons.setdefault(comparison(spec), {})
+            by_kind.setdefault(kind, []).append(heading.run_id)
+    for _, by_kind in sorted(comparisons.items()):
+        if set(by_kind) == set(kinds):
+            runs = [Store(STORE).read(run) for kind in kinds for run in by_kind[kind]]
+            trained = {
+                curve.specification.scheme.kind: curve
+                for curve in curves(runs, "context")
+                if curve.variant == TRAINED and curve.at(setting.train_length) is not None
+            }
+            if set(trained) == set(kinds):
+                return trained
+    names = " and ".join(NAMES[kind] for kind in kinds)
+    has_base = any("base" in SCHEMES[kind].shared for kind in kinds)
+    base = f" at base {figure(setting.base)}" if has_base else ""
+    others = ", ".join(f"{length:,}" for length in sorted(set.intersection(*lengths.values())))
+    sentence = (
+        f"No small model of {names}{base} that ships has the training length "
+        f"{setting.train_length:,}{f'; there are some for {others}' if others else ''}."
     )
-    return Verdict(
-        State.NOT_MEASURED, (), f"{said}; there are some for {there}." if lengths else f"{said}."
-    )
+    return Verdict(Status.NOT_MEASURED, (), sentence)
 
 
 @functools.lru_cache(maxsize=4)
-def _headings(url: str) -> "tuple[Heading, ...]":
-    """Return what the runs of a store are, those that can be read."""
+def _language_runs(url: str) -> "tuple[Heading, ...]":
+    """Return the headings of a store's readable language runs."""
     from posenc.lab.runs import Store
 
-    store, found = Store(url), []
-    for name in store.ids():
+    store, headings = Store(url), []
+    for run_id in store.ids():
         try:
-            found.append(store.heading(name))
+            heading = store.heading(run_id)
         except RunError:
             continue
-    return tuple(found)
+        if heading.specification.task == "language":
+            headings.append(heading)
+    return tuple(headings)
 
 
-def _lengths(setting: Setting, kind: str) -> set[int]:
-    return {
-        one.specification.train_length
-        for one in _headings(STORE)
-        if one.specification.task == "language"
-        and one.specification.scheme.kind == kind
-        and _same_scheme(setting, one)
-    }
-
-
-def _same_scheme(setting: Setting, one: "Heading") -> bool:
-    """Whether a run's scheme is the setting's but for its sizes and the order of its features."""
-    run, asked = one.specification.scheme, setting.config(one.specification.scheme.kind)
+def _same_scheme(setting: Setting, heading: "Heading") -> bool:
+    """Whether a run's scheme is the setting's, except for its sizes and the order of its features."""
+    run = heading.specification.scheme
+    asked = setting.config(run.kind)
     names = {*asked.own_rules()} - {"layout"} | ({"base"} & {*asked.shared})
     return all(getattr(run, name) == getattr(asked, name) for name in names)
 
 
-def _point(curve: "Curve", x: int) -> tuple[float, float, float]:
-    """Return mean, lowest and highest seed at x."""
-    point = next(one for one in curve.points if one.x == x)
-    return point.mean, point.low, point.high
-
-
-def _models(curve: "Curve") -> str:
-    model = curve.specification.model
+def _model(curve: "Curve") -> str:
+    model, steps = curve.specification.model, curve.specification.steps
     return (
-        f"{counted(model.layers, 'layer')}, width {model.width}, "
-        f"{counted(curve.specification.steps, 'training step')}"
+        f"{counted(model.layers, 'layer')}, width {model.width}, {counted(steps, 'training step')}"
     )
 
 
-def _means(seeds: int) -> str:
+def _seeds(seeds: int) -> str:
     return "of one seed" if seeds == 1 else f"means of {seeds} seeds"

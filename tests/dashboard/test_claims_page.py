@@ -10,7 +10,7 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard import claims
 from dashboard.choices import ClaimsChoice
-from posenc.claims import CLAIMS, THEMES, State
+from posenc.claims import CLAIMS, THEMES, Status
 from posenc.claims.distances import two_ahead_control, two_ahead_weights
 from posenc.settings import Setting
 from tests.dashboard.pages import as_read, drawn, headline, matrices, opened, setting, table, visit
@@ -43,28 +43,28 @@ def test_page_shows_every_verdict_and_counts_them() -> None:
         CLAIMS.values(), verdicts, badges, sources, numbers, strict=True
     ):
         assert verdict.sentence in read, claim.id
-        assert badge.endswith(f" {verdict.state.capitalize()}]")
+        assert badge.endswith(f" {verdict.status.capitalize()}]")
         assert f"]({claim.link})" in source
         assert ("Control: " in source) == (verdict.control is not None)
         if verdict.control:
-            assert verdict.control.written in source
-        assert (row["id"], row["state"]) == (claim.id, str(verdict.state))
+            assert verdict.control.text in source
+        assert (row["id"], row["state"]) == (claim.id, str(verdict.status))
         if verdict.decides:
-            assert f"### {verdict.decides.written}" in read
+            assert f"### {verdict.decides.text}" in read
             number, value = pd.to_numeric([row["number"], verdict.decides.value])
             assert number == pytest.approx(value, rel=1e-12, abs=1e-13, nan_ok=True)
-    states = [verdict.state for verdict in verdicts]
+    states = [verdict.status for verdict in verdicts]
     said = headline(at)
     assert f"Of {len(CLAIMS)} sentences" in said
-    proofs = states.count(State.THEOREM)
-    assert f"{states.count(State.HOLDS) + proofs} hold" in said
+    proofs = states.count(Status.THEOREM)
+    assert f"{states.count(Status.HOLDS) + proofs} hold" in said
     assert f"({proofs} of them by proof)" in said
     for state, words in (
-        (State.PARTLY, "in part"),
-        (State.FALSE, "false"),
-        (State.NOT_HERE, "not so in the small models"),
-        (State.NOT_MEASURED, "not measured"),
-        (State.UNDECIDED, "nothing to decide"),
+        (Status.PARTLY, "in part"),
+        (Status.FALSE, "false"),
+        (Status.NOT_HERE, "not so in the small models"),
+        (Status.NOT_MEASURED, "not measured"),
+        (Status.UNDECIDED, "nothing to decide"),
     ):
         counted = re.findall(rf"(\d+) \w+ {words}", said)
         assert [int(text) for text in counted] == [states.count(state)] * (state in states)
@@ -76,10 +76,10 @@ def test_filters_by_verdict_and_theme_leave_what_they_name() -> None:
         assert [*read.shown] == [
             claim.id
             for claim in CLAIMS.values()
-            if read.verdicts[claim.id].state in claims.FILTERS[verdict]
+            if read.verdicts[claim.id].status in claims.FILTERS[verdict]
             and theme in ("all", claim.theme)
         ]
-    assert {state for states in claims.FILTERS.values() for state in states} == {*State}
+    assert {state for states in claims.FILTERS.values() for state in states} == {*Status}
     assert shown(drawn(visit("claims", {"theme": "models", "verdict": "partly"}))) == []
     at = drawn(visit("claims", {"theme": THEMES[0]}))
     assert shown(at) == [claim.id for claim in CLAIMS.values() if claim.theme == THEMES[0]]
@@ -102,6 +102,6 @@ def test_opened_claim_shows_its_code_its_numbers_and_its_attention_weights() -> 
 
 def test_claim_on_a_missing_table_is_undecided_with_the_reason() -> None:
     found = claims.read(Setting(learned_source="table-0123456789ab"), ClaimsChoice())
-    assert found.verdicts["ends"].state is State.UNDECIDED
+    assert found.verdicts["ends"].status is Status.UNDECIDED
     assert "is not held by this server" in found.verdicts["ends"].sentence
-    assert found.verdicts["slowest"].state is State.FALSE
+    assert found.verdicts["slowest"].status is Status.FALSE

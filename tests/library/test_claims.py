@@ -14,9 +14,10 @@ import torch
 from mpmath import mp, mpf
 from safetensors.torch import save_file
 
-from posenc.claims import CLAIMS, THEMES, State, distances, figure, order, training
+from posenc.claims import CLAIMS, THEMES, Status, figure, order, training
 from posenc.lab import Run, Score, Store, specifications
 from posenc.lab.tasks import from_text
+from posenc.schemes.t5 import t5_buckets
 from posenc.settings import Setting
 from posenc.text import counted
 from tests.library import independent
@@ -62,15 +63,15 @@ def test_claim_is_decided_at_any_setting_by_the_fields_it_uses(name: str) -> Non
     for label, changes in SETTINGS.items():
         setting = Setting(**changes)
         found = claim.test(setting)
-        assert isinstance(found.state, State), label
+        assert isinstance(found.status, Status), label
         assert found.sentence.endswith("."), label
         assert not {"nan", "inf"} & {*re.findall(r"\w+", found.sentence)}, label
         values = [number.value for number in found.numbers]
         assert all(value is None or math.isfinite(value) for value in values), label
-        undecided = found.state in (State.NOT_MEASURED, State.UNDECIDED)
+        undecided = found.status in (Status.NOT_MEASURED, Status.UNDECIDED)
         assert bool(found.numbers) != undecided, label
         assert claim.test(claim.relevant(setting)) == found, label
-        if found.state is State.THEOREM:
+        if found.status is Status.THEOREM:
             theorems += 1
             assert CONTROL_FAILS[name](control(found)), label
     assert bool(theorems) == (name in CONTROL_FAILS)
@@ -109,7 +110,7 @@ def test_attention_is_equivariant_not_invariant() -> None:
     moved = change(plain_attention(x[::-1], False), plain_attention(x, False))
     assert deciding(found) == pytest.approx(moved)
     assert moved > 0.1
-    assert found.state is State.FALSE
+    assert found.status is Status.FALSE
     assert "equivariance" in found.sentence
     assert max(number(found, "change once put back"), control(found)) <= ROUNDING
     assert number(found, "with RoPE, change once put back") > ROUNDING
@@ -130,7 +131,7 @@ def test_causal_mask_shows_order_from_the_second_layer_on() -> None:
     assert deciding(found) > 0.01
     assert max(number(found, "change in one layer"), changes[True][0]) < 1e-13
     assert max(number(found, "change in two layers without"), changes[False][1]) < 1e-13
-    assert found.state is State.PARTLY
+    assert found.status is Status.PARTLY
     assert control(found) > 0.01
 
 
@@ -139,13 +140,13 @@ def test_claims_of_order_change_with_the_attention_layer(monkeypatch: pytest.Mon
         return x.mean(dim=-2, keepdim=True).expand_as(x)
 
     monkeypatch.setattr(order, "layer", mean_layer)
-    assert verdict("permutation").state is State.HOLDS
-    assert verdict("blind").state is State.THEOREM
+    assert verdict("permutation").status is Status.HOLDS
+    assert verdict("blind").status is Status.THEOREM
 
 
 def test_embedding_equals_one_hot_product() -> None:
     found = verdict("one_hot", learned_source="random")
-    assert (found.state, deciding(found)) == (State.THEOREM, 0)
+    assert (found.status, deciding(found)) == (Status.THEOREM, 0)
     assert 0.01 < control(found) <= Setting().train_length ** -0.5
 
 
@@ -160,40 +161,40 @@ def test_one_hot_claim_is_false_for_an_infinite_table_and_an_error_for_a_missing
         def config(self, kind: str) -> Any:
             return config_of("learned", source=str(tmp_path / "inf.safetensors"))
 
-    assert CLAIMS["one_hot"].test(SettingWithInfinity()).state is State.FALSE
+    assert CLAIMS["one_hot"].test(SettingWithInfinity()).status is Status.FALSE
     with pytest.raises(ValueError, match="not held by this server"):
         verdict("one_hot", learned_source="table-0123456789ab")
 
 
 def test_learned_table_ends_and_sinusoids_do_not() -> None:
     found = verdict("ends")
-    assert (found.state, deciding(found)) == (State.THEOREM, 128)
+    assert (found.status, deciding(found)) == (Status.THEOREM, 128)
     assert "position 128 is an error" in found.sentence
     assert control(found) == pytest.approx(16.0)
 
 
 @pytest.mark.parametrize(
-    ("heads", "state", "first_break"), [(8, State.HOLDS, None), (12, State.FALSE, 9)]
+    ("heads", "state", "first_break"), [(8, Status.HOLDS, None), (12, Status.FALSE, 9)]
 )
 def test_alibi_slopes_are_geometric_for_powers_of_two(
-    heads: int, state: State, first_break: int | None
+    heads: int, state: Status, first_break: int | None
 ) -> None:
     found = verdict("geometric", dim=1536, heads=heads)
     slopes = independent.alibi_slopes(heads)
     ratios = [after / before for before, after in itertools.pairwise(slopes)]
     assert deciding(found) == pytest.approx(max(ratios) / min(ratios))
-    assert (found.state, found.numbers[2].value) == (state, first_break)
-    assert verdict("geometric", heads=2).state is State.UNDECIDED
+    assert (found.status, found.numbers[2].value) == (state, first_break)
+    assert verdict("geometric", heads=2).status is Status.UNDECIDED
 
 
 def test_no_clipping_distance_of_shaw_gives_t5_buckets() -> None:
     found = verdict("t5_shaw")
-    assert (found.state, deciding(found)) == (State.FALSE, 0)
+    assert (found.status, deciding(found)) == (Status.FALSE, 0)
     assert control(found) == 16
-    used = {distances.t5_bucket(offset) for offset in range(-255, 256)}
+    used = {*t5_buckets(torch.arange(-255, 256), bidirectional=True).tolist()}
     assert number(found, "buckets in use") == len(used) == 31
     # To 8 positions every offset has its own bucket; that is still a number and no vector.
-    assert verdict("t5_shaw", length=8).state is State.PARTLY
+    assert verdict("t5_shaw", length=8).status is Status.PARTLY
 
 
 def test_figures_and_counted_nouns_are_written_for_reading() -> None:
@@ -208,20 +209,20 @@ def test_figures_and_counted_nouns_are_written_for_reading() -> None:
 def test_claim_without_a_matching_run_is_not_measured() -> None:
     for name in ("alike", "rope_extrapolates"):
         found = verdict(name, train_length=100)
-        assert (found.state, found.numbers) == (State.NOT_MEASURED, ())
+        assert (found.status, found.numbers) == (Status.NOT_MEASURED, ())
         assert found.sentence.startswith("No small model of ")
     partial = verdict("rope_extrapolates", own=(("rope.partial_rotary_factor", 0.5),))
-    assert partial.state is State.NOT_MEASURED
+    assert partial.status is Status.NOT_MEASURED
     half = verdict("rope_extrapolates", own=(("rope.layout", "half"),))
-    assert half.state is State.NOT_HERE  # the order of features changes no run
+    assert half.status is Status.NOT_HERE  # the order of features changes no run
 
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     monkeypatch.setattr(training, "STORE", str(tmp_path))
-    training._headings.cache_clear()
+    training._language_runs.cache_clear()
     yield Store(tmp_path)
-    training._headings.cache_clear()
+    training._language_runs.cache_clear()
 
 
 CORPUS = from_text("made-up sentences", b"Each line is a text. " * 1_000)
@@ -238,31 +239,34 @@ def add_runs(store: Store, kind: str, losses: list[dict[int, float]]) -> None:
 
 @pytest.mark.parametrize(
     ("learned", "state"),
-    [([1.0, 1.004], State.HOLDS), ([0.9, 1.3], State.PARTLY), ([1.3, 1.4], State.NOT_HERE)],
+    [([1.0, 1.004], Status.HOLDS), ([0.9, 1.3], Status.PARTLY), ([1.3, 1.4], Status.NOT_HERE)],
 )
 def test_losses_decide_whether_learned_and_sinusoidal_are_alike(
-    store: Store, learned: list[float], state: State
+    store: Store, learned: list[float], state: Status
 ) -> None:
     add_runs(store, "learned", [{64: loss} for loss in learned])
     add_runs(store, "sinusoidal", [{64: 1.0}, {64: 1.001}])
-    assert verdict("alike", train_length=64).state is state
+    assert verdict("alike", train_length=64).status is state
 
 
 @pytest.mark.parametrize(
     ("far", "state"),
-    [(0.9, State.HOLDS), (1.005, State.HOLDS), (1.05, State.PARTLY), (1.2, State.NOT_HERE)],
+    [(0.9, Status.HOLDS), (1.005, Status.HOLDS), (1.05, Status.PARTLY), (1.2, Status.NOT_HERE)],
 )
-def test_losses_decide_whether_rope_extrapolates(store: Store, far: float, state: State) -> None:
+def test_losses_decide_whether_rope_extrapolates(store: Store, far: float, state: Status) -> None:
     add_runs(store, "rope", [{64: 1.0, 128: far}, {64: 1.0, 128: far}])
     (Path(store.root) / f"{'0' * 20}.parquet").write_bytes(b"not a run")  # is left out
     found = verdict("rope_extrapolates", train_length=64)
-    assert found.state is state
+    assert found.status is state
     assert deciding(found) == pytest.approx(math.exp(far - 1.0))
 
 
 def test_t5_buckets_match_forty_digit_logarithms() -> None:
+    before, after = (
+        t5_buckets(sign * torch.arange(300), bidirectional=True).tolist() for sign in (-1, 1)
+    )
     for n in range(300):
         steps = mp.log(mpf(n) / 8) / mp.log(16) * 8 if n > 8 else n - 8
         bucket = min(15, 8 + int(mp.floor(steps + mpf(10) ** -30)))
-        assert distances.t5_bucket(-n) == bucket
-        assert n == 0 or distances.t5_bucket(n) == bucket + 16
+        assert before[n] == bucket
+        assert n == 0 or after[n] == bucket + 16

@@ -8,7 +8,7 @@ import pytest
 import torch
 from mpmath import mp, mpf
 
-from posenc.claims import State
+from posenc.claims import Status
 from posenc.claims import tables as wavelengths
 from posenc.claims.distances import two_ahead_weights
 from posenc.settings import Setting
@@ -21,12 +21,12 @@ pytestmark = pytest.mark.usefixtures("no_shape_checks")
 def test_frequencies_fall_along_features_unless_layout_is_halves() -> None:
     found = verdict("fast_to_slow")
     thetas = independent.inverse_frequencies(512, 1e4)
-    assert (found.state, deciding(found)) == (State.HOLDS, 0)
+    assert (found.status, deciding(found)) == (Status.HOLDS, 0)
     assert number(found, "first over last") == pytest.approx(float(thetas[0] / thetas[-1]))
     halves = verdict("fast_to_slow", own=(("sinusoidal.layout", "half"),))
-    assert (halves.state, deciding(halves)) == (State.FALSE, 1)
+    assert (halves.status, deciding(halves)) == (Status.FALSE, 1)
     assert "feature 256" in halves.sentence
-    assert verdict("fast_to_slow", dim=2, heads=1).state is State.UNDECIDED
+    assert verdict("fast_to_slow", dim=2, heads=1).status is Status.UNDECIDED
 
 
 def test_two_features_share_each_frequency(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,25 +36,25 @@ def test_two_features_share_each_frequency(monkeypatch: pytest.MonkeyPatch) -> N
         partners = [np.allclose(table[:, a] ** 2 + table[:, b] ** 2, 1) for b in range(8)]
         assert sum(partners) == 1
     found = verdict("own_frequency", dim=8, heads=1)
-    assert (found.state, deciding(found), control(found)) == (State.FALSE, 4, 8)
+    assert (found.status, deciding(found), control(found)) == (Status.FALSE, 4, 8)
     monkeypatch.setattr(wavelengths, "feature_frequencies", lambda _: torch.linspace(1, 2, 512))
-    assert verdict("own_frequency").state is State.HOLDS
+    assert verdict("own_frequency").status is Status.HOLDS
 
 
 @pytest.mark.parametrize(
     ("dim", "base", "positions", "state"),
-    [(512, 1e4, 60_611, State.FALSE), (4096, 1e4, 62_550, State.HOLDS),
-     (512, 500.0, 3_066, State.FALSE)],
+    [(512, 1e4, 60_611, Status.FALSE), (4096, 1e4, 62_550, Status.HOLDS),
+     (512, 500.0, 3_066, Status.FALSE)],
 )  # fmt: skip
 def test_slowest_wavelength_follows_the_formula(
-    dim: int, base: float, positions: int, state: State
+    dim: int, base: float, positions: int, state: Status
 ) -> None:
     found = verdict("slowest", dim=dim, base=base)
     assert round(deciding(found)) == positions
     slowest = 2 * mp.pi / independent.inverse_frequencies(dim, base)[-1]
     assert deciding(found) == pytest.approx(float(slowest))
     assert number(found, "2 pi times the base") == pytest.approx(2 * math.pi * base)
-    assert found.state is state
+    assert found.status is state
     assert f"{100 * (2 * math.pi * base / deciding(found) - 1):.3g}% longer" in found.sentence
 
 
@@ -64,18 +64,18 @@ def test_pairs_turn_within_ten_thousand_positions() -> None:
     assert deciding(found) == sum(angle < 1 for angle in angles) == 0
     assert number(found, "pairs under a quarter") == sum(a < mp.pi / 2 for a in angles) == 12
     assert number(found, "pairs over a full") == sum(a > 2 * mp.pi for a in angles) == 205
-    assert found.state is State.FALSE
-    assert verdict("nearly_linear", base=1e8).state is State.PARTLY
+    assert found.status is Status.FALSE
+    assert verdict("nearly_linear", base=1e8).status is Status.PARTLY
 
 
-@pytest.mark.parametrize(("length", "state"), [(128, State.HOLDS), (1_048_576, State.FALSE)])
-def test_slowest_pair_completes_a_turn_in_long_training(length: int, state: State) -> None:
+@pytest.mark.parametrize(("length", "state"), [(128, Status.HOLDS), (1_048_576, Status.FALSE)])
+def test_slowest_pair_completes_a_turn_in_long_training(length: int, state: Status) -> None:
     found = verdict("hour_hand", train_length=length)
     turns = [length * theta / (2 * mp.pi) for theta in independent.inverse_frequencies(512, 1e4)]
     assert deciding(found) == pytest.approx(float(turns[-1]))
     assert number(found, "pairs that complete") == sum(turn >= 1 for turn in turns)
     assert number(found, "pairs that never") == sum(turn < 1 for turn in turns)
-    assert found.state is state
+    assert found.status is state
 
 
 def cosines(dim: int, length: int) -> list[float]:
@@ -85,12 +85,12 @@ def cosines(dim: int, length: int) -> list[float]:
 
 def test_neighbours_are_most_similar_unless_a_single_pair_repeats() -> None:
     found = verdict("near")
-    assert found.state is State.HOLDS
+    assert found.status is Status.HOLDS
     assert deciding(found) == pytest.approx(cosines(512, 2)[1])
     assert round(deciding(found), 4) == 0.9731
     assert number(found, "largest further out, at distance 2") == pytest.approx(cosines(512, 3)[2])
     single = verdict("near", dim=2, heads=1)
-    assert single.state is State.FALSE
+    assert single.status is Status.FALSE
     assert number(single, "largest further out, at distance 44") == pytest.approx(math.cos(44))
 
 
@@ -98,45 +98,45 @@ def test_similarity_first_rises_where_the_formula_does() -> None:
     found = verdict("falls", dim=64)
     curve = cosines(64, 64)
     rise = next(k for k in range(1, 64) if curve[k] > curve[k - 1])
-    assert (found.state, deciding(found), rise) == (State.FALSE, rise, 6)
+    assert (found.status, deciding(found), rise) == (Status.FALSE, rise, 6)
     assert number(found, "rise") == pytest.approx(curve[rise] - curve[rise - 1], rel=1e-6)
-    assert verdict("falls", dim=64, length=rise).state is State.HOLDS
+    assert verdict("falls", dim=64, length=rise).status is Status.HOLDS
 
 
 def test_one_matrix_moves_sinusoidal_rows_and_no_random_rows() -> None:
     found = verdict("linear_map")
-    assert found.state is State.THEOREM
+    assert found.status is Status.THEOREM
     assert deciding(found) < 1e-14
     # A rotation of an unrelated row is as far from its target as two random vectors are.
     assert control(found) == pytest.approx(math.sqrt(2), rel=0.05)
     rounded = verdict("linear_map", precision="bfloat16")
-    assert rounded.state is State.PARTLY
+    assert rounded.status is Status.PARTLY
     assert 1e-4 < deciding(rounded) < 2**-8
 
 
 def test_rope_logits_depend_on_offset_and_logits_of_added_rows_do_not() -> None:
     found = verdict("offset_only")
-    assert found.state is State.THEOREM
+    assert found.status is Status.THEOREM
     assert deciding(found) < 1e-13
     assert control(found) > 0.1
     rounded = verdict("offset_only", precision="bfloat16")
-    assert rounded.state is State.PARTLY
+    assert rounded.status is Status.PARTLY
     assert 1e-4 < deciding(rounded) < 0.1
 
 
 def test_rows_are_unique_except_in_low_precision() -> None:
     found = verdict("unique")
     table = small_tables.table(4096, 512).numpy().astype(np.float32)
-    assert found.state is State.HOLDS
+    assert found.status is Status.HOLDS
     assert deciding(found) == len(np.unique(table, axis=0)) == 4096
     rounded = verdict("unique", precision="bfloat16")
-    assert rounded.state is State.PARTLY
+    assert rounded.status is Status.PARTLY
     # Eight bits of a position: 256 below 256, then 128 for every doubling, and 4,096 by rounding.
     assert number(rounded, "different positions") == 256 + 4 * 128 + 1 == 769
     narrow = verdict("unique", dim=2, heads=1, precision="bfloat16")
     entries = torch.tensor([[math.sin(p), math.cos(p)] for p in range(4096)], dtype=torch.float64)
     pairs = {tuple(row) for row in entries.to(torch.bfloat16).tolist()}
-    assert (narrow.state, deciding(narrow)) == (State.FALSE, len(pairs))
+    assert (narrow.status, deciding(narrow)) == (Status.FALSE, len(pairs))
     assert len(pairs) == 1_014
 
 
@@ -153,7 +153,7 @@ def test_powers_of_the_base_overflow_in_float16_only(
         with np.errstate(over="ignore"):
             assert sum(np.isinf(np.float16(power)) for power in powers) == overflows
     assert deciding(found) == overflows
-    assert found.state is (State.HOLDS if overflows else State.FALSE)
+    assert found.status is (Status.HOLDS if overflows else Status.FALSE)
     assert number(found, "largest power") == pytest.approx(powers[-1])
 
 
@@ -174,7 +174,7 @@ def test_exp_of_log_is_the_less_accurate_way(dim: int, base: float) -> None:
     assert deciding(found) == pytest.approx(worst_error_in_eps(by_log, dim, base), abs=1.0)
     assert power_error == pytest.approx(worst_error_in_eps(by_power, dim, base), abs=0.6)
     assert deciding(found) > 2 > 1 > power_error
-    assert found.state is State.FALSE
+    assert found.status is Status.FALSE
     # Neither way makes a measurably worse table.
     tables = [number(found, f"worst cosine by {way}") for way in ("exp of log", "power")]
     assert max(tables) < 2 * min(tables)
@@ -205,7 +205,7 @@ def test_strong_added_content_overwrites_position_and_concatenated_content_does_
     assert number(found, "the most of the draws") == pytest.approx(max(strengths))
     assert 1 < min(strengths) < max(strengths)
     assert "weak" not in found.sentence
-    assert found.state is State.PARTLY
+    assert found.status is Status.PARTLY
     assert number(found, "pairs in order there") < 0.75
     assert number(found, "pairs in order for a reader that leaves out") > 0.99
     assert control(found) == 1
@@ -224,7 +224,7 @@ def test_content_that_stays_weak_overwrites_nothing(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("posenc.claims.scale.STRENGTHS", 1)  # a sixteenth of position's norm
     assert min(strength_that_loses_order(128, seed) for seed in range(9)) > 1 / 16
     found = verdict("overwritten", dim=128)
-    assert (found.state, deciding(found)) == (State.FALSE, 0)
+    assert (found.status, deciding(found)) == (Status.FALSE, 0)
     assert found.sentence.startswith("In 9 of 9 draws order is kept to content 0.0625 times")
 
 
@@ -235,10 +235,10 @@ def test_linear_key_map_attends_two_to_the_right() -> None:
     logits = small_tables.table(64, 512).numpy() @ small_tables.table(64, 512, start=-2).numpy().T
     assert (weights.argmax(1) == logits.argmax(1)).all()
     assert (weights.argmax(1)[:62] == ahead).all()
-    assert (found.state, deciding(found)) == (State.THEOREM, 62)
+    assert (found.status, deciding(found)) == (Status.THEOREM, 62)
     assert number(found, "mean weight") == pytest.approx(weights[range(62), ahead].mean())
     assert control(found) < 0.2
-    assert verdict("two_right", length=2).state is State.UNDECIDED
+    assert verdict("two_right", length=2).status is Status.UNDECIDED
 
 
 @pytest.mark.parametrize(
@@ -252,6 +252,6 @@ def test_norms_are_compared_with_those_of_random_tokens(start: str, deviation: f
     found = number(dominating, f"position over token, {start}")
     assert found == pytest.approx(plain, rel=0.02)
     # Tokens are shorter than position for three of four starts, with the factor for two.
-    assert (dominating.state, deciding(dominating)) == (State.PARTLY, pytest.approx(16.0))
+    assert (dominating.status, deciding(dominating)) == (Status.PARTLY, pytest.approx(16.0))
     assert number(dominating, "starts whose tokens are shorter") == 3
     assert number(dominating, "the same times sqrt(d)") == 2

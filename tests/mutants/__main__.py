@@ -110,7 +110,7 @@ MUTANTS = (
            "return number(2 * getattr(self.config, field)) if self.numbers else _SYMBOLS[field]",
            ("encoding",)),
     Mutant("a claim of similarity never false", "claims/distances.py",
-           "State.FALSE if curve[1] <= further else State.HOLDS if", "State.HOLDS if",
+           "Status.FALSE if neighbours <= further else status", "status",
            ("claims_of_waves",)),
     *MUTANTS_OF_LAB,
     *MUTANTS_OF_MODELS,
