@@ -24,7 +24,7 @@ from posenc.schemes.rope import RopeConfig, rope_frequencies
 from posenc.schemes.sinusoidal import SinusoidalConfig
 from posenc.tables import rope_tables, sinusoidal_table
 
-ROWS = 2_048  # asked of a module that computes its tables
+ROWS = 2_048  # requested from a module that computes its tables
 Tables = Tensor | Sequence[Tensor] | nn.Module
 Parts = tuple[Tensor, Tensor | None]  # a table; or cosines and sines
 
@@ -42,53 +42,51 @@ def assert_matches(
         or (rows, rotary width) in the layout of the config, or both in one tensor (rows, pairs, 2); or
         a module that holds or makes one: an nn.Embedding, one with buffers of cosines and sines or
         with one table, or one called as module(x, position_ids) that returns both, as in transformers.
-        Of several caches that a module holds, such as one in every layer, each must match.
+        If a module holds several caches, such as one in every layer, each must match.
     scheme: a sinusoidal or RoPE config, or what it builds. start: the position of the first row.
-    tolerance: the largest difference of a number allowed; None is what rounding once to the format of
-        the numbers does. Angles computed in float32 take more: 1e-6 for each ten positions or so.
-    Raises SchemeArgumentError for a scheme without such a table, and where no table is found.
+    tolerance: the largest difference of a number allowed; None is the rounding to the format of the
+        numbers. Angles computed in float32 need more: 1e-6 for each ten positions or so.
+    Raises SchemeArgumentError for a scheme without such a table, and if no table is found.
     """
     config = _with_table(scheme)
     tables = _tables(given)
-    for name, parts in tables.items():
-        said = _departs(*parts, config, start, tolerance)
-        if said:
-            raise AssertionError(f"{name}: {said}" if len(tables) > 1 else said)
+    for name, (table, sines) in tables.items():
+        failure = _mismatch(table, sines, config, start, tolerance)
+        if failure:
+            raise AssertionError(f"{name}: {failure}" if len(tables) > 1 else failure)
 
 
-def _departs(
+def _mismatch(
     table: Tensor,
     sines: Tensor | None,
     config: SinusoidalConfig | RopeConfig,
     start: int,
     tolerance: float | None,
 ) -> str:
-    """Return how a table departs from that of a scheme and what it is, "" where it does not."""
-    found = TableInput.of(table, sines)
-    expected = _expected(config, found, start)
-    if expected.shape != found.columns.shape:
+    """Return how a table differs from that of a scheme and what it is, "" if it matches."""
+    source = TableInput.of(table, sines)
+    expected = _expected(config, source, start)
+    if expected.shape != source.columns.shape:
         return (
-            f"This is no table of {config.label}: it is {len(found.columns):,} x {found.width:,}, and "
+            f"This is no table of {config.label}: it is {len(source.columns):,} x {source.width:,}, and "
             f"{_widths(config)} {'is' if isinstance(config, SinusoidalConfig) else 'are'} expected."
         )
-    off = (found.columns - expected).abs()
+    off = (source.columns - expected).abs()
     largest = float(off.max())
-    latest = len(off) + abs(start)
     size = max(1.0, float(expected.abs().max()))
-    allowed = (
-        rounding(narrowest_format(found.columns), latest, size) if tolerance is None else tolerance
-    )
+    allowed = tolerance
+    if allowed is None:
+        allowed = rounding(narrowest_format(source.columns), len(off) + abs(start), size)
     if largest <= allowed:
         return ""
     row, column = divmod(int(off.argmax()), off.shape[1])
-    instead = identify(table, sines)
-    said = [headline(instead)]
-    said += [one.sentence for one in instead.deviations]
-    said += [f"It may also be {words}." for words in instead.also]
+    actual = identify(table, sines)
+    sentences = [headline(actual), *(deviation.sentence for deviation in actual.deviations)]
+    sentences += [f"It may also be {words}." for words in actual.also]
     return (
         f"This is not the table of {config.label} ({_widths(config)}, base {config.base:,.6g}) from "
         f"position {start:,}: row {row:,}, column {column:,} differs by {largest:.3g}, and "
-        f"{allowed:.2g} is allowed. What it is: {' '.join(said)}"
+        f"{allowed:.2g} is allowed. What it is: {' '.join(sentences)}"
     )
 
 
@@ -114,16 +112,16 @@ def _widths(config: SinusoidalConfig | RopeConfig) -> str:
 
 
 def _expected(
-    config: SinusoidalConfig | RopeConfig, found: TableInput, start: int
+    config: SinusoidalConfig | RopeConfig, source: TableInput, start: int
 ) -> Float[Tensor, "t c"]:
-    rows = len(found.columns)
+    rows = len(source.columns)
     if isinstance(config, SinusoidalConfig):
-        if found.form != "table":
+        if source.form != "table":
             raise SchemeArgumentError("A sinusoidal scheme has one table, not cosines and sines.")
         return sinusoidal_table(
             rows, config.dim, config.base, start=start, layout=config.layout, dtype=torch.float64
         )
-    if found.form == "table":
+    if source.form == "table":
         raise SchemeArgumentError(
             "RoPE's tables are two: give (cosines, sines), or a complex table of cos + i sin."
         )
@@ -132,63 +130,62 @@ def _expected(
             f"{config.label} on a grid has tables of two axes: give a text's."
         )
     inv_freq, factor = rope_frequencies(config)
-    pair = rope_tables(rows, config.rotary_dim, inv_freq=inv_freq, start=start, dtype=torch.float64)
-    both = list(pair)
-    if found.width == config.rotary_dim:
+    parts = rope_tables(
+        rows, config.rotary_dim, inv_freq=inv_freq, start=start, dtype=torch.float64
+    )
+    if source.width == config.rotary_dim:
         half = config.layout == "half"
-        both = [torch.cat((one, one), 1) if half else one.repeat_interleave(2, 1) for one in pair]
-    return torch.cat(both, 1) * factor
+        columns = [part.repeat(1, 2) if half else part.repeat_interleave(2, 1) for part in parts]
+        return torch.cat(columns, 1) * factor
+    return torch.cat(parts, 1) * factor
 
 
 def _tables(given: Tables) -> dict[str, Parts]:
-    """Return the table that is given, or every one that a module holds, by name."""
+    """Return the given table, or every table that a module holds, by name."""
     if isinstance(given, Tensor):
         return {"": (given, None)}
     if isinstance(given, nn.Module):
-        return _of_module(given)
+        return _tables_of(given)
     parts = list(given)
     if len(parts) != 2:
         raise SchemeArgumentError(f"Give one table, or cosines and sines, got {len(parts)} tables.")
     return {"": (parts[0], parts[1])}
 
 
-def _of_module(module: nn.Module) -> dict[str, Parts]:
-    # A tensor that layers share under all its names, so that each finds its partner.
-    every = (
+def _tables_of(module: nn.Module) -> dict[str, Parts]:
+    # A tensor that layers share counts under all its names, so that each finds its partner.
+    tensors = (
         *module.named_buffers(remove_duplicate=False),
         *module.named_parameters(remove_duplicate=False),
     )
-    held = {
+    matrices = {
         name: tensor
-        for name, tensor in every
+        for name, tensor in tensors
         if (tensor.is_floating_point() or tensor.is_complex())
         and (tensor.squeeze().ndim == 2 or cosines_and_sines(tensor) is not None)
     }
     pairs: dict[tuple[int, int], tuple[str, Parts]] = {}
-    for name, tensor in held.items():
-        sines = held.get(other := name_of_sines(name))
+    for name, tensor in matrices.items():
+        sines = matrices.get(partner := name_of_sines(name))
         if sines is not None:
-            pairs.setdefault((id(tensor), id(sines)), (f"{name} and {other}", (tensor, sines)))
+            pairs.setdefault((id(tensor), id(sines)), (f"{name} and {partner}", (tensor, sines)))
     if pairs:
         return dict(pairs.values())
-    if len({id(tensor) for tensor in held.values()}) == 1:
-        return {"": (next(iter(held.values())), None)}
+    if len({id(tensor) for tensor in matrices.values()}) == 1:
+        return {"": (next(iter(matrices.values())), None)}
     if hasattr(module, "inv_freq"):
         positions = torch.arange(ROWS).unsqueeze(0)
         try:
             with torch.no_grad():
-                made = module(torch.zeros(1, ROWS, 1), positions)
+                output = module(torch.zeros(1, ROWS, 1), positions)
         except (RuntimeError, TypeError, ValueError) as reason:  # of code that is not ours
             raise SchemeArgumentError(
                 f"{type(module).__name__} cannot be called as module(x, position_ids), as in "
                 "transformers; give the tables that it makes."
             ) from reason
-        if isinstance(made, tuple) and len(made) == 2:
-            return {"": (made[0], made[1])}
-    names = ", ".join(sorted(held)) or "none"
+        if isinstance(output, tuple) and len(output) == 2:
+            return {"": (output[0], output[1])}
+    names = ", ".join(sorted(matrices)) or "none"
     raise SchemeArgumentError(
         f"{type(module).__name__} holds no one table of positions (matrices: {names}); give the table."
     )
-
-
-__all__ = ["assert_matches"]
