@@ -28,7 +28,7 @@ from dashboard import kept, server_settings
 from dashboard.logs import event
 from posenc.checkpoints.file_store import work_folder
 from posenc.errors import PosencError, RunError
-from posenc.lab.jobs import Queue, State
+from posenc.lab.jobs import JobState, Queue
 from posenc.lab.runs import Store
 
 log = logging.getLogger("dashboard")
@@ -142,11 +142,11 @@ def _caches() -> dict[str, int]:
 
 def _runs() -> dict[str, int | None]:
     """Return how many starts are in each state, and how many runs are finished."""
-    found: dict[str, int | None] = dict.fromkeys([*map(str, State), "finished"])
+    found: dict[str, int | None] = dict.fromkeys([*map(str, JobState), "finished"])
     try:
         allowed = server_settings.current()
         entries = Queue(running=allowed.running, waiting=allowed.waiting).entries()
-        found |= {str(state): sum(one.state is state for one in entries) for state in State}
+        found |= {str(state): sum(one.state is state for one in entries) for state in JobState}
         found["finished"] = len(Store(allowed.store or None).ids())
     except (OSError, RunError):  # not known right now
         pass

@@ -119,7 +119,7 @@ def draw(settings: Pair[Setting], header: DeltaGenerator) -> None:
         "window of n tokens: n - L/4 + 1 to n tokens stand before a target, and n alone changes. After "
         "Press et al. 2022, arXiv 2108.12409, section 2.2.",
         contexts,
-        summary.elbow,
+        summary.first_degraded_length,
         summary.effect,
     )
     with st.expander("How these models were trained", icon=":material/assignment:"):

@@ -65,7 +65,7 @@ def elbows(found: list[Curve]) -> pd.DataFrame:
         if loss is None:
             continue
         said = summary.effect(curve, loss)
-        elbow = summary.elbow(curve, loss)
+        elbow = summary.first_degraded_length(curve, loss)
         rows.append(
             {
                 "scheme": summary.label(curve, found),

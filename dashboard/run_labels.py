@@ -9,7 +9,7 @@ from dashboard.widgets import pressed
 from posenc.checkpoints import printable_name
 from posenc.checkpoints.file_store import store_url
 from posenc.errors import PosencError, RunError
-from posenc.lab.jobs import Entry
+from posenc.lab.jobs import Job
 from posenc.lab.labels import MAX_NAME, Label, Labels, check_name, hidden, names
 from posenc.lab.specification import Specification
 
@@ -94,7 +94,7 @@ def _people(found: list[Label], name: str) -> list[str]:
     return list(dict.fromkeys(printable_name(one.owner, OWNER_SHOWN) for one in shown))
 
 
-def may_stop(entry: Entry) -> bool:
+def may_stop(entry: Job) -> bool:
     """Whether this visitor may stop a start: its owner alone, anybody where that is nobody known."""
     if entry.owner is not None:
         return entry.owner in ("", visitor.name())

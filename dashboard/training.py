@@ -23,9 +23,9 @@ from dashboard.workers import server_workers
 from posenc import fields
 from posenc.checkpoints import printable_name
 from posenc.errors import ConfigError, PosencError, QueueUnwritable, RunError
-from posenc.lab import run_once, summary
-from posenc.lab.jobs import State
-from posenc.lab.run_once import Speed
+from posenc.lab import summary
+from posenc.lab.jobs import JobState
+from posenc.lab.run_once import Speed, calibrate
 from posenc.lab.specification import Specification
 from posenc.lab.sweep import specifications
 from posenc.lab.tasks import Corpus, Language, from_text, standard_library
@@ -38,7 +38,7 @@ SPEED_FOR = 600.0  # seconds that a measurement of this machine is believed
 @st.cache_resource(max_entries=1, ttl=SPEED_FOR, show_spinner="Timing a small model")
 def speed() -> Speed:
     """Return how fast this machine trains, measured once in a while for all visitors."""
-    return run_once.calibrate()
+    return calibrate()
 
 
 def plan(
@@ -141,7 +141,7 @@ def offer(setting: Setting, chosen: choices.TrainingChoice) -> str | None:
     underway = {
         one.run_id
         for entry in server_workers().queue.entries()
-        if entry.state is not State.FAILED and not server_workers().queue.stopping(entry.name)
+        if entry.state is not JobState.FAILED and not server_workers().queue.stopping(entry.name)
         for one in entry.specifications
     } - names
     left = [one for one in asked if one.run_id not in names | underway]

@@ -11,7 +11,7 @@ from dashboard.text import duration, listed, plain
 from dashboard.widgets import pressed
 from dashboard.workers import server_workers
 from posenc.errors import QueueUnwritable
-from posenc.lab.jobs import Entry, Progress, Queue, State
+from posenc.lab.jobs import Job, JobState, Progress, Queue
 from posenc.lab.specification import Specification
 from posenc.schemes import SCHEMES
 
@@ -26,7 +26,7 @@ def board() -> None:
     with contextlib.suppress(QueueUnwritable):  # the panel says so
         crew.ensure()
     entries = crew.queue.entries()
-    active = any(entry.state is not State.FAILED for entry in entries)
+    active = any(entry.state is not JobState.FAILED for entry in entries)
     shown = tuple(entry.name for entry in entries)
 
     @st.fragment(run_every=POLL if active else IDLE_POLL)
@@ -63,7 +63,7 @@ def board() -> None:
     panel()
 
 
-def _row(queue: Queue, entry: Entry) -> None:
+def _row(queue: Queue, entry: Job) -> None:
     """Draw one entry: what it is, how far it is, its loss, and how to stop it."""
     specs = entry.specifications
     progress = queue.progress(entry.name)
@@ -71,9 +71,9 @@ def _row(queue: Queue, entry: Entry) -> None:
     kinds = tuple(dict.fromkeys(spec.scheme.label for spec in specs))
     with st.container(border=True):
         st.markdown(f"**{listed(kinds)}.** {plain(run_words.alike(one))}")
-        if entry.state is State.FAILED:
+        if entry.state is JobState.FAILED:
             st.error(plain(entry.error or ""), icon=":material/error:")
-        elif entry.state is State.WAITING:
+        elif entry.state is JobState.WAITING:
             st.caption(f"Waits; about {duration(entry.estimate)} of its own.")
         else:
             share = 1 - planned(entry, progress) / max(entry.estimate, 1e-9)
@@ -87,22 +87,22 @@ def _row(queue: Queue, entry: Entry) -> None:
             st.vega_lite_chart(
                 frame, run_charts.training(one.scheme.kind), key=f"loss_{entry.name}"
             )
-        stopping = entry.state is State.RUNNING and queue.stopping(entry.name)
+        stopping = entry.state is JobState.RUNNING and queue.stopping(entry.name)
         said = run_labels.called([*specs])
         if said:
             st.caption(plain(f"{said}."))
         if not (server_settings.current().training and run_labels.may_stop(entry)):
             return
-        word = "Remove" if entry.state is State.FAILED else "Stopping" if stopping else "Stop"
+        word = "Remove" if entry.state is JobState.FAILED else "Stopping" if stopping else "Stop"
         if pressed(st, word, key=f"stop_{entry.name}", disabled=stopping, icon=":material/stop:"):
             queue.stop(entry.name)
             event("start_stopped", entry=entry.name)
-            if entry.state is State.RUNNING:
+            if entry.state is JobState.RUNNING:
                 st.toast("Stopping. The same start later goes on from here.")
             st.rerun()
 
 
-def planned(entry: Entry, progress: Progress) -> float:
+def planned(entry: Job, progress: Progress) -> float:
     """Return the seconds that the estimate gives to what is left: steps, and readings to the end."""
     specs = entry.specifications
     whole = sum(one.steps for one in specs)
@@ -111,7 +111,7 @@ def planned(entry: Entry, progress: Progress) -> float:
     return steps + entry.reading * (1 - progress.run / len(specs))
 
 
-def remaining(entry: Entry, progress: Progress) -> float:
+def remaining(entry: Job, progress: Progress) -> float:
     """Return the seconds left of an entry that runs: the estimate, at this sitting's own pace."""
     steps = sum(one.steps for one in entry.specifications)
     made, of_steps = progress.step - progress.began, entry.estimate - entry.reading

@@ -14,7 +14,7 @@ import streamlit as st
 
 from dashboard import server_settings
 from posenc.errors import PosencError
-from posenc.lab.jobs import Queue, State
+from posenc.lab.jobs import JobState, Queue
 from posenc.lab.worker import GRACE, HEARD_WITHIN, NICE, UNWRITABLE
 
 log = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ class Workers:
         with self._lock:
             if self._left or self.failed or len(self._processes) >= self.queue.running:
                 return
-            waiting = any(one.state is State.WAITING for one in self.queue.entries())
+            waiting = any(one.state is JobState.WAITING for one in self.queue.entries())
             if not waiting or not self.queue.free_place():
                 return
             # Its own process, never a fork of this one or a thread of it: torch's threads do not

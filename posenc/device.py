@@ -1,6 +1,7 @@
 """The device to compute on: the best that really works, and the CPU when its memory runs out."""
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -44,6 +45,17 @@ def float64_device(device: torch.device | str | None) -> torch.device:
     """Return `device`, or the CPU for None and where there is no float64 (mps): results are moved."""
     chosen = torch.device("cpu" if device is None else device)
     return torch.device("cpu") if chosen.type == "mps" else chosen
+
+
+@contextlib.contextmanager
+def fixed_threads(threads: int) -> Iterator[None]:
+    """Compute on this many threads: another number adds in another order."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def device_name(device: torch.device | str) -> str:

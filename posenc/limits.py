@@ -48,8 +48,6 @@ MAX_RUN_HEADS = 16
 MAX_RUN_LENGTH = 256
 MAX_RUN_STEPS = 5_000
 MAX_RUN_SEEDS = 5
-MAX_SILENCE = 1_800.0  # seconds until a background process that tells nothing is ended
-MAX_STOPPING = 30.0  # seconds until one that does not hear a stop is ended
 MAX_RUN_SECONDS = 4 * 3_600  # of one start, by the estimate made before it
 MAX_TEXT_BYTES = 10 * 2**20
 

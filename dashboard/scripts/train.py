@@ -4,7 +4,7 @@ from dashboard.choices import TrainingChoice
 from posenc.settings import Setting
 
 BODY = """
-from posenc.lab import Store, make_run, standard_library
+from posenc.lab import Store, run_once, standard_library
 from posenc.lab.sweep import specifications
 
 corpus = {corpus}
@@ -15,7 +15,7 @@ plan = specifications(
 store = Store()  # your own, a folder of your user data
 print("run,scheme,seed,last loss")
 for specification in plan:
-    run = make_run(specification, corpus, store)
+    run = run_once(specification, corpus, store)
     print(run.run_id, specification.scheme.label, specification.seed, run.losses[-1], sep=",")
 """
 

@@ -78,12 +78,12 @@ def extrapolates(setting: Setting, kind: str) -> Verdict:
     curves = measured(setting, (kind,))
     if isinstance(curves, Verdict):
         return curves
-    from posenc.lab.summary import Effect, effect, elbow
+    from posenc.lab.summary import Effect, effect, first_degraded_length
 
     curve, length = curves[kind], setting.train_length
     loss, last = curve.at(length), curve.points[-1]
     assert loss is not None
-    outcome, degraded = effect(curve, loss), elbow(curve, loss)
+    outcome, degraded = effect(curve, loss), first_degraded_length(curve, loss)
     if outcome is None:
         return Verdict(Status.NOT_MEASURED, (), "These runs were read no further than trained.")
     times = math.exp(min(last.mean - loss, 700.0))

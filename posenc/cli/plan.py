@@ -10,8 +10,8 @@ import click
 
 from posenc import limits
 from posenc.checkpoints import printable_name
+from posenc.device import fixed_threads
 from posenc.errors import PosencError
-from posenc.lab.train import fixed_threads
 from posenc.models import read_config
 from posenc.models.model_config import ModelConfig, full_cache_note
 from posenc.planner import (

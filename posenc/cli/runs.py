@@ -25,7 +25,7 @@ from posenc.lab.summary import (
     comparison,
     curves,
     effect,
-    elbow,
+    first_degraded_length,
     in_range,
     label,
     perplexity,
@@ -88,8 +88,8 @@ def label_run(
     click.echo(f"{run}  {told}{whose}{', hidden' if label.hidden else ''}")
     showing = [one.owner for one in labels.all().get(run, ()) if not one.hidden]
     if label.hidden and showing:
-        others = ", ".join(owner or "nobody known" for owner in showing)
-        click.echo(f"It stays in lists: {others} shows it (--owner says for whom it is hidden).")
+        others = ", ".join(owner or "an owner without a name" for owner in showing)
+        click.echo(f"It stays in lists, because it is not hidden for {others}: see --owner.")
 
 
 @click.command(name="runs", help="List the runs of the store, with what they found.")
@@ -120,7 +120,7 @@ def list_runs(also_hidden: bool, store: str | None) -> None:
         loss = at_training_length(curve, alike)
         if loss is None:
             continue
-        beyond, said = elbow(curve, loss), effect(curve, loss)
+        beyond, said = first_degraded_length(curve, loss), effect(curve, loss)
         past = "nothing longer was read" if said is None else f"{said} with longer context"
         bend = f" at {beyond:,}" if beyond else ""
         _tell(curve, alike, f"perplexity {perplexity(loss):.3f} at {length:,}, {past}{bend}")

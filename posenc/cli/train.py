@@ -12,7 +12,15 @@ from posenc.checkpoints.file_store import ENVIRONMENT, lasting
 from posenc.cli.runs import STORE, run_name
 from posenc.lab.runs import Store
 from posenc.lab.specification import DEFAULT_SCALINGS, Specification
-from posenc.lab.sweep import Job, Outcome, local_sweep, read_text, specifications, sweep, sweep_here
+from posenc.lab.sweep import (
+    Outcome,
+    SweepTask,
+    local_sweep,
+    read_text,
+    specifications,
+    sweep,
+    sweep_here,
+)
 from posenc.lab.tasks import TASKS, Language
 from posenc.lab.train import Report
 from posenc.schemes import SCHEMES
@@ -94,7 +102,7 @@ def train_schemes(
         raise click.ClickException("--store memory:// would be gone with the command.")
     opened.check_writable()
     # Where the runs go is decided here: other processes have folders and an environment of their own.
-    jobs = [Job(one.record, opened.url, place) for one in asked]
+    jobs = [SweepTask(one.record, opened.url, place) for one in asked]
     try:
         if dask:
             outcomes = _on_dask(jobs, dask, opened)
@@ -113,7 +121,7 @@ def train_schemes(
         sys.exit(1)
 
 
-def _on_dask(jobs: Sequence[Job], address: str, store: Store) -> list[Outcome]:
+def _on_dask(jobs: Sequence[SweepTask], address: str, store: Store) -> list[Outcome]:
     try:
         from distributed import Client
     except ImportError:

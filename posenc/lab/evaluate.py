@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from posenc.lab.model import LanguageModel
 from posenc.lab.specification import DEFAULT_SCALINGS, Specification
-from posenc.lab.tasks import IGNORED, Copy, Language, Recall, Task, stream
+from posenc.lab.tasks import IGNORED, Copy, Language, Recall, Task, generator_for
 from posenc.schemes.base import Scheme, SchemeConfig
 from posenc.schemes.rope_scaling import length_extensions
 
@@ -246,7 +246,7 @@ def distances(train_length: int, longest: int) -> list[int]:
 
 def _recalled(model: LanguageModel, task: Recall, spec: Specification) -> Iterator[Score]:
     for distance in distances(task.train_length, spec.longest):
-        drawn = task.at_distance(RECALLS, distance, stream(spec.seed, Recall.kind, distance))
+        drawn = task.at_distance(RECALLS, distance, generator_for(spec.seed, Recall.kind, distance))
         length = drawn.inputs.shape[1]
         for variant in variants(model, length, task.train_length, spec.scalings):
             right = 0
@@ -263,7 +263,9 @@ def _copied(model: LanguageModel, task: Copy, spec: Specification) -> Iterator[S
     same strings as writing them one by one: the first fault ends either.
     """
     for length in range(1, 2 * task.train_length + 1):
-        inputs, targets = task.of_length(COPIES, length, stream(spec.seed, Copy.kind, length))
+        inputs, targets = task.of_length(
+            COPIES, length, generator_for(spec.seed, Copy.kind, length)
+        )
         trained = task.positions(task.train_length)
         for variant in variants(model, inputs.shape[1], trained, spec.scalings):
             right = 0

@@ -44,7 +44,7 @@ from posenc.lab.specification import Specification
 _POINTS = 200  # at the most
 
 
-class Curve:
+class DownsampledLoss:
     """A loss curve of few points: means over steps, of twice as many steps when it grows too long."""
 
     def __init__(self, before: Sequence[tuple[int, float]] = ()) -> None:
@@ -146,7 +146,7 @@ def _numbering() -> str:
 _ODD = (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError)
 
 
-class State(StrEnum):
+class JobState(StrEnum):
     """Where an entry is."""
 
     WAITING = "waiting"
@@ -193,7 +193,7 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class Entry:
+class Job:
     """One start. text: the file name of its text in the queue's folder, None for the default one.
 
     owner: who started it, "" for somebody unknown, None in a file of before owners were kept.
@@ -209,7 +209,7 @@ class Entry:
     attempts: int = 0
     error: str | None = None
     owner: str | None = None
-    state: State = field(default=State.WAITING, compare=False)
+    state: JobState = field(default=JobState.WAITING, compare=False)
 
     @property
     def specifications(self) -> tuple[Specification, ...]:
@@ -248,6 +248,8 @@ def _count(value: float) -> int:
     return int(value)
 
 
+MAX_SILENCE = 1_800.0  # seconds until a process that reports nothing is ended
+MAX_STOPPING = 30.0  # seconds until one that does not hear a stop is ended
 ATTEMPTS = 3  # starts of an entry whose process died
 _ENDED_KEPT = 8  # failed entries that are still shown
 _SLOWER = 4.0  # times its estimate, that the reading of a model may take
@@ -305,9 +307,9 @@ class Queue:
                 there = self.entries()
                 same = [one for one in there if one.name.endswith(digest)]
                 for one in same:
-                    if one.state is not State.FAILED and not self.stopping(one.name):
+                    if one.state is not JobState.FAILED and not self.stopping(one.name):
                         return one.name
-                here = [one for one in there if one.state is not State.FAILED]
+                here = [one for one in there if one.state is not JobState.FAILED]
                 if self.running < 1:
                     raise QueueFull("Training is switched off on this server.")
                 if len(here) >= self.running + self.waiting:
@@ -321,7 +323,7 @@ class Queue:
                         f"{each} of your starts {'is' if each == 1 else 'are'} here already, which is as "
                         "many as one visitor may have; try again when one of them has ended."
                     )
-                entry = Entry(
+                entry = Job(
                     name=f"{time.time_ns():020d}-{digest}",
                     records=tuple(one.record for one in specifications),
                     store=store,
@@ -340,19 +342,19 @@ class Queue:
                     self._forget(entry)  # a text without an entry fills the disk for nothing
                     raise
                 for one in same:
-                    if one.state is State.FAILED:
+                    if one.state is JobState.FAILED:
                         self._forget(one)
         return entry.name
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[Job]:
         """Return all entries, the first to be done first; a file that is none is passed over."""
         found = []
         working = self.working()
         for path in sorted(self.folder.glob("*-*.json")):
             entry = self._read(path)
             if entry is not None:
-                state = State.RUNNING if entry.name in working else State.WAITING
-                found.append(replace(entry, state=State.FAILED if entry.error else state))
+                state = JobState.RUNNING if entry.name in working else JobState.WAITING
+                found.append(replace(entry, state=JobState.FAILED if entry.error else state))
         return found
 
     def progress(self, name: str) -> Progress:
@@ -401,13 +403,16 @@ class Queue:
         It hangs if it does not hear a stop, or has told nothing for longer than any step takes.
         """
         for entry in self.entries():
-            if entry.state is not State.RUNNING or Holder(self.folder, entry.name).process() != pid:
+            if (
+                entry.state is not JobState.RUNNING
+                or Holder(self.folder, entry.name).process() != pid
+            ):
                 continue
             told = min(self._age(f"{entry.name}.progress"), self._age(f"{entry.name}.working"))
-            if told > max(limits.MAX_SILENCE, _SLOWER * entry.reading):
+            if told > max(MAX_SILENCE, _SLOWER * entry.reading):
                 return entry.name
             asked = self._age(f"{entry.name}.stop") if self.stopping(entry.name) else 0.0
-            if asked > limits.MAX_STOPPING:
+            if asked > MAX_STOPPING:
                 return entry.name
         return None
 
@@ -452,26 +457,26 @@ class Queue:
                     if path.name.encode() not in needed:
                         path.unlink(missing_ok=True)
 
-    def _forget(self, entry: Entry) -> None:
+    def _forget(self, entry: Job) -> None:
         """Remove an entry; where that cannot be done now, it is done with a later one."""
         with contextlib.suppress(QueueBusy, QueueUnwritable):
             self.remove(entry.name)
 
-    def fail(self, entry: Entry, error: str) -> None:
+    def fail(self, entry: Job, error: str) -> None:
         """Keep an entry as failed, with the reason; the oldest failures are forgotten.
 
         Raises QueueUnwritable where the reason cannot be kept: then the entry waits.
         """
         self._write(replace(entry, error=error))
-        failed = [one for one in self.entries() if one.state is State.FAILED]
+        failed = [one for one in self.entries() if one.state is JobState.FAILED]
         for old in failed[:-_ENDED_KEPT]:
             self._forget(old)
 
-    def give_back(self, entry: Entry) -> None:
+    def give_back(self, entry: Job) -> None:
         """Let an entry wait again whose worker had to leave: that was no fault of its own."""
         self._write(replace(entry, attempts=entry.attempts - 1))
 
-    def got_on(self, entry: Entry) -> Entry:
+    def got_on(self, entry: Job) -> Job:
         """Count attempts anew for an entry of which a run is done: what ended it before was passed."""
         entry = replace(entry, attempts=1)
         self._write(entry)
@@ -490,14 +495,14 @@ class Queue:
         }
 
     @contextlib.contextmanager
-    def taken(self) -> Iterator[Entry | None]:
+    def taken(self) -> Iterator[Job | None]:
         """Take the first entry that waits, for as long as the context lasts; None if there is none.
 
         A lock that ends with the process tells that its entry is being done. Raises QueueUnwritable
         where nothing can be written: no attempt was made.
         """
         for entry in self.entries():
-            if entry.state is not State.WAITING:
+            if entry.state is not JobState.WAITING:
                 continue
             holder = Holder(self.folder, entry.name)
             lock = holder.lock()
@@ -524,17 +529,17 @@ class Queue:
                 lock.release()
         yield None
 
-    def text(self, entry: Entry) -> bytes | None:
+    def text(self, entry: Job) -> bytes | None:
         """Return the text of an entry, None for the default one."""
         return None if entry.text is None else (self.folder / entry.text).read_bytes()
 
-    def _write(self, entry: Entry) -> None:
+    def _write(self, entry: Job) -> None:
         with writing():
             write_whole(self.folder / f"{entry.name}.json", entry.written())
 
-    def _read(self, path: Path) -> Entry | None:
+    def _read(self, path: Path) -> Job | None:
         try:
-            return Entry.read(path.stem, path.read_bytes())
+            return Job.read(path.stem, path.read_bytes())
         except OSError:
             return None
 
@@ -546,7 +551,7 @@ _ENTRY = re.compile(r"\d{20}-[0-9a-f]{12}")  # as posenc.lab.jobs names one
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{32}")  # as posenc.checkpoints.file_store writes
 
 
-def sweep_up(queue: Queue, work: Path | None = None) -> None:
+def clean_up(queue: Queue, work: Path | None = None) -> None:
     """Remove what was left behind in `work`, default the folder of this machine, and in `queue`."""
     checkpoints = (work or work_folder()) / CHECKPOINTS
     for folder in (checkpoints, queue.folder):
@@ -554,7 +559,7 @@ def sweep_up(queue: Queue, work: Path | None = None) -> None:
             if _TEMPORARY.fullmatch(path.name) and _age(path) > DAY:
                 _remove(path)
     entries = queue.entries()
-    living = [entry for entry in entries if entry.state is not State.FAILED]
+    living = [entry for entry in entries if entry.state is not JobState.FAILED]
     needed = {one.run_id for entry in living for one in entry.specifications}
     found = sorted(
         (

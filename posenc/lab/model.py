@@ -21,7 +21,7 @@ Layer = TypeVar("Layer", bound=nn.Module)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelConfig:
+class ModelSize:
     """Size of a model; every scheme of a comparison shares it."""
 
     layers: int = fields.ruled(3, fields.IntRange(low=1, high=24, label="Layers"))
@@ -32,7 +32,7 @@ class ModelConfig:
         fields.check(self)
         if self.width % (2 * self.heads):
             raise ConfigError(
-                "ModelConfig.width must be a multiple of twice the heads, so that every head has an "
+                "ModelSize.width must be a multiple of twice the heads, so that every head has an "
                 f"even width, got {self.width} for {self.heads} heads."
             )
 
@@ -40,7 +40,7 @@ class ModelConfig:
 class Block(nn.Module):
     """Attention, then a perceptron, each behind its own norm and added to the stream."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelSize) -> None:
         super().__init__()
         width = config.width
         self.heads = config.heads
@@ -63,7 +63,7 @@ class LanguageModel(nn.Module):
     """Token logits at every position. The scheme is a part of the model, trained where it can be."""
 
     def __init__(
-        self, config: ModelConfig, vocabulary: int, scheme: Scheme, generator: torch.Generator
+        self, config: ModelSize, vocabulary: int, scheme: Scheme, generator: torch.Generator
     ) -> None:
         """Draw the shared weights from `generator`, which no scheme touches.
 

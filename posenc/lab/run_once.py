@@ -21,18 +21,19 @@ from filelock import FileLock
 from torch.nn import functional
 
 from posenc.checkpoints.file_store import reason, work_folder
+from posenc.device import fixed_threads
 from posenc.errors import DeviceLost, RunError
 from posenc.lab.evaluate import Score, evaluate, readings
-from posenc.lab.model import ModelConfig
+from posenc.lab.model import ModelSize
 from posenc.lab.runs import Run, Store
 from posenc.lab.specification import Specification, current_versions
 from posenc.lab.tasks import TASKS, Corpus, Recall
-from posenc.lab.train import Report, Trainer, build_model, fixed_threads, train
+from posenc.lab.train import Report, Trainer, build_model, train
 from posenc.schemes.base import NoneConfig
 
-_SMALL = (ModelConfig(layers=1, width=16, heads=2), 16, 4)  # a model, its tokens, its sequences
-_LARGE = (ModelConfig(layers=2, width=128, heads=4), 64, 16)
-_READ = (ModelConfig(layers=2, width=64, heads=4), 512, 16)
+_SMALL = (ModelSize(layers=1, width=16, heads=2), 16, 4)  # a model, its tokens, its sequences
+_LARGE = (ModelSize(layers=2, width=128, heads=4), 64, 16)
+_READ = (ModelSize(layers=2, width=64, heads=4), 512, 16)
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ def calibrate() -> Speed:
     return Speed(max((a - each * few) / one, 0.0), each, _timed_reading(*_READ))
 
 
-def _timed(model: ModelConfig, length: int, sequences: int) -> tuple[int, int, float]:
+def _timed(model: ModelSize, length: int, sequences: int) -> tuple[int, int, float]:
     """Return multiplications, layers and seconds of one step."""
     one = _planned(model, length, sequences)
     with fixed_threads(one.threads):
@@ -89,7 +90,7 @@ def _timed(model: ModelConfig, length: int, sequences: int) -> tuple[int, int, f
     return multiplications(one, length) * sequences, model.layers, seconds
 
 
-def _timed_reading(model: ModelConfig, length: int, sequences: int) -> float:
+def _timed_reading(model: ModelSize, length: int, sequences: int) -> float:
     """Return the seconds of one multiplication in a reading."""
     one = _planned(model, length, sequences)
     built = build_model(one, one.make_task(None))
@@ -104,7 +105,7 @@ def _timed_reading(model: ModelConfig, length: int, sequences: int) -> float:
         return _middle(read) / (multiplications(one, length) * sequences)
 
 
-def _planned(model: ModelConfig, length: int, sequences: int) -> Specification:
+def _planned(model: ModelSize, length: int, sequences: int) -> Specification:
     return Specification(
         scheme=NoneConfig(), model=model, task=Recall.kind, train_length=length, batch=sequences
     )
@@ -127,7 +128,7 @@ _LOST: tuple[type[BaseException], ...] = tuple(
 
 
 @contextlib.contextmanager
-def told(device: str) -> Iterator[None]:
+def device_errors(device: str) -> Iterator[None]:
     """Raise RunError where the memory of `device` ends, DeviceLost where the device itself fails.
 
     A smaller batch would be another run, and the CPU too, so neither is tried unasked.
@@ -146,7 +147,7 @@ def told(device: str) -> Iterator[None]:
         ) from error
 
 
-def free() -> None:
+def free_device_memory() -> None:
     """Give back what a run that ended held of an accelerator."""
     if torch.cuda.is_initialized():
         torch.cuda.empty_cache()
@@ -162,7 +163,7 @@ def checkpoint_of(run_id: str, work: Path | None = None) -> Path:
     return (work or work_folder() / CHECKPOINTS) / f"{run_id}.safetensors"
 
 
-def make_run(
+def run_once(
     specification: Specification,
     corpus: Corpus | None,
     store: Store,
@@ -188,7 +189,7 @@ def make_run(
                 + ", ".join(f"{name} {number}" for name, number in specification.versions)
                 + "."
             )
-        with told(specification.device):
+        with device_errors(specification.device):
             try:
                 trained = train(specification, corpus, checkpoint=checkpoint, report=report)
             except OSError as error:

@@ -12,7 +12,7 @@ import torch
 
 from posenc import fields, limits
 from posenc.errors import ConfigError, RunError, RunOfAnotherVersion, shown
-from posenc.lab.model import ModelConfig
+from posenc.lab.model import ModelSize
 from posenc.lab.tasks import TASKS, Copy, Corpus, Language, Recall, Task
 from posenc.schemes import SCHEMES
 from posenc.schemes.base import SchemeConfig
@@ -43,7 +43,7 @@ class Specification:
     """
 
     scheme: SchemeConfig
-    model: ModelConfig = dataclasses.field(default_factory=ModelConfig)
+    model: ModelSize = dataclasses.field(default_factory=ModelSize)
     task: str = fields.ruled(
         Language.kind, fields.Choice(options=tuple(TASKS), label="Task", help="What is learned.")
     )
@@ -90,7 +90,7 @@ class Specification:
 
     def __post_init__(self) -> None:
         fields.check(self)
-        for name, kind in (("scheme", SchemeConfig), ("model", ModelConfig), ("corpus_name", str)):
+        for name, kind in (("scheme", SchemeConfig), ("model", ModelSize), ("corpus_name", str)):
             if not isinstance(getattr(self, name), kind):
                 raise ConfigError(
                     f"Specification.{name} must be a {kind.__name__}, got {shown(getattr(self, name))}."
@@ -171,7 +171,7 @@ class Specification:
                 )
             return cls(
                 scheme=kind.from_record(scheme),
-                model=ModelConfig(**model),
+                model=ModelSize(**model),
                 versions=versions,
                 scalings=scalings,
                 **values,

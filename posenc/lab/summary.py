@@ -19,7 +19,7 @@ from posenc.lab.runs import Run
 from posenc.lab.specification import Specification
 from posenc.lab.tasks import Recall
 
-ELBOW = math.log(1.1)  # nats: perplexity 1.1 times that at the training length
+DEGRADED = math.log(1.1)  # nats: perplexity 1.1 times that at the training length
 NOTICED = math.log(1.01)  # nats, 0.00995: perplexity 1.01 times, the least that counts
 CONFIDENCE = 0.95  # of the interval of a difference
 LEARNED = 0.9  # share right within the distances of training from which recall counts as learned
@@ -35,7 +35,7 @@ class Effect(StrEnum):
     @property
     def rule(self) -> str:
         """The rule of the class, of the mean over seeds against the training length."""
-        little, much = percent(NOTICED), percent(ELBOW)
+        little, much = percent(NOTICED), percent(DEGRADED)
         rules = {
             Effect.HOLDS: f"perplexity never more than {little} higher",
             Effect.DEGRADES: f"perplexity up to {much} higher",
@@ -225,11 +225,11 @@ def at_training_length(curve: Curve, every: Iterable[Curve]) -> float | None:
     return None
 
 
-def elbow(curve: Curve, at_length: float) -> int | None:
+def first_degraded_length(curve: Curve, at_length: float) -> int | None:
     """Return the first context past L at which perplexity exceeds 1.1 times that at L, else None."""
     length = curve.specification.train_length
     past = (point for point in curve.points if point.x > length)
-    return next((point.x for point in past if not point.mean <= at_length + ELBOW), None)
+    return next((point.x for point in past if not point.mean <= at_length + DEGRADED), None)
 
 
 def effect(curve: Curve, at_length: float) -> Effect | None:
@@ -237,7 +237,7 @@ def effect(curve: Curve, at_length: float) -> Effect | None:
     past = [point for point in curve.points if point.x > curve.specification.train_length]
     if not past:
         return None
-    if elbow(curve, at_length) is not None:
+    if first_degraded_length(curve, at_length) is not None:
         return Effect.BREAKS
     held = all(point.mean <= at_length + NOTICED for point in past)
     return Effect.HOLDS if held else Effect.DEGRADES

@@ -1,7 +1,7 @@
 """Many runs: schemes, bases, widths and seeds, on any concurrent.futures.Executor.
 
-A job is told what to do in words (a specification's record, where the text and the store are), so that
-it means the same in this process, in another, or on another machine. A job that is done twice finds
+A task is told what to do in words (a specification's record, where the text and the store are), so that
+it means the same in this process, in another, or on another machine. A task that is done twice finds
 the first one's run in the store.
 """
 
@@ -21,8 +21,8 @@ from posenc import limits
 from posenc.checkpoints import printable_name
 from posenc.checkpoints.file_store import reason
 from posenc.errors import ConfigError, CorpusError, PosencError, shown
-from posenc.lab.model import ModelConfig
-from posenc.lab.run_once import make_run
+from posenc.lab.model import ModelSize
+from posenc.lab.run_once import run_once
 from posenc.lab.runs import Store
 from posenc.lab.specification import Specification
 from posenc.lab.tasks import TASKS, Corpus, Language, from_text, standard_library
@@ -34,7 +34,7 @@ ATTEMPTS = 3  # of a sweep whose worker process died
 
 
 @dataclass(frozen=True)
-class Job:
+class SweepTask:
     """One run, in words. text: a path, None for the standard library. work: a folder, None for the
     default one.
     """
@@ -47,7 +47,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a job: the run's name and why it stopped early, or why there is none."""
+    """What became of a task: the run's name and why it stopped early, or why there is none."""
 
     specification: Specification
     stopped: str | None = None
@@ -75,7 +75,7 @@ def specifications(
         raise ConfigError(f"task must be one of {', '.join(TASKS)}, got {shown(task)}.")
     found: dict[Specification, None] = {}
     for kind, base, width, seed in itertools.product(schemes, bases, widths, range(seeds)):
-        model = ModelConfig(layers=layers, width=width, heads=heads)
+        model = ModelSize(layers=layers, width=width, heads=heads)
         # A learned table has a row for every position that training shows.
         rows = TASKS[task].positions(train_length)
         setting = Setting(
@@ -99,14 +99,14 @@ def specifications(
     return list(found)
 
 
-def run_job(job: Job) -> str | None:
-    """Do a job wherever this is called. Returns why the run stopped early, None if it did not."""
-    specification = Specification.from_record(job.record)
-    run = make_run(
+def run_task(task: SweepTask) -> str | None:
+    """Do a task wherever this is called. Returns why the run stopped early, None if it did not."""
+    specification = Specification.from_record(task.record)
+    run = run_once(
         specification,
-        read_text(job.text) if specification.task == Language.kind else None,
-        Store(job.store),
-        work=Path(job.work) if job.work else None,
+        read_text(task.text) if specification.task == Language.kind else None,
+        Store(task.store),
+        work=Path(task.work) if task.work else None,
     )
     return run.stopped
 
@@ -132,25 +132,27 @@ def read_text(path: str | None) -> Corpus:
 
 
 def sweep(
-    jobs: Iterable[Job], executor: Executor, do: Callable[[Job], str | None] = run_job
+    tasks: Iterable[SweepTask], executor: Executor, do: Callable[[SweepTask], str | None] = run_task
 ) -> Iterator[Outcome]:
-    """Submit every job and return what became of each, as they end. One failure ends no other."""
-    futures: dict[Future[str | None], Job] = {executor.submit(do, job): job for job in jobs}
+    """Submit every task and return what became of each, as they end. One failure ends no other."""
+    futures: dict[Future[str | None], SweepTask] = {
+        executor.submit(do, task): task for task in tasks
+    }
     for future in as_completed(futures):
         specification = Specification.from_record(futures[future].record)
         error = future.exception()
         if isinstance(error, BrokenProcessPool):
-            raise error  # the pool is gone, and with it every job that waits
+            raise error  # the pool is gone, and with it every task that waits
         if error is not None:  # whatever it is: a cluster has errors of its own
             yield _failed(specification, error)
         else:
             yield Outcome(specification, stopped=future.result())
 
 
-def local_sweep(jobs: Sequence[Job], workers: int) -> Iterator[Outcome]:
+def local_sweep(tasks: Sequence[SweepTask], workers: int) -> Iterator[Outcome]:
     """Sweep on a pool of processes of this machine, made again when one of them is killed."""
-    left = {Specification.from_record(job.record).run_id: job for job in jobs}
-    broken = 0  # pools, since a job last ended
+    left = {Specification.from_record(task.record).run_id: task for task in tasks}
+    broken = 0  # pools, since a task last ended
     while left and broken < ATTEMPTS - 1:
         try:
             for outcome in _pooled(left.values(), workers):
@@ -159,20 +161,22 @@ def local_sweep(jobs: Sequence[Job], workers: int) -> Iterator[Outcome]:
                 yield outcome
         except BrokenProcessPool:
             broken += 1
-    for job in left.values():  # each by itself, so that the one that is killed takes no other along
+    for (
+        task
+    ) in left.values():  # each by itself, so that the one that is killed takes no other along
         try:
-            yield from _pooled([job], 1)
+            yield from _pooled([task], 1)
         except BrokenProcessPool:
-            specification = Specification.from_record(job.record)
+            specification = Specification.from_record(task.record)
             yield Outcome(specification, error="its process was killed, three times over")
 
 
-def _pooled(jobs: Iterable[Job], workers: int) -> Iterator[Outcome]:
+def _pooled(tasks: Iterable[SweepTask], workers: int) -> Iterator[Outcome]:
     # Fresh processes: a fork would copy the locks of threads that it does not copy.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, mp_context=context, initializer=_leave_with_parent) as pool:
         try:
-            yield from sweep(jobs, pool, _run_and_leave)
+            yield from sweep(tasks, pool, _run_and_leave)
         except (KeyboardInterrupt, GeneratorExit):
             pool.shutdown(wait=False, cancel_futures=True)
             raise
@@ -190,25 +194,25 @@ def _leave_with_parent() -> None:
     threading.Thread(target=wait, daemon=True).start()
 
 
-def _run_and_leave(job: Job) -> str | None:
-    """Do a job of a pool; an interrupted process ends, or the pool would hand it the next one."""
+def _run_and_leave(task: SweepTask) -> str | None:
+    """Do a task of a pool; an interrupted process ends, or the pool would hand it the next one."""
     try:
-        return run_job(job)
+        return run_task(task)
     except KeyboardInterrupt:
         os._exit(130)
 
 
 def sweep_here(
-    jobs: Iterable[Job], report: Callable[[Specification], Report | None]
+    tasks: Iterable[SweepTask], report: Callable[[Specification], Report | None]
 ) -> Iterator[Outcome]:
-    """Do the jobs in this process one by one, with a report of every step."""
-    for job in jobs:
-        specification = Specification.from_record(job.record)
-        work = Path(job.work) if job.work else None
+    """Do the tasks in this process one by one, with a report of every step."""
+    for task in tasks:
+        specification = Specification.from_record(task.record)
+        work = Path(task.work) if task.work else None
         try:
-            corpus = read_text(job.text) if specification.task == Language.kind else None
-            run = make_run(
-                specification, corpus, Store(job.store), work=work, report=report(specification)
+            corpus = read_text(task.text) if specification.task == Language.kind else None
+            run = run_once(
+                specification, corpus, Store(task.store), work=work, report=report(specification)
             )
             yield Outcome(specification, stopped=run.stopped)
         except (PosencError, OSError, RuntimeError, MemoryError) as error:  # such as a full device

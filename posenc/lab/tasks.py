@@ -29,7 +29,7 @@ from torch.nn import functional
 from posenc.errors import CorpusError
 
 
-def stream(seed: int, use: str, index: int = 0) -> torch.Generator:
+def generator_for(seed: int, use: str, index: int = 0) -> torch.Generator:
     """Return the CPU generator of one use ("weights", "data", ...) and one index of it."""
     digest = hashlib.sha256(f"{seed}/{use}/{index}".encode()).digest()
     return torch.Generator("cpu").manual_seed(int.from_bytes(digest[:8], "big") >> 1)

@@ -9,7 +9,7 @@ import contextlib
 import json
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,11 +20,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from posenc.checkpoints.file_store import write_whole
-from posenc.device import works
+from posenc.device import fixed_threads, works
 from posenc.errors import RunError
 from posenc.lab.model import LanguageModel
 from posenc.lab.specification import Specification, name_of
-from posenc.lab.tasks import IGNORED, Corpus, Task, stream
+from posenc.lab.tasks import IGNORED, Corpus, Task, generator_for
 
 WARM_UP = 0.05  # share of the steps
 LAST_RATE = 0.1  # of the learning rate
@@ -89,7 +89,7 @@ class Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = rate(number, self.specification)
         inputs, targets = self.task.batch(
-            self.specification.batch, stream(self.specification.seed, "data", number)
+            self.specification.batch, generator_for(self.specification.seed, "data", number)
         )
         inputs, targets = inputs.to(self.device), targets.to(self.device)
         with _autocast(self.device):
@@ -206,7 +206,7 @@ def build_model(specification: Specification, task: Task) -> LanguageModel:
     """Return the untrained model: shared weights by the seed alone, the scheme's by its own."""
     scheme = specification.scheme.build(seed=specification.seed)
     model = LanguageModel(
-        specification.model, task.vocabulary, scheme, stream(specification.seed, "weights")
+        specification.model, task.vocabulary, scheme, generator_for(specification.seed, "weights")
     )
     return model.to(specification.device)
 
@@ -220,17 +220,6 @@ def rate(step: int, specification: Specification) -> float:
     past = (step - warm) / max(1, steps - warm)
     cosine = (1 + math.cos(math.pi * past)) / 2
     return specification.learning_rate * (LAST_RATE + (1 - LAST_RATE) * cosine)
-
-
-@contextlib.contextmanager
-def fixed_threads(threads: int) -> Iterator[None]:
-    """Compute on this many threads: another number adds in another order."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _optimizer(model: LanguageModel, specification: Specification) -> torch.optim.AdamW:

@@ -19,9 +19,9 @@ from filelock import FileLock, Timeout
 
 from posenc.errors import DeviceLost, PosencError, QueueBusy, QueueUnwritable
 from posenc.lab import log_lines
-from posenc.lab.jobs import Curve, Entry, Progress, Queue, sweep_up, writing
+from posenc.lab.jobs import DownsampledLoss, Job, Progress, Queue, clean_up, writing
 from posenc.lab.log_lines import event
-from posenc.lab.run_once import free, make_run
+from posenc.lab.run_once import free_device_memory, run_once
 from posenc.lab.runs import Store
 from posenc.lab.specification import Specification
 from posenc.lab.tasks import Corpus, Language, from_text, standard_library
@@ -57,16 +57,16 @@ def _work(queue: Queue) -> None:
         if not _slot(queue, stack):
             return
         with contextlib.suppress(PosencError, OSError):  # then the next worker does
-            sweep_up(queue)
+            clean_up(queue)
         while not _leaving.is_set():
             with queue.taken() as entry:
                 if entry is None:
                     return
                 do(queue, entry)
-            free()
+            free_device_memory()
 
 
-def do(queue: Queue, entry: Entry) -> None:
+def do(queue: Queue, entry: Job) -> None:
     """Make every run of an entry, then forget the entry; one that fails is kept with its reason.
 
     Raises QueueUnwritable where what became of it cannot be written: then it waits.
@@ -81,7 +81,7 @@ def do(queue: Queue, entry: Entry) -> None:
             report = _Reporter(queue, entry.name, place, specification)
             there = store.has(specification.run_id)
             with _stoppable(report):
-                make_run(specification, corpus, store, report=report)
+                run_once(specification, corpus, store, report=report)
             if not there:
                 entry = queue.got_on(entry)
                 event(log, "run_finished", entry=entry.name, run=specification.run_id)
@@ -115,7 +115,7 @@ def do(queue: Queue, entry: Entry) -> None:
         )
 
 
-def _fail(queue: Queue, entry: Entry, said: str) -> None:
+def _fail(queue: Queue, entry: Job, said: str) -> None:
     """Keep why an entry failed; where that cannot be written it waits, and this was no attempt."""
     try:
         queue.fail(entry, said)
@@ -124,7 +124,7 @@ def _fail(queue: Queue, entry: Entry, said: str) -> None:
         raise
 
 
-def _give_back(queue: Queue, entry: Entry) -> None:
+def _give_back(queue: Queue, entry: Job) -> None:
     """Let an entry wait again; where that cannot be written, such as on a full disk, it was a try."""
     with contextlib.suppress(QueueUnwritable):
         queue.give_back(entry)
@@ -139,7 +139,7 @@ class _Reporter:
         self.steps = specification.steps
         before = queue.progress(name)  # of a sitting that ended early, if it is this run's
         self.before = before if before.run == place else Progress(run=place)
-        self.curve = Curve()
+        self.curve = DownsampledLoss()
         self.began: int | None = None
         self.reading = False
         self.stop = threading.Event()  # somebody asked that it end
@@ -150,7 +150,7 @@ class _Reporter:
         now = time.monotonic()
         if self.began is None:  # the first step of a sitting also loads what it needs
             self.began, self.start = step, now
-            self.curve = Curve([point for point in self.before.points if point[0] < step])
+            self.curve = DownsampledLoss([point for point in self.before.points if point[0] < step])
         self.curve.add(step, loss)
         if now - self.told >= TELL_EVERY or step == self.steps:
             self.told = now
@@ -199,7 +199,7 @@ def _stoppable(report: _Reporter) -> Iterator[None]:
         watcher.join()
 
 
-def _corpus(queue: Queue, entry: Entry, specification: Specification) -> Corpus | None:
+def _corpus(queue: Queue, entry: Job, specification: Specification) -> Corpus | None:
     if specification.task != Language.kind:
         return None
     text = queue.text(entry)

@@ -17,7 +17,7 @@ from dashboard.text import duration
 from dashboard.workers import Workers, server_workers
 from posenc import limits
 from posenc.lab import Store, from_text, specifications, worker
-from posenc.lab.jobs import Progress, Queue, State
+from posenc.lab.jobs import JobState, Progress, Queue
 from posenc.lab.labels import FOLDER, Label, Labels
 from posenc.lab.run_once import Speed
 from posenc.lab.summary import comparison
@@ -77,7 +77,7 @@ def test_start_is_shared_by_all_visitors_and_any_of_them_stops_it(queue: Queue) 
     drawn(press(at))
     (entry,) = queue.entries()
     assert [one.scheme.kind for one in entry.specifications] == ["rope", "alibi"]
-    assert entry.state is State.WAITING
+    assert entry.state is JobState.WAITING
     assert "2 runs of this start: in training, below." in captions(at)
     assert "start_training" not in keys_of_buttons(at)
     press(earlier)  # the same start, from a page that was open before

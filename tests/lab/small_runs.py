@@ -13,13 +13,13 @@ from torch import Tensor
 
 from posenc.lab import (
     Corpus,
-    Job,
     Run,
     Specification,
     Store,
+    SweepTask,
     Training,
     from_text,
-    make_run,
+    run_once,
     specifications,
 )
 from posenc.lab.tasks import Language
@@ -65,7 +65,7 @@ def corpus_for(specification: Specification) -> Corpus | None:
 def make_small_run(folder: Path, kind: str = "rope", **others: Any) -> tuple[Store, Run]:
     """Return the store `folder`/runs and a run that was trained and added to it."""
     store, specification = Store(folder / "runs"), small_spec(kind, **others)
-    run = make_run(specification, corpus_for(specification), store, work=folder / "work")
+    run = run_once(specification, corpus_for(specification), store, work=folder / "work")
     return store, run
 
 
@@ -91,7 +91,7 @@ def assert_same_training(first: Training, second: Training) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class KillingJob(Job):
+class KillingJob(SweepTask):
     """A job that kills the process that runs it, during the training, once.
 
     parent: the process that is spared, which is that of the test.

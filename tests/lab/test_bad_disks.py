@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from posenc.errors import QueueUnwritable, RunError
-from posenc.lab import Run, Specification, Store, make_run, worker
-from posenc.lab.jobs import ATTEMPTS, Entry, Progress, Queue, State
+from posenc.lab import Run, Specification, Store, run_once, worker
+from posenc.lab.jobs import ATTEMPTS, Job, JobState, Progress, Queue
 from posenc.lab.labels import Label, Labels
 from posenc.lab.run_once import checkpoint_of
 from tests.lab.bad_disks import CALLS, FULL, TAKING_SPACE, bad_disk
@@ -36,7 +36,7 @@ READ_ONLY = "Read-only file system"
 pytestmark = [pytest.mark.timeout(1_200), pytest.mark.usefixtures("no_shape_checks")]
 
 
-def only_entry(queue: Queue) -> Entry:
+def only_entry(queue: Queue) -> Job:
     (entry,) = queue.entries()
     return entry
 
@@ -58,10 +58,10 @@ def check_after_fault(queue: Queue, spec: Specification, code: int, add_error: s
         return
     entry = only_entry(queue)
     assert queue.text(entry) == TEXT["text"]
-    if entry.state is State.FAILED:
+    if entry.state is JobState.FAILED:
         assert re.search(r"cannot be (written|used): No space left on device\.", str(entry.error))
     else:
-        assert (entry.state, code) == (State.WAITING, worker.UNWRITABLE)
+        assert (entry.state, code) == (JobState.WAITING, worker.UNWRITABLE)
 
 
 @pytest.mark.parametrize("last", [1, math.inf], ids=["once", "from then on"])
@@ -116,7 +116,7 @@ def test_disk_that_stays_full_costs_a_job_no_attempt(queue: Queue, folder: Path)
         with bad_disk(folder, FULL, TAKING_SPACE):
             assert exit_code(queue) == worker.UNWRITABLE
         entry = only_entry(queue)
-        assert (entry.name, entry.state, entry.attempts) == (name, State.WAITING, 0)
+        assert (entry.name, entry.state, entry.attempts) == (name, JobState.WAITING, 0)
     assert exit_code(queue) == 0
     assert Store().ids() == [spec.run_id]
 
@@ -127,7 +127,7 @@ def test_failure_that_cannot_be_kept_costs_a_job_no_attempt(
     queue.add([small_spec(**SMALLEST)], text=sentences(1), text_name="another text")  # it fails
     fail = Queue.fail
 
-    def fail_on_full_disk(self: Queue, entry: Entry, error: str) -> None:
+    def fail_on_full_disk(self: Queue, entry: Job, error: str) -> None:
         with bad_disk(folder, FULL, ("write",), last=1):
             fail(self, entry, error)
 
@@ -135,7 +135,7 @@ def test_failure_that_cannot_be_kept_costs_a_job_no_attempt(
         patched.setattr(Queue, "fail", fail_on_full_disk)
         for _ in range(ATTEMPTS + 1):
             assert exit_code(queue) == worker.UNWRITABLE
-            assert (only_entry(queue).state, only_entry(queue).attempts) == (State.WAITING, 0)
+            assert (only_entry(queue).state, only_entry(queue).attempts) == (JobState.WAITING, 0)
     assert exit_code(queue) == 0
     assert "got the text another text" in str(only_entry(queue).error)
 
@@ -146,12 +146,12 @@ def test_unwritable_store_loses_no_step(refused: tuple[str, ...], tmp_path: Path
     message = rf"^The store of runs cannot be written: {READ_ONLY}\.$"
     with bad_disk(tmp_path / "below", errno.EROFS, refused):
         with pytest.raises(RunError, match=message):
-            make_run(small_spec(), CORPUS, store, work=work)
+            run_once(small_spec(), CORPUS, store, work=work)
         if refused != ("link",):  # a file that is made and removed has no name
             with pytest.raises(RunError, match=message):
                 store.check_writable()
     assert store.ids() == []
-    run = make_run(small_spec(), CORPUS, store, work=work, report=lambda n, _: steps.append(n))
+    run = run_once(small_spec(), CORPUS, store, work=work, report=lambda n, _: steps.append(n))
     assert (list(store), steps) == ([run], [])
 
 
@@ -160,9 +160,9 @@ def test_unwritable_checkpoint_fails_the_run_only(refused: tuple[str, ...], tmp_
     spec, store, work = small_spec("alibi", **SMALLEST), Store(tmp_path / "runs"), tmp_path / "work"
     message = r"^The (checkpoint cannot be written|folder of checkpoints cannot be used): Perm"
     with bad_disk(work, errno.EACCES, refused), pytest.raises(RunError, match=message):
-        make_run(spec, CORPUS, store, work=work)
+        run_once(spec, CORPUS, store, work=work)
     with bad_disk(work, errno.EROFS, ("unlink",)) as disk:  # a checkpoint may stay
-        run = make_run(spec, CORPUS, store, work=work)
+        run = run_once(spec, CORPUS, store, work=work)
     assert disk.refused
     assert list(store) == [run]
 
@@ -177,7 +177,7 @@ def test_labels_that_cannot_be_written_stay_as_they_are(tmp_path: Path) -> None:
     assert labels.all() == {label.run_id: (label,)}
 
 
-CHANGES: tuple[Callable[[Queue, Entry], object], ...] = (
+CHANGES: tuple[Callable[[Queue, Job], object], ...] = (
     lambda queue, _: queue.add(small_job(1), text=sentences(1), text_name="b"),
     lambda queue, entry: queue.stop(entry.name),
     lambda queue, entry: queue.remove(entry.name),

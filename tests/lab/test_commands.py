@@ -19,7 +19,7 @@ from click.testing import CliRunner, Result
 
 from posenc.__main__ import main
 from posenc.cli import train
-from posenc.lab import Job, Specification, Store, from_text, specifications, sweep
+from posenc.lab import Specification, Store, SweepTask, from_text, specifications, sweep
 from posenc.lab.run_once import checkpoint_of
 from posenc.lab.summary import comparison
 from posenc.lab.sweep import Outcome
@@ -135,7 +135,7 @@ def test_cluster_needs_a_named_store_and_an_answer(monkeypatch: pytest.MonkeyPat
     assert_refused(run_train(*words), "every machine reaches")
 
 
-def sweep_elsewhere(jobs: Sequence[Job], executor: Executor) -> Iterator[Outcome]:
+def sweep_elsewhere(jobs: Sequence[SweepTask], executor: Executor) -> Iterator[Outcome]:
     """Do jobs as a machine that has another folder in the place of the store."""
     other = str(Path("elsewhere").resolve())
     return sweep([replace(job, store=other) for job in jobs], executor)

@@ -165,7 +165,7 @@ def test_command_names_hides_and_lists(tmp_path: Path) -> None:
     assert "1 hidden" in listed
     assert "First try (ann), hidden" in output("runs", "--hidden")
     label("--show", "--owner", "ann")
-    assert "ann shows it" in label("--hide", "--owner", "bob")  # so it stays in lists
+    assert "not hidden for ann" in label("--hide", "--owner", "bob")  # so it stays in lists
     assert "First try (ann)" in output("runs")
     assert "no run" in output("label", RUN, "--name", "x", status=1)
     assert "20 hexadecimal" in output("label", "../../x", "--name", "x", status=1)

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from posenc import SCHEMES, ConfigError, Scheme
-from posenc.lab import LanguageModel, ModelConfig
+from posenc.lab import LanguageModel, ModelSize
 from posenc.lab.model import Block
-from posenc.lab.tasks import stream
+from posenc.lab.tasks import generator_for
 from posenc.lab.train import Trainer, build_model
 from tests.lab.small_runs import CORPUS, small_spec
 
@@ -67,8 +67,8 @@ def test_shared_weights_start_the_same_under_every_scheme() -> None:
             if kind == "t5" and name.endswith("qkv.weight"):  # T5 divides no score by sqrt(8)
                 expected[:16] *= 8**-0.5
             assert torch.equal(found[name], expected), (kind, name)
-    sizes = ModelConfig(layers=1, width=16, heads=2)
-    other = LanguageModel(sizes, 256, SCHEMES["none"]().build(), stream(1, "weights"))
+    sizes = ModelSize(layers=1, width=16, heads=2)
+    other = LanguageModel(sizes, 256, SCHEMES["none"]().build(), generator_for(1, "weights"))
     assert not torch.equal(other.tokens.weight, first["tokens.weight"])
 
 
@@ -146,6 +146,6 @@ def test_every_parameter_of_every_scheme_is_trained() -> None:
 def test_impossible_sizes_are_refused_by_name() -> None:
     for sizes in ({"layers": 0}, {"width": 7}, {"heads": 0}):
         with pytest.raises(ConfigError, match=min(sizes)):
-            ModelConfig(**sizes)
+            ModelSize(**sizes)
     with pytest.raises(ConfigError, match="multiple of twice the heads"):
-        ModelConfig(width=20, heads=4)
+        ModelSize(width=20, heads=4)

@@ -13,11 +13,10 @@ from unittest.mock import Mock
 import pytest
 from filelock import FileLock
 
-from posenc import limits
 from posenc.checkpoints.file_store import work_folder
 from posenc.errors import QueueBusy, QueueFull, QueueUnwritable, RunError
 from posenc.lab import Store, jobs, worker
-from posenc.lab.jobs import ATTEMPTS, ENDINGS, Curve, Entry, Progress, Queue, State
+from posenc.lab.jobs import ATTEMPTS, ENDINGS, DownsampledLoss, Job, JobState, Progress, Queue
 from posenc.lab.run_once import CHECKPOINTS
 from tests.lab.small_runs import TEXT, small_job, small_spec
 from tests.lab.worker_processes import in_fork, killed_in_fork
@@ -33,7 +32,7 @@ def test_job_is_read_back_as_it_was_added(queue: Queue) -> None:
     (entry,) = Queue(queue.folder).entries()
     assert entry.specifications == tuple(job)
     assert (entry.name, entry.store, entry.text_name) == (name, "s3://runs", "my text")
-    assert (entry.estimate, entry.state, entry.error) == (12.5, State.WAITING, None)
+    assert (entry.estimate, entry.state, entry.error) == (12.5, JobState.WAITING, None)
     assert queue.text(entry) == b"abc"
     assert queue.progress(name) == Progress()
     reported = Progress(run=1, step=7, began=2, seconds=1.5, points=((3, 0.5), (7, math.inf)))
@@ -68,7 +67,7 @@ def test_job_is_given_up_after_three_kills_without_a_finished_run(queue: Queue) 
         assert entry is not None
         assert entry.name == second
     given_up = queue.entries()[0]
-    assert given_up.state is State.FAILED
+    assert given_up.state is JobState.FAILED
     assert f"{ATTEMPTS} times" in str(given_up.error)
 
 
@@ -134,10 +133,10 @@ def test_ended_job_that_cannot_be_removed_is_left_to_the_next_worker(
                     queue.stop(name)
                 worker.do(queue, entry)
     (entry,) = queue.entries()
-    assert (entry.state, entry.error, entry.attempts) == (State.WAITING, None, 0)
+    assert (entry.state, entry.error, entry.attempts) == (JobState.WAITING, None, 0)
     made = list(Store())
     assert len(made) == (0 if stopped else 1)
-    monkeypatch.setattr(worker, "sweep_up", refuse_as_busy)  # which keeps no job from being run
+    monkeypatch.setattr(worker, "clean_up", refuse_as_busy)  # which keeps no job from being run
     worker.main(queue.folder, 1)
     assert queue.entries() == []
     assert list(Store()) == made  # not made again, its seconds say
@@ -179,7 +178,7 @@ def test_clocks_of_two_servers_may_differ_by_minutes(
 def test_process_of_the_same_number_on_another_machine_does_not_hang_here(
     queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name, then = queue.add(small_job()), time.time() - limits.MAX_SILENCE - 60
+    name, then = queue.add(small_job()), time.time() - jobs.MAX_SILENCE - 60
     with queue.taken():
         for path in queue.folder.iterdir():
             os.utime(path, (then, then))
@@ -272,7 +271,9 @@ def test_kill_at_every_step_loses_no_other_job(change: str, tmp_path: Path) -> N
             assert names_of(queue)[-1] == again
             with queue.taken() as taken:
                 assert taken is not None
-                assert taken.name == next(one.name for one in found if one.state is State.WAITING)
+                assert taken.name == next(
+                    one.name for one in found if one.state is JobState.WAITING
+                )
     assert kills >= (1 if change == "tell" else 4)
 
 
@@ -291,7 +292,7 @@ def test_damaged_job_is_left_out_and_damaged_progress_is_the_beginning(queue: Qu
     ]  # fmt: skip
     damaged = [json.dumps(values | change).encode() for change in changes]
     damaged += [b"", b"{", b"[]", b"7", b"{}", b"[" * 50_000, whole[:-20]]
-    assert {Entry.read("1-a", bad) for bad in damaged} == {None}
+    assert {Job.read("1-a", bad) for bad in damaged} == {None}
     (queue.folder / "1-damaged.json").write_text("{")
     (queue.folder / "1-folder.json").mkdir()
     assert names_of(queue) == [name]
@@ -300,10 +301,10 @@ def test_damaged_job_is_left_out_and_damaged_progress_is_the_beginning(queue: Qu
 
 
 def test_curve_of_any_length_has_few_points_with_true_means() -> None:
-    curve, losses = Curve(), [math.sin(n) + 2 for n in range(1_003)]
+    curve, losses = DownsampledLoss(), [math.sin(n) + 2 for n in range(1_003)]
     for step, loss in enumerate(losses, start=1):
         if step == 601:
-            curve = Curve(curve.points)  # a sitting that goes on from an earlier one
+            curve = DownsampledLoss(curve.points)  # a sitting that goes on from an earlier one
         curve.add(step, loss)
         assert len(curve.points) < 200
     each = curve.points[0][0]
@@ -358,15 +359,15 @@ def test_old_files_are_removed_and_young_held_or_foreign_ones_stay(
     work_queue.tell(ours, Progress(step=3))
     os.utime(work_queue.folder / f"{ours}.progress", (0, 0))
     with FileLock(locks[0]), FileLock(locks[1]):
-        jobs.sweep_up(work_queue)
+        jobs.clean_up(work_queue)
         assert [path for path in old if path.exists()] == []
         assert [path for path in [*kept, *in_use, *locks] if not path.exists()] == []
     assert work_queue.progress(ours).step == 3
-    jobs.sweep_up(work_queue)
+    jobs.clean_up(work_queue)
     assert not in_use[0].exists()
     monkeypatch.setattr(jobs, "CHECKPOINTS_KEPT", 3)
     paths = [aged(f"{CHECKPOINTS}/{n}.safetensors", n) for n in range(1, 6)]
-    jobs.sweep_up(work_queue)
+    jobs.clean_up(work_queue)
     assert [path.exists() for path in paths] == [True, True, True, False, False]
 
 
@@ -377,7 +378,7 @@ def test_job_of_another_version_keeps_its_text_for_some_weeks(work_queue: Queue)
     path.write_text(json.dumps(json.loads(path.read_text()) | {"records": [{"protocol": 99}]}))
     os.utime(work_queue.folder / f"{ours}.json", (0, 0))
     for texts in ([b"ours", b"theirs"], [b"ours"]):
-        jobs.sweep_up(work_queue)
+        jobs.clean_up(work_queue)
         # Which removes texts that no job needs.
         work_queue.stop(work_queue.add([small_spec("none")]))
         assert sorted(one.read_bytes() for one in work_queue.folder.glob("*.txt")) == texts

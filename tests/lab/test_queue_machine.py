@@ -18,7 +18,7 @@ from hypothesis.stateful import (
 )
 
 from posenc.errors import QueueFull
-from posenc.lab.jobs import ATTEMPTS, Queue, State
+from posenc.lab.jobs import ATTEMPTS, JobState, Queue
 from tests.lab.small_runs import small_spec
 from tests.lab.worker_processes import in_fork
 
@@ -38,9 +38,9 @@ class Job:
     failed: bool = False
 
     @property
-    def state(self) -> State:
-        held = State.WAITING if self.holder is None else State.RUNNING
-        return State.FAILED if self.failed else held
+    def state(self) -> JobState:
+        held = JobState.WAITING if self.holder is None else JobState.RUNNING
+        return JobState.FAILED if self.failed else held
 
 
 def take_in_fork(folder: Path) -> tuple[int, str]:
@@ -120,7 +120,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule()
     def take(self) -> None:
         expected = ""
-        for job in [job for job in self.jobs if job.state is State.WAITING]:
+        for job in [job for job in self.jobs if job.state is JobState.WAITING]:
             if job.attempts < ATTEMPTS:
                 expected = job.name
                 break

@@ -17,7 +17,7 @@ import pytest
 
 from posenc import SCHEMES, ConfigError
 from posenc.errors import RunError, RunOfAnotherVersion
-from posenc.lab import Job, Specification, Store, local_sweep, specifications, sweep
+from posenc.lab import Specification, Store, SweepTask, local_sweep, specifications, sweep
 from posenc.lab.summary import comparison
 from posenc.lab.sweep import Outcome
 from posenc.lab.tasks import Language
@@ -157,7 +157,7 @@ def test_impossible_values_are_refused_by_name() -> None:
         ({"corpus_name": 5}, "corpus_name"),
         ({"corpus_name": "two\nlines"}, "corpus_name must be printable"),
         ({"scheme": "rope"}, "scheme must be a SchemeConfig"),
-        ({"model": None}, "model must be a ModelConfig"),
+        ({"model": None}, "model must be a ModelSize"),
         ({"versions": 5}, "versions"),
         ({"versions": (("a", [1]),)}, "versions"),
         ({"scheme": Setting(dim=80, heads=10).config("alibi")}, "heads must be 2 .*, got 10"),
@@ -181,8 +181,8 @@ def places(tmp_path: Path) -> dict[str, Any]:
     return {name: str(tmp_path / place) for name, place in names.items()}
 
 
-def jobs_of(specs: Sequence[Specification], places: dict[str, Any]) -> list[Job]:
-    return [Job(one.record, **places) for one in specs]
+def jobs_of(specs: Sequence[Specification], places: dict[str, Any]) -> list[SweepTask]:
+    return [SweepTask(one.record, **places) for one in specs]
 
 
 def assert_all_made_once(specs: list[Specification], outcomes: list[Outcome], store: Store) -> None:
@@ -237,7 +237,7 @@ class LosingExecutor(Executor):
 def test_failing_jobs_do_not_stop_the_others(places: dict[str, Any]) -> None:
     specs = [small_spec(kind) for kind in ("alibi", "rope", "none", "learned")]
     jobs = jobs_of(specs, places)
-    jobs[1] = Job(specs[1].record, places["store"], "no such text", places["work"])
+    jobs[1] = SweepTask(specs[1].record, places["store"], "no such text", places["work"])
     errors = {o.specification.scheme.kind: o.error for o in sweep(jobs, LosingExecutor())}
     assert errors == {
         "alibi": "ConnectionError: the worker is gone",
@@ -295,8 +295,8 @@ def test_process_of_a_pool_ends_when_interrupted_or_left_alone(
     ended, leave = Queue[int](), threading.Event()
     parent = threading.Thread(target=leave.wait, daemon=True)
     monkeypatch.setattr(sweep_module.os, "_exit", ended.put)
-    monkeypatch.setattr(sweep_module, "run_job", Mock(side_effect=KeyboardInterrupt))
-    sweep_module._run_and_leave(Job(small_spec().record, None))
+    monkeypatch.setattr(sweep_module, "run_task", Mock(side_effect=KeyboardInterrupt))
+    sweep_module._run_and_leave(SweepTask(small_spec().record, None))
     assert ended.get_nowait() == 130
     monkeypatch.setattr(sweep_module.multiprocessing, "parent_process", lambda: parent)
     parent.start()

@@ -23,7 +23,7 @@ import torch
 
 from posenc.checkpoints.file_store import ENVIRONMENT
 from posenc.errors import RunError, RunOfAnotherVersion, StoreUnavailable
-from posenc.lab import Run, Score, Store, make_run
+from posenc.lab import Run, Score, Store, run_once
 from posenc.lab.runs import from_parquet, to_parquet
 from posenc.lab.specification import name_of
 from tests.lab.small_runs import CORPUS, make_small_run, small_spec, without_time
@@ -52,7 +52,7 @@ def test_run_is_read_back_as_it_was_made_and_not_made_again(made: Made, tmp_path
     record = json.loads(pq.read_schema(path).metadata[b"posenc"])["specification"]
     assert record == run.specification.record
     before = path.stat().st_mtime_ns
-    assert make_run(run.specification, None, store, work=tmp_path / "work") == run
+    assert run_once(run.specification, None, store, work=tmp_path / "work") == run
     store.add(replace(run, losses=(1.0,) * 2), {})
     assert store.read(run.run_id) == run
     assert path.stat().st_mtime_ns == before
@@ -105,7 +105,7 @@ def test_two_processes_make_a_run_once(tmp_path: Path) -> None:
             time.sleep(0.001)
         steps: list[int] = []
         store = Store(tmp_path / "runs")
-        make_run(specification, CORPUS, store, work=work, report=lambda n, _: steps.append(n))
+        run_once(specification, CORPUS, store, work=work, report=lambda n, _: steps.append(n))
         (tmp_path / f"steps-{os.getpid()}").write_text(str(len(steps)))
 
     children = [in_fork(make) for _ in range(2)]

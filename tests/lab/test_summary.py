@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from posenc.lab import Curve, Run, Score, curves, effect, elbow
+from posenc.lab import Curve, Run, Score, curves, effect, first_degraded_length
 from posenc.lab.evaluate import CLAMPED, TRAINED
 from posenc.lab.summary import (
-    ELBOW,
+    DEGRADED,
     NOTICED,
     Effect,
     Point,
@@ -72,22 +72,24 @@ def test_other_reading_is_compared_with_the_scheme_as_trained() -> None:
 
 
 def test_length_where_loss_turns_up_is_the_first_past_a_tenth_more_perplexity() -> None:
-    assert pytest.approx(math.exp(ELBOW)) == 1.1
+    assert pytest.approx(math.exp(DEGRADED)) == 1.1
     at = 2.0
-    just, over = at + ELBOW, math.nextafter(at + ELBOW, math.inf)
-    assert elbow(curve_of(at16=at, at32=just, at64=just), at) is None
-    assert elbow(curve_of(at16=at, at32=just, at64=over), at) == 64
-    assert elbow(curve_of(at16=at, at32=9.0, at64=1.0), at) == 32
-    assert elbow(curve_of(at8=9.0, at16=at, at32=1.0), at) is None  # shorter than training
-    assert elbow(curve_of(at16=at, at32=math.nan), at) == 32
+    just, over = at + DEGRADED, math.nextafter(at + DEGRADED, math.inf)
+    assert first_degraded_length(curve_of(at16=at, at32=just, at64=just), at) is None
+    assert first_degraded_length(curve_of(at16=at, at32=just, at64=over), at) == 64
+    assert first_degraded_length(curve_of(at16=at, at32=9.0, at64=1.0), at) == 32
+    assert (
+        first_degraded_length(curve_of(at8=9.0, at16=at, at32=1.0), at) is None
+    )  # shorter than training
+    assert first_degraded_length(curve_of(at16=at, at32=math.nan), at) == 32
 
 
 def test_effect_is_that_of_the_worst_longer_length() -> None:
     assert pytest.approx(math.exp(NOTICED)) == 1.01
-    little, much = math.nextafter(NOTICED, math.inf), math.nextafter(ELBOW, math.inf)
+    little, much = math.nextafter(NOTICED, math.inf), math.nextafter(DEGRADED, math.inf)
     for worst, expected in (
         (-5.0, Effect.HOLDS), (NOTICED, Effect.HOLDS), (little, Effect.DEGRADES),
-        (ELBOW, Effect.DEGRADES), (much, Effect.BREAKS), (math.nan, Effect.BREAKS),
+        (DEGRADED, Effect.DEGRADES), (much, Effect.BREAKS), (math.nan, Effect.BREAKS),
         (math.inf, Effect.BREAKS),
     ):  # fmt: skip
         assert effect(curve_of(at16=0.0, at32=-5.0, at64=worst), 0.0) is expected, worst

@@ -22,8 +22,8 @@ from posenc.lab.tasks import (
     decoded,
     from_files,
     from_text,
+    generator_for,
     standard_library,
-    stream,
 )
 from tests.lab.small_runs import CORPUS, sentences
 
@@ -179,7 +179,7 @@ def test_batches_depend_on_the_generator_and_fit_the_model(kind: str) -> None:
 
 def test_every_use_and_index_has_its_own_random_stream() -> None:
     names = [(seed, use, n) for seed in range(4) for use in ("weights", "data") for n in range(9)]
-    numbers = [tuple(torch.rand(4, generator=stream(*name)).tolist()) for name in 2 * names]
+    numbers = [tuple(torch.rand(4, generator=generator_for(*name)).tolist()) for name in 2 * names]
     assert len(set(numbers)) == len(names)
 
 

@@ -22,8 +22,8 @@ from posenc.checkpoints.file_store import ENVIRONMENT
 from posenc.checkpoints.sources import run_parameters
 from posenc.device import works
 from posenc.errors import CheckpointError, RunError
-from posenc.lab import Specification, Store, from_text, make_run, train, worker
-from posenc.lab.jobs import Queue, State
+from posenc.lab import Specification, Store, from_text, run_once, train, worker
+from posenc.lab.jobs import JobState, Queue
 from posenc.lab.train import Trainer, rate
 from posenc.schemes.shaw import ShawConfig
 from posenc.schemes.t5 import T5Config
@@ -339,7 +339,7 @@ def test_cuda_training_learns_as_on_the_cpu_and_is_stored(tmp_path: Path) -> Non
     unbroken = train(spec, CORPUS)  # a GPU may add in another order
     assert resumed.losses == pytest.approx(unbroken.losses, abs=0.05)
     store = Store(tmp_path / "runs")
-    run = make_run(spec, CORPUS, store, work=tmp_path / "work")
+    run = run_once(spec, CORPUS, store, work=tmp_path / "work")
     assert store.read(run.run_id) == run
     assert store.tables(run.run_id)["scheme.weight"].device.type == "cpu"
 
@@ -347,12 +347,12 @@ def test_cuda_training_learns_as_on_the_cpu_and_is_stored(tmp_path: Path) -> Non
 @pytest.mark.skipif(works("cuda"), reason="a CUDA device")
 def test_run_for_missing_device_is_refused_and_the_next_runs(queue: Queue, tmp_path: Path) -> None:
     with pytest.raises(RunError, match="no device cuda"):
-        make_run(on_cuda(), CORPUS, Store(tmp_path / "others"), work=tmp_path / "w")
+        run_once(on_cuda(), CORPUS, Store(tmp_path / "others"), work=tmp_path / "w")
     queue.add([on_cuda()], **TEXT)
     queue.add([small_spec()], **TEXT)
     worker.main(queue.folder, 1)
     (entry,) = queue.entries()
-    assert entry.state is State.FAILED
+    assert entry.state is JobState.FAILED
     assert "no device cuda" in str(entry.error)
     assert Store().ids() == [small_spec().run_id]
 

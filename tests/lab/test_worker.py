@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from posenc.lab import Store, make_run
+from posenc.lab import Store, run_once
 from posenc.lab import worker as lab_worker
-from posenc.lab.jobs import Progress, Queue, State
+from posenc.lab.jobs import JobState, Progress, Queue
 from posenc.lab.run_once import checkpoint_of
 from posenc.lab.train import Trainer
 from posenc.lab.worker import DEVICE_LOST
@@ -68,9 +68,9 @@ def test_failed_job_is_kept_with_its_reason_and_the_next_is_run(
         raise ZeroDivisionError("/secret/path")
 
     queue.add([small_spec()], **TEXT)
-    monkeypatch.setattr(lab_worker, "make_run", fail)
+    monkeypatch.setattr(lab_worker, "run_once", fail)
     lab_worker.main(queue.folder, 1)
-    assert [entry.state for entry in queue.entries()] == [State.FAILED] * 3
+    assert [entry.state for entry in queue.entries()] == [JobState.FAILED] * 3
     errors = [str(entry.error) for entry in queue.entries()]
     assert "posenc 0.0.1, torch 1.0" in errors[0]
     assert "a file is in its place" in errors[1]
@@ -99,7 +99,7 @@ def test_worker_goes_on_after_full_memory_and_exits_after_device_failure(
     monkeypatch.setattr(Trainer, "step", fail_at_third_step)
     assert exit_code(queue) == (DEVICE_LOST if device_is_lost else 0)
     bad, *others = queue.entries()
-    assert bad.state is State.FAILED
+    assert bad.state is JobState.FAILED
     assert told in str(bad.error)
     assert untold not in str(bad.error)
     assert [entry.name for entry in others] == [good] * device_is_lost
@@ -135,7 +135,7 @@ def test_end_of_the_server_during_a_reading_costs_no_attempt_and_saves(queue: Qu
     process.stdin.close()
     assert process.wait(PATIENCE) == 0
     (entry,) = queue.entries()
-    assert (entry.state, entry.attempts) == (State.WAITING, 0)
+    assert (entry.state, entry.attempts) == (JobState.WAITING, 0)
     assert checkpoint_of(SLOW_TO_READ.run_id).exists()
     assert Store().ids() == []
 
@@ -149,7 +149,7 @@ def test_killed_worker_loses_no_step_before_its_checkpoint(
     pid = slow_worker(queue)
     running_at(queue, name, 101)
     lab_worker.main(queue.folder, 1)  # the only place is taken
-    assert [entry.state for entry in queue.entries()] == [State.RUNNING, State.WAITING]
+    assert [entry.state for entry in queue.entries()] == [JobState.RUNNING, JobState.WAITING]
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
     assert [entry.attempts for entry in queue.entries()] == [1, 0]
@@ -163,6 +163,6 @@ def test_killed_worker_loses_no_step_before_its_checkpoint(
     lab_worker.main(queue.folder, 1)
     assert max(began) > 100
     assert queue.entries() == []
-    alone = make_run(long, CORPUS, Store(folder / "alone"), work=folder / "w")
+    alone = run_once(long, CORPUS, Store(folder / "alone"), work=folder / "w")
     # The same steps, in however many sittings: the same bits.
     assert without_time(Store().read(long.run_id)) == without_time(alone)

@@ -16,7 +16,7 @@ from typing import Any
 
 import click
 
-from posenc.lab.jobs import Queue, State
+from posenc.lab.jobs import JobState, Queue
 from posenc.lab.sweep import specifications
 from posenc.lab.tasks import standard_library
 from tests.load.batches import Figures, run, table
@@ -37,7 +37,7 @@ def training(place: Path) -> None:
 
 
 def trains(place: Path) -> bool:
-    return any(one.state is State.RUNNING for one in Queue(place / "work" / "queue").entries())
+    return any(one.state is JobState.RUNNING for one in Queue(place / "work" / "queue").entries())
 
 
 def measured(server: Served | Replicas, place: Path | None, **asked: Any) -> Figures:

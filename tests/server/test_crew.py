@@ -19,10 +19,9 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard import workers
 from dashboard.workers import Workers, resume, server_workers
-from posenc import limits
 from posenc.errors import QueueBusy
-from posenc.lab import Store
-from posenc.lab.jobs import Queue, State
+from posenc.lab import Store, jobs
+from posenc.lab.jobs import JobState, Queue
 from posenc.lab.run_once import checkpoint_of
 from posenc.lab.worker import NICE
 from tests.dashboard.page_queue import (
@@ -109,7 +108,7 @@ def hanging(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Work
     crew.ensure()
     (process,) = crew._processes
     try:
-        wait(lambda: [one.state for one in queue.entries()] == [State.RUNNING])
+        wait(lambda: [one.state for one in queue.entries()] == [JobState.RUNNING])
         assert queue.hung(process.pid) is None
         yield crew, name, process.pid
     finally:
@@ -121,7 +120,7 @@ def test_worker_deaf_to_a_stop_is_killed_and_its_job_removed(
     hanging: tuple[Workers, str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     crew, name, pid = hanging
-    monkeypatch.setattr(limits, "MAX_STOPPING", 0.5)
+    monkeypatch.setattr(jobs, "MAX_STOPPING", 0.5)
     crew.queue.stop(name)
     wait(lambda: not alive(pid))
     wait(lambda: not list(crew.queue.folder.glob(f"{name}*")))
@@ -131,10 +130,10 @@ def test_silent_worker_is_killed_and_its_job_requeued(
     hanging: tuple[Workers, str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     crew, name, pid = hanging
-    monkeypatch.setattr(limits, "MAX_SILENCE", 0.5)
+    monkeypatch.setattr(jobs, "MAX_SILENCE", 0.5)
     wait(lambda: not alive(pid))
     # A look at whether a lock is held takes it for a moment, and the crew looks, too.
-    wait(lambda: [one.state for one in crew.queue.entries()] == [State.WAITING])
+    wait(lambda: [one.state for one in crew.queue.entries()] == [JobState.WAITING])
     (entry,) = crew.queue.entries()
     assert (entry.name, entry.attempts) == (name, 1)
     wait(lambda: crew.failed)  # no other is started at once
@@ -240,7 +239,7 @@ def test_server_ends_when_training_is_saved(place: Path, monkeypatch: pytest.Mon
         monkeypatch.setattr(workers, "GRACE", PATIENCE)
         workers.leave()
         assert process.poll() == 0
-        assert [entry.state for entry in queue.entries()] == [State.WAITING]
+        assert [entry.state for entry in queue.entries()] == [JobState.WAITING]
         assert queue.entries()[0].attempts == 0  # it was no fault of the start
         assert checkpoint_of(LONG.run_id).exists()
         crew.ensure()

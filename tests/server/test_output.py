@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dashboard import output
-from posenc.lab.jobs import Queue, State
+from posenc.lab.jobs import JobState, Queue
 from tests.lab.small_runs import small_spec
 from tests.lab.worker_processes import PATIENCE, ROOT, alive, running_at, wait
 from tests.server.served_process import server, visiting
@@ -68,5 +68,5 @@ def test_server_without_a_reader_serves_and_saves(tmp_path: Path) -> None:
         assert "BrokenPipe" not in one.log.read_text()
     wait(lambda: not alive(trains))
     (entry,) = queue.entries()
-    assert (entry.state, entry.attempts) == (State.WAITING, 0)
+    assert (entry.state, entry.attempts) == (JobState.WAITING, 0)
     assert len(list((tmp_path / "work").rglob("*.safetensors"))) == 1  # its checkpoint

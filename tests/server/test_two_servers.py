@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from posenc.lab import Store, make_run
+from posenc.lab import Store, run_once
 from posenc.lab.jobs import Queue
 from tests.lab.small_runs import CORPUS, small_spec, without_time
 from tests.lab.worker_processes import ROOT, alive, own_place, wait
@@ -75,5 +75,5 @@ def test_many_simultaneous_starts_on_two_servers_make_one_run(queue: Queue) -> N
         tell_one(b"go\n")
         tell_two(b"go\n")
         assert one.wait(60) == two.wait(60) == 0
-    unbroken = make_run(whole, CORPUS, Store(place / "alone"), work=place / "w")
+    unbroken = run_once(whole, CORPUS, Store(place / "alone"), work=place / "w")
     assert without_time(Store().read(whole.run_id)) == without_time(unbroken)
