@@ -186,7 +186,7 @@ def _layouts(positions: int, width: int, base: float, seed: int) -> Layouts:
 
 @st.cache_data(**CACHE)
 def _told_of_learned(query: Query, seed: int) -> Told:
-    scheme = query.build()
+    scheme = query.build("cpu")
     rows = position_vectors(scheme, known(scheme, query.length), dtype=query.dtype)
     rows_there = scheme.max_length or len(rows)
     return _told(scheme.provenance or SCHEMES["learned"].label, rows, rows_there, seed)

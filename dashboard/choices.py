@@ -10,6 +10,7 @@ from posenc.checkpoints.held_numbers import NAME as NUMBERS
 from posenc.claims import THEMES
 from posenc.lab.tasks import TASKS, Language
 from posenc.planner import METHODS
+from posenc.settings.setting import MAX_SHOWN_HEADS, MAX_SHOWN_LENGTH
 from posenc.text import with_advanced
 
 
@@ -21,7 +22,7 @@ class SimilarityChoice:
         0,
         fields.IntRange(
             low=0,
-            high=limits.MAX_SHOWN_LENGTH - 1,
+            high=MAX_SHOWN_LENGTH - 1,
             label="Reference position",
             help="The query whose similarity to every position is drawn as a line.",
         ),
@@ -196,7 +197,7 @@ class OrderChoice:
         1,
         fields.IntRange(
             low=0,
-            high=limits.MAX_SHOWN_HEADS,
+            high=MAX_SHOWN_HEADS,
             label="Head drawn",
             help="Of the attention patterns; 0 is the mean over heads.",
         ),

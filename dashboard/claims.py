@@ -13,7 +13,7 @@ from dashboard.text import listed
 from posenc import PosencError, fields
 from posenc.claims import CLAIMS, Claim, Status, Verdict
 from posenc.claims.distances import two_ahead_control, two_ahead_weights
-from posenc.settings import Setting, own_fields
+from posenc.settings import Setting, own_rules
 
 FILTERS: dict[str, tuple[Status, ...]] = {
     "all": tuple(Status),
@@ -114,6 +114,6 @@ def headline(verdicts: Mapping[str, Verdict]) -> str:
 
 def reads(claim: Claim) -> str:
     """Say which controls a claim's verdict depends on."""
-    every = fields.rules(Setting) | own_fields.rules()
+    every = fields.rules(Setting) | own_rules()
     labels = [every[name].label for name in claim.uses]
     return listed([label if label.startswith("RoPE") else label.lower() for label in labels])

@@ -135,12 +135,12 @@ def device_label(name: str) -> str:
 @st.cache_data(**CACHE)
 def provenance(query: Query) -> str:
     """Return where a table's numbers come from, "" for a formula."""
-    return query.build().provenance
+    return query.build("cpu").provenance
 
 
 def check_table(query: Query) -> None:
     """Raise NoPositionKernel for a stored table of which no row can be compared with another."""
-    scheme = query.build()
+    scheme = query.build("cpu")
     if scheme.max_length is None:
         return
     rows = position_vectors(scheme, known(scheme, query.length), dtype=query.dtype)
@@ -161,10 +161,10 @@ def _values(query: Query) -> Ran[torch.Tensor]:
 def kernel(query: Query) -> Kernel:
     """Return the position kernel over the positions that have a value."""
     check_table(query)
-    length = known(query.build(), query.length)
+    length = known(query.build("cpu"), query.length)
 
     ran = _values(query)
-    values, scheme = ran.value, query.build()
+    values, scheme = ran.value, query.build("cpu")
     return Kernel(
         values=values.numpy(),
         length=length,

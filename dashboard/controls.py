@@ -13,8 +13,7 @@ from dashboard.text import plain
 from dashboard.widgets import control, dial, labels, pressed, show, tell_changed, understood, widget
 from posenc import fields
 from posenc.schemes import SCHEMES
-from posenc.settings import Setting, own_fields
-from posenc.settings.presets import PRESETS
+from posenc.settings import PRESETS, Setting, from_text, own_defaults, own_rules
 
 __all__ = ["choices", "dial", "shared", "tell"]
 
@@ -52,7 +51,7 @@ def shared(place: Any, *, drawn: bool = True) -> Setting:
 
 def _meant() -> tuple[Setting, list[str]]:
     """Return the legal what-if nearest to what the session holds, and what had to be changed."""
-    names = (fields.rules(Setting) | own_fields.rules()).keys()
+    names = (fields.rules(Setting) | own_rules()).keys()
     held = tuple(_held(st.session_state[name]) for name in names)
     setting, notices = _nearest(held)
     setting, capped = server_settings.within(setting)
@@ -67,11 +66,11 @@ def _held(value: Any) -> Any:
 @functools.lru_cache(maxsize=256, typed=True)
 def _nearest(held: tuple[Any, ...]) -> tuple[Setting, tuple[str, ...]]:
     """Return the legal what-if nearest to the values of all shared fields, and what was changed."""
-    rules = fields.rules(Setting) | own_fields.rules()
+    rules = fields.rules(Setting) | own_rules()
     texts = {
         name: rule.write(value) for (name, rule), value in zip(rules.items(), held, strict=True)
     }
-    setting, notices = Setting.snap(texts)
+    setting, notices = from_text(texts)
     return setting, tuple(notices)
 
 
@@ -95,7 +94,7 @@ def _quick(names: frozenset[str]) -> None:
             st.session_state.update(PRESETS[asked].changes)
             st.caption(plain(f"{PRESETS[asked].label}: {PRESETS[asked].source}."))
     if pressed(row, "Reset", key="reset", icon=":material/restart_alt:"):
-        links.hold(fields.defaults(Setting) | own_fields.defaults())
+        links.hold(fields.defaults(Setting) | own_defaults())
 
 
 def _main(names: frozenset[str]) -> None:
@@ -167,9 +166,9 @@ def _take_schemes(rule: fields.MultiChoice) -> None:
 
 def _drawers(names: frozenset[str]) -> None:
     """Draw the numbers in full and the rarer controls, only once somebody opens them."""
-    rules = fields.rules(Setting) | own_fields.rules()
-    default = fields.defaults(Setting) | own_fields.defaults()
-    own = [name for name in own_fields.rules() if name in names]
+    rules = fields.rules(Setting) | own_rules()
+    default = fields.defaults(Setting) | own_defaults()
+    own = [name for name in own_rules() if name in names]
     drawers = {
         "Exact values": [name for name in DIALS if name in names],
         "More": [*(name for name in MORE if name in names), *own],

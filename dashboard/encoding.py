@@ -219,7 +219,7 @@ def worked_example(base: float) -> pd.DataFrame:
 @st.cache_data(**CACHE)
 def values(query: Query) -> Numbers | None:
     """Return the numbers a scheme puts in, as many positions as are drawn; None where there are none."""
-    scheme = query.build()
+    scheme = query.build("cpu")
     asked = min(query.length, MOST_WAVE_POSITIONS)
     found = encoding(scheme, known(scheme, asked), head=query.head, dtype=query.dtype)
     if found is None:
@@ -240,7 +240,7 @@ def values(query: Query) -> Numbers | None:
 @st.cache_data(**CACHE)
 def ladder(query: Query, train_length: int) -> Ladder | None:
     """Return what the frequencies do within the training length, None for a scheme without any."""
-    inv_freq = query.build().inv_freq
+    inv_freq = query.build("cpu").inv_freq
     if inv_freq is None:
         return None
     found = spectrum(inv_freq, train_length)
@@ -251,7 +251,7 @@ def ladder(query: Query, train_length: int) -> Ladder | None:
 @st.cache_data(**CACHE)
 def added(query: Query, start: str, factor: str, seed: int) -> Sum | None:
     """Return position beside content where a scheme adds rows to token vectors, else None."""
-    scheme = query.build()
+    scheme = query.build("cpu")
     if type(scheme).embed is Scheme.embed:
         return None
     rows = position_vectors(scheme, known(scheme, query.length), dtype=query.dtype)

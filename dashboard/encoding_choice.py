@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 
-from posenc import fields, limits
+from posenc import fields
 from posenc.analysis.embedding_sum import STARTS
 from posenc.formula import NOTATIONS
+from posenc.settings.chosen_model import MAX_SHOWN_DIM
 
 # A place on a ladder of frequencies, from the fastest pair (0) to the slowest (1).
 PLACES = {"fastest": 0.0} | {f"{n}0%": n / 10 for n in range(1, 10)} | {"slowest": 1.0}
@@ -31,7 +32,7 @@ class EncodingChoice:
         0,
         fields.IntRange(
             low=0,
-            high=limits.MAX_SHOWN_DIM // 2 - 1,
+            high=MAX_SHOWN_DIM // 2 - 1,
             label="And pair number",
             help="One pair more; 0 is the fastest. A scheme with fewer pairs shows its last.",
         ),

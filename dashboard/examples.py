@@ -106,7 +106,7 @@ def _bfloat16(setting: Setting) -> Tables:
 
 def _learned(setting: Setting) -> Tables:
     query = Query.of(setting, "learned")
-    scheme = query.build()
+    scheme = query.build("cpu")
     return position_vectors(scheme, known(scheme, query.length)), None
 
 

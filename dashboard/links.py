@@ -16,7 +16,7 @@ from dashboard import pinned, used
 from dashboard.choices import PAGE_CHOICES
 from dashboard.widgets import labels
 from posenc import fields
-from posenc.settings import Setting, own_fields
+from posenc.settings import Setting, from_text, own_defaults, own_rules, record
 
 
 def keep() -> None:
@@ -34,7 +34,7 @@ def keep() -> None:
             for name, rule in rules.items()
             if name in st.query_params
         }
-        hold(Setting.snap(raw)[0].record())
+        hold(record(from_text(raw)[0]))
         st.session_state[pinned.KEY] = pinned.normal(st.query_params.get(pinned.KEY, ""))[0]
     elif pinned.word() and pinned.KEY not in st.query_params:
         st.query_params[pinned.KEY] = pinned.word()
@@ -51,7 +51,7 @@ def hold(values: Mapping[str, Any]) -> None:
 
 def write() -> None:
     """Make the address say what the session holds: every shared control not at its default."""
-    rules, default = _shared_rules(), fields.defaults(Setting) | own_fields.defaults()
+    rules, default = _shared_rules(), fields.defaults(Setting) | own_defaults()
     wanted = {}
     for name, rule in rules.items():
         value = st.session_state[name]
@@ -81,8 +81,8 @@ def restore() -> None:
     found = meant(asked)
     st.session_state[pinned.KEY] = found.pinned
     st.session_state["link_notices"] = [*found.notices]
-    record = found.setting.record()
-    hold({name: value for name, value in record.items() if name not in st.session_state})
+    values = record(found.setting)
+    hold({name: value for name, value in values.items() if name not in st.session_state})
     # Of widgets that are bound to the address: they take what it says when they are first drawn.
     rewritten = {
         name: text
@@ -130,8 +130,8 @@ def written(setting: Setting) -> dict[str, list[str]]:
     A scheme that the page does not show has no say in it: its own fields are left out where they are the
     defaults, because some forty of them would make a link that messages cut off.
     """
-    values = setting.record()
-    usual, shown = own_fields.defaults(), used.here(setting)
+    values = record(setting)
+    usual, shown = own_defaults(), used.here(setting)
     rules = {
         name: rule
         for name, rule in _shared_rules().items()
@@ -161,7 +161,7 @@ def meant(said: Mapping[str, Sequence[str]]) -> Meant:
     """Return the legal setting and choices nearest to an address, given as the texts of each name."""
     rules = _shared_rules() | _page_rules()
     raw = {name: _said(rules.get(name), texts) for name, texts in said.items() if texts}
-    setting, notices = Setting.snap(raw)
+    setting, notices = from_text(raw)
     choices: dict[str, Any] = {}
     for owner in PAGE_CHOICES:
         snapped, changed = fields.snap(owner, raw)
@@ -173,7 +173,7 @@ def meant(said: Mapping[str, Sequence[str]]) -> Meant:
 
 def address(found: Meant) -> dict[str, list[str]]:
     """Return the address that says all of it, defaults too; `meant` reads it back."""
-    values = found.setting.record() | found.choices
+    values = record(found.setting) | found.choices
     rules = _shared_rules() | _page_rules()
     texts = {name: _link(rule, values[name]) for name, rule in rules.items()}
     return texts | ({pinned.KEY: [found.pinned]} if found.pinned else {})
@@ -187,7 +187,7 @@ def _page_rules() -> dict[str, fields.Rule]:
 
 
 def _shared_rules() -> dict[str, fields.Rule]:
-    return fields.rules(Setting) | own_fields.rules()
+    return fields.rules(Setting) | own_rules()
 
 
 def _said(rule: fields.Rule | None, texts: Sequence[str]) -> str:

@@ -20,7 +20,7 @@ def scheme_formula(setting: Setting, kind: str, notation: str, *, numbers: bool)
     """Return one scheme's formula in LaTeX; a named table is written with its own shape."""
     query = compute.query(setting, kind)
     # What is built knows its shape: a file's table has another width than the setting.
-    config = query.build().config
+    config = query.build("cpu").config
     return formula(config, notation_of(notation), numbers=numbers, head=query.head)
 
 

@@ -9,7 +9,7 @@ from dashboard.text import listed, plain
 from posenc import fields
 from posenc.limits import MAX_MODEL_WORD
 from posenc.schemes import SCHEMES
-from posenc.settings import Setting, own_fields
+from posenc.settings import Setting, from_text, own_rules, record
 
 KEY = "a"
 SEPARATOR = "~"  # in no value, and written into a link as it is
@@ -21,10 +21,10 @@ def written(setting: Setting) -> str:
 
     Of schemes that it does not show only what is no default: their defaults change nothing.
     """
-    rules = fields.rules(Setting) | own_fields.rules()
+    rules = fields.rules(Setting) | own_rules()
     held = {f"{kind}.{name}" for kind in setting.schemes for name in SCHEMES[kind].own_rules()}
     held |= {*fields.rules(Setting), *dict(setting.own)}
-    said = {name: rules[name].write(setting.record()[name]) for name in rules if name in held}
+    said = {name: rules[name].write(record(setting)[name]) for name in rules if name in held}
     return SEPARATOR.join(part for pair in said.items() for part in pair)
 
 
@@ -34,10 +34,10 @@ def read(word: str) -> tuple[Setting | None, list[str]]:
         return None, []
     parts = word.split(SEPARATOR) if len(word) <= MOST_CHARACTERS else []
     named = dict(zip(parts[::2], parts[1::2], strict=False))
-    known = fields.rules(Setting).keys() | own_fields.rules().keys()
+    known = fields.rules(Setting).keys() | own_rules().keys()
     if not known & named.keys():
         return None, ["The pinned setting of this link cannot be read; nothing is pinned."]
-    setting, notices = Setting.snap({name: text for name, text in named.items() if name in known})
+    setting, notices = from_text({name: text for name, text in named.items() if name in known})
     setting, capped = server_settings.within(setting)
     return setting, [f"Pinned setting: {notice}" for notice in notices + capped]
 
@@ -63,8 +63,8 @@ def differences(settings: Pair[Setting]) -> str:
     """Say in which fields the pinned setting differs from the one at hand."""
     if settings.pinned is None:
         return "Nothing is pinned."
-    rules = fields.rules(Setting) | own_fields.rules()
-    ours, theirs = settings.now.record(), settings.pinned.record()
+    rules = fields.rules(Setting) | own_rules()
+    ours, theirs = record(settings.now), record(settings.pinned)
     parts = [
         f"{rule.label.lower()} {rule.told(theirs[name])}"
         for name, rule in rules.items()

@@ -34,8 +34,7 @@ from posenc.planner.report import ranked
 from posenc.planner.scaling_effects import distinct_positions, kernel_at
 from posenc.planner.warnings import bound_said, resolution_said
 from posenc.schemes.rope import RopeConfig
-from posenc.settings import Setting
-from posenc.settings.chosen_model import ChosenModel, chosen_model
+from posenc.settings import ChosenModel, Setting, chosen_model
 
 DEFAULT = "llama-3-8b"  # where no model is chosen
 SEARCHED = 16_384  # up to here a page searches and scans every distance before it is asked

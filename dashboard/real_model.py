@@ -17,14 +17,16 @@ from dashboard.widgets import pressed, show
 from posenc import limits
 from posenc.checkpoints import printable_name
 from posenc.errors import ConfigFileError
-from posenc.models import config_token
+from posenc.models import LayerKind, config_token
 from posenc.models.presets import MODELS
 from posenc.schemes import SCHEMES
 from posenc.schemes.base import SchemeConfig
 from posenc.schemes.learned import LearnedConfig
+from posenc.schemes.rope import RopeConfig
 from posenc.schemes.trainable import INITIAL, TrainableConfig
-from posenc.settings import Setting
-from posenc.settings.chosen_model import ChosenModel, chosen_model
+from posenc.settings import ChosenModel, Setting, chosen_model
+from posenc.settings.setting import MAX_SCHEMES
+from posenc.text import counted
 
 MOST_PASTED = 8  # configs of a session that stay to choose from
 
@@ -139,19 +141,63 @@ def _choose(word: str) -> None:
 @answered
 def _show(kind: str) -> None:
     shown: list[str] = st.session_state["schemes"]
-    if len(shown) < limits.MAX_SCHEMES:
+    if len(shown) < MAX_SCHEMES:
         st.session_state["schemes"] = [one for one in SCHEMES if one in (*shown, kind)]
 
 
 def about(model: ChosenModel) -> str:
     """Say where a model's numbers come from and what was not checked of them."""
-    if model.pasted:
+    if model.is_config:
         return f"{model.label}: the config.json that was pasted or uploaded."
     doubt = f" Not checked: {model.unverified}." if model.unverified else ""
     note = f" {model.note}" if model.note else ""
     length = model.trained_length
     trained = f" Trained on {length:,} tokens ({model.trained_source})." if length else ""
     return f"{model.label}. Numbers from {model.source}.{doubt}{note}{trained}"
+
+
+def numbers_of(model: ChosenModel) -> str:
+    """Return the numbers of a model's scheme that replace a setting's, such as "width 128"."""
+    scheme, parts = model.scheme, []
+    if isinstance(scheme, RopeConfig):
+        share = f"{scheme.rotary_dim} of " if scheme.rotary_dim != scheme.dim else ""
+        parts = [f"width {share}{scheme.dim:,}", f"base {scheme.base:,.10g}"]
+        parts += [scheme.words] if scheme.words else []
+    elif scheme is not None:
+        formats = {
+            "dim": "width {:,}",
+            "base": "base {:,.10g}",
+            "max_len": "{:,} rows",
+            "buckets": "{:,} buckets",
+            "max_distance": "largest distance {:,}",
+        }
+        numbers = {name: getattr(scheme, name, None) for name in formats}
+        parts = [text.format(numbers[name]) for name, text in formats.items() if numbers[name]]
+    return ", ".join(parts)
+
+
+def other_layers(model: ChosenModel) -> str:
+    """Return one sentence on the layers that are not shown, "" where all are."""
+    kinds = [kind for kind in model.config.layer_kinds if kind is not model.kind]
+    if not kinds:
+        return ""
+    verb = "differ" if len(kinds) > 1 or len(kinds[0].layers) > 1 else "differs"
+    return (
+        f"That is of its {_counted(model.kind)}, which see farthest; "
+        f"{' and '.join(_described(kind) for kind in kinds)} {verb}."
+    )
+
+
+def _counted(kind: LayerKind) -> str:
+    return counted(len(kind.layers), f"{kind.name} layer")
+
+
+def _described(kind: LayerKind) -> str:
+    if kind.scheme is None:
+        return _counted(kind)
+    base = f", base {kind.scheme.base:,.10g}" if isinstance(kind.scheme, RopeConfig) else ""
+    window = f", {kind.window:,} tokens seen" if kind.window else ""
+    return f"{_counted(kind)} ({kind.scheme.label}{base}{window})"
 
 
 def _tell_panel(model: ChosenModel) -> None:
@@ -163,14 +209,14 @@ def _tell_panel(model: ChosenModel) -> None:
         st.info(plain(f"No panel shows it. {model.too_large}"), icon=":material/info:")
     else:
         _tell_scheme(model, model.scheme)
-    if model.others:
-        st.caption(plain(model.others))
+    if others := other_layers(model):
+        st.caption(plain(others))
 
 
 def _tell_scheme(model: ChosenModel, scheme: SchemeConfig) -> None:
     shown = st.session_state["schemes"]
     if scheme.kind not in shown:
-        full = len(shown) >= limits.MAX_SCHEMES
+        full = len(shown) >= MAX_SCHEMES
         st.caption(
             f"Its scheme, {scheme.label}, is not among those shown"
             + (": take one away first." if full else ".")
@@ -187,12 +233,12 @@ def _tell_scheme(model: ChosenModel, scheme: SchemeConfig) -> None:
     elif isinstance(scheme, TrainableConfig):
         st.caption(
             plain(
-                f"The {scheme.label} panel has its {model.numbers}; its config holds no trained numbers, "
-                "so a random start of that shape is shown."
+                f"The {scheme.label} panel has its {numbers_of(model)}; its config holds no trained "
+                "numbers, so a random start of that shape is shown."
             )
         )
     else:
-        numbers = model.numbers or f"{getattr(scheme, 'heads', 0):,} heads"
+        numbers = numbers_of(model) or f"{getattr(scheme, 'heads', 0):,} heads"
         st.caption(
             plain(
                 f"The {scheme.label} panel has its numbers: {numbers}. Others keep those of the sidebar."
@@ -289,7 +335,7 @@ def _word(content: bytes, name: str = "") -> str:
     if model.config.assumption:
         st.warning(plain(model.config.assumption), icon=":material/warning:")
     scheme = model.scheme
-    told = "no scheme that is drawn" if scheme is None else f"{scheme.label}, {model.numbers}"
+    told = "no scheme that is drawn" if scheme is None else f"{scheme.label}, {numbers_of(model)}"
     read = f"{model.label}, {model.config.layers:,} layers, {told}"
     st.caption(plain(f"Read, but not used yet: {read}. Press Use this config to see its numbers."))
     return word

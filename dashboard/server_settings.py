@@ -23,6 +23,7 @@ from posenc.fields import Choice, Flag, IntRange, Rule, Word
 from posenc.lab import log_lines
 from posenc.lab.runs import Store
 from posenc.settings import Setting
+from posenc.settings.setting import MAX_SHOWN_LENGTH
 
 PRIVATE, SHARED = "private", "shared"
 LOGS = log_lines.VARIABLE
@@ -88,10 +89,10 @@ class ServerSettings:
         IntRange(
             label="POSENC_POSITIONS",
             low=2,
-            high=limits.MAX_SHOWN_LENGTH,
+            high=MAX_SHOWN_LENGTH,
             help="Most positions that a page shows.",
         ),
-        limits.MAX_SHOWN_LENGTH,
+        MAX_SHOWN_LENGTH,
         1_024,
     )
     running: int = _setting(

@@ -9,7 +9,7 @@ from dashboard import csv_file, figures
 from dashboard.matrix import Row
 from dashboard.pair import Pair
 from dashboard.sheet import Sheet
-from posenc.settings import Setting
+from posenc.settings import Setting, record
 
 # A file without a date of its own, so that the same page gives the same bytes.
 _WHEN = (1980, 1, 1, 0, 0, 0)
@@ -22,10 +22,10 @@ def archive(sheet: Sheet, settings: Pair[Setting], link: str) -> bytes:
     """
     files: dict[str, bytes] = {
         "README.txt": _words(sheet, link).encode(),
-        "settings.json": json.dumps(settings.now.record(), indent=2).encode(),
+        "settings.json": json.dumps(record(settings.now), indent=2).encode(),
     }
     if settings.pinned is not None:
-        files["pinned.json"] = json.dumps(settings.pinned.record(), indent=2).encode()
+        files["pinned.json"] = json.dumps(record(settings.pinned), indent=2).encode()
     if sheet.script:
         files["script.py"] = sheet.script.encode()
     for name, table in sheet.tables.items():

@@ -9,7 +9,7 @@ import streamlit as st
 
 from posenc import fields
 from posenc.claims import CLAIMS
-from posenc.settings import Setting, own_fields
+from posenc.settings import Setting, own_rules
 
 # What a scheme takes from a Setting, and the controls that make it; any other is a control itself.
 _MADE_OF = {"learned_rows": ("train_length",), "rope_width": ("dim", "equal_width")}
@@ -72,7 +72,7 @@ def controls(path: str, setting: Setting) -> frozenset[str]:
     """
     if path not in PAGES:
         raise LookupError(f"used.PAGES must say what every page uses, and has no {path!r}.")
-    every, page = frozenset(fields.rules(Setting) | own_fields.rules()), PAGES[path]
+    every, page = frozenset(fields.rules(Setting) | own_rules()), PAGES[path]
     names = {*page.itself}
     if page.schemes:
         names.add("model")

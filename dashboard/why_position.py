@@ -145,7 +145,7 @@ def _seen(
 ) -> Seen:
     """Return what one scheme's layer gives; only what changes it is a key."""
     setting = Setting(dim=dim, heads=heads, equal_width=bool(equal_width), seed=seed, length=2)
-    scheme = query.build()
+    scheme = query.build("cpu")
     layer = RandomLayer.of(setting, scheme)
     by_mask = {
         mask: Reading.of(read_orders(scheme, layer, words, order, causal=mask == "causal mask"))

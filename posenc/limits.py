@@ -24,13 +24,9 @@ MAX_KERNEL_LENGTH = 16_384  # a dense (T, T) float64 kernel: 2 GiB
 MAX_PROBED_POSITIONS = 1_024  # that positions are read back from: a second, by the cube
 
 # Dashboard: what one visitor of a shared server may ask for, so that every page answers at once.
-MAX_SHOWN_LENGTH = 2_048  # positions shown
 MAX_TRAIN_LENGTH = 1_048_576
-MAX_SHOWN_DIM = 4_096
 MAX_SHOWN_ELEMENTS = 2**20  # positions x dimension: a page's products stay under a second
 MAX_SHOWN_PROBED = 512  # positions that are read back on a page, see also `probed_rows`
-MAX_SHOWN_HEADS = 64
-MAX_SCHEMES = 6
 MAX_DRAWN_CELLS = 512  # rows and columns of one drawn matrix; longer ranges are shown as a window
 
 # Training, wherever it is started.
@@ -54,13 +50,10 @@ MAX_TEXT_BYTES = 10 * 2**20
 # A model's config.json.
 MAX_CONFIG_BYTES = 2**20
 MAX_CONFIG_DEPTH = 32  # objects and lists inside one another
-MAX_CONFIG_VALUES = 200_000
 MAX_MODEL_LAYERS = 4_096
 MAX_MODEL_WIDTH = 2**20  # of a token vector
 MAX_MODEL_WORD = 4_096  # characters of a config that is packed into a link
 MAX_MODEL_TEXT = 65_536  # bytes that such a word may unpack to
-MAX_SHOWN_HEAD_WIDTH = 512  # of a model whose scheme is drawn
-MAX_SHOWN_MODEL_HEADS = 128
 
 # Checkpoints.
 MAX_HUB_BYTES = 64 * 2**20  # of one table that is fetched from the Hub, its file's header included

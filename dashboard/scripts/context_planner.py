@@ -2,15 +2,14 @@
 
 from dashboard.choices import PlanChoice
 from dashboard.planner import SCANNED, planned, takes_long, told_length
-from posenc.settings import Setting
-from posenc.settings.chosen_model import chosen_model
+from posenc.settings import Setting, chosen_model
 
 _SCRIPT = """\
 import csv
 import sys
 
 from posenc.planner import COLUMNS, plan, verdict
-from posenc.settings.chosen_model import chosen_model
+from posenc.settings import chosen_model
 
 model = chosen_model({model!r})
 found = plan(

@@ -289,7 +289,7 @@ class Ladder:
 
 def read_past(query: Query, train_length: int) -> Past:
     """Return a stationary kernel past the training length; a table has only its own last row."""
-    scheme = query.build()
+    scheme = query.build("cpu")
     if not scheme.stationary:
         nothing = np.zeros(0)
         # An untrained table would have a row per position of training; only those shown are drawn.
@@ -316,7 +316,7 @@ def read_past(query: Query, train_length: int) -> Past:
 
 def read_ladder(query: Query, train_length: int) -> Ladder | None:
     """Return what the frequencies do within the training length, None for a scheme without any."""
-    scheme = query.build()
+    scheme = query.build("cpu")
     inv_freq = scheme.inv_freq
     if inv_freq is None:
         return None

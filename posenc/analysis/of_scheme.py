@@ -93,7 +93,7 @@ class SchemeProjection:
 
 def scheme_projection(query: Query, fitted: int, components: int) -> SchemeProjection:
     """Return components fitted on the first `fitted` positions, all positions projected on them."""
-    scheme = query.build()
+    scheme = query.build("cpu")
     length = known(scheme, query.length)
     inside = min(fitted, length)
     dtype = query.dtype if isinstance(scheme, VectorScheme) else None
@@ -120,7 +120,7 @@ def scheme_properties(query: Query, values: Tensor | None = None) -> properties.
     """Return the measured properties of a scheme's positions. values: as in `scheme_similarity`."""
     values = kernel_values(query) if values is None else values
     arguments = {"curve" if values.ndim == 1 else "kernel": values}
-    scheme = query.build()
+    scheme = query.build("cpu")
     if not isinstance(scheme, VectorScheme):
         return properties.measure(**arguments)
     length = known(scheme, query.length)
@@ -147,7 +147,7 @@ def _square(cosine: Tensor, count: int) -> Tensor:
 
 def _over_heads(query: Query, offsets: Tensor) -> tuple[Tensor, Tensor] | None:
     """Return the lowest and highest head at every offset beside a mean of heads, None elsewhere."""
-    scheme = query.build()
+    scheme = query.build("cpu")
     if query.head != "mean" or scheme.heads is None:
         return None
     zero = torch.zeros(1, dtype=torch.int64)

@@ -213,7 +213,7 @@ class _Checked:
 
 def _checked(query: Query) -> _Checked | None:
     """Return what is checked, None where the scheme has no position vectors."""
-    scheme = query.build()
+    scheme = query.build("cpu")
     length = known(scheme, min(query.length, CHECKED_POSITIONS))
     heads: list[Head] = [query.head]
     if query.head == "mean" and scheme.heads:
@@ -231,7 +231,7 @@ def check_map(query: Query, offset: int, second: int) -> OffsetMap:
     """Return check 1 at one offset; without any number where the scheme has no position vectors."""
     checked = _checked(query)
     if checked is None:
-        return OffsetMap(verdict=_no_vectors(query), provenance=query.build().provenance)
+        return OffsetMap(verdict=_no_vectors(query), provenance=query.build("cpu").provenance)
     scheme, length = checked.scheme, checked.length
     first, head = next(iter(checked.vectors.values())), next(iter(checked.vectors))
     half = position_vectors(scheme, max(1, length // 2), head=head, dtype=query.dtype)
@@ -273,7 +273,7 @@ def check_maps(query: Query) -> dict[str, Array]:
 
 def check_dense(query: Query, offset: int) -> DenseFit:
     """Return the fit of a whole matrix, on as many positions as its width needs, and on later ones."""
-    scheme = query.build()
+    scheme = query.build("cpu")
     try:
         position_vectors(scheme, 1, head=query.head, dtype=query.dtype)
     except NoPositionVectors:
@@ -305,7 +305,7 @@ def check_claims(query: Query) -> OffsetClaims:
     """Return checks 2 and 3, on the vectors themselves where there are any, not on a closed form."""
     checked = _checked(query)
     if checked is None:
-        scheme = query.build()
+        scheme = query.build("cpu")
         length = known(scheme, min(query.length, CHECKED_POSITIONS))
         gram = position_kernel(scheme, length, head=query.head, dtype=query.dtype)
     else:
@@ -401,7 +401,7 @@ def _kernel_fit(checked: _Checked, offset: int) -> linear_map.LinearMapFit | Non
 def _no_vectors(query: Query) -> str:
     """Say that a scheme has no position vectors, and whether rounding took them from it."""
     try:
-        position_vectors(query.build(), 1, head=query.head)
+        position_vectors(query.build("cpu"), 1, head=query.head)
     except NoPositionVectors:
         return "no position vectors"
     return f"no position vectors once rounded to {query.precision}"

@@ -1,5 +1,20 @@
-"""The setting that pages and commands share: its field rules, presets and the model it takes sizes from."""
+"""The setting from which the config of every scheme is made, as a value, as text and as a record."""
 
-from posenc.settings.setting import PRECISIONS, Query, Setting, known
+from posenc.settings.chosen_model import PRESETS, ChosenModel, chosen_model
+from posenc.settings.link_text import from_text, record, to_text
+from posenc.settings.setting import PRECISIONS, Query, Setting, known, own_defaults, own_rules
 
-__all__ = ["PRECISIONS", "Query", "Setting", "known"]
+__all__ = [
+    "PRECISIONS",
+    "PRESETS",
+    "ChosenModel",
+    "Query",
+    "Setting",
+    "chosen_model",
+    "from_text",
+    "known",
+    "own_defaults",
+    "own_rules",
+    "record",
+    "to_text",
+]

@@ -1,15 +1,11 @@
 """One what-if: the shared numbers from which the config of every scheme is made.
 
-A Setting is a value: frozen, hashable, written to and read from the text of a link. `snap` turns any
-text, however odd, into a legal Setting and says in sentences what it changed; making a Setting
-directly is strict and raises ConfigError.
-
-What one scheme of a setting is asked: a value that decides every number and keys every cache.
+A Setting is a value: frozen, hashable and strict, so that a bad number raises ConfigError.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -17,12 +13,16 @@ import torch
 
 from posenc import fields, limits
 from posenc.checkpoints.sources import RUN
-from posenc.errors import ConfigError, ConfigFileError
+from posenc.errors import ConfigError, ConfigFileError, shown
 from posenc.schemes import ROPE_SCALINGS, SCHEMES
 from posenc.schemes.base import Head, Scheme, SchemeConfig
-from posenc.settings import own_fields
-from posenc.settings.chosen_model import ChosenModel, ModelRule, chosen_model
+from posenc.settings.chosen_model import MAX_SHOWN_DIM, ChosenModel, ModelRule, chosen_model
 from posenc.text import with_advanced
+
+MAX_SHOWN_LENGTH = 2_048  # positions shown
+MAX_SHOWN_ELEMENTS = 2**20  # positions x dimension: products stay under a second
+MAX_SHOWN_HEADS = 64
+MAX_SCHEMES = 6
 
 DEFAULT_SCHEMES = ("learned", "sinusoidal", "rope", "alibi")
 PRECISIONS = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -47,7 +47,7 @@ _BASES = (*(mantissa * 10.0**decade for decade in range(1, 8) for mantissa in _M
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """The numbers that people tweak, shared by every scheme that is compared.
+    """The numbers that every scheme of a comparison shares.
 
     `own` holds the fields that belong to one scheme, as sorted pairs such as ("rope.layout", "half").
     """
@@ -57,7 +57,7 @@ class Setting:
         fields.MultiChoice(
             options=tuple(SCHEMES),
             labels=tuple(config.label for config in SCHEMES.values()),
-            most=limits.MAX_SCHEMES,
+            most=MAX_SCHEMES,
             label="Schemes",
             help=with_advanced(
                 "Which schemes stand side by side.",
@@ -69,7 +69,7 @@ class Setting:
         512,
         fields.IntRange(
             low=2,
-            high=limits.MAX_SHOWN_DIM,
+            high=MAX_SHOWN_DIM,
             multiple_of=2,
             grid=_WIDTHS,
             label="Model dimension",
@@ -90,7 +90,7 @@ class Setting:
         256,
         fields.IntRange(
             low=2,
-            high=limits.MAX_SHOWN_LENGTH,
+            high=MAX_SHOWN_LENGTH,
             grid=_LENGTHS,
             label="Positions shown",
             help="How many positions every panel shows, from 0.",
@@ -110,7 +110,7 @@ class Setting:
         8,
         fields.IntRange(
             low=1,
-            high=limits.MAX_SHOWN_HEADS,
+            high=MAX_SHOWN_HEADS,
             label="Heads",
             help="RoPE acts on dimension / heads; ALiBi and other biases differ from head to head.",
         ),
@@ -126,7 +126,7 @@ class Setting:
         0,
         fields.IntRange(
             low=0,
-            high=limits.MAX_SHOWN_HEADS,
+            high=MAX_SHOWN_HEADS,
             label="Head shown",
             help="Of schemes whose heads differ, such as ALiBi: 0 is the mean, 1 the first head.",
         ),
@@ -185,18 +185,18 @@ class Setting:
             model = self.real_model
         except ConfigFileError as error:
             raise ConfigError(f"Setting.model cannot be used: {error}") from None
-        widest = max(self.dim, _width(model))
-        if self.length * widest > limits.MAX_SHOWN_ELEMENTS:
+        widest = max(self.dim, model_width(model))
+        if self.length * widest > MAX_SHOWN_ELEMENTS:
             raise ConfigError(
                 f"Setting.length times {'dim' if widest == self.dim else 'the width of the model'} must "
-                f"be at most {limits.MAX_SHOWN_ELEMENTS:,}, got {self.length:,} x {widest:,}."
+                f"be at most {MAX_SHOWN_ELEMENTS:,}, got {self.length:,} x {widest:,}."
             )
-        most = _heads(model) or self.heads
+        most = model_heads(model) or self.heads
         if self.alibi_head > most:
             raise ConfigError(
                 f"Setting.alibi_head must be from 0 (the mean) to {most}, got {self.alibi_head}."
             )
-        object.__setattr__(self, "own", own_fields.canonical(self.own))
+        object.__setattr__(self, "own", _canonical(self.own))
         for kind in SCHEMES:
             self.config(kind)
 
@@ -212,8 +212,8 @@ class Setting:
 
     @property
     def learned_rows(self) -> int:
-        """Rows of an untrained table: no more than any page can show are ever drawn."""
-        return min(self.train_length, limits.MAX_SHOWN_LENGTH)
+        """Rows of an untrained table: no more than are ever shown."""
+        return min(self.train_length, MAX_SHOWN_LENGTH)
 
     @property
     def scaled_from(self) -> int:
@@ -232,14 +232,13 @@ class Setting:
     def table_dtype(self) -> torch.dtype | None:
         """The dtype tables are rounded to, or None where the exact value is shown.
 
-        float32 counts as exact: its rounding moves a similarity by less than 1e-6, which no picture
-        shows, while an exact stationary kernel travels as its curve.
+        float32 counts as exact: its rounding moves a similarity by less than 1e-6.
         """
         return PRECISIONS[self.precision]
 
     @property
     def real_model(self) -> ChosenModel | None:
-        """The model whose numbers stand in the panel of its scheme, None where none is chosen."""
+        """The chosen model, whose numbers replace these for its scheme; None for none."""
         return chosen_model(self.model) if self.model else None
 
     def of_model(self, kind: str) -> SchemeConfig | None:
@@ -284,99 +283,63 @@ class Setting:
         """Return a copy with some fields changed."""
         return replace(self, **changes)
 
-    def write(self) -> dict[str, str]:
-        """Return the text of every field that differs from its default; `snap` reads it back."""
-        default = fields.defaults(Setting)
-        shared = {
-            name: rule.write(getattr(self, name))
-            for name, rule in fields.rules(Setting).items()
-            if getattr(self, name) != default[name]
-        }
-        return shared | {key: own_fields.rules()[key].write(value) for key, value in self.own}
 
-    def record(self) -> dict[str, Any]:
-        """Return every field by its name, as JSON holds it, defaults too."""
-        shared = {name: getattr(self, name) for name in fields.rules(Setting)}
-        return shared | own_fields.defaults() | dict(self.own)
-
-    @classmethod
-    def snap(cls, raw: Mapping[str, str]) -> tuple[Self, list[str]]:
-        """Return the legal setting nearest to `raw` and one sentence for each thing changed."""
-        values, notices = fields.snap(cls, raw)
-        notices += _fit_model(values)
-        notices += _fit_together(values)
-        own, own_notices = own_fields.snap(raw)
-        setting = cls(**values)
-        for key, value in own.items():
-            try:
-                setting = setting.replace(
-                    own=tuple(sorted((dict(setting.own) | {key: value}).items()))
-                )
-            except ConfigError as error:
-                own_notices.append(f"{error} The default is used instead.")
-        return setting, notices + own_notices
-
-
-def _width(model: ChosenModel | None) -> int:
+def model_width(model: ChosenModel | None) -> int:
     """Return the width of what is drawn of a model, 0 where nothing is."""
     return 0 if model is None else getattr(model.scheme, "dim", 0)
 
 
-def _heads(model: ChosenModel | None) -> int:
+def model_heads(model: ChosenModel | None) -> int:
     """Return the heads of a model's bias, 0 where it has none."""
     return 0 if model is None else getattr(model.scheme, "heads", 0)
 
 
-def _fit_model(values: dict[str, Any]) -> list[str]:
-    """Take away a model that cannot be read, in place; return what was wrong with it."""
-    try:
-        if values["model"]:
-            chosen_model(values["model"])
-    except ConfigFileError as error:
-        values["model"] = ""
-        return [f"The model of this link cannot be used: {error.problem} No model is chosen."]
-    return []
+def own_rules() -> dict[str, fields.Rule]:
+    """Return the rules of the fields that belong to one scheme each, such as "rope.layout"."""
+    return _own_fields(tuple(SCHEMES.items()))[0].copy()
 
 
-def _fit_together(values: dict[str, Any]) -> list[str]:
-    """Make dimension, heads, the head shown and positions agree, in place; return what was changed."""
-    notices = []
-    dim, heads = values["dim"], values["heads"]
-    if dim < 2 * heads:
-        values["heads"] = max(n for n in range(1, heads + 1) if dim % (2 * n) == 0)
-        notices.append(
-            f"Heads must leave each an even width: {values['heads']} "
-            f"{'head is' if values['heads'] == 1 else 'heads are'} used for dimension {dim:,} "
-            f"instead of {heads}."
+def own_defaults() -> dict[str, Any]:
+    """Return the defaults of the fields that belong to one scheme each."""
+    return _own_fields(tuple(SCHEMES.items()))[1].copy()
+
+
+@functools.lru_cache(maxsize=4)  # of one registry; tests have others
+def _own_fields(
+    schemes: tuple[tuple[str, type[SchemeConfig]], ...],
+) -> tuple[dict[str, fields.Rule], dict[str, Any]]:
+    """Return the rules and the defaults of every scheme's own fields."""
+    rules: dict[str, fields.Rule] = {}
+    defaults: dict[str, Any] = {}
+    for kind, config in schemes:
+        for name, rule in config.own_rules().items():
+            rules[f"{kind}.{name}"] = rule
+            defaults[f"{kind}.{name}"] = fields.defaults(config)[name]
+    return rules, defaults
+
+
+def _canonical(own: object) -> tuple[tuple[str, Any], ...]:
+    """Return `own` sorted and without defaults, so that equal settings compare equal."""
+    default = own_defaults()
+    pairs = own if isinstance(own, tuple) else (None,)
+    if not all(isinstance(p, tuple) and len(p) == 2 and isinstance(p[0], str) for p in pairs):
+        raise ConfigError(
+            'Setting.own must be a tuple of pairs such as ("rope.layout", "half"), '
+            f"got {shown(own)}."
         )
-    elif dim % (2 * heads):
-        rule = fields.rules(Setting)["dim"]
-        assert isinstance(rule, fields.IntRange)
-        values["dim"] = replace(rule, multiple_of=2 * heads).clamp(dim)
-        notices.append(
-            f"Model dimension must be a multiple of twice the heads ({2 * heads}): "
-            f"{values['dim']:,} is used instead of {dim:,}."
-        )
-    model = chosen_model(values["model"]) if values["model"] else None
-    widest = max(values["dim"], _width(model))
-    longest = limits.MAX_SHOWN_ELEMENTS // widest
-    if values["length"] > longest:
-        width = "model dimension" if widest == values["dim"] else "the width of the model"
-        notices.append(
-            f"Positions shown times {width} must be at most {limits.MAX_SHOWN_ELEMENTS:,}: "
-            f"{longest:,} positions are used instead of {values['length']:,}."
-        )
-        values["length"] = longest
-    most = _heads(model) or values["heads"]
-    if values["alibi_head"] > most:
-        notices.append(f"Head shown must be from 0 (the mean) to {most}; the mean is used instead.")
-        values["alibi_head"] = 0
-    return notices
+    keys = [key for key, _ in pairs]
+    for key in keys:
+        if key not in default or keys.count(key) > 1:
+            prefix = key.partition(".")[0] + "."
+            near = [name for name in default if name.startswith(prefix)]
+            named = ", ".join(near) or "fields of one scheme such as rope.layout"
+            raise ConfigError(f"Setting.own may hold {named}, each once, got {shown(key)}.")
+    return tuple(sorted((key, value) for key, value in pairs if value != default[key]))
 
 
 @dataclass(frozen=True)
 class Query:
-    """Everything that decides what one scheme shows; what the scheme ignores is left out."""
+    """One scheme of a setting: everything that decides its numbers, without what it ignores."""
 
     config: SchemeConfig
     length: int
@@ -389,7 +352,7 @@ class Query:
     def of(
         cls, setting: Setting, kind: str, device: str = "cpu", length: int | None = None
     ) -> Self:
-        """Make the query of one scheme of a setting, to be computed on a device."""
+        """Return the query of one scheme of a setting. length: other positions than it shows."""
         config = setting.config(kind)
         return cls(
             config=config,
@@ -400,9 +363,9 @@ class Query:
             device=device,
         )
 
-    def build(self, place: torch.device | str = "cpu") -> Scheme:
-        """Return the scheme on a device."""
-        return self.config.build(device=place, seed=self.seed)
+    def build(self, device: torch.device | str | None = None) -> Scheme:
+        """Return the scheme on a device, by default the query's own."""
+        return self.config.build(device=device or self.device, seed=self.seed)
 
     @property
     def dtype(self) -> torch.dtype | None:

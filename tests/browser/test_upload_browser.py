@@ -14,7 +14,7 @@ from dashboard.text import JOINER
 from posenc.models import config_token
 from posenc.models.presets import MODELS
 from posenc.planner import plan, verdict
-from posenc.settings.chosen_model import chosen_model
+from posenc.settings import chosen_model
 from tests.browser import browser_page
 from tests.browser.browser import Visit, go, headline, row, settled
 from tests.browser.browser_page import alerts, choose, click, lines, paste, pixels, upload

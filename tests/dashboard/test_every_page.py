@@ -24,6 +24,8 @@ from dashboard import compute, pca, pinned
 from posenc import limits
 from posenc.errors import SchemeArgumentError
 from posenc.settings import Setting
+from posenc.settings.chosen_model import MAX_SHOWN_DIM
+from posenc.settings.setting import MAX_SHOWN_ELEMENTS, MAX_SHOWN_LENGTH
 from tests.dashboard import page_texts, pages
 from tests.dashboard.pages import PLACES, SCHEME_PAGES, as_read, charts, drawn, headline, of, visit
 
@@ -191,13 +193,13 @@ def test_pinned_setting_has_its_own_sentence_and_b_stays(place: str) -> None:
 
 EXTREMES = {
     "longest": {
-        "length": str(limits.MAX_SHOWN_LENGTH), "heads": "64",
-        "dim": str(limits.MAX_SHOWN_ELEMENTS // limits.MAX_SHOWN_LENGTH),
+        "length": str(MAX_SHOWN_LENGTH), "heads": "64",
+        "dim": str(MAX_SHOWN_ELEMENTS // MAX_SHOWN_LENGTH),
         "train_length": str(limits.MAX_TRAIN_LENGTH),
     },
     "widest": {
-        "dim": str(limits.MAX_SHOWN_DIM), "heads": "1", "precision": "bfloat16",
-        "length": str(limits.MAX_SHOWN_ELEMENTS // limits.MAX_SHOWN_DIM),
+        "dim": str(MAX_SHOWN_DIM), "heads": "1", "precision": "bfloat16",
+        "length": str(MAX_SHOWN_ELEMENTS // MAX_SHOWN_DIM),
     },
     "largest base": {"base": "1e12", "length": "2048", "train_length": "2048", "seed": "2147483647"},
     "own choices": OWN_CHOICES,

@@ -23,7 +23,7 @@ from dashboard.toolbar import address
 from posenc import fields
 from posenc.models import config_token
 from posenc.planner import METHODS
-from posenc.settings import Setting, own_fields
+from posenc.settings import Setting, own_rules
 from tests.dashboard import pages
 from tests.dashboard.pages import PAGES, charts, copied_link, drawn, headline, setting, visit
 from tests.dashboard.script_runner import assert_prints, assert_same, run
@@ -51,7 +51,7 @@ def sheet(at: AppTest) -> Sheet:
 def test_copied_link_names_every_control_and_restores_the_page(page: str) -> None:
     first = drawn(visit(page, ODD))
     link = copied_link(first)
-    own = {name for name in own_fields.rules() if name.split(".")[0] in setting(first).schemes}
+    own = {name for name in own_rules() if name.split(".")[0] in setting(first).schemes}
     assert {*fields.rules(Setting), *own} <= {*link}
     for name in ("dim", "base", "seed", "reference", "fit", "offset", "reach", "steps"):
         assert link.get(name, ODD[name]) == ODD[name]

@@ -19,10 +19,12 @@ from hypothesis import strategies as st
 from dashboard import compute, links, pinned
 from dashboard.choices import PAGE_CHOICES
 from dashboard.workers import server_workers
-from posenc import best_device, fields, limits
+from posenc import best_device, fields
 from posenc.checkpoints.file_store import ENVIRONMENT
 from posenc.schemes import SCHEMES
-from posenc.settings import Setting, own_fields
+from posenc.settings import Setting, own_rules, record
+from posenc.settings.chosen_model import MAX_SHOWN_DIM
+from posenc.settings.setting import MAX_SHOWN_ELEMENTS, MAX_SHOWN_LENGTH
 from tests.dashboard.pages import PAGES, as_read, drawn, notices, setting, visit
 from tests.library.test_setting import HOSTILE, within
 from tests.longer import mostly
@@ -30,7 +32,7 @@ from tests.longer import mostly
 pytestmark = pytest.mark.usefixtures("no_shape_checks", "fixed_speed")
 
 OF_PAGES = {name: rule for owner in PAGE_CHOICES for name, rule in fields.rules(owner).items()}
-RULES = fields.rules(Setting) | own_fields.rules() | OF_PAGES
+RULES = fields.rules(Setting) | own_rules() | OF_PAGES
 
 
 OPTIONS = {str(option) for rule in RULES.values() for option in getattr(rule, "options", ()) or ()}
@@ -79,9 +81,9 @@ def assert_legal(found: links.Meant) -> None:
     assert found.choices.keys() == OF_PAGES.keys()
     for name, value in found.choices.items():
         assert OF_PAGES[name].accepts(value), name
-    assert found.setting.length <= limits.MAX_SHOWN_LENGTH
-    assert found.setting.dim <= limits.MAX_SHOWN_DIM
-    assert found.setting.length * found.setting.dim <= limits.MAX_SHOWN_ELEMENTS
+    assert found.setting.length <= MAX_SHOWN_LENGTH
+    assert found.setting.dim <= MAX_SHOWN_DIM
+    assert found.setting.length * found.setting.dim <= MAX_SHOWN_ELEMENTS
     assert len(found.pinned) <= pinned.MOST_CHARACTERS
     if found.pinned:
         setting, changed = pinned.read(found.pinned)
@@ -212,7 +214,7 @@ RANGES: dict[str, tuple[float, float, float]] = {
 def read_one(name: str, text: str) -> tuple[Any, tuple[str, ...]]:
     """What a link that names one number gives it, and the notices."""
     found = links.meant({name: [text]})
-    return found.setting.record()[name], found.notices
+    return record(found.setting)[name], found.notices
 
 
 @pytest.mark.parametrize("name", RANGES)

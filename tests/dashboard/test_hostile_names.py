@@ -22,7 +22,7 @@ from posenc import fields
 from posenc.checkpoints.file_store import ENVIRONMENT
 from posenc.lab import Run, specifications
 from posenc.lab.runs import to_parquet
-from posenc.settings import Setting, own_fields
+from posenc.settings import Setting, own_rules
 from tests.dashboard.page_queue import empty_page_caches
 from tests.dashboard.pages import (
     PAGES,
@@ -173,7 +173,7 @@ def test_texts_of_a_stored_run_are_text(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_values_of_a_link_are_text_in_every_key() -> None:
-    keys = [*fields.rules(Setting), *own_fields.rules()]
+    keys = [*fields.rules(Setting), *own_rules()]
     keys += [key for choice in PAGE_CHOICES for key in fields.rules(choice)]
     name = NAMES["HTML"]
     at = visit("why_position", dict.fromkeys([*keys, "a", name], name))

@@ -22,8 +22,8 @@ from posenc.models import config_token, read_config
 from posenc.models.presets import MODELS
 from posenc.planner.plan import planned_kind
 from posenc.schemes import SCHEMES
-from posenc.settings import Setting
-from posenc.settings.chosen_model import chosen_model
+from posenc.settings import Setting, chosen_model, from_text
+from posenc.settings.setting import MAX_SHOWN_ELEMENTS
 from tests.dashboard.pages import as_read, drawn, headline, matrices, notices, setting, visit
 from tests.dashboard.script_runner import run
 from tests.library.crafted_files import zipped_pickle
@@ -79,13 +79,13 @@ def test_model_replaces_the_config_of_its_scheme_alone(name: str) -> None:
 
 def test_sizes_of_a_model_are_limited_as_those_of_a_setting() -> None:
     wide = config_token({"model_type": "opt", "hidden_size": 4_096, "num_attention_heads": 32})
-    snapped, _ = Setting.snap({"model": wide, "learned_source": "random", "length": "2048"})
-    assert snapped.length * 4_096 <= limits.MAX_SHOWN_ELEMENTS
+    snapped, _ = from_text({"model": wide, "learned_source": "random", "length": "2048"})
+    assert snapped.length * 4_096 <= MAX_SHOWN_ELEMENTS
     few = config_token({"model_type": "bloom", "hidden_size": 64, "n_head": 4, "n_layer": 2})
-    snapped, _ = Setting.snap({"model": few, "alibi_head": "6"})
+    snapped, _ = from_text({"model": few, "alibi_head": "6"})
     assert (snapped.alibi_head, snapped.model) == (0, few)
     wide_head = config_token(PLAIN | {"hidden_size": 2_048, "num_attention_heads": 2})
-    snapped, (change,) = Setting.snap({"model": wide_head})
+    snapped, (change,) = from_text({"model": wide_head})
     assert snapped.model == ""
     assert "wider than 512" in change
     many = config_token(

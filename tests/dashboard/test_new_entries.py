@@ -41,7 +41,7 @@ def test_registered_scheme_is_read_everywhere(monkeypatch: pytest.MonkeyPatch) -
     specification = small_spec("square_root")
     assert Specification.from_record(specification.record) == specification
     query = Query.of(Setting(length=20), "square_root", "cpu")
-    scheme = query.build()
+    scheme = query.build("cpu")
     assert isinstance(scheme, SquareRoot)
     slopes = scheme.log_slope.detach().double().exp()
     positions = torch.arange(20, dtype=torch.float64)

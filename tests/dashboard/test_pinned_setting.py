@@ -11,7 +11,7 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard import frames, pinned
 from posenc.schemes import SCHEMES
-from posenc.settings import Setting
+from posenc.settings import Setting, to_text
 from tests.dashboard import pages
 from tests.dashboard.independent_kernels import Small, kernel
 from tests.dashboard.pages import LABELS, captions, charts, drawn, headline, rows_of_matrices, visit
@@ -81,7 +81,7 @@ def test_difference_of_matrices_is_b_minus_a() -> None:
 
 
 def test_equal_settings_differ_nowhere() -> None:
-    at = drawn(visit("similarity", THEN.write() | {"a": pinned.written(THEN)}))
+    at = drawn(visit("similarity", to_text(THEN) | {"a": pinned.written(THEN)}))
     *_, (_, change) = rows_of_matrices(at)
     assert {*change} == {LABELS[kind] for kind in MAIN}
     assert all(np.nanmax(np.abs(matrix)) == 0 for matrix in change.values())

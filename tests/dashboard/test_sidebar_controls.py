@@ -13,8 +13,7 @@ from dashboard import controls, used
 from dashboard.controls import DIALS
 from posenc import fields
 from posenc.schemes import SCHEMES
-from posenc.settings import Setting, own_fields
-from posenc.settings.presets import PRESETS
+from posenc.settings import PRESETS, Setting, own_rules, record
 from tests.dashboard import pages
 from tests.dashboard.pages import PAGES, charts, drawn, notices, rows_of_matrices, setting, visit
 
@@ -51,7 +50,7 @@ def drawn_controls(at: AppTest) -> tuple[set[str], set[str]]:
 
 def test_every_page_names_the_controls_it_uses() -> None:
     assert set(used.PAGES) == {path(page) for page in PAGES}
-    every = fields.rules(Setting).keys() | own_fields.rules().keys()
+    every = fields.rules(Setting).keys() | own_rules().keys()
     for page in used.PAGES.values():
         assert {*page.itself, *page.never} <= every
         assert not {*page.itself} & {*page.never}
@@ -75,7 +74,7 @@ def test_sidebar_draws_what_is_used_and_nothing_else_matters(page: str) -> None:
     link = {name: text for name, text in SMALL.items() if name not in hidden}
     other = drawn(visit(page, link, **OPEN, schemes=schemes, **hidden))
     for name, value in hidden.items():
-        assert setting(other).record()[name] == value
+        assert record(setting(other))[name] == value
     assert pages.captions(other) == pages.captions(usual)
     texts, others = ([text.value for text in at.main.markdown] for at in (usual, other))
     assert texts == others
@@ -104,7 +103,7 @@ def test_reset_and_presets_set_what_is_not_drawn(monkeypatch: pytest.MonkeyPatch
     assert setting(drawn(at)) == Setting()
     assert at.query_params == {}
     monkeypatch.setattr(DeltaGenerator, "menu_button", lambda self, *words, **more: "bert")
-    assert setting(drawn(at.run())) == PRESETS["bert"].apply(Setting())
+    assert setting(drawn(at.run())) == Setting().replace(**PRESETS["bert"].changes)
 
 
 def test_scheme_of_the_menu_is_added_and_chosen_ones_stay(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from dashboard import pinned
 from dashboard.choices import OrderChoice
 from posenc import fields
 from posenc.analysis import RandomLayer, read_orders
-from posenc.settings import Query, Setting
+from posenc.settings import Query, Setting, to_text
 from tests.dashboard import pages
 from tests.dashboard.pages import KINDS, LABELS, drawn, headline, matrices, notices, of, visit
 
@@ -42,7 +42,7 @@ ORDERS = {
 def test_every_number_is_that_of_the_layer_in_both_orders(how: str) -> None:
     """tests/library/test_order.py has the layer's own proofs."""
     names = (BY_WORD, "outputs by word", "attention weights")
-    link = SMALL.write() | {"sentence": " ".join(WORDS), "reorder": how, "pattern_head": "2"}
+    link = to_text(SMALL) | {"sentence": " ".join(WORDS), "reorder": how, "pattern_head": "2"}
     masked = how == "ends swapped"
     at = drawn(visit(PAGE, link | {"causal": str(masked).lower()}, **pages.opened(*names)))
     differences, outputs, weights = (pages.table(at, name) for name in names)

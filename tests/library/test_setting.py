@@ -7,15 +7,15 @@ from hypothesis import strategies as st
 
 from posenc import SCHEMES, ConfigError, PosencError, fields, limits
 from posenc.schemes import ROPE_SCALINGS
-from posenc.settings import Setting, own_fields
-from posenc.settings.presets import PRESETS
+from posenc.settings import PRESETS, Query, Setting, from_text, own_defaults, own_rules, to_text
+from posenc.settings.setting import MAX_SHOWN_ELEMENTS, MAX_SHOWN_LENGTH
 from tests.library.configs import config_of
 from tests.library.small_schemes import SMALL
 
 # Fields are checked by their own rules; checking types at every call as well doubles the time.
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
-RULES = fields.rules(Setting) | own_fields.rules()
+RULES = fields.rules(Setting) | own_rules()
 # Every field of a setting, and an own field of every kind of rule.
 VARIED_RULES = [
     *fields.rules(Setting), "rope.layout", "rope.partial_rotary_factor", "rope_yarn.attention_factor",
@@ -46,13 +46,13 @@ def within(setting: Setting) -> None:
         assert rule.accepts(getattr(setting, name)), name
     assert setting.dim % (2 * setting.heads) == 0
     assert setting.alibi_head <= setting.heads
-    assert setting.length * setting.dim <= limits.MAX_SHOWN_ELEMENTS
+    assert setting.length * setting.dim <= MAX_SHOWN_ELEMENTS
     for kind in SCHEMES:
         assert setting.config(kind).kind == kind
     for key, value in setting.own:
-        assert own_fields.rules()[key].accepts(value)
-        assert value != own_fields.defaults()[key]
-    again, notices = Setting.snap(setting.write())
+        assert own_rules()[key].accepts(value)
+        assert value != own_defaults()[key]
+    again, notices = from_text(to_text(setting))
     assert (again, notices) == (setting, [])
     assert hash(again) == hash(setting)
     LEGAL.add(repr(setting))
@@ -60,7 +60,7 @@ def within(setting: Setting) -> None:
 
 def snap(raw: dict[str, str]) -> tuple[Setting, list[str]]:
     """Snap `raw`, assert that the setting is legal and the notices are short sentences."""
-    setting, notices = Setting.snap(raw)
+    setting, notices = from_text(raw)
     within(setting)
     assert all(notice.endswith(".") and len(notice) < 400 for notice in notices)
     return setting, notices
@@ -68,7 +68,7 @@ def snap(raw: dict[str, str]) -> tuple[Setting, list[str]]:
 
 @pytest.mark.parametrize("name", VARIED_RULES)
 def test_hostile_text_gives_a_legal_setting_and_a_notice(name: str) -> None:
-    default = own_fields.defaults().get(name)
+    default = own_defaults().get(name)
     for text in HOSTILE:
         setting, notices = snap({name: text})
         value = getattr(setting, name, dict(setting.own).get(name, default))
@@ -129,7 +129,7 @@ def test_legal_numbers_move_only_to_fit_together(raw: dict[str, object]) -> None
         ({"dim": "130", "heads": "8"}, {"dim": 128, "heads": 8}),
         ({"dim": "6", "heads": "8"}, {"heads": 3}),
         ({"dim": "4096", "heads": "50"}, {"dim": 4_000}),
-        ({"length": "1000000000000"}, {"length": limits.MAX_SHOWN_LENGTH}),
+        ({"length": "1000000000000"}, {"length": MAX_SHOWN_LENGTH}),
         ({"length": "-5"}, {"length": 2}),
         ({"base": "1e308"}, {"base": limits.MAX_BASE}),
         ({"base": "nan"}, {"base": 10000.0}),
@@ -213,16 +213,23 @@ def test_setting_gives_every_scheme_its_config() -> None:
     assert Setting().table_dtype is None
 
 
+def test_a_query_builds_its_scheme_on_its_own_device() -> None:
+    query = Query.of(SMALL.replace(own=()), "t5", "meta")
+    devices = {parameter.device.type for parameter in query.build().parameters()}
+    assert devices == {"meta"}
+    assert {parameter.device.type for parameter in query.build("cpu").parameters()} == {"cpu"}
+
+
 def test_only_changes_from_the_default_are_written_and_compared() -> None:
-    assert Setting().write() == {}
-    assert Setting(base=500000.0, heads=4).write() == {"base": "500000", "heads": "4"}
-    assert Setting(base=2.5).write() == {"base": "2.5"}
-    assert Setting(schemes=("rope", "none")).write() == {"schemes": "rope,none"}
+    assert to_text(Setting()) == {}
+    assert to_text(Setting(base=500000.0, heads=4)) == {"base": "500000", "heads": "4"}
+    assert to_text(Setting(base=2.5)) == {"base": "2.5"}
+    assert to_text(Setting(schemes=("rope", "none"))) == {"schemes": "rope,none"}
     assert Setting(own=(("rope.layout", "interleaved"),)) == Setting()
     own = (("rope.layout", "half"), ("sinusoidal.layout", "half"))
     assert Setting(own=own) == Setting(own=own[::-1])
     assert hash(Setting(own=own)) == hash(Setting(own=own[::-1]))
-    assert Setting(own=own).write() == {"rope.layout": "half", "sinusoidal.layout": "half"}
+    assert to_text(Setting(own=own)) == {"rope.layout": "half", "sinusoidal.layout": "half"}
 
 
 def test_numbers_that_a_scheme_ignores_change_no_config() -> None:
@@ -252,7 +259,7 @@ PAPERS: dict[str, tuple[int, int, float | None, int | None]] = {
 def test_preset_has_the_numbers_of_its_paper_and_changes_no_others(name: str) -> None:
     before = Setting(seed=9, length=64, base=500.0, train_length=99, schemes=("rope",))
     dim, heads, base, train_length = PAPERS[name]
-    assert PRESETS[name].apply(before) == before.replace(
+    assert before.replace(**PRESETS[name].changes) == before.replace(
         dim=dim, heads=heads, base=base or 500.0, train_length=train_length or 99
     )
 

@@ -27,8 +27,7 @@ from posenc.schemes.rope_scaling.yarn import RopeYarnConfig
 from posenc.schemes.sinusoidal import SinusoidalConfig
 from posenc.schemes.t5 import T5Config
 from posenc.schemes.transformer_xl import TransformerXLConfig
-from posenc.settings.chosen_model import chosen_model
-from posenc.settings.presets import PRESETS
+from posenc.settings import PRESETS, chosen_model
 from tests.models.configs import PUBLISHED, read_or_refuse, refusal
 from tests.models.published_models.establish import LENGTHS, TRUTH, establish, sampled
 

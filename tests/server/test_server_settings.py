@@ -24,6 +24,7 @@ from posenc.checkpoints.file_store import store_url, work_folder
 from posenc.lab.jobs import Queue
 from posenc.lab.log_lines import JsonLines
 from posenc.settings import Setting
+from posenc.settings.setting import MAX_SHOWN_LENGTH
 from tests.dashboard.pages import as_read, drawn, notices, setting, visit
 from tests.lab.small_runs import make_small_run, sentences, small_spec
 from tests.server.served_process import ROOT
@@ -38,7 +39,7 @@ def test_defaults_are_private_and_the_shared_profile_allows_no_more() -> None:
     assert private == ServerSettings()
     assert (private.profile, private.uploads, private.training) == ("private", True, True)
     assert (private.hub, private.upload_bytes) == (False, limits.MAX_UPLOAD_BYTES)
-    assert (private.positions, private.waiting) == (limits.MAX_SHOWN_LENGTH, limits.MAX_WAITING)
+    assert (private.positions, private.waiting) == (MAX_SHOWN_LENGTH, limits.MAX_WAITING)
     assert (shared.uploads, shared.training, shared.hub) == (False, False, False)
     assert shared.logs == "lines"
     for one in FIELDS.values():

@@ -1,0 +1,100 @@
+"""A Setting as text: each field that differs from its default, and back from any text."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from posenc import fields
+from posenc.errors import ConfigError, ConfigFileError
+from posenc.schemes import SCHEMES
+from posenc.settings.chosen_model import chosen_model
+from posenc.settings.setting import (
+    MAX_SHOWN_ELEMENTS,
+    Setting,
+    model_heads,
+    model_width,
+    own_defaults,
+    own_rules,
+)
+
+
+def to_text(setting: Setting) -> dict[str, str]:
+    """Return the text of every field that differs from its default; `from_text` reads it back."""
+    default, rules = fields.defaults(Setting), fields.rules(Setting) | own_rules()
+    shared = [(name, getattr(setting, name)) for name in default]
+    changes = [(name, value) for name, value in shared if value != default[name]]
+    return {name: rules[name].write(value) for name, value in [*changes, *setting.own]}
+
+
+def record(setting: Setting) -> dict[str, Any]:
+    """Return every field by its name, as JSON holds it, defaults too."""
+    shared = {name: getattr(setting, name) for name in fields.rules(Setting)}
+    return shared | own_defaults() | dict(setting.own)
+
+
+def from_text(raw: Mapping[str, str]) -> tuple[Setting, list[str]]:
+    """Return the legal setting nearest to the text of its fields, and a sentence for each change."""
+    values, notices = fields.snap(Setting, raw)
+    notices += _fit_model(values) + _fit_together(values)
+    own: dict[str, Any] = {}
+    for kind, config in SCHEMES.items():
+        keys = {f"{kind}.{name}": name for name in config.own_rules()}
+        texts = {name: raw[key] for key, name in keys.items() if key in raw}
+        snapped, changes = fields.snap(config, texts)
+        own |= {f"{kind}.{name}": snapped[name] for name in texts}
+        notices += changes
+    setting, default = Setting(**values), own_defaults()
+    for key, value in own.items():
+        try:
+            if value != default[key]:
+                setting = setting.replace(own=(*setting.own, (key, value)))
+        except ConfigError as error:
+            notices.append(f"{error} The default is used instead.")
+    return setting, notices
+
+
+def _fit_model(values: dict[str, Any]) -> list[str]:
+    """Take away a model that cannot be read, in place; return what was wrong with it."""
+    try:
+        if values["model"]:
+            chosen_model(values["model"])
+    except ConfigFileError as error:
+        values["model"] = ""
+        return [f"The model of this link cannot be used: {error.problem} No model is chosen."]
+    return []
+
+
+def _fit_together(values: dict[str, Any]) -> list[str]:
+    """Make dimension, heads, the head shown and positions agree, in place; return the changes."""
+    notices = []
+    dim, heads = values["dim"], values["heads"]
+    if dim < 2 * heads:
+        values["heads"] = max(n for n in range(1, heads + 1) if dim % (2 * n) == 0)
+        notices.append(
+            f"Heads must leave each an even width: {values['heads']} "
+            f"{'head is' if values['heads'] == 1 else 'heads are'} used for dimension {dim:,} "
+            f"instead of {heads}."
+        )
+    elif dim % (2 * heads):
+        rule = fields.rules(Setting)["dim"]
+        assert isinstance(rule, fields.IntRange)
+        values["dim"] = replace(rule, multiple_of=2 * heads).clamp(dim)
+        notices.append(
+            f"Model dimension must be a multiple of twice the heads ({2 * heads}): "
+            f"{values['dim']:,} is used instead of {dim:,}."
+        )
+    model = chosen_model(values["model"]) if values["model"] else None
+    widest = max(values["dim"], model_width(model))
+    longest = MAX_SHOWN_ELEMENTS // widest
+    if values["length"] > longest:
+        width = "model dimension" if widest == values["dim"] else "the width of the model"
+        notices.append(
+            f"Positions shown times {width} must be at most {MAX_SHOWN_ELEMENTS:,}: "
+            f"{longest:,} positions are used instead of {values['length']:,}."
+        )
+        values["length"] = longest
+    most = model_heads(model) or values["heads"]
+    if values["alibi_head"] > most:
+        notices.append(f"Head shown must be from 0 (the mean) to {most}; the mean is used instead.")
+        values["alibi_head"] = 0
+    return notices
