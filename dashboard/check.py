@@ -12,9 +12,10 @@ from dashboard.check_frames import Drawn
 from dashboard.choices import CheckChoice
 from dashboard.compute import CACHE
 from dashboard.examples import EXAMPLES, Tables
+from dashboard.limits import MAX_PROBED_ROWS, probed_rows
+from dashboard.uploaded_numbers import cached_numbers
 from posenc.analysis.layout_mixups import inspect_layouts
 from posenc.analysis.probes import probe_each
-from posenc.checkpoints.held_numbers import held_numbers
 from posenc.errors import CheckpointError, PosencError
 from posenc.identification import identify
 from posenc.identification.columns import TableInput
@@ -26,7 +27,6 @@ from posenc.identification.identify import (
     leading_error,
 )
 from posenc.kernel import position_vectors
-from posenc.limits import MAX_SHOWN_PROBED, probed_rows
 from posenc.schemes import SCHEMES
 from posenc.settings import Query, Setting, known
 from posenc.tables import sinusoidal_table
@@ -100,7 +100,7 @@ def read(setting: Setting, chosen: CheckChoice, refused: str = "") -> Read:
     setting, answer, reason = of_sidebar(setting), None, ""
     try:
         if chosen.table not in EXAMPLES:
-            held_numbers(chosen.table)
+            cached_numbers(chosen.table)
         # An upload's numbers have nothing of the setting in them.
         if not refused:
             answer = _answer(chosen.table, setting if chosen.table in EXAMPLES else Setting())
@@ -110,9 +110,7 @@ def read(setting: Setting, chosen: CheckChoice, refused: str = "") -> Read:
         reason = str(error)
     told, untold = [], []
     asked = [
-        lambda: _told_of_learned(
-            Query.of(setting, "learned", length=MAX_SHOWN_PROBED), setting.seed
-        )
+        lambda: _told_of_learned(Query.of(setting, "learned", length=MAX_PROBED_ROWS), setting.seed)
     ]
     if answer is not None and chosen.table not in EXAMPLES:
         asked.insert(0, lambda: _told_of_upload(chosen.table, setting.seed))
@@ -143,7 +141,7 @@ def tables(name: str, setting: Setting) -> Tables:
     """Return the table of a name, or its cosines and sines; raises CheckpointError where it is gone."""
     if name in EXAMPLES:
         return EXAMPLES[name].make(setting)
-    held = held_numbers(name)
+    held = cached_numbers(name)
     return held.table, held.sines
 
 
@@ -156,7 +154,7 @@ def _answer(name: str, setting: Setting) -> Answer:
         if setting.table_dtype is not None:
             about = (*about, f"All of it rounded to {setting.precision}.")
     else:
-        held = held_numbers(name)
+        held = cached_numbers(name)
         about = (f"From {held.source}.", *held.notes)
     apart = from_exact(found, table, sines) if found.known else None
     return Answer(
@@ -194,7 +192,7 @@ def _told_of_learned(query: Query, seed: int) -> Told:
 
 @st.cache_data(**CACHE)
 def _told_of_upload(name: str, seed: int) -> Told:
-    held = held_numbers(name)
+    held = cached_numbers(name)
     rows = TableInput.of(held.table, held.sines).columns
     return _told(f"table in {held.source}", rows, len(rows), seed)
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from dashboard.frames import MOST_POINTS
+from dashboard.limits import MAX_DRAWN_CELLS
 from dashboard.matrix import Full, MatrixValues
 from posenc.analysis.layout_mixups import LayoutInspection, LayoutUse
 from posenc.analysis.probes import Probes
@@ -15,7 +16,6 @@ from posenc.analysis.properties import Properties
 from posenc.identification import Identification
 from posenc.identification.columns import TableInput
 from posenc.identification.identify import FromExact, base_words, reconstruct, record, scheme_name
-from posenc.limits import MAX_DRAWN_CELLS
 from posenc.text import counted
 
 FIELDS = (

@@ -12,8 +12,8 @@ import streamlit as st
 from streamlit.typing import UploadedFile
 from torch import Tensor
 
+from dashboard.uploaded_numbers import without_extra_rows
 from posenc.checkpoints.array_files import NumberTable
-from posenc.checkpoints.held_numbers import cut
 from posenc.errors import PosencError
 from posenc.identification.columns import TableInput
 
@@ -60,7 +60,7 @@ def reading(key: tuple[str, ...], read: Callable[[], NumberTable]) -> NumberTabl
 
 def _read(read: Callable[[], NumberTable]) -> NumberTable | PosencError:
     try:
-        table = cut(read())  # first, so that what is checked is what is looked at
+        table = without_extra_rows(read())  # first, so that what is checked is what is looked at
         TableInput.of(table.table, table.sines)
     except PosencError as error:
         return error.with_traceback(None)

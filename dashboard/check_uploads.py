@@ -11,6 +11,13 @@ from dashboard.check_readings import digests, reading
 from dashboard.choices import CheckChoice
 from dashboard.examples import EXAMPLES
 from dashboard.text import plain
+from dashboard.uploaded_numbers import (
+    UploadedNumbers,
+    are_cached,
+    cache_numbers,
+    cached_numbers,
+    without_extra_rows,
+)
 from posenc import fields
 from posenc.checkpoints import printable_name, unreadable_reason
 from posenc.checkpoints.array_files import (
@@ -18,13 +25,6 @@ from posenc.checkpoints.array_files import (
     header_of_tables,
     name_of_sines,
     read_number_table,
-)
-from posenc.checkpoints.held_numbers import (
-    HeldNumbers,
-    are_held,
-    held_numbers,
-    hold_numbers,
-    shortened,
 )
 from posenc.errors import CheckpointError, PickleRefused, PosencError
 
@@ -35,7 +35,7 @@ _MOST_OFFERED = 400  # tensors of one file
 
 def names() -> list[str]:
     """Return what can be chosen: the examples, this visitor's uploads, and what the link names."""
-    own = [name for name in st.session_state.get(_UPLOADS, ()) if are_held(name)]
+    own = [name for name in st.session_state.get(_UPLOADS, ()) if are_cached(name)]
     return [*dict.fromkeys((*EXAMPLES, *own, chosen()))]
 
 
@@ -104,7 +104,7 @@ def _take(file: UploadedFile, read: Callable[[], _TableFile]) -> str:
     name = printable_name(file.name)
     try:
         given = read()
-        held = hold_numbers(
+        held = cache_numbers(
             given.read, given.source, files=given.files, tensor=given.tensor, owner=uploads.owner()
         )
     except PickleRefused as error:
@@ -152,17 +152,17 @@ def _read_file(file: UploadedFile, place: st.delta_generator.DeltaGenerator) -> 
     return _TableFile(read, f"{name}, {read.name}", (name,), tensor, tensor is not None)
 
 
-def _cosines() -> HeldNumbers | None:
+def _cosines() -> UploadedNumbers | None:
     """Return the chosen table where it may be cosines alone: of real numbers, from one .npy file."""
     name = chosen()
-    if name in EXAMPLES or not are_held(name):
+    if name in EXAMPLES or not are_cached(name):
         return None
-    held = held_numbers(name)
+    held = cached_numbers(name)
     alone = held.sines is None and not held.table.is_complex() and held.files == (held.source,)
     return held if alone else None
 
 
-def _with_sines(cosines: HeldNumbers, file: UploadedFile) -> _TableFile:
+def _with_sines(cosines: UploadedNumbers, file: UploadedFile) -> _TableFile:
     """Return a held table of cosines with the sines of a file."""
     second = printable_name(file.name)
 
@@ -170,8 +170,8 @@ def _with_sines(cosines: HeldNumbers, file: UploadedFile) -> _TableFile:
         sines = read_number_table(file.getvalue())
         if sines.sines is not None:
             raise CheckpointError("it holds two tables.")
-        beside, _ = shortened(sines.table)
-        return NumberTable(cosines.table, beside, "", cosines.notes)
+        sines = without_extra_rows(sines)
+        return NumberTable(cosines.table, sines.table, "", cosines.notes)
 
     _check_size(file)
     read = reading((chosen(), *digests([file])), both)

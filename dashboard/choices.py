@@ -5,8 +5,16 @@ from dataclasses import dataclass
 
 from dashboard.encoding_choice import EncodingChoice
 from dashboard.examples import EXAMPLES
+from dashboard.limits import (
+    MAX_RUN_HEADS,
+    MAX_RUN_LAYERS,
+    MAX_RUN_LENGTH,
+    MAX_RUN_SEEDS,
+    MAX_RUN_STEPS,
+    MAX_RUN_WIDTH,
+)
+from dashboard.uploaded_numbers import NAME as NUMBERS
 from posenc import fields, limits
-from posenc.checkpoints.held_numbers import NAME as NUMBERS
 from posenc.claims import THEMES
 from posenc.lab.tasks import TASKS, Language
 from posenc.planner import METHODS
@@ -135,36 +143,36 @@ class TrainingChoice:
         32,
         fields.IntRange(
             low=limits.MIN_RUN_TOKENS,
-            high=limits.MAX_RUN_LENGTH,
+            high=MAX_RUN_LENGTH,
             label="Trained on tokens",
             help="The training length (copy: letters of the longest string).",
         ),
     )
     steps: int = fields.ruled(
         300,
-        fields.IntRange(low=1, high=limits.MAX_RUN_STEPS, label="Steps", help="Of 32 sequences."),
+        fields.IntRange(low=1, high=MAX_RUN_STEPS, label="Steps", help="Of 32 sequences."),
     )
     width: int = fields.ruled(
         64,
         fields.IntRange(
             low=8,
-            high=limits.MAX_RUN_WIDTH,
+            high=MAX_RUN_WIDTH,
             multiple_of=2,
             label="Width",
             help="Of the model, a multiple of twice its heads.",
         ),
     )
     layers: int = fields.ruled(
-        2, fields.IntRange(low=1, high=limits.MAX_RUN_LAYERS, label="Layers", help="Of the model.")
+        2, fields.IntRange(low=1, high=MAX_RUN_LAYERS, label="Layers", help="Of the model.")
     )
     run_heads: int = fields.ruled(
-        4, fields.IntRange(low=1, high=limits.MAX_RUN_HEADS, label="Heads", help="Of every layer.")
+        4, fields.IntRange(low=1, high=MAX_RUN_HEADS, label="Heads", help="Of every layer.")
     )
     seeds: int = fields.ruled(
         1,
         fields.IntRange(
             low=1,
-            high=limits.MAX_RUN_SEEDS,
+            high=MAX_RUN_SEEDS,
             label="Seeds",
             help="Trainings of each scheme, which differ in their random start and data order.",
         ),

@@ -13,8 +13,10 @@ import numpy as np
 import streamlit as st
 import torch
 
+from dashboard import limits
 from dashboard.matrix import Curve, MatrixValues, smallest
-from posenc import best_device, device_name, limits, position_vectors, run_with_fallback
+from dashboard.upload_cache import is_evicted
+from posenc import best_device, device_name, position_vectors, run_with_fallback
 from posenc.analysis import extrapolation, offset_checks, properties, similarity
 from posenc.analysis.of_scheme import (
     kernel_values,
@@ -22,7 +24,6 @@ from posenc.analysis.of_scheme import (
     scheme_similarity,
     similarity_change,
 )
-from posenc.checkpoints.sources import is_gone
 from posenc.device import Ran
 from posenc.errors import CheckpointError, NoPositionKernel, NoPositionVectors, PositionOutOfRange
 from posenc.settings import Query, Setting, known
@@ -41,7 +42,7 @@ def _name(asked: Query | Setting) -> str:
     """
     named = asked if isinstance(asked, Setting) else asked.config
     source = getattr(named, "learned_source", getattr(named, "source", ""))
-    return f"{asked!r} without its table" if is_gone(source) else repr(asked)
+    return f"{asked!r} without its table" if is_evicted(source) else repr(asked)
 
 
 CACHE: dict[str, Any] = {

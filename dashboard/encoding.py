@@ -8,13 +8,13 @@ import pandas as pd
 import streamlit as st
 import torch
 
-from dashboard import compute, encoding_frames
+from dashboard import compute, encoding_frames, limits
 from dashboard.compute import CACHE, Array
 from dashboard.encoding_choice import PLACES, EncodingChoice
 from dashboard.kept import kept
 from dashboard.matrix import Full, MatrixValues, Scale, Waves, smallest
 from dashboard.notation import formulas, notation_of
-from posenc import encoding, formula, limits, position_vectors, sinusoidal_table
+from posenc import encoding, formula, position_vectors, sinusoidal_table
 from posenc.analysis import embedding_sum, spectrum
 from posenc.schemes.base import Scheme
 from posenc.schemes.sinusoidal import SinusoidalConfig

@@ -1,10 +1,10 @@
 """The Encoding page in words: every sentence is made from its numbers and changes with them."""
 
+from dashboard import limits
 from dashboard.encoding import EncodingPage
 from dashboard.kept import once
 from dashboard.sentences import number
 from dashboard.text import listed
-from posenc import limits
 from posenc.analysis.embedding_sum import STARTS
 from posenc.formula import number as latex_number
 from posenc.schemes import SCHEMES

@@ -16,7 +16,7 @@ import pandas as pd
 import torch
 
 from dashboard.read_only import make_read_only
-from posenc.checkpoints.sources import is_gone
+from dashboard.upload_cache import is_evicted
 from posenc.settings import Setting
 
 Result = TypeVar("Result")
@@ -104,7 +104,7 @@ def kept(read: Callable[..., Result]) -> Callable[..., Result]:
     @functools.wraps(read)
     def reading(*asked: Any) -> Result:
         sources = [one.learned_source for one in asked if isinstance(one, Setting)]
-        key = read.__module__, read.__qualname__, *asked, *filter(is_gone, sources)
+        key = read.__module__, read.__qualname__, *asked, *filter(is_evicted, sources)
         found = readings.get(key)
         if found is None:
             found = read(*asked)

@@ -16,6 +16,7 @@ from typing import Any
 
 import streamlit as st
 
+from dashboard.limits import MAX_RUN_SECONDS, MAX_TEXT_BYTES, MAX_UPLOAD_BYTES, MAX_WORKERS
 from posenc import limits
 from posenc.checkpoints.file_store import ENVIRONMENT, WORK_ENVIRONMENT, store_url, work_folder
 from posenc.errors import PosencError, RunError, shown
@@ -69,20 +70,20 @@ class ServerSettings:
         IntRange(
             label="POSENC_UPLOAD_MB",
             low=1,
-            high=limits.MAX_UPLOAD_BYTES // MB,
+            high=MAX_UPLOAD_BYTES // MB,
             help="Largest file, in MB.",
         ),
-        limits.MAX_UPLOAD_BYTES // MB,
+        MAX_UPLOAD_BYTES // MB,
         10,
     )
     text_mb: int = _setting(
         IntRange(
             label="POSENC_TEXT_MB",
             low=1,
-            high=limits.MAX_TEXT_BYTES // MB,
+            high=MAX_TEXT_BYTES // MB,
             help="Largest text to train on, in MB.",
         ),
-        limits.MAX_TEXT_BYTES // MB,
+        MAX_TEXT_BYTES // MB,
         2,
     )
     positions: int = _setting(
@@ -99,7 +100,7 @@ class ServerSettings:
         IntRange(
             label="POSENC_RUNNING",
             low=0,
-            high=limits.MAX_WORKERS,
+            high=MAX_WORKERS,
             help="Trainings at a time; 0 switches starting off: what is finished is shown.",
         ),
         limits.MAX_RUNNING,
@@ -109,7 +110,7 @@ class ServerSettings:
         IntRange(
             label="POSENC_WAITING",
             low=0,
-            high=limits.MAX_WORKERS,
+            high=MAX_WORKERS,
             help="Starts of training that may wait.",
         ),
         limits.MAX_WAITING,
@@ -119,20 +120,20 @@ class ServerSettings:
         IntRange(
             label="POSENC_EACH",
             low=1,
-            high=2 * limits.MAX_WORKERS,
+            high=2 * MAX_WORKERS,
             help="Starts that one person may have there at a time; where nobody is known, one session.",
         ),
-        2 * limits.MAX_WORKERS,
+        2 * MAX_WORKERS,
         2,
     )
     run_minutes: int = _setting(
         IntRange(
             label="POSENC_RUN_MINUTES",
             low=1,
-            high=limits.MAX_RUN_SECONDS // 60,
+            high=MAX_RUN_SECONDS // 60,
             help="Longest start of training, by the estimate made before it, in minutes.",
         ),
-        limits.MAX_RUN_SECONDS // 60,
+        MAX_RUN_SECONDS // 60,
         30,
     )
     busy_training: bool = _setting(

@@ -7,6 +7,7 @@ import streamlit as st
 from dashboard import run_labels, run_words, runs, server_settings, uploads
 from dashboard.faults import answered
 from dashboard.text import plain
+from dashboard.upload_cache import cache_table, is_cached
 from dashboard.widgets import pressed, show
 from posenc import fields
 from posenc.checkpoints import (
@@ -17,7 +18,7 @@ from posenc.checkpoints import (
     read_header,
 )
 from posenc.checkpoints.position_table import Candidate, PositionTable, read_position_table
-from posenc.checkpoints.sources import TRAINED, hold, is_held, named_table
+from posenc.checkpoints.sources import TRAINED, named_table
 from posenc.errors import CheckpointError, PickleRefused
 
 HUB_SECONDS = 15.0  # that a visitor waits for the Hub at most
@@ -40,7 +41,7 @@ def available() -> tuple[str, ...]:
     asked: str = st.session_state.get("learned_source", "")
     candidates = (*uploaded, asked) if asked.startswith("table-") else uploaded
     packaged = ("minilm",) if minilm_installed() else ()
-    held = (name for name in candidates if name.startswith("table-") and is_held(name))
+    held = (name for name in candidates if name.startswith("table-") and is_cached(name))
     shown = runs.listed(run_labels.hidden_runs())
     made = (f"run-{name}" for name in runs.with_learned_table(shown) if name != TRAINED)
     return tuple(dict.fromkeys(("trained", "random", *packaged, *held, *made)))
@@ -162,7 +163,7 @@ def take(file_name: str, content: bytes, key: str = "use_upload") -> None:
 
 
 def _choose(table: PositionTable) -> None:
-    name = hold(table, uploads.owner())
+    name = cache_table(table, uploads.owner())
     st.session_state["uploaded_tables"] = (*available(), name)
     # A fresh uploader, so that the file's bytes leave the session's memory.
     st.session_state["uploads"] = st.session_state.get("uploads", 0) + 1

@@ -9,9 +9,8 @@ from streamlit.runtime.memory_uploaded_file_manager import MemoryUploadedFileMan
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 from streamlit.runtime.uploaded_file_manager import DeletedFile, UploadedFile, UploadedFileRec
 
-from dashboard import counters, server_settings
+from dashboard import counters, limits, server_settings
 from dashboard.logs import event
-from posenc import limits
 from posenc.errors import PosencError
 
 SWITCHED_OFF = "Uploads are switched off on this server."

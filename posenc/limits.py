@@ -26,26 +26,15 @@ MAX_PROBED_POSITIONS = 1_024  # that positions are read back from: a second, by 
 # Dashboard: what one visitor of a shared server may ask for, so that every page answers at once.
 MAX_TRAIN_LENGTH = 1_048_576
 MAX_SHOWN_ELEMENTS = 2**20  # positions x dimension: a page's products stay under a second
-MAX_SHOWN_PROBED = 512  # positions that are read back on a page, see also `probed_rows`
-MAX_DRAWN_CELLS = 512  # rows and columns of one drawn matrix; longer ranges are shown as a window
 
 # Training, wherever it is started.
 MIN_RUN_TOKENS, MAX_RUN_TOKENS = 16, 8_192  # of a training sequence
 MAX_RUN_BYTES = 256 * 2**20  # of one file of a run: a million steps take a fiftieth
 MAX_RUN_ROWS = 1_200_000  # of that file: a loss for each of a million steps, and the scores
-MAX_WORKERS = 64  # that the environment may ask for, of each kind
 
 # Training that a visitor of a shared server may start from a page.
 MAX_RUNNING = 1  # background processes that train
 MAX_WAITING = 8  # starts that wait for one
-MAX_RUN_WIDTH = 256
-MAX_RUN_LAYERS = 6
-MAX_RUN_HEADS = 16
-MAX_RUN_LENGTH = 256
-MAX_RUN_STEPS = 5_000
-MAX_RUN_SEEDS = 5
-MAX_RUN_SECONDS = 4 * 3_600  # of one start, by the estimate made before it
-MAX_TEXT_BYTES = 10 * 2**20
 
 # A model's config.json.
 MAX_CONFIG_BYTES = 2**20
@@ -58,8 +47,6 @@ MAX_MODEL_TEXT = 65_536  # bytes that such a word may unpack to
 # Checkpoints.
 MAX_HUB_BYTES = 64 * 2**20  # of one table that is fetched from the Hub, its file's header included
 MAX_HUB_FETCHES = 2  # at once, of one process
-MAX_UPLOAD_BYTES = 50 * 2**20
-MAX_HELD_UPLOADS = 256 * 2**20  # of all visitors together, until their tables are in use
 MAX_FILE_BYTES = 2 * 2**30
 MAX_HEADER_BYTES = 8 * 2**20
 MAX_TENSORS = 20_000
@@ -127,8 +114,3 @@ def check_table(length: int, dim: int, start: int = 0) -> None:
         raise SchemeArgumentError(
             f"length x dim must be at most {MAX_TABLE_ELEMENTS:,}, got {length:,} x {dim:,}."
         )
-
-
-def probed_rows(width: int) -> int:
-    """Return how many rows of a table of this width a page reads positions back from."""
-    return min(MAX_SHOWN_PROBED, MAX_SHOWN_ELEMENTS // width)

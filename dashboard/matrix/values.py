@@ -11,9 +11,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from dashboard.limits import MAX_DRAWN_CELLS
 from dashboard.matrix.waves import Difference, Waves
 from posenc.errors import SchemeArgumentError
-from posenc.limits import MAX_DRAWN_CELLS, check_count
+from posenc.limits import check_count
 
 Array = npt.NDArray[np.float32]
 

@@ -30,12 +30,13 @@ def uploaded(setting: Setting) -> str:
     if not setting.learned_source.startswith("table-"):
         return ""
     return (
-        f"# The uploaded table has to be held first, which gives it the name {setting.learned_source}:\n"
+        f"# The uploaded table {setting.learned_source} has to be read again from its file first:\n"
         "#   from posenc.checkpoints import find_position_tables, read_header, read_position_table\n"
-        "#   from posenc.checkpoints.sources import hold\n"
+        "#   from posenc.checkpoints.sources import add_finder\n"
         '#   content = open("model.safetensors", "rb").read()\n'
         "#   name = find_position_tables(read_header(content))[0].name\n"
-        '#   hold(read_position_table(content, name, file_name="model.safetensors"))\n'
+        '#   table = read_position_table(content, name, file_name="model.safetensors")\n'
+        f"#   add_finder({{{setting.learned_source!r}: table}}.get)\n"
     )
 
 

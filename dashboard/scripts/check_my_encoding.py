@@ -4,8 +4,9 @@ from dashboard.check import of_sidebar
 from dashboard.check_frames import FIELDS
 from dashboard.choices import CheckChoice
 from dashboard.examples import EXAMPLES
+from dashboard.limits import MAX_PROBED_ROWS, probed_rows
 from dashboard.scripts import written
-from posenc.checkpoints.held_numbers import held_numbers
+from dashboard.uploaded_numbers import UploadedNumbers, cached_numbers, max_rows
 from posenc.errors import CheckpointError
 from posenc.settings import Setting
 
@@ -40,7 +41,7 @@ _PROBES = """
 # How well its index and the order of two rows are read back from its rows, beside random numbers.
 vectors = TableInput.of(table, sines).columns
 try:
-    told = probe(vectors[: probed_rows(vectors.shape[1])], seed={seed})
+    told = probe(vectors[:{rows}], seed={seed})
 except SchemeArgumentError as error:
     sys.exit(str(error))
 rows.writerow([])
@@ -56,9 +57,7 @@ for index, order, shown in (
 _PROBE_IMPORTS = """\
 from posenc.analysis.probes import probe
 from posenc.identification.columns import TableInput
-from posenc.checkpoints.held_numbers import shortened
-from posenc.checkpoints.array_files import read_number_table
-from posenc.limits import probed_rows"""
+from posenc.checkpoints.array_files import read_number_table"""
 
 
 def script(setting: Setting, chosen: CheckChoice) -> str:
@@ -72,28 +71,47 @@ def script(setting: Setting, chosen: CheckChoice) -> str:
             table += f"\nsines = None if sines is None else sines.to({shared.table_dtype})"
         probes = ""
     else:
-        imports, table = _PROBE_IMPORTS, _of_upload(chosen.table)
-        probes = _PROBES.format(seed=setting.seed)
+        try:
+            numbers = cached_numbers(chosen.table)
+        except CheckpointError:
+            numbers = None
+        imports, table = _PROBE_IMPORTS, _of_upload(chosen.table, numbers)
+        probes = _PROBES.format(seed=setting.seed, rows=_probed_rows(numbers))
     names = ["scheme", *FIELDS]
     return _SCRIPT.format(imports=imports, table=table, names=names, probes=probes)
 
 
-def _of_upload(name: str) -> str:
+def _of_upload(name: str, numbers: UploadedNumbers | None) -> str:
     """Return what reads an upload again: one file or two, by the names they came with."""
-    try:
-        held = held_numbers(name)
-        files, tensor = held.files or ("table.npy",), held.tensor
-    except CheckpointError:
-        files, tensor = ("table.npy",), None
-    said = f"# Uploaded as {name}: put the paths of your own files here.\n"
+    files = (numbers and numbers.files) or ("table.npy",)
+    comment = f"# Uploaded as {name}: put the paths of your own files here.\n"
     if len(files) == 2:
         cosines, sines = files
-        return (
-            f"{said}cosines, sines = read_number_table({cosines!r}), read_number_table({sines!r})\n"
-            "table, sines = shortened(cosines.table, sines.table)"
+        code = (
+            f"cosines, sines = read_number_table({cosines!r}), read_number_table({sines!r})\n"
+            "table, sines = cosines.table, sines.table"
         )
-    of_tensor = "" if tensor is None else f", {tensor!r}"
-    return (
-        f"{said}read = read_number_table({files[0]!r}{of_tensor})\n"
-        "table, sines = shortened(read.table, read.sines)"
-    )
+    else:
+        tensor = "" if numbers is None or numbers.tensor is None else f", {numbers.tensor!r}"
+        code = (
+            f"read = read_number_table({files[0]!r}{tensor})\ntable, sines = read.table, read.sines"
+        )
+    return comment + code + _first_rows(numbers)
+
+
+def _first_rows(numbers: UploadedNumbers | None) -> str:
+    """Return what leaves out the rows that the page does not look at, "" where it looks at all."""
+    if numbers is None or len(numbers.table) < max_rows(numbers.table.shape[1]):
+        return ""
+    rows, width = numbers.table.shape
+    code = f"\ntable = table.reshape(-1, {width})[:{rows}]"
+    if numbers.sines is not None:
+        code += f"\nsines = sines.reshape(-1, {width})[:{rows}]"
+    return code
+
+
+def _probed_rows(numbers: UploadedNumbers | None) -> int:
+    if numbers is None:
+        return MAX_PROBED_ROWS
+    parts = 1 if numbers.sines is None and not numbers.table.is_complex() else 2
+    return probed_rows(parts * numbers.table.shape[1])

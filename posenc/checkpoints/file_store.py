@@ -29,7 +29,7 @@ _FAULTS = (Exception,)
 _NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK)
 
 
-class RunFiles:
+class FileStore:
     """The files of one folder or bucket."""
 
     def __init__(self, url: str | os.PathLike[str] | None = None) -> None:

@@ -13,7 +13,7 @@ import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from posenc.checkpoints.file_store import RunFiles, store_url
+from posenc.checkpoints.file_store import FileStore, store_url
 from posenc.errors import RunError, StoreUnavailable, shown
 
 FOLDER = "labels"
@@ -82,7 +82,7 @@ class Labels:
     def __init__(self, url: str | os.PathLike[str] | None = None) -> None:
         """Open the labels of the store at `url`: default that of this machine."""
         place = os.fspath(url) if url is not None else store_url()
-        self.files = RunFiles(f"{place.rstrip('/')}/{FOLDER}")
+        self.files = FileStore(f"{place.rstrip('/')}/{FOLDER}")
         self._read: dict[str, tuple[tuple[int, int], Label | None]] = {}
 
     def all(self) -> dict[str, tuple[Label, ...]]:

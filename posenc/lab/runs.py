@@ -21,7 +21,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from posenc import limits
-from posenc.checkpoints.file_store import RunFiles
+from posenc.checkpoints.file_store import FileStore
 from posenc.checkpoints.safetensors_file import read_header, read_tensor
 from posenc.errors import (
     CheckpointError,
@@ -171,7 +171,7 @@ def _readable() -> Iterator[None]:
 _RUN_FILE = re.compile(r"([0-9a-f]{20})\.parquet")
 
 
-class Store(RunFiles):
+class Store(FileStore):
     """A folder or bucket of runs.
 
     broken: names of files that cannot be read; they were set aside, but for those in `stuck`, whose

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from dashboard import kept, training
+from dashboard import kept, training, upload_cache
+from dashboard.upload_cache import UploadCache
 from posenc.checkpoints import PositionTable
-from posenc.checkpoints import sources as interop_sources
-from posenc.checkpoints.held import Held
 from posenc.lab.jobs import Queue
 from posenc.lab.run_once import Speed
 from tests.dashboard.page_queue import SPEED, empty_page_caches, page_queue
@@ -46,11 +45,11 @@ def shared(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def tables(monkeypatch: pytest.MonkeyPatch) -> Held[PositionTable]:
-    """The empty store of uploaded tables, as large as usual."""
-    usual = interop_sources._held
-    empty = Held(usual._most, usual._most_bytes, usual._size)
-    monkeypatch.setattr(interop_sources, "_held", empty)
+def tables(monkeypatch: pytest.MonkeyPatch) -> UploadCache[PositionTable]:
+    """The empty cache of uploaded tables, as large as usual."""
+    usual = upload_cache._tables
+    empty = UploadCache(usual._max_items, int(usual._entries.maxsize), usual._size)
+    monkeypatch.setattr(upload_cache, "_tables", empty)
     return empty
 
 

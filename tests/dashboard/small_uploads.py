@@ -6,8 +6,8 @@ arguments of `python -m dashboard`.
 
 import sys
 
+from dashboard import limits
 from dashboard.__main__ import main
-from posenc import limits
 
 if __name__ == "__main__":
     limits.MAX_HELD_UPLOADS, limits.MAX_UPLOAD_BYTES = map(int, sys.argv[1:3])

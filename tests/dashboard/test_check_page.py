@@ -11,14 +11,13 @@ from safetensors import safe_open
 from safetensors.numpy import save
 from streamlit.testing.v1 import AppTest
 
-from dashboard import check, check_frames, check_readings, pinned
+from dashboard import check, check_frames, check_readings, pinned, uploaded_numbers
 from dashboard.choices import CheckChoice
 from dashboard.examples import EXAMPLES
 from dashboard.scripts.check_my_encoding import script
 from posenc.analysis import measure
 from posenc.analysis.layout_mixups import inspect_layouts
 from posenc.analysis.probes import probe
-from posenc.checkpoints import held_numbers
 from posenc.checkpoints.array_files import NumberTable
 from posenc.checkpoints.sources import RESULTS, named_table
 from posenc.errors import PosencError
@@ -191,7 +190,7 @@ def test_conversion_code_moves_a_weight_to_the_other_layout(heads: int, width: i
 
 
 def hold(rows: np.ndarray, source: str) -> str:
-    return held_numbers.hold_numbers(NumberTable(torch.tensor(rows), None, ""), source)
+    return uploaded_numbers.cache_numbers(NumberTable(torch.tensor(rows), None, ""), source)
 
 
 def test_upload_is_probed_beside_the_learned_table() -> None:
@@ -326,7 +325,7 @@ def test_reading_is_cached_by_content_with_its_refusal_and_without_the_rows_left
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(check_readings, "MOST_READINGS", 2)
-    monkeypatch.setattr(held_numbers, "MOST_NUMBERS", 64)
+    monkeypatch.setattr(uploaded_numbers, "MAX_NUMBERS", 64)
     rows = torch.randn(40, 4, generator=torch.Generator().manual_seed(0))
     rows[20:] = torch.nan  # rows past the first 16 are not looked at
     make = mock.Mock(side_effect=lambda: NumberTable(rows, None, ""))

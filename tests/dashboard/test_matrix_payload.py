@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
+from dashboard.limits import MAX_DRAWN_CELLS
 from dashboard.matrix.payload import Panel, Row, Scale, encode
 from dashboard.matrix.values import Curve, Full, Triangle, minus, smallest
 from posenc.errors import SchemeArgumentError
-from posenc.limits import MAX_DRAWN_CELLS
 
 SCALE = Scale(-1.0, 1.0, "diverging", "cosine similarity")
 # Values whose bits a careless path would change: signed zero, denormal, largest, neighbours of 1.

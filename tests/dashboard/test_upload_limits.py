@@ -13,12 +13,10 @@ from streamlit.proto.Common_pb2 import FileURLs
 from streamlit.runtime.memory_uploaded_file_manager import MemoryUploadedFileManager
 from streamlit.runtime.uploaded_file_manager import UploadedFile, UploadedFileRec
 
-from dashboard import uploads
-from posenc import limits
-from posenc.checkpoints import held_numbers
+from dashboard import limits, uploaded_numbers, uploads
+from dashboard.upload_cache import UploadCache, cache_table, is_cached
 from posenc.checkpoints.array_files import NumberTable
-from posenc.checkpoints.held import Held
-from posenc.checkpoints.sources import hold, is_held, named_table
+from posenc.checkpoints.sources import named_table
 from posenc.errors import CheckpointError
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
@@ -28,23 +26,23 @@ pytestmark = pytest.mark.usefixtures("no_shape_checks")
 def test_uploaded_tables_are_limited_for_all_and_for_one_owner() -> None:
     """32 tables and 256 MiB for all, a quarter of that for one owner. Untouched memory costs nothing."""
     table = named_table("trained")
-    theirs = [hold(replace(table, sha256=f"theirs {n}"), "them") for n in range(3)]
-    ours = [hold(replace(table, sha256=f"ours {n}"), "us") for n in range(12)]
-    assert [name for name in ours if is_held(name)] == ours[-8:]
-    last = hold(replace(table, table=torch.empty(2**15, 2**9), sha256="of 64 MiB"), "us")
-    assert [name for name in (*ours, last) if is_held(name)] == [last]
-    assert all(map(is_held, theirs))
+    theirs = [cache_table(replace(table, sha256=f"theirs {n}"), "them") for n in range(3)]
+    ours = [cache_table(replace(table, sha256=f"ours {n}"), "us") for n in range(12)]
+    assert [name for name in ours if is_cached(name)] == ours[-8:]
+    last = cache_table(replace(table, table=torch.empty(2**15, 2**9), sha256="of 64 MiB"), "us")
+    assert [name for name in (*ours, last) if is_cached(name)] == [last]
+    assert all(map(is_cached, theirs))
     with pytest.raises(CheckpointError, match=f"The uploaded table {ours[0]} is not held"):
         named_table(ours[0])
     mib128 = torch.empty(2**15, 2**10)
-    names = [hold(replace(table, table=mib128, sha256=f"{n}")) for n in range(3)]
-    assert [is_held(name) for name in names] == [False, True, True]
-    small = [hold(replace(table, sha256=f"small {n}")) for n in range(40)]
-    assert sum(map(is_held, (*names, *small))) == 32
+    names = [cache_table(replace(table, table=mib128, sha256=f"{n}")) for n in range(3)]
+    assert [is_cached(name) for name in names] == [False, True, True]
+    small = [cache_table(replace(table, sha256=f"small {n}")) for n in range(40)]
+    assert sum(map(is_cached, (*names, *small))) == 32
 
 
 def test_eviction_spares_values_with_two_owners_or_read_last() -> None:
-    cache: Held[bytes] = Held(8, 400, len)
+    cache: UploadCache[bytes] = UploadCache(8, 400, len)
     for owner in "xy":
         cache.put("of both", b"1", owner)
     for owner in "xyx":
@@ -60,17 +58,17 @@ def test_eviction_spares_values_with_two_owners_or_read_last() -> None:
 
 
 def test_number_tables_are_limited_and_long_ones_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    size = held_numbers._held._size
-    monkeypatch.setattr(held_numbers, "_held", Held(3, 200, size))
+    size = uploaded_numbers._cache._size
+    monkeypatch.setattr(uploaded_numbers, "_cache", UploadCache(3, 200, size))
 
-    def hold_numbers(value: float, rows: int = 4) -> str:
+    def cache_numbers(value: float, rows: int = 4) -> str:
         table = torch.full((rows, 4), value)
-        return held_numbers.hold_numbers(NumberTable(table, None, ""), "x")
+        return uploaded_numbers.cache_numbers(NumberTable(table, None, ""), "x")
 
-    names = [hold_numbers(float(n)) for n in range(4)]  # of 64 bytes each
-    assert [held_numbers.are_held(name) for name in names] == [False, True, True, True]
-    monkeypatch.setattr(held_numbers, "MOST_NUMBERS", 16)
-    cut = held_numbers.held_numbers(hold_numbers(9.0, rows=8))
+    names = [cache_numbers(float(n)) for n in range(4)]  # of 64 bytes each
+    assert [uploaded_numbers.are_cached(name) for name in names] == [False, True, True, True]
+    monkeypatch.setattr(uploaded_numbers, "MAX_NUMBERS", 16)
+    cut = uploaded_numbers.cached_numbers(cache_numbers(9.0, rows=8))
     assert cut.table.shape == (4, 4)
     assert cut.notes == ("Only the first 4 of 8 rows are looked at.",)
 
@@ -85,7 +83,9 @@ def test_name_of_uploaded_numbers_depends_on_all_that_is_shown() -> None:
         (table, "a.npy", (), {"tensor": "wpe"}),
     ]  # fmt: skip
     names = [
-        held_numbers.hold_numbers(NumberTable(numbers.clone(), None, "", notes), source, **more)
+        uploaded_numbers.cache_numbers(
+            NumberTable(numbers.clone(), None, "", notes), source, **more
+        )
         for numbers, source, notes, more in [*asked, asked[0]]
     ]
     assert names[-1] == names[0]

@@ -11,12 +11,11 @@ from safetensors.numpy import save
 from streamlit.runtime.memory_uploaded_file_manager import MemoryUploadedFileManager
 from streamlit.testing.v1 import AppTest
 
-from dashboard import sources, uploads
-from posenc import limits
+from dashboard import limits, sources, uploads
+from dashboard.upload_cache import UploadCache, cache_table
 from posenc.checkpoints import PositionTable, read_position_table
 from posenc.checkpoints.file_store import ENVIRONMENT
-from posenc.checkpoints.held import Held
-from posenc.checkpoints.sources import RESULTS, TRAINED, hold, named_table
+from posenc.checkpoints.sources import RESULTS, TRAINED, named_table
 from posenc.errors import CheckpointError, ConfigError
 from posenc.lab import Store as RunStore
 from posenc.schemes.learned import Learned
@@ -28,7 +27,7 @@ from tests.library.crafted_files import zipped_pickle
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
-Store = Held[PositionTable]
+Store = UploadCache[PositionTable]
 SHORT = {"length": "40", "train_length": "16"}
 MISSING = "table-0123456789ab"
 MARKUP = "![x](http://evil.example/p.png)**b**.safetensors"
@@ -50,7 +49,7 @@ def uploaded(content: bytes, name: str = "model.safetensors", page: str = "encod
 
 def hold_rows(rows: np.ndarray, name: str = "model.safetensors") -> str:
     """Hold a table as pages do, and return its name."""
-    return hold(read_position_table(save({"wpe.weight": rows}), file_name=name))
+    return cache_table(read_position_table(save({"wpe.weight": rows}), file_name=name))
 
 
 def use(at: AppTest) -> AppTest:
@@ -75,7 +74,7 @@ def test_table_is_drawn_without_its_unusable_rows(rows: np.ndarray, tables: Stor
     source = setting(at).learned_source
     assert source.startswith("table-")
     assert uploader(at).value is None  # the session does not keep the bytes
-    assert tables._owners.get(source) is None  # one person may fill the store
+    assert tables._entries[source].owner is None  # one person may fill the cache
     header, matrix = matrices(at)
     assert "30x12" in header["panels"][0]["subtitle"]
     usable = np.delete(np.arange(30), [3, 7, 29])
@@ -97,9 +96,9 @@ def test_one_of_several_tables_is_chosen_for_its_session(rows: np.ndarray, table
     drawn(use(at))
     size = choice.options[1].split(": ")[1].replace(" x ", "x")
     assert size in matrices(at)[0]["panels"][0]["subtitle"]
-    (name,) = tables._values
+    (name,) = tables._entries
     assert setting(at).learned_source == name
-    assert tables._owners.get(name)
+    assert tables._entries[name].owner
 
 
 @pytest.mark.parametrize(
@@ -174,7 +173,7 @@ def test_page_shows_nothing_of_an_evicted_table(page: str, rows: np.ndarray, tab
     assert f"The uploaded table {MISSING} is not held by this server" in notice
     assert setting(at).learned_source == MISSING
     never = everything_on(at, MISSING)
-    tables._values.clear()
+    tables._entries.clear()
     again = everything_on(drawn(visit(page, SHORT | {"learned_source": name})), name)
     assert again == never != uploaded
 

@@ -199,13 +199,13 @@ def test_run_gives_back_its_parameters(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_source_trained_is_a_shipped_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = importlib.import_module("posenc.checkpoints.sources")
-    module._shipped.cache_clear()
+    module._shipped_run.cache_clear()
     monkeypatch.setattr(module, "RESULTS", tmp_path / "runs")
     with pytest.raises(CheckpointError, match="No trained parameters of fire ship"):
         run_parameters("trained", "fire")
     make_small_run(tmp_path, "fire", seeds=2)
     assert small_spec("fire").scheme.replace(source="trained").build().trained
-    module._shipped.cache_clear()
+    module._shipped_run.cache_clear()
 
 
 UNREADABLE = "cannot be read; remove it to start again"

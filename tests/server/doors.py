@@ -28,7 +28,7 @@ from posenc.checkpoints.array_files import NumberTable, read_number_table
 from posenc.checkpoints.file_store import ENVIRONMENT
 from posenc.checkpoints.position_table import PositionTable
 from posenc.checkpoints.sources import RunParameters, named_table, run_parameters
-from posenc.checkpoints.sources import _read as run_parameters_of
+from posenc.checkpoints.sources import _run_parameters as run_parameters_of
 from posenc.errors import PickleRefused, PosencError
 from posenc.identification.columns import TableInput
 from posenc.lab.runs import Run, Store

@@ -21,7 +21,7 @@ from websockets.exceptions import InvalidStatus
 
 from dashboard import uploads
 from dashboard.counters import ask
-from posenc.limits import MAX_UPLOAD_BYTES
+from dashboard.limits import MAX_UPLOAD_BYTES
 from tests.dashboard.test_hostile_links import HOSTILE_QUERIES
 from tests.library.safetensors_checks import MEBIBYTE
 from tests.server.served_process import HOST, ROOT, Served, server, visiting

@@ -1,0 +1,125 @@
+"""Tables that visitors uploaded, cached in memory: bounded for all visitors and for each of them."""
+
+import hashlib
+import re
+import threading
+from collections.abc import Callable
+from typing import Generic, NamedTuple, TypeVar
+
+from cachetools import LRUCache
+
+from posenc.checkpoints.position_table import PositionTable
+from posenc.checkpoints.sources import add_finder
+from posenc.errors import CheckpointError
+
+Value = TypeVar("Value")
+SHARE = 4  # owners that may take all the room together
+MAX_TABLES = 32
+MAX_BYTES = 256 * 2**20  # of all tables together: what the largest one takes alone
+_TABLE_NAME = re.compile(r"table-[0-9a-f]{12}")
+
+
+class _Entry(NamedTuple, Generic[Value]):
+    value: Value
+    owner: str | None
+
+
+class UploadCache(Generic[Value]):
+    """Values by name, the least recently used evicted first; threads may share it.
+
+    max_items: number of values. max_bytes: of all values together, at least the size of any one.
+    size: bytes of a value.
+    """
+
+    def __init__(self, max_items: int, max_bytes: int, size: Callable[[Value], int]) -> None:
+        self._max_items = max_items
+        self._size = size
+        self._entries: LRUCache[str, _Entry[Value]] = LRUCache(
+            max_bytes, lambda entry: size(entry.value)
+        )
+        self._lock = threading.Lock()
+
+    def __contains__(self, name: str) -> bool:
+        """Whether there is a value of this name; asking does not count as use."""
+        with self._lock:
+            return name in self._entries
+
+    def put(self, name: str, value: Value, owner: str | None = None) -> None:
+        """Store a value, which replaces the one of the same name.
+
+        owner: whose upload it is. The values of one owner take at most a quarter of the number and of
+        the bytes: the owner's least recently used ones are evicted, but never the new one. A value
+        that several owners uploaded counts for none of them.
+        """
+        with self._lock:
+            previous = self._entries.pop(name, None)
+            if previous is not None and previous.owner != owner:
+                owner = None
+            self._entries[name] = _Entry(value, owner)
+            if owner is not None:
+                self._evict_beyond_share(owner)
+            while len(self._entries) > self._max_items:
+                self._entries.popitem()
+
+    def _evict_beyond_share(self, owner: str) -> None:
+        # From the least to the most recently used, because every use puts an entry at the end.
+        own = [name for name, entry in self._entries.items() if entry.owner == owner]
+        sizes = [self._size(self._entries[name].value) for name in own]
+        while len(own) > 1 and (
+            len(own) > self._max_items // SHARE or sum(sizes) > self._entries.maxsize // SHARE
+        ):
+            del self._entries[own.pop(0)]
+            sizes.pop(0)
+
+    def get(self, name: str) -> Value | None:
+        """Return the value of a name, None where there is none."""
+        with self._lock:
+            entry = self._entries.pop(name, None)
+            if entry is None:
+                return None
+            self._entries[name] = entry
+            return entry.value
+
+    def size(self) -> int:
+        """Return the bytes of all values."""
+        with self._lock:
+            return int(self._entries.currsize)
+
+
+_tables: UploadCache[PositionTable] = UploadCache(
+    MAX_TABLES, MAX_BYTES, lambda table: table.table.nbytes
+)
+
+
+def cache_table(table: PositionTable, owner: str | None = None) -> str:
+    """Cache an uploaded table and return its name, which is the same in every process."""
+    # Everything a visitor sees of it: equal bytes may be another dtype, shape, tensor or file.
+    content = repr((table.sha256, table.first_row, table.table.shape, table.source_dtype))
+    content += repr((table.tensor, table.provenance))
+    name = f"table-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
+    _tables.put(name, table, owner)
+    return name
+
+
+def is_cached(name: str) -> bool:
+    """Whether the uploaded table of this name is in memory now."""
+    return name in _tables
+
+
+def is_evicted(source: str) -> bool:
+    """Whether this names an uploaded table that is not in memory."""
+    return _TABLE_NAME.fullmatch(source) is not None and not is_cached(source)
+
+
+def _find(source: str) -> PositionTable | None:
+    if not _TABLE_NAME.fullmatch(source):
+        return None
+    table = _tables.get(source)
+    if table is None:
+        raise CheckpointError(
+            f"The uploaded table {source} is not held by this server; upload its file again."
+        )
+    return table
+
+
+add_finder(_find)
