@@ -151,7 +151,7 @@ def read(setting: Setting, chosen: EncodingChoice) -> EncodingPage:
         ),
         spectrum=encoding_frames.spectrum(ladders, setting.train_length),
         example=worked_example(setting.base),
-        example_inv_freq=example.build().inv_freq.numpy(),
+        example_inv_freq=example.build().frequencies.inv_freq.numpy(),
         example_formula=formula(example, notation_of(chosen.notation), numbers=chosen.substituted),
         sums=sums,
         sum_table=encoding_frames.sums(sums),

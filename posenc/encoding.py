@@ -12,8 +12,15 @@ from torch import Tensor
 
 from posenc import limits
 from posenc.frequencies import Layout, interleaved_to_half
-from posenc.schemes.base import Head, Scheme, VectorScheme, check_scheme, rounded
-from posenc.schemes.rope import TurnsPairs
+from posenc.schemes.base import (
+    Head,
+    KernelRequest,
+    Scheme,
+    VectorScheme,
+    check_scheme,
+    rounded,
+)
+from posenc.schemes.rope import RotaryScheme
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,9 +63,9 @@ def encoding(
     scheme.check_head(head)
     with torch.no_grad():
         if type(scheme).embed is not Scheme.embed:
-            rows = scheme.vectors(length, dtype=dtype)
+            rows = scheme.vectors(KernelRequest(length=length, dtype=dtype))
             return Encoding(rows, "entry of a vector", feature_names(scheme, rows.shape[1]))
-        if isinstance(scheme, TurnsPairs):
+        if isinstance(scheme, RotaryScheme):
             return _rotary_table(scheme, length, dtype)
         bias = scheme.bias_matrix(length, head=head, dtype=dtype)
         return None if bias is None else Encoding(bias, "logit", ())
@@ -73,7 +80,7 @@ def feature_names(scheme: Scheme, width: int) -> tuple[str, ...]:
     return _pair_names(width // 2, scheme.pair_layout, first, second)
 
 
-def _rotary_table(scheme: TurnsPairs, length: int, dtype: torch.dtype | None) -> Encoding:
+def _rotary_table(scheme: RotaryScheme, length: int, dtype: torch.dtype | None) -> Encoding:
     """Return what turns every pair, cosine and sine side by side or all cosines first."""
     pairs, layout = scheme.frequencies.pairs, scheme.rotary_layout
     width = 2 * pairs

@@ -4,13 +4,15 @@ Positions are whole numbers, (n,) or (b, n); None is 0, 1, 2, ... Offsets are ke
 """
 
 import torch
-from jaxtyping import Int, Shaped
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from posenc.errors import SchemeArgumentError
 
 # The length has no name: one call may take positions of queries and of keys, which differ in number.
 Positions = Int[Tensor, " _"] | Int[Tensor, "b _"] | None
+Queries = Float[Tensor, "b h q d"]
+Keys = Float[Tensor, "b g k d"]  # g divides h
 
 
 def check_tokens(x: Tensor, width: int, positions: Positions) -> None:

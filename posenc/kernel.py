@@ -1,17 +1,17 @@
 r"""The position kernel: what position alone contributes to attention between query i and key j.
 
-One honest common object for schemes that store vectors and schemes that do not. Its unit differs by
-scheme (`scheme.kernel_unit`): an inner product, a logit, a factor on the attention weight. Compare
-shapes, not heights.
+One common object for schemes that store vectors and schemes that do not. Its unit differs by scheme
+(`scheme.kernel_unit`): an inner product, a logit, a factor on the attention weight. Compare shapes, not
+heights.
 """
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from posenc import limits
 from posenc.errors import SchemeArgumentError, shown
-from posenc.limits import MAX_HEADS, MAX_POSITION, check_count
-from posenc.schemes.base import Head, Scheme, check_scheme
+from posenc.schemes.base import Head, KernelRequest, Scheme, check_scheme
 
 
 def position_kernel(
@@ -32,9 +32,10 @@ def position_kernel(
     bias) rounded to that dtype. Raises PositionOutOfRange past a learned table, NoPositionKernel
     where the kernel depends on content, SchemeArgumentError for length, head, start or dtype.
     """
-    _check(scheme, head, start, dtype)
+    request = KernelRequest(length=length, head=head, start=start, dtype=dtype, device=device)
+    _check(scheme, request, limits.MAX_KERNEL_LENGTH)
     with torch.no_grad():
-        return scheme.kernel(length, head=head, start=start, dtype=dtype, device=device)
+        return scheme.kernel(request)
 
 
 def offset_curve(
@@ -50,9 +51,10 @@ def offset_curve(
     Raises NotStationary where K is not a function of the offset alone: for learned tables, and for
     sinusoidal and RoPE tables rounded to a low-precision `dtype`.
     """
-    _check(scheme, head, 0, dtype)
+    request = KernelRequest(length=length, head=head, dtype=dtype, device=device)
+    _check(scheme, request, limits.MAX_CURVE_LENGTH)
     with torch.no_grad():
-        return scheme.offset_curve(length, head=head, dtype=dtype, device=device)
+        return scheme.offset_curve(request)
 
 
 def position_vectors(
@@ -70,18 +72,22 @@ def position_vectors(
     gain a dimension per position; for "mean" the heads' vectors side by side, so (n, heads * n).
     Raises NoPositionVectors where none exist, PositionOutOfRange past a learned table.
     """
-    _check(scheme, head, start, dtype)
+    request = KernelRequest(length=length, head=head, start=start, dtype=dtype, device=device)
+    _check(scheme, request, limits.MAX_CURVE_LENGTH)
     with torch.no_grad():
-        return scheme.vectors(length, head=head, start=start, dtype=dtype, device=device)
+        return scheme.vectors(request)
 
 
-def _check(scheme: object, head: object, start: int, dtype: torch.dtype | None) -> None:
-    """Refuse what no scheme can mean; each scheme checks its own length and number of heads."""
+def _check(scheme: Scheme, request: KernelRequest, longest: int) -> None:
+    """Refuse what no scheme can mean."""
     check_scheme(scheme)
+    head, dtype = request.head, request.dtype
     if head != "mean" and (isinstance(head, bool) or not isinstance(head, int) or head < 0):
         raise SchemeArgumentError(
-            f"head must be 'mean' or a whole number from 0 to {MAX_HEADS - 1:,}, got {shown(head)}."
+            f"head must be 'mean' or a whole number from 0 to {limits.MAX_HEADS - 1:,}, got {shown(head)}."
         )
-    check_count("start", start, -MAX_POSITION, MAX_POSITION)
+    limits.check_count("start", request.start, -limits.MAX_POSITION, limits.MAX_POSITION)
     if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
         raise SchemeArgumentError(f"dtype must be None or a floating dtype, got {shown(dtype)}.")
+    limits.check_count("length", request.length, 1, longest)
+    scheme.check_head(head)

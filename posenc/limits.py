@@ -25,6 +25,7 @@ MAX_PROBED_POSITIONS = 1_024  # that positions are read back from: a second, by 
 
 # Dashboard: what one visitor of a shared server may ask for, so that every page answers at once.
 MAX_TRAIN_LENGTH = 1_048_576
+RUN = r"run-[0-9a-f]{20}"  # the name of the table or the parameters of a run
 MAX_SHOWN_ELEMENTS = 2**20  # positions x dimension: a page's products stay under a second
 
 # Training, wherever it is started.

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from torch import Tensor
 
+from posenc import limits
 from posenc.checkpoints.position_table import PositionTable, minilm_table, read_position_table
 from posenc.checkpoints.safetensors_file import Header, read_header, read_tensor
 from posenc.errors import CheckpointError, RunError
@@ -16,7 +17,6 @@ from posenc.text import printable_name
 
 RESULTS = Path(str(files("posenc"))) / "lab" / "results"  # the runs that ship
 TRAINED = "4a69c53878b51376d477"  # the run whose table is called "trained"
-RUN = r"run-[0-9a-f]{20}"  # the table or the parameters of any other run
 _PREFIX = "scheme."  # as a run names the parameters of its scheme
 _DESCRIPTION_LIMIT = 240  # characters of a run's description
 
@@ -40,7 +40,7 @@ def named_table(source: str) -> PositionTable:
         registered by `add_finder` knows, or the path of a .safetensors file.
     Raises CheckpointError where there is no such table.
     """
-    if source == "trained" or re.fullmatch(RUN, source):
+    if source == "trained" or re.fullmatch(limits.RUN, source):
         return _run_table(TRAINED if source == "trained" else source.removeprefix("run-"))
     if source == "minilm":
         table = minilm_table()

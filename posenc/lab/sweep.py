@@ -27,7 +27,6 @@ from posenc.lab.runs import Store
 from posenc.lab.specification import Specification
 from posenc.lab.tasks import TASKS, Corpus, Language, from_text, standard_library
 from posenc.lab.train import Report
-from posenc.schemes import SCHEMES
 from posenc.settings import Setting
 
 ATTEMPTS = 3  # of a sweep whose worker process died
@@ -81,12 +80,12 @@ def specifications(
         setting = Setting(
             dim=width, base=base, heads=heads, train_length=rows, learned_source="random"
         )
-        config = SCHEMES[kind]
+        config = setting.config(kind)
         # The rows and the length that training shows, not those that a page would draw.
         shown_here = ("learned_rows", "length")
         own = {name: rows for name, source in config.shared.items() if source in shown_here}
         specification = Specification(
-            scheme=config.from_setting(setting, **own),
+            scheme=config.replace(**own),
             model=model,
             task=task,
             train_length=train_length,

@@ -21,7 +21,7 @@ from posenc.device import float64_device
 from posenc.errors import NoPositionVectors, SchemeArgumentError, shown
 from posenc.formula import Writer, number
 from posenc.hook_arguments import is_whole
-from posenc.schemes.base import HEADS, Head, Scheme, SchemeConfig
+from posenc.schemes.base import HEADS, Head, KernelRequest, Scheme, SchemeConfig
 
 
 def alibi_slopes(
@@ -101,35 +101,24 @@ class Alibi(Scheme):
         super().__init__(config)
         self.heads = config.heads
         # A plain attribute, not a buffer: casting a model to bfloat16 must not round the slopes.
-        self._slopes = alibi_slopes(config.heads, dtype=torch.float64, device="cpu")
-
-    @property
-    def slopes(self) -> Float[Tensor, " h"]:
-        """Slope of each head in float64, logits per position."""
-        return self._slopes
+        self.slopes = alibi_slopes(config.heads, dtype=torch.float64, device="cpu")
 
     def offset_bias(self, offsets: Int[Tensor, " *shape"]) -> Float[Tensor, " h *shape"]:
-        return _bias(offsets, self._slopes.to(float64_device(offsets.device)))
+        return _bias(offsets, self.slopes.to(float64_device(offsets.device)))
 
-    def offset_map(self, offset: int, *, size: int, head: Head = "mean") -> Float[Tensor, "m n"]:
+    def offset_map(
+        self, offset: int, *, size: int = 1, head: Head = "mean"
+    ) -> Float[Tensor, "m n"]:
         """Return M_k of one head, (size + k, size): seen vectors move along, one feature per step.
 
         For "mean", whose vectors are the heads' side by side, this is the first head's block.
         """
         self.check_head(head)
-        slope = self._slopes[0 if head == "mean" else head]
+        slope = self.slopes[0 if head == "mean" else head]
         return expanding_shift(math.exp(-slope), size, offset)
 
-    def vectors(
-        self,
-        length: int,
-        *,
-        head: Head = "mean",
-        start: int = 0,
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
-    ) -> Float[Tensor, "n m"]:
-        self.check_kernel_request(length, head)
+    def vectors(self, request: KernelRequest) -> Float[Tensor, "n m"]:
+        length, head = request.length, request.head
         limits.check_count("length", length, 1, limits.MAX_KERNEL_LENGTH)
         heads = self.config.heads if head == "mean" else 1
         if heads * length**2 > limits.MAX_VECTOR_ELEMENTS:
@@ -137,12 +126,12 @@ class Alibi(Scheme):
                 "ALiBi's vectors need a feature per head and position: heads x length squared must be "
                 f"at most {limits.MAX_VECTOR_ELEMENTS:,}, got {heads:,} x {length:,} squared."
             )
-        if dtype is not None:
+        if request.dtype is not None:
             raise NoPositionVectors(
                 "ALiBi has position vectors for its exact bias only; a rounded bias is no straight "
                 "line, and nothing promises vectors for it."
             )
-        slopes = self._slopes.to(float64_device(device))
+        slopes = self.slopes.to(float64_device(request.device))
         chosen = slopes if head == "mean" else slopes[head : head + 1]
         steps = torch.arange(length, device=slopes.device)
         back = steps[:, None] - steps[None, :]

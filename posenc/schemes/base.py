@@ -1,18 +1,10 @@
 r"""Scheme: the three places where a positional encoding can touch attention, and nowhere else.
 
-The base class does nothing in each, so it is itself NoPE (Kazemnejad et al. 2023, arXiv 2305.19466).
+The base class does nothing in each, so it is itself NoPE (Kazemnejad et al. 2023, arXiv 2305.19466): a
+causal decoder still sees order.
 
 Axes: b batch, h heads, t tokens, q query positions, k key positions, n positions, d width, p pairs.
 Offsets are key minus query. Positions are whole numbers, (n,) or (b, n); None is 0, 1, 2, ...
-
-What fields that many schemes have may hold: the base of a ladder, the number of heads.
-
-NoPE: nothing is added; a causal decoder still sees order.
-
-Kazemnejad et al. 2023, The Impact of Positional Encoding on Length Generalization in Transformers,
-arXiv 2305.19466.
-
-A scheme whose position kernel is the Gram matrix of position vectors: learned, sinusoidal, RoPE.
 """
 
 from __future__ import annotations
@@ -39,7 +31,9 @@ from posenc.errors import (
 from posenc.formula import Writer
 from posenc.frequencies import Frequencies, Layout
 from posenc.hook_arguments import (
+    Keys,
     Positions,
+    Queries,
     at_least_float32,
     check_positions,
     check_queries_and_keys,
@@ -50,9 +44,45 @@ from posenc.toeplitz import toeplitz
 
 BASE = fields.FloatRange(low=limits.MIN_BASE, high=limits.MAX_BASE, closed=False, label="Base")
 HEADS = fields.IntRange(low=1, high=limits.MAX_HEADS, label="Heads")
+HEAD_WIDTH = fields.IntRange(low=1, high=limits.MAX_DIM, label="Head width")
+EVEN_HEAD_WIDTH = dataclasses.replace(HEAD_WIDTH, low=2, multiple_of=2)
+EVEN_WIDTH = dataclasses.replace(EVEN_HEAD_WIDTH, label="Width")
 
+# What schemes that are compared have in common. `SchemeConfig.shared` maps a field to one of them.
+SHARED_QUANTITIES = (
+    "dim",  # width of a token vector
+    "head_dim",  # width of a head
+    "rope_width",  # width that rotary schemes act on
+    "heads",
+    "base",
+    "length",  # of the text
+    "scaled_from",  # the trained length, 2 at least
+    "learned_rows",  # rows of a learned table
+    "learned_source",  # where its numbers come from
+)
 
 Head = Literal["mean"] | int
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelRequest:
+    """Which part of a position kernel is asked for.
+
+    length, start: the positions start .. start + length - 1. head: one from 0, or the mean of all.
+    dtype: what a model's table or bias is rounded to, None for exact. device: of the result.
+    """
+
+    length: int
+    head: Head = "mean"
+    start: int = 0
+    dtype: torch.dtype | None = None
+    device: torch.device | str | None = None
+
+    @property
+    def positions(self) -> Int[Tensor, " n"]:
+        """The positions, on the device or, where that has no float64, on the CPU."""
+        stop = self.start + self.length
+        return torch.arange(self.start, stop, device=float64_device(self.device))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,11 +90,11 @@ class SchemeConfig(ABC):
     """A scheme as a value: frozen, hashable, checked when made, turned into a module by `build`.
 
     `kind` is an instance field, so that two configs with equal numbers never share a cache entry.
-    `shared` maps a field to the attribute of a Setting that fills it; the other fields are its own.
+    shared: the field that each of SHARED_QUANTITIES fills; the other fields are the scheme's own.
     reading: what a scaling is called where it reads the weights of another scheme. start: what untrained
     numbers of it are. in_training: what to know before its trained models are compared with others, one
     sentence; "" for nothing. divided: whether q . k is divided by sqrt(head_dim). advanced: whether it is
-    for those who look into a formula itself, which menus and help mark.
+    for those who look into a formula itself.
     """
 
     kind: str = ""
@@ -81,19 +111,13 @@ class SchemeConfig(ABC):
 
     @property
     def uses(self) -> tuple[str, ...]:
-        """The attributes of a Setting that change what this scheme does."""
+        """The shared quantities that change what this scheme does, and "seed" if it draws numbers."""
         return tuple(self.shared.values())
 
     def __post_init__(self) -> None:
         if self.kind != type(self).__dataclass_fields__["kind"].default:
             raise ConfigError(f"{type(self).__name__}.kind is fixed, got {self.kind!r}.")
         fields.check(self)
-
-    @classmethod
-    def from_setting(cls, setting: object, **own: Any) -> Self:
-        """Make the config that a posenc.Setting means for this scheme; `own` fills its own fields."""
-        taken = {field: getattr(setting, source) for field, source in cls.shared.items()}
-        return cls(**(taken | own))
 
     def record(self) -> dict[str, Any]:
         """Return every field as JSON holds it; `from_record` reads it back."""
@@ -115,13 +139,13 @@ class SchemeConfig(ABC):
     def formula(self, write: Writer) -> str:
         """Return the formula in LaTeX with the letters and numbers of `write`; see `posenc.formula`.
 
-        A scheme without one is told in words.
+        The default is the summary as text.
         """
         return rf"\text{{{self.summary.rstrip('.')}}}"
 
     @classmethod
     def own_rules(cls) -> dict[str, fields.Rule]:
-        """Return the rules of the fields that no Setting fills."""
+        """Return the rules of the fields that no shared quantity fills."""
         return {name: rule for name, rule in fields.rules(cls).items() if name not in cls.shared}
 
     @abstractmethod
@@ -142,10 +166,10 @@ class Scheme(nn.Module):
     heads: number of heads the scheme tells apart, or None where all heads are alike.
     provenance: one phrase saying where stored numbers come from, "" for a formula.
     untrained: whether those numbers are a random start, which is noise and must be labelled so.
-    frequencies: the exact ladder of frequencies, None for a scheme without any.
-    attention_factor: what `rotate` multiplies the turned pairs of queries and of keys by.
+    frequencies: exact inverse frequencies, None for a scheme without any.
+    attention_factor: what `rotate` multiplies the rotated pairs of queries and of keys by.
     no_vectors: why a scheme has no position vectors, where it has none.
-    rotary_layout: order of the pairs that `rotate` turns by the angles of `frequencies`, None without any.
+    rotary_layout: order of the pairs that `rotate` turns by angles, None without any.
     """
 
     stationary: bool = True
@@ -177,21 +201,13 @@ class Scheme(nn.Module):
         return x
 
     def rotate(
-        self,
-        q: Float[Tensor, "b h q d"],
-        k: Float[Tensor, "b g k d"],
-        q_positions: Positions = None,
-        k_positions: Positions = None,
-    ) -> tuple[Float[Tensor, "b h q d"], Float[Tensor, "b g k d"]]:
+        self, q: Queries, k: Keys, q_positions: Positions = None, k_positions: Positions = None
+    ) -> tuple[Queries, Keys]:
         """Return queries and keys, each changed by its own position only."""
         return q, k
 
     def bias(
-        self,
-        q: Float[Tensor, "b h q d"],
-        k: Float[Tensor, "b g k d"],
-        q_positions: Positions = None,
-        k_positions: Positions = None,
+        self, q: Queries, k: Keys, q_positions: Positions = None, k_positions: Positions = None
     ) -> Float[Tensor, "#b h q k"] | None:
         """Return what is added to the scaled scores of UNROTATED q and k, or None.
 
@@ -215,25 +231,6 @@ class Scheme(nn.Module):
         """
         return None
 
-    def bias_matrix(
-        self, length: int, *, head: Head = "mean", dtype: torch.dtype | None = None
-    ) -> Float[Tensor, "n n"] | None:
-        """Return the bias of positions 0 .. length - 1 without content, float64, or None without any.
-
-        head: one of them, or their mean. dtype: rounded to it first. Raises NoPositionKernel where all
-        of the bias depends on content.
-        """
-        if self._is_content_alone():
-            raise NoPositionKernel(
-                f"{self.config.label} has no fixed numbers to show: all it adds depends on content."
-            )
-        self.check_head(head)
-        bias = self.offset_bias(torch.arange(1 - length, length, device="cpu"))
-        if bias is None:
-            return None
-        exact = rounded(bias.detach().to(float64_device(bias.device)).double(), dtype)
-        return toeplitz(exact.mean(dim=0) if head == "mean" else exact[head])
-
     def softmax_scale(self, head_dim: int) -> float:
         """Return the factor of q . k: 1 / sqrt(head_dim), or 1 where nothing is divided."""
         return head_dim**-0.5 if self.config.divided else 1.0
@@ -243,89 +240,79 @@ class Scheme(nn.Module):
         return self
 
     def scores(
-        self,
-        q: Float[Tensor, "b h q d"],
-        k: Float[Tensor, "b g k d"],
-        q_positions: Positions = None,
-        k_positions: Positions = None,
+        self, q: Queries, k: Keys, q_positions: Positions = None, k_positions: Positions = None
     ) -> Float[Tensor, "b h q k"]:
         """Return the logits before softmax and masking: rotated q . k times the scale, plus bias."""
         check_queries_and_keys(q, k, q_positions, k_positions)
         rotated_q, rotated_k = self.rotate(q, k, q_positions, k_positions)
-        keys = repeat_kv(rotated_k, q.shape[1])
-        logits = rotated_q @ keys.mT * self.softmax_scale(q.shape[-1])
+        logits = rotated_q @ repeat_kv(rotated_k, q.shape[1]).mT * self.softmax_scale(q.shape[-1])
         bias = self.bias(q, k, q_positions, k_positions)
         return logits if bias is None else logits + bias
 
     # What position alone contributes --------------------------------------------------------
 
+    def kernel(self, request: KernelRequest) -> Float[Tensor, "n n"]:
+        """Return what position alone contributes, K(i, j); see `posenc.position_kernel`."""
+        return toeplitz(self.offset_curve(request))
+
+    def offset_curve(self, request: KernelRequest) -> Float[Tensor, " m"]:
+        """Return the kernel at offsets -(length-1) .. length-1, float64; see `posenc.offset_curve`."""
+        if not self.stationary:
+            raise NotStationary(
+                f"{self.config.label} has no offset curve: its kernel is not a function of the "
+                "offset alone; use position_kernel."
+            )
+        length, place = request.length, float64_device(request.device)
+        offsets = torch.arange(1 - length, length, device=place)
+        return self.offset_kernel(offsets, request.head, request.dtype)
+
     def offset_kernel(
-        self,
-        offsets: Int[Tensor, " *n"],
-        head: Head = "mean",
-        dtype: torch.dtype | None = None,
+        self, offsets: Int[Tensor, " *n"], head: Head = "mean", dtype: torch.dtype | None = None
     ) -> Float[Tensor, " *n"]:
         """Return the position kernel of a stationary scheme at offsets, in float64.
 
         The default is the factor that the bias puts on an attention weight, exp(offset_bias), and 1
         without a bias (NoPE). Raises NoPositionKernel where the bias depends on content.
         """
-        if self._is_content_alone():
+        if self._needs_content():
             raise NoPositionKernel(
                 f"{self.config.label} has no fixed position kernel: its bias depends on content."
             )
+        bias = self._exact_bias(offsets, head, dtype)
+        if bias is None:
+            return torch.ones(offsets.shape, dtype=torch.float64, device=offsets.device)
+        return of_head(bias.exp(), head)
+
+    def bias_matrix(
+        self, length: int, *, head: Head = "mean", dtype: torch.dtype | None = None
+    ) -> Float[Tensor, "n n"] | None:
+        """Return the bias of positions 0 .. length - 1 without content, float64, or None without any.
+
+        head: one of them, or their mean. dtype: rounded to it first. Raises NoPositionKernel where all
+        of the bias depends on content.
+        """
+        if self._needs_content():
+            raise NoPositionKernel(
+                f"{self.config.label} has no fixed numbers to show: all it adds depends on content."
+            )
+        bias = self._exact_bias(torch.arange(1 - length, length, device="cpu"), head, dtype)
+        return None if bias is None else toeplitz(of_head(bias, head))
+
+    def _exact_bias(
+        self, offsets: Tensor, head: Head, dtype: torch.dtype | None
+    ) -> Float[Tensor, " h *n"] | None:
         self.check_head(head)
         bias = self.offset_bias(offsets)
         if bias is None:
-            return torch.ones(offsets.shape, dtype=torch.float64, device=offsets.device)
-        factors = rounded(bias.detach().to(float64_device(bias.device)).double(), dtype).exp()
-        return factors.mean(dim=0) if head == "mean" else factors[head]
+            return None
+        return rounded(bias.detach().to(float64_device(bias.device)).double(), dtype)
 
-    def offset_curve(
-        self,
-        length: int,
-        *,
-        head: Head = "mean",
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
-    ) -> Float[Tensor, " m"]:
-        """Return the kernel at offsets -(length-1) .. length-1, float64; see `posenc.offset_curve`."""
-        self.check_kernel_request(length, head)
-        if not self.stationary:
-            raise NotStationary(
-                f"{self.config.label} has no offset curve: its kernel is not a function of the "
-                "offset alone; use position_kernel."
-            )
-        offsets = torch.arange(1 - length, length, device=float64_device(device))
-        return self.offset_kernel(offsets, head, dtype)
-
-    def kernel(
-        self,
-        length: int,
-        *,
-        head: Head = "mean",
-        start: int = 0,
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
-    ) -> Float[Tensor, "n n"]:
-        """Return what position alone contributes, K(i, j); see `posenc.position_kernel`."""
-        limits.check_count("length", length, 1, limits.MAX_KERNEL_LENGTH)
-        return toeplitz(self.offset_curve(length, head=head, dtype=dtype, device=device))
-
-    def vectors(
-        self,
-        length: int,
-        *,
-        head: Head = "mean",
-        start: int = 0,
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
-    ) -> Float[Tensor, "n m"]:
+    def vectors(self, request: KernelRequest) -> Float[Tensor, "n m"]:
         """Return phi with phi(i) . phi(j) = K(i, j); see `posenc.position_vectors`."""
-        reason = "it has no position kernel" if self._is_content_alone() else self.no_vectors
+        reason = "it has no position kernel" if self._needs_content() else self.no_vectors
         raise NoPositionVectors(f"{self.config.label} has no position vectors: {reason}.")
 
-    def offset_map(self, offset: int, *, size: int, head: Head = "mean") -> Tensor | None:
+    def offset_map(self, offset: int, *, size: int = 1, head: Head = "mean") -> Tensor | None:
         """Return the closed form of M_k, phi(i + k) = M_k phi(i), or None where the scheme has none.
 
         It acts on the position vectors of one head. `size` is how many positions it must reach in
@@ -335,26 +322,21 @@ class Scheme(nn.Module):
 
     @property
     def inv_freq(self) -> Float[Tensor, " p"] | None:
-        """Inverse frequencies in float64, radians per position, or None for a scheme without any."""
-        return None
+        """Inverse frequencies in float64, radians per position, pair 0 the fastest, or None."""
+        return None if self.frequencies is None else self.frequencies.inv_freq
 
-    def _is_content_alone(self) -> bool:
+    def _needs_content(self) -> bool:
         """Whether the bias depends on content and nothing is left of it without."""
         own = type(self)
         fixed = own.offset_bias is not Scheme.offset_bias or own.kernel is not Scheme.kernel
         return own.bias is not Scheme.bias and not fixed
 
-    def check_heads(self, q: Float[Tensor, "b h q d"]) -> None:
+    def check_heads(self, q: Queries) -> None:
         """Raise SchemeArgumentError if the scheme tells apart another number of heads than q has."""
         if self.heads is not None and q.shape[1] != self.heads:
             raise SchemeArgumentError(
                 f"{self.config.label} of {self.heads} heads does not fit q of {q.shape[1]} heads."
             )
-
-    def check_kernel_request(self, length: int, head: Head) -> None:
-        """Raise unless `length` and `head` can be asked of this scheme."""
-        limits.check_count("length", length, 1, limits.MAX_CURVE_LENGTH)
-        self.check_head(head)
 
     def check_head(self, head: Head) -> None:
         """Raise SchemeArgumentError unless `head` is "mean" or a head that the scheme has."""
@@ -366,6 +348,11 @@ class Scheme(nn.Module):
             )
 
 
+def of_head(values: Float[Tensor, " h *n"], head: Head) -> Float[Tensor, " *n"]:
+    """Return the values of one head, or the mean of all."""
+    return values.mean(dim=0) if head == "mean" else values[head]
+
+
 def rounded(values: Float[Tensor, " *n"], dtype: torch.dtype | None) -> Float[Tensor, " *n"]:
     """Return `values` as a model in `dtype` would hold them, as float64 again."""
     return values if dtype is None else values.to(dtype).to(torch.float64)
@@ -374,11 +361,8 @@ def rounded(values: Float[Tensor, " *n"], dtype: torch.dtype | None) -> Float[Te
 def check_scheme(scheme: object) -> None:
     """Raise SchemeArgumentError for what is no scheme, above all for a config that was not built."""
     if not isinstance(scheme, Scheme):
-        built = (
-            ": build the config first, by config.build()"
-            if isinstance(scheme, SchemeConfig)
-            else ""
-        )
+        is_config = isinstance(scheme, SchemeConfig)
+        built = ": build the config first, by config.build()" if is_config else ""
         raise SchemeArgumentError(
             f"scheme must be a built scheme, got {type(scheme).__name__}{built}."
         )
@@ -405,7 +389,7 @@ class NoneConfig(SchemeConfig):
 
 
 class VectorScheme(Scheme):
-    """A scheme whose kernel is the Gram matrix of position vectors it can show.
+    """A scheme whose kernel is the Gram matrix of its position vectors: learned, sinusoidal, RoPE.
 
     pair_layout, pair_first, unpaired: how the vectors' features pair up as waves: side by side or by
     halves, sine or cosine first, and how many features at the end belong to no pair.
@@ -416,36 +400,20 @@ class VectorScheme(Scheme):
     pair_first: Literal["sin", "cos"] = "sin"
     unpaired: int = 0
 
-    def offset_curve(
-        self,
-        length: int,
-        *,
-        head: Head = "mean",
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
-    ) -> Float[Tensor, " m"]:
-        if dtype is not None and self.stationary:
-            raise NotStationary(
-                f"{self.config.label} rounded to {str(dtype).removeprefix('torch.')} is no function "
-                "of the offset alone; use position_kernel."
-            )
+    def offset_curve(self, request: KernelRequest) -> Float[Tensor, " m"]:
         if not self.stationary:
-            return super().offset_curve(length, head=head, device=device)
-        self.check_kernel_request(length, head)
-        after = self.offset_kernel(torch.arange(length, device=float64_device(device)))
-        return torch.cat((after.flip(0)[:-1], after))  # a Gram matrix is symmetric
+            return super().offset_curve(request)
+        if request.dtype is not None:
+            raise NotStationary(
+                f"{self.config.label} rounded to {str(request.dtype).removeprefix('torch.')} is no "
+                "function of the offset alone; use position_kernel."
+            )
+        distances = torch.arange(request.length, device=float64_device(request.device))
+        after = self.offset_kernel(distances)  # a Gram matrix is symmetric
+        return torch.cat((after.flip(0)[:-1], after))
 
-    def kernel(
-        self,
-        length: int,
-        *,
-        head: Head = "mean",
-        start: int = 0,
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
-    ) -> Float[Tensor, "n n"]:
-        if self.stationary and dtype is None:
-            return super().kernel(length, head=head, start=start, device=device)
-        limits.check_count("length", length, 1, limits.MAX_KERNEL_LENGTH)
-        rows = self.vectors(length, head=head, start=start, dtype=dtype, device=device)
+    def kernel(self, request: KernelRequest) -> Float[Tensor, "n n"]:
+        if self.stationary and request.dtype is None:
+            return super().kernel(request)
+        rows = self.vectors(request)
         return rows @ rows.T

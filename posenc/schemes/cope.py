@@ -6,12 +6,11 @@ Golovneva et al. 2024, Contextual Position Encoding, arXiv 2405.18719, section 4
           \quad b(i, j) = q_i \cdot e[p_{ij}]
 
 e is a trained table of vectors, one for all heads (and here all layers, of which that code gives each its
-own), read between its rows by straight lines, and p stays at
-its last row. The gates read the scaled scores and q . e is not scaled, both as in the paper's code. What
-is counted are the keys that attention is given: those after key j by position, up to the query's own
-position, and key j itself. So a key later than the query has p = 0, and a key that is masked out (but not
-left out) still counts if it stands between. e starts as N(0, 0.02) here; that code starts it at 0, where an
-untrained table would show nothing.
+own), read between its rows by straight lines, and p stays at its last row. The gates read the scaled
+scores and q . e is not scaled, both as in the paper's code. What is counted are the keys that attention is
+given: those after key j by position, up to the query's own position, and key j itself. So a key later than
+the query has p = 0, and a key that is masked out (but not left out) still counts if it stands between. e
+starts as N(0, 0.02) here; that code starts it at 0, where an untrained table would show nothing.
 
 There is no position kernel: position itself depends on content. So there are no position vectors.
 """
@@ -24,10 +23,12 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 
-from posenc import fields, limits
+from posenc import fields
 from posenc.formula import Writer
 from posenc.hook_arguments import (
+    Keys,
     Positions,
+    Queries,
     at_least_float32,
     check_positions,
     check_tokens,
@@ -35,6 +36,7 @@ from posenc.hook_arguments import (
     repeat_kv,
     resolve_positions,
 )
+from posenc.schemes.base import HEAD_WIDTH
 from posenc.schemes.trainable import Trainable, TrainableConfig, drawn, source_field
 
 
@@ -43,7 +45,7 @@ class CopeConfig(TrainableConfig):
     """Counted positions 0 .. `counted` - 1 for heads of width `dim`."""
 
     kind: Literal["cope"] = "cope"
-    dim: int = fields.ruled(64, fields.IntRange(low=1, high=limits.MAX_DIM, label="Head width"))
+    dim: int = fields.ruled(64, HEAD_WIDTH)
     counted: int = fields.ruled(
         64,
         fields.IntRange(
@@ -82,31 +84,24 @@ class Cope(Trainable):
         self.weight = drawn(generator, config.counted, config.dim)
 
     def bias(
-        self,
-        q: Float[Tensor, "b h q d"],
-        k: Float[Tensor, "b g k d"],
-        q_positions: Positions = None,
-        k_positions: Positions = None,
+        self, q: Queries, k: Keys, q_positions: Positions = None, k_positions: Positions = None
     ) -> Float[Tensor, "b h q k"]:
         check_tokens(q, self.config.dim, q_positions)
         check_positions("k_positions", k_positions, k)
-        queries, keys = (
-            resolve_positions(q_positions, q.shape[-2], q),
-            resolve_positions(k_positions, k.shape[-2], k),
-        )
+        queries = resolve_positions(q_positions, q.shape[-2], q)
+        keys = resolve_positions(k_positions, k.shape[-2], k)
         wide = at_least_float32(q.dtype)
-        asking = q.to(wide)
-        found = repeat_kv(k, q.shape[1]).to(wide)
-        gates = (asking @ found.mT * self.softmax_scale(q.shape[-1])).sigmoid()
+        wide_q, wide_k = q.to(wide), repeat_kv(k, q.shape[1]).to(wide)
+        gates = (wide_q @ wide_k.mT * self.softmax_scale(q.shape[-1])).sigmoid()
         later = over_heads(keys[..., None, :] > queries[..., :, None])
         gates = gates.masked_fill(later, 0.0)
         counted = _counted(gates, keys).clamp(max=self.config.counted - 1)
         counted = counted.masked_fill(later, 0.0)
-        met = asking @ self.weight.to(wide).T
+        products = wide_q @ self.weight.to(wide).T
         below = counted.detach().floor()
         share = counted - below
-        low = met.gather(-1, below.long())
-        high = met.gather(-1, counted.detach().ceil().long())
+        low = products.gather(-1, below.long())
+        high = products.gather(-1, counted.detach().ceil().long())
         return low * (1 - share) + high * share
 
 

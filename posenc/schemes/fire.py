@@ -23,8 +23,15 @@ from torch import Tensor, nn
 from posenc import fields, limits
 from posenc.device import float64_device
 from posenc.formula import Writer
-from posenc.hook_arguments import Positions, at_least_float32, check_positions, resolve_positions
-from posenc.schemes.base import HEADS, Head, rounded
+from posenc.hook_arguments import (
+    Keys,
+    Positions,
+    Queries,
+    at_least_float32,
+    check_positions,
+    resolve_positions,
+)
+from posenc.schemes.base import HEADS, Head, KernelRequest, of_head, rounded
 from posenc.schemes.trainable import Trainable, TrainableConfig, source_field, uniform, wide
 
 HIDDEN = 32
@@ -82,49 +89,34 @@ class Fire(Trainable):
         self.multiplier = nn.Parameter(torch.tensor(1.0, dtype=torch.float32, device="cpu"))
 
     def bias(
-        self,
-        q: Float[Tensor, "b h q d"],
-        k: Float[Tensor, "b g k d"],
-        q_positions: Positions = None,
-        k_positions: Positions = None,
+        self, q: Queries, k: Keys, q_positions: Positions = None, k_positions: Positions = None
     ) -> Float[Tensor, "#b h q k"]:
         self.check_heads(q)
         check_positions("q_positions", q_positions, q)
         check_positions("k_positions", k_positions, k)
-        queries, keys = (
-            resolve_positions(q_positions, q.shape[-2], q),
-            resolve_positions(k_positions, k.shape[-2], k),
-        )
+        queries = resolve_positions(q_positions, q.shape[-2], q)
+        keys = resolve_positions(k_positions, k.shape[-2], k)
         values = self._values(queries, keys, at_least_float32(q.dtype))
         return values if values.dim() == 4 else values[None]
 
-    def kernel(
-        self,
-        length: int,
-        *,
-        head: Head = "mean",
-        start: int = 0,
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
-    ) -> Float[Tensor, "n n"]:
-        self.check_kernel_request(length, head)
-        limits.check_count("length", length, 1, limits.MAX_KERNEL_LENGTH)
-        parts = (rounded(bias, dtype).exp() for bias in self._rows(start, length))
-        rows = [part.mean(dim=0) if head == "mean" else part[head] for part in parts]
-        return torch.cat(rows).to(float64_device(device))
+    def kernel(self, request: KernelRequest) -> Float[Tensor, "n n"]:
+        rows = self._rows(request.start, request.length, request.dtype)
+        parts = [of_head(bias.exp(), request.head) for bias in rows]
+        return torch.cat(parts).to(float64_device(request.device))
 
     def bias_matrix(
         self, length: int, *, head: Head = "mean", dtype: torch.dtype | None = None
     ) -> Float[Tensor, "n n"]:
         self.check_head(head)
-        parts = (rounded(bias, dtype) for bias in self._rows(0, length))
-        return torch.cat([part.mean(dim=0) if head == "mean" else part[head] for part in parts])
+        return torch.cat([of_head(bias, head) for bias in self._rows(0, length, dtype)])
 
-    def _rows(self, start: int, length: int) -> Iterator[Float[Tensor, "h q n"]]:
-        """Return the bias of some queries at a time: the 32 numbers per cell inside need room."""
+    def _rows(
+        self, start: int, length: int, dtype: torch.dtype | None
+    ) -> Iterator[Float[Tensor, "h q n"]]:
+        """Yield the bias of some queries at a time: the 32 numbers per cell inside need room."""
         positions = torch.arange(start, start + length, device=float64_device(self.c.device))
         for part in positions.split(_ROWS):
-            yield self._values(part, positions, torch.float64).detach()
+            yield rounded(self._values(part, positions, torch.float64).detach(), dtype)
 
     def _values(
         self, queries: Int[Tensor, " *b q"], keys: Int[Tensor, " *c k"], dtype: torch.dtype

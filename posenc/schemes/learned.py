@@ -13,12 +13,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from posenc import fields, limits
-from posenc.checkpoints.sources import RUN, named_table
 from posenc.device import float64_device
 from posenc.errors import ConfigError, PositionOutOfRange, SchemeArgumentError
 from posenc.formula import Writer
 from posenc.hook_arguments import Positions, check_tokens, resolve_positions
-from posenc.schemes.base import Head, SchemeConfig, VectorScheme, rounded
+from posenc.schemes.base import KernelRequest, SchemeConfig, VectorScheme, rounded
 from posenc.schemes.trainable import drawn_rows
 
 INITIAL_STD = 0.02  # BERT's and GPT-2's own
@@ -42,7 +41,7 @@ class LearnedConfig(SchemeConfig):
     source: str = fields.ruled(
         "random",
         fields.Word(
-            pattern=rf"random|given|trained|minilm|table-[0-9a-f]{{12}}|{RUN}|.{{1,4096}}\.safetensors",
+            pattern=rf"random|given|trained|minilm|table-[0-9a-f]{{12}}|{limits.RUN}|.{{1,4096}}\.safetensors",
             described="random, given, trained, minilm, the name of a held table or of a run, or the path "
             "of a .safetensors file",
             label="Learned table",
@@ -80,10 +79,10 @@ class LearnedConfig(SchemeConfig):
                 "this config describes a table that was given; make it again with Learned.from_table."
             )
         if self.source != "random":
-            found = named_table(self.source)
-            scheme = Learned.from_table(
-                found.table, found.provenance, trained=found.trained, source=self.source
-            )
+            from posenc.checkpoints.sources import named_table  # most schemes read no files
+
+            named = named_table(self.source)
+            scheme = Learned.from_table(named.table, named.provenance, source=self.source)
             return scheme.to(device)
         limits.check_count("seed", seed, 0, 2**63 - 1)
         # Drawn on the CPU by its own generator: the same table on every device, whoever drew before.
@@ -96,36 +95,24 @@ class LearnedConfig(SchemeConfig):
 class Learned(VectorScheme):
     """Adds row p of a trainable table to the token at position p.
 
-    provenance: one phrase saying where the table's numbers come from.
-    trained: whether they come from training; a random start is noise and must be labelled so.
+    provenance: one phrase saying where the table's numbers come from; a random start is noise.
     """
 
     config: LearnedConfig
     stationary = False
 
     def __init__(
-        self,
-        config: LearnedConfig,
-        weight: Float[Tensor, "n d"],
-        provenance: str,
-        *,
-        trained: bool = False,
+        self, config: LearnedConfig, weight: Float[Tensor, "n d"], provenance: str
     ) -> None:
         super().__init__(config)
         self.weight = nn.Parameter(weight)
         self.max_length = config.max_len
         self.provenance = provenance
-        self.trained = trained
-        self.untrained = config.source == "random" and not trained
+        self.untrained = config.source == "random"
 
     @classmethod
     def from_table(
-        cls,
-        table: Float[Tensor, "n d"],
-        provenance: str,
-        *,
-        trained: bool = True,
-        source: str = "given",
+        cls, table: Float[Tensor, "n d"], provenance: str, *, source: str = "given"
     ) -> Self:
         """Make the scheme of a trained table of n positions; its shape decides width and length.
 
@@ -137,7 +124,7 @@ class Learned(VectorScheme):
                 f"got {tuple(table.shape)} of {table.dtype}."
             )
         config = LearnedConfig(dim=table.shape[1], max_len=table.shape[0], source=source)
-        return cls(config, table.detach().clone(), provenance, trained=trained)
+        return cls(config, table.detach().clone(), provenance)
 
     def embed(
         self, x: Float[Tensor, "b t d"], positions: Positions = None
@@ -160,21 +147,13 @@ class Learned(VectorScheme):
         rows = functional.embedding(wanted.clamp(0, self.config.max_len - 1), self.weight)
         return x + torch.where(inside[..., None], rows, torch.nan).to(x.dtype)
 
-    def vectors(
-        self,
-        length: int,
-        *,
-        head: Head = "mean",
-        start: int = 0,
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
-    ) -> Float[Tensor, "n d"]:
-        self.check_kernel_request(length, head)
+    def vectors(self, request: KernelRequest) -> Float[Tensor, "n d"]:
+        start, length = request.start, request.length
         limits.check_count("start", start, 0, limits.MAX_POSITION)
         self._check_range(start, start + length - 1)
         rows = self.weight[start : start + length].detach()
-        place = rows.device if device is None else torch.device(device)
-        return rounded(rows.to(float64_device(place)).to(torch.float64), dtype)
+        place = rows.device if request.device is None else request.device
+        return rounded(rows.to(float64_device(place)).to(torch.float64), request.dtype)
 
     def _check_range(self, first: int, last: int) -> None:
         if first < 0 or last >= self.config.max_len:

@@ -22,13 +22,16 @@ from posenc import fields, limits
 from posenc.errors import ConfigError
 from posenc.formula import Writer
 from posenc.hook_arguments import (
+    Keys,
     Positions,
+    Queries,
     at_least_float32,
     check_positions,
     check_tokens,
     offsets_between,
     over_heads,
 )
+from posenc.schemes.base import HEAD_WIDTH
 from posenc.schemes.trainable import Trainable, TrainableConfig, drawn, source_field
 
 
@@ -37,7 +40,7 @@ class ShawConfig(TrainableConfig):
     """Key representations of 2 `clip` + 1 offsets for heads of width `dim`."""
 
     kind: Literal["shaw"] = "shaw"
-    dim: int = fields.ruled(64, fields.IntRange(low=1, high=limits.MAX_DIM, label="Head width"))
+    dim: int = fields.ruled(64, HEAD_WIDTH)
     clip: int = fields.ruled(
         16,
         fields.IntRange(
@@ -84,16 +87,12 @@ class Shaw(Trainable):
         self.weight = drawn(generator, 2 * config.clip + 1, config.dim)
 
     def bias(
-        self,
-        q: Float[Tensor, "b h q d"],
-        k: Float[Tensor, "b g k d"],
-        q_positions: Positions = None,
-        k_positions: Positions = None,
+        self, q: Queries, k: Keys, q_positions: Positions = None, k_positions: Positions = None
     ) -> Float[Tensor, "b h q k"]:
         check_tokens(q, self.config.dim, q_positions)
         check_positions("k_positions", k_positions, k)
         clip = self.config.clip
         rows = offsets_between(q, k, q_positions, k_positions).clamp(-clip, clip) + clip
         wide = at_least_float32(q.dtype)
-        met = q.to(wide) @ self.weight.to(wide).T * self.softmax_scale(q.shape[-1])
-        return met.gather(-1, over_heads(rows).expand(*q.shape[:2], -1, -1))
+        products = q.to(wide) @ self.weight.to(wide).T * self.softmax_scale(q.shape[-1])
+        return products.gather(-1, over_heads(rows).expand(*q.shape[:2], -1, -1))

@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from posenc import fields, limits, tables
+from posenc import fields, tables
 from posenc.device import float64_device
 from posenc.formula import Writer
 from posenc.frequencies import Frequencies, Layout
@@ -24,22 +24,21 @@ from posenc.hook_arguments import Positions, check_tokens
 from posenc.rotation import pair_matrix
 from posenc.schemes.base import (
     BASE,
+    EVEN_WIDTH,
     Head,
+    KernelRequest,
     SchemeConfig,
     VectorScheme,
     rounded,
 )
-from posenc.tables import cosine_sum, sinusoidal_rows
 
 
 @dataclass(frozen=True, kw_only=True)
 class SinusoidalConfig(SchemeConfig):
-    """Sines and cosines of geometric frequencies, one (sine, cosine) pair per two features."""
+    """Sines and cosines of geometric frequencies, a pair of them per two features."""
 
     kind: Literal["sinusoidal"] = "sinusoidal"
-    dim: int = fields.ruled(
-        512, fields.IntRange(low=2, high=limits.MAX_DIM, multiple_of=2, label="Width")
-    )
+    dim: int = fields.ruled(512, EVEN_WIDTH)
     base: float = fields.ruled(10000.0, BASE)
     layout: Layout = fields.ruled(
         "interleaved",
@@ -73,16 +72,11 @@ class Sinusoidal(VectorScheme):
         self.frequencies = Frequencies.geometric(config.dim, config.base)
         self.pair_layout = config.layout
 
-    @property
-    def inv_freq(self) -> Float[Tensor, " p"]:
-        """Inverse frequencies in float64, radians per position, pair 0 the fastest."""
-        return self.frequencies.inv_freq
-
     def embed(
         self, x: Float[Tensor, "b t d"], positions: Positions = None
     ) -> Float[Tensor, "b t d"]:
         check_tokens(x, self.config.dim, positions)
-        rows = sinusoidal_rows(
+        rows = tables.sinusoidal_rows(
             x.shape[-2] if positions is None else positions,
             self.frequencies,
             layout=self.config.layout,
@@ -99,30 +93,18 @@ class Sinusoidal(VectorScheme):
         return pair_matrix(cos, sin, self.config.layout, "sin", tail=0)
 
     def offset_kernel(
-        self,
-        offsets: Int[Tensor, " *n"],
-        head: Head = "mean",
-        dtype: torch.dtype | None = None,
+        self, offsets: Int[Tensor, " *n"], head: Head = "mean", dtype: torch.dtype | None = None
     ) -> Float[Tensor, " *n"]:
-        return cosine_sum(offsets, self.frequencies)
+        return tables.cosine_sum(offsets, self.frequencies)
 
-    def vectors(
-        self,
-        length: int,
-        *,
-        head: Head = "mean",
-        start: int = 0,
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
-    ) -> Float[Tensor, "n d"]:
-        self.check_kernel_request(length, head)
+    def vectors(self, request: KernelRequest) -> Float[Tensor, "n d"]:
         table = tables.sinusoidal_table(
-            length,
+            request.length,
             self.config.dim,
             self.config.base,
-            start=start,
+            start=request.start,
             layout=self.config.layout,
             dtype=torch.float64,
-            device=float64_device(device),
+            device=float64_device(request.device),
         )
-        return rounded(table, dtype)
+        return rounded(table, request.dtype)

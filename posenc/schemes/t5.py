@@ -146,9 +146,9 @@ class T5(Trainable):
         self.weight = drawn(generator, config.buckets, config.heads)
 
     def offset_bias(self, offsets: Int[Tensor, " *shape"]) -> Float[Tensor, " h *shape"]:
-        asked = self.config
-        found = _bucket(offsets, asked.buckets, asked.max_distance, asked.bidirectional)
-        return self.weight.T.to(offsets.device)[:, found]
+        config = self.config
+        rows = _bucket(offsets, config.buckets, config.max_distance, config.bidirectional)
+        return self.weight.T.to(offsets.device)[:, rows]
 
 
 def _bucket(offsets: Tensor, buckets: int, max_distance: int, bidirectional: bool) -> Tensor:
@@ -157,8 +157,8 @@ def _bucket(offsets: Tensor, buckets: int, max_distance: int, bidirectional: boo
     one_way = buckets // 2 if bidirectional else buckets
     starts = torch.tensor(_starts(one_way, max_distance), device="cpu").to(offsets.device)
     distances = offsets.abs() if bidirectional else (-offsets).clamp(min=0)
-    found = torch.bucketize(distances, starts, right=True)
-    return found + one_way * (offsets > 0) if bidirectional else found
+    rows = torch.bucketize(distances, starts, right=True)
+    return rows + one_way * (offsets > 0) if bidirectional else rows
 
 
 @functools.lru_cache(maxsize=64)

@@ -1,4 +1,4 @@
-"""What schemes with trained numbers share: a start by seed, or the parameters that a run trained.
+r"""What schemes with trained numbers share: a start by seed, or the parameters that a run trained.
 
 Wherever such numbers are shown, `provenance` says which of the two they are. All layers of a model
 share one set of parameters, as in T5 (Raffel et al. 2020, arXiv 1910.10683, section 2.1).
@@ -13,7 +13,6 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from posenc import fields, limits
-from posenc.checkpoints.sources import RUN, run_parameters
 from posenc.errors import CheckpointError
 from posenc.schemes.base import Scheme, SchemeConfig
 
@@ -25,7 +24,7 @@ _ROWS = 256  # drawn at a time
 def source_field(label: str) -> Any:
     """Return the field that says where a scheme's parameters come from; label: the scheme's own."""
     rule = fields.Word(
-        pattern=rf"{INITIAL}|trained|{RUN}",
+        pattern=rf"{INITIAL}|trained|{limits.RUN}",
         described="initial, trained or run- with the name of a run",
         label=f"{label} parameters",
         help="initial: as drawn at the start, untrained. trained: of a run that ships with posenc.",
@@ -55,42 +54,43 @@ class TrainableConfig(SchemeConfig):
         scheme = self.initial(torch.Generator("cpu").manual_seed(seed))
         scheme.provenance = f"initial parameters, seed {seed}, untrained"
         if self.source != INITIAL:
-            scheme.adopt(self.source)
+            scheme.load_run(self.source)
         return scheme.to(torch.get_default_device() if device is None else device)
 
 
 class Trainable(Scheme):
-    """A scheme with parameters.
-
-    trained: whether they come from training; else they are a start, and labelled so.
-    """
+    """A scheme with parameters: a random start, and labelled so, until a run's are loaded."""
 
     config: TrainableConfig
     untrained = True
-    trained = False
 
-    def adopt(self, source: str) -> None:
+    def load_run(self, source: str) -> None:
         """Take the parameters that a run trained. Raises CheckpointError unless they fit."""
-        found = run_parameters(source, self.config.kind)
+        from posenc.checkpoints.sources import run_parameters  # most schemes read no files
+
+        run = run_parameters(source, self.config.kind)
         own = {name: tuple(value.shape) for name, value in self.named_parameters()}
-        theirs = {name: tuple(value.shape) for name, value in found.tensors.items()}
+        theirs = {name: tuple(value.shape) for name, value in run.tensors.items()}
         if own != theirs:
             raise CheckpointError(
-                f"{self.config.label}: the {found.provenance} do not fit these sizes, their shapes are "
+                f"{self.config.label}: the {run.provenance} do not fit these sizes, their shapes are "
                 f"{_listed(theirs)} and {_listed(own)} is asked for; take the heads and the dimension "
-                f"of that run ({found.described})."
+                f"of that run ({run.described})."
             )
-        self.load_state_dict(found.tensors)
-        self.provenance, self.untrained, self.trained = found.provenance, False, True
+        self.load_state_dict(run.tensors)
+        self.provenance, self.untrained = run.provenance, False
+
+
+def _listed(shapes: dict[str, tuple[int, ...]]) -> str:
+    return ", ".join(f"{name} {' x '.join(map(str, shape))}" for name, shape in shapes.items())
 
 
 def drawn(
     generator: torch.Generator, *shape: int, std: float = INITIAL_STD
 ) -> Float[Tensor, " *shape"]:
     """Return a parameter with entries from N(0, std^2), on the CPU whatever torch's default is."""
-    return nn.Parameter(
-        torch.randn(*shape, generator=generator, dtype=torch.float32, device="cpu") * std
-    )
+    normal = torch.randn(*shape, generator=generator, dtype=torch.float32, device="cpu")
+    return nn.Parameter(normal * std)
 
 
 def drawn_rows(
@@ -112,7 +112,3 @@ def uniform(
 def wide(device: torch.device) -> torch.dtype:
     """Return float64, or float32 where the device has no wider one (mps)."""
     return torch.float32 if device.type == "mps" else torch.float64
-
-
-def _listed(shapes: dict[str, tuple[int, ...]]) -> str:
-    return ", ".join(f"{name} {' x '.join(map(str, shape))}" for name, shape in shapes.items())

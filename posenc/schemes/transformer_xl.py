@@ -26,7 +26,9 @@ from posenc.errors import ConfigError
 from posenc.formula import Writer
 from posenc.frequencies import Frequencies
 from posenc.hook_arguments import (
+    Keys,
     Positions,
+    Queries,
     at_least_float32,
     check_positions,
     check_tokens,
@@ -34,7 +36,7 @@ from posenc.hook_arguments import (
     over_heads,
     repeat_kv,
 )
-from posenc.schemes.base import BASE, HEADS
+from posenc.schemes.base import BASE, EVEN_WIDTH, HEADS
 from posenc.schemes.trainable import Trainable, TrainableConfig, drawn, source_field
 from posenc.tables import sinusoidal_rows
 
@@ -44,9 +46,7 @@ class TransformerXLConfig(TrainableConfig):
     """Relative sinusoids of width `dim` for `heads` heads of width dim / heads."""
 
     kind: Literal["transformer_xl"] = "transformer_xl"
-    dim: int = fields.ruled(
-        512, fields.IntRange(low=2, high=limits.MAX_DIM, multiple_of=2, label="Width")
-    )
+    dim: int = fields.ruled(512, EVEN_WIDTH)
     heads: int = fields.ruled(8, HEADS)
     base: float = fields.ruled(10000.0, BASE)
     source: str = source_field("Transformer-XL")
@@ -108,11 +108,7 @@ class TransformerXL(Trainable):
         self.v = drawn(generator, config.heads, config.head_dim)
 
     def bias(
-        self,
-        q: Float[Tensor, "b h q d"],
-        k: Float[Tensor, "b g k d"],
-        q_positions: Positions = None,
-        k_positions: Positions = None,
+        self, q: Queries, k: Keys, q_positions: Positions = None, k_positions: Positions = None
     ) -> Float[Tensor, "b h q k"]:
         self.check_heads(q)
         check_tokens(q, self.config.head_dim, q_positions)
@@ -120,28 +116,26 @@ class TransformerXL(Trainable):
         wide = at_least_float32(q.dtype)
         keys = repeat_kv(k, q.shape[1]).to(wide)
         of_keys = torch.einsum("hd,bhkd->bhk", self.u.to(wide), keys)[:, :, None, :]
-        asking = q.to(wide) + self.v.to(wide)[:, None]
-        offsets = offsets_between(q, k, q_positions, k_positions)
-        of_offsets = self._met(asking, offsets)
+        queries = q.to(wide) + self.v.to(wide)[:, None]
+        of_offsets = self._products(queries, offsets_between(q, k, q_positions, k_positions))
         return (of_keys + of_offsets) * self.softmax_scale(q.shape[-1])
 
     def offset_bias(self, offsets: Int[Tensor, " *shape"]) -> Float[Tensor, " h *shape"]:
         # One offset at a time as far as rounding goes: products of another shape round otherwise.
         rows = self._rows(offsets, torch.float32 if offsets.device.type == "mps" else torch.float64)
         of_heads = self.projection.to(rows).unflatten(0, (self.heads, -1))
-        met = (of_heads * self.v.to(rows)[..., None]).sum(dim=1)  # (h, D): what v makes of W
-        scaled = met * self.softmax_scale(self.config.head_dim)
-        return torch.stack([(rows * one).sum(dim=-1) for one in scaled])
+        products = (of_heads * self.v.to(rows)[..., None]).sum(dim=1)  # (h, D): v times W
+        scaled = products * self.softmax_scale(self.config.head_dim)
+        return torch.stack([(rows * of_head).sum(dim=-1) for of_head in scaled])
 
-    def _met(
-        self, asking: Float[Tensor, "b h q d"], offsets: Int[Tensor, "*b q k"]
+    def _products(
+        self, queries: Queries, offsets: Int[Tensor, "*b q k"]
     ) -> Float[Tensor, "b h q k"]:
         """Return the product of every query with the projected row of each of its offsets."""
         if torch.compiler.is_compiling() or offsets.device.type == "meta" or not offsets.numel():
-            rows = self._projected(offsets, asking.dtype)  # *b q k h d
-            if rows.dim() == 4:
-                return torch.einsum("bhqd,qkhd->bhqk", asking, rows)
-            return torch.einsum("bhqd,bqkhd->bhqk", asking, rows)
+            rows = self._projected(offsets, queries.dtype)  # *b q k h d
+            batch = "" if rows.dim() == 4 else "b"
+            return torch.einsum(f"bhqd,{batch}qkhd->bhqk", queries, rows)
         # Each offset is projected once, however many queries and keys are so far apart.
         low, high = int(offsets.min()), int(offsets.max())
         if high - low < offsets.numel():
@@ -149,9 +143,9 @@ class TransformerXL(Trainable):
             index = offsets - low
         else:
             distinct, index = torch.unique(offsets, return_inverse=True)
-        rows = self._projected(distinct, asking.dtype)
-        met = torch.einsum("bhqd,mhd->bhqm", asking, rows)
-        return met.gather(-1, over_heads(index).expand(*asking.shape[:2], -1, -1))
+        rows = self._projected(distinct, queries.dtype)
+        products = torch.einsum("bhqd,mhd->bhqm", queries, rows)
+        return products.gather(-1, over_heads(index).expand(*queries.shape[:2], -1, -1))
 
     def _projected(
         self, offsets: Int[Tensor, " *n"], dtype: torch.dtype

@@ -24,9 +24,24 @@ from posenc.device import float64_device
 from posenc.errors import NotStationary, PositionOutOfRange
 from posenc.formula import Writer
 from posenc.frequencies import Frequencies, Layout
-from posenc.hook_arguments import Positions, at_least_float32, check_tokens, resolve_positions
+from posenc.hook_arguments import (
+    Keys,
+    Positions,
+    Queries,
+    at_least_float32,
+    check_tokens,
+    resolve_positions,
+)
 from posenc.rotation import apply_rope
-from posenc.schemes.base import BASE, Head, Scheme, SchemeConfig, rounded
+from posenc.schemes.base import (
+    BASE,
+    EVEN_HEAD_WIDTH,
+    Head,
+    KernelRequest,
+    SchemeConfig,
+    rounded,
+)
+from posenc.schemes.rope import RotaryScheme, for_all_heads
 from posenc.tables import cos_sin
 
 GAMMA = 0.4
@@ -38,9 +53,7 @@ class XposConfig(SchemeConfig):
     """Rotation with decay of a head of width `dim`."""
 
     kind: Literal["xpos"] = "xpos"
-    dim: int = fields.ruled(
-        128, fields.IntRange(low=2, high=limits.MAX_DIM, multiple_of=2, label="Head width")
-    )
+    dim: int = fields.ruled(128, EVEN_HEAD_WIDTH)
     base: float = fields.ruled(1e4, BASE)
     scale_base: float = fields.ruled(
         512.0,
@@ -84,13 +97,11 @@ class XposConfig(SchemeConfig):
         return Xpos(self)
 
 
-class Xpos(Scheme):
+class Xpos(RotaryScheme):
     """Rotates and scales queries and keys, each by its own position. Stores nothing."""
 
     config: XposConfig
-    frequencies: Frequencies
     rotary_layout: Layout = "interleaved"
-    kernel_unit = "logit"
     no_vectors = "its kernel shrinks towards earlier keys and grows towards later ones"
 
     def __init__(self, config: XposConfig) -> None:
@@ -101,10 +112,6 @@ class Xpos(Scheme):
         # A plain attribute, not a buffer: casting a model must not round it.
         self._log_zeta = ((2 * pairs / config.dim + GAMMA) / (1 + GAMMA)).log()
 
-    @property
-    def inv_freq(self) -> Float[Tensor, " p"]:
-        return self.frequencies.inv_freq
-
     def cos_sin(
         self, positions: Int[Tensor, " *n"], *, sign: int = 1
     ) -> tuple[Float[Tensor, "*n p"], Float[Tensor, "*n p"]]:
@@ -112,23 +119,17 @@ class Xpos(Scheme):
         return self._planes(positions, self.config.origin, sign)
 
     def rotate(
-        self,
-        q: Float[Tensor, "b h q d"],
-        k: Float[Tensor, "b g k d"],
-        q_positions: Positions = None,
-        k_positions: Positions = None,
-    ) -> tuple[Float[Tensor, "b h q d"], Float[Tensor, "b g k d"]]:
-        return self._turn(q, q_positions, 1), self._turn(k, k_positions, -1)
+        self, q: Queries, k: Keys, q_positions: Positions = None, k_positions: Positions = None
+    ) -> tuple[Queries, Keys]:
+        return self._rotated(q, q_positions, 1), self._rotated(k, k_positions, -1)
 
-    def _turn(self, x: Tensor, positions: Positions, sign: int) -> Tensor:
+    def _rotated(self, x: Tensor, positions: Positions, sign: int) -> Tensor:
         check_tokens(x, self.width, positions)
         at = resolve_positions(positions, x.shape[-2], x)
         self._check_range(at, x.dtype)
         wide = at_least_float32(x.dtype)
         cos, sin = (plane.to(wide).to(x.device) for plane in self.cos_sin(at, sign=sign))
-        if cos.dim() == 3:  # one row of positions per batch entry, the same for every head
-            cos, sin = cos[:, None], sin[:, None]
-        return apply_rope(x, cos, sin, layout="interleaved")
+        return apply_rope(x, *for_all_heads(cos, sin), layout=self.rotary_layout)
 
     def farthest(self, dtype: torch.dtype) -> int:
         """Return how far from the origin a position may be for its keys to be held in a dtype."""
@@ -149,42 +150,25 @@ class Xpos(Scheme):
             )
 
     def offset_kernel(
-        self,
-        offsets: Int[Tensor, " *n"],
-        head: Head = "mean",
-        dtype: torch.dtype | None = None,
+        self, offsets: Int[Tensor, " *n"], head: Head = "mean", dtype: torch.dtype | None = None
     ) -> Float[Tensor, " *n"]:
         self._check_range(offsets + self.config.origin, torch.float64)  # a distance from it
         return (2 / self.width) * self._planes(offsets, 0, -1)[0].sum(dim=-1)
 
-    def offset_curve(
-        self,
-        length: int,
-        *,
-        head: Head = "mean",
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
-    ) -> Float[Tensor, " m"]:
-        if dtype is not None:
-            raise NotStationary(f"xPos in {dtype} knows more than offsets: use position_kernel.")
-        return super().offset_curve(length, head=head, device=device)
+    def offset_curve(self, request: KernelRequest) -> Float[Tensor, " m"]:
+        if request.dtype is not None:
+            raise NotStationary(
+                f"xPos in {request.dtype} knows more than offsets: use position_kernel."
+            )
+        return super().offset_curve(request)
 
-    def kernel(
-        self,
-        length: int,
-        *,
-        head: Head = "mean",
-        start: int = 0,
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
-    ) -> Float[Tensor, "n n"]:
-        if dtype is None:
-            return super().kernel(length, head=head, start=start, device=device)
-        limits.check_count("length", length, 1, limits.MAX_KERNEL_LENGTH)
-        positions = torch.arange(start, start + length, device=float64_device(device))
-        self._check_range(positions.cpu(), dtype)
+    def kernel(self, request: KernelRequest) -> Float[Tensor, "n n"]:
+        if request.dtype is None:
+            return super().kernel(request)
+        positions = request.positions
+        self._check_range(positions.cpu(), request.dtype)
         both = (torch.cat(self.cos_sin(positions, sign=sign), -1) for sign in (1, -1))
-        q, k = (rounded(rows, dtype) for rows in both)
+        q, k = (rounded(rows, request.dtype) for rows in both)
         return (2 / self.width) * q @ k.T
 
     def _planes(self, at: Tensor, origin: int, sign: int) -> tuple[Tensor, Tensor]:

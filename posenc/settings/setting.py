@@ -12,7 +12,6 @@ from typing import Any, Self
 import torch
 
 from posenc import fields, limits
-from posenc.checkpoints.sources import RUN
 from posenc.errors import ConfigError, ConfigFileError, shown
 from posenc.schemes import ROPE_SCALINGS, SCHEMES
 from posenc.schemes.base import Head, Scheme, SchemeConfig
@@ -143,7 +142,7 @@ class Setting:
     learned_source: str = fields.ruled(
         "trained",
         fields.Word(
-            pattern=rf"trained|random|minilm|table-[0-9a-f]{{12}}|{RUN}",
+            pattern=rf"trained|random|minilm|table-[0-9a-f]{{12}}|{limits.RUN}",
             described="trained, random, minilm, or the name of a run or of an uploaded table",
             label="Learned table",
             help="The table of a trained model, or a random start.",
@@ -261,7 +260,9 @@ class Setting:
             return own_to_model
         prefix = kind + "."
         own = {key.removeprefix(prefix): value for key, value in self.own if key.startswith(prefix)}
-        return SCHEMES[kind].from_setting(self, **own)
+        config = SCHEMES[kind]
+        values = {field: getattr(self, source) for field, source in config.shared.items()}
+        return config(**values | own)
 
     def ignored_by(self, kind: str) -> tuple[str, ...]:
         """Return the labels of the main numbers (dimension, base, heads) that a scheme ignores."""

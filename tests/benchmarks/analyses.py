@@ -11,7 +11,7 @@ import torch
 from sklearn.decomposition import PCA, KernelPCA
 from threadpoolctl import threadpool_limits
 
-from posenc import offset_curve, position_kernel
+from posenc import offset_curve, position_kernel, position_vectors
 from posenc.analysis import expand_curve, project, project_gram, project_waves
 from posenc.schemes.alibi import AlibiConfig
 from posenc.schemes.sinusoidal import SinusoidalConfig
@@ -28,7 +28,7 @@ def compare(title: str, contenders: Contenders, to: str, rounds: int) -> None:
 def similarity(rounds: int) -> None:
     """One curve by offset, and the matrix written out from it, against all inner products."""
     scheme = SinusoidalConfig(dim=512).build()
-    rows = scheme.vectors(4_096).float()
+    rows = position_vectors(scheme, 4_096).float()
     curve = offset_curve(scheme, 4_096)
     contenders = {
         "Gram, float32": lambda: rows @ rows.T,
@@ -42,11 +42,11 @@ def similarity(rounds: int) -> None:
 def principal_components(rounds: int) -> None:
     """Scores of a sinusoidal table on three components."""
     scheme = SinusoidalConfig(dim=512).build()
-    rows = scheme.vectors(32_768)
+    rows = position_vectors(scheme, 32_768)
     contenders = {
         "scikit-learn auto": lambda: PCA(n_components=3).fit_transform(rows.numpy()),
         "project": lambda: project(rows).scores,
-        "project_waves": lambda: project_waves(scheme.inv_freq, 32_768).scores,
+        "project_waves": lambda: project_waves(scheme.frequencies.inv_freq, 32_768).scores,
     }
     compare("PCA, 32768x512, k=3", contenders, "scikit-learn auto", rounds)
 

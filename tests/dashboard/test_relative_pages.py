@@ -7,7 +7,7 @@ from safetensors import safe_open
 from streamlit.testing.v1 import AppTest
 
 from dashboard import compute, sentences
-from posenc import SCHEMES
+from posenc import SCHEMES, offset_curve
 from posenc.checkpoints.sources import RESULTS
 from posenc.settings import Setting
 from tests.dashboard import pages
@@ -147,7 +147,7 @@ def test_keys_that_a_format_cannot_hold_leave_out_xpos_alone() -> None:
 def test_page_names_schemes_whose_similarity_exceeds_one() -> None:
     setting = Setting(length=64)
     found = {kind: compute.cosine(compute.query(setting, kind)) for kind in ("alibi", "t5")}
-    curve = setting.config("t5").build().offset_curve(64)
+    curve = offset_curve(setting.config("t5").build(), 64)
     highest = float((curve / curve[63]).max())
     assert highest > 1
     assert f"T5 bias ({highest:.4g})" in sentences.past_one(found)

@@ -188,7 +188,7 @@ def test_run_gives_back_its_parameters(tmp_path: Path, monkeypatch: pytest.Monke
     for name, value in scheme.named_parameters():  # read back: bit for bit
         assert torch.equal(value, stored[f"scheme.{name}"])
     assert run.run_id[:8] in str(scheme.provenance)
-    assert scheme.trained
+    assert not scheme.untrained
     with pytest.raises(CheckpointError, match=r"32 x 2 and weight 32 x 8 is asked for"):
         T5Config(heads=8, source=source).build()
     with pytest.raises(CheckpointError, match="another scheme than shaw"):
@@ -204,7 +204,7 @@ def test_source_trained_is_a_shipped_run(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(CheckpointError, match="No trained parameters of fire ship"):
         run_parameters("trained", "fire")
     make_small_run(tmp_path, "fire", seeds=2)
-    assert small_spec("fire").scheme.replace(source="trained").build().trained
+    assert not small_spec("fire").scheme.replace(source="trained").build().untrained
     module._shipped_run.cache_clear()
 
 

@@ -17,6 +17,7 @@ from posenc import SCHEMES, Scheme, SchemeConfig, fields
 from posenc.identification.scalings import CANDIDATES
 from posenc.models.rope_formats import FORMATS
 from posenc.planner.methods import EVIDENCE, IN_CODE
+from posenc.schemes.base import SHARED_QUANTITIES
 from posenc.schemes.rope import RopeConfig
 from posenc.schemes.rope_scaling import AFTER_TRAINING
 from tests.library.small_schemes import SMALL
@@ -48,6 +49,18 @@ def test_importing_the_library_loads_no_heavy_package() -> None:
     assert run.stdout.split() == []
 
 
+def test_importing_one_scheme_loads_at_most_forty_modules_of_ours() -> None:
+    code = (
+        "import posenc.schemes.rope, sys;"
+        "print(*sorted(name for name in sys.modules if name.split('.')[0] == 'posenc'))"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    loaded = run.stdout.split()
+    assert len(loaded) <= 40, loaded
+
+
 def test_every_concrete_config_is_registered_under_its_kind() -> None:
     configs = {
         member
@@ -63,6 +76,7 @@ def test_every_concrete_config_is_registered_under_its_kind() -> None:
 
 
 def test_every_scheme_has_a_label_a_paper_a_unit_and_rules_for_its_fields() -> None:
+    assert all(hasattr(SMALL, quantity) for quantity in SHARED_QUANTITIES)
     for kind, config in SCHEMES.items():
         assert config.label, kind
         assert re.search(r"\d{4}, arXiv \d{4}\.\d{5}", config.paper), kind
@@ -72,7 +86,7 @@ def test_every_scheme_has_a_label_a_paper_a_unit_and_rules_for_its_fields() -> N
         rules = fields.rules(config)
         assert set(rules) == {field.name for field in dataclasses.fields(config)} - {"kind"}, kind
         assert set(config.shared) <= set(rules), kind
-        assert all(hasattr(SMALL, source) for source in config.shared.values()), kind
+        assert set(config.shared.values()) <= set(SHARED_QUANTITIES), kind
         for name, rule in rules.items():
             assert rule.label, (kind, name)
             assert rule.accepts(fields.defaults(config)[name]), (kind, name)

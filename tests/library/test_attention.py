@@ -87,7 +87,7 @@ def test_attention_equals_plain_loop_over_the_definitions(
 
     cases: list[tuple[SchemeConfig, Tensor, Tensor, Any]] = [
         (SCHEMES["none"](), q, k, None),
-        (SCHEMES["alibi"].from_setting(SMALL.replace(heads=3, dim=12)), q, k, alibi),
+        (SMALL.replace(heads=3, dim=12).config("alibi"), q, k, alibi),
         (SMALL.config("rope").replace(dim=4, base=100.0, layout="half"), turned(q, 0), turned(k, 1),
          None),
     ]  # fmt: skip

@@ -343,7 +343,7 @@ def test_given_table_keeps_its_numbers_shape_and_provenance() -> None:
     table = random(7, 5, dtype=torch.float16)
     scheme = Learned.from_table(table, "from a test")
     assert (scheme.max_length, scheme.config.max_len, scheme.config.dim) == (7, 7, 5)
-    assert (scheme.trained, scheme.provenance) == (True, "from a test")
+    assert (scheme.untrained, scheme.provenance) == (False, "from a test")
     assert torch.equal(scheme.weight, table)
     table.zero_()
     assert scheme.weight.any(), "the scheme holds its own copy"
@@ -352,7 +352,7 @@ def test_given_table_keeps_its_numbers_shape_and_provenance() -> None:
         scheme.config.build()
     fresh = small_scheme("learned")
     assert isinstance(fresh, Learned)
-    assert not fresh.trained
+    assert fresh.untrained
     assert "untrained" in fresh.provenance
 
 

@@ -48,8 +48,8 @@ MUTANTS = (
            "torch.cat((turned, x[..., 2 * pairs :]), -1)",
            "torch.cat((turned, 0 * x[..., 2 * pairs :]), -1)"),
     Mutant("keys not rotated", "schemes/rope.py",
-           "self.turn(q, q_positions), self.turn(k, k_positions)",
-           "self.turn(q, q_positions), k"),
+           "self._rotated(q, q_positions), self._rotated(k, k_positions)",
+           "self._rotated(q, q_positions), k"),
     # ALiBi.
     Mutant("even slopes of the power above", "schemes/alibi.py",
            "_power_of_two_slopes(2 * power)[::2]", "_power_of_two_slopes(2 * power)[1::2]"),

@@ -14,7 +14,7 @@ OTHER_MUTANTS = (
     Mutant("sinusoidal rows subtracted", "schemes/sinusoidal.py",
            "return x + rows", "return x - rows", ("goldens", "laws", "hooks", "encoding")),
     Mutant("vectors from position 0 wherever they start", "schemes/sinusoidal.py",
-           "            start=start,\n", "            start=0,\n", ("projection", "laws")),
+           "            start=request.start,\n", "            start=0,\n", ("projection", "laws")),
     Mutant("a claim of permutation with its verdict exchanged", "claims/order.py",
            "Status.FALSE if changed > EXACT else Status.HOLDS",
            "Status.HOLDS if changed > EXACT else Status.FALSE",

@@ -16,7 +16,7 @@ MUTANTS_OF_SCHEMES = (
            "torch.arange(1, self.config.heads + 1", "torch.arange(0.5, self.config.heads",
            RELATIVE),
     Mutant("xPos scales keys as queries", "schemes/xpos.py",
-           "self._turn(k, k_positions, -1)", "self._turn(k, k_positions, 1)", RELATIVE),
+           "self._rotated(k, k_positions, -1)", "self._rotated(k, k_positions, 1)", RELATIVE),
     Mutant("Shaw clipped one offset early", "schemes/shaw.py",
            ".clamp(-clip, clip) + clip", ".clamp(1 - clip, clip) + clip", RELATIVE),
     Mutant("Transformer-XL's distance of the wrong sign", "schemes/transformer_xl.py",

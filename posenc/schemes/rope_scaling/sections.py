@@ -39,7 +39,7 @@ class RopeOnAxes(Rope):
         self.grid = grid
 
     @property
-    def inv_freq(self) -> Float[Tensor, " p"] | None:  # type: ignore[override]  # Rope has them
+    def inv_freq(self) -> Float[Tensor, " p"] | None:
         """Inverse frequencies; None on a grid, where no pair turns by the number of the token."""
         return self.frequencies.inv_freq if self.stationary else None
 
