@@ -1,6 +1,7 @@
 """The controls that belong to one page each, as ruled fields like those of a Setting."""
 
 import re
+import unicodedata
 from dataclasses import dataclass
 
 from dashboard.encoding_choice import EncodingChoice
@@ -20,6 +21,54 @@ from posenc.lab.tasks import TASKS, Language
 from posenc.planner import METHODS
 from posenc.settings.setting import MAX_SHOWN_HEADS, MAX_SHOWN_LENGTH
 from posenc.text import with_advanced
+
+# Joiners and the marks of flags belong to words and emoji; other format characters reorder or hide text.
+_FORMAT = {0x200C, 0x200D, *range(0xE0020, 0xE0080)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sentence(fields.Rule):
+    """`least` to `most` words of any language on one line, at most `longest` characters in all.
+
+    Control characters and marks that turn the direction of text around are refused.
+    """
+
+    least: int
+    most: int
+    longest: int
+
+    def allowed(self) -> str:
+        return f"{self.least} to {self.most} words and at most {self.longest} characters"
+
+    def accepts(self, value: object) -> bool:
+        return (
+            isinstance(value, str)
+            and len(value) <= self.longest
+            and self.least <= len(value.split()) <= self.most
+            and all(_is_text(letter) for letter in value)
+        )
+
+    def nearest(self, text: str) -> str | None:
+        if self.accepts(text):
+            return text
+        # Cut before it is looked at: a link may hold half a million letters.
+        words = "".join(c if _is_text(c) else " " for c in text[: 4 * self.longest]).split()
+        found = " ".join(words[: self.most])
+        if len(found) > self.longest:
+            found = found[: self.longest + 1].rpartition(" ")[0]
+        return found if self.accepts(found) else None
+
+    def told(self, value: str) -> str:
+        return f"\u201c{value}\u201d"
+
+
+def _is_text(letter: str) -> bool:
+    """Whether a character is a space or can be seen as a part of a word."""
+    if letter.isspace():
+        return letter == " "
+    return unicodedata.category(letter) not in ("Cc", "Cf", "Cs", "Co", "Cn") or (
+        ord(letter) in _FORMAT
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,7 +234,7 @@ class OrderChoice:
 
     sentence: str = fields.ruled(
         "dog bites man",
-        fields.Sentence(
+        Sentence(
             least=2,
             most=12,
             longest=120,

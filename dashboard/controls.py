@@ -8,6 +8,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from dashboard import compute, links, real_model, server_settings, sources, used
+from dashboard.choices import Sentence
 from dashboard.faults import answered
 from dashboard.text import plain
 from dashboard.widgets import control, dial, labels, pressed, show, tell_changed, understood, widget
@@ -208,7 +209,7 @@ def choices(
         chosen = widget(target, rule, default, key=name, bind="query-params")
         if isinstance(rule, fields.MultiChoice):  # of nothing at all, or too much, the nearest
             chosen = rule.nearest(",".join(chosen)) or default
-        elif isinstance(rule, fields.Sentence):
+        elif isinstance(rule, Sentence):
             text, chosen = chosen, understood(rule, default, chosen)
             tell_changed(rule, text, chosen)
         values[name] = chosen

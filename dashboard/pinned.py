@@ -7,13 +7,13 @@ from dashboard.faults import answered
 from dashboard.pair import Pair
 from dashboard.text import listed, plain
 from posenc import fields
-from posenc.limits import MAX_MODEL_WORD
+from posenc.models.read_config import MAX_TOKEN
 from posenc.schemes import SCHEMES
 from posenc.settings import Setting, from_text, own_rules, record
 
 KEY = "a"
 SEPARATOR = "~"  # in no value, and written into a link as it is
-MOST_CHARACTERS = 3_000 + MAX_MODEL_WORD
+MOST_CHARACTERS = 3_000 + MAX_TOKEN
 
 
 def written(setting: Setting) -> str:

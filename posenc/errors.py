@@ -2,7 +2,7 @@
 
 
 def shown(value: object) -> str:
-    """Return `value` as a message may show it: short, whatever it is."""
+    """Return the repr of a value in at most 60 characters."""
     if isinstance(value, int) and abs(value) >= 10**40:  # Python refuses to write 5,000 digits
         return "a number of more than 40 digits"
     text = repr(value)
@@ -10,7 +10,7 @@ def shown(value: object) -> str:
 
 
 class PosencError(ValueError):
-    """Base of every error this library raises on purpose; a ValueError, so callers may catch that."""
+    """Base of every error that this library raises on purpose."""
 
 
 class ConfigError(PosencError):
@@ -58,19 +58,19 @@ class DeviceLost(RunError):
 
 
 class QueueFull(PosencError):
-    """No more training may wait on this server; the message says how much does."""
+    """No more training may wait; the message says how much does."""
 
 
 class QueueBusy(RunError):
-    """Another process has held the queue of trainings for long; nothing was changed."""
+    """Another process has locked the queue of trainings for long; nothing was changed."""
 
 
 class QueueUnwritable(RunError):
-    """The folder of the queue cannot be written now, as on a full disk; what waits goes on waiting."""
+    """The folder of the queue cannot be written now, as on a full disk; the queue is unchanged."""
 
 
 class StoreUnavailable(RunError):
-    """The place of the runs cannot be reached or read now; nothing is known of what it holds."""
+    """The storage of the runs cannot be reached or read now."""
 
 
 class RunMissing(RunError):
@@ -78,7 +78,7 @@ class RunMissing(RunError):
 
 
 class RunOfAnotherVersion(RunError):
-    """A run is whole, but of a version of this library that this one does not know."""
+    """A run is intact, but of a version of this library that this one does not know."""
 
 
 class CheckpointError(PosencError):
@@ -106,9 +106,8 @@ class NotACheckpoint(CheckpointError):
 class PickleRefused(CheckpointError):
     """The file is a pickle or a TorchScript archive: code, which is never opened.
 
-    `sentence` says so and ends in a colon; `conversion` is two lines of Python that save the weights
-    as .safetensors, to be run where the file's maker is trusted. The message is both, one below the
-    other.
+    sentence: says so and ends in a colon. conversion: two lines of Python that save the weights as
+    .safetensors, to be run where the file's maker is trusted. The message is both.
     """
 
     def __init__(self, sentence: str, conversion: str) -> None:
@@ -123,8 +122,7 @@ class PickleRefused(CheckpointError):
 class NoPositionTable(CheckpointError):
     """The file, or the tensor asked for, holds no position table; the message says what it holds.
 
-    `candidates` names the tensors that might be one by their shape alone, best first; each may be
-    asked for by its name. Most often there are none.
+    candidates: the tensors that might be one by their shape alone, best first.
     """
 
     def __init__(self, message: str, candidates: tuple[str, ...] = ()) -> None:
@@ -133,7 +131,7 @@ class NoPositionTable(CheckpointError):
 
 
 class SeveralPositionTables(CheckpointError):
-    """The file holds several position tables; `candidates` names all of them, in the file's order."""
+    """The file holds several position tables. candidates: their names, in the file's order."""
 
     def __init__(self, message: str, candidates: tuple[str, ...] = ()) -> None:
         super().__init__(message)
@@ -141,12 +139,11 @@ class SeveralPositionTables(CheckpointError):
 
 
 class ConfigFileError(PosencError):
-    """A model's config.json cannot be read; the message names the key, what is there and what may be.
+    """A model's config.json cannot be read; the message names the key, its value and what is allowed.
 
-    key: the key at fault, with its way from the top ("text_config.rope_scaling.factor"), "" where the
-    file as a whole is.
-    assume: the model type that `read_config` can be told to assume to read the file all the same, "" where
-    that does not help. problem: the message without the words on how to do so.
+    key: the key at fault, with its path ("text_config.rope_scaling.factor"), "" for the whole file.
+    assume: the model type that `read_config` can assume to read the file all the same, "" where that
+    does not help. problem: the message without the words on how to do so.
     """
 
     def __init__(self, message: str, key: str = "", assume: str = "", problem: str = "") -> None:

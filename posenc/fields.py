@@ -1,13 +1,9 @@
-"""Ruled fields: the single source of default, range and help for validation, sliders and links.
-
-What a field may hold: one rule for each kind of value, in words, as a check and read from text.
-"""
+"""Dataclass fields with rules: default, range and help, as a check in code and as text in a link."""
 
 import dataclasses
 import functools
 import math
 import re
-import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,25 +13,23 @@ from posenc.errors import ConfigError, shown
 
 # ASCII only and bounded: int() and float() also take Arabic digits, underscores and 5,000 digits.
 _NUMBER = re.compile(r"[+-]?[0-9]{1,40}(?:\.[0-9]{0,40})?(?:[eE][+-]?[0-9]{1,3})?", re.ASCII)
-
-
 NO_NUMBERS = "none"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rule(ABC):
-    """What a field may hold. `label` and `help` are shown to people, the rest is checked."""
+    """What a field may hold. label, help: for people."""
 
     label: str = ""
     help: str = ""
 
     @abstractmethod
     def allowed(self) -> str:
-        """Say in words what is allowed."""
+        """Return in words what is allowed."""
 
     @abstractmethod
     def accepts(self, value: object) -> bool:
-        """Whether `value` may be held as it is."""
+        """Return whether `value` is allowed as it is."""
 
     @abstractmethod
     def nearest(self, text: str) -> Any | None:
@@ -64,29 +58,20 @@ class IntRange(Rule):
         return f"{kind} from {self.low:,} to {self.high:,}"
 
     def accepts(self, value: object) -> bool:
-        return (
-            isinstance(value, int)
-            and not isinstance(value, bool)
-            and self.low <= value <= self.high
-            and value % self.multiple_of == 0
-        )
+        if isinstance(value, bool) or not isinstance(value, int):
+            return False
+        return self.low <= value <= self.high and value % self.multiple_of == 0
 
     def nearest(self, text: str) -> int | None:
         number = as_number(text)
-        if number is None:
-            return None
-        return self.clamp(number)
+        return None if number is None else self.clamp(number)
 
     def clamp(self, number: float) -> int:
         """Return the legal value nearest to `number`."""
         step = self.multiple_of
         bounded = min(max(number, self.low), self.high)
-        value = round(bounded / step) * step
-        if value < self.low:
-            value += step
-        elif value > self.high:
-            value -= step
-        return int(value)
+        least, most = math.ceil(self.low / step), self.high // step
+        return step * min(max(round(bounded / step), least), most)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,7 +144,7 @@ class Flag(Rule):
 
 @dataclass(frozen=True, kw_only=True)
 class Word(Rule):
-    """Text of a fixed form; `described` says the form in words."""
+    """Text that matches a pattern. described: the pattern in words."""
 
     pattern: str
     described: str
@@ -174,52 +159,9 @@ class Word(Rule):
         return text if self.accepts(text) else None
 
 
-# Joiners and the marks of flags belong to words and emoji; other format characters reorder or hide text.
-_FORMAT = {0x200C, 0x200D, *range(0xE0020, 0xE0080)}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sentence(Rule):
-    """`least` to `most` words of any language on one line, at most `longest` characters in all.
-
-    Control characters and marks that turn the direction of text around are refused.
-    """
-
-    least: int
-    most: int
-    longest: int
-
-    def allowed(self) -> str:
-        return f"{self.least} to {self.most} words and at most {self.longest} characters"
-
-    def accepts(self, value: object) -> bool:
-        return (
-            isinstance(value, str)
-            and len(value) <= self.longest
-            and self.least <= len(value.split()) <= self.most
-            and all(_is_text(letter) for letter in value)
-        )
-
-    def nearest(self, text: str) -> str | None:
-        if self.accepts(text):
-            return text
-        # Cut before it is looked at: a link may hold half a million letters.
-        words = "".join(c if _is_text(c) else " " for c in text[: 4 * self.longest]).split()
-        found = " ".join(words[: self.most])
-        if len(found) > self.longest:
-            found = found[: self.longest + 1].rpartition(" ")[0]
-        return found if self.accepts(found) else None
-
-    def told(self, value: str) -> str:
-        return f"\u201c{value}\u201d"
-
-
 @dataclass(frozen=True, kw_only=True)
 class MultiChoice(Rule):
-    """A non-empty choice of at most `most` words, kept in the order of `options`.
-
-    `labels` are the same words as people know them, in the same order; text may use either.
-    """
+    """One to `most` of a few words, in the order of `options`. labels: other spellings of them."""
 
     options: tuple[str, ...]
     labels: tuple[str, ...]
@@ -249,10 +191,7 @@ class MultiChoice(Rule):
 
 @dataclass(frozen=True, kw_only=True)
 class Numbers(Rule):
-    """`least` to `most` numbers, each in [low, high] and a whole one if `whole`, such as 1,2.5,3.
-
-    "none" is no number at all: an empty text would be lost in a link.
-    """
+    """`least` to `most` numbers in [low, high], integers if `whole`, such as 1,2.5,3 or none."""
 
     low: float
     high: float
@@ -271,10 +210,10 @@ class Numbers(Rule):
         return (
             isinstance(value, tuple)
             and self.least <= len(value) <= self.most
-            and all(self._accepts_one(number) for number in value)
+            and all(self._accepts_number(number) for number in value)
         )
 
-    def _accepts_one(self, value: object) -> bool:
+    def _accepts_number(self, value: object) -> bool:
         if isinstance(value, bool) or not isinstance(value, int if self.whole else int | float):
             return False
         return self.low <= value <= self.high
@@ -305,15 +244,6 @@ def as_written(value: float) -> str:
     return str(int(value)) if float(value).is_integer() and abs(value) < 2**53 else repr(value)
 
 
-def _is_text(letter: str) -> bool:
-    """Whether a character is a space or can be seen as a part of a word."""
-    if letter.isspace():
-        return letter == " "
-    return unicodedata.category(letter) not in ("Cc", "Cf", "Cs", "Co", "Cn") or (
-        ord(letter) in _FORMAT
-    )
-
-
 def as_number(text: str) -> float | None:
     """Return the number that a text is, None where it is none or NaN."""
     if not _NUMBER.fullmatch(text):
@@ -328,27 +258,22 @@ def ruled(default: Any, rule: Rule) -> Any:
 
 
 def rules(owner: Any) -> dict[str, Rule]:
-    """Return the rule of every ruled field of a dataclass (or an instance), in order."""
-    return {name: rule for name, (rule, _) in _ruled(_class(owner)).items()}
+    """Return the rule of every ruled field of a dataclass or an instance, in order."""
+    return {name: field.metadata["rule"] for name, field in _ruled_fields(owner).items()}
 
 
 def defaults(owner: Any) -> dict[str, Any]:
-    """Return the default of every ruled field of a dataclass, in order."""
-    return {name: default for name, (_, default) in _ruled(_class(owner)).items()}
+    """Return the default of every ruled field of a dataclass or an instance, in order."""
+    return {name: field.default for name, field in _ruled_fields(owner).items()}
 
 
-def _class(owner: Any) -> type:
-    return owner if isinstance(owner, type) else type(owner)
+def _ruled_fields(owner: Any) -> Mapping[str, dataclasses.Field[Any]]:
+    return _ruled_fields_of(owner if isinstance(owner, type) else type(owner))
 
 
-@functools.cache  # asked thousands of times for every page that is drawn
-def _ruled(owner: type) -> dict[str, tuple[Rule, Any]]:
-    """Return rule and default of every ruled field of a class."""
-    return {
-        field.name: (field.metadata["rule"], field.default)
-        for field in dataclasses.fields(owner)
-        if "rule" in field.metadata
-    }
+@functools.cache
+def _ruled_fields_of(owner: type) -> Mapping[str, dataclasses.Field[Any]]:
+    return {field.name: field for field in dataclasses.fields(owner) if "rule" in field.metadata}
 
 
 def check(instance: Any) -> None:
@@ -362,29 +287,26 @@ def check(instance: Any) -> None:
 
 
 def snap(owner: Any, raw: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
-    """Read the ruled fields of `owner` from text: legal values, and a sentence per change made."""
+    """Return the ruled fields of `owner`, read from text, and a sentence for each text changed."""
     values, notices = defaults(owner), []
     for name, rule in rules(owner).items():
         if name not in raw:
             continue
         value = rule.nearest(raw[name])
-        said = value is not None
-        if value is None:
-            value = values[name]
-        if not said or (rule.write(value) != raw[name] and not _says(raw[name], value)):
+        if value is not None:
+            values[name] = value
+        if value is None or not (rule.write(value) == raw[name] or _reads_as(raw[name], value)):
+            verb = "are" if isinstance(values[name], tuple) and len(values[name]) > 1 else "is"
             notices.append(
-                f"{rule.label} must be {rule.allowed()}; {rule.told(value)} "
-                f"{'are' if isinstance(value, tuple) and len(value) > 1 else 'is'} used instead."
+                f"{rule.label} must be {rule.allowed()}; {rule.told(values[name])} {verb} used instead."
             )
-        values[name] = value
     return values, notices
 
 
-def _says(text: str, value: Any) -> bool:
-    """Whether `text` is another way of writing exactly `value`, such as 1e4 for 10000."""
+def _reads_as(text: str, value: Any) -> bool:
+    """Return whether `text` is another spelling of exactly `value`, such as 1e4 for 10000."""
     if isinstance(value, tuple) and value and not isinstance(value[0], str):
-        numbers = tuple(as_number(word.strip()) for word in text.split(","))
-        return numbers == value
+        return value == tuple(as_number(number.strip()) for number in text.split(","))
     if isinstance(value, tuple):
         return len(set(text.split(","))) == len(value)  # every word was taken
     return not isinstance(value, bool | str) and as_number(text) == value

@@ -1,17 +1,13 @@
-"""Every cap on length, width and size, stated once and enforced by the library and the dashboard."""
+"""Limits of lengths, widths and sizes that several modules share, and checks of arguments by them."""
 
 from posenc.errors import SchemeArgumentError, shown
 
-# Library: what the arithmetic guarantees.
 MAX_POSITION = 2**31 - 1  # exact phases hold for |position| <= this
 MAX_DIM = 65_536
 MAX_TABLE_ELEMENTS = 2**31  # length * dim of one table (8 GiB in float32)
 MAX_HEADS = 1_024
 MIN_TURNS, MAX_TURNS = 1e-6, 1e6  # within the trained length, at the ends of a scaling's ramp
-MIN_ATTENTION_FACTOR, MAX_ATTENTION_FACTOR = (
-    0.01,
-    100.0,
-)  # of queries and of keys, where it is given
+MIN_ATTENTION_FACTOR, MAX_ATTENTION_FACTOR = 0.01, 100.0  # of queries and of keys
 MAX_ATTENTION_WEIGHT = 10.0  # of ln(factor), DeepSeek's mscale
 MIN_BASE, MAX_BASE = 1.0, 1e12  # the base is greater than 1 and at most 1e12
 MAX_SCALE_FACTOR = 4_096.0  # of a RoPE scaling
@@ -22,30 +18,18 @@ MAX_CURVE_LENGTH = 2**22  # an offset curve: 64 MiB for each head that is averag
 MAX_VECTOR_ELEMENTS = 2**28  # position vectors that grow with every position: 2 GiB
 MAX_KERNEL_LENGTH = 16_384  # a dense (T, T) float64 kernel: 2 GiB
 MAX_PROBED_POSITIONS = 1_024  # that positions are read back from: a second, by the cube
-
-# Dashboard: what one visitor of a shared server may ask for, so that every page answers at once.
 MAX_TRAIN_LENGTH = 1_048_576
 RUN = r"run-[0-9a-f]{20}"  # the name of the table or the parameters of a run
-MAX_SHOWN_ELEMENTS = 2**20  # positions x dimension: a page's products stay under a second
 
-# Training, wherever it is started.
+# Training.
 MIN_RUN_TOKENS, MAX_RUN_TOKENS = 16, 8_192  # of a training sequence
 MAX_RUN_BYTES = 256 * 2**20  # of one file of a run: a million steps take a fiftieth
 MAX_RUN_ROWS = 1_200_000  # of that file: a loss for each of a million steps, and the scores
-
-# Training that a visitor of a shared server may start from a page.
 MAX_RUNNING = 1  # background processes that train
 MAX_WAITING = 8  # starts that wait for one
 
-# A model's config.json.
-MAX_CONFIG_BYTES = 2**20
-MAX_CONFIG_DEPTH = 32  # objects and lists inside one another
-MAX_MODEL_LAYERS = 4_096
-MAX_MODEL_WIDTH = 2**20  # of a token vector
-MAX_MODEL_WORD = 4_096  # characters of a config that is packed into a link
-MAX_MODEL_TEXT = 65_536  # bytes that such a word may unpack to
-
-# Checkpoints.
+# Files.
+MAX_CONFIG_BYTES = 2**20  # of a config.json
 MAX_HUB_BYTES = 64 * 2**20  # of one table that is fetched from the Hub, its file's header included
 MAX_HUB_FETCHES = 2  # at once, of one process
 MAX_FILE_BYTES = 2 * 2**30

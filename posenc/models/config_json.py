@@ -19,6 +19,7 @@ from posenc.errors import ConfigFileError, shown
 from posenc.text import printable_name
 
 Source = Mapping[str, Any] | str | bytes | bytearray | Path
+MAX_DEPTH = 32  # objects and lists inside one another
 _MAX_DIGITS = 40  # of an integer
 _KINDS = {bool: "true or false", int: "number", float: "number", str: "text", list: "list"}
 
@@ -118,7 +119,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _check(value: Any, key: str = "", depth: int = 0) -> None:
     """Refuse deep nesting and numbers that are infinite, not a number or very long."""
-    if depth > limits.MAX_CONFIG_DEPTH:
+    if depth > MAX_DEPTH:
         raise _too_deep(key, key)
     if isinstance(value, float) and not math.isfinite(value):
         raise ConfigFileError(f"{key} must be a finite number, got {value}.", key)
@@ -133,7 +134,7 @@ def _check(value: Any, key: str = "", depth: int = 0) -> None:
 
 
 def _too_deep(place: str, key: str = "") -> ConfigFileError:
-    most = limits.MAX_CONFIG_DEPTH
+    most = MAX_DEPTH
     return ConfigFileError(f"{place} nests objects and lists more than {most} deep.", key)
 
 

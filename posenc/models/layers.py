@@ -9,14 +9,16 @@ from posenc.models.config_json import Keys
 from posenc.models.families import FULL, NO_ROPE, SIZES, SLIDING, RopeFamily
 from posenc.models.model_config import PlainSizes
 
+MAX_LAYERS = 4_096
+MAX_WIDTH = 2**20  # of a token vector
 HEAD_LIMIT = fields.IntRange(low=1, high=limits.MAX_HEADS)
-WIDTH_LIMIT = fields.IntRange(low=1, high=limits.MAX_MODEL_WIDTH)
-LAYER_LIMIT = fields.IntRange(low=1, high=limits.MAX_MODEL_LAYERS)
+WIDTH_LIMIT = fields.IntRange(low=1, high=MAX_WIDTH)
+LAYER_LIMIT = fields.IntRange(low=1, high=MAX_LAYERS)
 LENGTH_LIMIT = fields.IntRange(low=2, high=limits.MAX_POSITION)
 EVEN_WIDTH_LIMIT = fields.IntRange(low=2, high=limits.MAX_DIM, multiple_of=2)
 HEAD_WIDTH_LIMIT = fields.IntRange(low=2, high=limits.MAX_DIM)
 _WINDOW = fields.IntRange(low=1, high=limits.MAX_POSITION)
-_FIRST_LAYER = fields.IntRange(low=0, high=limits.MAX_MODEL_LAYERS)
+_FIRST_LAYER = fields.IntRange(low=0, high=MAX_LAYERS)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,6 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from posenc import limits
 from posenc.errors import ConfigFileError, shown
 from posenc.models import bias_models
 from posenc.models.config_json import Keys, Source, read_object
@@ -227,9 +226,11 @@ _NAMED = 5  # keys that a sentence names
 _SHOWN = 60  # characters of a name of somebody else's
 
 
+MAX_TOKEN = 4_096  # characters
+MAX_TOKEN_CONTENT = 65_536  # bytes that a token may unpack to
 PREFIX = "config-"
 ASSUMED = "posenc_assume"  # beside the keys of a config, and never one of them
-PATTERN = rf"{PREFIX}[A-Za-z0-9_-]{{1,{limits.MAX_MODEL_WORD - len(PREFIX)}}}"
+PATTERN = rf"{PREFIX}[A-Za-z0-9_-]{{1,{MAX_TOKEN - len(PREFIX)}}}"
 
 
 def config_token(source: Source, assume: str | None = None) -> str:
@@ -248,10 +249,10 @@ def config_token(source: Source, assume: str | None = None) -> str:
         content = text.encode("utf-8", "surrogatepass")
         packed = zlib.compress(content, level=9)
         word = PREFIX + base64.urlsafe_b64encode(packed).rstrip(b"=").decode("ascii")
-        if len(word) > limits.MAX_MODEL_WORD or len(content) > limits.MAX_MODEL_TEXT:
+        if len(word) > MAX_TOKEN or len(content) > MAX_TOKEN_CONTENT:
             raise ConfigFileError(
                 f"the keys of this config that bear on position are too many for a link: packed they have "
-                f"{len(word):,} characters, and {limits.MAX_MODEL_WORD:,} is the most."
+                f"{len(word):,} characters, and {MAX_TOKEN:,} is the most."
             )
         if read_config_token(word) == model:
             return word
@@ -270,19 +271,19 @@ def _unpacked(word: str) -> bytes:
     """Return the JSON text in a word, never more than MAX_MODEL_TEXT bytes of it."""
     if not re.fullmatch(PATTERN, word, re.ASCII):
         raise ConfigFileError(
-            f"the word of a config is {PREFIX} and at most {limits.MAX_MODEL_WORD:,} characters in all, "
+            f"the word of a config is {PREFIX} and at most {MAX_TOKEN:,} characters in all, "
             "letters, digits, - and _."
         )
     packed = word.removeprefix(PREFIX)
     reader = zlib.decompressobj()
     try:
         content = base64.urlsafe_b64decode(packed + "=" * (-len(packed) % 4))
-        text = reader.decompress(content, limits.MAX_MODEL_TEXT + 1)
+        text = reader.decompress(content, MAX_TOKEN_CONTENT + 1)
     except (binascii.Error, zlib.error):
         raise ConfigFileError("the word of a config cannot be unpacked; was it cut?") from None
-    if len(text) > limits.MAX_MODEL_TEXT:
+    if len(text) > MAX_TOKEN_CONTENT:
         raise ConfigFileError(
-            f"the word of a config unpacks to more than {limits.MAX_MODEL_TEXT:,} bytes."
+            f"the word of a config unpacks to more than {MAX_TOKEN_CONTENT:,} bytes."
         )
     if not reader.eof or reader.unused_data:
         raise ConfigFileError("the word of a config cannot be unpacked; was it cut?")

@@ -3,13 +3,14 @@
 import dataclasses
 from typing import Any
 
-from posenc import fields, limits
+from posenc import fields
 from posenc.errors import ConfigError
 from posenc.models.config_json import Keys
 from posenc.models.families import FULL, NO_ROPE, SLIDING, RopeFamily, family_of
 from posenc.models.layers import (
     EVEN_WIDTH_LIMIT,
     LENGTH_LIMIT,
+    MAX_WIDTH,
     Heads,
     Sizes,
     heads_by_kind,
@@ -29,7 +30,7 @@ from posenc.schemes.rope import RopeConfig
 from posenc.schemes.rope_scaling.yarn import attention_scale
 
 NEW, OLD = "rope_parameters", "rope_scaling"
-_POSITIVE = fields.FloatRange(low=0.0, high=float(limits.MAX_MODEL_WIDTH), closed=False)
+_POSITIVE = fields.FloatRange(low=0.0, high=float(MAX_WIDTH), closed=False)
 
 
 def read_gptj(model_type: str, keys: Keys) -> ModelConfig:

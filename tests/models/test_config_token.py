@@ -19,7 +19,7 @@ from posenc.errors import ConfigFileError
 from posenc.models import config_token, read_config, read_config_token
 from posenc.models.config_json import read_object
 from posenc.models.presets import MODELS
-from posenc.models.read_config import ASSUMED, PATTERN, PREFIX
+from posenc.models.read_config import ASSUMED, MAX_TOKEN, MAX_TOKEN_CONTENT, PATTERN, PREFIX
 from tests.models.configs import (
     CASES,
     LLAMA,
@@ -163,7 +163,7 @@ def test_config_token_keeps_null_values_and_named_layers() -> None:
     assert read_config({"model_type": "mistral"}).kv_heads == 8
 
 
-BOMB = packed(b'{"model_type": "llama", "x": "' + b"a" * (limits.MAX_MODEL_TEXT + 1) + b'"}')
+BOMB = packed(b'{"model_type": "llama", "x": "' + b"a" * (MAX_TOKEN_CONTENT + 1) + b'"}')
 GOOD = config_token(LLAMA)
 BAD_WORDS = {
     "five megabytes": (PREFIX + "A" * 5_000_000, "4,096"),
@@ -191,7 +191,7 @@ def test_a_hostile_word_is_refused_for_its_fault(name: str) -> None:
 
 def test_a_word_is_never_unpacked_past_its_limit() -> None:
     word = packed(b" " * 2_900_000)  # about the most that so few characters hold
-    assert len(word) <= limits.MAX_MODEL_WORD
+    assert len(word) <= MAX_TOKEN
     tracemalloc.start()
     try:
         with pytest.raises(ConfigFileError, match="65,536"):

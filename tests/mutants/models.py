@@ -5,7 +5,7 @@ from tests.mutants.runs import Mutant
 MUTANTS_OF_MODELS = (
     # Configs and their words.
     Mutant("a word unpacked however long", "models/read_config.py",
-           "reader.decompress(content, limits.MAX_MODEL_TEXT + 1)", "reader.decompress(content)",
+           "reader.decompress(content, MAX_TOKEN_CONTENT + 1)", "reader.decompress(content)",
            ("config_token",)),
     Mutant("a missing type guessed", "models/rope_formats.py",
            "    if telling:", "    if telling and not keys:", ("config_refusals",)),
