@@ -47,7 +47,7 @@ class ScaledHypothesis(Hypothesis):
 
     def float32_rates(self, columns: Columns) -> Float[Tensor, " c"]:
         assert self.config is not None
-        return _by_column(self.config.float32_ladder(self.config.rotary_dim), columns)
+        return _by_column(self.config.float32_frequencies(self.config.rotary_dim), columns)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -64,7 +64,7 @@ def llama_cpp_flags(config: RopeConfig) -> str:
     """Return the options of llama.cpp, "" where it has none for this."""
     if type(config) is RopeConfig:
         return f"--rope-scaling none --rope-freq-base {config.base!r}"
-    if isinstance(config, RopeNtkConfig):
+    if type(config) is RopeNtkConfig:
         return f"--rope-scaling none --rope-freq-base {config.larger_base!r}"
     if isinstance(config, RopeLinearConfig):
         return f"--rope-scaling linear --rope-scale {config.factor:.10g}"

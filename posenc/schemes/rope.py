@@ -114,7 +114,7 @@ class RopeConfig(SchemeConfig):
         """Return what cosines and sines are multiplied by."""
         return 1.0
 
-    def float32_ladder(self, rotary_dim: int) -> Float[Tensor, " pairs"]:
+    def float32_frequencies(self, rotary_dim: int) -> Float[Tensor, " pairs"]:
         """Return the float32 frequencies for this rotary width by the operations of transformers."""
         return 1.0 / float32_powers(self.base, rotary_dim)
 
@@ -145,7 +145,10 @@ class RopeConfig(SchemeConfig):
     def in_transformers(self) -> bool:
         """Whether transformers computes these frequencies, in float32."""
         scaling = type(self)
-        return scaling is RopeConfig or scaling.float32_ladder is not RopeConfig.float32_ladder
+        return (
+            scaling is RopeConfig
+            or scaling.float32_frequencies is not RopeConfig.float32_frequencies
+        )
 
     def formula(self, write: Writer) -> str:
         scale = self.attention_scaling()
@@ -309,4 +312,4 @@ def rope_frequencies(
     with torch.no_grad():
         # It cuts 0.29 of 100, which is a little less than 29 in binary, to 28.
         rotary_dim = int(config.dim * config.partial_rotary_factor)
-        return config.float32_ladder(rotary_dim), config.attention_scaling()
+        return config.float32_frequencies(rotary_dim), config.attention_scaling()

@@ -36,16 +36,16 @@ def by_hand(config: RopeConfig) -> list[Any]:
     match config:
         case RopeLinearConfig(factor=s):
             return [t / mpmath.mpf(s) for t in theta]
-        case RopeNtkConfig(factor=s):
-            if d == 2:
-                return theta
-            larger = b * mpmath.mpf(s) ** (mpmath.mpf(d) / (d - 2))
-            return [larger ** (-mpmath.mpf(2 * m) / d) for m in range(d // 2)]
         case RopeDynamicConfig(factor=s, trained_length=trained, length=n):
             if d == 2:
                 return theta
             growth = mpmath.mpf(s) * max(n, trained) / trained - (mpmath.mpf(s) - 1)
             larger = b * growth ** (mpmath.mpf(d) / (d - 2))
+            return [larger ** (-mpmath.mpf(2 * m) / d) for m in range(d // 2)]
+        case RopeNtkConfig(factor=s):
+            if d == 2:
+                return theta
+            larger = b * mpmath.mpf(s) ** (mpmath.mpf(d) / (d - 2))
             return [larger ** (-mpmath.mpf(2 * m) / d) for m in range(d // 2)]
         case RopeYarnConfig(factor=s, trained_length=trained):
             low, high = (

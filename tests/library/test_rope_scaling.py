@@ -48,11 +48,11 @@ def test_frequencies_match_a_plain_loop_in_sixty_digits(config: RopeConfig) -> N
 
 def test_yarn_ramps_between_the_published_pairs() -> None:
     config = RopeYarnConfig(**LLAMA_2_BY_16)
-    kept = config.kept().tolist()
-    assert config.ends() == (20, 46)
+    kept = config.unscaled_share().tolist()
+    assert config.ends(128) == (20, 46)
     assert [m for m in range(64) if kept[m] == 1] == [*range(21)]
     assert [m for m in range(64) if kept[m] == 0] == [*range(46, 64)]
-    assert RopeYarnConfig(**QWEN_3).ends() == (23, 40)
+    assert RopeYarnConfig(**QWEN_3).ends(128) == (23, 40)
 
 
 def test_attention_factors_match_published_values() -> None:

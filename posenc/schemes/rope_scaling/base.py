@@ -1,18 +1,17 @@
-r"""What all scalings of RoPE share: a ladder of frequencies divided, pair by pair.
+r"""What all scalings of RoPE share: frequencies divided, pair by pair; and position interpolation.
 
 Peng et al. 2023, arXiv 2309.00071, section 3.1: a scaling replaces theta_m by h(theta_m) and, in some
 variants, multiplies cosines and sines by one attention factor. Each variant is one config in a file
 of its own; it says by what every frequency is divided, and the rest follows.
 
-Position interpolation: every frequency divided by the scale factor.
-
-Chen et al. 2023, arXiv 2306.15595, eq. 3: position p of a text s times as long is read as p / s, which
-is :math:`\theta_m / s`.
+Position interpolation divides every frequency by the scale factor. Chen et al. 2023, arXiv 2306.15595,
+eq. 3: position p of a text s times as long is read as p / s, which is :math:`\theta_m / s`.
 """
 
+import dataclasses
+import math
 from abc import abstractmethod
 from dataclasses import dataclass
-from dataclasses import fields as dataclass_fields
 from typing import Any, ClassVar, Self
 
 import torch
@@ -26,38 +25,37 @@ from posenc.frequencies import Frequencies
 from posenc.schemes.base import SchemeConfig
 from posenc.schemes.rope import RopeConfig
 
+FACTOR = fields.FloatRange(
+    low=1.0,
+    high=limits.MAX_SCALE_FACTOR,
+    label="Scale factor",
+    help="How many times the trained length the model is to read.",
+)
+TRAINED_LENGTH = fields.IntRange(
+    low=2,
+    high=limits.MAX_POSITION,
+    label="Trained length",
+    help="Positions that the unscaled model was trained on.",
+)
+READ_LENGTH = fields.IntRange(
+    low=0,
+    high=limits.MAX_POSITION,
+    label="Length read",
+    help="Length of the text; 0 stands for no more than the trained length.",
+)
+ATTENTION_FACTOR = fields.FloatRange(
+    low=limits.MIN_ATTENTION_FACTOR,
+    high=limits.MAX_ATTENTION_FACTOR,
+    or_zero=True,
+    label="Attention factor",
+    help="Multiplies queries and keys; 0 stands for the one made from the scale factor.",
+)
 
-def factor_field(default: float, help: str = "") -> Any:
-    """Return the field of a scale factor s: the context stretched s times."""
-    rule = fields.FloatRange(
-        low=1.0,
-        high=limits.MAX_SCALE_FACTOR,
-        label="Scale factor",
-        help=help or "How many times the trained length the model is to read.",
-    )
+
+def rotations_field(default: float, label: str, help: str) -> Any:
+    """Return the field of a number of full turns within the trained length."""
+    rule = fields.FloatRange(low=limits.MIN_TURNS, high=limits.MAX_TURNS, label=label, help=help)
     return fields.ruled(default, rule)
-
-
-def trained_length_field(default: int) -> Any:
-    """Return the field of the length that the model was trained on before it was scaled."""
-    rule = fields.IntRange(
-        low=2,
-        high=limits.MAX_POSITION,
-        label="Trained length",
-        help="Positions that the unscaled model was trained on.",
-    )
-    return fields.ruled(default, rule)
-
-
-def read_length_field() -> Any:
-    """Return the field of the text's length, of the scalings that depend on it."""
-    rule = fields.IntRange(
-        low=0,
-        high=limits.MAX_POSITION,
-        label="Length read",
-        help="Length of the text; 0 stands for no more than the trained length.",
-    )
-    return fields.ruled(0, rule)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,19 +70,30 @@ class ScaledRopeConfig(RopeConfig):
 
     @abstractmethod
     def divisors(self) -> Float[Tensor, " pairs"]:
-        """Return what each frequency is divided by, float64; 1 is a frequency that is kept."""
+        """Return what each frequency is divided by, float64; 1 leaves a frequency as it is."""
+
+    def frequencies(self) -> Frequencies:
+        divisors, unscaled = self.divisors(), self.unscaled()
+        if bool((divisors == 1).all()):
+            return unscaled
+        return Frequencies.from_inv_freq(unscaled.inv_freq / divisors)
 
     @property
     def words(self) -> str:
         factor = getattr(self, "factor", None)
         return self.reading if factor is None else f"{self.reading} by {factor:g}"
 
-    def frequencies(self) -> Frequencies:
-        divisors = self.divisors()
-        plain = super().frequencies()
-        if bool((divisors == 1).all()):
-            return plain
-        return Frequencies.from_inv_freq(plain.inv_freq / divisors)
+    def stretch(self, length: int) -> float | None:
+        factor: float | None = getattr(self, "factor", None)
+        return factor
+
+    @property
+    def made_for(self) -> float | None:
+        factor, trained = getattr(self, "factor", None), getattr(self, "trained_length", None)
+        return None if factor is None or trained is None else float(factor * trained)
+
+    def as_trained(self) -> RopeConfig:
+        return RopeConfig(**{name: getattr(self, name) for name in fields.rules(RopeConfig)})
 
     @classmethod
     def extending(cls, trained: SchemeConfig, length: int, trained_length: int) -> Self | None:
@@ -97,40 +106,11 @@ class ScaledRopeConfig(RopeConfig):
         values = {name: getattr(trained, name) for name in fields.rules(RopeConfig)}
         values |= {"factor": length / trained_length, "trained_length": trained_length}
         values |= {"length": length}
-        names = {field.name for field in dataclass_fields(cls)}
+        names = {field.name for field in dataclasses.fields(cls)}
         try:
             return cls(**{name: value for name, value in values.items() if name in names})
         except ConfigError:
             return None  # a factor or a length that this scaling does not have
-
-    def stretch(self, length: int) -> float | None:
-        factor: float | None = getattr(self, "factor", None)
-        return factor
-
-    @property
-    def made_for(self) -> float | None:
-        factor, trained = getattr(self, "factor", None), getattr(self, "trained_length", None)
-        return None if factor is None or trained is None else float(factor * trained)
-
-    def as_trained(self) -> RopeConfig:
-        return RopeConfig(
-            **{name: getattr(self, name) for name in fields.rules(RopeConfig)},
-        )
-
-
-def blended(kept: Float[Tensor, " pairs"], factor: float) -> Float[Tensor, " pairs"]:
-    """Return the divisors that keep a share of each frequency and divide the rest by the factor.
-
-    theta' = (1 - kept) theta / s + kept theta; a share of 1 is divided by 1, of 0 by s, exactly.
-    """
-    return factor / ((1 - kept) + kept * factor)
-
-
-def blended_formula(write: Writer, *kept: str) -> tuple[str, ...]:
-    """Return the frequencies of `blended`; kept: the share, then what stands in it."""
-    power, share = write.power("rotary_dim"), rf"\gamma_{write.pair}"
-    rate = rf"\frac{{1 - {share}}}{{{write.value('factor')} \cdot {power}}} + \frac{{{share}}}{{{power}}}"
-    return (rate, rf"{share} = \min(1, \max(0,\, {kept[0]}))", *kept[1:])
 
 
 def pair_numbers(pairs: int) -> Float[Tensor, " pairs"]:
@@ -138,12 +118,55 @@ def pair_numbers(pairs: int) -> Float[Tensor, " pairs"]:
     return torch.arange(pairs, dtype=torch.float64, device="cpu")
 
 
+def blended(share: Float[Tensor, " pairs"], factor: float) -> Float[Tensor, " pairs"]:
+    """Return the divisors that leave a share of each frequency and divide the rest by the factor.
+
+    theta' = (1 - share) theta / s + share theta; a share of 1 is divided by 1, of 0 by s, exactly.
+    """
+    return factor / ((1 - share) + share * factor)
+
+
+def blended_formula(write: Writer, share: str, *definitions: str) -> tuple[str, ...]:
+    """Return the frequencies of `blended`, with what stands in the share."""
+    power, name = write.power("rotary_dim"), rf"\gamma_{write.pair}"
+    rate = rf"\frac{{1 - {name}}}{{{write.value('factor')} \cdot {power}}} + \frac{{{name}}}{{{power}}}"
+    return (rate, rf"{name} = \min(1, \max(0,\, {share}))", *definitions)
+
+
+def share_by_rotations(
+    unscaled: Frequencies, trained_length: int, low: float, high: float
+) -> Float[Tensor, " pairs"]:
+    """Return 0 for pairs that turn at most `low` times within the trained length, 1 from `high` on.
+
+    Linear between: the ramp of Llama 3 and of YaRN as printed.
+    """
+    rotations = trained_length * unscaled.inv_freq / (2 * math.pi)
+    return ((rotations - low) / (high - low)).clamp(0, 1)
+
+
+def rotations_formula(write: Writer, low: str, high: str) -> tuple[str, ...]:
+    """Return the frequencies blended by `share_by_rotations`; low, high: names of fields."""
+    start, end, length = write.value(low), write.value(high), write.value("trained_length")
+    rotations = rf"\frac{{{length}}}{{2 \pi \cdot {write.power('rotary_dim')}}}"
+    return blended_formula(write, rf"\frac{{{rotations} - {start}}}{{{end} - {start}}}")
+
+
+def check_greater(config: RopeConfig, high: str, low: str) -> None:
+    """Raise ConfigError unless the field `high` is greater than the field `low`."""
+    greater, smaller = getattr(config, high), getattr(config, low)
+    if greater <= smaller:
+        raise ConfigError(
+            f"{type(config).__name__}.{high} must be greater than {low}, got {greater:g} and "
+            f"{smaller:g}."
+        )
+
+
 @dataclass(frozen=True, kw_only=True)
 class RopeLinearConfig(ScaledRopeConfig):
     """RoPE with positions, and so frequencies, divided by `factor`."""
 
     kind: str = "rope_linear"
-    factor: float = factor_field(4.0)
+    factor: float = fields.ruled(4.0, FACTOR)
 
     label: ClassVar[str] = "RoPE linear"
     summary: ClassVar[str] = "RoPE with every position divided by one factor."
@@ -157,5 +180,5 @@ class RopeLinearConfig(ScaledRopeConfig):
     def divisors(self) -> Float[Tensor, " pairs"]:
         return torch.full_like(pair_numbers(self.rotary_dim // 2), self.factor)
 
-    def float32_ladder(self, rotary_dim: int) -> Float[Tensor, " pairs"]:
-        return super().float32_ladder(rotary_dim) / self.factor
+    def float32_frequencies(self, rotary_dim: int) -> Float[Tensor, " pairs"]:
+        return super().float32_frequencies(rotary_dim) / self.factor

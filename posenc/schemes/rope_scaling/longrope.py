@@ -1,9 +1,9 @@
 r"""LongRoPE: every pair divided by a factor of its own, one list for short and one for long texts.
 
 Ding et al. 2024, arXiv 2402.13753, eq. 4: :math:`\theta_m / \lambda_m`. The factors of a model were found
-by a search on that model; there is no formula for them. Where none are given, these are an example: 1
-for short texts, and for long ones from 1 to s in equal ratios, which is NTK-aware scaling, one of the
-three scalings that the search begins with (section 3.3). Queries and keys are multiplied by
+by a search on that model; there is no formula for them. Empty lists stand for an example: 1 for short
+texts, and for long ones from 1 to s in equal ratios, which is NTK-aware scaling, one of the three scalings
+that the search begins with (section 3.3). Queries and keys are multiplied by
 :math:`\sqrt{1 + \ln s / \ln L_0}` at every length.
 """
 
@@ -20,23 +20,23 @@ from posenc.errors import ConfigError
 from posenc.formula import Writer, number
 from posenc.schemes.rope import float32_powers
 from posenc.schemes.rope_scaling.base import (
+    ATTENTION_FACTOR,
+    FACTOR,
+    READ_LENGTH,
+    TRAINED_LENGTH,
     ScaledRopeConfig,
-    factor_field,
-    read_length_field,
-    trained_length_field,
 )
-from posenc.schemes.rope_scaling.ntk import larger_base
-from posenc.schemes.rope_scaling.yarn import attention_factor_field
+from posenc.schemes.rope_scaling.ntk import larger_base_divisors
 
 
-def _factors_field(label: str, empty: str) -> Any:
+def _factors_field(label: str, example: str) -> Any:
     rule = fields.Numbers(
         low=1e-3,
         high=limits.MAX_PAIR_FACTOR,
         least=0,
         most=limits.MAX_DIM // 2,
         label=label,
-        help=f"One number for all pairs or one for each; empty stands for {empty}.",
+        help=f"One number for all pairs or one for each; empty stands for {example}.",
     )
     return fields.ruled((), rule)
 
@@ -46,14 +46,14 @@ class RopeLongConfig(ScaledRopeConfig):
     """RoPE with a list of factors for texts up to the trained length, and one for longer texts."""
 
     kind: str = "rope_longrope"
-    factor: float = factor_field(4.0)
+    factor: float = fields.ruled(4.0, FACTOR)
     short_factor: tuple[float, ...] = _factors_field("Short factors", "1")
     long_factor: tuple[float, ...] = _factors_field(
         "Long factors", "1 to the scale factor in equal ratios, an example"
     )
-    trained_length: int = trained_length_field(2_048)
-    attention_factor: float = attention_factor_field()
-    length: int = read_length_field()
+    trained_length: int = fields.ruled(2_048, TRAINED_LENGTH)
+    attention_factor: float = fields.ruled(0.0, ATTENTION_FACTOR)
+    length: int = fields.ruled(0, READ_LENGTH)
 
     label: ClassVar[str] = "LongRoPE"
     summary: ClassVar[str] = "RoPE with a searched factor for every pair, another past a length."
@@ -66,11 +66,11 @@ class RopeLongConfig(ScaledRopeConfig):
         super().__post_init__()
         pairs = self.rotary_dim // 2
         for name in ("short_factor", "long_factor"):
-            found = len(getattr(self, name))
-            if found not in (0, 1, pairs):
+            count = len(getattr(self, name))
+            if count not in (0, 1, pairs):
                 raise ConfigError(
                     f"{type(self).__name__}.{name} must hold one number for each of the {pairs} "
-                    f"pairs, one for all, or none, got {found}."
+                    f"pairs, one for all, or none, got {count}."
                 )
 
     @property
@@ -83,20 +83,20 @@ class RopeLongConfig(ScaledRopeConfig):
 
     def rate_formula(self, write: Writer) -> tuple[str, ...]:
         divisor = rf"\lambda_{write.pair}"
-        rate = rf"\frac{{1}}{{{divisor} \cdot {write.power('rotary_dim')}}}"
         which = "long" if self.is_long else "short"
-        said = rf"{divisor}: \text{{ the {which} factor of the pair}}"
+        definition = rf"{divisor}: \text{{ the {which} factor of the pair}}"
         if write.numbers:
             divisors = self.divisors().tolist()
-            said += rf"\text{{, from }} {number(divisors[0])} \text{{ to }} {number(divisors[-1])}"
-        return rate, said
+            first, last = number(divisors[0]), number(divisors[-1])
+            definition += rf"\text{{, from }} {first} \text{{ to }} {last}"
+        return rf"\frac{{1}}{{{divisor} \cdot {write.power('rotary_dim')}}}", definition
 
     def divisors(self) -> Float[Tensor, " pairs"]:
         pairs = self.rotary_dim // 2
-        given = self.long_factor if self.is_long else self.short_factor
-        if given:
-            return torch.tensor(given, dtype=torch.float64, device="cpu").expand(pairs)
-        return larger_base(pairs, self.factor if self.is_long else 1.0)
+        factors = self.long_factor if self.is_long else self.short_factor
+        if factors:
+            return torch.tensor(factors, dtype=torch.float64, device="cpu").expand(pairs)
+        return larger_base_divisors(pairs, self.factor if self.is_long else 1.0)
 
     def attention_scaling(self) -> float:
         if self.attention_factor:
@@ -105,5 +105,5 @@ class RopeLongConfig(ScaledRopeConfig):
             return 1.0
         return math.sqrt(1 + math.log(self.factor) / math.log(self.trained_length))
 
-    def float32_ladder(self, rotary_dim: int) -> Float[Tensor, " pairs"]:
+    def float32_frequencies(self, rotary_dim: int) -> Float[Tensor, " pairs"]:
         return 1.0 / (self.divisors().float() * float32_powers(self.base, rotary_dim))

@@ -1,38 +1,41 @@
-r"""NTK-aware scaling: a larger base, so that slow pairs are slowed and the fastest is kept.
+r"""NTK-aware scaling: a larger base, so that slow pairs are slowed and the fastest stays as it is.
 
 bloc97 2023, as in Peng et al. 2023, arXiv 2309.00071, eq. 16: :math:`b' = b\,s^{d/(d-2)}`. The fastest
 pair keeps its frequency, the slowest is divided by s; pair m is divided by :math:`s^{2m/(d-2)}`.
 
-Dynamic NTK: NTK-aware scaling that grows with the text; none up to the trained length.
-
-emozilla 2023, as in Peng et al. 2023, arXiv 2309.00071, section 3.3 and, with the factor s, all public
-code: at n positions :math:`b' = b\,(s n / L_0 - (s - 1))^{d/(d-2)}`, :math:`n \ge L_0`. The frequencies
-move as the text grows, so keys that were rotated and kept for a shorter text are stale.
+Dynamic NTK grows with the text, from the trained length on. emozilla 2023, as in Peng et al. 2023,
+section 3.3 and, with the factor s, all public code: at n positions
+:math:`b' = b\,(s n / L_0 - (s - 1))^{d/(d-2)}`, :math:`n \ge L_0`. The frequencies move as the text grows,
+so keys that were rotated and cached for a shorter text are stale.
 """
 
+import dataclasses
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from jaxtyping import Float
 from torch import Tensor
 
+from posenc import fields
 from posenc.formula import Writer, number
 from posenc.schemes.rope import RopeConfig, float32_powers
 from posenc.schemes.rope_scaling.base import (
+    FACTOR,
+    READ_LENGTH,
+    TRAINED_LENGTH,
     ScaledRopeConfig,
-    factor_field,
     pair_numbers,
-    read_length_field,
-    trained_length_field,
 )
+
+_GROWTH = dataclasses.replace(FACTOR, help="How fast the base grows past the trained length.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class RopeNtkConfig(ScaledRopeConfig):
-    """RoPE with the base multiplied by factor^(d/(d-2)); a single pair has one frequency, kept."""
+    """RoPE with the base multiplied by factor^(d/(d-2)); a single pair keeps its frequency."""
 
     kind: str = "rope_ntk"
-    factor: float = factor_field(4.0)
+    factor: float = fields.ruled(4.0, FACTOR)
 
     label: ClassVar[str] = "RoPE NTK-aware"
     summary: ClassVar[str] = "RoPE with a larger base: the slow pairs slowed, the fastest kept."
@@ -41,63 +44,38 @@ class RopeNtkConfig(ScaledRopeConfig):
     shared: ClassVar[dict[str, str]] = RopeConfig.shared
 
     @property
+    def growth(self) -> float:
+        """What the base is multiplied by, to the power d/(d-2)."""
+        return self.factor
+
+    @property
     def larger_base(self) -> float:
-        """The base that has these frequencies; one pair has one frequency and keeps it."""
-        pairs = self.rotary_dim // 2
-        power = 0.0 if pairs == 1 else pairs / (pairs - 1)
-        found: float = self.base * self.factor**power
-        return found
+        """The base that has these frequencies."""
+        return _larger_base(self.base, self.growth, self.rotary_dim)
 
     def rate_formula(self, write: Writer) -> tuple[str, ...]:
-        return larger_base_formula(write, write.value("factor"))
+        return _larger_base_formula(write, write.value("factor"))
 
     def divisors(self) -> Float[Tensor, " pairs"]:
-        return larger_base(self.rotary_dim // 2, self.factor)
+        return larger_base_divisors(self.rotary_dim // 2, self.growth)
 
-    def float32_ladder(self, rotary_dim: int) -> Float[Tensor, " pairs"]:
-        if rotary_dim == 2:  # one pair keeps its frequency; transformers divides by zero
-            return super().float32_ladder(rotary_dim)
-        base = self.base * self.factor ** (rotary_dim / (rotary_dim - 2))
-        return 1.0 / float32_powers(base, rotary_dim)
-
-
-def larger_base(pairs: int, factor: float) -> Float[Tensor, " pairs"]:
-    """Return by what a base times factor^(d/(d-2)) divides each of the d/2 frequencies."""
-    share = pair_numbers(pairs) / max(pairs - 1, 1)  # a single pair is kept
-    powers: Tensor = float(factor) ** share
-    return powers
-
-
-def larger_base_formula(write: Writer, growth: str) -> tuple[str, ...]:
-    """Return the frequencies of a base times growth^(r/(r-2)), for more than one pair."""
-    if write.config.rotary_dim == 2:
-        return (rf"\frac{{1}}{{{write.power('rotary_dim')}}}",)
-    width = write.value("rotary_dim")
-    larger = rf"{{{write.value('base')}}} \cdot {{{growth}}}^{{{width}/({width} - 2)}}"
-    return (rf"\left({larger}\right)^{{-2{write.pair}/{width}}}",)
+    def float32_frequencies(self, rotary_dim: int) -> Float[Tensor, " pairs"]:
+        return 1.0 / float32_powers(_larger_base(self.base, self.growth, rotary_dim), rotary_dim)
 
 
 @dataclass(frozen=True, kw_only=True)
-class RopeDynamicConfig(ScaledRopeConfig):
+class RopeDynamicConfig(RopeNtkConfig):
     """RoPE with NTK-aware scaling for a text of `length` positions."""
 
     kind: str = "rope_dynamic"
-    factor: float = factor_field(4.0, "How fast the base grows past the trained length.")
-    trained_length: int = trained_length_field(2_048)
-    length: int = read_length_field()
+    factor: float = fields.ruled(4.0, _GROWTH)
+    trained_length: int = fields.ruled(2_048, TRAINED_LENGTH)
+    length: int = fields.ruled(0, READ_LENGTH)
 
     label: ClassVar[str] = "RoPE dynamic NTK"
     summary: ClassVar[str] = "RoPE whose base grows with the text past the trained length."
-    paper: ClassVar[str] = "Peng et al. 2023, arXiv 2309.00071"
     reading: ClassVar[str] = "dynamic NTK"
     shared: ClassVar[dict[str, str]] = ScaledRopeConfig.shared | {"length": "length"}
-
-    def stretch(self, length: int) -> float | None:
-        return self.at_length(length).growth
-
-    @property
-    def made_for(self) -> float | None:
-        return None  # it follows the text
 
     @property
     def growth(self) -> float:
@@ -105,20 +83,38 @@ class RopeDynamicConfig(ScaledRopeConfig):
         n, trained = max(self.length, self.trained_length), self.trained_length
         return (self.factor * n / trained) - (self.factor - 1)
 
+    @property
+    def made_for(self) -> float | None:
+        return None  # it follows the text
+
+    def stretch(self, length: int) -> float | None:
+        return self.at_length(length).growth
+
     def at_length(self, length: int) -> Self:
         return self.replace(length=length)
 
     def rate_formula(self, write: Writer) -> tuple[str, ...]:
         if write.numbers:
-            return larger_base_formula(write, number(self.growth))
-        growth = r"\left(\frac{s\,\max(n, L)}{L} - (s - 1)\right)"
-        return larger_base_formula(write, growth)
+            return _larger_base_formula(write, number(self.growth))
+        return _larger_base_formula(write, r"\left(\frac{s\,\max(n, L)}{L} - (s - 1)\right)")
 
-    def divisors(self) -> Float[Tensor, " pairs"]:
-        return larger_base(self.rotary_dim // 2, self.growth)
 
-    def float32_ladder(self, rotary_dim: int) -> Float[Tensor, " pairs"]:
-        if rotary_dim == 2:  # one pair keeps its frequency; transformers divides by zero
-            return super().float32_ladder(rotary_dim)
-        base = self.base * self.growth ** (rotary_dim / (rotary_dim - 2))
-        return 1.0 / float32_powers(base, rotary_dim)
+def larger_base_divisors(pairs: int, growth: float) -> Float[Tensor, " pairs"]:
+    """Return by what a base times growth^(d/(d-2)) divides each of the d/2 frequencies."""
+    share = pair_numbers(pairs) / max(pairs - 1, 1)  # a single pair keeps its frequency
+    powers: Tensor = float(growth) ** share
+    return powers
+
+
+def _larger_base(base: float, growth: float, rotary_dim: int) -> float:
+    power = 0.0 if rotary_dim == 2 else rotary_dim / (rotary_dim - 2)
+    larger: float = base * growth**power
+    return larger
+
+
+def _larger_base_formula(write: Writer, growth: str) -> tuple[str, ...]:
+    if write.config.rotary_dim == 2:
+        return (rf"\frac{{1}}{{{write.power('rotary_dim')}}}",)
+    width = write.value("rotary_dim")
+    larger = rf"{{{write.value('base')}}} \cdot {{{growth}}}^{{{width}/({width} - 2)}}"
+    return (rf"\left({larger}\right)^{{-2{write.pair}/{width}}}",)

@@ -1,10 +1,11 @@
-r"""p-RoPE: the ladder of the whole head, of which only the fastest pairs turn.
+r"""p-RoPE: the frequencies of the whole head, of which only the fastest pairs turn.
 
-Barbero et al. 2024, arXiv 2410.06205, section 6.1: the slowest pairs are given frequency 0. Partial rotary
-is another thing: it makes a ladder for the rotated features alone, which reaches as far down. A scale
+Barbero et al. 2024, arXiv 2410.06205, section 6.1: the slowest pairs have frequency 0. Partial rotary is
+another thing: its frequencies are made for the rotated features alone and reach as far down. A scale
 factor divides all frequencies, as in Gemma.
 """
 
+import dataclasses
 import math
 from dataclasses import dataclass
 from typing import ClassVar
@@ -16,7 +17,7 @@ from torch import Tensor
 from posenc import fields
 from posenc.formula import Writer
 from posenc.schemes.rope import RopeConfig, float32_powers
-from posenc.schemes.rope_scaling.base import ScaledRopeConfig, factor_field, pair_numbers
+from posenc.schemes.rope_scaling.base import FACTOR, ScaledRopeConfig, pair_numbers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +34,7 @@ class RopeProportionalConfig(ScaledRopeConfig):
             help="The fastest ones, on the ladder of the whole head; the others have frequency 0.",
         ),
     )
-    factor: float = factor_field(1.0, "Divides every frequency.")
+    factor: float = fields.ruled(1.0, dataclasses.replace(FACTOR, help="Divides every frequency."))
 
     label: ClassVar[str] = "p-RoPE"
     summary: ClassVar[str] = "RoPE whose slowest pairs do not turn at all."
@@ -43,7 +44,7 @@ class RopeProportionalConfig(ScaledRopeConfig):
     shared: ClassVar[dict[str, str]] = RopeConfig.shared
 
     def as_trained(self) -> RopeConfig:
-        return self  # a ladder of its own
+        return self  # it is no scaling of other frequencies
 
     @property
     def rotary_dim(self) -> int:
@@ -70,11 +71,11 @@ class RopeProportionalConfig(ScaledRopeConfig):
         )
 
     def divisors(self) -> Float[Tensor, " pairs"]:
-        at = pair_numbers(self.dim // 2)
-        return torch.full_like(at, self.factor).masked_fill(at >= self.turning, torch.inf)
+        pairs = pair_numbers(self.dim // 2)
+        return torch.full_like(pairs, self.factor).masked_fill(pairs >= self.turning, torch.inf)
 
-    def float32_ladder(self, rotary_dim: int) -> Float[Tensor, " pairs"]:
+    def float32_frequencies(self, rotary_dim: int) -> Float[Tensor, " pairs"]:
         turning = int(self.partial_rotary_factor * self.dim // 2)
-        ladder = torch.zeros(self.dim // 2, dtype=torch.float32, device="cpu")
-        ladder[:turning] = 1.0 / float32_powers(self.base, self.dim, turning)
-        return ladder / self.factor
+        powers = float32_powers(self.base, self.dim, turning)
+        still = torch.zeros(self.dim // 2 - turning, dtype=torch.float32, device="cpu")
+        return torch.cat((1.0 / powers, still)) / self.factor

@@ -1,14 +1,11 @@
 r"""RoPE in sections: pairs shared out among axes, such as the row and the column of a grid.
 
-Wang et al. 2024, Qwen2-VL, arXiv 2409.12191, section 2.1 (M-RoPE): each section of the ladder turns by
-the position on an axis of its own; text, whose axes all count alike, is turned as by plain RoPE. Axial
-RoPE of vision models instead makes a ladder of its own for each axis. Newer models deal the pairs out
+Wang et al. 2024, Qwen2-VL, arXiv 2409.12191, section 2.1 (M-RoPE): each section of the frequencies turns
+by the position on an axis of its own; text, whose axes all count alike, is turned as by plain RoPE. Axial
+RoPE of vision models instead makes frequencies of its own for each axis. Newer models deal the pairs out
 in turn (Qwen3-VL), so that every axis has fast and slow ones.
-
-RoPE of positions with several axes, such as the row and the column of a grid.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -22,68 +19,6 @@ from posenc.formula import Writer
 from posenc.frequencies import Frequencies
 from posenc.schemes.base import Head
 from posenc.schemes.rope import Rope, RopeConfig, float32_powers
-
-
-class RopeOnAxes(Rope):
-    """Rotates queries and keys, each pair by the position on its own axis.
-
-    axes: the axis of every pair. count: how many axes there are. grid: columns that tokens fill row by
-    row; at 0 the text is no picture, and every axis is the position.
-    """
-
-    def __init__(self, config: RopeConfig, axes: Sequence[int], count: int, grid: int) -> None:
-        super().__init__(config)
-        self.stationary = grid == 0
-        self.axes = tuple(axes)
-        self.count = count
-        self.grid = grid
-
-    @property
-    def inv_freq(self) -> Float[Tensor, " p"] | None:
-        """Inverse frequencies; None on a grid, where no pair turns by the number of the token."""
-        return self.frequencies.inv_freq if self.stationary else None
-
-    def cos_sin(
-        self,
-        positions: int | Int[Tensor, " *n"],
-        *,
-        dtype: torch.dtype = torch.float64,
-        device: torch.device | str | None = None,
-    ) -> tuple[Float[Tensor, "*n p"], Float[Tensor, "*n p"]]:
-        if self.stationary:
-            return super().cos_sin(positions, dtype=dtype, device=device)
-        if isinstance(positions, int):
-            positions = torch.arange(positions, device=device)
-        elif device is not None:
-            positions = positions.to(device)
-        tables.check_range(positions)  # of the token: its places on the grid are nearer
-        place = positions.device
-        found = [tables.cos_sin(at, self.frequencies, dtype=dtype) for at in self.places(positions)]
-        axes, pairs = (
-            torch.tensor(self.axes, device=place),
-            torch.arange(len(self.axes), device=place),
-        )
-        cos, sin = (
-            torch.stack(plane, dim=-2)[..., axes, pairs] for plane in zip(*found, strict=True)
-        )
-        return cos, sin
-
-    def offset_map(
-        self, offset: int, *, size: int = 1, head: Head = "mean"
-    ) -> Float[Tensor, "d d"] | None:
-        """Return M_k of text; on a grid none serves every position."""
-        return super().offset_map(offset, size=size, head=head) if self.stationary else None
-
-    def places(self, positions: Int[Tensor, " *n"]) -> list[Int[Tensor, " *n"]]:
-        """Return the position on every axis: the digits of p to the base of the grid, in text p."""
-        count, grid = self.count, self.grid
-        if grid == 0:
-            return [positions] * count
-        found, rest = [], positions
-        for _ in range(count - 1):
-            found.append(rest % grid)
-            rest = rest.div(grid, rounding_mode="floor")
-        return [rest, *reversed(found)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,14 +77,12 @@ class RopeSectionsConfig(RopeConfig):
                 f"{type(self).__name__}.sections must sum to the {self.rotary_dim // 2} pairs, got "
                 f"{sum(self.sections)}."
             )
-        if not (self.sections and self.interleaved):
-            return
         axes = self.axes()
-        counted = [axes.count(axis) for axis in range(len(self.sizes))]
-        if counted != [*self.sizes]:
+        counts = [axes.count(axis) for axis in range(len(self.sizes))]
+        if self.sections and self.interleaved and counts != [*self.sizes]:
             raise ConfigError(
                 f"{type(self).__name__}.sections dealt out in turn must leave each axis its number "
-                f"of pairs, got {counted} for {[*self.sizes]}."
+                f"of pairs, got {counts} for {[*self.sizes]}."
             )
 
     @property
@@ -182,23 +115,74 @@ class RopeSectionsConfig(RopeConfig):
     def frequencies(self) -> Frequencies:
         if self.ladders == "one":
             return self.unscaled()
-        own = [Frequencies.geometric(2 * max(size, 1), self.base).inv_freq for size in self.sizes]
-        taken = [0] * len(self.sizes)
-        found = []
-        for axis in self.axes():
-            found.append(own[axis][taken[axis]].item())
-            taken[axis] += 1
-        return Frequencies.from_inv_freq(found)
+        by_axis = [Frequencies.geometric(2 * max(n, 1), self.base).inv_freq for n in self.sizes]
+        return Frequencies.from_inv_freq(self._by_pair(by_axis))
 
-    def float32_ladder(self, rotary_dim: int) -> Float[Tensor, " pairs"]:
+    def float32_frequencies(self, rotary_dim: int) -> Float[Tensor, " pairs"]:
         if self.ladders == "one":
-            return super().float32_ladder(rotary_dim)
-        own = [1.0 / float32_powers(self.base, 2 * size) for size in self.sizes]
-        ladder = torch.empty(rotary_dim // 2, dtype=torch.float32, device="cpu")
-        axes = torch.tensor(self.axes(), device="cpu")
-        for axis, values in enumerate(own):
-            ladder[axes == axis] = values
-        return ladder
+            return super().float32_frequencies(rotary_dim)
+        return self._by_pair([1.0 / float32_powers(self.base, 2 * size) for size in self.sizes])
 
-    def build(self, device: torch.device | str | None = None, seed: int = 0) -> RopeOnAxes:
-        return RopeOnAxes(self, self.axes(), len(self.sizes), self.grid)
+    def _by_pair(self, by_axis: list[Tensor]) -> Float[Tensor, " pairs"]:
+        """Return the frequencies of every axis at its own pairs."""
+        axes = torch.tensor(self.axes(), device="cpu")
+        frequencies = torch.empty(len(axes), dtype=by_axis[0].dtype, device="cpu")
+        for axis, values in enumerate(by_axis):
+            frequencies[axes == axis] = values[: self.sizes[axis]]
+        return frequencies
+
+    def build(self, device: torch.device | str | None = None, seed: int = 0) -> "RopeOnAxes":
+        return RopeOnAxes(self)
+
+
+class RopeOnAxes(Rope):
+    """Rotates queries and keys, each pair by the position on its own axis."""
+
+    config: RopeSectionsConfig
+
+    def __init__(self, config: RopeSectionsConfig) -> None:
+        super().__init__(config)
+        self.stationary = config.grid == 0
+
+    @property
+    def inv_freq(self) -> Float[Tensor, " p"] | None:
+        """Inverse frequencies; None on a grid, where no pair turns by the number of the token."""
+        return super().inv_freq if self.stationary else None
+
+    def cos_sin(
+        self,
+        positions: int | Int[Tensor, " *n"],
+        *,
+        dtype: torch.dtype = torch.float64,
+        device: torch.device | str | None = None,
+    ) -> tuple[Float[Tensor, "*n p"], Float[Tensor, "*n p"]]:
+        if self.stationary:
+            return super().cos_sin(positions, dtype=dtype, device=device)
+        if isinstance(positions, int):
+            positions = torch.arange(positions, device=device)
+        elif device is not None:
+            positions = positions.to(device)
+        tables.check_range(positions)  # of the token: its places on the grid are nearer
+        by_axis = [
+            tables.cos_sin(place, self.frequencies, dtype=dtype) for place in self.places(positions)
+        ]
+        axes = torch.tensor(self.config.axes(), device=positions.device)
+        pairs = torch.arange(len(axes), device=positions.device)
+        cos, sin = (
+            torch.stack(planes, dim=-2)[..., axes, pairs] for planes in zip(*by_axis, strict=True)
+        )
+        return cos, sin
+
+    def offset_map(
+        self, offset: int, *, size: int = 1, head: Head = "mean"
+    ) -> Float[Tensor, "d d"] | None:
+        """Return M_k of text; on a grid none serves every position."""
+        return super().offset_map(offset, size=size, head=head) if self.stationary else None
+
+    def places(self, positions: Int[Tensor, " *n"]) -> list[Int[Tensor, " *n"]]:
+        """Return the position on every axis: the digits of p to the base of the grid."""
+        digits, rest = [], positions
+        for _ in range(len(self.config.sizes) - 1):
+            digits.append(rest % self.config.grid)
+            rest = rest.div(self.config.grid, rounding_mode="floor")
+        return [rest, *reversed(digits)]

@@ -1,7 +1,7 @@
-r"""YaRN as all public code has it: fast pairs kept, slow pairs divided, a ramp over pairs between.
+r"""YaRN as public code has it: fast pairs as they are, slow pairs divided, a ramp over pairs between.
 
 Peng et al. 2023, arXiv 2309.00071, eqs. 17 to 23, and its authors' code, which differs from the printed
-formula (rope_yarn_paper): the pair that turns r times within the trained length L is
+formula: the pair that turns r times within the trained length L is
 
 .. math:: m(r) = \frac{d \ln(L / 2 \pi r)}{2 \ln b},
 
@@ -9,12 +9,11 @@ low = floor m(beta_fast) and high = ceil m(beta_slow), clamped to [0, d - 1], an
 divided rises from 0 at low to 1 at high, linearly in the pair's number. Queries and keys are multiplied
 by g(s) = 0.1 ln s + 1, or by g(s, mscale) / g(s, mscale_all_dim) where both are given (DeepSeek).
 
-YaRN as printed in the paper: the ramp is linear in how often a pair turns, not in its number.
-
-Peng et al. 2023, arXiv 2309.00071, eqs. 17 to 22: with r = L / lambda turns within the trained length,
-:math:`\gamma = \mathrm{clip}((r - \alpha) / (\beta - \alpha), 0, 1)`, alpha = 1, beta = 32, and
-:math:`\theta' = (1 - \gamma)\,\theta / s + \gamma\,\theta`. Public code that is called YaRN computes
-rope_yarn; with equal numbers the divisors here are those of Llama 3 (rope_llama3).
+As printed (rope_yarn_paper, eqs. 17 to 22) the ramp is linear in how often a pair turns, not in its
+number: with r = L / lambda turns within the trained length, a share
+:math:`\gamma = \mathrm{clip}((r - \alpha) / (\beta - \alpha), 0, 1)`, alpha = 1, beta = 32, is left and
+:math:`\theta' = (1 - \gamma)\,\theta / s + \gamma\,\theta`. At equal numbers its divisors are those of
+Llama 3 (rope_llama3).
 """
 
 import math
@@ -30,34 +29,21 @@ from posenc.errors import ConfigError
 from posenc.formula import Writer, number
 from posenc.schemes.rope import float32_powers
 from posenc.schemes.rope_scaling.base import (
+    ATTENTION_FACTOR,
+    FACTOR,
+    TRAINED_LENGTH,
     ScaledRopeConfig,
     blended,
     blended_formula,
-    factor_field,
+    check_greater,
     pair_numbers,
-    trained_length_field,
+    rotations_field,
+    rotations_formula,
+    share_by_rotations,
 )
 
 
-def turns_field(default: float, label: str, help: str) -> Any:
-    """Return the field of a number of turns within the trained length."""
-    rule = fields.FloatRange(low=limits.MIN_TURNS, high=limits.MAX_TURNS, label=label, help=help)
-    return fields.ruled(default, rule)
-
-
-def attention_factor_field() -> Any:
-    """Return the field of an explicit attention factor."""
-    rule = fields.FloatRange(
-        low=limits.MIN_ATTENTION_FACTOR,
-        high=limits.MAX_ATTENTION_FACTOR,
-        or_zero=True,
-        label="Attention factor",
-        help="Multiplies queries and keys; 0 stands for the one made from the scale factor.",
-    )
-    return fields.ruled(0.0, rule)
-
-
-def _scale_field(label: str) -> Any:
+def _weight_field(label: str) -> Any:
     rule = fields.FloatRange(
         low=0.0,
         high=limits.MAX_ATTENTION_WEIGHT,
@@ -77,17 +63,17 @@ class RopeYarnConfig(ScaledRopeConfig):
     """RoPE with YaRN's ramp over pairs."""
 
     kind: str = "rope_yarn"
-    factor: float = factor_field(4.0)
-    trained_length: int = trained_length_field(2_048)
-    beta_fast: float = turns_field(
+    factor: float = fields.ruled(4.0, FACTOR)
+    trained_length: int = fields.ruled(2_048, TRAINED_LENGTH)
+    beta_fast: float = rotations_field(
         32.0, "Beta fast", "Pairs with more turns than this in the trained length are kept."
     )
-    beta_slow: float = turns_field(
+    beta_slow: float = rotations_field(
         1.0, "Beta slow", "Pairs with fewer turns than this in the trained length are divided."
     )
-    mscale: float = _scale_field("Mscale")
-    mscale_all_dim: float = _scale_field("Mscale of all dimensions")
-    attention_factor: float = attention_factor_field()
+    mscale: float = _weight_field("Mscale")
+    mscale_all_dim: float = _weight_field("Mscale of all dimensions")
+    attention_factor: float = fields.ruled(0.0, ATTENTION_FACTOR)
     truncate: bool = fields.ruled(
         True, fields.Flag(label="Whole pairs", help="Round the ramp's ends to whole pairs.")
     )
@@ -105,29 +91,37 @@ class RopeYarnConfig(ScaledRopeConfig):
                 f"{self.beta_fast:g} and {self.beta_slow:g}."
             )
 
-    def ends(self) -> tuple[float, float]:
+    def ends(self, rotary_dim: int) -> tuple[float, float]:
         """Return the pairs, low and high, between which the ramp runs; high may pass the last one."""
-        return self._ends(self.rotary_dim)
-
-    def _ends(self, rotary_dim: int) -> tuple[float, float]:
         low, high = (
-            rotary_dim * math.log(self.trained_length / (turns * 2 * math.pi))
+            rotary_dim * math.log(self.trained_length / (rotations * 2 * math.pi))
             / (2 * math.log(self.base))
-            for turns in (self.beta_fast, self.beta_slow)
+            for rotations in (self.beta_fast, self.beta_slow)
         )  # fmt: skip
         low, high = max(low, 0), min(high, rotary_dim - 1)
         if self.truncate:
             low, high = math.floor(low), math.ceil(high)
         return (low, high + 0.001) if low == high else (low, high)
 
-    def kept(self) -> Float[Tensor, " pairs"]:
-        """Return the share of each frequency that is kept, float64: 1 below low, 0 above high."""
-        low, high = self.ends()
+    def unscaled_share(self) -> Float[Tensor, " pairs"]:
+        """Return the share of each frequency that is not divided, 1 below low and 0 above high."""
+        low, high = self.ends(self.rotary_dim)
         return 1 - ((pair_numbers(self.rotary_dim // 2) - low) / (high - low)).clamp(0, 1)
+
+    def divisors(self) -> Float[Tensor, " pairs"]:
+        return blended(self.unscaled_share(), self.factor)
+
+    def attention_scaling(self) -> float:
+        if self.attention_factor:
+            return float(self.attention_factor)
+        if self.mscale and self.mscale_all_dim:
+            above = attention_scale(self.factor, self.mscale)
+            return above / attention_scale(self.factor, self.mscale_all_dim)
+        return attention_scale(self.factor)
 
     def rate_formula(self, write: Writer) -> tuple[str, ...]:
         if write.numbers:
-            low, high = (number(end) for end in self.ends())
+            low, high = (number(end) for end in self.ends(self.rotary_dim))
             return blended_formula(write, rf"\frac{{{high} - {write.pair}}}{{{high} - {low}}}")
         low, high = r"m(\beta)", r"m(\alpha)"
         if self.truncate:
@@ -139,23 +133,12 @@ class RopeYarnConfig(ScaledRopeConfig):
             r"m(x) = \frac{r \ln(L / 2 \pi x)}{2 \ln b}",
         )
 
-    def divisors(self) -> Float[Tensor, " pairs"]:
-        return blended(self.kept(), self.factor)
-
-    def attention_scaling(self) -> float:
-        if self.attention_factor:
-            return float(self.attention_factor)
-        if self.mscale and self.mscale_all_dim:
-            above = attention_scale(self.factor, self.mscale)
-            return above / attention_scale(self.factor, self.mscale_all_dim)
-        return attention_scale(self.factor)
-
-    def float32_ladder(self, rotary_dim: int) -> Float[Tensor, " pairs"]:
+    def float32_frequencies(self, rotary_dim: int) -> Float[Tensor, " pairs"]:
         powers = float32_powers(self.base, rotary_dim)
-        low, high = self._ends(rotary_dim)
-        at = torch.arange(rotary_dim // 2, dtype=torch.float32, device="cpu")
-        kept = 1 - ((at - low) / (high - low)).clamp(0, 1)
-        return 1.0 / (self.factor * powers) * (1 - kept) + 1.0 / powers * kept
+        low, high = self.ends(rotary_dim)
+        pairs = torch.arange(rotary_dim // 2, dtype=torch.float32, device="cpu")
+        share = 1 - ((pairs - low) / (high - low)).clamp(0, 1)
+        return 1.0 / (self.factor * powers) * (1 - share) + 1.0 / powers * share
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,15 +146,15 @@ class RopeYarnPaperConfig(ScaledRopeConfig):
     """RoPE with YaRN's ramp as printed, over turns."""
 
     kind: str = "rope_yarn_paper"
-    factor: float = factor_field(4.0)
-    trained_length: int = trained_length_field(2_048)
-    beta_fast: float = turns_field(
+    factor: float = fields.ruled(4.0, FACTOR)
+    trained_length: int = fields.ruled(2_048, TRAINED_LENGTH)
+    beta_fast: float = rotations_field(
         32.0, "Beta", "Pairs with more turns than this in the trained length are kept."
     )
-    beta_slow: float = turns_field(
+    beta_slow: float = rotations_field(
         1.0, "Alpha", "Pairs with fewer turns than this in the trained length are divided."
     )
-    attention_factor: float = attention_factor_field()
+    attention_factor: float = fields.ruled(0.0, ATTENTION_FACTOR)
 
     label: ClassVar[str] = "RoPE YaRN as printed"
     summary: ClassVar[str] = (
@@ -183,26 +166,15 @@ class RopeYarnPaperConfig(ScaledRopeConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.beta_fast <= self.beta_slow:
-            raise ConfigError(
-                f"{type(self).__name__}.beta_fast must be greater than beta_slow, got "
-                f"{self.beta_fast:g} and {self.beta_slow:g}."
-            )
-
-    def kept(self) -> Float[Tensor, " pairs"]:
-        """Return the share of each frequency that is kept, float64."""
-        turns = self.trained_length * self.unscaled().inv_freq / (2 * math.pi)
-        return ((turns - self.beta_slow) / (self.beta_fast - self.beta_slow)).clamp(0, 1)
+        check_greater(self, "beta_fast", "beta_slow")
 
     def rate_formula(self, write: Writer) -> tuple[str, ...]:
-        low, high = write.value("beta_slow"), write.value("beta_fast")
-        waves = (
-            rf"\frac{{{write.value('trained_length')}}}{{2 \pi \cdot {write.power('rotary_dim')}}}"
-        )
-        return blended_formula(write, rf"\frac{{{waves} - {low}}}{{{high} - {low}}}")
+        return rotations_formula(write, "beta_slow", "beta_fast")
 
     def divisors(self) -> Float[Tensor, " pairs"]:
-        return blended(self.kept(), self.factor)
+        low, high = self.beta_slow, self.beta_fast
+        share = share_by_rotations(self.unscaled(), self.trained_length, low, high)
+        return blended(share, self.factor)
 
     def attention_scaling(self) -> float:
         return float(self.attention_factor) or attention_scale(self.factor)

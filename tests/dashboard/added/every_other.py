@@ -7,7 +7,7 @@ import torch
 
 from posenc import fields
 from posenc.formula import Writer
-from posenc.schemes.rope_scaling.base import ScaledRopeConfig, factor_field, trained_length_field
+from posenc.schemes.rope_scaling.base import FACTOR, TRAINED_LENGTH, ScaledRopeConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,8 +15,8 @@ class RopeEveryOtherConfig(ScaledRopeConfig):
     """RoPE with every second pair divided, the first of them pair `first`."""
 
     kind: str = "rope_every_other"
-    factor: float = factor_field(4.0)
-    trained_length: int = trained_length_field(2_048)
+    factor: float = fields.ruled(4.0, FACTOR)
+    trained_length: int = fields.ruled(2_048, TRAINED_LENGTH)
     first: float = fields.ruled(
         0.0, fields.FloatRange(low=0.0, high=1.0, label="First divided pair")
     )
