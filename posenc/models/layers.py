@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from posenc import fields, limits
 from posenc.errors import shown
 from posenc.models.config_json import Keys
 from posenc.models.families import FULL, NO_ROPE, SIZES, SLIDING, RopeFamily
-from posenc.models.model_config import PlainSizes
 
 MAX_LAYERS = 4_096
 MAX_WIDTH = 2**20  # of a token vector
@@ -67,6 +67,19 @@ def read_sizes(keys: Keys, family: RopeFamily) -> Sizes:
         head_dim=head_dim,
         context=(keys.named(context_key), context),
     )
+
+
+class PlainSizes(NamedTuple):
+    """Sizes of a model whose head width is hidden_size / heads."""
+
+    hidden_size: int
+    layers: int
+    heads: int
+
+    @property
+    def head_dim(self) -> int:
+        """Width of one head."""
+        return self.hidden_size // self.heads
 
 
 def read_plain_sizes(

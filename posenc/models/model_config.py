@@ -4,10 +4,11 @@ Lengths are in tokens, widths in numbers.
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from posenc.limits import check_count
 from posenc.models import rope_formats
+from posenc.models.layers import PlainSizes
 from posenc.schemes.base import SchemeConfig
 from posenc.schemes.rope import RopeConfig
 
@@ -141,19 +142,6 @@ class ModelConfig:
     @property
     def _schemes(self) -> dict[str, SchemeConfig | None]:
         return {kind.name: kind.scheme for kind in self.layer_kinds}
-
-
-class PlainSizes(NamedTuple):
-    """Sizes of a model whose head width is hidden_size / heads."""
-
-    hidden_size: int
-    layers: int
-    heads: int
-
-    @property
-    def head_dim(self) -> int:
-        """Width of one head."""
-        return self.hidden_size // self.heads
 
 
 def uniform_model(

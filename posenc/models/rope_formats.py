@@ -1,14 +1,12 @@
-"""One rope block of a config, of either generation, read as a RoPE config.
+"""Rope blocks of a config by the kind of RoPE: read as a RoPE config, and written back.
 
-A first-generation block is `rope_scaling` with the base and the rotated share beside it; a second-
-generation block is `rope_parameters`, which holds them. FORMATS has one entry for each kind of RoPE.
+A first-generation block is `rope_scaling`, with the base and the rotated share outside of it; a
+second-generation block is `rope_parameters`, which holds them. FORMATS has one entry for each kind.
 
 One key means more here than in transformers 5.23. Where the blocks of several kinds of layers are nested
-in rope_parameters, `truncate` of YaRN is read from the block that it stands in. Its
-`_compute_yarn_parameters` looks for it beside those blocks, and so rounds the ramp's ends whatever the
-block says. Ours is what the key says; the ladder of such a model in transformers differs from it.
-
-RoPE configs written back as a config.json has them, in both generations of its keys.
+in rope_parameters, `truncate` of YaRN is read from its own block. transformers'
+`_compute_yarn_parameters` looks for it outside of those blocks, and so rounds the ramp's ends whatever the
+block says: the frequencies of such a model in transformers differ from ours.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,7 +16,7 @@ from typing import Any
 from posenc import fields, limits
 from posenc.errors import ConfigError, ConfigFileError, SchemeArgumentError
 from posenc.models.config_json import Keys
-from posenc.models.families import FAMILIES, FULL, Base, RopeFamily
+from posenc.models.families import RopeFamily, family_of
 from posenc.models.rope_block import TRAINED, Around, BlockReader
 from posenc.schemes.base import SchemeConfig
 from posenc.schemes.rope import RopeConfig
@@ -34,7 +32,7 @@ Block = dict[str, Any]
 Schemes = Mapping[str, SchemeConfig | None]  # by the name of the kind of layer
 
 _DEFAULT = "default"  # the rope_type of plain RoPE
-_PAIR_FACTOR = fields.FloatRange(low=1e-3, high=limits.MAX_PAIR_FACTOR, label="")
+_PAIR_FACTOR = fields.FloatRange(low=1e-3, high=limits.MAX_PAIR_FACTOR)
 
 
 def _read_linear(block: BlockReader) -> RopeConfig:
@@ -52,7 +50,7 @@ def _write_ntk(config: RopeNtkConfig) -> Block:
 
 def _read_dynamic(block: BlockReader) -> RopeConfig:
     name, context = block.context
-    block.assume(
+    block.keys.assume(
         f"dynamic scaling begins at {context:,}, which is {name}, as transformers has it; the model "
         "may have been trained on another length."
     )
@@ -69,7 +67,9 @@ def _read_yarn(block: BlockReader) -> RopeConfig:
     own = {name: block.own(RopeYarnConfig, name) for name in names}
     fast, slow = own["beta_fast"], own["beta_slow"]
     if fast < slow:
-        raise block.error("beta_fast", f"must be at least beta_slow, got {fast:g} and {slow:g}")
+        raise block.keys.error(
+            "beta_fast", f"must be at least beta_slow, got {fast:g} and {slow:g}"
+        )
     factor = block.factor(trained, absent=False)
     return RopeYarnConfig(**shared, factor=factor, trained_length=trained, **own)
 
@@ -86,8 +86,8 @@ def _read_longrope(block: BlockReader) -> RopeConfig:
     shared, trained, pairs = block.shared(), block.trained_length(), block.pairs()
     return RopeLongConfig(
         **shared,
-        short_factor=block.numbers("short_factor", pairs, _PAIR_FACTOR),
-        long_factor=block.numbers("long_factor", pairs, _PAIR_FACTOR),
+        short_factor=block.keys.numbers("short_factor", pairs, _PAIR_FACTOR),
+        long_factor=block.keys.numbers("long_factor", pairs, _PAIR_FACTOR),
         factor=block.factor(trained),
         trained_length=trained,
         attention_factor=block.own(RopeLongConfig, "attention_factor"),
@@ -112,7 +112,7 @@ def _read_llama3(block: BlockReader) -> RopeConfig:
     high = block.own(RopeLlama3Config, "high_freq_factor", required=True)
     if high <= low:
         problem = f"must be greater than low_freq_factor, got {high:g} and {low:g}"
-        raise block.error("high_freq_factor", problem)
+        raise block.keys.error("high_freq_factor", problem)
     return RopeLlama3Config(
         **shared,
         factor=block.factor(),
@@ -131,8 +131,8 @@ def _write_llama3(config: RopeLlama3Config) -> Block:
 def _read_proportional(block: BlockReader) -> RopeConfig:
     head, share = block.head(), block.share()
     if share is None:
-        named = block.named("partial_rotary_factor")
-        block.assume(f"{named} is absent: 1 is taken, as transformers does.")
+        named = block.keys.named("partial_rotary_factor")
+        block.keys.assume(f"{named} is absent: 1 is taken, as transformers does.")
         share = 1.0
     factor = block.factor() if block.has("factor") else 1.0
     return RopeProportionalConfig(**head, partial_rotary_factor=share, factor=factor)
@@ -147,7 +147,7 @@ def _write_proportional(config: RopeProportionalConfig) -> Block:
 def _read_sections(block: BlockReader) -> RopeConfig:
     """Return the sections of text, whose axes all count alike: no config has a grid."""
     shared, sections = block.shared(), block.counts("mrope_section", block.pairs())
-    in_turn = block.flag("mrope_interleaved", False)
+    in_turn = block.keys.flag("mrope_interleaved", False)
     return RopeSectionsConfig(**shared, sections=sections, grid=0, interleaved=in_turn)
 
 
@@ -234,10 +234,10 @@ def second_generation(model_type: str, kinds: Schemes) -> Block:
     schemes = _with_rope(kinds)
     if not schemes or model_type == "gptj":  # GPT-J's base is in its code
         return {}
-    family = FAMILIES.get(model_type)
+    family = family_of(model_type)
     blocks = {name: _block(family, scheme) for name, scheme in schemes.items()}
     first = next(iter(blocks.values()))
-    by_kind = family is not None and "" not in family.bases
+    by_kind = "" not in family.bases
     if by_kind or any(block != first for block in blocks.values()):
         return blocks | {name: None for name in kinds if by_kind and name not in blocks}
     return first
@@ -254,65 +254,50 @@ def first_generation(model_type: str, kinds: Schemes) -> Block:
     if model_type == "gptj":
         (scheme,) = schemes.values()
         return {"rotary_dim": scheme.rotary_dim}
-    family = FAMILIES.get(model_type)
-    bases = family.bases if family else {"": Base(default=10_000.0)}
-    found: Block = {}
-    scaling: Block = {}
+    family = family_of(model_type)
+    keys: Block = {}
     for name, scheme in schemes.items():
-        base = bases.get(name) or bases.get("") or bases[FULL]
-        block = _block(family, scheme)
+        base, block = family.base_of(name), _block(family, scheme)
         if not base.names:
             raise SchemeArgumentError(f"{model_type} knows rope_parameters only.")
-        written = {base.names[0]: block.pop("rope_theta")}
+        own: Block = {base.names[0]: block.pop("rope_theta")}
         if "partial_rotary_factor" in block:
-            share_names = family.share_names if family else ("partial_rotary_factor",)
-            written[share_names[0]] = block.pop("partial_rotary_factor")
+            own[family.share_names[0]] = block.pop("partial_rotary_factor")
         # null would mean the class's own block, where it has one (gpt-oss).
-        plain = block == {"rope_type": "default"} and not (family and family.blocks)
-        written["rope_scaling"] = None if plain else block
-        if not base.scaled:
-            if written.pop("rope_scaling") is not None:
-                raise SchemeArgumentError(
-                    f"the first generation cannot scale the {name} layers of {model_type}."
-                )
-        else:
-            scaling.setdefault("rope_scaling", written["rope_scaling"])
-            if scaling["rope_scaling"] != written["rope_scaling"]:
-                raise SchemeArgumentError(
-                    "the first generation has one rope_scaling for all layers."
-                )
-        for key, value in written.items():
-            if found.setdefault(key, value) != value:
+        scaling = None if block == {"rope_type": _DEFAULT} and not family.blocks else block
+        if base.scaled:
+            own["rope_scaling"] = scaling
+        elif scaling is not None:
+            raise SchemeArgumentError(
+                f"the first generation cannot scale the {name} layers of {model_type}."
+            )
+        for key, value in own.items():
+            if keys.setdefault(key, value) != value:
                 raise SchemeArgumentError(f"the first generation has one {key} for all layers.")
-    trained = (found.get("rope_scaling") or {}).get(TRAINED)
-    if family is not None and family.trained_length is not None and trained is not None:
-        found[TRAINED] = (
-            trained  # Phi-3's class has one beside the block, and takes it before the block's
-        )
-    return found
+    trained = (keys.get("rope_scaling") or {}).get(TRAINED)
+    if family.trained_length is not None and trained is not None:
+        keys[TRAINED] = trained  # Phi-3's class takes the one outside of the block first
+    return keys
 
 
 def _with_rope(kinds: Schemes) -> dict[str, RopeConfig]:
     return {name: scheme for name, scheme in kinds.items() if isinstance(scheme, RopeConfig)}
 
 
-def _block(family: RopeFamily | None, scheme: RopeConfig) -> Block:
-    if (
-        family is not None and family.share is None
-    ):  # all of what the model counts as a head is rotated
+def _block(family: RopeFamily, scheme: RopeConfig) -> Block:
+    if family.share is None:  # the class rotates all of what it counts as a head
         return rope_parameters(scheme, share=1.0)
     block = rope_parameters(scheme)
-    if family is not None and family.share not in (None, 1.0):
+    if family.share != 1:
         block.setdefault("partial_rotary_factor", 1.0)  # else the class would take its own
     return block
 
 
-# Kinds of RoPE by the words of a rope_type that mean them, transformers' own word and its aliases.
+# Kinds of RoPE by transformers' own word for them, and other words for it.
 TYPES: Mapping[str, str] = {known.words[0]: kind for kind, known in FORMATS.items() if known.words}
 ALIASES: Mapping[str, str] = {
     alias: known.words[0] for known in FORMATS.values() for alias in known.words[1:]
 }
-_SCALED = tuple(dict.fromkeys(key for known in FORMATS.values() for key in known.keys))
 
 
 def read_block(block: Keys | None, around: Around) -> RopeConfig:
@@ -325,16 +310,17 @@ def read_block(block: Keys | None, around: Around) -> RopeConfig:
     try:
         for marked, known in FORMATS.items():
             if known.mark and (kind == marked or reader.has(known.mark)):
-                # Checked beside another type, too, where text is turned by that type alone.
+                # Checked with another type, too, though that type alone rotates text.
                 found = known.read(reader)
                 if kind in (marked, RopeConfig.kind):
                     return found
         scheme = FORMATS[kind].read(reader)
-        if scheme.rotary_dim > around.ladder_dim:  # p-RoPE, where a part of the head is apart
+        whole = around.heads.rope_dim
+        if scheme.rotary_dim > whole:  # p-RoPE, where a part of the head is apart
             raise keys.error(
                 "rope_type",
-                f"{word} makes a ladder of a whole head of {scheme.rotary_dim}, of which "
-                f"this model rotates {around.ladder_dim}",
+                f"{word} rotates a whole head of {scheme.rotary_dim}, of which this model rotates "
+                f"{whole}",
             )
         return scheme
     except ConfigError as error:
@@ -343,36 +329,33 @@ def read_block(block: Keys | None, around: Around) -> RopeConfig:
 
 def _type(keys: Keys, around: Around) -> str:
     """Return the block's type, by transformers' own word for it."""
-    found = {name: keys.text(name) for name in ("rope_type", "type")}
-    words = {
-        name: around.types.get(word, ALIASES.get(word, word))
-        for name, word in found.items()
-        if word is not None
-    }
-    for name, word in words.items():
-        if word not in TYPES:
-            accepted = ", ".join((*TYPES, *ALIASES))
-            raise keys.error(name, f"must be one of {accepted}, got {found[name]!r:.60}")
-        if around.takes and word not in around.takes:
-            raise keys.error(
-                name,
-                f"must be one of {', '.join(around.takes)}, all that transformers takes for this model, "
-                f"got {found[name]!r:.60}",
-            )
-    kinds = set(words.values())
+    family, types = around.family, {}
+    for name in ("rope_type", "type"):
+        word = keys.text(name)
+        if word is None:
+            continue
+        types[name] = family.types.get(word, ALIASES.get(word, word))
+        allowed, why = family.takes, ", all that transformers takes for this model"
+        if types[name] not in TYPES:
+            allowed, why = (*TYPES, *ALIASES), ""
+        if allowed and types[name] not in allowed:
+            listed = ", ".join(allowed)
+            raise keys.error(name, f"must be one of {listed}{why}, got {word!r:.60}")
+    kinds = set(types.values())
     if len(kinds) == 2 and _DEFAULT in kinds:  # as transformers writes Qwen2-VL's
-        other = (kinds - {_DEFAULT}).pop()
+        (other,) = kinds - {_DEFAULT}
         kinds = {other} if FORMATS[TYPES[other]].mark else kinds
     if len(kinds) > 1:
         raise keys.error(
             "type",
-            f"says {words['type']}, but rope_type says {words['rope_type']}; they must agree",
+            f"says {types['type']}, but rope_type says {types['rope_type']}; they must agree",
         )
     if kinds:
         return kinds.pop()
-    telling = [name for name in _SCALED if keys.record.get(name) is not None]
-    if telling:
+    scaling_keys = (key for known in FORMATS.values() for key in known.keys)
+    first = next((key for key in scaling_keys if keys.record.get(key) is not None), None)
+    if first is not None:
         raise keys.error(
-            "rope_type", f"is missing beside {telling[0]}; it must be one of {', '.join(TYPES)}"
+            "rope_type", f"is missing beside {first}; it must be one of {', '.join(TYPES)}"
         )
     return _DEFAULT

@@ -1,7 +1,6 @@
 """Models with RoPE: by their configuration class, by their keys alone where it is unknown, and GPT-J."""
 
 import dataclasses
-from typing import Any
 
 from posenc import fields
 from posenc.errors import ConfigError
@@ -23,7 +22,7 @@ from posenc.models.layers import (
     rope_by_layer,
 )
 from posenc.models.model_config import LayerKind, ModelConfig, uniform_model
-from posenc.models.rope_block import Around, told_trained_length
+from posenc.models.rope_block import Around, written_trained_length
 from posenc.models.rope_formats import read_block
 from posenc.schemes.base import NoneConfig, SchemeConfig
 from posenc.schemes.rope import RopeConfig
@@ -129,22 +128,11 @@ def _scheme(
     keys: Keys, family: RopeFamily, sizes: Sizes, own: Heads, kind: str
 ) -> RopeConfig | NoneConfig:
     """Return the scheme of one kind of layer; blocks of both generations must agree."""
-    base = family.base_of(kind)
+    base, layout = family.base_of(kind), family.layout
+    if family.config_class == "DeepseekV3Config" and not keys.flag("rope_interleave", True):
+        layout = "half"
     around = Around(
-        outer=keys,
-        base_names=base.names,
-        base=base.default,
-        share_names=family.share_names,
-        share=family.share,
-        dim=own.head_dim,
-        ladder_dim=own.rope_dim,
-        layout=_layout(keys, family),
-        context=sizes.context,
-        trained_length=family.trained_length,
-        block_defaults=family.block_defaults,
-        types=family.types,
-        takes=family.takes,
-        why=family.source,
+        outer=keys, family=family, base=base, heads=own, layout=layout, context=sizes.context
     )
     new, entry_is_null = _entry(keys, kind, one_for_all="" in family.bases)
     if entry_is_null:
@@ -154,7 +142,9 @@ def _scheme(
         default = family.blocks.get(kind, family.blocks.get(""))
         if default:
             rope_type = default["rope_type"]
-            keys.assume(f"{keys.named(NEW)} is absent: {rope_type} scaling is taken, {around.why}.")
+            keys.assume(
+                f"{keys.named(NEW)} is absent: {rope_type} scaling is taken, {family.source}."
+            )
             return read_block(Keys(dict(default), "", keys), around)
         return read_block(None, around)
     found = [read_block(block, around) for block in (new, old) if block is not None]
@@ -197,12 +187,6 @@ def _entry(keys: Keys, kind: str, *, one_for_all: bool) -> tuple[Keys | None, bo
     )
 
 
-def _layout(keys: Keys, family: RopeFamily) -> Any:
-    if family.config_class == "DeepseekV3Config":
-        return "interleaved" if keys.flag("rope_interleave", True) else "half"
-    return family.layout
-
-
 def _softmax_scale(keys: Keys, family: RopeFamily, head_dim: int) -> float:
     """Return the factor of q . k."""
     scale = family.softmax_scale
@@ -231,8 +215,8 @@ def _trained_length(keys: Keys) -> int | None:
         if block and any(isinstance(value, dict) for value in block.record.values()):
             inner = [part for part in map(block.section, block.record) if part]
         for part in inner:
-            found = found or told_trained_length(part, keys)
-    return found or told_trained_length(None, keys)
+            found = found or written_trained_length(part, keys)
+    return found or written_trained_length(None, keys)
 
 
 def _notes(keys: Keys, family: RopeFamily, kinds: list[LayerKind], sizes: Sizes) -> tuple[str, ...]:

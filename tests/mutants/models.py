@@ -8,7 +8,7 @@ MUTANTS_OF_MODELS = (
            "reader.decompress(content, MAX_TOKEN_CONTENT + 1)", "reader.decompress(content)",
            ("config_token",)),
     Mutant("a missing type guessed", "models/rope_formats.py",
-           "    if telling:", "    if telling and not keys:", ("config_refusals",)),
+           "    if first is not None:", "    if first is keys:", ("config_refusals",)),
     Mutant("OLMo 3 with its sliding layers scaled", "models/families.py",
            "bases=_two(Base(default=5e5), Base(default=5e5, scaled=False)),",
            "bases=_two(Base(default=5e5), Base(default=5e5)),", ("published_models",)),
