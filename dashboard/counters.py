@@ -145,7 +145,7 @@ def _runs() -> dict[str, int | None]:
     found: dict[str, int | None] = dict.fromkeys([*map(str, JobState), "finished"])
     try:
         allowed = server_settings.current()
-        entries = Queue(running=allowed.running, waiting=allowed.waiting).entries()
+        entries = Queue(running=allowed.running, waiting=allowed.waiting).jobs()
         found |= {str(state): sum(one.state is state for one in entries) for state in JobState}
         found["finished"] = len(Store(allowed.store or None).ids())
     except (OSError, RunError):  # not known right now

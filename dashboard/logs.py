@@ -6,8 +6,7 @@ from functools import partial
 import streamlit.logger
 import uvicorn.config
 
-from dashboard import server_settings
-from posenc.lab import log_lines
+from dashboard import log_lines, server_settings
 
 log = logging.getLogger("dashboard")
 event = partial(log_lines.event, log)

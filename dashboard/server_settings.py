@@ -16,12 +16,12 @@ from typing import Any
 
 import streamlit as st
 
+from dashboard import log_lines
 from dashboard.limits import MAX_RUN_SECONDS, MAX_TEXT_BYTES, MAX_UPLOAD_BYTES, MAX_WORKERS
 from posenc import limits
 from posenc.checkpoints.file_store import ENVIRONMENT, WORK_ENVIRONMENT, store_url, work_folder
 from posenc.errors import PosencError, RunError, shown
 from posenc.fields import Choice, Flag, IntRange, Rule, Word
-from posenc.lab import log_lines
 from posenc.lab.runs import Store
 from posenc.settings import Setting
 from posenc.settings.setting import MAX_SHOWN_LENGTH

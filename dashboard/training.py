@@ -140,8 +140,9 @@ def offer(setting: Setting, chosen: choices.TrainingChoice) -> str | None:
         training_board.finished(linked, made)
     underway = {
         one.run_id
-        for entry in server_workers().queue.entries()
-        if entry.state is not JobState.FAILED and not server_workers().queue.stopping(entry.name)
+        for entry in server_workers().queue.jobs()
+        if entry.state is not JobState.FAILED
+        and not server_workers().queue.is_cancelled(entry.name)
         for one in entry.specifications
     } - names
     left = [one for one in asked if one.run_id not in names | underway]
@@ -171,7 +172,7 @@ def offer(setting: Setting, chosen: choices.TrainingChoice) -> str | None:
         crew, store = server_workers(), runs.own_store()
         content, name = uploaded or (None, "")
         try:
-            before = {one.name for one in crew.queue.entries()}
+            before = {one.name for one in crew.queue.jobs()}
             entry = crew.queue.add(
                 left,
                 store=store.url if store else None,

@@ -25,7 +25,7 @@ def board() -> None:
     crew = server_workers()
     with contextlib.suppress(QueueUnwritable):  # the panel says so
         crew.ensure()
-    entries = crew.queue.entries()
+    entries = crew.queue.jobs()
     active = any(entry.state is not JobState.FAILED for entry in entries)
     shown = tuple(entry.name for entry in entries)
 
@@ -41,7 +41,7 @@ def board() -> None:
             st.warning(
                 plain(f"{error} Nothing is begun until it can be."), icon=":material/warning:"
             )
-        now = crew.queue.entries()
+        now = crew.queue.jobs()
         if tuple(entry.name for entry in now) != shown:
             st.rerun()  # one that ended or began: the page around knows of it, too
         if not now:
@@ -73,7 +73,7 @@ def _row(queue: Queue, entry: Job) -> None:
         st.markdown(f"**{listed(kinds)}.** {plain(run_words.alike(one))}")
         if entry.state is JobState.FAILED:
             st.error(plain(entry.error or ""), icon=":material/error:")
-        elif entry.state is JobState.WAITING:
+        elif entry.state is JobState.QUEUED:
             st.caption(f"Waits; about {duration(entry.estimate)} of its own.")
         else:
             share = 1 - planned(entry, progress) / max(entry.estimate, 1e-9)
@@ -87,7 +87,7 @@ def _row(queue: Queue, entry: Job) -> None:
             st.vega_lite_chart(
                 frame, run_charts.training(one.scheme.kind), key=f"loss_{entry.name}"
             )
-        stopping = entry.state is JobState.RUNNING and queue.stopping(entry.name)
+        stopping = entry.state is JobState.RUNNING and queue.is_cancelled(entry.name)
         said = run_labels.called([*specs])
         if said:
             st.caption(plain(f"{said}."))
@@ -95,7 +95,7 @@ def _row(queue: Queue, entry: Job) -> None:
             return
         word = "Remove" if entry.state is JobState.FAILED else "Stopping" if stopping else "Stop"
         if pressed(st, word, key=f"stop_{entry.name}", disabled=stopping, icon=":material/stop:"):
-            queue.stop(entry.name)
+            queue.cancel(entry.name)
             event("start_stopped", entry=entry.name)
             if entry.state is JobState.RUNNING:
                 st.toast("Stopping. The same start later goes on from here.")

@@ -73,13 +73,13 @@ class Workers:
         with self._lock:
             if self._left or self.failed or len(self._processes) >= self.queue.running:
                 return
-            waiting = any(one.state is JobState.WAITING for one in self.queue.entries())
-            if not waiting or not self.queue.free_place():
+            waiting = any(one.state is JobState.QUEUED for one in self.queue.jobs())
+            if not waiting or not self.queue.has_free_slot():
                 return
             # Its own process, never a fork of this one or a thread of it: torch's threads do not
             # survive a fork, and a thread would take its time from every visitor's pages.
             allowed = server_settings.current()
-            command = [sys.executable, "-m", "posenc.lab.worker"]
+            command = [sys.executable, "-m", "dashboard.training_worker"]
             command += [str(self.queue.folder), str(self.queue.running)]
             process = subprocess.Popen(  # noqa: S603 - our own worker, no shell
                 command,
@@ -138,7 +138,7 @@ class Workers:
         said = False
         while (code := _ended(process)) is None:
             try:
-                hung = self.queue.hung(process.pid)
+                hung = self.queue.hung_job(process.pid)
             except (PosencError, OSError):
                 if not said:  # it may last, and is looked at again in a moment
                     log.exception("whether process %d hangs cannot be read", process.pid)
@@ -149,8 +149,8 @@ class Workers:
             log.error("process %d hangs with %s and is ended", process.pid, hung)
             code = _end(process)
             try:
-                if self.queue.stopping(hung):
-                    self.queue.stop(hung)  # nobody has it any more: gone at once
+                if self.queue.is_cancelled(hung):
+                    self.queue.cancel(hung)  # nobody has it any more: gone at once
             except (PosencError, OSError):  # the next process finds that it is to be stopped
                 log.exception("%s cannot be removed now", hung)
             return code

@@ -1,165 +1,69 @@
-"""Runs that wait for one background process, in a folder that every session of a server reads.
+"""The queue of training jobs: one SQLite table that every process of a machine reads and changes.
 
-An entry is one start: some specifications that are trained one after another. What happens to it is
-in its files: `.json` what to do, `.progress` how far it is, `.stop` that somebody wants it stopped. A
-kill at any moment leaves each whole, and the next worker goes on from the last checkpoint.
-
-A loss curve of few points, however many steps: what a page draws while a training goes on.
-
-Which process does an entry of the queue: it holds a lock, and a file beside it says its number.
-
-The lock ends with its process, however that ends; the file may stay, and then means nothing.
-
-An entry of the queue of trainings: what is to be trained, how far it is, and the files of both.
-
-What kills and stops leave in the folder of work in progress, swept up when a worker starts.
-
-Nothing that a start needs which waits or is being done: checkpoints that nobody went on with for weeks,
-or that are more than a server keeps, half-written files, what is left of entries that are gone, and
-entries of the queue that another version of this library made.
+A job is one start: some specifications that are trained one after another. While a process works on a
+job it holds a file lock, its slot; the lock ends with the process, however that ends, and the job is
+queued again. A kill at any moment leaves the table as it was before a change or after it.
 """
 
 import contextlib
+import errno
 import hashlib
 import json
-import math
 import os
 import re
 import socket
+import sqlite3
 import time
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+import uuid
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from filelock import FileLock, Timeout
 
 from posenc import limits
-from posenc.checkpoints.file_store import lasting, reason, work_folder, write_whole
-from posenc.errors import QueueBusy, QueueFull, QueueUnwritable, RunError
+from posenc.checkpoints.file_store import lasting, reason, work_folder
+from posenc.errors import PosencError, QueueBusy, QueueFull, QueueUnwritable, RunError
 from posenc.lab.run_once import CHECKPOINTS
 from posenc.lab.specification import Specification
 
-_POINTS = 200  # at the most
-
-
-class DownsampledLoss:
-    """A loss curve of few points: means over steps, of twice as many steps when it grows too long."""
-
-    def __init__(self, before: Sequence[tuple[int, float]] = ()) -> None:
-        """Go on from the points of an earlier sitting."""
-        self.points = list(before)
-        self._each = self.points[-1][0] - self.points[-2][0] if len(self.points) > 1 else 1
-        self._open: list[float] = []
-
-    def add(self, step: int, loss: float) -> None:
-        """Add the loss of a step."""
-        self._open.append(loss)
-        if len(self._open) < self._each:
-            return
-        self.points.append((step, sum(self._open) / len(self._open)))
-        self._open = []
-        if len(self.points) >= _POINTS:
-            pairs = zip(self.points[::2], self.points[1::2], strict=False)
-            self.points = [(after[0], (before[1] + after[1]) / 2) for before, after in pairs]
-            self._each *= 2
-
-
-ENDING = ".working"  # of the file with the number
-ENDINGS = (".progress", ".progress-new", ".stop", ENDING, ".lock")  # of what is beside an entry
-
-
-@dataclass(frozen=True)
-class Holder:
-    """Whoever does the entry `name` in the folder of a queue."""
-
-    folder: Path
-    name: str
-
-    def lock(self) -> FileLock:
-        """Return the lock of the entry, not yet taken."""
-        return FileLock(self.folder / f"{self.name}.lock")
-
-    def is_there(self) -> bool:
-        """Whether a living process has the lock; it may where that cannot be told."""
-        try:
-            return not is_free(self.folder / f"{self.name}.lock")
-        except QueueUnwritable:
-            return True
-
-    def process(self) -> int | None:
-        """Return the number of the process, None for one among other processes than these."""
-        try:
-            pid, _, numbering = self._file.read_text().partition(" ")
-            return int(pid) if numbering in ("", _numbering()) else None  # before, a number alone
-        except (OSError, ValueError):
-            return None
-
-    def come(self) -> None:
-        """Write that this process does it; it has the lock."""
-        self._file.write_text(f"{os.getpid()} {_numbering()}")
-
-    def leave(self) -> None:
-        """Write that this process does it no more."""
-        with contextlib.suppress(OSError):
-            self._file.unlink(missing_ok=True)
-
-    @property
-    def _file(self) -> Path:
-        return self.folder / f"{self.name}{ENDING}"
-
-
-def is_free(path: Path) -> bool:
-    """Whether nobody holds the lock at `path`; a look takes it for a moment. Raises QueueUnwritable."""
-    lock = FileLock(path)
-    try:
-        with writing():
-            lock.acquire(timeout=0)
-    except Timeout:
-        return False
-    lock.release()
-    return True
-
-
-@contextlib.contextmanager
-def writing() -> Iterator[None]:
-    """Change what is in the folder of a queue. Raises QueueUnwritable where the system refuses."""
-    try:
-        yield
-    except Timeout:  # an OSError, too, though all that it says is that somebody holds a lock
-        raise
-    except OSError as error:
-        raise QueueUnwritable(f"The queue cannot be written: {reason(error)}.") from error
-
-
-def _numbering() -> str:
-    """Return what tells this machine's process numbers from those of others and of containers."""
-    try:
-        space = os.readlink("/proc/self/ns/pid")
-    except OSError:  # a system that has one numbering
-        space = ""
-    return f"{socket.gethostname()} {space}".strip()
-
-
-# What a file that is no entry or no progress can raise while it is read.
-_ODD = (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError)
+ATTEMPTS = 3  # starts of a job whose process died
+MAX_SILENCE = 1_800.0  # seconds until a process that reports nothing is ended
+MAX_STOPPING = 30.0  # seconds until a process that ignores a cancelled job is ended
+_SLOWER = 4.0  # times its estimate that the evaluation of a model may take
+_FAILURES_KEPT = 8  # failed jobs that stay in the queue
+_PATIENCE = 10.0  # seconds until a table that another process holds is an error
+_DAY = 86_400.0  # seconds
+_ABANDONED = 30 * _DAY  # age of a checkpoint that nobody continues
+_CHECKPOINTS_KEPT = 64
+_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{32}")  # a file that posenc.checkpoints.file_store writes
+_TABLE = """CREATE TABLE IF NOT EXISTS jobs (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT UNIQUE NOT NULL, digest TEXT NOT NULL,
+    records TEXT NOT NULL, store TEXT, text_name TEXT NOT NULL, estimate REAL NOT NULL,
+    reading REAL NOT NULL, owner TEXT NOT NULL, added REAL NOT NULL, attempts INTEGER NOT NULL DEFAULT 0,
+    error TEXT, slot INTEGER, process TEXT, reported REAL, cancelled REAL, progress TEXT, text BLOB
+)"""
+_JOBS = """SELECT name, records, store, text_name, estimate, reading, owner, attempts, error,
+    slot, cancelled FROM jobs ORDER BY id"""
+_REASONS = {sqlite3.SQLITE_FULL: errno.ENOSPC, sqlite3.SQLITE_READONLY: errno.EROFS}
 
 
 class JobState(StrEnum):
-    """Where an entry is."""
+    """Where a job is. One that is done or cancelled is no longer in the queue."""
 
-    WAITING = "waiting"
+    QUEUED = "queued"
     RUNNING = "running"
     FAILED = "failed"
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far an entry is. points: (step, mean loss of the steps up to it) of the run in progress.
+    """How far a job is. points: (step, mean loss of the steps up to it) of the current run.
 
-    run: its place among the entry's runs, from 0. began: the first step of this sitting. seconds: spent
-    since that step. reading: all steps are made, and the model is being measured.
+    run: index of the run among the job's runs. began: the first step of this process. seconds: spent
+    since that step. reading: all steps are done, and the model is being evaluated.
     """
 
     run: int = 0
@@ -169,95 +73,55 @@ class Progress:
     points: tuple[tuple[int, float], ...] = ()
     reading: bool = False
 
-    def written(self) -> bytes:
-        """Return the file of it; `read` reads it back."""
-        return json.dumps(asdict(self)).encode()
 
-    @classmethod
-    def read(cls, content: bytes) -> Self:
-        """Return what a file says; the beginning where it is none of ours."""
-        try:
-            values = json.loads(content)
-            points = tuple((_count(step), float(loss)) for step, loss in values.pop("points"))
-            found = cls(**values, points=points)
-            return replace(
-                found,
-                run=_count(found.run),
-                step=_count(found.step),
-                began=_count(found.began),
-                seconds=float(found.seconds),
-                reading=bool(found.reading),
-            )
-        except _ODD:
-            return cls()
+class DownsampledLoss:
+    """A training loss as few points, each the mean of equally many steps: twice as many as it grows."""
+
+    MOST = 200  # points
+
+    def __init__(self, points: Sequence[tuple[int, float]] = ()) -> None:
+        """Go on from the points of an earlier process."""
+        self.points = list(points)
+        self._steps = self.points[-1][0] - self.points[-2][0] if len(self.points) > 1 else 1
+        self._losses: list[float] = []
+
+    def add(self, step: int, loss: float) -> None:
+        """Add the loss of a step."""
+        self._losses.append(loss)
+        if len(self._losses) < self._steps:
+            return
+        self.points.append((step, sum(self._losses) / len(self._losses)))
+        self._losses = []
+        if len(self.points) >= self.MOST:
+            pairs = zip(self.points[::2], self.points[1::2], strict=False)
+            self.points = [(after[0], (before[1] + after[1]) / 2) for before, after in pairs]
+            self._steps *= 2
 
 
 @dataclass(frozen=True)
 class Job:
-    """One start. text: the file name of its text in the queue's folder, None for the default one.
-
-    owner: who started it, "" for somebody unknown, None in a file of before owners were kept.
-    """
+    """One start. estimate: seconds, of which `reading` are for evaluations. owner: "" if unknown."""
 
     name: str
     records: tuple[dict[str, Any], ...]
     store: str | None
-    text: str | None = None
-    text_name: str = ""
-    estimate: float = 0.0  # seconds, of which `reading` go to measuring what was trained
-    reading: float = 0.0
-    attempts: int = 0
-    error: str | None = None
-    owner: str | None = None
-    state: JobState = field(default=JobState.WAITING, compare=False)
+    text_name: str
+    estimate: float
+    reading: float
+    owner: str
+    attempts: int
+    error: str | None
+    cancelled: bool
+    state: JobState
 
     @property
     def specifications(self) -> tuple[Specification, ...]:
         """What is to be trained, in order."""
         return tuple(Specification.from_record(record) for record in self.records)
 
-    def written(self) -> bytes:
-        """Return the file of it, which does not say its state; `read` reads it back."""
-        values = {name: value for name, value in asdict(self).items() if name != "state"}
-        return json.dumps(values).encode()
-
-    @classmethod
-    def read(cls, name: str, content: bytes) -> Self | None:
-        """Return the entry of this name that a file holds, None where it is none of ours."""
-        try:
-            values = json.loads(content)
-            entry = cls(**values | {"records": tuple(values["records"]), "name": name})
-            entry = replace(
-                entry,
-                attempts=_count(entry.attempts),
-                estimate=float(entry.estimate),
-                reading=float(entry.reading),
-                error=None if entry.error is None else str(entry.error),
-                text_name=str(entry.text_name),
-                owner=None if entry.owner is None else str(entry.owner),
-            )
-            return entry if entry.specifications else None
-        except _ODD:
-            return None
-
-
-def _count(value: float) -> int:
-    """Return a count as a whole number. Raises ValueError for what can be none."""
-    if not 0 <= value <= 10**9:
-        raise ValueError("no count")
-    return int(value)
-
-
-MAX_SILENCE = 1_800.0  # seconds until a process that reports nothing is ended
-MAX_STOPPING = 30.0  # seconds until one that does not hear a stop is ended
-ATTEMPTS = 3  # starts of an entry whose process died
-_ENDED_KEPT = 8  # failed entries that are still shown
-_SLOWER = 4.0  # times its estimate, that the reading of a model may take
-_PATIENCE = 10.0  # seconds until a lock that somebody holds is an error
-
 
 class Queue:
-    """The entries of one machine. running, waiting: how many may be in each state."""
+    """The jobs of one machine. running, waiting: how many may be in each state."""
 
     def __init__(
         self,
@@ -267,9 +131,13 @@ class Queue:
         waiting: int = limits.MAX_WAITING,
     ) -> None:
         self.folder = folder or work_folder() / "queue"
-        self._lock = FileLock(self.folder / "queue.lock", timeout=_PATIENCE)
         self.running = running
         self.waiting = waiting
+
+    @property
+    def file(self) -> Path:
+        """The path of the table."""
+        return self.folder / "jobs.sqlite"
 
     def add(
         self,
@@ -284,14 +152,13 @@ class Queue:
         each: int | None = None,
         mine: Collection[str] = (),
     ) -> str:
-        """Put a start at the end and return its name; the same start twice is the first one's entry.
+        """Add a job at the end and return its name; equal specifications return the job that is there.
 
-        One that is being stopped counts no more: the same start comes again after it. each: how many one
-        person may have here, who has what their name owns and the entries in `mine`; as many as there
-        is room for if None.
+        A failed or cancelled job with equal specifications does not count. each: largest number of jobs
+        of one person, who has those of `owner` and those named in `mine`; None for no limit.
 
-        Raises QueueFull where no more may wait, QueueBusy where another process holds the queue for
-        long, QueueUnwritable where the folder cannot be written.
+        Raises QueueFull where no more jobs may wait, QueueBusy where another process holds the table
+        for long, QueueUnwritable where it cannot be written.
         """
         if not specifications:
             raise RunError("There is nothing to train.")
@@ -299,301 +166,336 @@ class Queue:
             raise RunError(
                 "The store of runs is this process's memory, which no other one can reach."
             )
-        ids = "".join(one.run_id for one in specifications)
-        digest = hashlib.sha256(ids.encode()).hexdigest()[:12]
-        with writing():
-            self.folder.mkdir(parents=True, exist_ok=True)
-            with self._alone():
-                there = self.entries()
-                same = [one for one in there if one.name.endswith(digest)]
-                for one in same:
-                    if one.state is not JobState.FAILED and not self.stopping(one.name):
-                        return one.name
-                here = [one for one in there if one.state is not JobState.FAILED]
-                if self.running < 1:
-                    raise QueueFull("Training is switched off on this server.")
-                if len(here) >= self.running + self.waiting:
-                    raise QueueFull(
-                        f"{self.waiting} {'start waits' if self.waiting == 1 else 'starts wait'} "
-                        "already; try again when one of them has ended."
-                    )
-                theirs = [one for one in here if one.name in mine or (owner and one.owner == owner)]
-                if each is not None and len(theirs) >= each:
-                    raise QueueFull(
-                        f"{each} of your starts {'is' if each == 1 else 'are'} here already, which is as "
-                        "many as one visitor may have; try again when one of them has ended."
-                    )
-                entry = Job(
-                    name=f"{time.time_ns():020d}-{digest}",
-                    records=tuple(one.record for one in specifications),
-                    store=store,
-                    text=None if text is None else f"{hashlib.sha256(text).hexdigest()}.txt",
-                    text_name=text_name,
-                    estimate=estimate,
-                    reading=reading,
-                    owner=owner,
+        ids = "".join(specification.run_id for specification in specifications)
+        digest = hashlib.sha256(ids.encode()).hexdigest()
+        with self._changes() as db:
+            same = db.execute(
+                "SELECT name FROM jobs WHERE digest = ? AND error IS NULL AND cancelled IS NULL",
+                (digest,),
+            ).fetchone()
+            if same:
+                return str(same["name"])
+            if self.running < 1:
+                raise QueueFull("Training is switched off on this server.")
+            active = [job for job in self._jobs(db.execute(_JOBS)) if not job.error]
+            if len(active) >= self.running + self.waiting:
+                raise QueueFull(
+                    f"{self.waiting} {'start waits' if self.waiting == 1 else 'starts wait'} "
+                    "already; try again when one of them has ended."
                 )
-                try:
-                    if text is not None:
-                        assert entry.text is not None
-                        write_whole(self.folder / entry.text, text)
-                    self._write(entry)
-                except (OSError, QueueUnwritable):
-                    self._forget(entry)  # a text without an entry fills the disk for nothing
-                    raise
-                for one in same:
-                    if one.state is JobState.FAILED:
-                        self._forget(one)
-        return entry.name
+            own = [job for job in active if job.name in mine or (owner and job.owner == owner)]
+            if each is not None and len(own) >= each:
+                raise QueueFull(
+                    f"{each} of your starts {'is' if each == 1 else 'are'} here already, which is as "
+                    "many as one visitor may have; try again when one of them has ended."
+                )
+            db.execute("DELETE FROM jobs WHERE digest = ? AND error IS NOT NULL", (digest,))
+            name, records = uuid.uuid4().hex, json.dumps([one.record for one in specifications])
+            db.execute(
+                "INSERT INTO jobs (name, digest, records, store, text_name, estimate, reading, owner,"
+                " added, text) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    name,
+                    digest,
+                    records,
+                    store,
+                    text_name,
+                    estimate,
+                    reading,
+                    owner,
+                    time.time(),
+                    text,
+                ),
+            )
+        return name
 
-    def entries(self) -> list[Job]:
-        """Return all entries, the first to be done first; a file that is none is passed over."""
-        found = []
-        working = self.working()
-        for path in sorted(self.folder.glob("*-*.json")):
-            entry = self._read(path)
-            if entry is not None:
-                state = JobState.RUNNING if entry.name in working else JobState.WAITING
-                found.append(replace(entry, state=JobState.FAILED if entry.error else state))
-        return found
+    def jobs(self) -> list[Job]:
+        """Return all jobs, the first to be run first; those of another version are left out."""
+        return list(self._jobs(self._rows(_JOBS)))
 
     def progress(self, name: str) -> Progress:
-        """Return how far an entry is; the beginning where nothing is known."""
-        try:
-            return Progress.read((self.folder / f"{name}.progress").read_bytes())
-        except OSError:
-            return Progress()
+        """Return how far a job is; the beginning where nothing is known."""
+        for row in self._rows("SELECT progress FROM jobs WHERE name = ?", name):
+            if row["progress"] is not None:
+                values = json.loads(row["progress"])
+                points = tuple((step, loss) for step, loss in values.pop("points"))
+                return Progress(**values, points=points)
+        return Progress()
 
-    def tell(self, name: str, progress: Progress) -> None:
-        """Write how far an entry is; a reader sees the last or this one. Raises QueueUnwritable."""
-        path = self.folder / f"{name}.progress"
-        temporary = path.with_suffix(".progress-new")
-        with writing():
-            temporary.write_bytes(progress.written())  # no fsync: it is written often
-            temporary.replace(path)
+    def text(self, job: Job) -> bytes | None:
+        """Return the text of a job, None for the default one."""
+        rows = self._rows("SELECT text FROM jobs WHERE name = ?", job.name)
+        return rows[0]["text"] if rows else None
 
-    def stop(self, name: str) -> None:
-        """Ask that an entry be stopped; one that waits or failed is gone at once. Twice is once.
+    def report(self, name: str, progress: Progress) -> None:
+        """Store how far a job is. Raises QueueBusy and QueueUnwritable."""
+        values = json.dumps(asdict(progress)), time.time(), name
+        self._change("UPDATE jobs SET progress = ?, reported = ? WHERE name = ?", *values)
 
-        Checkpoints stay, because another start or a command line may go on from them. Raises QueueBusy
-        and QueueUnwritable.
+    def cancel(self, name: str) -> None:
+        """Remove a job, or ask its process to end it. Twice is once; its checkpoints stay.
+
+        Raises QueueBusy and QueueUnwritable.
         """
-        if not (self.folder / f"{name}.json").exists():
-            return
-        lock = Holder(self.folder, name).lock()
-        try:
-            with writing():
-                lock.acquire(timeout=0)
-        except Timeout:  # a worker has it: told, it ends
-            with writing():
-                (self.folder / f"{name}.stop").touch()
-            return
-        try:
-            self.remove(name)
-        finally:
-            lock.release()
+        with self._changes() as db:
+            for row in db.execute(
+                "SELECT slot, error FROM jobs WHERE name = ?", (name,)
+            ).fetchall():
+                if row["error"] or not self._is_working(row["slot"]):
+                    db.execute("DELETE FROM jobs WHERE name = ?", (name,))
+                asked = "UPDATE jobs SET cancelled = coalesce(cancelled, ?) WHERE name = ?"
+                db.execute(asked, (time.time(), name))
 
-    def stopping(self, name: str) -> bool:
-        """Whether somebody asked that an entry be stopped."""
-        return (self.folder / f"{name}.stop").exists()
+    def is_cancelled(self, name: str) -> bool:
+        """Whether a job's process has been asked to end it."""
+        rows = self._rows("SELECT cancelled FROM jobs WHERE name = ?", name)
+        return bool(rows) and rows[0]["cancelled"] is not None
 
-    def hung(self, pid: int) -> str | None:
-        """Return the entry with which process `pid` hangs, None where it gets on.
+    def hung_job(self, pid: int) -> str | None:
+        """Return the job with which process `pid` hangs, None if it does not.
 
-        It hangs if it does not hear a stop, or has told nothing for longer than any step takes.
+        A process hangs if it does not end a cancelled job, or reports nothing for longer than a step
+        or an evaluation takes.
         """
-        for entry in self.entries():
-            if (
-                entry.state is not JobState.RUNNING
-                or Holder(self.folder, entry.name).process() != pid
-            ):
-                continue
-            told = min(self._age(f"{entry.name}.progress"), self._age(f"{entry.name}.working"))
-            if told > max(MAX_SILENCE, _SLOWER * entry.reading):
-                return entry.name
-            asked = self._age(f"{entry.name}.stop") if self.stopping(entry.name) else 0.0
-            if asked > MAX_STOPPING:
-                return entry.name
+        running = (
+            "SELECT name, slot, reading, reported, cancelled FROM jobs"
+            " WHERE process = ? AND error IS NULL"
+        )
+        for row in self._rows(running, _process(pid)):
+            longest = max(MAX_SILENCE, _SLOWER * row["reading"])
+            silent = time.time() - row["reported"] > longest
+            ignores = row["cancelled"] and time.time() - row["cancelled"] > MAX_STOPPING
+            if (silent or ignores) and self._is_working(row["slot"]):
+                return str(row["name"])
         return None
 
-    def _age(self, name: str) -> float:
-        """Return the seconds since a file was written, infinity where there is none."""
-        try:
-            return time.time() - (self.folder / name).stat().st_mtime
-        except OSError:
-            return math.inf
+    def remove(self, name: str) -> None:
+        """Remove a job that is done or cancelled. Raises QueueBusy and QueueUnwritable."""
+        self._change("DELETE FROM jobs WHERE name = ?", name)
+
+    def fail(self, job: Job, error: str) -> None:
+        """Mark a job as failed for a reason, and remove all but the latest failed jobs.
+
+        Raises QueueBusy and QueueUnwritable.
+        """
+        with self._changes() as db:
+            _fail(db, job.name, error)
+
+    def give_back(self, job: Job) -> None:
+        """Queue a job again whose process had to end: that was no attempt."""
+        self._change("UPDATE jobs SET attempts = ? WHERE name = ?", job.attempts - 1, job.name)
+
+    def reset_attempts(self, job: Job) -> Job:
+        """Count attempts anew for a job of which a run is done, and return it."""
+        self._change("UPDATE jobs SET attempts = 1 WHERE name = ?", job.name)
+        return replace(job, attempts=1)
+
+    def has_free_slot(self) -> bool:
+        """Whether another process may work on a job. Raises QueueUnwritable."""
+        return any(self._is_free(slot) for slot in range(self.running))
 
     @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Change what is in the folder while nobody else does. Raises QueueBusy after a while."""
+    def take(self) -> Iterator[Job | None]:
+        """Take the first queued job for as long as the context lasts; None if there is none.
+
+        None also where all slots are taken. Raises QueueBusy, and QueueUnwritable where the table
+        cannot be written: that was no attempt.
+        """
+        with contextlib.ExitStack() as stack:
+            for slot in range(self.running):
+                with contextlib.suppress(Timeout), self._refusals():
+                    self.folder.mkdir(parents=True, exist_ok=True)
+                    # A look at whether a slot is free holds it for a moment.
+                    stack.enter_context(FileLock(self._lock(slot), timeout=0.5))
+                    break
+            else:
+                yield None
+                return
+            yield self._start(slot)
+
+    def _start(self, slot: int) -> Job | None:
+        """Mark the first queued job as running in a slot that this process holds."""
+        with self._changes() as db:
+            # Whatever ran in this slot before is queued: its process is gone.
+            db.execute("UPDATE jobs SET slot = NULL WHERE slot = ?", (slot,))
+            for job in self._jobs(db.execute(_JOBS).fetchall()):
+                if job.state is not JobState.QUEUED:
+                    continue
+                if job.attempts < ATTEMPTS:
+                    job = replace(job, attempts=job.attempts + 1, state=JobState.RUNNING)
+                    db.execute(
+                        "UPDATE jobs SET slot = ?, process = ?, reported = ?, attempts = ?"
+                        " WHERE name = ?",
+                        (slot, _process(os.getpid()), time.time(), job.attempts, job.name),
+                    )
+                    return job
+                _fail(db, job.name, f"Its process ended {ATTEMPTS} times before it was done.")
+        return None
+
+    def _jobs(self, rows: Iterable[sqlite3.Row]) -> Iterator[Job]:
+        for row in rows:
+            values = dict(row)
+            running = self._is_working(values.pop("slot"))
+            state = JobState.RUNNING if running else JobState.QUEUED
+            values["state"] = JobState.FAILED if row["error"] else state
+            values["records"] = tuple(json.loads(row["records"]))
+            job = Job(**values | {"cancelled": row["cancelled"] is not None})
+            with contextlib.suppress(PosencError):  # of another version
+                if job.specifications:
+                    yield job
+
+    def _lock(self, slot: int) -> Path:
+        return self.folder / f"worker-{slot}.lock"
+
+    def _is_free(self, slot: int) -> bool:
+        return _is_free(self._lock(slot), self._refusals())
+
+    def _is_working(self, slot: int | None) -> bool:
+        """Whether a process holds a slot; it may where that cannot be found out."""
         try:
-            with writing():
-                self._lock.acquire()
-        except Timeout:
-            raise QueueBusy(
-                f"Another process has held the queue of trainings for {self._lock.timeout:.3g} s: "
-                "nothing was changed. Try again."
-            ) from None
+            return slot is not None and not self._is_free(slot)
+        except QueueUnwritable:
+            return True
+
+    def _change(self, statement: str, *values: object) -> None:
+        with self._changes() as db:
+            db.execute(statement, values)
+
+    def _rows(self, query: str, *values: object) -> list[sqlite3.Row]:
+        """Return what a query finds; nothing where there is no table yet."""
+        if not self.file.exists():
+            return []
+        with self._connection() as db:
+            try:
+                return db.execute(query, values).fetchall()
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
+                    raise
+                return []  # a kill left the file without its table
+
+    @contextlib.contextmanager
+    def _changes(self) -> Iterator[sqlite3.Connection]:
+        """Change the table in one transaction, which is undone where an error leaves the context."""
+        with self._refusals():
+            self.folder.mkdir(parents=True, exist_ok=True)
+        with self._connection() as db:
+            db.execute("PRAGMA auto_vacuum = FULL")  # texts of megabytes leave no space behind
+            db.execute("BEGIN IMMEDIATE")
+            db.execute(_TABLE)
+            yield db
+            db.execute("COMMIT")
+
+    @contextlib.contextmanager
+    def _connection(self) -> Iterator[sqlite3.Connection]:
+        # With the default journal, not a write-ahead log, reading writes nothing: the table can be read
+        # on a read-only disk. A connection for each use, because workers fork and pages are threads.
+        with (
+            self._refusals(),
+            contextlib.closing(
+                sqlite3.connect(self.file, timeout=_PATIENCE, isolation_level=None)
+            ) as db,
+        ):
+            db.row_factory = sqlite3.Row
+            yield db
+
+    @contextlib.contextmanager
+    def _refusals(self) -> Iterator[None]:
+        """Raise QueueBusy or QueueUnwritable where SQLite or the system refuses."""
         try:
             yield
-        finally:
-            self._lock.release()
+        except Timeout:  # an OSError that says that another process holds a lock
+            raise
+        except OSError as error:
+            raise QueueUnwritable(f"The queue cannot be written: {reason(error)}.") from error
+        except sqlite3.DatabaseError as error:
+            code = error.sqlite_errorcode & 0xFF
+            if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                raise QueueBusy(
+                    f"Another process has held the queue of trainings for {_PATIENCE:.3g} s: "
+                    "nothing was changed. Try again."
+                ) from None
+            if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
+                raise QueueUnwritable(self._set_aside()) from error
+            told = os.strerror(_REASONS[code]) if code in _REASONS else str(error)
+            raise QueueUnwritable(f"The queue cannot be written: {told}.") from error
 
-    def remove(self, name: str) -> None:
-        """Forget an entry, and its text unless another entry needs it.
-
-        Raises QueueBusy, and QueueUnwritable if the entry stays.
-        """
-        with self._alone():  # a text is written before the entry that needs it
-            with writing():  # the job first: a kill or fault after it leaves what nobody reads
-                (self.folder / f"{name}.json").unlink(missing_ok=True)
+    def _set_aside(self) -> str:
+        """Rename a damaged table, so that the next change makes a new one, and return a sentence."""
+        with FileLock(self.folder / "damaged.lock"):
+            with (
+                contextlib.suppress(sqlite3.DatabaseError),
+                contextlib.closing(sqlite3.connect(self.file)) as db,
+            ):
+                if db.execute("PRAGMA quick_check").fetchone() == ("ok",):
+                    return "The queue was damaged and has been replaced. Try again."  # by another process
+            name = f"{self.file.name}.damaged-{time.time_ns()}"
             with contextlib.suppress(OSError):
-                for ending in ENDINGS:
-                    (self.folder / f"{name}{ending}").unlink(missing_ok=True)
-                # By their bytes, so that the text of an entry of another version stays, too.
-                files = (path for path in self.folder.glob("*-*.json") if path.is_file())
-                needed = b"".join(path.read_bytes() for path in files)
-                for path in self.folder.glob("*.txt"):
-                    if path.name.encode() not in needed:
-                        path.unlink(missing_ok=True)
-
-    def _forget(self, entry: Job) -> None:
-        """Remove an entry; where that cannot be done now, it is done with a later one."""
-        with contextlib.suppress(QueueBusy, QueueUnwritable):
-            self.remove(entry.name)
-
-    def fail(self, entry: Job, error: str) -> None:
-        """Keep an entry as failed, with the reason; the oldest failures are forgotten.
-
-        Raises QueueUnwritable where the reason cannot be kept: then the entry waits.
-        """
-        self._write(replace(entry, error=error))
-        failed = [one for one in self.entries() if one.state is JobState.FAILED]
-        for old in failed[:-_ENDED_KEPT]:
-            self._forget(old)
-
-    def give_back(self, entry: Job) -> None:
-        """Let an entry wait again whose worker had to leave: that was no fault of its own."""
-        self._write(replace(entry, attempts=entry.attempts - 1))
-
-    def got_on(self, entry: Job) -> Job:
-        """Count attempts anew for an entry of which a run is done: what ended it before was passed."""
-        entry = replace(entry, attempts=1)
-        self._write(entry)
-        return entry
-
-    def free_place(self) -> bool:
-        """Whether a worker would find a place: fewer work than may. Raises QueueUnwritable."""
-        return any(is_free(self.folder / f"worker-{n}.lock") for n in range(self.running))
-
-    def working(self) -> set[str]:
-        """Return the names of the entries that a living worker is doing."""
-        return {
-            path.stem
-            for path in self.folder.glob(f"*{ENDING}")
-            if Holder(self.folder, path.stem).is_there()
-        }
-
-    @contextlib.contextmanager
-    def taken(self) -> Iterator[Job | None]:
-        """Take the first entry that waits, for as long as the context lasts; None if there is none.
-
-        A lock that ends with the process tells that its entry is being done. Raises QueueUnwritable
-        where nothing can be written: no attempt was made.
-        """
-        for entry in self.entries():
-            if entry.state is not JobState.WAITING:
-                continue
-            holder = Holder(self.folder, entry.name)
-            lock = holder.lock()
-            try:
-                with writing():
-                    lock.acquire(timeout=0.5)  # a look at whether it is held takes it for a moment
-            except Timeout:
-                continue  # another worker was faster
-            try:
-                again = self._read(self.folder / f"{entry.name}.json")
-                if again is None or again.error:  # done or stopped in between
-                    continue
-                if again.attempts >= ATTEMPTS:
-                    self.fail(again, f"Its process ended {ATTEMPTS} times before it was done.")
-                    continue
-                again = replace(again, attempts=again.attempts + 1)
-                with writing():
-                    holder.come()
-                self._write(again)  # last: what fails before it is no attempt
-                yield again
-                return
-            finally:
-                holder.leave()
-                lock.release()
-        yield None
-
-    def text(self, entry: Job) -> bytes | None:
-        """Return the text of an entry, None for the default one."""
-        return None if entry.text is None else (self.folder / entry.text).read_bytes()
-
-    def _write(self, entry: Job) -> None:
-        with writing():
-            write_whole(self.folder / f"{entry.name}.json", entry.written())
-
-    def _read(self, path: Path) -> Job | None:
-        try:
-            return Job.read(path.stem, path.read_bytes())
-        except OSError:
-            return None
+                self.file.replace(self.folder / name)
+        return f"The queue was damaged. Its file is now called {name}, and a new queue begins."
 
 
-DAY = 86_400.0  # seconds
-ABANDONED = 30 * DAY  # nobody goes on with it
-CHECKPOINTS_KEPT = 64
-_ENTRY = re.compile(r"\d{20}-[0-9a-f]{12}")  # as posenc.lab.jobs names one
-_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{32}")  # as posenc.checkpoints.file_store writes
+def _fail(db: sqlite3.Connection, name: str, error: str) -> None:
+    db.execute("UPDATE jobs SET error = ? WHERE name = ?", (error, name))
+    db.execute(
+        "DELETE FROM jobs WHERE id IN"
+        " (SELECT id FROM jobs WHERE error IS NOT NULL ORDER BY id DESC LIMIT -1 OFFSET ?)",
+        (_FAILURES_KEPT,),
+    )
+
+
+def _process(pid: int) -> str:
+    """Return a process's number with its machine and, in containers, its own numbering."""
+    try:
+        numbering = os.readlink("/proc/self/ns/pid")
+    except OSError:  # a system that has one numbering
+        numbering = ""
+    return f"{pid} {socket.gethostname()} {numbering}"
+
+
+def _is_free(path: Path, refusals: contextlib.AbstractContextManager[None]) -> bool:
+    """Whether nobody holds a lock; this holds it for a moment. Raises QueueUnwritable."""
+    lock = FileLock(path, timeout=0)
+    try:
+        with refusals:
+            lock.acquire()
+    except Timeout:
+        return False
+    lock.release()
+    return True
 
 
 def clean_up(queue: Queue, work: Path | None = None) -> None:
-    """Remove what was left behind in `work`, default the folder of this machine, and in `queue`."""
+    """Remove what kills left in `work`, default this machine's folder, and abandoned checkpoints.
+
+    Also jobs that another version added long ago. Checkpoints that a queued job needs stay.
+    """
     checkpoints = (work or work_folder()) / CHECKPOINTS
-    for folder in (checkpoints, queue.folder):
-        for path in _files(folder):
-            if _TEMPORARY.fullmatch(path.name) and _age(path) > DAY:
-                _remove(path)
-    entries = queue.entries()
-    living = [entry for entry in entries if entry.state is not JobState.FAILED]
-    needed = {one.run_id for entry in living for one in entry.specifications}
-    found = sorted(
-        (
-            path
-            for path in _files(checkpoints)
-            if path.suffix == ".safetensors" and path.stem not in needed
-        ),
-        key=_age,
-    )
-    for place, path in enumerate(found):
-        if place >= CHECKPOINTS_KEPT or _age(path) > ABANDONED:
-            _remove_alone(path)
-    for path in _files(checkpoints):
+    jobs = queue.jobs()
+    needed = {one.run_id for job in jobs if not job.error for one in job.specifications}
+    files = [path for path in checkpoints.glob("*") if path.is_file()]
+    for path in checkpoints.glob(".*"):
+        if _TEMPORARY.fullmatch(path.name) and _age(path) > _DAY:
+            _remove(path)
+    found = [path for path in files if path.suffix == ".safetensors" and path.stem not in needed]
+    for place, path in enumerate(sorted(found, key=_age)):
+        if place >= _CHECKPOINTS_KEPT or _age(path) > _ABANDONED:
+            _remove_unused(path)
+    for path in files:
         alone = path.suffix == ".lock" and not path.with_suffix(".safetensors").exists()
-        if alone and _age(path) > DAY:
-            _remove_alone(path)
-    for path in _files(queue.folder):
-        of_entry = _ENTRY.fullmatch(path.stem) and path.suffix in ENDINGS
-        if not of_entry or path.with_suffix(".json").exists() or _age(path) <= DAY:
-            continue
-        if is_free(path.with_suffix(".lock")):
-            queue.remove(path.stem)
-    known = {entry.name for entry in entries}
-    for path in queue.folder.glob("*-*.json"):
-        if path.stem not in known and _age(path) > ABANDONED:
-            queue.remove(path.stem)
-
-
-def _files(folder: Path) -> list[Path]:
-    return [path for path in folder.iterdir() if path.is_file()] if folder.is_dir() else []
+        if alone and _age(path) > _DAY:
+            _remove_unused(path)
+    known = [job.name for job in jobs]
+    old = [
+        row["name"]
+        for row in queue._rows("SELECT name FROM jobs WHERE added < ?", time.time() - _ABANDONED)
+        if row["name"] not in known
+    ]
+    for name in old:
+        queue.remove(name)
 
 
 def _age(path: Path) -> float:
-    """Return the seconds since a file was written; none for one that is gone."""
+    """Return the seconds since a file was written; 0 for one that is gone."""
     try:
         return time.time() - path.stat().st_mtime
     except OSError:
@@ -601,18 +503,11 @@ def _age(path: Path) -> float:
 
 
 def _remove(path: Path) -> None:
-    with contextlib.suppress(OSError):  # a folder of somebody else's
+    with contextlib.suppress(OSError):  # in a folder of another user
         path.unlink(missing_ok=True)
 
 
-def _remove_alone(path: Path) -> None:
+def _remove_unused(path: Path) -> None:
     """Remove a checkpoint or its lock, unless a process is at work on that run."""
-    lock = FileLock(path.with_suffix(".lock"))
-    try:
-        lock.acquire(timeout=0)
-    except (OSError, Timeout):
-        return
-    try:
+    with contextlib.suppress(OSError), FileLock(path.with_suffix(".lock"), timeout=0):
         _remove(path)
-    finally:
-        lock.release()

@@ -1,7 +1,7 @@
-"""The background process that does what waits in a queue: `python -m posenc.lab.worker FOLDER RUNNING`.
+"""The process that works on queued jobs: `python -m posenc.lab.worker FOLDER RUNNING`.
 
-It is niced, trains on the threads that each specification names, and ends when the queue is empty,
-or when the process that started it is gone, which it notices by the end of its standard input.
+It runs at low priority, trains on the threads that each specification names, and ends when the queue is
+empty, or when the process that started it has ended, which closes its standard input.
 """
 
 import _thread
@@ -15,12 +15,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 from posenc.errors import DeviceLost, PosencError, QueueBusy, QueueUnwritable
-from posenc.lab import log_lines
-from posenc.lab.jobs import DownsampledLoss, Job, Progress, Queue, clean_up, writing
-from posenc.lab.log_lines import event
+from posenc.lab.jobs import DownsampledLoss, Job, Progress, Queue, clean_up
 from posenc.lab.run_once import free_device_memory, run_once
 from posenc.lab.runs import Store
 from posenc.lab.specification import Specification
@@ -29,166 +25,170 @@ from posenc.lab.tasks import Corpus, Language, from_text, standard_library
 log = logging.getLogger("posenc.worker")
 
 NICE = 10
-TELL_EVERY = 0.5  # seconds
+REPORT_EVERY = 0.5  # seconds
 HEARD_WITHIN = 2.0  # seconds
 DEVICE_LOST = 75  # exit code, of a fault that passes with the process
-UNWRITABLE = 74  # exit code, where the queue cannot be written: what waits there goes on waiting
+UNWRITABLE = 74  # exit code, where the queue cannot be written: its jobs stay queued
 GRACE = 5.0  # seconds to save in, once the parent is gone
 
 _leaving = threading.Event()  # the parent is gone
 _heard = threading.Event()  # and the training has stopped for it
 
 
-class Stopped(Exception):
-    """Somebody asked that this entry be stopped."""
+class Cancelled(Exception):
+    """Somebody cancelled this job."""
 
 
 def main(folder: Path, running: int) -> None:
-    """Do the entries of a queue one after another, as one of at most `running` workers."""
+    """Run the jobs of a queue one after another, as one of at most `running` workers."""
+    queue = Queue(folder, running=running)
     try:
-        _work(Queue(folder, running=running))
-    except QueueUnwritable as error:  # as on a full disk, which nothing but another process is for
+        with contextlib.suppress(PosencError, OSError):  # then the next worker does
+            clean_up(queue)
+        while not _leaving.is_set():
+            with queue.take() as job:
+                if job is None:
+                    return
+                do(queue, job)
+            free_device_memory()
+    except QueueUnwritable as error:  # as on a full disk
         log.error("%s What waits is tried again by the next process.", error)
         sys.exit(UNWRITABLE)
 
 
-def _work(queue: Queue) -> None:
-    with contextlib.ExitStack() as stack:
-        if not _slot(queue, stack):
-            return
-        with contextlib.suppress(PosencError, OSError):  # then the next worker does
-            clean_up(queue)
-        while not _leaving.is_set():
-            with queue.taken() as entry:
-                if entry is None:
-                    return
-                do(queue, entry)
-            free_device_memory()
+def do(queue: Queue, job: Job) -> None:
+    """Run every specification of a job, then remove it; one that fails stays with its reason.
 
-
-def do(queue: Queue, entry: Job) -> None:
-    """Make every run of an entry, then forget the entry; one that fails is kept with its reason.
-
-    Raises QueueUnwritable where what became of it cannot be written: then it waits.
+    Raises QueueUnwritable where its end cannot be written: then it is queued.
     """
     try:
-        store = Store(entry.store)
-        for place, specification in enumerate(entry.specifications):
-            if queue.stopping(entry.name):
-                raise Stopped
-            corpus = _corpus(queue, entry, specification)
-            event(log, "run_begun", entry=entry.name, run=specification.run_id)
-            report = _Reporter(queue, entry.name, place, specification)
+        store = Store(job.store)
+        for place, specification in enumerate(job.specifications):
+            if queue.is_cancelled(job.name):
+                raise Cancelled
+            corpus = _corpus(queue, job, specification)
+            _event("run_begun", entry=job.name, run=specification.run_id)
+            report = _Reporter(queue, job.name, place, specification)
             there = store.has(specification.run_id)
-            with _stoppable(report):
+            with _cancellable(report):
                 run_once(specification, corpus, store, report=report)
             if not there:
-                entry = queue.got_on(entry)
-                event(log, "run_finished", entry=entry.name, run=specification.run_id)
-        queue.remove(entry.name)
-    except (Stopped, KeyboardInterrupt) as why:
-        if isinstance(why, KeyboardInterrupt) and not queue.stopping(entry.name):
-            _give_back(queue, entry)  # the next worker goes on from the checkpoint
+                job = queue.reset_attempts(job)
+                _event("run_finished", entry=job.name, run=specification.run_id)
+        queue.remove(job.name)
+    except (Cancelled, KeyboardInterrupt) as why:
+        if isinstance(why, KeyboardInterrupt) and not queue.is_cancelled(job.name):
+            _give_back(queue, job)  # the next worker goes on from the checkpoint
             return
         try:
-            queue.remove(entry.name)  # its checkpoints stay: the same start goes on from them
+            queue.remove(job.name)  # its checkpoints stay: the same start goes on from them
         except QueueBusy:
-            _give_back(queue, entry)  # whoever takes it next sees that it is to be stopped
+            _give_back(queue, job)  # the next worker sees that it is cancelled
     except QueueUnwritable:
-        _give_back(queue, entry)
+        _give_back(queue, job)
         raise
     except DeviceLost as error:
-        event(log, "start_failed", entry=entry.name, fault=type(error).__name__)
-        _fail(queue, entry, str(error))
+        _event("start_failed", entry=job.name, fault=type(error).__name__)
+        _fail(queue, job, str(error))
         sys.exit(DEVICE_LOST)  # every later use of the device would fail in this process
     except QueueBusy:
-        _give_back(queue, entry)  # its runs are made: whoever takes it next finds and forgets it
+        _give_back(queue, job)  # its runs are stored: the next worker finds them and removes it
     except PosencError as error:
-        event(log, "start_failed", entry=entry.name, fault=type(error).__name__)
-        _fail(queue, entry, str(error))
+        _event("start_failed", entry=job.name, fault=type(error).__name__)
+        _fail(queue, job, str(error))
     except (OSError, RuntimeError, MemoryError, ArithmeticError, LookupError, TypeError) as error:
-        log.exception("the training of %s failed", entry.name)
+        log.exception("the training of %s failed", job.name)
         _fail(
             queue,
-            entry,
+            job,
             f"It ended by an unforeseen fault ({type(error).__name__}); the log of the server has it.",
         )
 
 
-def _fail(queue: Queue, entry: Job, said: str) -> None:
-    """Keep why an entry failed; where that cannot be written it waits, and this was no attempt."""
+def _event(name: str, **facts: str) -> None:
+    """Log an event with facts that hold no text of a user."""
+    words = "".join(f" {key}={value}" for key, value in facts.items())
+    log.info("%s%s", name, words, extra={"event": name, "facts": facts})
+
+
+def _fail(queue: Queue, job: Job, reason: str) -> None:
+    """Store why a job failed; where that cannot be written it is queued, and this was no attempt."""
     try:
-        queue.fail(entry, said)
+        queue.fail(job, reason)
     except QueueUnwritable:
-        _give_back(queue, entry)
+        _give_back(queue, job)
         raise
 
 
-def _give_back(queue: Queue, entry: Job) -> None:
-    """Let an entry wait again; where that cannot be written, such as on a full disk, it was a try."""
-    with contextlib.suppress(QueueUnwritable):
-        queue.give_back(entry)
-    event(log, "start_interrupted", entry=entry.name)
+def _give_back(queue: Queue, job: Job) -> None:
+    """Queue a job again; where that cannot be written, such as on a full disk, it was an attempt."""
+    with contextlib.suppress(QueueUnwritable, QueueBusy):
+        queue.give_back(job)
+    _event("start_interrupted", entry=job.name)
 
 
 class _Reporter:
-    """Writes the progress of one run, and ends it where that is asked for."""
+    """Stores the progress of one run, and ends the run where that is asked for."""
 
     def __init__(self, queue: Queue, name: str, place: int, specification: Specification) -> None:
         self.queue, self.name, self.place = queue, name, place
         self.steps = specification.steps
-        before = queue.progress(name)  # of a sitting that ended early, if it is this run's
+        before = queue.progress(name)  # of a process that ended early, if it is this run's
         self.before = before if before.run == place else Progress(run=place)
-        self.curve = DownsampledLoss()
+        self.losses = DownsampledLoss()
         self.began: int | None = None
-        self.reading = False
-        self.stop = threading.Event()  # somebody asked that it end
-        self.start = self.told = 0.0
-        self._tell(self.before)
+        self.cancelled = threading.Event()
+        self.start = self.reported = 0.0
+        self._report(self.before)
 
     def __call__(self, step: int, loss: float) -> None:
         now = time.monotonic()
-        if self.began is None:  # the first step of a sitting also loads what it needs
+        if self.began is None:  # the first step of a process also loads what it needs
             self.began, self.start = step, now
-            self.curve = DownsampledLoss([point for point in self.before.points if point[0] < step])
-        self.curve.add(step, loss)
-        if now - self.told >= TELL_EVERY or step == self.steps:
-            self.told = now
-            self.reading = step == self.steps
-            progress = Progress(
-                run=self.place,
-                step=step,
-                began=self.began,
-                seconds=now - self.start,
-                points=tuple(self.curve.points),
-                reading=self.reading,
+            self.losses = DownsampledLoss(
+                [point for point in self.before.points if point[0] < step]
             )
-            self._tell(progress)
-        if self.stop.is_set():
-            raise Stopped
+        self.losses.add(step, loss)
+        if now - self.reported >= REPORT_EVERY or step == self.steps:
+            self.reported = now
+            self._report(
+                Progress(
+                    run=self.place,
+                    step=step,
+                    began=self.began,
+                    seconds=now - self.start,
+                    points=tuple(self.losses.points),
+                    reading=step == self.steps,
+                )
+            )
+        if self.cancelled.is_set():
+            raise Cancelled
         if _leaving.is_set():
             _heard.set()
             raise KeyboardInterrupt  # saves first
 
-    def _tell(self, progress: Progress) -> None:
-        """Write the progress; where that fails, such as on a full disk, the training goes on."""
-        with contextlib.suppress(QueueUnwritable):
-            self.queue.tell(self.name, progress)
+    def _report(self, progress: Progress) -> None:
+        """Store the progress; where that fails, such as on a full disk, the training goes on."""
+        with contextlib.suppress(QueueUnwritable, QueueBusy):
+            self.queue.report(self.name, progress)
 
 
 @contextlib.contextmanager
-def _stoppable(report: _Reporter) -> Iterator[None]:
-    """Let a stop end what reports nothing, too: waiting for another process, reading the model."""
+def _cancellable(report: _Reporter) -> Iterator[None]:
+    """Let a cancelled job end what reports nothing, too: waiting for a lock, an evaluation."""
     done = threading.Event()
 
     def watch() -> None:
-        while not done.wait(TELL_EVERY):
-            if report.queue.stopping(report.name):
-                report.stop.set()
-                # Between two steps it is heard at once; elsewhere it is called for.
-                if not done.wait(HEARD_WITHIN):
-                    _thread.interrupt_main()
-                return
+        while not done.wait(REPORT_EVERY):
+            with contextlib.suppress(QueueUnwritable, QueueBusy):
+                if report.queue.is_cancelled(report.name):
+                    break
+        else:
+            return
+        report.cancelled.set()
+        # Between two steps it is heard at once; elsewhere it is called for.
+        if not done.wait(HEARD_WITHIN):
+            _thread.interrupt_main()
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
@@ -199,22 +199,11 @@ def _stoppable(report: _Reporter) -> Iterator[None]:
         watcher.join()
 
 
-def _corpus(queue: Queue, entry: Job, specification: Specification) -> Corpus | None:
+def _corpus(queue: Queue, job: Job, specification: Specification) -> Corpus | None:
     if specification.task != Language.kind:
         return None
-    text = queue.text(entry)
-    return standard_library() if text is None else from_text(entry.text_name, text)
-
-
-def _slot(queue: Queue, stack: contextlib.ExitStack) -> bool:
-    """Take one of the places of workers, False where all are taken. Raises QueueUnwritable."""
-    with writing():
-        queue.folder.mkdir(parents=True, exist_ok=True)
-    for place in range(queue.running):
-        with contextlib.suppress(Timeout), writing():
-            stack.enter_context(FileLock(queue.folder / f"worker-{place}.lock", timeout=0.2))
-            return True
-    return False
+    text = queue.text(job)
+    return standard_library() if text is None else from_text(job.text_name, text)
 
 
 def _leave_with_parent() -> None:
@@ -227,7 +216,7 @@ def _leave_with_parent() -> None:
 def _leave() -> None:
     """Save and go, or just go if that takes long."""
     _leaving.set()
-    # Between two steps it is heard at once; a wait or a reading of the model is called off.
+    # Between two steps it is heard at once; a wait or an evaluation is called off.
     if not _heard.wait(HEARD_WITHIN):
         _thread.interrupt_main()
     time.sleep(GRACE)
@@ -235,8 +224,7 @@ def _leave() -> None:
 
 
 def be_a_process() -> None:
-    """Do the entries of a queue in this process, which ends with the one that started it."""
-    log_lines.install(os.environ.get(log_lines.VARIABLE, ""))
+    """Run the jobs of a queue in this process, which ends with the process that started it."""
     if hasattr(os, "setpriority"):  # as low as the server that started it has set, or lower
         os.setpriority(os.PRIO_PROCESS, 0, max(NICE, os.getpriority(os.PRIO_PROCESS, 0)))
     threading.Thread(target=_leave_with_parent, daemon=True).start()

@@ -35,7 +35,7 @@ def empty_page_caches() -> None:
 
 def train_waiting(queue: Queue) -> str:
     """Train the entry that waits, in this process, and return its first run."""
-    with queue.taken() as entry:
+    with queue.take() as entry:
         assert entry is not None
         worker.do(queue, entry)
     return entry.specifications[0].run_id

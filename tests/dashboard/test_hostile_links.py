@@ -191,7 +191,7 @@ def test_opening_a_link_starts_nothing_reads_no_file_it_names_and_writes_nothing
         assert event in ("open", "os.listdir", "os.scandir"), f"{event} {target}"
         assert not writes, target
     assert not store.exists()
-    assert server_workers().queue.entries() == []
+    assert server_workers().queue.jobs() == []
     assert os.listdir(tmp_path) == [secret.name]
 
 

@@ -1,7 +1,6 @@
 """The Train page: planning, starting, following, stopping, faults of its queue, and who owns a start."""
 
 import errno
-import json
 import os
 import subprocess
 from pathlib import Path
@@ -75,26 +74,26 @@ def test_plan_states_its_time_and_what_takes_too_long_cannot_start(
 def test_start_is_shared_by_all_visitors_and_any_of_them_stops_it(queue: Queue) -> None:
     at, earlier = drawn(visit("train", TRAIN_LINK)), drawn(visit("train", TRAIN_LINK))
     drawn(press(at))
-    (entry,) = queue.entries()
+    (entry,) = queue.jobs()
     assert [one.scheme.kind for one in entry.specifications] == ["rope", "alibi"]
-    assert entry.state is JobState.WAITING
+    assert entry.state is JobState.QUEUED
     assert "2 runs of this start: in training, below." in captions(at)
     assert "start_training" not in keys_of_buttons(at)
     press(earlier)  # the same start, from a page that was open before
-    assert len(queue.entries()) == 1
+    assert len(queue.jobs()) == 1
     other = drawn(visit("train"))
     assert any("RoPE and ALiBi" in text and "5 steps" in text for text in texts(other))
     other.button(key=f"stop_{entry.name}").click().run()
-    assert queue.entries() == []
+    assert queue.jobs() == []
     assert IDLE in captions(drawn(at.run()))
 
 
 def test_progress_is_drawn_with_its_losses_and_the_time_left(queue: Queue) -> None:
     asked = [small_spec(steps=100), small_spec(steps=100, kind="alibi")]
     name = queue.add(asked, text=sentences(), text_name=CORPUS.name, estimate=120.0, reading=20.0)
-    with queue.taken():
+    with queue.take():
         points = ((25, 3.0), (50, 2.0))
-        queue.tell(name, Progress(run=1, step=50, began=1, seconds=98.0, points=points))
+        queue.report(name, Progress(run=1, step=50, began=1, seconds=98.0, points=points))
         at = drawn(visit("train", TRAIN_LINK))
         # The plan leaves 25 s of steps and 10 s of evaluation; steps took 4 times as long.
         assert "About 2 min left." in captions(at)
@@ -103,7 +102,7 @@ def test_progress_is_drawn_with_its_losses_and_the_time_left(queue: Queue) -> No
         assert bar.proto.text == "run 2 of 2, ALiBi, seed 0: step 50 of 100"
         (curve,) = charts(at)
         assert curve.to_numpy().tolist() == [[25, 3.0], [50, 2.0]]
-        queue.stop(name)
+        queue.cancel(name)
         at = drawn(at.run())
         button = at.button(key=f"stop_{name}")
         assert (button.label, button.disabled) == ("Stopping", True)
@@ -127,7 +126,7 @@ def test_uploaded_text_is_trained_on_and_its_name_is_never_markup(queue: Queue) 
     at = give_text(visit("train", TRAIN_LINK), sentences() + b"\xff" * 3, name)
     assert ["3 bytes were no UTF-8" in box.value for box in at.info] == [True]
     drawn(press(at))
-    (entry,) = queue.entries()
+    (entry,) = queue.jobs()
     text = queue.text(entry)
     assert text is not None
     first = entry.specifications[0]
@@ -146,14 +145,14 @@ def test_full_queue_is_explained(queue: Queue) -> None:
 
 def test_failure_is_shown_until_somebody_removes_it(queue: Queue) -> None:
     name = queue.add([small_spec()])
-    with queue.taken() as entry:
+    with queue.take() as entry:
         assert entry is not None
         queue.fail(entry, "The run needs [a text](http://evil.example).")
     at = visit("train", TRAIN_LINK)
     assert errors(at) == ["The run needs [a text](http://evil.example)."]
     assert "](" not in at.error[0].value
     drawn(press(at, f"stop_{name}"))
-    assert queue.entries() == []
+    assert queue.jobs() == []
 
 
 # Faults of the queue ----------------------------------------------------------------------------
@@ -165,9 +164,9 @@ def test_start_on_a_full_disk_can_be_repeated(queue: Queue, tmp_path: Path) -> N
         assert errors(press(at)) == ["The queue cannot be written: No space left on device."]
         assert "In training" in [box.value for box in at.subheader]
     assert setting(at).schemes == ("rope", "alibi")
-    assert queue.entries() == []
+    assert queue.jobs() == []
     drawn(press(at))
-    assert len(queue.entries()) == 1
+    assert len(queue.jobs()) == 1
 
 
 def test_waiting_start_in_a_read_only_folder_is_shown_with_the_reason(
@@ -183,7 +182,7 @@ def test_waiting_start_in_a_read_only_folder_is_shown_with_the_reason(
         assert "Read-only file system" in as_read(box.value)
         stopped = press(at, f"stop_{name}")
         assert errors(stopped) == ["The queue cannot be written: Read-only file system."]
-    assert [entry.name for entry in queue.entries()] == [name]
+    assert [entry.name for entry in queue.jobs()] == [name]
     assert not start_process.called
 
 
@@ -214,7 +213,7 @@ def test_time_left_follows_the_pace_since_training_resumed(queue: Queue) -> None
     queue.add(
         [small_spec(steps=100), small_spec(steps=100, kind="alibi")], estimate=40.0, reading=20.0
     )
-    (entry,) = queue.entries()
+    (entry,) = queue.jobs()
     for progress, left in (
         # Nothing is known but the estimate: 20 s of steps, 20 s of evaluation.
         (Progress(), 40.0),
@@ -288,14 +287,14 @@ def test_private_server_links_names_and_hides_its_own_runs(queue: Queue) -> None
 def test_only_the_owner_renames_hides_and_stops(queue: Queue, visit_as: SharedServer) -> None:
     visit_as(ANN)
     start("Anns")
-    (entry,) = queue.entries()
+    (entry,) = queue.jobs()
     stop = f"stop_{entry.name}"
     visit_as(BOB)
     forged: dict[str, Any] = {f"{stop}_asked": True}
     at = drawn(visit("train", **forged))
     assert stop not in keys_of_buttons(at)
     assert "Anns (ann@example.org)." in captions(at)
-    assert [one.name for one in queue.entries()] == [entry.name]
+    assert [one.name for one in queue.jobs()] == [entry.name]
     visit_as(NOBODY)
     assert stop not in keys_of_buttons(visit("train"))
     visit_as(ANN)
@@ -315,9 +314,9 @@ def test_only_the_owner_renames_hides_and_stops(queue: Queue, visit_as: SharedSe
 def test_unknown_visitor_names_a_start_once(queue: Queue, visit_as: SharedServer) -> None:
     visit_as(NOBODY)
     start("First")
-    (entry,) = queue.entries()
+    (entry,) = queue.jobs()
     run = entry.specifications[0].run_id
-    queue.stop(entry.name)
+    queue.cancel(entry.name)
     start("Second")
     assert Labels().all() == {run: (Label(run, "", "First"),)}
 
@@ -339,7 +338,7 @@ def test_name_with_markup_is_refused_and_an_owner_s_is_literal(
 
 def stoppers(visit_as: SharedServer) -> set[str]:
     """Return who of three visitors may stop the one start."""
-    (entry,) = Queue().entries()
+    (entry,) = Queue().jobs()
 
     def may_stop(person: str) -> bool:
         visit_as(person)
@@ -356,28 +355,6 @@ def test_only_the_owner_stops_a_start_while_labels_cannot_be_written_or_read(
     at = start("Mine")
     assert ["its name cannot be kept" in toast.value for toast in at.toast] == [True]
     assert run_labels.known() == {}
-    assert [entry.owner for entry in queue.entries()] == [ANN]
+    assert [entry.owner for entry in queue.jobs()] == [ANN]
     assert stoppers(visit_as) == {ANN}
     drawn(visit("train"))
-
-
-def test_start_without_recorded_owner_belongs_to_those_in_its_labels(
-    queue: Queue, visit_as: SharedServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As a queue that an earlier version wrote."""
-    specification = small_spec("rope", task="copy")
-    path = queue.folder / f"{queue.add([specification])}.json"
-    record = json.loads(path.read_text())
-    del record["owner"]
-    path.write_text(json.dumps(record))
-    assert stoppers(visit_as) == {ANN, BOB, NOBODY}
-    Labels().add(Label(specification.run_id, ANN, "Mine"))
-    Labels().add(Label(specification.run_id, "", "At a shell"))
-    assert stoppers(visit_as) == {ANN}
-    block_labels()
-    assert stoppers(visit_as) == set()
-    for variable in ("POSENC_PROFILE", "POSENC_USER_HEADER"):
-        monkeypatch.delenv(variable)
-    visit_as(NOBODY)
-    (entry,) = queue.entries()
-    assert run_labels.may_stop(entry)  # the one person of a private server

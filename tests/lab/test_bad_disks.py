@@ -37,7 +37,7 @@ pytestmark = [pytest.mark.timeout(1_200), pytest.mark.usefixtures("no_shape_chec
 
 
 def only_entry(queue: Queue) -> Job:
-    (entry,) = queue.entries()
+    (entry,) = queue.jobs()
     return entry
 
 
@@ -52,7 +52,7 @@ def check_after_fault(queue: Queue, spec: Specification, code: int, add_error: s
     """The job waits, failed with a reason, is done, or was refused when it was added."""
     assert code in (0, worker.UNWRITABLE)
     assert add_error in ("", NO_SPACE)
-    if not queue.entries():
+    if not queue.jobs():
         assert Store().has(spec.run_id) or add_error
         assert not add_error or not list(queue.folder.glob("*.txt"))
         return
@@ -61,7 +61,7 @@ def check_after_fault(queue: Queue, spec: Specification, code: int, add_error: s
     if entry.state is JobState.FAILED:
         assert re.search(r"cannot be (written|used): No space left on device\.", str(entry.error))
     else:
-        assert (entry.state, code) == (JobState.WAITING, worker.UNWRITABLE)
+        assert (entry.state, code) == (JobState.QUEUED, worker.UNWRITABLE)
 
 
 @pytest.mark.parametrize("last", [1, math.inf], ids=["once", "from then on"])
@@ -98,7 +98,7 @@ def test_full_disk_at_any_write_loses_nothing(
         check_after_fault(queue, spec, code, add_error)
         # With space again, what waits goes on, and what failed is started again.
         queue.add([spec], **TEXT)
-        assert (exit_code(queue), queue.entries()) == (0, [])
+        assert (exit_code(queue), queue.jobs()) == (0, [])
         # The same steps: the same bits.
         assert without_time(Store().read(spec.run_id)) == without_time(unbroken)
         found = Store().tables(spec.run_id)
@@ -116,7 +116,7 @@ def test_disk_that_stays_full_costs_a_job_no_attempt(queue: Queue, folder: Path)
         with bad_disk(folder, FULL, TAKING_SPACE):
             assert exit_code(queue) == worker.UNWRITABLE
         entry = only_entry(queue)
-        assert (entry.name, entry.state, entry.attempts) == (name, JobState.WAITING, 0)
+        assert (entry.name, entry.state, entry.attempts) == (name, JobState.QUEUED, 0)
     assert exit_code(queue) == 0
     assert Store().ids() == [spec.run_id]
 
@@ -135,7 +135,7 @@ def test_failure_that_cannot_be_kept_costs_a_job_no_attempt(
         patched.setattr(Queue, "fail", fail_on_full_disk)
         for _ in range(ATTEMPTS + 1):
             assert exit_code(queue) == worker.UNWRITABLE
-            assert (only_entry(queue).state, only_entry(queue).attempts) == (JobState.WAITING, 0)
+            assert (only_entry(queue).state, only_entry(queue).attempts) == (JobState.QUEUED, 0)
     assert exit_code(queue) == 0
     assert "got the text another text" in str(only_entry(queue).error)
 
@@ -179,29 +179,29 @@ def test_labels_that_cannot_be_written_stay_as_they_are(tmp_path: Path) -> None:
 
 CHANGES: tuple[Callable[[Queue, Job], object], ...] = (
     lambda queue, _: queue.add(small_job(1), text=sentences(1), text_name="b"),
-    lambda queue, entry: queue.stop(entry.name),
+    lambda queue, entry: queue.cancel(entry.name),
     lambda queue, entry: queue.remove(entry.name),
     lambda queue, entry: queue.fail(entry, "a reason"),
     Queue.give_back,
-    Queue.got_on,
-    lambda queue, entry: queue.tell(entry.name, Progress(step=9)),
-    lambda queue, _: queue.taken().__enter__(),
-    lambda queue, _: queue.free_place(),
+    Queue.reset_attempts,
+    lambda queue, entry: queue.report(entry.name, Progress(step=9)),
+    lambda queue, _: queue.take().__enter__(),
+    lambda queue, _: queue.has_free_slot(),
 )
 
 
 def test_read_only_queue_refuses_every_change_and_stays_readable(queue: Queue) -> None:
     queue.add(small_job(), **TEXT)
     entry = only_entry(queue)
-    queue.tell(entry.name, Progress(step=3))
+    queue.report(entry.name, Progress(step=3))
     before = {path.name: path.read_bytes() for path in queue.folder.iterdir()}
     with bad_disk(queue.folder, errno.EROFS):
         for change in CHANGES:
             with pytest.raises(QueueUnwritable, match=READ_ONLY):
                 change(queue, entry)
-        assert queue.entries() == [entry]
+        assert queue.jobs() == [entry]
         assert queue.progress(entry.name).step == 3
         assert queue.text(entry) == sentences()
-        assert queue.hung(os.getpid()) is None
+        assert queue.hung_job(os.getpid()) is None
         assert exit_code(queue) == worker.UNWRITABLE
     assert {path.name: path.read_bytes() for path in queue.folder.iterdir()} == before

@@ -1,9 +1,11 @@
 """The queue of jobs, beside test_queue_machine: bounds, servers, kills, damaged files, clean-up."""
 
+import contextlib
 import functools
 import json
 import math
 import os
+import sqlite3
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,30 +18,30 @@ from filelock import FileLock
 from posenc.checkpoints.file_store import work_folder
 from posenc.errors import QueueBusy, QueueFull, QueueUnwritable, RunError
 from posenc.lab import Store, jobs, worker
-from posenc.lab.jobs import ATTEMPTS, ENDINGS, DownsampledLoss, Job, JobState, Progress, Queue
+from posenc.lab.jobs import ATTEMPTS, DownsampledLoss, JobState, Progress, Queue
 from posenc.lab.run_once import CHECKPOINTS
 from tests.lab.small_runs import TEXT, small_job, small_spec
-from tests.lab.worker_processes import in_fork, killed_in_fork
+from tests.lab.worker_processes import in_fork, killed_in_sqlite
 
 
 def names_of(queue: Queue) -> list[str]:
-    return [entry.name for entry in queue.entries()]
+    return [entry.name for entry in queue.jobs()]
 
 
 def test_job_is_read_back_as_it_was_added(queue: Queue) -> None:
     job = small_job(count=3)
     name = queue.add(job, store="s3://runs", text=b"abc", text_name="my text", estimate=12.5)
-    (entry,) = Queue(queue.folder).entries()
+    (entry,) = Queue(queue.folder).jobs()
     assert entry.specifications == tuple(job)
     assert (entry.name, entry.store, entry.text_name) == (name, "s3://runs", "my text")
-    assert (entry.estimate, entry.state, entry.error) == (12.5, JobState.WAITING, None)
+    assert (entry.estimate, entry.state, entry.error) == (12.5, JobState.QUEUED, None)
     assert queue.text(entry) == b"abc"
     assert queue.progress(name) == Progress()
     reported = Progress(run=1, step=7, began=2, seconds=1.5, points=((3, 0.5), (7, math.inf)))
-    queue.tell(name, reported)
+    queue.report(name, reported)
     assert Queue(queue.folder).progress(name) == reported
-    queue.stop(name)
-    assert queue.entries() == []
+    queue.cancel(name)
+    assert queue.jobs() == []
 
 
 def test_job_that_cannot_be_queued_is_refused(tmp_path: Path) -> None:
@@ -58,15 +60,15 @@ def test_job_that_cannot_be_queued_is_refused(tmp_path: Path) -> None:
 def test_job_is_given_up_after_three_kills_without_a_finished_run(queue: Queue) -> None:
     first, second = (queue.add(small_job(seed)) for seed in range(2))
     for attempt in range(3 * ATTEMPTS - 1):
-        with queue.taken() as entry:
+        with queue.take() as entry:
             assert entry is not None
             assert entry.name == first
             if attempt < 2 * ATTEMPTS:
-                assert queue.got_on(entry).attempts == 1
-    with queue.taken() as entry:
+                assert queue.reset_attempts(entry).attempts == 1
+    with queue.take() as entry:
         assert entry is not None
         assert entry.name == second
-    given_up = queue.entries()[0]
+    given_up = queue.jobs()[0]
     assert given_up.state is JobState.FAILED
     assert f"{ATTEMPTS} times" in str(given_up.error)
 
@@ -80,17 +82,17 @@ def test_visitor_may_have_so_many_starts_by_name_or_by_session(queue: Queue) -> 
     with pytest.raises(QueueFull, match="1 of your starts"):
         queue.add(small_job(2), each=1, mine=[nameless])
     queue.add(small_job(2), each=1)  # of another session without a name
-    with queue.taken() as entry:
+    with queue.take() as entry:
         assert entry is not None
         queue.fail(entry, "It broke.")
     queue.add(small_job(3), owner="ann", each=1)  # what failed counts no more
-    assert [entry.owner for entry in queue.entries()] == ["ann", "", "", "ann"]
+    assert [entry.owner for entry in queue.jobs()] == ["ann", "", "", "ann"]
 
 
 def test_same_job_after_a_stop_is_a_new_entry(queue: Queue) -> None:
     first = queue.add(small_job())
-    with queue.taken():
-        queue.stop(first)
+    with queue.take():
+        queue.cancel(first)
         second = queue.add(small_job())
         assert second != first
         queue.remove(first)  # as its worker does
@@ -101,22 +103,18 @@ def refuse_as_busy(*_: object) -> None:
     raise QueueBusy("held")
 
 
-def test_only_latest_failures_are_kept(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_latest_failures_are_kept(queue: Queue) -> None:
     def fail(seed: int) -> None:
         queue.add(small_job(seed))
-        with queue.taken() as entry:
+        with queue.take() as entry:
             assert entry is not None
             queue.fail(entry, f"reason {seed}")
 
-    with monkeypatch.context() as held:
-        held.setattr(Queue, "remove", refuse_as_busy)
-        for seed in range(10):
-            fail(seed)
-    assert len(queue.entries()) == 10  # none could be removed
-    fail(10)
-    assert [entry.error for entry in queue.entries()] == [f"reason {n}" for n in range(3, 11)]
+    for seed in range(11):
+        fail(seed)
+    assert [entry.error for entry in queue.jobs()] == [f"reason {n}" for n in range(3, 11)]
     queue.add(small_job(10))  # started again
-    assert queue.entries()[-1].error is None
+    assert queue.jobs()[-1].error is None
 
 
 @pytest.mark.parametrize("stopped", [False, True])
@@ -127,18 +125,18 @@ def test_ended_job_that_cannot_be_removed_is_left_to_the_next_worker(
     with monkeypatch.context() as held:
         held.setattr(Queue, "remove", refuse_as_busy)
         for _ in range(ATTEMPTS + 1):
-            with queue.taken() as entry:
+            with queue.take() as entry:
                 assert entry is not None
                 if stopped:
-                    queue.stop(name)
+                    queue.cancel(name)
                 worker.do(queue, entry)
-    (entry,) = queue.entries()
-    assert (entry.state, entry.error, entry.attempts) == (JobState.WAITING, None, 0)
+    (entry,) = queue.jobs()
+    assert (entry.state, entry.error, entry.attempts) == (JobState.QUEUED, None, 0)
     made = list(Store())
     assert len(made) == (0 if stopped else 1)
     monkeypatch.setattr(worker, "clean_up", refuse_as_busy)  # which keeps no job from being run
     worker.main(queue.folder, 1)
-    assert queue.entries() == []
+    assert queue.jobs() == []
     assert list(Store()) == made  # not made again, its seconds say
 
 
@@ -152,7 +150,7 @@ def test_two_processes_add_the_same_jobs_once(tmp_path: Path) -> None:
     children = [in_fork(add_all) for _ in range(2)]
     (tmp_path / "go").touch()
     assert [os.waitpid(child, 0)[1] for child in children] == [0, 0]
-    entries = Queue(tmp_path / "queue").entries()
+    entries = Queue(tmp_path / "queue").jobs()
     assert [entry.specifications[0].steps for entry in entries] == list(range(5, 20))
 
 
@@ -160,54 +158,57 @@ def test_two_processes_add_the_same_jobs_once(tmp_path: Path) -> None:
 def test_clocks_of_two_servers_may_differ_by_minutes(
     queue: Queue, monkeypatch: pytest.MonkeyPatch, ahead: int
 ) -> None:
-    now = time.time_ns()
+    now = time.time()
 
     def add(seed: int, ahead: int) -> str:
-        at = now + (seed + ahead) * 10**9
-        monkeypatch.setattr("posenc.lab.jobs.time.time_ns", lambda: at)
+        monkeypatch.setattr("posenc.lab.jobs.time.time", lambda: now + seed + ahead)
         return queue.add(small_job(seed))
 
     first = add(0, 0)
     assert add(0, ahead) == first
     second = add(1, ahead)
-    queue.stop(first)
-    third = add(2, ahead)
-    assert names_of(queue) == [second, third]  # each server's own order stays
+    queue.cancel(first)
+    third = add(2, -ahead)
+    assert names_of(queue) == [second, third]  # in the order in which they were added
+
+
+def set_column(queue: Queue, column: str, value: object) -> None:
+    """Write a column of every job, as no worker does."""
+    with contextlib.closing(sqlite3.connect(queue.file)) as db, db:
+        db.execute(f"UPDATE jobs SET {column} = ?", (value,))
 
 
 def test_process_of_the_same_number_on_another_machine_does_not_hang_here(
     queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name, then = queue.add(small_job()), time.time() - jobs.MAX_SILENCE - 60
-    with queue.taken():
-        for path in queue.folder.iterdir():
-            os.utime(path, (then, then))
-        assert queue.hung(os.getpid()) == name
-        queue.tell(name, Progress(step=1))
-        queue.stop(name)
-        assert queue.hung(os.getpid()) is None
-        os.utime(queue.folder / f"{name}.stop", (then, then))
-        assert queue.hung(os.getpid()) == name  # it reports, and does not hear the stop
+    with queue.take():
+        set_column(queue, "reported", then)
+        assert queue.hung_job(os.getpid()) == name
+        queue.report(name, Progress(step=1))
+        queue.cancel(name)
+        assert queue.hung_job(os.getpid()) is None
+        set_column(queue, "cancelled", then)
+        queue.cancel(name)  # the first time counts
+        assert queue.hung_job(os.getpid()) == name  # it reports, and ignores the cancelled job
         with monkeypatch.context() as elsewhere:
             elsewhere.setattr("posenc.lab.jobs.socket.gethostname", lambda: "another-host")
-            assert queue.hung(os.getpid()) is None
+            assert queue.hung_job(os.getpid()) is None
         with monkeypatch.context() as elsewhere:  # in a container
             elsewhere.setattr("posenc.lab.jobs.os.readlink", lambda _: "pid:[1]")
-            assert queue.hung(os.getpid()) is None
-        for damage in (b"", b"\xff", b"seven"):
-            (queue.folder / f"{name}.working").write_bytes(damage)
-            assert queue.hung(os.getpid()) is None
+            assert queue.hung_job(os.getpid()) is None
+    assert queue.hung_job(os.getpid()) is None  # nobody works on it
 
 
 def test_worker_whose_lock_cannot_be_looked_at_may_be_working(
     queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name = queue.add(small_job())
-    (queue.folder / f"{name}.working").write_text("1")  # of a worker that was killed
-    assert queue.working() == set()
+    queue.add(small_job())
+    set_column(queue, "slot", 0)  # of a worker that was killed
+    assert [job.state for job in queue.jobs()] == [JobState.QUEUED]
     refuse = Mock(side_effect=PermissionError(13, "Permission denied"))
     monkeypatch.setattr("posenc.lab.jobs.FileLock.acquire", refuse)
-    assert queue.working() == {name}
+    assert [job.state for job in queue.jobs()] == [JobState.RUNNING]
 
 
 def test_queue_held_by_another_process_is_readable_and_refuses_changes(
@@ -216,31 +217,62 @@ def test_queue_held_by_another_process_is_readable_and_refuses_changes(
     name = queue.add(small_job())
     monkeypatch.setattr("posenc.lab.jobs._PATIENCE", 0.2)
     other = Queue(queue.folder)
-    with queue._alone():
+    with queue._changes():
         with pytest.raises(QueueBusy, match=r"for 0\.2 s"):
             other.add(small_job(1))
         with pytest.raises(QueueBusy):
-            other.stop(name)
+            other.cancel(name)
         assert names_of(other) == [name]
-    other.stop(name)
-    assert queue.entries() == []
+    with contextlib.closing(sqlite3.connect(queue.file, isolation_level=None)) as db:
+        db.execute("BEGIN EXCLUSIVE")  # as for the moment of a commit
+        with pytest.raises(QueueBusy):
+            other.jobs()
+    other.cancel(name)
+    assert queue.jobs() == []
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"no table at all" * 100, None], ids=["empty", "other", "cut"]
+)
+def test_damaged_table_is_set_aside_and_a_new_queue_begins(
+    queue: Queue, content: bytes | None
+) -> None:
+    lost = queue.add(small_job(), text=b"a text " * 10_000)
+    content = queue.file.read_bytes()[:5_000] if content is None else content
+    queue.file.write_bytes(content)
+    if content:
+        with pytest.raises(QueueUnwritable, match=r"damaged.*jobs\.sqlite\.damaged-\d+, and a new"):
+            queue.jobs()
+        (aside,) = queue.folder.glob("*.damaged-*")
+        assert aside.read_bytes() == content
+    assert queue.jobs() == []
+    assert queue.add(small_job()) != lost
+    assert len(queue.jobs()) == 1
+
+
+def test_queue_in_whose_place_is_a_folder_says_so_and_is_left_alone(queue: Queue) -> None:
+    queue.file.mkdir(parents=True)
+    for use in (queue.jobs, lambda: queue.add(small_job())):
+        with pytest.raises(QueueUnwritable, match="unable to open"):
+            use()
+    assert queue.file.is_dir()
 
 
 OLD, NEW = b"an old text " * 50, b"a new text " * 50
 
 
 def take_and_end(queue: Queue) -> None:
-    with queue.taken() as entry:
+    with queue.take() as entry:
         assert entry is not None
         queue.remove(entry.name)
 
 
 CHANGES: dict[str, Callable[[Queue], object]] = {
     "add": lambda queue: queue.add([small_spec(steps=9)], text=NEW),
-    "stop": lambda queue: queue.stop(queue.entries()[0].name),
-    "fail": lambda queue: queue.fail(queue.entries()[0], "it failed on purpose"),
-    "give back": lambda queue: queue.give_back(replace(queue.entries()[0], attempts=1)),
-    "tell": lambda queue: queue.tell(queue.entries()[0].name, Progress(step=7)),
+    "cancel": lambda queue: queue.cancel(queue.jobs()[0].name),
+    "fail": lambda queue: queue.fail(queue.jobs()[0], "it failed on purpose"),
+    "give back": lambda queue: queue.give_back(replace(queue.jobs()[0], attempts=1)),
+    "tell": lambda queue: queue.report(queue.jobs()[0].name, Progress(step=7)),
     "take and end": take_and_end,
 }
 
@@ -251,53 +283,59 @@ def test_kill_at_every_step_loses_no_other_job(change: str, tmp_path: Path) -> N
         CHANGES[change](Queue(folder, waiting=5))
 
     kills = 0
-    for call in ("open", "fsync", "replace", "unlink"):
+    for call in ("open", "write", "truncate", "unlink"):
         count, killed = 0, True
         while killed:
             count += 1
             queue = Queue(tmp_path / f"{call}-{count}", waiting=5)
             first, second = (queue.add([small_spec(steps=5 + n)], text=OLD) for n in range(2))
             work = functools.partial(in_another_process, queue.folder)
-            killed = killed_in_fork(call, count, work)
+            killed = killed_in_sqlite(call, count, work)
             kills += killed
-            found, left = queue.entries(), names_of(queue)
+            found, left = queue.jobs(), names_of(queue)
             assert second in left
-            assert first in left or change in ("stop", "take and end")
+            assert first in left or change in ("cancel", "take and end")
             for one in found:
                 assert queue.text(one) == (OLD if one.name in (first, second) else NEW)
             assert queue.progress(first).step in (0, 7)
             # The queue adds and gives out jobs again.
             again = queue.add([small_spec(steps=9)], text=NEW)
             assert names_of(queue)[-1] == again
-            with queue.taken() as taken:
+            with queue.take() as taken:
                 assert taken is not None
-                assert taken.name == next(
-                    one.name for one in found if one.state is JobState.WAITING
-                )
-    assert kills >= (1 if change == "tell" else 4)
+                assert taken.name == next(one.name for one in found if one.state is JobState.QUEUED)
+            assert list(queue.folder.glob("*damaged*")) == []
+    assert kills >= 6
 
 
-def test_damaged_job_is_left_out_and_damaged_progress_is_the_beginning(queue: Queue) -> None:
-    content = Progress(run=1, step=7, seconds=1.5, points=((3, 0.5),)).written()
-    bad = [b"7", b"null", b"[]", b'{"points": 1}', content[:20], content.replace(b"1.5", b'"x"')]
-    bad += [content.replace(b'"step": 7', b'"step": ' + number) for number in (b"-10", b"Infinity")]
-    assert {Progress.read(one) for one in bad} == {Progress()}
-    name = queue.add(small_job())
-    whole = (queue.folder / f"{name}.json").read_bytes()
-    values = json.loads(whole)
-    changes: list[dict[str, object]] = [
-        {"records": []}, {"records": 7}, {"records": ["a"]}, {"records": [{"protocol": 99}]},
-        {"new": 1}, {"attempts": "x"}, {"attempts": -1}, {"attempts": math.inf},
-        {"attempts": math.nan}, {"estimate": "x"}, {"estimate": 10**400}, {"reading": "x"},
-    ]  # fmt: skip
-    damaged = [json.dumps(values | change).encode() for change in changes]
-    damaged += [b"", b"{", b"[]", b"7", b"{}", b"[" * 50_000, whole[:-20]]
-    assert {Job.read("1-a", bad) for bad in damaged} == {None}
-    (queue.folder / "1-damaged.json").write_text("{")
-    (queue.folder / "1-folder.json").mkdir()
-    assert names_of(queue) == [name]
-    queue.remove(name)
-    assert queue.entries() == []
+def test_kill_while_the_first_job_is_added_leaves_an_empty_queue_or_the_job(tmp_path: Path) -> None:
+    for call in ("open", "write", "truncate", "unlink"):
+        count, killed = 0, True
+        while killed:
+            count += 1
+            queue = Queue(tmp_path / f"{call}-{count}")
+            killed = killed_in_sqlite(
+                call, count, functools.partial(queue.add, small_job(), text=OLD)
+            )
+            assert [queue.text(job) for job in queue.jobs()] in ([], [OLD])
+            name = queue.add(small_job(), text=OLD)
+            assert names_of(queue) == [name]
+
+
+def test_job_that_cannot_be_read_is_left_out(queue: Queue) -> None:
+    other = queue.add(small_job(1))
+    unreadable: list[list[dict[str, int]]] = [[], [{"protocol": 99}], [{"new": 1}], [{}]]
+    for records in unreadable:
+        set_column(queue, "records", json.dumps(records))
+        assert queue.jobs() == []
+        name = queue.add(small_job())
+        assert names_of(queue) == [name]
+        with queue.take() as job:
+            assert job is not None
+            assert job.name == name
+        queue.remove(name)
+    queue.remove(other)
+    assert queue.jobs() == []
 
 
 def test_curve_of_any_length_has_few_points_with_true_means() -> None:
@@ -334,13 +372,10 @@ def aged(name: str, days: float) -> Path:
 def test_old_files_are_removed_and_young_held_or_foreign_ones_stay(
     work_queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    removed, held, young = (f"queue/{n:020d}-{'a' * 12}" for n in range(3))
     old = [
         aged(f"{CHECKPOINTS}/a.safetensors", 31),
         aged(f"{CHECKPOINTS}/b.lock", 2),
         aged(f"{CHECKPOINTS}/.c.safetensors.{HALF}", 2),
-        aged(f"queue/.1-d.json.{HALF}", 2),
-        *(aged(f"{removed}{ending}", 2) for ending in (*ENDINGS, ".txt")),  # of a job that is gone
     ]
     kept = [
         aged(f"{CHECKPOINTS}/e.safetensors", 29),
@@ -349,39 +384,42 @@ def test_old_files_are_removed_and_young_held_or_foreign_ones_stay(
         aged(f"{CHECKPOINTS}/.g.safetensors.{HALF}", 0.5),
         aged(f"{CHECKPOINTS}/notes.txt", 99),
         aged(f"{CHECKPOINTS}/.hidden", 99),
-        aged(f"{young}.progress", 0.5),
         aged("queue/notes.lock", 99),
     ]
-    in_use = [aged(f"{CHECKPOINTS}/h.safetensors", 99), aged(f"{held}.progress", 2)]
-    locks = [aged(str(path.relative_to(work_folder()).with_suffix(".lock")), 99) for path in in_use]
+    in_use = aged(f"{CHECKPOINTS}/h.safetensors", 99)
+    lock = aged(f"{CHECKPOINTS}/h.lock", 99)
     ours = work_queue.add([small_spec()])
     kept.append(aged(f"{CHECKPOINTS}/{small_spec().run_id}.safetensors", 99))
-    work_queue.tell(ours, Progress(step=3))
-    os.utime(work_queue.folder / f"{ours}.progress", (0, 0))
-    with FileLock(locks[0]), FileLock(locks[1]):
+    work_queue.report(ours, Progress(step=3))
+    with FileLock(lock):
         jobs.clean_up(work_queue)
         assert [path for path in old if path.exists()] == []
-        assert [path for path in [*kept, *in_use, *locks] if not path.exists()] == []
+        assert [path for path in [*kept, in_use, lock] if not path.exists()] == []
     assert work_queue.progress(ours).step == 3
     jobs.clean_up(work_queue)
-    assert not in_use[0].exists()
-    monkeypatch.setattr(jobs, "CHECKPOINTS_KEPT", 3)
+    assert not in_use.exists()
+    monkeypatch.setattr(jobs, "_CHECKPOINTS_KEPT", 3)
     paths = [aged(f"{CHECKPOINTS}/{n}.safetensors", n) for n in range(1, 6)]
     jobs.clean_up(work_queue)
     assert [path.exists() for path in paths] == [True, True, True, False, False]
 
 
 def test_job_of_another_version_keeps_its_text_for_some_weeks(work_queue: Queue) -> None:
-    ours = work_queue.add([small_spec()], text=b"ours", text_name="ours")
     other = work_queue.add([small_spec("alibi")], text=b"theirs", text_name="theirs")
-    path = work_queue.folder / f"{other}.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"records": [{"protocol": 99}]}))
-    os.utime(work_queue.folder / f"{ours}.json", (0, 0))
-    for texts in ([b"ours", b"theirs"], [b"ours"]):
+    set_column(work_queue, "records", json.dumps([{"protocol": 99}]))
+    ours = work_queue.add([small_spec()], text=b"ours", text_name="ours")
+    for texts in ([b"theirs", b"ours"], [b"ours"]):
         jobs.clean_up(work_queue)
-        # Which removes texts that no job needs.
-        work_queue.stop(work_queue.add([small_spec("none")]))
-        assert sorted(one.read_bytes() for one in work_queue.folder.glob("*.txt")) == texts
-        if path.exists():
-            os.utime(path, (0, 0))
+        with contextlib.closing(sqlite3.connect(work_queue.file)) as db:
+            assert [row[0] for row in db.execute("SELECT text FROM jobs ORDER BY id")] == texts
+        set_column(work_queue, "added", 0.0)  # the clean-up removes none that this version knows
+    assert other not in names_of(work_queue)
     assert names_of(work_queue) == [ours]
+    assert work_queue.file.stat().st_size < 100_000
+
+
+def test_removed_text_leaves_no_space_behind(queue: Queue) -> None:
+    name = queue.add(small_job(), text=b"text" * 2**18)
+    assert queue.file.stat().st_size > 2**20
+    queue.cancel(name)
+    assert queue.file.stat().st_size < 100_000

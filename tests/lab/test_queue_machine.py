@@ -1,7 +1,9 @@
 """The queue under random sequences of adds, takes, stops and kills, against a plain list."""
 
+import contextlib
 import os
 import signal
+import sqlite3
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,7 +41,7 @@ class Job:
 
     @property
     def state(self) -> JobState:
-        held = JobState.WAITING if self.holder is None else JobState.RUNNING
+        held = JobState.QUEUED if self.holder is None else JobState.RUNNING
         return JobState.FAILED if self.failed else held
 
 
@@ -50,7 +52,7 @@ def take_in_fork(folder: Path) -> tuple[int, str]:
     def hold() -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, ENDS.values())
         queue = Queue(folder, running=RUNNING, waiting=WAITING)
-        with queue.taken() as entry:
+        with queue.take() as entry:
             os.write(writer, (entry.name if entry else "none").encode())
             if entry is None:
                 return
@@ -65,7 +67,7 @@ def take_in_fork(folder: Path) -> tuple[int, str]:
     child = in_fork(hold)
     os.close(writer)
     with os.fdopen(reader, "rb") as pipe:
-        name = pipe.read(33).decode().removeprefix("none")
+        name = pipe.read(32).decode().removeprefix("none")
     if not name:
         os.waitpid(child, 0)
     return child, name
@@ -120,7 +122,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule()
     def take(self) -> None:
         expected = ""
-        for job in [job for job in self.jobs if job.state is JobState.WAITING]:
+        for job in [job for job in self.jobs if job.state is JobState.QUEUED]:
             if job.attempts < ATTEMPTS:
                 expected = job.name
                 break
@@ -152,7 +154,7 @@ class QueueMachine(RuleBasedStateMachine):
     def stop(self, which: int, times: int) -> None:
         job = self.jobs[which % len(self.jobs)]
         for _ in range(times):
-            self.queue.stop(job.name)
+            self.queue.cancel(job.name)
         if job.holder is None:
             self.jobs.remove(job)
         else:
@@ -164,21 +166,23 @@ class QueueMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_queue_is_the_list(self) -> None:
-        found = self.queue.entries()
+        found = self.queue.jobs()
         assert [(one.name, one.state, one.attempts) for one in found] == [
             (job.name, job.state, job.attempts) for job in self.jobs
         ]
-        assert self.queue.working() == {job.name for job in self.held()}
         for entry, job in zip(found, self.jobs, strict=True):
             assert entry.specifications[0].steps == 5 + job.seed
             assert self.queue.text(entry) == f"text {job.seed % 2} ".encode() * 100
-            assert self.queue.stopping(entry.name) == job.stopping
+            assert self.queue.is_cancelled(entry.name) == job.stopping
             assert not entry.error or entry.error == REASON or f"{ATTEMPTS} times" in entry.error
 
     @invariant()
     def nothing_is_left_over(self) -> None:
-        texts = {f"text {job.seed % 2}" for job in self.jobs}
-        assert len(list(self.folder.glob("*.txt"))) == len(texts)
+        names = {path.name for path in self.folder.glob("*")}
+        assert names <= {"jobs.sqlite", *(f"worker-{slot}.lock" for slot in range(RUNNING))}
+        if "jobs.sqlite" in names:
+            with contextlib.closing(sqlite3.connect(self.folder / "jobs.sqlite")) as db:
+                assert db.execute("SELECT count(*) FROM jobs").fetchone() == (len(self.jobs),)
 
 
 @pytest.mark.usefixtures("no_shape_checks")

@@ -351,7 +351,7 @@ def test_run_for_missing_device_is_refused_and_the_next_runs(queue: Queue, tmp_p
     queue.add([on_cuda()], **TEXT)
     queue.add([small_spec()], **TEXT)
     worker.main(queue.folder, 1)
-    (entry,) = queue.entries()
+    (entry,) = queue.jobs()
     assert entry.state is JobState.FAILED
     assert "no device cuda" in str(entry.error)
     assert Store().ids() == [small_spec().run_id]

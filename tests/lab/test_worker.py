@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.timeout(1_200), pytest.mark.usefixtures("no_shape_chec
 @pytest.fixture(autouse=True)
 def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let workers in this process look and tell more often than people could read."""
-    monkeypatch.setattr(lab_worker, "TELL_EVERY", 0.05)
+    monkeypatch.setattr(lab_worker, "REPORT_EVERY", 0.05)
     monkeypatch.setattr(lab_worker, "HEARD_WITHIN", 0.2)
 
 
@@ -45,7 +45,7 @@ def test_jobs_are_run_in_order_and_the_worker_ends(queue: Queue, folder: Path) -
     queue.add(others[:1], **TEXT)
     queue.add(others[1:])
     lab_worker.main(queue.folder, 1)
-    assert queue.entries() == []
+    assert queue.jobs() == []
     files = [folder / "runs" / f"{one.run_id}.parquet" for one in (*pair, *others)]
     order = [path.stat().st_mtime_ns for path in files]
     assert order == sorted(order)
@@ -70,8 +70,8 @@ def test_failed_job_is_kept_with_its_reason_and_the_next_is_run(
     queue.add([small_spec()], **TEXT)
     monkeypatch.setattr(lab_worker, "run_once", fail)
     lab_worker.main(queue.folder, 1)
-    assert [entry.state for entry in queue.entries()] == [JobState.FAILED] * 3
-    errors = [str(entry.error) for entry in queue.entries()]
+    assert [entry.state for entry in queue.jobs()] == [JobState.FAILED] * 3
+    errors = [str(entry.error) for entry in queue.jobs()]
     assert "posenc 0.0.1, torch 1.0" in errors[0]
     assert "a file is in its place" in errors[1]
     assert "ZeroDivisionError" in errors[2]
@@ -98,7 +98,7 @@ def test_worker_goes_on_after_full_memory_and_exits_after_device_failure(
     good = queue.add([small_spec("none")], **TEXT)
     monkeypatch.setattr(Trainer, "step", fail_at_third_step)
     assert exit_code(queue) == (DEVICE_LOST if device_is_lost else 0)
-    bad, *others = queue.entries()
+    bad, *others = queue.jobs()
     assert bad.state is JobState.FAILED
     assert told in str(bad.error)
     assert untold not in str(bad.error)
@@ -117,13 +117,13 @@ def test_stop_ends_a_training_or_the_reading_of_its_model(reading: bool, queue: 
 
     def stop() -> None:
         wait(lambda: queue.progress(name).reading if reading else queue.progress(name).step > 0)
-        queue.stop(name)
+        queue.cancel(name)
 
     stopper = threading.Thread(target=stop)
     stopper.start()
     lab_worker.main(queue.folder, queue.running)
     stopper.join()
-    assert queue.entries() == []
+    assert queue.jobs() == []
     assert Store().ids() == []
 
 
@@ -134,8 +134,8 @@ def test_end_of_the_server_during_a_reading_costs_no_attempt_and_saves(queue: Qu
     assert process.stdin is not None
     process.stdin.close()
     assert process.wait(PATIENCE) == 0
-    (entry,) = queue.entries()
-    assert (entry.state, entry.attempts) == (JobState.WAITING, 0)
+    (entry,) = queue.jobs()
+    assert (entry.state, entry.attempts) == (JobState.QUEUED, 0)
     assert checkpoint_of(SLOW_TO_READ.run_id).exists()
     assert Store().ids() == []
 
@@ -143,26 +143,26 @@ def test_end_of_the_server_during_a_reading_costs_no_attempt_and_saves(queue: Qu
 def test_killed_worker_loses_no_step_before_its_checkpoint(
     queue: Queue, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    long, began, tell = small_spec(steps=300), list[int](), Queue.tell
+    long, began, tell = small_spec(steps=300), list[int](), Queue.report
     name = queue.add([long], **TEXT)
     other = queue.add([small_spec("none")], **TEXT)
     pid = slow_worker(queue)
     running_at(queue, name, 101)
     lab_worker.main(queue.folder, 1)  # the only place is taken
-    assert [entry.state for entry in queue.entries()] == [JobState.RUNNING, JobState.WAITING]
+    assert [entry.state for entry in queue.jobs()] == [JobState.RUNNING, JobState.QUEUED]
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
-    assert [entry.attempts for entry in queue.entries()] == [1, 0]
-    queue.stop(other)
+    assert [entry.attempts for entry in queue.jobs()] == [1, 0]
+    queue.cancel(other)
 
     def record(self: Queue, job: str, progress: Progress) -> None:
         began.append(progress.began)
         tell(self, job, progress)
 
-    monkeypatch.setattr(Queue, "tell", record)
+    monkeypatch.setattr(Queue, "report", record)
     lab_worker.main(queue.folder, 1)
     assert max(began) > 100
-    assert queue.entries() == []
+    assert queue.jobs() == []
     alone = run_once(long, CORPUS, Store(folder / "alone"), work=folder / "w")
     # The same steps, in however many sittings: the same bits.
     assert without_time(Store().read(long.run_id)) == without_time(alone)

@@ -15,6 +15,7 @@ import pytest
 from posenc.lab.jobs import Queue
 from posenc.lab.train import Trainer
 from posenc.lab.worker import main
+from tests.lab.sqlite_calls import sqlite_calls
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = float(os.environ.get("POSENC_PATIENCE", "300"))  # tests/mutants/runs.py sets less
@@ -136,6 +137,32 @@ def killed_in_fork(call: str, count: int, work: Callable[[], object]) -> bool:
         setattr(owner, call, killing)
         work()
 
-    _, status = os.waitpid(in_fork(work_until_killed), 0)
+    return _was_killed(work_until_killed)
+
+
+def killed_in_sqlite(call: str, count: int, work: Callable[[], object]) -> bool:
+    """Do `work` in a fork that is killed at SQLite's `count`-th call. Return whether it came to that call.
+
+    call: "open" of a file to be made or written, "write", "truncate" or "unlink".
+    """
+    calls = list[str]()
+
+    def kill(name: str, path: str, flags: int) -> int:
+        reads = name == "open" and not flags & (os.O_CREAT | os.O_WRONLY | os.O_RDWR)
+        if name == call and not reads:  # reading leaves nothing
+            calls.append(path)
+            if len(calls) == count:
+                os.kill(os.getpid(), signal.SIGKILL)
+        return 0
+
+    def work_until_killed() -> None:
+        with sqlite_calls(kill):
+            work()
+
+    return _was_killed(work_until_killed)
+
+
+def _was_killed(work: Callable[[], object]) -> bool:
+    _, status = os.waitpid(in_fork(work), 0)
     assert os.WIFSIGNALED(status) or status == 0
     return os.WIFSIGNALED(status)

@@ -37,7 +37,7 @@ def training(place: Path) -> None:
 
 
 def trains(place: Path) -> bool:
-    return any(one.state is JobState.RUNNING for one in Queue(place / "work" / "queue").entries())
+    return any(one.state is JobState.RUNNING for one in Queue(place / "work" / "queue").jobs())
 
 
 def measured(server: Served | Replicas, place: Path | None, **asked: Any) -> Figures:

@@ -6,7 +6,7 @@ _ELSEWHERE = "queue.py::test_process_of_the_same_number_on_another_machine_does_
 
 MUTANTS_OF_LOAD = (
     Mutant("one visitor fills the queue", "lab/jobs.py",
-           "and len(theirs) >= each", "and len(theirs) > each", ("queue",)),
+           "and len(own) >= each", "and len(own) > each", ("queue",)),
     Mutant("what is kept can be written", "dashboard/read_only.py",
            "one.flags.writeable = False", "one.flags.writeable = True", ("result_cache",)),
     Mutant("a session that takes long waits with all others", "dashboard/turns.py",
@@ -25,7 +25,7 @@ MUTANTS_OF_LOAD = (
                 yield
             finally:
                 session.long = time.monotonic()""", ("turns",)),
-    Mutant("words put into a library's message are logged", "lab/log_lines.py",
+    Mutant("words put into a library's message are logged", "dashboard/log_lines.py",
            "isinstance(given, tuple) and all(", "isinstance(given, tuple) or all(", ("logs",)),
     Mutant("a server's setting is told to visitors", "dashboard/faults.py",
            "except ServerSettingError as error:", "except ZeroDivisionError as error:",
@@ -44,7 +44,7 @@ MUTANTS_OF_LOAD = (
     Mutant("a trusted header from everywhere", "dashboard/__main__.py",
            "if not _has_address(arguments):", "if False:", ("server_settings",)),
     Mutant("a process of another machine is taken for ours", "lab/jobs.py",
-           'if numbering in ("", _numbering()) else None', "if pid else None", (_ELSEWHERE,)),
+           'return f"{pid} {socket.gethostname()} {numbering}"', 'return f"{pid}"', (_ELSEWHERE,)),
     Mutant("secrets that cannot be read are passed over", "dashboard/server_settings.py",
            'raise ServerSettingError(f"{place.name} cannot be read: {said}.") from None', "break",
            ("server_settings",)),

@@ -67,9 +67,9 @@ def test_watch_survives_a_queue_that_cannot_be_read_or_changed(
 ) -> None:  # fmt: skip
     (process,) = watched._processes
     hung = Mock(side_effect=[OSError(5, "no disk")] * 5 + [None, None, "an entry"])
-    monkeypatch.setattr(watched.queue, "hung", hung)
-    monkeypatch.setattr(watched.queue, "stopping", lambda name: True)
-    monkeypatch.setattr(watched.queue, "stop", Mock(side_effect=error))
+    monkeypatch.setattr(watched.queue, "hung_job", hung)
+    monkeypatch.setattr(watched.queue, "is_cancelled", lambda name: True)
+    monkeypatch.setattr(watched.queue, "cancel", Mock(side_effect=error))
     monkeypatch.setattr(watched, "ensure", Mock(side_effect=error))
     with caplog.at_level(logging.ERROR):
         watched._await(process)
@@ -85,7 +85,7 @@ def test_unexpected_fault_frees_the_place_for_the_next_process(
     watched: Workers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(workers, "PAUSE", 60.0)
-    monkeypatch.setattr(watched.queue, "hung", Mock(side_effect=KeyError("unforeseen")))
+    monkeypatch.setattr(watched.queue, "hung_job", Mock(side_effect=KeyError("unforeseen")))
     with pytest.raises(KeyError):
         watched._await(watched._processes[0])
     assert watched._processes == []
@@ -94,22 +94,22 @@ def test_unexpected_fault_frees_the_place_for_the_next_process(
 
 @pytest.fixture
 def hanging(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Workers, str, int]]:
-    """A crew, its entry and its one process, which waits for the text of the entry for ever."""
+    """A crew, its job and its one process, which waits for a checkpoint to be read for ever."""
     monkeypatch.setattr(workers, "PAUSE", 3_600.0)  # no other process is started meanwhile
     monkeypatch.setattr(workers, "LOOK_EVERY", 0.2)
     monkeypatch.setattr(workers, "GRACE", 0.0)  # so long it may go on when it is told to end
     monkeypatch.setattr(workers, "HEARD_WITHIN", 0.0)
     queue = Queue(place / "queue")
-    name = queue.add([small_spec(steps=12)], text=sentences(), text_name=CORPUS.name)
-    (text,) = queue.folder.glob("*.txt")
-    text.unlink()
-    os.mkfifo(text)
+    wanted = small_spec(steps=12)
+    name = queue.add([wanted], text=sentences(), text_name=CORPUS.name)
+    checkpoint_of(wanted.run_id).parent.mkdir(parents=True)
+    os.mkfifo(checkpoint_of(wanted.run_id))
     crew = Workers(queue)
     crew.ensure()
     (process,) = crew._processes
     try:
-        wait(lambda: [one.state for one in queue.entries()] == [JobState.RUNNING])
-        assert queue.hung(process.pid) is None
+        wait(lambda: [one.state for one in queue.jobs()] == [JobState.RUNNING])
+        assert queue.hung_job(process.pid) is None
         yield crew, name, process.pid
     finally:
         process.kill()
@@ -121,9 +121,9 @@ def test_worker_deaf_to_a_stop_is_killed_and_its_job_removed(
 ) -> None:
     crew, name, pid = hanging
     monkeypatch.setattr(jobs, "MAX_STOPPING", 0.5)
-    crew.queue.stop(name)
+    crew.queue.cancel(name)
     wait(lambda: not alive(pid))
-    wait(lambda: not list(crew.queue.folder.glob(f"{name}*")))
+    wait(lambda: crew.queue.jobs() == [])
 
 
 def test_silent_worker_is_killed_and_its_job_requeued(
@@ -133,11 +133,11 @@ def test_silent_worker_is_killed_and_its_job_requeued(
     monkeypatch.setattr(jobs, "MAX_SILENCE", 0.5)
     wait(lambda: not alive(pid))
     # A look at whether a lock is held takes it for a moment, and the crew looks, too.
-    wait(lambda: [one.state for one in crew.queue.entries()] == [JobState.WAITING])
-    (entry,) = crew.queue.entries()
+    wait(lambda: [one.state for one in crew.queue.jobs()] == [JobState.QUEUED])
+    (entry,) = crew.queue.jobs()
     assert (entry.name, entry.attempts) == (name, 1)
     wait(lambda: crew.failed)  # no other is started at once
-    assert crew.queue.hung(pid) is None
+    assert crew.queue.hung_job(pid) is None
 
 
 def test_starts_at_once_begin_one_process(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,9 +176,9 @@ def test_session_of_a_shared_server_may_start_two(
     refused = start(at, 7)
     assert not refused.exception
     assert as_read(refused.error[0].value).startswith("2 of your starts are here already")
-    assert len(queue.entries()) == 2
+    assert len(queue.jobs()) == 2
     other = start(visit("train", TRAIN_LINK), 8)
-    assert len(queue.entries()) == (2 if known else 3)  # a name is one person in every session
+    assert len(queue.jobs()) == (2 if known else 3)  # a name is one person in every session
     assert bool(other.error) is bool(known)
     empty_page_caches()
 
@@ -232,15 +232,15 @@ def test_server_ends_when_training_is_saved(place: Path, monkeypatch: pytest.Mon
     (process,) = crew._processes
     try:
         running_at(queue, name, 1)
-        assert queue.hung(process.pid) is None
+        assert queue.hung_job(process.pid) is None
         # Beside other tests it would wait for a core for longer than it has to save in.
         with contextlib.suppress(PermissionError):
             os.setpriority(os.PRIO_PROCESS, process.pid, 0)
         monkeypatch.setattr(workers, "GRACE", PATIENCE)
         workers.leave()
         assert process.poll() == 0
-        assert [entry.state for entry in queue.entries()] == [JobState.WAITING]
-        assert queue.entries()[0].attempts == 0  # it was no fault of the start
+        assert [entry.state for entry in queue.jobs()] == [JobState.QUEUED]
+        assert queue.jobs()[0].attempts == 0  # it was no fault of the start
         assert checkpoint_of(LONG.run_id).exists()
         crew.ensure()
         assert crew._processes in ([], [process])  # none is begun by a server that ends

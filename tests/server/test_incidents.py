@@ -13,10 +13,10 @@ from safetensors import SafetensorError
 from streamlit.testing.v1 import AppTest
 
 from dashboard import counters, identity_providers
+from dashboard.log_lines import JsonLines
 from dashboard.log_text import of_fault, one_line
 from posenc.errors import SchemeArgumentError
 from posenc.lab.jobs import Queue
-from posenc.lab.log_lines import JsonLines
 from tests.dashboard.pages import PAGES, as_read, visit
 from tests.lab.small_runs import small_spec
 from tests.server.served_process import ROOT

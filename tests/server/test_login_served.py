@@ -117,7 +117,7 @@ def test_login_keeps_the_link_and_makes_the_visitor_owner(site: Site, ann: Visit
     stop = page.get_by_role("button", name="Stop", exact=True)
     expect(stop).to_have_count(1)
     queue = Queue(site.folder / "work" / "queue")
-    assert [one.owner for one in queue.entries()] == ["ann@example.org"]
+    assert [one.owner for one in queue.jobs()] == ["ann@example.org"]
     go_through(page, "Log out", "Log in")
     assert page.url == link
     expect(stop).to_have_count(0)  # nobody stops the run of somebody else

@@ -19,9 +19,8 @@ import pytest
 import streamlit.logger
 from click.testing import CliRunner
 
-from dashboard import counters, kept, logs
+from dashboard import counters, kept, log_lines, logs
 from dashboard.counters import Counters, ask
-from posenc.lab import log_lines
 from posenc.lab.jobs import Queue
 from tests.dashboard.pages import visit
 from tests.lab.small_runs import make_small_run, small_spec
@@ -155,12 +154,12 @@ def test_counters_report_states_of_runs(tmp_path: Path, monkeypatch: pytest.Monk
     queue = Queue()
     for scheme in ("alibi", "none"):
         queue.add([small_spec(scheme)])
-    assert counters.here.read()["runs"] == {"waiting": 2, "running": 0, "failed": 0, "finished": 1}
-    with queue.taken() as entry:
+    assert counters.here.read()["runs"] == {"queued": 2, "running": 0, "failed": 0, "finished": 1}
+    with queue.take() as entry:
         assert counters.here.read()["runs"]["running"] == 1
         assert entry is not None
         queue.fail(entry, "It did.")
-    assert counters.here.read()["runs"] == {"waiting": 1, "running": 0, "failed": 1, "finished": 1}
+    assert counters.here.read()["runs"] == {"queued": 1, "running": 0, "failed": 1, "finished": 1}
 
 
 def test_two_servers_with_one_process_number_both_answer(folder: Path) -> None:

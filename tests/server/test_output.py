@@ -62,11 +62,12 @@ def test_server_without_a_reader_serves_and_saves(tmp_path: Path) -> None:
         os.close(writes)
         with visiting(one):  # whoever comes lets the queue go on
             running_at(queue, name, 1)
-        trains = int((queue.folder / f"{name}.working").read_text().split()[0])
+        (row,) = queue._rows("SELECT process FROM jobs WHERE name = ?", name)
+        trains = int(row["process"].split()[0])
         one.process.terminate()
         assert one.process.wait(PATIENCE) == 0, one.log.read_text()
         assert "BrokenPipe" not in one.log.read_text()
     wait(lambda: not alive(trains))
-    (entry,) = queue.entries()
-    assert (entry.state, entry.attempts) == (JobState.WAITING, 0)
+    (entry,) = queue.jobs()
+    assert (entry.state, entry.attempts) == (JobState.QUEUED, 0)
     assert len(list((tmp_path / "work").rglob("*.safetensors"))) == 1  # its checkpoint

@@ -18,12 +18,12 @@ from streamlit.testing.v1 import AppTest
 from dashboard import __main__ as launcher
 from dashboard import pinned, server_settings, uploads, workers
 from dashboard.limits import MAX_UPLOAD_BYTES
+from dashboard.log_lines import JsonLines
 from dashboard.server_settings import FIELDS, ServerSettingError, ServerSettings, read
 from posenc import limits
 from posenc.checkpoints import hub_is_enabled
 from posenc.checkpoints.file_store import store_url, work_folder
 from posenc.lab.jobs import Queue
-from posenc.lab.log_lines import JsonLines
 from posenc.settings import Setting
 from posenc.settings.setting import MAX_SHOWN_LENGTH
 from tests.dashboard.pages import as_read, drawn, notices, setting, visit
@@ -242,7 +242,7 @@ def test_server_without_training_shows_results_and_starts_nothing(
         assert "Finished on this server" in [box.value for box in found.subheader]
         assert not [one for one in found.button if (one.key or "").startswith(("start", "stop"))]
     at.button(key="start_training").click().run()
-    assert [entry.name for entry in queue.entries()] == [waiting]
+    assert [entry.name for entry in queue.jobs()] == [waiting]
     assert not at.exception
 
 

@@ -70,7 +70,7 @@ def test_many_simultaneous_starts_on_two_servers_make_one_run(queue: Queue) -> N
         pids = [int(pid) for pid in (hear_one() + hear_two()).split()]
         assert len(pids) <= 2  # one a server at most; the second finds the place taken, and goes
         wait(lambda: Store().ids() == [whole.run_id])
-        wait(lambda: queue.entries() == [])
+        wait(lambda: queue.jobs() == [])
         wait(lambda: not any(alive(pid) for pid in pids))
         tell_one(b"go\n")
         tell_two(b"go\n")

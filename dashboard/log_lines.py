@@ -21,7 +21,7 @@ from typing import Any
 VARIABLE = "POSENC_LOGS"  # "lines", or text
 OWN = ("posenc", "dashboard")  # what a logger of this project is called, or begins with
 _FRAMES = 16  # of a trace
-_ROOT = Path(__file__).parents[2]
+_ROOT = Path(__file__).parents[1]
 _PACKAGES = ("site-packages/", "dist-packages/")
 
 
