@@ -36,8 +36,8 @@ Cases = list[tuple[str, bytes, str]]
 _TENSOR = '{"dtype":"F32","shape":[2],"data_offsets":[0,8]}'
 _PICKLE = "it contains code, not only weights"
 _NUMBERS = "whole numbers from 0"
-_OBJECT = "an object was expected"
-_NAME = "a name in quotes was expected"
+_OBJECT = "must begin with an object"
+_JSON = "is not valid JSON near"
 
 
 def one_tensor(
@@ -100,7 +100,7 @@ def _lengths() -> Cases:
         ("header length 2^64 - 1", of_length(2**64 - 1), "states a header of 18,446,"),
         ("header length past the file", of_length(4_096), "The file is truncated"),
         ("header length 0", of_length(0), _OBJECT),
-        ("header shorter than its JSON", of_length(20), "is not valid near byte"),
+        ("header shorter than its JSON", of_length(20), _JSON),
         ("one byte missing", valid[:-1], "The file is truncated"),
         ("trailing byte", valid + b"\0", "trailing bytes: 1"),
         ("second file behind", valid + valid, "trailing bytes:"),
@@ -121,16 +121,17 @@ def _headers() -> Cases:
             (label, container(text.replace("@", _TENSOR), bytes(size)), fragment)
             for label, text, size, fragment in json.loads(path.read_text(encoding="utf-8"))
         ),
-        ("100,000 deep lists", header('{"a":' + "[" * deep), "object that describes a tensor"),
-        ("100,000 deep objects", header('{"a":' * deep), "exactly the fields dtype, shape and"),
-        ("100,000 deep shape", one_tensor(shape="[" * deep + "]" * deep), _NUMBERS),
+        ("100,000 deep lists", header('{"a":' + "[" * deep), "too many lists or objects"),
+        ("100,000 deep objects", header('{"a":' * deep), "too many lists or objects"),
+        ("100,000 deep shape", one_tensor(shape="[" * deep + "]" * deep), "too many lists or"),
         ("invalid UTF-8", header(b'{"\xff\xfe":@}'), unreadable),
         ("UTF-8 cut short", header(b'{"a":{"\xc3'), unreadable),
         ("overlong UTF-8", header(b'{"\xc0\xaf":@}'), unreadable),
         ("name of 1 MB", header(f'{{"{"n" * 10**6}":@}}'), "more than 256 characters"),
         ("axis of 5,000 digits", one_tensor(shape=f"[{'9' * 5_000}]"), _NUMBERS),
-        ("shape of a million axes", one_tensor(shape="[2" + ",1" * 10**6 + "]"), "at most 32 whole"),
-        ("dtype of 1 MB", one_tensor(dtype=f'"{"F" * 10**6}"'), "must be a name such as F32"),
+        ("shape of a million axes", one_tensor(shape="[2" + ",1" * 10**6 + "]"), "400,000 values"),
+        ("shape of 100,000 axes", one_tensor(shape="[2" + ",1" * 10**5 + "]"), "at most 32 whole"),
+        ("dtype of 1 MB", one_tensor(dtype=f'"{"F" * 10**6}"'), "the unknown dtype FFF"),
     ]  # fmt: skip
 
 
@@ -147,13 +148,18 @@ def named_tensors(count: int, name: str = "{}") -> str:
 
 def large_hostile_files() -> Iterator[HostileFile]:
     size, face = 8 * 10**6, "\N{GRINNING FACE}"
-    names = named_tensors(20_001, "n" * 240 + face + "{:06}")
-    metadata = f'{{"__metadata__":{{"x":"{" " * size}{face}"}},"a":1}}'
+    names, wide = (named_tensors(20_000, "n" * 240 + end + "{:06}") for end in ("", face))
+    metadata = f'{{"__metadata__":{{"x":"{" " * size}"}},"a":1}}'
+    wide_metadata = metadata.replace("  ", face, 1)
     for label, header, fragment in (
-        ("20,001 long names", names, "The names of the tensors"),
-        ("metadata, then a fault", metadata, "describes a tensor"),
-        ("name of escapes", '{"' + "\\u0041" * (size // 6), _NAME),
-        ("white space", "{" + " " * size + "}x", "nothing more"),
-        ("open brackets", '{"a":{"shape":' + "[" * size, _NUMBERS),
+        ("20,000 long names", names, "The names of the tensors"),
+        ("20,000 wide names", wide, "beyond ASCII"),
+        ("metadata, then a fault", metadata, "exactly the fields"),
+        ("wide metadata, then a fault", wide_metadata, "beyond ASCII"),
+        ("name of escapes", '{"' + "\\u0041" * (size // 6), _JSON),
+        ("white space", "{" + " " * size + "}x", _JSON),
+        ("open brackets", '{"a":{"shape":' + "[" * size, "more than 400,000 values"),
+        ("nested objects", '{"a":' * (size // 40), "too many lists or objects"),
+        ("lists", '{"a":[' + "[]," * (size // 50), _JSON),
     ):
         yield HostileFile(label, container(header), fragment)

@@ -1,34 +1,32 @@
 """Checks of the safetensors reader: refusals, memory, and agreement with the safetensors library."""
 
-import re
 import tracemalloc
 from collections.abc import Callable
-from unittest.mock import patch
 
 import pytest
 import safetensors
 
-from posenc.checkpoints import safetensors_file
 from posenc.checkpoints.safetensors_file import read_header
 from posenc.errors import CheckpointError
 
 MEBIBYTE = 2**20
 
-# Parts of the refusals that the docstring of safetensors_header lists as stricter than the library.
+# Parts of the refusals that the docstring of safetensors_file lists as stricter than the library.
 STRICTER = (
     "at most 8,388,608 are read",
     "more than 20,000 tensors",
     "The names of the tensors take more than",
     "more than 256 characters",
+    "more than 400,000 values",
+    "beyond ASCII",
     "at most 32 whole numbers",
     "an impossible shape",
     "twice.",
-    "__metadata__, was expected",
+    "an object whose values are texts",
     "more than 512 entries",
     "exactly the fields dtype, shape and data_offsets",
     "must be a name such as F32",
-    "an object that describes a tensor was expected",
-    "near byte 0: an object was expected",
+    "must begin with an object",
 )
 
 
@@ -66,13 +64,8 @@ def outcome(content: bytes) -> object:
 
 
 def assert_agrees_with_library(content: bytes) -> None:
-    """Both read the same tensors, or both refuse, or ours refuses for a documented reason.
-
-    A tensor that is matched by one pattern and piece by piece has the same outcome.
-    """
+    """Both read the same tensors, or both refuse, or ours refuses for a documented reason."""
     ours = outcome(content)
-    with patch.object(safetensors_file, "TENSOR", re.compile(rb"(?!)")):
-        assert outcome(content) == ours
     if isinstance(ours, str):
         documented = any(fragment in ours for fragment in STRICTER)
         assert documented or not library_accepts(content), ours
