@@ -27,16 +27,15 @@ from tests.mutants.runs import Mutant, MutantError, files_of, run
 from tests.mutants.schemes import MUTANTS_OF_SCHEMES
 
 MUTANTS = (
-    # The ladder and its angles.
+    # Frequencies, their angles and tables.
     Mutant("angles in float32", "frequencies.py",
-           "torch.cos(angle).view(torch.int64), torch.sin(angle).view(torch.int64)",
-           "angle.float().cos().double().view(torch.int64), "
-           "angle.float().sin().double().view(torch.int64)"),
-    Mutant("a lost carry between limbs", "frequencies.py", ".add_(low >> 32)", ".add_(0)"),
-    Mutant("blocks counted from the window's start", "tables.py",
-           "divmod(start + row, BLOCK)", "divmod(row, BLOCK)"),
+           "torch.cos(angle).mul_(sign), torch.sin(angle).mul_(sign)",
+           "torch.cos(angle.float()) * sign, torch.sin(angle.float()) * sign"),
+    Mutant("a lost carry between words", "frequencies.py", ".add_(low_sum >> 32)", ".add_(0)"),
+    Mutant("cached blocks counted from the first position", "tables.py",
+           "_cached(block * _BLOCK, _BLOCK", "_cached(low, _BLOCK"),
     Mutant("sine of a sum with the wrong sign", "tables.py",
-           "sin_a * cos_b + cos_a * sin_b", "sin_a * cos_b - cos_a * sin_b"),
+           "coarse = torch.complex(sin, cos)", "coarse = torch.complex(sin, -cos)"),
     # Rows for the hooks.
     Mutant("curve with a plus in cos(a + b)", "tables.py",
            "rows = torch.cat((coarse[0], -coarse[1]), dim=-1)",

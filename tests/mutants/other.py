@@ -6,10 +6,11 @@ _SCRIPTS = ("matrix_browser", "matrix_zoom", "clock_browser")
 
 OTHER_MUTANTS = (
     Mutant("rows of scattered positions in table order", "tables.py",
-           "cos, sin = cos[at], sin[at]", "cos, sin = cos[: len(at)], sin[: len(at)]",
+           "cos, sin = cos[flat - low], sin[flat - low]",
+           "cos, sin = cos[: len(flat)], sin[: len(flat)]",
            ("tables", "goldens", "laws")),
     Mutant("halves of a table exchanged", "tables.py",
-           "halves = table.split(dim // 2, 1)", "halves = table.split(dim // 2, 1)[::-1]",
+           "return torch.cat((sin, cos), dim=-1)", "return torch.cat((cos, sin), dim=-1)",
            ("goldens", "tables", "laws")),
     Mutant("sinusoidal rows subtracted", "schemes/sinusoidal.py",
            "return x + rows", "return x - rows", ("goldens", "laws", "hooks", "encoding")),
