@@ -77,12 +77,12 @@ class AlibiConfig(SchemeConfig):
     shared: ClassVar[dict[str, str]] = {"heads": "heads"}
 
     def formula(self, write: Writer) -> str:
-        one = None if write.head == "mean" or not write.numbers else write.head
-        h = "h" if one is None else str(one + 1)
-        slope = _slope_formula(self.heads, write, h, one)
-        if one is not None:
+        head = None if write.head == "mean" or not write.numbers else write.head
+        h = "h" if head is None else str(head + 1)
+        slope = _slope_formula(self.heads, write, h, head)
+        if head is not None:
             slopes = alibi_slopes(self.heads, dtype=torch.float64, device="cpu")
-            slope += f" = {number(slopes[one].item())}"
+            slope += f" = {number(slopes[head].item())}"
         return (
             rf"b_{{{h}}}({write.position}, {write.key}) = "
             rf"-s_{{{h}}}\,\left|{write.key} - {write.position}\right|,\quad s_{{{h}}} = {slope}"
@@ -142,16 +142,16 @@ class Alibi(Scheme):
         return columns.movedim(0, 1).flatten(1) / math.sqrt(len(chosen))
 
 
-def _slope_formula(heads: int, write: Writer, h: str, one: int | None) -> str:
-    """The slope of head h in LaTeX; `one` is that head from 0 where a single one is meant."""
+def _slope_formula(heads: int, write: Writer, h: str, head: int | None) -> str:
+    """Return the slope of head h in LaTeX; head: its number from 0, None for every head."""
     power = 1 << (heads.bit_length() - 1)
     if heads == power:
         return rf"2^{{-8 \cdot {h}/{write.value('heads')}}}"
     c, n = str(power) if write.numbers else "c", write.value("heads")
     nearest = rf"2^{{-8 \cdot {h}/{c}}}"
     between = rf"2^{{-4 (2 ({h} - {c}) - 1)/{c}}}"
-    if one is not None:
-        return nearest if one < power else between
+    if head is not None:
+        return nearest if head < power else between
     cases = rf"\begin{{cases}} {nearest} & h \le {c} \\ {between} & {c} < h \le {n} \end{{cases}}"
     return cases if write.numbers else cases + r",\quad c = 2^{\lfloor \log_2 n \rfloor}"
 

@@ -138,14 +138,14 @@ class Learned(VectorScheme):
         if positions is None:
             self._check_range(0, x.shape[-2] - 1)
             return x + self.weight[: x.shape[-2]].to(x.dtype)
-        wanted = resolve_positions(positions, x.shape[-2], x)
+        rows = resolve_positions(positions, x.shape[-2], x)
         if positions.device.type == "cpu" and not torch.compiler.is_compiling():
             if positions.numel():
                 self._check_range(int(positions.min()), int(positions.max()))
-            return x + functional.embedding(wanted, self.weight).to(x.dtype)
-        inside = (wanted >= 0) & (wanted < self.config.max_len)
-        rows = functional.embedding(wanted.clamp(0, self.config.max_len - 1), self.weight)
-        return x + torch.where(inside[..., None], rows, torch.nan).to(x.dtype)
+            return x + functional.embedding(rows, self.weight).to(x.dtype)
+        inside = (rows >= 0) & (rows < self.config.max_len)
+        vectors = functional.embedding(rows.clamp(0, self.config.max_len - 1), self.weight)
+        return x + torch.where(inside[..., None], vectors, torch.nan).to(x.dtype)
 
     def vectors(self, request: KernelRequest) -> Float[Tensor, "n d"]:
         start, length = request.start, request.length
@@ -157,9 +157,9 @@ class Learned(VectorScheme):
 
     def _check_range(self, first: int, last: int) -> None:
         if first < 0 or last >= self.config.max_len:
-            asked = first if first < 0 else last
+            position = first if first < 0 else last
             raise PositionOutOfRange(
                 f"The learned table has rows for positions 0 to {self.config.max_len - 1:,}; "
-                f"position {asked:,} has none.",
+                f"position {position:,} has none.",
                 limit=self.config.max_len,
             )

@@ -46,8 +46,8 @@ def t5_buckets(
     """
     if not is_whole(offsets):
         raise SchemeArgumentError("offsets must be whole numbers, key minus query.")
-    T5Config(buckets=buckets, max_distance=max_distance, bidirectional=bidirectional)
-    return _bucket(offsets, buckets, max_distance, bidirectional)
+    config = T5Config(buckets=buckets, max_distance=max_distance, bidirectional=bidirectional)
+    return config.bucket(offsets)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,15 +104,28 @@ class T5Config(TrainableConfig):
             )
 
     @property
+    def one_way(self) -> int:
+        """How many buckets a direction has."""
+        return self.buckets // 2 if self.bidirectional else self.buckets
+
+    @property
     def exact(self) -> int:
         """How many distances of a direction have a bucket of their own."""
-        return (self.buckets // 2 if self.bidirectional else self.buckets) // 2
+        return self.one_way // 2
 
     @property
     def last_bucket_start(self) -> int:
         """The smallest distance of a direction that falls into its last bucket."""
-        one_way = self.buckets // 2 if self.bidirectional else self.buckets
-        return _starts(one_way, self.max_distance)[-1]
+        return _starts(self.one_way, self.max_distance)[-1]
+
+    def bucket(self, offsets: Int[Tensor, " *n"]) -> Int[Tensor, " *n"]:
+        """Return the bucket of every offset, key minus query."""
+        offsets = offsets.long()  # a distance of uint8 or int8 offsets would wrap around
+        starts = _starts(self.one_way, self.max_distance)
+        boundaries = torch.tensor(starts, device="cpu").to(offsets.device)
+        distances = offsets.abs() if self.bidirectional else (-offsets).clamp(min=0)
+        buckets = torch.bucketize(distances, boundaries, right=True)
+        return buckets + self.one_way * (offsets > 0) if self.bidirectional else buckets
 
     def formula(self, write: Writer) -> str:
         n = rf"{write.value('buckets')}{'/2' if self.bidirectional else ''}"
@@ -146,24 +159,12 @@ class T5(Trainable):
         self.weight = drawn(generator, config.buckets, config.heads)
 
     def offset_bias(self, offsets: Int[Tensor, " *shape"]) -> Float[Tensor, " h *shape"]:
-        config = self.config
-        rows = _bucket(offsets, config.buckets, config.max_distance, config.bidirectional)
-        return self.weight.T.to(offsets.device)[:, rows]
-
-
-def _bucket(offsets: Tensor, buckets: int, max_distance: int, bidirectional: bool) -> Tensor:
-    # int64, because a distance of uint8 or int8 offsets would wrap around.
-    offsets = offsets.long()
-    one_way = buckets // 2 if bidirectional else buckets
-    starts = torch.tensor(_starts(one_way, max_distance), device="cpu").to(offsets.device)
-    distances = offsets.abs() if bidirectional else (-offsets).clamp(min=0)
-    rows = torch.bucketize(distances, starts, right=True)
-    return rows + one_way * (offsets > 0) if bidirectional else rows
+        return self.weight.T.to(offsets.device)[:, self.config.bucket(offsets)]
 
 
 @functools.lru_cache(maxsize=64)
 def _starts(buckets: int, max_distance: int) -> tuple[int, ...]:
-    """Return the least distance in each bucket of one direction but the first, in rising order."""
+    """Return the smallest distance in each bucket of one direction but the first."""
     exact = buckets // 2
     wider = buckets - exact
     starts = list(range(1, exact + 1))

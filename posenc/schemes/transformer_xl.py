@@ -37,7 +37,7 @@ from posenc.hook_arguments import (
     repeat_kv,
 )
 from posenc.schemes.base import BASE, EVEN_WIDTH, HEADS
-from posenc.schemes.trainable import Trainable, TrainableConfig, drawn, source_field
+from posenc.schemes.trainable import Trainable, TrainableConfig, drawn, source_field, wide
 from posenc.tables import sinusoidal_rows
 
 
@@ -113,16 +113,16 @@ class TransformerXL(Trainable):
         self.check_heads(q)
         check_tokens(q, self.config.head_dim, q_positions)
         check_positions("k_positions", k_positions, k)
-        wide = at_least_float32(q.dtype)
-        keys = repeat_kv(k, q.shape[1]).to(wide)
-        of_keys = torch.einsum("hd,bhkd->bhk", self.u.to(wide), keys)[:, :, None, :]
-        queries = q.to(wide) + self.v.to(wide)[:, None]
+        dtype = at_least_float32(q.dtype)
+        keys = repeat_kv(k, q.shape[1]).to(dtype)
+        of_keys = torch.einsum("hd,bhkd->bhk", self.u.to(dtype), keys)[:, :, None, :]
+        queries = q.to(dtype) + self.v.to(dtype)[:, None]
         of_offsets = self._products(queries, offsets_between(q, k, q_positions, k_positions))
         return (of_keys + of_offsets) * self.softmax_scale(q.shape[-1])
 
     def offset_bias(self, offsets: Int[Tensor, " *shape"]) -> Float[Tensor, " h *shape"]:
         # One offset at a time as far as rounding goes: products of another shape round otherwise.
-        rows = self._rows(offsets, torch.float32 if offsets.device.type == "mps" else torch.float64)
+        rows = self._rows(offsets, wide(offsets.device))
         of_heads = self.projection.to(rows).unflatten(0, (self.heads, -1))
         products = (of_heads * self.v.to(rows)[..., None]).sum(dim=1)  # (h, D): v times W
         scaled = products * self.softmax_scale(self.config.head_dim)

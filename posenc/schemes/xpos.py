@@ -141,11 +141,11 @@ class Xpos(RotaryScheme):
         if torch.compiler.is_compiling() or positions.device.type != "cpu" or 0 in positions.shape:
             return
         origin, far = self.config.origin, self.farthest(dtype)
-        asked = max(map(int, positions.aminmax()), key=lambda at: abs(at - origin))
-        if abs(asked - origin) > far:
+        position = max(map(int, positions.aminmax()), key=lambda p: abs(p - origin))
+        if abs(position - origin) > far:
             raise PositionOutOfRange(
                 f"xPos scales keys beyond what {str(dtype).removeprefix('torch.')} holds at position "
-                f"{asked:,}; positions from {origin - far:,} to {origin + far:,} are within it.",
+                f"{position:,}; positions from {origin - far:,} to {origin + far:,} are within it.",
                 limit=origin + far + 1,
             )
 

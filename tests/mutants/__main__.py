@@ -55,7 +55,7 @@ MUTANTS = (
     # Learned.
     Mutant("positions past the table wrap around", "schemes/learned.py",
            "self._check_range(int(positions.min()), int(positions.max()))",
-           "wanted = wanted % self.config.max_len", ("hooks",)),
+           "rows = rows % self.config.max_len", ("hooks",)),
     # Scores and attention.
     Mutant("no 1/sqrt(d)", "schemes/base.py", "return head_dim**-0.5", "return 1.0"),
     Mutant("key heads in the wrong groups", "hook_arguments.py",
