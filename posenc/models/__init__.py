@@ -1,12 +1,12 @@
 """Real models: what their config.json says of position, and how it is written back."""
 
-from posenc.errors import ConfigFileError
 from posenc.models.model_config import LayerKind, ModelConfig
+from posenc.models.presets import MODELS
 from posenc.models.read_config import config_token, model_types, read_config, read_config_token
 from posenc.models.rope_formats import rope_parameters
 
 __all__ = [
-    "ConfigFileError",
+    "MODELS",
     "LayerKind",
     "ModelConfig",
     "config_token",

@@ -1,8 +1,4 @@
-"""What is published of reading longer texts with known models: recommendations and tests.
-
-The one place of what makers or others say of a family of models. What is said of a scaling on any model
-is in that scaling's `Evidence`.
-"""
+"""Published recommendations and tests of reading longer texts with known models."""
 
 import functools
 from dataclasses import dataclass
@@ -16,9 +12,9 @@ from posenc.schemes.rope import RopeConfig
 class ModelEvidence:
     """A published statement about one family of models.
 
-    of: the preset of MODELS whose type, base and window its models share. models: which they are, for
-    sentences. hidden_size: of the smallest of them. kind: of the scaling that their makers recommend
-    without training, "" for none; least, factor: the smallest and the largest that they recommend.
+    of: the preset of MODELS whose type, base and window its models share. models: their names.
+    hidden_size: of the smallest of them. kind: of the scaling that their makers recommend without
+    training, "" for none; least, factor: the range of factors that they recommend.
     statement: in sentences. source: where it is published.
     """
 
@@ -33,7 +29,7 @@ class ModelEvidence:
 
     @property
     def preset(self) -> ModelPreset:
-        """The preset, which knows how long the training texts were."""
+        """The preset, which has the length of the training texts."""
         return MODELS[self.of]
 
     def is_of(self, model: ModelConfig) -> bool:
@@ -41,7 +37,7 @@ class ModelEvidence:
         return model.hidden_size >= self.hidden_size and _marks(model) == _preset_marks(self.of)
 
     def recommends(self, config: RopeConfig, length: int) -> bool:
-        """Return whether the makers recommend to read `length` tokens so without training."""
+        """Return whether the makers recommend this scaling for `length` tokens, without training."""
         start, factor = self.preset.trained_length, getattr(config, "factor", 1.0)
         if start is None or config.kind != self.kind:
             return False
@@ -98,4 +94,4 @@ EVIDENCE = (
 
 def evidence_of(model: ModelConfig) -> ModelEvidence | None:
     """Return what is published of the models that a config may be of, None where nothing is known."""
-    return next((one for one in EVIDENCE if one.is_of(model)), None)
+    return next((evidence for evidence in EVIDENCE if evidence.is_of(model)), None)

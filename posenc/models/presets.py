@@ -1,14 +1,7 @@
 """Well-known models by name: the part of their config.json that bears on position, with its source.
 
-These are the models' configs, not the defaults of the library that runs them. A context is what the
-config says the model takes; it is not the length of training. That is what
-`original_max_position_embeddings` says, or else the `trained_length` of a preset whose makers told it.
-
-The LongRoPE factors of Phi-3-mini-128k, one for each of its 48 pairs.
-
-Found by search on that model (Ding et al. 2024, arXiv 2402.13753); no formula gives them. As in the
-model's config.json since June 2024: the lists stand whole in an evaluation script published by its
-makers, and both ends of both are quoted with the file's name by llama.cpp's users, in agreement.
+A context is what the config says the model takes; it is not the length of training. That is
+`original_max_position_embeddings`, or else the `trained_length` of a preset whose makers published it.
 """
 
 from collections.abc import Mapping
@@ -17,13 +10,16 @@ from types import MappingProxyType
 from typing import Any
 
 from posenc.models.families import VERSION
-from posenc.models.model_config import LayerKind, ModelConfig
+from posenc.models.layers import PlainSizes
+from posenc.models.model_config import ModelConfig, uniform_model
 from posenc.models.read_config import read_config
 from posenc.schemes.base import SchemeConfig
 from posenc.schemes.sinusoidal import SinusoidalConfig
 from posenc.schemes.transformer_xl import TransformerXLConfig
 
-PHI_3_MINI_LONG = (
+# LongRoPE factors of the 48 pairs of Phi-3-mini-128k, found by search on it (Ding et al. 2024, arXiv
+# 2402.13753). As in its config.json since June 2024; an evaluation script of its makers has both lists.
+_PHI_3_MINI_LONG = (
     1.0700000524520874, 1.1200000047683716, 1.149999976158142, 1.4199999570846558,
     1.5699999332427979, 1.7999999523162842, 2.129999876022339, 2.129999876022339,
     3.009999990463257, 5.910000324249268, 6.950000286102295, 9.070000648498535,
@@ -37,7 +33,7 @@ PHI_3_MINI_LONG = (
     64.11434936523438, 64.12435150146484, 64.15435028076172, 64.19435119628906,
     64.24435424804688, 64.57435607910156, 64.69000244140625, 64.76000213623047,
 )  # fmt: skip
-PHI_3_MINI_SHORT = (
+_PHI_3_MINI_SHORT = (
     1.1, 1.1, 1.1, 1.3000000000000003, 1.3500000000000003, 1.3500000000000003,
     1.4000000000000004, 1.5500000000000005, *(17 * (2.000000000000001,)),
     *(6 * (2.0500000000000007,)), 2.1000000000000005, 2.1000000000000005, 2.1500000000000004,
@@ -57,12 +53,11 @@ class ModelPreset:
     """One model.
 
     source: where its numbers were checked. unverified: which of them were not, "" where all were.
-    config: what its config.json says of position; None for a model that never had such a file, which
-    `described` says instead.
+    config: what its config.json says of position. described: a model that never had such a file.
     optional: whether the config's scaling is one that its makers recommend for long texts only, and
     that the published file leaves out. note: what else to know, "" for nothing.
-    trained_length: tokens of the longest training texts, where the makers told it and the config does not;
-    None where nothing is known beside the config. trained_source: where they told it.
+    trained_length: tokens of the longest training texts, where the makers published it and the config
+    does not have it. trained_source: where they did.
     """
 
     label: str
@@ -81,7 +76,7 @@ class ModelPreset:
         return not self.unverified
 
     def read(self, *, scaled: bool = True) -> ModelConfig:
-        """Return what `read_config` makes of the config; without its optional scaling if not `scaled`."""
+        """Return the model; without its optional scaling if not `scaled`."""
         if self.described is not None:
             return self.described
         config = dict(self.config or {})
@@ -99,36 +94,14 @@ def _model(
 def _paper(
     label: str,
     source: str,
-    *,
     scheme: SchemeConfig,
-    hidden: int,
-    heads: int,
-    layers: int,
+    sizes: PlainSizes,
     unverified: str = "",
     notes: tuple[str, ...] = (),
 ) -> ModelPreset:
     """Return a model that is known from a paper and its code, not from a config.json."""
-    head_dim = hidden // heads
-    kind = LayerKind(
-        name="all",
-        layers=tuple(range(layers)),
-        scheme=scheme,
-        heads=heads,
-        kv_heads=heads,
-        head_dim=head_dim,
-        cache_width=2 * hidden,
-        softmax_scale=head_dim**-0.5,
-        notes=notes,
-    )
-    model = ModelConfig(
-        model_type="",
-        hidden_size=hidden,
-        layers=layers,
-        context=None,
-        trained_length=None,
-        layer_kinds=(kind,),
-        notes=("This model has no config.json; its numbers are those of its paper and code.",),
-    )
+    note = "This model has no config.json; its numbers are those of its paper and code."
+    model = uniform_model("", sizes, scheme, layer_notes=notes, notes=(note,))
     return ModelPreset(label=label, source=source, unverified=unverified, described=model)
 
 
@@ -154,7 +127,7 @@ MODELS: Mapping[str, ModelPreset] = MappingProxyType(
     {
         "transformer": _paper(
             "Transformer base 2017", "Vaswani et al. 2017, arXiv 1706.03762, sections 3.1 and 3.5",
-            scheme=SinusoidalConfig(dim=512), hidden=512, heads=8, layers=6,
+            SinusoidalConfig(dim=512), PlainSizes(hidden_size=512, layers=6, heads=8),
         ),
         "bert-base": _model(
             "BERT-base", _TRANSFORMERS, model_type="bert", hidden_size=768, num_hidden_layers=12,
@@ -173,7 +146,8 @@ MODELS: Mapping[str, ModelPreset] = MappingProxyType(
         ),
         "transformer-xl": _paper(
             "Transformer-XL WT103 large", "the original repository (Dai et al. 2019, arXiv 1901.02860)",
-            scheme=TransformerXLConfig(dim=1_024, heads=16), hidden=1_024, heads=16, layers=18,
+            TransformerXLConfig(dim=1_024, heads=16),
+            PlainSizes(hidden_size=1_024, layers=18, heads=16),
             unverified="its number of layers",
             notes=(
                 "Every layer has a projection of its own; one, drawn at random, is shown.",
@@ -260,8 +234,8 @@ MODELS: Mapping[str, ModelPreset] = MappingProxyType(
             "Phi-3-mini-128k", f"{_FILE}, as quoted by others; {_LITGPT}, for the sizes",
             **_llama("phi3", 3_072, 32, 32, 32, 131_072, 1e4, sliding_window=262_144,
                      original_max_position_embeddings=4_096, rope_scaling={
-                         "type": "longrope", "short_factor": list(PHI_3_MINI_SHORT),
-                         "long_factor": list(PHI_3_MINI_LONG)}),
+                         "type": "longrope", "short_factor": list(_PHI_3_MINI_SHORT),
+                         "long_factor": list(_PHI_3_MINI_LONG)}),
         ),
         "deepseek-v3": _model(
             "DeepSeek-V3", f"{_FILE}; {_TRANSFORMERS}",

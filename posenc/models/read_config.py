@@ -1,11 +1,8 @@
-"""`read_config`: a model's config.json, of either generation, as its position encoding.
+"""A model's config.json, of either generation, as its position encoding; and as a token of a link.
 
-A model's config as one word of a link: the keys that bear on position, packed, and read back.
-
-The word is "config-" and the base64url text (RFC 4648, section 5, without padding) of the zlib stream
-(RFC 1950, whose checksum tells a damaged link) of JSON. It stands for itself: whoever has it reads the
-same model, and no key of the config but those that were read is in it. A config that is read on request
-alone, by assuming a model type, carries that type, so that whoever opens the link is told.
+A token is "config-" and the base64url text (RFC 4648, section 5, without padding) of the zlib stream
+(RFC 1950) of JSON: the keys that were read and no others. A config that is read on request alone, by
+assuming a model type, carries that type.
 """
 
 import base64
@@ -102,100 +99,94 @@ def read_keys(record: dict[str, Any], assume: str | None = None) -> tuple[ModelC
         assume = _TEXT_TYPES.get(assume, assume)
     if assume is not None and not (isinstance(assume, str) and assume in READERS):
         raise ConfigFileError(
-            f"assume must be a model type that is known, such as {_examples()}, got {shown(assume)}."
+            f"assume must be a model type that is known, such as {_EXAMPLES}, got {shown(assume)}."
         )
     top = Keys(record)
     outer = top.text("model_type")
     keys = top.section("text_config") or top
-    own_type = keys.text("model_type") or outer
-    if own_type is None and assume is None:
-        if "hidden_size" in keys.record:
-            key = keys.named("model_type")
-            problem = f"{key} is missing, and nothing is guessed"
-            raise _refusal(problem, key, "llama", "read it as a Llama model")
-        raise keys.error("model_type", f"is missing; it must be one such as {_examples()}")
-    own_type = own_type or ""
-    known = _TEXT_TYPES.get(own_type, own_type)
+    own = keys.text("model_type") or outer or ""
+    known = _TEXT_TYPES.get(own, own)
     if known not in READERS and assume is None:
         key = keys.named("model_type")
-        raise _refusal(
-            f'{key} "{_shown_type(own_type)}" is not known, and nothing is guessed',
-            key, "llama", "read it as a Llama model",
-        )  # fmt: skip
+        if not own and "hidden_size" not in keys.record:
+            raise keys.error("model_type", f"is missing; it must be one such as {_EXAMPLES}")
+        fault = f'"{_short(own)}" is not known' if own else "is missing"
+        problem = f"{key} {fault}, and nothing is guessed"
+        raise _refusal(problem, key, "llama", "read it as a Llama model")
     read_as = known if known in READERS else str(assume)
-    around = "" if keys is top or outer is None or outer in _WRAPPERS else outer
-    if around and assume is None:
+    wrapper = "" if keys is top or outer is None or outer in _WRAPPERS else outer
+    if wrapper and assume is None:
         raise _refusal(
-            f'model_type "{_shown_type(around)}" is not known as one that holds a text model, and nothing '
+            f'model_type "{_short(wrapper)}" is not known as one that holds a text model, and nothing '
             "is guessed",
             "model_type", read_as, f'read its text_config as model_type "{read_as}"',
         )  # fmt: skip
-    # Of an unknown type every size must be there: no class is known to take defaults from.
-    by_keys_alone = read_as == "llama" and known != "llama"
-    found = READERS[read_as]("" if by_keys_alone else read_as, keys)
+    # Of an unknown type every size is required: no class is known to take defaults from.
+    read_as_class = "" if read_as == "llama" and known != "llama" else read_as
+    model = READERS[read_as](read_as_class, keys)
     keys.read.update(_NO_EFFECT.get(read_as, ()))
-    _count_agreeing(keys, found)
+    _mark_agreeing_keys(keys, model)
     if keys is not top:  # some programs write the text model's keys twice
-        twice = [one for one in top.record if top.record[one] == keys.record.get(one)]
-        top.read.update(one for one in twice if top.is_unread(one))
+        twice = [name for name in top.record if top.record[name] == keys.record.get(name)]
+        top.read.update(name for name in twice if top.is_unread(name))
     unread = top.unread()
     if unread and assume is None:
-        plural = len(unread) > 1
+        bear, them = ("bear", "are not read") if len(unread) > 1 else ("bears", "is not read")
         raise _refusal(
-            f"{_listed(unread)} {'bear' if plural else 'bears'} on position and "
-            f'{"are" if plural else "is"} not read for model_type "{_shown_type(own_type)}"',
-            unread[0], read_as, f"read the file without {'them' if plural else 'it'}",
+            f'{_listed(unread)} {bear} on position and {them} for model_type "{_short(own)}"',
+            unread[0], read_as, f"read the file without {'them' if len(unread) > 1 else 'it'}",
         )  # fmt: skip
-    found = dataclasses.replace(
-        found,
+    assumed_type = read_as if known not in READERS else ""
+    model = dataclasses.replace(
+        model,
         model_type=known,
-        read_as="" if by_keys_alone else read_as,
-        assumption=_assumption(own_type, read_as if known not in READERS else "", around, unread),
+        read_as=read_as_class,
+        assumption=_assumption(own, assumed_type, wrapper, unread),
         assumed=tuple(keys.assumed),
         ignored=unread,
         section=keys.path,
     )
-    return found, top
+    return model, top
 
 
-def _count_agreeing(keys: Keys, model: ModelConfig) -> None:
-    """Count keys as read that say of a model what it does as it was read."""
+def _mark_agreeing_keys(keys: Keys, model: ModelConfig) -> None:
+    """Mark keys as read that say of a model what it does as it was read."""
     ropes = [kind.scheme for kind in model.layer_kinds if isinstance(kind.scheme, RopeConfig)]
-    says: dict[str, tuple[object, ...]] = {"num_key_value_heads": (model.kv_heads,)}
+    agreeing: dict[str, tuple[object, ...]] = {"num_key_value_heads": (model.kv_heads,)}
     if all(kind.cache_width for kind in model.layer_kinds):
-        says["is_causal"] = (True,)
+        agreeing["is_causal"] = (True,)
     if ropes:
-        says["position_embedding_type"] = ("rope", "rotary")
-        neighbours = any(scheme.layout == "interleaved" for scheme in ropes)
-        says |= dict.fromkeys(("rope_interleaved", "interleaved"), (neighbours,))
-    for name, values in says.items():
+        agreeing["position_embedding_type"] = ("rope", "rotary")
+        interleaved = any(scheme.layout == "interleaved" for scheme in ropes)
+        agreeing |= dict.fromkeys(("rope_interleaved", "interleaved"), (interleaved,))
+    for name, values in agreeing.items():
         value = keys.record.get(name)
-        if any(value == one and type(value) is type(one) for one in values):
+        if any(value == agreed and type(value) is type(agreed) for agreed in values):
             keys.find(name)
 
 
 def _refusal(problem: str, key: str, assume: str, effect: str) -> ConfigFileError:
     """Return the error for a config that can be read all the same, on request."""
-    said = f'{problem}; to {effect}, use --assume {assume} (in Python, assume="{assume}").'
-    return ConfigFileError(said, key, assume, f"{problem}.")
+    message = f'{problem}; to {effect}, use --assume {assume} (in Python, assume="{assume}").'
+    return ConfigFileError(message, key, assume, f"{problem}.")
 
 
-def _assumption(own_type: str, assumed: str, around: str, unread: tuple[str, ...]) -> str:
+def _assumption(own: str, assumed_type: str, wrapper: str, unread: tuple[str, ...]) -> str:
     """Return the sentence on what a reading on request rests on, "" where it rests on nothing."""
     without = f" Not read: {_listed(unread)}." if unread else ""
-    if assumed:
-        unknown = f'model_type "{_shown_type(own_type)}" is not known' if own_type else (
-            "the config names no model_type"
-        )  # fmt: skip
-        named = "a Llama model" if assumed == "llama" else f'model_type "{assumed}"'
+    if assumed_type:
+        why = (
+            f'model_type "{_short(own)}" is not known' if own else "the config names no model_type"
+        )
+        kind = "a Llama model" if assumed_type == "llama" else f'model_type "{assumed_type}"'
         return (
-            f"Read as {named} on request: {unknown}, so that layout, layers, windows and cache may "
+            f"Read as {kind} on request: {why}, so that layout, layers, windows and cache may "
             f"differ from the real ones.{without}"
         )
-    if around:
+    if wrapper:
         return (
-            f'Read by its text_config, of model_type "{_shown_type(own_type)}", on request: model_type '
-            f'"{_shown_type(around)}" is not known, so that what a token sees and the cache may differ '
+            f'Read by its text_config, of model_type "{_short(own)}", on request: model_type '
+            f'"{_short(wrapper)}" is not known, so that what a token sees and the cache may differ '
             f"from the real ones.{without}"
         )
     if not unread:
@@ -208,23 +199,19 @@ def _assumption(own_type: str, assumed: str, around: str, unread: tuple[str, ...
 
 def _listed(names: tuple[str, ...]) -> str:
     """Return names as a list in words, the first few of many."""
-    found = [name[-_SHOWN:] for name in names[:_NAMED]]
+    parts = [name[-_SHOWN:] for name in names[:_NAMED]]
     if len(names) > _NAMED:
-        found.append(f"{len(names) - _NAMED:,} more")
-    return listed(found, "and")
+        parts.append(f"{len(names) - _NAMED:,} more")
+    return listed(parts, "and")
 
 
-def _shown_type(own_type: str) -> str:
-    return printable_name(own_type)[:_SHOWN]
+def _short(model_type: str) -> str:
+    return printable_name(model_type)[:_SHOWN]
 
 
-def _examples() -> str:
-    return ", ".join(("llama", "qwen3", "gemma3_text", "bert", "bloom"))
-
-
+_EXAMPLES = "llama, qwen3, gemma3_text, bert, bloom"
 _NAMED = 5  # keys that a sentence names
-_SHOWN = 60  # characters of a name of somebody else's
-
+_SHOWN = 60  # characters of a name
 
 MAX_TOKEN = 4_096  # characters
 MAX_TOKEN_CONTENT = 65_536  # bytes that a token may unpack to
@@ -234,47 +221,47 @@ PATTERN = rf"{PREFIX}[A-Za-z0-9_-]{{1,{MAX_TOKEN - len(PREFIX)}}}"
 
 
 def config_token(source: Source, assume: str | None = None) -> str:
-    """Return the word of a config.json, for `read_config_token`.
+    """Return a config.json as the token of a link, for `read_config_token`.
 
-    source, assume: as of `read_config`. Raises ConfigFileError where `read_config` does, and where what
-    bears on position is too much for a link.
+    source, assume: as of `read_config`. Raises ConfigFileError where `read_config` does, and where the
+    keys that bear on position are too many for a link.
     """
     model, keys = read_keys(read_object(source), assume)
-    kept = _kept(keys)
+    content = _read_part(keys)
     if model.assumption:
-        kept[ASSUMED] = model.read_as or "llama"
+        content[ASSUMED] = model.read_as or "llama"
     # One order of keys for one config; but of some keys (which block is first) the order is read.
-    for ordered in (True, False):
-        text = json.dumps(kept, sort_keys=ordered, separators=(",", ":"), ensure_ascii=False)
-        content = text.encode("utf-8", "surrogatepass")
-        packed = zlib.compress(content, level=9)
-        word = PREFIX + base64.urlsafe_b64encode(packed).rstrip(b"=").decode("ascii")
-        if len(word) > MAX_TOKEN or len(content) > MAX_TOKEN_CONTENT:
+    for sort_keys in (True, False):
+        text = json.dumps(content, sort_keys=sort_keys, separators=(",", ":"), ensure_ascii=False)
+        encoded = text.encode("utf-8", "surrogatepass")
+        packed = zlib.compress(encoded, level=9)
+        token = PREFIX + base64.urlsafe_b64encode(packed).rstrip(b"=").decode("ascii")
+        if len(token) > MAX_TOKEN or len(encoded) > MAX_TOKEN_CONTENT:
             raise ConfigFileError(
                 f"the keys of this config that bear on position are too many for a link: packed they have "
-                f"{len(word):,} characters, and {MAX_TOKEN:,} is the most."
+                f"{len(token):,} characters, and {MAX_TOKEN:,} is the most."
             )
-        if read_config_token(word) == model:
-            return word
+        if read_config_token(token) == model:
+            return token
     raise ConfigFileError("the keys of this config that bear on position cannot be put in a link.")
 
 
-def read_config_token(word: str) -> ModelConfig:
-    """Return the model that a word of `config_token` stands for. Raises ConfigFileError."""
-    record = read_object(_unpacked(word))
+def read_config_token(token: str) -> ModelConfig:
+    """Return the model of a token of `config_token`. Raises ConfigFileError."""
+    record = read_object(_unpack(token))
     assume = Keys(record).text(ASSUMED)
     record.pop(ASSUMED, None)
     return read_keys(record, assume)[0]
 
 
-def _unpacked(word: str) -> bytes:
-    """Return the JSON text in a word, never more than MAX_MODEL_TEXT bytes of it."""
-    if not re.fullmatch(PATTERN, word, re.ASCII):
+def _unpack(token: str) -> bytes:
+    """Return the JSON text of a token, of at most MAX_TOKEN_CONTENT bytes."""
+    if not re.fullmatch(PATTERN, token, re.ASCII):
         raise ConfigFileError(
             f"the word of a config is {PREFIX} and at most {MAX_TOKEN:,} characters in all, "
             "letters, digits, - and _."
         )
-    packed = word.removeprefix(PREFIX)
+    packed = token.removeprefix(PREFIX)
     reader = zlib.decompressobj()
     try:
         content = base64.urlsafe_b64decode(packed + "=" * (-len(packed) % 4))
@@ -290,18 +277,15 @@ def _unpacked(word: str) -> bytes:
     return text
 
 
-def _kept(keys: Keys) -> dict[str, Any]:
-    """Return the keys that were read, as they stand; of those only noticed no texts, lists or objects.
-
-    null stays: it may mean another thing than an absent key.
-    """
-    kept: dict[str, Any] = {}
+def _read_part(keys: Keys) -> dict[str, Any]:
+    """Return the keys that were read, null ones too, and the kind of value of those left unread."""
+    part: dict[str, Any] = {}
     for name, value in keys.record.items():
         if name in keys.sections:
-            kept[name] = _kept(keys.sections[name]) or {"": None}  # an empty one is no section
+            part[name] = _read_part(keys.sections[name]) or {"": None}  # an empty one is no section
         elif name in keys.read:
-            kept[name] = value
+            part[name] = value
         elif value is not None and keys.is_unread(name):
             # What kind of value it is, or which number, can decide whether it counts as read.
-            kept[name] = value if isinstance(value, int | float) else type(value)()
-    return kept
+            part[name] = value if isinstance(value, int | float) else type(value)()
+    return part

@@ -27,7 +27,7 @@ MUTANTS_OF_MODELS = (
            "return same and max(length / start, self.least) <= factor <= self.factor", "return same",
            ("plan_advice",)),
     Mutant("an unknown wrapper read by its text model", "models/read_config.py",
-           "if around and assume is None:", "if False and assume is None:", ("config_refusals",)),
+           "if wrapper and assume is None:", "if False and assume is None:", ("config_refusals",)),
     Mutant("positions that rounding made one counted twice", "planner/scaling_effects.py",
            "            count -= 1\n", "            count -= 0\n", ("context_plan",)),
     Mutant("vLLM told a longer context twice", "planner/paste.py",
