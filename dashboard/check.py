@@ -13,6 +13,7 @@ from dashboard.choices import CheckChoice
 from dashboard.compute import CACHE
 from dashboard.examples import EXAMPLES, Tables
 from dashboard.limits import MAX_PROBED_ROWS, probed_rows
+from dashboard.projected import one_thread_for_numpy
 from dashboard.uploaded_numbers import cached_numbers
 from posenc.analysis.layout_mixups import inspect_layouts
 from posenc.analysis.probes import probe_each
@@ -202,6 +203,7 @@ def _told(name: str, rows: Tensor, rows_there: int, seed: int) -> Told:
     width = rows.shape[1]
     rows = rows[: probed_rows(width)].double()
     same = sinusoidal_table(len(rows), width + width % 2, dtype=torch.float64)[:, :width]
+    one_thread_for_numpy()
     ours, sinusoidal = probe_each([rows, same], seed=seed)
     return Told(
         check_frames.probe_sentence(name, ours, rows_there),

@@ -204,10 +204,10 @@ def probes(name: str, width: int, ours: Probes, sinusoidal: Probes) -> pd.DataFr
     """Return what three tables of one shape tell, one row each."""
     shape = f"{ours.positions:,} x {width:,}"
     rows = (
-        (name, ours.index_error.value, ours.order.value, ours.properties),
-        (f"sinusoidal, {shape}", sinusoidal.index_error.value, sinusoidal.order.value,
+        (name, ours.index_error.value, ours.order_accuracy.value, ours.properties),
+        (f"sinusoidal, {shape}", sinusoidal.index_error.value, sinusoidal.order_accuracy.value,
          sinusoidal.properties),
-        (f"random numbers, {shape}", ours.index_error.control, ours.order.control,
+        (f"random numbers, {shape}", ours.index_error.control, ours.order_accuracy.control,
          ours.control_properties),
     )  # fmt: skip
     return pd.DataFrame(
@@ -242,5 +242,5 @@ def probe_sentence(name: str, one: Probes, rows_there: int) -> str:
         f"From a vector of the {name}{first} a linear map reads its index to within "
         f"{one.index_error.value:.2g} positions on average (guessing: {one.guessing:.3g}, random numbers "
         f"of the same shape: {one.index_error.control:.3g}), and from two vectors which comes first in "
-        f"{one.order.value:.0%} of pairs (random numbers: {one.order.control:.0%})."
+        f"{one.order_accuracy.value:.0%} of pairs (random numbers: {one.order_accuracy.control:.0%})."
     )

@@ -16,14 +16,8 @@ import torch
 from dashboard import limits
 from dashboard.matrix import Curve, MatrixValues, smallest
 from dashboard.upload_cache import is_evicted
-from posenc import best_device, device_name, position_vectors, run_with_fallback
-from posenc.analysis import extrapolation, offset_checks, properties, similarity
-from posenc.analysis.of_scheme import (
-    kernel_values,
-    scheme_properties,
-    scheme_similarity,
-    similarity_change,
-)
+from posenc import analysis, best_device, device_name, position_vectors, run_with_fallback
+from posenc.analysis.similarity import kernel_values
 from posenc.device import Ran
 from posenc.errors import CheckpointError, NoPositionKernel, NoPositionVectors, PositionOutOfRange
 from posenc.settings import Query, Setting, known
@@ -183,7 +177,7 @@ def cosine(query: Query) -> Similarity:
     """Return cosine similarity as matrix (the first positions, up to the drawing cap) and by offset."""
     found = kernel(query)
     drawn = min(query.length, limits.MAX_DRAWN_CELLS)
-    read = scheme_similarity(query, torch.from_numpy(found.values))
+    read = analysis.scheme_similarity(query, torch.from_numpy(found.values))
     if found.stationary:
         middle = len(read.cosine) // 2
         matrix: MatrixValues = Curve.from_tensor(read.cosine[middle - drawn + 1 : middle + drawn])
@@ -192,9 +186,9 @@ def cosine(query: Query) -> Similarity:
     return Similarity(
         kernel=found,
         matrix=matrix,
-        offsets=read.offsets.numpy(),
+        offsets=read.distances.numpy(),
         mean=read.mean.numpy(),
-        spread=read.spread.numpy(),
+        spread=read.deviation.numpy(),
         low=read.low.numpy(),
         high=read.high.numpy(),
         undefined=read.undefined,
@@ -210,10 +204,10 @@ def cosine_change(now: Query, then: Query) -> MatrixValues:
     drawn = min(now.length, then.length, limits.MAX_DRAWN_CELLS)
     # The cosine of two positions is the same however many there are: those drawn are enough.
     ours, theirs = (
-        scheme_similarity(one, _values(one).value)
+        analysis.scheme_similarity(one, _values(one).value)
         for one in (replace(now, length=drawn), replace(then, length=drawn))
     )
-    return smallest(similarity_change(ours, theirs, drawn))
+    return smallest(analysis.similarity_change(ours, theirs, drawn))
 
 
 @st.cache_data(**CACHE)
@@ -222,57 +216,62 @@ def reference_row(query: Query, reference: int) -> tuple[Array, Array] | None:
     found = kernel(query)
     if reference >= found.length:
         return None
-    row = similarity.similarity_row(reference, **found.arguments())
+    row = analysis.similarity_row(reference, **found.arguments())
     return np.arange(found.length), row.cosine.numpy()
 
 
 @st.cache_data(**CACHE)
-def measured(query: Query) -> properties.Properties:
+def measured(query: Query) -> analysis.Properties:
     """Return the measured properties of a scheme's positions."""
-    return scheme_properties(query, torch.from_numpy(kernel(query).values))
+    return analysis.scheme_properties(query, torch.from_numpy(kernel(query).values))
 
 
 # Relative offsets ---------------------------------------------------------------------------
 
 
 @st.cache_data(**CACHE)
-def offset_map(query: Query, offset: int, second: int) -> offset_checks.OffsetMap:
+def offset_map(query: Query, offset: int, second: int) -> analysis.OffsetMap:
     """Return check 1 at one offset."""
-    return offset_checks.check_map(query, offset, second)
+    return analysis.scheme_offset_map(query, offset, second)
 
 
 @st.cache_data(**CACHE)
 def map_errors(query: Query) -> dict[str, Array]:
     """Return check 1 over a range of offsets."""
-    return offset_checks.check_maps(query)
+    found = analysis.scheme_map_errors(query)
+    return {
+        "offset": found.offset.numpy(),
+        "error": found.error.numpy(),
+        "control": found.control.numpy(),
+    }
 
 
 @st.cache_data(**CACHE)
-def dense_fit(query: Query, offset: int) -> offset_checks.DenseFit:
+def dense_fit(query: Query, offset: int) -> analysis.DenseFit:
     """Return the fit of a whole matrix."""
-    return offset_checks.check_dense(query, offset)
+    return analysis.scheme_dense_fit(query, offset)
 
 
 @st.cache_data(**CACHE)
-def offset_claims(query: Query) -> offset_checks.OffsetClaims:
+def offset_claims(query: Query) -> analysis.OffsetClaims:
     """Return checks 2 and 3."""
     check_table(query)
-    return offset_checks.check_claims(query)
+    return analysis.scheme_offset_claims(query)
 
 
 # Extrapolation ------------------------------------------------------------------------------
 
 
 @st.cache_data(**CACHE)
-def past(query: Query, train_length: int) -> extrapolation.Past:
+def past(query: Query, train_length: int) -> analysis.SchemeKernelPast:
     """Return what a formula gives past the training length."""
-    return extrapolation.read_past(query, train_length)
+    return analysis.scheme_kernel_past(query, train_length)
 
 
 @st.cache_data(**CACHE)
-def ladder(query: Query, train_length: int) -> extrapolation.Ladder | None:
+def coverage(query: Query, train_length: int) -> analysis.SchemeCoverage | None:
     """Return what the frequencies do within the training length, None for a scheme without any."""
-    return extrapolation.read_ladder(query, train_length)
+    return analysis.scheme_coverage(query, train_length)
 
 
 def _padded(matrix: torch.Tensor, size: int) -> torch.Tensor:

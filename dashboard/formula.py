@@ -22,8 +22,9 @@ from dashboard.choices import FormulaChoice
 from dashboard.kept import kept, once
 from dashboard.pair import Pair
 from dashboard.scripts import extrapolation as script
-from posenc.analysis import extrapolation
-from posenc.analysis.extrapolation import Ladder, Past
+from posenc import analysis
+from posenc.analysis import SchemeCoverage, SchemeKernelPast
+from posenc.analysis.extrapolation import SAMPLED_DISTANCES
 from posenc.settings import Query, Setting
 
 STEPS = (
@@ -41,9 +42,9 @@ class Read:
     setting: Setting
     length: int
     queries: dict[str, Query]
-    past: dict[str, Past]
+    past: dict[str, SchemeKernelPast]
     reasons: dict[str, str]
-    ladders: dict[str, Ladder | None]
+    ladders: dict[str, SchemeCoverage | None]
     headline: str
     curves: pd.DataFrame
     nearest: pd.DataFrame
@@ -53,7 +54,7 @@ class Read:
     @property
     def formulas(self) -> set[str]:
         """The schemes that have a formula to read."""
-        return {kind for kind, one in self.past.items() if len(one.offsets)}
+        return {kind for kind, one in self.past.items() if len(one.distances)}
 
 
 @kept
@@ -64,7 +65,7 @@ def read(setting: Setting, chosen: FormulaChoice) -> Read:
     length = int(chosen.reach) * setting.train_length
     queries = {kind: compute.query(exact, kind, length) for kind in exact.schemes}
     past, reasons = compute.each(compute.past, queries, setting.train_length)
-    ladders = {kind: compute.ladder(queries[kind], setting.train_length) for kind in past}
+    ladders = {kind: compute.coverage(queries[kind], setting.train_length) for kind in past}
     return Read(
         setting=exact,
         length=length,
@@ -116,11 +117,11 @@ def draw(settings: Pair[Setting], header: DeltaGenerator) -> None:
         r"B(k) = \sum_m \cos(k\,\theta_m)",
         "Critical dimension, twice the pairs that complete a turn: Liu et al. 2023, arXiv 2310.05209. Base "
         "bound: Men et al. 2024, arXiv 2405.14591. Both are statements about formulas.",
-        extrapolation.critical_dimension,
-        extrapolation.first_negative_offset,
-        extrapolation.phase_coverage,
-        extrapolation.kernel_past,
-        extrapolation.nearest_seen_distance,
+        analysis.critical_dimension,
+        analysis.first_negative_offset,
+        analysis.phase_coverage,
+        analysis.kernel_past,
+        analysis.nearest_seen_distance,
     )
     if looks:
         _numbers(found)
@@ -171,7 +172,7 @@ def _pictures(settings: Pair[Setting], found: Pair[Read]) -> None:
 
 @once
 def _past(read: Read) -> coinciding.Lines:
-    return coinciding.lines(frames.drawn(read.curves, most=extrapolation.DRAWN_OFFSETS))
+    return coinciding.lines(frames.drawn(read.curves, most=SAMPLED_DISTANCES))
 
 
 @once

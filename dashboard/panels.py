@@ -222,10 +222,10 @@ def _map_panels(found: Mapping[str, OffsetMap], said: str) -> list[Panel]:
     return [
         Panel(
             title=SCHEMES[kind].label,
-            values=Full(one.picture),
+            values=Full(one.corner.numpy()),
             subtitle=said,
             color=charts.COLOURS[kind],
         )
         for kind, one in found.items()
-        if one.picture is not None
+        if one.corner is not None
     ]

@@ -6,32 +6,37 @@ import numpy as np
 import pandas as pd
 
 from dashboard.frames import lines
-from posenc.analysis.extrapolation import Ladder, Past
+from posenc.analysis import SchemeCoverage, SchemeKernelPast
 from posenc.schemes import SCHEMES
 
 
-def past_curves(found: Mapping[str, Past], train_length: int) -> pd.DataFrame:
+def past_curves(found: Mapping[str, SchemeKernelPast], train_length: int) -> pd.DataFrame:
     """Cosine similarity past the training length; a scheme without values there has no rows."""
     curves = {
-        kind: (one.offsets, one.cosine) if len(one.offsets) else None for kind, one in found.items()
+        kind: (one.distances.numpy(), one.cosine.numpy()) if len(one.distances) else None
+        for kind, one in found.items()
     }
     return lines(curves, train_length)
 
 
-def nearest(found: Mapping[str, Past]) -> pd.DataFrame:
+def nearest(found: Mapping[str, SchemeKernelPast]) -> pd.DataFrame:
     """Distance of unseen positions to the nearest seen one."""
     curves = {
-        kind: (one.nearest_positions, one.nearest) if len(one.nearest) else None
+        kind: (one.positions.numpy(), one.relative.numpy()) if len(one.relative) else None
         for kind, one in found.items()
     }
     return lines(curves, None)
 
 
-def turns(ladders: Mapping[str, Ladder | None]) -> pd.DataFrame:
+def turns(ladders: Mapping[str, SchemeCoverage | None]) -> pd.DataFrame:
     """Turns of every pair within the training length."""
     parts = [
         pd.DataFrame(
-            {"scheme": SCHEMES[kind].label, "pair": np.arange(len(one.turns)), "turns": one.turns}
+            {
+                "scheme": SCHEMES[kind].label,
+                "pair": np.arange(len(one.turns)),
+                "turns": one.turns.numpy(),
+            }
         )
         for kind, one in ladders.items()
         if one
@@ -40,7 +45,7 @@ def turns(ladders: Mapping[str, Ladder | None]) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True) if parts else empty
 
 
-def ladders(found: Mapping[str, Ladder | None]) -> pd.DataFrame:
+def ladders(found: Mapping[str, SchemeCoverage | None]) -> pd.DataFrame:
     """What the frequencies do within the training length, one row per scheme that has any."""
     return pd.DataFrame(
         [

@@ -10,8 +10,7 @@ import torch
 from dashboard.compute import Similarity
 from dashboard.exercise import OneOf, Question, Slider
 from dashboard.sentences import falls_under_half
-from posenc.analysis import first_rise
-from posenc.analysis.extrapolation import Ladder, Past
+from posenc.analysis import SchemeCoverage, SchemeKernelPast, first_rise
 from posenc.lab import summary
 from posenc.lab.evaluate import TRAINED
 from posenc.lab.summary import Curve
@@ -21,7 +20,7 @@ from posenc.settings import Setting
 from posenc.text import counted
 
 Similarities = Mapping[str, Similarity]
-Formulas = tuple[Mapping[str, Past], Mapping[str, Ladder | None]]
+Formulas = tuple[Mapping[str, SchemeKernelPast], Mapping[str, SchemeCoverage | None]]
 Curves = Sequence[Curve]
 
 NEVER, NONE, NOWHERE = "never", "none of them", "nowhere"

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import streamlit as st
 
 from dashboard.compute import CACHE, Array, check_table, provenance
-from posenc.analysis.of_scheme import scheme_projection
+from posenc.analysis import scheme_projection
 from posenc.settings import Query
 
 
 @functools.cache
-def _one_thread_for_numpy() -> None:
+def one_thread_for_numpy() -> None:
     """Bound the threads of scikit-learn's linear algebra like torch's; it has to be loaded first."""
     from threadpoolctl import threadpool_limits
 
@@ -37,7 +37,7 @@ class Projected:
 def projected(query: Query, fitted: int, components: int) -> Projected:
     """Return principal components fitted on the first `fitted` positions, all of them projected."""
     check_table(query)
-    _one_thread_for_numpy()
+    one_thread_for_numpy()
     read = scheme_projection(query, fitted, components)
     found = read.projection
     return Projected(

@@ -9,7 +9,7 @@ import streamlit as st
 from dashboard.compute import Similarity
 from dashboard.projected import Projected
 from dashboard.text import listed
-from posenc.analysis.extrapolation import Past
+from posenc.analysis import SchemeKernelPast
 from posenc.analysis.offset_checks import TOO_FEW_POSITIONS, OffsetClaims, OffsetMap
 from posenc.analysis.properties import Properties
 from posenc.claims.claim import figure
@@ -209,7 +209,7 @@ def offsets(maps: Mapping[str, OffsetMap], claims: Mapping[str, OffsetClaims]) -
     return "One matrix per offset. " + "; ".join(parts) + "." + only + line
 
 
-def extrapolation(setting: Setting, past: Mapping[str, Past]) -> str:
+def extrapolation(setting: Setting, past: Mapping[str, SchemeKernelPast]) -> str:
     """Say where each formula leaves what training showed, each thing once for all it is true of."""
     groups: dict[tuple[str, str], list[str]] = {}
     for kind, one in past.items():
@@ -217,7 +217,7 @@ def extrapolation(setting: Setting, past: Mapping[str, Past]) -> str:
             what = "has no row", "have no row"
         elif one.limit is not None:
             what = (f"has no row past {one.limit - 1:,}", f"have no row past {one.limit - 1:,}")
-        elif not len(one.offsets):
+        elif not len(one.distances):
             what = (
                 "has a value, which depends on the query's position too",
                 "have a value, which depends on the query's position too",
@@ -247,10 +247,10 @@ def extrapolation(setting: Setting, past: Mapping[str, Past]) -> str:
     return f"Past position {setting.train_length - 1:,}, the last of training: {'; '.join(parts)}."
 
 
-def outside(past: Mapping[str, Past], length: int) -> str:
+def outside(past: Mapping[str, SchemeKernelPast], length: int) -> str:
     """Say how far and how densely the formulas were read, and what has no formula to read."""
     parts = []
-    read = [one for one in past.values() if len(one.offsets)]
+    read = [one for one in past.values() if len(one.distances)]
     if read:
         scanned = read[0].outside is not None
         how = "every offset checked" if scanned else "samples drawn, not every offset checked"
@@ -260,7 +260,7 @@ def outside(past: Mapping[str, Past], length: int) -> str:
     parts += [
         f"{SCHEMES[kind].label} is no function of the distance alone, so it has no curve here."
         for kind, one in past.items()
-        if one.limit is None and not len(one.offsets)
+        if one.limit is None and not len(one.distances)
     ]
     parts += [
         f"{SCHEMES[kind].label} is a table of {one.limit:,} row{'s' if one.limit > 1 else ''} and "

@@ -48,8 +48,8 @@ rows.writerow([])
 rows.writerow(["positions", "index off by", "guessing off by", "order told", "shift-invariance error",
                "first rise at distance", "order kept by similarity (tau)"])
 for index, order, shown in (
-    (told.index_error.value, told.order.value, told.properties),
-    (told.index_error.control, told.order.control, told.control_properties),
+    (told.index_error.value, told.order_accuracy.value, told.properties),
+    (told.index_error.control, told.order_accuracy.control, told.control_properties),
 ):
     rows.writerow([told.positions, index, told.guessing, order, shown.translation_invariance_error,
                    shown.first_rise, shown.kendall_tau])

@@ -7,7 +7,7 @@ from posenc.settings import Setting
 
 FORMULA_IMPORTS = """
 import posenc
-from posenc.analysis import extrapolation
+from posenc.analysis import scheme_kernel_past
 from posenc.settings import Query, Setting
 """
 FORMULA = """
@@ -15,8 +15,8 @@ length = {reach} * setting.train_length
 print("scheme,distance,cosine")
 for kind in setting.schemes:
     query = Query.of(setting, kind, length=length)
-    found = extrapolation.read_past(query, setting.train_length)
-    for distance, cosine in zip(found.offsets.tolist(), found.cosine.tolist()):
+    found = scheme_kernel_past(query, setting.train_length)
+    for distance, cosine in zip(found.distances.tolist(), found.cosine.tolist()):
         print(posenc.SCHEMES[kind].label, distance, cosine, sep=",")
 """
 MEASURED_IMPORTS = """

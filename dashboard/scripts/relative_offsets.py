@@ -6,7 +6,7 @@ from posenc.settings import Setting
 
 IMPORTS = """
 import posenc
-from posenc.analysis import offset_checks
+from posenc.analysis import scheme_offset_claims, scheme_offset_map
 from posenc.settings import Query, Setting
 """
 BODY = """
@@ -14,8 +14,8 @@ offset, second = {offset}, {second}
 print("scheme,closed,fitted,pairs,composed,spread along diagonals / overall,R squared")
 for kind in setting.schemes:
     query = Query.of(setting, kind)
-    found = offset_checks.check_map(query, offset, second)
-    claims = offset_checks.check_claims(query)
+    found = scheme_offset_map(query, offset, second)
+    claims = scheme_offset_claims(query)
     numbers = [found.closed, found.fitted, found.pairs, found.composed]
     numbers += [claims.only.error, claims.straight.r_squared]
     print(posenc.SCHEMES[kind].label, *("" if n is None else n for n in numbers), sep=",")

@@ -13,7 +13,7 @@ CURVES = """
 print("scheme,distance,mean,low,high,spread")
 for kind in setting.schemes:
     found = scheme_similarity(Query.of(setting, kind))
-    rows = zip(found.offsets, found.mean, found.low, found.high, found.spread)
+    rows = zip(found.distances, found.mean, found.low, found.high, found.deviation)
     for row in rows:
         print(posenc.SCHEMES[kind].label, *(value.item() for value in row), sep=",")
 """

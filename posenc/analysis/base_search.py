@@ -1,18 +1,10 @@
-"""The smallest base whose rotary ladder keeps B(k) at or above 0 over a whole context.
+"""The smallest base whose inverse frequencies keep B(k) at or above 0 over a whole context.
 
 Men et al. 2024, arXiv 2405.14591: B(k) = sum_m cos(k b^(-2m/d)) must stay at or above 0 for all
 k below the context. Whether a base passes is not monotone in the base and windows are narrow, so
-nothing is bisected and no grid of bases is trusted either: every base from 1 up to the answer is
-excluded by an offset at which B is below 0 there. With x = ln b and the offset held fixed,
-B(x + h) <= B(x) + B'(x) h + M h^2 / 2, where M bounds |B''|, so one negative value excludes an
-interval; the intervals are laid end to end.
-
-Smallest bases that were searched before, for the widths of known models and lengths that are asked for.
-
-The search takes seconds to a minute; its answer does not change. Each row is what
-`posenc.analysis.base_search.smallest_base(width, length)` returns, number for number;
-tests/models/test_known_bases.py searches every row anew (long), and always shows by plain sums that
-the base passes, that the window ends where it says, and that the bases around it fail.
+every base from 1 up to the answer is excluded by an offset at which B is below 0 there. With
+x = ln b and the offset fixed, B(x + h) <= B(x) + B'(x) h + M h^2 / 2, where M bounds |B''|, so a
+negative value excludes an interval; the intervals are laid end to end.
 """
 
 import functools
@@ -21,21 +13,20 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
-from posenc.analysis.spectrum import check_length
+from posenc.analysis.inputs import check_length
+from posenc.frequencies import Frequencies
 from posenc.limits import MAX_BASE, check_width
+from posenc.tables import cosine_sum
 
 Array = npt.NDArray[np.float64]
-Curve = npt.NDArray[np.float64] | npt.NDArray[np.float32]
 
-RESOLUTION = 1e-9  # relative: windows of bases narrower than this may be stepped over
 MAX_LENGTH = 2**18  # above it the search takes minutes
+_RESOLUTION = 1e-9  # relative: windows of bases narrower than this may be stepped over
 _WITNESSES = 48  # offsets asked first: what excluded one base excludes most of its neighbours
 _REACH = 0.01  # an interval in ln(base) excluded at once is at most this wide on each side
 _WINDOW_STEPS = 300
-_ROUGH = 0.01  # a value this far below 0 is below it in float32, too
-# A product this small stays on one thread: a thousand short ones would wait for threads to meet.
-_TILE_PRODUCTS = 2**18
 
 
 @dataclass(frozen=True)
@@ -43,8 +34,8 @@ class BaseWindow:
     """The smallest base that passes for `length` positions of rotary width `dim`.
 
     `base`: to a relative 1e-9; all below it fail. `end`: where the window of passing bases that
-    begins there ends, found by steps in which no pair of the ladder moves by more than 0.1 radians
-    at any offset; None where it is longer than was searched, which is up to `searched`.
+    begins there ends, searched in steps in which no angle changes by more than 0.1 radians; None
+    where it is longer than was searched, which is up to `searched`.
     """
 
     dim: int
@@ -87,7 +78,7 @@ def smallest_base(dim: int, length: int) -> BaseWindow | None:
 def _smallest(dim: int, length: int) -> BaseWindow | None:
     share = np.arange(dim // 2) / (dim // 2)
     if dim == 2:  # one pair, of one frequency whatever the base
-        passes = _curve(0.0, share, length).min() >= 0
+        passes = _sums(0.0, share, length).min() >= 0
         return BaseWindow(dim, length, 1.0, None, MAX_BASE) if passes else None
     x = _first_passing(share, length)
     if x is None:
@@ -96,25 +87,11 @@ def _smallest(dim: int, length: int) -> BaseWindow | None:
     return BaseWindow(dim, length, math.exp(x), end and math.exp(end), math.exp(searched))
 
 
-def _curve(x: float, share: Array, length: int, rough: bool = False) -> Curve:
-    """B(k) for k = 0 .. length-1 at base e^x, one product of two short tables, on one thread.
-
-    Rough values are float32, right to 1e-4, which is enough to choose offsets by.
-
-    Angles are plain float64 products: at 2^18 positions they are off by 3e-11 radians, B by less
-    than 1e-9 over 64 pairs, which is what `RESOLUTION` allows.
-    """
-    inv_freq = np.exp(-x * share)
-    stride = 1 << (length.bit_length() + 1 >> 1)
-    tile = max(1, _TILE_PRODUCTS // (2 * len(share) * stride))
-    count = -(-length // (stride * tile)) * tile
-    near = np.outer(np.arange(stride), inv_freq)
-    far = np.outer(np.arange(count) * stride, inv_freq)
-    rows = np.concatenate([np.cos(far), -np.sin(far)], axis=1).reshape(-1, tile, 2 * len(share))
-    columns = np.concatenate([np.cos(near), np.sin(near)], axis=1).T
-    number = np.float32 if rough else np.float64
-    values: Curve = np.matmul(rows.astype(number), columns.astype(number)).reshape(-1)[:length]
-    return values
+def _sums(x: float, share: Array, length: int) -> Array:
+    """B(k) for k = 0 .. length-1 at base e^x."""
+    frequencies = Frequencies.from_inv_freq(torch.from_numpy(np.exp(-x * share)))
+    sums: Array = cosine_sum(torch.arange(length), frequencies).numpy()
+    return sums
 
 
 def _first_passing(share: Array, length: int) -> float | None:
@@ -132,9 +109,7 @@ def _first_passing(share: Array, length: int) -> float | None:
             else:
                 reach /= 2
             continue
-        values = _curve(x, share, length, rough=True)
-        if values.min() > -_ROUGH:
-            values = _curve(x, share, length)
+        values = _sums(x, share, length)
         if values.min() >= 0:
             return x
         # An offset reaches about -B / k to each side: small offsets and deep values exclude most.
@@ -142,7 +117,7 @@ def _first_passing(share: Array, length: int) -> float | None:
         count = min(_WITNESSES, length - 1)
         best = 1 + np.argpartition(worth, count - 1)[:count]
         offsets = best[values[best] < 0].astype(np.float64)
-        reach = usual = max(_excluded(x, offsets, share)[1], RESOLUTION)
+        reach = usual = max(_excluded(x, offsets, share)[1], _RESOLUTION)
         x += reach
     return None
 
@@ -164,12 +139,12 @@ def _excluded(x: float, offsets: Array, share: Array) -> tuple[float, float]:
 
 
 def _window_end(x: float, share: Array, length: int) -> tuple[float | None, float]:
-    """ln of the base at which B turns negative again after x, or None; and how far was looked."""
+    """ln of the base at which B turns negative again after x, or None; and the last ln searched."""
     fastest = float((np.exp(-x * share) * share).max()) * length  # radians per unit of x
     step = min(0.1 / max(fastest, 1e-300), 0.1)
     for _ in range(_WINDOW_STEPS):
         ahead = min(x + step, math.log(MAX_BASE))
-        values = _curve(ahead, share, length)
+        values = _sums(ahead, share, length)
         failing = np.flatnonzero(values < 0).astype(np.float64)
         if len(failing):
             return _crossing(x, ahead, failing, share), ahead
@@ -188,8 +163,9 @@ def _crossing(low: float, high: float, offsets: Array, share: Array) -> float:
     return low
 
 
-# width, length: base, where its window ends, how far was looked.
-_FOUND: dict[tuple[int, int], tuple[float, float | None, float]] = {
+# (width, length): the base, end and searched of `smallest_base`, whose search takes up to a minute.
+# tests/models/test_context_plan.py shows by plain sums that they hold, and searches them anew.
+_KNOWN: dict[tuple[int, int], tuple[float, float | None, float]] = {
     (24, 32_768): (341692551.4765216, 341816291.62500304, 341821262.2483551),
     (24, 65_536): (1922526447.6789021, 1922640191.055963, 1922735499.1732802),
     (24, 131_072): (10712113461.817678, 10712416572.101376, 10712785483.114645),
@@ -212,6 +188,6 @@ _FOUND: dict[tuple[int, int], tuple[float, float | None, float]] = {
 
 
 def known_base(dim: int, length: int) -> BaseWindow | None:
-    """Return the smallest base of a rotary width and a length, None where it has to be searched."""
-    found = _FOUND.get((dim, length))
-    return None if found is None else BaseWindow(dim, length, *found)
+    """Return `smallest_base` where it is in the table of known ones, else None."""
+    known = _KNOWN.get((dim, length))
+    return None if known is None else BaseWindow(dim, length, *known)

@@ -1,7 +1,4 @@
-"""What an analysis is given, read as float64: a kernel (n, n), an offset curve (2n-1,), other tensors.
-
-Where the chance in an analysis comes from: a seed or a generator, never the global state.
-"""
+"""Arguments of analyses: tensors checked and read as float64, lengths, frequencies, seeds."""
 
 import torch
 from jaxtyping import Float
@@ -14,16 +11,16 @@ Seed = int | torch.Generator
 
 
 def as_generator(seed: Seed) -> torch.Generator:
-    """Return the generator given, or a new one on the CPU that starts from the integer given."""
-    if not isinstance(seed, torch.Generator):
-        check_count("seed", seed, 0, 2**63 - 1)
-    return seed if isinstance(seed, torch.Generator) else torch.Generator().manual_seed(seed)
+    """Return a generator as it is, or a new one on the CPU that starts from an integer."""
+    if isinstance(seed, torch.Generator):
+        return seed
+    return torch.Generator().manual_seed(check_count("seed", seed, 0, 2**63 - 1))
 
 
 def as_float64(name: str, value: object, shape: str) -> Tensor:
     """Return `value` as a detached float64 tensor of the rank that `shape`, such as "(n, d)", says.
 
-    The device is kept, except that MPS has no float64 and goes to the CPU.
+    The device stays, except that MPS has no float64 and goes to the CPU.
     Raises SchemeArgumentError for anything but a non-empty real tensor of that rank.
     """
     rank = shape.count(",") + (0 if shape.endswith(",)") else 1)
@@ -60,10 +57,27 @@ def as_curve(curve: object) -> Float[Tensor, " offsets"]:
     return curve
 
 
-def kernel_or_curve(kernel: object, curve: object) -> tuple[Tensor, bool]:
-    """Return the one that was given as float64, and whether it is the curve."""
-    if kernel is not None and curve is None:
-        return as_kernel(kernel), False
-    if curve is not None and kernel is None:
-        return as_curve(curve), True
-    raise SchemeArgumentError("give exactly one of kernel and curve.")
+def kernel_or_curve(kernel: object, curve: object) -> tuple[Tensor, int, bool]:
+    """Return the argument that is not None as float64, its positions, and whether it is the curve."""
+    if (kernel is None) == (curve is None):
+        raise SchemeArgumentError("give exactly one of kernel and curve.")
+    if curve is None:
+        kernel = as_kernel(kernel)
+        return kernel, len(kernel), False
+    curve = as_curve(curve)
+    return curve, (len(curve) + 1) // 2, True
+
+
+def as_inv_freq(inv_freq: object) -> Float[Tensor, " pairs"]:
+    """Return inverse frequencies as float64, or raise SchemeArgumentError for a bad one."""
+    inv_freq = as_float64("inv_freq", inv_freq, "(pairs,)")
+    if not (inv_freq.isfinite() & (inv_freq >= 0)).all():
+        raise SchemeArgumentError(
+            "inv_freq must be finite and not negative, in radians per position."
+        )
+    return inv_freq
+
+
+def check_length(name: str, length: int, high: int = 2**31) -> int:
+    """Return a number of positions from 1 to `high`, or raise SchemeArgumentError."""
+    return check_count(name, length, 1, high)

@@ -1,35 +1,34 @@
 """One matrix per offset: is phi(i + k) = M_k phi(i) with one M_k for every position i?
 
-Vaswani et al. 2017, section 3.5, arXiv 1706.03762. The closed form, the error of any such matrix,
-and what can be said from that error; fits are in linear_map_fit.py.
-Axes: n positions, d width. An error of a map is ||phi(i+k) - M phi(i)||_F / ||phi(i+k)||_F over the
-positions named; predicting zero gives 1. Vectors are columns in M phi and rows in a table.
-
-One matrix per offset, fitted: per pair of features, as a whole, or through a kernel.
-
-Each fit is made on a random half of the positions, scored on the other half and on later positions,
-and repeated on a random table, where the error is about 1. Axes and errors as in linear_map.py.
+Vaswani et al. 2017, section 3.5, arXiv 1706.03762. The closed form, three fits, and the error of any
+such matrix: ||phi(i+k) - M phi(i)||_F / ||phi(i+k)||_F over the positions named; predicting zero
+gives 1. A fit uses a random half of the positions, is scored on the other half and on later
+positions, and is repeated on a random table, where the error is about 1.
+Vectors are columns in M phi and rows in a table.
 """
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from posenc.analysis.inputs import Seed, as_float64, as_generator, as_kernel
-from posenc.analysis.spectrum import as_inv_freq, check_length
+from posenc.analysis.inputs import Seed, as_float64, as_generator, as_inv_freq, as_kernel
 from posenc.errors import SchemeArgumentError, shown
 from posenc.frequencies import Frequencies, Layout
 from posenc.limits import MAX_DIM, check_count
 from posenc.rotation import First, pair_columns, pair_matrix
 from posenc.tables import cos_sin
 
+_EPS = torch.finfo(torch.float64).eps
+_Parts = tuple[Tensor, Tensor, Tensor]  # positions fitted, held out, past the training length
+_Scored = tuple[Tensor | None, int | None, list[float]]  # matrix, rank, an error for each part
 
-class Verdict(StrEnum):
+
+class MapKind(StrEnum):
     """What can be said of one matrix per offset."""
 
     EXACT = "exact in d dimensions"
@@ -37,134 +36,6 @@ class Verdict(StrEnum):
         "exact, but every position adds a dimension, so seen positions do not predict later ones"
     )
     NONE = "no such matrix"
-
-
-def block_rotation(
-    inv_freq: Float[Tensor, " pairs"],
-    offset: int,
-    *,
-    layout: Layout = "interleaved",
-    first: First = "sin",
-    tail: int = 0,
-) -> Float[Tensor, "d d"]:
-    """The closed form M_k of sinusoidal and rotary vectors, (d, d), d = 2 pairs + tail.
-
-    With w = inv_freq_m and a = w * offset, every pair turns by its own angle:
-    first "sin" (sinusoidal rows): [sin; cos] -> [[cos a, sin a], [-sin a, cos a]] [sin; cos];
-    first "cos" (RoPE vectors): [cos; sin] -> [[cos a, -sin a], [sin a, cos a]] [cos; sin].
-    `layout` "interleaved" puts a pair side by side, "half" puts all firsts before all seconds. The
-    last `tail` numbers do not turn (partial rotary width). The offset may be negative. Above 512
-    features the matrix is a sparse COO tensor.
-    Raises SchemeArgumentError for bad frequencies, layout, first, tail or |offset| >= 2^31.
-    Source: Vaswani et al. 2017, section 3.5; Su et al. 2021, arXiv 2104.09864, section 3.2.
-    """
-    inv_freq = as_inv_freq(inv_freq)
-    check_count("offset", offset, -(2**31) + 1, 2**31 - 1)
-    at, frequencies = torch.tensor(offset), Frequencies.from_inv_freq(inv_freq)
-    cos, sin = cos_sin(at, frequencies, dtype=torch.float64, device=inv_freq.device)
-    return pair_matrix(cos, sin, layout, first, check_count("tail", tail, 0, 2**20))
-
-
-def verify_map(
-    vectors: Float[Tensor, "n d"], matrix: Float[Tensor, "more less"], offset: int
-) -> float:
-    """Relative error of phi(i + offset) = matrix phi(i) over every pair of finite rows.
-
-    `matrix` is (d, d), or (p, q) with p, q <= d when the rows it reads are zero past column q and
-    those it writes are zero past column p: then it reads only positions that fit.
-    Raises SchemeArgumentError when no pair of positions lies `offset` apart, or for a bad shape.
-    """
-    vectors = as_float64("vectors", vectors, "(n, d)")
-    matrix = as_float64("matrix", matrix, "(p, q)").to(vectors.device)
-    outputs, inputs = matrix.shape
-    if max(outputs, inputs) > vectors.shape[1]:
-        raise SchemeArgumentError(
-            f"matrix must fit vectors of width {vectors.shape[1]:,}, got {tuple(matrix.shape)}."
-        )
-    sources = finite_pairs(vectors, offset)
-    read, written = vectors[sources], vectors[sources + offset]
-    fits = ~(read[:, inputs:].any(1) | written[:, outputs:].any(1))
-    if not fits.any():
-        raise SchemeArgumentError(
-            f"no pair of finite positions {offset:,} apart fits the matrix of shape "
-            f"{tuple(matrix.shape)}."
-        )
-    target = written[fits, :outputs]
-    return relative_norm(target - (matrix @ read[fits, :inputs].T).T, target)
-
-
-def composition_error(
-    first: Float[Tensor, "a b"], second: Float[Tensor, "b c"], both: Float[Tensor, "a c"]
-) -> float:
-    """||first second - both||_F / ||both||_F: does M_a M_b equal M_(a+b)? 0 is exact.
-
-    Each may be a sparse COO tensor, as `block_rotation` gives for wide vectors.
-    Raises SchemeArgumentError for shapes that do not compose.
-    """
-    first, second = as_float64("first", first, "(a, b)"), as_float64("second", second, "(b, c)")
-    both = as_float64("both", both, "(a, c)")
-    if first.shape[1] != second.shape[0] or both.shape != (first.shape[0], second.shape[1]):
-        raise SchemeArgumentError(
-            "the three matrices must compose, got shapes "
-            f"{tuple(first.shape)}, {tuple(second.shape)} and {tuple(both.shape)}."
-        )
-    with warnings.catch_warnings():
-        # A sparse product passes through torch's CSR form, which it calls beta once per process.
-        warnings.filterwarnings("ignore", message="Sparse CSR tensor support")
-        product = first @ second
-    if not (product.is_sparse and both.is_sparse):
-        return relative_norm(product.to_dense() - both.to_dense(), both.to_dense())
-    # Entries that are not stored are 0 and add nothing to a norm.
-    gap = (product - both).coalesce()
-    return relative_norm(gap.values(), both.coalesce().values())
-
-
-def verdict(
-    map_error: float,
-    *,
-    dimension: int,
-    dimension_at_double: int,
-    tolerance: float = 1e-6,
-) -> tuple[Verdict, str]:
-    """Decide from numbers what can be said of one matrix per offset, and say it in a sentence.
-
-    `map_error`: of the closed form where there is one (`verify_map`), else the held-out error of a
-    fit. `dimension`, `dimension_at_double`: what the vectors need for some number of positions and
-    for twice as many. An error above `tolerance` is NONE; below it, a dimension that does not grow
-    is EXACT, one that does is EXPANDING.
-    Raises SchemeArgumentError for an error that is not a number.
-    """
-    for name, number in (("map_error", map_error), ("tolerance", tolerance)):
-        if not isinstance(number, int | float) or not number >= 0:
-            raise SchemeArgumentError(
-                f"{name} must be a number of at least 0, got {shown(number)}."
-            )
-    check_count("dimension", dimension, 0, 2**62)
-    check_count("dimension_at_double", dimension_at_double, 0, 2**62)
-    if map_error > tolerance:
-        return Verdict.NONE, str(Verdict.NONE)
-    if dimension_at_double > dimension:
-        return Verdict.EXPANDING, str(Verdict.EXPANDING)
-    return Verdict.EXACT, f"exact in {dimension:,} dimensions"
-
-
-def finite_pairs(vectors: Float[Tensor, "n d"], offset: int) -> Int[Tensor, " m"]:
-    """Positions i for which rows i and i + offset exist and are finite."""
-    check_count("offset", offset, -(2**31) + 1, 2**31 - 1)
-    count = len(vectors)
-    finite = vectors.isfinite().all(1)
-    sources = torch.arange(max(0, -offset), max(0, min(count, count - offset)))
-    sources = sources.to(vectors.device)
-    return sources[finite[sources] & finite[sources + offset]]
-
-
-def relative_norm(gap: Tensor, target: Tensor) -> float:
-    """||gap||_F / ||target||_F; 0 where there is no gap."""
-    size, scale = torch.linalg.vector_norm(gap), torch.linalg.vector_norm(target)
-    return 0.0 if size == 0 else (size / scale).item()
-
-
-_EPS = torch.finfo(torch.float64).eps
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,6 +65,110 @@ class LinearMapFit:
     control_later: float | None
 
 
+def block_rotation(
+    inv_freq: Float[Tensor, " pairs"],
+    offset: int,
+    *,
+    layout: Layout = "interleaved",
+    first: First = "sin",
+    tail: int = 0,
+) -> Float[Tensor, "d d"]:
+    """Return the closed form M_k of sinusoidal and rotary vectors, (d, d), d = 2 pairs + tail.
+
+    With w = inv_freq_m and a = w * offset, every pair is rotated by its own angle:
+    first "sin" (sinusoidal rows): [sin; cos] -> [[cos a, sin a], [-sin a, cos a]] [sin; cos];
+    first "cos" (RoPE vectors): [cos; sin] -> [[cos a, -sin a], [sin a, cos a]] [cos; sin].
+    `layout` "interleaved" puts a pair side by side, "half" puts all firsts before all seconds. The
+    last `tail` features are not rotated (partial rotary width). The offset may be negative. Above
+    512 features the matrix is a sparse COO tensor.
+    Raises SchemeArgumentError for bad frequencies, layout, first, tail or |offset| >= 2^31.
+    Source: Vaswani et al. 2017, section 3.5; Su et al. 2021, arXiv 2104.09864, section 3.2.
+    """
+    inv_freq = as_inv_freq(inv_freq)
+    position, frequencies = torch.tensor(_check_offset(offset)), Frequencies.from_inv_freq(inv_freq)
+    cos, sin = cos_sin(position, frequencies, dtype=torch.float64, device=inv_freq.device)
+    return pair_matrix(cos, sin, layout, first, check_count("tail", tail, 0, 2**20))
+
+
+def verify_map(
+    vectors: Float[Tensor, "n d"], matrix: Float[Tensor, "more less"], offset: int
+) -> float:
+    """Return the relative error of phi(i + offset) = matrix phi(i) over every pair of finite rows.
+
+    `matrix` is (d, d), or (p, q) with p, q <= d when the rows it reads are zero past column q and
+    those it writes are zero past column p: then it reads only positions that fit.
+    Raises SchemeArgumentError when no pair of positions lies `offset` apart, or for a bad shape.
+    """
+    vectors = as_float64("vectors", vectors, "(n, d)")
+    matrix = as_float64("matrix", matrix, "(p, q)").to(vectors.device)
+    outputs, inputs = matrix.shape
+    if max(outputs, inputs) > vectors.shape[1]:
+        raise SchemeArgumentError(
+            f"matrix must fit vectors of width {vectors.shape[1]:,}, got {tuple(matrix.shape)}."
+        )
+    sources = _finite_pairs(vectors.isfinite().all(1), offset)
+    before, after = vectors[sources], vectors[sources + offset]
+    fits = ~(before[:, inputs:].any(1) | after[:, outputs:].any(1))
+    if not fits.any():
+        raise SchemeArgumentError(
+            f"no pair of finite positions {offset:,} apart fits the matrix of shape "
+            f"{tuple(matrix.shape)}."
+        )
+    target = after[fits, :outputs]
+    return _relative_norm(target - (matrix @ before[fits, :inputs].T).T, target)
+
+
+def composition_error(
+    first: Float[Tensor, "a b"], second: Float[Tensor, "b c"], both: Float[Tensor, "a c"]
+) -> float:
+    """Return ||first second - both||_F / ||both||_F: does M_a M_b equal M_(a+b)? 0 is exact.
+
+    Each may be a sparse COO tensor, as `block_rotation` gives for wide vectors.
+    Raises SchemeArgumentError for shapes that do not compose.
+    """
+    first, second = as_float64("first", first, "(a, b)"), as_float64("second", second, "(b, c)")
+    both = as_float64("both", both, "(a, c)")
+    if first.shape[1] != second.shape[0] or both.shape != (first.shape[0], second.shape[1]):
+        raise SchemeArgumentError(
+            "the three matrices must compose, got shapes "
+            f"{tuple(first.shape)}, {tuple(second.shape)} and {tuple(both.shape)}."
+        )
+    with warnings.catch_warnings():
+        # A sparse product passes through torch's CSR form, which it calls beta once per process.
+        warnings.filterwarnings("ignore", message="Sparse CSR tensor support")
+        product = first @ second
+    if not (product.is_sparse and both.is_sparse):
+        return _relative_norm(product.to_dense() - both.to_dense(), both.to_dense())
+    return _relative_norm((product - both).coalesce().values(), both.coalesce().values())
+
+
+def classify_map(
+    map_error: float,
+    *,
+    dimension: int,
+    dimension_at_double: int,
+    tolerance: float = 1e-6,
+) -> tuple[MapKind, str]:
+    """Return what can be said of one matrix per offset, and a sentence that says it.
+
+    `map_error`: of the closed form where there is one (`verify_map`), else the held-out error of a
+    fit. `dimension`, `dimension_at_double`: what the vectors need for some number of positions and
+    for twice as many. An error above `tolerance` is NONE; below it, a dimension that does not grow
+    is EXACT, one that does is EXPANDING.
+    Raises SchemeArgumentError for an error that is not a number.
+    """
+    for name, number in (("map_error", map_error), ("tolerance", tolerance)):
+        if not isinstance(number, int | float) or not number >= 0:
+            raise SchemeArgumentError(
+                f"{name} must be a number of at least 0, got {shown(number)}."
+            )
+    if map_error > tolerance:
+        return MapKind.NONE, str(MapKind.NONE)
+    if dimension_at_double > dimension:
+        return MapKind.EXPANDING, str(MapKind.EXPANDING)
+    return MapKind.EXACT, f"exact in {dimension:,} dimensions"
+
+
 def fit_pairs(
     vectors: Float[Tensor, "n d"],
     offset: int,
@@ -204,10 +179,10 @@ def fit_pairs(
     train_length: int | None = None,
     seed: Seed = 0,
 ) -> LinearMapFit:
-    """Fit two numbers per pair of columns, a scaled rotation, by least squares.
+    """Return the fit of two numbers per pair of columns, a scaled rotation, by least squares.
 
     A pair is read as the complex number z = cos + 1j sin; c = sum conj(z_i) z_(i+k) / sum |z_i|^2.
-    `layout`, `first`, `tail` as in `block_rotation`, which it finds where it exists.
+    `layout`, `first`, `tail` as in `block_rotation`, which the fit equals where that exists.
     `train_length`: positions below it are split at random into a fitted and a held-out half
     (default: all), positions past it are scored apart. `seed`: an integer or a torch.Generator.
     Raises SchemeArgumentError for a width that is not 2 pairs + tail or fewer than two usable pairs
@@ -220,20 +195,18 @@ def fit_pairs(
         raise SchemeArgumentError(
             f"the width less tail must be even and positive, got {vectors.shape[1] - tail}."
         )
-    one, two = pair_columns(pairs, layout)
-    if first not in ("sin", "cos"):
-        raise SchemeArgumentError(f"first must be 'sin' or 'cos', got {shown(first)}.")
-    cos_columns, sin_columns = (one, two) if first == "cos" else (two, one)
+    columns = pair_columns(pairs, layout)
+    cos_columns, sin_columns = columns if first == "cos" else columns[::-1]
 
     def fit(table: Tensor, sources: Tensor) -> Tensor:
         waves = torch.complex(table[:, cos_columns], table[:, sin_columns])
         before, after = waves[sources], waves[sources + offset]
         power = before.abs().square().sum(0)
-        turn = (before.conj() * after).sum(0) / torch.where(power > 0, power, 1.0)
-        turn = torch.where(power > 0, turn, 1.0)
-        return pair_matrix(turn.real, turn.imag, layout, first, tail)
+        ratio = (before.conj() * after).sum(0) / torch.where(power > 0, power, 1.0)
+        ratio = torch.where(power > 0, ratio, 1.0)
+        return pair_matrix(ratio.real, ratio.imag, layout, first, tail)
 
-    return _scored_fit(vectors, offset, train_length, seed, fit, ranked=False)
+    return _fit_table(vectors, offset, train_length, seed, fit, ranked=False)
 
 
 def fit_dense(
@@ -243,12 +216,12 @@ def fit_dense(
     train_length: int | None = None,
     seed: Seed = 0,
 ) -> LinearMapFit:
-    """Fit a whole (d, d) matrix by least squares, knowing nothing of the scheme.
+    """Return the fit of a whole (d, d) matrix by least squares, which knows nothing of the scheme.
 
-    float64 on the CPU, LAPACK driver gelsd (minimum norm; the default driver fails at random on
+    Float64 on the CPU, LAPACK driver gelsd (minimum norm; the default driver fails at random on
     such tables, pytorch issue 187411), on a random half of the positions below `train_length`
     (default: all), scored on the other half and on positions past `train_length`. A random table of
-    n fitted pairs is held out at sqrt(1 + d / (n - d - 1)).
+    n fitted pairs has a held-out error of sqrt(1 + d / (n - d - 1)).
     Raises SchemeArgumentError with the number needed for fewer than 4 d positions: with fewer than
     d fitted pairs even noise is fitted perfectly. For vectors wider than that use `fit_kernel`.
     """
@@ -266,7 +239,7 @@ def fit_dense(
         targets = table[sources + offset]
         return torch.linalg.lstsq(table[sources], targets, driver="gelsd").solution.T
 
-    return _scored_fit(vectors, offset, train_length, seed, fit, ranked=True)
+    return _fit_table(vectors, offset, train_length, seed, fit, ranked=True)
 
 
 def fit_kernel(
@@ -277,71 +250,93 @@ def fit_kernel(
     control_width: int | None = None,
     seed: Seed = 0,
 ) -> LinearMapFit:
-    """The minimum-norm dense fit of the vectors behind a kernel (n, n), without the vectors.
+    """Return the minimum-norm dense fit of the vectors behind a kernel (n, n), without the vectors.
 
     For schemes whose vectors gain a dimension per position (ALiBi), where 4 d positions cannot be
     had. With K = V V^T the fitted map sends phi(x) to sum_f a_f phi(f + offset), a = K_ff^+ K_fx,
     and every norm in the error is a kernel value; errors below about 1e-7 are rounding. Eigenvalues
     of K_ff below n eps of the largest count as 0. The control is a Gaussian table of
-    `control_width` columns: give the width of the vectors where they have one (default n).
+    `control_width` columns: pass the width of the vectors where they have one (default n).
     Raises SchemeArgumentError for a kernel that is not symmetric to 1e-10 or fewer than two usable
     pairs of positions.
     """
     kernel = as_kernel(kernel)
-    diagonal = kernel.diagonal().clone()
-    finite = diagonal.isfinite()
+    finite = kernel.diagonal().isfinite()
     present = kernel[finite][:, finite]
     if not len(present):
         raise SchemeArgumentError("fit_kernel needs a position with a finite kernel value.")
     if (present - present.T).abs().amax() > 1e-10 * present.abs().amax():
         raise SchemeArgumentError("fit_kernel needs a symmetric kernel.")
-    generator = as_generator(seed)
-    length, sources, held, later = _split(diagonal[:, None], offset, train_length, generator)
     width = len(kernel) if control_width is None else control_width
     check_count("control_width", width, 1, MAX_DIM)
-    noise = torch.randn(len(kernel), width, dtype=kernel.dtype, generator=generator)
-    noise = noise.to(kernel.device)
 
-    def errors(gram: Tensor) -> tuple[int, list[float]]:
+    def score(gram: Tensor, parts: _Parts) -> _Scored:
+        sources = parts[0]
         values, axes = torch.linalg.eigh(gram[sources][:, sources])
-        kept = values > len(sources) * _EPS * values[-1]
-        inverse = (axes[:, kept] / values[kept]) @ axes[:, kept].T
-        moved = sources + offset
-        scores = []
-        for part in (sources, held, later):
+        positive = values > len(sources) * _EPS * values[-1]
+        inverse = (axes[:, positive] / values[positive]) @ axes[:, positive].T
+        shifted = sources + offset
+        errors = []
+        for part in parts:
             weights = inverse @ gram[sources][:, part]
             target = gram.diagonal()[part + offset].sum()
-            cross = (weights * gram[moved][:, part + offset]).sum()
-            square = (weights * (gram[moved][:, moved] @ weights)).sum()
+            cross = (weights * gram[shifted][:, part + offset]).sum()
+            square = (weights * (gram[shifted][:, shifted] @ weights)).sum()
             gap = (target - 2 * cross + square).clamp(min=0)
-            scores.append((gap / target).sqrt().item())
-        return int(kept.sum()), scores
+            errors.append((gap / target).sqrt().item())
+        return None, int(positive.sum()), errors
 
-    rank, (in_sample, held_out, later_error) = errors(kernel)
-    _, (_, control_held_out, control_later) = errors(noise @ noise.T)
-    return LinearMapFit(
-        offset=offset,
-        matrix=None,
-        positions=length,
-        fitted=len(sources),
-        dimension=rank,
-        rank=rank,
-        in_sample_error=in_sample,
-        held_out_error=held_out,
-        later_error=later_error if len(later) else None,
-        control_held_out=control_held_out,
-        control_later=control_later if len(later) else None,
+    def control(noise: Tensor) -> Tensor:
+        return noise @ noise.T
+
+    fit = _scored_fit(kernel, finite, width, offset, train_length, seed, score, control)
+    return replace(fit, dimension=fit.rank or 0)
+
+
+def _fit_table(
+    vectors: Tensor,
+    offset: int,
+    train_length: int | None,
+    seed: Seed,
+    fit: Callable[[Tensor, Tensor], Tensor],
+    *,
+    ranked: bool,
+) -> LinearMapFit:
+    """Score a fit that takes a table and the positions to fit, and returns a matrix."""
+
+    def score(table: Tensor, parts: _Parts) -> _Scored:
+        matrix, errors = fit(table, parts[0]), []
+        for part in parts:
+            target = table[part + offset]
+            errors.append(_relative_norm(target - (matrix @ table[part].T).T, target))
+        return matrix, None, errors
+
+    finite, width = vectors.isfinite().all(1), vectors.shape[1]
+    result = _scored_fit(
+        vectors, finite, width, offset, train_length, seed, score, lambda noise: noise
     )
+    if not ranked:
+        return result
+    rows = vectors[: result.positions][finite[: result.positions]]
+    return replace(result, rank=int(torch.linalg.matrix_rank(rows)))
 
 
-def _split(
-    vectors: Tensor, offset: int, train_length: int | None, generator: torch.Generator
-) -> tuple[int, Tensor, Tensor, Tensor]:
-    """Training length, and sources fitted, held out (a random half each) and past that length."""
-    count = len(vectors)
-    length = count if train_length is None else check_length("train_length", train_length)
+def _scored_fit(
+    data: Tensor,
+    finite: Tensor,
+    width: int,
+    offset: int,
+    train_length: int | None,
+    seed: Seed,
+    score: Callable[[Tensor, _Parts], _Scored],
+    control: Callable[[Tensor], Tensor],
+) -> LinearMapFit:
+    """Fit on a random half, score on the other half and later, and repeat on a random table."""
+    generator = as_generator(seed)
+    count = len(data)
+    length = count if train_length is None else check_count("train_length", train_length, 1, 2**31)
     length = min(length, count)
-    sources = finite_pairs(vectors, offset)
+    sources = _finite_pairs(finite, offset)
     inside = sources[(sources < length) & (sources + offset < length)]
     later = sources[(sources >= length) & (sources + offset >= length)]
     if len(inside) < 2:
@@ -351,40 +346,38 @@ def _split(
         )
     shuffled = inside[torch.randperm(len(inside), generator=generator).to(inside.device)]
     half = (len(inside) + 1) // 2
-    return length, shuffled[:half], shuffled[half:], later
-
-
-def _scored_fit(
-    vectors: Tensor,
-    offset: int,
-    train_length: int | None,
-    seed: Seed,
-    fit: Callable[[Tensor, Tensor], Tensor],
-    *,
-    ranked: bool,
-) -> LinearMapFit:
-    """Fit on a random half, score on the other half and later, and repeat on a random table."""
-    generator = as_generator(seed)
-    length, sources, held, later = _split(vectors, offset, train_length, generator)
-    noise = torch.randn(vectors.shape, dtype=vectors.dtype, generator=generator)
-    noise = noise.to(vectors.device)
-
-    def error(table: Tensor, matrix: Tensor, part: Tensor) -> float:
-        target = table[part + offset]
-        return relative_norm(target - (matrix @ table[part].T).T, target)
-
-    matrix, control = fit(vectors, sources), fit(noise, sources)
-    table = vectors[:length]
+    parts = shuffled[:half], shuffled[half:], later
+    noise = torch.randn(count, width, dtype=data.dtype, generator=generator).to(data.device)
+    matrix, rank, errors = score(data, parts)
+    _, _, of_control = score(control(noise), parts)
     return LinearMapFit(
         offset=offset,
         matrix=matrix,
         positions=length,
-        fitted=len(sources),
-        dimension=vectors.shape[1],
-        rank=int(torch.linalg.matrix_rank(table[table.isfinite().all(1)])) if ranked else None,
-        in_sample_error=error(vectors, matrix, sources),
-        held_out_error=error(vectors, matrix, held),
-        later_error=error(vectors, matrix, later) if len(later) else None,
-        control_held_out=error(noise, control, held),
-        control_later=error(noise, control, later) if len(later) else None,
+        fitted=half,
+        dimension=width,
+        rank=rank,
+        in_sample_error=errors[0],
+        held_out_error=errors[1],
+        later_error=errors[2] if len(later) else None,
+        control_held_out=of_control[1],
+        control_later=of_control[2] if len(later) else None,
     )
+
+
+def _check_offset(offset: int) -> int:
+    return check_count("offset", offset, -(2**31) + 1, 2**31 - 1)
+
+
+def _finite_pairs(finite: Bool[Tensor, " n"], offset: int) -> Int[Tensor, " m"]:
+    """Positions i for which rows i and i + offset exist and are finite."""
+    count = len(finite)
+    sources = torch.arange(max(0, -_check_offset(offset)), max(0, min(count, count - offset)))
+    sources = sources.to(finite.device)
+    return sources[finite[sources] & finite[sources + offset]]
+
+
+def _relative_norm(gap: Tensor, target: Tensor) -> float:
+    """||gap||_F / ||target||_F; 0 where there is no gap."""
+    size, scale = torch.linalg.vector_norm(gap), torch.linalg.vector_norm(target)
+    return 0.0 if size == 0 else (size / scale).item()

@@ -1,26 +1,28 @@
-"""The three checks of the Relative offsets page, put together from the library's analyses.
+"""Three claims about offsets, each able to fail, each with a random control.
 
-Nothing is cached here; compute.py does that.
-
-Two claims about a kernel and its offsets, each able to fail, each with a random control.
-
+Is a shift linear: phi(i + k) = M_k phi(i); the maps and fits are in linear_map.py.
 Depends on the offset only: K(i, i + k) does not depend on i.
 Straight line in the offset: the logit falls linearly with k (Press et al. 2022, arXiv 2108.12409).
-The third claim of this kind, one matrix per offset, is in linear_map.py. Axes: n positions.
 """
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from posenc.analysis import linear_map, similarity
 from posenc.analysis.inputs import Seed, as_float64, as_generator, as_kernel
+from posenc.analysis.linear_map import (
+    LinearMapFit,
+    MapKind,
+    classify_map,
+    composition_error,
+    fit_dense,
+    fit_kernel,
+    fit_pairs,
+    verify_map,
+)
 from posenc.analysis.similarity import similarity_by_offset
 from posenc.errors import NoPositionVectors, SchemeArgumentError
 from posenc.kernel import position_kernel, position_vectors
@@ -32,6 +34,17 @@ TOO_FEW_OFFSETS = "There are too few offsets with a value to lay a line through.
 TOO_FEW_POSITIONS = "There are too few positions to compare one offset at two places."
 NO_SPREAD = "All entries off the diagonal are equal, so there is no spread to compare with."
 
+OFFSETS = (1, 2, 4, 8, 16, 32, 64)
+CHECKED_POSITIONS = 256  # positions on which a scheme is checked
+COMPOSED_POSITIONS = 32  # positions that growing matrices must reach when they are multiplied
+CORNER = 32  # rows and columns of M_k that are returned
+MAX_FITTED_WIDTH = 512  # a dense fit of this width takes a few seconds
+KERNEL_POSITIONS = 768  # positions of a dense fit through a kernel
+# Above this many features (or heads times positions) every third offset is checked: under a second.
+FEATURES_AT_EVERY_OFFSET = 2_048
+# What rounding alone leaves of an exact map, by the precision of the tables.
+MAP_TOLERANCE = {"float32": 1e-6, "bfloat16": 2**-6, "float16": 2**-9}
+
 _EPS = torch.finfo(torch.float64).eps
 
 
@@ -39,27 +52,25 @@ _EPS = torch.finfo(torch.float64).eps
 class OffsetOnly:
     """How far a kernel is from a function of the offset alone.
 
-    `error`: mean spread along the diagonals over the spread of all off-diagonal entries; 0 is
-    exact, None with a `reason` where it is undefined. `control`: the same for a random table.
-    `offsets`, `spread`: the diagonals averaged, and the standard deviation along each, in the
-    kernel's unit.
+    `error`: see `diagonal_spread`; None with a `reason` where it is undefined. `control`: the same
+    for a random table. `offsets`, `deviation`: the diagonals averaged, and the standard deviation
+    along each, in the kernel's unit.
     """
 
     error: float | None
     reason: str | None
     control: float | None
     offsets: Int[Tensor, " offsets"]
-    spread: Float[Tensor, " offsets"]
+    deviation: Float[Tensor, " offsets"]
 
 
 @dataclass(frozen=True)
 class LinearInOffset:
     """How straight a line the values by offset 0 .. n-1 make.
 
-    `r_squared`: 1 for a straight line; None with a `reason` where the values do not
-    vary or are fewer than three. `slope`
-    in the values' unit per position. `control`: r_squared of Gaussian noise of the same length, on
-    average 1 / (n - 1).
+    `r_squared`: 1 for a straight line; None with a `reason` where the values do not vary or are
+    fewer than three. `slope`: in the values' unit per position. `control`: r_squared of Gaussian
+    noise of the same length, on average 1 / (n - 1).
     """
 
     r_squared: float | None
@@ -69,35 +80,81 @@ class LinearInOffset:
     control: float | None
 
 
+@dataclass(frozen=True, eq=False)
+class OffsetMap:
+    """Is phi(i + k) = M_k phi(i)? Errors are relative; predicting zero gives 1.
+
+    `closed`: of the scheme's own M_k, None where it has none. `fitted`: held out, of a matrix fitted
+    to half of the positions, where none is closed. `pairs`: held out, of two numbers fitted per pair
+    of features. `composed`: of M_k M_second against M_(k + second). A `*_control` is the same on a
+    random table with the zeros of the scheme's own. `corner`: the first rows and columns of M_k.
+    """
+
+    verdict: str
+    provenance: str
+    closed: float | None = None
+    closed_control: float | None = None
+    fitted: float | None = None
+    fitted_control: float | None = None
+    pairs: float | None = None
+    pairs_control: float | None = None
+    composed: float | None = None
+    corner: Float[Tensor, "a b"] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class MapErrors:
+    """The error that each verdict of `scheme_offset_map` rests on, and its control; NaN without one."""
+
+    offset: Int[Tensor, " offsets"]
+    error: Float[Tensor, " offsets"]
+    control: Float[Tensor, " offsets"]
+
+
+@dataclass(frozen=True)
+class DenseFit:
+    """One matrix fitted without knowing the scheme, or the reason why there is none."""
+
+    fit: LinearMapFit | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class OffsetClaims:
+    """The two claims about the kernel: a function of the offset alone, a straight line in it."""
+
+    only: OffsetOnly
+    straight: LinearInOffset
+
+
 def offset_only(
     kernel: Float[Tensor, "n n"], *, seed: Seed = 0, control_width: int = 64
 ) -> OffsetOnly:
-    """Does K(i, i + k) depend on k alone? Spread along the diagonals over the overall spread.
+    """Return whether K(i, i + k) depends on k alone, by the error of `diagonal_spread`.
 
-    The mean over offsets 1 <= k < n/2 of the standard deviation (correction 0) of K(i, i + k) over
-    i, divided by that of all off-diagonal entries; entries that are not finite are left out. No
-    unit. The control is the kernel of a Gaussian table (n, control_width) drawn from `seed`.
+    The control is the kernel of a Gaussian table (n, control_width) drawn from `seed`.
     Raises SchemeArgumentError for a kernel that is not square.
     """
     kernel = as_kernel(kernel)
     check_count("control_width", control_width, 1, 2**16)
     profile = similarity_by_offset(kernel)
-    error, reason = _diagonal_spread(kernel, profile.spread)
+    error, reason = _diagonal_spread(kernel, profile.deviation)
     noise = torch.randn(
         len(kernel), control_width, dtype=kernel.dtype, generator=as_generator(seed)
     ).to(kernel.device)
-    gram = noise @ noise.T
-    control, _ = _diagonal_spread(gram, similarity_by_offset(gram).spread)
-    kept = slice(1, max(1, (len(kernel) + 1) // 2))
-    return OffsetOnly(error, reason, control, profile.offsets[kept], profile.spread[kept])
+    control, _ = diagonal_spread(noise @ noise.T)
+    averaged = slice(1, max(1, (len(kernel) + 1) // 2))
+    return OffsetOnly(
+        error, reason, control, profile.offsets[averaged], profile.deviation[averaged]
+    )
 
 
 def linear_in_offset(values: Float[Tensor, " n"], *, seed: Seed = 0) -> LinearInOffset:
-    """Is the logit a straight line in the offset? R^2 of values at k = 0 .. n-1 against k.
+    """Return how straight a line `values` (n,) make: R^2 of the values at k = 0 .. n-1 against k.
 
-    `values` (n,): the logit that position contributes at a distance of k, keys before the query;
-    for a kernel given as a weight factor, its logarithm. ALiBi gives 1 with its slope. Offsets whose
-    value is not finite are left out; with fewer than three others there is no answer but a reason.
+    `values`: the logit that position contributes at a distance of k, keys before the query; for a
+    kernel in units of a weight factor, its logarithm. ALiBi has 1 and its slope. Offsets whose value
+    is not finite are left out; with fewer than three others there is no answer but a reason.
     """
     values = as_float64("values", values, "(n,)")
     steps = torch.arange(len(values), dtype=values.dtype, device=values.device)
@@ -112,17 +169,20 @@ def linear_in_offset(values: Float[Tensor, " n"], *, seed: Seed = 0) -> LinearIn
 
 
 def diagonal_spread(kernel: Float[Tensor, "n n"]) -> tuple[float | None, str | None]:
-    """The error of `offset_only` alone: (error, None), or (None, reason) where it is undefined.
+    """Return (error, None), or (None, reason) where it is undefined.
 
+    The error is the mean over offsets 1 <= k < n/2 of the standard deviation (correction 0) of
+    K(i, i + k) over i, divided by that of all off-diagonal entries; entries that are not finite are
+    left out. 0: K depends on the offset only; a random table is near 1. No unit.
     Raises SchemeArgumentError for a kernel that is not square.
     """
     kernel = as_kernel(kernel)
-    return _diagonal_spread(kernel, similarity_by_offset(kernel).spread)
+    return _diagonal_spread(kernel, similarity_by_offset(kernel).deviation)
 
 
-def _diagonal_spread(kernel: Tensor, spread: Tensor) -> tuple[float | None, str | None]:
+def _diagonal_spread(kernel: Tensor, deviation: Tensor) -> tuple[float | None, str | None]:
     count = len(kernel)
-    short = spread[1 : max(1, (count + 1) // 2)]
+    short = deviation[1 : max(1, (count + 1) // 2)]
     short = short[short.isfinite()]
     if not len(short):
         return None, TOO_FEW_POSITIONS
@@ -143,58 +203,10 @@ def _line(at: Tensor, values: Tensor) -> tuple[float | None, float, float]:
     slope = (steps @ centred) / (steps @ steps)
     intercept = values.mean() - slope * at.mean()
     residual = centred - slope * steps
-    varies = centred.abs().amax() > 64 * _EPS * values.abs().amax()
-    share = 1 - (residual @ residual) / (centred @ centred) if varies else None
-    return None if share is None else share.item(), slope.item(), intercept.item()
-
-
-Array = npt.NDArray[Any]
-
-OFFSETS = (1, 2, 4, 8, 16, 32, 64)
-CHECKED_POSITIONS = 256  # positions on which the claims about offsets are checked
-COMPOSED_POSITIONS = 32  # positions that growing matrices must reach when they are multiplied
-PICTURED = 32  # rows and columns of M_k that are drawn
-MAX_FITTED_WIDTH = 512  # a dense fit of this width takes a few seconds
-KERNEL_POSITIONS = 768  # positions of a dense fit through a kernel
-# Above this many features (or heads times positions) only every third offset of the range is
-# checked: the page stays under a second.
-FEATURES_AT_EVERY_OFFSET = 2_048
-
-# What rounding alone leaves of an exact map, by the precision of the tables.
-MAP_TOLERANCE = {"float32": 1e-6, "bfloat16": 2**-6, "float16": 2**-9}
-
-
-@dataclass(frozen=True)
-class OffsetMap:
-    """Is phi(i + k) = M_k phi(i)? Errors are relative; predicting nothing gives 1."""
-
-    verdict: str
-    provenance: str
-    # Each number beside its control: the same on a random table with the zeros of the scheme's own.
-    closed: float | None = None  # of the scheme's own M_k, None where it has none
-    closed_control: float | None = None
-    fitted: float | None = None  # held out, of one matrix fitted to half, where none is closed
-    fitted_control: float | None = None
-    pairs: float | None = None  # held out, two numbers fitted per pair of features
-    pairs_control: float | None = None
-    composed: float | None = None  # of M_k M_second against M_(k + second)
-    picture: Array | None = None  # the first rows and columns of M_k
-
-
-@dataclass(frozen=True)
-class DenseFit:
-    """One matrix fitted without knowing the scheme, or why it cannot be."""
-
-    fit: linear_map.LinearMapFit | None
-    reason: str
-
-
-@dataclass(frozen=True)
-class OffsetClaims:
-    """The two claims about the kernel: a function of the offset alone, a straight line in it."""
-
-    only: OffsetOnly
-    straight: LinearInOffset
+    r_squared = None
+    if centred.abs().amax() > 64 * _EPS * values.abs().amax():
+        r_squared = (1 - (residual @ residual) / (centred @ centred)).item()
+    return r_squared, slope.item(), intercept.item()
 
 
 @dataclass(frozen=True)
@@ -204,15 +216,11 @@ class _Checked:
     query: Query
     scheme: Scheme
     length: int
-    vectors: dict[Head, torch.Tensor]
-
-    @property
-    def features(self) -> int:
-        return sum(table.shape[1] for table in self.vectors.values())
+    vectors: dict[Head, Tensor]
 
 
 def _checked(query: Query) -> _Checked | None:
-    """Return what is checked, None where the scheme has no position vectors."""
+    """What is checked, None where the scheme has no position vectors."""
     scheme = query.build("cpu")
     length = known(scheme, min(query.length, CHECKED_POSITIONS))
     heads: list[Head] = [query.head]
@@ -227,51 +235,55 @@ def _checked(query: Query) -> _Checked | None:
     return _Checked(query, scheme, length, vectors)
 
 
-def check_map(query: Query, offset: int, second: int) -> OffsetMap:
-    """Return check 1 at one offset; without any number where the scheme has no position vectors."""
+def scheme_offset_map(query: Query, offset: int, second: int) -> OffsetMap:
+    """Return whether a scheme's shift by `offset` is linear, and composes with that by `second`.
+
+    Without any number where the scheme has no position vectors.
+    """
     checked = _checked(query)
     if checked is None:
         return OffsetMap(verdict=_no_vectors(query), provenance=query.build("cpu").provenance)
     scheme, length = checked.scheme, checked.length
-    first, head = next(iter(checked.vectors.values())), next(iter(checked.vectors))
-    half = position_vectors(scheme, max(1, length // 2), head=head, dtype=query.dtype)
-    widths = [first.shape[1], half.shape[1]]
-    closed = _closed_form(checked, offset)
-    whole = _kernel_fit(checked, offset) if closed is None else None
-    if whole:
-        widths = [whole.dimension, whole.dimension]
-    matrix = None if closed is None else scheme.offset_map(offset, size=PICTURED, head=head)
+    head, vectors = next(iter(checked.vectors.items()))
+    closed, closed_control = _closed_form(checked, offset)
+    fit = _kernel_fit(checked, offset) if closed is None else None
     pairs = _pair_fit(checked, offset)
+    if fit:
+        dimension = at_half = fit.dimension
+    else:
+        half = position_vectors(scheme, max(1, length // 2), head=head, dtype=query.dtype)
+        dimension, at_half = vectors.shape[1], half.shape[1]
+    matrix = None if closed is None else scheme.offset_map(offset, size=CORNER, head=head)
     return OffsetMap(
-        closed=closed[0] if closed else None,
-        closed_control=closed[1] if closed else None,
-        fitted=whole.held_out_error if whole else None,
-        fitted_control=whole.control_held_out if whole else None,
+        verdict=_verdict(fit.held_out_error if fit else closed, query, dimension, at_half),
+        provenance=scheme.provenance,
+        closed=closed,
+        closed_control=closed_control,
+        fitted=fit.held_out_error if fit else None,
+        fitted_control=fit.control_held_out if fit else None,
         pairs=pairs.held_out_error if pairs else None,
         pairs_control=pairs.control_held_out if pairs else None,
         composed=None if matrix is None else _composition(checked, offset, second),
-        verdict=_verdict(_best(closed, whole), query, widths),
-        picture=None if matrix is None else _corner(matrix, PICTURED).numpy(),
-        provenance=scheme.provenance,
+        corner=None if matrix is None else _corner(matrix),
     )
 
 
-def check_maps(query: Query) -> dict[str, Array]:
-    """Return check 1 over a range of offsets: the number that its verdict rests on, and its control."""
+def scheme_map_errors(query: Query) -> MapErrors:
+    """Return the error of a scheme's maps over `OFFSETS`, every third of them for wide vectors."""
     checked = _checked(query)
-    step = 3 if checked and checked.features > FEATURES_AT_EVERY_OFFSET else 1
-    offsets = OFFSETS[::step]
+    features = sum(table.shape[1] for table in checked.vectors.values()) if checked else 0
+    offsets = OFFSETS[:: 3 if features > FEATURES_AT_EVERY_OFFSET else 1]
     rows: list[tuple[float | None, float | None]] = []
     for offset in offsets:
-        closed = _closed_form(checked, offset) if checked else None
-        whole = _kernel_fit(checked, offset) if checked and closed is None else None
-        control = closed[1] if closed else whole.control_held_out if whole else None
-        rows.append((_best(closed, whole), control))
-    error, control_error = np.array(rows, dtype=float).T  # None becomes NaN
-    return {"offset": np.array(offsets), "error": error, "control": control_error}
+        closed, control = _closed_form(checked, offset) if checked else (None, None)
+        fit = _kernel_fit(checked, offset) if checked and closed is None else None
+        rows.append((fit.held_out_error, fit.control_held_out) if fit else (closed, control))
+    numbers = [[math.nan if number is None else number for number in row] for row in rows]
+    error, control_error = torch.tensor(numbers, dtype=torch.float64).T
+    return MapErrors(torch.tensor(offsets), error, control_error)
 
 
-def check_dense(query: Query, offset: int) -> DenseFit:
+def scheme_dense_fit(query: Query, offset: int) -> DenseFit:
     """Return the fit of a whole matrix, on as many positions as its width needs, and on later ones."""
     scheme = query.build("cpu")
     try:
@@ -279,106 +291,90 @@ def check_dense(query: Query, offset: int) -> DenseFit:
     except NoPositionVectors:
         return DenseFit(None, _no_vectors(query))
     try:
-        if isinstance(scheme, VectorScheme):
-            width = position_vectors(scheme, 1).shape[1]
-            if width > MAX_FITTED_WIDTH:
-                return DenseFit(
-                    None,
-                    f"width {width:,} is more than is fitted here ({MAX_FITTED_WIDTH}); "
-                    "use posenc.analysis.fit_dense",
-                )
-            inside = 4 * width + 2 * offset
-            length = known(scheme, inside + width)
-            vectors = position_vectors(scheme, length, dtype=query.dtype)
-            fit = linear_map.fit_dense(vectors, offset, train_length=inside, seed=query.seed)
-        else:
-            values = position_kernel(scheme, KERNEL_POSITIONS, head=query.head, dtype=query.dtype)
-            fit = linear_map.fit_kernel(
-                values, offset, train_length=KERNEL_POSITIONS * 2 // 3, seed=query.seed
+        if not isinstance(scheme, VectorScheme):
+            kernel = position_kernel(scheme, KERNEL_POSITIONS, head=query.head, dtype=query.dtype)
+            inside = KERNEL_POSITIONS * 2 // 3
+            return DenseFit(fit_kernel(kernel, offset, train_length=inside, seed=query.seed), "")
+        width = position_vectors(scheme, 1).shape[1]
+        if width > MAX_FITTED_WIDTH:
+            return DenseFit(
+                None,
+                f"width {width:,} is more than is fitted here ({MAX_FITTED_WIDTH}); "
+                "use posenc.analysis.fit_dense",
             )
+        inside = 4 * width + 2 * offset
+        vectors = position_vectors(scheme, known(scheme, inside + width), dtype=query.dtype)
+        return DenseFit(fit_dense(vectors, offset, train_length=inside, seed=query.seed), "")
     except SchemeArgumentError as error:
         return DenseFit(None, str(error))
-    return DenseFit(fit, "")
 
 
-def check_claims(query: Query) -> OffsetClaims:
-    """Return checks 2 and 3, on the vectors themselves where there are any, not on a closed form."""
+def scheme_offset_claims(query: Query) -> OffsetClaims:
+    """Return the two claims about a scheme's kernel, which is that of its vectors if it has any."""
     checked = _checked(query)
     if checked is None:
         scheme = query.build("cpu")
         length = known(scheme, min(query.length, CHECKED_POSITIONS))
-        gram = position_kernel(scheme, length, head=query.head, dtype=query.dtype)
+        kernel = position_kernel(scheme, length, head=query.head, dtype=query.dtype)
     else:
         scheme, length = checked.scheme, checked.length
         # The kernel of a mean of heads is the mean of the heads' kernels.
-        gram = torch.zeros(length, length, dtype=torch.float64)
+        kernel = torch.zeros(length, length, dtype=torch.float64)
         for table in checked.vectors.values():
-            gram += table @ table.T / len(checked.vectors)
+            kernel += table @ table.T / len(checked.vectors)
     bias = scheme.offset_bias(-torch.arange(length))
     if bias is None:
-        logits = similarity.similarity_by_offset(gram, side="before").mean
+        logits = similarity_by_offset(kernel, side="before").mean
     else:
         bias = rounded(bias, query.dtype)
         logits = bias.mean(dim=0) if query.head == "mean" else bias[query.head]
     return OffsetClaims(
-        offset_only(gram, seed=query.seed),
-        linear_in_offset(logits, seed=query.seed),
+        offset_only(kernel, seed=query.seed), linear_in_offset(logits, seed=query.seed)
     )
 
 
-def _closed_form(checked: _Checked, offset: int) -> tuple[float, float] | None:
-    """The largest error over the heads of the scheme's own M_k and the least of its control.
+def _closed_form(checked: _Checked, offset: int) -> tuple[float | None, float | None]:
+    """The largest error over the heads of the scheme's own M_k and the smallest of its control.
 
     None where the scheme has no M_k, or no two positions lie that far apart.
     """
     if checked.length <= offset:
-        return None
+        return None, None
     errors, controls = [], []
     generator = torch.Generator().manual_seed(checked.query.seed)
     for head, vectors in checked.vectors.items():
         matrix = checked.scheme.offset_map(offset, size=checked.length - offset, head=head)
         if matrix is None:
-            return None
-        errors.append(linear_map.verify_map(vectors, matrix, offset))
+            return None, None
+        errors.append(verify_map(vectors, matrix, offset))
         noise = torch.randn(vectors.shape, dtype=vectors.dtype, generator=generator)
-        controls.append(linear_map.verify_map(noise * (vectors != 0), matrix, offset))
+        controls.append(verify_map(noise * (vectors != 0), matrix, offset))
     return max(errors), min(controls)
-
-
-def _best(
-    closed: tuple[float, float] | None, whole: linear_map.LinearMapFit | None
-) -> float | None:
-    """The error that decides: of the closed form, else of the matrix fitted without one."""
-    if closed is not None:
-        return closed[0]
-    return whole.held_out_error if whole else None
 
 
 def _composition(checked: _Checked, offset: int, second: int) -> float:
     """The largest error over the heads of M_offset M_second against M_(offset + second)."""
+    sizes = (
+        (offset, COMPOSED_POSITIONS + second),
+        (second, COMPOSED_POSITIONS),
+        (offset + second, COMPOSED_POSITIONS),
+    )
     errors = []
     for head in checked.vectors:
-        maps = [
-            checked.scheme.offset_map(by, size=size, head=head)
-            for by, size in (
-                (offset, COMPOSED_POSITIONS + second),
-                (second, COMPOSED_POSITIONS),
-                (offset + second, COMPOSED_POSITIONS),
-            )
-        ]
-        errors.append(linear_map.composition_error(*(one for one in maps if one is not None)))
+        maps = [checked.scheme.offset_map(by, size=size, head=head) for by, size in sizes]
+        errors.append(composition_error(*(matrix for matrix in maps if matrix is not None)))
     return max(errors)
 
 
-def _pair_fit(checked: _Checked, offset: int) -> linear_map.LinearMapFit | None:
-    """Fit two numbers per pair of features, where the vectors come in pairs and there are enough."""
+def _pair_fit(checked: _Checked, offset: int) -> LinearMapFit | None:
+    """A fit per pair, where the vectors come in pairs and there are enough positions."""
     scheme = checked.scheme
     if not isinstance(scheme, VectorScheme) or checked.length < offset + 4:
         return None
     (vectors,) = checked.vectors.values()
     if (vectors.shape[1] - scheme.unpaired) % 2:
         return None
-    return linear_map.fit_pairs(
+    return fit_pairs(
         vectors,
         offset,
         layout=scheme.pair_layout,
@@ -388,18 +384,18 @@ def _pair_fit(checked: _Checked, offset: int) -> linear_map.LinearMapFit | None:
     )
 
 
-def _kernel_fit(checked: _Checked, offset: int) -> linear_map.LinearMapFit | None:
-    """The held-out error of one matrix fitted through the kernel, the verdict without a closed form."""
+def _kernel_fit(checked: _Checked, offset: int) -> LinearMapFit | None:
+    """A matrix fitted through the kernel, which decides where there is no closed form."""
     if checked.length < offset + 4:
         return None
     query = checked.query
-    values = position_kernel(checked.scheme, checked.length, head=query.head, dtype=query.dtype)
-    (vectors,) = list(checked.vectors.values())[:1]
-    return linear_map.fit_kernel(values, offset, control_width=vectors.shape[1], seed=query.seed)
+    kernel = position_kernel(checked.scheme, checked.length, head=query.head, dtype=query.dtype)
+    width = next(iter(checked.vectors.values())).shape[1]
+    return fit_kernel(kernel, offset, control_width=width, seed=query.seed)
 
 
 def _no_vectors(query: Query) -> str:
-    """Say that a scheme has no position vectors, and whether rounding took them from it."""
+    """Say that a scheme has no position vectors, and whether rounding is the reason."""
     try:
         position_vectors(query.build("cpu"), 1, head=query.head)
     except NoPositionVectors:
@@ -407,25 +403,25 @@ def _no_vectors(query: Query) -> str:
     return f"no position vectors once rounded to {query.precision}"
 
 
-def _verdict(error: float | None, query: Query, widths: list[int]) -> str:
+def _verdict(error: float | None, query: Query, dimension: int, at_half: int) -> str:
     if error is None:
         return "too few positions to tell"
     if math.isnan(error):
         return "undefined, all vectors are zero"
-    verdict, words = linear_map.verdict(
+    kind, sentence = classify_map(
         error,
-        dimension=widths[1],
-        dimension_at_double=widths[0],
+        dimension=at_half,
+        dimension_at_double=dimension,
         tolerance=MAP_TOLERANCE[query.precision],
     )
-    if verdict is linear_map.Verdict.NONE:
-        return f"{words}, error {error:.3g}"
-    return f"{words} up to the rounding of {query.precision}" if query.dtype else words
+    if kind is MapKind.NONE:
+        return f"{sentence}, error {error:.3g}"
+    return f"{sentence} up to the rounding of {query.precision}" if query.dtype else sentence
 
 
-def _corner(matrix: Tensor, size: int) -> Float[Tensor, "a b"]:
-    """Return the first `size` rows and columns of a matrix, sparse or not, as a dense one."""
+def _corner(matrix: Tensor) -> Float[Tensor, "a b"]:
+    """The first rows and columns of a matrix, sparse or not, as a dense one."""
     if not matrix.is_sparse:
-        return matrix[:size, :size]
-    index = torch.arange(min(size, *matrix.shape), device=matrix.device)
+        return matrix[:CORNER, :CORNER]
+    index = torch.arange(min(CORNER, *matrix.shape), device=matrix.device)
     return matrix.index_select(0, index).index_select(1, index).to_dense()

@@ -1,26 +1,29 @@
 """Properties of an encoding, measured: are positions unique, bounded, smooth, shift-invariant?
 
-Measured on a position kernel, or on the offset curve of a stationary one, in which case no (n, n)
-matrix is ever made. Translation invariance and monotonicity after Wang et al. 2021 (On position
-embeddings in BERT), with indicator formulas of our own, stated at each field.
-Axes: n positions, d width; offset = key minus query.
+Measured on a position kernel, or on the offset curve of a stationary one, without an (n, n) matrix.
+Translation invariance and monotonicity after Wang et al. 2021 (On position embeddings in BERT), with
+indicator formulas of our own, stated at each field.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from posenc.analysis.inputs import as_float64, kernel_or_curve
 from posenc.analysis.offset_checks import NO_SPREAD, TOO_FEW_POSITIONS, diagonal_spread
-from posenc.analysis.similarity import cosine_matrix, similarity_by_offset
+from posenc.analysis.similarity import cosine_matrix, kernel_values, similarity_by_offset
 from posenc.errors import SchemeArgumentError
+from posenc.kernel import position_vectors
+from posenc.schemes.base import VectorScheme
+from posenc.settings import Query, known
 
+MEASURED_PRODUCTS = 2**28  # of vectors up to this much work distances are measured themselves
 _EPS = torch.finfo(torch.float64).eps
-_BLOCK_ELEMENTS = 2**21  # scratch of one block of rows: 16 MiB of float64
-_CANDIDATES = 2**16
+_CANDIDATES = 2**16  # pairs of positions among which the closest is sought
 
 
 @dataclass(frozen=True)
@@ -29,13 +32,12 @@ class Properties:
 
     `positions`: rows that are finite; the others are left out everywhere.
     `smallest_distance`, `closest_pair`: unique positions are a distance above 0 apart. Distances
-    below `distance_resolution` cannot be told from 0 and are given as 0; with vectors it is 0.
+    below `distance_resolution` cannot be told from 0 and are reported as 0; with vectors it is 0.
     `neighbour_*`: distance between positions i and i + 1: smoothness.
     `norm_low`, `norm_high`: sqrt K(i, i).
-    `value_low`, `value_high`: entries of the vectors, when given.
-    `translation_invariance_error`: mean over offsets 1 <= k < n/2 of the standard deviation of
-    K(i, i + k) over i, divided by that of all off-diagonal entries; 0 is exact, a random table is
-    near 1; None with a `translation_reason` where it is undefined.
+    `value_low`, `value_high`: entries of the vectors, None without vectors.
+    `translation_invariance_error`: see `diagonal_spread`; None with a `translation_reason` where it
+    is undefined.
     `first_rise`: the first distance k >= 1 whose mean cosine similarity exceeds that at k - 1, for
     keys before their query; None when it never rises, or when no row has a positive norm.
     `kendall_tau`: rank correlation (tau-b) of that similarity with -k; 1 falls at every step, None
@@ -66,26 +68,24 @@ def measure(
     curve: Float[Tensor, " offsets"] | None = None,
     vectors: Float[Tensor, "n d"] | None = None,
 ) -> Properties:
-    """Measure a kernel (n, n), or the offset curve (2n-1,) of a stationary one, or vectors (n, d).
+    """Return the properties of a kernel (n, n), or of the offset curve (2n-1,) of a stationary one.
 
-    Vectors may be given beside either: then distances come from differences of rows, without the
-    cancellation of K_ii + K_jj - 2 K_ij, and the range of values is known; alone, their Gram matrix
-    is the kernel. A curve costs O(n log n); a kernel O(n^2).
-    Raises SchemeArgumentError when both or none is given, for sizes that disagree, or when no
-    position is finite.
+    With vectors (n, d) too, distances come from differences of rows, without the cancellation of
+    K_ii + K_jj - 2 K_ij, and the range of values is known; vectors alone have their Gram matrix as
+    kernel. A curve costs O(n log n); a kernel O(n^2).
+    Raises SchemeArgumentError for a kernel and a curve, for none of the three, for sizes that
+    disagree, or when no position is finite.
     """
     if vectors is not None:
         vectors = as_float64("vectors", vectors, "(n, d)")
         if kernel is None and curve is None:
             kernel = vectors @ vectors.T
-    source, is_curve = kernel_or_curve(kernel, curve)
-    count = (len(source) + 1) // 2 if is_curve else len(source)
+    source, count, is_curve = kernel_or_curve(kernel, curve)
     if vectors is not None and len(vectors) != count:
         raise SchemeArgumentError(
             f"vectors must have one row per position: {count:,}, got {len(vectors):,}."
         )
-    zero = source[count - 1] if is_curve else None
-    diagonal = source.diagonal() if zero is None else zero.expand(count)
+    diagonal = source[count - 1].expand(count) if is_curve else source.diagonal()
     finite = diagonal.isfinite()
     if vectors is not None:
         finite = finite & vectors.isfinite().all(1)
@@ -94,29 +94,30 @@ def measure(
     if not finite.any():
         raise SchemeArgumentError("no position has a finite kernel value with itself.")
     first, last = finite.nonzero()[[0, -1], 0].tolist()
-    if not is_curve:  # rows past a table's end do not count as positions
-        kept = slice(first, last + 1)
-        source, finite, diagonal = source[kept, kept], finite[kept], diagonal[kept]
-        vectors = None if vectors is None else vectors[kept]
-    rows = None if vectors is None else vectors[finite]
     if is_curve:
-        invariance: tuple[float | None, str | None] = _curve_invariance(source)
+        invariance = _curve_invariance(source)
         similarity = source[:count].flip(0)
-    else:
-        source = source.masked_fill(~(finite[:, None] & finite), torch.nan)
+    else:  # rows past a table's end do not count as positions
+        inside = slice(first, last + 1)
+        finite, diagonal = finite[inside], diagonal[inside]
+        source = source[inside, inside].masked_fill(~(finite[:, None] & finite), torch.nan)
+        vectors = None if vectors is None else vectors[inside]
         invariance = diagonal_spread(source)
         similarity = similarity_by_offset(cosine_matrix(source).values, side="before").mean
     similarity = similarity[similarity.isfinite()]
     peak = diagonal[finite].abs().amax().item()
-    resolution = math.sqrt(64 * _EPS * peak) if rows is None else 0.0
-    squared = _curve_gaps(source) if is_curve else None
-    pair, smallest = _closest(source, squared, vectors, 64 * _EPS * peak)
-    neighbours = _neighbours(source, squared, vectors, finite)
-    norms = (
-        diagonal[finite].clamp(min=0).sqrt()
-        if rows is None
-        else torch.linalg.vector_norm(rows, dim=1)
-    )
+    gaps = _squared_gaps(source, is_curve)
+    pair, smallest = _closest(gaps, vectors, 64 * _EPS * peak)
+    if vectors is None:
+        resolution, rows = math.sqrt(64 * _EPS * peak), None
+        norms = diagonal[finite].clamp(min=0).sqrt()
+        neighbours = gaps.diagonal(1)
+        neighbours = neighbours[neighbours.isfinite()].clamp(min=0).sqrt()
+    else:
+        resolution, rows = 0.0, vectors[finite]
+        norms = torch.linalg.vector_norm(rows, dim=1)
+        neighbours = torch.linalg.vector_norm(vectors.diff(dim=0), dim=1)
+        neighbours = neighbours[finite[:-1] & finite[1:]]
     return Properties(
         positions=int(finite.sum()),
         smallest_distance=0.0 if smallest is not None and smallest <= resolution else smallest,
@@ -137,7 +138,7 @@ def measure(
 
 
 def first_rise(similarity: Float[Tensor, " n"]) -> int | None:
-    """The first k >= 1 with similarity[k] above similarity[k-1], (n,) by distance; None if none is.
+    """Return the first k >= 1 with similarity[k] above similarity[k-1], (n,) by distance, or None.
 
     A rise counts beyond 64 eps of the largest magnitude, so that rounding on a plateau does not.
     """
@@ -147,112 +148,77 @@ def first_rise(similarity: Float[Tensor, " n"]) -> int | None:
 
 
 def kendall_tau(similarity: Float[Tensor, " n"]) -> float | None:
-    """Kendall's tau-b between similarity (n,) by distance and minus the distance; None if constant.
+    """Return Kendall's tau-b of similarity (n,) by distance with minus the distance; None if constant.
 
     1: each value is below every earlier one; ties in the values are corrected for (Kendall 1945).
     """
-    similarity = as_float64("similarity", similarity, "(n,)")
-    count = len(similarity)
-    levels, ranks, sizes = similarity.unique(return_inverse=True, return_counts=True)
-    pairs = count * (count - 1) // 2
-    untied = pairs - int((sizes * (sizes - 1) // 2).sum())
-    if untied == 0:
+    from scipy.stats import kendalltau
+
+    values = as_float64("similarity", similarity, "(n,)").cpu().numpy()
+    if values.min() == values.max():
         return None
-    falls = _inversions(ranks, len(levels))
-    return (2 * falls - untied) / math.sqrt(pairs * untied)
+    return float(kendalltau(values, -np.arange(len(values))).statistic)
 
 
-def _inversions(ranks: Tensor, levels: int) -> int:
-    """Number of pairs i < j with ranks[i] > ranks[j], one bit of the ranks at a time.
-
-    Of two values that share their higher bits, the one with this bit set is the larger.
-    """
-    total = 0
-    for bit in range(max(levels - 1, 0).bit_length() - 1, -1, -1):
-        higher, this = ranks >> (bit + 1), (ranks >> bit) & 1
-        larger_before = this.cumsum(0) - this
-        group_start = torch.searchsorted(higher, higher)
-        total += int(((larger_before - larger_before[group_start]) * (1 - this)).sum())
-        ranks = ranks[(ranks >> bit).sort(stable=True).indices]
-    return total
+def scheme_properties(query: Query, values: Tensor | None = None) -> Properties:
+    """Return the measured properties of a scheme's positions. values: as in `scheme_similarity`."""
+    values = kernel_values(query) if values is None else values
+    kernel, curve = (None, values) if values.ndim == 1 else (values, None)
+    scheme = query.build("cpu")
+    if not isinstance(scheme, VectorScheme):
+        return measure(kernel, curve=curve)
+    length = known(scheme, query.length)
+    vectors = position_vectors(scheme, length, dtype=query.dtype)
+    if length**2 * vectors.shape[1] <= MEASURED_PRODUCTS:
+        return measure(kernel, curve=curve, vectors=vectors)
+    # The distances of so many wide vectors come from the kernel.
+    low, high = vectors[vectors.isfinite().all(dim=1)].aminmax()
+    return replace(measure(kernel, curve=curve), value_low=low.item(), value_high=high.item())
 
 
 def _curve_invariance(curve: Tensor) -> tuple[float | None, str | None]:
     """A curve is a function of the offset alone; undefined where it is constant."""
-    middle = len(curve) // 2
-    others = torch.cat([curve[:middle], curve[middle + 1 :]])
-    if middle < 2:
+    zero = len(curve) // 2
+    others = torch.cat([curve[:zero], curve[zero + 1 :]])
+    if zero < 2:
         return None, TOO_FEW_POSITIONS
     if others.amax() - others.amin() <= 64 * _EPS * others.abs().amax():
         return None, NO_SPREAD
     return 0.0, None
 
 
-def _curve_gaps(curve: Tensor) -> Tensor:
-    """Squared distance 2 K(0) - K(k) - K(-k) of two positions by k = 0 .. n-1."""
-    middle = len(curve) // 2
-    gaps = (curve[middle] - curve) + (curve[middle] - curve.flip(0))
-    return gaps[middle:]
+def _squared_gaps(source: Tensor, is_curve: bool) -> Tensor:
+    """Squared distances of every position (row) to every later one, of a curve's first position alone.
 
-
-def _kernel_gaps(kernel: Tensor, start: int, end: int) -> Tensor:
-    """Squared distances of positions start .. end-1 to every later one; infinite elsewhere."""
-    diagonal = kernel.diagonal()
-    gaps = diagonal[start:end, None] + diagonal - kernel[start:end] - kernel[:, start:end].T
-    earlier = torch.ones_like(gaps, dtype=torch.bool).tril(start)
-    return gaps.masked_fill_(earlier | ~gaps.isfinite(), torch.inf)
+    Infinite elsewhere.
+    """
+    if is_curve:
+        zero = len(source) // 2
+        both = (source[zero] - source) + (source[zero] - source.flip(0))
+        gaps = both[None, zero:]
+    else:
+        diagonal = source.diagonal()
+        gaps = (diagonal[:, None] + diagonal).sub_(source + source.T)
+    earlier = torch.ones_like(gaps, dtype=torch.bool).tril()
+    return gaps.masked_fill(earlier | ~gaps.isfinite(), torch.inf)
 
 
 def _closest(
-    source: Tensor, squared: Tensor | None, vectors: Tensor | None, slack: float
+    gaps: Tensor, vectors: Tensor | None, slack: float
 ) -> tuple[tuple[int, int] | None, float | None]:
     """The closest pair of positions and its distance; the first pair where several tie.
 
-    Squared distances from a kernel are known to `slack`; with vectors at hand, every pair within
-    that of the smallest is measured again by the difference of its rows. Distances tie within one
-    part in 1e9.
+    Squared distances from a kernel are known to `slack`: with vectors, every pair within that of the
+    smallest is measured again by the difference of its rows. Distances tie within one part in 1e9.
     """
-    if squared is not None:
-        gaps = squared[1:].masked_fill(~squared[1:].isfinite(), torch.inf)
-        if not gaps.isfinite().any():
-            return None, None
-        near = (gaps <= gaps.amin() + 2 * slack).nonzero()[:, 0] + 1
-        first, second = torch.zeros_like(near), near
+    smallest = gaps.amin()
+    if smallest.isinf():
+        return None, None
+    first, second = (gaps <= smallest + 2 * slack).nonzero()[:_CANDIDATES].unbind(1)
+    if vectors is None:
+        distances = gaps[first, second].clamp(min=0).sqrt()
     else:
-        step = max(1, _BLOCK_ELEMENTS // len(source))
-        starts = range(0, len(source), step)
-        smallest = min(_kernel_gaps(source, s, min(s + step, len(source))).amin() for s in starts)
-        if not smallest.isfinite():
-            return None, None
-        found, held = [], 0
-        for start in starts:
-            gaps = _kernel_gaps(source, start, min(start + step, len(source)))
-            near = (gaps <= smallest + 2 * slack).nonzero()[: _CANDIDATES - held]
-            found.append(near + torch.tensor([start, 0], device=near.device))
-            held += len(near)
-        first, second = torch.cat(found).unbind(1)
-    if vectors is not None:
         distances = torch.linalg.vector_norm(vectors[first] - vectors[second], dim=1)
-    elif squared is not None:
-        distances = squared[second].clamp(min=0).sqrt()
-    else:
-        diagonal = source.diagonal()
-        cross = source[first, second] + source[second, first]
-        distances = (diagonal[first] + diagonal[second] - cross).clamp(min=0).sqrt()
-    smallest_distance = distances.amin()
-    best = int((distances <= smallest_distance * (1 + 1e-9)).nonzero()[0])
-    return (int(first[best]), int(second[best])), smallest_distance.item()
-
-
-def _neighbours(
-    source: Tensor, squared: Tensor | None, vectors: Tensor | None, finite: Tensor
-) -> Tensor:
-    """Distances between positions i and i + 1, where both are finite."""
-    both = finite[:-1] & finite[1:]
-    if vectors is not None:
-        return torch.linalg.vector_norm(vectors.diff(dim=0), dim=1)[both]
-    if squared is not None:
-        return squared[1:2].clamp(min=0).sqrt()
-    diagonal = source.diagonal()
-    squared = diagonal[:-1] + diagonal[1:] - source.diagonal(1) - source.diagonal(-1)
-    return squared[both].clamp(min=0).sqrt()
+    distance = distances.amin()
+    best = int((distances <= distance * (1 + 1e-9)).nonzero()[0])
+    return (int(first[best]), int(second[best])), distance.item()

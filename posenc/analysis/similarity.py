@@ -1,8 +1,6 @@
 """Cosine similarity of positions: the kernel scaled to a unit diagonal, whole, by row, by offset.
 
 Definition: cos(i, j) = K(i, j) / sqrt(K(i, i) K(j, j)), where K is the position kernel.
-Axes: n positions. A kernel is (n, n), row = query, column = key. An offset curve is (2n-1,) over
-the offsets -(n-1) .. n-1, offset = key minus query, so its middle value belongs to offset 0.
 """
 
 from collections.abc import Iterator
@@ -12,15 +10,18 @@ from typing import Literal
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn.functional import pad
 
 from posenc.analysis.inputs import as_curve, as_kernel, kernel_or_curve
-from posenc.errors import SchemeArgumentError, shown
-from posenc.limits import MAX_KERNEL_LENGTH
+from posenc.errors import NotStationary, SchemeArgumentError, shown
+from posenc.kernel import offset_curve, position_kernel
+from posenc.limits import MAX_KERNEL_LENGTH, check_count
+from posenc.settings import Query, known
 from posenc.toeplitz import toeplitz
 
 Side = Literal["after", "before", "both"]
 
-_BLOCK_ELEMENTS = 2**21  # scratch of one block of rows: 16 MiB of float64
+_BLOCK_ELEMENTS = 2**21  # of one block of rows: 16 MiB of float64
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,38 +53,44 @@ class SimilarityRow:
 
 @dataclass(frozen=True, eq=False)
 class OffsetProfile:
-    """What a kernel does along its diagonals; every field is (offsets,), in the kernel's unit.
+    """Statistics of a kernel along its diagonals; every field is (offsets,), in the kernel's unit.
 
-    `offsets`: key minus query. `mean`, `spread` (standard deviation, correction=0), `low`, `high`
-    run over the `counts` finite entries of that diagonal; they are NaN where there is none.
+    `offsets`: key minus query. `mean`, `deviation` (standard deviation, correction 0), `low` and
+    `high` are of the `counts` finite entries of that diagonal; they are NaN where there is none.
     """
 
     offsets: Int[Tensor, " offsets"]
     mean: Float[Tensor, " offsets"]
-    spread: Float[Tensor, " offsets"]
+    deviation: Float[Tensor, " offsets"]
     low: Float[Tensor, " offsets"]
     high: Float[Tensor, " offsets"]
     counts: Int[Tensor, " offsets"]
 
 
-def reversed_rows_view(curve: Float[Tensor, " offsets"]) -> Float[Tensor, "n n"]:
-    """View a (2n-1,) curve as the (n, n) kernel with its rows reversed, without a copy.
+@dataclass(frozen=True, eq=False)
+class SchemeSimilarity:
+    """Similarity of a scheme's n positions: of every two, and by distance.
 
-    Row r belongs to query n-1-r, column j to key j. A torch stride cannot be negative, so a kernel
-    that is constant along its diagonals has a free view only with one axis reversed. Read only:
-    entries share memory. Raises SchemeArgumentError for a curve of even length.
+    `cosine`: (2n-1,) by offset where that says it all, else (n, n). `distances` (n,): 0 .. n-1,
+    query minus key. `mean`, `deviation`, `low`, `high` (n,): along each diagonal; for a mean of
+    heads, the lowest and highest head. `undefined`: positions whose vector is zero or not finite.
     """
-    curve = as_curve(curve)
-    return curve.unfold(0, (len(curve) + 1) // 2, 1)
+
+    cosine: Tensor
+    distances: Int[Tensor, " n"]
+    mean: Float[Tensor, " n"]
+    deviation: Float[Tensor, " n"]
+    low: Float[Tensor, " n"]
+    high: Float[Tensor, " n"]
+    undefined: int
 
 
 def expand_curve(curve: Float[Tensor, " offsets"]) -> Float[Tensor, "n n"]:
-    """Write a (2n-1,) offset curve out as the (n, n) kernel K[i, j] = curve(j - i), same unit.
+    """Return the (n, n) kernel K[i, j] = curve(j - i) of a (2n-1,) offset curve, same unit.
 
     Raises SchemeArgumentError for an even length or more than MAX_KERNEL_LENGTH positions.
     """
-    curve = as_curve(curve)
-    count = (len(curve) + 1) // 2
+    curve, count, _ = kernel_or_curve(None, curve)
     if count > MAX_KERNEL_LENGTH:
         raise SchemeArgumentError(
             f"a full kernel is allowed up to {MAX_KERNEL_LENGTH:,} positions, got {count:,}."
@@ -92,7 +99,7 @@ def expand_curve(curve: Float[Tensor, " offsets"]) -> Float[Tensor, "n n"]:
 
 
 def cosine_matrix(kernel: Float[Tensor, "n n"]) -> CosineMatrix:
-    """Scale a kernel (n, n) to a unit diagonal.
+    """Return a kernel (n, n) scaled to a unit diagonal.
 
     A position whose K(i, i) is not positive and finite has no cosine: its row and column are NaN
     and it is counted. Other entries that are not finite become NaN. Nothing is clamped: a value
@@ -102,19 +109,15 @@ def cosine_matrix(kernel: Float[Tensor, "n n"]) -> CosineMatrix:
     """
     kernel = as_kernel(kernel)
     norms, undefined = _norms(kernel.diagonal())
-    values = torch.empty(kernel.shape, dtype=kernel.dtype, device=kernel.device)
-    step = max(1, _BLOCK_ELEMENTS // len(kernel))
-    for start in range(0, len(kernel), step):
-        rows = slice(start, start + step)
-        torch.mul(norms[rows, None], norms, out=values[rows])
-        torch.div(kernel[rows], values[rows], out=values[rows])
-        values[rows].masked_fill_(values[rows].isinf(), torch.nan)
+    values = torch.outer(norms, norms)
+    torch.div(kernel, values, out=values)
+    values.masked_fill_(values.isinf(), torch.nan)
     values.diagonal().copy_(torch.where(undefined, torch.nan, 1.0))
     return CosineMatrix(values, undefined, int(undefined.sum()))
 
 
 def cosine_curve(curve: Float[Tensor, " offsets"]) -> Float[Tensor, " offsets"]:
-    """Scale a (2n-1,) offset curve by its value at offset 0, which makes it cosine similarity.
+    """Return a (2n-1,) offset curve over its value at offset 0, which is cosine similarity.
 
     Raises SchemeArgumentError where that value is not positive and finite, or for an even length.
     """
@@ -134,19 +137,15 @@ def similarity_row(
     *,
     curve: Float[Tensor, " offsets"] | None = None,
 ) -> SimilarityRow:
-    """One reference position (query) against all n keys, from a kernel (n, n) or a curve (2n-1,).
+    """Return one position (query) against all n keys, from a kernel (n, n) or a curve (2n-1,).
 
     Raises SchemeArgumentError for a reference outside 0 .. n-1, or unless exactly one is given.
     """
-    source, is_curve = kernel_or_curve(kernel, curve)
-    count = (len(source) + 1) // 2 if is_curve else len(source)
-    if isinstance(reference, bool) or not isinstance(reference, int) or not 0 <= reference < count:
-        raise SchemeArgumentError(
-            f"reference must be a position from 0 to {count - 1:,}, got {shown(reference)}."
-        )
+    source, count, is_curve = kernel_or_curve(kernel, curve)
+    check_count("reference", reference, 0, count - 1)
     if is_curve:
-        first = count - 1 - reference
-        row, cosine = source[first : first + count], cosine_curve(source)[first : first + count]
+        keys = slice(count - 1 - reference, 2 * count - 1 - reference)
+        row, cosine = source[keys], cosine_curve(source)[keys]
     else:
         row = source[reference]
         norms, _ = _norms(source.diagonal())
@@ -163,34 +162,27 @@ def similarity_by_offset(
     curve: Float[Tensor, " offsets"] | None = None,
     side: Side = "after",
 ) -> OffsetProfile:
-    """Mean, spread, low and high of a kernel (n, n) along its diagonals, in the kernel's unit.
+    """Return the statistics of a kernel (n, n) along its diagonals, in the kernel's unit.
 
     `side` "after": offsets 0 .. n-1 (key after query); "before": 0, -1 .. -(n-1) (what a causal
-    model sees); "both": -(n-1) .. n-1. A symmetric kernel has the same profile on either side.
-    Entries that are not finite are left out of mean, spread and counts. A diagonal of equal entries
-    has a spread of exactly 0, and so has a curve (2n-1,), which is its own profile.
+    model sees); "both": -(n-1) .. n-1. A diagonal of equal entries has a deviation of exactly 0,
+    and so has a curve (2n-1,), which is its own profile.
     Raises SchemeArgumentError for another `side`, or unless exactly one of both is given.
     """
     if side not in ("after", "before", "both"):
         raise SchemeArgumentError(f"side must be 'after', 'before' or 'both', got {shown(side)}.")
-    source, is_curve = kernel_or_curve(kernel, curve)
-    count = (len(source) + 1) // 2 if is_curve else len(source)
+    source, count, is_curve = kernel_or_curve(kernel, curve)
     offsets = torch.arange(1 - count, count, device=source.device)
     if is_curve:
         mean = source.masked_fill(source.isinf(), torch.nan)
-        present = mean.isfinite()
-        spread = torch.where(present, 0.0, torch.nan).to(mean.dtype)
-        counts = torch.where(present, count - offsets.abs(), 0)
-        low, high = mean, mean
+        counts = torch.where(mean.isfinite(), count - offsets.abs(), 0)
+        fields = [offsets, mean, 0.0 * mean, mean, mean, counts]
     else:
-        mean, spread, low, high, counts = _along_diagonals(source, side)
-    kept = {
-        "after": slice(count - 1, None),
-        "before": slice(None, count),
-        "both": slice(None),
-    }[side]
-    fields = [field[kept] for field in (offsets, mean, spread, low, high, counts)]
-    return OffsetProfile(*(f.flip(0) if side == "before" else f.clone() for f in fields))
+        fields = [offsets, *_along_diagonals(source)]
+    if side == "before":
+        return OffsetProfile(*(field[:count].flip(0) for field in fields))
+    first = count - 1 if side == "after" else 0
+    return OffsetProfile(*(field[first:].clone() for field in fields))
 
 
 def _norms(diagonal: Tensor) -> tuple[Tensor, Tensor]:
@@ -199,55 +191,106 @@ def _norms(diagonal: Tensor) -> tuple[Tensor, Tensor]:
     return diagonal.masked_fill(undefined, torch.nan).sqrt(), undefined
 
 
-def _along_diagonals(kernel: Tensor, side: Side) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Mean, spread, low, high and counts of every diagonal, at offset + n - 1.
+def _along_diagonals(kernel: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Mean, standard deviation, low, high and counts of every diagonal, at offset + n - 1.
 
-    Two passes over blocks of rows, each sheared so that one diagonal is one column. Deviations are
-    taken from the diagonal's first entry, so that equal entries have a mean without rounding.
+    Sums are of deviations from the diagonal's first entry: equal entries have a mean without rounding.
     """
-    # The first entry of diagonal k is K[0, k] for k >= 0 and K[-k, 0] for k < 0.
-    anchor = torch.cat([kernel[1:, 0].flip(0), kernel[0]])
-    anchor = torch.where(anchor.isfinite(), anchor, 0.0)
-    total, squares = torch.zeros_like(anchor), torch.zeros_like(anchor)
-    low, high = torch.full_like(anchor, torch.inf), torch.full_like(anchor, -torch.inf)
-    counts = torch.zeros(len(anchor), dtype=torch.int64, device=anchor.device)
-    for columns, sheared in _sheared_blocks(kernel, side):
-        missing = ~sheared.isfinite()
-        deviation = (sheared - anchor[columns]).masked_fill_(missing, 0.0)
-        total[columns] += deviation.sum(0)
-        counts[columns] += len(sheared) - missing.sum(0)
-        low[columns] = torch.minimum(low[columns], sheared.masked_fill(missing, torch.inf).amin(0))
-        high[columns] = torch.maximum(
-            high[columns], sheared.masked_fill(missing, -torch.inf).amax(0)
-        )
-    mean = anchor + total / counts  # 0 / 0 is NaN: a diagonal without a finite entry
-    for columns, sheared in _sheared_blocks(kernel, side):
-        deviation = sheared.sub_(mean[columns])
-        squares[columns] += deviation.square_().nan_to_num_(0.0, 0.0, 0.0).sum(0)
-    for extreme in (low, high):
-        extreme.masked_fill_(counts == 0, torch.nan)
+    first = torch.cat([kernel[1:, 0].flip(0), kernel[0]])
+    first = torch.where(first.isfinite(), first, 0.0)
+    total, squares = torch.zeros_like(first), torch.zeros_like(first)
+    low, high = torch.full_like(first, torch.inf), torch.full_like(first, -torch.inf)
+    counts = torch.zeros_like(first, dtype=torch.int64)
+    for diagonals, rows in _sheared_blocks(kernel):
+        missing = ~rows.isfinite()
+        total[diagonals] += (rows - first[diagonals]).masked_fill_(missing, 0.0).sum(0)
+        counts[diagonals] += len(rows) - missing.sum(0)
+        low[diagonals] = low[diagonals].minimum(rows.masked_fill(missing, torch.inf).amin(0))
+        high[diagonals] = high[diagonals].maximum(rows.masked_fill(missing, -torch.inf).amax(0))
+    mean = first + total / counts  # 0 / 0 is NaN: a diagonal without a finite entry
+    for diagonals, rows in _sheared_blocks(kernel):
+        squares[diagonals] += (rows - mean[diagonals]).square_().nan_to_num_(0, 0, 0).sum(0)
+    empty = counts == 0
+    low, high = low.masked_fill(empty, torch.nan), high.masked_fill(empty, torch.nan)
     return mean, (squares / counts).sqrt(), low, high, counts
 
 
-def _sheared_blocks(kernel: Tensor, side: Side) -> Iterator[tuple[slice, Tensor]]:
-    """Blocks of rows of a kernel, row i moved right by -i, with NaN where no entry lands.
-
-    Yields the columns' range in offset + n - 1, and the (rows, range) block.
-    """
+def _sheared_blocks(kernel: Tensor) -> Iterator[tuple[slice, Tensor]]:
+    """Blocks of rows with every diagonal in one column, and the columns' range in offset + n - 1."""
     count = len(kernel)
-    step = max(1, min(count, _BLOCK_ELEMENTS // (2 * count)))
-    for start in range(0, count, step):
-        end = min(start + step, count)
-        left = start if side == "after" else 0
-        right = end if side == "before" else count
-        width = right - left + end - start - 1
-        block = torch.full(
-            (end - start, width), torch.nan, dtype=kernel.dtype, device=kernel.device
-        )
-        # Column of key j in row i: j - i - (left - (end - 1)), one less per row.
-        target = block.as_strided(
-            (end - start, right - left), (width - 1, 1), storage_offset=end - start - 1
-        )
-        target.copy_(kernel[start:end, left:right])
-        first = left - (end - 1) + count - 1
-        yield slice(first, first + width), block
+    end = 0
+    for block in kernel.split(max(1, _BLOCK_ELEMENTS // (2 * count))):
+        rows, end = len(block), end + len(block)
+        # Padded by their number and read again at a width of one less, rows move one further each.
+        padded = pad(block.flip(0), (0, rows), value=torch.nan).flatten()[:-rows]
+        width = count + rows - 1
+        yield slice(count - end, count - end + width), padded.view(rows, width)
+
+
+def kernel_values(query: Query, device: torch.device | str = "cpu") -> Tensor:
+    """Return the position kernel over the positions that have a value, float64, on a device.
+
+    (2n-1,) by offset where a curve says it all, else (n, n).
+    """
+    scheme = query.build(device)
+    length = known(scheme, query.length)
+    try:
+        return offset_curve(scheme, length, head=query.head, dtype=query.dtype, device=device)
+    except NotStationary:
+        return position_kernel(scheme, length, head=query.head, dtype=query.dtype, device=device)
+
+
+def scheme_similarity(query: Query, values: Tensor | None = None) -> SchemeSimilarity:
+    """Return the similarity of a scheme's positions. values: of `kernel_values`, if computed."""
+    values = kernel_values(query) if values is None else values
+    undefined = 0
+    if values.ndim == 1:
+        cosine = cosine_curve(values)
+        profile = similarity_by_offset(curve=cosine, side="before")
+    else:
+        scaled = cosine_matrix(values)
+        cosine, undefined = scaled.values, scaled.undefined_count
+        profile = similarity_by_offset(cosine, side="before")
+    heads = _similarity_of_heads(query, profile.offsets) if values.ndim == 1 else None
+    return SchemeSimilarity(
+        cosine=cosine,
+        distances=-profile.offsets,
+        mean=profile.mean,
+        deviation=profile.deviation,
+        low=profile.low if heads is None else heads.amin(dim=0),
+        high=profile.high if heads is None else heads.amax(dim=0),
+        undefined=undefined,
+    )
+
+
+def _similarity_of_heads(query: Query, offsets: Tensor) -> Tensor | None:
+    """(heads, offsets) for a mean of heads, else None."""
+    scheme = query.build("cpu")
+    if query.head != "mean" or scheme.heads is None:
+        return None
+    zero = torch.zeros(1, dtype=torch.int64)
+    heads = [
+        scheme.offset_kernel(offsets, head, query.dtype)
+        / scheme.offset_kernel(zero, head, query.dtype)
+        for head in range(scheme.heads)
+    ]
+    return torch.stack(heads)
+
+
+def similarity_change(a: SchemeSimilarity, b: SchemeSimilarity, count: int) -> Tensor:
+    """Return the cosine similarity of `a` minus that of `b`, (count, count), float64.
+
+    NaN where either has no value.
+    """
+    return _square(a.cosine, count) - _square(b.cosine, count)
+
+
+def _square(cosine: Tensor, count: int) -> Tensor:
+    """The first `count` rows and columns, NaN past the last position."""
+    if cosine.ndim == 1:
+        zero = len(cosine) // 2
+        size = min(count, zero + 1)
+        cosine = expand_curve(cosine[zero - size + 1 : zero + size])
+    matrix = cosine[:count, :count]
+    missing = count - len(matrix)
+    return pad(matrix, (0, missing, 0, missing), value=torch.nan)

@@ -1,77 +1,168 @@
-"""The ladder of wavelengths behind sinusoidal and rotary encodings.
+"""What the frequencies of sinusoidal and rotary encodings cover within a length.
 
-Vaswani et al. 2017, section 3.5, arXiv 1706.03762: pair m turns by inv_freq_m radians per position,
-so its wavelength is 2 pi / inv_freq_m positions. Pair 0 is the fastest.
+Pair m advances by inv_freq_m radians per position, so its wavelength is 2 pi / inv_freq_m positions
+(Vaswani et al. 2017, section 3.5, arXiv 1706.03762). Pair 0 is the fastest. A pair completes a turn
+within a length when length * inv_freq >= 2 pi: exactly one turn counts.
 """
 
 import math
 from dataclasses import dataclass
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posenc.analysis.inputs import as_float64
-from posenc.errors import SchemeArgumentError, shown
+from posenc.analysis.inputs import as_inv_freq, check_length
+from posenc.frequencies import Frequencies
+from posenc.limits import check_base, check_width
+from posenc.settings import Query
+from posenc.tables import cosine_sum
 
-# A multiple of a 22-bit number by an integer below 2^31 is exact in float64's 53 bits.
+SCANNED_OFFSETS = 65_536  # below which `scheme_coverage` looks for B(k) < 0
+_CHUNK = 2**16  # offsets scanned at once
 
 
 @dataclass(frozen=True, eq=False)
 class Spectrum:
     """Wavelengths of an encoding and how much of each a length covers.
 
-    `inv_freq` (pairs,): radians per position. `wavelengths` (pairs,): positions per full turn,
-    infinite for a pair that never turns. The rest is None without a length: `turns` (pairs,), the
-    full turns a pair makes over `length` positions, and the pairs that stay `under_one_radian`,
-    stay `under_quarter_turn` and go `over_full_turn` there.
+    `inv_freq` (pairs,): radians per position. `wavelengths` (pairs,): positions per turn, infinite
+    for a constant pair. The rest is None without a length: `turns` (pairs,) within `length`
+    positions, and how many pairs stay under one radian, stay under a quarter turn, and complete a
+    turn there.
     """
 
     inv_freq: Float[Tensor, " pairs"]
     wavelengths: Float[Tensor, " pairs"]
-    length: int | None
-    turns: Float[Tensor, " pairs"] | None
-    under_one_radian: int | None
-    under_quarter_turn: int | None
-    over_full_turn: int | None
+    length: int | None = None
+    turns: Float[Tensor, " pairs"] | None = None
+    under_one_radian: int | None = None
+    under_quarter_turn: int | None = None
+    full_turn_pairs: int | None = None
 
 
-def as_inv_freq(inv_freq: object) -> Float[Tensor, " pairs"]:
-    """Return inverse frequencies as float64, or raise SchemeArgumentError for a bad one."""
-    inv_freq = as_float64("inv_freq", inv_freq, "(pairs,)")
-    if not (inv_freq.isfinite() & (inv_freq >= 0)).all():
-        raise SchemeArgumentError(
-            "inv_freq must be finite and not negative, in radians per position."
-        )
-    return inv_freq
+@dataclass(frozen=True, eq=False)
+class PhaseCoverage:
+    """How much of its circle each pair covers within `length` positions.
+
+    `turns` (pairs,): 1 is one whole turn. `full_turn_pairs`: how many pairs complete one. `share`:
+    that number over all pairs.
+    """
+
+    length: int
+    turns: Float[Tensor, " pairs"]
+    full_turn_pairs: int
+    share: float
 
 
-def check_length(name: str, length: int, low: int = 1, high: int = 2**31) -> int:
-    """Return a number of positions from `low` to `high`, or raise SchemeArgumentError."""
-    if isinstance(length, bool) or not isinstance(length, int) or not low <= length <= high:
-        raise SchemeArgumentError(
-            f"{name} must be a whole number from {low:,} to {high:,}, got {shown(length)}."
-        )
-    return length
+@dataclass(frozen=True, eq=False)
+class SchemeCoverage:
+    """What the frequencies of a scheme do within a training length.
+
+    `critical_dimension`: twice the pairs with a full turn, which is what Liu's formula counts.
+    `first_negative`: the first offset below `scanned` with B(k) < 0, or None.
+    """
+
+    turns: Float[Tensor, " pairs"]
+    full_turn_pairs: int
+    critical_dimension: int
+    rotary_dim: int
+    first_negative: int | None
+    scanned: int
 
 
 def spectrum(inv_freq: Float[Tensor, " pairs"], length: int | None = None) -> Spectrum:
-    """Wavelengths 2 pi / inv_freq in positions and, given a length, the turns made within it.
+    """Return wavelengths 2 pi / inv_freq in positions and, with a length, the turns within it.
 
-    A pair makes length * inv_freq / (2 pi) turns: a wavelength equal to the length is one turn.
     Raises SchemeArgumentError for a frequency that is negative or not finite, or a length below 1.
     Source: Vaswani et al. 2017, arXiv 1706.03762, section 3.5.
     """
     inv_freq = as_inv_freq(inv_freq)
     wavelengths = 2 * math.pi / inv_freq
     if length is None:
-        return Spectrum(inv_freq, wavelengths, None, None, None, None, None)
-    angles = inv_freq * check_length("length", length)
+        return Spectrum(inv_freq, wavelengths)
+    coverage = phase_coverage(inv_freq, length)
     return Spectrum(
         inv_freq=inv_freq,
         wavelengths=wavelengths,
         length=length,
-        turns=angles / (2 * math.pi),
-        under_one_radian=int((angles < 1).sum()),
-        under_quarter_turn=int((angles < math.pi / 2).sum()),
-        over_full_turn=int((angles > 2 * math.pi).sum()),
+        turns=coverage.turns,
+        under_one_radian=int((inv_freq * length < 1).sum()),
+        under_quarter_turn=int((coverage.turns < 1 / 4).sum()),
+        full_turn_pairs=coverage.full_turn_pairs,
+    )
+
+
+def phase_coverage(inv_freq: Float[Tensor, " pairs"], length: int) -> PhaseCoverage:
+    """Return the turns that each pair makes in `length` positions: length * inv_freq / (2 pi).
+
+    A pair without a full turn meets angles past `length` that training never showed.
+    Raises SchemeArgumentError for bad frequencies or a length below 1.
+    Source: Liu et al. 2023, arXiv 2310.05209.
+    """
+    turns = as_inv_freq(inv_freq) * check_length("length", length) / (2 * math.pi)
+    full = int((turns >= 1).sum())
+    return PhaseCoverage(length, turns, full, full / len(turns))
+
+
+def critical_dimension(dim: int, base: float, length: int) -> int:
+    """Return the number of dimensions whose wavelength fits into the training length.
+
+    2 * ceil((dim / 2) * log_base(length / (2 pi))), kept within [0, dim]. LLaMA-2 (dim 128, base
+    10000, length 4096): 92.
+    Raises SchemeArgumentError for an odd width, a base not above 1, or a length below 1.
+    Source: Liu et al. 2023, arXiv 2310.05209.
+    """
+    check_width("dim", dim)
+    periods = check_length("length", length) / (2 * math.pi)
+    pairs = math.ceil(dim / 2 * math.log(periods) / math.log(check_base(base)))
+    return 2 * min(max(pairs, 0), dim // 2)
+
+
+def base_bound_curve(inv_freq: Float[Tensor, " pairs"], length: int) -> Float[Tensor, " length"]:
+    """Return B(k) = sum_m cos(k * inv_freq_m) for k = 0 .. length-1, (length,), no unit.
+
+    How much more a token attends to a similar token than to a random one at offset k: below 0 the
+    wrong one wins. Float64 with exact angles: error about 1e-16 per pair.
+    Raises SchemeArgumentError for bad frequencies or a length outside 1 .. 2^27.
+    Source: Men et al. 2024, arXiv 2405.14591.
+    """
+    check_length("length", length, high=2**27)
+    inv_freq = as_inv_freq(inv_freq)
+    offsets = torch.arange(length, device=inv_freq.device)
+    return cosine_sum(offsets, Frequencies.from_inv_freq(inv_freq))
+
+
+def first_negative_offset(inv_freq: Float[Tensor, " pairs"], limit: int) -> int | None:
+    """Return the first offset k < `limit` with B(k) < 0, or None when there is none.
+
+    Scans in chunks and stops at the first. Width 128: base 10000 gives 1,707, 5e5 gives 18,438,
+    1e6 gives 27,115.
+    Raises SchemeArgumentError for bad frequencies or a limit outside 1 .. 2^31.
+    Source: Men et al. 2024, arXiv 2405.14591.
+    """
+    check_length("limit", limit)
+    inv_freq = as_inv_freq(inv_freq)
+    frequencies = Frequencies.from_inv_freq(inv_freq)
+    for start in range(0, limit, _CHUNK):
+        offsets = torch.arange(start, min(start + _CHUNK, limit), device=inv_freq.device)
+        negative = (cosine_sum(offsets, frequencies) < 0).nonzero()
+        if len(negative):
+            return start + int(negative[0])
+    return None
+
+
+def scheme_coverage(query: Query, train_length: int) -> SchemeCoverage | None:
+    """Return what a scheme's frequencies cover in training, None for a scheme without any."""
+    inv_freq = query.build("cpu").inv_freq
+    if inv_freq is None:
+        return None
+    coverage = phase_coverage(inv_freq, train_length)
+    return SchemeCoverage(
+        turns=coverage.turns,
+        full_turn_pairs=coverage.full_turn_pairs,
+        critical_dimension=2 * coverage.full_turn_pairs,
+        rotary_dim=2 * len(inv_freq),
+        first_negative=first_negative_offset(inv_freq, SCANNED_OFFSETS),
+        scanned=SCANNED_OFFSETS,
     )

@@ -72,22 +72,22 @@ class RandomLayer:
         """Return the token vectors of words: equal words have the same vector."""
         vocabulary = list(dict.fromkeys(words))
         draw = torch.Generator("cpu").manual_seed(_WORDS + self.seed)
-        drawn = [torch.randn(self.width, generator=draw, device="cpu") for _ in vocabulary]
-        return torch.stack([drawn[vocabulary.index(word)] for word in words]).double()
+        vectors = [torch.randn(self.width, generator=draw, device="cpu") for _ in vocabulary]
+        return torch.stack([vectors[vocabulary.index(word)] for word in words]).double()
 
     def project(self, x: Float[Tensor, "b n d"]) -> tuple[Tensor, Tensor, Tensor]:
         """Return queries, keys and values of token vectors, (b, heads, n, head_dim) each."""
         draw = torch.Generator("cpu").manual_seed(_WEIGHTS + self.seed)
         total = self.heads * self.head_dim
-        found = []
+        projections = []
         for _ in range(3):
             out = x.new_zeros(*x.shape[:2], total)
             for start in range(0, self.width, _BLOCK):
                 rows = min(_BLOCK, self.width - start)
                 weight = torch.randn(rows, total, generator=draw, device="cpu").double()
                 out += x[..., start : start + rows] @ (weight * self.width**-0.5)
-            found.append(out.unflatten(-1, (self.heads, self.head_dim)).transpose(1, 2))
-        return found[0], found[1], found[2]
+            projections.append(out.unflatten(-1, (self.heads, self.head_dim)).transpose(1, 2))
+        return projections[0], projections[1], projections[2]
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,11 +148,11 @@ def read_orders(
         raise SchemeArgumentError(
             f"order must hold each index from 0 to {len(words) - 1} once, got {shown([*order])}."
         )
-    moved = torch.tensor(indices)
-    places = moved.argsort()  # the place in the other order of every word of the first
+    other = torch.tensor(indices)
+    places = other.argsort()  # the place in the other order of every word of the first
     scheme = scheme.to("cpu")
     with torch.no_grad():
-        x = scheme.embed(torch.stack((layer.tokens(words), layer.tokens(words)[moved])))
+        x = scheme.embed(torch.stack((layer.tokens(words), layer.tokens(words)[other])))
         q, k, v = layer.project(x)
         outputs = attention(q, k, v, scheme, causal=causal).transpose(1, 2).flatten(2)
         scores = scheme.scores(q, k)

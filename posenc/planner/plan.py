@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posenc.analysis.base_search import MAX_LENGTH, BaseWindow, known_base, smallest_base
-from posenc.analysis.extrapolation import first_negative_offset
+from posenc.analysis.spectrum import first_negative_offset
 from posenc.errors import SchemeArgumentError, shown
 from posenc.limits import check_count
 from posenc.models.evidence import ModelEvidence, evidence_of

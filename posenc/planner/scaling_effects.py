@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posenc.analysis.extrapolation import base_bound_curve, phase_coverage
+from posenc.analysis.spectrum import base_bound_curve, phase_coverage
 from posenc.errors import SchemeArgumentError
 from posenc.frequencies import Frequencies
 from posenc.limits import check_count

@@ -12,7 +12,7 @@ from sklearn.decomposition import PCA, KernelPCA
 from threadpoolctl import threadpool_limits
 
 from posenc import offset_curve, position_kernel, position_vectors
-from posenc.analysis import expand_curve, project, project_gram, project_waves
+from posenc.analysis import expand_curve, project, project_gram
 from posenc.schemes.alibi import AlibiConfig
 from posenc.schemes.sinusoidal import SinusoidalConfig
 from tests.benchmarks.timing import Contenders, options, paired_seconds, ratio, table
@@ -46,7 +46,6 @@ def principal_components(rounds: int) -> None:
     contenders = {
         "scikit-learn auto": lambda: PCA(n_components=3).fit_transform(rows.numpy()),
         "project": lambda: project(rows).scores,
-        "project_waves": lambda: project_waves(scheme.frequencies.inv_freq, 32_768).scores,
     }
     compare("PCA, 32768x512, k=3", contenders, "scikit-learn auto", rounds)
 

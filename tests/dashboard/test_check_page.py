@@ -147,7 +147,7 @@ def test_probes_are_those_of_the_chosen_learned_table() -> None:
     found = probe(rows)
     assert frame["index off by"][0] == pytest.approx(found.index_error.value, rel=1e-6)
     assert frame["index off by"][2] == pytest.approx(found.index_error.control, rel=1e-6)
-    assert frame["order told"][0] == pytest.approx(found.order.value, abs=1e-6)
+    assert frame["order told"][0] == pytest.approx(found.order_accuracy.value, abs=1e-6)
     assert frame["positions"][0] == 128
     assert frame["index off by"][1] < 0.1 < frame["index off by"][0] < frame["index off by"][2]
     cos, sin = waves(*rows.shape)

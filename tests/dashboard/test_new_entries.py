@@ -50,7 +50,7 @@ def test_registered_scheme_is_read_everywhere(monkeypatch: pytest.MonkeyPatch) -
     kernel = position_kernel(scheme, 20, dtype=torch.float64)
     torch.testing.assert_close(kernel, expected, rtol=1e-6, atol=1e-9)
     similarity = scheme_similarity(query)
-    by_distance = dict(zip(similarity.offsets.tolist(), similarity.mean.tolist(), strict=True))
+    by_distance = dict(zip(similarity.distances.tolist(), similarity.mean.tolist(), strict=True))
     assert by_distance[4] == pytest.approx(expected[4, 0].item(), rel=1e-6)
 
 

@@ -13,7 +13,6 @@ from posenc.analysis import (
     extrapolation,
     first_negative_offset,
     kernel_past,
-    long_term_decay_bound,
     nearest_seen_distance,
     phase_coverage,
     spectrum,
@@ -27,18 +26,20 @@ mp.dps = 40
 def test_wavelengths_and_turns_are_those_of_the_frequencies() -> None:
     short = spectrum(ladder(8))
     assert_close(short.wavelengths, [2 * math.pi * 10**m for m in range(4)], atol=0, rtol=1e-15)
-    assert (short.turns, short.over_full_turn) == (None, None)
+    assert (short.turns, short.full_turn_pairs) == (None, None)
     # The slowest stop short of the 2 pi 10,000 of the paper's text.
     for width, slowest in ((512, 60_611), (64, 47_117)):
         assert round(spectrum(ladder(width)).wavelengths[-1].item()) == slowest
     wide = spectrum(ladder(512), 10_000)
-    assert (wide.under_one_radian, wide.under_quarter_turn, wide.over_full_turn) == (0, 12, 205)
+    assert (wide.under_one_radian, wide.under_quarter_turn, wide.full_turn_pairs) == (0, 12, 205)
     quarters = torch.tensor([2 * math.pi, math.pi / 2, math.pi / 8, 0.0], dtype=torch.float64)
     short = spectrum(quarters, 4)
     assert short.turns is not None
     assert_close(short.turns, [4.0, 1.0, 0.25, 0.0], atol=1e-15)
     assert_close(short.wavelengths, [1.0, 4.0, 16.0, math.inf], atol=4e-15)
-    assert (short.under_one_radian, short.under_quarter_turn, short.over_full_turn) == (1, 1, 1)
+    assert (short.under_one_radian, short.under_quarter_turn) == (1, 1)
+    # Exactly one turn counts, here as in the coverage.
+    assert short.full_turn_pairs == phase_coverage(quarters, 4).full_turn_pairs == 2
 
 
 def test_kernel_past_training_is_compared_with_the_range_it_had() -> None:
@@ -86,19 +87,6 @@ def test_first_negative_offset_at_width_128_is_as_published(base: float, offset:
     assert first_negative_offset(inv_freq, 2**16) == offset
     assert first_negative_offset(inv_freq, offset + 1) == offset
     assert first_negative_offset(inv_freq, offset) is None
-
-
-def test_long_term_decay_bound_is_the_mean_size_of_partial_sums(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    inv_freq = ladder(10, 100.0)
-    for block in (2**21, 5 * 7):
-        monkeypatch.setattr(extrapolation, "_BLOCK_ELEMENTS", block)
-        found = long_term_decay_bound(inv_freq, 40)
-        for offset in range(40):
-            terms = [mp.expj(offset * mpf(theta)) for theta in inv_freq.tolist()]
-            expected = mp.fsum(abs(mp.fsum(terms[:i])) for i in range(1, 6)) / 5
-            assert abs(mpf(found[offset].item()) - expected) < 2e-15
 
 
 @pytest.mark.parametrize("block", [1, 37, 2**21])

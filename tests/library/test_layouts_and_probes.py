@@ -99,10 +99,10 @@ def random_rows(*shape: int, seed: int = 0) -> torch.Tensor:
 def test_index_that_stands_in_the_vectors_is_decoded() -> None:
     found = probe(torch.arange(100.0)[:, None] * torch.tensor([[1.0, -2.0]]) / 100)
     assert found.index_error.value < 0.05
-    assert found.order.value > 0.99
+    assert found.order_accuracy.value > 0.99
     assert found.guessing == 25.0
     assert found.index_error.control > 20
-    assert abs(found.order.control - 0.5) < 0.1
+    assert abs(found.order_accuracy.control - 0.5) < 0.1
     assert found.control_properties.kendall_tau is not None
     assert abs(found.control_properties.kendall_tau) < 0.2
     assert found.control_properties.positions == 100
@@ -138,7 +138,7 @@ def test_decoding_matches_scikit_learn_fold_by_fold(count: int, width: int) -> N
     assert found.index_error.value == pytest.approx(np.mean(errors), rel=1e-6)
     apart = [(scaled[second] - scaled[first], second > first) for first, second in pairs]
     logistic = LogisticRegression(fit_intercept=False, tol=1e-10, max_iter=5_000).fit(*apart[0])
-    assert found.order.value == pytest.approx(logistic.score(*apart[1]), abs=1e-3)
+    assert found.order_accuracy.value == pytest.approx(logistic.score(*apart[1]), abs=1e-3)
 
 
 def test_tables_probed_together_share_splits_and_random_numbers() -> None:

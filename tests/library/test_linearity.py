@@ -11,8 +11,9 @@ import torch
 
 from posenc import SchemeArgumentError
 from posenc.analysis import (
-    Verdict,
+    MapKind,
     block_rotation,
+    classify_map,
     composition_error,
     expand_curve,
     expanding_shift,
@@ -21,7 +22,6 @@ from posenc.analysis import (
     fit_pairs,
     linear_in_offset,
     offset_only,
-    verdict,
     verify_map,
 )
 from tests.library.small_tables import alibi_mean_curve, ladder, noise, table
@@ -202,10 +202,10 @@ def test_missing_rows_take_no_part_in_a_fit() -> None:
     assert verify_map(rows, block_rotation(ladder(8), 3), 3) < 1e-14
 
 
-def test_verdict_follows_error_and_dimension() -> None:
-    kind, text = verdict(1e-15, dimension=32, dimension_at_double=32)
-    assert (kind, text) == (Verdict.EXACT, "exact in 32 dimensions")
-    kind, text = verdict(1e-15, dimension=32, dimension_at_double=64)
-    assert kind is Verdict.EXPANDING
+def test_kind_of_a_map_follows_error_and_dimension() -> None:
+    kind, text = classify_map(1e-15, dimension=32, dimension_at_double=32)
+    assert (kind, text) == (MapKind.EXACT, "exact in 32 dimensions")
+    kind, text = classify_map(1e-15, dimension=32, dimension_at_double=64)
+    assert kind is MapKind.EXPANDING
     assert "later" in text
-    assert verdict(0.9, dimension=32, dimension_at_double=32)[0] is Verdict.NONE
+    assert classify_map(0.9, dimension=32, dimension_at_double=32)[0] is MapKind.NONE

@@ -19,7 +19,6 @@ from posenc.analysis import (
     first_rise,
     kendall_tau,
     offset_checks,
-    properties,
 )
 from posenc.schemes.alibi import Alibi
 from posenc.settings import Query
@@ -54,11 +53,7 @@ def test_sinusoidal_similarity_first_rises_where_published(width: int, rise: int
         assert found.closest_pair == (0, 1)  # the first of neighbours that tie but for rounding
 
 
-@pytest.mark.parametrize("block", [1, 60, 2**21])
-def test_every_number_is_that_of_a_loop_over_pairs(
-    block: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(properties, "_BLOCK_ELEMENTS", block)
+def test_every_number_is_that_of_a_loop_over_pairs() -> None:
     rows = noise(25, 6)
     values = rows.tolist()
     gaps = {(i, j): math.dist(values[i], values[j])
@@ -242,7 +237,7 @@ def test_entries_of_long_wide_vectors_are_measured_beside_their_kernel(
 ) -> None:
     rows = table(256, 64)
     expected = measure(vectors=rows)
-    monkeypatch.setattr("posenc.analysis.of_scheme.MEASURED_PRODUCTS", 0)
+    monkeypatch.setattr("posenc.analysis.properties.MEASURED_PRODUCTS", 0)
     found = analysis.scheme_properties(query("sinusoidal", dim=64))
     assert found.value_low == pytest.approx(rows.min().item(), abs=1e-13)
     assert found.value_high == rows.max().item() == 1
@@ -251,7 +246,7 @@ def test_entries_of_long_wide_vectors_are_measured_beside_their_kernel(
 
 
 def test_worst_head_decides_about_the_closed_form(monkeypatch: pytest.MonkeyPatch) -> None:
-    right: Any = offset_checks.check_map(query("alibi", heads=4), 3, 2)
+    right: Any = analysis.scheme_offset_map(query("alibi", heads=4), 3, 2)
     assert right.closed < 1e-13
     true_map = Alibi.offset_map
 
@@ -260,7 +255,7 @@ def test_worst_head_decides_about_the_closed_form(monkeypatch: pytest.MonkeyPatc
         return matrix * 0 if head == 2 else matrix
 
     monkeypatch.setattr(Alibi, "offset_map", wrong_in_one_head)
-    wrong = offset_checks.check_map(query("alibi", heads=4), 3, 2)
+    wrong = analysis.scheme_offset_map(query("alibi", heads=4), 3, 2)
     assert wrong.closed == pytest.approx(1)
     assert wrong.verdict == "no such matrix, error 1"
 
@@ -268,17 +263,17 @@ def test_worst_head_decides_about_the_closed_form(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("kind", ["sinusoidal", "rope", "alibi"])
 def test_closed_form_moves_its_own_vectors_and_no_random_ones(kind: str) -> None:
     fields: dict[str, Any] = {"heads": 4} if kind == "alibi" else {"dim": 64}
-    found = offset_checks.check_maps(query(kind, **fields))
-    assert len(found["offset"]) == len(offset_checks.OFFSETS)
-    assert (found["error"] < 1e-12).all()
-    assert (found["control"] > 0.8).all()
+    found = analysis.scheme_map_errors(query(kind, **fields))
+    assert len(found.offset) == len(offset_checks.OFFSETS)
+    assert (found.error < 1e-12).all()
+    assert (found.control > 0.8).all()
     if kind == "sinusoidal":  # of wide vectors fewer offsets are checked
-        assert offset_checks.check_maps(query(kind, dim=4_096))["offset"].tolist() == [1, 8, 64]
+        assert analysis.scheme_map_errors(query(kind, dim=4_096)).offset.tolist() == [1, 8, 64]
 
 
 def test_untrained_table_fits_as_well_as_its_control() -> None:
     """Both are noise of one shape: the error is sqrt(1 + n / (d - n)) for n fitted positions."""
-    found = offset_checks.check_map(query("learned", dim=200, max_len=128), 1, 2)
+    found = analysis.scheme_offset_map(query("learned", dim=200, max_len=128), 1, 2)
     expected = math.sqrt(1 + 64 / (200 - 64))
     assert found.fitted == pytest.approx(expected, rel=0.03)
     assert found.fitted_control == pytest.approx(expected, rel=0.03)
@@ -287,12 +282,12 @@ def test_untrained_table_fits_as_well_as_its_control() -> None:
 
 @pytest.mark.usefixtures("no_shape_checks")
 def test_scheme_without_vectors_has_a_verdict_and_no_number() -> None:
-    none = offset_checks.check_map(query("none"), 1, 2)
-    rounded = offset_checks.check_map(query("alibi", "bfloat16", heads=4), 1, 2)
+    none = analysis.scheme_offset_map(query("none"), 1, 2)
+    rounded = analysis.scheme_offset_map(query("alibi", "bfloat16", heads=4), 1, 2)
     assert none.verdict == "no position vectors"
     assert rounded.verdict == "no position vectors once rounded to bfloat16"
     for found in (none, rounded):
-        numbers = (found.closed, found.fitted, found.pairs, found.composed, found.picture)
+        numbers = (found.closed, found.fitted, found.pairs, found.composed, found.corner)
         assert numbers == (None,) * 5
-    assert offset_checks.check_dense(query("none"), 1).reason == "no position vectors"
-    assert np.isnan(offset_checks.check_maps(query("none"))["error"]).all()
+    assert analysis.scheme_dense_fit(query("none"), 1).reason == "no position vectors"
+    assert analysis.scheme_map_errors(query("none")).error.isnan().all()

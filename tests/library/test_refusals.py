@@ -124,16 +124,13 @@ TABLES_AND_ANALYSES: list[tuple[Callable[[], object], str]] = [
     (lambda: OF.composition_error(*[noise(2, 3)] * 3), "must compose"),
     (lambda: OF.verify_map(noise(5, 2), noise(3, 3), 1), "must fit vectors of width 2"),
     (lambda: OF.verify_map(noise(5, 2), noise(2, 2), 5), "no pair of finite positions 5 apart"),
-    (lambda: OF.verdict(NAN, dimension=1, dimension_at_double=1), "map_error must be"),
-    (lambda: OF.verdict(0.0, dimension=-1, dimension_at_double=1), "dimension must be"),
-    (lambda: OF.verdict(0.0, dimension=1, dimension_at_double=1, tolerance=NAN), "tolerance"),
+    (lambda: OF.classify_map(NAN, dimension=1, dimension_at_double=1), "map_error must be"),
+    (lambda: OF.classify_map(0.0, dimension=1, dimension_at_double=1, tolerance=NAN), "tolerance"),
     # Principal components.
     (lambda: OF.project(noise(5, 2), 0), "components must be a whole number from 1"),
     (lambda: OF.project(torch.full((3, 2), NAN).double()), "at least one finite row"),
     (lambda: OF.project(torch.ones(3)), r"a non-empty \(n, d\) tensor"),
     (lambda: OF.project_gram(HOLED_KERNEL), "finite wherever its diagonal is"),
-    (lambda: OF.project_waves(ladder(4), 5, amplitude=0.0), "amplitude must be positive"),
-    (lambda: OF.project_waves(ladder(4), 5, fit=6), "fit must be a whole number from 1 to 5"),
     *((lambda call=call, fit=fit: call(torch.eye(5).double(), 2, fit), message)
       for call in (OF.project, OF.project_gram)
       for fit, message in (
@@ -161,11 +158,11 @@ TABLES_AND_ANALYSES: list[tuple[Callable[[], object], str]] = [
     (lambda: OF.measure(torch.full((3, 3), NAN).double()), "no position has a finite kernel"),
     (lambda: OF.measure(curve=torch.ones(9).double(), vectors=HOLED), "must be finite in every row"),
     *((lambda f=f: f(torch.ones(4).double()), "odd length 2n-1")
-      for f in (OF.cosine_curve, OF.expand_curve, OF.reversed_rows_view)),
+      for f in (OF.cosine_curve, OF.expand_curve)),
     *((lambda zero=zero: OF.cosine_curve(torch.tensor([1.0, zero, 1.0]).double()),
        "positive finite kernel value at offset 0") for zero in (-2.0, NAN, INF)),
     *((lambda at=at: OF.similarity_row(at, torch.eye(4).double()),
-       "reference must be a position from 0 to 3") for at in (-1, 4, True)),
+       "reference must be a whole number from 0 to 3") for at in (-1, 4, True)),
     *((lambda f=f, bad=bad: f(bad), message)
       for f in (OF.cosine_matrix, OF.similarity_by_offset)
       for bad, message in (

@@ -10,7 +10,7 @@ import torch
 from mpmath import mp, mpf
 
 from posenc import SchemeArgumentError, rope_frequencies
-from posenc.analysis.base_search import _FOUND, MAX_LENGTH, known_base, smallest_base
+from posenc.analysis.base_search import _KNOWN, MAX_LENGTH, known_base, smallest_base
 from posenc.models import read_config
 from posenc.models.model_config import cache_gib
 from posenc.planner import METHODS, ContextPlan, MethodPlan, cautions, plan
@@ -348,9 +348,9 @@ def test_a_single_pair_has_one_frequency_whatever_the_base() -> None:
             smallest_base(dim, length)
 
 
-@pytest.mark.parametrize("dim", sorted({dim for dim, _ in _FOUND}))
+@pytest.mark.parametrize("dim", sorted({dim for dim, _ in _KNOWN}))
 def test_a_shipped_window_begins_and_ends_where_it_says(dim: int) -> None:
-    for length in (length for width, length in _FOUND if width == dim):
+    for length in (length for width, length in _KNOWN if width == dim):
         window = known_base(dim, length)
         assert window is not None
         assert window.end is not None
@@ -362,7 +362,7 @@ def test_a_shipped_window_begins_and_ends_where_it_says(dim: int) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(("dim", "length"), _FOUND)
+@pytest.mark.parametrize(("dim", "length"), _KNOWN)
 def test_the_search_finds_every_window(dim: int, length: int) -> None:
     found, known = smallest_base(dim, length), known_base(dim, length)
     assert found is not None

@@ -36,7 +36,7 @@ OTHER_MUTANTS = (
            "start + off / rates[column], cost", "start, cost",
            ("identification.py::test_far_start_is_identified[torch.bfloat16]",)),
     Mutant("the index read back from what was fitted", "analysis/probes.py",
-           "off = solved[:, -1]", "off = left[out]",
+           "fitted = np.setdiff1d(index, fold)", "fitted = index",
            ("layouts_and_probes",)),
     Mutant("a base near another's square taken for it", "identification/deviations.py",
            "rel_tol=close", "rel_tol=1e-3",
