@@ -58,7 +58,7 @@ class Sentence(fields.Rule):
             found = found[: self.longest + 1].rpartition(" ")[0]
         return found if self.accepts(found) else None
 
-    def told(self, value: str) -> str:
+    def describe(self, value: str) -> str:
         return f"\u201c{value}\u201d"
 
 

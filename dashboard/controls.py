@@ -159,7 +159,7 @@ def _take_schemes(rule: fields.MultiChoice) -> None:
         added = [kind for kind in chosen if kind not in st.session_state["schemes"]]
         st.session_state["link_notices"].append(
             f"At most {rule.most} schemes stand side by side: take one away before you add "
-            f"{rule.told(tuple(added))}."
+            f"{rule.describe(tuple(added))}."
         )
         return
     st.session_state["schemes"] = [kind for kind in rule.options if kind in chosen]

@@ -66,7 +66,7 @@ def differences(settings: Pair[Setting]) -> str:
     rules = fields.rules(Setting) | own_rules()
     ours, theirs = record(settings.now), record(settings.pinned)
     parts = [
-        f"{rule.label.lower()} {rule.told(theirs[name])}"
+        f"{rule.label.lower()} {rule.describe(theirs[name])}"
         for name, rule in rules.items()
         if ours[name] != theirs[name]
     ]

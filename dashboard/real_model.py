@@ -312,7 +312,7 @@ def _upload() -> None:
 
 
 def _word(content: bytes, name: str = "") -> str:
-    """Return the word of a config and say what it is; "" where it cannot be used, and say why.
+    """Return the token of a config and say what it is; "" where it cannot be used, and say why.
 
     A config that can be read on request alone is refused with a switch for that request.
     """

@@ -87,7 +87,7 @@ def tell_changed(rule: fields.Rule, text: str, used: Any) -> None:
     """Say what is used of typed text that is not what it says; the text itself stays."""
     if rule.write(used).replace(" ", "") != text.replace(" ", ""):
         st.warning(
-            f"{rule.label} must be {rule.allowed()}; {plain(rule.told(used))} is used instead.",
+            f"{rule.label} must be {rule.allowed()}; {plain(rule.describe(used))} is used instead.",
             icon=":material/info:",
         )
 

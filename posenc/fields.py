@@ -39,7 +39,7 @@ class Rule(ABC):
         """Return the text that `nearest` reads back as `value`."""
         return str(value)
 
-    def told(self, value: Any) -> str:
+    def describe(self, value: Any) -> str:
         """Return the value as a sentence names it."""
         return self.write(value)
 
@@ -178,13 +178,13 @@ class MultiChoice(Rule):
     def nearest(self, text: str) -> tuple[str, ...] | None:
         asked = set(text.split(","))
         pairs = zip(self.options, self.labels, strict=True)
-        found = tuple(option for option, label in pairs if asked & {option, label})
-        return found[: self.most] or None
+        chosen = tuple(option for option, label in pairs if asked & {option, label})
+        return chosen[: self.most] or None
 
     def write(self, value: tuple[str, ...]) -> str:
         return ",".join(value)
 
-    def told(self, value: tuple[str, ...]) -> str:
+    def describe(self, value: tuple[str, ...]) -> str:
         named = dict(zip(self.options, self.labels, strict=True))
         return ", ".join(named[word] for word in value)
 
@@ -233,7 +233,7 @@ class Numbers(Rule):
     def write(self, value: tuple[float, ...]) -> str:
         return ",".join(as_written(number) for number in value) or NO_NUMBERS
 
-    def told(self, value: tuple[float, ...]) -> str:
+    def describe(self, value: tuple[float, ...]) -> str:
         if len(value) > 4:  # a sentence has no room for a list of 64
             return f"{as_written(value[0])}, {as_written(value[1])}, ... ({len(value)} numbers)"
         return ", ".join(as_written(number) for number in value) or NO_NUMBERS
@@ -298,7 +298,7 @@ def snap(owner: Any, raw: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]
         if value is None or not (rule.write(value) == raw[name] or _reads_as(raw[name], value)):
             verb = "are" if isinstance(values[name], tuple) and len(values[name]) > 1 else "is"
             notices.append(
-                f"{rule.label} must be {rule.allowed()}; {rule.told(values[name])} {verb} used instead."
+                f"{rule.label} must be {rule.allowed()}; {rule.describe(values[name])} {verb} used instead."
             )
     return values, notices
 

@@ -270,7 +270,7 @@ def read_as(curve: Curve, found: Iterable[Curve]) -> str:
         one.specification.scheme for one in found if one.specification.scheme.kind == own.kind
     ]
     parts = [
-        f"{rule.label.lower()} {rule.told(getattr(own, name))}"
+        f"{rule.label.lower()} {rule.describe(getattr(own, name))}"
         for name, rule in fields.rules(own).items()
         if any(getattr(other, name) != getattr(own, name) for other in others)
     ]

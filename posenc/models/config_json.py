@@ -243,14 +243,17 @@ class Keys:
         """Return the name that the config uses and its value, or None where all are absent or null."""
         names = (names,) if isinstance(names, str) else names
         self.read.update(names)
-        found = [(name, self.record[name]) for name in names if self.record.get(name) is not None]
-        for name, value in found[1:]:
-            if value != found[0][1]:
+        entries = [(name, self.record[name]) for name in names if self.record.get(name) is not None]
+        if not entries:
+            return None
+        first, value = entries[0]
+        for name, other in entries[1:]:
+            if other != value:
                 raise self.error(
-                    name, f"says {shown(value)}, but {self.named(found[0][0])} says {shown(found[0][1])};"
+                    name, f"says {shown(other)}, but {self.named(first)} says {shown(value)};"
                     " they are two names of one number and must agree",
                 )  # fmt: skip
-        return found[0] if found else None
+        return first, value
 
     def get(
         self, names: str | Sequence[str], rule: fields.Rule, default: Any = None, why: str = ""
@@ -259,9 +262,9 @@ class Keys:
 
         why: the reason for the default, which is then noted as an assumption.
         """
-        found = self.find(names)
+        entry = self.find(names)
         first = names if isinstance(names, str) else names[0]
-        if found is None:
+        if entry is None:
             if default is None:
                 raise self.error(first, f"is missing; it must be {rule.allowed()}")
             if why:
@@ -269,7 +272,7 @@ class Keys:
                 value = rule.write(default)
                 self.assume(f"{self.named(first)} is {state}: {value} is taken, {why}.")
             return default
-        name, value = found
+        name, value = entry
         if not rule.accepts(value):
             raise self.error(name, f"must be {rule.allowed()}, got {shown(value)}")
         return float(value) if isinstance(rule, fields.FloatRange) else value
@@ -285,10 +288,10 @@ class Keys:
 
     def text(self, name: str) -> str | None:
         """Return a text, or None where the key is absent or null."""
-        found = self.find(name)
-        if found is None or isinstance(found[1], str):
-            return found and found[1]
-        raise self.error(name, f"must be a text, got {shown(found[1])}")
+        entry = self.find(name)
+        if entry is None or isinstance(entry[1], str):
+            return None if entry is None else entry[1]
+        raise self.error(name, f"must be a text, got {shown(entry[1])}")
 
     def numbers(self, name: str, count: int, rule: fields.FloatRange) -> tuple[float, ...]:
         """Return a list of exactly `count` numbers; the key is required."""
@@ -315,11 +318,11 @@ class Keys:
         return tuple(values)
 
     def _list(self, name: str, count: int, entries: str) -> list[Any]:
-        found = self.find(name)
+        entry = self.find(name)
         required = f"must be a list of {count:,} {entries}"
-        if found is None:
+        if entry is None:
             raise self.error(name, f"is missing; it {required}")
-        values = found[1]
+        values = entry[1]
         if not isinstance(values, list):
             raise self.error(name, f"{required}, got {shown(values)}")
         if len(values) != count:
@@ -328,13 +331,13 @@ class Keys:
 
     def section(self, name: str) -> Keys | None:
         """Return the keys of an object in this one, or None where it is absent, null or empty."""
-        found = self.find(name)
-        if found is None:
+        entry = self.find(name)
+        if entry is None:
             return None
-        if not isinstance(found[1], dict):
-            raise self.error(name, f"must be an object in braces or null, got {shown(found[1])}")
-        if found[1] and name not in self.sections:
-            self.sections[name] = Keys(found[1], self.named(name), self)
+        if not isinstance(entry[1], dict):
+            raise self.error(name, f"must be an object in braces or null, got {shown(entry[1])}")
+        if entry[1] and name not in self.sections:
+            self.sections[name] = Keys(entry[1], self.named(name), self)
         return self.sections.get(name)
 
     def unread(self) -> tuple[str, ...]:

@@ -175,10 +175,10 @@ def heads_by_kind(
     """Return the heads of every kind of layer; kinds: that of each layer."""
     if family.latent:
         return dict.fromkeys(kinds, _latent_heads(keys, family, sizes))
-    found = dict.fromkeys(kinds, _plain_heads(sizes.kv_heads, sizes.head_dim))
-    if family.global_head_dim is not None and FULL in found:
-        found[FULL] = _global_heads(keys, family, sizes, kinds)
-    return found
+    heads = dict.fromkeys(kinds, _plain_heads(sizes.kv_heads, sizes.head_dim))
+    if family.global_head_dim is not None and FULL in heads:
+        heads[FULL] = _global_heads(keys, family, sizes, kinds)
+    return heads
 
 
 def _plain_heads(kv_heads: int, head_dim: int) -> Heads:
@@ -223,7 +223,7 @@ def _global_heads(keys: Keys, family: RopeFamily, sizes: Sizes, kinds: tuple[str
         return _plain_heads(groups, width)
     for layer_key in filter(str.isdigit, layers.record):
         layers.section(layer_key)  # that any layer is named is what counts, be it of another kind
-    found = set()
+    variants = set()
     for index in (index for index, kind in enumerate(kinds) if kind == FULL):
         key = next((key for key in layers.record if key.isdigit() and int(key) == index), None)
         layer = layers.section(key) if key is not None else None
@@ -231,12 +231,12 @@ def _global_heads(keys: Keys, family: RopeFamily, sizes: Sizes, kinds: tuple[str
         if layer is not None:
             width = layer.get("head_dim", HEAD_WIDTH_LIMIT, width)
             groups = read_kv_heads(layer, "num_key_value_heads", sizes.heads, groups)
-        found.add((groups, width))
-    if len(found) != 1:
+        variants.add((groups, width))
+    if len(variants) != 1:
         raise keys.error(
             "per_layer_config", "must give all layers of full attention the same heads"
         )
-    return _plain_heads(*found.pop())
+    return _plain_heads(*variants.pop())
 
 
 def kinds_by_layer(keys: Keys, family: RopeFamily, layers: int) -> tuple[str, ...]:
@@ -328,8 +328,8 @@ def layers_by_name(
     kinds: tuple[str, ...], uses_rope: tuple[bool, ...]
 ) -> Mapping[str, tuple[int, ...]]:
     """Return the indices of each kind of layer, by its name."""
-    found: dict[str, list[int]] = {}
+    indices_of: dict[str, list[int]] = {}
     for index, (kind, rope) in enumerate(zip(kinds, uses_rope, strict=True)):
         name = kind if rope else NO_ROPE if kind == FULL else f"{kind}, {NO_ROPE}"
-        found.setdefault(name, []).append(index)
-    return {name: tuple(indices) for name, indices in found.items()}
+        indices_of.setdefault(name, []).append(index)
+    return {name: tuple(indices) for name, indices in indices_of.items()}

@@ -258,7 +258,7 @@ def _unpack(token: str) -> bytes:
     """Return the JSON text of a token, of at most MAX_TOKEN_CONTENT bytes."""
     if not re.fullmatch(PATTERN, token, re.ASCII):
         raise ConfigFileError(
-            f"the word of a config is {PREFIX} and at most {MAX_TOKEN:,} characters in all, "
+            f"the token of a config is {PREFIX} and at most {MAX_TOKEN:,} characters in all, "
             "letters, digits, - and _."
         )
     packed = token.removeprefix(PREFIX)
@@ -267,13 +267,13 @@ def _unpack(token: str) -> bytes:
         content = base64.urlsafe_b64decode(packed + "=" * (-len(packed) % 4))
         text = reader.decompress(content, MAX_TOKEN_CONTENT + 1)
     except (binascii.Error, zlib.error):
-        raise ConfigFileError("the word of a config cannot be unpacked; was it cut?") from None
+        raise ConfigFileError("the token of a config cannot be unpacked; was it cut?") from None
     if len(text) > MAX_TOKEN_CONTENT:
         raise ConfigFileError(
-            f"the word of a config unpacks to more than {MAX_TOKEN_CONTENT:,} bytes."
+            f"the token of a config unpacks to more than {MAX_TOKEN_CONTENT:,} bytes."
         )
     if not reader.eof or reader.unused_data:
-        raise ConfigFileError("the word of a config cannot be unpacked; was it cut?")
+        raise ConfigFileError("the token of a config cannot be unpacked; was it cut?")
     return text
 
 

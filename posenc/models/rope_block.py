@@ -107,22 +107,22 @@ class BlockReader:
         """Return a number that may stand in the block or around it, or None; in both it must agree."""
         keys, outer = self.keys, self.outer
         inner = keys.optional(name, _RANGES[name]) if keys is not outer else None
-        found = outer.find(outer_names) if outer_names else None
-        if found is None:
+        entry = outer.find(outer_names) if outer_names else None
+        if entry is None:
             return inner
-        beside = outer.get(found[0], _RANGES[name])
+        beside = outer.get(entry[0], _RANGES[name])
         if inner is not None and inner != beside:
             raise outer.error(
-                found[0], f"says {beside:g}, but {keys.named(name)} says {inner:g}; they must agree"
+                entry[0], f"says {beside:g}, but {keys.named(name)} says {inner:g}; they must agree"
             )
         return beside
 
     def counts(self, name: str, total: int) -> tuple[int, ...]:
         """Return a list of 1 to 4 counts that sum to `total`, or the default of the model's class."""
         keys, counts = self.keys, self.family.block_defaults.get(name)
-        found = keys.find(name)
-        if found is not None:
-            values = found[1]
+        entry = keys.find(name)
+        if entry is not None:
+            values = entry[1]
             is_list = isinstance(values, list) and 0 < len(values) <= 4
             if not is_list or not all(type(n) is int and 0 <= n <= total for n in values):
                 raise keys.error(
@@ -149,8 +149,8 @@ class BlockReader:
         """
         keys, is_absent = self.keys, "factor" not in self.keys.record
         if trained is None or (is_absent and not absent) or keys.find("factor") is not None:
-            given: float = keys.get("factor", _FACTOR)
-            return given
+            written: float = keys.get("factor", _FACTOR)
+            return written
         name, context = self.context
         factor = context / trained
         if factor < 1:

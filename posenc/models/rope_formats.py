@@ -311,9 +311,9 @@ def read_block(block: Keys | None, around: Around) -> RopeConfig:
         for marked, known in FORMATS.items():
             if known.mark and (kind == marked or reader.has(known.mark)):
                 # Checked with another type, too, though that type alone rotates text.
-                found = known.read(reader)
+                config = known.read(reader)
                 if kind in (marked, RopeConfig.kind):
-                    return found
+                    return config
         scheme = FORMATS[kind].read(reader)
         whole = around.heads.rope_dim
         if scheme.rotary_dim > whole:  # p-RoPE, where a part of the head is apart

@@ -147,14 +147,14 @@ def _scheme(
             )
             return read_block(Keys(dict(default), "", keys), around)
         return read_block(None, around)
-    found = [read_block(block, around) for block in (new, old) if block is not None]
-    if found[0] != found[-1]:
+    schemes = [read_block(block, around) for block in (new, old) if block is not None]
+    if schemes[0] != schemes[-1]:
         raise keys.error(
             OLD,
-            f"and {keys.named(NEW)} are both given and do not agree ({_difference(*found)}); keep one "
+            f"and {keys.named(NEW)} are both given and do not agree ({_difference(*schemes)}); keep one "
             "of them",
         )
-    return found[0]
+    return schemes[0]
 
 
 def _difference(new: RopeConfig, old: RopeConfig) -> str:
@@ -208,15 +208,15 @@ def _latent_factor(family: RopeFamily, scheme: SchemeConfig) -> float:
 
 def _trained_length(keys: Keys) -> int | None:
     """Return the trained length that the config says, of any of its rope blocks."""
-    found = None
+    length = None
     for name in (NEW, OLD):
         block = keys.section(name)
         inner = [block] if block else []
         if block and any(isinstance(value, dict) for value in block.record.values()):
             inner = [part for part in map(block.section, block.record) if part]
         for part in inner:
-            found = found or written_trained_length(part, keys)
-    return found or written_trained_length(None, keys)
+            length = length or written_trained_length(part, keys)
+    return length or written_trained_length(None, keys)
 
 
 def _notes(keys: Keys, family: RopeFamily, kinds: list[LayerKind], sizes: Sizes) -> tuple[str, ...]:

@@ -27,9 +27,9 @@ class ModelRule(fields.Word):
     """The name of a model or the token of a config, "" for none; `chosen_model` reads it."""
 
     pattern: str = rf"|{PATTERN}|{_NAME}"
-    described: str = "the name of a model, such as llama-3-8b, or the word of a config"
+    described: str = "the name of a model, such as llama-3-8b, or the token of a config"
 
-    def told(self, value: str) -> str:
+    def describe(self, value: str) -> str:
         return chosen_model(value).label if value else "none"
 
 
@@ -92,7 +92,7 @@ def chosen_model(token: str) -> ChosenModel:
         if preset is None:
             raise ConfigFileError(
                 f"there is no model of the name {shown(token)}; it must be a well-known one, such as "
-                "llama-3-8b, or the word of a config."
+                "llama-3-8b, or the token of a config."
             )
         return ChosenModel(
             token=token,

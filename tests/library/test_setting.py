@@ -291,4 +291,4 @@ def test_numbers_rule_refuses_other_values_and_states_its_range() -> None:
     assert not SIZES.accepts((16.0, 24))
     assert "1 to 6 numbers from 0.5 to 100" in FACTORS.allowed()
     assert "2 to 4 whole numbers from 0 to 64" in SIZES.allowed()
-    assert FACTORS.told((1.0, 2.0, 3.0, 4.0, 5.0)) == "1, 2, ... (5 numbers)"
+    assert FACTORS.describe((1.0, 2.0, 3.0, 4.0, 5.0)) == "1, 2, ... (5 numbers)"

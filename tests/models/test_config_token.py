@@ -92,19 +92,19 @@ def test_sources_of_other_kinds_are_refused(tmp_path: Path) -> None:
     assert "1,048,576" in str(refusal(tmp_path / "large.json"))
 
 
-def test_a_preset_reads_the_same_from_every_source_and_its_word(tmp_path: Path) -> None:
+def test_a_preset_reads_the_same_from_every_source_and_its_token(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     for name in (name for name, preset in MODELS.items() if preset.config is not None):
         config = preset_config(name)
-        model, word = read_config(config), config_token(config)
+        model, token = read_config(config), config_token(config)
         path.write_bytes(b"\xef\xbb\xbf" + json.dumps(config, indent=1).encode())
         for source in (path, str(path), path.read_bytes(), path.read_text(), json.dumps(config)):
             assert read_config(source) == model, name
-        assert re.fullmatch(PATTERN, word, re.ASCII)
-        assert len(word) < 1_000  # with the 2 x 48 factors of LongRoPE
-        assert read_config_token(word) == model, name
+        assert re.fullmatch(PATTERN, token, re.ASCII)
+        assert len(token) < 1_000  # with the 2 x 48 factors of LongRoPE
+        assert read_config_token(token) == model, name
         for same in (json.dumps(config), dict(reversed(config.items()))):
-            assert config_token(same) == word, name
+            assert config_token(same) == token, name
     refusal(str(path).encode())  # bytes are never a path
 
 
@@ -129,25 +129,25 @@ def packed(content: bytes) -> str:
     return pack_stream(zlib.compress(content, 9))
 
 
-def unpack(word: str) -> Any:
-    text = word.removeprefix(PREFIX)
+def unpack(token: str) -> Any:
+    text = token.removeprefix(PREFIX)
     return json.loads(zlib.decompress(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))))
 
 
-def test_a_word_holds_only_what_bears_on_position() -> None:
+def test_a_token_holds_only_what_bears_on_position() -> None:
     private = {
         "_name_or_path": "/home/me/secret", "architectures": ["Secret"], "vocab_size": 7,
         "vision_config": {"position": "secret"},
     }  # fmt: skip
-    word = config_token(LLAMA | private)
-    assert set(unpack(word)) == set(LLAMA)
+    token = config_token(LLAMA | private)
+    assert set(unpack(token)) == set(LLAMA)
     # Of a key that was left out on request only the name is kept.
     config = LLAMA | private | {"my_position_notes": "secret"}
-    word = config_token(config, "llama")
-    assert "secret" not in json.dumps(unpack(word)).lower()
-    assert set(unpack(word)) == {*LLAMA, "my_position_notes", ASSUMED}
-    assert read_config_token(word) == read_config(config, "llama")
-    assert read_config_token(word).ignored == ("my_position_notes",)
+    token = config_token(config, "llama")
+    assert "secret" not in json.dumps(unpack(token)).lower()
+    assert set(unpack(token)) == {*LLAMA, "my_position_notes", ASSUMED}
+    assert read_config_token(token) == read_config(config, "llama")
+    assert read_config_token(token).ignored == ("my_position_notes",)
 
 
 def test_config_token_keeps_null_values_and_named_layers() -> None:
@@ -165,7 +165,7 @@ def test_config_token_keeps_null_values_and_named_layers() -> None:
 
 BOMB = packed(b'{"model_type": "llama", "x": "' + b"a" * (MAX_TOKEN_CONTENT + 1) + b'"}')
 GOOD = config_token(LLAMA)
-BAD_WORDS = {
+BAD_TOKENS = {
     "five megabytes": (PREFIX + "A" * 5_000_000, "4,096"),
     "no base64": (PREFIX + "!!!", "letters, digits"),
     "one letter too few": (PREFIX + "AAAAA", "cannot be unpacked"),
@@ -182,20 +182,20 @@ BAD_WORDS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", BAD_WORDS)
-def test_a_hostile_word_is_refused_for_its_fault(name: str) -> None:
-    word, fact = BAD_WORDS[name]
+@pytest.mark.parametrize("name", BAD_TOKENS)
+def test_a_hostile_token_is_refused_for_its_fault(name: str) -> None:
+    token, fact = BAD_TOKENS[name]
     with pytest.raises(ConfigFileError, match=re.escape(fact)):
-        read_config_token(word)
+        read_config_token(token)
 
 
-def test_a_word_is_never_unpacked_past_its_limit() -> None:
-    word = packed(b" " * 2_900_000)  # about the most that so few characters hold
-    assert len(word) <= MAX_TOKEN
+def test_a_token_is_never_unpacked_past_its_limit() -> None:
+    token = packed(b" " * 2_900_000)  # about the most that so few characters hold
+    assert len(token) <= MAX_TOKEN
     tracemalloc.start()
     try:
         with pytest.raises(ConfigFileError, match="65,536"):
-            read_config_token(word)
+            read_config_token(token)
         assert tracemalloc.get_traced_memory()[1] < 1_000_000
     finally:
         tracemalloc.stop()
@@ -273,19 +273,19 @@ def test_a_changed_config_is_read_alike_by_every_way_or_refused_by_a_key(
         assert kind.layers
         assert (kind.scheme is None) == bool(kind.unsupported)
     assert read_config(json.dumps(config), assume) == model
-    word = config_token(config, assume)
-    assert read_config_token(word) == model
-    content = unpack(word)
+    token = config_token(config, assume)
+    assert read_config_token(token) == model
+    content = unpack(token)
     assert (ASSUMED in content) == bool(model.assumption)
-    assert config_token(content, content.pop(ASSUMED, None)) == word
+    assert config_token(content, content.pop(ASSUMED, None)) == token
 
 
 @settings(max_examples=100)
 @given(st.binary(max_size=60) | st.text(max_size=60))
-def test_any_text_is_refused_as_a_config_and_as_a_word(source: bytes | str) -> None:
+def test_any_text_is_refused_as_a_config_and_as_a_token(source: bytes | str) -> None:
     with pytest.raises(ConfigFileError):
         read_config(source)
     content = source if isinstance(source, bytes) else json.dumps(source).encode()
-    for word in (pack_stream(content), pack_stream(zlib.compress(content)), str(source)):
+    for token in (pack_stream(content), pack_stream(zlib.compress(content)), str(source)):
         with pytest.raises(ConfigFileError):
-            read_config_token(word)
+            read_config_token(token)
