@@ -5,6 +5,7 @@ and a whole sequence agree. A bias that depends on the offset alone stays a curv
 it through a view without copies, and memory grows with T x block, not with T x T.
 """
 
+import functools
 import math
 
 import torch
@@ -70,7 +71,7 @@ def attention(
 def _windowed(
     q: Tensor, k: Tensor, v: Tensor, scheme: Scheme, shift: int, scale: float, causal: bool
 ) -> Tensor:
-    """Attend where query i stands at position i + shift and key j at position j."""
+    """Return attention where query i is at position i + shift and key j at position j."""
     queries, keys = q.shape[-2], k.shape[-2]
     offsets = torch.arange(1 - queries - shift, keys - shift, device=q.device)
     curve = scheme.offset_bias(offsets)
@@ -84,35 +85,32 @@ def _windowed(
         curve = curve.masked_fill(offsets > 0, -math.inf)
     # Scores are float32 inside the kernel whatever q is, and so is the bias: see Scheme.bias.
     curve = curve.to(at_least_float32(q.dtype))
-
-    def under(q: Tensor, k: Tensor, v: Tensor, curve: Tensor) -> Tensor:
-        return _under_curve(q, k, v, curve, shift, scale, causal)
-
+    attend = functools.partial(_attend_under_curve, shift=shift, scale=scale, causal=causal)
     if curve.requires_grad and torch.is_grad_enabled() and not torch.compiler.is_compiling():
         k, v = (repeat_kv(x, q.shape[1]) for x in (k, v))
-        return attend_trained(under, q, k, v, curve, scale)
-    return under(q, k, v, curve)
+        return attend_trained(attend, q, k, v, curve, scale)
+    return attend(q, k, v, curve)
 
 
-def _under_curve(
-    q: Tensor, k: Tensor, v: Tensor, curve: Tensor, shift: int, scale: float, causal: bool
+def _attend_under_curve(
+    q: Tensor, k: Tensor, v: Tensor, curve: Tensor, *, shift: int, scale: float, causal: bool
 ) -> Tensor:
-    """Attend under a curve over all offsets, block by block of queries."""
+    """Return attention under a curve over all offsets, one block of queries at a time."""
     queries, keys = q.shape[-2], k.shape[-2]
     blocks = []
     for start in range(0, queries, QUERY_BLOCK):
         stop = min(start + QUERY_BLOCK, queries)
-        seen = min(keys, max(stop + shift, 0)) if causal else keys
+        visible = min(keys, max(stop + shift, 0)) if causal else keys
         rows = q[..., start:stop, :].flip(-2)
-        if seen == 0:
+        if visible == 0:
             blocks.append(v.new_zeros(*q.shape[:2], stop - start, v.shape[-1]))
             continue
-        mask = flipped_rows(curve, queries, start, stop, seen)[None]
-        block = _sdpa(rows, k[..., :seen, :], v[..., :seen, :], mask, scale).flip(-2)
+        mask = flipped_rows(curve, queries, start, stop, visible)[None]
+        block = _sdpa(rows, k[..., :visible, :], v[..., :visible, :], mask, scale).flip(-2)
         blind = max(-shift - start, 0) if causal else 0  # queries before the first key
         if blind > 0:
-            kept = torch.arange(stop - start, device=q.device) >= blind
-            block = torch.where(kept[:, None], block, 0.0)
+            sighted = torch.arange(stop - start, device=q.device) >= blind
+            block = torch.where(sighted[:, None], block, 0.0)
         blocks.append(block)
     return torch.cat(blocks, dim=-2)
 
@@ -120,7 +118,7 @@ def _under_curve(
 def _masked(
     q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, visible: Tensor | None, scale: float
 ) -> Tensor:
-    """Attend one block of queries under a dense mask of its rows."""
+    """Return attention of one block of queries under a dense mask."""
     if visible is None:
         return _sdpa(q, k, v, bias, scale)
     sees_any = visible.any(dim=-1, keepdim=True)

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posenc import limits
-from posenc.frequencies import Layout, interleaved_to_half
+from posenc.frequencies import Layout, join_pairs
 from posenc.schemes.base import (
     Head,
     KernelRequest,
@@ -81,14 +81,11 @@ def feature_names(scheme: Scheme, width: int) -> tuple[str, ...]:
 
 
 def _rotary_table(scheme: RotaryScheme, length: int, dtype: torch.dtype | None) -> Encoding:
-    """Return what turns every pair, cosine and sine side by side or all cosines first."""
+    """Return the cosine and sine of every pair, side by side or all cosines first."""
     pairs, layout = scheme.frequencies.pairs, scheme.rotary_layout
-    width = 2 * pairs
-    limits.check_table(length, width)
+    limits.check_table(length, 2 * pairs)
     cos, sin = scheme.cos_sin(torch.arange(length, device="cpu"))
-    table = torch.stack((rounded(cos, dtype), rounded(sin, dtype)), dim=-1).flatten(-2)
-    if layout == "half":
-        table = table[:, interleaved_to_half(width)]
+    table = join_pairs(rounded(cos, dtype), rounded(sin, dtype), layout)
     return Encoding(table, "cosine or sine", _pair_names(pairs, layout, "cos", "sin"))
 
 

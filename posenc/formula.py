@@ -17,18 +17,19 @@ NOTATIONS: tuple[Notation, ...] = ("pos, i", "t, k")
 
 # Position of the query (or of the token), position of the key, number of a pair.
 _LETTERS = {"pos, i": (r"\mathrm{pos}", r"\mathrm{pos}'", "i"), "t, k": ("t", "t'", "k")}
-_SYMBOLS = {"dim": "d", "rotary_dim": "r", "base": "b", "heads": "n", "max_len": "L"}
-_SYMBOLS |= {"factor": "s", "trained_length": "L", "length": "n", "low_freq_factor": "l"}
-_SYMBOLS |= {"high_freq_factor": "h", "beta_fast": r"\beta", "beta_slow": r"\alpha"}
-_SYMBOLS |= {
-    "buckets": "N",
-    "max_distance": "D",
-    "width": "w",
-    "threshold": "L",
-    "clip": "K",
-    "counted": "P",
-}
-_SYMBOLS |= {"scale_base": "B", "origin": "o"}
+_SYMBOLS = (
+    {"dim": "d", "rotary_dim": "r", "base": "b", "heads": "n", "max_len": "L", "factor": "s"}
+    | {"trained_length": "L", "length": "n", "low_freq_factor": "l", "high_freq_factor": "h"}
+    | {"beta_fast": r"\beta", "beta_slow": r"\alpha", "buckets": "N", "max_distance": "D"}
+    | {
+        "width": "w",
+        "threshold": "L",
+        "clip": "K",
+        "counted": "P",
+        "scale_base": "B",
+        "origin": "o",
+    }
+)
 
 
 @runtime_checkable
@@ -91,7 +92,7 @@ class Writer:
         return self.pair, f"{self.pair}+{half}"
 
     def angle(self, field: str) -> str:
-        """The angle of a pair at a position; `field` is the width that the ladder is made for."""
+        """The angle of a pair at a position; `field` is the width of the frequencies."""
         if self.notation == "pos, i":
             return rf"\frac{{{self.position}}}{{{self.power(field)}}}"
         return rf"\omega_{self.pair}\,{self.position}"
@@ -100,7 +101,7 @@ class Writer:
         """The base to the pair's share of the width: one over its frequency."""
         return rf"{{{self.value('base')}}}^{{2{self.pair}/{self.value(field)}}}"
 
-    def ladder(self, field: str) -> list[str]:
+    def frequencies(self, field: str) -> list[str]:
         """The definition of the frequencies where the angle names them, else nothing."""
         if self.notation == "pos, i":
             return []
@@ -110,18 +111,18 @@ class Writer:
         """A pair of features that holds the sine and the cosine of the pair's angle."""
         first, second = (self.entry(feature) for feature in self.features(layout, field))
         angle = rf"\left({self.angle(field)}\right)"
-        lines = [rf"{first} &= \sin{angle}", rf"{second} &= \cos{angle}", *self.ladder(field)]
+        lines = [rf"{first} &= \sin{angle}", rf"{second} &= \cos{angle}", *self.frequencies(field)]
         return r"\begin{aligned} " + r" \\ ".join(lines) + r" \end{aligned}"
 
     @property
     def rate(self) -> str:
-        """What a pair turns by per position."""
+        """The frequency of a pair: its angle per position."""
         return rf"\omega_{self.pair}" if self.notation == "t, k" else rf"\theta_{self.pair}"
 
     def rotation(self, layout: Layout, field: str, lines: Sequence[str], factor: str = "") -> str:
-        """A pair of features of a query or key x turned by the pair's angle.
+        """A pair of features of a query or key x, rotated by the pair's angle.
 
-        lines: what the rate is, then what stands in that. factor: what the turned pair is multiplied by.
+        lines: the frequency, then definitions of its symbols. factor: of the rotated pair.
         """
         first, second = self.features(layout, field)
         angle = rf"{self.rate}\,{self.position}"

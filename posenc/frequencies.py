@@ -47,6 +47,15 @@ def half_to_interleaved(dim: int) -> Int[Tensor, " dim"]:
     return torch.arange(check_width("dim", dim)).view(2, -1).T.flatten()
 
 
+def join_pairs(
+    first: Float[Tensor, "*n pairs"], second: Float[Tensor, "*n pairs"], layout: Layout
+) -> Float[Tensor, "*n dim"]:
+    """Return one table of the first and second members of pairs, in the order of a layout."""
+    if layout == "interleaved":
+        return torch.stack((first, second), dim=-1).flatten(-2)
+    return torch.cat((first, second), dim=-1)
+
+
 _WORD = 2**32 - 1
 _CYCLE_BITS = 96
 _PI_BITS = 1_280  # enough to reduce the largest float64 modulo one cycle

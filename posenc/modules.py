@@ -1,8 +1,6 @@
-r"""The modules people know from tutorials, on top of the same schemes.
+"""The modules that tutorials define, with exact tables.
 
-Sizes are keyword-only because tutorials disagree on their order. Two faults of the snippets these
-replace are tested beside them: one multiplies by `self.d_model` without ever setting it, and the
-slice assignments `pe[:, 0::2]`, `pe[:, 1::2]` break at an odd width.
+Sizes are keyword-only because tutorials disagree on their order.
 """
 
 import math
@@ -18,14 +16,34 @@ from posenc.schemes.learned import INITIAL_STD
 from posenc.tables import sinusoidal_table
 
 
-class SinusoidalPositionalEncoding(nn.Module):
+class _PositionTable(nn.Module):
+    """Adds the rows of a table, (max_len, d_model), then dropout."""
+
+    table: Tensor
+    dropout: nn.Dropout
+
+    def forward(self, x: Float[Tensor, "b t d"]) -> Float[Tensor, "b t d"]:
+        """Return x plus the rows of positions 0 .. t-1. Raises PositionOutOfRange past max_len."""
+        rows, width = self.table.shape
+        if x.dim() != 3 or x.shape[2] != width:
+            raise SchemeArgumentError(
+                f"x must have the shape (batch, tokens, {width}), got {tuple(x.shape)}."
+            )
+        if x.shape[1] > rows:
+            raise PositionOutOfRange(
+                f"The table has rows for positions 0 to {rows - 1:,}; "
+                f"position {x.shape[1] - 1:,} has none.",
+                limit=rows,
+            )
+        return self.dropout(x + self.table[: x.shape[1]])
+
+
+class SinusoidalPositionalEncoding(_PositionTable):
     """Adds the sinusoidal table (Vaswani et al. 2017, arXiv 1706.03762, section 3.5), then dropout.
 
     The table is a buffer saved with the model, (max_len, d_model), in the dtype the model has.
     Raises SchemeArgumentError for an odd d_model: sines and cosines come in pairs.
     """
-
-    table: Tensor
 
     def __init__(
         self, *, d_model: int, max_len: int = 5000, base: float = 10000.0, dropout: float = 0.0
@@ -36,13 +54,8 @@ class SinusoidalPositionalEncoding(nn.Module):
         self.register_buffer("table", sinusoidal_table(max_len, d_model, base))
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, x: Float[Tensor, "b t d"]) -> Float[Tensor, "b t d"]:
-        """Return x plus the rows of positions 0 .. t-1. Raises PositionOutOfRange past max_len."""
-        _check_input(x, self.table)
-        return self.dropout(x + self.table[: x.shape[1]])
 
-
-class LearnedPositionalEncoding(nn.Module):
+class LearnedPositionalEncoding(_PositionTable):
     """Adds a trainable row per position (Gehring et al. 2017, arXiv 1705.03122), then dropout.
 
     The table starts as N(0, 0.02), drawn from torch's own generator like any other layer.
@@ -55,11 +68,6 @@ class LearnedPositionalEncoding(nn.Module):
         limits.check_elements(max_len, d_model)
         self.table = nn.Parameter(torch.randn(max_len, d_model) * INITIAL_STD)
         self.dropout = nn.Dropout(dropout)
-
-    def forward(self, x: Float[Tensor, "b t d"]) -> Float[Tensor, "b t d"]:
-        """Return x plus the rows of positions 0 .. t-1. Raises PositionOutOfRange past max_len."""
-        _check_input(x, self.table)
-        return self.dropout(x + self.table[: x.shape[1]])
 
 
 class TokenPlusPositionEmbedding(nn.Module):
@@ -97,16 +105,3 @@ class TokenPlusPositionEmbedding(nn.Module):
         Raises PositionOutOfRange past max_len.
         """
         return self.dropout(self.position(self.token(tokens) * self.scale))
-
-
-def _check_input(x: Tensor, table: Tensor) -> None:
-    if x.dim() != 3 or x.shape[2] != table.shape[1]:
-        raise SchemeArgumentError(
-            f"x must have the shape (batch, tokens, {table.shape[1]}), got {tuple(x.shape)}."
-        )
-    if x.shape[1] > table.shape[0]:
-        raise PositionOutOfRange(
-            f"The table has rows for positions 0 to {table.shape[0] - 1:,}; "
-            f"position {x.shape[1] - 1:,} has none.",
-            limit=table.shape[0],
-        )

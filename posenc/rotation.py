@@ -98,8 +98,8 @@ def _rotated(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
         head = head.to(cos.dtype)
     if layout == "half":
         x0, x1 = head.chunk(2, -1)
-        first, second = torch.addcmul(x0 * cos, x1, sin, value=-1), torch.addcmul(x1 * cos, x0, sin)
-        rotated = torch.cat((first, second), -1)
+        rotated0 = torch.addcmul(x0 * cos, x1, sin, value=-1)
+        rotated = torch.cat((rotated0, torch.addcmul(x1 * cos, x0, sin)), -1)
     elif torch.compiler.is_compiling():  # complex numbers are not compiled
         x0, x1 = head.unflatten(-1, (-1, 2)).unbind(-1)
         rotated = torch.stack((x0 * cos - x1 * sin, x1 * cos + x0 * sin), -1).flatten(-2)

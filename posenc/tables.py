@@ -17,7 +17,7 @@ from torch import Tensor
 
 from posenc.device import float64_device
 from posenc.errors import PositionOutOfRange, SchemeArgumentError
-from posenc.frequencies import Frequencies, Layout, check_layout, exact_cos_sin
+from posenc.frequencies import Frequencies, Layout, check_layout, exact_cos_sin, join_pairs
 from posenc.limits import MAX_POSITION, check_table
 
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
@@ -126,7 +126,7 @@ def _cached(
     # Outside inference mode, because a tensor made inside it could never enter a training step.
     with torch.inference_mode(False), torch.no_grad():
         cos, sin = _consecutive(start, length, frequencies, dtype, device, scale)
-        return (cos, sin) if layout is None else (_joined(cos, sin, layout),)
+        return (cos, sin) if layout is None else (join_pairs(sin, cos, layout),)
 
 
 def cos_sin(
@@ -190,7 +190,7 @@ def sinusoidal_table(
     if torch.compiler.is_compiling():
         positions = torch.arange(start, start + length, device=device)
         cos, sin = cos_sin(positions, frequencies, dtype=dtype)
-        table = _joined(cos, sin, layout)
+        table = join_pairs(sin, cos, layout)
         return table if out is None else out.copy_(table)
     if out is None:
         out = torch.empty(length, dim, dtype=dtype, device=device)
@@ -305,7 +305,8 @@ def sinusoidal_rows(
         or torch.compiler.is_compiling()
         or positions * frequencies.pairs > _CACHED_ENTRIES
     ):
-        return _joined(*rotary_rows(positions, frequencies, dtype=dtype, device=device), layout)
+        cos, sin = rotary_rows(positions, frequencies, dtype=dtype, device=device)
+        return join_pairs(sin, cos, layout)
     return _cached(0, positions, frequencies, layout, dtype, device, 1.0)[0]
 
 
@@ -335,9 +336,3 @@ def _is_consecutive(positions: Int[Tensor, " n"]) -> bool:
     if positions.device.type != "cpu" or len(positions) < 2:
         return False
     return bool((positions.diff() == 1).all())
-
-
-def _joined(cos: Tensor, sin: Tensor, layout: str) -> Tensor:
-    if layout == "interleaved":
-        return torch.stack((sin, cos), dim=-1).flatten(-2)
-    return torch.cat((sin, cos), dim=-1)

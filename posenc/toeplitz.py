@@ -1,13 +1,7 @@
-"""Curves over the offset, read as matrices without being copied.
+"""Curves over the offset: read as Toeplitz matrices without a copy, and their gradient.
 
 A curve holds one value per offset, key minus query, from -(q-1) to k-1: entry (i, j) of the matrix
 is `curve[j - i + q - 1]`. Axes: h heads, q query positions, k key positions.
-
-Attention under a bias that is trained: the gradient of a curve over the offset, in blocks.
-
-A mask that wants a gradient makes torch's attention keep every weight, T x T of them. Here the forward
-pass is that of a fixed curve, and the backward pass makes the weights of one block of queries at a
-time again, and sums what each offset contributed along its diagonal. Axes as in posenc.toeplitz.
 """
 
 import math
@@ -54,6 +48,9 @@ def attend_trained(
 ) -> Tensor:
     """Return `attend(q, k, v, curve)` with gradients of q, k, v and the curve; k and v have q's heads.
 
+    A mask that needs a gradient makes torch's attention store every weight, T x T of them. Here the
+    backward pass computes the weights of one block of queries at a time, and sums their gradients
+    along diagonals.
     attend: attention under a fixed curve, minus infinity where a key may not be seen; a query that
     sees none gets zeros.
     """
@@ -72,8 +69,7 @@ class _Attend(torch.autograd.Function):
         attend: Attend,
         scale: float,
     ) -> Tensor:
-        # Detached: torch chooses the attention that keeps every weight for a mask that wants a
-        # gradient, whether or not one is recorded.
+        # Detached: torch stores every weight for a mask that needs a gradient, even unrecorded.
         out = attend(q, k, v, curve.detach())
         ctx.save_for_backward(q, k, v, curve, out)
         ctx.scale = scale
@@ -97,31 +93,33 @@ def _gradients(
     of_k, of_v = torch.zeros_like(keys_wide), torch.zeros_like(values_wide)
     of_curve = torch.zeros_like(curve, dtype=wide)
     queries, keys = q.shape[-2], k.shape[-2]
-    seen_at = (curve != -math.inf).any(dim=0).nonzero()
-    reach = int(seen_at.max()) + 1 if len(seen_at) else 0  # entries of the curve that may be seen
+    open_entries = (curve != -math.inf).any(dim=0).nonzero()
+    reach = int(open_entries.max()) + 1 if len(open_entries) else 0  # entries that are not masked
     # Softmax's own part of the gradient: what each query's output has to do with its change.
     shared = (upstream.to(wide) * out.to(wide)).sum(dim=-1, keepdim=True)
     for start in range(0, queries, QUERY_BLOCK):
         stop = min(start + QUERY_BLOCK, queries)
         rows = slice(start, stop)
-        # Past the last offset that may be seen, no query of the block has a key.
-        seen = min(keys, max(reach - (queries - stop), 0))
-        if seen == 0:
+        # Past the last offset that is not masked, no query of the block has a key.
+        visible = min(keys, max(reach - (queries - stop), 0))
+        if visible == 0:
             of_q[..., rows, :] = 0.0
             continue
         # Everything of the block in falling order of queries, in which the curve is a mask as it is.
-        mask = flipped_rows(curve, queries, start, stop, seen)
+        mask = flipped_rows(curve, queries, start, stop, visible)
         block = (q[..., rows, :].to(wide) * scale).flip(-2)
         change = upstream[..., rows, :].to(wide).flip(-2)
-        scores = (block @ keys_wide[..., :seen, :].mT).add_(mask)
+        scores = (block @ keys_wide[..., :visible, :].mT).add_(mask)
         weights = functional.softmax(scores, dim=-1)
         if queries - 1 - start >= reach:  # the first query sees no key: 0 / 0
             weights = weights.nan_to_num_(0.0)
-        of_v[..., :seen, :] += weights.mT @ change
-        of_weights = change @ values_wide[..., :seen, :].mT
+        of_v[..., :visible, :] += weights.mT @ change
+        of_weights = change @ values_wide[..., :visible, :].mT
         of_scores = of_weights.sub_(shared[..., rows, :].flip(-2)).mul_(weights)
-        of_q[..., rows, :] = (of_scores @ keys_wide[..., :seen, :]).mul_(scale).flip(-2).to(q.dtype)
-        of_k[..., :seen, :] += of_scores.mT @ block
+        of_q[..., rows, :] = (
+            (of_scores @ keys_wide[..., :visible, :]).mul_(scale).flip(-2).to(q.dtype)
+        )
+        of_k[..., :visible, :] += of_scores.mT @ block
         # A sum over a batch of one would be a copy.
         per_offset = diagonal_sums(of_scores[0] if len(of_scores) == 1 else of_scores.sum(dim=0))
         first = queries - stop

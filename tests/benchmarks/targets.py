@@ -2,9 +2,9 @@
 
     python -m tests.benchmarks.targets [--rounds 15]
 
-Measured on one AVX-512 processor: 2.5 fills, 1.35 to 1.66 and 3.8 to 4.8 copies, 1.45 times plain
-attention. Ratios to the code of tutorials and peers differ by processor: the other benchmarks report
-them, and none of them is a target. Exit status 1 if a target is missed; run it on an idle machine.
+Measured on one AVX-512 processor: 2.4 fills, 1.4 and 3.5 copies, 1.5 times plain attention. Ratios to
+the code of tutorials and peers differ by processor: the other benchmarks report them, and none of
+them is a target. Exit status 1 if a target is missed; run it on an idle machine.
 """
 
 import functools
