@@ -119,7 +119,6 @@ class Alibi(Scheme):
 
     def vectors(self, request: KernelRequest) -> Float[Tensor, "n m"]:
         length, head = request.length, request.head
-        limits.check_count("length", length, 1, limits.MAX_KERNEL_LENGTH)
         heads = self.config.heads if head == "mean" else 1
         if heads * length**2 > limits.MAX_VECTOR_ELEMENTS:
             raise SchemeArgumentError(
@@ -169,7 +168,7 @@ def _bias(offsets: Tensor, slopes: Float[Tensor, " h"]) -> Float[Tensor, " h *sh
 
 
 def expanding_shift(ratio: float, size: int, offset: int) -> Float[Tensor, "more size"]:
-    """The exact M_k of one ALiBi head, (size + offset, size): each step adds a dimension.
+    """Return the exact M_k of one ALiBi head, (size + offset, size): each step adds a dimension.
 
     With r = ratio = exp(-slope): phi(0) = e_0, phi(i) = r phi(i-1) + sqrt(1 - r^2) e_i, so
     M_1 e_0 = r e_0 + sqrt(1 - r^2) e_1 and M_1 e_i = e_(i+1); M_k is its k-th power. It acts on
