@@ -18,21 +18,21 @@ from posenc.models.model_config import full_cache_note
 from posenc.planner import (
     COLUMNS,
     RANKING,
-    Caution,
     ContextPlan,
     LayerNote,
-    cautions,
-    emit,
+    PlanWarning,
     layer_notes,
     loss_by_position_script,
+    paste,
     plan,
-    verdict,
+    recommendation,
+    warnings_of,
 )
 from posenc.planner.methods import UNSCALED
 from posenc.planner.plan import planned_kind
 from posenc.planner.report import ranked
 from posenc.planner.scaling_effects import distinct_positions, kernel_at
-from posenc.planner.warnings import bound_said, resolution_said
+from posenc.planner.warnings import bound_sentence, precision_sentence
 from posenc.schemes.rope import RopeConfig
 from posenc.settings import ChosenModel, Setting, chosen_model
 
@@ -74,7 +74,7 @@ class PlannerRead:
     resolution: pd.DataFrame
     cache: pd.DataFrame
     evidence: tuple[tuple[str, str, str], ...]
-    cautions: tuple[Caution, ...]
+    cautions: tuple[PlanWarning, ...]
     layers: tuple[LayerNote, ...]
     left_out: tuple[str, ...]
     pasted: Mapping[str, Pasted]
@@ -147,7 +147,7 @@ def _read(word: str, chosen: PlanChoice, every: bool) -> PlannerRead:
     found = _plan(word, chosen, every)
     notes = tuple(layer_notes(found.model, found.target, found.trained_length))
     return PlannerRead(
-        headline=verdict(found),
+        headline=recommendation(found),
         about=about(chosen_model(word)),
         methods=methods_frame(found),
         ranked={part: pd.DataFrame(rows) for part, rows in ranked(found).items()},
@@ -161,7 +161,7 @@ def _read(word: str, chosen: PlanChoice, every: bool) -> PlannerRead:
             for one in found.methods
             for said, source in one.statements
         ),
-        cautions=tuple(cautions(found)),
+        cautions=tuple(warnings_of(found)),
         layers=notes,
         windows=full_cache_note(found.model, found.target),
         left_out=found.left_out,
@@ -171,8 +171,8 @@ def _read(word: str, chosen: PlanChoice, every: bool) -> PlannerRead:
         reach=found.reach,
         scanned=found.scanned,
         rope=found.trained is not None,
-        apart=resolution_said(found),
-        base_bound=bound_said(found),
+        apart=precision_sentence(found),
+        base_bound=bound_sentence(found),
         assumed=" ".join(
             filter(None, (_assumed(found, chosen_model(word), chosen), *found.model.assumed))
         ),
@@ -287,7 +287,7 @@ def _pasted(found: ContextPlan) -> dict[str, Pasted]:
     for one in found.methods if found.longer else ():
         if one.method.name == UNSCALED.name:
             continue
-        emitted = emit(found, one)
+        emitted = paste(found, one)
         texts = {
             "config.json, transformers 5": _json(emitted.rope_parameters),
             "config.json, transformers 4": _json(emitted.rope_scaling),

@@ -1,16 +1,39 @@
 """The command line: `python -m posenc train`, `runs`, `label`, `export`, `inspect`, `plan`, `identify`."""
 
+import importlib
+
 import click
 
-from posenc.cli.identify import identify_table
-from posenc.cli.plan import inspect_config, plan_context
-from posenc.cli.runs import export_runs, label_run, list_runs
-from posenc.cli.train import train_schemes
 from posenc.errors import PosencError
 
+_COMMANDS = {
+    "train": "posenc.cli.train:train_schemes",
+    "runs": "posenc.cli.runs:list_runs",
+    "export": "posenc.cli.runs:export_runs",
+    "label": "posenc.cli.runs:label_run",
+    "inspect": "posenc.cli.plan:inspect_config",
+    "plan": "posenc.cli.plan:plan_context",
+    "identify": "posenc.cli.identify:identify_table",
+}
 
-class _Kind(click.Group):
-    """Commands whose expected errors are one sentence and no trace."""
+
+class _Commands(click.Group):
+    """Commands that are imported when used, and whose expected errors are one sentence."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        module, function = _COMMANDS[cmd_name].split(":")
+        try:
+            command: click.Command = getattr(importlib.import_module(module), function)
+        except ModuleNotFoundError as error:
+            if not error.name or error.name.partition(".")[0] == "posenc":
+                raise
+            return _without_package(cmd_name, error.name)
+        return command
 
     def invoke(self, ctx: click.Context) -> object:
         try:
@@ -19,25 +42,25 @@ class _Kind(click.Group):
             raise click.ClickException(str(error)) from error
 
 
+def _without_package(name: str, package: str) -> click.Command:
+    """Return a command that says which packages are missing."""
+    sentence = f"{name} needs the package {package}: pip install 'posenc[lab]'."
+
+    @click.command(name=name, help=sentence, context_settings={"ignore_unknown_options": True})
+    @click.argument("arguments", nargs=-1)
+    def missing(arguments: tuple[str, ...]) -> None:
+        raise click.ClickException(sentence)
+
+    return missing
+
+
 @click.group(
-    cls=_Kind,
+    cls=_Commands,
     context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
     help="Measure positional encodings, plan with them, and tell what a table is.",
 )
 def main() -> None:
     pass
-
-
-for _command in (
-    train_schemes,
-    list_runs,
-    export_runs,
-    label_run,
-    inspect_config,
-    plan_context,
-    identify_table,
-):
-    main.add_command(_command)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ _SCRIPT = """\
 import csv
 import sys
 
-from posenc.planner import COLUMNS, plan, verdict
+from posenc.planner import COLUMNS, plan, recommendation
 from posenc.settings import chosen_model
 
 model = chosen_model({model!r})
@@ -16,7 +16,7 @@ found = plan(
     model.config, {context}, name=model.label, trained_length={trained}, methods={methods!r},
     search_base={search}, scan={scan},
 )
-{assumption}print(verdict(found), file=sys.stderr)
+{assumption}print(recommendation(found), file=sys.stderr)
 rows = csv.writer(sys.stdout, lineterminator="\\n")
 rows.writerow([column.title for column in COLUMNS])
 for one in found.methods:

@@ -9,7 +9,7 @@ from posenc.analysis.base_search import smallest_base
 from posenc.models.presets import MODELS
 from posenc.planner import plan
 from posenc.planner.report import EXPLAINED
-from posenc.planner.scaling_effects import read_pairs
+from posenc.planner.scaling_effects import compare_pairs
 
 settings = page.settings()
 header = st.container()
@@ -57,7 +57,7 @@ if found.rope:
         "every base below it excluded. K is the expected logit of unit isotropic content at distance k, "
         "with frequencies and attention factor a of the method (Su et al. 2021, arXiv 2104.09864).",
         plan,
-        read_pairs,
+        compare_pairs,
         smallest_base,
     )
 page.numbers(both.map(lambda one: one.methods), "methods")

@@ -6,7 +6,6 @@ from pathlib import Path
 import click
 
 from posenc.checkpoints.array_files import read_number_table
-from posenc.errors import PosencError
 from posenc.identification import identify
 from posenc.identification.identify import fit_sentence, from_exact, headline, leading_error, record
 
@@ -24,26 +23,24 @@ from posenc.identification.identify import fit_sentence, from_exact, headline, l
 @click.option("--json", "as_json", is_flag=True, help="Every number, in full.")
 def identify_table(file: Path, tensor: str | None, sines: Path | None, as_json: bool) -> None:
     try:
-        read = read_number_table(file, tensor)
-        beside = read.sines if sines is None else read_number_table(sines).table
-        found = identify(read.table, beside)
-        apart = from_exact(found, read.table, beside) if found.known else None
+        table = read_number_table(file, tensor)
+        second = table.sines if sines is None else read_number_table(sines).table
+        result = identify(table.table, second)
+        exact = from_exact(result, table.table, second) if result.known else None
     except OSError as error:
         raise click.ClickException(f"{file} cannot be read: {error.strerror}.") from None
-    except PosencError as error:
-        raise click.ClickException(str(error)) from None
     if as_json:
-        said = record(found) | {"largest_error": None if apart is None else apart.largest}
-        said |= {"tensor": read.name, "notes": list(read.notes)}
-        return click.echo(json.dumps(said, indent=2))
-    if leading := leading_error(found, apart):
+        values = record(result) | {
+            "largest_error": None if exact is None else exact.largest,
+            "tensor": table.name,
+            "notes": list(table.notes),
+        }
+        click.echo(json.dumps(values, indent=2))
+        return
+    if leading := leading_error(result, exact):
         click.echo(leading)
-    click.echo(headline(found))
-    click.echo(fit_sentence(found))
-    for one in found.deviations:
-        click.echo(f"  {one.sentence}")
-    for words in found.also:
-        click.echo(f"  It may also be {words}.")
-    for note in read.notes:
-        click.echo(f"  {note}")
-    return None
+    click.echo(headline(result))
+    click.echo(fit_sentence(result))
+    also = [f"It may also be {words}." for words in result.also]
+    for line in (*(deviation.sentence for deviation in result.deviations), *also, *table.notes):
+        click.echo(f"  {line}")

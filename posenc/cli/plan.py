@@ -4,12 +4,10 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 
 from posenc import limits
-from posenc.checkpoints import printable_name
 from posenc.device import fixed_threads
 from posenc.errors import PosencError
 from posenc.models import read_config
@@ -18,17 +16,17 @@ from posenc.planner import (
     METHODS,
     RANKING,
     ContextPlan,
-    cautions,
-    emit,
     layer_notes,
     loss_by_position_script,
+    paste,
     plan,
-    verdict,
+    recommendation,
+    warnings_of,
 )
 from posenc.planner.methods import UNSCALED
 from posenc.planner.report import EXPLAINED, layer_rows, model_record, plan_record, ranked
-from posenc.planner.warnings import bound_said, resolution_said, suggested
-from posenc.text import with_advanced
+from posenc.planner.warnings import bound_sentence, precision_sentence, suggested
+from posenc.text import printable_name, with_advanced
 
 _CONFIG = click.argument("config", metavar="CONFIG.JSON")
 _ASSUME = click.option(
@@ -40,8 +38,8 @@ _ASSUME = click.option(
 _JSON = click.option("--json", "as_json", is_flag=True, help="Every number, in full.")
 
 
-class _Refused(click.ClickException):
-    """What was given cannot be used: one sentence, exit status 2."""
+class _UsageError(click.ClickException):
+    """An argument or a config that cannot be used: one sentence, exit status 2."""
 
     exit_code = 2
 
@@ -53,18 +51,20 @@ class _Refused(click.ClickException):
 def inspect_config(config: str, assume: str | None, as_json: bool) -> None:
     model, name = _read(config, assume)
     if as_json:
-        return click.echo(_written(model_record(model)))
-    _tell_assumed(model, model.assumed)
-    context = "not told" if model.context is None else f"{model.context:,}"
-    trained = "not told" if model.trained_length is None else f"{model.trained_length:,}"
+        click.echo(json.dumps(model_record(model), indent=2))
+        return
+    _print_assumptions(model, model.assumed)
+    context, trained = (
+        "not told" if length is None else f"{length:,}"
+        for length in (model.context, model.trained_length)
+    )
     kind = printable_name(model.model_type)
     click.echo(f"{name}: {kind}, {model.layers} layers of width {model.hidden_size:,}")
     click.echo(f"context {context}, trained length {trained}\n")
-    _table(layer_rows(model))
+    _print_table(layer_rows(model))
     notes = [*model.notes, *(note for kind in model.layer_kinds for note in kind.notes)]
-    _list("Notes", list(dict.fromkeys(notes)))
-    _list("Not read", model.ignored)
-    return None
+    _print_list("Notes", list(dict.fromkeys(notes)))
+    _print_list("Not read", model.ignored)
 
 
 @click.command(
@@ -88,136 +88,123 @@ def plan_context(
     assume: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     model, name = _read(config, assume)
-    asked = None if methods is None else [word.strip() for word in methods.split(",")]
+    names = None if methods is None else [word.strip() for word in methods.split(",")]
     try:
-        with fixed_threads(
-            1
-        ):  # a second one waits more than it computes: half again the processor's time
-            made = plan(
+        with fixed_threads(1):  # more threads wait longer than they compute
+            context_plan = plan(
                 model, context, name=name, trained_length=trained,
-                methods=[script] if script else asked, search_base=script in (None, "base"),
+                methods=[script] if script else names, search_base=script in (None, "base"),
             )  # fmt: skip
     except PosencError as error:
-        raise _Refused(str(error)) from None
+        raise _UsageError(str(error)) from None
     if script:
-        return click.echo(_script(made, script))
-    if as_json:
-        return click.echo(_written(plan_record(made)))
-    _tell(made)
-    return None
+        click.echo(_script(context_plan, script))
+    elif as_json:
+        click.echo(json.dumps(plan_record(context_plan), indent=2))
+    else:
+        _print_plan(context_plan)
 
 
-def _tell_assumed(model: ModelConfig, assumed: Sequence[str]) -> None:
-    """Say what numbers rest on, before any of them."""
+def _read(config: str, assume: str | None) -> tuple[ModelConfig, str]:
+    """Return a model and its name: that of the file, or of the folder of a config.json."""
+    stdin, path = config == "-", Path(config)
+    try:
+        source = sys.stdin.buffer.read(limits.MAX_CONFIG_BYTES + 1) if stdin else path
+        model = read_config(source, assume)
+    except PosencError as error:
+        raise _UsageError(str(error)) from None
+    name = path.resolve().parent.name if path.name == "config.json" else path.stem
+    return model, ("" if stdin else printable_name(name)) or printable_name(model.model_type)
+
+
+def _script(plan: ContextPlan, name: str) -> str:
+    for method in plan.methods:
+        if method.method.name == name and (script := loss_by_position_script(plan, method)):
+            return script
+    raise _UsageError(
+        f"There is no script for {METHODS[name].label}: nothing to paste, or no scaling."
+    )
+
+
+def _print_plan(plan: ContextPlan) -> None:
+    _print_assumptions(plan.model, (*plan.assumed, *plan.model.assumed))
+    click.echo(f"{recommendation(plan)}\n{_next_step(plan)}")
+    if plan.methods:
+        for title, rows in ranked(plan).items():
+            click.echo(title)
+            _print_table([{"#": str(rank)} | row for rank, row in enumerate(rows, start=1)])
+            click.echo()
+        click.echo(f"{RANKING}\n{EXPLAINED}")
+    _print_list("Left out", plan.left_out)
+    sizes = ", ".join(f"{gib:,.4g} GiB in {name}" for name, gib in plan.cache.items())
+    click.echo(f"\nKeys and values of one sequence of {plan.target:,} tokens: {sizes}.")
+    notes = full_cache_note(plan.model, plan.target), precision_sentence(plan), bound_sentence(plan)
+    for sentence in filter(None, notes):
+        click.echo(sentence)
+    layers = layer_notes(plan.model, plan.target, plan.trained_length)
+    _print_list("Layers", [f"{note.layers}: {note.sentence} ({note.source})" for note in layers])
+    _print_list(
+        "Sources",
+        [
+            f"{method.method.label}: {statement} ({source})"
+            for method in plan.methods
+            for statement, source in method.statements
+        ],
+    )
+    _print_list(
+        "Beware",
+        [f"{x.sentence} ({x.rule} Source: {x.source})" for x in warnings_of(plan)],
+    )
+    if plan.longer:
+        _print_blocks(plan)
+
+
+def _next_step(plan: ContextPlan) -> str:
+    """Name the option that prints a script for the suggested method, or for the next that has one."""
+    if plan.trained_length is None or plan.target <= plan.trained_length:
+        return ""
+    first = suggested(plan)
+    for method in (*([first] if first else []), *plan.methods):
+        name = method.method.name
+        if name in METHODS and paste(plan, method).rope_parameters:
+            return (
+                f"Next: measure it on your own checkpoint and texts; --script {name} added to "
+                "this command prints the script.\n"
+            )
+    return ""
+
+
+def _print_blocks(plan: ContextPlan) -> None:
+    """Print what to paste for every method."""
+    blocks = [(method.method, paste(plan, method)) for method in plan.methods]
+    if where := next((block.where for _, block in blocks if block.where), ""):
+        _print_list("Ready to paste", [f"Keys of config.json: {where}"])
+    for method, block in blocks:
+        if method.name == UNSCALED.name:
+            continue
+        click.echo(f"\n{method.label}")
+        for version, keys in ((5, block.rope_parameters), (4, block.rope_scaling)):
+            if keys:
+                click.echo(f"  config.json, transformers {version}:  {json.dumps(keys)}")
+        for line in filter(None, (block.vllm, block.llama_cpp, *block.why)):
+            click.echo(f"  {line}")
+
+
+def _print_assumptions(model: ModelConfig, assumed: Sequence[str]) -> None:
+    """Print what numbers rest on, before any of them."""
     if model.assumption:
         click.echo(f"{model.assumption}\n")
     if assumed:
         click.echo("\n  ".join(["Assumed", *assumed]) + "\n")
 
 
-def _tell(made: ContextPlan) -> None:
-    _tell_assumed(made.model, (*made.assumed, *made.model.assumed))
-    click.echo(f"{verdict(made)}\n{_next_step(made)}")
-    if made.methods:
-        for part, rows in ranked(made).items():
-            click.echo(part)
-            numbered = [{"#": str(rank)} | row for rank, row in enumerate(rows, start=1)]
-            _table(numbered)
-            click.echo()
-        click.echo(f"{RANKING}\n{EXPLAINED}")
-    _list("Left out", made.left_out)
-    sizes = ", ".join(f"{gib:,.4g} GiB in {name}" for name, gib in made.cache.items())
-    click.echo(f"\nKeys and values of one sequence of {made.target:,} tokens: {sizes}.")
-    if windows := full_cache_note(made.model, made.target):
-        click.echo(windows)
-    click.echo(resolution_said(made))
-    if bound := bound_said(made):
-        click.echo(bound)
-    notes = layer_notes(made.model, made.target, made.trained_length)
-    _list("Layers", [f"{note.layers}: {note.sentence} ({note.source})" for note in notes])
-    _list(
-        "Sources",
-        [f"{one.method.label}: {said} ({source})"
-         for one in made.methods for said, source in one.statements],
-    )  # fmt: skip
-    found = cautions(made)
-    _list("Beware", [f"{one.sentence} ({one.rule} Source: {one.source})" for one in found])
-    if made.longer:
-        _paste(made)
+def _print_table(rows: Sequence[dict[str, str]]) -> None:
+    header = {name: name for name in rows[0]}
+    widths = {name: max(len(row[name]) for row in (header, *rows)) for name in header}
+    for row in (header, *rows):
+        click.echo("  ".join(row[name].ljust(widths[name]) for name in header).rstrip())
 
 
-def _next_step(made: ContextPlan) -> str:
-    """Name the option that prints a script for what the verdict begins with, or the next that has one."""
-    if made.trained_length is None or made.target <= made.trained_length:
-        return ""
-    first = suggested(made)
-    for one in (*([first] if first else []), *made.methods):
-        if one.method.name in METHODS and emit(made, one).rope_parameters:
-            return (
-                f"Next: measure it on your own checkpoint and texts; --script {one.method.name} added to "
-                "this command prints the script.\n"
-            )
-    return ""
-
-
-def _paste(made: ContextPlan) -> None:
-    if where := next((said for one in made.methods if (said := emit(made, one).where)), ""):
-        _list("Ready to paste", [f"Keys of config.json: {where}"])
-    for one in made.methods:
-        if one.method.name == UNSCALED.name:
-            continue
-        emitted = emit(made, one)
-        click.echo(f"\n{one.method.label}")
-        if emitted.rope_parameters:
-            click.echo(f"  config.json, transformers 5:  {json.dumps(emitted.rope_parameters)}")
-        if emitted.rope_scaling:
-            click.echo(f"  config.json, transformers 4:  {json.dumps(emitted.rope_scaling)}")
-        for line in (emitted.vllm, emitted.llama_cpp, *emitted.why):
-            if line:
-                click.echo(f"  {line}")
-
-
-def _script(made: ContextPlan, name: str) -> str:
-    found = next((one for one in made.methods if one.method.name == name), None)
-    written = "" if found is None else loss_by_position_script(made, found)
-    if not written:
-        raise _Refused(
-            f"There is no script for {METHODS[name].label}: nothing to paste, or no scaling."
-        )
-    return written
-
-
-def _read(config: str, assume: str | None) -> tuple[ModelConfig, str]:
-    """Return a model and its name: the file's, or its folder's where it is a config.json."""
-    try:
-        model = read_config(
-            sys.stdin.buffer.read(limits.MAX_CONFIG_BYTES + 1) if config == "-" else Path(config),
-            assume,
-        )
-    except PosencError as error:
-        raise _Refused(str(error)) from None
-    path = Path(config)
-    # What is printed may be a terminal's command, in a config of somebody else's.
-    kind = printable_name(model.model_type)
-    if config == "-":
-        return model, kind
-    name = path.resolve().parent.name if path.name == "config.json" else path.stem
-    return model, printable_name(name) or kind
-
-
-def _table(rows: Sequence[dict[str, str]]) -> None:
-    names = list(rows[0])
-    widths = {name: max(len(name), *(len(row[name]) for row in rows)) for name in names}
-    for row in [{name: name for name in names}, *rows]:
-        click.echo("  ".join(row[name].ljust(widths[name]) for name in names).rstrip())
-
-
-def _list(title: str, sentences: Sequence[str]) -> None:
+def _print_list(title: str, sentences: Sequence[str]) -> None:
     if sentences:
-        click.echo(f"\n{title}")
-        for sentence in sentences:
-            click.echo(f"  {sentence}")
-
-
-def _written(record: dict[str, Any]) -> str:
-    return json.dumps(record, indent=2)
+        click.echo("\n  ".join([f"\n{title}", *sentences]))

@@ -1,10 +1,8 @@
-"""What to paste where: config blocks of both generations, and flags of two inference servers.
+"""What to paste: config blocks of two generations, options of two servers, and a script that measures.
 
-vLLM: the names of `vllm serve` as in docs.vllm.ai, stable, "Context Extension", read in 2026: its
---rope-scaling is gone since 0.11.1 (vllm-project/vllm pull request 28006), --hf-overrides stays.
+vLLM: `vllm serve` as in docs.vllm.ai, stable, "Context Extension", read in 2026. Its --rope-scaling is
+gone since 0.11.1 (vllm-project/vllm pull request 28006); --hf-overrides stays.
 llama.cpp: tools/server/README.md of ggml-org/llama.cpp at commit 00dc8057, its list of options.
-
-A script that measures loss by position on the user's own checkpoint, before and after a scaling.
 """
 
 import json
@@ -15,10 +13,10 @@ from typing import Any
 
 from posenc.errors import SchemeArgumentError
 from posenc.models.families import FAMILIES
+from posenc.models.model_config import ModelConfig
 from posenc.models.rope_formats import type_block
 from posenc.planner.methods import CONFIGURED
 from posenc.planner.plan import ContextPlan, MethodPlan
-from posenc.schemes.base import SchemeConfig
 from posenc.schemes.rope import RopeConfig
 from posenc.schemes.rope_scaling.base import RopeLinearConfig
 from posenc.schemes.rope_scaling.ntk import RopeNtkConfig
@@ -26,14 +24,11 @@ from posenc.schemes.rope_scaling.yarn import RopeYarnConfig
 from posenc.text import counted
 
 VLLM_SOURCE = "docs.vllm.ai, stable, Context Extension; vLLM 0.11.1 and later"
-LLAMA_CPP_FACTORS = "ggml-org/llama.cpp, pull request 8676"
-_IN_GGUF = ("linear", "yarn", "llama3", "longrope")  # that its convert_hf_to_gguf.py writes
-_STAYS = "a GGUF file of this model holds its own scaling, which they are applied on top of"
 LLAMA_CPP_SOURCE = "ggml-org/llama.cpp, tools/server/README.md at 00dc8057"
-# Kinds whose scaling public code starts at the context, not at the trained length.
-_STARTS_AT_CONTEXT = frozenset({"rope_dynamic"})  # max_position_embeddings is L0 in transformers
-# Kinds by whose factor vLLM makes the context longer, without being asked.
-_VLLM_COUNTS_FACTOR = frozenset({"rope_linear", "rope_yarn"})
+_IN_GGUF = ("linear", "yarn", "llama3", "longrope")  # rope_types that convert_hf_to_gguf.py writes
+# Kinds of scalings:
+_STARTS_AT_CONTEXT = ("rope_dynamic",)  # at max_position_embeddings in public code
+_VLLM_COUNTS_FACTOR = ("rope_linear", "rope_yarn")  # vLLM multiplies the context by their factor
 _VLLM_DOUBTS = {
     "rope_dynamic": "No vLLM flags: that its dynamic NTK grows with the text as here was not verified."
 }
@@ -41,15 +36,16 @@ _WITHOUT_BLOCK = {
     "rope_yarn_paper": "transformers has no rope_type for YaRN as printed: at equal numbers its "
     "frequencies are those of Llama 3's scaling, which has no attention factor"
 }
+_NOTHING = "so there is nothing to paste."
 
 
 @dataclass(frozen=True)
-class Emitted:
-    """What one method is written as. Each part is "" or empty where there is none, and `why` says why.
+class Paste:
+    """One method, written for config.json and servers; a part that does not exist is empty.
 
-    rope_parameters: keys of config.json that transformers 5 reads. rope_scaling: those of 4 and before.
-    vllm, llama_cpp: command lines, MODEL standing for the user's own.
-    where: says where the keys belong, and instead of which; then which layers they rescale needlessly.
+    rope_parameters: keys of config.json for transformers 5. rope_scaling: for transformers 4 and before.
+    vllm, llama_cpp: command lines, with MODEL for the user's own. why: why a part is empty.
+    where: where the keys belong and which they replace; layers that they rescale needlessly.
     """
 
     rope_parameters: dict[str, Any]
@@ -60,18 +56,86 @@ class Emitted:
     where: str = ""
 
 
+def paste(plan: ContextPlan, method: MethodPlan) -> Paste:
+    """Return what to paste to read the plan's target by one method."""
+    config = method.config
+    type_keys = type_block(config)
+    if type_keys is None:
+        reason = _WITHOUT_BLOCK.get(
+            config.kind, f"transformers has no rope_type for {config.label}"
+        )
+        return Paste({}, {}, "", "", (f"{reason}, {_NOTHING}",))
+    rope_type = type_keys["rope_type"]
+    family = FAMILIES.get(plan.model.read_as)
+    if family is not None and family.takes and rope_type not in family.takes:
+        reason = (
+            f"transformers' {family.config_class} takes no rope_type but {', '.join(family.takes)}"
+        )
+        return Paste({}, {}, "", "", (f"{reason}, {_NOTHING}",))
+    context = plan.trained_length if config.kind in _STARTS_AT_CONTEXT else plan.target
+    block, old_block = _blocks(plan, config, context)
+    if not block or "rope_theta" not in json.dumps(block):
+        return Paste({}, {}, "", "", (f"This model's config has no keys for its RoPE, {_NOTHING}",))
+    sizes: dict[str, Any] = {"max_position_embeddings": context}
+    if family is not None and family.head_dim_unset:
+        sizes["head_dim"] = plan.kind.head_dim
+    parameters = {"rope_parameters": block}
+    why = [] if old_block else ["transformers 4 has no keys for these layers."]
+    vllm = ""
+    if config.kind in _VLLM_DOUBTS:
+        why.append(_VLLM_DOUBTS[config.kind])
+    else:
+        overrides = parameters if config.kind in _VLLM_COUNTS_FACTOR else parameters | sizes
+        if plan.model.section:
+            overrides = {plan.model.section: overrides}
+        vllm = (
+            f"vllm serve MODEL --hf-overrides '{json.dumps(overrides)}' "
+            f"--max-model-len {plan.target}"
+        )
+    llama_cpp, reason = _llama_cpp(plan, method, rope_type)
+    return Paste(
+        rope_parameters=parameters | sizes,
+        rope_scaling=old_block | sizes if old_block else {},
+        vllm=vllm,
+        llama_cpp=llama_cpp,
+        why=(*why, reason) if reason else tuple(why),
+        where=_where(plan, rescales=config != plan.kind.scheme),
+    )
+
+
+def _llama_cpp(plan: ContextPlan, method: MethodPlan, rope_type: str) -> tuple[str, str]:
+    """Return the command line of llama.cpp, "" where there is none, and why it has no options."""
+    scheme, size = plan.kind.scheme, f"-c {plan.target}"
+    if method.method.name == CONFIGURED and rope_type in _IN_GGUF:
+        reason = "llama.cpp needs no option for it: a GGUF file of this model holds this scaling."
+        return f"llama-server -m MODEL {size}", reason
+    if len(plan.model.layer_kinds) > 1:
+        return "", (
+            "No llama.cpp options: which of this model's kinds of layers they act on was not verified."
+        )
+    flags = llama_cpp_flags(method.config)
+    if not flags:
+        label = f"{method.method.label[:1].lower()}{method.method.label[1:]}"
+        return "", f"llama.cpp has no option for {label} with these numbers."
+    if isinstance(scheme, RopeConfig) and scheme != plan.trained and not llama_cpp_flags(scheme):
+        return "", (
+            "No llama.cpp options: a GGUF file of this model holds its own scaling, which they are "
+            "applied on top of (ggml-org/llama.cpp, pull request 8676)."
+        )
+    return f"llama-server -m MODEL {flags} {size}", ""
+
+
 def llama_cpp_flags(config: RopeConfig) -> str:
-    """Return the options of llama.cpp, "" where it has none for this."""
+    """Return the options of llama.cpp for a scaling, "" where it has none."""
     if type(config) is RopeConfig:
         return f"--rope-scaling none --rope-freq-base {config.base!r}"
     if type(config) is RopeNtkConfig:
         return f"--rope-scaling none --rope-freq-base {config.larger_base!r}"
     if isinstance(config, RopeLinearConfig):
         return f"--rope-scaling linear --rope-scale {config.factor:.10g}"
-    own_scale = isinstance(config, RopeYarnConfig) and (
-        config.mscale or config.mscale_all_dim or config.attention_factor
-    )
-    if not isinstance(config, RopeYarnConfig) or own_scale or not config.truncate:
+    if not isinstance(config, RopeYarnConfig) or not config.truncate:
+        return ""
+    if config.mscale or config.mscale_all_dim or config.attention_factor:
         return ""
     return (
         f"--rope-scaling yarn --rope-scale {config.factor:.10g} "
@@ -80,65 +144,8 @@ def llama_cpp_flags(config: RopeConfig) -> str:
     )
 
 
-def emit(plan: ContextPlan, one: MethodPlan) -> Emitted:
-    """Return what reads the plan's target by one method."""
-    config = one.config
-    words = type_block(config)
-    if words is None:
-        known = _WITHOUT_BLOCK.get(config.kind, f"transformers has no rope_type for {config.label}")
-        return Emitted({}, {}, "", "", (f"{known}, so there is nothing to paste.",))
-    context = plan.trained_length if config.kind in _STARTS_AT_CONTEXT else plan.target
-    why: list[str] = []
-    block, old = _blocks(plan, config, context, why)
-    if not block:
-        return Emitted({}, {}, "", "", tuple(why))
-    parameters = {"rope_parameters": block}
-    longer: dict[str, Any] = {"max_position_embeddings": context}
-    family = FAMILIES.get(plan.model.read_as)
-    if family is not None and family.head_dim_unset:
-        longer["head_dim"] = plan.kind.head_dim
-    vllm = ""
-    if config.kind in _VLLM_DOUBTS:
-        why.append(_VLLM_DOUBTS[config.kind])
-    else:
-        overrides = parameters if config.kind in _VLLM_COUNTS_FACTOR else parameters | longer
-        if plan.model.section:
-            overrides = {plan.model.section: overrides}
-        vllm = (
-            f"vllm serve MODEL --hf-overrides '{json.dumps(overrides)}' "
-            f"--max-model-len {plan.target}"
-        )
-    several = len(plan.model.layer_kinds) > 1
-    in_file = one.method.name == CONFIGURED and words["rope_type"] in _IN_GGUF
-    flags = "" if several or in_file else llama_cpp_flags(config)
-    if in_file:
-        why.append(
-            "llama.cpp needs no option for it: a GGUF file of this model holds this scaling."
-        )
-    elif several:
-        why.append(
-            "No llama.cpp options: which of this model's kinds of layers they act on was not verified."
-        )
-    elif not flags:
-        what = f"{one.method.label[:1].lower()}{one.method.label[1:]}"
-        why.append(f"llama.cpp has no option for {what} with these numbers.")
-    elif _stays_in_file(plan.kind.scheme, plan.trained):
-        flags = ""
-        why.append(f"No llama.cpp options: {_STAYS} ({LLAMA_CPP_FACTORS}).")
-    return Emitted(
-        rope_parameters=parameters | longer,
-        rope_scaling=old | longer if old else {},
-        vllm=vllm,
-        llama_cpp=" ".join(filter(None, ("llama-server -m MODEL", flags, f"-c {plan.target}")))
-        if flags or in_file
-        else "",
-        why=tuple(why),
-        where=_where(plan, rescales=config != plan.kind.scheme),
-    )
-
-
 def _where(plan: ContextPlan, *, rescales: bool) -> str:
-    """Say where the keys belong: an old rope_scaling left beside them is what transformers takes."""
+    """Say where the keys belong: transformers takes an old rope_scaling rather than the new keys."""
     inside = f"Inside {plan.model.section}, in" if plan.model.section else "In"
     needless = needless_layers(plan) if rescales else ""
     return (
@@ -149,77 +156,60 @@ def _where(plan: ContextPlan, *, rescales: bool) -> str:
 
 
 def needless_layers(plan: ContextPlan) -> str:
-    """Name the layers that share the block though their window shows no new distance; "" without any."""
+    """Name the layers that share the block though their window shows no new distance; "" if none."""
     trained = plan.trained_length or 0
-    shared = [
+    spared = [
         kind
         for kind in plan.model.layer_kinds
-        if _shares_block(plan) and kind is not plan.kind and kind.scheme == plan.kind.scheme
+        if _share_block(plan.model) and kind is not plan.kind and kind.scheme == plan.kind.scheme
+        if kind.window is not None and kind.window <= trained
     ]
-    spared = [kind for kind in shared if kind.window is not None and kind.window <= trained]
     if not spared:
         return ""
     layers = sum(len(kind.layers) for kind in spared)
     window = max(kind.window or 0 for kind in spared)
+    family = FAMILIES.get(plan.model.read_as)
+    config_class = f"transformers' {family.config_class}" if family else "its class"
     return (
         f"{counted(layers, f'{spared[0].name} layer')} to which no distance is new: they see {window:,} "
-        f"tokens at most, and {_class(plan)} has one RoPE for all layers."
+        f"tokens at most, and {config_class} has one RoPE for all layers."
     )
 
 
-def _shares_block(plan: ContextPlan) -> bool:
-    """Whether all kinds of layers of the model are turned by one block of its config."""
-    family = FAMILIES.get(plan.model.read_as)
+def _share_block(model: ModelConfig) -> bool:
+    """Whether one block of the model's config is for all kinds of layers."""
+    family = FAMILIES.get(model.read_as)
     return family is None or "" in family.bases
 
 
-def _class(plan: ContextPlan) -> str:
-    family = FAMILIES.get(plan.model.read_as)
-    return "its class" if family is None else f"transformers' {family.config_class}"
-
-
-def _stays_in_file(scheme: SchemeConfig | None, trained: RopeConfig | None) -> bool:
-    """Whether a model's own scaling is no option of llama.cpp, and so none that an option replaces."""
-    return isinstance(scheme, RopeConfig) and scheme != trained and not llama_cpp_flags(scheme)
-
-
 def _blocks(
-    plan: ContextPlan, config: RopeConfig, context: int | None, why: list[str]
+    plan: ContextPlan, config: RopeConfig, context: int | None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what both generations have for RoPE, each empty where it has nothing; `why` says why.
+    """Return the RoPE keys of both generations, each empty where the config has none.
 
-    Layers of another kind keep their scheme where the config has a block for each kind; where all share
-    one block, those that had the same scheme are read with the new one, too.
+    Where the config has a block for each kind of layer, only the planned kind changes; where all kinds
+    share one block, those with the same scheme change, too.
     """
-    kinds = plan.model.layer_kinds
-    family = FAMILIES.get(plan.model.read_as)
-    words = type_block(config) or {}
-    if family is not None and family.takes and words["rope_type"] not in family.takes:
-        why.append(
-            f"transformers' {family.config_class} takes no rope_type but {', '.join(family.takes)}, so "
-            "there is nothing to paste."
+
+    def replaced(alike: bool) -> ModelConfig:
+        kinds = (
+            replace(kind, scheme=config)
+            if kind is plan.kind or (alike and kind.scheme == plan.kind.scheme)
+            else kind
+            for kind in plan.model.layer_kinds
         )
-        return {}, {}
-    own = tuple(replace(one, scheme=config) if one is plan.kind else one for one in kinds)
-    alike = tuple(
-        replace(one, scheme=config) if one.scheme == plan.kind.scheme else one for one in kinds
+        return replace(plan.model, layer_kinds=tuple(kinds), context=context)
+
+    choices = (True,) if _share_block(plan.model) else (False, True)
+    models = [replaced(alike) for alike in choices]
+    return (
+        _first_accepted([model.to_rope_parameters for model in models]),
+        _first_accepted([model.to_rope_scaling for model in models]),
     )
-    apart, together = (
-        replace(plan.model, layer_kinds=found, context=context) for found in (own, alike)
-    )
-    models = (together,) if _shares_block(plan) else (apart, together)
-    block = _first(*(model.to_rope_parameters for model in models))
-    old = _first(*(model.to_rope_scaling for model in models))
-    if not block or "rope_theta" not in json.dumps(block):
-        why.append("This model's config has no keys for its RoPE, so there is nothing to paste.")
-        return {}, {}
-    if not old:
-        why.append("transformers 4 has no keys for these layers.")
-    return block, old
 
 
-def _first(*writers: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Return what the first writer writes that does not refuse; nothing if all do."""
+def _first_accepted(writers: list[Callable[[], dict[str, Any]]]) -> dict[str, Any]:
+    """Return the keys of the first writer that does not refuse; nothing if all do."""
     for write in writers:
         try:
             return write()
@@ -323,23 +313,19 @@ if __name__ == "__main__":
 )
 
 
-def loss_by_position_script(plan: ContextPlan, one: MethodPlan) -> str:
+def loss_by_position_script(plan: ContextPlan, method: MethodPlan) -> str:
     """Return a Python script on torch and transformers that measures one method of a plan.
 
     "" where the method has no block that transformers reads.
     """
-    emitted = emit(plan, one)
-    if not emitted.rope_parameters:
+    blocks = paste(plan, method)
+    if not blocks.rope_parameters:
         return ""
     title = "".join(letter for letter in plan.name if letter.isalnum() or letter in " .-_")
     assumption = f"# {plan.model.assumption}\n" if plan.model.assumption else ""
     return assumption + _SCRIPT.substitute(
-        title=f"{title} to {plan.target:,} tokens, {one.method.label}",
+        title=f"{title} to {plan.target:,} tokens, {method.method.label}",
         context=plan.target,
-        parameters=_json(emitted.rope_parameters),
-        scaling=_json(emitted.rope_scaling),
+        parameters=json.dumps(blocks.rope_parameters, indent=4),
+        scaling=json.dumps(blocks.rope_scaling, indent=4),
     )
-
-
-def _json(keys: dict[str, Any]) -> str:
-    return json.dumps(keys, indent=4)

@@ -1,15 +1,13 @@
-"""A longer context for one model: every method compared, ranked, and what each costs.
+"""A longer context for one model: every method compared and ranked, and what each costs.
 
-Numbers are of formulas; what is quoted as measured is of this project's small models.
-`loss_by_position_script` writes what measures a plan on the user's own.
+Numbers are computed from formulas; measured ones are those of this project's small models.
+`loss_by_position_script` writes a script that measures a plan on the user's own model.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
 from posenc.analysis.base_search import MAX_LENGTH, BaseWindow, known_base, smallest_base
 from posenc.analysis.spectrum import first_negative_offset
@@ -17,6 +15,7 @@ from posenc.errors import SchemeArgumentError, shown
 from posenc.limits import check_count
 from posenc.models.evidence import ModelEvidence, evidence_of
 from posenc.models.model_config import MAX_CONTEXT, LayerKind, ModelConfig, cache_gib
+from posenc.planner.evidence import MeasuredRatio, measured_at, statements
 from posenc.planner.layer_notes import own_length
 from posenc.planner.methods import (
     CONFIGURED,
@@ -25,23 +24,20 @@ from posenc.planner.methods import (
     NEW_LENGTH,
     NOTHING_NEW,
     UNSCALED,
-    MeasuredRatio,
     Method,
     Readiness,
     as_configured,
-    described,
-    measured_at,
-    rank,
     readiness,
+    readiness_text,
     scaled_for,
-    statements,
+    sort_key,
 )
 from posenc.planner.scaling_effects import (
     Pairs,
     ShortCost,
+    compare_pairs,
     distinct_positions,
     kernel_at,
-    read_pairs,
     short_cost,
     stale_from,
     worst_cosine_error,
@@ -53,15 +49,15 @@ from posenc.schemes.rope import RopeConfig, rope_frequencies
 class MethodPlan:
     """One method at the target.
 
-    config: what reads the target. attention_factor: what cosines and sines are multiplied by there.
-    pairs: the ladder before and after. short: what texts within the trained length pay. kernel: expected
-    logit of unit content by distance, at a quarter, half and the whole of what a query sees.
-    first_negative: first distance below the target with B(k) < 0 on this ladder. stale_from: length at
-    which cached rotated keys stop fitting, None if never. cosine_error: worst of float32 angles made of
-    the exact ladder, rounded once. code_cosine_error: of the ladder that transformers makes in float32;
-    None where it makes none. factor: what a query sees at the target over the trained length.
-    measured: what this project measured of it at that factor, without training. advice: what the model's
-    makers recommend, where it is this. readiness: what is said of using it.
+    config: RoPE that reads the target. attention_factor: factor of its cosines and sines.
+    pairs: frequencies before and after. short: change of logits within the trained length. kernel:
+    expected logit of unit content by distance, at a quarter, half and the whole of what a query sees.
+    first_negative: first distance below the target with B(k) < 0 at these frequencies. stale_from: text
+    length from which cached rotated keys no longer fit, None if they always do. cosine_error: largest
+    error of cosines whose angles are computed in float32 from exact frequencies. code_cosine_error: the
+    same from the float32 frequencies of transformers; None where it has none. factor: what a query sees
+    at the target over the trained length. measured: ratios measured at that factor without training.
+    advice: what the makers of the model recommend, where it is this method.
     """
 
     method: Method
@@ -80,27 +76,27 @@ class MethodPlan:
     readiness: Readiness
 
     @property
-    def usable(self) -> str:
-        """What is said of using it, in a few words."""
-        return described(self.readiness, self.method.evidence, self.factor)
+    def readiness_text(self) -> str:
+        """How ready the method is, in a few words."""
+        return readiness_text(self.readiness, self.method.evidence, self.factor)
 
     @property
     def statements(self) -> tuple[tuple[str, str], ...]:
-        """What is known of using it: a statement of each source, and the source."""
+        """What is known of using it: statements, each with its source."""
         return statements(self.method.evidence, self.factor, self.measured, self.advice)
 
 
 @dataclass(frozen=True, eq=False)
 class ContextPlan:
-    """What reading `target` tokens takes.
+    """A plan to read `target` tokens with a model.
 
-    reach: how many tokens a query of the layers that see farthest has before it, itself included: the
-    target, or their window. scanned: at how many of these distances the sign of B(k) was looked at.
-    trained: RoPE as it was trained, None for a model without. base_window: the smallest base that
-    satisfies B(k) at the target; None where there is none, or `base_searched` is False.
-    distinct_bfloat16, distinct_float32: different numbers that the positions below the target become.
-    cache: GiB of one sequence by number type, at the target. assumed: what was taken for granted.
-    evidence: what is published of the models that the config may be of.
+    reach: tokens that a query sees, itself included, in the layers that see farthest: the target or
+    their window. scanned: distances at which the sign of B(k) was computed, from 0. trained: RoPE as it
+    was trained; None for a model without. methods: ranked. left_out: why other methods are missing.
+    base_window: the smallest base that satisfies B(k) at the target; None where there is none, or
+    where `base_searched` is False. cache: GiB of one sequence at the target, by number type.
+    distinct_bfloat16, distinct_float32: different numbers that positions below the target round to.
+    assumed: assumptions, a sentence each. evidence: what is published of the model.
     """
 
     name: str
@@ -123,18 +119,18 @@ class ContextPlan:
 
     @property
     def kind(self) -> LayerKind:
-        """The layers that are planned for: those with RoPE that see farthest, or the main ones."""
+        """The layers that are planned for."""
         return planned_kind(self.model)
 
     @property
     def own_length(self) -> int | None:
-        """The context that the scaling in its config is made for; None where it has none or no more."""
+        """The context that the scaling in its config is made for; None where it is not longer."""
         own, trained = own_length(self.model, self.kind), self.trained_length
         return own if own and trained and own > trained else None
 
     @property
     def factor(self) -> float | None:
-        """How many times the trained length the target is."""
+        """The target over the trained length."""
         return None if self.trained_length is None else self.target / self.trained_length
 
     @property
@@ -153,19 +149,19 @@ def plan(
     search_base: bool = True,
     scan: int | None = None,
 ) -> ContextPlan:
-    """Plan to read `context` tokens with a model.
+    """Return a plan to read `context` tokens with a model.
 
-    name: of the model, for sentences. trained_length: how long its training texts were, where the config
-    does not say it. methods: words of METHODS, all of them by default. search_base: whether the base that
-    satisfies B(k) is searched where it is not known, which takes seconds at 131,072. scan: at how many
-    distances, from 0, the sign of B(k) is looked at; None for all.
-    Raises SchemeArgumentError for a context or scan outside 1 .. 2^24 or a method that does not exist.
+    name: of the model, for sentences. trained_length: tokens of its training texts, where the config is
+    silent. methods: keys of METHODS, all by default. search_base: whether to search the base that
+    satisfies B(k) where it is not known, which takes seconds at 131,072. scan: at how many distances,
+    from 0, the sign of B(k) is computed; None for all.
+    Raises SchemeArgumentError for a context or scan outside 1 .. 2^24, or an unknown method.
     """
     check_count("context", context, 1, MAX_CONTEXT)
     if scan is not None:
         check_count("scan", scan, 1, MAX_CONTEXT)
-    asked = list(METHODS) if methods is None else list(dict.fromkeys(methods))
-    for word in asked:
+    names = list(METHODS) if methods is None else list(dict.fromkeys(methods))
+    for word in names:
         if word not in METHODS:
             raise SchemeArgumentError(
                 f"methods must be of {', '.join(METHODS)}, got {shown(word)}."
@@ -179,26 +175,27 @@ def plan(
     trained = scheme.as_trained() if isinstance(scheme, RopeConfig) else None
     window, negative, searched = None, None, False
     if trained is not None:
-        # The base must hold for the distances that occur, which a window limits.
         negative = first_negative_offset(rope_frequencies(trained)[0], scanned)
         if type(trained) is RopeConfig:
             window = known_base(trained.rotary_dim, reach)
             searched = window is not None or (search_base and reach <= MAX_LENGTH)
         if window is None and searched:
             window = smallest_base(trained.rotary_dim, reach)
-    found: list[MethodPlan] = []
+    plans: list[MethodPlan] = []
     left_out: list[str] = []
     if trained is not None and length is not None and isinstance(scheme, RopeConfig):
-        own = as_configured(context, model.context)
-        scaled_to = max(own_length(model, kind) or 0, length)
-        untrained = evidence is not None and evidence.kind == scheme.kind
-        now = trained if scaled_to == length or untrained else scheme
-        lengths = _Lengths(context, reach, length, scanned, scaled_to, now)
-        for method, config in _configs(scheme, own, trained, asked, lengths, window):
+        own = max(own_length(model, kind) or 0, length)
+        scaled_in_training = evidence is None or evidence.kind != scheme.kind
+        current = scheme if own > length and scaled_in_training else trained
+        lengths = _Lengths(context, reach, length, scanned, own)
+        if scheme != trained:
+            configured = as_configured(context, model.context)
+            plans.append(_method_plan(configured, scheme, trained, current, lengths, evidence))
+        for method, config in _configs(scheme, trained, names, lengths, window):
             if config is None:
-                left_out.append(_why_not(method, trained, window))
+                left_out.append(_why_left_out(method, trained, window))
             else:
-                found.append(_method_plan(method, config, trained, lengths, evidence))
+                plans.append(_method_plan(method, config, trained, current, lengths, evidence))
     return ContextPlan(
         name=name or model.model_type,
         model=model,
@@ -207,7 +204,9 @@ def plan(
         reach=reach,
         scanned=scanned,
         trained=trained,
-        methods=tuple(sorted(found, key=_rank)),
+        methods=tuple(
+            sorted(plans, key=lambda x: sort_key(x.readiness, x.pairs.unseen_count, x.short.mean))
+        ),
         left_out=tuple(left_out),
         first_negative=negative,
         base_window=window,
@@ -222,118 +221,97 @@ def plan(
 
 def planned_kind(model: ModelConfig) -> LayerKind:
     """Return the kind of layer with RoPE that sees farthest; without any, the main kind."""
-    turning = (kind for kind in model.layer_kinds if isinstance(kind.scheme, RopeConfig))
-    return next(turning, model.main)
+    with_rope = (kind for kind in model.layer_kinds if isinstance(kind.scheme, RopeConfig))
+    return next(with_rope, model.main)
 
 
 @dataclass(frozen=True)
 class _Lengths:
-    """text: the target, which scalings that look at the length look at whatever a layer's window is.
-
-    reach: how many tokens a query sees of it. trained: how long training texts were.
-    scanned: at how many distances the sign of B(k) is looked at. own: what the scaling of the config is
-    made for, at least `trained`. now: how the model's weights are read at present: with that scaling,
-    unless its makers did not train it so.
-    """
+    """Lengths of a plan, in tokens; own: that the config's scaling is made for, at least `trained`."""
 
     text: int
     reach: int
     trained: int
     scanned: int
     own: int
-    now: RopeConfig
 
 
 def _trained_length(
-    model: ModelConfig, given: int | None, evidence: ModelEvidence | None
+    model: ModelConfig, known: int | None, evidence: ModelEvidence | None
 ) -> tuple[int | None, tuple[str, ...]]:
-    if given is not None:
-        return check_count("trained_length", given, 2, MAX_CONTEXT), ()
-    if model.trained_length is not None:
+    """Return the trained length, and the assumption behind it if there is one."""
+    if known is not None:
+        return check_count("trained_length", known, 2, MAX_CONTEXT), ()
+    if model.trained_length is not None or model.context is None:
         return model.trained_length, ()
-    if model.context is None:
-        return None, ()
     scheme = planned_kind(model).scheme
-    # What a scaling starts from, as dynamic NTK's, is no context that its factor already is in.
-    start: int | None = getattr(scheme, "trained_length", None)
-    if isinstance(scheme, RopeConfig) and start is not None:
-        said = (
-            "The config does not say how long the training texts were: its scaling starts from "
-            f"{start:,} tokens, which is taken."
+    is_rope = isinstance(scheme, RopeConfig)
+    start: int | None = getattr(scheme, "trained_length", None) if is_rope else None
+    factor: float = getattr(scheme, "factor", 1.0) if is_rope else 1.0
+    published = None if evidence is None else evidence.preset.trained_length
+    silent = "The config does not say how long the"
+    if start is not None:  # dynamic NTK's, whose factor is not in the context yet
+        length = start
+        sentence = (
+            f"{silent} training texts were: its scaling starts from {start:,} tokens, which is "
+            "taken."
         )
-        return start, (said,)
-    factor = getattr(scheme, "factor", 1.0) if isinstance(scheme, RopeConfig) else 1.0
-    if factor > 1:
+    elif factor > 1:
         length = max(2, round(model.context / factor))
-        said = (
-            f"The config does not say how long the texts were before it was scaled by {factor:g}: its "
-            f"context of {model.context:,} over that, {length:,}, is taken."
+        sentence = (
+            f"{silent} texts were before it was scaled by {factor:g}: its context of {model.context:,} "
+            f"over that, {length:,}, is taken."
         )
-        return length, (said,)
-    known = None if evidence is None else evidence.preset.trained_length
-    if evidence is not None and known is not None and known <= model.context:
-        said = (
-            f"The config does not say how long the training texts were: {known:,} tokens are taken, as "
-            f"those of {evidence.models} had ({evidence.preset.trained_source})."
+    elif evidence is not None and published is not None and published <= model.context:
+        length = published
+        sentence = (
+            f"{silent} training texts were: {published:,} tokens are taken, as those of "
+            f"{evidence.models} had ({evidence.preset.trained_source})."
         )
-        return known, (said,)
-    said = (
-        f"The config does not say how long the training texts were: its context of {model.context:,} "
-        "is taken, which some models were not trained to."
-    )
-    return model.context, (said,)
+    else:
+        length = model.context
+        sentence = (
+            f"{silent} training texts were: its context of {model.context:,} is taken, which some models "
+            "were not trained to."
+        )
+    return length, (sentence,)
 
 
 def _configs(
     scheme: RopeConfig,
-    configured: Method,
     trained: RopeConfig,
-    asked: list[str],
+    names: list[str],
     lengths: _Lengths,
     window: BaseWindow | None,
-) -> list[tuple[Method, RopeConfig | None]]:
-    """Return every method asked for and its config, None where there is none."""
-    found: list[tuple[Method, RopeConfig | None]] = []
-    if scheme != trained:
-        found.append((configured, scheme))
+) -> Iterator[tuple[Method, RopeConfig | None]]:
+    """Yield every method asked for with its config, None where it has none."""
     longer = lengths.reach > lengths.trained
-    for word in asked:
-        method = METHODS[word]
-        if word == UNSCALED.name:
+    for name in names:
+        method = METHODS[name]
+        if name == UNSCALED.name:
             same = NEW_LENGTH if lengths.text > lengths.trained else NOTHING_NEW
-            found.append((method if longer else same, trained))
-        elif not longer:
-            continue  # nothing to stretch
-        elif method.scaling is None:
+            yield method if longer else same, trained
+        elif longer and method.scaling is None:
             larger = window is not None and window.rounded > trained.base
-            config = trained.replace(base=window.rounded) if window and larger else None
-            found.append((method, config))
-        else:
-            planned = scaled_for(
+            yield method, trained.replace(base=window.rounded) if window and larger else None
+        elif longer and method.scaling is not None:
+            scaled = scaled_for(
                 method.scaling,
                 trained,
                 text=lengths.text,
                 reach=lengths.reach,
                 trained_length=lengths.trained,
             )
-            found.append((method, _of_own_form(scheme, planned)))
-    return found
+            if scaled is not None and scaled.kind == scheme.kind:
+                # Of the model's own scaling only the length changes, not its ramp and the like.
+                changed = ("factor", "trained_length", "length", "attention_factor")
+                values = {key: getattr(scaled, key) for key in changed if hasattr(scaled, key)}
+                scaled = scheme.replace(**values)
+            yield method, scaled
 
 
-def _of_own_form(scheme: RopeConfig, planned: RopeConfig | None) -> RopeConfig | None:
-    """Return a planned scaling with the ramp and the like of the model's own, where that is of its kind."""
-    if planned is None or planned.kind != scheme.kind:
-        return planned
-    stretched = {
-        name: getattr(planned, name)
-        for name in ("factor", "trained_length", "length", "attention_factor")
-        if hasattr(planned, name)
-    }
-    return scheme.replace(**stretched)
-
-
-def _why_not(method: Method, trained: RopeConfig, window: BaseWindow | None) -> str:
-    if method.name == LARGER_BASE.name:
+def _why_left_out(method: Method, trained: RopeConfig, window: BaseWindow | None) -> str:
+    if method is LARGER_BASE:
         if window is None:
             return f"{method.label}: no base that satisfies B(k) is known here."
         return f"{method.label}: the model's base of {trained.base:,.10g} already satisfies B(k)."
@@ -346,65 +324,55 @@ def _method_plan(
     method: Method,
     config: RopeConfig,
     trained: RopeConfig,
+    current: RopeConfig,
     lengths: _Lengths,
     evidence: ModelEvidence | None,
 ) -> MethodPlan:
+    """Return one method's plan. current: RoPE as the model's weights expect it at present."""
     text, reach, length = lengths.text, lengths.reach, lengths.trained
-    longer = reach > length
-    as_is = method.evidence.training in (
-        "fine-tuning",
-        "fails",
-    )  # not what the model was trained with
-    plain_of_other_base = type(config) is RopeConfig and config != trained
+    longer, factor = reach > length, reach / length
+    untrained = method.evidence.training in ("fine-tuning", "fails")
+    other_base = type(config) is RopeConfig and config != trained
     measured: tuple[MeasuredRatio, ...] = ()
-    if longer and as_is and not plain_of_other_base:
-        measured = measured_at(method.evidence.measured_as or config.kind, reach / length)
+    if longer and untrained and not other_base:
+        measured = measured_at(method.evidence.measured_as or config.kind, factor)
     advised = longer and evidence is not None and evidence.recommends(config, reach)
     advice = evidence if advised else None
     inv_freq, attention_factor = rope_frequencies(config, length=text)
-    at = sorted({reach // 4, reach // 2, reach - 1})
-    # What "divided" means: by the factor of the scaling, or by the whole stretch where it has none.
     stretch = config.stretch(text)
-    factor = max(reach / length if stretch is None else stretch, 1.0)
-    pairs = read_pairs(
-        trained, config, trained_length=length, text=text, reach=reach, factor=factor
+    pairs = compare_pairs(
+        trained,
+        config,
+        trained_length=length,
+        text=text,
+        reach=reach,
+        factor=max(factor if stretch is None else stretch, 1.0),
     )
     if method.name == CONFIGURED and advice is None:
-        # Taken as trained with its scaling up to its context.
-        shown = read_pairs(
+        # The model was trained with its scaling, up to the context that this is made for.
+        own = compare_pairs(
             config, config, trained_length=lengths.own, text=text, reach=reach, factor=1.0
         )
-        pairs = replace(pairs, unseen=shown.unseen)
+        pairs = replace(pairs, unseen=own.unseen)
+    code_error = None
+    if config.in_transformers:
+        code_freq, _ = rope_frequencies(config, length=text, mode="transformers")
+        code_error = worst_cosine_error(inv_freq, text, computed=code_freq)
+    distances = sorted({reach // 4, reach // 2, reach - 1})
+    kernel = kernel_at(config, distances, text).tolist()
     return MethodPlan(
         method=method,
         config=config,
         attention_factor=attention_factor,
         pairs=pairs,
-        short=short_cost(lengths.now, config, length),
-        kernel=dict(zip(at, kernel_at(config, at, text).tolist(), strict=True)),
+        short=short_cost(current, config, length),
+        kernel=dict(zip(distances, kernel, strict=True)),
         first_negative=first_negative_offset(inv_freq, lengths.scanned),
         stale_from=stale_from(config, length, text),
         cosine_error=worst_cosine_error(inv_freq, text),
-        code_cosine_error=_code_cosine_error(config, inv_freq, text),
-        factor=reach / length,
+        code_cosine_error=code_error,
+        factor=factor,
         measured=measured,
         advice=advice,
-        readiness=readiness(
-            method.evidence, reach / length, recommended=advice is not None, measured=measured
-        ),
+        readiness=readiness(method.evidence, factor, recommended=advised, measured=measured),
     )
-
-
-def _code_cosine_error(
-    config: RopeConfig, inv_freq: Float[Tensor, " pairs"], text: int
-) -> float | None:
-    """Return the worst cosine error of the ladder that transformers makes; None where it makes none."""
-    if not config.in_transformers:
-        return None
-    ladder, _ = rope_frequencies(config, length=text, mode="transformers")
-    return worst_cosine_error(inv_freq, text, ladder=ladder)
-
-
-def _rank(one: MethodPlan) -> tuple[int, bool, int, int, float]:
-    """Sort key of RANKING."""
-    return rank(one.readiness, int(one.pairs.unseen.sum()), one.short.mean)

@@ -1,9 +1,4 @@
-"""A plan as a record of plain values, and as the rows of a table.
-
-The columns of the ranked table: what each is called, its number, and how a cell writes it.
-
-The one source of the page, the command line, the record as JSON and the scripts that the page emits.
-"""
+"""A plan as tables, and plans and models as records of plain values for JSON."""
 
 import dataclasses
 import math
@@ -14,23 +9,22 @@ from typing import Any
 from posenc.models.model_config import ModelConfig, cache_gib
 from posenc.planner.layer_notes import layer_notes
 from posenc.planner.methods import RANKING
-from posenc.planner.paste import emit
+from posenc.planner.paste import paste
 from posenc.planner.plan import ContextPlan, MethodPlan
 from posenc.planner.scaling_effects import BLENDED, DIVIDED, KEPT
-from posenc.planner.warnings import bound_said, cautions, verdict
+from posenc.planner.warnings import bound_sentence, recommendation, warnings_of
 
 Value = str | int | float | None
 
-# Two tables that fit a page each; every one of them begins with the method.
-COSTS, SEES = "What it costs", "What it sees"
+COSTS, SEES = "What it costs", "What it sees"  # titles of the two tables
 
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """One column. title: for people. key: in a record. part: the table that has it.
+    """One column of a table of methods.
 
-    of: the number, or words, of one method. form: how a number is written, as in a format string.
-    never: what is written where there is no such number. help: what it is, where the title is too short.
+    title: heading. key: name in a record. part: the table it is in, "" for both. of: the value for one
+    method. form: format of a number. never: text where there is no number. help: longer explanation.
     """
 
     title: str
@@ -41,86 +35,78 @@ class Column:
     never: str = "never"
     help: str = ""
 
-    def cell(self, one: MethodPlan, plan: ContextPlan) -> str:
-        """Return what a cell says."""
-        value = self.of(one)
-        if value is not None:
-            return self.written(value)
-        if self.key == "first_negative" and plan.scanned < plan.reach:
+    def cell(self, method: MethodPlan, plan: ContextPlan) -> str:
+        """Return the text of a cell."""
+        value = self.of(method)
+        if value is None and self.key == "first_negative" and plan.scanned < plan.reach:
             return f"not below {plan.scanned:,}"
-        return self.never
+        return self.never if value is None else self.text(value)
 
-    def written(self, value: Value) -> str:
-        """Return a number as a cell has it."""
+    def text(self, value: Value) -> str:
+        """Return a value as text."""
         return value if isinstance(value, str) else format(value, self.form)
 
-    def change(self, now: Value, then: Value) -> str:
-        """Return what changed from `then` to `now`, "" where either is no number."""
-        if isinstance(now, str | None) or isinstance(then, str | None):
+    def change(self, new: Value, old: Value) -> str:
+        """Return the difference of two numbers as text, "" where either is none."""
+        if isinstance(new, str | None) or isinstance(old, str | None):
             return ""
-        return format(now - then, f"+{self.form}") if now != then else "0"
-
-
-def _count(state: str) -> Callable[[MethodPlan], int]:
-    return lambda one: one.pairs.count(state)
+        return format(new - old, f"+{self.form}") if new != old else "0"
 
 
 def _kernel(share: float) -> Callable[[MethodPlan], float]:
-    """Return the kernel at a quarter, half or the end; a target of few tokens has fewer distances."""
+    """Return a function to the kernel at a share of the distances of a method's plan."""
 
-    def read(one: MethodPlan) -> float:
-        values = [*one.kernel.values()]
+    def value(method: MethodPlan) -> float:
+        values = [*method.kernel.values()]
         return values[round(share * (len(values) - 1))]
 
-    return read
+    return value
 
-
-_ROUNDED = (
-    "Largest error of a cosine below the target, angles made in float32 of the exact frequencies, each "
-    "rounded to float32 once."
-)
-_COMPUTED = (
-    "The same error of the frequencies that transformers computes, in float32 from the start."
-)
 
 COLUMNS = (
-    Column(title="method", key="label", part="", of=lambda one: one.method.label),
-    Column(title="training", key="training", part=COSTS, of=lambda one: one.usable),
+    Column(title="method", key="label", part="", of=lambda x: x.method.label),
+    Column(title="training", key="training", part=COSTS, of=lambda x: x.readiness_text),
     Column(
         title="short texts, mean", key="short_mean", part=COSTS, form=".3f",
-        of=lambda one: one.short.mean,
+        of=lambda x: x.short.mean,
     ),
     Column(
         title="short texts, worst", key="short_worst", part=COSTS, form=".3f",
-        of=lambda one: one.short.worst,
+        of=lambda x: x.short.worst,
     ),
     Column(
         title="attention factor", key="attention_factor", part=COSTS, form=".4f",
-        of=lambda one: one.attention_factor,
+        of=lambda x: x.attention_factor,
     ),
     Column(
         title="stale keys from", key="stale_from", part=COSTS, form=",",
-        of=lambda one: one.stale_from,
+        of=lambda x: x.stale_from,
     ),
     Column(
         title="float32 cosine error", key="float32_cosine_error", part=COSTS, form=".1e",
-        of=lambda one: one.cosine_error, help=_ROUNDED,
+        of=lambda x: x.cosine_error,
+        help="Largest error of a cosine below the target, angles made in float32 of the exact "
+        "frequencies, each rounded to float32 once.",
     ),
     Column(
-        title="in transformers", key="float32_cosine_error_transformers", part=COSTS,
-        form=".1e", of=lambda one: one.code_cosine_error, never="none there",
-        help=_COMPUTED,
+        title="in transformers", key="float32_cosine_error_transformers", part=COSTS, form=".1e",
+        of=lambda x: x.code_cosine_error, never="none there",
+        help="The same error of the frequencies that transformers computes, in float32 from the start.",
     ),
     Column(
         title="unseen pairs", key="unseen_pairs", part=SEES, form=",",
-        of=lambda one: int(one.pairs.unseen.sum()),
+        of=lambda x: x.pairs.unseen_count,
     ),
-    Column(title="kept", key="kept", part=SEES, form=",", of=_count(KEPT)),
-    Column(title="blended", key="blended", part=SEES, form=",", of=_count(BLENDED)),
-    Column(title="divided", key="divided", part=SEES, form=",", of=_count(DIVIDED)),
+    Column(title="kept", key="kept", part=SEES, form=",", of=lambda x: x.pairs.count(KEPT)),
+    Column(
+        title="blended", key="blended", part=SEES, form=",", of=lambda x: x.pairs.count(BLENDED)
+    ),
+    Column(
+        title="divided", key="divided", part=SEES, form=",", of=lambda x: x.pairs.count(DIVIDED)
+    ),
     Column(
         title="B(k) < 0 at", key="first_negative", part=SEES, form=",",
-        of=lambda one: one.first_negative,
+        of=lambda x: x.first_negative,
     ),
     Column(title="K at 1/4", key="kernel_quarter", part=SEES, form=".3f", of=_kernel(0)),
     Column(title="K at 1/2", key="kernel_half", part=SEES, form=".3f", of=_kernel(0.5)),
@@ -138,19 +124,26 @@ EXPLAINED = (
 )
 
 
-def columns_of(part: str) -> tuple[Column, ...]:
-    """Return the columns of one of the two tables, the method first."""
-    return tuple(column for column in COLUMNS if column.part in ("", part))
+def ranked(plan: ContextPlan) -> dict[str, list[dict[str, str]]]:
+    """Return the two tables of ranked methods by title; a row is the cells by column title."""
+    return {
+        part: [
+            {column.title: column.cell(x, plan) for column in COLUMNS if column.part in ("", part)}
+            for x in plan.methods
+        ]
+        for part in (COSTS, SEES)
+    }
 
 
 def plan_record(plan: ContextPlan) -> dict[str, Any]:
-    """Return the whole plan as JSON has it, numbers in full."""
+    """Return a plan as JSON, numbers in full."""
+    notes = layer_notes(plan.model, plan.target, plan.trained_length)
     window = plan.base_window
     return {
         "assumption": plan.model.assumption,
         "name": plan.name,
-        "verdict": verdict(plan),
-        "bound": bound_said(plan),
+        "verdict": recommendation(plan),
+        "bound": bound_sentence(plan),
         "target": plan.target,
         "trained_length": plan.trained_length,
         "factor": plan.factor,
@@ -166,54 +159,41 @@ def plan_record(plan: ContextPlan) -> dict[str, Any]:
         "distinct_bfloat16_positions": plan.distinct_bfloat16,
         "distinct_float32_positions": plan.distinct_float32,
         "ranking": RANKING,
-        "methods": [_method_record(one, plan) for one in plan.methods],
+        "methods": [_method_record(method, plan) for method in plan.methods],
         "left_out": list(plan.left_out),
-        "cautions": [dataclasses.asdict(caution) for caution in cautions(plan)],
-        "layers": [
-            dataclasses.asdict(note)
-            for note in layer_notes(plan.model, plan.target, plan.trained_length)
-        ],
+        "cautions": [dataclasses.asdict(warning) for warning in warnings_of(plan)],
+        "layers": [dataclasses.asdict(note) for note in notes],
         "assumed": [*plan.assumed, *plan.model.assumed],
     }
 
 
-def _method_record(one: MethodPlan, plan: ContextPlan) -> dict[str, Any]:
-    emitted = emit(plan, one)
+def _method_record(method: MethodPlan, plan: ContextPlan) -> dict[str, Any]:
     return {
-        "method": one.method.name,
-        **{column.key: column.of(one) for column in COLUMNS},
-        "readiness": one.readiness.value,
-        "factor": one.factor,
-        "measured": [dataclasses.asdict(ratio) for ratio in one.measured],
-        "statements": [{"statement": said, "source": source} for said, source in one.statements],
-        "config": dataclasses.asdict(one.config),
-        "short_compared": one.short.compared,
-        "kernel": {str(offset): value for offset, value in one.kernel.items()},
-        "emitted": dataclasses.asdict(emitted),
-    }
-
-
-def ranked(plan: ContextPlan) -> dict[str, list[dict[str, str]]]:
-    """Return the ranked methods as two tables have them, by the title of each: cells by column."""
-    return {
-        part: [
-            {column.title: column.cell(one, plan) for column in columns_of(part)}
-            for one in plan.methods
-        ]
-        for part in (COSTS, SEES)
+        "method": method.method.name,
+        **{column.key: column.of(method) for column in COLUMNS},
+        "readiness": method.readiness.value,
+        "factor": method.factor,
+        "measured": [dataclasses.asdict(ratio) for ratio in method.measured],
+        "statements": [
+            {"statement": statement, "source": source} for statement, source in method.statements
+        ],
+        "config": dataclasses.asdict(method.config),
+        "short_compared": method.short.compared,
+        "kernel": {str(offset): value for offset, value in method.kernel.items()},
+        "emitted": dataclasses.asdict(paste(plan, method)),
     }
 
 
 def model_record(model: ModelConfig) -> dict[str, Any]:
-    """Return what a config says of position, as JSON has it."""
+    """Return what a config says of position as JSON."""
     record = {"assumption": model.assumption} | dataclasses.asdict(model)
-    for kind, written in zip(model.layer_kinds, record["layer_kinds"], strict=True):
-        written["rotary_dim"] = kind.rotary_dim
+    for kind, values in zip(model.layer_kinds, record["layer_kinds"], strict=True):
+        values["rotary_dim"] = kind.rotary_dim
     return record
 
 
 def layer_rows(model: ModelConfig) -> list[dict[str, str]]:
-    """Return the kinds of layers of a model as a table has them."""
+    """Return a table of the kinds of layers of a model."""
     rows = []
     for kind in model.layer_kinds:
         scheme = kind.scheme
@@ -235,6 +215,7 @@ def layer_rows(model: ModelConfig) -> list[dict[str, str]]:
 
 
 def _scale(value: float) -> str:
-    inverse = 1 / value**2 if value else math.inf
-    whole = math.isfinite(inverse) and math.isclose(inverse, round(inverse), rel_tol=1e-12)
-    return f"1/sqrt({inverse:.10g})" if whole else f"{value:.6g}"
+    """Return a softmax scale as one over a root where the number below it is whole."""
+    square = 1 / value**2 if value else math.inf
+    whole = math.isfinite(square) and math.isclose(square, round(square), rel_tol=1e-12)
+    return f"1/sqrt({square:.10g})" if whole else f"{value:.6g}"

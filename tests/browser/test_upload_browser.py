@@ -13,7 +13,7 @@ from safetensors.numpy import save
 from dashboard.text import JOINER
 from posenc.models import config_token
 from posenc.models.presets import MODELS
-from posenc.planner import plan, verdict
+from posenc.planner import plan, recommendation
 from posenc.settings import chosen_model
 from tests.browser import browser_page
 from tests.browser.browser import Visit, go, headline, row, settled
@@ -67,12 +67,14 @@ def test_uploaded_config_is_planned_for_and_replaced_by_a_chosen_model(visitor: 
     go(page, "context_planner")
     model = chosen_model(WORD)  # no long search is started for it before it is asked for
     own = plan(model.config, 131_072, name=model.label, search_base=False, scan=65_536)
-    expect(headline(page)).to_have_text(verdict(own))
+    expect(headline(page)).to_have_text(recommendation(own))
     choose(page, "Model", "LLaMA-2-7B")
     expect(headline(page)).to_have_text(re.compile("^LLaMA-2-7B"))
     settled(page)
     preset = MODELS["llama-2-7b"]
-    assert headline(page).inner_text() == verdict(plan(preset.read(), 131_072, name=preset.label))
+    assert headline(page).inner_text() == recommendation(
+        plan(preset.read(), 131_072, name=preset.label)
+    )
     assert parse_qs(urlparse(page.url).query)["model"] == ["llama-2-7b"]
     go(page, "similarity")
     assert "LLaMA-2-7B" in subtitle(page, "RoPE")

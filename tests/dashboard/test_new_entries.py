@@ -69,9 +69,8 @@ def test_registered_scaling_without_entries_is_not_read_planned_or_identified(
     ):
         rope_parameters(config)
     assert "every_other" not in METHODS
-    assert (
-        length_note(config, LongerText(target=64, reach=64, trained_length=32)).source == "computed"
-    )
+    text = LongerText(target=64, reach=64, trained_length=32)
+    assert length_note(config, text)[1] == "computed"
     angles = torch.arange(90, dtype=torch.float64)[:, None] * config.frequencies().inv_freq
     assert identify(angles.cos().float(), angles.sin().float()).config != config
 

@@ -17,7 +17,7 @@ from posenc import rope_frequencies
 from posenc.analysis.base_search import smallest_base
 from posenc.models import read_config
 from posenc.models.presets import MODELS
-from posenc.planner import COLUMNS, RANKING, cautions, layer_notes, plan, verdict
+from posenc.planner import COLUMNS, RANKING, layer_notes, plan, recommendation, warnings_of
 from posenc.planner.report import plan_record, ranked
 from posenc.settings import Setting
 from tests.dashboard.pages import as_read, captions, charts, drawn, headline, visit
@@ -34,7 +34,7 @@ def test_page_shows_the_plan_of_the_library_whatever_the_sidebar_says() -> None:
     at = drawn(visit(PAGE, {"context": "16384"} | sidebar))
     preset = MODELS["llama-3-8b"]
     expected = plan(preset.read(), 16_384, name=preset.label, methods=SHORT.methods)
-    assert as_read(headline(at)) == verdict(expected)
+    assert as_read(headline(at)) == recommendation(expected)
     costs, sees, cache = (box.value for box in at.dataframe[:3])
     for rows in (costs, sees):
         assert list(rows["method"]) == [row.method.label for row in expected.methods]
@@ -88,8 +88,8 @@ def test_pinned_model_is_compared_in_headline_tables_and_charts() -> None:
     at = drawn(visit(PAGE, link | {"a": pinned.written(pin)}))
     choice = PlanChoice(context=16_384, methods=("none", "yarn", "base"))
     current, other = (planner.made(setting, choice) for setting in (Setting(), pin))
-    assert as_read(headline(at)) == verdict(current)
-    assert any(verdict(other) in as_read(text) for text in captions(at))
+    assert as_read(headline(at)) == recommendation(current)
+    assert any(recommendation(other) in as_read(text) for text in captions(at))
     sees = at.dataframe[1].value
     for method in current.methods:
         label = method.method.label
@@ -234,7 +234,7 @@ def test_command_line_states_rule_and_source_of_each_warning(name: str, target: 
     assert result.exit_code == 0, result.output
     found = plan(read_config(config), target, methods=FIVE)
     expected = {"Beware"}
-    for caution in cautions(found):
+    for caution in warnings_of(found):
         expected.add(f"  {caution.sentence} ({caution.rule} Source: {caution.source})")
     for note in layer_notes(found.model, found.target, found.trained_length):
         expected.add(f"  {note.layers}: {note.sentence} ({note.source})")

@@ -16,7 +16,7 @@ import posenc
 from posenc import SCHEMES, Scheme, SchemeConfig, fields
 from posenc.identification.scalings import CANDIDATES
 from posenc.models.rope_formats import FORMATS
-from posenc.planner.methods import EVIDENCE, IN_CODE
+from posenc.planner.evidence import EVIDENCE, IN_CODE
 from posenc.schemes.base import SHARED_QUANTITIES
 from posenc.schemes.rope import RopeConfig
 from posenc.schemes.rope_scaling import AFTER_TRAINING
@@ -103,7 +103,7 @@ def test_every_rope_scaling_tells_the_reader_and_the_planner_what_they_need() ->
     assert AFTER_TRAINING
     assert set(AFTER_TRAINING) == set(EVIDENCE)
     assert {*FORMATS, *IN_CODE, *CANDIDATES} <= {config().kind for config in scalings}
-    assert all(known.kind in SCHEMES for known in IN_CODE.values())
+    assert {*IN_CODE.values()} <= {*SCHEMES}
     assert all(known.source and known.statement for known in EVIDENCE.values())
 
 

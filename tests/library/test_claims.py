@@ -162,8 +162,8 @@ def test_one_hot_claim_is_false_for_an_infinite_table_and_an_error_for_a_missing
             return config_of("learned", source=str(tmp_path / "inf.safetensors"))
 
     assert CLAIMS["one_hot"].test(SettingWithInfinity()).status is Status.FALSE
-    with pytest.raises(ValueError, match="not held by this server"):
-        verdict("one_hot", learned_source="table-0123456789ab")
+    with pytest.raises(ValueError, match="no table of a run"):
+        verdict("one_hot", learned_source=f"run-{'0' * 20}")
 
 
 def test_learned_table_ends_and_sinusoids_do_not() -> None:

@@ -1,19 +1,23 @@
 """The commands inspect and plan print the library's numbers, or one error and exit status 2."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner, Result
 
+import posenc
 from posenc import __main__ as command
 from posenc.cli import plan as planning
 from posenc.models import read_config
-from posenc.planner import RANKING, ContextPlan, plan, verdict
+from posenc.planner import RANKING, ContextPlan, plan, recommendation
 from posenc.planner.report import plan_record
-from posenc.planner.warnings import bound_said
+from posenc.planner.warnings import bound_sentence
 from tests.models.configs import LLAMA, of_type
 
 PLAN = ["plan", "-", "--context", "16384", "--methods"]
@@ -54,9 +58,9 @@ def test_plan_prints_the_verdict_and_two_ranked_tables(llama: str) -> None:
     found = plan(read_config(LLAMA), 32_768, name="Llama-3-8B", methods=methods)
     end = lines.index("")  # what is assumed stands before any number
     assert found.assumed[0] in [line.strip() for line in lines[:end]]
-    assert lines[end + 1] == verdict(found)
+    assert lines[end + 1] == recommendation(found)
     assert "--script linear" in lines[end + 2]
-    assert {RANKING, bound_said(found)} <= {*lines}
+    assert {RANKING, bound_sentence(found)} <= {*lines}
     ranked = [line.split("  ")[1] for line in lines if line[:3] in ("1  ", "2  ", "3  ")]
     assert ranked == ["Position interpolation", "YaRN", "Unscaled"] * 2
     for fact in ("4 GiB in bfloat16", '"rope_type": "yarn"', "arXiv 2309.00071"):
@@ -142,3 +146,37 @@ def test_names_in_a_config_are_no_command_of_a_terminal(words: list[str]) -> Non
     assert result.exit_code == 0
     assert "\x07" not in result.output
     assert "x\\x07y" in result.output
+
+
+WITHOUT_LAB = """
+import sys
+
+for name in ("posenc.lab", "pyarrow", "fsspec", "platformdirs", "filelock", "tqdm"):
+    sys.modules[name] = None  # an import of it is an error
+from posenc.__main__ import main
+
+main(sys.argv[1:])
+"""
+
+
+def run_without_lab(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", WITHOUT_LAB, *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_commands_need_no_package_of_the_lab_unless_they_train(llama: str, tmp_path: Path) -> None:
+    np.save(tmp_path / "table.npy", posenc.sinusoidal_table(16, 8).numpy())
+    for words in (
+        ["inspect", llama],
+        ["plan", llama, "--context", "16384", "--methods", "ntk", "--json"],
+        ["identify", str(tmp_path / "table.npy")],
+    ):
+        blocked = run_without_lab(*words)
+        assert (blocked.returncode, blocked.stdout) == (0, run(*words).stdout), blocked.stderr
+    listed = run_without_lab("--help").stdout
+    assert "inspect" in listed
+    assert "train" in listed
+    missing = run_without_lab("train", "--scheme", "rope")
+    assert missing.returncode == 1
+    assert missing.stderr.startswith("Error: train needs the package ")
+    assert "pip install 'posenc[lab]'" in missing.stderr

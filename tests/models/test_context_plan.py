@@ -13,12 +13,11 @@ from posenc import SchemeArgumentError, rope_frequencies
 from posenc.analysis.base_search import _KNOWN, MAX_LENGTH, known_base, smallest_base
 from posenc.models import read_config
 from posenc.models.model_config import cache_gib
-from posenc.planner import METHODS, ContextPlan, MethodPlan, cautions, plan
+from posenc.planner import METHODS, ContextPlan, MethodPlan, plan, warnings_of
 from posenc.planner.report import COSTS, SEES, plan_record, ranked
 from posenc.planner.scaling_effects import (
     distinct_positions,
     kernel_at,
-    kernel_curve,
     worst_cosine_error,
 )
 from posenc.schemes.rope import RopeConfig
@@ -108,7 +107,7 @@ def test_the_kernel_is_that_of_each_scheme() -> None:
     at = torch.tensor([0, 1, 5_000, 10_000, 19_999])
     for one in found.methods:
         kernel = one.config.at_length(20_000).build().offset_kernel(-at)
-        curve = kernel_curve(one.config, 20_000, 20_000)[at.numpy()]
+        curve = kernel_at(one.config, torch.arange(20_000), 20_000)[at.numpy()]
         np.testing.assert_allclose(curve, kernel.numpy(), rtol=0, atol=1e-13)
         some = kernel_at(one.config, at.tolist(), 20_000)
         np.testing.assert_allclose(some, kernel.numpy(), rtol=0, atol=1e-13)
@@ -264,9 +263,9 @@ def test_the_worst_error_is_that_of_every_pair_and_position() -> None:
     assert worst_cosine_error(exact, 20_000) == pytest.approx(by_hand, rel=1e-10)
     wrong = (exact * (1 + 1e-6 * torch.arange(64))).float()  # the slow pairs are off the most
     by_hand = dense_error(exact, wrong, 20_000)
-    assert worst_cosine_error(exact, 20_000, ladder=wrong) == pytest.approx(by_hand, rel=1e-10)
+    assert worst_cosine_error(exact, 20_000, computed=wrong) == pytest.approx(by_hand, rel=1e-10)
     with pytest.raises(SchemeArgumentError, match="64"):
-        worst_cosine_error(exact, 20, ladder=exact[:1].float())
+        worst_cosine_error(exact, 20, computed=exact[:1].float())
 
 
 def test_cosine_errors_of_a_plan_are_those_of_each_method() -> None:
@@ -281,10 +280,10 @@ def test_cosine_errors_of_a_plan_are_those_of_each_method() -> None:
 
 def test_a_caution_has_both_errors_of_float32() -> None:
     found = plan_config(LLAMA, 1_048_576, methods=["none"], scan=1)
-    (sentence,) = [one.sentence for one in cautions(found) if "float32 has" in one.rule]
+    (sentence,) = [one.sentence for one in warnings_of(found) if "float32 has" in one.rule]
     assert "5.0e-02" in sentence
     assert "7.5e-02" in sentence
-    (sentence,) = [one.sentence for one in cautions(found) if "bfloat16" in one.rule]
+    (sentence,) = [one.sentence for one in warnings_of(found) if "bfloat16" in one.rule]
     assert f"{distinct_positions(1_048_576):,}" in sentence
 
 

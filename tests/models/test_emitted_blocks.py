@@ -18,8 +18,8 @@ import torch
 from posenc import rope_frequencies
 from posenc.models import read_config
 from posenc.models.presets import MODELS
-from posenc.planner import ContextPlan, emit, loss_by_position_script, plan, verdict
-from posenc.planner.paste import Emitted
+from posenc.planner import ContextPlan, loss_by_position_script, paste, plan, recommendation
+from posenc.planner.paste import Paste
 from posenc.schemes.rope import RopeConfig
 from tests.models.configs import LLAMA, Config, method, plan_config, preset_config, published_config
 
@@ -53,8 +53,8 @@ def plan_model(name: str) -> ContextPlan:
     return plan(MODELS[name].read(), TARGET, name=name, search_base=False, scan=64)
 
 
-def emitted(name: str, method_name: str) -> Emitted:
-    return emit(plan_model(name), method(plan_model(name), method_name))
+def emitted(name: str, method_name: str) -> Paste:
+    return paste(plan_model(name), method(plan_model(name), method_name))
 
 
 def rotation_of(config: Config, kind: str) -> tuple[torch.Tensor, float]:
@@ -81,7 +81,7 @@ def test_transformers_rotates_as_planned_with_every_block(name: str) -> None:
     ]  # fmt: skip
     assert found.methods
     for one in found.methods:
-        pasted = emit(found, one)
+        pasted = paste(found, one)
         assert bool(pasted.rope_parameters) == bool(pasted.where)
         assert pasted.rope_parameters or pasted.why
         assert bool(loss_by_position_script(found, one)) == bool(pasted.rope_parameters)
@@ -106,17 +106,17 @@ def test_transformers_rotates_as_planned_with_every_block(name: str) -> None:
 def test_sliding_layers_that_share_a_block_are_counted() -> None:
     config = preset_config("gemma-2-9b") | {"num_hidden_layers": 26}
     found = plan_config(config, 32_768, methods=["yarn", "none"], scan=64)
-    where = emit(found, method(found, "yarn")).where
+    where = paste(found, method(found, "yarn")).where
     assert "Gemma2Config" in where
-    for said in (where, verdict(found)):
+    for said in (where, recommendation(found)):
         assert "rescales 13 sliding_attention" in said
-    assert "rescales" not in emit(found, method(found, "none")).where
+    assert "rescales" not in paste(found, method(found, "none")).where
 
 
 def test_layers_with_a_block_of_their_own_keep_it() -> None:
     config = published_config("gemma-3-4b")["text_config"]
     found = plan_config(config, 131_072, trained_length=32_768, methods=["linear"], scan=64)
-    block = emit(found, method(found, "linear")).rope_parameters["rope_parameters"]
+    block = paste(found, method(found, "linear")).rope_parameters["rope_parameters"]
     assert block == {
         "full_attention": {"rope_type": "linear", "rope_theta": 1e6, "factor": 4.0},
         "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
@@ -137,7 +137,7 @@ def test_a_class_that_refuses_a_type_gets_no_block_of_it() -> None:
     planned = plan_model("phi-3-mini-128k")
     assert {"none", "yarn", "linear"} <= {one.method.name for one in planned.methods}
     for one in planned.methods:
-        pasted = emit(planned, one)
+        pasted = paste(planned, one)
         accepted = one.method.name in ("none", "ntk", "configured")
         assert bool(pasted.rope_parameters) == accepted, one.method.name
         if one.method.name in ("yarn", "linear"):
@@ -152,8 +152,8 @@ def test_nothing_is_emitted_for_what_no_public_code_computes() -> None:
     assert printed.why
     # GPT-J's base is written in its code, so no config changes it.
     gptj = plan_config(preset_config("gpt-j-6b"), 4_096, methods=["linear"])
-    assert emit(gptj, gptj.methods[0]).rope_parameters == {}
-    assert emit(gptj, gptj.methods[0]).why
+    assert paste(gptj, gptj.methods[0]).rope_parameters == {}
+    assert paste(gptj, gptj.methods[0]).why
 
 
 @pytest.mark.parametrize("name", ["linear", "ntk", "yarn", "llama3"])
@@ -170,7 +170,7 @@ def test_vllm_command_holds_the_block_and_the_length_once(name: str) -> None:
 
 
 def llama_cpp_flags(found: ContextPlan, name: str) -> dict[str, Any]:
-    words = shlex.split(emit(found, method(found, name)).llama_cpp)
+    words = shlex.split(paste(found, method(found, name)).llama_cpp)
     assert words[:3] in (["llama-server", "-m", "MODEL"], [])
     return dict(zip(words[3::2], words[4::2], strict=True))
 
@@ -187,7 +187,7 @@ def test_llama_cpp_command_holds_what_its_options_can_express() -> None:
     assert base == pytest.approx(5e5 * 4 ** (128 / 126), rel=1e-14)
     for name in ("dynamic", "llama3"):
         assert llama_cpp_flags(found, name) == {}
-        assert any("llama.cpp" in why for why in emit(found, method(found, name)).why)
+        assert any("llama.cpp" in why for why in paste(found, method(found, name)).why)
 
 
 def test_llama_cpp_gets_no_options_where_a_file_holds_factors_that_stay() -> None:
@@ -270,7 +270,7 @@ def test_the_script_measures_a_checkpoint_as_it_is_and_as_planned(
     content = (checkpoint / "text.txt").read_bytes()[:512]
     tokens = torch.tensor([byte % 64 for byte in content]).view(2, 256)
     plain = LlamaForCausalLM.from_pretrained(checkpoint, dtype=torch.float32)
-    block = emit(found, method(found, name)).rope_parameters
+    block = paste(found, method(found, name)).rope_parameters
     changed = LlamaForCausalLM(LlamaConfig.from_pretrained(checkpoint, **block))
     changed.load_state_dict(plain.state_dict())
     before, after = losses_by_hand(plain, tokens), losses_by_hand(changed, tokens)

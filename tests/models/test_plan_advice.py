@@ -5,7 +5,6 @@ import io
 import json
 import math
 import statistics
-import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -15,9 +14,9 @@ from posenc.checkpoints.sources import RESULTS
 from posenc.models import read_config
 from posenc.models.evidence import EVIDENCE, evidence_of
 from posenc.models.presets import MODELS
-from posenc.planner import cautions, emit, layer_notes, plan, verdict
-from posenc.planner import methods as measurements
-from posenc.planner.methods import MEASURED_LIMIT, Evidence, Readiness, measured_at, readiness
+from posenc.planner import layer_notes, paste, plan, recommendation, warnings_of
+from posenc.planner.evidence import MEASURED, Evidence, measured_at
+from posenc.planner.methods import MEASURED_LIMIT, Readiness, readiness
 from posenc.planner.warnings import suggested
 from tests.models.configs import (
     LLAMA,
@@ -32,7 +31,7 @@ from tests.models.configs import (
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
 
-def ratios_by_hand(variant: str, train_length: int, factor: int) -> list[float]:
+def ratios_by_hand(variant: str, train_length: int, factor: float) -> list[float]:
     """Perplexity at a multiple of the training length over that at it, one for each shipped model."""
     ratios = []
     for path in RESULTS.glob("*.parquet"):
@@ -43,7 +42,7 @@ def ratios_by_hand(variant: str, train_length: int, factor: int) -> list[float]:
             rows = [row for row in table.to_pylist() if row["measure"] == "context"]
             loss = {(row["variant"], row["x"]): row["value"] for row in rows}
             own = loss["as trained", train_length]
-            ratios.append(math.exp(loss[variant, factor * train_length]) / math.exp(own))
+            ratios.append(math.exp(loss[variant, round(factor * train_length)]) / math.exp(own))
     return ratios
 
 
@@ -52,14 +51,14 @@ def ratios_by_hand(variant: str, train_length: int, factor: int) -> list[float]:
     [("rope", "as trained"), ("rope_linear", "position interpolation"), ("rope_ntk", "NTK-aware")],
 )
 def test_measured_ratios_are_those_of_the_shipped_files(kind: str, variant: str) -> None:
-    for factor in (2, 16):
-        ratios = measured_at(kind, factor)
-        assert [one.train_length for one in ratios] == [64, 128]
-        for one in ratios:
-            by_hand = ratios_by_hand(variant, one.train_length, factor)
-            assert one.seeds == len(by_hand) == 3
-            assert one.mean == pytest.approx(statistics.geometric_mean(by_hand), rel=1e-12)
-            assert [one.low, one.high] == pytest.approx([min(by_hand), max(by_hand)], rel=1e-12)
+    ratios = [one for one in MEASURED if one.kind == kind]
+    lengths = [(one.train_length, one.factor) for one in ratios]
+    assert lengths == [(length, factor) for length in (64, 128) for factor in (1.5, 2, 4, 8, 16)]
+    for one in ratios:
+        by_hand = ratios_by_hand(variant, one.train_length, one.factor)
+        assert one.seeds == len(by_hand) == 3
+        assert one.mean == pytest.approx(statistics.geometric_mean(by_hand), rel=1e-12)
+        assert [one.low, one.high] == pytest.approx([min(by_hand), max(by_hand)], rel=1e-12)
 
 
 def test_a_plan_quotes_what_was_measured_at_its_factor_or_the_next() -> None:
@@ -72,26 +71,15 @@ def test_a_plan_quotes_what_was_measured_at_its_factor_or_the_next() -> None:
     for one in measured_at("rope_ntk", 2):
         assert f"{one.mean:.3g} times" in statements
         assert f"{one.low:.3g} to {one.high:.3g}" in statements
-        assert f"{one.mean:.3g}" in verdict(found)
+        assert f"{one.mean:.3g}" in recommendation(found)
     means = [f"{one.mean:.3g}" for one in measured_at("rope_ntk", 16)]
     for factor in (9, 16):  # at 9, what was measured at 16
-        said = verdict(plan_preset("llama-3-8b", factor * 8_192))
+        said = recommendation(plan_preset("llama-3-8b", factor * 8_192))
         assert "x16" in said
         assert all(mean in said for mean in means)
     # Dynamic NTK has the frequencies of NTK-aware scaling at this length.
     longest = method(plan_preset("llama-3-8b", 524_288), "dynamic")
     assert means[0] in " ".join(text for text, _ in longest.statements)
-
-
-def test_plan_without_lab_packages_has_no_measured_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "posenc.lab.runs", None)
-    measurements.measured_ratios.cache_clear()
-    try:
-        found = plan_preset("llama-3-8b", 16_384, scan=32)  # not the plan of another test
-        assert {one.measured for one in found.methods} == {()}
-        assert verdict(found)
-    finally:
-        measurements.measured_ratios.cache_clear()
 
 
 # For a model and a target: the class of each method by its name, in the order of the ranking.
@@ -103,7 +91,7 @@ def test_methods_have_the_class_and_order_of_their_sources(
     name: str, target: int, classes: dict[str, str]
 ) -> None:
     found = plan_preset(name, target, search_base="base" in classes)
-    assert [(one.method.name, one.usable) for one in found.methods] == [*classes.items()]
+    assert [(one.method.name, one.readiness_text) for one in found.methods] == [*classes.items()]
 
 
 # Of Mistral 7B its makers' paper says: trained on 8,192. 36.8 and more at longer texts are of the tests of
@@ -112,7 +100,7 @@ def test_methods_have_the_class_and_order_of_their_sources(
     ("name", "target", "facts"), CASES["verdicts"], ids=lambda value: str(value)[:20]
 )
 def test_a_verdict_holds_the_facts_of_its_plan(name: str, target: int, facts: list[str]) -> None:
-    said = verdict(plan_preset(name, target))
+    said = recommendation(plan_preset(name, target))
     assert [fact for fact in facts if fact not in said] == []
 
 
@@ -142,8 +130,8 @@ def test_what_is_tested_without_training_and_sees_no_new_angle_comes_first() -> 
     config = LLAMA | {"rope_theta": 1e4, "max_position_embeddings": 131_072}
     found = plan_config(config, 262_144, scan=64)
     assert found.methods[0].readiness is Readiness.UNTRAINED
-    assert "dynamic NTK and NTK-aware" in verdict(found)
-    assert "x2" in verdict(found)
+    assert "dynamic NTK and NTK-aware" in recommendation(found)
+    assert "x2" in recommendation(found)
 
 
 def test_what_makers_say_is_of_their_models_alone() -> None:
@@ -184,7 +172,9 @@ def test_a_scaled_model_is_judged_by_the_context_of_its_scaling(name: str, start
     # A pair of its own that does not close a turn within its context turns farther past it.
     slow = sum(2 * math.pi / theta > 131_072 for theta in configured.pairs.after)
     assert int(configured.pairs.unseen.sum()) == slow
-    (sentence,) = [one.sentence for one in cautions(found) if one.sentence.startswith("As config")]
+    (sentence,) = [
+        one.sentence for one in warnings_of(found) if one.sentence.startswith("As config")
+    ]
     assert f"{slow} pairs" in sentence
     assert "131,072" in sentence
     # As configured is how the weights are read now, so it changes nothing in short texts.
@@ -193,10 +183,10 @@ def test_a_scaled_model_is_judged_by_the_context_of_its_scaling(name: str, start
     first = suggested(found)
     assert first is not None
     assert first.method.name == "yarn"
-    assert emit(found, configured).llama_cpp == "llama-server -m MODEL -c 262144"
+    assert paste(found, configured).llama_cpp == "llama-server -m MODEL -c 262144"
     if name == "gpt-oss-20b":  # a larger scaling of the same kind keeps the form of the model
         assert first.config == found.model.main.scheme.replace(factor=64.0)  # type: ignore[union-attr]
-        assert emit(found, first).rope_parameters["rope_parameters"]["truncate"] is False
+        assert paste(found, first).rope_parameters["rope_parameters"]["truncate"] is False
     within = plan_config(preset_config(name), 131_072, scan=64)
     assert within.methods[0].method.name == "configured"
     assert not within.methods[0].pairs.unseen.any()
@@ -208,11 +198,11 @@ def test_a_window_makes_no_model_ready_for_a_length_it_was_not_trained_on() -> N
     }  # fmt: skip
     found = plan_config(config, 32_768)
     facts = ("trained on 4,096", "2,047 tokens at most", f"{2_047 * 32:,} tokens back (2,047 x 32)")
-    assert [fact for fact in facts if fact not in verdict(found)] == []
-    assert [one.usable for one in found.methods] == ["no new distance, untrained length"]
+    assert [fact for fact in facts if fact not in recommendation(found)] == []
+    assert [one.readiness_text for one in found.methods] == ["no new distance, untrained length"]
     within = plan_config(config, 4_096)
-    assert "was trained on 4,096" in verdict(within)
-    assert within.methods[0].usable == "made for it"
+    assert "was trained on 4,096" in recommendation(within)
+    assert within.methods[0].readiness_text == "made for it"
 
 
 BLOOM: Config = {"model_type": "bloom", "hidden_size": 14_336, "n_layer": 70, "n_head": 112}
@@ -243,7 +233,7 @@ def test_a_note_tells_whether_a_length_is_past_training_or_scaling() -> None:
 def test_a_learned_table_has_no_row_past_its_end() -> None:
     found = plan_config({"model_type": "gpt2"}, 2_048)
     assert found.methods == ()
-    assert "1,024 to 2,047" in verdict(found)
+    assert "1,024 to 2,047" in recommendation(found)
     for context in (2_048, 1_024):
         (note,) = layer_notes(found.model, context, 1_024)
         assert note.works == (context == 1_024)
@@ -258,7 +248,7 @@ def test_alibi_ends_where_its_smallest_slope_has_fallen_by_a_hundred() -> None:
     # 112 heads: 64 slopes of the power of two below, and every other one of the power above.
     slopes = [2 ** (-8 * h / 64) for h in range(1, 65)]
     slopes += [2 ** (-8 * h / 128) for h in range(1, 97, 2)]
-    assert f"{math.ceil(math.log(100) / min(slopes)):,} tokens back" in verdict(found)
+    assert f"{math.ceil(math.log(100) / min(slopes)):,} tokens back" in recommendation(found)
 
 
 def test_the_bias_of_falcon_is_divided_by_the_root_of_the_width_of_a_head() -> None:
@@ -276,9 +266,9 @@ def test_distances_past_the_last_bucket_of_t5_share_it() -> None:
     assert first == 113
     found = plan_config({"model_type": "t5"}, 4_096)
     assert found.methods == ()
-    assert f"from {first} on" in verdict(found)
-    assert f"from {first} on" in verdict(plan_config({"model_type": "t5"}, 115))
-    assert f"from {first} on" not in verdict(plan_config({"model_type": "t5"}, 114))
+    assert f"from {first} on" in recommendation(found)
+    assert f"from {first} on" in recommendation(plan_config({"model_type": "t5"}, 115))
+    assert f"from {first} on" not in recommendation(plan_config({"model_type": "t5"}, 114))
     decoder, encoder = layer_notes(found.model, 4_096, None)
     # Both ways there are 16 buckets a side, 8 of them exact: the last begins at 8 (128/8)^(7/8).
     both = next(x for x in range(8, 129) if math.log(x / 8) / math.log(16) * 8 >= 7)
@@ -289,7 +279,7 @@ def test_distances_past_the_last_bucket_of_t5_share_it() -> None:
 
 def test_a_model_without_a_scheme_says_so() -> None:
     config = {"model_type": "mpt", "attn_config": {"alibi": True, "alibi_bias_max": 16}}
-    assert "16" in verdict(plan_config(config, 4_096))
+    assert "16" in recommendation(plan_config(config, 4_096))
 
 
 def test_text_beyond_a_window_is_read_by_layers_without_one() -> None:
@@ -299,4 +289,4 @@ def test_text_beyond_a_window_is_read_by_layers_without_one() -> None:
         for kind in model.layer_kinds
     )
     found = plan(dataclasses.replace(model, layer_kinds=kinds), 65_536, search_base=False)
-    assert "9 other layers" in verdict(found)
+    assert "9 other layers" in recommendation(found)
