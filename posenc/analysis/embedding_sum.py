@@ -1,4 +1,4 @@
-r"""How large position is beside content in the sum of token embedding and position.
+r"""How large position is compared with content in the sum of token embedding and position.
 
 Vaswani et al. 2017, arXiv 1706.03762, section 3.4, multiply the token embedding by sqrt(d_model) before
 the sum. What that does depends on how embeddings start: entries of standard deviation s make a token of
@@ -18,7 +18,7 @@ from posenc.errors import SchemeArgumentError, shown
 from posenc.limits import MAX_DIM, MAX_POSITION, check_count
 from posenc.schemes.learned import INITIAL_STD
 
-# How token embeddings are drawn, by a short name; which models do so stands in `token_deviation`.
+# Token initializations by a short name; `token_deviation` says which models use them.
 STARTS = {
     "1/d": "N(0, 1/d)",
     "1": "N(0, 1)",
@@ -30,11 +30,10 @@ VOCABULARY = 37_000  # Vaswani et al. 2017, section 5.1: byte pairs of English a
 
 @dataclass(frozen=True)
 class EmbeddingSum:
-    """Root mean square norms of token and position, and position's part in their sum.
+    """Root mean square norms of token and position, and position's share of their sum.
 
-    token: of the embedding as it is drawn; position: of the positions' vectors. `scaled` is with the
-    factor sqrt(d) on the token, `plain` without. ratio: token / position, infinite where positions are 0.
-    share: of the sum's expected squared norm that is position's, 0 to 1.
+    `scaled` is with the factor sqrt(d) on the token, `plain` without. ratio: token / position, infinite
+    where positions are 0. share: position's share of the sum's expected squared norm, 0 to 1.
     """
 
     token: float
@@ -47,7 +46,7 @@ class EmbeddingSum:
 
 @dataclass(frozen=True)
 class RowNorms:
-    """Euclidean norms of the rows that are finite: root mean square, least and largest."""
+    """Euclidean norms of the finite rows: root mean square, smallest and largest."""
 
     root_mean_square: float
     least: float
@@ -56,7 +55,7 @@ class RowNorms:
 
 
 def token_deviation(start: str, dim: int, vocabulary: int = VOCABULARY) -> float:
-    """Return the standard deviation of an embedding's entries at their start.
+    """Return the standard deviation of the entries of an embedding before training.
 
     "1/d": N(0, 1/d), tensor2tensor's. "1": N(0, 1), torch.nn.Embedding. "0.02": N(0, 0.02^2), BERT and
     GPT-2. "xavier": uniform in +-sqrt(6 / (V + d)), Glorot and Bengio 2010, eq. 16, of variance
@@ -78,21 +77,17 @@ def token_deviation(start: str, dim: int, vocabulary: int = VOCABULARY) -> float
 def draw_tokens(
     start: str, count: int, dim: int, generator: torch.Generator, vocabulary: int = VOCABULARY
 ) -> Float[Tensor, "n d"]:
-    """Return `count` token embeddings as they are drawn at the start, float64 on the CPU."""
+    """Return `count` token embeddings as before training, float64 on the CPU."""
     deviation = token_deviation(start, dim, vocabulary)
     check_count("count", count, 1, MAX_POSITION)
+    rows = torch.empty(count, dim, dtype=torch.float64, device="cpu")
     if start == "xavier":  # a uniform number in +-a has deviation a / sqrt(3)
-        drawn = torch.rand(count, dim, generator=generator, dtype=torch.float64, device="cpu")
-        return (2 * drawn - 1) * (math.sqrt(3) * deviation)
-    drawn = torch.randn(count, dim, generator=generator, dtype=torch.float64, device="cpu")
-    return drawn * deviation
+        return (2 * rows.uniform_(generator=generator) - 1) * (math.sqrt(3) * deviation)
+    return rows.normal_(generator=generator) * deviation
 
 
 def row_norms(rows: Float[Tensor, "n d"]) -> RowNorms:
-    """Return the norms of the rows of position vectors; rows that are not finite are left out.
-
-    All numbers are NaN where no row is finite.
-    """
+    """Return the norms of the finite rows of position vectors, NaN where there is none."""
     norms = as_float64("rows", rows, "(positions, width)").norm(dim=1)
     norms = norms[norms.isfinite()]
     if not len(norms):
@@ -108,7 +103,7 @@ def row_norms(rows: Float[Tensor, "n d"]) -> RowNorms:
 def position_beside_content(
     position: float, dim: int, start: str, vocabulary: int = VOCABULARY
 ) -> EmbeddingSum:
-    """Compare tokens at their start with positions of root mean square norm `position`.
+    """Return how tokens before training compare with positions of root mean square norm `position`.
 
     Closed forms: token norm s sqrt(d) for entries of deviation s (`token_deviation`); sinusoidal rows
     all have norm sqrt(d / 2). Raises SchemeArgumentError for a negative norm or a bad start.

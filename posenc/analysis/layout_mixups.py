@@ -1,4 +1,4 @@
-"""The two layouts of RoPE on the same queries and keys: what a permutation mends, what a mix-up does.
+"""RoPE's two layouts on the same queries and keys: what a permutation mends, what a mix-up does.
 
 Su et al. 2021, arXiv 2104.09864, pairs neighbours; GPT-NeoX and transformers pair feature m with m +
 half. Scores are equal once both queries and keys are permuted; a wrong layout that is used for both
@@ -19,20 +19,20 @@ from posenc.rotation import apply_rope
 from posenc.tables import rope_tables
 
 MAX_POSITIONS = 512
-SPREAD_POSITIONS = 64
+ALIKE_POSITIONS = 64
 
-_Turn = Callable[[Tensor], Tensor]
+_Rotation = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True, eq=False)
 class LayoutUse:
-    """Scores of one way of using a layout, beside those that are meant.
+    """Scores of one way of using a layout, compared with the right ones.
 
-    scores (n, n): query rows, key columns. alike (m, m): of one query and one key at the first m
-    positions. change: root mean square of the difference over that of the
-    scores meant. correlation: of the two. norm_change: the largest change of a query's norm by its
-    rotation, as a share. offset_spread: of the same q and k at every position, the largest standard
-    deviation of their score along a diagonal, over that of all scores; 0 depends on the offset alone.
+    words: what is done. scores (n, n): query rows, key columns. alike (m, m): of one query and one key
+    at the first m positions. change: root mean square of the difference over that of the right scores.
+    correlation: with the right scores. norm_change: the largest relative change of a query's norm by its
+    rotation. offset_spread: of `alike`, the largest standard deviation along a diagonal over that of all
+    scores; 0 depends on the offset alone.
     """
 
     words: str
@@ -48,10 +48,10 @@ class LayoutUse:
 class LayoutInspection:
     """Random queries and keys, trained for interleaved pairs, used in every way.
 
-    scores (n, n), alike (m, m): as meant. mended: in the half layout, with queries and keys
-    permuted. largest: the largest difference between the two, which is rounding. mistakes: by name.
-    to_half, to_interleaved (d,): the permutations, y = x[..., index]; of a weight of queries or keys, its
-    rows in every head.
+    scores (n, n), alike (m, m): the right ones. mended: in the half layout, with queries and keys
+    permuted. largest: the largest difference between the two, which is rounding. mistakes: "both",
+    "one" and "cache". to_half, to_interleaved (d,): the permutations, y = x[..., index]; of a weight of
+    queries or keys, its rows in every head.
     """
 
     scores: Float[Tensor, "n n"]
@@ -66,7 +66,7 @@ class LayoutInspection:
 def inspect_layouts(
     positions: int, dim: int, base: float = 10_000.0, *, seed: Seed = 0
 ) -> LayoutInspection:
-    """Rotate the same random queries and keys in both layouts, float64.
+    """Return the scores of the same random queries and keys, rotated in both layouts, float64.
 
     positions: 2 to 512. dim: even head width. Scores are q . k / sqrt(dim) of independent normal numbers.
     Raises SchemeArgumentError.
@@ -75,59 +75,62 @@ def inspect_layouts(
     tables = rope_tables(positions, dim, base, dtype=torch.float64)
     generator = as_generator(seed)
     q, k = torch.randn(2, positions, dim, generator=generator, dtype=torch.float64)
-    one = torch.randn(2, 1, dim, generator=generator, dtype=torch.float64)
-    same_q, same_k = one.expand(2, min(positions, SPREAD_POSITIONS), dim)
+    single = torch.randn(2, 1, dim, generator=generator, dtype=torch.float64)
+    same_q, same_k = single.expand(2, min(positions, ALIKE_POSITIONS), dim)
     to_half, to_interleaved = interleaved_to_half(dim), half_to_interleaved(dim)
 
-    def meant(x: Tensor) -> Tensor:
-        return _turned(x, tables, "interleaved")
+    def rotate(x: Tensor, layout: Layout) -> Tensor:
+        cos, sin = (table[: len(x)] for table in tables)
+        return apply_rope(x, cos, sin, layout=layout)
 
-    def other(x: Tensor) -> Tensor:
-        return _turned(x, tables, "half")
+    def right(x: Tensor) -> Tensor:
+        return rotate(x, "interleaved")
 
-    def mixed(x: Tensor) -> Tensor:
-        # A cache made in halves, with the neighbours' own rotation of the features.
-        cos, sin = (torch.cat((table[: len(x)],) * 2, 1) for table in tables)
-        beside = torch.stack((-x[:, 1::2], x[:, 0::2]), -1).flatten(1)
-        return x * cos + beside * sin
-
-    def scored(left: Tensor, right: Tensor) -> Tensor:
-        return left @ right.T / dim**0.5
+    def wrong(x: Tensor) -> Tensor:
+        return rotate(x, "half")
 
     def mended(x: Tensor) -> Tensor:
-        return other(x[:, to_half])
+        return wrong(x[:, to_half])
 
-    scores, alike = scored(meant(q), meant(k)), scored(meant(same_q), meant(same_k))
+    def mixed(x: Tensor) -> Tensor:
+        # A cache of halves, with the neighbours' own rotation of the features.
+        cos, sin = (torch.cat((table[: len(x)],) * 2, 1) for table in tables)
+        quarter_turn = torch.stack((-x[:, 1::2], x[:, 0::2]), -1).flatten(1)
+        return x * cos + quarter_turn * sin
 
-    def used(words: str, turn_q: _Turn, turn_k: _Turn) -> LayoutUse:
-        now, same = scored(turn_q(q), turn_k(k)), scored(turn_q(same_q), turn_k(same_k))
+    def score(rotated_q: Tensor, rotated_k: Tensor) -> Tensor:
+        return rotated_q @ rotated_k.T / dim**0.5
+
+    scores, alike = score(right(q), right(k)), score(right(same_q), right(same_k))
+
+    def use(words: str, rotate_q: _Rotation, rotate_k: _Rotation) -> LayoutUse:
+        rotated = rotate_q(q)
+        used = score(rotated, rotate_k(k))
+        used_alike = score(rotate_q(same_q), rotate_k(same_k))
         return LayoutUse(
-            words,
-            now,
-            same,
-            float((now - scores).square().mean().sqrt() / scores.square().mean().sqrt()),
-            float(torch.corrcoef(torch.stack((now.flatten(), scores.flatten())))[0, 1]),
-            float((turn_q(q).norm(dim=1) / q.norm(dim=1) - 1).abs().max()),
-            _spread(same),
+            words=words,
+            scores=used,
+            alike=used_alike,
+            change=float((used - scores).square().mean().sqrt() / scores.square().mean().sqrt()),
+            correlation=float(
+                torch.corrcoef(torch.stack((used.flatten(), scores.flatten())))[0, 1]
+            ),
+            norm_change=float((rotated.norm(dim=1) / q.norm(dim=1) - 1).abs().max()),
+            offset_spread=_offset_spread(used_alike),
         )
 
-    converted = used("queries and keys permuted, then the other layout", mended, mended)
+    converted = use("queries and keys permuted, then the other layout", mended, mended)
     mistakes = {
-        "both": used("queries and keys in the other layout", other, other),
-        "one": used("queries in one layout, keys in the other", meant, other),
-        "cache": used("a cache of halves, turned as neighbours", mixed, mixed),
+        "both": use("queries and keys in the other layout", wrong, wrong),
+        "one": use("queries in one layout, keys in the other", right, wrong),
+        "cache": use("a cache of halves, turned as neighbours", mixed, mixed),
     }
     largest = float((scores - converted.scores).abs().max())
     return LayoutInspection(scores, alike, converted, largest, mistakes, to_half, to_interleaved)
 
 
-def _turned(x: Tensor, tables: tuple[Tensor, Tensor], layout: Layout) -> Tensor:
-    cos, sin = (table[: len(x)] for table in tables)
-    return apply_rope(x, cos, sin, layout=layout)
-
-
-def _spread(scores: Float[Tensor, "n n"]) -> float:
-    size = len(scores)
-    whole = float(scores.std(correction=0))
-    along = [float(scores.diagonal(offset).std(correction=0)) for offset in range(1 - size, size)]
-    return max(along) / whole if whole > 0 else 0.0
+def _offset_spread(scores: Float[Tensor, "n n"]) -> float:
+    overall = float(scores.std(correction=0))
+    offsets = range(1 - len(scores), len(scores))
+    largest = max(float(scores.diagonal(offset).std(correction=0)) for offset in offsets)
+    return largest / overall if overall > 0 else 0.0

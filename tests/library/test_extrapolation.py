@@ -15,8 +15,11 @@ from posenc.analysis import (
     kernel_past,
     nearest_seen_distance,
     phase_coverage,
+    scheme_kernel_past,
     spectrum,
 )
+from posenc.settings import Query
+from tests.library.configs import config_of
 from tests.library.small_tables import ladder, noise
 from tests.library.tensors import assert_close
 
@@ -128,3 +131,16 @@ def test_missing_rows_are_never_nearest_and_have_no_distance() -> None:
         assert 2 not in found.nearest.tolist()
     nothing_past = nearest_seen_distance(5, vectors=noise(5, 2))
     assert len(nothing_past.positions) == len(nothing_past.distance) == 0
+
+
+def test_similarity_past_training_is_exact_for_scaled_frequencies() -> None:
+    query = Query(config_of("rope_yarn", dim=32), length=1_000_000)
+    found = scheme_kernel_past(query, 4_096)
+    assert (found.outside, len(found.relative)) == (None, 0)  # distances are sampled
+    frequencies = query.build().frequencies
+    assert frequencies is not None
+    thetas = [mpf(theta) for theta in frequencies.inv_freq.tolist()]
+    for index in (0, 700, -1):
+        distance = found.distances[index].item()
+        exact = mp.fsum(mp.cos(distance * theta) for theta in thetas) / len(thetas)
+        assert abs(mpf(found.cosine[index].item()) - exact) < 1e-15

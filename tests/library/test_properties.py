@@ -291,3 +291,12 @@ def test_scheme_without_vectors_has_a_verdict_and_no_number() -> None:
         assert numbers == (None,) * 5
     assert analysis.scheme_dense_fit(query("none"), 1).reason == "no position vectors"
     assert analysis.scheme_map_errors(query("none")).error.isnan().all()
+
+
+def test_distance_is_query_minus_key() -> None:
+    kernel = noise(5, 5)
+    kernel.fill_diagonal_(1)  # so that it is its own cosine
+    found = analysis.scheme_similarity(query("none"), kernel)
+    assert found.distances.tolist() == [0, 1, 2, 3, 4]
+    below = [kernel.diagonal(-distance).mean().item() for distance in range(5)]
+    assert found.mean.tolist() == pytest.approx(below)
