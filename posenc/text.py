@@ -1,13 +1,4 @@
-"""Numbers and nouns as sentences write them.
-
-Names from files as a message or a page may show them: no control characters, not too long.
-
-Cells of a CSV file that no spreadsheet takes for a formula: text that begins like one is marked.
-
-OWASP ASVS 5.0, 1.2.10, and its page on CSV injection: a cell that begins with =, +, -, @, a tab or a line
-end may be computed where the file is opened; an apostrophe before it says that it is text. Numbers,
-and texts that are numbers, stay as they are: -0.5 begins with a minus, too.
-"""
+"""Numbers, names and cells of CSV files as text."""
 
 import math
 import re
@@ -15,21 +6,21 @@ import unicodedata
 from collections.abc import Iterable
 from typing import Any
 
-SHOWN_NAME = 80  # characters
+MAX_NAME_LENGTH = 80  # characters
 
 
-def printable_name(name: str, limit: int = SHOWN_NAME) -> str:
+def printable_name(name: str, limit: int = MAX_NAME_LENGTH) -> str:
     """Return `name` for display: control and bidirectional characters escaped, cut to `limit`.
 
     A backslash is doubled, so two different names that fit the limit never look the same.
     """
-    shown = "".join(
+    text = "".join(
         character.encode("unicode_escape").decode("ascii")
         if character == "\\" or unicodedata.category(character).startswith(("C", "Zl", "Zp"))
         else character
         for character in name[: limit + 1]
     )
-    return shown if len(shown) <= limit else shown[: limit - 1] + "…"
+    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 _FORMULA = "=+-@＝＋－＠"  # and the wide forms that some spreadsheets take for them
@@ -40,9 +31,11 @@ _NUMBER = re.compile(
 
 
 def cell(value: Any) -> Any:
-    """Return a value as a cell of a CSV file: a text that is not taken for a formula, or itself.
+    """Return a value as a cell of a CSV file that no spreadsheet takes for a formula.
 
-    Control characters become blanks: a line end, which not every writer quotes, would begin a row.
+    A text that begins like a formula gets an apostrophe (OWASP ASVS 5.0, 1.2.10); numbers, and texts
+    that are numbers, stay as they are: -0.5 begins with a minus, too. Control characters become
+    blanks: a line end, which not every writer quotes, would begin a row.
     """
     if not isinstance(value, str):
         return value
@@ -54,7 +47,7 @@ def cell(value: Any) -> Any:
 
 
 def counted(count: int, noun: str, several: str = "") -> str:
-    """Write how many there are of something: 1 row, 2 rows; `several` where an s is not enough."""
+    """Return a count with its noun: 1 row, 2 rows; `several` is a plural that does not end in s."""
     return f"{count:,} {noun if count == 1 else several or noun + 's'}"
 
 
@@ -79,6 +72,6 @@ def listed(names: Iterable[str], last: str) -> str:
 
 
 def with_advanced(help: str, names: Iterable[str]) -> str:
-    """Return a control's help that names what of its choices is advanced, if anything is."""
-    said = ", ".join(names)
-    return f"{help} Advanced: {said}." if said else help
+    """Return a help text that lists which of the choices are advanced, if any are."""
+    advanced = ", ".join(names)
+    return f"{help} Advanced: {advanced}." if advanced else help

@@ -9,7 +9,7 @@ import io
 import math
 import os
 import stat
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tokenize import TokenError
 
@@ -19,29 +19,34 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posenc import limits
-from posenc.checkpoints.find_tables import Confidence, find_position_tables
+from posenc.checkpoints.find_tables import Confidence, best_candidates
 from posenc.checkpoints.safetensors_file import (
     Header,
     Source,
     read_header,
     read_tensor,
+    readable_entry,
     unreadable_reason,
 )
 from posenc.errors import CheckpointError, NoPositionTable, NotACheckpoint
 from posenc.text import printable_name
 
-_TAKEN = "a .npy file or a .safetensors checkpoint"
+_ACCEPTED = "a .npy file or a .safetensors checkpoint"
 _MAGIC = b"\x93NUMPY"
+_HEADER_READERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
 _HEADER_BYTES = 10_000  # of a .npy, far more than a dtype and a shape take
-_DTYPES = tuple(np.dtype(one) for one in ("f2", "f4", "f8", "c8", "c16"))
+_DTYPES = tuple(np.dtype(name) for name in ("f2", "f4", "f8", "c8", "c16"))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NumberTable:
-    """A table as a file holds it: rows by columns, or cosines with their sines beside them.
+    """A table as a file holds it: rows by columns, or cosines with their sines.
 
     table: numbers, complex for cos + i sin. sines: of the same shape, where `table` holds cosines.
-    name: of the tensors, "" in a .npy. notes: what was taken for granted, one sentence each.
+    name: of the tensors, "" in a .npy. notes: what was assumed, one sentence each.
     """
 
     table: Tensor
@@ -51,51 +56,64 @@ class NumberTable:
 
 
 def read_number_table(source: Source, tensor: str | None = None) -> NumberTable:
-    """Read the table of a .npy or .safetensors file, given as its bytes or its path.
+    """Return the table of a .npy or .safetensors file, given as its bytes or its path.
 
     tensor: its name in a .safetensors file; None takes the one pair of cosines and sines there is, else
         the one position table, else the one matrix. A .npy of shape (2, rows, columns) is cosines,
         then sines.
     Raises CheckpointError for a refused file, as NoPositionTable where several tensors could be meant.
     """
-    if _begins(source) == _MAGIC:
+    if _first_bytes(source) == _MAGIC:
         if tensor is not None:
             raise CheckpointError("A .npy file holds one array, which has no name.")
         return _npy(source)
     header = header_of_tables(source)
     if tensor is not None:
-        entry = header.tensors.get(tensor)
-        if entry is None:
-            raise CheckpointError(f"The file holds no tensor named {printable_name(tensor)}.")
-        partner = name_of_sines(tensor)
-        if partner in header.tensors:
-            return _pair(source, header, tensor, partner)
-        return _single(source, header, tensor)
+        readable_entry(header, tensor)
+        sines = name_of_sines(tensor)
+        return _pair(source, tensor, sines) if sines in header.tensors else _single(source, tensor)
     pairs = [
-        (name, other) for name in header.tensors if (other := name_of_sines(name)) in header.tensors
+        (name, sines) for name in header.tensors if (sines := name_of_sines(name)) in header.tensors
     ]
-    if pairs:
-        first = _pair(source, header, *pairs[0])
-        more = len(pairs) - 1
-        if not more:
-            return first
-        note = f"The first of {len(pairs)} pairs of cosines and sines; name a tensor for another."
-        return NumberTable(first.table, first.sines, first.name, (*first.notes, note))
-    return _single(source, header, _only(header))
+    if not pairs:
+        return _single(source, _only_table(header))
+    table = _pair(source, *pairs[0])
+    if len(pairs) == 1:
+        return table
+    note = f"The first of {len(pairs)} pairs of cosines and sines; name a tensor for another."
+    return replace(table, notes=(*table.notes, note))
 
 
 def header_of_tables(source: Source) -> Header:
-    """Return the header of a .safetensors file where a .npy could have been given, too.
+    """Return the header of a .safetensors file where a .npy file is accepted, too.
 
-    Raises CheckpointError as `read_header` does, which names what is taken here.
+    Raises CheckpointError as `read_header` does, which names both kinds of files.
     """
     try:
         return read_header(source)
     except NotACheckpoint as error:
-        raise CheckpointError(error.instead_of(_TAKEN)) from None
+        raise CheckpointError(error.instead_of(_ACCEPTED)) from None
 
 
-def _begins(source: Source) -> bytes:
+def name_of_sines(name: str) -> str:
+    """Return the name of the sines that belong to the cosines of this name; "" for any other name."""
+    folder, dot, last = name.rpartition(".")
+    sines = last.replace("cosine", "sine").replace("cos", "sin")
+    return f"{folder}{dot}{sines}" if sines != last else ""
+
+
+def cosines_and_sines(table: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Return both of a cache (rows, pairs, 2), as torchtune and gpt-fast keep them; None of any other.
+
+    Axes of size 1 are dropped first.
+    """
+    if not isinstance(table, Tensor) or table.is_complex():
+        return None
+    cache = table.squeeze()
+    return (cache[..., 0], cache[..., 1]) if cache.ndim == 3 and cache.shape[-1] == 2 else None
+
+
+def _first_bytes(source: Source) -> bytes:
     if isinstance(source, bytes | bytearray | memoryview):
         return bytes(source[: len(_MAGIC)])
     if isinstance(source, str | os.PathLike):
@@ -106,7 +124,7 @@ def _begins(source: Source) -> bytes:
                     return file.read(len(_MAGIC))
         except (OSError, ValueError):  # ValueError: a NUL in the path
             pass
-    return b""  # said in words by whoever reads on
+    return b""  # what reads on raises with the reason
 
 
 def _npy(source: Source) -> NumberTable:
@@ -135,20 +153,17 @@ def _npy(source: Source) -> NumberTable:
         )
     array = np.frombuffer(data, dtype=dtype).reshape(shape, order="F" if fortran else "C")
     native = array.astype(dtype.newbyteorder("="), order="C", copy=True)
-    found = torch.from_numpy(native)
-    apart = found.squeeze()
-    if apart.ndim == 3 and len(apart) == 2 and not found.is_complex():
-        return NumberTable(apart[0], apart[1], "", ("Two tables: taken as cosines, then sines.",))
-    return _as_held(found, "")
+    table = torch.from_numpy(native)
+    pair = table.squeeze()
+    if pair.ndim == 3 and len(pair) == 2 and not table.is_complex():
+        return NumberTable(pair[0], pair[1], "", ("Two tables: taken as cosines, then sines.",))
+    return _split(table, "")
 
 
 def _npy_header(stream: io.BytesIO) -> tuple[tuple[int, ...], bool, np.dtype]:
     try:
         version = np.lib.format.read_magic(stream)
-        read = {
-            (1, 0): np.lib.format.read_array_header_1_0,
-            (2, 0): np.lib.format.read_array_header_2_0,
-        }.get(version)
+        read = _HEADER_READERS.get(version)
         if read is None:
             raise CheckpointError(f"The file is of .npy version {version}; 1.0 and 2.0 are read.")
         shape, fortran, dtype = read(stream, max_header_size=_HEADER_BYTES)
@@ -156,60 +171,42 @@ def _npy_header(stream: io.BytesIO) -> tuple[tuple[int, ...], bool, np.dtype]:
         raise
     except (ValueError, TypeError, SyntaxError, TokenError, KeyError, RecursionError, MemoryError):
         raise CheckpointError("The header of this .npy file cannot be read.") from None
-    said = f"The array has the shape {str(shape)[:60]}"
+    shape_text = f"The array has the shape {str(shape)[:60]}"
     if len(shape) > limits.MAX_RANK:
-        raise CheckpointError(f"{said}; at most {limits.MAX_RANK} axes are read.")
+        raise CheckpointError(f"{shape_text}; at most {limits.MAX_RANK} axes are read.")
     if any(isinstance(axis, bool) or not 0 <= axis <= limits.MAX_AXIS for axis in shape):
-        raise CheckpointError(f"{said}; an axis is a whole number from 0 to {limits.MAX_AXIS:,}.")
+        raise CheckpointError(
+            f"{shape_text}; an axis is a whole number from 0 to {limits.MAX_AXIS:,}."
+        )
     if math.prod(axis or 1 for axis in shape) > limits.MAX_TENSOR_ELEMENTS:  # 0 times a lot, too
-        raise CheckpointError(f"{said}; at most {limits.MAX_TENSOR_ELEMENTS:,} numbers are read.")
+        raise CheckpointError(
+            f"{shape_text}; at most {limits.MAX_TENSOR_ELEMENTS:,} numbers are read."
+        )
     return shape, fortran, dtype
 
 
-def name_of_sines(name: str) -> str:
-    """Return the name of the sines that belong to the cosines of this name; "" for any other name."""
-    folder, dot, last = name.rpartition(".")
-    sines = last.replace("cosine", "sine").replace("cos", "sin")
-    return f"{folder}{dot}{sines}" if sines != last else ""
+def _single(source: Source, name: str) -> NumberTable:
+    return _split(read_tensor(source, name).tensor, printable_name(name))
 
 
-def _pair(source: Source, header: Header, cosines: str, sines: str) -> NumberTable:
-    parts = [_single(source, header, name).table for name in (cosines, sines)]
+def _pair(source: Source, cosines: str, sines: str) -> NumberTable:
     name = f"{printable_name(cosines)} and {printable_name(sines)}"
-    return NumberTable(parts[0], parts[1], name)
+    return NumberTable(_single(source, cosines).table, _single(source, sines).table, name)
 
 
-def _single(source: Source, header: Header, name: str) -> NumberTable:
-    reason = unreadable_reason(header.tensors[name])
-    if reason is not None:
-        raise CheckpointError(reason)
-    return _as_held(read_tensor(source, name).tensor, printable_name(name))
-
-
-def _as_held(table: Tensor, name: str) -> NumberTable:
-    apart = cosines_and_sines(table)
-    if apart is None:
+def _split(table: Tensor, name: str) -> NumberTable:
+    pair = cosines_and_sines(table)
+    if pair is None:
         return NumberTable(table, None, name)
-    return NumberTable(*apart, name, ("Two numbers for every pair: taken as cosine, then sine.",))
-
-
-def cosines_and_sines(table: Tensor) -> tuple[Tensor, Tensor] | None:
-    """Return both of a cache (rows, pairs, 2), as torchtune and gpt-fast keep them; None of any other.
-
-    Axes of size 1 are dropped first.
-    """
-    if not isinstance(table, Tensor) or table.is_complex():
-        return None
-    held = table.squeeze()
-    return (held[..., 0], held[..., 1]) if held.ndim == 3 and held.shape[-1] == 2 else None
+    return NumberTable(*pair, name, ("Two numbers for every pair: taken as cosine, then sine.",))
 
 
 def _is_matrix(axes: tuple[int, ...]) -> bool:
     return len(axes) == 2 or (len(axes) == 3 and axes[-1] == 2)
 
 
-def _only(header: Header) -> str:
-    """Return the one tensor that can be meant."""
+def _only_table(header: Header) -> str:
+    """Return the name of the one tensor that can be meant."""
     matrices = [
         entry.name
         for entry in header.tensors.values()
@@ -218,10 +215,9 @@ def _only(header: Header) -> str:
     ]
     if len(matrices) == 1:
         return matrices[0]
-    candidates = find_position_tables(header)
-    best = [one for one in candidates if one.confidence == candidates[0].confidence]
+    best = best_candidates(header)
     if len(best) == 1 and best[0].confidence > Confidence.POSSIBLE:
         return best[0].name
-    names = tuple(one.name for one in best) or tuple(matrices)
-    shown = ", ".join(printable_name(name) for name in names[:4])
-    raise NoPositionTable(f"The file holds several tables; name a tensor, such as {shown}.", names)
+    names = tuple(candidate.name for candidate in best)
+    some = ", ".join(printable_name(name) for name in names[:4])
+    raise NoPositionTable(f"The file holds several tables; name a tensor, such as {some}.", names)

@@ -1,6 +1,6 @@
-"""Where runs are kept: files by name in a folder or at any fsspec URL, such as a shared bucket.
+"""The store of runs: files by name in a folder or at any fsspec URL, such as a shared bucket.
 
-A file is there whole or not at all. Opening a place makes nothing; the first file written does.
+A file is complete or does not exist. Opening a store makes nothing; the first file written does.
 """
 
 import contextlib
@@ -71,7 +71,7 @@ class FileStore:
         return f"{self.root}/{name}"
 
     def exists(self, name: str) -> bool:
-        """Whether there is a file of this name. Raises StoreUnavailable where that cannot be told."""
+        """Whether there is a file of this name. Raises StoreUnavailable where that is unknown."""
         with _reached():
             if not self.local:
                 return bool(self.files.exists(self.path(name)))
@@ -92,8 +92,8 @@ class FileStore:
                 except (FileNotFoundError, NotADirectoryError):
                     return []
             self.files.invalidate_cache()  # another server may have added to the bucket
-            found = self.files.find(self.root, maxdepth=1)
-        return sorted(PurePosixPath(str(path)).name for path in found)
+            paths = self.files.find(self.root, maxdepth=1)
+        return sorted(PurePosixPath(str(path)).name for path in paths)
 
     def content(self, name: str) -> bytes:
         """Return a file's bytes.
@@ -115,18 +115,14 @@ class FileStore:
         return content
 
     def create(self, name: str, content: bytes) -> bool:
-        """Write a file, complete or not at all; one that is there stays. Returns whether it was new.
+        """Write a file, complete or not at all, and return whether it is new: one that exists stays.
 
         Raises RunError where that fails.
         """
         try:
-            if self.local:
-                Path(self.root).mkdir(parents=True, exist_ok=True)
-                write_whole(Path(self.path(name)), content, new=True)
-            else:  # one upload, visible once complete
-                self.files.pipe_file(self.path(name), content, mode="create")
+            self._write(name, content, new=True)
         except _FAULTS as error:
-            # A file that is there, and not one in the place of the folder.
+            # A file of this name, and not one in the place of the folder.
             if isinstance(error, FileExistsError) and self.exists(name):
                 return False
             raise RunError(f"The store of runs cannot be written: {reason(error)}.") from error
@@ -135,13 +131,16 @@ class FileStore:
     def put(self, name: str, content: bytes) -> None:
         """Write a file, complete or not at all, in the place of one of its name. Raises RunError."""
         try:
-            if self.local:
-                Path(self.root).mkdir(parents=True, exist_ok=True)
-                write_whole(Path(self.path(name)), content)
-            else:
-                self.files.pipe_file(self.path(name), content)
+            self._write(name, content, new=False)
         except _FAULTS as error:
             raise RunError(f"The store of runs cannot be written: {reason(error)}.") from error
+
+    def _write(self, name: str, content: bytes, *, new: bool) -> None:
+        if self.local:
+            Path(self.root).mkdir(parents=True, exist_ok=True)
+            write_whole(Path(self.path(name)), content, new=new)
+        else:  # one upload, visible once complete
+            self.files.pipe_file(self.path(name), content, mode="create" if new else "overwrite")
 
     def set_aside(self, name: str) -> str | None:
         """Move a file out of the way, never delete it, and return its name there.
@@ -166,14 +165,15 @@ def lasting(url: str) -> bool:
 
 def store_url() -> str:
     """Return where this machine's runs are: $POSENC_RUNS, else a folder of the user's data."""
-    named = os.environ.get(ENVIRONMENT)
-    return named or str(platformdirs.user_data_path("posenc", appauthor=False) / "runs")
+    return os.environ.get(ENVIRONMENT) or str(
+        platformdirs.user_data_path("posenc", appauthor=False) / "runs"
+    )
 
 
 def work_folder() -> Path:
     """Return this machine's folder of work in progress: $POSENC_WORK, else one of the user's cache."""
-    named = os.environ.get(WORK_ENVIRONMENT)
-    return Path(named) if named else platformdirs.user_cache_path("posenc", appauthor=False)
+    folder = os.environ.get(WORK_ENVIRONMENT)
+    return Path(folder) if folder else platformdirs.user_cache_path("posenc", appauthor=False)
 
 
 def write_whole(path: Path, content: bytes, *, new: bool = False) -> None:
@@ -192,7 +192,7 @@ def write_whole(path: Path, content: bytes, *, new: bool = False) -> None:
             _name_new(temporary, path)
         else:
             temporary.replace(path)
-        _keep_name(path.parent)
+        _sync_folder(path.parent)
     finally:
         with contextlib.suppress(OSError):  # what failed, or did not, did so before
             temporary.unlink(missing_ok=True)
@@ -210,14 +210,14 @@ def _name_new(temporary: Path, path: Path) -> None:
         temporary.replace(path)
 
 
-def _keep_name(folder: Path) -> None:
-    """See to it that a new name in `folder` outlives a loss of power, where the system can."""
+def _sync_folder(folder: Path) -> None:
+    """Make a new name in `folder` survive a loss of power, where the system can."""
     with contextlib.suppress(OSError):  # the file is whole under its name in any case
-        opened = os.open(folder, os.O_RDONLY)
+        descriptor = os.open(folder, os.O_RDONLY)
         try:
-            os.fsync(opened)
+            os.fsync(descriptor)
         finally:
-            os.close(opened)
+            os.close(descriptor)
 
 
 @contextlib.contextmanager
@@ -235,6 +235,5 @@ def reason(error: BaseException) -> str:
 
 def _check_folder(path: Path) -> None:
     """Raise NotADirectoryError where `path` is, or lies below, something that is no folder."""
-    there = next(one for one in (path, *path.parents) if one.exists())
-    if not there.is_dir():
+    if not next(place for place in (path, *path.parents) if place.exists()).is_dir():
         raise NotADirectoryError(errno.ENOTDIR, "a file is in its place")

@@ -55,7 +55,7 @@ class Relative(NamedTuple):
 
 _OFFSET_OF_TWO = 2  # padding_idx + 1
 
-# The name's end, what it is, and how its first row is told.
+# The name's end, what it is, and what decides its first row.
 _FAMILIES = tuple(
     (re.compile(r"(?:^|\.)" + pattern + "$"), family, rule)
     for pattern, family, rule in (
@@ -99,7 +99,7 @@ _SPEAKS_OF_POSITION = re.compile(
     r"(?:\.(?:weights?|emb|embed|embedding|pe|position_\w+|\d+))*$"
 )
 _ONE_IMAGE_AXIS = re.compile(r"(?:^|[._])(?:(?:[xyhw]|row|col|column)_pos|(?:row|column)_embed)")
-_IN_A_LAYER = re.compile(r"\.\d+\.")  # one of many layers, where no position table is kept
+_IN_A_LAYER = re.compile(r"\.\d+\.")  # one of many layers, which hold no position table
 # Object queries, Fourier matrices, hash buckets; token tables; the matrices of layers.
 _OTHER = re.compile(
     r"query_position|shared_(?:image_)?embedding|char_position|tile_|_token(?:$|\.)|proj(?:ect|$|\.)"
@@ -119,15 +119,15 @@ def table_shape(entry: TensorEntry) -> tuple[int, int, str | None]:
     shape = list(entry.shape)
     while len(shape) > 2 and shape[0] == 1:
         shape.pop(0)
-    shown = f"Tensor {printable_name(entry.name)} {list(entry.shape)}"
+    label = f"Tensor {printable_name(entry.name)} {list(entry.shape)}"
     if len(shape) < 2 or 0 in shape:
-        raise NoPositionTable(f"{shown} has nothing to show: it is no table of rows.")
+        raise NoPositionTable(f"{label} has nothing to show: it is no table of rows.")
     if len(shape) > 2:
-        raise NoPositionTable(f"{shown} is listed only: a position table has two axes.")
+        raise NoPositionTable(f"{label} is listed only: a position table has two axes.")
     if shape[1] == 1:
-        raise NoPositionTable(f"{shown} is listed only: rows of one number have no direction.")
+        raise NoPositionTable(f"{label} is listed only: rows of one number have no direction.")
     if shape[0] == 1:
-        raise NoPositionTable(f"{shown} has nothing to show: one row cannot be compared.")
+        raise NoPositionTable(f"{label} has nothing to show: one row cannot be compared.")
     dropped = len(entry.shape) - 2
     return shape[0], shape[1], "The leading axis of size 1 was dropped." if dropped else None
 
@@ -138,26 +138,31 @@ def find_position_tables(header: Header) -> list[Candidate]:
     Candidates of the same confidence keep the file's order. Matrices of unknown name come last, at
     most 32 of them. Raises NoPositionTable, saying what the file does hold, when there are none.
     """
-    found: list[Candidate] = []
-    for entry in header.tensors.values():
-        candidate = candidate_of(entry)
-        if candidate is not None:
-            found.append(candidate)
-    if not found:
-        raise NoPositionTable(_nothing_found(header))
-    found.sort(key=lambda candidate: -candidate.confidence)  # stable
-    named = sum(candidate.confidence > Confidence.POSSIBLE for candidate in found)
-    return found[: named + MAX_POSSIBLE]
+    candidates = [
+        candidate
+        for entry in header.tensors.values()
+        if (candidate := candidate_of(entry)) is not None
+    ]
+    if not candidates:
+        raise NoPositionTable(_why_none(header))
+    candidates.sort(key=lambda candidate: -candidate.confidence)  # stable
+    named = sum(candidate.confidence > Confidence.POSSIBLE for candidate in candidates)
+    return candidates[: named + MAX_POSSIBLE]
+
+
+def best_candidates(header: Header) -> list[Candidate]:
+    """Return the candidates of the highest confidence; raises as `find_position_tables` does."""
+    candidates = find_position_tables(header)
+    return [entry for entry in candidates if entry.confidence == candidates[0].confidence]
 
 
 def relative_tables(header: Header) -> list[Relative]:
     """Return the tables of relative schemes (T5, Swin, Shaw, ...), each named as what it is."""
-    found = []
-    for name in header.tensors:
-        what = next((what for pattern, what in _RELATIVE if pattern.search(name)), None)
-        if what is not None:
-            found.append(Relative(name, what))
-    return found
+    whats = {
+        name: next((what for pattern, what in _RELATIVE if pattern.search(name)), None)
+        for name in header.tensors
+    }
+    return [Relative(name, what) for name, what in whats.items() if what is not None]
 
 
 def candidate_of(entry: TensorEntry) -> Candidate | None:
@@ -232,7 +237,7 @@ def _grid(rows: int, family: str) -> tuple[int, str, str | None]:
     )
 
 
-def _nothing_found(header: Header) -> str:
+def _why_none(header: Header) -> str:
     relative = relative_tables(header)
     if relative:
         first = relative[0]
@@ -248,9 +253,9 @@ def _nothing_found(header: Header) -> str:
             table_shape(entry)  # raises with the reason, unless it is too short to hold a position
     if not header.tensors:
         return "The file holds no tensors, so there is nothing to show."
-    shown = ", ".join(
+    some = ", ".join(
         f"{printable_name(entry.name, 40)} {list(entry.shape)}"
         for entry in list(header.tensors.values())[:3]
     )
     more = f" and {len(header.tensors) - 3:,} more" if len(header.tensors) > 3 else ""
-    return f"The file holds no position table; it holds {shown}{more}."
+    return f"The file holds no position table; it holds {some}{more}."

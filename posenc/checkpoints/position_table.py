@@ -1,7 +1,4 @@
-"""Position tables read from checkpoints, each described in one sentence.
-
-What the rows of a table hold: NaN, infinities, zeros, or the same numbers all over.
-"""
+"""A position table read from a checkpoint, with what its rows hold and where it comes from."""
 
 import os
 from dataclasses import dataclass
@@ -16,8 +13,8 @@ from posenc import limits
 from posenc.checkpoints.find_tables import (
     Candidate,
     Confidence,
+    best_candidates,
     candidate_of,
-    find_position_tables,
     table_shape,
 )
 from posenc.checkpoints.safetensors_file import (
@@ -25,7 +22,7 @@ from posenc.checkpoints.safetensors_file import (
     Source,
     read_header,
     read_tensor,
-    unreadable_reason,
+    readable_entry,
 )
 from posenc.errors import CheckpointError, NoPositionTable, SeveralPositionTables
 from posenc.text import printable_name
@@ -44,7 +41,7 @@ class TableCheck:
 
     @classmethod
     def of(cls, table: Float[Tensor, "n d"]) -> "TableCheck":
-        """Count NaN, Inf and zero rows of `table`, in pieces that stay small beside it."""
+        """Count NaN, Inf and zero rows of `table`, in pieces of little memory."""
         nan_rows = inf_rows = zero_rows = 0
         largest, equal, first = 0.0, True, None
         for part in table.split(max(1, 2**18 // max(1, table.shape[1]))):
@@ -71,21 +68,21 @@ class TableCheck:
     @property
     def findings(self) -> tuple[str, ...]:
         """One sentence per fault; empty for a table without any."""
-        found = []
-        if self.nan_rows:
-            found.append(f"{_rows(self.nan_rows, self.rows)} NaN.")
-        if self.inf_rows:
-            found.append(f"{_rows(self.inf_rows, self.rows)} infinite values.")
-        if self.rows and not self.finite_rows:
-            found.append("No row is finite, so there is nothing to compare.")
-        if self.rows and self.zero_rows == self.rows:
-            found.append("Every row is zero, so cosine similarity is not defined.")
-        elif self.zero_rows:
-            found.append(f"{_rows(self.zero_rows, self.rows)} only zeros and no cosine similarity.")
-        if self.all_rows_equal and self.zero_rows < self.rows:
-            which = "rows" if self.finite_rows == self.rows else "finite rows"
-            found.append(f"All {which} are equal: the table tells no position from another.")
-        return tuple(found)
+        all_zero = self.zero_rows == self.rows
+        which = "rows" if self.finite_rows == self.rows else "finite rows"
+        faults = {
+            f"{_rows(self.nan_rows, self.rows)} NaN.": self.nan_rows,
+            f"{_rows(self.inf_rows, self.rows)} infinite values.": self.inf_rows,
+            "No row is finite, so there is nothing to compare.": self.rows and not self.finite_rows,
+            "Every row is zero, so cosine similarity is not defined.": self.rows and all_zero,
+            f"{_rows(self.zero_rows, self.rows)} only zeros and no cosine similarity.": (
+                self.zero_rows and not all_zero
+            ),
+            f"All {which} are equal: the table tells no position from another.": (
+                self.all_rows_equal and not all_zero
+            ),
+        }
+        return tuple(sentence for sentence, applies in faults.items() if applies)
 
 
 def _rows(count: int, rows: int) -> str:
@@ -132,7 +129,7 @@ def read_position_table(
     SeveralPositionTables where they apply, and SchemeArgumentError for an unusable first_row.
     """
     header = read_header(source)
-    candidate = _chosen(header, tensor)
+    candidate = _candidate(header, tensor)
     rows, width, dropped = table_shape(header.tensors[candidate.name])
     begin = candidate.first_row if first_row is None else first_row
     limits.check_count("first_row", begin, 0, rows - 1)
@@ -142,10 +139,8 @@ def read_position_table(
     stored = read.tensor.reshape(rows, width)[begin:]
     table = stored.to(torch.float32, copy=True)
     check = TableCheck.of(table)
-    chosen_row = (
-        None if first_row is None else f"Position 0 is row {begin}, as chosen by the caller."
-    )
-    notes = [candidate.note if first_row is None else chosen_row, dropped]
+    chosen = f"Position 0 is row {begin}, as chosen by the caller."
+    notes = [candidate.note if first_row is None else chosen, dropped]
     if stored.dtype == torch.float64:
         overflowed = int((table.isinf() & stored.isfinite()).sum())
         beyond = f"; {overflowed:,} values are beyond its range" if overflowed else ""
@@ -195,32 +190,24 @@ def minilm_table() -> PositionTable | None:
     return read_position_table(os.fspath(path.locate()), file_name=called)
 
 
-def _chosen(header: Header, tensor: str | None) -> Candidate:
+def _candidate(header: Header, tensor: str | None) -> Candidate:
     if tensor is not None:
-        entry = header.tensors.get(tensor)
-        if entry is None:
-            raise CheckpointError(f"The file holds no tensor named {printable_name(tensor)}.")
-        reason = unreadable_reason(entry)
-        if reason is not None:
-            raise CheckpointError(reason)
+        entry = readable_entry(header, tensor)
         rows, width, _ = table_shape(entry)
         return candidate_of(entry) or Candidate(
             tensor, entry.dtype, rows, width, 0, "named by the caller", None, Confidence.POSSIBLE
         )
-    candidates = find_position_tables(header)
-    best = [
-        candidate for candidate in candidates if candidate.confidence == candidates[0].confidence
-    ]
+    best = best_candidates(header)
     names = tuple(candidate.name for candidate in best)
-    shown = ", ".join(printable_name(name) for name in names[:4])
-    shown += f" and {len(best) - 4} more" if len(best) > 4 else ""
-    if candidates[0].confidence == Confidence.POSSIBLE:
+    listed = ", ".join(printable_name(name) for name in names[:4])
+    listed += f" and {len(best) - 4} more" if len(best) > 4 else ""
+    if best[0].confidence == Confidence.POSSIBLE:
         raise NoPositionTable(
-            f"No position table was recognised by name; name a tensor: {shown}.", names
+            f"No position table was recognised by name; name a tensor: {listed}.", names
         )
     if len(best) > 1:
         raise SeveralPositionTables(
-            f"The file holds several position tables; name one of them: {shown}.", names
+            f"The file holds several position tables; name one of them: {listed}.", names
         )
     return best[0]
 

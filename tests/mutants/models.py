@@ -38,7 +38,7 @@ MUTANTS_OF_MODELS = (
            "--yarn-orig-ctx {int(config.trained_length * config.factor)}", ("emitted_blocks",)),
     # The Hub.
     Mutant("a redirect to anywhere", "checkpoints/hub.py",
-           "if not _is_trusted(target, self.home):", "if not target:", ("hub",)),
+           "parts[:2] == home or (", "parts or (", ("hub",)),
     Mutant("other bytes than were asked for", "checkpoints/hub.py",
            "if (begin, end) != (start, min(start + count, size) - 1):", "if end < begin:",
            ("hub",)),
