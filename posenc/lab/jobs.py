@@ -74,30 +74,6 @@ class Progress:
     reading: bool = False
 
 
-class DownsampledLoss:
-    """A training loss as few points, each the mean of equally many steps: twice as many as it grows."""
-
-    MOST = 200  # points
-
-    def __init__(self, points: Sequence[tuple[int, float]] = ()) -> None:
-        """Go on from the points of an earlier process."""
-        self.points = list(points)
-        self._steps = self.points[-1][0] - self.points[-2][0] if len(self.points) > 1 else 1
-        self._losses: list[float] = []
-
-    def add(self, step: int, loss: float) -> None:
-        """Add the loss of a step."""
-        self._losses.append(loss)
-        if len(self._losses) < self._steps:
-            return
-        self.points.append((step, sum(self._losses) / len(self._losses)))
-        self._losses = []
-        if len(self.points) >= self.MOST:
-            pairs = zip(self.points[::2], self.points[1::2], strict=False)
-            self.points = [(after[0], (before[1] + after[1]) / 2) for before, after in pairs]
-            self._steps *= 2
-
-
 @dataclass(frozen=True)
 class Job:
     """One start. estimate: seconds, of which `reading` are for evaluations. owner: "" if unknown."""
@@ -191,21 +167,11 @@ class Queue:
                 )
             db.execute("DELETE FROM jobs WHERE digest = ? AND error IS NOT NULL", (digest,))
             name, records = uuid.uuid4().hex, json.dumps([one.record for one in specifications])
+            values = [name, digest, records, store, text_name, estimate, reading, owner, text]
             db.execute(
                 "INSERT INTO jobs (name, digest, records, store, text_name, estimate, reading, owner,"
-                " added, text) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (
-                    name,
-                    digest,
-                    records,
-                    store,
-                    text_name,
-                    estimate,
-                    reading,
-                    owner,
-                    time.time(),
-                    text,
-                ),
+                " text, added) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                [*values, time.time()],
             )
         return name
 
@@ -230,7 +196,8 @@ class Queue:
     def report(self, name: str, progress: Progress) -> None:
         """Store how far a job is. Raises QueueBusy and QueueUnwritable."""
         values = json.dumps(asdict(progress)), time.time(), name
-        self._change("UPDATE jobs SET progress = ?, reported = ? WHERE name = ?", *values)
+        with self._changes() as db:
+            db.execute("UPDATE jobs SET progress = ?, reported = ? WHERE name = ?", values)
 
     def cancel(self, name: str) -> None:
         """Remove a job, or ask its process to end it. Twice is once; its checkpoints stay.
@@ -271,7 +238,8 @@ class Queue:
 
     def remove(self, name: str) -> None:
         """Remove a job that is done or cancelled. Raises QueueBusy and QueueUnwritable."""
-        self._change("DELETE FROM jobs WHERE name = ?", name)
+        with self._changes() as db:
+            db.execute("DELETE FROM jobs WHERE name = ?", (name,))
 
     def fail(self, job: Job, error: str) -> None:
         """Mark a job as failed for a reason, and remove all but the latest failed jobs.
@@ -283,12 +251,16 @@ class Queue:
 
     def give_back(self, job: Job) -> None:
         """Queue a job again whose process had to end: that was no attempt."""
-        self._change("UPDATE jobs SET attempts = ? WHERE name = ?", job.attempts - 1, job.name)
+        self._count(job, job.attempts - 1)
 
     def reset_attempts(self, job: Job) -> Job:
         """Count attempts anew for a job of which a run is done, and return it."""
-        self._change("UPDATE jobs SET attempts = 1 WHERE name = ?", job.name)
-        return replace(job, attempts=1)
+        return self._count(job, 1)
+
+    def _count(self, job: Job, attempts: int) -> Job:
+        with self._changes() as db:
+            db.execute("UPDATE jobs SET attempts = ? WHERE name = ?", (attempts, job.name))
+        return replace(job, attempts=attempts)
 
     def has_free_slot(self) -> bool:
         """Whether another process may work on a job. Raises QueueUnwritable."""
@@ -348,7 +320,12 @@ class Queue:
         return self.folder / f"worker-{slot}.lock"
 
     def _is_free(self, slot: int) -> bool:
-        return _is_free(self._lock(slot), self._refusals())
+        """Whether no process holds a slot; this holds it for a moment. Raises QueueUnwritable."""
+        try:
+            with self._refusals(), FileLock(self._lock(slot), timeout=0):
+                return True
+        except Timeout:
+            return False
 
     def _is_working(self, slot: int | None) -> bool:
         """Whether a process holds a slot; it may where that cannot be found out."""
@@ -356,10 +333,6 @@ class Queue:
             return slot is not None and not self._is_free(slot)
         except QueueUnwritable:
             return True
-
-    def _change(self, statement: str, *values: object) -> None:
-        with self._changes() as db:
-            db.execute(statement, values)
 
     def _rows(self, query: str, *values: object) -> list[sqlite3.Row]:
         """Return what a query finds; nothing where there is no table yet."""
@@ -388,15 +361,12 @@ class Queue:
     @contextlib.contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
         # With the default journal, not a write-ahead log, reading writes nothing: the table can be read
-        # on a read-only disk. A connection for each use, because workers fork and pages are threads.
-        with (
-            self._refusals(),
-            contextlib.closing(
-                sqlite3.connect(self.file, timeout=_PATIENCE, isolation_level=None)
-            ) as db,
-        ):
+        # on a read-only disk. A connection for each use, because it may not cross threads or forks.
+        with self._refusals():
+            db = sqlite3.connect(self.file, timeout=_PATIENCE, isolation_level=None)
             db.row_factory = sqlite3.Row
-            yield db
+            with contextlib.closing(db):
+                yield db
 
     @contextlib.contextmanager
     def _refusals(self) -> Iterator[None]:
@@ -452,18 +422,6 @@ def _process(pid: int) -> str:
     return f"{pid} {socket.gethostname()} {numbering}"
 
 
-def _is_free(path: Path, refusals: contextlib.AbstractContextManager[None]) -> bool:
-    """Whether nobody holds a lock; this holds it for a moment. Raises QueueUnwritable."""
-    lock = FileLock(path, timeout=0)
-    try:
-        with refusals:
-            lock.acquire()
-    except Timeout:
-        return False
-    lock.release()
-    return True
-
-
 def clean_up(queue: Queue, work: Path | None = None) -> None:
     """Remove what kills left in `work`, default this machine's folder, and abandoned checkpoints.
 
@@ -484,14 +442,10 @@ def clean_up(queue: Queue, work: Path | None = None) -> None:
         alone = path.suffix == ".lock" and not path.with_suffix(".safetensors").exists()
         if alone and _age(path) > _DAY:
             _remove_unused(path)
-    known = [job.name for job in jobs]
-    old = [
-        row["name"]
-        for row in queue._rows("SELECT name FROM jobs WHERE added < ?", time.time() - _ABANDONED)
-        if row["name"] not in known
-    ]
-    for name in old:
-        queue.remove(name)
+    known = {job.name for job in jobs}
+    for row in queue._rows("SELECT name FROM jobs WHERE added < ?", time.time() - _ABANDONED):
+        if row["name"] not in known:
+            queue.remove(row["name"])
 
 
 def _age(path: Path) -> float:

@@ -12,11 +12,11 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from posenc.errors import DeviceLost, PosencError, QueueBusy, QueueUnwritable
-from posenc.lab.jobs import DownsampledLoss, Job, Progress, Queue, clean_up
+from posenc.lab.jobs import Job, Progress, Queue, clean_up
 from posenc.lab.run_once import free_device_memory, run_once
 from posenc.lab.runs import Store
 from posenc.lab.specification import Specification
@@ -125,6 +125,30 @@ def _give_back(queue: Queue, job: Job) -> None:
     with contextlib.suppress(QueueUnwritable, QueueBusy):
         queue.give_back(job)
     _event("start_interrupted", entry=job.name)
+
+
+class DownsampledLoss:
+    """A training loss as few points, each the mean of equally many steps: twice as many as it grows."""
+
+    MOST = 200  # points
+
+    def __init__(self, points: Sequence[tuple[int, float]] = ()) -> None:
+        """Go on from the points of an earlier process."""
+        self.points = list(points)
+        self._steps = self.points[-1][0] - self.points[-2][0] if len(self.points) > 1 else 1
+        self._losses: list[float] = []
+
+    def add(self, step: int, loss: float) -> None:
+        """Add the loss of a step."""
+        self._losses.append(loss)
+        if len(self._losses) < self._steps:
+            return
+        self.points.append((step, sum(self._losses) / len(self._losses)))
+        self._losses = []
+        if len(self.points) >= self.MOST:
+            pairs = zip(self.points[::2], self.points[1::2], strict=False)
+            self.points = [(after[0], (before[1] + after[1]) / 2) for before, after in pairs]
+            self._steps *= 2
 
 
 class _Reporter:

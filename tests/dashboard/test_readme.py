@@ -1,4 +1,4 @@
-"""The README: its Python runs as printed, its files exist, and its tables are those of the shipped runs."""
+"""The READMEs: their Python runs, their files exist, and their tables are those of the shipped runs."""
 
 import re
 import subprocess
@@ -15,6 +15,7 @@ from tests.dashboard.shipped_runs import shipped_runs
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()
+LAB_README = (ROOT / "posenc/lab/README.md").read_text()
 SEEDS = 3
 
 
@@ -44,6 +45,7 @@ def test_files_pictures_and_links_of_the_readme_exist() -> None:
     modules = re.findall(r"python -m (tests\.benchmarks\.\w+)", README)
     assert modules
     paths += [ROOT / link.partition("#")[0] for link in links]
+    paths += [ROOT / path for path in re.findall(r"posenc/lab/[\w/.]*\w", LAB_README)]
     paths += [ROOT / f"{module.replace('.', '/')}.py" for module in modules]
     assert [str(path) for path in paths if not path.exists()] == []
 
@@ -51,7 +53,7 @@ def test_files_pictures_and_links_of_the_readme_exist() -> None:
 def rows_of_table(first_cell: str) -> list[tuple[str, list[list[str]]]]:
     """Return the header and the cells of every table whose first column is called so."""
     pattern = rf"^\| {first_cell}(.*)\|\n\|[-|]+\n((?:\|.*\n)+)"
-    tables = re.findall(pattern, README, re.MULTILINE)
+    tables = re.findall(pattern, LAB_README, re.MULTILINE)
     return [(head, [cells(line) for line in body.splitlines()]) for head, body in tables]
 
 

@@ -18,8 +18,9 @@ from filelock import FileLock
 from posenc.checkpoints.file_store import work_folder
 from posenc.errors import QueueBusy, QueueFull, QueueUnwritable, RunError
 from posenc.lab import Store, jobs, worker
-from posenc.lab.jobs import ATTEMPTS, DownsampledLoss, JobState, Progress, Queue
+from posenc.lab.jobs import ATTEMPTS, JobState, Progress, Queue
 from posenc.lab.run_once import CHECKPOINTS
+from posenc.lab.worker import DownsampledLoss
 from tests.lab.small_runs import TEXT, small_job, small_spec
 from tests.lab.worker_processes import in_fork, killed_in_sqlite
 
