@@ -1,11 +1,4 @@
-"""`python -m posenc runs` and `export`: what is in a store, in lines or as a table of every number.
-
-The store of runs that a command works on: its option, how it is read, how lines name its runs.
-
-`python -m posenc label`: give a run a name, hide it from lists, or show it again.
-
-Whoever can write the store at a shell may do so for any owner; pages let visitors change their own alone.
-"""
+"""The commands `runs`, `export` and `label`: list a store of runs, write it as CSV, name its runs."""
 
 import csv
 import io

@@ -1,8 +1,8 @@
-"""Reading a trained model past its training length: the same targets at every context length.
+"""Loss past the training length: the same targets at every context length.
 
 Press et al. 2022, arXiv 2108.12409, section 2.2 and appendix B: part of what looks like extrapolation
-is that later tokens have more context than the first ones of a window. So the same targets, the last
-ones of a window, are scored in windows of every length n, and only n changes.
+is that later tokens have more context than the first tokens of a window. So the last targets of a window
+are scored in windows of every length n, and only n changes.
 """
 
 import itertools

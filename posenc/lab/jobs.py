@@ -391,16 +391,17 @@ class Queue:
 
     def _set_aside(self) -> str:
         """Rename a damaged table, so that the next change makes a new one, and return a sentence."""
-        with FileLock(self.folder / "damaged.lock"):
-            with (
-                contextlib.suppress(sqlite3.DatabaseError),
-                contextlib.closing(sqlite3.connect(self.file)) as db,
-            ):
-                if db.execute("PRAGMA quick_check").fetchone() == ("ok",):
-                    return "The queue was damaged and has been replaced. Try again."  # by another process
-            name = f"{self.file.name}.damaged-{time.time_ns()}"
-            with contextlib.suppress(OSError):
+        name = f"{self.file.name}.damaged-{time.time_ns()}"
+        try:
+            with FileLock(self.folder / "damaged.lock"):
+                with contextlib.suppress(sqlite3.DatabaseError):
+                    db = sqlite3.connect(self.file)
+                    with contextlib.closing(db):
+                        if db.execute("PRAGMA quick_check").fetchone() == ("ok",):
+                            return "The queue was damaged and has been replaced. Try again."
                 self.file.replace(self.folder / name)
+        except OSError as error:
+            return f"The queue is damaged and cannot be replaced: {reason(error)}."
         return f"The queue was damaged. Its file is now called {name}, and a new queue begins."
 
 

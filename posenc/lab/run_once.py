@@ -1,13 +1,6 @@
-"""How a run is made: found in the store, or trained, evaluated and added to it, once on a machine.
+"""One run from one specification: read from the store, or trained, evaluated and stored.
 
-How long runs would take here: three small models are timed once, then work is counted up.
-
-A step costs a part for every layer, whatever its size, and a part for every multiplication; a reading
-past the training length, where the softmax of long windows weighs more, has a part of its own. All are
-of this machine. The pages ask for an estimate of every size that somebody dials, so none of those
-sizes is trained to find it.
-
-What an accelerator raises amid a run, as errors that say what to do.
+Also the time that runs would take here: three small models are timed, and operations are counted.
 """
 
 import contextlib

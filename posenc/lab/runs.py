@@ -1,9 +1,7 @@
-"""The store of runs: one Parquet file each, named by its specification's hash, never changed.
+"""Runs and the store of runs: one Parquet file for each, named by its specification's hash.
 
-A run is there once its Parquet file is; beside it may stand a .safetensors file with the tables its
-scheme learned. A folder by default, or any fsspec URL, such as a bucket that several servers share.
-
-A run, what one specification gave, and its Parquet file: numbers as rows, the rest as metadata.
+A run never changes. It exists once its Parquet file does; a .safetensors file next to it has the
+parameters that its scheme trained. The store is a folder, or any fsspec URL that several machines share.
 """
 
 import contextlib
@@ -130,13 +128,13 @@ def read_heading(content: bytes, run_id: str) -> Heading:
 
 def _check_size(content: bytes) -> None:
     """Refuse what would unpack to far more than the file is: a few bytes may stand for a billion rows."""
-    told = pq.read_metadata(io.BytesIO(content))
-    groups = [told.row_group(place) for place in range(told.num_row_groups)]
+    stated = pq.read_metadata(io.BytesIO(content))
+    groups = [stated.row_group(place) for place in range(stated.num_row_groups)]
     parts = [group.column(n) for group in groups for n in range(group.num_columns)]
     unpacked = sum(part.total_uncompressed_size for part in parts)
-    if told.num_rows > limits.MAX_RUN_ROWS or not 0 <= unpacked <= limits.MAX_RUN_BYTES:
+    if stated.num_rows > limits.MAX_RUN_ROWS or not 0 <= unpacked <= limits.MAX_RUN_BYTES:
         raise RunError(
-            f"The file is no readable run: it states {told.num_rows:,} rows of {unpacked:,} bytes, more "
+            f"The file is no readable run: it states {stated.num_rows:,} rows of {unpacked:,} bytes, more "
             "than any run has."
         )
 

@@ -1,4 +1,4 @@
-"""What a run is: everything that decides its numbers, written as JSON and hashed to its name."""
+"""What decides a run's numbers, as a record of plain values whose hash is the run's name."""
 
 import dataclasses
 import hashlib

@@ -14,7 +14,7 @@ from enum import StrEnum
 from scipy.special import stdtrit
 
 from posenc import fields
-from posenc.lab.evaluate import TRAINED
+from posenc.lab.evaluate import TRAINED, Score
 from posenc.lab.runs import Run
 from posenc.lab.specification import Specification
 from posenc.lab.tasks import Recall
@@ -176,30 +176,28 @@ def comparison(specification: Specification) -> str:
 
 def curves(runs: Iterable[Run], measure: str) -> list[Curve]:
     """Return the curves of one measure: runs that differ in nothing but the seed make one curve."""
-    groups: dict[tuple[Specification, str], dict[int, list[tuple[int, float]]]] = {}
-    first: dict[tuple[Specification, str], Specification] = {}
-    seeds: dict[tuple[Specification, str], set[int]] = {}
-    until: dict[tuple[Specification, str], dict[int, int]] = {}
+    groups: dict[tuple[Specification, str], list[tuple[Specification, Score]]] = {}
     for run in runs:
+        alike = replace(run.specification, seed=0)
         for score in run.scores:
-            if score.measure != measure:
-                continue
-            key = (replace(run.specification, seed=0), score.variant)
-            first.setdefault(key, run.specification)
-            seeds.setdefault(key, set()).add(run.specification.seed)
-            of_seed = (run.specification.seed, score.value)
-            groups.setdefault(key, {}).setdefault(score.x, []).append(of_seed)
-            until.setdefault(key, {})[score.x] = score.until
-    return [
-        Curve(
-            specification=first[key],
-            measure=measure,
-            variant=key[1],
-            seeds=len(seeds[key]),
-            points=tuple(_point(x, until[key][x], found[x]) for x in sorted(found)),
-        )
-        for key, found in groups.items()
-    ]
+            if score.measure == measure:
+                groups.setdefault((alike, score.variant), []).append((run.specification, score))
+    return [_curve(measure, variant, scores) for (_, variant), scores in groups.items()]
+
+
+def _curve(measure: str, variant: str, scores: list[tuple[Specification, Score]]) -> Curve:
+    by_seed: dict[int, list[tuple[int, float]]] = {}
+    until: dict[int, int] = {}
+    for specification, score in scores:
+        by_seed.setdefault(score.x, []).append((specification.seed, score.value))
+        until[score.x] = score.until
+    return Curve(
+        specification=scores[0][0],
+        measure=measure,
+        variant=variant,
+        seeds=len({specification.seed for specification, _ in scores}),
+        points=tuple(_point(x, until[x], by_seed[x]) for x in sorted(by_seed)),
+    )
 
 
 def percent(nats: float) -> str:

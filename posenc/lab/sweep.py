@@ -1,8 +1,7 @@
 """Many runs: schemes, bases, widths and seeds, on any concurrent.futures.Executor.
 
-A task is told what to do in words (a specification's record, where the text and the store are), so that
-it means the same in this process, in another, or on another machine. A task that is done twice finds
-the first one's run in the store.
+A task holds names only (a specification's record, paths of the text and the store), so that it can run
+in another process or on another machine. A task that runs twice finds the first run in the store.
 """
 
 import itertools

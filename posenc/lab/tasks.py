@@ -1,13 +1,7 @@
-"""What a model is trained on: bytes of text, a key to recall, a string to copy.
+"""Tasks that models are trained on: bytes of text, a key to recall, a string to copy.
 
 A task makes batches of (inputs, targets); a target of IGNORED is not scored. Batches depend on the
-generator alone, so that every scheme of a comparison sees the same data in the same order.
-
-Chance by name: every use of it has its own stream, so that nothing drawn shifts anything else.
-
-Text as bytes: training and validation files that share nothing, and a hash of both.
-
-The default is the source of the running Python's standard library: real text, on every machine.
+generator alone, so every scheme of a comparison sees the same data in the same order.
 """
 
 import functools

@@ -1,6 +1,7 @@
 """The queue of jobs, beside test_queue_machine: bounds, servers, kills, damaged files, clean-up."""
 
 import contextlib
+import errno
 import functools
 import json
 import math
@@ -21,6 +22,7 @@ from posenc.lab import Store, jobs, worker
 from posenc.lab.jobs import ATTEMPTS, JobState, Progress, Queue
 from posenc.lab.run_once import CHECKPOINTS
 from posenc.lab.worker import DownsampledLoss
+from tests.lab.bad_disks import bad_disk
 from tests.lab.small_runs import TEXT, small_job, small_spec
 from tests.lab.worker_processes import in_fork, killed_in_sqlite
 
@@ -424,3 +426,12 @@ def test_removed_text_leaves_no_space_behind(queue: Queue) -> None:
     assert queue.file.stat().st_size > 2**20
     queue.cancel(name)
     assert queue.file.stat().st_size < 100_000
+
+
+def test_damaged_queue_on_a_read_only_disk_is_an_error_with_a_reason(queue: Queue) -> None:
+    queue.add(small_job())
+    queue.file.write_bytes(b"no table at all" * 100)
+    refused = pytest.raises(QueueUnwritable, match="damaged and cannot be replaced: Read-only")
+    with bad_disk(queue.folder, errno.EROFS), refused:
+        queue.jobs()
+    assert queue.file.read_bytes().startswith(b"no table")
