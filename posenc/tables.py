@@ -105,11 +105,11 @@ def _separate(
     return cos, sin
 
 
-def _bytes_of(tables: tuple[Tensor, ...]) -> int:
+def _bytes_of(tables: tuple[Tensor, Tensor]) -> int:
     return sum(max(table.nbytes, 2**15) for table in tables)  # a tensor is more than its numbers
 
 
-TABLE_CACHE = cachetools.LRUCache[object, tuple[Tensor, ...]](_CACHE_BYTES, _bytes_of)
+TABLE_CACHE = cachetools.LRUCache[object, tuple[Tensor, Tensor]](_CACHE_BYTES, _bytes_of)
 
 
 @cachetools.cached(TABLE_CACHE, lock=threading.Lock())
@@ -117,16 +117,13 @@ def _cached(
     start: int,
     length: int,
     frequencies: Frequencies,
-    layout: Layout | None,
     dtype: torch.dtype,
     device: torch.device,
     scale: float,
-) -> tuple[Tensor, ...]:
-    """Return cosines and sines, or one table of them in a layout."""
+) -> tuple[Float[Tensor, "length pairs"], Float[Tensor, "length pairs"]]:
     # Outside inference mode, because a tensor made inside it could never enter a training step.
     with torch.inference_mode(False), torch.no_grad():
-        cos, sin = _consecutive(start, length, frequencies, dtype, device, scale)
-        return (cos, sin) if layout is None else (join_pairs(sin, cos, layout),)
+        return _consecutive(start, length, frequencies, dtype, device, scale)
 
 
 def cos_sin(
@@ -152,7 +149,7 @@ def cos_sin(
     low, high = _extent(flat) or (0, MAX_POSITION)  # where they are unknown, they may be anywhere
     flat, block = flat.to(target), low // _BLOCK
     if block == high // _BLOCK and frequencies.pairs <= _BLOCK_PAIRS:
-        rows = _cached(block * _BLOCK, _BLOCK, frequencies, None, dtype, target, scale)
+        rows = _cached(block * _BLOCK, _BLOCK, frequencies, dtype, target, scale)
         cos, sin = (table[flat % _BLOCK] for table in rows)
     elif high - low < len(flat):
         cos, sin = _consecutive(low, high - low + 1, frequencies, dtype, target, scale)
@@ -175,7 +172,7 @@ def sinusoidal_table(
     device: torch.device | str | None = None,
     out: Tensor | None = None,
 ) -> Float[Tensor, "length dim"]:
-    """The sinusoidal table PE(p, 2m) = sin(p theta_m), PE(p, 2m+1) = cos(p theta_m).
+    """Return the sinusoidal table PE(p, 2m) = sin(p theta_m), PE(p, 2m+1) = cos(p theta_m).
 
     length, dim: rows and (even) width. base: theta_m = base^(-2m/dim). start: position of row 0.
     layout: "interleaved" (sin, cos, sin, cos, ...) or "half" (all sines, then all cosines).
@@ -188,8 +185,7 @@ def sinusoidal_table(
     check_layout(layout)
     frequencies = Frequencies.geometric(dim, base)
     if torch.compiler.is_compiling():
-        positions = torch.arange(start, start + length, device=device)
-        cos, sin = cos_sin(positions, frequencies, dtype=dtype)
+        cos, sin = rope_tables(length, dim, base, start=start, dtype=dtype, device=device)
         table = join_pairs(sin, cos, layout)
         return table if out is None else out.copy_(table)
     if out is None:
@@ -221,14 +217,15 @@ def rope_tables(
     dtype: torch.dtype = torch.float32,
     device: torch.device | str | None = None,
 ) -> tuple[Float[Tensor, "length pairs"], Float[Tensor, "length pairs"]]:
-    """The tables (cos, sin) of p theta_m that `apply_rope` takes, each (length, dim // 2).
+    """Return the tables (cos, sin) of p theta_m that `apply_rope` takes, each (length, dim // 2).
 
     length, dim: rows and (even) rotary width. base: theta_m = base^(-2m/dim), unless `inv_freq`
     gives the dim // 2 frequencies in radians per position. start: position of row 0.
-    Entries are within 0.5001 ulp of float32 (or of a narrower dtype) for the exact ladder.
+    Entries are within 0.5001 ulp of float32 (or of a narrower dtype) for the exact frequencies.
     Raises SchemeArgumentError. Source: Su et al. 2021, arXiv 2104.09864, section 3.2.2.
     """
     check_table(length, dim, start)
+    _check_dtype(dtype)
     frequencies = (
         Frequencies.geometric(dim, base)
         if inv_freq is None
@@ -238,8 +235,8 @@ def rope_tables(
         raise SchemeArgumentError(
             f"inv_freq must hold dim // 2 = {dim // 2} frequencies, got {frequencies.pairs}."
         )
-    positions = torch.arange(start, start + length, device=device)
-    return cos_sin(positions, frequencies, dtype=dtype)
+    target = torch.get_default_device() if device is None else torch.device(device)
+    return _consecutive(start, length, frequencies, dtype, target)
 
 
 def _check_dtype(dtype: torch.dtype) -> None:
@@ -261,7 +258,7 @@ def check_range(positions: Integer[Tensor, "*n"]) -> None:
 
 
 def _extent(positions: Int[Tensor, " n"]) -> tuple[int, int] | None:
-    """Lowest and highest position, if the host can tell at no cost; refuses what is out of range."""
+    """Return the lowest and highest position if they are on the host, or raise PositionOutOfRange."""
     if torch.compiler.is_compiling() or positions.device.type != "cpu" or not len(positions):
         return None
     low, high = (int(end) for end in torch.aminmax(positions))
@@ -287,8 +284,7 @@ def rotary_rows(
         return cos_sin(positions, frequencies, dtype=dtype, device=device, scale=scale)
     if torch.compiler.is_compiling() or positions * frequencies.pairs > _CACHED_ENTRIES:
         return _consecutive(0, positions, frequencies, dtype, device, scale)
-    cos, sin = _cached(0, positions, frequencies, None, dtype, device, scale)
-    return cos, sin
+    return _cached(0, positions, frequencies, dtype, device, scale)
 
 
 def sinusoidal_rows(
@@ -300,14 +296,8 @@ def sinusoidal_rows(
     device: torch.device,
 ) -> Float[Tensor, "*n d"]:
     """Return sinusoidal rows; a whole number n stands for positions 0 .. n-1."""
-    if (
-        not isinstance(positions, int)
-        or torch.compiler.is_compiling()
-        or positions * frequencies.pairs > _CACHED_ENTRIES
-    ):
-        cos, sin = rotary_rows(positions, frequencies, dtype=dtype, device=device)
-        return join_pairs(sin, cos, layout)
-    return _cached(0, positions, frequencies, layout, dtype, device, 1.0)[0]
+    cos, sin = rotary_rows(positions, frequencies, dtype=dtype, device=device)
+    return join_pairs(sin, cos, layout)
 
 
 def cosine_sum(offsets: Int[Tensor, " *n"], frequencies: Frequencies) -> Float[Tensor, " *n"]:
