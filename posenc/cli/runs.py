@@ -77,8 +77,8 @@ def label_run(
     labels.add(Label(run, owner))
     label = labels.change(run, owner, name=name, hidden=hidden)
     whose = f" for {label.owner}" if label.owner else ""
-    told = label.name or "no name"
-    click.echo(f"{run}  {told}{whose}{', hidden' if label.hidden else ''}")
+    suffix = ", hidden" if label.hidden else ""
+    click.echo(f"{run}  {label.name or 'no name'}{whose}{suffix}")
     showing = [one.owner for one in labels.all().get(run, ()) if not one.hidden]
     if label.hidden and showing:
         others = ", ".join(owner or "an owner without a name" for owner in showing)
@@ -113,8 +113,8 @@ def list_runs(also_hidden: bool, store: str | None) -> None:
         loss = at_training_length(curve, alike)
         if loss is None:
             continue
-        beyond, said = first_degraded_length(curve, loss), effect(curve, loss)
-        past = "nothing longer was read" if said is None else f"{said} with longer context"
+        beyond, outcome = first_degraded_length(curve, loss), effect(curve, loss)
+        past = "nothing longer was read" if outcome is None else f"{outcome} with longer context"
         bend = f" at {beyond:,}" if beyond else ""
         _tell(curve, alike, f"perplexity {perplexity(loss):.3f} at {length:,}, {past}{bend}")
     for task in (Copy.kind, Recall.kind):

@@ -21,15 +21,10 @@ from posenc.settings import Setting
 from posenc.text import with_advanced
 
 DEFAULT_SCALINGS = ("rope_linear", "rope_ntk")
-_START = (
-    2  # of models whose scores are not divided by sqrt(head_dim); 1 drew their queries as large
-)
-_SIZES = (
-    "dim",
-    "rope_width",
-    "head_dim",
-    "heads",
-)  # of a Setting; where a scheme takes one, the model has it too
+# Of models whose scores are not divided by sqrt(head_dim); 1 drew their queries as large.
+_START = 2
+# Of a Setting; where a scheme takes one, the model has it too.
+_SIZES = ("dim", "rope_width", "head_dim", "heads")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -97,16 +97,12 @@ def specifications(
     return list(found)
 
 
-def run_task(task: SweepTask) -> str | None:
-    """Do a task wherever this is called. Returns why the run stopped early, None if it did not."""
+def run_task(task: SweepTask, report: Report | None = None) -> str | None:
+    """Run a task in this process and return why the run stopped early, None if it did not."""
     specification = Specification.from_record(task.record)
-    run = run_once(
-        specification,
-        read_text(task.text) if specification.task == Language.kind else None,
-        Store(task.store),
-        work=Path(task.work) if task.work else None,
-    )
-    return run.stopped
+    corpus = read_text(task.text) if specification.task == Language.kind else None
+    work = Path(task.work) if task.work else None
+    return run_once(specification, corpus, Store(task.store), work=work, report=report).stopped
 
 
 def read_text(path: str | None) -> Corpus:
@@ -206,13 +202,8 @@ def sweep_here(
     """Do the tasks in this process one by one, with a report of every step."""
     for task in tasks:
         specification = Specification.from_record(task.record)
-        work = Path(task.work) if task.work else None
         try:
-            corpus = read_text(task.text) if specification.task == Language.kind else None
-            run = run_once(
-                specification, corpus, Store(task.store), work=work, report=report(specification)
-            )
-            yield Outcome(specification, stopped=run.stopped)
+            yield Outcome(specification, stopped=run_task(task, report(specification)))
         except (PosencError, OSError, RuntimeError, MemoryError) as error:  # such as a full device
             yield _failed(specification, error)
 
