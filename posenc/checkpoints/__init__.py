@@ -26,6 +26,7 @@ from posenc.checkpoints.safetensors_file import (
     read_tensor,
     unreadable_reason,
 )
+from posenc.checkpoints.sources import named_table
 from posenc.errors import NoPositionTable, PickleRefused, SeveralPositionTables
 from posenc.text import printable_name
 
@@ -48,6 +49,7 @@ __all__ = [
     "hub_is_enabled",
     "hub_table",
     "minilm_table",
+    "named_table",
     "printable_name",
     "read_header",
     "read_position_table",
