@@ -211,7 +211,7 @@ def _line(at: Tensor, values: Tensor) -> tuple[float | None, float, float]:
 
 @dataclass(frozen=True)
 class _Checked:
-    """A scheme with the vectors of its first positions, one table per head it tells apart."""
+    """A scheme with the vectors of its first positions, one table per head that differs."""
 
     query: Query
     scheme: Scheme

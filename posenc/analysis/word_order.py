@@ -92,7 +92,7 @@ class RandomLayer:
 
 @dataclass(frozen=True, eq=False)
 class OrderReading:
-    """What one layer gives for a sentence and for its other order, under one mask.
+    """Outputs of one layer for a sentence and for its other order, under one mask.
 
     Entry i is of word i of the first order in all four: the other order's are sorted back to it by
     the permutation, never by what the words are.
@@ -122,7 +122,7 @@ class OrderReading:
 
     @property
     def size(self) -> float:
-        """Root mean square of the outputs, what a difference is to be held against."""
+        """Root mean square of the outputs, to compare a difference with."""
         return self.outputs.square().mean().sqrt().item()
 
 
