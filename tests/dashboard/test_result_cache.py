@@ -173,7 +173,8 @@ def test_page_does_not_change_what_it_has_read(page: str) -> None:
         fresh = vars(read)["read"].__wrapped__(*key[2:])
         assert_same(kept.readings.get(key), fresh)
         assert writable(kept.readings.get(key)) == []
-        assert writable(fresh)
+        # What is compared holds numbers: arrays, which the cache makes read-only, or tensors.
+        assert writable(fresh) or any(isinstance(part, torch.Tensor) for _, part in leaves(fresh))
 
 
 def test_text_of_a_query_names_everything_that_decides_its_numbers() -> None:
