@@ -56,7 +56,8 @@ def apply_rope(
     elif (
         recorded
         or in_one_pass
-        or x.numel() <= 2 * TILE_ENTRIES
+        or x.numel() <= TILE_ENTRIES
+        or (x.dtype == wide and x.numel() <= 2 * TILE_ENTRIES)
         or torch.compiler.is_compiling()
         or any(_is_traced(part) for part in (x, cos, sin))
     ):
