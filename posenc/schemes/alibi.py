@@ -1,11 +1,10 @@
-r"""ALiBi: every logit is lowered in proportion to the distance, each head by its own slope.
+r"""ALiBi: every logit is lowered in proportion to the distance, with a slope for each head.
 
-Press et al. 2022, Train Short, Test Long, arXiv 2108.12409, section 3. After the scaling by
-1/sqrt(d) the bias :math:`-s_h\,|j - i|` is added. With n heads, a power of two,
+Press et al. 2022, Train Short, Test Long, arXiv 2108.12409, section 3. The bias
+:math:`-s_h\,|j - i|` is added to the scaled logits. With n heads, a power of two,
 :math:`s_h = 2^{-8h/n}` for h = 1..n; otherwise the slopes of the power of two c below n, followed by
-every other slope of 2c. The factor that position puts on an attention weight is
-:math:`K(o) = e^{-s_h |o|}`, which is positive definite: with :math:`r = e^{-s}` its vectors are
-:math:`\varphi(0) = e_0,\ \varphi(i) = r\,\varphi(i-1) + \sqrt{1 - r^2}\,e_i`.
+every other slope of 2c. The kernel :math:`K(o) = e^{-s_h |o|}` is positive definite: with
+:math:`r = e^{-s}`, :math:`\varphi(0) = e_0,\ \varphi(i) = r\,\varphi(i-1) + \sqrt{1 - r^2}\,e_i`.
 """
 
 import math
@@ -25,10 +24,7 @@ from posenc.schemes.base import HEADS, Head, KernelRequest, Scheme, SchemeConfig
 
 
 def alibi_slopes(
-    heads: int,
-    *,
-    dtype: torch.dtype = torch.float32,
-    device: torch.device | str | None = None,
+    heads: int, *, dtype: torch.dtype = torch.float32, device: torch.device | str | None = None
 ) -> Float[Tensor, " h"]:
     """Return ALiBi's slope of each head, correctly rounded to `dtype`.
 
@@ -37,21 +33,19 @@ def alibi_slopes(
     """
     limits.check_count("heads", heads, 1, limits.MAX_HEADS)
     power = 1 << (heads.bit_length() - 1)
-    slopes = _power_of_two_slopes(power) + _power_of_two_slopes(2 * power)[::2]
-    place = torch.get_default_device() if device is None else device
-    return torch.tensor(slopes[:heads], dtype=torch.float64, device="cpu").to(dtype).to(place)
+    slopes = [2.0 ** (-8 * h / power) for h in range(1, power + 1)]
+    slopes += [2.0 ** (-4 * h / power) for h in range(1, 2 * (heads - power), 2)]
+    device = torch.get_default_device() if device is None else device
+    return torch.tensor(slopes, dtype=torch.float64, device="cpu").to(dtype).to(device)
 
 
 def alibi_bias(
-    q_positions: Int[Tensor, "*b q"],
-    k_positions: Int[Tensor, "*b k"],
-    slopes: Float[Tensor, " h"],
+    q_positions: Int[Tensor, "*b q"], k_positions: Int[Tensor, "*b k"], slopes: Float[Tensor, " h"]
 ) -> Float[Tensor, " *b h q k"]:
     """Return -slope * |key - query| for every head, in the dtype of `slopes`.
 
-    Press et al. 2022, arXiv 2108.12409, section 3; symmetric in the offset, so that it also reads
-    without a causal mask. Computed in float64 and rounded once. Unit: logits, added after scaling. Raises
-    SchemeArgumentError for positions that are no whole numbers or slopes that are no row.
+    Press et al. 2022, arXiv 2108.12409, section 3. Unit: logits, added after scaling. Computed in
+    float64 and rounded once. Raises SchemeArgumentError unless positions are whole numbers.
     """
     if not is_whole(q_positions) or not is_whole(k_positions) or not q_positions.dim():
         raise SchemeArgumentError("positions must be whole numbers, (q,) and (k,) or (batch, ...).")
@@ -93,7 +87,7 @@ class AlibiConfig(SchemeConfig):
 
 
 class Alibi(Scheme):
-    """Adds a linear penalty on distance. Stores nothing: slopes follow from the head count."""
+    """Adds a linear penalty on distance. It stores nothing."""
 
     config: AlibiConfig
 
@@ -109,10 +103,7 @@ class Alibi(Scheme):
     def offset_map(
         self, offset: int, *, size: int = 1, head: Head = "mean"
     ) -> Float[Tensor, "m n"]:
-        """Return M_k of one head, (size + k, size): seen vectors move along, one feature per step.
-
-        For "mean", whose vectors are the heads' side by side, this is the first head's block.
-        """
+        """Return M_k of a head, (size + k, size); for "mean", of the first head."""
         self.check_head(head)
         slope = self.slopes[0 if head == "mean" else head]
         return expanding_shift(math.exp(-slope), size, offset)
@@ -155,25 +146,19 @@ def _slope_formula(heads: int, write: Writer, h: str, head: int | None) -> str:
     return cases if write.numbers else cases + r",\quad c = 2^{\lfloor \log_2 n \rfloor}"
 
 
-def _power_of_two_slopes(heads: int) -> list[float]:
-    return [2.0 ** (-8 * h / heads) for h in range(1, heads + 1)]
-
-
 def _bias(offsets: Tensor, slopes: Float[Tensor, " h"]) -> Float[Tensor, " h *shape"]:
-    """-slope * |offset|; offsets may live where there is no float64, then the result does not."""
-    # As float64 before the sign goes: the least number of an integer type has no positive twin.
+    """Return -slope * |offset| on the offsets' device, in float32 where that has no float64."""
+    # float64 before abs: the least integer of a type has no positive counterpart.
     distances = offsets.to(slopes.device).double().abs()
     biases = -slopes.reshape(-1, *(1,) * offsets.dim()) * distances
     return biases if biases.device == offsets.device else biases.float().to(offsets.device)
 
 
 def expanding_shift(ratio: float, size: int, offset: int) -> Float[Tensor, "more size"]:
-    """Return the exact M_k of one ALiBi head, (size + offset, size): each step adds a dimension.
+    """Return the exact M_k of an ALiBi head, (size + offset, size), for vectors of `size` dimensions.
 
-    With r = ratio = exp(-slope): phi(0) = e_0, phi(i) = r phi(i-1) + sqrt(1 - r^2) e_i, so
-    M_1 e_0 = r e_0 + sqrt(1 - r^2) e_1 and M_1 e_i = e_(i+1); M_k is its k-th power. It acts on
-    vectors that use the first `size` dimensions, so M_a (from size + b) M_b (from size) = M_(a+b).
-    Raises SchemeArgumentError for a ratio outside [0, 1], a size below 1 or a negative offset.
+    With r = ratio = exp(-slope), M_1 e_0 = r e_0 + sqrt(1 - r^2) e_1 and M_1 e_i = e_(i+1); M_k is its
+    k-th power. Raises SchemeArgumentError for a ratio outside [0, 1] or a negative offset.
     """
     if not 0 <= ratio <= 1:
         raise SchemeArgumentError(f"ratio must be from 0 to 1, got {shown(ratio)}.")

@@ -1,7 +1,6 @@
-r"""Scheme: the three places where a positional encoding can touch attention, and nowhere else.
+"""Scheme: a positional encoding as three hooks, the only places where it touches attention.
 
-The base class does nothing in each, so it is itself NoPE (Kazemnejad et al. 2023, arXiv 2305.19466): a
-causal decoder still sees order.
+The base class does nothing in each, so it is NoPE (Kazemnejad et al. 2023, arXiv 2305.19466).
 
 Axes: b batch, h heads, t tokens, q query positions, k key positions, n positions, d width, p pairs.
 Offsets are key minus query. Positions are whole numbers, (n,) or (b, n); None is 0, 1, 2, ...
@@ -66,10 +65,9 @@ Head = Literal["mean"] | int
 
 @dataclass(frozen=True, kw_only=True)
 class KernelRequest:
-    """Which part of a position kernel is asked for.
+    """The part of a position kernel to compute: positions start .. start + length - 1.
 
-    length, start: the positions start .. start + length - 1. head: one from 0, or the mean of all.
-    dtype: what a model's table or bias is rounded to, None for exact. device: of the result.
+    head: an index, or the mean of all. dtype: to round the table or bias to, None for exact.
     """
 
     length: int
@@ -80,24 +78,21 @@ class KernelRequest:
 
     @property
     def positions(self) -> Int[Tensor, " n"]:
-        """The positions, on the device or, where that has no float64, on the CPU."""
+        """The positions, on the CPU where the device has no float64."""
         stop = self.start + self.length
         return torch.arange(self.start, stop, device=float64_device(self.device))
 
 
 @dataclass(frozen=True, kw_only=True)
 class SchemeConfig(ABC):
-    """A scheme as a value: frozen, hashable, checked when made, turned into a module by `build`.
+    """A scheme as a checked, hashable value; `build` makes its module.
 
-    `kind` is an instance field, so that two configs with equal numbers never share a cache entry.
-    shared: the field that each of SHARED_QUANTITIES fills; the other fields are the scheme's own.
-    reading: what a scaling is called where it reads the weights of another scheme. start: what untrained
-    numbers of it are. in_training: what to know before its trained models are compared with others, one
-    sentence; "" for nothing. divided: whether q . k is divided by sqrt(head_dim). advanced: whether it is
-    for those who look into a formula itself.
+    shared: the field that each of SHARED_QUANTITIES fills. reading: name of a scaling applied to trained
+    weights. start: what its untrained numbers are. in_training: a caveat on trained models, or "".
+    divided: whether q . k is divided by sqrt(head_dim). advanced: whether it is for experts.
     """
 
-    kind: str = ""
+    kind: str = ""  # a field, so that configs of two kinds are never equal
 
     label: ClassVar[str]
     summary: ClassVar[str]
@@ -120,27 +115,21 @@ class SchemeConfig(ABC):
         fields.check(self)
 
     def record(self) -> dict[str, Any]:
-        """Return every field as JSON holds it; `from_record` reads it back."""
+        """Return every field as JSON values; `from_record` reads them back."""
         return dataclasses.asdict(self)
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> Self:
-        """Make the config that `record` wrote; JSON has lists for tuples."""
-        values: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in record.items()
-        }
-        return cls(**values)
+        """Return the config of a record."""
+        lists = {name: tuple(value) for name, value in record.items() if isinstance(value, list)}
+        return cls(**record | lists)
 
     def at_length(self, length: int) -> Self:
-        """Return the config for a text of `length` positions; self, unless the scheme looks at it."""
+        """Return the config for a text of `length` positions."""
         return self
 
     def formula(self, write: Writer) -> str:
-        """Return the formula in LaTeX with the letters and numbers of `write`; see `posenc.formula`.
-
-        The default is the summary as text.
-        """
+        """Return the formula in LaTeX; see `posenc.formula`. The default is the summary as text."""
         return rf"\text{{{self.summary.rstrip('.')}}}"
 
     @classmethod
@@ -150,7 +139,7 @@ class SchemeConfig(ABC):
 
     @abstractmethod
     def build(self, device: torch.device | str | None = None, seed: int = 0) -> Scheme:
-        """Return the module of this config on `device`; `seed` fixes whatever is drawn at random."""
+        """Return the module of this config on `device`; `seed` fixes its random numbers."""
 
     def replace(self, **changes: Any) -> Self:
         """Return a copy with some fields changed."""
@@ -158,18 +147,17 @@ class SchemeConfig(ABC):
 
 
 class Scheme(nn.Module):
-    """A positional encoding as three hooks; every default does nothing.
+    """A positional encoding as three hooks, `embed`, `rotate` and `bias`; each default does nothing.
 
-    stationary: the position kernel is a function of the offset alone.
+    stationary: whether the position kernel is a function of the offset alone.
     max_length: the first position that has no value, or None.
-    kernel_unit: what the position kernel counts: "inner product", "logit" or "weight factor".
-    heads: number of heads the scheme tells apart, or None where all heads are alike.
-    provenance: one phrase saying where stored numbers come from, "" for a formula.
-    untrained: whether those numbers are a random start, which is noise and must be labelled so.
-    frequencies: exact inverse frequencies, None for a scheme without any.
-    attention_factor: what `rotate` multiplies the rotated pairs of queries and of keys by.
-    no_vectors: why a scheme has no position vectors, where it has none.
-    rotary_layout: order of the pairs that `rotate` turns by angles, None without any.
+    kernel_unit: of the position kernel: "inner product", "logit" or "weight factor".
+    heads: number of heads with numbers of their own, or None where all heads are alike.
+    provenance: where stored numbers come from, "" for a formula.
+    untrained: whether those numbers are a random start.
+    attention_factor: factor of the rotated pairs of queries and of keys.
+    rotary_layout, frequencies: of the pairs that `rotate` rotates, None without any.
+    no_vectors: why a scheme has no position vectors.
     """
 
     stationary: bool = True
@@ -192,8 +180,6 @@ class Scheme(nn.Module):
             f"{name}={getattr(self.config, name)!r}" for name in fields.rules(self.config)
         )
 
-    # The hooks ------------------------------------------------------------------------------
-
     def embed(
         self, x: Float[Tensor, "b t d"], positions: Positions = None
     ) -> Float[Tensor, "b t d"]:
@@ -203,16 +189,15 @@ class Scheme(nn.Module):
     def rotate(
         self, q: Queries, k: Keys, q_positions: Positions = None, k_positions: Positions = None
     ) -> tuple[Queries, Keys]:
-        """Return queries and keys, each changed by its own position only."""
+        """Return queries and keys, each changed by its own position."""
         return q, k
 
     def bias(
         self, q: Queries, k: Keys, q_positions: Positions = None, k_positions: Positions = None
     ) -> Float[Tensor, "#b h q k"] | None:
-        """Return what is added to the scaled scores of UNROTATED q and k, or None.
+        """Return what is added to the scaled scores, in float32 at least, or None.
 
-        The default gathers from `offset_bias`, in float32 at least: a bias in half precision tells
-        fewer and fewer distances apart as they grow.
+        q and k are not rotated. The default is `offset_bias` of their offsets.
         """
         self.check_heads(q)
         check_positions("q_positions", q_positions, q)
@@ -227,16 +212,16 @@ class Scheme(nn.Module):
     def offset_bias(self, offsets: Int[Tensor, " *shape"]) -> Float[Tensor, " h *shape"] | None:
         """Return the bias of a stationary scheme at offsets (key minus query), or None.
 
-        Where `bias` depends on content too (Transformer-XL), this is what is left of it at content 0.
+        Where `bias` depends on content too (Transformer-XL), this is the bias at content 0.
         """
         return None
 
     def softmax_scale(self, head_dim: int) -> float:
-        """Return the factor of q . k: 1 / sqrt(head_dim), or 1 where nothing is divided."""
+        """Return the factor of q . k, 1 / sqrt(head_dim) or 1."""
         return head_dim**-0.5 if self.config.divided else 1.0
 
     def layer(self, index: int) -> Scheme:
-        """Return the scheme of one layer; self, unless layers have their own parameters."""
+        """Return the scheme of a layer."""
         return self
 
     def scores(
@@ -249,10 +234,8 @@ class Scheme(nn.Module):
         bias = self.bias(q, k, q_positions, k_positions)
         return logits if bias is None else logits + bias
 
-    # What position alone contributes --------------------------------------------------------
-
     def kernel(self, request: KernelRequest) -> Float[Tensor, "n n"]:
-        """Return what position alone contributes, K(i, j); see `posenc.position_kernel`."""
+        """Return the position kernel K(i, j), float64; see `posenc.position_kernel`."""
         return toeplitz(self.offset_curve(request))
 
     def offset_curve(self, request: KernelRequest) -> Float[Tensor, " m"]:
@@ -262,17 +245,17 @@ class Scheme(nn.Module):
                 f"{self.config.label} has no offset curve: its kernel is not a function of the "
                 "offset alone; use position_kernel."
             )
-        length, place = request.length, float64_device(request.device)
-        offsets = torch.arange(1 - length, length, device=place)
+        length, device = request.length, float64_device(request.device)
+        offsets = torch.arange(1 - length, length, device=device)
         return self.offset_kernel(offsets, request.head, request.dtype)
 
     def offset_kernel(
         self, offsets: Int[Tensor, " *n"], head: Head = "mean", dtype: torch.dtype | None = None
     ) -> Float[Tensor, " *n"]:
-        """Return the position kernel of a stationary scheme at offsets, in float64.
+        """Return the position kernel of a stationary scheme at offsets, float64.
 
-        The default is the factor that the bias puts on an attention weight, exp(offset_bias), and 1
-        without a bias (NoPE). Raises NoPositionKernel where the bias depends on content.
+        The default is the factor exp(offset_bias) on an attention weight, 1 without a bias. Raises
+        NoPositionKernel where the bias depends on content.
         """
         if self._needs_content():
             raise NoPositionKernel(
@@ -286,10 +269,9 @@ class Scheme(nn.Module):
     def bias_matrix(
         self, length: int, *, head: Head = "mean", dtype: torch.dtype | None = None
     ) -> Float[Tensor, "n n"] | None:
-        """Return the bias of positions 0 .. length - 1 without content, float64, or None without any.
+        """Return the bias of positions 0 .. length - 1 without content, float64, or None.
 
-        head: one of them, or their mean. dtype: rounded to it first. Raises NoPositionKernel where all
-        of the bias depends on content.
+        Raises NoPositionKernel where all of the bias depends on content.
         """
         if self._needs_content():
             raise NoPositionKernel(
@@ -313,10 +295,9 @@ class Scheme(nn.Module):
         raise NoPositionVectors(f"{self.config.label} has no position vectors: {reason}.")
 
     def offset_map(self, offset: int, *, size: int = 1, head: Head = "mean") -> Tensor | None:
-        """Return the closed form of M_k, phi(i + k) = M_k phi(i), or None where the scheme has none.
+        """Return the matrix M_k with phi(i + k) = M_k phi(i) for the vectors of a head, or None.
 
-        It acts on the position vectors of one head. `size` is how many positions it must reach in
-        schemes whose vectors grow with every position; the others ignore it.
+        size: number of positions i, for schemes whose vectors grow with every position.
         """
         return None
 
@@ -326,20 +307,20 @@ class Scheme(nn.Module):
         return None if self.frequencies is None else self.frequencies.inv_freq
 
     def _needs_content(self) -> bool:
-        """Whether the bias depends on content and nothing is left of it without."""
+        """Whether all of the bias depends on content."""
         own = type(self)
         fixed = own.offset_bias is not Scheme.offset_bias or own.kernel is not Scheme.kernel
         return own.bias is not Scheme.bias and not fixed
 
     def check_heads(self, q: Queries) -> None:
-        """Raise SchemeArgumentError if the scheme tells apart another number of heads than q has."""
+        """Raise SchemeArgumentError unless q has the scheme's number of heads."""
         if self.heads is not None and q.shape[1] != self.heads:
             raise SchemeArgumentError(
                 f"{self.config.label} of {self.heads} heads does not fit q of {q.shape[1]} heads."
             )
 
     def check_head(self, head: Head) -> None:
-        """Raise SchemeArgumentError unless `head` is "mean" or a head that the scheme has."""
+        """Raise SchemeArgumentError unless `head` is "mean" or an index of a head."""
         if head == "mean" or self.heads is None:
             return
         if isinstance(head, bool) or not isinstance(head, int) or not 0 <= head < self.heads:
@@ -349,22 +330,22 @@ class Scheme(nn.Module):
 
 
 def of_head(values: Float[Tensor, " h *n"], head: Head) -> Float[Tensor, " *n"]:
-    """Return the values of one head, or the mean of all."""
+    """Return the values of a head, or the mean of all."""
     return values.mean(dim=0) if head == "mean" else values[head]
 
 
 def rounded(values: Float[Tensor, " *n"], dtype: torch.dtype | None) -> Float[Tensor, " *n"]:
-    """Return `values` as a model in `dtype` would hold them, as float64 again."""
+    """Return `values` rounded to `dtype`, as float64 again."""
     return values if dtype is None else values.to(dtype).to(torch.float64)
 
 
 def check_scheme(scheme: object) -> None:
-    """Raise SchemeArgumentError for what is no scheme, above all for a config that was not built."""
+    """Raise SchemeArgumentError unless this is a built scheme."""
     if not isinstance(scheme, Scheme):
         is_config = isinstance(scheme, SchemeConfig)
-        built = ": build the config first, by config.build()" if is_config else ""
+        advice = ": build the config first, by config.build()" if is_config else ""
         raise SchemeArgumentError(
-            f"scheme must be a built scheme, got {type(scheme).__name__}{built}."
+            f"scheme must be a built scheme, got {type(scheme).__name__}{advice}."
         )
 
 
@@ -391,8 +372,8 @@ class NoneConfig(SchemeConfig):
 class VectorScheme(Scheme):
     """A scheme whose kernel is the Gram matrix of its position vectors: learned, sinusoidal, RoPE.
 
-    pair_layout, pair_first, unpaired: how the vectors' features pair up as waves: side by side or by
-    halves, sine or cosine first, and how many features at the end belong to no pair.
+    pair_layout, pair_first: of the sines and cosines in a vector. unpaired: number of features after
+    the last pair.
     """
 
     kernel_unit = "inner product"
@@ -409,8 +390,8 @@ class VectorScheme(Scheme):
                 "function of the offset alone; use position_kernel."
             )
         distances = torch.arange(request.length, device=float64_device(request.device))
-        after = self.offset_kernel(distances)  # a Gram matrix is symmetric
-        return torch.cat((after.flip(0)[:-1], after))
+        half = self.offset_kernel(distances)  # a Gram matrix is symmetric
+        return torch.cat((half.flip(0)[:-1], half))
 
     def kernel(self, request: KernelRequest) -> Float[Tensor, "n n"]:
         if self.stationary and request.dtype is None:

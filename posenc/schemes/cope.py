@@ -1,18 +1,16 @@
-r"""CoPE: positions that count what the query finds worth counting, not tokens.
+r"""CoPE: positions that count keys by a gate of query and key, not tokens.
 
 Golovneva et al. 2024, Contextual Position Encoding, arXiv 2405.18719, section 4 and its appended code:
 
 .. math:: g_{it} = \sigma\Bigl(\frac{q_i \cdot k_t}{\sqrt d}\Bigr), \quad p_{ij} = \sum_{t=j}^{i} g_{it},
           \quad b(i, j) = q_i \cdot e[p_{ij}]
 
-e is a trained table of vectors, one for all heads (and here all layers, of which that code gives each its
-own), read between its rows by straight lines, and p stays at its last row. The gates read the scaled
-scores and q . e is not scaled, both as in the paper's code. What is counted are the keys that attention is
-given: those after key j by position, up to the query's own position, and key j itself. So a key later than
-the query has p = 0, and a key that is masked out (but not left out) still counts if it stands between. e
-starts as N(0, 0.02) here; that code starts it at 0, where an untrained table would show nothing.
+e is a trained table of vectors for all heads and, unlike in that code, all layers. It is interpolated
+linearly between rows, and p is at most its last row. The gates use scaled scores; q . e is not scaled, as
+in the paper's code. Key j and the keys after it up to the query's position count, masked or not; a key
+later than the query has p = 0. e starts as N(0, 0.02) here, in that code at 0.
 
-There is no position kernel: position itself depends on content. So there are no position vectors.
+Positions depend on content, so there is no position kernel.
 """
 
 from dataclasses import dataclass
@@ -108,12 +106,12 @@ class Cope(Trainable):
 def _counted(
     gates: Float[Tensor, "b h q k"], positions: Int[Tensor, "*b k"]
 ) -> Float[Tensor, "b h q k"]:
-    """Return each key's own gate plus those of all keys at later positions."""
-    known = not torch.compiler.is_compiling() and positions.device.type == "cpu"
-    if known and bool((positions.diff(dim=-1) > 0).all()):
+    """Return each key's own gate plus the gates of all keys at later positions."""
+    on_host = not torch.compiler.is_compiling() and positions.device.type == "cpu"
+    if on_host and bool((positions.diff(dim=-1) > 0).all()):
         return gates.flip(-1).cumsum(dim=-1).flip(-1)
     ordered, order = positions.sort(dim=-1, stable=True)
-    # Where the next greater position begins: keys at one position do not count each other.
+    # The index of the next greater position: keys at equal positions do not count each other.
     after = torch.searchsorted(ordered, ordered, right=True)
     back = order.argsort(dim=-1)
 

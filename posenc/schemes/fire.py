@@ -7,9 +7,8 @@ its appended code:
           \psi(x) = \ln(|c\,x| + 1)
 
 f is a perceptron 1 - 32 - heads with ReLU; c (0.1) and the multiplier m (1) of the threshold L are
-trained too. As its code does, 1e-6 is added to the denominator. Kernel: the factor exp(bias) for the two
-positions; past the threshold it depends on the query's position, so there it is no function of the
-offset and not symmetric: no position vectors.
+trained too. As in its code, 1e-6 is added to the denominator. Kernel: exp(bias), the factor on an
+attention weight; past the threshold it depends on the query's position.
 """
 
 from collections.abc import Iterator
@@ -37,7 +36,7 @@ from posenc.schemes.trainable import Trainable, TrainableConfig, source_field, u
 HIDDEN = 32
 INITIAL_C = 0.1
 EPSILON = 1e-6
-_ROWS = 512  # queries whose perceptron runs at once
+_ROWS = 512  # queries computed at once
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,10 +74,10 @@ class Fire(Trainable):
     no_vectors = "its kernel is not symmetric past its threshold"
 
     def __init__(self, config: FireConfig, generator: torch.Generator) -> None:
-        """Start as torch's linear layers do: evenly within one over the root of the inputs."""
         super().__init__(config)
         self.heads = config.heads
         bound = HIDDEN**-0.5
+        # Drawn as by torch's linear layers: uniform within 1 / sqrt(inputs).
         self.inner_weight = nn.Parameter(uniform(generator, HIDDEN, low=-1, high=1))
         self.inner_bias = nn.Parameter(uniform(generator, HIDDEN, low=-1, high=1))
         self.outer_weight = nn.Parameter(
@@ -113,7 +112,7 @@ class Fire(Trainable):
     def _rows(
         self, start: int, length: int, dtype: torch.dtype | None
     ) -> Iterator[Float[Tensor, "h q n"]]:
-        """Yield the bias of some queries at a time: the 32 numbers per cell inside need room."""
+        """Yield the bias of _ROWS queries at a time, which bounds the memory of the hidden layer."""
         positions = torch.arange(start, start + length, device=float64_device(self.c.device))
         for part in positions.split(_ROWS):
             yield rounded(self._values(part, positions, torch.float64).detach(), dtype)
@@ -121,7 +120,7 @@ class Fire(Trainable):
     def _values(
         self, queries: Int[Tensor, " *b q"], keys: Int[Tensor, " *c k"], dtype: torch.dtype
     ) -> Float[Tensor, " *d h q k"]:
-        """Return the bias of every pair, in this dtype; positions may have a batch."""
+        """Return the bias of every query and key in this dtype."""
         exact = wide(queries.device)
         c = self.c.to(device=queries.device, dtype=exact)
         threshold = (self.multiplier.to(c) * self.config.threshold).abs()

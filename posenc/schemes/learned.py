@@ -1,7 +1,7 @@
 """Learned absolute positions: one trainable vector per position, added to the token vectors.
 
 Gehring et al. 2017, arXiv 1705.03122; BERT (Devlin et al. 2018, arXiv 1810.04805); GPT-2. Rows start as
-N(0, 0.02) and mean nothing until trained. Past the table is no row, but an error, never a silent wrap.
+N(0, 0.02). A position past the table is an error.
 """
 
 from dataclasses import dataclass
@@ -27,10 +27,8 @@ INITIAL_STD = 0.02  # BERT's and GPT-2's own
 class LearnedConfig(SchemeConfig):
     """A table of `max_len` vectors of width `dim`, or the table that `source` names.
 
-    source: "random" (drawn, untrained), a name that `posenc.checkpoints.sources.named_table` knows
-    ("trained", "minilm", a run, a held upload, the path of a .safetensors file with one position
-    table), or "given" for a scheme made by `Learned.from_table`. A named table brings its own width
-    and number of rows, which then stand in the built scheme's config.
+    source: "random" (untrained), a name for `posenc.checkpoints.sources.named_table`, or "given" for a
+    table of `Learned.from_table`. The shape of a named table replaces `dim` and `max_len`.
     """
 
     kind: Literal["learned"] = "learned"
@@ -66,7 +64,7 @@ class LearnedConfig(SchemeConfig):
 
     @property
     def uses(self) -> tuple[str, ...]:
-        # A named table brings its own shape.
+        # A named table has a shape of its own.
         return (*super().uses, "seed") if self.source == "random" else ("learned_source",)
 
     def formula(self, write: Writer) -> str:
@@ -82,21 +80,17 @@ class LearnedConfig(SchemeConfig):
             from posenc.checkpoints.sources import named_table  # most schemes read no files
 
             named = named_table(self.source)
-            scheme = Learned.from_table(named.table, named.provenance, source=self.source)
-            return scheme.to(device)
+            return Learned.from_table(named.table, named.provenance, source=self.source).to(device)
         limits.check_count("seed", seed, 0, 2**63 - 1)
-        # Drawn on the CPU by its own generator: the same table on every device, whoever drew before.
+        # On the CPU by a generator of its own: the same table on every device.
         generator = torch.Generator("cpu").manual_seed(seed)
         weight = drawn_rows(generator, self.max_len, self.dim, std=INITIAL_STD)
-        place = torch.get_default_device() if device is None else device
-        return Learned(self, weight.to(place), f"random start, seed {seed}, untrained")
+        device = torch.get_default_device() if device is None else device
+        return Learned(self, weight.to(device), f"random start, seed {seed}, untrained")
 
 
 class Learned(VectorScheme):
-    """Adds row p of a trainable table to the token at position p.
-
-    provenance: one phrase saying where the table's numbers come from; a random start is noise.
-    """
+    """Adds row p of a trainable table to the token at position p."""
 
     config: LearnedConfig
     stationary = False
@@ -114,10 +108,7 @@ class Learned(VectorScheme):
     def from_table(
         cls, table: Float[Tensor, "n d"], provenance: str, *, source: str = "given"
     ) -> Self:
-        """Make the scheme of a trained table of n positions; its shape decides width and length.
-
-        source: the name under which the config finds the same table again, where it has one.
-        """
+        """Return the scheme of a trained table; source: its name for `LearnedConfig.source`."""
         if table.dim() != 2 or 0 in table.shape or not table.is_floating_point():
             raise SchemeArgumentError(
                 "a learned table has the shape (positions, width) and a floating dtype, "
@@ -131,8 +122,7 @@ class Learned(VectorScheme):
     ) -> Float[Tensor, "b t d"]:
         """Return x plus its positions' rows. Raises PositionOutOfRange past the table.
 
-        Where the positions are not known on the host (an accelerator, a compiled graph), rows past
-        the table are NaN, so that the fault shows instead of wrapping around.
+        On an accelerator and in a compiled graph, rows past the table are NaN instead.
         """
         check_tokens(x, self.config.dim, positions)
         if positions is None:

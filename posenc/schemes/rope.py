@@ -1,4 +1,4 @@
-r"""RoPE: queries and keys turned by an angle proportional to their position.
+r"""RoPE: queries and keys rotated by an angle proportional to their position.
 
 Su et al. 2021, RoFormer, arXiv 2104.09864, section 3.2.2 and eq. 34. Pair m of a head of rotary
 width r is multiplied by :math:`e^{i p \theta_m}`, :math:`\theta_m = b^{-2m/r}`, so a logit depends
@@ -6,13 +6,12 @@ on the offset alone. With unit isotropic content q = k the expected logit at off
 
 .. math:: K(o) = \frac{1}{d}\Bigl(2 a^2 \sum_m \cos(o\,\theta_m) + d - r\Bigr).
 
-Here a is the attention factor of a scaling (posenc/schemes/rope_scaling; Peng et al. 2023, arXiv
-2309.00071, eq. 21), 1 of plain RoPE: it multiplies cosines and sines, of queries and of keys, and so not
-the features that are left alone.
+The attention factor a of a scaling (Peng et al. 2023, arXiv 2309.00071, eq. 21; 1 in plain RoPE)
+multiplies the cosines and sines of queries and of keys.
 
 Layout "interleaved" pairs features (2m, 2m+1) as in the paper, GPT-J and the original LLaMA; "half"
-pairs (m, m + r/2) as GPT-NeoX and transformers do. Partial rotary (GPT-J, GPT-NeoX, Phi) turns the
-first r features with frequencies made for r, and leaves the rest alone.
+pairs (m, m + r/2) as GPT-NeoX and transformers do. Partial rotary (GPT-J, GPT-NeoX, Phi) rotates the
+first r features only.
 """
 
 import math
@@ -83,13 +82,13 @@ class RopeConfig(SchemeConfig):
 
     @property
     def rotary_dim(self) -> int:
-        """Number of features that are rotated: the factor times the width, cut to a whole number."""
-        # The factor 0.29 of 100 is 28.999999999999996 in binary; what is meant is 29.
+        """Number of features that are rotated."""
+        # 0.29 of 100 is 28.999999999999996 in binary; this returns 29.
         return math.floor(self.dim * self.partial_rotary_factor + 1e-9)
 
     def record(self) -> dict[str, Any]:
         record = super().record()
-        # As runs were named while the scaling was a part of RoPE's own config.
+        # The names of runs hash this record, which had a scaling when the first runs were trained.
         return record | {"scaling": {"kind": "none"}} if type(self) is RopeConfig else record
 
     @classmethod
@@ -99,11 +98,11 @@ class RopeConfig(SchemeConfig):
             raise ConfigError("RopeConfig.scaling is a scheme of its own now, such as rope_linear.")
         return super().from_record(values)
 
-    # What a scaling overrides ---------------------------------------------------------------
+    # A scaling overrides these.
 
     @property
     def words(self) -> str:
-        """What was done to the frequencies, in words; nothing was to plain RoPE's."""
+        """The scaling in words, "" for plain RoPE."""
         return ""
 
     def frequencies(self) -> Frequencies:
@@ -111,31 +110,29 @@ class RopeConfig(SchemeConfig):
         return self.unscaled()
 
     def attention_scaling(self) -> float:
-        """Return what cosines and sines are multiplied by."""
+        """Return the factor of cosines and sines."""
         return 1.0
 
     def float32_frequencies(self, rotary_dim: int) -> Float[Tensor, " pairs"]:
-        """Return the float32 frequencies for this rotary width by the operations of transformers."""
+        """Return the frequencies in float32, by the operations of transformers."""
         return 1.0 / float32_powers(self.base, rotary_dim)
 
     def rate_formula(self, write: Writer) -> tuple[str, ...]:
-        """Return in LaTeX what a pair's frequency equals, then the definitions of what stands there."""
+        """Return a pair's frequency in LaTeX, then the definitions of its symbols."""
         return (rf"\frac{{1}}{{{write.power('rotary_dim')}}}",)
 
     def stretch(self, length: int) -> float | None:
-        """Return by what the slowest frequencies are divided in a text of `length`, None for none."""
+        """Return the divisor of the slowest frequencies in a text of `length`, or None."""
         return None
 
     @property
     def made_for(self) -> float | None:
-        """How many tokens the scaling reaches, None where it does not say or follows the text."""
+        """Number of tokens that the scaling reaches, or None."""
         return None
 
     def as_trained(self) -> "RopeConfig":
-        """Return RoPE before any scaling; self where the frequencies are no scaling of others."""
+        """Return RoPE before any scaling."""
         return self
-
-    # What follows from these ----------------------------------------------------------------
 
     def unscaled(self) -> Frequencies:
         """Return the frequencies base^(-2m/r) of RoPE before any scaling."""
@@ -144,11 +141,8 @@ class RopeConfig(SchemeConfig):
     @property
     def in_transformers(self) -> bool:
         """Whether transformers computes these frequencies, in float32."""
-        scaling = type(self)
-        return (
-            scaling is RopeConfig
-            or scaling.float32_frequencies is not RopeConfig.float32_frequencies
-        )
+        own = type(self).float32_frequencies is not RopeConfig.float32_frequencies
+        return own or type(self) is RopeConfig
 
     def formula(self, write: Writer) -> str:
         scale = self.attention_scaling()
@@ -160,10 +154,7 @@ class RopeConfig(SchemeConfig):
 
 
 class RotaryScheme(Scheme):
-    """A scheme that multiplies pairs of features by cosines and sines of their angles.
-
-    It stores nothing. width: of a head.
-    """
+    """A scheme that rotates pairs of features. It stores nothing. width: of a head."""
 
     frequencies: Frequencies
     rotary_layout: Layout
@@ -173,18 +164,15 @@ class RotaryScheme(Scheme):
     def cos_sin(
         self, positions: Int[Tensor, " *n"]
     ) -> tuple[Float[Tensor, "*n p"], Float[Tensor, "*n p"]]:
-        """Return what the pairs of a query are multiplied by, float64."""
+        """Return the cosine and sine factors of a query's pairs, float64."""
         raise NotImplementedError
 
 
 class Rope(RotaryScheme, VectorScheme):
-    """Rotates queries and keys of one config by position.
-
-    attention_factor: what every cosine and sine is multiplied by, of queries and of keys.
-    """
+    """Rotates queries and keys by position."""
 
     config: RopeConfig
-    pair_first = "cos"  # the vectors are unit content, rotated; always side by side: see `vectors`
+    pair_first = "cos"
 
     def __init__(self, config: RopeConfig) -> None:
         super().__init__(config)
@@ -201,10 +189,7 @@ class Rope(RotaryScheme, VectorScheme):
         dtype: torch.dtype = torch.float64,
         device: torch.device | str | None = None,
     ) -> tuple[Float[Tensor, "*n p"], Float[Tensor, "*n p"]]:
-        """Return what the pairs of a token are multiplied by, attention factor included.
-
-        positions: a whole number n stands for 0 .. n-1.
-        """
+        """Return the cosine and sine factors of a token's pairs; positions n stands for 0 .. n-1."""
         if device is None:
             default = torch.get_default_device()
             device = default if isinstance(positions, int) else positions.device
@@ -236,25 +221,20 @@ class Rope(RotaryScheme, VectorScheme):
     def _rows(
         self, dtype: torch.dtype, x: Float[Tensor, "b h n d"], positions: Positions
     ) -> tuple[Float[Tensor, "*n p"], Float[Tensor, "*n p"]]:
-        """Return what rotates x, in `dtype` or float32 if that is wider."""
-        planes = self.cos_sin(
-            x.shape[-2] if positions is None else positions,
-            dtype=at_least_float32(dtype),
-            device=x.device,
-        )
+        at = x.shape[-2] if positions is None else positions
+        planes = self.cos_sin(at, dtype=at_least_float32(dtype), device=x.device)
         return for_all_heads(*planes)
 
     def offset_map(
         self, offset: int, *, size: int = 1, head: Head = "mean"
     ) -> Float[Tensor, "d d"] | None:
-        """Return M_k: per pair [cos; sin] -> [[cos a, -sin a], [sin a, cos a]] [cos; sin]."""
+        """Return M_k: every pair [cos; sin] is multiplied by [[cos a, -sin a], [sin a, cos a]]."""
         cos, sin = tables.cos_sin(torch.tensor(offset), self.frequencies, dtype=torch.float64)
         return pair_matrix(cos, sin, "interleaved", "cos", self.unpaired)
 
     def offset_kernel(
         self, offsets: Int[Tensor, " *n"], head: Head = "mean", dtype: torch.dtype | None = None
     ) -> Float[Tensor, " *n"]:
-        """Return K: every pair adds two cosines, the untouched tail its width."""
         cosines = cosine_sum(offsets, self.frequencies)
         return (2 * self.attention_factor**2 * cosines + self.unpaired) / self.width
 
@@ -267,14 +247,14 @@ class Rope(RotaryScheme, VectorScheme):
 
 
 def for_all_heads(cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the rows of positions (b, n) with an axis for heads, those of (n,) as they are."""
+    """Return the rows of positions (b, n) with an axis for heads, the rows of (n,) unchanged."""
     return (cos[:, None], sin[:, None]) if cos.dim() == 3 else (cos, sin)
 
 
 def float32_powers(base: float, rotary_dim: int, pairs: int | None = None) -> Float[Tensor, " n"]:
-    """Return base^(2m/rotary_dim) in float32, as transformers computes it, of the first `pairs`.
+    """Return base^(2m/rotary_dim) of the first `pairs` in float32, as transformers computes it.
 
-    How many are computed at once matters: a processor may round the last ones of a row otherwise.
+    The number computed at once matters: a processor may round the last of a row differently.
     """
     last = rotary_dim if pairs is None else 2 * pairs
     even = torch.arange(0, last, 2, dtype=torch.float32, device="cpu")
@@ -290,11 +270,10 @@ def rope_frequencies(
 ) -> tuple[Float[Tensor, " pairs"], float]:
     """Return (inv_freq, attention_factor) of RoPE with any scaling.
 
-    length: of the text, for scalings that depend on it (dynamic NTK, LongRoPE); None is the config's
-    own. mode: "exact" is float64, the formula in the config's module; "transformers" is float32, bit
-    for bit what transformers 5.23 computes on a CPU (its length a Python number), on which its users'
-    models run. inv_freq: (pairs,) in radians per position, pair 0 first. attention_factor multiplies
-    the cosines and sines of queries and of keys. Raises SchemeArgumentError.
+    length: of the text, for dynamic NTK and LongRoPE; None is the config's own. mode: "exact" is the
+    formula in float64; "transformers" is float32, bit for bit as transformers 5.23 computes it on a CPU.
+    inv_freq: (pairs,) in radians per position, pair 0 first. attention_factor multiplies the cosines
+    and sines of queries and of keys. Raises SchemeArgumentError.
     """
     if not isinstance(config, RopeConfig):
         raise SchemeArgumentError(
@@ -310,6 +289,6 @@ def rope_frequencies(
     if not config.in_transformers:
         raise SchemeArgumentError(f"transformers has no {config.label}: use mode 'exact'.")
     with torch.no_grad():
-        # It cuts 0.29 of 100, which is a little less than 29 in binary, to 28.
+        # transformers cuts 0.29 of 100, a little less than 29 in binary, to 28.
         rotary_dim = int(config.dim * config.partial_rotary_factor)
         return config.float32_frequencies(rotary_dim), config.attention_scaling()

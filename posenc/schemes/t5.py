@@ -1,16 +1,14 @@
 r"""T5: a trained bias per bucket of distances and head, the same in all layers.
 
-Raffel et al. 2020, arXiv 1910.10683, section 2.1, and its public code. With N buckets, of which
-n = N (causal: every later key shares bucket 0) or n = N/2 for each direction, a distance x below
-e = floor(n/2) has a bucket of its own; beyond, buckets grow by a constant ratio up to distance D:
+Raffel et al. 2020, arXiv 1910.10683, section 2.1, and its public code. With n buckets per direction
+(causal: every later key is in bucket 0), a distance x below e = floor(n/2) has a bucket of its own;
+beyond, buckets grow by a constant ratio up to distance D:
 
 .. math:: e + \Bigl\lfloor \frac{\ln(x/e)}{\ln(D/e)} (n - e) \Bigr\rfloor, \quad \text{at most } n - 1
 
-Here that is decided in whole numbers, x^(n-e) e^t >= D^t e^(n-e), and so is exact; the logarithm in
-float32 of public code can be a bucket off where the two sides are equal. T5 does not divide scores by
-sqrt(d); its own models start their queries smaller instead, and so does the training lab. Kernel: the
-factor exp(bias) on an attention weight, which depends on the offset alone and is not symmetric; no
-position vectors.
+This module decides x^(n-e) e^t >= D^t e^(n-e) in integers, exactly; the float32 logarithm of public code
+can be a bucket off where the two sides are equal. T5 does not divide scores by sqrt(d). Kernel:
+exp(bias), the factor on an attention weight; not symmetric.
 """
 
 import functools
@@ -41,8 +39,8 @@ def t5_buckets(
 ) -> Int[Tensor, " *n"]:
     """Return the bucket of every offset (key minus query), int64, exactly.
 
-    Raffel et al. 2020, arXiv 1910.10683, section 2.1. Raises SchemeArgumentError for offsets that are no
-    whole numbers, ConfigError for a number of buckets or a distance out of its range.
+    Raffel et al. 2020, arXiv 1910.10683, section 2.1. Raises SchemeArgumentError for offsets that are
+    not whole numbers, ConfigError for other arguments out of range.
     """
     if not is_whole(offsets):
         raise SchemeArgumentError("offsets must be whole numbers, key minus query.")
@@ -105,24 +103,23 @@ class T5Config(TrainableConfig):
 
     @property
     def one_way(self) -> int:
-        """How many buckets a direction has."""
+        """Number of buckets per direction."""
         return self.buckets // 2 if self.bidirectional else self.buckets
 
     @property
     def exact(self) -> int:
-        """How many distances of a direction have a bucket of their own."""
+        """Number of distances per direction with a bucket of their own."""
         return self.one_way // 2
 
     @property
     def last_bucket_start(self) -> int:
-        """The smallest distance of a direction that falls into its last bucket."""
+        """The smallest distance in the last bucket of a direction."""
         return _starts(self.one_way, self.max_distance)[-1]
 
     def bucket(self, offsets: Int[Tensor, " *n"]) -> Int[Tensor, " *n"]:
         """Return the bucket of every offset, key minus query."""
         offsets = offsets.long()  # a distance of uint8 or int8 offsets would wrap around
-        starts = _starts(self.one_way, self.max_distance)
-        boundaries = torch.tensor(starts, device="cpu").to(offsets.device)
+        boundaries = torch.tensor(_starts(self.one_way, self.max_distance), device=offsets.device)
         distances = offsets.abs() if self.bidirectional else (-offsets).clamp(min=0)
         buckets = torch.bucketize(distances, boundaries, right=True)
         return buckets + self.one_way * (offsets > 0) if self.bidirectional else buckets
@@ -130,8 +127,9 @@ class T5Config(TrainableConfig):
     def formula(self, write: Writer) -> str:
         n = rf"{write.value('buckets')}{'/2' if self.bidirectional else ''}"
         e = str(self.exact) if write.numbers else "e"
-        apart = rf"\left|{write.key} - {write.position}\right|"
-        x = apart if self.bidirectional else rf"\max({write.position} - {write.key},\,0)"
+        x = rf"\max({write.position} - {write.key},\,0)"
+        if self.bidirectional:
+            x = rf"\left|{write.key} - {write.position}\right|"
         far = (
             rf"\min\left({n} - 1,\ {e} + \left\lfloor \frac{{\ln(x/{e})}}"
             rf"{{\ln({write.value('max_distance')}/{e})}} ({n} - {e}) \right\rfloor\right)"
@@ -148,7 +146,7 @@ class T5Config(TrainableConfig):
 
 
 class T5(Trainable):
-    """Adds row `bucket` of a trainable table, one column per head."""
+    """Adds the entry of a trainable table, a row per bucket and a column per head."""
 
     config: T5Config
     no_vectors = "its kernel is not symmetric"

@@ -1,7 +1,6 @@
-r"""What schemes with trained numbers share: a start by seed, or the parameters that a run trained.
+"""Schemes with parameters: drawn by a seed, or those of a training run.
 
-Wherever such numbers are shown, `provenance` says which of the two they are. All layers of a model
-share one set of parameters, as in T5 (Raffel et al. 2020, arXiv 1910.10683, section 2.1).
+All layers of a model share one set, as in T5 (Raffel et al. 2020, arXiv 1910.10683, section 2.1).
 """
 
 from abc import abstractmethod
@@ -22,7 +21,7 @@ _ROWS = 256  # drawn at a time
 
 
 def source_field(label: str) -> Any:
-    """Return the field that says where a scheme's parameters come from; label: the scheme's own."""
+    """Return the field that names the source of a scheme's parameters."""
     rule = fields.Word(
         pattern=rf"{INITIAL}|trained|{limits.RUN}",
         described="initial, trained or run- with the name of a run",
@@ -34,7 +33,7 @@ def source_field(label: str) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainableConfig(SchemeConfig):
-    """A scheme with parameters; `source` says whether they are initial or those of a run."""
+    """A scheme with the initial parameters, or those of the run that `source` names."""
 
     source: str = source_field("Scheme")
 
@@ -46,10 +45,10 @@ class TrainableConfig(SchemeConfig):
 
     @abstractmethod
     def initial(self, generator: torch.Generator) -> "Trainable":
-        """Return the scheme on the CPU with parameters drawn from `generator`, in float32."""
+        """Return the scheme on the CPU with float32 parameters drawn from `generator`."""
 
     def build(self, device: torch.device | str | None = None, seed: int = 0) -> "Trainable":
-        """Return the scheme. Raises CheckpointError where the source is no run of these sizes."""
+        """Return the scheme. Raises CheckpointError unless the source is a run of these sizes."""
         limits.check_count("seed", seed, 0, 2**63 - 1)
         scheme = self.initial(torch.Generator("cpu").manual_seed(seed))
         scheme.provenance = f"initial parameters, seed {seed}, untrained"
@@ -59,13 +58,13 @@ class TrainableConfig(SchemeConfig):
 
 
 class Trainable(Scheme):
-    """A scheme with parameters: a random start, and labelled so, until a run's are loaded."""
+    """A scheme with parameters, random until a run's are loaded."""
 
     config: TrainableConfig
     untrained = True
 
     def load_run(self, source: str) -> None:
-        """Take the parameters that a run trained. Raises CheckpointError unless they fit."""
+        """Load the parameters of a run. Raises CheckpointError unless they fit."""
         from posenc.checkpoints.sources import run_parameters  # most schemes read no files
 
         run = run_parameters(source, self.config.kind)
@@ -88,7 +87,7 @@ def _listed(shapes: dict[str, tuple[int, ...]]) -> str:
 def drawn(
     generator: torch.Generator, *shape: int, std: float = INITIAL_STD
 ) -> Float[Tensor, " *shape"]:
-    """Return a parameter with entries from N(0, std^2), on the CPU whatever torch's default is."""
+    """Return a parameter with entries from N(0, std^2), on the CPU."""
     normal = torch.randn(*shape, generator=generator, dtype=torch.float32, device="cpu")
     return nn.Parameter(normal * std)
 
@@ -96,7 +95,7 @@ def drawn(
 def drawn_rows(
     generator: torch.Generator, rows: int, width: int, *, std: float
 ) -> Float[Tensor, "n d"]:
-    """Return rows from N(0, std^2) in whole blocks: a longer table begins with a shorter one's rows."""
+    """Return rows from N(0, std^2), drawn in blocks: a longer table begins with a shorter one's rows."""
     blocks = [drawn(generator, _ROWS, width, std=std) for _ in range(-(-rows // _ROWS))]
     return torch.cat(blocks)[:rows].detach()
 
@@ -104,7 +103,7 @@ def drawn_rows(
 def uniform(
     generator: torch.Generator, *shape: int, low: float, high: float
 ) -> Float[Tensor, " *shape"]:
-    """Return numbers from the interval, float32 on the CPU."""
+    """Return uniform random numbers in [low, high), float32 on the CPU."""
     unit = torch.rand(*shape, generator=generator, dtype=torch.float32, device="cpu")
     return low + (high - low) * unit
 

@@ -1,4 +1,4 @@
-r"""Transformer-XL: content and position each meet the query, and each has a bias of its own.
+r"""Transformer-XL: scores of content and of distance, each with a trained bias.
 
 Dai et al. 2019, arXiv 1901.02860, section 3.3 and appendix B:
 
@@ -6,12 +6,8 @@ Dai et al. 2019, arXiv 1901.02860, section 3.3 and appendix B:
           v_h \cdot W r_{i-j}}{\sqrt{d}}
 
 r is the sinusoidal row of the distance, all sines before all cosines; W, u and v are trained, u and v per
-head. All layers share them here; public code has a W for every layer, and u and v for all of them or for
-each (untie_r). Distances are not clamped.
-
-Kernel: the factor exp(v . W r / sqrt(d)) on an attention weight, what is left where queries and keys are
-0, which is also their mean if they are isotropic. It is a function of the offset alone and not
-symmetric: no position vectors.
+head. All layers share them here; public code has a W for every layer. Distances are not clamped. Kernel:
+exp(v . W r / sqrt(d)), the factor on an attention weight where queries and keys are 0; not symmetric.
 """
 
 from dataclasses import dataclass
@@ -101,7 +97,7 @@ class TransformerXL(Trainable):
     def __init__(self, config: TransformerXLConfig, generator: torch.Generator) -> None:
         super().__init__(config)
         self.heads = config.heads
-        # A plain attribute: angles are exact, whatever the model is cast to.
+        # A plain attribute, not a buffer: casting a model must not round it.
         self._frequencies = Frequencies.geometric(config.dim, config.base)
         self.projection = drawn(generator, config.dim, config.dim)
         self.u = drawn(generator, config.heads, config.head_dim)
@@ -121,7 +117,7 @@ class TransformerXL(Trainable):
         return (of_keys + of_offsets) * self.softmax_scale(q.shape[-1])
 
     def offset_bias(self, offsets: Int[Tensor, " *shape"]) -> Float[Tensor, " h *shape"]:
-        # One offset at a time as far as rounding goes: products of another shape round otherwise.
+        # Sums, not a matrix product, whose rounding would depend on the number of offsets.
         rows = self._rows(offsets, wide(offsets.device))
         of_heads = self.projection.to(rows).unflatten(0, (self.heads, -1))
         products = (of_heads * self.v.to(rows)[..., None]).sum(dim=1)  # (h, D): v times W
@@ -136,7 +132,7 @@ class TransformerXL(Trainable):
             rows = self._projected(offsets, queries.dtype)  # *b q k h d
             batch = "" if rows.dim() == 4 else "b"
             return torch.einsum(f"bhqd,{batch}qkhd->bhqk", queries, rows)
-        # Each offset is projected once, however many queries and keys are so far apart.
+        # Each distinct offset is projected once.
         low, high = int(offsets.min()), int(offsets.max())
         if high - low < offsets.numel():
             distinct = torch.arange(low, high + 1, device=offsets.device)
@@ -155,7 +151,7 @@ class TransformerXL(Trainable):
 
     def _rows(self, offsets: Int[Tensor, " *n"], dtype: torch.dtype) -> Float[Tensor, "*n D"]:
         """Return the sinusoidal rows of distances, query minus key."""
-        place = self.projection.device if offsets.device.type != "meta" else offsets.device
+        device = self.projection.device if offsets.device.type != "meta" else offsets.device
         return sinusoidal_rows(
-            -offsets, self._frequencies, layout="half", dtype=dtype, device=place
+            -offsets, self._frequencies, layout="half", dtype=dtype, device=device
         )

@@ -1,14 +1,13 @@
-r"""xPos: RoPE whose pairs count less the farther back the key, the fastest most.
+r"""xPos: RoPE with an exponential decay in the distance, fastest for the fastest pair.
 
 Sun et al. 2022, A Length-Extrapolatable Transformer, arXiv 2212.10554, section 3 and its code: with
 :math:`\zeta_m = (2m/d + \gamma) / (1 + \gamma)`, :math:`\gamma = 0.4`, pair m of a query at position i is
-turned by :math:`i\,\theta_m` and multiplied by :math:`\zeta_m^{(i-o)/B}`, that of a key at j by
-:math:`\zeta_m^{-(j-o)/B}`, B = 512. So a logit holds :math:`\zeta_m^{(i-j)/B}`, which grows towards later
-keys: it is meant for causal attention. No logit depends on the origin o, one constant for both sides, but
-keys grow, so positions far from it are refused. Public code takes the middle of the text, which moves.
+rotated by :math:`i\,\theta_m` and multiplied by :math:`\zeta_m^{(i-o)/B}`, that of a key at j by
+:math:`\zeta_m^{-(j-o)/B}`, B = 512. A logit holds :math:`\zeta_m^{(i-j)/B}` and grows towards later keys,
+so attention must be causal. Logits do not depend on the origin o, but keys far from it overflow.
 
-Kernel: the expected logit of unit isotropic content q = k, a function of the offset k and not symmetric,
-:math:`K(k) = \frac{2}{d} \sum_m \zeta_m^{-k/B} \cos(k\,\theta_m)`; so no position vectors exist.
+Kernel: the expected logit of unit isotropic content q = k at offset k, not symmetric,
+:math:`K(k) = \frac{2}{d} \sum_m \zeta_m^{-k/B} \cos(k\,\theta_m)`.
 """
 
 import math
@@ -45,7 +44,7 @@ from posenc.schemes.rope import RotaryScheme, for_all_heads
 from posenc.tables import cos_sin
 
 GAMMA = 0.4
-_HEADROOM = 64.0  # how large an entry of a key may be before it is scaled
+_HEADROOM = 64.0  # largest entry of a key before scaling
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +97,7 @@ class XposConfig(SchemeConfig):
 
 
 class Xpos(RotaryScheme):
-    """Rotates and scales queries and keys, each by its own position. Stores nothing."""
+    """Rotates and scales queries and keys, each by its own position."""
 
     config: XposConfig
     rotary_layout: Layout = "interleaved"
@@ -115,7 +114,7 @@ class Xpos(RotaryScheme):
     def cos_sin(
         self, positions: Int[Tensor, " *n"], *, sign: int = 1
     ) -> tuple[Float[Tensor, "*n p"], Float[Tensor, "*n p"]]:
-        """Return what the pairs of a query are multiplied by, of a key for sign -1, float64."""
+        """Return the cosine and sine factors of a query's pairs, of a key's for sign -1, float64."""
         return self._planes(positions, self.config.origin, sign)
 
     def rotate(
@@ -132,12 +131,12 @@ class Xpos(RotaryScheme):
         return apply_rope(x, *for_all_heads(cos, sin), layout=self.rotary_layout)
 
     def farthest(self, dtype: torch.dtype) -> int:
-        """Return how far from the origin a position may be for its keys to be held in a dtype."""
+        """Return the largest distance from the origin at which keys fit in a dtype."""
         room = math.log(torch.finfo(dtype).max / _HEADROOM) * self.config.scale_base
         return math.floor(room / -self._log_zeta[0].item())
 
     def _check_range(self, positions: Int[Tensor, " *n"], dtype: torch.dtype) -> None:
-        """Raise PositionOutOfRange where positions known on the host are too far from the origin."""
+        """Raise PositionOutOfRange where positions on the CPU are too far from the origin."""
         if torch.compiler.is_compiling() or positions.device.type != "cpu" or 0 in positions.shape:
             return
         origin, far = self.config.origin, self.farthest(dtype)
@@ -172,7 +171,7 @@ class Xpos(RotaryScheme):
         return (2 / self.width) * q @ k.T
 
     def _planes(self, at: Tensor, origin: int, sign: int) -> tuple[Tensor, Tensor]:
-        """Return cosine and sine of every pair's angle times zeta^(sign (at - origin) / B), float64."""
+        """Return cosines and sines times zeta^(sign (at - origin) / B), float64."""
         at = at.to(float64_device(at.device))
         cos, sin = cos_sin(at, self.frequencies, dtype=torch.float64)
         shares = (at - origin).double()[..., None] * (sign / self.config.scale_base)

@@ -1,11 +1,8 @@
-r"""What all scalings of RoPE share: frequencies divided, pair by pair; and position interpolation.
+r"""Base of the scalings of RoPE: each divides the frequencies, pair by pair; and position interpolation.
 
 Peng et al. 2023, arXiv 2309.00071, section 3.1: a scaling replaces theta_m by h(theta_m) and, in some
-variants, multiplies cosines and sines by one attention factor. Each variant is one config in a file
-of its own; it says by what every frequency is divided, and the rest follows.
-
-Position interpolation divides every frequency by the scale factor. Chen et al. 2023, arXiv 2306.15595,
-eq. 3: position p of a text s times as long is read as p / s, which is :math:`\theta_m / s`.
+variants, multiplies cosines and sines by an attention factor. Position interpolation (Chen et al. 2023,
+arXiv 2306.15595, eq. 3) divides every position, and so every frequency, by s: :math:`\theta_m / s`.
 """
 
 import dataclasses
@@ -53,16 +50,16 @@ ATTENTION_FACTOR = fields.FloatRange(
 
 
 def rotations_field(default: float, label: str, help: str) -> Any:
-    """Return the field of a number of full turns within the trained length."""
+    """Return the field of a number of rotations within the trained length."""
     rule = fields.FloatRange(low=limits.MIN_TURNS, high=limits.MAX_TURNS, label=label, help=help)
     return fields.ruled(default, rule)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScaledRopeConfig(RopeConfig):
-    """RoPE with every frequency divided by a number of its own.
+    """RoPE with a divisor for every frequency.
 
-    after_training: whether a factor and the trained length are all it takes to read a trained model so.
+    after_training: whether a factor and the trained length are all that it needs.
     """
 
     after_training: ClassVar[bool] = True
@@ -70,7 +67,7 @@ class ScaledRopeConfig(RopeConfig):
 
     @abstractmethod
     def divisors(self) -> Float[Tensor, " pairs"]:
-        """Return what each frequency is divided by, float64; 1 leaves a frequency as it is."""
+        """Return the divisor of each frequency, float64."""
 
     def frequencies(self) -> Frequencies:
         divisors, unscaled = self.divisors(), self.unscaled()
@@ -97,9 +94,9 @@ class ScaledRopeConfig(RopeConfig):
 
     @classmethod
     def extending(cls, trained: SchemeConfig, length: int, trained_length: int) -> Self | None:
-        """Return the config that reads weights of `trained` at a longer `length`.
+        """Return the scaling of `trained` to a longer `length`, or None.
 
-        None, unless `trained` is plain RoPE and the two lengths are all that this scaling needs.
+        None unless `trained` is plain RoPE and the two lengths are all that this scaling needs.
         """
         if type(trained) is not RopeConfig or not cls.after_training:
             return None
@@ -110,7 +107,7 @@ class ScaledRopeConfig(RopeConfig):
         try:
             return cls(**{name: value for name, value in values.items() if name in names})
         except ConfigError:
-            return None  # a factor or a length that this scaling does not have
+            return None  # the factor or the length is out of range
 
 
 def pair_numbers(pairs: int) -> Float[Tensor, " pairs"]:
@@ -119,15 +116,12 @@ def pair_numbers(pairs: int) -> Float[Tensor, " pairs"]:
 
 
 def blended(share: Float[Tensor, " pairs"], factor: float) -> Float[Tensor, " pairs"]:
-    """Return the divisors that leave a share of each frequency and divide the rest by the factor.
-
-    theta' = (1 - share) theta / s + share theta; a share of 1 is divided by 1, of 0 by s, exactly.
-    """
+    """Return the divisors of (1 - share) theta / factor + share theta, exact at shares 0 and 1."""
     return factor / ((1 - share) + share * factor)
 
 
 def blended_formula(write: Writer, share: str, *definitions: str) -> tuple[str, ...]:
-    """Return the frequencies of `blended`, with what stands in the share."""
+    """Return the frequencies of `blended` in LaTeX, and the definition of the share."""
     power, name = write.power("rotary_dim"), rf"\gamma_{write.pair}"
     rate = rf"\frac{{1 - {name}}}{{{write.value('factor')} \cdot {power}}} + \frac{{{name}}}{{{power}}}"
     return (rate, rf"{name} = \min(1, \max(0,\, {share}))", *definitions)
@@ -136,16 +130,16 @@ def blended_formula(write: Writer, share: str, *definitions: str) -> tuple[str, 
 def share_by_rotations(
     unscaled: Frequencies, trained_length: int, low: float, high: float
 ) -> Float[Tensor, " pairs"]:
-    """Return 0 for pairs that turn at most `low` times within the trained length, 1 from `high` on.
+    """Return the ramp of Llama 3 and of YaRN as printed.
 
-    Linear between: the ramp of Llama 3 and of YaRN as printed.
+    0 for pairs with at most `low` rotations within the trained length, 1 from `high` on, else linear.
     """
     rotations = trained_length * unscaled.inv_freq / (2 * math.pi)
     return ((rotations - low) / (high - low)).clamp(0, 1)
 
 
 def rotations_formula(write: Writer, low: str, high: str) -> tuple[str, ...]:
-    """Return the frequencies blended by `share_by_rotations`; low, high: names of fields."""
+    """Return the frequencies blended by `share_by_rotations` in LaTeX; low, high: names of fields."""
     start, end, length = write.value(low), write.value(high), write.value("trained_length")
     rotations = rf"\frac{{{length}}}{{2 \pi \cdot {write.power('rotary_dim')}}}"
     return blended_formula(write, rf"\frac{{{rotations} - {start}}}{{{end} - {start}}}")

@@ -1,9 +1,8 @@
-r"""LongRoPE: every pair divided by a factor of its own, one list for short and one for long texts.
+r"""LongRoPE: a factor for every pair, in one list for short texts and one for long texts.
 
-Ding et al. 2024, arXiv 2402.13753, eq. 4: :math:`\theta_m / \lambda_m`. The factors of a model were found
-by a search on that model; there is no formula for them. Empty lists stand for an example: 1 for short
-texts, and for long ones from 1 to s in equal ratios, which is NTK-aware scaling, one of the three scalings
-that the search begins with (section 3.3). Queries and keys are multiplied by
+Ding et al. 2024, arXiv 2402.13753, eq. 4: :math:`\theta_m / \lambda_m`. The factors come from a search on
+each model. Empty lists stand for an example: 1 for short texts, and NTK-aware scaling, with which the
+search begins (section 3.3), for long ones. Queries and keys are multiplied by
 :math:`\sqrt{1 + \ln s / \ln L_0}` at every length.
 """
 

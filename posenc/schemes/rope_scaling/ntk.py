@@ -1,12 +1,8 @@
-r"""NTK-aware scaling: a larger base, so that slow pairs are slowed and the fastest stays as it is.
+r"""NTK-aware scaling: a larger base; and dynamic NTK, whose base grows with the text.
 
-bloc97 2023, as in Peng et al. 2023, arXiv 2309.00071, eq. 16: :math:`b' = b\,s^{d/(d-2)}`. The fastest
-pair keeps its frequency, the slowest is divided by s; pair m is divided by :math:`s^{2m/(d-2)}`.
-
-Dynamic NTK grows with the text, from the trained length on. emozilla 2023, as in Peng et al. 2023,
-section 3.3 and, with the factor s, all public code: at n positions
-:math:`b' = b\,(s n / L_0 - (s - 1))^{d/(d-2)}`, :math:`n \ge L_0`. The frequencies move as the text grows,
-so keys that were rotated and cached for a shorter text are stale.
+bloc97 2023, as in Peng et al. 2023, arXiv 2309.00071, eq. 16: :math:`b' = b\,s^{d/(d-2)}`, which divides
+pair m by :math:`s^{2m/(d-2)}`. Dynamic NTK: emozilla 2023, as in section 3.3 and, with the factor s, all
+public code: at n positions :math:`b' = b\,(s n / L_0 - (s - 1))^{d/(d-2)}`, :math:`n \ge L_0`.
 """
 
 import dataclasses
@@ -45,7 +41,7 @@ class RopeNtkConfig(ScaledRopeConfig):
 
     @property
     def growth(self) -> float:
-        """What the base is multiplied by, to the power d/(d-2)."""
+        """Factor of the base, to the power d/(d-2)."""
         return self.factor
 
     @property
@@ -79,7 +75,7 @@ class RopeDynamicConfig(RopeNtkConfig):
 
     @property
     def growth(self) -> float:
-        """What the base is multiplied by, to the power d/(d-2): s n / L0 - (s - 1), 1 up to L0."""
+        """s n / L0 - (s - 1), and 1 up to L0."""
         n, trained = max(self.length, self.trained_length), self.trained_length
         return (self.factor * n / trained) - (self.factor - 1)
 
@@ -100,7 +96,7 @@ class RopeDynamicConfig(RopeNtkConfig):
 
 
 def larger_base_divisors(pairs: int, growth: float) -> Float[Tensor, " pairs"]:
-    """Return by what a base times growth^(d/(d-2)) divides each of the d/2 frequencies."""
+    """Return the divisors of the d/2 frequencies at a base times growth^(d/(d-2))."""
     share = pair_numbers(pairs) / max(pairs - 1, 1)  # a single pair keeps its frequency
     powers: Tensor = float(growth) ** share
     return powers

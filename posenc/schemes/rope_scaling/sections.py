@@ -1,9 +1,8 @@
-r"""RoPE in sections: pairs shared out among axes, such as the row and the column of a grid.
+"""RoPE in sections: each pair rotates by the position on an axis, such as the row of a grid.
 
-Wang et al. 2024, Qwen2-VL, arXiv 2409.12191, section 2.1 (M-RoPE): each section of the frequencies turns
-by the position on an axis of its own; text, whose axes all count alike, is turned as by plain RoPE. Axial
-RoPE of vision models instead makes frequencies of its own for each axis. Newer models deal the pairs out
-in turn (Qwen3-VL), so that every axis has fast and slow ones.
+Wang et al. 2024, Qwen2-VL, arXiv 2409.12191, section 2.1 (M-RoPE). In text all axes are equal, as in plain
+RoPE. Axial RoPE of vision models has separate frequencies for each axis. Qwen3-VL assigns the pairs to
+the axes in turn.
 """
 
 from dataclasses import dataclass
@@ -23,11 +22,10 @@ from posenc.schemes.rope import Rope, RopeConfig, float32_powers
 
 @dataclass(frozen=True, kw_only=True)
 class RopeSectionsConfig(RopeConfig):
-    """RoPE whose pairs turn by the positions of several axes.
+    """RoPE whose pairs rotate by the positions on several axes.
 
-    Token p stands in a grid of `grid` columns, counted row by row: the last axis is the column, the
-    one before the row, and of three the first is the number of the square of grid x grid. At a grid
-    of 0 the text is no picture: every axis is p.
+    Token p is in a grid of `grid` columns, filled row by row: the last axis is the column, the axis
+    before it the row, and the first of three the square of grid x grid. At grid 0 every axis is p.
     """
 
     kind: str = "rope_sections"
@@ -96,7 +94,7 @@ class RopeSectionsConfig(RopeConfig):
         count = len(self.sizes)
         if not self.interleaved:
             return [axis for axis, size in enumerate(self.sizes) for _ in range(size)]
-        # In turn until an axis has its pairs; the first axis takes what is left.
+        # In turn until an axis has its pairs; the first axis takes the rest.
         return [
             m % count if m < count * self.sizes[m % count] else 0 for m in range(sum(self.sizes))
         ]
@@ -146,7 +144,7 @@ class RopeOnAxes(Rope):
 
     @property
     def inv_freq(self) -> Float[Tensor, " p"] | None:
-        """Inverse frequencies; None on a grid, where no pair turns by the number of the token."""
+        """Inverse frequencies; None on a grid."""
         return super().inv_freq if self.stationary else None
 
     def cos_sin(
@@ -162,7 +160,7 @@ class RopeOnAxes(Rope):
             positions = torch.arange(positions, device=device)
         elif device is not None:
             positions = positions.to(device)
-        tables.check_range(positions)  # of the token: its places on the grid are nearer
+        tables.check_range(positions)
         by_axis = [
             tables.cos_sin(place, self.frequencies, dtype=dtype) for place in self.places(positions)
         ]
@@ -176,7 +174,7 @@ class RopeOnAxes(Rope):
     def offset_map(
         self, offset: int, *, size: int = 1, head: Head = "mean"
     ) -> Float[Tensor, "d d"] | None:
-        """Return M_k of text; on a grid none serves every position."""
+        """Return M_k of text, None on a grid."""
         return super().offset_map(offset, size=size, head=head) if self.stationary else None
 
     def places(self, positions: Int[Tensor, " *n"]) -> list[Int[Tensor, " *n"]]:
