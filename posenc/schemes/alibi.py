@@ -110,7 +110,8 @@ class Alibi(Scheme):
 
     def vectors(self, request: KernelRequest) -> Float[Tensor, "n m"]:
         length, head = request.length, request.head
-        heads = self.config.heads if head == "mean" else 1
+        slopes = self.slopes if head == "mean" else self.slopes[head : head + 1]
+        heads = len(slopes)
         if heads * length**2 > limits.MAX_VECTOR_ELEMENTS:
             raise SchemeArgumentError(
                 "ALiBi's vectors need a feature per head and position: heads x length squared must be "
@@ -121,15 +122,13 @@ class Alibi(Scheme):
                 "ALiBi has position vectors for its exact bias only; a rounded bias is no straight "
                 "line, and nothing promises vectors for it."
             )
-        slopes = self.slopes.to(float64_device(request.device))
-        chosen = slopes if head == "mean" else slopes[head : head + 1]
+        slopes = slopes.to(float64_device(request.device))[:, None, None]
         steps = torch.arange(length, device=slopes.device)
         back = steps[:, None] - steps[None, :]
         # Row i of a head: r^i at feature 0, then sqrt(1 - r^2) r^(i-j) at feature j <= i.
-        powers = torch.exp(-chosen[:, None, None] * back.clamp(min=0)) * (back >= 0)
-        fresh = torch.sqrt(-torch.expm1(-2 * chosen))[:, None, None]
-        columns = torch.cat((powers[..., :1], powers[..., 1:] * fresh), dim=-1)
-        return columns.movedim(0, 1).flatten(1) / math.sqrt(len(chosen))
+        powers = torch.exp(-slopes * back.clamp(min=0)) * (back >= 0)
+        powers[..., 1:] *= torch.sqrt(-torch.expm1(-2 * slopes))
+        return powers.movedim(0, 1).flatten(1) / math.sqrt(heads)
 
 
 def _slope_formula(heads: int, write: Writer, h: str, head: int | None) -> str:

@@ -257,11 +257,8 @@ class Scheme(nn.Module):
         The default is the factor exp(offset_bias) on an attention weight, 1 without a bias. Raises
         NoPositionKernel where the bias depends on content.
         """
-        if self._needs_content():
-            raise NoPositionKernel(
-                f"{self.config.label} has no fixed position kernel: its bias depends on content."
-            )
-        bias = self._exact_bias(offsets, head, dtype)
+        missing = "position kernel: its bias depends on content"
+        bias = self._fixed_bias(offsets, head, dtype, missing)
         if bias is None:
             return torch.ones(offsets.shape, dtype=torch.float64, device=offsets.device)
         return of_head(bias.exp(), head)
@@ -273,16 +270,16 @@ class Scheme(nn.Module):
 
         Raises NoPositionKernel where all of the bias depends on content.
         """
-        if self._needs_content():
-            raise NoPositionKernel(
-                f"{self.config.label} has no fixed numbers to show: all it adds depends on content."
-            )
-        bias = self._exact_bias(torch.arange(1 - length, length, device="cpu"), head, dtype)
+        offsets = torch.arange(1 - length, length, device="cpu")
+        missing = "numbers to show: all it adds depends on content"
+        bias = self._fixed_bias(offsets, head, dtype, missing)
         return None if bias is None else toeplitz(of_head(bias, head))
 
-    def _exact_bias(
-        self, offsets: Tensor, head: Head, dtype: torch.dtype | None
+    def _fixed_bias(
+        self, offsets: Tensor, head: Head, dtype: torch.dtype | None, missing: str
     ) -> Float[Tensor, " h *n"] | None:
+        if self._needs_content():
+            raise NoPositionKernel(f"{self.config.label} has no fixed {missing}.")
         self.check_head(head)
         bias = self.offset_bias(offsets)
         if bias is None:

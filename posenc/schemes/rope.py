@@ -38,7 +38,6 @@ from posenc.schemes.base import (
     VectorScheme,
     rounded,
 )
-from posenc.tables import cosine_sum, rotary_rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,12 +192,9 @@ class Rope(RotaryScheme, VectorScheme):
         if device is None:
             default = torch.get_default_device()
             device = default if isinstance(positions, int) else positions.device
-        return rotary_rows(
-            positions,
-            self.frequencies,
-            dtype=dtype,
-            device=torch.device(device),
-            scale=self.attention_factor,
+        device, scale = torch.device(device), self.attention_factor
+        return tables.rotary_rows(
+            positions, self.frequencies, dtype=dtype, device=device, scale=scale
         )
 
     def rotate(
@@ -235,7 +231,7 @@ class Rope(RotaryScheme, VectorScheme):
     def offset_kernel(
         self, offsets: Int[Tensor, " *n"], head: Head = "mean", dtype: torch.dtype | None = None
     ) -> Float[Tensor, " *n"]:
-        cosines = cosine_sum(offsets, self.frequencies)
+        cosines = tables.cosine_sum(offsets, self.frequencies)
         return (2 * self.attention_factor**2 * cosines + self.unpaired) / self.width
 
     def vectors(self, request: KernelRequest) -> Float[Tensor, "n d"]:

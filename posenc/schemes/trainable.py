@@ -68,13 +68,13 @@ class Trainable(Scheme):
         from posenc.checkpoints.sources import run_parameters  # most schemes read no files
 
         run = run_parameters(source, self.config.kind)
-        own = {name: tuple(value.shape) for name, value in self.named_parameters()}
-        theirs = {name: tuple(value.shape) for name, value in run.tensors.items()}
-        if own != theirs:
+        shapes = {name: tuple(value.shape) for name, value in self.named_parameters()}
+        run_shapes = {name: tuple(value.shape) for name, value in run.tensors.items()}
+        if shapes != run_shapes:
             raise CheckpointError(
                 f"{self.config.label}: the {run.provenance} do not fit these sizes, their shapes are "
-                f"{_listed(theirs)} and {_listed(own)} is asked for; take the heads and the dimension "
-                f"of that run ({run.described})."
+                f"{_listed(run_shapes)} and {_listed(shapes)} is asked for; take the heads and the "
+                f"dimension of that run ({run.described})."
             )
         self.load_state_dict(run.tensors)
         self.provenance, self.untrained = run.provenance, False

@@ -51,7 +51,7 @@ MUTANTS = (
            "self._rotated(q, q_positions), k"),
     # ALiBi.
     Mutant("even slopes of the power above", "schemes/alibi.py",
-           "_power_of_two_slopes(2 * power)[::2]", "_power_of_two_slopes(2 * power)[1::2]"),
+           "range(1, 2 * (heads - power), 2)", "range(2, 2 * (heads - power) + 1, 2)"),
     # Learned.
     Mutant("positions past the table wrap around", "schemes/learned.py",
            "self._check_range(int(positions.min()), int(positions.max()))",

@@ -5,7 +5,6 @@ variants, multiplies cosines and sines by an attention factor. Position interpol
 arXiv 2306.15595, eq. 3) divides every position, and so every frequency, by s: :math:`\theta_m / s`.
 """
 
-import dataclasses
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -101,11 +100,10 @@ class ScaledRopeConfig(RopeConfig):
         if type(trained) is not RopeConfig or not cls.after_training:
             return None
         values = {name: getattr(trained, name) for name in fields.rules(RopeConfig)}
-        values |= {"factor": length / trained_length, "trained_length": trained_length}
-        values |= {"length": length}
-        names = {field.name for field in dataclasses.fields(cls)}
+        lengths = {"length": length, "trained_length": trained_length}
+        values |= lengths | {"factor": length / trained_length}
         try:
-            return cls(**{name: value for name, value in values.items() if name in names})
+            return cls(**{name: values[name] for name in fields.rules(cls) if name in values})
         except ConfigError:
             return None  # the factor or the length is out of range
 

@@ -47,7 +47,12 @@ class RopeNtkConfig(ScaledRopeConfig):
     @property
     def larger_base(self) -> float:
         """The base that has these frequencies."""
-        return _larger_base(self.base, self.growth, self.rotary_dim)
+        return self._larger_base(self.rotary_dim)
+
+    def _larger_base(self, rotary_dim: int) -> float:
+        power = 0.0 if rotary_dim == 2 else rotary_dim / (rotary_dim - 2)
+        larger: float = self.base * self.growth**power
+        return larger
 
     def rate_formula(self, write: Writer) -> tuple[str, ...]:
         return _larger_base_formula(write, write.value("factor"))
@@ -56,7 +61,7 @@ class RopeNtkConfig(ScaledRopeConfig):
         return larger_base_divisors(self.rotary_dim // 2, self.growth)
 
     def float32_frequencies(self, rotary_dim: int) -> Float[Tensor, " pairs"]:
-        return 1.0 / float32_powers(_larger_base(self.base, self.growth, rotary_dim), rotary_dim)
+        return 1.0 / float32_powers(self._larger_base(rotary_dim), rotary_dim)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,12 +105,6 @@ def larger_base_divisors(pairs: int, growth: float) -> Float[Tensor, " pairs"]:
     share = pair_numbers(pairs) / max(pairs - 1, 1)  # a single pair keeps its frequency
     powers: Tensor = float(growth) ** share
     return powers
-
-
-def _larger_base(base: float, growth: float, rotary_dim: int) -> float:
-    power = 0.0 if rotary_dim == 2 else rotary_dim / (rotary_dim - 2)
-    larger: float = base * growth**power
-    return larger
 
 
 def _larger_base_formula(write: Writer, growth: str) -> tuple[str, ...]:
