@@ -1,4 +1,4 @@
-"""The registry: one line per scheme, in the order in which they are shown and coloured."""
+"""The registry: a line per scheme, in the order of tables and colours."""
 
 from posenc.errors import ConfigError, shown
 from posenc.schemes.alibi import AlibiConfig

@@ -142,8 +142,8 @@ class Learned(VectorScheme):
         limits.check_count("start", start, 0, limits.MAX_POSITION)
         self._check_range(start, start + length - 1)
         rows = self.weight[start : start + length].detach()
-        place = rows.device if request.device is None else request.device
-        return rounded(rows.to(float64_device(place)).to(torch.float64), request.dtype)
+        device = rows.device if request.device is None else request.device
+        return rounded(rows.to(float64_device(device)).to(torch.float64), request.dtype)
 
     def _check_range(self, first: int, last: int) -> None:
         if first < 0 or last >= self.config.max_len:

@@ -62,7 +62,7 @@ class SinusoidalConfig(SchemeConfig):
 
 
 class Sinusoidal(VectorScheme):
-    """Adds the sinusoidal table to the token vectors. Stores nothing: rows are made where needed."""
+    """Adds the sinusoidal table to the token vectors. It stores nothing."""
 
     config: SinusoidalConfig
     frequencies: Frequencies

@@ -109,5 +109,5 @@ def uniform(
 
 
 def wide(device: torch.device) -> torch.dtype:
-    """Return float64, or float32 where the device has no wider one (mps)."""
+    """Return float64, or float32 where the device has no float64 (mps)."""
     return torch.float32 if device.type == "mps" else torch.float64

@@ -69,7 +69,7 @@ class TransformerXLConfig(TrainableConfig):
 
     @property
     def head_dim(self) -> int:
-        """Width of one head."""
+        """Width of a head."""
         return self.dim // self.heads
 
     def formula(self, write: Writer) -> str:

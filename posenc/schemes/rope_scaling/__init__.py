@@ -1,4 +1,4 @@
-"""Scalings of RoPE, one file and one line here for each; schemes like any other."""
+"""The scalings of RoPE, by kind; each is a scheme."""
 
 from collections.abc import Sequence
 
@@ -38,10 +38,9 @@ def length_extensions(
     trained_length: int,
     kinds: Sequence[str] = AFTER_TRAINING,
 ) -> dict[str, SchemeConfig]:
-    """Return other readings of weights trained with `trained`, at `length` positions, by name.
+    """Return the scalings of `trained` to `length` positions, by name.
 
-    kinds: the scalings asked for. Empty for a scheme that none of them knows, and for a scaled one: a
-    second factor would replace the first.
+    kinds: of the scalings. Empty unless `trained` is plain RoPE.
     """
     extensions: dict[str, SchemeConfig] = {}
     for kind in kinds:

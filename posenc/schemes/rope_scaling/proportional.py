@@ -1,4 +1,4 @@
-r"""p-RoPE: the frequencies of the whole head, of which only the fastest pairs turn.
+r"""p-RoPE: the frequencies of the whole head, of which only the fastest pairs rotate.
 
 Barbero et al. 2024, arXiv 2410.06205, section 6.1: the slowest pairs have frequency 0. Partial rotary is
 another thing: its frequencies are made for the rotated features alone and reach as far down. A scale
@@ -22,7 +22,7 @@ from posenc.schemes.rope_scaling.base import FACTOR, ScaledRopeConfig, pair_numb
 
 @dataclass(frozen=True, kw_only=True)
 class RopeProportionalConfig(ScaledRopeConfig):
-    """RoPE whose slowest pairs stand still; `partial_rotary_factor` is the share that turns."""
+    """RoPE whose slowest pairs do not rotate; `partial_rotary_factor` is the share that does."""
 
     kind: str = "rope_proportional"
     partial_rotary_factor: float = fields.ruled(
@@ -53,7 +53,7 @@ class RopeProportionalConfig(ScaledRopeConfig):
 
     @property
     def turning(self) -> int:
-        """Number of pairs that turn: the share of the pairs, cut to a whole number."""
+        """Number of pairs that rotate."""
         return math.floor(self.dim * self.partial_rotary_factor / 2 + 1e-9)
 
     @property

@@ -96,7 +96,8 @@ class RopeSectionsConfig(RopeConfig):
             return [axis for axis, size in enumerate(self.sizes) for _ in range(size)]
         # In turn until an axis has its pairs; the first axis takes the rest.
         return [
-            m % count if m < count * self.sizes[m % count] else 0 for m in range(sum(self.sizes))
+            pair % count if pair < count * self.sizes[pair % count] else 0
+            for pair in range(sum(self.sizes))
         ]
 
     def rate_formula(self, write: Writer) -> tuple[str, ...]:
@@ -106,8 +107,8 @@ class RopeSectionsConfig(RopeConfig):
             own = r"j,\,n: \text{ number of the pair on its axis, of all pairs there}"
             lines = (rf"\frac{{1}}{{{{{base}}}^{{j/n}}}}", own)
         if self.grid:
-            place = rf"\text{{ the place on the pair's axis, in a grid of {self.grid} columns}}"
-            lines += (rf"{write.position}:{place}",)
+            meaning = rf"\text{{ the place on the pair's axis, in a grid of {self.grid} columns}}"
+            lines += (rf"{write.position}:{meaning}",)
         return lines
 
     def frequencies(self) -> Frequencies:
@@ -162,7 +163,7 @@ class RopeOnAxes(Rope):
             positions = positions.to(device)
         tables.check_range(positions)
         by_axis = [
-            tables.cos_sin(place, self.frequencies, dtype=dtype) for place in self.places(positions)
+            tables.cos_sin(axis, self.frequencies, dtype=dtype) for axis in self.places(positions)
         ]
         axes = torch.tensor(self.config.axes(), device=positions.device)
         pairs = torch.arange(len(axes), device=positions.device)
