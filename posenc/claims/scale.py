@@ -85,11 +85,9 @@ def sqrt_scale(setting: Setting) -> Verdict:
 )
 def dominating(setting: Setting) -> Verdict:
     """Compare the norm of position with that of a token, without and with the factor sqrt(d)."""
-    plain = {name: 1 / ratio for name, ratio in token_over_position(setting).items()}
-    scaled = {name: ratio / setting.dim**0.5 for name, ratio in plain.items()}
-    larger, larger_scaled = (
-        sum(x > 1 + 1e-9 for x in ratios.values()) for ratios in (plain, scaled)
-    )
+    plain = {name: 1 / x for name, x in token_over_position(setting).items()}
+    scaled = {name: x / setting.dim**0.5 for name, x in plain.items()}
+    larger, larger_scaled = (sum(x > 1 + 1e-9 for x in y.values()) for y in (plain, scaled))
     norm, of_all = position_rows(setting).norm(dim=1).mean().item(), f"of {len(plain)}"
     return Verdict(
         Status.PARTLY if larger or larger_scaled else Status.HOLDS,
@@ -98,10 +96,7 @@ def dominating(setting: Setting) -> Verdict:
             Number("starts whose tokens are shorter", larger, of_all),
             Number("the same times sqrt(d)", larger_scaled, of_all),
             *(Number(f"position over token, {name}", x) for name, x in plain.items()),
-            *(
-                Number(f"position over token times sqrt(d), {name}", x)
-                for name, x in scaled.items()
-            ),
+            *(Number(f"position over token times sqrt(d), {x}", y) for x, y in scaled.items()),
         ),
         f"Entries of at most 1 make a vector of norm {figure(norm)} at width {setting.dim:,}; that is "
         f"{_list(plain)} times the norm of a token as it starts, without the factor sqrt(d). With that "
@@ -170,20 +165,32 @@ def overwritten(setting: Setting) -> Verdict:
     lost = [draw for draw in draws if draw is not None]
     if 2 * len(lost) <= DRAWS:
         strongest = figure(WEAKEST * 2 ** ((STRENGTHS - 1) / 2))
-        sentence = (
-            f"In {DRAWS - len(lost)} of {DRAWS} draws order is kept to content {strongest} times as long "
-            "as position."
+        return Verdict(
+            Status.FALSE,
+            (Number("draws that lose order", len(lost)),),
+            f"In {DRAWS - len(lost)} of {DRAWS} draws order is kept to content {strongest} times as "
+            "long as position.",
         )
-        return Verdict(Status.FALSE, (Number("draws that lose order", len(lost)),), sentence)
-    strengths, accuracies, without_words = (
-        [getattr(draw, name) for draw in lost] for name in ("strength", "accuracy", "without_words")
-    )
+    strengths = [draw.strength for draw in lost]
+    accuracies = [draw.accuracy for draw in lost]
+    without_words = [draw.without_words for draw in lost]
     concatenated = order_accuracy(rows.to(dtype).double(), rows)  # content is in other features
-    room = statistics.median(without_words) >= ROOM
     count = counted(len(lost), "draw")
+    if statistics.median(without_words) >= ROOM:
+        status, reason = (
+            Status.PARTLY,
+            "there is room beside them, so it is not the sum that loses order.",
+        )
+    else:
+        status, reason = Status.HOLDS, "there is no room beside them."
     weak = sum(strength < 1 for strength in strengths)
+    if weak:
+        reason += (
+            f" In {fraction(weak, len(lost))} draws that is weak content, shorter than position: "
+            "it need not be strong."
+        )
     return Verdict(
-        Status.PARTLY if room else Status.HOLDS,
+        status,
         (
             _strength(
                 f"content over position where order is lost, median of {count}",
@@ -200,17 +207,7 @@ def overwritten(setting: Setting) -> Verdict:
         f"Over {count} of {WORDS} words, added content of {_strengths(strengths)} position's norm "
         f"leaves {_percent(accuracies)} of pairs in order for a reader who knows no words, and "
         f"{_percent(without_words)} for one who leaves out their span in {setting.dim:,} dimensions: "
-        + (
-            "there is room beside them, so it is not the sum that loses order."
-            if room
-            else "there is no room beside them."
-        )
-        + (
-            f" In {fraction(weak, len(lost))} draws that is weak content, shorter than position: "
-            "it need not be strong."
-            if weak
-            else ""
-        ),
+        f"{reason}",
         Number("pairs in order where content is concatenated", concatenated),
     )
 

@@ -12,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
+from posenc.analysis import phase_coverage, spectrum
 from posenc.claims.claim import (
     TABLE,
     VASWANI,
@@ -197,6 +198,7 @@ def fast_to_slow(setting: Setting) -> Verdict:
     if setting.dim == 2:
         return undecided("There is one pair only, so nothing to compare it with.")
     features = feature_frequencies(setting)
+    count = len(features) - 1
     faster = (features[1:] > features[:-1]).nonzero().flatten().tolist()
     ratio = (features.max() / features.min()).item()
     layout = setting.config("sinusoidal").build().pair_layout
@@ -204,10 +206,10 @@ def fast_to_slow(setting: Setting) -> Verdict:
     return Verdict(
         Status.FALSE if faster else Status.HOLDS,
         (
-            Number("features faster than the one before", len(faster), f"of {len(features) - 1:,}"),
+            Number("features faster than the one before", len(faster), f"of {count:,}"),
             Number("first over last pair", ratio, "times"),
         ),
-        f"In the {layout} layout {fraction(len(faster), len(features) - 1)} features turn faster than "
+        f"In the {layout} layout {fraction(len(faster), count)} features turn faster than "
         f"the one before{again}. The first pair turns {figure(ratio)} times as fast as the last.",
     )
 
@@ -264,19 +266,18 @@ def slowest(setting: Setting) -> Verdict:
 )
 def nearly_linear(setting: Setting) -> Verdict:
     """Count the pairs that stay under one radian, and under a quarter turn, in 10,000 positions."""
-    angles = LINEAR * pair_frequencies(setting)
-    pairs = len(angles)
-    radian, quarter = (int((angles < limit).sum()) for limit in (1, math.pi / 2))
-    turn = int((angles > 2 * math.pi).sum())
+    coverage = spectrum(pair_frequencies(setting), LINEAR)
+    pairs, full = len(coverage.inv_freq), coverage.full_turn_pairs
+    radian, quarter = coverage.under_one_radian, coverage.under_quarter_turn
     return Verdict(
         Status.HOLDS if radian == pairs else Status.PARTLY if radian else Status.FALSE,
         (
             Number("pairs under one radian", radian, f"of {pairs:,}"),
             Number("pairs under a quarter turn", quarter, f"of {pairs:,}"),
-            Number("pairs over a full turn", turn, f"of {pairs:,}"),
+            Number("pairs over a full turn", full, f"of {pairs:,}"),
         ),
         f"Of {counted(pairs, 'pair')}, this many stay within {LINEAR:,} positions under one radian: "
-        f"{radian:,}; under a quarter turn: {quarter:,}. Beyond a full turn: {turn:,}.",
+        f"{radian:,}; under a quarter turn: {quarter:,}. Beyond a full turn: {full:,}.",
     )
 
 
@@ -288,8 +289,9 @@ def nearly_linear(setting: Setting) -> Verdict:
 )
 def hour_hand(setting: Setting) -> Verdict:
     """Count the turns of the slowest pair within the training length."""
-    turns = setting.train_length * pair_frequencies(setting) / (2 * math.pi)
-    pairs, last, complete = len(turns), turns[-1].item(), int((turns >= 1).sum())
+    coverage = phase_coverage(pair_frequencies(setting), setting.train_length)
+    pairs, complete = len(coverage.turns), coverage.full_turn_pairs
+    last = coverage.turns[-1].item()
     return Verdict(
         Status.HOLDS if last < 1 else Status.FALSE,
         (

@@ -3,6 +3,7 @@
 Press et al. 2022, arXiv 2108.12409, section 2.2: the same targets at every context length.
 """
 
+import contextlib
 import functools
 import math
 from typing import TYPE_CHECKING
@@ -71,10 +72,7 @@ def alike(setting: Setting) -> Verdict:
 
 
 def extrapolates(setting: Setting, kind: str) -> Verdict:
-    """Compare perplexity past the training length with that at it.
-
-    HOLDS, PARTLY and NOT_HERE are the classes of `posenc.lab.summary.Effect`: holds, degrades, breaks.
-    """
+    """Compare perplexity past the training length with that at it; the verdict is that of `effect`."""
     curves = measured(setting, (kind,))
     if isinstance(curves, Verdict):
         return curves
@@ -195,13 +193,9 @@ def _language_runs(url: str) -> "tuple[Heading, ...]":
 
     store, headings = Store(url), []
     for run_id in store.ids():
-        try:
-            heading = store.heading(run_id)
-        except RunError:
-            continue
-        if heading.specification.task == "language":
-            headings.append(heading)
-    return tuple(headings)
+        with contextlib.suppress(RunError):
+            headings.append(store.heading(run_id))
+    return tuple(x for x in headings if x.specification.task == "language")
 
 
 def _same_scheme(setting: Setting, heading: "Heading") -> bool:
