@@ -1,9 +1,7 @@
-"""Runs of several seeds as curves with a band, and what they say of longer context.
-
-Absolute loss comes first: a scheme that is flat but worse at the training length is not called better.
-"""
+"""Curves of runs over several seeds, and how schemes compare past the training length."""
 
 import hashlib
+import itertools
 import json
 import math
 import statistics
@@ -20,13 +18,13 @@ from posenc.lab.specification import Specification
 from posenc.lab.tasks import Recall
 
 DEGRADED = math.log(1.1)  # nats: perplexity 1.1 times that at the training length
-NOTICED = math.log(1.01)  # nats, 0.00995: perplexity 1.01 times, the least that counts
+NOTICED = math.log(1.01)  # nats: perplexity 1.01 times, the smallest change that counts
 CONFIDENCE = 0.95  # of the interval of a difference
-LEARNED = 0.9  # share right within the distances of training from which recall counts as learned
+LEARNED = 0.9  # accuracy within the training distances from which recall counts as learned
 
 
 class Effect(StrEnum):
-    """How a model's perplexity changes past its training length, over all longer lengths measured."""
+    """How a model's perplexity changes past its training length."""
 
     HOLDS = "holds"
     DEGRADES = "degrades"
@@ -34,22 +32,17 @@ class Effect(StrEnum):
 
     @property
     def rule(self) -> str:
-        """The rule of the class, of the mean over seeds against the training length."""
-        little, much = percent(NOTICED), percent(DEGRADED)
-        rules = {
-            Effect.HOLDS: f"perplexity never more than {little} higher",
-            Effect.DEGRADES: f"perplexity up to {much} higher",
-            Effect.BREAKS: f"perplexity more than {much} higher at some length",
-        }
-        return rules[self]
+        """The rule, on the mean over seeds against that at the training length."""
+        return {
+            Effect.HOLDS: f"perplexity never more than {percent(NOTICED)} higher",
+            Effect.DEGRADES: f"perplexity up to {percent(DEGRADED)} higher",
+            Effect.BREAKS: f"perplexity more than {percent(DEGRADED)} higher at some length",
+        }[self]
 
 
 @dataclass(frozen=True)
 class Point:
-    """One x of a curve: the mean over seeds with the lowest and highest seed.
-
-    by_seed: (seed, value) of every run, sorted.
-    """
+    """Mean, lowest and highest seed at one x; by_seed has (seed, value) of every run, sorted."""
 
     x: int
     until: int
@@ -61,9 +54,9 @@ class Point:
 
 @dataclass(frozen=True)
 class Curve:
-    """One measure of one scheme read in one way, over the seeds of otherwise equal runs.
+    """One measure and variant of a `Score` over runs that differ in the seed alone.
 
-    specification: of the first seed. measure, variant: as in `Score`.
+    specification: of the first seed.
     """
 
     specification: Specification
@@ -76,19 +69,12 @@ class Curve:
         """Return the mean at x, None where nothing was measured."""
         return next((point.mean for point in self.points if point.x == x), None)
 
-    def seeds_at(self, x: int) -> dict[int, float]:
-        """Return the value of every seed at x, empty where nothing was measured."""
-        return dict(next((point.by_seed for point in self.points if point.x == x), ()))
-
 
 @dataclass(frozen=True)
 class Difference:
-    """Loss of one scheme minus that of another, paired by seed.
+    """Loss of one scheme minus that of another, paired by seed: runs of a seed share their data.
 
-    Runs of a seed share the data, and the first weights where their shapes agree.
-
-    by_seed: of every seed that both have. low, high: the interval of Student's t for the mean at
-    CONFIDENCE, infinite for one seed.
+    low, high: Student's t interval of the mean at CONFIDENCE, infinite for one seed.
     """
 
     mean: float
@@ -98,90 +84,93 @@ class Difference:
 
     @property
     def counts(self) -> bool:
-        """Whether it is a difference: the interval leaves out 0, and the mean is above NOTICED."""
+        """Whether the interval excludes 0 and the mean exceeds NOTICED."""
         return (self.low > 0 or self.high < 0) and abs(self.mean) > NOTICED
 
 
-def difference(one: Curve, other: Curve, x: int) -> Difference | None:
-    """Return one curve minus another at x, paired by seed; None where no seed has both."""
-    ours, theirs = one.seeds_at(x), other.seeds_at(x)
-    found = tuple(ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys()))
-    if not found:
+def difference(curve: Curve, other: Curve, x: int) -> Difference | None:
+    """Return one curve minus another at x, paired by seed; None where they share no seed."""
+    first, second = (
+        {seed: value for point in each.points if point.x == x for seed, value in point.by_seed}
+        for each in (curve, other)
+    )
+    gaps = tuple(first[seed] - second[seed] for seed in sorted(first.keys() & second.keys()))
+    if not gaps:
         return None
-    mean, half = statistics.fmean(found), math.inf
-    if len(found) > 1:
-        quantile = float(stdtrit(len(found) - 1, (1 + CONFIDENCE) / 2))
-        half = quantile * statistics.stdev(found) / math.sqrt(len(found))
-    return Difference(mean, mean - half, mean + half, found)
+    mean, half = statistics.fmean(gaps), math.inf
+    if len(gaps) > 1:
+        quantile = float(stdtrit(len(gaps) - 1, (1 + CONFIDENCE) / 2))
+        half = quantile * statistics.stdev(gaps) / math.sqrt(len(gaps))
+    return Difference(mean, mean - half, mean + half, gaps)
 
 
-def lowest(found: Iterable[Curve], x: int) -> list[Curve]:
+def lowest(compared: Iterable[Curve], x: int) -> list[Curve]:
     """Return the curve with the lowest finite loss at x, then those that may be as low.
 
     Those are the curves with the same loss, or whose difference over several seeds does not count.
     """
-    there = {curve: loss for curve in found if (loss := curve.at(x)) is not None}
-    there = {curve: loss for curve, loss in there.items() if math.isfinite(loss)}
-    if not there:
+    losses = {
+        curve: loss
+        for curve in compared
+        if (loss := curve.at(x)) is not None and math.isfinite(loss)
+    }
+    if not losses:
         return []
-    best = min(there, key=there.__getitem__)
-
-    def alike(one: Curve) -> bool:
-        gap = difference(one, best, x)
-        several = gap is not None and len(gap.by_seed) > 1
-        return there[one] == there[best] or (several and gap is not None and not gap.counts)
-
-    return [best, *(one for one in there if one is not best and alike(one))]
+    best = min(losses, key=losses.__getitem__)
+    ties = [best]
+    for curve, loss in losses.items():
+        gap = difference(curve, best, x)
+        several = gap is not None and len(gap.by_seed) > 1 and not gap.counts
+        if curve is not best and (several or loss == losses[best]):
+            ties.append(curve)
+    return ties
 
 
 def in_range(curve: Curve, every: Iterable[Curve] = ()) -> Point | None:
-    """Return the mean share of a recall curve over the distances that training shows, of every seed.
+    """Return the mean accuracy of a recall curve over the distances in training.
 
-    Of another reading, that of the scheme as trained, if `every` has it; None where there is none.
+    A curve without such distances gives that of its scheme as trained, None if `every` lacks it.
     """
     end = Recall.farthest(curve.specification.train_length) + 1
     inside = [dict(point.by_seed) for point in curve.points if point.x < end]
     if inside:
         seeds = sorted(set[int]().union(*inside))
-        means = [(seed, statistics.fmean(one[seed] for one in inside)) for seed in seeds]
+        means = [(seed, statistics.fmean(values[seed] for values in inside)) for seed in seeds]
         return _point(1, end, means)
-    for other in every:
-        if other.specification == curve.specification and other.variant == TRAINED:
-            return in_range(other)
-    return None
+    trained = _as_trained(curve, every)
+    return None if trained is None else in_range(trained)
+
+
+def _as_trained(curve: Curve, every: Iterable[Curve]) -> Curve | None:
+    own = (other for other in every if other.specification == curve.specification)
+    return next((other for other in own if other.variant == TRAINED), None)
 
 
 def learned(curve: Curve) -> bool:
-    """Whether a recall curve is of a task that was learned within the distances of training.
-
-    Where it was not, what it does past them says nothing of extrapolation.
-    """
-    found = in_range(curve)
-    return found is not None and found.mean >= LEARNED
+    """Whether recall was learned within the training distances: else it cannot extrapolate."""
+    accuracy = in_range(curve)
+    return accuracy is not None and accuracy.mean >= LEARNED
 
 
 def comparison(specification: Specification) -> str:
-    """Return the name of a run's comparison: that of all runs that differ in scheme and seed alone.
-
-    Such as "language-64-1f2e3d4c": the task, the training length, and a hash of all that is alike.
-    """
-    alike = specification.record
-    del alike["scheme"], alike["seed"], alike["corpus_name"]
-    alike.pop("scalings", None)  # more readings of one scheme, which change no other number
-    alike.pop("start", None)  # a part of the scheme: how its models begin
-    text = json.dumps(alike, sort_keys=True, separators=(",", ":"))
+    """Return the name, as "language-64-1f2e3d4c", of runs that differ in scheme and seed alone."""
+    shared = specification.record
+    del shared["scheme"], shared["seed"], shared["corpus_name"]
+    shared.pop("scalings", None)  # more variants of one scheme, which change no other number
+    shared.pop("start", None)  # follows from the scheme
+    text = json.dumps(shared, sort_keys=True, separators=(",", ":"))
     digest = hashlib.sha256(text.encode()).hexdigest()[:8]
     return f"{specification.task}-{specification.train_length}-{digest}"
 
 
 def curves(runs: Iterable[Run], measure: str) -> list[Curve]:
-    """Return the curves of one measure: runs that differ in nothing but the seed make one curve."""
+    """Return the curves of one measure: runs that differ only in the seed share a curve."""
     groups: dict[tuple[Specification, str], list[tuple[Specification, Score]]] = {}
     for run in runs:
-        alike = replace(run.specification, seed=0)
+        key = replace(run.specification, seed=0)
         for score in run.scores:
             if score.measure == measure:
-                groups.setdefault((alike, score.variant), []).append((run.specification, score))
+                groups.setdefault((key, score.variant), []).append((run.specification, score))
     return [_curve(measure, variant, scores) for (_, variant), scores in groups.items()]
 
 
@@ -212,61 +201,55 @@ def _point(x: int, until: int, by_seed: list[tuple[int, float]]) -> Point:
 
 
 def at_training_length(curve: Curve, every: Iterable[Curve]) -> float | None:
-    """Return the loss at the training length; of another reading, that of the scheme as trained."""
+    """Return the loss at the training length, where not measured that of the scheme as trained."""
     length = curve.specification.train_length
-    own = curve.at(length)
-    if own is not None:
-        return own
-    for other in every:
-        if other.specification == curve.specification and other.variant == TRAINED:
-            return other.at(length)
-    return None
+    loss = curve.at(length)
+    trained = _as_trained(curve, every) if loss is None else None
+    return loss if trained is None else trained.at(length)
 
 
 def first_degraded_length(curve: Curve, at_length: float) -> int | None:
     """Return the first context past L at which perplexity exceeds 1.1 times that at L, else None."""
-    length = curve.specification.train_length
-    past = (point for point in curve.points if point.x > length)
-    return next((point.x for point in past if not point.mean <= at_length + DEGRADED), None)
+    worse = (point.x for point in _past(curve) if not point.mean <= at_length + DEGRADED)
+    return next(worse, None)
 
 
 def effect(curve: Curve, at_length: float) -> Effect | None:
-    """Return the class of a model past L, None where nothing longer was read."""
-    past = [point for point in curve.points if point.x > curve.specification.train_length]
+    """Return how perplexity changes past L, None where no longer context was evaluated."""
+    past = _past(curve)
     if not past:
         return None
     if first_degraded_length(curve, at_length) is not None:
         return Effect.BREAKS
-    held = all(point.mean <= at_length + NOTICED for point in past)
-    return Effect.HOLDS if held else Effect.DEGRADES
+    holds = all(point.mean <= at_length + NOTICED for point in past)
+    return Effect.HOLDS if holds else Effect.DEGRADES
+
+
+def _past(curve: Curve) -> list[Point]:
+    return [point for point in curve.points if point.x > curve.specification.train_length]
 
 
 def reach(curve: Curve, share: float = 0.5) -> int | None:
-    """Return the largest x up to which every share is at least this, None where the first is not."""
-    found = None
-    for point in curve.points:
-        if not point.mean >= share:
-            break
-        found = point.x
-    return found
+    """Return the largest x up to which every mean is at least `share`, None if the first is not."""
+    reached = itertools.takewhile(lambda point: point.mean >= share, curve.points)
+    return max((point.x for point in reached), default=None)
 
 
 def bits_per_byte(loss: float) -> float:
-    """Nats as bits; a token of the language task is a byte."""
+    """Return nats as bits; a token of the language task is a byte."""
     return loss / math.log(2)
 
 
 def perplexity(loss: float) -> float:
-    """The exponential of a loss in nats, infinite past the largest number."""
+    """Return the exponential of a loss in nats, infinite from 700 nats."""
     return math.inf if loss >= 700 else math.exp(loss)
 
 
-def read_as(curve: Curve, found: Iterable[Curve]) -> str:
-    """Return how a curve was read, and what tells its scheme from another of the same kind."""
+def read_as(curve: Curve, compared: Iterable[Curve]) -> str:
+    """Return the variant of a curve and the values that tell its scheme from others of its kind."""
     own = curve.specification.scheme
-    others = [
-        one.specification.scheme for one in found if one.specification.scheme.kind == own.kind
-    ]
+    schemes = (other.specification.scheme for other in compared)
+    others = [scheme for scheme in schemes if scheme.kind == own.kind]
     parts = [
         f"{rule.label.lower()} {rule.describe(getattr(own, name))}"
         for name, rule in fields.rules(own).items()
@@ -275,7 +258,7 @@ def read_as(curve: Curve, found: Iterable[Curve]) -> str:
     return ", ".join([curve.variant, *parts])
 
 
-def label(curve: Curve, found: Iterable[Curve]) -> str:
-    """Return a curve's name: its scheme's, and how it was read if not plainly as trained."""
-    name, read = curve.specification.scheme.label, read_as(curve, found)
-    return name if read == TRAINED else f"{name}, {read}"
+def label(curve: Curve, compared: Iterable[Curve]) -> str:
+    """Return a curve's name: its scheme's, then `read_as` unless that is "as trained"."""
+    name, variant = curve.specification.scheme.label, read_as(curve, compared)
+    return name if variant == TRAINED else f"{name}, {variant}"

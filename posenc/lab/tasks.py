@@ -1,7 +1,6 @@
-"""Tasks that models are trained on: bytes of text, a key to recall, a string to copy.
+"""Training tasks: bytes of text, a key to recall, a string to copy.
 
-A task makes batches of (inputs, targets); a target of IGNORED is not scored. Batches depend on the
-generator alone, so every scheme of a comparison sees the same data in the same order.
+Batches depend on the generator alone, so all schemes see the same data in the same order.
 """
 
 import functools
@@ -12,7 +11,7 @@ import sysconfig
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import ClassVar
 
 import torch
@@ -24,25 +23,23 @@ from posenc.errors import CorpusError
 
 
 def generator_for(seed: int, use: str, index: int = 0) -> torch.Generator:
-    """Return the CPU generator of one use ("weights", "data", ...) and one index of it."""
+    """Return the CPU generator for a use, such as "data", and an index, such as a step."""
     digest = hashlib.sha256(f"{seed}/{use}/{index}".encode()).digest()
     return torch.Generator("cpu").manual_seed(int.from_bytes(digest[:8], "big") >> 1)
 
 
-VALIDATION_SHARE = 10  # one file (or byte) in ten is never trained on
+VALIDATION_SHARE = 10  # one file (or byte) in ten is for validation
 LEAST_BYTES = 20_000
-MOST_REPLACED = 0.1  # share of bytes that are no UTF-8, above which a file is no text
-# Tests repeat themselves, installed packages differ by machine, and so do recorded build settings.
-_LEFT_OUT = {"test", "tests", "idle_test", "site-packages", "dist-packages", "__pycache__"}
-_MACHINE_MADE = "_sysconfigdata"
+MOST_REPLACED = 0.1  # a file with a larger share of invalid UTF-8 is no text
+# Tests are repetitive; installed packages and build settings differ by machine.
+_SKIPPED = {"test", "tests", "idle_test", "site-packages", "dist-packages", "__pycache__"}
 
 
 @dataclass(frozen=True, eq=False)
 class Corpus:
-    """Bytes to train on and bytes to measure on; no byte of a file is in both.
+    """Text as bytes, split into training and validation.
 
-    sha256: of every file's name, length and bytes. replaced: bytes that were no UTF-8 and became
-    U+FFFD.
+    sha256: of all names, lengths and bytes. replaced: number of bytes that became U+FFFD.
     """
 
     name: str
@@ -55,41 +52,37 @@ class Corpus:
 
 @functools.cache
 def standard_library() -> Corpus:
-    """Return the standard library's sources, in order of their paths, tests left out."""
+    """Return the sources of Python's standard library without its tests."""
     root = Path(sysconfig.get_path("stdlib"))
     files = []
     for path in root.rglob("*.py"):
-        relative = PurePosixPath(path.relative_to(root).as_posix())
-        if not _LEFT_OUT.intersection(relative.parts) and not relative.name.startswith(
-            _MACHINE_MADE
-        ):
-            files.append((str(relative), path.read_bytes()))
+        relative = path.relative_to(root)
+        skipped = _SKIPPED.intersection(relative.parts) or path.name.startswith("_sysconfigdata")
+        if not skipped:
+            files.append((relative.as_posix(), path.read_bytes()))
     return from_files(f"standard library of Python {platform.python_version()}", files)
 
 
 def from_files(name: str, files: Iterable[tuple[str, bytes]]) -> Corpus:
-    """Make a corpus of (path, bytes): whole files for validation, chosen by a hash of their paths.
+    """Return the corpus of (path, bytes); a hash of the paths chooses the files for validation.
 
     Raises CorpusError for fewer than 20,000 bytes, or fewer than 1,000 for validation.
     """
     sides: tuple[list[bytes], list[bytes]] = ([], [])
     digest = hashlib.sha256()
-    count = 0
     for path, content in sorted(files):
-        count += 1
         for part in (path.encode(), content):
             digest.update(len(part).to_bytes(8, "big") + part)
         chosen = int(hashlib.sha256(path.encode()).hexdigest(), 16) % VALIDATION_SHARE == 0
         sides[chosen].append(content)
     train, validation = (b"\n".join(side) for side in sides)
-    return _corpus(name, train, validation, digest.hexdigest(), count, 0)
+    return _corpus(name, train, validation, digest.hexdigest(), sum(map(len, sides)))
 
 
 def from_text(name: str, content: bytes) -> Corpus:
-    """Make a corpus of one text: its last tenth, from a new line on if there is one, is for validation.
+    """Return the corpus of one UTF-8 text; its last tenth is for validation.
 
-    Decoded as UTF-8; what is no UTF-8 becomes U+FFFD and is counted. Raises CorpusError for an empty
-    or short text and for a file that is no text.
+    Invalid bytes become U+FFFD. Raises CorpusError for a short text and for a file that is no text.
     """
     if not content:
         raise CorpusError("The text is empty.")
@@ -107,28 +100,25 @@ def from_text(name: str, content: bytes) -> Corpus:
 
 
 def decoded(content: bytes) -> tuple[str, int]:
-    """Return UTF-8 text and how many bytes of it were none and became U+FFFD."""
-    # Python marks each such byte by one code that no UTF-8 text has; once through, however many.
+    """Return a text, its invalid UTF-8 as U+FFFD, and the number of bytes replaced."""
+    # surrogateescape decodes each invalid byte to a code that valid text cannot contain.
     marked = content.decode("utf-8", "surrogateescape")
     return content.decode("utf-8", "replace"), len(re.findall("[\udc80-\udcff]", marked))
 
 
 def _corpus(
-    name: str, train: bytes, validation: bytes, sha256: str, files: int, replaced: int
+    name: str, train: bytes, validation: bytes, sha256: str, files: int, replaced: int = 0
 ) -> Corpus:
     if len(train) + len(validation) < LEAST_BYTES or len(validation) < LEAST_BYTES // 20:
         raise CorpusError(
             f"A corpus must have at least {LEAST_BYTES:,} bytes, a tenth of them for validation, got "
             f"{len(train) + len(validation):,}, of which {len(validation):,} are for validation."
         )
-    return Corpus(name, _tensor(train), _tensor(validation), sha256, files, replaced)
+    tensors = [torch.frombuffer(bytearray(side), dtype=torch.uint8) for side in (train, validation)]
+    return Corpus(name, tensors[0], tensors[1], sha256, files, replaced)
 
 
-def _tensor(content: bytes) -> UInt8[Tensor, " n"]:
-    return torch.frombuffer(bytearray(content), dtype=torch.uint8)
-
-
-IGNORED = -100  # cross_entropy's own mark
+IGNORED = -100  # a target that cross_entropy does not score
 Batch = tuple[Int[Tensor, "b t"], Int[Tensor, "b t"]]
 
 
@@ -140,12 +130,12 @@ class Task(ABC):
 
     kind: ClassVar[str]
     vocabulary: ClassVar[int]
-    # Raised whenever the task or its evaluation changes what the same specification gives.
+    # Increased when the task or its evaluation changes the results of a specification.
     protocol: ClassVar[int] = 1
 
     @classmethod
     def positions(cls, train_length: int) -> int:
-        """Number of positions that training shows: what a learned table has rows for."""
+        """Return the number of positions in training, the rows of a learned table."""
         return train_length
 
     @abstractmethod
@@ -155,7 +145,7 @@ class Task(ABC):
 
 @dataclass(frozen=True, eq=False)
 class Language(Task):
-    """The next byte of real text, at every position."""
+    """Predict the next byte of text, at every position."""
 
     corpus: Corpus
 
@@ -171,7 +161,7 @@ class Language(Task):
 
 @dataclass(frozen=True, eq=False)
 class Questions:
-    """Recall questions at one distance: the token at `asked` is the key, `answers` its value."""
+    """Recall questions at one distance: the key at position `asked` has the value `answers`."""
 
     inputs: Int[Tensor, "b t"]
     asked: Int[Tensor, " b"]
@@ -180,36 +170,33 @@ class Questions:
 
 @dataclass(frozen=True, eq=False)
 class Recall(Task):
-    """Four key-value pairs at random places of the first half, and keys that ask for their value.
+    """Recall the values of four key-value pairs.
 
-    Tokens: filler 0 .. 127, keys 128 .. 159, values 160 .. 255, in places of two tokens. Four places
-    of the first half, drawn for each sequence, hold a key and its value, all of them different; every
-    place of the second half repeats one of the four keys, which asks for its value, and a filler.
-    Which one is drawn uniformly, so the place of a question says nothing about the place of its pair,
-    and whoever goes by positions alone is right one time in four. That is of training: `at_distance`
-    asks at one distance, where short ones leave the last pair and long ones the first more often.
+    Tokens: filler 0 .. 127, keys 128 .. 159, values 160 .. 255, in slots of two tokens. Four random
+    slots of the first half hold distinct pairs. Every slot of the second half is a question, one of
+    the four keys drawn uniformly, and a filler: position alone answers one in four correctly.
     """
 
     kind: ClassVar[str] = "recall"
     vocabulary: ClassVar[int] = 256
-    # 1 asked at even distances, which training never shows. 2 kept the pairs at the first positions,
-    # in training and in evaluation, where absolute tables find them at any distance.
+    # Protocol 1 asked at even distances, which training lacks. Protocol 2 placed the pairs first,
+    # where absolute tables find them at any distance.
     protocol: ClassVar[int] = 3
 
     PAIRS: ClassVar[int] = 4
-    CHANCE: ClassVar[float] = 1 / PAIRS  # guessing among the values shown
+    CHANCE: ClassVar[float] = 1 / PAIRS  # guessing among the four values
     FILLERS: ClassVar[int] = 128
     KEYS: ClassVar[int] = 32
     VALUES: ClassVar[int] = 96
 
     @property
     def half(self) -> int:
-        """Number of places among which the four pairs are drawn."""
+        """Number of slots in the first half."""
         return self.train_length // 4
 
     @classmethod
     def farthest(cls, train_length: int) -> int:
-        """Return the largest distance in tokens, from value to question, that training shows."""
+        """Return the largest distance in training, in tokens from value to question."""
         return train_length - 3 + train_length % 2
 
     def batch(self, size: int, generator: torch.Generator) -> Batch:
@@ -222,8 +209,7 @@ class Recall(Task):
         targets = torch.full_like(tokens, IGNORED)
         tokens[:, 2 * half :: 2] = keys.gather(1, which)
         targets[:, 2 * half :: 2] = values.gather(1, which)
-        # Half the rows begin with one filler more, or a token would tell by its position whether it
-        # may be a key.
+        # Half the rows begin with one more filler, so that keys stand at odd positions, too.
         filler = torch.randint(self.FILLERS, (size, 1), generator=generator)
         later = torch.randint(2, (size, 1), generator=generator)
         index = torch.arange(self.train_length) + 1 - later
@@ -233,13 +219,10 @@ class Recall(Task):
         )
 
     def at_distance(self, size: int, distance: int, generator: torch.Generator) -> Questions:
-        """Return one question per row, asked exactly `distance` tokens after its value: odd, from 1.
+        """Return one question per row, an odd number of tokens after its value.
 
-        All other tokens are filler, or the other three pairs. Up to the farthest distance of training,
-        pairs and question stand at places that training uses, anywhere that the distance leaves room: at
-        the farthest the asked pair is always the first. Beyond it all stand past the training length,
-        at places that do not depend on the distance, and the asked pair is the first, second, third or
-        last of the four alike.
+        Up to the farthest distance in training, pairs and question stand where training has them.
+        Beyond it all stand past the training length, at positions independent of the distance.
         """
         half, length, apart = self.half, self.train_length, (distance + 1) // 2
         later = torch.randint(2, (size,), generator=generator)
@@ -247,12 +230,12 @@ class Recall(Task):
         if distance > self.farthest(length):
             start = -(-length // 2) + torch.randint(half, (size,), generator=generator)
         else:
-            later = later * (apart <= (length - 2) // 2)  # one filler more, where it leaves room
+            later = later * (apart <= (length - 2) // 2)  # one more filler, if it fits
             low = max(0, half - apart)
             high = ((length - 1 - later) // 2 - apart + 1).clamp(max=half)
         place = low + (torch.rand(size, generator=generator) * (high - low)).long()
         others = torch.rand(size, half - 1, generator=generator).argsort(dim=1)[:, : self.PAIRS - 1]
-        others = others + (others >= place[:, None])  # any place but that of the asked pair
+        others = others + (others >= place[:, None])  # any slot but that of the asked pair
         at = 2 * (start[:, None] + torch.cat((place[:, None], others), dim=1)) + later[:, None]
         keys, values = self._pairs(size, generator)
         asked = at[:, 0] + 1 + distance
@@ -264,7 +247,7 @@ class Recall(Task):
         return Questions(inputs, asked, values[:, 0])
 
     def text_length(self, distance: int) -> int:
-        """Return the number of tokens of the texts of `at_distance`."""
+        """Return the number of tokens in a row of `at_distance`."""
         if distance <= self.farthest(self.train_length):
             return self.train_length
         return 2 * (-(-self.train_length // 2) + 2 * self.half - 2) + 3 + distance
@@ -279,10 +262,8 @@ class Recall(Task):
 
 @dataclass(frozen=True, eq=False)
 class Copy(Task):
-    """A string of up to `train_length` letters, a mark, and the string again.
-
-    Kazemnejad et al. 2023, arXiv 2305.19466: trained on lengths up to 20, tested to 40. Tokens:
-    letters 0 .. 25, START, MARK, END, PAD.
+    """Copy a string of up to `train_length` letters after a mark: Kazemnejad et al. 2023, arXiv
+    2305.19466. Tokens: letters 0 .. 25, START, MARK, END, PAD.
     """
 
     kind: ClassVar[str] = "copy"
