@@ -1,9 +1,8 @@
-"""A position table of a model on the Hugging Face Hub: one tensor by range requests, not the file.
+"""A position table of a model on the Hugging Face Hub: one tensor by range requests (RFC 9110).
 
-The requests (RFC 9110, section 14) are sent here and not by huggingface_hub's HfFileSystem, because that
-follows redirects to any place, sends the user's token, and bounds neither the time nor the bytes of an
-answer. Off unless the environment sets POSENC_HUB to 1, because whoever names a model makes this machine
-ask for it. HF_ENDPOINT of huggingface_hub names another place than huggingface.co.
+huggingface_hub's HfFileSystem is not used: it follows redirects to any host, sends the user's token, and
+limits neither the time nor the bytes of an answer. Off unless the environment sets POSENC_HUB to 1.
+HF_ENDPOINT of huggingface_hub replaces huggingface.co.
 """
 
 import contextlib
@@ -56,14 +55,11 @@ def hub_table(
     revision: str = "main",
     seconds: float = 30.0,
 ) -> PositionTable:
-    """Read a model's position table from the Hub, and no more of the model than that.
+    """Return a model's position table; only that tensor and the file's header are fetched.
 
-    model: its name there, such as "gpt2" or "google-bert/bert-base-uncased". tensor, first_row: as of
-        `read_position_table`. file, revision: which file, at which branch, tag or commit.
-    seconds: limit of the time that all of it takes.
-    Raises CheckpointError where the Hub is switched off, the package huggingface_hub is missing, the name
-    or the file is unusable, two other tables are being fetched at the time, and for every answer that is
-    not what was asked for.
+    model: such as "gpt2" or "google-bert/bert-base-uncased". tensor, first_row: as of
+        `read_position_table`. revision: a branch, tag or commit. seconds: limit of the total time.
+    Raises CheckpointError.
     """
     if not hub_is_enabled():
         raise CheckpointError(
@@ -77,12 +73,8 @@ def hub_table(
     try:
         with _Deadline(seconds) as deadline:
             ranges = _HubFile(address, deadline)
-            return read_position_table(
-                ByteRanges(ranges.size, ranges.read),
-                tensor,
-                first_row,
-                file_name=f"{model}, {file}",
-            )
+            source = ByteRanges(ranges.size, ranges.read)
+            return read_position_table(source, tensor, first_row, file_name=f"{model}, {file}")
     finally:
         _free.release()
 
@@ -100,16 +92,15 @@ def _address(model: str, file: str, revision: str) -> str:
     try:
         from huggingface_hub import constants, hf_hub_url
     except ImportError:
-        raise CheckpointError(
-            "The Hub needs one package more: pip install 'posenc[hub]'."
-        ) from None
+        problem = "The Hub needs one package more: pip install 'posenc[hub]'."
+        raise CheckpointError(problem) from None
     if constants.HF_HUB_OFFLINE:
         raise CheckpointError("The Hub is switched off here by HF_HUB_OFFLINE.")
     return str(hf_hub_url(model, file, revision=revision))
 
 
 class _Deadline:
-    """A moment when the watched connection is cut, because a socket's timeout begins anew at each byte."""
+    """Cuts the watched connection after some seconds; a socket's timeout restarts at each byte."""
 
     def __init__(self, seconds: float) -> None:
         self._end = time.monotonic() + seconds
@@ -124,16 +115,16 @@ class _Deadline:
     def __exit__(self, *error: object) -> None:
         self._timer.cancel()
 
-    def left(self) -> float:
-        """Return the seconds that are left. Raises CheckpointError where there are none."""
-        left = self._end - time.monotonic()
-        if left <= 0:
+    def remaining(self) -> float:
+        """Return the remaining seconds. Raises CheckpointError where there are none."""
+        seconds = self._end - time.monotonic()
+        if seconds <= 0:
             raise CheckpointError("The Hub took too long to answer.")
-        return left
+        return seconds
 
     def watch(self, connected: socket.socket) -> None:
         self._socket = connected
-        self.left()  # the timer may have run just before
+        self.remaining()  # the timer may have run just before
 
     def _cut(self) -> None:
         if self._socket is not None:
@@ -142,7 +133,7 @@ class _Deadline:
 
 
 def _opener(deadline: _Deadline) -> urllib.request.OpenerDirector:
-    """Return an opener of http and https addresses alone that follows no redirect."""
+    """Return an opener of http and https addresses that follows no redirect."""
 
     def watched(kind: Any) -> Any:
         class Connection(kind):
@@ -173,7 +164,7 @@ def _opener(deadline: _Deadline) -> urllib.request.OpenerDirector:
 
 
 class _HubFile:
-    """A file behind an address that answers range requests, read in pieces that are cached."""
+    """A file read by range requests, with a cache of the pieces."""
 
     def __init__(self, address: str, deadline: _Deadline) -> None:
         self._address = address
@@ -207,13 +198,13 @@ class _HubFile:
         except CheckpointError:
             raise
         except (OSError, HTTPException, ValueError) as error:
-            self._deadline.left()
+            self._deadline.remaining()
             raise CheckpointError(f"The Hub cannot be reached: {_reason(error)}.") from None
         self._pieces[start] = content
         return content
 
     def _answer(self, start: int, count: int) -> Any:
-        """Ask for a range and return the answer, of another address where the Hub redirects to its own."""
+        """Return the answer to a range request, after the Hub's redirects to its own hosts."""
         headers = {
             "Range": f"bytes={start}-{start + count - 1}",
             "Accept-Encoding": "identity",
@@ -222,10 +213,10 @@ class _HubFile:
         for _ in range(_REDIRECTS + 1):
             request = urllib.request.Request(self._address, headers=headers)  # noqa: S310 - see _opener
             try:
-                return self._opener.open(request, timeout=self._deadline.left())
+                return self._opener.open(request, timeout=self._deadline.remaining())
             except urllib.error.HTTPError as error:
                 with error:
-                    self._deadline.left()  # a cut may read as an answer that is short
+                    self._deadline.remaining()  # a cut may look like a short answer
                     if error.code not in (301, 302, 303, 307, 308):
                         reason = _REASONS.get(error.code, f"its answer is status {error.code}")
                         raise CheckpointError(f"The Hub gave nothing: {reason}.") from None
@@ -234,8 +225,8 @@ class _HubFile:
         raise CheckpointError(f"The Hub redirected more than {_REDIRECTS} times.")
 
     def _checked_length(self, answer: HTTPResponse, start: int, count: int) -> int:
-        """Return how many bytes follow, where they are exactly those that were asked for."""
-        self._deadline.left()
+        """Return the number of bytes of an answer with exactly the requested range."""
+        self._deadline.remaining()
         if answer.status != 206:
             raise CheckpointError(
                 "The server sends whole files only (no range requests); nothing was read."
@@ -259,17 +250,16 @@ class _HubFile:
         content = bytearray()
         while len(content) < length:
             part = answer.read1(min(_STEP, length - len(content)))
-            self._deadline.left()
+            self._deadline.remaining()
             if not part:
-                raise CheckpointError(
-                    f"The server broke off after {len(content):,} of {length:,} bytes."
-                )
+                problem = f"The server broke off after {len(content):,} of {length:,} bytes."
+                raise CheckpointError(problem)
             content += part
         return bytes(content)
 
 
 def _trusted(address: str, location: str, home: tuple[str, str]) -> str:
-    """Return where a redirect leads: to the place that was asked, or to one of the Hub's over https."""
+    """Return a redirect's target on the same host or, over https, on another of the Hub's."""
     with contextlib.suppress(ValueError):  # no address at all
         target = urljoin(address, location)
         parts = urlsplit(target)

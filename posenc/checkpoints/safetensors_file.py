@@ -3,15 +3,13 @@
 Format: 8 bytes little-endian header length, a JSON object, then the data of all tensors without
 gaps (https://huggingface.co/docs/safetensors). Tensors are read from their byte range here, because the
 safetensors library maps a file into memory (a mapped file that shrinks kills the process) or needs all
-of it. Whatever that library (0.8) refuses is refused here. Refused here and accepted there:
- 1. files, headers, numbers of tensors and names over the limits; more than 32 axes; an axis over 2^31,
-    or 2^53 elements counted up to some axis;
+of it. This module refuses whatever that library (0.8) refuses, and also:
+ 1. files, headers, numbers of tensors, names, axes and elements over the limits;
  2. a header over 2 MiB that is not ASCII, whose text takes four times its bytes in memory;
- 3. any name, field or metadata key stated twice (the library keeps the last one);
+ 3. duplicate names, fields and metadata keys;
  4. `"__metadata__": null`, and more than 512 metadata entries;
- 5. a field other than dtype, shape and data_offsets; a tensor described by a JSON array, a dtype by an
-    object (by-products of the library's reader);
- 6. a header that does not begin with `{` (the library skips white space in front of it).
+ 5. fields other than dtype, shape and data_offsets; a tensor or dtype of another JSON type;
+ 6. a header that does not begin with `{`.
 """
 
 import codecs
@@ -59,15 +57,10 @@ BITS = {
     "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8, "F16": 16, "BF16": 16, "F32": 32, "F64": 64, "C64": 64,
 }  # fmt: skip
 FLOATS = {
-    "F64": torch.float64,
-    "F32": torch.float32,
-    "F16": torch.float16,
-    "BF16": torch.bfloat16,
-    "F8_E4M3": torch.float8_e4m3fn,
-    "F8_E5M2": torch.float8_e5m2,
-    "F8_E4M3FNUZ": torch.float8_e4m3fnuz,
-    "F8_E5M2FNUZ": torch.float8_e5m2fnuz,
-}
+    "F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16,
+    "F8_E4M3": torch.float8_e4m3fn, "F8_E5M2": torch.float8_e5m2,
+    "F8_E4M3FNUZ": torch.float8_e4m3fnuz, "F8_E5M2FNUZ": torch.float8_e5m2fnuz,
+}  # fmt: skip
 _QUANTISED = {"U8", "I8", "I16", "U16", "I32", "U32", "I64", "U64", "BOOL"}
 
 
@@ -88,7 +81,7 @@ class TensorEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """A checked header: tensors in the file's own order, metadata, and where the data begins."""
+    """A checked header; its tensors are in the file's order."""
 
     tensors: dict[str, TensorEntry]
     metadata: dict[str, str]
@@ -96,7 +89,7 @@ class Header:
 
 
 class ByteRanges(NamedTuple):
-    """A file by its size and a function (start, count) -> exactly those bytes, or CheckpointError."""
+    """A file's size, and a function (start, count) that returns those bytes or raises CheckpointError."""
 
     size: int
     read: Callable[[int, int], bytes | bytearray]
@@ -107,9 +100,9 @@ Source = bytes | bytearray | memoryview | str | os.PathLike[str] | ByteRanges
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TensorRead:
-    """One tensor read in full: float64 if stored so, else float32.
+    """One tensor, as float64 if stored so, else as float32.
 
-    `note` says how it was converted (None for F32); `sha256` is of the bytes as stored.
+    note: how it was converted, None for F32. sha256: of the stored bytes.
     """
 
     name: str
@@ -120,37 +113,32 @@ class TensorRead:
 
 
 def read_header(source: Source) -> Header:
-    """Check the header of a .safetensors file and return it.
+    """Return the checked header of a .safetensors file.
 
-    source: the file's bytes, its ByteRanges or its path (a regular file, or a link to one).
-    Raises CheckpointError, in one sentence without the path; for a pickle it is PickleRefused.
+    source: the file's bytes, ByteRanges or path. Raises CheckpointError, PickleRefused for a pickle.
     """
     with _opened(source) as file:
         return _checked_header(file)
 
 
 def unreadable_reason(entry: TensorEntry) -> str | None:
-    """Return why a tensor can be listed but not read as numbers, None when it can be read."""
+    """Return why a tensor is listed but cannot be read; None where it can."""
     tensor = f"Tensor {printable_name(entry.name)}"
     if entry.dtype in _QUANTISED:
         return f"{tensor} is quantised: {entry.dtype} needs a scale to mean anything."
     if entry.dtype not in FLOATS:
         return f"{tensor} has the dtype {entry.dtype}, which is listed only, not analysed."
     if len(entry.shape) > limits.MAX_RANK:
-        return (
-            f"{tensor} has {len(entry.shape)} axes and is listed only; "
-            f"at most {limits.MAX_RANK} are read."
-        )
+        axes = len(entry.shape)
+        return f"{tensor} has {axes} axes and is listed only; at most {limits.MAX_RANK} are read."
     if entry.elements > limits.MAX_TENSOR_ELEMENTS:
-        return (
-            f"{tensor} has {entry.elements:,} elements; "
-            f"at most {limits.MAX_TENSOR_ELEMENTS:,} are read."
-        )
+        most = limits.MAX_TENSOR_ELEMENTS
+        return f"{tensor} has {entry.elements:,} elements; at most {most:,} are read."
     return None
 
 
 def readable_entry(header: Header, name: str) -> TensorEntry:
-    """Return a tensor of a header; raises CheckpointError where it is missing or only listed."""
+    """Return a tensor's entry. Raises CheckpointError where it is missing or cannot be read."""
     entry = header.tensors.get(name)
     if entry is None:
         raise CheckpointError(f"The file holds no tensor named {printable_name(name)}.")
@@ -161,21 +149,21 @@ def readable_entry(header: Header, name: str) -> TensorEntry:
 
 
 def read_tensor(source: Source, name: str) -> TensorRead:
-    """Read one tensor and no other bytes of the data section.
+    """Return one tensor; no other bytes of the data section are read.
 
-    F64 stays float64 and F32 float32; F16, BF16 and the float8 forms become float32, exactly. Raises
-    CheckpointError for a refused file, a missing name, and a dtype or size that is only listed.
+    Types below 32 bits become float32, exactly. Raises CheckpointError.
     """
     with _opened(source) as file:
         header = _checked_header(file)
         entry = readable_entry(header, name)
         stored = file.read(header.data_start + entry.start, entry.stop - entry.start)
-    # Bytes of our own: writable for torch.frombuffer, and aligned whatever the offset was.
+    # torch.frombuffer needs writable bytes.
     data = stored if isinstance(stored, bytearray) else bytearray(stored)
     dtype = FLOATS[entry.dtype]
-    values = (
-        torch.frombuffer(data, dtype=torch.uint8).view(dtype) if data else torch.empty(0).to(dtype)
+    stored_bytes = (
+        torch.frombuffer(data, dtype=torch.uint8) if data else torch.empty(0, dtype=torch.uint8)
     )
+    values = stored_bytes.view(dtype)
     exact = dtype if dtype in (torch.float32, torch.float64) else torch.float32
     note = f"Stored as {entry.dtype}, read as {str(exact).removeprefix('torch.')}, exactly."
     return TensorRead(
@@ -209,24 +197,24 @@ def _checked_header(file: ByteRanges) -> Header:
         raise CheckpointError(
             f"The file is truncated: its header needs {length:,} bytes, it holds {file.size - 8:,}."
         )
-    tensors, metadata = _parsed(_decoded(file.read(8, length)))
+    tensors, metadata = _parse(_decode(file.read(8, length)))
     _check_gapless(tensors, file.size - 8 - length)
     return Header(tensors, metadata, 8 + length)
 
 
-def _decoded(content: bytes | bytearray) -> str:
+def _decode(header: bytes | bytearray) -> str:
     most = limits.MAX_HEADER_BYTES // 4
-    if len(content) > most and not content.isascii():
+    if len(header) > most and not header.isascii():
         raise CheckpointError(
-            f"The header has {len(content):,} bytes; at most {most:,} are read of one beyond ASCII."
+            f"The header has {len(header):,} bytes; at most {most:,} are read of one beyond ASCII."
         )
     try:
-        return content.decode("utf-8")
+        return header.decode("utf-8")
     except UnicodeDecodeError:
         raise CheckpointError("The header is not valid UTF-8.") from None
 
 
-def _parsed(text: str) -> tuple[dict[str, TensorEntry], dict[str, str]]:
+def _parse(text: str) -> tuple[dict[str, TensorEntry], dict[str, str]]:
     if not text.startswith("{"):
         raise CheckpointError("The header must begin with an object.")
     if sum(map(text.count, "{[,")) > limits.MAX_HEADER_VALUES:
@@ -240,9 +228,8 @@ def _parsed(text: str) -> tuple[dict[str, TensorEntry], dict[str, str]]:
     except RecursionError:
         raise CheckpointError("The header holds too many lists or objects in each other.") from None
     except json.JSONDecodeError as error:
-        raise CheckpointError(
-            f"The header is not valid JSON near character {error.pos:,}."
-        ) from None
+        problem = f"The header is not valid JSON near character {error.pos:,}."
+        raise CheckpointError(problem) from None
     if isinstance(content, _Fields):  # three tensors of these names
         content = content._asdict()
     metadata = _metadata(content.pop("__metadata__", {}))
@@ -258,7 +245,7 @@ def _parsed(text: str) -> tuple[dict[str, TensorEntry], dict[str, str]]:
 
 
 class _Fields(NamedTuple):
-    """What a header says of one tensor; smaller in memory than a dict."""
+    """The fields of one tensor; smaller in memory than a dict."""
 
     dtype: Any
     shape: Any
@@ -312,13 +299,10 @@ def _entry(name: str, fields: Any) -> TensorEntry:
             f"Tensor {label} must have exactly the fields dtype, shape and data_offsets."
         )
     dtype, shape, offsets = fields
+    axes = f"a list of at most {limits.MAX_AXES} whole numbers from 0"
     for field, allowed, valid in (
         ("dtype", "a name such as F32", isinstance(dtype, str)),
-        (
-            "shape",
-            f"a list of at most {limits.MAX_AXES} whole numbers from 0",
-            _are_counts(shape) and len(shape) <= limits.MAX_AXES,
-        ),
+        ("shape", axes, _are_counts(shape) and len(shape) <= limits.MAX_AXES),
         ("data_offsets", "two whole numbers from 0", _are_counts(offsets) and len(offsets) == 2),
     ):
         if not valid:
@@ -364,11 +348,8 @@ def _check_gapless(tensors: dict[str, TensorEntry], data_bytes: int) -> None:
         )
 
 
-# The bytes, from memory or from a file.
-
-_OPEN_FLAGS = sum(
-    getattr(os, flag, 0) for flag in ("O_NONBLOCK", "O_CLOEXEC", "O_NOCTTY", "O_BINARY")
-)
+# Without O_NONBLOCK, opening a FIFO that nobody writes to would wait forever.
+_OPEN_FLAGS = sum(getattr(os, flag, 0) for flag in ("O_NONBLOCK", "O_NOCTTY", "O_BINARY"))
 
 
 @contextmanager
@@ -394,21 +375,18 @@ def _opened(source: object) -> Iterator[ByteRanges]:
         raise
     except (OSError, ValueError) as error:  # ValueError: a NUL or an unencodable character
         raise CheckpointError(f"The file cannot be opened: {_reason(error)}.") from None
-    with os.fdopen(descriptor, "rb", buffering=0) as file:
-        # Checked again: the name may mean another file by now. Without O_NONBLOCK, opening a
-        # FIFO that nobody writes to would wait forever.
+    with os.fdopen(descriptor, "rb") as file:
+        # Checked again: the name may mean another file by now.
         _check_regular(os.fstat(descriptor))
 
         def read(start: int, count: int) -> bytearray:
             content = bytearray(count)
-            view, done = memoryview(content), 0
             try:
                 file.seek(start)
-                while done < count and (got := file.readinto(view[done:])):
-                    done += got
+                bytes_read = file.readinto(content)
             except OSError as error:
                 raise CheckpointError(f"The file cannot be read: {_reason(error)}.") from None
-            if done < count:
+            if bytes_read < count:
                 raise CheckpointError("The file became shorter while it was being read.")
             return content
 
@@ -426,7 +404,7 @@ def _check_regular(status: os.stat_result) -> None:
         raise CheckpointError(f"The path names {kind}; a regular file is needed.")
 
 
-# What another file is, by its first and last bytes. A pickle is never opened: that would run its code.
+# Other kinds of files. A pickle is never opened: that would run its code.
 
 _CODE = (
     "it contains code, not only weights, and is never opened here; where you trust its maker, save "
@@ -459,14 +437,17 @@ _PICKLE = re.compile(
 
 
 def _foreign_refusal(head: bytes, tail: bytes) -> CheckpointError | None:
-    """Return the refusal of a file by its first and last bytes, or None if they tell nothing.
-
-    A pickle or a TorchScript archive gives PickleRefused, with the conversion.
-    """
+    """Return the error for a file of another kind, None where its bytes do not tell the kind."""
     if not head:
         return CheckpointError("The file is empty.")
     if head.startswith((b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08")):
-        return _zip_refusal(head + tail)
+        # Entry names stand in the clear at both ends of a zip.
+        ends = head + tail
+        if b"constants.pkl" in ends:
+            return PickleRefused(f"This is a TorchScript archive: {_CODE}:", TORCHSCRIPT_CONVERSION)
+        if b".pkl" in ends:
+            return _pickle_refusal("zip form")
+        return NotACheckpoint("a NumPy archive (.npz)" if b".npy" in ends else "a zip archive")
     if head[257:262] == b"ustar":
         return NotACheckpoint("a tar archive")
     if _PICKLE.match(head):
@@ -478,20 +459,9 @@ def _foreign_refusal(head: bytes, tail: bytes) -> CheckpointError | None:
     return None if text is None else NotACheckpoint(text)
 
 
-def _zip_refusal(ends: bytes) -> CheckpointError:
-    # Entry names stand in the clear at both ends of a zip.
-    if b"constants.pkl" in ends:
-        return PickleRefused(f"This is a TorchScript archive: {_CODE}:", TORCHSCRIPT_CONVERSION)
-    if b".pkl" in ends:
-        return _pickle_refusal("zip form")
-    return NotACheckpoint("a NumPy archive (.npz)" if b".npy" in ends else "a zip archive")
-
-
 def _pickle_refusal(form: str) -> PickleRefused:
-    return PickleRefused(
-        f"This is a pickle file ({form}; .pt, .pth and .bin are pickles): {_CODE}:",
-        PICKLE_CONVERSION,
-    )
+    sentence = f"This is a pickle file ({form}; .pt, .pth and .bin are pickles): {_CODE}:"
+    return PickleRefused(sentence, PICKLE_CONVERSION)
 
 
 def _text_kind(head: bytes) -> str | None:
