@@ -1,6 +1,6 @@
 r"""The position kernel: what position alone contributes to attention between query i and key j.
 
-One common object for schemes that store vectors and schemes that do not. Its unit differs by scheme
+It compares schemes with and without position vectors. Its unit differs by scheme
 (`scheme.kernel_unit`): an inner product, a logit, a factor on the attention weight. Compare shapes, not
 heights.
 """

@@ -52,7 +52,7 @@ class ScaledHypothesis(Hypothesis):
 
 @dataclass(frozen=True, kw_only=True)
 class Observation:
-    """What a table shows of its frequencies.
+    """Constraints on the scaling, as read from a table.
 
     dim: twice its pairs. bases: those that its fastest pairs support. rotating: numbers of pairs, the
     fastest ones, that may rotate.
@@ -63,8 +63,8 @@ class Observation:
     rotating: tuple[int, ...] = ()
 
 
-def usual_configs(scaling: type[RopeConfig], seen: Observation) -> Iterator[RopeConfig]:
-    """Yield usual factors of usual trained lengths, with each switch of the config also reversed."""
+def usual_configs(scaling: type[RopeConfig], observation: Observation) -> Iterator[RopeConfig]:
+    """Yield usual factors of usual trained lengths, and with each boolean option flipped, one at a time."""
     defaults = scaling()
     switches: list[dict[str, Any]] = [{}]
     switches += [
@@ -73,18 +73,20 @@ def usual_configs(scaling: type[RopeConfig], seen: Observation) -> Iterator[Rope
         if field.type in (bool, "bool")
     ]
     for base, length, factor, switch in itertools.product(
-        seen.bases, _TRAINED_LENGTHS, _FACTORS, switches
+        observation.bases, _TRAINED_LENGTHS, _FACTORS, switches
     ):
         numbers: dict[str, Any] = {"base": base, "trained_length": length, "factor": factor}
         with contextlib.suppress(ConfigError):
-            yield scaling(dim=seen.dim, **numbers, **switch)
+            yield scaling(dim=observation.dim, **numbers, **switch)
 
 
-def _proportional_configs(seen: Observation) -> Iterator[RopeConfig]:
-    for rotating, base in itertools.product(seen.rotating, seen.bases):
-        fraction = rotating / (seen.dim // 2)
+def _proportional_configs(observation: Observation) -> Iterator[RopeConfig]:
+    for rotating, base in itertools.product(observation.rotating, observation.bases):
+        fraction = rotating / (observation.dim // 2)
         with contextlib.suppress(ConfigError):
-            yield RopeProportionalConfig(dim=seen.dim, base=base, partial_rotary_factor=fraction)
+            yield RopeProportionalConfig(
+                dim=observation.dim, base=base, partial_rotary_factor=fraction
+            )
 
 
 # Configs whose frequencies a table may have, by kind. Scalings by a factor alone are missing, because
@@ -106,7 +108,7 @@ def divided_config(dim: int, base: float, scale: float) -> RopeConfig | None:
 
 
 def ntk_bases(dim: int, base: float, usual: Sequence[float]) -> list[tuple[float, str]]:
-    """Return bases near one that NTK-aware scaling makes of usual ones, each with a description."""
+    """Return the bases near `base` that NTK-aware scaling makes of usual ones, each with a description."""
     bases = []
     for plain in usual if dim > 2 else ():
         factor = round((base / plain) ** ((dim - 2) / dim))
@@ -126,22 +128,24 @@ def nearest_scalings(waves: Waves, columns: Columns, moving: int) -> list[tuple[
     if columns.dim > limits.MAX_DIM or float((waves.weight > 0).double().mean()) < _MIN_WAVES:
         return []
     last = min(pairs - 1, moving + _TRIED_ZEROS)
-    seen = Observation(
+    observation = Observation(
         dim=columns.dim,
         bases=_supported_bases(waves, columns),
         rotating=tuple(range(max(1, moving), last + 1)),
     )
     rows = len(waves.table)
     scored: list[tuple[float, RopeConfig]] = []
-    for config, frequencies in _candidates(seen):
-        apart = (waves.theta - _by_column(frequencies, columns)).abs() * rows  # radians, last row
-        scored.append((float(apart.clamp_max(1.0).mean()), config))
+    for config, frequencies in _candidates(observation):
+        phase_error = (
+            waves.theta - _by_column(frequencies, columns)
+        ).abs() * rows  # radians, last row
+        scored.append((float(phase_error.clamp_max(1.0).mean()), config))
     return sorted(scored, key=lambda pair: pair[0])[:_FINALISTS]
 
 
 @functools.lru_cache(maxsize=4)  # every arrangement asks for the same ones
-def _candidates(seen: Observation) -> list[tuple[RopeConfig, Float[Tensor, " p"]]]:
-    configs = itertools.chain.from_iterable(make(seen) for make in CANDIDATES.values())
+def _candidates(observation: Observation) -> list[tuple[RopeConfig, Float[Tensor, " p"]]]:
+    configs = itertools.chain.from_iterable(make(observation) for make in CANDIDATES.values())
     return [(config, config.frequencies().inv_freq) for config in configs]
 
 
@@ -153,7 +157,7 @@ def scaled_hypotheses(
     tolerance: float,
     signs: tuple[int, float],
 ) -> list[ScaledHypothesis]:
-    """Return tables of a scaling from the likely starts. tolerance: error of a number by rounding."""
+    """Return one hypothesis for each likely first position. tolerance: error of a number by rounding."""
     sense, sign = signs
     first = ScaledHypothesis(arrangement, config.base, size=sign, sense=sense, config=config)
     rates = first.rates(columns)

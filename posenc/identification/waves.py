@@ -18,15 +18,15 @@ from torch import Tensor
 from posenc.identification.columns import Columns
 from posenc.limits import MAX_TRAIN_LENGTH
 
-WELL = 0.05  # largest residual of a column that counts as a wave, relative to its size
+MAX_WAVE_RESIDUAL = 0.05  # relative to a column's size
 EARLIEST_START = -8
 LATEST_START = MAX_TRAIN_LENGTH
 _FITTED_ROWS = 256
 _EXHAUSTIVE_BEFORE = 4_096  # every start up to here is tried
 _CHUNK = 1_026  # torch splits larger tensors between threads, which costs more here
-_COHERENT = 0.6  # of the phases of the fast columns, for a start to be likely
+_COHERENT = 0.6  # smallest phase coherence of a likely start
 _CERTAIN = 0.99  # the same for far starts, of which there are more
-_VISIBLE = (
+_VISIBLE = 60.0  # smallest rotation in the rows that shows a phase, in units of sqrt(tolerance)
     60.0  # a part of a period shows its phase if it bends by this many square roots of rounding
 )
 _CANDIDATES = 2
@@ -50,7 +50,7 @@ class Waves:
     turned: Float[Tensor, " c"]
     table: Float[Tensor, "t c"]
 
-    def at(
+    def fit_at(
         self, rates: Float[Tensor, " c"]
     ) -> tuple[Float[Tensor, " c"], Float[Tensor, " c"], Float[Tensor, " c"]]:
         """Return cosine, sine and relative mean square residual at other frequencies, from 256 rows."""
@@ -83,7 +83,9 @@ def fit_waves(columns: Float[Tensor, "t c"]) -> Waves:
         lag *= 2
     position = torch.arange(rows, dtype=torch.float64).unsqueeze(1)
     a, b, residual = _least_squares(columns, position * theta)
-    weight = torch.where(nonzero & (residual <= WELL**2), (theta * leverage).square(), 0.0)
+    weight = torch.where(
+        nonzero & (residual <= MAX_WAVE_RESIDUAL**2), (theta * leverage).square(), 0.0
+    )
     return Waves(theta, a, b, weight, theta * rows, columns)
 
 
@@ -125,14 +127,14 @@ class ColumnPhases:
     ) -> "ColumnPhases":
         """Read phases at frequencies (c,). signs: -1 where sines are negated, and where all numbers are."""
         sense, sign = signs
-        cosine, sine, residual = waves.at(rates)
+        cosine, sine, residual = waves.fit_at(rates)
         cosine, sine = cosine * sign, sine * sign
         phase = torch.where(
             columns.sines, torch.atan2(cosine * sense, sine * sense), torch.atan2(-sine, cosine)
         )
         visible = min(1.5, _VISIBLE * math.sqrt(tolerance))
         fast = (waves.weight > 0) & (waves.turned > visible)
-        known, first = fast & (residual <= WELL**2), waves.table[0] * sign
+        known, first = fast & (residual <= MAX_WAVE_RESIDUAL**2), waves.table[0] * sign
         consistent = bool(2 * known.sum() >= fast.sum())
         pairs = (columns.exponents * columns.dim).round().tolist()
         is_sine = columns.sines.tolist()
@@ -148,7 +150,7 @@ class ColumnPhases:
     def _coherence(
         self, starts: Float[Tensor, " s"], rates: Float[Tensor, " c"], chosen: Tensor
     ) -> Float[Tensor, " s"]:
-        """Return the mean cosine between the phases of some columns and those of every start."""
+        """Return, for each start, the mean cosine of its phase errors over at most 24 columns."""
         # Spread evenly: the fastest columns separate neighbours, the slow ones far starts.
         few = torch.linspace(0, len(chosen) - 1, min(len(chosen), _FAST_COLUMNS)).long()
         few = chosen[few]
@@ -182,9 +184,9 @@ class ColumnPhases:
         start = phase / slowest + period * torch.arange(first, last + 1, dtype=torch.float64)
         cost = torch.zeros_like(start)
         for column in known[1:].tolist():
-            off = self.phase[column] - rates[column] * start
-            off = off - 2 * math.pi * (off / (2 * math.pi)).round()
-            start, cost = start + off / rates[column], cost + off.square()
+            error = self.phase[column] - rates[column] * start
+            error = error - 2 * math.pi * (error / (2 * math.pi)).round()
+            start, cost = start + error / rates[column], cost + error.square()
             if len(start) > _MAX_FAR_CANDIDATES:
                 best = cost.topk(_MAX_FAR_CANDIDATES, largest=False).indices
                 start, cost = start[best], cost[best]

@@ -33,7 +33,7 @@ OTHER_MUTANTS = (
     Mutant("clock hands turn backwards", "dashboard/clock/clock.js",
            "[radius * Math.sin(angle), -radius", "[-radius * Math.sin(angle), -radius", _SCRIPTS),
     Mutant("far starts never made more exact", "identification/waves.py",
-           "start + off / rates[column], cost", "start, cost",
+           "start + error / rates[column], cost", "start, cost",
            ("identification.py::test_far_start_is_identified[torch.bfloat16]",)),
     Mutant("the index read back from what was fitted", "analysis/probes.py",
            "fitted = np.setdiff1d(index, fold)", "fitted = index",
