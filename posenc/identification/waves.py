@@ -27,8 +27,6 @@ _CHUNK = 1_026  # torch splits larger tensors between threads, which costs more 
 _COHERENT = 0.6  # smallest phase coherence of a likely start
 _CERTAIN = 0.99  # the same for far starts, of which there are more
 _VISIBLE = 60.0  # smallest rotation in the rows that shows a phase, in units of sqrt(tolerance)
-    60.0  # a part of a period shows its phase if it bends by this many square roots of rounding
-)
 _CANDIDATES = 2
 _FAST_COLUMNS = 24
 _MAX_FAR_CANDIDATES = 2_048
