@@ -1,8 +1,7 @@
-"""Loss past the training length: the same targets at every context length.
+"""Loss past the training length, on the same targets at every context length.
 
-Press et al. 2022, arXiv 2108.12409, section 2.2 and appendix B: part of what looks like extrapolation
-is that later tokens have more context than the first tokens of a window. So the last targets of a window
-are scored in windows of every length n, and only n changes.
+Later tokens of a window have more context than its first, which can look like extrapolation: Press et
+al. 2022, arXiv 2108.12409, section 2.2 and appendix B. So only the last targets of a window are scored.
 """
 
 import itertools
@@ -16,7 +15,7 @@ from torch.nn import functional
 
 from posenc.lab.model import LanguageModel
 from posenc.lab.specification import DEFAULT_SCALINGS, Specification
-from posenc.lab.tasks import IGNORED, Copy, Language, Recall, Task, generator_for
+from posenc.lab.tasks import IGNORED, TASKS, Batch, Copy, Language, Recall, Task, generator_for
 from posenc.schemes.base import Scheme, SchemeConfig
 from posenc.schemes.rope_scaling import length_extensions
 
@@ -30,17 +29,14 @@ RECALLS = 400  # questions per distance
 
 @dataclass(frozen=True)
 class Variant:
-    """One way to read a trained model at a context length: another scheme, or clamped positions.
-
-    name: "as trained", or what is changed at reading; never trained so.
-    """
+    """A way to evaluate a trained model: as trained, with another scheme, or clamped positions."""
 
     name: str
     scheme: Scheme | None = None
     clamp: int | None = None
 
     def logits(self, model: LanguageModel, tokens: Int[Tensor, "b t"]) -> Float[Tensor, "b t v"]:
-        """Return the model's logits read this way."""
+        """Return the model's logits."""
         positions = None
         if self.clamp is not None:
             positions = torch.arange(tokens.shape[1], device=tokens.device).clamp(max=self.clamp)
@@ -50,13 +46,11 @@ class Variant:
 
 @dataclass(frozen=True)
 class Score:
-    """A mean over `count` scored tokens (or strings): a loss in nats, or a share that is right.
-
-    In a text so short that its segments overlap, a token of two segments weighs twice in the mean;
-    `count` of "context" counts it once, that of "position" in each segment.
+    """A mean loss in nats, or an accuracy, over `count` scored tokens or strings.
 
     measure: "context" (x tokens of context), "position" (x is the first of a bucket of positions,
-    `until` its end), "copy" (x letters) or "recall" (x tokens between value and question).
+    `until` its end), "copy" (x letters) or "recall" (x tokens between value and question). Where
+    segments of a short text overlap, "context" counts a token once, "position" in each segment.
     """
 
     measure: str
@@ -68,7 +62,7 @@ class Score:
 
 
 def evaluate(model: LanguageModel, task: Task, specification: Specification) -> list[Score]:
-    """Measure a trained model in the way of its task. Learned tables end at their last row."""
+    """Return the scores of a trained model on its task."""
     was_training = model.training
     model.eval()
     try:
@@ -89,14 +83,9 @@ def evaluate(model: LanguageModel, task: Task, specification: Specification) -> 
 
 
 def contexts(train_length: int, longest: int) -> list[int]:
-    """Context lengths that are read: L/2, L, 1.5 L, 2 L, 4 L, ... up to `longest` L."""
-    lengths = [train_length // 2, train_length, train_length * 3 // 2]
-    factor = 2
-    while factor <= longest:
-        lengths.append(factor * train_length)
-        factor *= 2
-    if longest * train_length not in lengths:
-        lengths.append(longest * train_length)
+    """Return the context lengths evaluated: L/2, L, 1.5 L, 2 L, 4 L, ... up to `longest` L."""
+    lengths = {train_length // 2, train_length * 3 // 2, longest * train_length}
+    lengths |= {2**power * train_length for power in range(longest.bit_length())}
     return sorted(n for n in lengths if n <= longest * train_length)
 
 
@@ -106,9 +95,9 @@ def variants(
     trained: int,
     scalings: Sequence[str] = DEFAULT_SCALINGS,
 ) -> Iterator[Variant]:
-    """Return every way in which a model can be read at `length` tokens, trained on `trained`.
+    """Return every way to evaluate a model trained on `trained` tokens at `length` tokens.
 
-    scalings: by which plain RoPE is stretched past the training length.
+    scalings: those applied to plain RoPE past the training length.
     """
     scheme = model.scheme
     if scheme.max_length is None or length <= scheme.max_length:
@@ -121,7 +110,7 @@ def variants(
 
 
 def as_trained(model: LanguageModel, length: int) -> Variant:
-    """Return the reading of a model as it was trained; a scheme may look at the text's length."""
+    """Return the variant of a model as trained; its scheme may depend on the length of the text."""
     config = model.scheme.config.at_length(length)
     if config == model.scheme.config:
         return Variant(TRAINED)
@@ -129,44 +118,43 @@ def as_trained(model: LanguageModel, length: int) -> Variant:
 
 
 def _rebuilt(model: LanguageModel, config: SchemeConfig) -> Scheme:
-    """Return the model's scheme with another config: what was trained stays as it is."""
+    """Return the model's scheme with another config and the same trained parameters."""
     scheme = config.build(device=model.tokens.weight.device)
     scheme.load_state_dict(model.scheme.state_dict())
     return scheme
 
 
 def readings(specification: Specification) -> list[tuple[int, int]]:
-    """Return (length, sequences) of everything that `evaluate` puts through the model."""
-    spec, trained = specification, specification.train_length
-    limit = spec.scheme.build().max_length
-    past = 1 + len(length_extensions(spec.scheme, 2 * trained, trained, spec.scalings))
+    """Return (length, sequences) of all that `evaluate` passes through the model."""
+    spec, length = specification, specification.train_length
+    trained = TASKS[spec.task].positions(length)
+    past = 1 + len(length_extensions(spec.scheme, 2 * length, length, spec.scalings))
+    by_position: list[int] = []
     if spec.task == Copy.kind:
-        shown = Copy.positions(trained)
-        lengths = [2 * n + 2 for n in range(1, 2 * trained + 1)]
-        return [(n, COPIES * (past if n > shown else 1)) for n in lengths]
-    if spec.task == Recall.kind:
-        task = Recall(trained)
-        lengths = [task.text_length(distance) for distance in distances(trained, spec.longest)]
-        return [(n, RECALLS * (past if n > trained else 1)) for n in lengths]
-    lengths = contexts(trained, spec.longest)
-    found = [(n, spec.segments * (past if n > trained else 1)) for n in lengths]
-    longest = max(lengths)
-    by_position = [longest] if limit is None or limit >= longest else [limit, longest]
-    return found + [(n, spec.segments) for n in by_position]
+        count, lengths = COPIES, [2 * n + 2 for n in range(1, 2 * length + 1)]
+    elif spec.task == Recall.kind:
+        task = Recall(length)
+        count, lengths = RECALLS, [task.text_length(n) for n in distances(length, spec.longest)]
+    else:
+        count, lengths = spec.segments, contexts(length, spec.longest)
+        limit, longest = spec.scheme.build().max_length, max(lengths)
+        by_position = [longest] if limit is None or limit >= longest else [limit, longest]
+    by_length = [(n, count * (past if n > trained else 1)) for n in lengths]
+    return by_length + [(n, count) for n in by_position]
 
 
 def segment_ends(text: int, context: int, segments: int) -> Int[Tensor, " s"]:
-    """Positions of the last target of each segment, evenly spread where `context` tokens precede it."""
+    """Return the last targets of evenly spread segments, each after at least `context` tokens."""
     return torch.linspace(context, text - 1, segments, dtype=torch.float64).round().long()
 
 
 def _by_context(model: LanguageModel, task: Language, spec: Specification) -> Iterator[Score]:
-    """The same targets, the last quarter of a training length before each end, at every context."""
+    """Score the last quarter of a training length before each end, at every context length."""
     text = task.corpus.validation
     lengths = contexts(task.train_length, spec.longest)
     scored = max(1, task.train_length // SCORED_SHARE)
     ends = segment_ends(len(text), max(lengths), spec.segments)
-    # In a short text segments overlap: a target that is scored twice is one target.
+    # Segments of a short text overlap.
     count = len((ends[:, None] - torch.arange(scored)).unique())
     for length in lengths:
         for variant in variants(model, length, task.train_length, spec.scalings):
@@ -179,7 +167,7 @@ def _by_context(model: LanguageModel, task: Language, spec: Specification) -> It
 
 
 def _by_position(model: LanguageModel, task: Language, spec: Specification) -> Iterator[Score]:
-    """Loss by the position of the token inside one long window, in buckets that double."""
+    """Score each position inside one long window, in buckets that double."""
     text = task.corpus.validation
     longest = max(contexts(task.train_length, spec.longest))
     ends = segment_ends(len(text), longest, spec.segments)
@@ -190,7 +178,7 @@ def _by_position(model: LanguageModel, task: Language, spec: Specification) -> I
         readings.append((Variant(CLAMPED, clamp=limit - 1), longest))
     for variant, length in readings:
         total = torch.zeros(length, dtype=torch.float64)
-        # A shorter reading is of the beginning of the same windows: the same text at every position.
+        # A shorter window is the beginning of the longest: the same text at every position.
         for window in _windows(model, variant, text, ends - longest + length, length, spec.device):
             total += window.double().sum(dim=0)
         means = total / len(ends)
@@ -200,10 +188,7 @@ def _by_position(model: LanguageModel, task: Language, spec: Specification) -> I
 
 
 def buckets(length: int, train_length: int) -> Iterator[tuple[int, int]]:
-    """Ranges of positions: eighths of the training length, then quarters of every doubling of it.
-
-    The training length is always an edge: no range mixes positions that training showed with others.
-    """
+    """Return ranges of positions: eighths of the training length, then quarters of each doubling."""
     edges = [train_length * eighth // 8 for eighth in range(8)]
     octave = train_length
     while octave < length:
@@ -221,56 +206,54 @@ def _windows(
     length: int,
     device: str,
 ) -> Iterator[Float[Tensor, "s n"]]:
-    """Loss of every token of the windows of `length` tokens whose last target is at each end."""
+    """Return the loss of every token of the windows of `length` tokens before each end."""
     back = torch.arange(-length, 1)
-    for some in ends.split(max(1, TOKENS_AT_ONCE // length)):
-        window = text[some[:, None] + back].long().to(device)
+    for part in ends.split(max(1, TOKENS_AT_ONCE // length)):
+        window = text[part[:, None] + back].long().to(device)
         logits = variant.logits(model, window[:, :-1])
         losses = functional.cross_entropy(
             logits.float().flatten(0, 1), window[:, 1:].flatten(), reduction="none"
         )
-        yield losses.view(len(some), length).cpu()
+        yield losses.view(len(part), length).cpu()
 
 
 def distances(train_length: int, longest: int) -> list[int]:
-    """Return the distances, in tokens, at which a value is asked for: odd ones as in training, sorted.
+    """Return the recall distances evaluated, in tokens, odd as in training.
 
-    From 1 by eighths to the farthest that training shows, for a score within the training range;
-    past it one for every context length that is read, up to `longest` training lengths.
+    Those are eighths of the farthest in training, then one per context length past it.
     """
     farthest = Recall.farthest(train_length)
-    shown = {farthest * eighth // 8 | 1 for eighth in range(9)}
+    inside = {farthest * eighth // 8 | 1 for eighth in range(9)}
     past = {(n - 1) | 1 for n in contexts(train_length, longest)}
-    return sorted(shown | {distance for distance in past if distance > farthest})
+    return sorted(inside | {distance for distance in past if distance > farthest})
 
 
 def _recalled(model: LanguageModel, task: Recall, spec: Specification) -> Iterator[Score]:
     for distance in distances(task.train_length, spec.longest):
-        drawn = task.at_distance(RECALLS, distance, generator_for(spec.seed, Recall.kind, distance))
-        length = drawn.inputs.shape[1]
-        for variant in variants(model, length, task.train_length, spec.scalings):
-            right = 0
-            few = max(1, TOKENS_AT_ONCE // length)
-            for some in torch.arange(RECALLS).split(few):
-                logits = variant.logits(model, drawn.inputs[some].to(spec.device))
-                found = logits[torch.arange(len(some)), drawn.asked[some]].argmax(dim=-1).cpu()
-                right += int((found == drawn.answers[some]).sum())
-            yield Score(Recall.kind, variant.name, distance, right / RECALLS, RECALLS)
+        generator = generator_for(spec.seed, Recall.kind, distance)
+        batch = task.at_distance(RECALLS, distance, generator)
+        for name, accuracy in _accuracies(model, batch, task.train_length, spec):
+            yield Score(Recall.kind, name, distance, accuracy, RECALLS)
 
 
 def _copied(model: LanguageModel, task: Copy, spec: Specification) -> Iterator[Score]:
-    """Strings written without a fault. Reading each letter after the right ones before it finds the
-    same strings as writing them one by one: the first fault ends either.
-    """
+    # Each letter follows the correct ones. Writing them one by one fails at the same first error.
+    trained = task.positions(task.train_length)
     for length in range(1, 2 * task.train_length + 1):
-        inputs, targets = task.of_length(
-            COPIES, length, generator_for(spec.seed, Copy.kind, length)
-        )
-        trained = task.positions(task.train_length)
-        for variant in variants(model, inputs.shape[1], trained, spec.scalings):
-            right = 0
-            few = max(1, TOKENS_AT_ONCE // inputs.shape[1])
-            for some, wanted in zip(inputs.split(few), targets.split(few), strict=True):
-                found = variant.logits(model, some.to(spec.device)).argmax(dim=-1).cpu()
-                right += int(((found == wanted) | (wanted == IGNORED)).all(dim=1).sum())
-            yield Score(Copy.kind, variant.name, length, right / COPIES, COPIES)
+        batch = task.of_length(COPIES, length, generator_for(spec.seed, Copy.kind, length))
+        for name, accuracy in _accuracies(model, batch, trained, spec):
+            yield Score(Copy.kind, name, length, accuracy, COPIES)
+
+
+def _accuracies(
+    model: LanguageModel, batch: Batch, trained: int, spec: Specification
+) -> Iterator[tuple[str, float]]:
+    """Return, by variant, the share of rows whose scored tokens are all correct."""
+    inputs, targets = batch
+    size = max(1, TOKENS_AT_ONCE // inputs.shape[1])
+    for variant in variants(model, inputs.shape[1], trained, spec.scalings):
+        correct = 0
+        for tokens, wanted in zip(inputs.split(size), targets.split(size), strict=True):
+            best = variant.logits(model, tokens.to(spec.device)).argmax(dim=-1).cpu()
+            correct += int(((best == wanted) | (wanted == IGNORED)).all(dim=1).sum())
+        yield variant.name, correct / len(inputs)

@@ -1,10 +1,11 @@
 """One run from one specification: read from the store, or trained, evaluated and stored.
 
-Also the time that runs would take here: three small models are timed, and operations are counted.
+Also an estimate of the time of a run: three small models are timed, and operations are counted.
 """
 
 import contextlib
-import time
+import statistics
+import timeit
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,10 +32,8 @@ _READ = (ModelSize(layers=2, width=64, heads=4), 512, 16)
 
 @dataclass(frozen=True)
 class Speed:
-    """Seconds of this machine on one thread, by what takes them.
-
-    layer: of a layer, whatever its size, in a step of training. multiplication: of one on the way
-    through the model in a step, its share of the way back included. reading: of one in a reading.
+    """Seconds on this machine's one thread: per layer of any size in a training step, per
+    multiplication of the forward pass in a step (backward included), and in an evaluation (reading).
     """
 
     layer: float
@@ -48,84 +47,75 @@ class Speed:
         return self.layer * specification.model.layers + self.multiplication * work
 
     def seconds(self, specification: Specification) -> float:
-        """Return the seconds that a run would take, its reading past the length included."""
-        read = sum(
+        """Return the seconds of a run, its evaluation included."""
+        evaluation = sum(
             self.reading * multiplications(specification, length) * count
             for length, count in readings(specification)
         )
-        return self.step(specification) * specification.steps + read
+        return self.step(specification) * specification.steps + evaluation
 
 
 def multiplications(specification: Specification, length: int) -> int:
-    """Return how many multiplications one sequence of this length takes on its way through."""
+    """Return the multiplications of a forward pass of one sequence."""
     width, layers = specification.model.width, specification.model.layers
     vocabulary = TASKS[specification.task].vocabulary
-    # Maps of a layer: 12 width^2; scores and their sum, causal: length x width; then the logits.
+    # Per token and layer: matrices 12 width^2, causal attention length x width; then the logits.
     return length * (layers * (12 * width**2 + length * width) + vocabulary * width)
 
 
 def calibrate() -> Speed:
-    """Time a few steps of two small models and return what they say of this machine."""
-    small, large = (_timed(*size) for size in (_SMALL, _LARGE))
-    (few, one, a), (much, more, b) = small, large
-    # Two equations, one + two layers: a = layer * one + each * few, b = layer * more + each * much.
-    each = max((b * one - a * more) / (much * one - few * more), 1e-15)
-    return Speed(max((a - each * few) / one, 0.0), each, _timed_reading(*_READ))
+    """Return the speed of this machine, from a few steps of small models."""
+    (m, i, a), (n, j, b) = (_timed(*size) for size in (_SMALL, _LARGE))
+    # Solve a = i layer + m multiplication, b = j layer + n multiplication.
+    multiplication = max((b * i - a * j) / (n * i - m * j), 1e-15)
+    layer = max((a - multiplication * m) / i, 0.0)
+    return Speed(layer, multiplication, _timed_reading(*_READ))
 
 
 def _timed(model: ModelSize, length: int, sequences: int) -> tuple[int, int, float]:
     """Return multiplications, layers and seconds of one step."""
-    one = _planned(model, length, sequences)
-    with fixed_threads(one.threads):
-        trainer = Trainer(one)
-        trainer.step()  # makes the optimiser's state
-        seconds = _middle(trainer.step)
-    return multiplications(one, length) * sequences, model.layers, seconds
+    spec = _specification(model, length, sequences)
+    with fixed_threads(spec.threads):
+        trainer = Trainer(spec)
+        seconds = _median_seconds(trainer.step)
+    return multiplications(spec, length) * sequences, model.layers, seconds
 
 
 def _timed_reading(model: ModelSize, length: int, sequences: int) -> float:
-    """Return the seconds of one multiplication in a reading."""
-    one = _planned(model, length, sequences)
-    built = build_model(one, one.make_task(None))
+    """Return the seconds of one multiplication in an evaluation."""
+    spec = _specification(model, length, sequences)
+    built = build_model(spec, spec.make_task(None))
     tokens = torch.zeros(sequences, length, dtype=torch.int64)
 
     def read() -> None:
         with torch.inference_mode():
             functional.cross_entropy(built(tokens).flatten(0, 1), tokens.flatten())
 
-    with fixed_threads(one.threads):
-        read()
-        return _middle(read) / (multiplications(one, length) * sequences)
+    with fixed_threads(spec.threads):
+        return _median_seconds(read) / (multiplications(spec, length) * sequences)
 
 
-def _planned(model: ModelSize, length: int, sequences: int) -> Specification:
+def _specification(model: ModelSize, length: int, sequences: int) -> Specification:
     return Specification(
         scheme=NoneConfig(), model=model, task=Recall.kind, train_length=length, batch=sequences
     )
 
 
-def _middle(call: Callable[[], object]) -> float:
-    """Return the middle of five times: what else the machine does now it will do later, too."""
-    seconds = []
-    for _ in range(5):
-        begin = time.perf_counter()
-        call()
-        seconds.append(time.perf_counter() - begin)
-    return sorted(seconds)[2]
+def _median_seconds(call: Callable[[], object]) -> float:
+    """Return the median time of five calls after a first."""
+    call()
+    return statistics.median(timeit.repeat(call, number=1, repeat=5))
 
 
-# torch before 2.8 has no name of its own for it.
-_LOST: tuple[type[BaseException], ...] = tuple(
-    getattr(torch, name) for name in ("AcceleratorError",) if hasattr(torch, name)
+# torch has the name from 2.8 on.
+_LOST: tuple[type[BaseException], ...] = (
+    (torch.AcceleratorError,) if hasattr(torch, "AcceleratorError") else ()
 )
 
 
 @contextlib.contextmanager
 def device_errors(device: str) -> Iterator[None]:
-    """Raise RunError where the memory of `device` ends, DeviceLost where the device itself fails.
-
-    A smaller batch would be another run, and the CPU too, so neither is tried unasked.
-    """
+    """Raise RunError where the memory of `device` ends, DeviceLost where the device itself fails."""
     try:
         yield
     except torch.OutOfMemoryError:
@@ -141,18 +131,18 @@ def device_errors(device: str) -> Iterator[None]:
 
 
 def free_device_memory() -> None:
-    """Give back what a run that ended held of an accelerator."""
+    """Free the unused cached memory of accelerators."""
     if torch.cuda.is_initialized():
         torch.cuda.empty_cache()
     if torch.backends.mps.is_available():
         torch.mps.empty_cache()
 
 
-CHECKPOINTS = "training"  # the folder of checkpoints, in that of work in progress
+CHECKPOINTS = "training"  # the folder of checkpoints, in the work folder
 
 
 def checkpoint_of(run_id: str, work: Path | None = None) -> Path:
-    """Return where the state of a run in progress is kept."""
+    """Return the path of the checkpoint of a run."""
     return (work or work_folder() / CHECKPOINTS) / f"{run_id}.safetensors"
 
 
@@ -166,16 +156,15 @@ def run_once(
 ) -> Run:
     """Return the run of a specification: from the store, or trained, evaluated and added to it.
 
-    work: folder of checkpoints, default one of $POSENC_WORK or of the user's cache. Of two starts on
-    one machine the second waits and reads what the first made. A kill loses at most the steps since
-    the last checkpoint. report: see `train`.
+    work: folder of checkpoints, default in $POSENC_WORK or the user's cache. report: see `train`. A
+    second call for the same run on this machine waits for the first and reads its result.
     """
     run_id = specification.run_id
     checkpoint = checkpoint_of(run_id, work)
     with _alone(checkpoint):
-        made = store.made(run_id)
-        if made is not None:
-            return made
+        run = store.find(run_id)
+        if run is not None:
+            return run
         if specification.versions != current_versions():
             raise RunError(
                 "The run was planned for other versions than are installed here: "
@@ -196,15 +185,15 @@ def run_once(
         learned = {
             f"scheme.{name}": value for name, value in trained.model.scheme.named_parameters()
         }
-        kept = store.add(run, learned)
-        with contextlib.suppress(OSError):  # the run is kept: what stays is swept up some day
+        added = store.add(run, learned)
+        with contextlib.suppress(OSError):  # the queue's clean-up removes what stays
             checkpoint.unlink(missing_ok=True)
-        return run if kept else store.read(run_id)
+        return run if added else store.read(run_id)
 
 
 @contextlib.contextmanager
 def _alone(checkpoint: Path) -> Iterator[None]:
-    """Wait until no other process of this machine makes the run, and keep the others waiting."""
+    """Hold the lock of a run among the processes of this machine."""
     lock = FileLock(checkpoint.with_suffix(".lock"))
     try:
         checkpoint.parent.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,6 @@
-"""Runs and the store of runs: one Parquet file for each, named by its specification's hash.
+"""Runs and the store of runs: a Parquet file per run, named by its specification's hash.
 
-A run never changes. It exists once its Parquet file does; a .safetensors file next to it has the
-parameters that its scheme trained. The store is a folder, or any fsspec URL that several machines share.
+A run never changes. A .safetensors file of the same name has the trained parameters of its scheme.
 """
 
 import contextlib
@@ -32,7 +31,7 @@ from posenc.lab.evaluate import Score
 from posenc.lab.specification import Specification
 
 _METADATA = b"posenc"
-_TRAINING = "training"  # the measure under which the loss of every step is kept
+_TRAINING = "training"  # the measure of the loss of every step
 _SCHEMA = pa.schema(
     [
         ("measure", pa.string()),
@@ -51,7 +50,7 @@ _UNREADABLE = (
 
 @dataclass(frozen=True)
 class Run:
-    """What one specification gave. A run that stopped early has losses, a reason, and no scores."""
+    """The results of a specification. A run that stopped early has losses, a reason and no scores."""
 
     specification: Specification
     scores: tuple[Score, ...]
@@ -67,7 +66,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Heading:
-    """What a run is, without its numbers: quick to read, however long the run."""
+    """A run without its numbers, quick to read."""
 
     specification: Specification
     stopped: str | None
@@ -80,7 +79,7 @@ class Heading:
 
 
 def to_parquet(run: Run) -> bytes:
-    """Return a run as one Parquet file, its specification in the file's metadata."""
+    """Return a run as a Parquet file with the specification in its metadata."""
     training = [
         Score(_TRAINING, "", step, loss, 1) for step, loss in enumerate(run.losses, start=1)
     ]
@@ -97,10 +96,9 @@ def to_parquet(run: Run) -> bytes:
 
 
 def from_parquet(content: bytes, run_id: str | None = None) -> Run:
-    """Read a file that `to_parquet` wrote, that of the run of this name if one is given.
+    """Return the run of a file that `to_parquet` wrote, checked against its id if there is one.
 
-    Raises RunOfAnotherVersion for a whole one that this version would name otherwise, RunError for
-    any other.
+    Raises RunOfAnotherVersion for one of another version of posenc, else RunError.
     """
     with _readable():
         _check_size(content)
@@ -109,25 +107,18 @@ def from_parquet(content: bytes, run_id: str | None = None) -> Run:
             raise RunError("The file is no readable run: it has other columns.")
         names = [field.name for field in fields(Score)]
         scores = [Score(*(row[name] for name in names)) for row in table.to_pylist()]
-    found = _heading(table.schema, run_id)
+    heading = _heading(table.schema, run_id)
     return Run(
-        specification=found.specification,
+        specification=heading.specification,
         scores=tuple(score for score in scores if score.measure != _TRAINING),
         losses=tuple(score.value for score in scores if score.measure == _TRAINING),
-        stopped=found.stopped,
-        seconds=found.seconds,
+        stopped=heading.stopped,
+        seconds=heading.seconds,
     )
 
 
-def read_heading(content: bytes, run_id: str) -> Heading:
-    """Return what the run of this file is. Raises as `from_parquet`; its numbers are not looked at."""
-    with _readable():
-        schema = pq.read_schema(io.BytesIO(content))
-    return _heading(schema, run_id)
-
-
 def _check_size(content: bytes) -> None:
-    """Refuse what would unpack to far more than the file is: a few bytes may stand for a billion rows."""
+    """Refuse a small file that would unpack to far more rows than a run has."""
     stated = pq.read_metadata(io.BytesIO(content))
     groups = [stated.row_group(place) for place in range(stated.num_row_groups)]
     parts = [group.column(n) for group in groups for n in range(group.num_columns)]
@@ -157,8 +148,8 @@ def _readable() -> Iterator[None]:
     try:
         yield
     except RunError:
-        raise  # it says what it does not know
-    except MemoryError as error:  # nothing is known of the file
+        raise
+    except MemoryError as error:  # the file may be intact
         raise StoreUnavailable("The run cannot be read: the memory does not suffice.") from error
     except pa.ArrowNotImplementedError as error:
         raise RunOfAnotherVersion("The run is packed in a way that is unknown here.") from error
@@ -172,9 +163,8 @@ _RUN_FILE = re.compile(r"([0-9a-f]{20})\.parquet")
 class Store(FileStore):
     """A folder or bucket of runs.
 
-    broken: names of files that cannot be read; they were set aside, but for those in `stuck`, whose
-    place cannot be written. foreign: names of runs that another version of this library made, which
-    are left alone.
+    broken: names of unreadable files, set aside except for those in `stuck`, which cannot be moved.
+    foreign: ids of runs that another version of this library made.
     """
 
     def __init__(self, url: str | os.PathLike[str] | None = None) -> None:
@@ -185,21 +175,20 @@ class Store(FileStore):
         self.foreign: list[str] = []
 
     def has(self, run_id: str) -> bool:
-        """Whether a run is there, complete."""
+        """Whether the store has a run."""
         return self.exists(f"{run_id}.parquet")
 
     def add(self, run: Run, tables: Mapping[str, Tensor]) -> bool:
-        """Write a run: its tables first, because its Parquet file is what makes it a run.
+        """Write a run unless it is there, and return whether it was written.
 
-        A run that is there already, such as one of another machine, stays as it is. Returns whether
-        this one was written. Raises RunError if the store cannot be written.
+        Its tables come first: the Parquet file completes it. Raises RunError for an unwritable store.
         """
         if self.has(run.run_id):
             return False
         if tables:
             content = {name: value.detach().cpu().contiguous() for name, value in tables.items()}
-            one = run.specification
-            note = {"run": run.run_id, "scheme": one.scheme.kind, "described": one.described}
+            spec = run.specification
+            note = {"run": run.run_id, "scheme": spec.scheme.kind, "described": spec.described}
             name = f"{run.run_id}.safetensors"
             if not self.create(name, save(content, note)) and not self._whole_tables(run.run_id):
                 self.set_aside(name)
@@ -211,8 +200,11 @@ class Store(FileStore):
         return from_parquet(self._parquet(run_id), run_id)
 
     def heading(self, run_id: str) -> Heading:
-        """Return what a run is. Raises as `read` does; its numbers are not looked at."""
-        return read_heading(self._parquet(run_id), run_id)
+        """Return a run without its numbers. Raises as `read` does."""
+        content = self._parquet(run_id)
+        with _readable():
+            schema = pq.read_schema(io.BytesIO(content))
+        return _heading(schema, run_id)
 
     def _parquet(self, run_id: str) -> bytes:
         try:
@@ -221,15 +213,16 @@ class Store(FileStore):
             raise RunMissing(f"There is no run {run_id}.") from None
 
     def tables(self, run_id: str) -> dict[str, Tensor]:
-        """Return the tables that the run's scheme learned, by name; none for a formula."""
+        """Return the trained parameters of the run's scheme by name."""
         name = f"{run_id}.safetensors"
         try:
             if not self.exists(name):
                 return {}
             content = self.content(name)
-            return {one: read_tensor(content, one).tensor for one in read_header(content).tensors}
+            names = read_header(content).tensors
+            return {key: read_tensor(content, key).tensor for key in names}
         except StoreUnavailable:
-            raise  # nothing is known of the file
+            raise
         except (OSError, RunError, CheckpointError) as error:
             raise RunError(f"The tables of run {run_id} cannot be read.") from error
 
@@ -240,60 +233,54 @@ class Store(FileStore):
             return False
 
     def ids(self) -> list[str]:
-        """Return the names of all runs, sorted."""
-        found = (_RUN_FILE.fullmatch(name) for name in self.names())
-        return [one.group(1) for one in found if one is not None]
+        """Return the ids of all runs, sorted."""
+        matches = map(_RUN_FILE.fullmatch, self.names())
+        return [match.group(1) for match in matches if match]
 
     def __iter__(self) -> Iterator[Run]:
-        """Return every readable run; what cannot be read is set aside and named in `broken`."""
+        """Iterate over every readable run; unreadable files are set aside and named in `broken`."""
         self.broken, self.stuck, self.foreign = [], [], []
         for run_id in self.ids():
             try:
-                run = self.read(run_id)
+                run = self._read_or_set_aside(run_id)
             except RunOfAnotherVersion:
                 self.foreign.append(run_id)
-            except StoreUnavailable:
-                raise  # nothing is known of the file
-            except RunError:
-                self._break(run_id)
             else:
-                yield run
+                if run is not None:
+                    yield run
 
-    def made(self, run_id: str) -> Run | None:
-        """Return a run if it is there; a file of its name that cannot be read is set aside."""
-        if not self.has(run_id):
-            return None
+    def find(self, run_id: str) -> Run | None:
+        """Return a run if it is there; an unreadable file of its name is set aside."""
+        return self._read_or_set_aside(run_id) if self.has(run_id) else None
+
+    def _read_or_set_aside(self, run_id: str) -> Run | None:
         try:
             return self.read(run_id)
         except (RunOfAnotherVersion, StoreUnavailable):
             raise
         except RunError:
-            self._break(run_id)
+            self._set_run_aside(run_id)
             return None
 
     def left_out(self) -> list[str]:
-        """Say which files were found to be left out, and why, one clause for each reason."""
+        """Return a clause per reason for the files left out of the last iteration."""
         aside = [name for name in self.broken if name not in self.stuck]
         reasons = (
-            (aside, "cannot be read and was set aside", "cannot be read and were set aside"),
-            (self.stuck, "cannot be read", "cannot be read"),
-            (
-                [f"run {name}" for name in self.foreign],
-                "was made by another version of posenc",
-                "were made by another version of posenc",
-            ),
+            (aside, "cannot be read and {was} set aside"),
+            (self.stuck, "cannot be read"),
+            ([f"run {name}" for name in self.foreign], "{was} made by another version of posenc"),
         )
         return [
-            f"{_some(names)} {of_one if len(names) == 1 else of_many}"
-            for names, of_one, of_many in reasons
+            f"{_some(names)} {clause.format(was='was' if len(names) == 1 else 'were')}"
+            for names, clause in reasons
             if names
         ]
 
-    def _break(self, run_id: str) -> None:
+    def _set_run_aside(self, run_id: str) -> None:
         name = f"{run_id}.parquet"
         aside = self.set_aside(name)
         if aside is not None and self._is_whole(aside, run_id):
-            # Between the look at it and the move a whole one was written in its place.
+            # Another process replaced the broken file before the move.
             self.create(name, self.content(aside))
             return
         if name not in self.broken:

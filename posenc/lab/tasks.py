@@ -160,15 +160,6 @@ class Language(Task):
 
 
 @dataclass(frozen=True, eq=False)
-class Questions:
-    """Recall questions at one distance: the key at position `asked` has the value `answers`."""
-
-    inputs: Int[Tensor, "b t"]
-    asked: Int[Tensor, " b"]
-    answers: Int[Tensor, " b"]
-
-
-@dataclass(frozen=True, eq=False)
 class Recall(Task):
     """Recall the values of four key-value pairs.
 
@@ -218,7 +209,7 @@ class Recall(Task):
             functional.pad(targets, (1, 0), value=IGNORED).gather(1, index),
         )
 
-    def at_distance(self, size: int, distance: int, generator: torch.Generator) -> Questions:
+    def at_distance(self, size: int, distance: int, generator: torch.Generator) -> Batch:
         """Return one question per row, an odd number of tokens after its value.
 
         Up to the farthest distance in training, pairs and question stand where training has them.
@@ -238,13 +229,14 @@ class Recall(Task):
         others = others + (others >= place[:, None])  # any slot but that of the asked pair
         at = 2 * (start[:, None] + torch.cat((place[:, None], others), dim=1)) + later[:, None]
         keys, values = self._pairs(size, generator)
-        asked = at[:, 0] + 1 + distance
+        asked = at[:, :1] + 1 + distance
         inputs = torch.randint(
             self.FILLERS, (size, self.text_length(distance)), generator=generator
         )
         inputs.scatter_(1, at, keys).scatter_(1, at + 1, values)
-        inputs.scatter_(1, asked[:, None], keys[:, :1])
-        return Questions(inputs, asked, values[:, 0])
+        inputs.scatter_(1, asked, keys[:, :1])
+        targets = torch.full_like(inputs, IGNORED).scatter_(1, asked, values[:, :1])
+        return inputs, targets
 
     def text_length(self, distance: int) -> int:
         """Return the number of tokens in a row of `at_distance`."""

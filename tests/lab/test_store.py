@@ -196,7 +196,7 @@ def test_store_that_cannot_be_read_now_loses_nothing(
     with monkeypatch.context() as broken:
         for owner, call in ((type(store.files), "cat_file"), (os, "scandir"), (os, "stat")):
             broken.setattr(owner, call, raising(fault))
-            known: Any = {store.made: run, store.read: run, store.tables: {}, store.has: True}
+            known: Any = {store.find: run, store.read: run, store.tables: {}, store.has: True}
             for ask, answer in known.items():  # the truth or nothing, never that it is not there
                 with contextlib.suppress(StoreUnavailable):
                     assert ask(run.run_id) == answer

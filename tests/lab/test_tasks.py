@@ -111,12 +111,14 @@ def test_place_of_a_pair_is_independent_of_its_question() -> None:
 
 @pytest.mark.parametrize("distance", [1, 7, 61, 63, 1023])
 def test_recall_asks_at_exactly_the_distance(distance: int) -> None:
-    found = Recall(64).at_distance(60, distance, generator())
-    assert found.inputs.shape[1] == Recall(64).text_length(distance)
+    inputs, targets = Recall(64).at_distance(60, distance, generator())
+    rows, questions = (targets != IGNORED).nonzero().T
+    assert rows.tolist() == list(range(60))
+    assert inputs.shape[1] == Recall(64).text_length(distance)
     past = distance > 61
     places = set()
     for row, asked, answer in zip(
-        found.inputs.tolist(), found.asked.tolist(), found.answers.tolist(), strict=True
+        inputs.tolist(), questions.tolist(), targets[rows, questions].tolist(), strict=True
     ):
         keys = [at for at, token in enumerate(row) if is_key(token)]
         assert keys[-1] == asked
