@@ -130,7 +130,7 @@ def _judged(name: str, url: str) -> Heading | RunError:
     except (RunMissing, RunOfAnotherVersion) as fault:
         return fault
     except RunError as fault:
-        _opened(url).made(name)
+        _opened(url).find(name)
         return fault
 
 
