@@ -42,14 +42,11 @@ class MapKind(StrEnum):
 class LinearMapFit:
     """One matrix fitted to (phi(i), phi(i + offset)) on half of the positions, scored on others.
 
-    `matrix` (d, d) with phi(i + offset) = matrix phi(i), or None for a fit through a kernel; a fit
-    per pair above 512 features gives a sparse COO tensor.
-    `positions`: positions the halves were drawn from. `fitted`: pairs of positions fitted.
-    `dimension`: width d, or the rank for a kernel. `rank`: numerical rank of the `positions` rows
-    (of the fitted ones for a kernel); below `dimension` the fit interpolates and does not identify
-    the matrix; None for a fit per pair, which needs no rank. `later_error`: both positions past the
-    `positions` above, None when there are none.
-    `control_held_out`, `control_later`: the same on a random Gaussian table of the same shape.
+    `matrix` (d, d): None for a fit through a kernel, sparse COO for a fit per pair above 512 features.
+    `positions`: how many the halves were drawn from. `fitted`: pairs of positions fitted.
+    `dimension`: width d, or the rank for a kernel. `rank`: of the `positions` rows (of the fitted ones
+    for a kernel); below `dimension` the fit interpolates; None for a fit per pair. `later_error`: of
+    positions past these, None without any. `control_*`: the same on a Gaussian table.
     """
 
     offset: int
@@ -75,12 +72,11 @@ def block_rotation(
 ) -> Float[Tensor, "d d"]:
     """Return the closed form M_k of sinusoidal and rotary vectors, (d, d), d = 2 pairs + tail.
 
-    With w = inv_freq_m and a = w * offset, every pair is rotated by its own angle:
+    Pair m is rotated by a = inv_freq_m * offset:
     first "sin" (sinusoidal rows): [sin; cos] -> [[cos a, sin a], [-sin a, cos a]] [sin; cos];
     first "cos" (RoPE vectors): [cos; sin] -> [[cos a, -sin a], [sin a, cos a]] [cos; sin].
-    `layout` "interleaved" puts a pair side by side, "half" puts all firsts before all seconds. The
-    last `tail` features are not rotated (partial rotary width). The offset may be negative. Above
-    512 features the matrix is a sparse COO tensor.
+    The last `tail` features are not rotated. The offset may be negative. Above 512 features the
+    matrix is a sparse COO tensor.
     Raises SchemeArgumentError for bad frequencies, layout, first, tail or |offset| >= 2^31.
     Source: Vaswani et al. 2017, section 3.5; Su et al. 2021, arXiv 2104.09864, section 3.2.
     """
@@ -149,19 +145,17 @@ def classify_map(
     dimension_at_double: int,
     tolerance: float = 1e-6,
 ) -> tuple[MapKind, str]:
-    """Return what can be said of one matrix per offset, and a sentence that says it.
+    """Return the kind of map by its error, and a sentence that says it.
 
-    `map_error`: of the closed form where there is one (`verify_map`), else the held-out error of a
-    fit. `dimension`, `dimension_at_double`: what the vectors need for some number of positions and
-    for twice as many. An error above `tolerance` is NONE; below it, a dimension that does not grow
-    is EXACT, one that does is EXPANDING.
+    `map_error`: of the closed form where there is one (`verify_map`), else held out, of a fit.
+    `dimension`, `dimension_at_double`: of the vectors of some number of positions, and of twice as
+    many. An error above `tolerance` is NONE; below it, a dimension that grows is EXPANDING.
     Raises SchemeArgumentError for an error that is not a number.
     """
-    for name, number in (("map_error", map_error), ("tolerance", tolerance)):
+    for name, number in {"map_error": map_error, "tolerance": tolerance}.items():
         if not isinstance(number, int | float) or not number >= 0:
-            raise SchemeArgumentError(
-                f"{name} must be a number of at least 0, got {shown(number)}."
-            )
+            message = f"{name} must be a number of at least 0, got {shown(number)}."
+            raise SchemeArgumentError(message)
     if map_error > tolerance:
         return MapKind.NONE, str(MapKind.NONE)
     if dimension_at_double > dimension:
@@ -206,7 +200,7 @@ def fit_pairs(
         ratio = torch.where(power > 0, ratio, 1.0)
         return pair_matrix(ratio.real, ratio.imag, layout, first, tail)
 
-    return _fit_table(vectors, offset, train_length, seed, fit, ranked=False)
+    return _fit_table(vectors, offset, train_length, seed, fit)
 
 
 def fit_dense(
@@ -218,12 +212,11 @@ def fit_dense(
 ) -> LinearMapFit:
     """Return the fit of a whole (d, d) matrix by least squares, which knows nothing of the scheme.
 
-    Float64 on the CPU, LAPACK driver gelsd (minimum norm; the default driver fails at random on
-    such tables, pytorch issue 187411), on a random half of the positions below `train_length`
-    (default: all), scored on the other half and on positions past `train_length`. A random table of
-    n fitted pairs has a held-out error of sqrt(1 + d / (n - d - 1)).
-    Raises SchemeArgumentError with the number needed for fewer than 4 d positions: with fewer than
-    d fitted pairs even noise is fitted perfectly. For vectors wider than that use `fit_kernel`.
+    `train_length`, `seed`: as in `fit_pairs`. Float64 on the CPU, LAPACK driver gelsd: the default
+    driver fails at random on such tables (pytorch issue 187411). A random table of n fitted pairs
+    has a held-out error of sqrt(1 + d / (n - d - 1)).
+    Raises SchemeArgumentError for fewer than 4 d positions, where even noise may be fitted: use
+    `fit_kernel` there.
     """
     vectors = as_float64("vectors", vectors, "(n, d)").cpu()
     dim = vectors.shape[1]
@@ -239,7 +232,9 @@ def fit_dense(
         targets = table[sources + offset]
         return torch.linalg.lstsq(table[sources], targets, driver="gelsd").solution.T
 
-    return _fit_table(vectors, offset, train_length, seed, fit, ranked=True)
+    result = _fit_table(vectors, offset, train_length, seed, fit)
+    rows = vectors[: result.positions]
+    return replace(result, rank=int(torch.linalg.matrix_rank(rows[rows.isfinite().all(1)])))
 
 
 def fit_kernel(
@@ -286,10 +281,8 @@ def fit_kernel(
             errors.append((gap / target).sqrt().item())
         return None, int(positive.sum()), errors
 
-    def control(noise: Tensor) -> Tensor:
-        return noise @ noise.T
-
-    fit = _scored_fit(kernel, finite, width, offset, train_length, seed, score, control)
+    sizes = (offset, train_length, seed)
+    fit = _scored_fit(kernel, finite, width, *sizes, score, lambda noise: noise @ noise.T)
     return replace(fit, dimension=fit.rank or 0)
 
 
@@ -299,8 +292,6 @@ def _fit_table(
     train_length: int | None,
     seed: Seed,
     fit: Callable[[Tensor, Tensor], Tensor],
-    *,
-    ranked: bool,
 ) -> LinearMapFit:
     """Score a fit that takes a table and the positions to fit, and returns a matrix."""
 
@@ -311,14 +302,8 @@ def _fit_table(
             errors.append(_relative_norm(target - (matrix @ table[part].T).T, target))
         return matrix, None, errors
 
-    finite, width = vectors.isfinite().all(1), vectors.shape[1]
-    result = _scored_fit(
-        vectors, finite, width, offset, train_length, seed, score, lambda noise: noise
-    )
-    if not ranked:
-        return result
-    rows = vectors[: result.positions][finite[: result.positions]]
-    return replace(result, rank=int(torch.linalg.matrix_rank(rows)))
+    finite, sizes = vectors.isfinite().all(1), (vectors.shape[1], offset, train_length, seed)
+    return _scored_fit(vectors, finite, *sizes, score, lambda noise: noise)
 
 
 def _scored_fit(
@@ -348,8 +333,8 @@ def _scored_fit(
     half = (len(inside) + 1) // 2
     parts = shuffled[:half], shuffled[half:], later
     noise = torch.randn(count, width, dtype=data.dtype, generator=generator).to(data.device)
-    matrix, rank, errors = score(data, parts)
-    _, _, of_control = score(control(noise), parts)
+    matrix, rank, (in_sample, held_out, past) = score(data, parts)
+    _, _, (_, control_held_out, control_past) = score(control(noise), parts)
     return LinearMapFit(
         offset=offset,
         matrix=matrix,
@@ -357,11 +342,11 @@ def _scored_fit(
         fitted=half,
         dimension=width,
         rank=rank,
-        in_sample_error=errors[0],
-        held_out_error=errors[1],
-        later_error=errors[2] if len(later) else None,
-        control_held_out=of_control[1],
-        control_later=of_control[2] if len(later) else None,
+        in_sample_error=in_sample,
+        held_out_error=held_out,
+        later_error=past if len(later) else None,
+        control_held_out=control_held_out,
+        control_later=control_past if len(later) else None,
     )
 
 

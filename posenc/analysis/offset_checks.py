@@ -130,7 +130,7 @@ class OffsetClaims:
 def offset_only(
     kernel: Float[Tensor, "n n"], *, seed: Seed = 0, control_width: int = 64
 ) -> OffsetOnly:
-    """Return whether K(i, i + k) depends on k alone, by the error of `diagonal_spread`.
+    """Return how far K(i, i + k) is from a function of k, by `diagonal_spread`.
 
     The control is the kernel of a Gaussian table (n, control_width) drawn from `seed`.
     Raises SchemeArgumentError for a kernel that is not square.
@@ -139,14 +139,11 @@ def offset_only(
     check_count("control_width", control_width, 1, 2**16)
     profile = similarity_by_offset(kernel)
     error, reason = _diagonal_spread(kernel, profile.deviation)
-    noise = torch.randn(
-        len(kernel), control_width, dtype=kernel.dtype, generator=as_generator(seed)
-    ).to(kernel.device)
+    generator, shape = as_generator(seed), (len(kernel), control_width)
+    noise = torch.randn(shape, dtype=kernel.dtype, generator=generator).to(kernel.device)
     control, _ = diagonal_spread(noise @ noise.T)
-    averaged = slice(1, max(1, (len(kernel) + 1) // 2))
-    return OffsetOnly(
-        error, reason, control, profile.offsets[averaged], profile.deviation[averaged]
-    )
+    short = slice(1, max(1, (len(kernel) + 1) // 2))
+    return OffsetOnly(error, reason, control, profile.offsets[short], profile.deviation[short])
 
 
 def linear_in_offset(values: Float[Tensor, " n"], *, seed: Seed = 0) -> LinearInOffset:
@@ -287,24 +284,19 @@ def scheme_dense_fit(query: Query, offset: int) -> DenseFit:
     """Return the fit of a whole matrix, on as many positions as its width needs, and on later ones."""
     scheme = query.build("cpu")
     try:
-        position_vectors(scheme, 1, head=query.head, dtype=query.dtype)
-    except NoPositionVectors:
-        return DenseFit(None, _no_vectors(query))
-    try:
+        width = position_vectors(scheme, 1, head=query.head, dtype=query.dtype).shape[1]
         if not isinstance(scheme, VectorScheme):
             kernel = position_kernel(scheme, KERNEL_POSITIONS, head=query.head, dtype=query.dtype)
             inside = KERNEL_POSITIONS * 2 // 3
             return DenseFit(fit_kernel(kernel, offset, train_length=inside, seed=query.seed), "")
-        width = position_vectors(scheme, 1).shape[1]
         if width > MAX_FITTED_WIDTH:
-            return DenseFit(
-                None,
-                f"width {width:,} is more than is fitted here ({MAX_FITTED_WIDTH}); "
-                "use posenc.analysis.fit_dense",
-            )
+            limit = f"width {width:,} is more than is fitted here ({MAX_FITTED_WIDTH})"
+            return DenseFit(None, f"{limit}; use posenc.analysis.fit_dense")
         inside = 4 * width + 2 * offset
         vectors = position_vectors(scheme, known(scheme, inside + width), dtype=query.dtype)
         return DenseFit(fit_dense(vectors, offset, train_length=inside, seed=query.seed), "")
+    except NoPositionVectors:
+        return DenseFit(None, _no_vectors(query))
     except SchemeArgumentError as error:
         return DenseFit(None, str(error))
 
@@ -334,10 +326,7 @@ def scheme_offset_claims(query: Query) -> OffsetClaims:
 
 
 def _closed_form(checked: _Checked, offset: int) -> tuple[float | None, float | None]:
-    """The largest error over the heads of the scheme's own M_k and the smallest of its control.
-
-    None where the scheme has no M_k, or no two positions lie that far apart.
-    """
+    """The largest error over the heads of the scheme's own M_k and the smallest of its control."""
     if checked.length <= offset:
         return None, None
     errors, controls = [], []
@@ -354,14 +343,11 @@ def _closed_form(checked: _Checked, offset: int) -> tuple[float | None, float | 
 
 def _composition(checked: _Checked, offset: int, second: int) -> float:
     """The largest error over the heads of M_offset M_second against M_(offset + second)."""
-    sizes = (
-        (offset, COMPOSED_POSITIONS + second),
-        (second, COMPOSED_POSITIONS),
-        (offset + second, COMPOSED_POSITIONS),
-    )
+    count = COMPOSED_POSITIONS
+    sizes = ((offset, count + second), (second, count), (offset + second, count))
     errors = []
     for head in checked.vectors:
-        maps = [checked.scheme.offset_map(by, size=size, head=head) for by, size in sizes]
+        maps = (checked.scheme.offset_map(by, size=size, head=head) for by, size in sizes)
         errors.append(composition_error(*(matrix for matrix in maps if matrix is not None)))
     return max(errors)
 
@@ -374,13 +360,9 @@ def _pair_fit(checked: _Checked, offset: int) -> LinearMapFit | None:
     (vectors,) = checked.vectors.values()
     if (vectors.shape[1] - scheme.unpaired) % 2:
         return None
+    layout, first, tail = scheme.pair_layout, scheme.pair_first, scheme.unpaired
     return fit_pairs(
-        vectors,
-        offset,
-        layout=scheme.pair_layout,
-        first=scheme.pair_first,
-        tail=scheme.unpaired,
-        seed=checked.query.seed,
+        vectors, offset, layout=layout, first=first, tail=tail, seed=checked.query.seed
     )
 
 
@@ -408,12 +390,8 @@ def _verdict(error: float | None, query: Query, dimension: int, at_half: int) ->
         return "too few positions to tell"
     if math.isnan(error):
         return "undefined, all vectors are zero"
-    kind, sentence = classify_map(
-        error,
-        dimension=at_half,
-        dimension_at_double=dimension,
-        tolerance=MAP_TOLERANCE[query.precision],
-    )
+    sizes = {"dimension": at_half, "dimension_at_double": dimension}
+    kind, sentence = classify_map(error, **sizes, tolerance=MAP_TOLERANCE[query.precision])
     if kind is MapKind.NONE:
         return f"{sentence}, error {error:.3g}"
     return f"{sentence} up to the rounding of {query.precision}" if query.dtype else sentence

@@ -101,15 +101,14 @@ def expand_curve(curve: Float[Tensor, " offsets"]) -> Float[Tensor, "n n"]:
 def cosine_matrix(kernel: Float[Tensor, "n n"]) -> CosineMatrix:
     """Return a kernel (n, n) scaled to a unit diagonal.
 
-    A position whose K(i, i) is not positive and finite has no cosine: its row and column are NaN
-    and it is counted. Other entries that are not finite become NaN. Nothing is clamped: a value
-    above 1 by more than rounding shows a kernel that is no inner product. Norms are multiplied
-    after their square roots are taken, so no finite kernel overflows.
+    The row and column of a position whose K(i, i) is not positive and finite are NaN, as are other
+    entries that are not finite. Nothing is clamped: a value above 1 by more than rounding shows a
+    kernel that is no inner product.
     Raises SchemeArgumentError for a kernel that is not square.
     """
     kernel = as_kernel(kernel)
     norms, undefined = _norms(kernel.diagonal())
-    values = torch.outer(norms, norms)
+    values = torch.outer(norms, norms)  # of square roots: no finite kernel overflows
     torch.div(kernel, values, out=values)
     values.masked_fill_(values.isinf(), torch.nan)
     values.diagonal().copy_(torch.where(undefined, torch.nan, 1.0))
@@ -243,45 +242,27 @@ def kernel_values(query: Query, device: torch.device | str = "cpu") -> Tensor:
 def scheme_similarity(query: Query, values: Tensor | None = None) -> SchemeSimilarity:
     """Return the similarity of a scheme's positions. values: of `kernel_values`, if computed."""
     values = kernel_values(query) if values is None else values
-    undefined = 0
     if values.ndim == 1:
-        cosine = cosine_curve(values)
+        cosine, undefined = cosine_curve(values), 0
         profile = similarity_by_offset(curve=cosine, side="before")
     else:
         scaled = cosine_matrix(values)
         cosine, undefined = scaled.values, scaled.undefined_count
         profile = similarity_by_offset(cosine, side="before")
-    heads = _similarity_of_heads(query, profile.offsets) if values.ndim == 1 else None
+    low, high = profile.low, profile.high
+    if values.ndim == 1 and query.head == "mean" and (scheme := query.build("cpu")).heads:
+        heads = torch.stack(
+            [scheme.offset_kernel(profile.offsets, x, query.dtype) for x in range(scheme.heads)]
+        )
+        heads = heads / heads[:, :1]  # offset 0 comes first
+        low, high = heads.amin(dim=0), heads.amax(dim=0)
     return SchemeSimilarity(
-        cosine=cosine,
-        distances=-profile.offsets,
-        mean=profile.mean,
-        deviation=profile.deviation,
-        low=profile.low if heads is None else heads.amin(dim=0),
-        high=profile.high if heads is None else heads.amax(dim=0),
-        undefined=undefined,
+        cosine, -profile.offsets, profile.mean, profile.deviation, low, high, undefined
     )
 
 
-def _similarity_of_heads(query: Query, offsets: Tensor) -> Tensor | None:
-    """(heads, offsets) for a mean of heads, else None."""
-    scheme = query.build("cpu")
-    if query.head != "mean" or scheme.heads is None:
-        return None
-    zero = torch.zeros(1, dtype=torch.int64)
-    heads = [
-        scheme.offset_kernel(offsets, head, query.dtype)
-        / scheme.offset_kernel(zero, head, query.dtype)
-        for head in range(scheme.heads)
-    ]
-    return torch.stack(heads)
-
-
 def similarity_change(a: SchemeSimilarity, b: SchemeSimilarity, count: int) -> Tensor:
-    """Return the cosine similarity of `a` minus that of `b`, (count, count), float64.
-
-    NaN where either has no value.
-    """
+    """Return the cosine similarity of `a` minus `b`, (count, count), NaN where either has none."""
     return _square(a.cosine, count) - _square(b.cosine, count)
 
 
