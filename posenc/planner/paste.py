@@ -8,7 +8,7 @@ llama.cpp: tools/server/README.md of ggml-org/llama.cpp at commit 00dc8057, its 
 import json
 import string
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from posenc.errors import SchemeArgumentError
@@ -26,17 +26,7 @@ from posenc.text import counted
 VLLM_SOURCE = "docs.vllm.ai, stable, Context Extension; vLLM 0.11.1 and later"
 LLAMA_CPP_SOURCE = "ggml-org/llama.cpp, tools/server/README.md at 00dc8057"
 _IN_GGUF = ("linear", "yarn", "llama3", "longrope")  # rope_types that convert_hf_to_gguf.py writes
-# Kinds of scalings:
-_STARTS_AT_CONTEXT = ("rope_dynamic",)  # at max_position_embeddings in public code
 _VLLM_COUNTS_FACTOR = ("rope_linear", "rope_yarn")  # vLLM multiplies the context by their factor
-_VLLM_DOUBTS = {
-    "rope_dynamic": "No vLLM flags: that its dynamic NTK grows with the text as here was not verified."
-}
-_WITHOUT_BLOCK = {
-    "rope_yarn_paper": "transformers has no rope_type for YaRN as printed: at equal numbers its "
-    "frequencies are those of Llama 3's scaling, which has no attention factor"
-}
-_NOTHING = "so there is nothing to paste."
 
 
 @dataclass(frozen=True)
@@ -48,11 +38,11 @@ class Paste:
     where: where the keys belong and which they replace; layers that they rescale needlessly.
     """
 
-    rope_parameters: dict[str, Any]
-    rope_scaling: dict[str, Any]
-    vllm: str
-    llama_cpp: str
-    why: tuple[str, ...]
+    rope_parameters: dict[str, Any] = field(default_factory=dict)
+    rope_scaling: dict[str, Any] = field(default_factory=dict)
+    vllm: str = ""
+    llama_cpp: str = ""
+    why: tuple[str, ...] = ()
     where: str = ""
 
 
@@ -61,29 +51,32 @@ def paste(plan: ContextPlan, method: MethodPlan) -> Paste:
     config = method.config
     type_keys = type_block(config)
     if type_keys is None:
-        reason = _WITHOUT_BLOCK.get(
-            config.kind, f"transformers has no rope_type for {config.label}"
-        )
-        return Paste({}, {}, "", "", (f"{reason}, {_NOTHING}",))
+        if config.kind == "rope_yarn_paper":
+            return _nothing(
+                "transformers has no rope_type for YaRN as printed: at equal numbers its frequencies are "
+                "those of Llama 3's scaling, which has no attention factor"
+            )
+        return _nothing(f"transformers has no rope_type for {config.label}")
     rope_type = type_keys["rope_type"]
     family = FAMILIES.get(plan.model.read_as)
     if family is not None and family.takes and rope_type not in family.takes:
-        reason = (
-            f"transformers' {family.config_class} takes no rope_type but {', '.join(family.takes)}"
-        )
-        return Paste({}, {}, "", "", (f"{reason}, {_NOTHING}",))
-    context = plan.trained_length if config.kind in _STARTS_AT_CONTEXT else plan.target
+        taken = ", ".join(family.takes)
+        return _nothing(f"transformers' {family.config_class} takes no rope_type but {taken}")
+    dynamic = config.kind == "rope_dynamic"  # starts at max_position_embeddings in public code
+    context = plan.trained_length if dynamic else plan.target
     block, old_block = _blocks(plan, config, context)
-    if not block or "rope_theta" not in json.dumps(block):
-        return Paste({}, {}, "", "", (f"This model's config has no keys for its RoPE, {_NOTHING}",))
+    if "rope_theta" not in json.dumps(block):
+        return _nothing("This model's config has no keys for its RoPE")
     sizes: dict[str, Any] = {"max_position_embeddings": context}
     if family is not None and family.head_dim_unset:
         sizes["head_dim"] = plan.kind.head_dim
     parameters = {"rope_parameters": block}
     why = [] if old_block else ["transformers 4 has no keys for these layers."]
     vllm = ""
-    if config.kind in _VLLM_DOUBTS:
-        why.append(_VLLM_DOUBTS[config.kind])
+    if dynamic:
+        why.append(
+            "No vLLM flags: that its dynamic NTK grows with the text as here was not verified."
+        )
     else:
         overrides = parameters if config.kind in _VLLM_COUNTS_FACTOR else parameters | sizes
         if plan.model.section:
@@ -101,6 +94,10 @@ def paste(plan: ContextPlan, method: MethodPlan) -> Paste:
         why=(*why, reason) if reason else tuple(why),
         where=_where(plan, rescales=config != plan.kind.scheme),
     )
+
+
+def _nothing(reason: str) -> Paste:
+    return Paste(why=(f"{reason}, so there is nothing to paste.",))
 
 
 def _llama_cpp(plan: ContextPlan, method: MethodPlan, rope_type: str) -> tuple[str, str]:
@@ -161,10 +158,10 @@ def needless_layers(plan: ContextPlan) -> str:
     spared = [
         kind
         for kind in plan.model.layer_kinds
-        if _share_block(plan.model) and kind is not plan.kind and kind.scheme == plan.kind.scheme
+        if kind is not plan.kind and kind.scheme == plan.kind.scheme
         if kind.window is not None and kind.window <= trained
     ]
-    if not spared:
+    if not spared or not _share_block(plan.model):
         return ""
     layers = sum(len(kind.layers) for kind in spared)
     window = max(kind.window or 0 for kind in spared)
@@ -185,23 +182,18 @@ def _share_block(model: ModelConfig) -> bool:
 def _blocks(
     plan: ContextPlan, config: RopeConfig, context: int | None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the RoPE keys of both generations, each empty where the config has none.
-
-    Where the config has a block for each kind of layer, only the planned kind changes; where all kinds
-    share one block, those with the same scheme change, too.
-    """
-
-    def replaced(alike: bool) -> ModelConfig:
+    """Return the RoPE keys of both generations, each empty where the config has none."""
+    models = []
+    # A block of its own for each kind of layer is tried first, where the config may have them; then
+    # one for all kinds with the planned scheme.
+    for alike in (True,) if _share_block(plan.model) else (False, True):
         kinds = (
             replace(kind, scheme=config)
             if kind is plan.kind or (alike and kind.scheme == plan.kind.scheme)
             else kind
             for kind in plan.model.layer_kinds
         )
-        return replace(plan.model, layer_kinds=tuple(kinds), context=context)
-
-    choices = (True,) if _share_block(plan.model) else (False, True)
-    models = [replaced(alike) for alike in choices]
+        models.append(replace(plan.model, layer_kinds=tuple(kinds), context=context))
     return (
         _first_accepted([model.to_rope_parameters for model in models]),
         _first_accepted([model.to_rope_scaling for model in models]),
@@ -264,14 +256,14 @@ def losses(model, tokens, chunk=1024):
     """Loss of tokens 1 .. n-1 of one sequence: one pass over all of it, the head in pieces."""
     hidden = model.base_model(tokens[None].to(model.device), use_cache=False).last_hidden_state[0]
     head, cap = model.get_output_embeddings(), getattr(model.config, "final_logit_softcapping", None)
-    found = []
+    parts = []
     for start in range(0, len(tokens) - 1, chunk):
         end = min(start + chunk, len(tokens) - 1)
         logits = head(hidden[start:end]).float()
         if cap:
             logits = torch.tanh(logits / cap) * cap
-        found.append(cross_entropy(logits, tokens[start + 1 : end + 1].to(logits.device), reduction="none"))
-    return torch.cat(found).double().cpu()
+        parts.append(cross_entropy(logits, tokens[start + 1 : end + 1].to(logits.device), reduction="none"))
+    return torch.cat(parts).double().cpu()
 
 
 def mean_losses(checkpoint, sequences, planned, dtype, device):

@@ -176,9 +176,9 @@ def plan(
     window, negative, searched = None, None, False
     if trained is not None:
         negative = first_negative_offset(rope_frequencies(trained)[0], scanned)
-        if type(trained) is RopeConfig:
-            window = known_base(trained.rotary_dim, reach)
-            searched = window is not None or (search_base and reach <= MAX_LENGTH)
+    if type(trained) is RopeConfig:
+        window = known_base(trained.rotary_dim, reach)
+        searched = window is not None or (search_base and reach <= MAX_LENGTH)
         if window is None and searched:
             window = smallest_base(trained.rotary_dim, reach)
     plans: list[MethodPlan] = []
@@ -196,6 +196,7 @@ def plan(
                 left_out.append(_why_left_out(method, trained, window))
             else:
                 plans.append(_method_plan(method, config, trained, current, lengths, evidence))
+    plans.sort(key=lambda x: sort_key(x.readiness, x.pairs.unseen_count, x.short.mean))
     return ContextPlan(
         name=name or model.model_type,
         model=model,
@@ -204,9 +205,7 @@ def plan(
         reach=reach,
         scanned=scanned,
         trained=trained,
-        methods=tuple(
-            sorted(plans, key=lambda x: sort_key(x.readiness, x.pairs.unseen_count, x.short.mean))
-        ),
+        methods=tuple(plans),
         left_out=tuple(left_out),
         first_negative=negative,
         base_window=window,
@@ -249,32 +248,20 @@ def _trained_length(
     start: int | None = getattr(scheme, "trained_length", None) if is_rope else None
     factor: float = getattr(scheme, "factor", 1.0) if is_rope else 1.0
     published = None if evidence is None else evidence.preset.trained_length
-    silent = "The config does not say how long the"
+    texts = "training texts were"
     if start is not None:  # dynamic NTK's, whose factor is not in the context yet
-        length = start
-        sentence = (
-            f"{silent} training texts were: its scaling starts from {start:,} tokens, which is "
-            "taken."
-        )
+        length, taken = start, f"its scaling starts from {start:,} tokens, which is taken"
     elif factor > 1:
         length = max(2, round(model.context / factor))
-        sentence = (
-            f"{silent} texts were before it was scaled by {factor:g}: its context of {model.context:,} "
-            f"over that, {length:,}, is taken."
-        )
+        texts = f"texts were before it was scaled by {factor:g}"
+        taken = f"its context of {model.context:,} over that, {length:,}, is taken"
     elif evidence is not None and published is not None and published <= model.context:
-        length = published
-        sentence = (
-            f"{silent} training texts were: {published:,} tokens are taken, as those of "
-            f"{evidence.models} had ({evidence.preset.trained_source})."
-        )
+        length, source = published, evidence.preset.trained_source
+        taken = f"{published:,} tokens are taken, as those of {evidence.models} had ({source})"
     else:
         length = model.context
-        sentence = (
-            f"{silent} training texts were: its context of {model.context:,} is taken, which some models "
-            "were not trained to."
-        )
-    return length, (sentence,)
+        taken = f"its context of {length:,} is taken, which some models were not trained to"
+    return length, (f"The config does not say how long the {texts}: {taken}.",)
 
 
 def _configs(
@@ -286,22 +273,21 @@ def _configs(
 ) -> Iterator[tuple[Method, RopeConfig | None]]:
     """Yield every method asked for with its config, None where it has none."""
     longer = lengths.reach > lengths.trained
-    for name in names:
-        method = METHODS[name]
-        if name == UNSCALED.name:
-            same = NEW_LENGTH if lengths.text > lengths.trained else NOTHING_NEW
-            yield method if longer else same, trained
-        elif longer and method.scaling is None:
+    if not longer and UNSCALED.name in names:
+        yield NEW_LENGTH if lengths.text > lengths.trained else NOTHING_NEW, trained
+    for method in (METHODS[name] for name in names if longer):
+        if method is UNSCALED:
+            yield method, trained
+        elif method.scaling is None:
             larger = window is not None and window.rounded > trained.base
             yield method, trained.replace(base=window.rounded) if window and larger else None
-        elif longer and method.scaling is not None:
-            scaled = scaled_for(
-                method.scaling,
-                trained,
-                text=lengths.text,
-                reach=lengths.reach,
-                trained_length=lengths.trained,
-            )
+        else:
+            sizes = {
+                "text": lengths.text,
+                "reach": lengths.reach,
+                "trained_length": lengths.trained,
+            }
+            scaled = scaled_for(method.scaling, trained, **sizes)
             if scaled is not None and scaled.kind == scheme.kind:
                 # Of the model's own scaling only the length changes, not its ramp and the like.
                 changed = ("factor", "trained_length", "length", "attention_factor")
@@ -337,22 +323,14 @@ def _method_plan(
     if longer and untrained and not other_base:
         measured = measured_at(method.evidence.measured_as or config.kind, factor)
     advised = longer and evidence is not None and evidence.recommends(config, reach)
-    advice = evidence if advised else None
     inv_freq, attention_factor = rope_frequencies(config, length=text)
     stretch = config.stretch(text)
-    pairs = compare_pairs(
-        trained,
-        config,
-        trained_length=length,
-        text=text,
-        reach=reach,
-        factor=max(factor if stretch is None else stretch, 1.0),
-    )
-    if method.name == CONFIGURED and advice is None:
+    divisor = max(factor if stretch is None else stretch, 1.0)
+    sizes = {"text": text, "reach": reach}
+    pairs = compare_pairs(trained, config, trained_length=length, factor=divisor, **sizes)
+    if method.name == CONFIGURED and not advised:
         # The model was trained with its scaling, up to the context that this is made for.
-        own = compare_pairs(
-            config, config, trained_length=lengths.own, text=text, reach=reach, factor=1.0
-        )
+        own = compare_pairs(config, config, trained_length=lengths.own, factor=1.0, **sizes)
         pairs = replace(pairs, unseen=own.unseen)
     code_error = None
     if config.in_transformers:
@@ -373,6 +351,6 @@ def _method_plan(
         code_cosine_error=code_error,
         factor=factor,
         measured=measured,
-        advice=advice,
+        advice=evidence if advised else None,
         readiness=readiness(method.evidence, factor, recommended=advised, measured=measured),
     )

@@ -19,19 +19,19 @@ Value = str | int | float | None
 COSTS, SEES = "What it costs", "What it sees"  # titles of the two tables
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Column:
     """One column of a table of methods.
 
-    title: heading. key: name in a record. part: the table it is in, "" for both. of: the value for one
-    method. form: format of a number. never: text where there is no number. help: longer explanation.
+    title: heading. key: name in a record. part: the table it is in, "" for both. form: format of a
+    number. of: the value for one method. never: text where there is no number. help: explanation.
     """
 
     title: str
     key: str
     part: str
+    form: str
     of: Callable[[MethodPlan], Value]
-    form: str = ""
     never: str = "never"
     help: str = ""
 
@@ -40,11 +40,7 @@ class Column:
         value = self.of(method)
         if value is None and self.key == "first_negative" and plan.scanned < plan.reach:
             return f"not below {plan.scanned:,}"
-        return self.never if value is None else self.text(value)
-
-    def text(self, value: Value) -> str:
-        """Return a value as text."""
-        return value if isinstance(value, str) else format(value, self.form)
+        return self.never if value is None else format(value, self.form)
 
     def change(self, new: Value, old: Value) -> str:
         """Return the difference of two numbers as text, "" where either is none."""
@@ -54,7 +50,7 @@ class Column:
 
 
 def _kernel(share: float) -> Callable[[MethodPlan], float]:
-    """Return a function to the kernel at a share of the distances of a method's plan."""
+    """Return a function that gives the kernel at a share of the distances of a method's plan."""
 
     def value(method: MethodPlan) -> float:
         values = [*method.kernel.values()]
@@ -64,53 +60,30 @@ def _kernel(share: float) -> Callable[[MethodPlan], float]:
 
 
 COLUMNS = (
-    Column(title="method", key="label", part="", of=lambda x: x.method.label),
-    Column(title="training", key="training", part=COSTS, of=lambda x: x.readiness_text),
+    Column("method", "label", "", "", lambda x: x.method.label),
+    Column("training", "training", COSTS, "", lambda x: x.readiness_text),
+    Column("short texts, mean", "short_mean", COSTS, ".3f", lambda x: x.short.mean),
+    Column("short texts, worst", "short_worst", COSTS, ".3f", lambda x: x.short.worst),
+    Column("attention factor", "attention_factor", COSTS, ".4f", lambda x: x.attention_factor),
+    Column("stale keys from", "stale_from", COSTS, ",", lambda x: x.stale_from),
     Column(
-        title="short texts, mean", key="short_mean", part=COSTS, form=".3f",
-        of=lambda x: x.short.mean,
-    ),
-    Column(
-        title="short texts, worst", key="short_worst", part=COSTS, form=".3f",
-        of=lambda x: x.short.worst,
-    ),
-    Column(
-        title="attention factor", key="attention_factor", part=COSTS, form=".4f",
-        of=lambda x: x.attention_factor,
-    ),
-    Column(
-        title="stale keys from", key="stale_from", part=COSTS, form=",",
-        of=lambda x: x.stale_from,
-    ),
-    Column(
-        title="float32 cosine error", key="float32_cosine_error", part=COSTS, form=".1e",
-        of=lambda x: x.cosine_error,
+        "float32 cosine error", "float32_cosine_error", COSTS, ".1e", lambda x: x.cosine_error,
         help="Largest error of a cosine below the target, angles made in float32 of the exact "
         "frequencies, each rounded to float32 once.",
     ),
     Column(
-        title="in transformers", key="float32_cosine_error_transformers", part=COSTS, form=".1e",
-        of=lambda x: x.code_cosine_error, never="none there",
+        "in transformers", "float32_cosine_error_transformers", COSTS, ".1e",
+        lambda x: x.code_cosine_error, never="none there",
         help="The same error of the frequencies that transformers computes, in float32 from the start.",
     ),
-    Column(
-        title="unseen pairs", key="unseen_pairs", part=SEES, form=",",
-        of=lambda x: x.pairs.unseen_count,
-    ),
-    Column(title="kept", key="kept", part=SEES, form=",", of=lambda x: x.pairs.count(KEPT)),
-    Column(
-        title="blended", key="blended", part=SEES, form=",", of=lambda x: x.pairs.count(BLENDED)
-    ),
-    Column(
-        title="divided", key="divided", part=SEES, form=",", of=lambda x: x.pairs.count(DIVIDED)
-    ),
-    Column(
-        title="B(k) < 0 at", key="first_negative", part=SEES, form=",",
-        of=lambda x: x.first_negative,
-    ),
-    Column(title="K at 1/4", key="kernel_quarter", part=SEES, form=".3f", of=_kernel(0)),
-    Column(title="K at 1/2", key="kernel_half", part=SEES, form=".3f", of=_kernel(0.5)),
-    Column(title="K at the end", key="kernel_end", part=SEES, form=".3f", of=_kernel(1)),
+    Column("unseen pairs", "unseen_pairs", SEES, ",", lambda x: x.pairs.unseen_count),
+    Column("kept", "kept", SEES, ",", lambda x: x.pairs.count(KEPT)),
+    Column("blended", "blended", SEES, ",", lambda x: x.pairs.count(BLENDED)),
+    Column("divided", "divided", SEES, ",", lambda x: x.pairs.count(DIVIDED)),
+    Column("B(k) < 0 at", "first_negative", SEES, ",", lambda x: x.first_negative),
+    Column("K at 1/4", "kernel_quarter", SEES, ".3f", _kernel(0)),
+    Column("K at 1/2", "kernel_half", SEES, ".3f", _kernel(0.5)),
+    Column("K at the end", "kernel_end", SEES, ".3f", _kernel(1)),
 )  # fmt: skip
 
 EXPLAINED = (

@@ -18,9 +18,6 @@ _BOUND = "B(k) = sum cos(k theta) must stay at or above 0 for all distances belo
 _MEN = "Men et al. 2024, arXiv 2405.14591"
 _YARN = "Peng et al. 2023, arXiv 2309.00071"
 _COSINE_LIMIT = 0.01
-_IN_CODE = {
-    "rope_yarn_paper": "rope_yarn"
-}  # printed formulas, and what public code computes instead
 
 
 def recommendation(plan: ContextPlan) -> str:
@@ -49,34 +46,33 @@ def recommendation(plan: ContextPlan) -> str:
 
 
 def suggested(plan: ContextPlan) -> MethodPlan | None:
-    """Return the method that the recommendation begins with; None where there is none.
-
-    The first of the ranking that needs no training; else one that was fine-tuned to this factor; else
-    the model's own kind of scaling, stretched; else the first of the ranking.
-    """
+    """Return the method that the recommendation begins with; None where there is none."""
     if not plan.methods:
         return None
     first = plan.methods[0]
     if first.readiness in (Readiness.MADE, Readiness.RECOMMENDED, Readiness.UNTRAINED):
         return first
-    tuned = _fine_tuned(plan)
-    seen = [method for method in tuned if not method.pairs.unseen_count]
-    own = [
+    covering, tuned = _fine_tuned(plan)
+    own = (
         method
         for method in plan.methods
         if plan.own_length and _is_own_kind(plan, method) and method.method.name != CONFIGURED
-    ]
-    return next(iter((*seen, *tuned, *own)), first)
+    )
+    return next(iter((*covering, *tuned, *own)), first)
 
 
-def _fine_tuned(plan: ContextPlan) -> list[MethodPlan]:
-    """Return the methods that sources fine-tuned to this factor, a larger base for plain RoPE only."""
-    return [
+def _fine_tuned(plan: ContextPlan) -> tuple[list[MethodPlan], list[MethodPlan]]:
+    """Return the methods that sources fine-tuned to this factor: those without unseen angles, all.
+
+    A larger base counts for plain RoPE only.
+    """
+    tuned = [
         method
         for method in plan.methods
         if method.readiness is Readiness.TRAINED
         and not (plan.own_length and method.method is LARGER_BASE)
     ]
+    return [method for method in tuned if not method.pairs.unseen_count], tuned
 
 
 def _is_own_kind(plan: ContextPlan, method: MethodPlan) -> bool:
@@ -95,19 +91,13 @@ def _what_to_do(plan: ContextPlan) -> str:
         )
     if first is not None and first.readiness is Readiness.UNTRAINED:
         return f". {_without_training(plan, trained=True)} Measure that first."
-    tuned = _fine_tuned(plan)
-    seen = [method for method in tuned if not method.pairs.unseen_count]
+    covering, tuned = _fine_tuned(plan)
     choice = suggested(plan)
-    if seen:
-        keeps = "keeps" if len(seen) == 1 else "keep"
-        advice = (
-            f"Plan to fine-tune with {listed(map(_name, seen), 'or')}, which {keeps} every pair "
-            "within angles seen in training."
-        )
-    elif tuned:
-        advice = (
-            f"Plan to fine-tune with {listed(map(_name, tuned), 'or')}, though {_unseen(tuned[0])}."
-        )
+    if tuned:
+        keep = "keeps" if len(covering) == 1 else "keep"
+        end = f"which {keep} every pair within angles seen in training"
+        end = end if covering else f"though {_unseen(tuned[0])}"
+        advice = f"Plan to fine-tune with {listed(map(_name, covering or tuned), 'or')}, {end}."
     elif plan.own_length and choice and _is_own_kind(plan, choice):
         advice = f"Plan to train and to measure, first with {_name(choice)} at a larger factor."
     else:
@@ -116,18 +106,16 @@ def _what_to_do(plan: ContextPlan) -> str:
 
 
 def _without_training(plan: ContextPlan, trained: bool) -> str:
-    """Say what is known of the methods without training, at this factor.
-
-    trained: whether a source trained a model with one of them to this factor.
-    """
+    """Say what is known without training; trained: whether a source trained to this factor."""
     tested = [method for method in plan.methods if method.readiness is Readiness.UNTRAINED]
     if tested:
-        verb = "is" if len(tested) == 1 else "are"
         sentence = (
-            f"Without training, {listed(map(_name, tested), 'and')} {verb} reported to work to "
+            f"Without training, {listed(map(_name, tested), 'and')} "
+            f"{'is' if len(tested) == 1 else 'are'} reported to work to "
             f"{times(tested[0].method.evidence.untrained_to)}"
         )
-        sentence += f", but {_unseen(tested[0])}" if tested[0].pairs.unseen_count else ""
+        if tested[0].pairs.unseen_count:
+            sentence += f", but {_unseen(tested[0])}"
     else:
         stretch = plan.methods[0].factor if plan.methods else 1.0
         sentence = (
@@ -162,8 +150,7 @@ def _name(method: MethodPlan) -> str:
 
 
 def _unseen(method: MethodPlan) -> str:
-    count = method.pairs.unseen_count
-    verb = "meets" if count == 1 else "meet"
+    count, verb = method.pairs.unseen_count, "meets" if method.pairs.unseen_count == 1 else "meet"
     return (
         f"{counted(count, 'pair')} of {len(method.pairs.before)} {verb} angles unseen in training"
     )
@@ -171,12 +158,13 @@ def _unseen(method: MethodPlan) -> str:
 
 def _not_longer(plan: ContextPlan, trained_length: int) -> str:
     """Say that no distance is new, and whether the trained length is known or assumed."""
-    if plan.target <= trained_length:
-        trained = "is taken as trained" if plan.assumed else "was trained"
-        return (
-            f"{plan.name} {trained} on {trained_length:,} tokens: {plan.target:,} need no scaling."
-        )
     trained = "taken as trained" if plan.assumed else "trained"
+    if plan.target <= trained_length:
+        verb = "is" if plan.assumed else "was"
+        return (
+            f"{plan.name} {verb} {trained} on {trained_length:,} tokens: {plan.target:,} need no "
+            "scaling."
+        )
     test = "no training or test on texts of this length is known here."
     if plan.evidence is not None and not plan.evidence.kind:
         test = (
@@ -243,9 +231,9 @@ class PlanWarning:
 
 def warnings_of(plan: ContextPlan) -> list[PlanWarning]:
     """Return the warnings about a plan, the most important first."""
-    trained_length = "The trained length decides every number."
+    rule = "The trained length decides every number."
     return [
-        *(PlanWarning(trained_length, sentence, "its config") for sentence in plan.assumed),
+        *(PlanWarning(rule, sentence, "its config") for sentence in plan.assumed),
         *_of_model(plan),
         *_of_bound(plan),
         *(warning for method in plan.methods for warning in _of_method(method, plan)),
@@ -310,7 +298,8 @@ def _of_method(method: MethodPlan, plan: ContextPlan) -> Iterator[PlanWarning]:
             "Liu et al. 2023, arXiv 2310.05209",
         )
     kind = IN_CODE.get(method.config.kind)
-    for code in (other for other in plan.methods if other.config.kind == kind):
+    code = next((other for other in plan.methods if other.config.kind == kind), None)
+    if code is not None:
         excess = code.pairs.after / method.pairs.after - 1
         pair = int(np.abs(excess).argmax())
         yield PlanWarning(
@@ -319,7 +308,6 @@ def _of_method(method: MethodPlan, plan: ContextPlan) -> Iterator[PlanWarning]:
             f"pair {pair}; servers compute the code's.",
             PAPER_AND_CODE,
         )
-        break
 
 
 def _of_layers(plan: ContextPlan) -> Iterator[PlanWarning]:
