@@ -1,7 +1,6 @@
 """A config.json as a checked object, read key by key, and which of its keys bear on position.
 
-The names of such keys are those of the configuration classes of transformers 5.23 (every causal model
-with RoPE) and of published files with code of their own.
+Names of keys: the configuration classes of transformers 5.23, and published files with their own code.
 """
 
 from __future__ import annotations
@@ -19,16 +18,15 @@ from posenc.errors import ConfigFileError, shown
 from posenc.text import printable_name
 
 Source = Mapping[str, Any] | str | bytes | bytearray | Path
-MAX_DEPTH = 32  # objects and lists inside one another
+_MAX_DEPTH = 32  # objects and lists inside one another
 _MAX_DIGITS = 40  # of an integer
 _KINDS = {bool: "true or false", int: "number", float: "number", str: "text", list: "list"}
 
 
 def read_object(source: Source) -> dict[str, Any]:
-    """Return the JSON object that `source` is or holds.
+    """Return a config as a dict.
 
-    source: a mapping; bytes, which are JSON text and never a path; a text that begins with a brace or
-    a bracket, which is JSON; or the path of a file. At most 1 MiB. Raises ConfigFileError.
+    source: a mapping; JSON text or bytes of at most 1 MiB; or a path. Raises ConfigFileError.
     """
     record = _parse(_text_of(source))
     if not isinstance(record, dict):
@@ -64,12 +62,11 @@ def _text_of(source: Source) -> str:
 
 
 def _plain(value: object) -> Any:
-    """Return what JSON writes for a mapping or, as `to_dict` may leave it, a torch dtype."""
+    # transformers' `to_dict` may leave a torch dtype.
     return dict(value) if isinstance(value, Mapping) else f"<{type(value).__name__}>"
 
 
 def _read_file(path: Path) -> bytes:
-    """Return the bytes of a regular file; a message never names its directory."""
     name = printable_name(path.name)
     try:
         mode = path.stat().st_mode
@@ -99,11 +96,11 @@ def _parse(text: str) -> Any:
         raise ConfigFileError(
             f"the config is not JSON: {error.msg} in line {error.lineno}, column {error.colno}."
         ) from None
+    except ConfigFileError:
+        raise
     except RecursionError:
         raise _too_deep("the config") from None
-    except ValueError as error:  # Python converts no integer of thousands of digits
-        if isinstance(error, ConfigFileError):
-            raise
+    except ValueError:  # Python converts no integer of thousands of digits
         raise _too_many_digits("the config") from None
 
 
@@ -118,8 +115,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _check(value: Any, key: str = "", depth: int = 0) -> None:
-    """Refuse deep nesting and numbers that are infinite, not a number or very long."""
-    if depth > MAX_DEPTH:
+    if depth > _MAX_DEPTH:
         raise _too_deep(key, key)
     if isinstance(value, float) and not math.isfinite(value):
         raise ConfigFileError(f"{key} must be a finite number, got {value}.", key)
@@ -134,8 +130,7 @@ def _check(value: Any, key: str = "", depth: int = 0) -> None:
 
 
 def _too_deep(place: str, key: str = "") -> ConfigFileError:
-    most = MAX_DEPTH
-    return ConfigFileError(f"{place} nests objects and lists more than {most} deep.", key)
+    return ConfigFileError(f"{place} nests objects and lists more than {_MAX_DEPTH} deep.", key)
 
 
 def _too_many_digits(place: str, key: str = "") -> ConfigFileError:
@@ -178,15 +173,15 @@ _ON_BY_DEFAULT = re.compile(r"^(?:use_|is_)?(?:rope|rotary|causal)|neox|interlea
 
 
 def _has_no_effect(name: str, record: Mapping[str, Any], read: set[str]) -> bool:
-    """Return whether an unread key has a value that certainly changes nothing.
+    """Return whether an unread key of `record` has a value that changes nothing.
 
-    record: the object of the key. read: the keys of it that were read.
+    read: the keys of `record` that were read.
     """
     value = record[name]
     if value is None:
         return True
     if name == "use_sliding_window":
-        # A class that does not read it has its window all the same, if it has one.
+        # A class that ignores this key uses its window anyway.
         has_none = "sliding_window" in record and record["sliding_window"] is None
         return value is False and (has_none or "sliding_window" not in read)
     if name in _PATTERNS and record.get("layer_types") is not None and "layer_types" in read:
@@ -209,10 +204,9 @@ def _has_no_effect(name: str, record: Mapping[str, Any], read: set[str]) -> bool
 
 
 class Keys:
-    """One object of a config, read key by key.
+    """One object of a config, and which of its keys were read.
 
-    A key that is asked for counts as read; null counts as absent, as in transformers. A key may have
-    several names: two of them with different values are an error.
+    null counts as absent, as in transformers. A key may have several names, which must agree.
     """
 
     def __init__(self, record: dict[str, Any], path: str = "", parent: Keys | None = None) -> None:
@@ -226,7 +220,7 @@ class Keys:
             parent.children.append(self)
 
     def named(self, name: str) -> str:
-        """Return a key with its path from the top."""
+        """Return a key's path from the top."""
         return f"{self.path}.{name}" if self.path else name
 
     def error(self, name: str, problem: str) -> ConfigFileError:
@@ -240,7 +234,7 @@ class Keys:
             self.assumed.append(sentence)
 
     def find(self, names: str | Sequence[str]) -> tuple[str, Any] | None:
-        """Return the name that the config uses and its value, or None where all are absent or null."""
+        """Return a key's name and value, or None where it is absent or null, and mark it as read."""
         names = (names,) if isinstance(names, str) else names
         self.read.update(names)
         entries = [(name, self.record[name]) for name in names if self.record.get(name) is not None]
@@ -258,9 +252,9 @@ class Keys:
     def get(
         self, names: str | Sequence[str], rule: fields.Rule, default: Any = None, why: str = ""
     ) -> Any:
-        """Return a value that its rule accepts, or the default; without one the key is required.
+        """Return a key's checked value, or its default; without a default the key is required.
 
-        why: the reason for the default, which is then noted as an assumption.
+        why: the reason for the default, which is noted as an assumption.
         """
         entry = self.find(names)
         first = names if isinstance(names, str) else names[0]
@@ -273,12 +267,15 @@ class Keys:
                 self.assume(f"{self.named(first)} is {state}: {value} is taken, {why}.")
             return default
         name, value = entry
-        if not rule.accepts(value):
-            raise self.error(name, f"must be {rule.allowed()}, got {shown(value)}")
+        self._check_rule(name, value, rule)
         return float(value) if isinstance(rule, fields.FloatRange) else value
 
+    def _check_rule(self, name: str, value: Any, rule: fields.Rule) -> None:
+        if not rule.accepts(value):
+            raise self.error(name, f"must be {rule.allowed()}, got {shown(value)}")
+
     def optional(self, names: str | Sequence[str], rule: fields.Rule) -> Any:
-        """Return a value that its rule accepts, or None where the key is absent or null."""
+        """Return a key's checked value, or None where it is absent or null."""
         return None if self.find(names) is None else self.get(names, rule)
 
     def flag(self, name: str, default: bool, why: str = "") -> bool:
@@ -297,24 +294,20 @@ class Keys:
         """Return a list of exactly `count` numbers; the key is required."""
         values = self._list(name, count, "numbers")
         for index, value in enumerate(values):
-            if not rule.accepts(value):
-                raise self.error(
-                    f"{name}[{index}]", f"must be {rule.allowed()}, got {shown(value)}"
-                )
-        return tuple(float(value) for value in values)
+            self._check_rule(f"{name}[{index}]", value, rule)
+        return tuple(map(float, values))
 
     def layer_list(self, name: str, count: int, options: Sequence[Any]) -> tuple[Any, ...] | None:
-        """Return one of the options for each layer, or None where the key is absent or null."""
+        """Return one of `options` per layer, or None where the key is absent or null."""
         if self.find(name) is None:
             return None
         values = self._list(name, count, "entries, one per layer")
         for index, value in enumerate(values):
             # 1 is not true here: JSON distinguishes them.
             if not any(value == option and type(value) is type(option) for option in options):
-                raise self.error(
-                    f"{name}[{index}]",
-                    f"must be one of {', '.join(map(str, options))}, got {shown(value)}",
-                )
+                allowed = ", ".join(map(str, options))
+                problem = f"must be one of {allowed}, got {shown(value)}"
+                raise self.error(f"{name}[{index}]", problem)
         return tuple(values)
 
     def _list(self, name: str, count: int, entries: str) -> list[Any]:
@@ -330,7 +323,7 @@ class Keys:
         return values
 
     def section(self, name: str) -> Keys | None:
-        """Return the keys of an object in this one, or None where it is absent, null or empty."""
+        """Return the keys of a nested object, or None where it is absent, null or empty."""
         entry = self.find(name)
         if entry is None:
             return None
@@ -341,7 +334,7 @@ class Keys:
         return self.sections.get(name)
 
     def unread(self) -> tuple[str, ...]:
-        """Return the unread keys that bear on position, here and in the sections that were read."""
+        """Return the unread keys that bear on position, also those of the sections that were read."""
         own = [printable_name(self.named(name)) for name in self.record if self.is_unread(name)]
         return tuple(own) + tuple(key for child in self.children for key in child.unread())
 

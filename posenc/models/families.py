@@ -1,7 +1,4 @@
-"""Configuration classes of transformers 5.23 with RoPE: their defaults for keys that a config leaves out.
-
-They describe the class, not the best-known model of that name.
-"""
+"""Defaults of transformers 5.23's configuration classes with RoPE, for keys that a config leaves out."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -13,7 +10,7 @@ from posenc.frequencies import Layout
 VERSION = "5.23"
 
 Names = tuple[str, ...]
-# A key that transformers knows under several names, its attribute map included.
+# Names of keys, those of transformers' attribute maps included.
 SIZES: Mapping[str, Names] = MappingProxyType(
     {
         "hidden_size": ("hidden_size", "n_embd", "n_embed", "d_model"),
@@ -29,7 +26,7 @@ Windows = Literal["none", "every layer", "last layers", "pattern", "if any"]
 
 @dataclass(frozen=True, kw_only=True)
 class Base:
-    """The base of a kind of layer: its default, and its keys outside of `rope_parameters`."""
+    """The base of a kind of layer. names: its keys outside of `rope_parameters`."""
 
     default: float
     names: Names = ("rope_theta",)
@@ -38,31 +35,27 @@ class Base:
 
 @dataclass(frozen=True, kw_only=True)
 class RopeFamily:
-    """One configuration class of transformers with RoPE. The defaults here are those of LlamaConfig.
+    """A configuration class of transformers with RoPE; the defaults here are those of LlamaConfig.
 
-    hidden_size, layers, heads, kv_heads, head_dim, context, trained_length: defaults of the class;
-    kv_heads None stands for one per head, head_dim None for hidden_size / heads.
-    bases: by kind of layer; the kind "" stands for all of them, which then share one rope block.
-    blocks: rope block that stands in for an absent one, likewise.
-    share: default share of the head that is rotated; None where the model rotates all of it and knows
-    no other. share_names: keys of it outside of the rope block.
-    block_defaults: values of keys of a rope block that the class has, where they are absent.
-    types: other words for a rope_type that this class knows. takes: the only ones that it takes, where it
-    refuses others.
-    windows: which layers have `window` tokens: none, every layer, the last ones from max_window_layers
-    (by default `first_windowed`), all but every `period`-th, which is the last of a period, or the first
-    where `first_full` is set, or all layers if the config has a window.
-    scalar: default of query_pre_attn_scalar s, s^(-1/2) being the softmax scale. softmax_scale: the
-    scale itself, where the class fixes it; scale_key: the key of it.
-    encoder: every token sees both sides, and nothing is cached. both_sides: how use_bidirectional_attention
-    switches a decoder to that, as true or false or as all or vision; "" where the class does not read it.
-    latent: keys and values are made from one latent vector a token (DeepSeek's MLA).
+    kv_heads: None for one per query head. head_dim: None for hidden_size / heads.
+    bases, blocks: base, and default rope block, by kind of layer; "" stands for all kinds.
+    share: default rotated share of the head; None where the class always rotates the whole head.
+    share_names: its keys outside of the rope block.
+    block_defaults: defaults of keys of a rope block.
+    types: aliases of a rope_type. takes: the only rope_types that the class accepts; () for all.
+    windows: which layers see `window` tokens: none, every layer, the last ones from max_window_layers
+    (default `first_windowed`), a pattern in which the last (or, with `first_full`, the first) of every
+    `period` layers has full attention, or all layers if the config has a window.
+    scalar: default of query_pre_attn_scalar s, for a softmax scale of s^(-1/2). softmax_scale,
+    scale_key: the scale where the class fixes it, and its key.
+    encoder: every token sees both sides, and nothing is cached. both_sides: type of the key
+    use_bidirectional_attention (flag; or word: all or vision), "" without that key.
+    latent: keys and values come from one latent vector per token (DeepSeek's MLA).
     no_rope: the config lists layers without RoPE.
-    kv_heads_key, head_dim_key: whether the class reads num_key_value_heads and head_dim at all.
-    head_dim_unset: whether it leaves an absent head_dim null, from which some of transformers' own
-    scalings cannot compute frequencies.
-    global_head_dim: default head width of the layers of full attention, where it is another.
-    notes: what its layers do in addition to the scheme.
+    kv_heads_key, head_dim_key: whether the class reads num_key_value_heads and head_dim.
+    head_dim_unset: whether an absent head_dim stays null, which fails in some of transformers' scalings.
+    global_head_dim: default head width of full attention layers, where it differs.
+    notes: what the layers do in addition to the scheme.
     """
 
     config_class: str
@@ -103,7 +96,7 @@ class RopeFamily:
 
     @property
     def source(self) -> str:
-        """Where a default comes from, as a sentence ends."""
+        """The source of the defaults, as the end of a sentence."""
         return f"the default of transformers' {self.config_class}"
 
     def base_of(self, kind: str) -> Base:
@@ -112,7 +105,7 @@ class RopeFamily:
 
 
 def family_of(model_type: str) -> RopeFamily:
-    """Return the class of a model type, or what is assumed of an unknown one: every size is required."""
+    """Return the class of a model type; for an unknown type, one that requires every size."""
     return FAMILIES.get(model_type, _UNKNOWN)
 
 
@@ -122,11 +115,11 @@ _UNKNOWN = RopeFamily(
 )  # fmt: skip
 
 
-def _one(default: float, *names: str) -> Mapping[str, Base]:
+def _all_layers(default: float, *names: str) -> Mapping[str, Base]:
     return {"": Base(default=default, names=names or ("rope_theta",))}
 
 
-def _two(full: Base, sliding: Base) -> Mapping[str, Base]:
+def _full_and_sliding(full: Base, sliding: Base) -> Mapping[str, Base]:
     return {FULL: full, SLIDING: sliding}
 
 
@@ -136,7 +129,7 @@ _QWEN = RopeFamily(
 )  # fmt: skip
 _QWEN_VL = RopeFamily(
     config_class="Qwen2VLTextConfig", hidden_size=8_192, layers=80, heads=64, kv_heads=8,
-    context=32_768, windows="last layers", window=4_096, first_windowed=80, bases=_one(1e6),
+    context=32_768, windows="last layers", window=4_096, first_windowed=80, bases=_all_layers(1e6),
     block_defaults={"mrope_section": (16, 24, 24)},
 )  # fmt: skip
 _GLM = RopeFamily(
@@ -156,7 +149,7 @@ FAMILIES: Mapping[str, RopeFamily] = MappingProxyType(
             window=4_096,
         ),
         "mixtral": RopeFamily(
-            config_class="MixtralConfig", kv_heads=8, context=131_072, bases=_one(1e6),
+            config_class="MixtralConfig", kv_heads=8, context=131_072, bases=_all_layers(1e6),
             windows="every layer", head_dim_unset=True,
         ),
         "qwen2": _QWEN,
@@ -183,7 +176,7 @@ FAMILIES: Mapping[str, RopeFamily] = MappingProxyType(
             config_class="Gemma3TextConfig", hidden_size=2_304, layers=26, heads=8, kv_heads=4,
             head_dim=256, context=131_072, windows="pattern", window=4_096, period=6,
             period_key="sliding_window_pattern", scalar=256, both_sides="flag",
-            bases=_two(
+            bases=_full_and_sliding(
                 Base(default=1e6), Base(default=1e4, names=("rope_local_base_freq",), scaled=False)
             ),
         ),
@@ -195,7 +188,7 @@ FAMILIES: Mapping[str, RopeFamily] = MappingProxyType(
         ),
         "gpt_neox": RopeFamily(
             config_class="GPTNeoXConfig", hidden_size=6_144, layers=44, heads=64,
-            bases=_one(1e4, "rotary_emb_base", "rope_theta"), share=0.25,
+            bases=_all_layers(1e4, "rotary_emb_base", "rope_theta"), share=0.25,
             share_names=("rotary_pct", "partial_rotary_factor"), kv_heads_key=False,
             head_dim_key=False,
         ),
@@ -206,7 +199,7 @@ FAMILIES: Mapping[str, RopeFamily] = MappingProxyType(
         "kimi_k2": _DEEPSEEK_V3,  # its own code is a copy of this class
         "gpt_oss": RopeFamily(
             config_class="GptOssConfig", hidden_size=2_880, layers=36, heads=64, kv_heads=8,
-            head_dim=64, context=131_072, bases=_one(1.5e5), windows="pattern", window=128,
+            head_dim=64, context=131_072, bases=_all_layers(1.5e5), windows="pattern", window=128,
             blocks={"": {
                 "rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0,
                 "truncate": False, "original_max_position_embeddings": 4_096,
@@ -217,14 +210,14 @@ FAMILIES: Mapping[str, RopeFamily] = MappingProxyType(
         "olmo2": RopeFamily(config_class="Olmo2Config"),
         "olmo3": RopeFamily(
             config_class="Olmo3Config", windows="pattern", window=4_096, period=4,
-            bases=_two(Base(default=5e5), Base(default=5e5, scaled=False)),
+            bases=_full_and_sliding(Base(default=5e5), Base(default=5e5, scaled=False)),
         ),
         "olmoe": RopeFamily(
             config_class="OlmoeConfig", hidden_size=2_048, layers=16, heads=16, context=4_096,
         ),
         "smollm3": RopeFamily(
             config_class="SmolLM3Config", hidden_size=2_048, layers=36, heads=16, kv_heads=4,
-            context=32_768, bases=_one(2e6), no_rope=True,
+            context=32_768, bases=_all_layers(2e6), no_rope=True,
         ),
         "starcoder2": RopeFamily(
             config_class="Starcoder2Config", hidden_size=3_072, layers=30, heads=24, kv_heads=2,
@@ -238,15 +231,15 @@ FAMILIES: Mapping[str, RopeFamily] = MappingProxyType(
         ),
         "cohere": RopeFamily(
             config_class="CohereConfig", hidden_size=8_192, layers=40, heads=64, context=8_192,
-            bases=_one(5e5), layout="interleaved",
+            bases=_all_layers(5e5), layout="interleaved",
         ),
         "ernie4_5": RopeFamily(
             config_class="Ernie4_5Config", hidden_size=1_024, layers=18, heads=16, kv_heads=2,
-            head_dim=128, context=131_072, bases=_one(5e5), layout="interleaved",
+            head_dim=128, context=131_072, bases=_all_layers(5e5), layout="interleaved",
         ),
         "helium": RopeFamily(
             config_class="HeliumConfig", hidden_size=2_560, layers=24, heads=20, kv_heads=20,
-            head_dim=128, context=4_096, bases=_one(1e5), layout="interleaved",
+            head_dim=128, context=4_096, bases=_all_layers(1e5), layout="interleaved",
         ),
         "glm": _GLM,
         "glm4": replace(_GLM, config_class="Glm4Config"),
@@ -270,7 +263,7 @@ FAMILIES: Mapping[str, RopeFamily] = MappingProxyType(
         ),
         "modernbert": RopeFamily(
             config_class="ModernBertConfig", hidden_size=768, layers=22, heads=12, context=8_192,
-            bases=_two(
+            bases=_full_and_sliding(
                 Base(default=1.6e5, names=("global_rope_theta",)),
                 Base(default=1e4, names=("local_rope_theta",)),
             ),
@@ -281,7 +274,7 @@ FAMILIES: Mapping[str, RopeFamily] = MappingProxyType(
         "gemma4_text": RopeFamily(
             config_class="Gemma4TextConfig", hidden_size=2_304, layers=30, heads=8, kv_heads=4,
             head_dim=256, context=131_072, windows="pattern", window=512, period=6,
-            bases=_two(Base(default=1e6, names=()), Base(default=1e4, names=())), share=1.0,
+            bases=_full_and_sliding(Base(default=1e6, names=()), Base(default=1e4, names=())), share=1.0,
             softmax_scale=1.0, global_head_dim=512, both_sides="word",
             blocks={FULL: {"rope_type": "proportional", "partial_rotary_factor": 0.25}},
         ),

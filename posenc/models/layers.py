@@ -1,4 +1,4 @@
-"""The layers of a model as its config has them: sizes, kinds of layers, windows, heads of each kind."""
+"""Sizes, kinds of layers, windows and heads of a model, read from its config."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,10 +23,7 @@ _FIRST_LAYER = fields.IntRange(low=0, high=MAX_LAYERS)
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """Width of a token, number of layers and heads, width of a head, length that the config names.
-
-    context: the key of that length, and its value.
-    """
+    """The sizes of a model. context: the key and the value of the length that the config names."""
 
     hidden_size: int
     layers: int
@@ -50,12 +47,12 @@ def read_sizes(keys: Keys, family: RopeFamily) -> Sizes:
         head_dim = keys.get("head_dim", HEAD_WIDTH_LIMIT, family.head_dim, why)
     else:
         head_dim = _divide(keys, SIZES["hidden_size"], hidden, SIZES["heads"], heads)
-        written = keys.find("head_dim")
-        if written is not None and written[1] != head_dim:
+        entry = keys.find("head_dim")
+        if entry is not None and entry[1] != head_dim:
             raise keys.error(
                 "head_dim",
                 f"must be {head_dim}, which is hidden size / heads, or absent: this class has no such "
-                f"key, got {shown(written[1])}",
+                f"key, got {shown(entry[1])}",
             )
     if keys.record.get("kv_channels") == head_dim:
         keys.find("kv_channels")  # the head width, as Megatron and NVIDIA's Nemotron call it
@@ -91,7 +88,7 @@ def read_plain_sizes(
 ) -> PlainSizes:
     """Return the sizes of a model whose heads are hidden_size / heads wide.
 
-    hidden, layers, heads: the default of the class, and the names of the key. why: the class.
+    hidden, layers, heads: default, and names of the key. why: the source of the defaults.
     """
     sizes = PlainSizes(
         keys.get(hidden[1], WIDTH_LIMIT, hidden[0], why),
@@ -105,7 +102,6 @@ def read_plain_sizes(
 def _divide(
     keys: Keys, width_names: tuple[str, ...], width: int, head_names: tuple[str, ...], heads: int
 ) -> int:
-    """Return width / heads, the head width where no key has it."""
     if width % heads or not 2 <= width // heads <= limits.MAX_DIM:
         width_name, head_name = (
             (keys.find(names) or names)[0] for names in (width_names, head_names)
@@ -123,10 +119,8 @@ def _kv_heads(keys: Keys, family: RopeFamily, heads: int) -> int:
     if not family.kv_heads_key:
         return heads
     name = SIZES["kv_heads"][0]
-    # null has always meant one per query head; only an absent key stands for the class's default.
-    if name in keys.record and keys.find(name) is None:
-        return heads
-    if family.kv_heads is None and keys.find(name) is None:
+    # null means one per query head; only an absent key means the class's default.
+    if keys.find(name) is None and (name in keys.record or family.kv_heads is None):
         return heads
     return read_kv_heads(keys, name, heads, family.kv_heads, family.source)
 
@@ -134,7 +128,7 @@ def _kv_heads(keys: Keys, family: RopeFamily, heads: int) -> int:
 def read_kv_heads(
     keys: Keys, names: str | tuple[str, ...], heads: int, default: int | None = None, why: str = ""
 ) -> int:
-    """Return a number of key heads, which divides the query heads."""
+    """Return the number of key heads, which must divide the query heads."""
     kv_heads: int = keys.get(names, HEAD_LIMIT, default, why)
     if kv_heads > heads or heads % kv_heads:
         name = names if isinstance(names, str) else (keys.find(names) or names)[0]
@@ -143,23 +137,22 @@ def read_kv_heads(
 
 
 def falcon_kv_heads(keys: Keys, heads: int) -> int:
-    """Return Falcon's heads of keys: its own key in the new design, else one or one per query head."""
+    """Return Falcon's number of key heads: its own key in the new design, else 1 or `heads`."""
     names = ("num_kv_heads", "n_head_kv")
     has_key = keys.find(names) is not None
     keys.find("multi_query")  # means nothing in the new design
     if keys.flag("new_decoder_architecture", False):
         return read_kv_heads(keys, names, heads) if has_key else heads
-    return (
-        1 if keys.flag("multi_query", True, "the default of transformers' FalconConfig") else heads
-    )
+    is_shared = keys.flag("multi_query", True, "the default of transformers' FalconConfig")
+    return 1 if is_shared else heads
 
 
 @dataclass(frozen=True, kw_only=True)
 class Heads:
     """The heads of one kind of layer.
 
-    head_dim: width of query and key; rope_dim: width that the rotated share is a share of;
-    cache_width: numbers cached per token and layer.
+    head_dim: width of a query. rope_dim: width of which a share is rotated. cache_width: numbers
+    cached per token and layer.
     """
 
     kv_heads: int
@@ -172,7 +165,7 @@ class Heads:
 def heads_by_kind(
     keys: Keys, family: RopeFamily, sizes: Sizes, kinds: tuple[str, ...]
 ) -> Mapping[str, Heads]:
-    """Return the heads of every kind of layer; kinds: that of each layer."""
+    """Return the heads of each kind of layer. kinds: the kind of every layer."""
     if family.latent:
         return dict.fromkeys(kinds, _latent_heads(keys, family, sizes))
     heads = dict.fromkeys(kinds, _plain_heads(sizes.kv_heads, sizes.head_dim))
@@ -187,18 +180,18 @@ def _plain_heads(kv_heads: int, head_dim: int) -> Heads:
 
 
 def _latent_heads(keys: Keys, family: RopeFamily, sizes: Sizes) -> Heads:
-    """DeepSeek's multi-head latent attention: a part of each head is rotated, and its key is shared."""
+    # DeepSeek: a part of each head is rotated, and all heads share its key.
     why = family.source
     rotated = keys.get("qk_rope_head_dim", EVEN_WIDTH_LIMIT, 64, why)
     plain = keys.get("qk_nope_head_dim", EVEN_WIDTH_LIMIT, 128, why)
     latent = keys.get("kv_lora_rank", WIDTH_LIMIT, 512, why)
-    keys.find("v_head_dim")  # values are made from the latent vector, whatever their width
+    keys.find("v_head_dim")  # values come from the latent vector, whatever their width
     keys.find("qk_head_dim")  # the sum of the two
-    written = keys.find("head_dim")
-    if written is not None and written[1] not in (rotated, plain + rotated):
+    entry = keys.find("head_dim")
+    if entry is not None and entry[1] not in (rotated, plain + rotated):
         raise keys.error(
             "head_dim",
-            f"must be qk_rope_head_dim {rotated} or absent: this class sets it so, got {written[1]!r:.40}",
+            f"must be qk_rope_head_dim {rotated} or absent: this class sets it so, got {entry[1]!r:.40}",
         )
     return Heads(
         kv_heads=sizes.kv_heads,
@@ -213,7 +206,7 @@ def _latent_heads(keys: Keys, family: RopeFamily, sizes: Sizes) -> Heads:
 
 
 def _global_heads(keys: Keys, family: RopeFamily, sizes: Sizes, kinds: tuple[str, ...]) -> Heads:
-    """Gemma 4: layers of full attention have wider heads, and may have fewer of keys and values."""
+    # Gemma 4: layers of full attention have wider heads, and may have fewer key heads.
     layers = keys.section("per_layer_config")
     if layers is None:
         name = "num_global_key_value_heads"
@@ -221,12 +214,13 @@ def _global_heads(keys: Keys, family: RopeFamily, sizes: Sizes, kinds: tuple[str
         has_own = keys.optional(name, HEAD_LIMIT) and keys.flag("attention_k_eq_v", False)
         groups = read_kv_heads(keys, name, sizes.heads) if has_own else sizes.kv_heads
         return _plain_heads(groups, width)
-    for layer_key in filter(str.isdigit, layers.record):
-        layers.section(layer_key)  # that any layer is named is what counts, be it of another kind
+    # Later keys of the same number do not count.
+    sections: dict[int, Keys | None] = {}
+    for name in filter(str.isdecimal, layers.record):
+        sections.setdefault(int(name), layers.section(name))
     variants = set()
     for index in (index for index, kind in enumerate(kinds) if kind == FULL):
-        key = next((key for key in layers.record if key.isdigit() and int(key) == index), None)
-        layer = layers.section(key) if key is not None else None
+        layer = sections.get(index)
         width, groups = sizes.head_dim, sizes.kv_heads
         if layer is not None:
             width = layer.get("head_dim", HEAD_WIDTH_LIMIT, width)
@@ -240,7 +234,7 @@ def _global_heads(keys: Keys, family: RopeFamily, sizes: Sizes, kinds: tuple[str
 
 
 def kinds_by_layer(keys: Keys, family: RopeFamily, layers: int) -> tuple[str, ...]:
-    """Return the config's own word for the kind of every layer."""
+    """Return the kind of every layer, in the config's words."""
     if family.windows != "every layer":  # a class of one kind reads no list of them
         listed = keys.layer_list("layer_types", layers, (FULL, SLIDING))
         if listed is not None:
@@ -274,7 +268,7 @@ def _pattern(keys: Keys, family: RopeFamily, layers: int) -> tuple[str, ...]:
 
 
 def read_window(keys: Keys, family: RopeFamily) -> int | None:
-    """Return how many tokens a query of a windowed layer sees, itself included; None for all."""
+    """Return the number of tokens that a query of a windowed layer sees; None for all."""
     if family.windows == "none" and not family.no_rope:
         return None
     if family.windows in ("last layers", "if any", "none") and not keys.flag(
@@ -295,7 +289,7 @@ def read_window(keys: Keys, family: RopeFamily) -> int | None:
 
 
 def is_bidirectional(keys: Keys, family: RopeFamily) -> bool:
-    """Return whether every token sees both sides, by the class or by the config (EmbeddingGemma)."""
+    """Return whether every token sees both sides, by the class or by the config."""
     name = "use_bidirectional_attention"
     if family.encoder or not family.both_sides:
         return family.encoder
@@ -306,16 +300,13 @@ def is_bidirectional(keys: Keys, family: RopeFamily) -> bool:
 
 
 def rope_by_layer(keys: Keys, family: RopeFamily, layers: int) -> tuple[bool, ...]:
-    """Return whether each layer uses RoPE. In no_rope_layers, 1 means that it does.
-
-    An empty list is the default pattern, as of transformers' Llama4TextConfig.
-    """
+    """Return whether each layer uses RoPE; 1 in no_rope_layers means that it does."""
     name, why = "no_rope_layers", family.source
     if family.windows == "if any":  # an unknown class
         why = "the default of transformers' Llama4TextConfig"
     if not family.no_rope or (family.windows == "if any" and keys.record.get(name) is None):
         return (True,) * layers
-    if keys.record.get(name) == []:
+    if keys.record.get(name) == []:  # the default pattern, as in transformers' Llama4TextConfig
         keys.find(name)
     elif (listed := keys.layer_list(name, layers, (0, 1))) is not None:
         keys.find("no_rope_layer_interval")  # the list was made from it
@@ -327,7 +318,7 @@ def rope_by_layer(keys: Keys, family: RopeFamily, layers: int) -> tuple[bool, ..
 def layers_by_name(
     kinds: tuple[str, ...], uses_rope: tuple[bool, ...]
 ) -> Mapping[str, tuple[int, ...]]:
-    """Return the indices of each kind of layer, by its name."""
+    """Return the indices of the layers of each kind, by its name."""
     indices_of: dict[str, list[int]] = {}
     for index, (kind, rope) in enumerate(zip(kinds, uses_rope, strict=True)):
         name = kind if rope else NO_ROPE if kind == FULL else f"{kind}, {NO_ROPE}"

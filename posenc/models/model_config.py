@@ -1,7 +1,4 @@
-"""What a model's config.json says of position: one value per kind of layer, and what was assumed.
-
-Lengths are in tokens, widths in numbers.
-"""
+"""A model's position encoding, per kind of layer, and the size of its KV cache."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -18,18 +15,17 @@ _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "8 bit": 1}
 
 @dataclass(frozen=True, kw_only=True)
 class LayerKind:
-    """The layers of a model that encode position in one way.
+    """The layers of a model that encode position in the same way.
 
-    name: the config's own word (full_attention, sliding_attention, no_rope), "all" where it has none.
+    name: the config's term (full_attention, sliding_attention, no_rope), or "all".
     layers: indices of these layers, from 0.
-    scheme: what encodes position here, or None where this version has no such scheme.
-    unsupported: where `scheme` is None, one sentence that says what the layers do instead.
+    scheme: None where this version has no such scheme; `unsupported` then says what the layers do.
     heads, kv_heads: query heads, and heads of keys and values.
-    head_dim: width of a query or key that meets in the product, the unrotated part included.
-    cache_width: numbers that the cache of one token and one of these layers holds.
+    head_dim: width of a query or key, the unrotated part included.
+    cache_width: numbers cached per token and layer.
     softmax_scale: factor of q . k, without the attention factor of the scheme.
-    window: how many tokens a query sees at most, itself included; None for all.
-    notes: what the model does that `scheme` does not hold, a sentence each.
+    window: number of tokens that a query sees at most, itself included; None for all.
+    notes: what the model does in addition to `scheme`, a sentence each.
     """
 
     name: str
@@ -50,7 +46,7 @@ class LayerKind:
         return self.scheme.rotary_dim if isinstance(self.scheme, RopeConfig) else None
 
     def cached_tokens(self, length: int) -> int:
-        """Return how many tokens' keys these layers keep to read `length` tokens."""
+        """Return how many of `length` tokens these layers cache."""
         return length if self.window is None else min(length, self.window)
 
 
@@ -58,21 +54,18 @@ class LayerKind:
 class ModelConfig:
     """A model's position encoding, as its config.json has it.
 
-    model_type: the config's own word, of the text model where several are nested.
-    read_as: the model type by whose class the keys were read, as `model_types` has it, "" for Llama's keys
-        alone.
-    assumption: one sentence where the config would be refused and was read on request: what the numbers
-        rest on; "" for any other.
+    model_type: the config's term, of the text model where models are nested.
+    read_as: the model type by whose class the keys were read, "" for Llama's keys alone.
+    assumption: what was assumed on request, as a sentence, or "".
     hidden_size: width of a token vector; heads times head width may differ from it.
     layers: number of layers (of the decoder, where there are two stacks).
-    context: how many tokens the config says the model takes; None where it names no such number.
-    trained_length: length before scaling, only where the config says it (as
-        original_max_position_embeddings): max_position_embeddings is never read as it.
-    layer_kinds: one per kind of layer, the one that sees farthest first; together they are all layers.
-    assumed: a sentence for every key that was absent or null and the default that was taken.
-    notes: what else the config says that bears on position, a sentence each.
-    ignored: keys that bear on position and were not read, () unless there is an assumption.
-    section: the key of the object that all of this stands in (text_config), "" for the config itself.
+    context: the length in tokens that the config names, or None.
+    trained_length: original_max_position_embeddings, or None where the config has no such key.
+    layer_kinds: the kinds of layers, the one that sees farthest first.
+    assumed: a sentence for every absent or null key that took a default.
+    notes: what else the config says about position, a sentence each.
+    ignored: keys that bear on position and were not read; () unless there is an assumption.
+    section: the key of the nested model (text_config), or "".
     """
 
     model_type: str
@@ -90,7 +83,7 @@ class ModelConfig:
 
     @property
     def main(self) -> LayerKind:
-        """The kind of layer that sees farthest: the one that a longer context is about."""
+        """The kind of layer that sees farthest."""
         return self.layer_kinds[0]
 
     @property
@@ -114,9 +107,9 @@ class ModelConfig:
         return self.main.rotary_dim
 
     def cache_numbers(self, length: int, *, windows: bool = True) -> int:
-        """Return how many numbers the caches of all layers hold for one sequence of `length` tokens.
+        """Return the numbers that all layers cache for one sequence of `length` tokens.
 
-        windows: whether a layer with a window keeps no more than its window.
+        windows: whether a layer with a window caches only its window.
         """
         return sum(
             len(kind.layers)
@@ -126,17 +119,11 @@ class ModelConfig:
         )
 
     def to_rope_parameters(self) -> dict[str, Any]:
-        """Return the second generation's `rope_parameters`, per layer type where the config has them.
-
-        Empty for a model without RoPE.
-        """
+        """Return the second generation's `rope_parameters`; {} without RoPE."""
         return rope_formats.second_generation(self.read_as, self._schemes)
 
     def to_rope_scaling(self) -> dict[str, Any]:
-        """Return the first generation's keys of config.json: rope_theta, rope_scaling and their like.
-
-        Empty for a model without RoPE.
-        """
+        """Return the first generation's rope_theta, rope_scaling and related keys; {} without RoPE."""
         return rope_formats.first_generation(self.read_as, self._schemes)
 
     @property
@@ -158,7 +145,7 @@ def uniform_model(
     trained_length: int | None = None,
     notes: tuple[str, ...] = (),
 ) -> ModelConfig:
-    """Return a model whose layers are all alike, by default with keys and values for every head."""
+    """Return a model whose layers are all alike, by default with a key head per query head."""
     kv_heads = sizes.heads if kv_heads is None else kv_heads
     kind = LayerKind(
         name="all",
@@ -184,12 +171,10 @@ def uniform_model(
 
 
 def cache_gib(model: ModelConfig, length: int, *, windows: bool = True) -> dict[str, float]:
-    """Return GiB (2^30 bytes) of the whole cache of one sequence of `length` tokens, by number type.
+    """Return the KV cache of one sequence of `length` tokens in GiB (2^30 bytes), by number type.
 
-    layers x (numbers per token) x tokens x bytes: two times key/value heads times head width of each
-    layer, or the latent vector of multi-head latent attention. The scales of an 8-bit cache are not
-    counted. windows: whether a layer with a window keeps at most its window, which not every server
-    does. Raises SchemeArgumentError for a length outside 1 .. 2^24.
+    The scales of an 8-bit cache are not counted. windows: whether a layer with a window caches only its
+    window. Raises SchemeArgumentError for a length outside 1 .. 2^24.
     """
     check_count("length", length, 1, MAX_CONTEXT)
     numbers = model.cache_numbers(length, windows=windows)
@@ -197,7 +182,7 @@ def cache_gib(model: ModelConfig, length: int, *, windows: bool = True) -> dict[
 
 
 def full_cache_note(model: ModelConfig, length: int) -> str:
-    """Return what a cache of every token needs, as a sentence; "" where no layer has a window."""
+    """Return the size of a cache without windows as a sentence; "" where no layer has a window."""
     windowed, whole = (cache_gib(model, length, windows=on)["bfloat16"] for on in (True, False))
     if windowed == whole:
         return ""

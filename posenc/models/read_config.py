@@ -1,8 +1,7 @@
-"""A model's config.json, of either generation, as its position encoding; and as a token of a link.
+"""Reading a model's config.json as its position encoding, and writing it as a token of a link.
 
-A token is "config-" and the base64url text (RFC 4648, section 5, without padding) of the zlib stream
-(RFC 1950) of JSON: the keys that were read and no others. A config that is read on request alone, by
-assuming a model type, carries that type.
+A token is "config-" and the unpadded base64url text of zlib-compressed JSON: the keys that were read,
+and the assumed model type if there is one.
 """
 
 import base64
@@ -73,28 +72,25 @@ _NO_EFFECT: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 
 def model_types() -> tuple[str, ...]:
-    """Return the model types that are known; others are refused, or read as one of these on request."""
+    """Return the known model types."""
     return tuple(sorted({*READERS, *_TEXT_TYPES}))
 
 
 def read_config(source: Source, assume: str | None = None) -> ModelConfig:
-    """Read what a Hugging Face config.json says of position, per kind of layer.
+    """Return the position encoding of a Hugging Face config.json, per kind of layer.
 
-    source: a mapping, JSON text, bytes (always JSON), or the path of a config.json of at most 1 MiB. Both
-    generations of rope keys are read, as transformers 5.23 reads them, and `text_config` where the
-    model is nested. Keys that are absent take transformers' default, and the result's `assumed` says
-    so. Raises ConfigFileError, which names the key, what it holds and what is accepted, where the config
-    is unknown, contradictory or out of range.
-
-    assume: a model type, such as llama, as which an unknown `model_type` is read instead of being
-    refused. Keys that bear on position and cannot be read are then left out, of a known type, too. The
-    result's `assumption` says what was assumed. A type that is known is always read as itself.
+    source: a mapping, JSON text or bytes, or the path of a config.json; at most 1 MiB. Both generations
+        of rope keys are read, and `text_config` where the model is nested. Absent keys take the
+        defaults of transformers 5.23, which the result's `assumed` lists.
+    assume: a model type, such as llama, as which an unknown `model_type` is read. Keys that bear on
+        position and cannot be read are then ignored; the result's `assumption` says so.
+    Raises ConfigFileError where the config is unknown, contradictory or out of range.
     """
     return read_keys(read_object(source), assume)[0]
 
 
 def read_keys(record: dict[str, Any], assume: str | None = None) -> tuple[ModelConfig, Keys]:
-    """Return what a config's object says, and its keys, which know by now what was read of them."""
+    """Return the model of a config, and its keys after they were read."""
     if isinstance(assume, str):
         assume = _TEXT_TYPES.get(assume, assume)
     if assume is not None and not (isinstance(assume, str) and assume in READERS):
@@ -121,20 +117,20 @@ def read_keys(record: dict[str, Any], assume: str | None = None) -> tuple[ModelC
             "is guessed",
             "model_type", read_as, f'read its text_config as model_type "{read_as}"',
         )  # fmt: skip
-    # Of an unknown type every size is required: no class is known to take defaults from.
+    # No class is known whose defaults an unknown type takes, so every size is required.
     read_as_class = "" if read_as == "llama" and known != "llama" else read_as
     model = READERS[read_as](read_as_class, keys)
     keys.read.update(_NO_EFFECT.get(read_as, ()))
     _mark_agreeing_keys(keys, model)
     if keys is not top:  # some programs write the text model's keys twice
-        twice = [name for name in top.record if top.record[name] == keys.record.get(name)]
-        top.read.update(name for name in twice if top.is_unread(name))
+        duplicates = [name for name in top.record if top.record[name] == keys.record.get(name)]
+        top.read.update(filter(top.is_unread, duplicates))
     unread = top.unread()
     if unread and assume is None:
-        bear, them = ("bear", "are not read") if len(unread) > 1 else ("bears", "is not read")
+        bear, are, them = ("bear", "are", "them") if len(unread) > 1 else ("bears", "is", "it")
         raise _refusal(
-            f'{_listed(unread)} {bear} on position and {them} for model_type "{_short(own)}"',
-            unread[0], read_as, f"read the file without {'them' if len(unread) > 1 else 'it'}",
+            f'{_listed(unread)} {bear} on position and {are} not read for model_type "{_short(own)}"',
+            unread[0], read_as, f"read the file without {them}",
         )  # fmt: skip
     assumed_type = read_as if known not in READERS else ""
     model = dataclasses.replace(
@@ -150,7 +146,7 @@ def read_keys(record: dict[str, Any], assume: str | None = None) -> tuple[ModelC
 
 
 def _mark_agreeing_keys(keys: Keys, model: ModelConfig) -> None:
-    """Mark keys as read that say of a model what it does as it was read."""
+    """Mark keys as read whose values agree with the model."""
     ropes = [kind.scheme for kind in model.layer_kinds if isinstance(kind.scheme, RopeConfig)]
     agreeing: dict[str, tuple[object, ...]] = {"num_key_value_heads": (model.kv_heads,)}
     if all(kind.cache_width for kind in model.layer_kinds):
@@ -166,18 +162,16 @@ def _mark_agreeing_keys(keys: Keys, model: ModelConfig) -> None:
 
 
 def _refusal(problem: str, key: str, assume: str, effect: str) -> ConfigFileError:
-    """Return the error for a config that can be read all the same, on request."""
     message = f'{problem}; to {effect}, use --assume {assume} (in Python, assume="{assume}").'
     return ConfigFileError(message, key, assume, f"{problem}.")
 
 
 def _assumption(own: str, assumed_type: str, wrapper: str, unread: tuple[str, ...]) -> str:
-    """Return the sentence on what a reading on request rests on, "" where it rests on nothing."""
+    """Return what was assumed on request, as a sentence, or ""."""
     without = f" Not read: {_listed(unread)}." if unread else ""
     if assumed_type:
-        why = (
-            f'model_type "{_short(own)}" is not known' if own else "the config names no model_type"
-        )
+        why = f'model_type "{_short(own)}" is not known'
+        why = why if own else "the config names no model_type"
         kind = "a Llama model" if assumed_type == "llama" else f'model_type "{assumed_type}"'
         return (
             f"Read as {kind} on request: {why}, so that layout, layers, windows and cache may "
@@ -191,46 +185,42 @@ def _assumption(own: str, assumed_type: str, wrapper: str, unread: tuple[str, ..
         )
     if not unread:
         return ""
-    return (
-        f"Read without {_listed(unread)} on request: what {'they' if len(unread) > 1 else 'it'} would "
-        "change is not in these numbers."
-    )
+    they = "they" if len(unread) > 1 else "it"
+    return f"Read without {_listed(unread)} on request: what {they} would change is not in these numbers."
 
 
 def _listed(names: tuple[str, ...]) -> str:
-    """Return names as a list in words, the first few of many."""
-    parts = [name[-_SHOWN:] for name in names[:_NAMED]]
-    if len(names) > _NAMED:
-        parts.append(f"{len(names) - _NAMED:,} more")
+    parts = [name[-_MAX_NAME_LENGTH:] for name in names[:_MAX_NAMES]]
+    if len(names) > _MAX_NAMES:
+        parts.append(f"{len(names) - _MAX_NAMES:,} more")
     return listed(parts, "and")
 
 
 def _short(model_type: str) -> str:
-    return printable_name(model_type)[:_SHOWN]
+    return printable_name(model_type)[:_MAX_NAME_LENGTH]
 
 
 _EXAMPLES = "llama, qwen3, gemma3_text, bert, bloom"
-_NAMED = 5  # keys that a sentence names
-_SHOWN = 60  # characters of a name
+_MAX_NAMES = 5  # keys that a sentence lists
+_MAX_NAME_LENGTH = 60  # characters
 
 MAX_TOKEN = 4_096  # characters
 MAX_TOKEN_CONTENT = 65_536  # bytes that a token may unpack to
 PREFIX = "config-"
-ASSUMED = "posenc_assume"  # beside the keys of a config, and never one of them
+ASSUMED = "posenc_assume"  # key of the assumed model type in a token
 PATTERN = rf"{PREFIX}[A-Za-z0-9_-]{{1,{MAX_TOKEN - len(PREFIX)}}}"
 
 
 def config_token(source: Source, assume: str | None = None) -> str:
     """Return a config.json as the token of a link, for `read_config_token`.
 
-    source, assume: as of `read_config`. Raises ConfigFileError where `read_config` does, and where the
-    keys that bear on position are too many for a link.
+    source, assume: as of `read_config`. Raises ConfigFileError, also for too many keys for a link.
     """
     model, keys = read_keys(read_object(source), assume)
     content = _read_part(keys)
     if model.assumption:
         content[ASSUMED] = model.read_as or "llama"
-    # One order of keys for one config; but of some keys (which block is first) the order is read.
+    # Sorted keys give one token per config, but the order of some keys (which block is first) counts.
     for sort_keys in (True, False):
         text = json.dumps(content, sort_keys=sort_keys, separators=(",", ":"), ensure_ascii=False)
         encoded = text.encode("utf-8", "surrogatepass")
@@ -255,7 +245,6 @@ def read_config_token(token: str) -> ModelConfig:
 
 
 def _unpack(token: str) -> bytes:
-    """Return the JSON text of a token, of at most MAX_TOKEN_CONTENT bytes."""
     if not re.fullmatch(PATTERN, token, re.ASCII):
         raise ConfigFileError(
             f"the token of a config is {PREFIX} and at most {MAX_TOKEN:,} characters in all, "
@@ -278,14 +267,14 @@ def _unpack(token: str) -> bytes:
 
 
 def _read_part(keys: Keys) -> dict[str, Any]:
-    """Return the keys that were read, null ones too, and the kind of value of those left unread."""
+    """Return the keys that were read, and placeholders for unread ones that bear on position."""
     part: dict[str, Any] = {}
     for name, value in keys.record.items():
         if name in keys.sections:
-            part[name] = _read_part(keys.sections[name]) or {"": None}  # an empty one is no section
+            part[name] = _read_part(keys.sections[name]) or {"": None}  # {} would be no section
         elif name in keys.read:
             part[name] = value
         elif value is not None and keys.is_unread(name):
-            # What kind of value it is, or which number, can decide whether it counts as read.
+            # The type of a value, or a number, can decide whether it counts as read.
             part[name] = value if isinstance(value, int | float) else type(value)()
     return part

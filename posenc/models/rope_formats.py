@@ -1,12 +1,11 @@
-"""Rope blocks of a config by the kind of RoPE: read as a RoPE config, and written back.
+"""Reading and writing of a config's rope blocks, by kind of RoPE.
 
 A first-generation block is `rope_scaling`, with the base and the rotated share outside of it; a
-second-generation block is `rope_parameters`, which holds them. FORMATS has one entry for each kind.
+second-generation block is `rope_parameters`, which holds them.
 
-One key means more here than in transformers 5.23. Where the blocks of several kinds of layers are nested
-in rope_parameters, `truncate` of YaRN is read from its own block. transformers'
-`_compute_yarn_parameters` looks for it outside of those blocks, and so rounds the ramp's ends whatever the
-block says: the frequencies of such a model in transformers differ from ours.
+Difference from transformers 5.23: where rope_parameters nests a block per kind of layer, YaRN's `truncate`
+is read from its block. `_compute_yarn_parameters` looks for it outside, and so always rounds the ramp's
+ends.
 """
 
 from collections.abc import Callable, Mapping
@@ -44,7 +43,6 @@ def _write_linear(config: RopeLinearConfig) -> Block:
 
 
 def _write_ntk(config: RopeNtkConfig) -> Block:
-    """Return plain RoPE's block of the larger base, which is all that this scaling is."""
     return {"rope_type": _DEFAULT, "rope_theta": config.larger_base}
 
 
@@ -97,7 +95,7 @@ def _read_longrope(block: BlockReader) -> RopeConfig:
 def _write_longrope(config: RopeLongConfig) -> Block | None:
     lists = {"short_factor": config.short_factor, "long_factor": config.long_factor}
     if not all(lists.values()):
-        return None  # an example's factors are no model's
+        return None  # the factors of an example
     block: Block = {"rope_type": "longrope", "factor": config.factor}
     block[TRAINED] = config.trained_length
     for name, values in lists.items():
@@ -145,10 +143,10 @@ def _write_proportional(config: RopeProportionalConfig) -> Block:
 
 
 def _read_sections(block: BlockReader) -> RopeConfig:
-    """Return the sections of text, whose axes all count alike: no config has a grid."""
     shared, sections = block.shared(), block.counts("mrope_section", block.pairs())
-    in_turn = block.keys.flag("mrope_interleaved", False)
-    return RopeSectionsConfig(**shared, sections=sections, grid=0, interleaved=in_turn)
+    interleaved = block.keys.flag("mrope_interleaved", False)
+    # grid=0: text, whose axes count alike.
+    return RopeSectionsConfig(**shared, sections=sections, grid=0, interleaved=interleaved)
 
 
 def _write_sections(config: RopeSectionsConfig) -> Block | None:
@@ -162,14 +160,14 @@ def _write_sections(config: RopeSectionsConfig) -> Block | None:
 class RopeFormat:
     """How a config.json writes one kind of RoPE.
 
-    words: values of rope_type that mean it, transformers' own first; empty for none.
-    read: a config from its block; raises ConfigFileError. write: the block of a config, None for one
-    that transformers has no words for; the base is that of the config unless it holds a rope_theta.
-    keys: of its block that a block without any type must not have.
+    types: its values of rope_type, transformers' own first.
+    read: returns the scheme's config of a block. write: returns the block of a scheme's config, None
+    where transformers has no rope_type for it; the base is the config's unless it has a rope_theta.
+    keys: keys that a block without any type must not have.
     mark: a key that makes a block of type default one of this kind.
     """
 
-    words: tuple[str, ...]
+    types: tuple[str, ...]
     read: Callable[[BlockReader], RopeConfig]
     write: Callable[[Any], Block | None]
     keys: tuple[str, ...] = ()
@@ -180,7 +178,7 @@ def _read_plain(block: BlockReader) -> RopeConfig:
     return RopeConfig(**block.shared())
 
 
-# By kind of scheme. A kind that is missing is neither read nor written.
+# By kind of scheme.
 FORMATS: dict[str, RopeFormat] = {
     "rope": RopeFormat((_DEFAULT,), _read_plain, lambda config: {"rope_type": _DEFAULT}),
     "rope_linear": RopeFormat(("linear",), _read_linear, _write_linear, ("factor",)),
@@ -205,32 +203,31 @@ FORMATS: dict[str, RopeFormat] = {
 
 
 def type_block(config: RopeConfig) -> Block | None:
-    """Return rope_type and its keys; None where transformers has no words for the config."""
-    known = FORMATS.get(config.kind)
-    return None if known is None else known.write(config)
+    """Return rope_type and its keys; None where transformers has no rope_type for the config."""
+    rope_format = FORMATS.get(config.kind)
+    return None if rope_format is None else rope_format.write(config)
 
 
 def rope_parameters(scheme: RopeConfig, *, share: float | None = None) -> Block:
-    """Return the second generation's block of a scheme: rope_type, rope_theta and what the type needs.
+    """Return the second generation's block of a scheme.
 
-    share: rotated share of the head as the model counts it, where that is not the scheme's own. NTK-aware
-    scaling is written as the larger base that it is. Raises SchemeArgumentError for a scheme that
-    transformers has no rope_type for.
+    share: rotated share of the head as the model counts it, by default the scheme's. NTK-aware scaling
+    is written as its larger base. Raises SchemeArgumentError where transformers has no rope_type.
     """
-    words = type_block(scheme)
-    if words is None:
-        known = FORMATS.get(scheme.kind)
+    own = type_block(scheme)
+    if own is None:
+        rope_format = FORMATS.get(scheme.kind)
+        of_kind = " of this kind" if rope_format and rope_format.types else ""
         raise SchemeArgumentError(
-            f"transformers has no rope_type for {scheme.label}"
-            f"{' of this kind' if known and known.words else ''}: it cannot be written as a config."
+            f"transformers has no rope_type for {scheme.label}{of_kind}: it cannot be written as a config."
         )
     share = scheme.partial_rotary_factor if share is None else share
-    block = {"rope_type": words["rope_type"], "rope_theta": scheme.base}
-    return block | ({"partial_rotary_factor": share} if share != 1 else {}) | words
+    block = {"rope_type": own["rope_type"], "rope_theta": scheme.base}
+    return block | ({"partial_rotary_factor": share} if share != 1 else {}) | own
 
 
 def second_generation(model_type: str, kinds: Schemes) -> Block:
-    """Return `rope_parameters`; one entry per kind of layer where the model's class has them so."""
+    """Return `rope_parameters`, with an entry per kind of layer where the model's class has them."""
     schemes = _with_rope(kinds)
     if not schemes or model_type == "gptj":  # GPT-J's base is in its code
         return {}
@@ -244,9 +241,9 @@ def second_generation(model_type: str, kinds: Schemes) -> Block:
 
 
 def first_generation(model_type: str, kinds: Schemes) -> Block:
-    """Return rope_theta, rope_scaling and their like, as the model's class names them.
+    """Return rope_theta, rope_scaling and related keys, as the model's class names them.
 
-    Raises SchemeArgumentError where the first generation has no words for the model's schemes.
+    Raises SchemeArgumentError where the first generation cannot express the model's schemes.
     """
     schemes = _with_rope(kinds)
     if not schemes:
@@ -293,33 +290,33 @@ def _block(family: RopeFamily, scheme: RopeConfig) -> Block:
     return block
 
 
-# Kinds of RoPE by transformers' own word for them, and other words for it.
-TYPES: Mapping[str, str] = {known.words[0]: kind for kind, known in FORMATS.items() if known.words}
+# Kinds of RoPE by transformers' rope_type, and other values of rope_type.
+TYPES: Mapping[str, str] = {entry.types[0]: kind for kind, entry in FORMATS.items() if entry.types}
 ALIASES: Mapping[str, str] = {
-    alias: known.words[0] for known in FORMATS.values() for alias in known.words[1:]
+    alias: entry.types[0] for entry in FORMATS.values() for alias in entry.types[1:]
 }
 
 
 def read_block(block: Keys | None, around: Around) -> RopeConfig:
-    """Return the RoPE config of a block, or of none. Raises ConfigFileError, naming the key."""
+    """Return the RoPE config of a block, or of an absent one. Raises ConfigFileError."""
     keys = block or Keys({}, around.outer.path, around.outer)
     reader = BlockReader(keys, around)
-    word = _type(keys, around)
-    kind = TYPES[word]
+    rope_type = _type(keys, around)
+    kind = TYPES[rope_type]
     where = keys.path or "the config"
     try:
-        for marked, known in FORMATS.items():
-            if known.mark and (kind == marked or reader.has(known.mark)):
-                # Checked with another type, too, though that type alone rotates text.
-                config = known.read(reader)
+        for marked, rope_format in FORMATS.items():
+            if rope_format.mark and (kind == marked or reader.has(rope_format.mark)):
+                # Also checked where another type is the one that rotates text.
+                config = rope_format.read(reader)
                 if kind in (marked, RopeConfig.kind):
                     return config
         scheme = FORMATS[kind].read(reader)
         whole = around.heads.rope_dim
-        if scheme.rotary_dim > whole:  # p-RoPE, where a part of the head is apart
+        if scheme.rotary_dim > whole:  # p-RoPE with a separate rotated part of the head
             raise keys.error(
                 "rope_type",
-                f"{word} rotates a whole head of {scheme.rotary_dim}, of which this model rotates "
+                f"{rope_type} rotates a whole head of {scheme.rotary_dim}, of which this model rotates "
                 f"{whole}",
             )
         return scheme
@@ -328,7 +325,7 @@ def read_block(block: Keys | None, around: Around) -> RopeConfig:
 
 
 def _type(keys: Keys, around: Around) -> str:
-    """Return the block's type, by transformers' own word for it."""
+    """Return the block's type, as transformers names it."""
     family, types = around.family, {}
     for name in ("rope_type", "type"):
         word = keys.text(name)
@@ -339,23 +336,19 @@ def _type(keys: Keys, around: Around) -> str:
         if types[name] not in TYPES:
             allowed, why = (*TYPES, *ALIASES), ""
         if allowed and types[name] not in allowed:
-            listed = ", ".join(allowed)
-            raise keys.error(name, f"must be one of {listed}{why}, got {word!r:.60}")
+            raise keys.error(name, f"must be one of {', '.join(allowed)}{why}, got {word!r:.60}")
     kinds = set(types.values())
     if len(kinds) == 2 and _DEFAULT in kinds:  # as transformers writes Qwen2-VL's
         (other,) = kinds - {_DEFAULT}
         kinds = {other} if FORMATS[TYPES[other]].mark else kinds
     if len(kinds) > 1:
-        raise keys.error(
-            "type",
-            f"says {types['type']}, but rope_type says {types['rope_type']}; they must agree",
-        )
+        problem = f"says {types['type']}, but rope_type says {types['rope_type']}; they must agree"
+        raise keys.error("type", problem)
     if kinds:
         return kinds.pop()
-    scaling_keys = (key for known in FORMATS.values() for key in known.keys)
+    scaling_keys = (key for entry in FORMATS.values() for key in entry.keys)
     first = next((key for key in scaling_keys if keys.record.get(key) is not None), None)
     if first is not None:
-        raise keys.error(
-            "rope_type", f"is missing beside {first}; it must be one of {', '.join(TYPES)}"
-        )
+        problem = f"is missing beside {first}; it must be one of {', '.join(TYPES)}"
+        raise keys.error("rope_type", problem)
     return _DEFAULT

@@ -98,7 +98,7 @@ def test_every_scheme_has_a_label_a_paper_a_unit_and_rules_for_its_fields() -> N
 
 def test_every_rope_scaling_tells_the_reader_and_the_planner_what_they_need() -> None:
     scalings = [config for config in SCHEMES.values() if issubclass(config, RopeConfig)]
-    words = [word for known in FORMATS.values() for word in known.words]
+    words = [word for entry in FORMATS.values() for word in entry.types]
     assert len(set(words)) == len(words)
     assert AFTER_TRAINING
     assert set(AFTER_TRAINING) == set(EVIDENCE)

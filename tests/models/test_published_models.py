@@ -97,7 +97,7 @@ def kind_differences(kind: LayerKind, real: dict[str, Any]) -> Iterator[str]:
             "rotated": 2 * len(rotating(kind.scheme, LENGTHS[0])),
             "layout": kind.scheme.layout,
             "base": kind.scheme.base,
-            "scaling": FORMATS[kind.scheme.kind].words[0],
+            "scaling": FORMATS[kind.scheme.kind].types[0],
         }
         # What is observed of float32 cosines has about five digits.
         factor = rope_frequencies(kind.scheme)[1]

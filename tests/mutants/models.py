@@ -10,8 +10,8 @@ MUTANTS_OF_MODELS = (
     Mutant("a missing type guessed", "models/rope_formats.py",
            "    if first is not None:", "    if first is keys:", ("config_refusals",)),
     Mutant("OLMo 3 with its sliding layers scaled", "models/families.py",
-           "bases=_two(Base(default=5e5), Base(default=5e5, scaled=False)),",
-           "bases=_two(Base(default=5e5), Base(default=5e5)),", ("published_models",)),
+           "bases=_full_and_sliding(Base(default=5e5), Base(default=5e5, scaled=False)),",
+           "bases=_full_and_sliding(Base(default=5e5), Base(default=5e5)),", ("published_models",)),
     # The models by name.
     Mutant("a key of position left unread in silence", "models/read_config.py",
            "if unread and assume is None:", "if unread and assume == known:",
