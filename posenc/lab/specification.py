@@ -21,20 +21,17 @@ from posenc.settings import Setting
 from posenc.text import with_advanced
 
 DEFAULT_SCALINGS = ("rope_linear", "rope_ntk")
-# Of models whose scores are not divided by sqrt(head_dim); 1 drew their queries as large.
-_START = 2
-# Of a Setting; where a scheme takes one, the model has it too.
-_SIZES = ("dim", "rope_width", "head_dim", "heads")
+_START = 2  # initialization of models whose scores are not divided by sqrt(head_dim); formerly 1
+_SIZES = ("dim", "rope_width", "head_dim", "heads")  # of a Setting, shared by model and scheme
 
 
 @dataclass(frozen=True, kw_only=True)
 class Specification:
     """One training run and its evaluation. Equal specifications give equal numbers on one machine.
 
-    scalings: by which a trained plain RoPE is read past its length, too; other schemes have none.
-    corpus: the SHA-256 of the text, "" for a task without one; corpus_name tells people which, and
-    changes no run. device: the kind ("cpu", "cuda"),
-    because kinds round differently. threads, compiled: likewise. versions: of what computes.
+    scalings: applied to a trained plain RoPE past its length. corpus: the SHA-256 of the text, "" for
+    a task without one; corpus_name does not decide the run. device, threads, compiled: they change
+    the rounding. versions: of posenc and torch.
     """
 
     scheme: SchemeConfig
@@ -43,7 +40,7 @@ class Specification:
         Language.kind, fields.Choice(options=tuple(TASKS), label="Task", help="What is learned.")
     )
     corpus: str = ""
-    corpus_name: str = dataclasses.field(default="", compare=False)  # its bytes are what counts
+    corpus_name: str = dataclasses.field(default="", compare=False)
     train_length: int = fields.ruled(
         64,
         fields.IntRange(
@@ -111,7 +108,7 @@ class Specification:
                 f"and empty for the others, got {shown(self.corpus)} for {self.task}."
             )
         if not length_extensions(self.scheme, 2 * self.train_length, self.train_length):
-            object.__setattr__(self, "scalings", DEFAULT_SCALINGS)  # nothing is read by any
+            object.__setattr__(self, "scalings", DEFAULT_SCALINGS)  # none applies
         shape = Setting(dim=self.model.width, heads=self.model.heads)
         rows = TASKS[self.task].positions(self.train_length)
         sizes = {name: getattr(shape, name) for name in _SIZES} | {
@@ -119,22 +116,22 @@ class Specification:
             "length": rows,
         }
         for name, source in self.scheme.shared.items():
-            found = getattr(self.scheme, name)
-            if source in sizes and found != sizes[source]:
+            value = getattr(self.scheme, name)
+            if source in sizes and value != sizes[source]:
                 raise ConfigError(
                     f"Specification.scheme.{name} must be {sizes[source]} for a model of width "
                     f"{self.model.width} with {self.model.heads} heads that is trained on {rows:,} "
-                    f"positions, got {found}."
+                    f"positions, got {value}."
                 )
 
     @property
     def record(self) -> dict[str, Any]:
-        """Everything as plain values, as JSON holds them."""
+        """All fields as values of JSON."""
         plain = _reals(self, {f.name: getattr(self, f.name) for f in dataclasses.fields(self)})
         plain["scheme"] = _reals(self.scheme, self.scheme.record())
         plain["model"] = dataclasses.asdict(self.model)
         plain["versions"] = dict(self.versions)
-        if not self.compiled:  # as runs were named before there was a choice
+        if not self.compiled:  # keeps the ids of runs that are older than the field
             del plain["compiled"]
         if self.scalings == DEFAULT_SCALINGS:  # likewise
             del plain["scalings"]
@@ -144,7 +141,7 @@ class Specification:
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> Self:
-        """Read `record` back. Raises RunError for one that this version does not know."""
+        """Return the specification of a record. Raises RunError for an unknown one."""
         if not isinstance(record, dict) or "protocol" not in record:
             raise RunError("The run's specification cannot be read: it names no protocol.")
         try:
@@ -176,7 +173,6 @@ class Specification:
         except ConfigError as error:
             raise RunOfAnotherVersion(f"The run's specification cannot be read: {error}") from None
         except (KeyError, TypeError, AttributeError, ValueError):
-            # Whole, since its file is: a scheme or a field that another version has.
             raise RunOfAnotherVersion(
                 "The run's specification cannot be read: it has a scheme or a field that is unknown "
                 "here."
@@ -184,17 +180,17 @@ class Specification:
 
     @property
     def run_id(self) -> str:
-        """The name of the run, made from everything that decides its numbers."""
+        """The id of the run, a hash of all that decides its numbers."""
         return name_of(self.record)
 
     @property
     def described(self) -> str:
-        """One phrase for people: what was learned, on what, for how long, from which seed."""
+        """A phrase with the task, sizes, steps and seed."""
         return f"{self.alike}, seed {self.seed}"
 
     @property
     def alike(self) -> str:
-        """The same phrase without the seed, which the runs of a comparison do not share."""
+        """The same phrase without the seed."""
         what = f" of {self.corpus_name}" if self.corpus_name else ""
         layers = "1 layer" if self.model.layers == 1 else f"{self.model.layers} layers"
         steps = "1 step" if self.steps == 1 else f"{self.steps:,} steps"
@@ -204,14 +200,14 @@ class Specification:
         )
 
     def make_task(self, corpus: Corpus | None) -> Task:
-        """Return the task. Raises RunError unless the corpus is the one that was hashed."""
+        """Return the task. Raises RunError unless the corpus has the hash of the specification."""
         if self.task == Recall.kind:
             return Recall(self.train_length)
         if self.task == Copy.kind:
             return Copy(self.train_length)
         if corpus is None or corpus.sha256 != self.corpus:
-            found = "no text" if corpus is None else f"the text {corpus.name}"
-            raise RunError(f"The run needs the text {self.corpus_name}, got {found}.")
+            text = "no text" if corpus is None else f"the text {corpus.name}"
+            raise RunError(f"The run needs the text {self.corpus_name}, got {text}.")
         longest = self.longest * self.train_length
         if min(len(corpus.train), len(corpus.validation)) <= longest:
             raise RunError(
@@ -230,24 +226,23 @@ def _are_versions(value: object) -> bool:
 
 
 def name_of(record: dict[str, Any]) -> str:
-    """Return the first 80 bits of the SHA-256 of what decides a run, 20 hexadecimal digits."""
+    """Return the first 20 hexadecimal digits of the SHA-256 of what decides a run."""
     decides = {name: value for name, value in record.items() if name != "corpus_name"}
     text = json.dumps(decides, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()[:20]
 
 
 def _reals(owner: Any, plain: dict[str, Any]) -> dict[str, Any]:
-    """Write whole numbers of real fields as reals: 1 and 1.0 are one value and make one name."""
-    rules = fields.rules(owner)
-    found = dict(plain)
-    for name, rule in rules.items():
+    """Return values with the integers of real fields as floats: 1 and 1.0 have one id."""
+    values = dict(plain)
+    for name, rule in fields.rules(owner).items():
         if isinstance(rule, fields.FloatRange):
-            found[name] = float(plain[name])
+            values[name] = float(plain[name])
         elif isinstance(rule, fields.Numbers) and not rule.whole:
-            found[name] = tuple(float(number) for number in plain[name])
-    return found
+            values[name] = tuple(float(number) for number in plain[name])
+    return values
 
 
 def current_versions() -> tuple[tuple[str, str], ...]:
-    """Return what computes here: this library and torch."""
+    """Return the versions of this library and torch."""
     return (("posenc", metadata.version("posenc")), ("torch", torch.__version__))

@@ -1,11 +1,9 @@
-"""Training: one loop, the same data, steps and shared weights for every scheme of a comparison.
+"""Training: the same data, steps and shared initial weights for every scheme of a comparison.
 
 AdamW (Loshchilov and Hutter 2019, arXiv 1711.05101) with linear warm-up, a cosine to a tenth of the
-rate (arXiv 1608.03983) and gradients clipped to norm 1. A step depends on its number and the state
-before it, so a run that was killed goes on to the same bits.
+rate (arXiv 1608.03983) and gradients clipped to norm 1. A resumed run gives the same bits.
 """
 
-import contextlib
 import json
 import math
 import time
@@ -37,10 +35,7 @@ Report = Callable[[int, float], None]
 
 @dataclass(frozen=True, eq=False)
 class Training:
-    """A trained model, the loss of every step, and why it stopped early, if it did.
-
-    seconds: spent on steps, over all sittings.
-    """
+    """A trained model, its losses, why it stopped early if it did, and the seconds of all steps."""
 
     model: LanguageModel
     losses: tuple[float, ...]
@@ -52,7 +47,7 @@ class Trainer:
     """The state of a run between two steps."""
 
     def __init__(self, specification: Specification, corpus: Corpus | None = None) -> None:
-        """Build the model and its optimiser. Raises RunError for a corpus that is not the run's."""
+        """Build the model and its optimizer. Raises RunError for another corpus than the run's."""
         self.specification = specification
         self.device = torch.device(specification.device)
         if not works(self.device):
@@ -69,7 +64,7 @@ class Trainer:
 
     @property
     def done(self) -> bool:
-        """Whether all steps are made, or the last loss is not finite."""
+        """Whether training has ended, at its last step or early."""
         return len(self.losses) >= self.specification.steps or self.stopped is not None
 
     @property
@@ -83,7 +78,7 @@ class Trainer:
         return None
 
     def step(self) -> float:
-        """Make one step and return its loss; one that is not finite changes no weight."""
+        """Make one step and return its loss; a loss that is not finite changes no weight."""
         begin = time.perf_counter()
         number = len(self.losses)
         for group in self.optimizer.param_groups:
@@ -92,7 +87,8 @@ class Trainer:
             self.specification.batch, generator_for(self.specification.seed, "data", number)
         )
         inputs, targets = inputs.to(self.device), targets.to(self.device)
-        with _autocast(self.device):
+        dtype = _low_precision(self.device)
+        with torch.autocast(self.device.type, dtype, enabled=dtype is not None):
             logits = self._forward(inputs)
         loss = functional.cross_entropy(
             logits.float().flatten(0, 1), targets.flatten(), ignore_index=IGNORED
@@ -113,7 +109,7 @@ class Trainer:
         return value
 
     def save(self, path: Path) -> None:
-        """Write the whole state to one safetensors file, complete or not at all."""
+        """Write the state to a safetensors file atomically."""
         names = {id(value): name for name, value in self.model.named_parameters()}
         tensors = dict(self.model.state_dict())
         for parameter, state in self.optimizer.state.items():
@@ -127,14 +123,13 @@ class Trainer:
         write_whole(path, content)
 
     def load(self, path: Path) -> None:
-        """Go on from a file that `save` wrote. Raises RunError for another run's or a broken one."""
+        """Restore the state that `save` wrote. Raises RunError for another run's or a broken file."""
         try:
             with safe_open(path, "pt") as file:
                 record = json.loads(file.metadata()["run"])
                 if not isinstance(record, dict) or name_of(record) != self.specification.run_id:
                     raise RunError("The checkpoint belongs to another run.")
-                names = file.keys()  # the file itself is no iterable
-                tensors = {name: file.get_tensor(name) for name in names}
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
                 self.seconds = float(file.metadata()["seconds"])
             losses = tensors.pop("losses")
             if losses.ndim != 1 or len(losses) > self.specification.steps:
@@ -155,17 +150,17 @@ class Trainer:
         self.optimizer.state.clear()
         for name, parameter in self.model.named_parameters():
             prefix = f"optimizer.{name}."
-            found = {
+            own = {
                 key.removeprefix(prefix): value
                 for key, value in states.items()
                 if key.startswith(prefix)
             }
-            sizes = {key: value.shape for key, value in found.items() if key != "step"}
-            if states and (not sizes or set(sizes.values()) != {parameter.shape}):
+            shapes = {value.shape for key, value in own.items() if key != "step"}
+            if states and shapes != {parameter.shape}:
                 raise RunError(
                     "The checkpoint's state of the optimiser does not fit; remove it to start again."
                 )
-            for key, value in found.items():  # the fused AdamW reads its step count there, too
+            for key, value in own.items():  # fused AdamW needs its step count on the device, too
                 self.optimizer.state[parameter][key] = value.to(parameter.device)
 
 
@@ -177,10 +172,10 @@ def train(
     every: int = CHECKPOINT_EVERY,
     report: Report | None = None,
 ) -> Training:
-    """Train to the end, from the checkpoint where there is one, keeping it up to date.
+    """Train to the end, from the checkpoint if it exists, and save it every `every` steps.
 
-    report: called after every step with its number from 1 and its loss; what it raises ends the
-    sitting, and the run goes on from the last checkpoint. KeyboardInterrupt saves first.
+    report: called after every step with its number, from 1, and its loss; an exception ends training.
+    KeyboardInterrupt saves first.
     """
     with fixed_threads(specification.threads):
         trainer = Trainer(specification, corpus)
@@ -195,7 +190,7 @@ def train(
                 if report is not None:
                     report(number, loss)
         except KeyboardInterrupt:
-            # Amid a step some weights are moved and some are not: the last checkpoint stays.
+            # Within a step only some weights may be updated.
             if checkpoint is not None and trainer.whole:
                 trainer.save(checkpoint)
             raise
@@ -203,7 +198,7 @@ def train(
 
 
 def build_model(specification: Specification, task: Task) -> LanguageModel:
-    """Return the untrained model: shared weights by the seed alone, the scheme's by its own."""
+    """Return the untrained model; the weights besides the scheme's depend on the seed alone."""
     scheme = specification.scheme.build(seed=specification.seed)
     model = LanguageModel(
         specification.model, task.vocabulary, scheme, generator_for(specification.seed, "weights")
@@ -212,7 +207,7 @@ def build_model(specification: Specification, task: Task) -> LanguageModel:
 
 
 def rate(step: int, specification: Specification) -> float:
-    """The learning rate of a step counted from 0: linear warm-up, then a cosine to a tenth."""
+    """Return the learning rate of a step, from 0: linear warm-up, then a cosine to a tenth."""
     steps = specification.steps
     warm = max(1, round(WARM_UP * steps))
     if step < warm:
@@ -223,15 +218,17 @@ def rate(step: int, specification: Specification) -> float:
 
 
 def _optimizer(model: LanguageModel, specification: Specification) -> torch.optim.AdamW:
-    """AdamW, without decay of norms and of whatever the scheme trains."""
+    """Return AdamW without decay of norms and of the scheme's parameters."""
     of_scheme = {id(parameter) for parameter in model.scheme.parameters()}
-    groups: dict[bool, list[nn.Parameter]] = {True: [], False: []}
+    decayed: list[nn.Parameter] = []
+    others: list[nn.Parameter] = []
     for parameter in model.parameters():
-        groups[parameter.ndim >= 2 and id(parameter) not in of_scheme].append(parameter)
+        is_decayed = parameter.ndim >= 2 and id(parameter) not in of_scheme
+        (decayed if is_decayed else others).append(parameter)
     return torch.optim.AdamW(
         [
-            {"params": groups[True], "weight_decay": specification.weight_decay},
-            {"params": groups[False], "weight_decay": 0.0},
+            {"params": decayed, "weight_decay": specification.weight_decay},
+            {"params": others, "weight_decay": 0.0},
         ],
         lr=specification.learning_rate,
         betas=BETAS,
@@ -240,11 +237,6 @@ def _optimizer(model: LanguageModel, specification: Specification) -> torch.opti
 
 
 def _low_precision(device: torch.device) -> torch.dtype | None:
-    """bfloat16 where the device multiplies it at full speed; None, for float32, elsewhere."""
+    """Return bfloat16 where the device multiplies it at full speed, None for float32."""
     fast = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
     return torch.bfloat16 if fast else None
-
-
-def _autocast(device: torch.device) -> contextlib.AbstractContextManager[object]:
-    low = _low_precision(device)
-    return contextlib.nullcontext() if low is None else torch.autocast(device.type, low)

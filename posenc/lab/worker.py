@@ -1,7 +1,6 @@
-"""The process that works on queued jobs: `python -m posenc.lab.worker FOLDER RUNNING`.
+"""The process that does queued jobs: `python -m posenc.lab.worker FOLDER RUNNING`.
 
-It runs at low priority, trains on the threads that each specification names, and ends when the queue is
-empty, or when the process that started it has ended, which closes its standard input.
+It has low priority and ends when the queue is empty or when its parent ends.
 """
 
 import _thread
@@ -19,31 +18,30 @@ from posenc.errors import DeviceLost, PosencError, QueueBusy, QueueUnwritable
 from posenc.lab.jobs import Job, Progress, Queue, clean_up
 from posenc.lab.run_once import free_device_memory, run_once
 from posenc.lab.runs import Store
-from posenc.lab.specification import Specification
-from posenc.lab.tasks import Corpus, Language, from_text, standard_library
+from posenc.lab.tasks import Language, from_text, standard_library
 
 log = logging.getLogger("posenc.worker")
 
 NICE = 10
 REPORT_EVERY = 0.5  # seconds
 HEARD_WITHIN = 2.0  # seconds
-DEVICE_LOST = 75  # exit code, of a fault that passes with the process
-UNWRITABLE = 74  # exit code, where the queue cannot be written: its jobs stay queued
-GRACE = 5.0  # seconds to save in, once the parent is gone
+DEVICE_LOST = 75  # exit code: a new process may use the device
+UNWRITABLE = 74  # exit code: the queue cannot be written, its jobs stay queued
+GRACE = 5.0  # seconds to save in, once the parent has ended
 
-_leaving = threading.Event()  # the parent is gone
-_heard = threading.Event()  # and the training has stopped for it
+_leaving = threading.Event()  # the parent has ended
+_heard = threading.Event()  # and the training has stopped
 
 
 class Cancelled(Exception):
-    """Somebody cancelled this job."""
+    """The job was cancelled."""
 
 
 def main(folder: Path, running: int) -> None:
-    """Run the jobs of a queue one after another, as one of at most `running` workers."""
+    """Run the jobs of a queue in turn, as one of at most `running` workers."""
     queue = Queue(folder, running=running)
     try:
-        with contextlib.suppress(PosencError, OSError):  # then the next worker does
+        with contextlib.suppress(PosencError, OSError):  # the next worker tries again
             clean_up(queue)
         while not _leaving.is_set():
             with queue.take() as job:
@@ -57,45 +55,46 @@ def main(folder: Path, running: int) -> None:
 
 
 def do(queue: Queue, job: Job) -> None:
-    """Run every specification of a job, then remove it; one that fails stays with its reason.
+    """Run every specification of a job, then remove it; a failed job stays with its reason.
 
-    Raises QueueUnwritable where its end cannot be written: then it is queued.
+    Raises QueueUnwritable where its end cannot be written: then it is queued again.
     """
     try:
         store = Store(job.store)
-        for place, specification in enumerate(job.specifications):
+        for index, specification in enumerate(job.specifications):
             if queue.is_cancelled(job.name):
                 raise Cancelled
-            corpus = _corpus(queue, job, specification)
+            corpus = None
+            if specification.task == Language.kind:
+                text = queue.text(job)
+                corpus = from_text(job.text_name, text) if text is not None else standard_library()
             _event("run_begun", entry=job.name, run=specification.run_id)
-            report = _Reporter(queue, job.name, place, specification)
-            there = store.has(specification.run_id)
+            report = _Reporter(queue, job.name, index, specification.steps)
+            is_stored = store.has(specification.run_id)
             with _cancellable(report):
                 run_once(specification, corpus, store, report=report)
-            if not there:
+            if not is_stored:
                 job = queue.reset_attempts(job)
                 _event("run_finished", entry=job.name, run=specification.run_id)
         queue.remove(job.name)
-    except (Cancelled, KeyboardInterrupt) as why:
-        if isinstance(why, KeyboardInterrupt) and not queue.is_cancelled(job.name):
-            _give_back(queue, job)  # the next worker goes on from the checkpoint
+    except (Cancelled, KeyboardInterrupt) as error:
+        if isinstance(error, KeyboardInterrupt) and not queue.is_cancelled(job.name):
+            _requeue(queue, job)  # the next worker goes on from the checkpoint
             return
         try:
-            queue.remove(job.name)  # its checkpoints stay: the same start goes on from them
+            queue.remove(job.name)  # its checkpoints stay
         except QueueBusy:
-            _give_back(queue, job)  # the next worker sees that it is cancelled
+            _requeue(queue, job)  # the next worker removes it
     except QueueUnwritable:
-        _give_back(queue, job)
+        _requeue(queue, job)
         raise
-    except DeviceLost as error:
-        _event("start_failed", entry=job.name, fault=type(error).__name__)
-        _fail(queue, job, str(error))
-        sys.exit(DEVICE_LOST)  # every later use of the device would fail in this process
     except QueueBusy:
-        _give_back(queue, job)  # its runs are stored: the next worker finds them and removes it
+        _requeue(queue, job)  # its runs are stored: the next worker removes it
     except PosencError as error:
         _event("start_failed", entry=job.name, fault=type(error).__name__)
         _fail(queue, job, str(error))
+        if isinstance(error, DeviceLost):
+            sys.exit(DEVICE_LOST)  # every later use of the device would fail in this process
     except (OSError, RuntimeError, MemoryError, ArithmeticError, LookupError, TypeError) as error:
         log.exception("the training of %s failed", job.name)
         _fail(
@@ -106,29 +105,29 @@ def do(queue: Queue, job: Job) -> None:
 
 
 def _event(name: str, **facts: str) -> None:
-    """Log an event with facts that hold no text of a user."""
+    """Log an event; its facts must not contain text of a user."""
     words = "".join(f" {key}={value}" for key, value in facts.items())
     log.info("%s%s", name, words, extra={"event": name, "facts": facts})
 
 
 def _fail(queue: Queue, job: Job, reason: str) -> None:
-    """Store why a job failed; where that cannot be written it is queued, and this was no attempt."""
+    """Store why a job failed, or queue it again where that cannot be written."""
     try:
         queue.fail(job, reason)
     except QueueUnwritable:
-        _give_back(queue, job)
+        _requeue(queue, job)
         raise
 
 
-def _give_back(queue: Queue, job: Job) -> None:
-    """Queue a job again; where that cannot be written, such as on a full disk, it was an attempt."""
+def _requeue(queue: Queue, job: Job) -> None:
+    """Queue a job again; where that cannot be written, its attempt counts."""
     with contextlib.suppress(QueueUnwritable, QueueBusy):
         queue.give_back(job)
     _event("start_interrupted", entry=job.name)
 
 
 class DownsampledLoss:
-    """A training loss as few points, each the mean of equally many steps: twice as many as it grows."""
+    """A training loss as points, each the mean of equally many steps; the number doubles."""
 
     MOST = 200  # points
 
@@ -152,13 +151,12 @@ class DownsampledLoss:
 
 
 class _Reporter:
-    """Stores the progress of one run, and ends the run where that is asked for."""
+    """Stores the progress of one run, and ends the run when cancelled or without a parent."""
 
-    def __init__(self, queue: Queue, name: str, place: int, specification: Specification) -> None:
-        self.queue, self.name, self.place = queue, name, place
-        self.steps = specification.steps
-        before = queue.progress(name)  # of a process that ended early, if it is this run's
-        self.before = before if before.run == place else Progress(run=place)
+    def __init__(self, queue: Queue, name: str, index: int, steps: int) -> None:
+        self.queue, self.name, self.index, self.steps = queue, name, index, steps
+        before = queue.progress(name)  # of an earlier process
+        self.before = before if before.run == index else Progress(run=index)
         self.losses = DownsampledLoss()
         self.began: int | None = None
         self.cancelled = threading.Event()
@@ -177,7 +175,7 @@ class _Reporter:
             self.reported = now
             self._report(
                 Progress(
-                    run=self.place,
+                    run=self.index,
                     step=step,
                     began=self.began,
                     seconds=now - self.start,
@@ -192,14 +190,14 @@ class _Reporter:
             raise KeyboardInterrupt  # saves first
 
     def _report(self, progress: Progress) -> None:
-        """Store the progress; where that fails, such as on a full disk, the training goes on."""
+        """Store the progress if possible; training goes on otherwise."""
         with contextlib.suppress(QueueUnwritable, QueueBusy):
             self.queue.report(self.name, progress)
 
 
 @contextlib.contextmanager
 def _cancellable(report: _Reporter) -> Iterator[None]:
-    """Let a cancelled job end what reports nothing, too: waiting for a lock, an evaluation."""
+    """End a cancelled job also while it waits for a lock or is evaluated."""
     done = threading.Event()
 
     def watch() -> None:
@@ -210,7 +208,7 @@ def _cancellable(report: _Reporter) -> Iterator[None]:
         else:
             return
         report.cancelled.set()
-        # Between two steps it is heard at once; elsewhere it is called for.
+        # The report of the next step ends the run; a wait or an evaluation is interrupted.
         if not done.wait(HEARD_WITHIN):
             _thread.interrupt_main()
 
@@ -223,24 +221,17 @@ def _cancellable(report: _Reporter) -> Iterator[None]:
         watcher.join()
 
 
-def _corpus(queue: Queue, job: Job, specification: Specification) -> Corpus | None:
-    if specification.task != Language.kind:
-        return None
-    text = queue.text(job)
-    return standard_library() if text is None else from_text(job.text_name, text)
-
-
 def _leave_with_parent() -> None:
-    """Wait for the end of standard input; then save and go."""
+    """Wait for the end of standard input, which the parent's end closes; then save and exit."""
     while os.read(0, 1_024):  # not sys.stdin: its lock would be held when the process ends
         pass
     _leave()
 
 
 def _leave() -> None:
-    """Save and go, or just go if that takes long."""
+    """Save and exit, or exit without saving after GRACE."""
     _leaving.set()
-    # Between two steps it is heard at once; a wait or an evaluation is called off.
+    # The report of the next step ends the run; a wait or an evaluation is interrupted.
     if not _heard.wait(HEARD_WITHIN):
         _thread.interrupt_main()
     time.sleep(GRACE)
@@ -248,11 +239,11 @@ def _leave() -> None:
 
 
 def be_a_process() -> None:
-    """Run the jobs of a queue in this process, which ends with the process that started it."""
-    if hasattr(os, "setpriority"):  # as low as the server that started it has set, or lower
+    """Run the jobs of a queue in this process, which ends with its parent."""
+    if hasattr(os, "setpriority"):
         os.setpriority(os.PRIO_PROCESS, 0, max(NICE, os.getpriority(os.PRIO_PROCESS, 0)))
     threading.Thread(target=_leave_with_parent, daemon=True).start()
-    # A server that was started in the background may have passed on that an interrupt is ignored.
+    # A parent in the background may pass on that SIGINT is ignored.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=_leave, daemon=True).start())
     main(Path(sys.argv[1]), int(sys.argv[2]))
