@@ -31,7 +31,7 @@ STORE = click.option("--store", help="Folder or URL of the runs; default $POSENC
 
 
 def reading(store: str | None) -> Store:
-    """Open a store to read it, and say so where there is nothing in it."""
+    """Open a store to read it, with a hint if it is empty."""
     opened = Store(store)
     if not opened.ids():
         click.echo(
@@ -43,13 +43,13 @@ def reading(store: str | None) -> Store:
 
 
 def say_left_out(store: Store) -> None:
-    """Say which files of the store were left out, and why."""
+    """Print which files of the store were left out, and why."""
     for clause in store.left_out():
         click.echo(f"{clause[0].upper()}{clause[1:]}.", err=True)
 
 
 def run_name(specification: Specification) -> str:
-    """Return what a line calls a run: its task, scheme and sizes."""
+    """Return the name of a run in lists: its task, scheme and sizes."""
     base = getattr(specification.scheme, "base", None)
     parts = [specification.task, specification.scheme.label, f"L={specification.train_length}"]
     parts += [f"base={base:,.10g}"] if base is not None else []
@@ -69,19 +69,19 @@ def label_run(
         raise click.ClickException("Say what to change: --name, --hide or --show.")
     if name:
         name = check_name(name)
-    place = Store(store)
-    Label(run, owner)  # refused before the store is asked
-    if not place.has(run):
-        raise click.ClickException(f"There is no run {run} in {place.url}.")
-    labels = Labels(place.url)
-    labels.add(Label(run, owner))
+    runs = Store(store)
+    empty = Label(run, owner)  # raises before the store is read
+    if not runs.has(run):
+        raise click.ClickException(f"There is no run {run} in {runs.url}.")
+    labels = Labels(runs.url)
+    labels.add(empty)
     label = labels.change(run, owner, name=name, hidden=hidden)
     whose = f" for {label.owner}" if label.owner else ""
     suffix = ", hidden" if label.hidden else ""
     click.echo(f"{run}  {label.name or 'no name'}{whose}{suffix}")
-    showing = [one.owner for one in labels.all().get(run, ()) if not one.hidden]
-    if label.hidden and showing:
-        others = ", ".join(owner or "an owner without a name" for owner in showing)
+    owners = [other.owner for other in labels.all().get(run, ()) if not other.hidden]
+    if label.hidden and owners:
+        others = ", ".join(owner or "an owner without a name" for owner in owners)
         click.echo(f"It stays in lists, because it is not hidden for {others}: see --owner.")
 
 
@@ -91,11 +91,11 @@ def label_run(
 def list_runs(also_hidden: bool, store: str | None) -> None:
     opened = reading(store)
     labels = Labels(opened.url).all()
-    found = sorted(opened, key=lambda run: (run_name(run.specification), run.run_id))
-    left_out = {run.run_id for run in found if hidden(labels.get(run.run_id, ()))}
+    listed = sorted(opened, key=lambda run: (run_name(run.specification), run.run_id))
+    left_out = {run.run_id for run in listed if hidden(labels.get(run.run_id, ()))}
     if not also_hidden:
-        found = [run for run in found if run.run_id not in left_out]
-    for run in found:
+        listed = [run for run in listed if run.run_id not in left_out]
+    for run in listed:
         state = run.stopped or f"{run.seconds:,.0f} s"
         names = "".join(
             f"  {label.name or 'no name'}{f' ({label.owner})' if label.owner else ''}"
@@ -108,17 +108,17 @@ def list_runs(also_hidden: bool, store: str | None) -> None:
         )
     if left_out and not also_hidden:
         click.echo(f"{len(left_out)} hidden: --hidden lists them, too.", err=True)
-    for curve, alike in _compared(found, "context"):
+    for curve, compared in _compared(listed, "context"):
         length = curve.specification.train_length
-        loss = at_training_length(curve, alike)
+        loss = at_training_length(curve, compared)
         if loss is None:
             continue
         beyond, outcome = first_degraded_length(curve, loss), effect(curve, loss)
         past = "nothing longer was read" if outcome is None else f"{outcome} with longer context"
         bend = f" at {beyond:,}" if beyond else ""
-        _tell(curve, alike, f"perplexity {perplexity(loss):.3f} at {length:,}, {past}{bend}")
+        _print(curve, compared, f"perplexity {perplexity(loss):.3f} at {length:,}, {past}{bend}")
     for task in (Copy.kind, Recall.kind):
-        for curve, alike in _compared(found, task):
+        for curve, compared in _compared(listed, task):
             far = reach(curve)
             right = "nowhere" if far is None else f"up to {far:,}"
             inside = in_range(curve) if task == Recall.kind else None
@@ -127,7 +127,7 @@ def list_runs(also_hidden: bool, store: str | None) -> None:
                 if inside
                 else ""
             )
-            _tell(curve, alike, f"{within}at least half right {right}")
+            _print(curve, compared, f"{within}at least half right {right}")
     say_left_out(opened)
 
 
@@ -143,16 +143,16 @@ def export_runs(file: Path, store: str | None) -> None:
          "value", "count", "comparison", "config"]
     )  # fmt: skip
     for run in opened:
-        one = run.specification
-        begin = [run.run_id, one.scheme.kind, one.task, one.train_length, one.seed]
-        end = [comparison(one), json.dumps(one.record["scheme"], sort_keys=True)]
+        spec = run.specification
+        begin = [run.run_id, spec.scheme.kind, spec.task, spec.train_length, spec.seed]
+        end = [comparison(spec), json.dumps(spec.record["scheme"], sort_keys=True)]
         for score in run.scores:
             row = [*begin, score.measure, score.variant, score.x, score.until, score.value, score.count,
                    *end]  # fmt: skip
             writer.writerow([cell(value) for value in row])
         for step, loss in enumerate(run.losses, start=1):
             writer.writerow([*begin, "training", "", step, 0, loss, 1, *end])
-    try:  # once every run is read: what the file held stays until then
+    try:  # after every run is read, so that a failure leaves the old file
         file.write_bytes(out.getvalue().encode())
     except OSError as error:
         raise click.ClickException(f"{file} cannot be written: {reason(error)}.") from None
@@ -160,15 +160,15 @@ def export_runs(file: Path, store: str | None) -> None:
     say_left_out(opened)
 
 
-def _tell(curve: Curve, alike: list[Curve], what: str) -> None:
-    one, seeds = curve.specification, f"{curve.seeds} {'seed' if curve.seeds == 1 else 'seeds'}"
-    click.echo(f"{comparison(one)}  {label(curve, alike)}: {what} ({seeds}); {one.alike}")
+def _print(curve: Curve, compared: list[Curve], result: str) -> None:
+    spec, seeds = curve.specification, f"{curve.seeds} {'seed' if curve.seeds == 1 else 'seeds'}"
+    click.echo(f"{comparison(spec)}  {label(curve, compared)}: {result} ({seeds}); {spec.alike}")
 
 
-def _compared(found: Sequence[Run], measure: str) -> Iterator[tuple[Curve, list[Curve]]]:
-    """Return every curve of a measure, with all of its comparison."""
+def _compared(runs: Sequence[Run], measure: str) -> Iterator[tuple[Curve, list[Curve]]]:
+    """Return every curve of a measure with all curves of its comparison."""
     groups: dict[str, list[Curve]] = {}
-    for curve in curves(found, measure):
+    for curve in curves(runs, measure):
         groups.setdefault(comparison(curve.specification), []).append(curve)
-    for alike in groups.values():
-        yield from ((curve, alike) for curve in alike)
+    for group in groups.values():
+        yield from ((curve, group) for curve in group)

@@ -1,4 +1,4 @@
-"""`python -m posenc train`: every combination asked for, here, in several processes or on a cluster."""
+"""`python -m posenc train`: train combinations in this process, several processes or on a cluster."""
 
 import os
 import sys
@@ -28,7 +28,7 @@ from posenc.schemes.rope_scaling import AFTER_TRAINING
 from posenc.text import with_advanced
 
 _ADVANCED = tuple(kind for kind, config in SCHEMES.items() if config.advanced)
-ANSWERS_WITHIN = 10  # seconds that a Dask scheduler has to answer in
+ANSWERS_WITHIN = 10  # seconds for a Dask scheduler to answer
 
 
 @click.command(
@@ -86,13 +86,12 @@ def train_schemes(
     compiled: bool, workers: int, dask: str | None, store: str | None,
 ) -> None:  # fmt: skip
     corpus = read_text(text) if task == Language.kind else None
-    asked = specifications(
+    specs = specifications(
         schemes, seeds=seeds, bases=bases, widths=widths, layers=layers, heads=heads, corpus=corpus,
         train_length=train_length, task=task, steps=steps, batch=batch, longest=longest,
         learning_rate=learning_rate, segments=segments, device=device, threads=threads,
         compiled=compiled, scalings=tuple(kind for kind in AFTER_TRAINING if kind in scalings),
     )  # fmt: skip
-    place = str(Path(text).resolve()) if text else None
     if dask and store is None and not os.environ.get(ENVIRONMENT):
         raise click.ClickException(
             f"--dask needs a place of runs that every machine reaches: --store or ${ENVIRONMENT}."
@@ -101,27 +100,28 @@ def train_schemes(
     if not lasting(opened.url):
         raise click.ClickException("--store memory:// would be gone with the command.")
     opened.check_writable()
-    # Where the runs go is decided here: other processes have folders and an environment of their own.
-    jobs = [SweepTask(one.record, opened.url, place) for one in asked]
+    # Absolute places: other processes have their own folders and environment.
+    path = str(Path(text).resolve()) if text else None
+    tasks = [SweepTask(spec.record, opened.url, path) for spec in specs]
     try:
         if dask:
-            outcomes = _on_dask(jobs, dask, opened)
+            outcomes = _on_dask(tasks, dask, opened)
         elif workers > 1:
-            with tqdm(local_sweep(jobs, workers), total=len(jobs), unit="run") as bar:
+            with tqdm(local_sweep(tasks, workers), total=len(tasks), unit="run") as bar:
                 outcomes = list(bar)
         else:
-            outcomes = list(sweep_here(jobs, _bar))
+            outcomes = list(sweep_here(tasks, _bar))
     except KeyboardInterrupt:
         click.echo("\nStopped. The same command goes on from here.", err=True)
         sys.exit(130)
     for outcome in outcomes:
-        said = outcome.error or outcome.stopped or "done"
-        click.echo(f"{outcome.specification.run_id}  {run_name(outcome.specification)}  {said}")
+        spec, state = outcome.specification, outcome.error or outcome.stopped or "done"
+        click.echo(f"{spec.run_id}  {run_name(spec)}  {state}")
     if any(outcome.error for outcome in outcomes):
         sys.exit(1)
 
 
-def _on_dask(jobs: Sequence[SweepTask], address: str, store: Store) -> list[Outcome]:
+def _on_dask(tasks: Sequence[SweepTask], address: str, store: Store) -> list[Outcome]:
     try:
         from distributed import Client
     except ImportError:
@@ -132,24 +132,19 @@ def _on_dask(jobs: Sequence[SweepTask], address: str, store: Store) -> list[Outc
         client = Client(address, timeout=ANSWERS_WITHIN)
     except (OSError, ValueError) as error:
         raise click.ClickException(f"The Dask scheduler cannot be reached: {error}.") from None
-    with client, tqdm(total=len(jobs), unit="run") as bar:
-        outcomes = []
-        for outcome in sweep(jobs, client.get_executor(retries=2)):
-            outcomes.append(_arrived(outcome, store))
+    outcomes = []
+    with client, tqdm(total=len(tasks), unit="run") as bar:
+        for outcome in sweep(tasks, client.get_executor(retries=2)):
+            if not outcome.error and not store.has(outcome.specification.run_id):
+                lost = "its machine kept the run in a place of its own: --store must be one that all reach"
+                outcome = Outcome(outcome.specification, error=lost)
+            outcomes.append(outcome)
             bar.update()
-        return outcomes
-
-
-def _arrived(outcome: Outcome, store: Store) -> Outcome:
-    """Return what became of a job, which is an error if its run is nowhere to be found here."""
-    if outcome.error or store.has(outcome.specification.run_id):
-        return outcome
-    lost = "its machine kept the run in a place of its own: --store must be one that all reach"
-    return Outcome(outcome.specification, error=lost)
+    return outcomes
 
 
 def _bar(specification: Specification) -> Report:
-    """Return a report that draws one progress bar per run."""
+    """Return a report that draws a progress bar for the run."""
     bar = tqdm(total=specification.steps, desc=run_name(specification), unit="step", leave=False)
 
     def report(step: int, loss: float) -> None:

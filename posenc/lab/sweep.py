@@ -1,7 +1,7 @@
 """Many runs: schemes, bases, widths and seeds, on any concurrent.futures.Executor.
 
-A task holds names only (a specification's record, paths of the text and the store), so that it can run
-in another process or on another machine. A task that runs twice finds the first run in the store.
+A task has only a record and paths, so it can run in another process or on another machine. A task that
+runs twice reads the first run from the store.
 """
 
 import itertools
@@ -10,7 +10,7 @@ import os
 import stat
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
+from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,9 +33,7 @@ ATTEMPTS = 3  # of a sweep whose worker process died
 
 @dataclass(frozen=True)
 class SweepTask:
-    """One run, in words. text: a path, None for the standard library. work: a folder, None for the
-    default one.
-    """
+    """One run as plain values. text: a path, None for the standard library. work: see `run_once`."""
 
     record: dict[str, Any]
     store: str | None
@@ -45,7 +43,7 @@ class SweepTask:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a task: the run's name and why it stopped early, or why there is none."""
+    """The end of a task: why its run stopped early, or the error if there is no run."""
 
     specification: Specification
     stopped: str | None = None
@@ -65,24 +63,23 @@ def specifications(
     task: str = Language.kind,
     **others: Any,
 ) -> list[Specification]:
-    """Return every combination once: a scheme that ignores the base is not repeated for each.
+    """Return every distinct combination; a scheme without a base is not repeated for each.
 
     others: further fields of Specification. Raises ConfigError for a value out of its range.
     """
     if task not in TASKS:
         raise ConfigError(f"task must be one of {', '.join(TASKS)}, got {shown(task)}.")
-    found: dict[Specification, None] = {}
+    distinct: dict[Specification, None] = {}
     for kind, base, width, seed in itertools.product(schemes, bases, widths, range(seeds)):
         model = ModelSize(layers=layers, width=width, heads=heads)
-        # A learned table has a row for every position that training shows.
         rows = TASKS[task].positions(train_length)
         setting = Setting(
             dim=width, base=base, heads=heads, train_length=rows, learned_source="random"
         )
         config = setting.config(kind)
-        # The rows and the length that training shows, not those that a page would draw.
-        shown_here = ("learned_rows", "length")
-        own = {name: rows for name, source in config.shared.items() if source in shown_here}
+        # Lengths are those of training, not of the setting.
+        lengths = ("learned_rows", "length")
+        own = {name: rows for name, source in config.shared.items() if source in lengths}
         specification = Specification(
             scheme=config.replace(**own),
             model=model,
@@ -93,8 +90,8 @@ def specifications(
             corpus_name=corpus.name if corpus else "",
             **others,
         )
-        found[specification] = None
-    return list(found)
+        distinct[specification] = None
+    return list(distinct)
 
 
 def run_task(task: SweepTask, report: Report | None = None) -> str | None:
@@ -110,17 +107,17 @@ def read_text(path: str | None) -> Corpus:
     if path is None:
         return standard_library()
     try:
-        found = os.stat(path)
-        if not stat.S_ISREG(found.st_mode):  # a device may have no end, a pipe no begin
+        status = os.stat(path)
+        if not stat.S_ISREG(status.st_mode):  # devices and pipes may never end
             raise CorpusError("The text cannot be read: it is no regular file.")
-        if found.st_size > limits.MAX_FILE_BYTES:
+        if status.st_size > limits.MAX_FILE_BYTES:
             raise CorpusError(
-                f"The text has {found.st_size:,} bytes; at most {limits.MAX_FILE_BYTES:,} are read."
+                f"The text has {status.st_size:,} bytes; at most {limits.MAX_FILE_BYTES:,} are read."
             )
         content = Path(path).read_bytes()
     except CorpusError:
         raise
-    except (OSError, ValueError) as error:  # a path may hold what no system takes
+    except (OSError, ValueError) as error:  # ValueError: a path with a zero byte
         raise CorpusError(f"The text cannot be read: {reason(error)}.") from error
     return from_text(printable_name(Path(path).name), content)
 
@@ -128,23 +125,21 @@ def read_text(path: str | None) -> Corpus:
 def sweep(
     tasks: Iterable[SweepTask], executor: Executor, do: Callable[[SweepTask], str | None] = run_task
 ) -> Iterator[Outcome]:
-    """Submit every task and return what became of each, as they end. One failure ends no other."""
-    futures: dict[Future[str | None], SweepTask] = {
-        executor.submit(do, task): task for task in tasks
-    }
+    """Submit every task and iterate over the outcomes as they end. A failed task ends no other."""
+    futures = {executor.submit(do, task): task for task in tasks}
     for future in as_completed(futures):
         specification = Specification.from_record(futures[future].record)
         error = future.exception()
         if isinstance(error, BrokenProcessPool):
-            raise error  # the pool is gone, and with it every task that waits
-        if error is not None:  # whatever it is: a cluster has errors of its own
+            raise error  # all queued tasks are lost
+        if error is not None:  # of any class: clusters have their own
             yield _failed(specification, error)
         else:
             yield Outcome(specification, stopped=future.result())
 
 
 def local_sweep(tasks: Sequence[SweepTask], workers: int) -> Iterator[Outcome]:
-    """Sweep on a pool of processes of this machine, made again when one of them is killed."""
+    """Sweep on a pool of processes, replaced when one of them is killed."""
     left = {Specification.from_record(task.record).run_id: task for task in tasks}
     broken = 0  # pools, since a task last ended
     while left and broken < ATTEMPTS - 1:
@@ -155,9 +150,7 @@ def local_sweep(tasks: Sequence[SweepTask], workers: int) -> Iterator[Outcome]:
                 yield outcome
         except BrokenProcessPool:
             broken += 1
-    for (
-        task
-    ) in left.values():  # each by itself, so that the one that is killed takes no other along
+    for task in left.values():  # one at a time, so that a killed process ends one task
         try:
             yield from _pooled([task], 1)
         except BrokenProcessPool:
@@ -166,7 +159,7 @@ def local_sweep(tasks: Sequence[SweepTask], workers: int) -> Iterator[Outcome]:
 
 
 def _pooled(tasks: Iterable[SweepTask], workers: int) -> Iterator[Outcome]:
-    # Fresh processes: a fork would copy the locks of threads that it does not copy.
+    # A fork would copy locks without the threads that hold them.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, mp_context=context, initializer=_leave_with_parent) as pool:
         try:
@@ -177,7 +170,7 @@ def _pooled(tasks: Iterable[SweepTask], workers: int) -> Iterator[Outcome]:
 
 
 def _leave_with_parent() -> None:
-    """End this process when the one that made the pool ends, however that does."""
+    """End this process when its parent ends."""
 
     def wait() -> None:
         parent = multiprocessing.parent_process()
@@ -189,7 +182,7 @@ def _leave_with_parent() -> None:
 
 
 def _run_and_leave(task: SweepTask) -> str | None:
-    """Do a task of a pool; an interrupted process ends, or the pool would hand it the next one."""
+    """Run a task of a pool; an interrupt ends the process, else the pool submits the next task."""
     try:
         return run_task(task)
     except KeyboardInterrupt:
@@ -199,7 +192,7 @@ def _run_and_leave(task: SweepTask) -> str | None:
 def sweep_here(
     tasks: Iterable[SweepTask], report: Callable[[Specification], Report | None]
 ) -> Iterator[Outcome]:
-    """Do the tasks in this process one by one, with a report of every step."""
+    """Run the tasks in this process, with a report of every step."""
     for task in tasks:
         specification = Specification.from_record(task.record)
         try:
