@@ -25,9 +25,8 @@ _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 class Status(StrEnum):
     """The outcome of a claim's test at one setting.
 
-    THEOREM: true at every setting by proof. The test confirms it to rounding, and the same check
-    fails on the verdict's control. NOT_HERE: a claim about trained models that the small runs of this
-    library contradict. They refute nothing of larger models that were trained for longer.
+    THEOREM: true at every setting by proof; the test confirms it to rounding. NOT_HERE: a claim about
+    trained models that this library's small runs contradict, which refutes nothing of larger models.
     """
 
     HOLDS = "holds"

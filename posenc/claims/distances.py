@@ -36,7 +36,7 @@ from posenc.schemes.t5 import t5_buckets
 from posenc.settings import Setting
 from posenc.text import counted
 
-OFFSETS = (1, 2, 10, 100)  # at which one matrix per offset is checked
+OFFSETS = (1, 2, 10, 100)  # of the matrices that are checked
 MAX_POSITIONS = 64  # of a small attention
 AHEAD = 2
 BUCKETS = 32  # of T5
@@ -132,10 +132,9 @@ def linear_map(setting: Setting) -> Verdict:
 
 
 def attend_two_ahead(setting: Setting, rows: Float[Tensor, "n d"]) -> Float[Tensor, "n n"]:
-    """Return softmax(c p_i . M_(-2) p_j / sqrt(d)) of any rows p, without a mask.
+    """Return softmax(c p_i . M_(-2) p_j / sqrt(d)) of any rows p; c is large enough for a weight near 1.
 
-    For sinusoidal rows M_(-2) p_j = p_(j-2), so the logit is largest at j = i + 2. The constant c makes
-    the weight there 100 times that of all other keys together.
+    For sinusoidal rows M_(-2) p_j = p_(j-2), so the logit is largest at j = i + 2.
     """
     scheme = sinusoidal(setting)
     back = scheme.offset_map(-AHEAD, size=1)
@@ -212,22 +211,20 @@ def offset_only(setting: Setting) -> Verdict:
     count = min(setting.length, MAX_POSITIONS)
     q, k = randn(setting.seed, 2, 1, 1, count, width).to(setting.table_dtype or torch.float64)
     positions = (torch.arange(count), torch.arange(count) + shift)
-    still, shifted = (rope.scores(q, k, at, at).double() for at in positions)
-    error = relative_change(shifted, still)
+    before, after = (rope.scores(q, k, at, at).double() for at in positions)
+    error = relative_change(after, before)
     added = SinusoidalConfig(dim=width, base=setting.base).build()
-    still, shifted = (
+    before, after = (
         added.embed(q[0].double(), at) @ added.embed(k[0].double(), at).mT for at in positions
     )
-    rounding = f", which is the rounding of {setting.precision}."
+    exact, unit = setting.table_dtype is None, "of the largest"
+    end = "in float64" if exact else f"which is the rounding of {setting.precision}"
     return Verdict(
         Status.THEOREM if error <= EXACT else Status.PARTLY,
-        (Number("change of the logits", error, "of the largest"),),
+        (Number("change of the logits", error, unit),),
         f"Moved along by {counted(shift, 'position')}, {count**2:,} logits of width {width:,} change "
-        f"by {figure(error)} of the largest"
-        + (", in float64." if setting.table_dtype is None else rounding),
-        Number(
-            "change with sinusoids added instead", relative_change(shifted, still), "of the largest"
-        ),
+        f"by {figure(error)} of the largest, {end}.",
+        Number("change with sinusoids added instead", relative_change(after, before), unit),
     )
 
 
@@ -245,9 +242,9 @@ def geometric(setting: Setting) -> Verdict:
     ratios = [after / before for before, after in itertools.pairwise(slopes)]
     power = "a power of two" if setting.heads.bit_count() == 1 else "no power of two"
     head = next((i + 2 for i, x in enumerate(ratios) if abs(x / ratios[0] - 1) > 1e-12), None)
-    change = (
-        f"; from head {head - 1} to {head} it changes to {ratios[head - 2]:.3g}" if head else ""
-    )
+    change = ""
+    if head:
+        change = f"; from head {head - 1} to {head} it changes to {ratios[head - 2]:.3g}"
     return Verdict(
         Status.FALSE if head else Status.HOLDS,
         (
@@ -291,8 +288,8 @@ def t5_shaw(setting: Setting) -> Verdict:
     offsets = torch.arange(1 - count, count)
     buckets = t5_buckets(offsets, buckets=BUCKETS, bidirectional=True).tolist()
     shared = sum(x == y for x, y in itertools.pairwise(buckets))
-    used = len(set(buckets))
-    fit = clip_distance(buckets, count)
+    used, fit = len(set(buckets)), clip_distance(buckets, count)
+    control = clip_distance(clipped(BUCKETS // 2, count), count)
     if fit is None:
         sentence = (
             f"Among offsets to {count - 1:,} T5 has {counted(used, 'bucket')} and no clipping distance "
@@ -307,16 +304,13 @@ def t5_shaw(setting: Setting) -> Verdict:
     return Verdict(
         Status.FALSE if fit is None else Status.PARTLY,
         (
-            Number("clipping distances of Shaw's that fit", 0 if fit is None else 1),
+            Number("clipping distances of Shaw's that fit", fit is not None),
             Number("buckets in use", used, f"of {BUCKETS}"),
             Number("neighbouring offsets that share a bucket", shared, f"of {len(buckets) - 1:,}"),
         ),
         f"{sentence} A bucket adds one number to the logit whatever the query, Shaw's vector a the "
         "product q . a; what either learned is not examined.",
-        Number(
-            "clipping distance found for Shaw's own classes",
-            clip_distance(clipped(BUCKETS // 2, count), count) or 0,
-        ),
+        Number("clipping distance found for Shaw's own classes", control or 0),
     )
 
 
