@@ -1,8 +1,7 @@
 """Tables of numbers from .npy and .safetensors files: a position table, or cosines and sines.
 
-The format of .npy: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html. Its header
-is read and checked against the file's size before any number is; objects, which would be pickles,
-are refused.
+The header of a .npy file (https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html) is
+checked before its numbers are read. Arrays of objects, which are pickles, are refused.
 """
 
 import io
@@ -19,7 +18,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posenc import limits
-from posenc.checkpoints.find_tables import Confidence, best_candidates
+from posenc.checkpoints.find_tables import Confidence, best_candidates, first_names
 from posenc.checkpoints.safetensors_file import (
     Header,
     Source,
@@ -37,16 +36,16 @@ _HEADER_READERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
 }
-_HEADER_BYTES = 10_000  # of a .npy, far more than a dtype and a shape take
+_HEADER_BYTES = 10_000  # of a .npy
 _DTYPES = tuple(np.dtype(name) for name in ("f2", "f4", "f8", "c8", "c16"))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NumberTable:
-    """A table as a file holds it: rows by columns, or cosines with their sines.
+    """A table of a file: rows by columns, or cosines with their sines.
 
-    table: numbers, complex for cos + i sin. sines: of the same shape, where `table` holds cosines.
-    name: of the tensors, "" in a .npy. notes: what was assumed, one sentence each.
+    table: complex for cos + i sin. sines: of the same shape, where `table` has cosines. name: of the
+    tensors, "" for a .npy. notes: assumptions, a sentence each.
     """
 
     table: Tensor
@@ -58,10 +57,9 @@ class NumberTable:
 def read_number_table(source: Source, tensor: str | None = None) -> NumberTable:
     """Return the table of a .npy or .safetensors file, given as its bytes or its path.
 
-    tensor: its name in a .safetensors file; None takes the one pair of cosines and sines there is, else
-        the one position table, else the one matrix. A .npy of shape (2, rows, columns) is cosines,
-        then sines.
-    Raises CheckpointError for a refused file, as NoPositionTable where several tensors could be meant.
+    tensor: its name in a .safetensors file; None takes the first pair of cosines and sines, else the only
+        position table or matrix. A .npy of shape (2, rows, columns) is cosines, then sines.
+    Raises CheckpointError, as NoPositionTable where several tensors are possible.
     """
     if _first_bytes(source) == _MAGIC:
         if tensor is not None:
@@ -85,10 +83,7 @@ def read_number_table(source: Source, tensor: str | None = None) -> NumberTable:
 
 
 def header_of_tables(source: Source) -> Header:
-    """Return the header of a .safetensors file where a .npy file is accepted, too.
-
-    Raises CheckpointError as `read_header` does, which names both kinds of files.
-    """
+    """Return the header of a .safetensors file. Raises CheckpointError, which also names .npy files."""
     try:
         return read_header(source)
     except NotACheckpoint as error:
@@ -96,14 +91,14 @@ def header_of_tables(source: Source) -> Header:
 
 
 def name_of_sines(name: str) -> str:
-    """Return the name of the sines that belong to the cosines of this name; "" for any other name."""
+    """Return the name of the sines for a name of cosines; "" for any other name."""
     folder, dot, last = name.rpartition(".")
     sines = last.replace("cosine", "sine").replace("cos", "sin")
     return f"{folder}{dot}{sines}" if sines != last else ""
 
 
 def cosines_and_sines(table: Tensor) -> tuple[Tensor, Tensor] | None:
-    """Return both of a cache (rows, pairs, 2), as torchtune and gpt-fast keep them; None of any other.
+    """Return both parts of a (rows, pairs, 2) cache, as of torchtune and gpt-fast; else None.
 
     Axes of size 1 are dropped first.
     """
@@ -124,7 +119,7 @@ def _first_bytes(source: Source) -> bytes:
                     return file.read(len(_MAGIC))
         except (OSError, ValueError):  # ValueError: a NUL in the path
             pass
-    return b""  # what reads on raises with the reason
+    return b""  # the caller's next read raises with the reason
 
 
 def _npy(source: Source) -> NumberTable:
@@ -201,23 +196,18 @@ def _split(table: Tensor, name: str) -> NumberTable:
     return NumberTable(*pair, name, ("Two numbers for every pair: taken as cosine, then sine.",))
 
 
-def _is_matrix(axes: tuple[int, ...]) -> bool:
-    return len(axes) == 2 or (len(axes) == 3 and axes[-1] == 2)
-
-
 def _only_table(header: Header) -> str:
-    """Return the name of the one tensor that can be meant."""
-    matrices = [
-        entry.name
-        for entry in header.tensors.values()
-        if _is_matrix(tuple(axis for axis in entry.shape if axis > 1))
-        and unreadable_reason(entry) is None
-    ]
+    matrices = []
+    for entry in header.tensors.values():
+        axes = [axis for axis in entry.shape if axis > 1]
+        is_matrix = len(axes) == 2 or (len(axes) == 3 and axes[-1] == 2)
+        if is_matrix and unreadable_reason(entry) is None:
+            matrices.append(entry.name)
     if len(matrices) == 1:
         return matrices[0]
     best = best_candidates(header)
     if len(best) == 1 and best[0].confidence > Confidence.POSSIBLE:
         return best[0].name
     names = tuple(candidate.name for candidate in best)
-    some = ", ".join(printable_name(name) for name in names[:4])
-    raise NoPositionTable(f"The file holds several tables; name a tensor, such as {some}.", names)
+    problem = f"The file holds several tables; name a tensor, such as {first_names(best)}."
+    raise NoPositionTable(problem, names)

@@ -1,6 +1,6 @@
 """The store of runs: files by name in a folder or at any fsspec URL, such as a shared bucket.
 
-A file is complete or does not exist. Opening a store makes nothing; the first file written does.
+A file is complete or does not exist. The first file written creates the folder.
 """
 
 import contextlib
@@ -23,8 +23,7 @@ from posenc.errors import RunError, StoreUnavailable
 ENVIRONMENT = "POSENC_RUNS"
 WORK_ENVIRONMENT = "POSENC_WORK"
 SET_ASIDE = "set-aside"
-# What a folder, or the client of a bucket, raises where the place cannot be used: clients have errors
-# of their own, which derive from nothing narrower.
+# The errors of buckets' clients have no narrower base.
 _FAULTS = (Exception,)
 _NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK)
 
@@ -33,7 +32,7 @@ class FileStore:
     """The files of one folder or bucket."""
 
     def __init__(self, url: str | os.PathLike[str] | None = None) -> None:
-        """Open the place at `url`: default $POSENC_RUNS, else a folder of the user's data."""
+        """Open the store at `url`, by default `store_url()`."""
         place = os.fspath(url) if url is not None else store_url()
         if not place:
             raise RunError("The store of runs cannot be opened: its name is empty.")
@@ -49,14 +48,11 @@ class FileStore:
 
     @property
     def local(self) -> bool:
-        """Whether the place is a folder of this machine."""
+        """Whether the store is a folder of this machine."""
         return isinstance(self.files, LocalFileSystem)
 
     def check_writable(self) -> None:
-        """Make the folder and a file in it, and remove the file; nothing for a bucket.
-
-        Raises RunError where that fails: before a training, not after it.
-        """
+        """Raise RunError where no file can be created in the folder; a bucket is not checked."""
         if not self.local:
             return
         try:
@@ -71,20 +67,17 @@ class FileStore:
         return f"{self.root}/{name}"
 
     def exists(self, name: str) -> bool:
-        """Whether there is a file of this name. Raises StoreUnavailable where that is unknown."""
+        """Return whether a file exists. Raises StoreUnavailable."""
         with _reached():
             if not self.local:
                 return bool(self.files.exists(self.path(name)))
-            try:  # which tells a file that is not there from a folder that cannot be read
+            try:  # distinguishes a missing file from an unreadable folder
                 return stat.S_ISREG(os.stat(self.path(name)).st_mode)
             except (FileNotFoundError, NotADirectoryError):
                 return False
 
     def names(self) -> list[str]:
-        """Return the names of all files, sorted; none where the place does not exist yet.
-
-        Raises StoreUnavailable where the place cannot be listed.
-        """
+        """Return the sorted names of all files. Raises StoreUnavailable."""
         with _reached():
             if self.local:
                 try:
@@ -96,11 +89,7 @@ class FileStore:
         return sorted(PurePosixPath(str(path)).name for path in paths)
 
     def content(self, name: str) -> bytes:
-        """Return a file's bytes.
-
-        Raises FileNotFoundError where there is none, StoreUnavailable where it cannot be read, RunError
-        for one that is larger than any file of a run.
-        """
+        """Return a file's bytes. Raises FileNotFoundError, StoreUnavailable, or RunError if too large."""
         try:
             with _reached():
                 size = self.files.size(self.path(name)) or 0
@@ -115,21 +104,18 @@ class FileStore:
         return content
 
     def create(self, name: str, content: bytes) -> bool:
-        """Write a file, complete or not at all, and return whether it is new: one that exists stays.
-
-        Raises RunError where that fails.
-        """
+        """Write a file and return True, or return False where it exists already. Raises RunError."""
         try:
             self._write(name, content, new=True)
         except _FAULTS as error:
-            # A file of this name, and not one in the place of the folder.
+            # It may also be a file in the place of the folder.
             if isinstance(error, FileExistsError) and self.exists(name):
                 return False
             raise RunError(f"The store of runs cannot be written: {reason(error)}.") from error
         return True
 
     def put(self, name: str, content: bytes) -> None:
-        """Write a file, complete or not at all, in the place of one of its name. Raises RunError."""
+        """Write or replace a file. Raises RunError."""
         try:
             self._write(name, content, new=False)
         except _FAULTS as error:
@@ -143,14 +129,11 @@ class FileStore:
             self.files.pipe_file(self.path(name), content, mode="create" if new else "overwrite")
 
     def set_aside(self, name: str) -> str | None:
-        """Move a file out of the way, never delete it, and return its name there.
-
-        None where that fails, such as in a place that is read-only: the file stays.
-        """
+        """Move a file to the folder of damaged files and return its new name; None where that fails."""
         try:
             self.files.makedirs(self.path(SET_ASIDE), exist_ok=True)
             place = f"{SET_ASIDE}/{name}"
-            while self.files.exists(self.path(place)):  # one that was set aside before stays, too
+            while self.files.exists(self.path(place)):
                 place += ".again"
             self.files.mv(self.path(name), self.path(place))
         except _FAULTS:
@@ -159,29 +142,26 @@ class FileStore:
 
 
 def lasting(url: str) -> bool:
-    """Whether what is written at a URL is there for other processes, too."""
+    """Return whether other processes see what is written at a URL."""
     return str(get_protocol(url)) != "memory"
 
 
 def store_url() -> str:
-    """Return where this machine's runs are: $POSENC_RUNS, else a folder of the user's data."""
+    """Return $POSENC_RUNS, else the default folder of runs."""
     return os.environ.get(ENVIRONMENT) or str(
         platformdirs.user_data_path("posenc", appauthor=False) / "runs"
     )
 
 
 def work_folder() -> Path:
-    """Return this machine's folder of work in progress: $POSENC_WORK, else one of the user's cache."""
+    """Return the folder of unfinished runs: $POSENC_WORK, else one in the user's cache."""
     folder = os.environ.get(WORK_ENVIRONMENT)
     return Path(folder) if folder else platformdirs.user_cache_path("posenc", appauthor=False)
 
 
 def write_whole(path: Path, content: bytes, *, new: bool = False) -> None:
-    """Write a file so that a kill at any moment leaves the old one or the new one.
-
-    new: raise FileExistsError, and change nothing, if there is one.
-    """
-    # A name of its own: on a shared folder another machine may have the same process id.
+    """Write or replace a file in one step. new: raise FileExistsError where it exists."""
+    # On a shared folder another machine may have the same process id.
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
         with temporary.open("wb") as file:
@@ -194,12 +174,12 @@ def write_whole(path: Path, content: bytes, *, new: bool = False) -> None:
             temporary.replace(path)
         _sync_folder(path.parent)
     finally:
-        with contextlib.suppress(OSError):  # what failed, or did not, did so before
+        with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
 
 
 def _name_new(temporary: Path, path: Path) -> None:
-    """Give a file its name if no other has it, in one step where the folder knows links."""
+    # In one step where the folder supports links.
     try:
         os.link(temporary, path)
     except OSError as error:
@@ -211,8 +191,8 @@ def _name_new(temporary: Path, path: Path) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make a new name in `folder` survive a loss of power, where the system can."""
-    with contextlib.suppress(OSError):  # the file is whole under its name in any case
+    # So that a new name survives a loss of power, where the system supports that.
+    with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(descriptor)
@@ -229,11 +209,10 @@ def _reached() -> Iterator[None]:
 
 
 def reason(error: BaseException) -> str:
-    """Return why a system's call failed, without a path."""
+    """Return why a system call failed, without a path."""
     return getattr(error, "strerror", None) or type(error).__name__
 
 
 def _check_folder(path: Path) -> None:
-    """Raise NotADirectoryError where `path` is, or lies below, something that is no folder."""
     if not next(place for place in (path, *path.parents) if place.exists()).is_dir():
         raise NotADirectoryError(errno.ENOTDIR, "a file is in its place")

@@ -1,9 +1,8 @@
 """Position tables in a checkpoint's header, found by name and shape.
 
-The names and the rows before position 0 follow the models' published code: RoBERTa and its kin
-begin at padding_idx + 1 = 2 (Liu et al. 2019, arXiv 1907.11692), BART and OPT at an offset of 2,
-vision transformers hold a class token in row 0 (Dosovitskiy et al. 2020, arXiv 2010.11929) and
-DeiT a distillation token in row 1 (Touvron et al. 2020, arXiv 2012.12877).
+Row of position 0: RoBERTa, BART and OPT begin at padding_idx + 1 = 2 (Liu et al. 2019, arXiv 1907.11692);
+vision transformers have a class token in row 0 (Dosovitskiy et al. 2020, arXiv 2010.11929) and DeiT a
+distillation token in row 1 (Touvron et al. 2020, arXiv 2012.12877).
 """
 
 import math
@@ -20,7 +19,7 @@ MAX_POSSIBLE = 32  # tables offered by shape alone; a model holds hundreds of ma
 
 
 class Confidence(IntEnum):
-    """How a candidate was recognised, from weak to strong."""
+    """How a candidate was recognised, weakest first."""
 
     POSSIBLE = 1  # a matrix of an unknown name
     NAMED = 2  # the name speaks of positions
@@ -29,7 +28,7 @@ class Confidence(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A tensor that may be a position table; position 0 stands in row `first_row` of `rows`."""
+    """A tensor that may be a position table; position 0 is row `first_row`."""
 
     name: str
     dtype: str
@@ -42,20 +41,18 @@ class Candidate:
 
     @property
     def positions(self) -> int:
-        """Number of rows from position 0 on."""
+        """Number of rows from position 0."""
         return self.rows - self.first_row
 
 
 class Relative(NamedTuple):
-    """A table that belongs to offsets between positions, which is no position table."""
+    """A table of offsets between positions, which is not a position table."""
 
     name: str
     what: str
 
 
-_OFFSET_OF_TWO = 2  # padding_idx + 1
-
-# The name's end, what it is, and what decides its first row.
+# The end of a name, its family, and the rule for the row of position 0.
 _FAMILIES = tuple(
     (re.compile(r"(?:^|\.)" + pattern + "$"), family, rule)
     for pattern, family, rule in (
@@ -99,7 +96,7 @@ _SPEAKS_OF_POSITION = re.compile(
     r"(?:\.(?:weights?|emb|embed|embedding|pe|position_\w+|\d+))*$"
 )
 _ONE_IMAGE_AXIS = re.compile(r"(?:^|[._])(?:(?:[xyhw]|row|col|column)_pos|(?:row|column)_embed)")
-_IN_A_LAYER = re.compile(r"\.\d+\.")  # one of many layers, which hold no position table
+_IN_A_LAYER = re.compile(r"\.\d+\.")
 # Object queries, Fourier matrices, hash buckets; token tables; the matrices of layers.
 _OTHER = re.compile(
     r"query_position|shared_(?:image_)?embedding|char_position|tile_|_token(?:$|\.)|proj(?:ect|$|\.)"
@@ -112,37 +109,30 @@ _OTHER = re.compile(
 
 
 def table_shape(entry: TensorEntry) -> tuple[int, int, str | None]:
-    """Return rows, width and a note for a tensor that is a table, else raise NoPositionTable.
-
-    Leading axes of size 1 are dropped, with the note.
-    """
+    """Return rows, width and a note on dropped leading axes of size 1. Raises NoPositionTable."""
     shape = list(entry.shape)
     while len(shape) > 2 and shape[0] == 1:
         shape.pop(0)
-    label = f"Tensor {printable_name(entry.name)} {list(entry.shape)}"
-    if len(shape) < 2 or 0 in shape:
-        raise NoPositionTable(f"{label} has nothing to show: it is no table of rows.")
-    if len(shape) > 2:
-        raise NoPositionTable(f"{label} is listed only: a position table has two axes.")
-    if shape[1] == 1:
-        raise NoPositionTable(f"{label} is listed only: rows of one number have no direction.")
-    if shape[0] == 1:
-        raise NoPositionTable(f"{label} has nothing to show: one row cannot be compared.")
+    problems = {
+        "has nothing to show: it is no table of rows": len(shape) < 2 or 0 in shape,
+        "is listed only: a position table has two axes": len(shape) > 2,
+        "is listed only: rows of one number have no direction": shape[1:] == [1],
+        "has nothing to show: one row cannot be compared": shape[:1] == [1],
+    }
+    problem = next((problem for problem, applies in problems.items() if applies), None)
+    if problem is not None:
+        label = f"Tensor {printable_name(entry.name)} {list(entry.shape)}"
+        raise NoPositionTable(f"{label} {problem}.")
     dropped = len(entry.shape) - 2
     return shape[0], shape[1], "The leading axis of size 1 was dropped." if dropped else None
 
 
 def find_position_tables(header: Header) -> list[Candidate]:
-    """Return the tensors that may be position tables, best first.
+    """Return the tensors that may be position tables, best first, then in the file's order.
 
-    Candidates of the same confidence keep the file's order. Matrices of unknown name come last, at
-    most 32 of them. Raises NoPositionTable, saying what the file does hold, when there are none.
+    At most 32 matrices of unknown name are returned. Raises NoPositionTable where there is no candidate.
     """
-    candidates = [
-        candidate
-        for entry in header.tensors.values()
-        if (candidate := candidate_of(entry)) is not None
-    ]
+    candidates = list(filter(None, map(candidate_of, header.tensors.values())))
     if not candidates:
         raise NoPositionTable(_why_none(header))
     candidates.sort(key=lambda candidate: -candidate.confidence)  # stable
@@ -151,22 +141,28 @@ def find_position_tables(header: Header) -> list[Candidate]:
 
 
 def best_candidates(header: Header) -> list[Candidate]:
-    """Return the candidates of the highest confidence; raises as `find_position_tables` does."""
+    """Return the candidates of the highest confidence. Raises NoPositionTable."""
     candidates = find_position_tables(header)
     return [entry for entry in candidates if entry.confidence == candidates[0].confidence]
 
 
+def first_names(candidates: list[Candidate]) -> str:
+    """Return the names of the first four candidates, for a message."""
+    return ", ".join(printable_name(candidate.name) for candidate in candidates[:4])
+
+
 def relative_tables(header: Header) -> list[Relative]:
-    """Return the tables of relative schemes (T5, Swin, Shaw, ...), each named as what it is."""
-    whats = {
-        name: next((what for pattern, what in _RELATIVE if pattern.search(name)), None)
-        for name in header.tensors
-    }
-    return [Relative(name, what) for name, what in whats.items() if what is not None]
+    """Return the tables of relative schemes (T5, Swin, Shaw, ...) and what each is."""
+    tables = []
+    for name in header.tensors:
+        what = next((what for pattern, what in _RELATIVE if pattern.search(name)), None)
+        if what is not None:
+            tables.append(Relative(name, what))
+    return tables
 
 
 def candidate_of(entry: TensorEntry) -> Candidate | None:
-    """Return what `entry` is as a position table, or None where nothing speaks for it."""
+    """Return a tensor as a candidate, or None where it cannot be a position table."""
     if unreadable_reason(entry) is not None or any(p.search(entry.name) for p, _ in _RELATIVE):
         return None
     try:
@@ -198,21 +194,17 @@ def candidate_of(entry: TensorEntry) -> Candidate | None:
 def _first_row(rows: int, family: str, rule: str) -> tuple[int, str, str | None]:
     offset = f"The first 2 of {rows:,} rows are not positions (padding_idx + 1 = 2)."
     if rule == "offset":
-        return _OFFSET_OF_TWO, family, offset
+        return 2, family, offset
     if rule == "offset by shape":
-        # n + 2 rows for a round n: 514, 1,026, 2,050, 4,098. No name tells these families apart.
-        if rows % 64 == _OFFSET_OF_TWO and rows > 64:
+        # n + 2 rows for a round n: 514, 1,026, 2,050, 4,098. The names of these families are alike.
+        if rows % 64 == 2 and rows > 64:
             family = "RoBERTa" if family == "BERT" else "BART, OPT and kin"
-            known_by = (
-                f" Recognised by {rows:,} = {rows - 2:,} + 2; give first_row=0 if that is wrong."
-            )
-            return _OFFSET_OF_TWO, family, offset + known_by
+            sign = f" Recognised by {rows:,} = {rows - 2:,} + 2; give first_row=0 if that is wrong."
+            return 2, family, offset + sign
         return 0, family, None
     if rule == "two tokens":
         return 2, family, "Rows 0 and 1 are the class token and the distillation token."
-    if rule == "grid":
-        return _grid(rows, family)
-    return 0, family, None
+    return _grid(rows, family) if rule == "grid" else (0, family, None)
 
 
 def _grid(rows: int, family: str) -> tuple[int, str, str | None]:
@@ -221,20 +213,16 @@ def _grid(rows: int, family: str) -> tuple[int, str, str | None]:
         "Row 0 is the class token; ",
         "Rows 0 and 1 are the class and distillation tokens; ",
     )
-    for extra, spoken in enumerate(tokens):
-        side = math.isqrt(rows - extra)
-        if side > 1 and side * side == rows - extra:
-            order = (
-                f"{spoken}the {rows - extra:,} positions fit a {side} x {side} grid, row by row."
-            )
-            return extra, family, order[0].upper() + order[1:]
+    for extra, prefix in enumerate(tokens):
+        positions = rows - extra
+        side = math.isqrt(positions)
+        if side > 1 and side * side == positions:
+            note = f"{prefix}the {positions:,} positions fit a {side} x {side} grid, row by row."
+            return extra, family, note[0].upper() + note[1:]
     if family == "CLIP":  # 77 rows: a text model saved without its prefix
         return 0, "CLIP text", None
-    return (
-        0,
-        family,
-        "The rows fit no square grid; row 0 may be a class token (then give first_row=1).",
-    )
+    note = "The rows fit no square grid; row 0 may be a class token (then give first_row=1)."
+    return 0, family, note
 
 
 def _why_none(header: Header) -> str:
@@ -253,9 +241,7 @@ def _why_none(header: Header) -> str:
             table_shape(entry)  # raises with the reason, unless it is too short to hold a position
     if not header.tensors:
         return "The file holds no tensors, so there is nothing to show."
-    some = ", ".join(
-        f"{printable_name(entry.name, 40)} {list(entry.shape)}"
-        for entry in list(header.tensors.values())[:3]
-    )
+    entries = list(header.tensors.values())[:3]
+    some = ", ".join(f"{printable_name(entry.name, 40)} {list(entry.shape)}" for entry in entries)
     more = f" and {len(header.tensors) - 3:,} more" if len(header.tensors) > 3 else ""
     return f"The file holds no position table; it holds {some}{more}."

