@@ -124,5 +124,5 @@ class LanguageModel(nn.Module):
 
 def _undrawn(kind: type[Layer], *sizes: int, **options: bool) -> Layer:
     """Make a layer without torch's own start, which would draw from the global generator."""
-    made: Layer = nn.utils.skip_init(kind, *sizes, **options)
-    return made
+    layer: Layer = nn.utils.skip_init(kind, *sizes, **options)
+    return layer

@@ -271,7 +271,7 @@ class Store(FileStore):
             ([f"run {name}" for name in self.foreign], "{was} made by another version of posenc"),
         )
         return [
-            f"{_some(names)} {clause.format(was='was' if len(names) == 1 else 'were')}"
+            f"{_first_names(names)} {clause.format(was='was' if len(names) == 1 else 'were')}"
             for names, clause in reasons
             if names
         ]
@@ -295,7 +295,6 @@ class Store(FileStore):
         return True
 
 
-def _some(names: Sequence[str], shown: int = 3) -> str:
-    """Name the first of many."""
-    more = f" and {len(names) - shown:,} more" if len(names) > shown else ""
-    return ", ".join(names[:shown]) + more
+def _first_names(names: Sequence[str], most: int = 3) -> str:
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

@@ -83,25 +83,14 @@ class Specification:
     def __post_init__(self) -> None:
         fields.check(self)
         for name, kind in (("scheme", SchemeConfig), ("model", ModelSize), ("corpus_name", str)):
-            if not isinstance(getattr(self, name), kind):
-                raise ConfigError(
-                    f"Specification.{name} must be a {kind.__name__}, got {shown(getattr(self, name))}."
-                )
-        if not self.corpus_name.isprintable():
-            raise ConfigError(
-                f"Specification.corpus_name must be printable, got {shown(self.corpus_name)}."
-            )
+            self._check(name, isinstance(getattr(self, name), kind), f"a {kind.__name__}")
+        self._check("corpus_name", self.corpus_name.isprintable(), "printable")
         if not self.versions:
             object.__setattr__(self, "versions", current_versions())
-        if not _are_versions(self.versions):
-            raise ConfigError(
-                "Specification.versions must be pairs of a name and a number as words, got "
-                f"{shown(self.versions)}."
-            )
-        if not isinstance(self.corpus, str) or not re.fullmatch("(?:[0-9a-f]{64})?", self.corpus):
-            raise ConfigError(
-                f"Specification.corpus must be 64 hexadecimal digits or empty, got {shown(self.corpus)}."
-            )
+        are_versions = _are_versions(self.versions)
+        self._check("versions", are_versions, "pairs of a name and a number as words")
+        is_hash = isinstance(self.corpus, str) and re.fullmatch("(?:[0-9a-f]{64})?", self.corpus)
+        self._check("corpus", bool(is_hash), "64 hexadecimal digits or empty")
         if (self.task == Language.kind) != bool(self.corpus):
             raise ConfigError(
                 f"Specification.corpus must be the hash of a text for the task {Language.kind}, "
@@ -123,6 +112,11 @@ class Specification:
                     f"{self.model.width} with {self.model.heads} heads that is trained on {rows:,} "
                     f"positions, got {value}."
                 )
+
+    def _check(self, name: str, valid: bool, rule: str) -> None:
+        if not valid:
+            value = shown(getattr(self, name))
+            raise ConfigError(f"Specification.{name} must be {rule}, got {value}.")
 
     @property
     def record(self) -> dict[str, Any]:
