@@ -32,7 +32,7 @@ _READ = (ModelSize(layers=2, width=64, heads=4), 512, 16)
 
 @dataclass(frozen=True)
 class Speed:
-    """Seconds on this machine's one thread: per layer of any size in a training step, per
+    """Seconds on one thread of this machine: per layer of any size in a training step, per
     multiplication of the forward pass in a step (backward included), and in an evaluation (reading).
     """
 
