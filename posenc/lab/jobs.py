@@ -163,7 +163,7 @@ class Queue:
             if each is not None and len(own) >= each:
                 raise QueueFull(
                     f"{each} of your starts {'is' if each == 1 else 'are'} here already, which is as "
-                    "many as one visitor may have; try again when one of them has ended."
+                    "many as one person may have; try again when one of them has ended."
                 )
             db.execute("DELETE FROM jobs WHERE digest = ? AND error IS NOT NULL", (digest,))
             name, records = uuid.uuid4().hex, json.dumps([one.record for one in specifications])
