@@ -223,7 +223,11 @@ def _parse(text: str) -> tuple[dict[str, TensorEntry], dict[str, str]]:
         )
     try:
         content = json.loads(
-            text, object_pairs_hook=_unique, parse_int=_count, parse_float=str, parse_constant=str
+            text,
+            object_pairs_hook=_unique,
+            parse_int=_count,
+            parse_float=_NotACount,
+            parse_constant=_NotACount,
         )
     except RecursionError:
         raise CheckpointError("The header holds too many lists or objects in each other.") from None
@@ -267,8 +271,18 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any] | _Fields:
     return _Fields(**content) if content.keys() == {*_Fields._fields} else content
 
 
-def _count(digits: str) -> int | str:
-    return int(digits) if digits.isdigit() and len(digits) <= 19 else digits
+class _NotACount:
+    """A number that no field may hold, by its text."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def _count(digits: str) -> int | _NotACount:
+    return int(digits) if digits.isdigit() and len(digits) <= 19 else _NotACount(digits)
 
 
 def _is_unicode(text: str) -> bool:
