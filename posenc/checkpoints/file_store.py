@@ -84,7 +84,7 @@ class FileStore:
                     return sorted(entry.name for entry in os.scandir(self.root) if entry.is_file())
                 except (FileNotFoundError, NotADirectoryError):
                     return []
-            self.files.invalidate_cache()  # another server may have added to the bucket
+            self.files.invalidate_cache()  # another machine may have added to the bucket
             paths = self.files.find(self.root, maxdepth=1)
         return sorted(PurePosixPath(str(path)).name for path in paths)
 

@@ -152,7 +152,7 @@ class Queue:
             if same:
                 return str(same["name"])
             if self.running < 1:
-                raise QueueFull("Training is switched off on this server.")
+                raise QueueFull("The queue takes no jobs: its limit of running jobs is 0.")
             active = [job for job in self._jobs(db.execute(_JOBS)) if not job.error]
             if len(active) >= self.running + self.waiting:
                 raise QueueFull(

@@ -286,7 +286,7 @@ class Setting:
 
 
 def model_width(model: ChosenModel | None) -> int:
-    """Return the width of what is drawn of a model, 0 where nothing is."""
+    """Return the width of a model's scheme, 0 if it has none."""
     return 0 if model is None else getattr(model.scheme, "dim", 0)
 
 
@@ -340,7 +340,10 @@ def _canonical(own: object) -> tuple[tuple[str, Any], ...]:
 
 @dataclass(frozen=True)
 class Query:
-    """One scheme of a setting: everything that decides its numbers, without what it ignores."""
+    """One scheme of a setting: everything that decides its numbers, without what it ignores.
+
+    device: where `build` puts the scheme; the functions of posenc.analysis compute on the CPU.
+    """
 
     config: SchemeConfig
     length: int

@@ -106,7 +106,7 @@ ENTRIES = (  # of a scaling, and what the file needs for it
         },
         ("first_pair",),
     ),\n"""),
-    ("planner/methods.py", "EVIDENCE: dict[str, Evidence] = {\n", "",
+    ("planner/evidence.py", "EVIDENCE: dict[str, Evidence] = {\n", "",
      """    "rope_every_other": Evidence(
         training="fine-tuning", statement="Made up.", source="this test", untrained_to=3.0
     ),\n"""),

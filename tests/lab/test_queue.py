@@ -49,7 +49,7 @@ def test_job_is_read_back_as_it_was_added(queue: Queue) -> None:
 
 def test_job_that_cannot_be_queued_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(QueueFull, match="switched off"):
+    with pytest.raises(QueueFull, match="takes no jobs"):
         Queue(tmp_path, running=0).add(small_job())
     with pytest.raises(QueueUnwritable, match="cannot be written"):
         Queue(tmp_path / "file" / "below").add(small_job())

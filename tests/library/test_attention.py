@@ -176,7 +176,13 @@ def test_error_is_at_most_twice_that_of_plain_torch_code(path: str, dtype: torch
     mask = torch.zeros(length, length) if bias is None else bias
     mask = mask.masked_fill(~visible, -math.inf).to(q.dtype)
     scale = scheme.softmax_scale(WIDTH)
-    plain = functional.scaled_dot_product_attention(rotated_q, rotated_k, v, mask, scale=scale)
+    try:
+        plain = functional.scaled_dot_product_attention(rotated_q, rotated_k, v, mask, scale=scale)
+    except RuntimeError as error:
+        # torch 2.13 on a processor with AMX whose other instructions ATEN_CPU_CAPABILITY switches off
+        if "pack_vnni2" not in str(error):
+            raise
+        pytest.skip(f"torch's own attention does not run here: {error}")
     allowed = 2 * (plain.double() - exact).abs().max() + 4 * torch.finfo(dtype).eps ** 1.5
     for key_mask in (None, torch.ones(1, length, dtype=torch.bool)):
         mixed = attention(
