@@ -109,7 +109,7 @@ def repeat_kv(x: Shaped[Tensor, "b g n d"], heads: int) -> Shaped[Tensor, "b h n
 
 def at_least_float32(dtype: torch.dtype) -> torch.dtype:
     """Return the dtype in which logits, biases and angles of such queries are computed."""
-    return torch.promote_types(dtype, torch.float32)
+    return dtype if dtype == torch.float64 else torch.float32
 
 
 def over_heads(x: Shaped[Tensor, "*b q k"]) -> Shaped[Tensor, "#b 1 q k"]:

@@ -50,6 +50,10 @@ _JOBS = """SELECT name, records, store, text_name, estimate, reading, owner, att
 _REASONS = {sqlite3.SQLITE_FULL: errno.ENOSPC, sqlite3.SQLITE_READONLY: errno.EROFS}
 
 
+# What reading a row raises that another version, or another program, wrote.
+_FOREIGN = (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError)
+
+
 class JobState(StrEnum):
     """Where a job is. One that is done or cancelled is no longer in the queue."""
 
@@ -177,15 +181,16 @@ class Queue:
 
     def jobs(self) -> list[Job]:
         """Return all jobs, the first to be run first; those of another version are left out."""
-        return list(self._jobs(self._rows(_JOBS)))
+        return self._jobs(self._rows(_JOBS))
 
     def progress(self, name: str) -> Progress:
         """Return how far a job is; the beginning where nothing is known."""
         for row in self._rows("SELECT progress FROM jobs WHERE name = ?", name):
             if row["progress"] is not None:
-                values = json.loads(row["progress"])
-                points = tuple((step, loss) for step, loss in values.pop("points"))
-                return Progress(**values, points=points)
+                with contextlib.suppress(*_FOREIGN):
+                    values = json.loads(row["progress"])
+                    points = tuple((step, loss) for step, loss in values.pop("points"))
+                    return Progress(**values, points=points)
         return Progress()
 
     def text(self, job: Job) -> bytes | None:
@@ -304,17 +309,21 @@ class Queue:
                 _fail(db, job.name, f"Its process ended {ATTEMPTS} times before it was done.")
         return None
 
-    def _jobs(self, rows: Iterable[sqlite3.Row]) -> Iterator[Job]:
+    def _jobs(self, rows: Iterable[sqlite3.Row]) -> list[Job]:
+        """Return the jobs of rows, without those that another version wrote."""
+        jobs = []
         for row in rows:
             values = dict(row)
             running = self._is_working(values.pop("slot"))
             state = JobState.RUNNING if running else JobState.QUEUED
             values["state"] = JobState.FAILED if row["error"] else state
-            values["records"] = tuple(json.loads(row["records"]))
-            job = Job(**values | {"cancelled": row["cancelled"] is not None})
-            with contextlib.suppress(PosencError):  # of another version
+            with contextlib.suppress(PosencError, *_FOREIGN):
+                values["records"] = tuple(json.loads(row["records"]))
+                values["attempts"] = int(row["attempts"])
+                job = Job(**values | {"cancelled": row["cancelled"] is not None})
                 if job.specifications:
-                    yield job
+                    jobs.append(job)
+        return jobs
 
     def _lock(self, slot: int) -> Path:
         return self.folder / f"worker-{slot}.lock"

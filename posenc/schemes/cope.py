@@ -98,8 +98,9 @@ class Cope(Trainable):
         products = wide_q @ self.weight.to(wide).T
         below = counted.detach().floor()
         share = counted - below
-        low = products.gather(-1, below.long())
-        high = products.gather(-1, counted.detach().ceil().long())
+        # NaN is no index; `share` carries it into the result.
+        low = products.gather(-1, below.nan_to_num(0.0).long())
+        high = products.gather(-1, counted.detach().ceil().nan_to_num(0.0).long())
         return low * (1 - share) + high * share
 
 

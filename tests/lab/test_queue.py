@@ -407,6 +407,31 @@ def test_old_files_are_removed_and_young_held_or_foreign_ones_stay(
     assert [path.exists() for path in paths] == [True, True, True, False, False]
 
 
+@pytest.mark.parametrize(
+    "change",
+    ["records='null'", "records='not json'", "records='[1]'", "records=x'ff'", "attempts='x'"],
+)
+def test_row_that_another_program_wrote_is_passed_over(queue: Queue, change: str) -> None:
+    queue.add(small_job(1))
+    with contextlib.closing(sqlite3.connect(queue.file)) as db, db:
+        db.execute(f"UPDATE jobs SET {change}")
+    name = queue.add(small_job(2))
+    assert names_of(queue) == [name]
+    with queue.take() as job:
+        assert job is not None
+        assert job.name == name
+
+
+@pytest.mark.parametrize(
+    "progress", ["{}", "[]", "null", "bad", '{"points": [], "added_later": 0}']
+)
+def test_progress_of_another_version_is_the_beginning(queue: Queue, progress: str) -> None:
+    name = queue.add(small_job(1))
+    with contextlib.closing(sqlite3.connect(queue.file)) as db, db:
+        db.execute("UPDATE jobs SET progress = ?", (progress,))
+    assert queue.progress(name) == Progress()
+
+
 def test_job_of_another_version_keeps_its_text_for_some_weeks(work_queue: Queue) -> None:
     other = work_queue.add([small_spec("alibi")], text=b"theirs", text_name="theirs")
     set_column(work_queue, "records", json.dumps([{"protocol": 99}]))

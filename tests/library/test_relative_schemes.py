@@ -234,6 +234,16 @@ def test_cope_equals_its_published_form() -> None:
     assert_bias_is(scheme, formula)
 
 
+def test_cope_carries_a_query_that_is_nan_into_its_own_row_alone() -> None:
+    scheme, q, k = built("cope", dim=8), random(1, 2, 3, 8), random(1, 2, 3, 8, seed=1)
+    broken = q.clone()
+    broken[0, 0, 2, 0] = math.nan
+    expected, bias = scheme.bias(q, k), scheme.bias(broken, k)
+    assert bias[0, 0, 2].isnan().all()
+    expected[0, 0, 2] = bias[0, 0, 2] = 0.0
+    assert torch.equal(bias, expected)
+
+
 def test_cope_does_not_count_other_keys_at_the_same_position() -> None:
     """So padding that stands at the first token's position is not counted with it."""
     scheme = built("cope", dim=WIDTH)
