@@ -18,7 +18,7 @@ NO_NUMBERS = "none"
 
 @dataclass(frozen=True, kw_only=True)
 class Rule(ABC):
-    """What a field may hold. label, help: for people."""
+    """Constraint on the values of a field. label, help: shown to users."""
 
     label: str = ""
     help: str = ""

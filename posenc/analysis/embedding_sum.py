@@ -1,4 +1,4 @@
-r"""How large position is compared with content in the sum of token embedding and position.
+r"""The size of position vectors relative to token embeddings in their sum.
 
 Vaswani et al. 2017, arXiv 1706.03762, section 3.4, multiply the token embedding by sqrt(d_model) before
 the sum. What that does depends on how embeddings start: entries of standard deviation s make a token of

@@ -50,7 +50,7 @@ _EPS = torch.finfo(torch.float64).eps
 
 @dataclass(frozen=True, eq=False)
 class OffsetOnly:
-    """How far a kernel is from a function of the offset alone.
+    """Deviation of a kernel from a function of the offset alone.
 
     `error`: see `diagonal_spread`; None with a `reason` where it is undefined. `control`: the same
     for a random table. `offsets`, `deviation`: the diagonals averaged, and the standard deviation
@@ -66,7 +66,7 @@ class OffsetOnly:
 
 @dataclass(frozen=True)
 class LinearInOffset:
-    """How straight a line the values by offset 0 .. n-1 make.
+    """Straight line fitted to the values by offset 0 .. n-1, and its residual.
 
     `r_squared`: 1 for a straight line; None with a `reason` where the values do not vary or are
     fewer than three. `slope`: in the values' unit per position. `control`: r_squared of Gaussian
@@ -217,7 +217,7 @@ class _Checked:
 
 
 def _checked(query: Query) -> _Checked | None:
-    """What is checked, None where the scheme has no position vectors."""
+    """The checked results; None if the scheme has no position vectors."""
     scheme = query.build("cpu")
     length = known(scheme, min(query.length, CHECKED_POSITIONS))
     heads: list[Head] = [query.head]

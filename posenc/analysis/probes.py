@@ -38,7 +38,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Probes:
-    """How well position is decoded from vectors.
+    """Accuracy of decoding position from vectors.
 
     positions: rows that were used, the first ones. index_error: mean absolute error, in positions, of
     ridge regressions from the vector to the index, over folds that were left out; always guessing the

@@ -1,4 +1,4 @@
-"""What the frequencies of sinusoidal and rotary encodings cover within a length.
+"""Wavelengths and coverage of sinusoidal and rotary frequencies within a length.
 
 Pair m advances by inv_freq_m radians per position, so its wavelength is 2 pi / inv_freq_m positions
 (Vaswani et al. 2017, section 3.5, arXiv 1706.03762). Pair 0 is the fastest. A pair completes a turn
@@ -43,7 +43,7 @@ class Spectrum:
 
 @dataclass(frozen=True, eq=False)
 class PhaseCoverage:
-    """How much of its circle each pair covers within `length` positions.
+    """Rotation of each pair within `length` positions.
 
     `turns` (pairs,): 1 is one whole turn. `full_turn_pairs`: how many pairs complete one. `share`:
     that number over all pairs.
@@ -57,7 +57,7 @@ class PhaseCoverage:
 
 @dataclass(frozen=True, eq=False)
 class SchemeCoverage:
-    """What the frequencies of a scheme do within a training length.
+    """Coverage of a scheme's frequencies within a training length.
 
     `critical_dimension`: twice the pairs with a full turn, which is what Liu's formula counts.
     `first_negative`: the first offset below `scanned` with B(k) < 0, or None.

@@ -19,7 +19,7 @@ MAX_POSSIBLE = 32  # tables offered by shape alone; a model holds hundreds of ma
 
 
 class Confidence(IntEnum):
-    """How a candidate was recognised, weakest first."""
+    """The evidence by which a candidate was recognised, weakest first."""
 
     POSSIBLE = 1  # a matrix of an unknown name
     NAMED = 2  # the name speaks of positions

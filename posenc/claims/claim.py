@@ -1,4 +1,4 @@
-"""What a claim is: a sentence from the literature, its source, and the test that decides it."""
+"""A claim: a sentence from the literature, its source, and the test that decides it."""
 
 import math
 import re
