@@ -13,9 +13,14 @@ from posenc.analysis.base_search import MAX_LENGTH, BaseWindow, known_base, smal
 from posenc.analysis.spectrum import first_negative_offset
 from posenc.errors import SchemeArgumentError, shown
 from posenc.limits import check_count
-from posenc.models.evidence import ModelEvidence, evidence_of
 from posenc.models.model_config import MAX_CONTEXT, LayerKind, ModelConfig, cache_gib
-from posenc.planner.evidence import MeasuredRatio, measured_at, statements
+from posenc.planner.evidence import (
+    MeasuredRatio,
+    ModelEvidence,
+    evidence_of,
+    measured_at,
+    statements,
+)
 from posenc.planner.layer_notes import own_length
 from posenc.planner.methods import (
     CONFIGURED,

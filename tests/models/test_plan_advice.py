@@ -12,10 +12,9 @@ import pytest
 
 from posenc.checkpoints.sources import RESULTS
 from posenc.models import read_config
-from posenc.models.evidence import EVIDENCE, evidence_of
 from posenc.models.presets import MODELS
 from posenc.planner import layer_notes, paste, plan, recommendation, warnings_of
-from posenc.planner.evidence import MEASURED, Evidence, measured_at
+from posenc.planner.evidence import MEASURED, MODEL_EVIDENCE, Evidence, evidence_of, measured_at
 from posenc.planner.methods import MEASURED_LIMIT, Readiness, readiness
 from posenc.planner.warnings import suggested
 from tests.models.configs import (
@@ -143,9 +142,9 @@ def test_what_makers_say_is_of_their_models_alone() -> None:
     small = {"hidden_size": 2_048, "num_attention_heads": 16}  # of 3B, whose card says nothing
     for other in (config | small, config | {"rope_theta": 1e7}, config | {"model_type": "llama"}):
         assert evidence_of(read_config(other)) is None
-    for one in EVIDENCE:
-        assert one.is_of(MODELS[one.of].read(scaled=False))
-        assert one.preset.trained_length
+    for evidence in MODEL_EVIDENCE:
+        assert evidence.is_of(evidence.preset.read(scaled=False))
+        assert evidence.preset.trained_length
 
 
 def test_advice_of_makers_ends_where_theirs_does() -> None:

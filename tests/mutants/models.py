@@ -23,7 +23,7 @@ MUTANTS_OF_MODELS = (
     Mutant("a method that the runs refute told as usable", "planner/methods.py",
            "if factor <= evidence.untrained_to and confirmed:",
            "if factor <= evidence.untrained_to:", ("plan_advice",)),
-    Mutant("makers' advice past their factor", "models/evidence.py",
+    Mutant("makers' advice past their factor", "planner/evidence.py",
            "return same and max(length / start, self.least) <= factor <= self.factor", "return same",
            ("plan_advice",)),
     Mutant("an unknown wrapper read by its text model", "models/read_config.py",
