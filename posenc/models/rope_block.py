@@ -23,13 +23,14 @@ _FACTOR = fields.FloatRange(low=1.0, high=limits.MAX_SCALE_FACTOR)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Around:
-    """What a rope block needs from the rest of the config.
+class BlockReader:
+    """One rope block, and what it needs from the rest of the config. Errors name the key.
 
-    outer: the keys around the block. base, heads: of its kind of layer. context: key and value of the
-    length that the config says the model takes.
+    keys: of the block; an absent key may stand in `outer`, the keys around it. base, heads: of its kind
+    of layer. context: key and value of the length that the config says the model takes.
     """
 
+    keys: Keys
     outer: Keys
     family: RopeFamily
     base: Base
@@ -37,31 +38,20 @@ class Around:
     layout: Layout
     context: tuple[str, int]
 
-
-class BlockReader:
-    """The keys of one block; an absent key may stand around it. Errors name the key."""
-
-    def __init__(self, keys: Keys, around: Around) -> None:
-        self.keys = keys
-        self.outer = around.outer
-        self.family = around.family
-        self.base = around.base
-        self.heads = around.heads
-        self.layout = around.layout
-        self.context = around.context
-
     def has(self, name: str) -> bool:
         """Return whether the block, or its class, has a key."""
         return self.keys.record.get(name) is not None or bool(self.family.block_defaults.get(name))
 
-    def own(self, owner: type, name: str, *, required: bool = False) -> Any:
-        """Return the key of a field's name, by the field's rule; its default where it is absent."""
-        rule, default = fields.rules(owner)[name], fields.defaults(owner)[name]
-        if isinstance(rule, fields.FloatRange):
-            rule = dataclasses.replace(rule, or_zero=False)  # 0 for "none" is our way of writing it
-        if not required and self.keys.find(name) is None:
-            return default
-        return self.keys.get(name, rule)
+    def own(self, owner: type, *names: str, required: bool = False) -> dict[str, Any]:
+        """Return keys named as fields of `owner`, by the fields' rules and with their defaults."""
+        rules, values = fields.rules(owner), {}
+        for name in names:
+            rule = rules[name]
+            if isinstance(rule, fields.FloatRange):
+                rule = dataclasses.replace(rule, or_zero=False)  # our way of writing "none"
+            default = None if required else fields.defaults(owner)[name]
+            values[name] = self.keys.get(name, rule, default)
+        return values
 
     def head(self) -> dict[str, Any]:
         """Return width, base and layout of the head."""

@@ -16,13 +16,13 @@ from posenc import fields, limits
 from posenc.errors import ConfigError, ConfigFileError, SchemeArgumentError
 from posenc.models.config_json import Keys
 from posenc.models.families import RopeFamily, family_of
-from posenc.models.rope_block import TRAINED, Around, BlockReader
+from posenc.models.rope_block import TRAINED, BlockReader
 from posenc.schemes.base import SchemeConfig
 from posenc.schemes.rope import RopeConfig
 from posenc.schemes.rope_scaling.base import RopeLinearConfig
 from posenc.schemes.rope_scaling.llama3 import RopeLlama3Config
 from posenc.schemes.rope_scaling.longrope import RopeLongConfig
-from posenc.schemes.rope_scaling.ntk import RopeDynamicConfig, RopeNtkConfig
+from posenc.schemes.rope_scaling.ntk import RopeDynamicConfig
 from posenc.schemes.rope_scaling.proportional import RopeProportionalConfig
 from posenc.schemes.rope_scaling.sections import RopeSectionsConfig
 from posenc.schemes.rope_scaling.yarn import RopeYarnConfig
@@ -31,19 +31,8 @@ Block = dict[str, Any]
 Schemes = Mapping[str, SchemeConfig | None]  # by the name of the kind of layer
 
 _DEFAULT = "default"  # the rope_type of plain RoPE
+_LISTS = ("short_factor", "long_factor")
 _PAIR_FACTOR = fields.FloatRange(low=1e-3, high=limits.MAX_PAIR_FACTOR)
-
-
-def _read_linear(block: BlockReader) -> RopeConfig:
-    return RopeLinearConfig(**block.shared(), factor=block.factor())
-
-
-def _write_linear(config: RopeLinearConfig) -> Block:
-    return {"rope_type": "linear", "factor": config.factor}
-
-
-def _write_ntk(config: RopeNtkConfig) -> Block:
-    return {"rope_type": _DEFAULT, "rope_theta": config.larger_base}
 
 
 def _read_dynamic(block: BlockReader) -> RopeConfig:
@@ -55,75 +44,38 @@ def _read_dynamic(block: BlockReader) -> RopeConfig:
     return RopeDynamicConfig(**block.shared(), factor=block.factor(), trained_length=context)
 
 
-def _write_dynamic(config: RopeDynamicConfig) -> Block:
-    return {"rope_type": "dynamic", "factor": config.factor}
-
-
 def _read_yarn(block: BlockReader) -> RopeConfig:
     shared, trained = block.shared(), block.trained_length()
     names = ("beta_fast", "beta_slow", "mscale", "mscale_all_dim", "attention_factor", "truncate")
-    own = {name: block.own(RopeYarnConfig, name) for name in names}
-    fast, slow = own["beta_fast"], own["beta_slow"]
-    if fast < slow:
-        raise block.keys.error(
-            "beta_fast", f"must be at least beta_slow, got {fast:g} and {slow:g}"
-        )
+    own = block.own(RopeYarnConfig, *names)
     factor = block.factor(trained, absent=False)
     return RopeYarnConfig(**shared, factor=factor, trained_length=trained, **own)
 
 
-def _write_yarn(config: RopeYarnConfig) -> Block:
-    names = ("mscale", "mscale_all_dim", "attention_factor")
-    block: Block = {"rope_type": "yarn", "factor": config.factor, TRAINED: config.trained_length}
-    block |= {"beta_fast": config.beta_fast, "beta_slow": config.beta_slow}
-    block |= {name: value for name in names if (value := getattr(config, name))}
-    return block if config.truncate else block | {"truncate": False}
-
-
 def _read_longrope(block: BlockReader) -> RopeConfig:
     shared, trained, pairs = block.shared(), block.trained_length(), block.pairs()
-    return RopeLongConfig(
-        **shared,
-        short_factor=block.keys.numbers("short_factor", pairs, _PAIR_FACTOR),
-        long_factor=block.keys.numbers("long_factor", pairs, _PAIR_FACTOR),
-        factor=block.factor(trained),
-        trained_length=trained,
-        attention_factor=block.own(RopeLongConfig, "attention_factor"),
-    )
+    lists: dict[str, Any] = {name: block.keys.numbers(name, pairs, _PAIR_FACTOR) for name in _LISTS}
+    own = block.own(RopeLongConfig, "attention_factor")
+    factor = block.factor(trained)
+    return RopeLongConfig(**shared, **lists, factor=factor, trained_length=trained, **own)
 
 
 def _write_longrope(config: RopeLongConfig) -> Block | None:
-    lists = {"short_factor": config.short_factor, "long_factor": config.long_factor}
+    lists = {name: list(getattr(config, name)) for name in _LISTS}
     if not all(lists.values()):
         return None  # the factors of an example
-    block: Block = {"rope_type": "longrope", "factor": config.factor}
-    block[TRAINED] = config.trained_length
-    for name, values in lists.items():
-        block[name] = list(values) if len(values) > 1 else list(values) * (config.rotary_dim // 2)
-    own = config.attention_factor
-    return block | {"attention_factor": own} if own else block
+    pairs = config.rotary_dim // 2
+    return {name: values if len(values) > 1 else values * pairs for name, values in lists.items()}
 
 
 def _read_llama3(block: BlockReader) -> RopeConfig:
-    shared = block.shared()
-    low = block.own(RopeLlama3Config, "low_freq_factor", required=True)
-    high = block.own(RopeLlama3Config, "high_freq_factor", required=True)
-    if high <= low:
-        problem = f"must be greater than low_freq_factor, got {high:g} and {low:g}"
-        raise block.keys.error("high_freq_factor", problem)
+    names = ("low_freq_factor", "high_freq_factor")
     return RopeLlama3Config(
-        **shared,
+        **block.shared(),
+        **block.own(RopeLlama3Config, *names, required=True),
         factor=block.factor(),
-        low_freq_factor=low,
-        high_freq_factor=high,
         trained_length=block.trained_length(),
     )
-
-
-def _write_llama3(config: RopeLlama3Config) -> Block:
-    names = ("factor", "low_freq_factor", "high_freq_factor")
-    block: Block = {"rope_type": "llama3"} | {name: getattr(config, name) for name in names}
-    return block | {TRAINED: config.trained_length}
 
 
 def _read_proportional(block: BlockReader) -> RopeConfig:
@@ -134,12 +86,6 @@ def _read_proportional(block: BlockReader) -> RopeConfig:
         share = 1.0
     factor = block.factor() if block.has("factor") else 1.0
     return RopeProportionalConfig(**head, partial_rotary_factor=share, factor=factor)
-
-
-def _write_proportional(config: RopeProportionalConfig) -> Block:
-    block: Block = {"rope_type": "proportional"}
-    block["partial_rotary_factor"] = config.partial_rotary_factor
-    return block if config.factor == 1 else block | {"factor": config.factor}
 
 
 def _read_sections(block: BlockReader) -> RopeConfig:
@@ -161,16 +107,17 @@ class RopeFormat:
     """How a config.json writes one kind of RoPE.
 
     types: its values of rope_type, transformers' own first.
-    read: returns the scheme's config of a block. write: returns the block of a scheme's config, None
-    where transformers has no rope_type for it; the base is the config's unless it has a rope_theta.
-    keys: keys that a block without any type must not have.
+    read: returns the scheme's config of a block.
+    always: fields that are written. changed: fields that are written where they differ from their default.
+    write: returns further keys, or None where transformers has no rope_type for a scheme's config.
     mark: a key that makes a block of type default one of this kind.
     """
 
     types: tuple[str, ...]
     read: Callable[[BlockReader], RopeConfig]
-    write: Callable[[Any], Block | None]
-    keys: tuple[str, ...] = ()
+    always: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    write: Callable[[Any], Block | None] | None = None
     mark: str = ""
 
 
@@ -178,34 +125,55 @@ def _read_plain(block: BlockReader) -> RopeConfig:
     return RopeConfig(**block.shared())
 
 
+def _read_linear(block: BlockReader) -> RopeConfig:
+    return RopeLinearConfig(**block.shared(), factor=block.factor())
+
+
 # By kind of scheme.
 FORMATS: dict[str, RopeFormat] = {
-    "rope": RopeFormat((_DEFAULT,), _read_plain, lambda config: {"rope_type": _DEFAULT}),
-    "rope_linear": RopeFormat(("linear",), _read_linear, _write_linear, ("factor",)),
-    "rope_ntk": RopeFormat((), _read_plain, _write_ntk),
-    "rope_dynamic": RopeFormat(("dynamic",), _read_dynamic, _write_dynamic, ("factor",)),
+    "rope": RopeFormat((_DEFAULT,), _read_plain),
+    "rope_linear": RopeFormat(("linear",), _read_linear, ("factor",)),
+    "rope_ntk": RopeFormat(
+        (), _read_plain,
+        write=lambda config: {"rope_type": _DEFAULT, "rope_theta": config.larger_base},
+    ),
+    "rope_dynamic": RopeFormat(("dynamic",), _read_dynamic, ("factor",)),
     "rope_yarn": RopeFormat(
-        ("yarn",), _read_yarn, _write_yarn,
-        ("factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim", "truncate"),
+        ("yarn",), _read_yarn, ("factor", "trained_length", "beta_fast", "beta_slow"),
+        ("mscale", "mscale_all_dim", "attention_factor", "truncate"),
     ),
     "rope_longrope": RopeFormat(
-        ("longrope", "su"), _read_longrope, _write_longrope,
-        ("factor", "short_factor", "long_factor"),
+        ("longrope", "su"), _read_longrope, ("factor", "trained_length", *_LISTS),
+        ("attention_factor",), _write_longrope,
     ),
     "rope_llama3": RopeFormat(
-        ("llama3",), _read_llama3, _write_llama3, ("factor", "low_freq_factor", "high_freq_factor")
+        ("llama3",), _read_llama3,
+        ("factor", "low_freq_factor", "high_freq_factor", "trained_length"),
     ),
-    "rope_proportional": RopeFormat(("proportional",), _read_proportional, _write_proportional),
+    "rope_proportional": RopeFormat(
+        ("proportional",), _read_proportional, ("partial_rotary_factor",), ("factor",)
+    ),
     "rope_sections": RopeFormat(
-        ("mrope",), _read_sections, _write_sections, mark="mrope_section"
+        ("mrope",), _read_sections, write=_write_sections, mark="mrope_section"
     ),
 }  # fmt: skip
 
 
 def type_block(config: RopeConfig) -> Block | None:
     """Return rope_type and its keys; None where transformers has no rope_type for the config."""
-    rope_format = FORMATS.get(config.kind)
-    return None if rope_format is None else rope_format.write(config)
+    entry = FORMATS.get(config.kind)
+    if entry is None:
+        return None
+    further = entry.write(config) if entry.write else {}
+    if further is None:
+        return None
+    default = fields.defaults(config)
+    changed = (name for name in entry.changed if getattr(config, name) != default[name])
+    names = {
+        name: TRAINED if name == "trained_length" else name for name in (*entry.always, *changed)
+    }
+    own = {key: getattr(config, name) for name, key in names.items()}
+    return {"rope_type": next(iter(entry.types), _DEFAULT)} | own | further
 
 
 def rope_parameters(scheme: RopeConfig, *, share: float | None = None) -> Block:
@@ -216,8 +184,7 @@ def rope_parameters(scheme: RopeConfig, *, share: float | None = None) -> Block:
     """
     own = type_block(scheme)
     if own is None:
-        rope_format = FORMATS.get(scheme.kind)
-        of_kind = " of this kind" if rope_format and rope_format.types else ""
+        of_kind = " of this kind" if scheme.kind in TYPES.values() else ""
         raise SchemeArgumentError(
             f"transformers has no rope_type for {scheme.label}{of_kind}: it cannot be written as a config."
         )
@@ -297,36 +264,34 @@ ALIASES: Mapping[str, str] = {
 }
 
 
-def read_block(block: Keys | None, around: Around) -> RopeConfig:
-    """Return the RoPE config of a block, or of an absent one. Raises ConfigFileError."""
-    keys = block or Keys({}, around.outer.path, around.outer)
-    reader = BlockReader(keys, around)
-    rope_type = _type(keys, around)
+def read_block(block: BlockReader) -> RopeConfig:
+    """Return the RoPE config of a block, which may be empty. Raises ConfigFileError."""
+    keys, whole = block.keys, block.heads.rope_dim
+    rope_type = _type(keys, block.family)
     kind = TYPES[rope_type]
     where = keys.path or "the config"
     try:
-        for marked, rope_format in FORMATS.items():
-            if rope_format.mark and (kind == marked or reader.has(rope_format.mark)):
+        for marked, entry in FORMATS.items():
+            if entry.mark and (kind == marked or block.has(entry.mark)):
                 # Also checked where another type is the one that rotates text.
-                config = rope_format.read(reader)
+                config = entry.read(block)
                 if kind in (marked, RopeConfig.kind):
                     return config
-        scheme = FORMATS[kind].read(reader)
-        whole = around.heads.rope_dim
-        if scheme.rotary_dim > whole:  # p-RoPE with a separate rotated part of the head
-            raise keys.error(
-                "rope_type",
-                f"{rope_type} rotates a whole head of {scheme.rotary_dim}, of which this model rotates "
-                f"{whole}",
-            )
-        return scheme
+        scheme = FORMATS[kind].read(block)
     except ConfigError as error:
         raise ConfigFileError(f"{where} cannot be used: {error}", where) from None
+    if scheme.rotary_dim > whole:  # p-RoPE with a separate rotated part of the head
+        raise keys.error(
+            "rope_type",
+            f"{rope_type} rotates a whole head of {scheme.rotary_dim}, of which this model rotates "
+            f"{whole}",
+        )
+    return scheme
 
 
-def _type(keys: Keys, around: Around) -> str:
+def _type(keys: Keys, family: RopeFamily) -> str:
     """Return the block's type, as transformers names it."""
-    family, types = around.family, {}
+    types = {}
     for name in ("rope_type", "type"):
         word = keys.text(name)
         if word is None:
@@ -346,8 +311,12 @@ def _type(keys: Keys, around: Around) -> str:
         raise keys.error("type", problem)
     if kinds:
         return kinds.pop()
-    scaling_keys = (key for entry in FORMATS.values() for key in entry.keys)
-    first = next((key for key in scaling_keys if keys.record.get(key) is not None), None)
+    names = {name for entry in FORMATS.values() for name in (*entry.always, *entry.changed)}
+    scaling_keys = names - {"partial_rotary_factor"}
+    first = next(
+        (name for name in keys.record if name in scaling_keys and keys.record[name] is not None),
+        None,
+    )
     if first is not None:
         problem = f"is missing beside {first}; it must be one of {', '.join(TYPES)}"
         raise keys.error("rope_type", problem)

@@ -22,7 +22,7 @@ from posenc.models.layers import (
     rope_by_layer,
 )
 from posenc.models.model_config import LayerKind, ModelConfig, uniform_model
-from posenc.models.rope_block import Around, written_trained_length
+from posenc.models.rope_block import BlockReader, written_trained_length
 from posenc.models.rope_formats import read_block
 from posenc.schemes.base import NoneConfig, SchemeConfig
 from posenc.schemes.rope import RopeConfig
@@ -131,9 +131,6 @@ def _scheme(
     base, layout = family.base_of(kind), family.layout
     if family.config_class == "DeepseekV3Config" and not keys.flag("rope_interleave", True):
         layout = "half"
-    around = Around(
-        outer=keys, family=family, base=base, heads=own, layout=layout, context=sizes.context
-    )
     new, entry_is_null = _entry(keys, kind, one_for_all="" in family.bases)
     if entry_is_null:
         return NoneConfig()
@@ -145,9 +142,24 @@ def _scheme(
             keys.assume(
                 f"{keys.named(NEW)} is absent: {rope_type} scaling is taken, {family.source}."
             )
-            return read_block(Keys(dict(default), "", keys), around)
-        return read_block(None, around)
-    schemes = [read_block(block, around) for block in (new, old) if block is not None]
+            new = Keys(dict(default), "", keys)
+        else:
+            new = Keys({}, keys.path, keys)
+    schemes = [
+        read_block(
+            BlockReader(
+                keys=block,
+                outer=keys,
+                family=family,
+                base=base,
+                heads=own,
+                layout=layout,
+                context=sizes.context,
+            )
+        )
+        for block in (new, old)
+        if block is not None
+    ]
     if schemes[0] != schemes[-1]:
         raise keys.error(
             OLD,

@@ -96,15 +96,9 @@ ENTRIES = (  # of a scaling, and what the file needs for it
             **block.shared(),
             factor=block.factor(),
             trained_length=block.trained_length(),
-            first=block.own(RopeEveryOtherConfig, "first"),
+            **block.own(RopeEveryOtherConfig, "first"),
         ),
-        lambda config: {
-            "rope_type": "every_other",
-            "factor": config.factor,
-            "first": config.first,
-            TRAINED: config.trained_length,
-        },
-        ("first_pair",),
+        ("factor", "first", "trained_length"),
     ),\n"""),
     ("planner/evidence.py", "EVIDENCE: dict[str, Evidence] = {\n", "",
      """    "rope_every_other": Evidence(
