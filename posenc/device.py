@@ -47,6 +47,11 @@ def float64_device(device: torch.device | str | None) -> torch.device:
     return torch.device("cpu") if chosen.type == "mps" else chosen
 
 
+def widest_dtype(device: torch.device) -> torch.dtype:
+    """Return float64, or float32 where the device has no float64 (mps)."""
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
 @contextlib.contextmanager
 def fixed_threads(threads: int) -> Iterator[None]:
     """Compute on this many threads: another number adds in another order."""

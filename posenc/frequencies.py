@@ -94,7 +94,12 @@ class Frequencies:
         Raises SchemeArgumentError unless it is one row of 1 to 32,768 finite floating-point numbers.
         """
         if not isinstance(inv_freq, Tensor):
-            inv_freq = torch.tensor(inv_freq, dtype=torch.float64, device="cpu")
+            try:
+                inv_freq = torch.tensor(inv_freq, dtype=torch.float64, device="cpu")
+            except (TypeError, ValueError, RuntimeError, OverflowError):
+                raise SchemeArgumentError(
+                    f"inv_freq must be one row of numbers, got {shown(inv_freq)}."
+                ) from None
         if inv_freq.ndim != 1 or not 1 <= inv_freq.numel() <= MAX_DIM // 2:
             raise SchemeArgumentError(
                 f"inv_freq must be one row of 1 to {MAX_DIM // 2:,} numbers, "

@@ -104,7 +104,7 @@ def offsets_between(
 def repeat_kv(x: Shaped[Tensor, "b g n d"], heads: int) -> Shaped[Tensor, "b h n d"]:
     """Return keys or values of every one of `heads` query heads; a group of query heads shares one."""
     shared = heads // x.shape[1]
-    return x.repeat_interleave(shared, dim=1) if shared > 1 else x
+    return x if shared == 1 else x.repeat_interleave(shared, dim=1)
 
 
 def at_least_float32(dtype: torch.dtype) -> torch.dtype:

@@ -47,10 +47,10 @@ def _fill(out: Float[Tensor, "length pairs 2"], start: int, frequencies: Frequen
     product = torch.empty_like(fine)
     for row, tile in zip(coarse, out.split(rows), strict=False):  # nothing to do for no rows
         torch.mul(row, fine, out=product)
-        tile.copy_(_castable(torch.view_as_real(product[: len(tile)]), out.dtype))
+        tile.copy_(castable(torch.view_as_real(product[: len(tile)]), out.dtype))
 
 
-def _castable(x: Float[Tensor, " *n"], dtype: torch.dtype) -> Float[Tensor, " *n"]:
+def castable(x: Float[Tensor, " *n"], dtype: torch.dtype) -> Float[Tensor, " *n"]:
     """Return float64 numbers that torch's cast takes to x rounded to `dtype` once.
 
     torch casts float64 to a 16-bit type through float32, which rounds twice. Of numbers rounded to
@@ -81,7 +81,7 @@ def _consecutive(
     planes = torch.empty(2, length, frequencies.pairs, dtype=exact, device=compute)
     _fill(planes.movedim(0, -1), start, frequencies)
     if scale != 1:
-        planes = _castable(planes * scale, dtype).to(dtype)
+        planes = castable(planes * scale, dtype).to(dtype)
     sin, cos = planes.to(device)
     return cos, sin
 
@@ -100,7 +100,7 @@ def _separate(
     tables = []
     for part in parts:
         planes = exact_cos_sin(part, frequencies)
-        tables.append([_castable(plane * scale, dtype).to(dtype).to(device) for plane in planes])
+        tables.append([castable(plane * scale, dtype).to(dtype).to(device) for plane in planes])
     cos, sin = (torch.cat(planes) for planes in zip(*tables, strict=True))
     return cos, sin
 

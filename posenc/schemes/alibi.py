@@ -16,11 +16,12 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from posenc import fields, limits
-from posenc.device import float64_device
+from posenc.device import float64_device, widest_dtype
 from posenc.errors import NoPositionVectors, SchemeArgumentError, shown
 from posenc.formula import Writer, number
 from posenc.hook_arguments import is_whole
 from posenc.schemes.base import HEADS, Head, KernelRequest, Scheme, SchemeConfig
+from posenc.tables import castable
 
 
 def alibi_slopes(
@@ -53,7 +54,8 @@ def alibi_bias(
         raise SchemeArgumentError("slopes must be one row of floating-point numbers, one per head.")
     # int64, because an offset of uint8 or int8 positions would wrap around.
     offsets = k_positions.long()[..., None, :] - q_positions.long()[..., :, None]
-    return _bias(offsets, slopes.to(float64_device(slopes.device))).to(slopes).movedim(0, -3)
+    bias = _bias(offsets, slopes)
+    return castable(bias, slopes.dtype).to(slopes.dtype).to(slopes.device).movedim(0, -3)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +100,8 @@ class Alibi(Scheme):
         self.slopes = alibi_slopes(config.heads, dtype=torch.float64, device="cpu")
 
     def offset_bias(self, offsets: Int[Tensor, " *shape"]) -> Float[Tensor, " h *shape"]:
-        return _bias(offsets, self.slopes.to(float64_device(offsets.device)))
+        bias = _bias(offsets, self.slopes.to(offsets.device))
+        return bias.to(widest_dtype(offsets.device)).to(offsets.device)
 
     def offset_map(
         self, offset: int, *, size: int = 1, head: Head = "mean"
@@ -146,11 +149,11 @@ def _slope_formula(heads: int, write: Writer, h: str, head: int | None) -> str:
 
 
 def _bias(offsets: Tensor, slopes: Float[Tensor, " h"]) -> Float[Tensor, " h *shape"]:
-    """Return -slope * |offset| on the offsets' device, in float32 where that has no float64."""
+    """Return -slope * |offset|, float64."""
+    device = float64_device(slopes.device)
     # float64 before abs: the least integer of a type has no positive counterpart.
-    distances = offsets.to(slopes.device).double().abs()
-    biases = -slopes.reshape(-1, *(1,) * offsets.dim()) * distances
-    return biases if biases.device == offsets.device else biases.float().to(offsets.device)
+    distances = offsets.to(device).double().abs()
+    return torch.einsum("h,...->h...", -slopes.to(device).double(), distances)
 
 
 def expanding_shift(ratio: float, size: int, offset: int) -> Float[Tensor, "more size"]:

@@ -39,6 +39,7 @@ from posenc.hook_arguments import (
     offsets_between,
     repeat_kv,
 )
+from posenc.tables import castable
 from posenc.toeplitz import toeplitz
 
 BASE = fields.FloatRange(low=limits.MIN_BASE, high=limits.MAX_BASE, closed=False, label="Base")
@@ -332,8 +333,8 @@ def of_head(values: Float[Tensor, " h *n"], head: Head) -> Float[Tensor, " *n"]:
 
 
 def rounded(values: Float[Tensor, " *n"], dtype: torch.dtype | None) -> Float[Tensor, " *n"]:
-    """Return `values` rounded to `dtype`, as float64 again."""
-    return values if dtype is None else values.to(dtype).to(torch.float64)
+    """Return float64 values rounded once to `dtype`, as float64 again."""
+    return values if dtype is None else castable(values, dtype).to(dtype).double()
 
 
 def check_scheme(scheme: object) -> None:

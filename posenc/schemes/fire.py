@@ -20,7 +20,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from posenc import fields, limits
-from posenc.device import float64_device
+from posenc.device import float64_device, widest_dtype
 from posenc.formula import Writer
 from posenc.hook_arguments import (
     Keys,
@@ -31,7 +31,7 @@ from posenc.hook_arguments import (
     resolve_positions,
 )
 from posenc.schemes.base import HEADS, Head, KernelRequest, of_head, rounded
-from posenc.schemes.trainable import Trainable, TrainableConfig, source_field, uniform, wide
+from posenc.schemes.trainable import Trainable, TrainableConfig, source_field, uniform
 
 HIDDEN = 32
 INITIAL_C = 0.1
@@ -121,7 +121,7 @@ class Fire(Trainable):
         self, queries: Int[Tensor, " *b q"], keys: Int[Tensor, " *c k"], dtype: torch.dtype
     ) -> Float[Tensor, " *d h q k"]:
         """Return the bias of every query and key in this dtype."""
-        exact = wide(queries.device)
+        exact = widest_dtype(queries.device)
         c = self.c.to(device=queries.device, dtype=exact)
         threshold = (self.multiplier.to(c) * self.config.threshold).abs()
         distances = (queries[..., :, None] - keys[..., None, :]).to(exact)

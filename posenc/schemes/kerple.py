@@ -26,10 +26,11 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from posenc import fields
+from posenc.device import widest_dtype
 from posenc.errors import SchemeArgumentError
 from posenc.formula import Writer
 from posenc.schemes.base import HEADS
-from posenc.schemes.trainable import Trainable, TrainableConfig, source_field, uniform, wide
+from posenc.schemes.trainable import Trainable, TrainableConfig, source_field, uniform
 
 SMALLEST_START = 0.01  # of r1 and r2, as public code cuts them off
 
@@ -133,19 +134,19 @@ class Kerple(Trainable):
     @property
     def r1(self) -> Float[Tensor, " h"]:
         """r1 of every head, greater than 0."""
-        return self.log_r1.to(wide(self.log_r1.device)).exp()
+        return self.log_r1.to(widest_dtype(self.log_r1.device)).exp()
 
     @property
     def r2(self) -> Float[Tensor, " h"]:
         """r2 of every head, greater than 0 and at most the config's bound."""
-        exact = wide(self.log_r1.device)
+        exact = widest_dtype(self.log_r1.device)
         if math.isinf(self.config.bound):
             return self.log_r2.to(exact).exp()
         return self.config.bound * self.logit_r2.to(exact).sigmoid()
 
     def offset_bias(self, offsets: Int[Tensor, " *shape"]) -> Float[Tensor, " h *shape"]:
         # As a floating-point number before the sign goes: the least integer has no positive twin.
-        distances = offsets.to(wide(offsets.device)).abs()
+        distances = offsets.to(widest_dtype(offsets.device)).abs()
         shape = (-1, *(1,) * offsets.dim())
         r1, r2 = (value.to(offsets.device).reshape(shape) for value in (self.r1, self.r2))
         return -r1 * self.config.growth(distances, r2)

@@ -106,8 +106,3 @@ def uniform(
     """Return uniform random numbers in [low, high), float32 on the CPU."""
     unit = torch.rand(*shape, generator=generator, dtype=torch.float32, device="cpu")
     return low + (high - low) * unit
-
-
-def wide(device: torch.device) -> torch.dtype:
-    """Return float64, or float32 where the device has no float64 (mps)."""
-    return torch.float32 if device.type == "mps" else torch.float64

@@ -18,6 +18,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from posenc import fields, limits
+from posenc.device import widest_dtype
 from posenc.errors import ConfigError
 from posenc.formula import Writer
 from posenc.frequencies import Frequencies
@@ -33,7 +34,7 @@ from posenc.hook_arguments import (
     repeat_kv,
 )
 from posenc.schemes.base import BASE, EVEN_WIDTH, HEADS
-from posenc.schemes.trainable import Trainable, TrainableConfig, drawn, source_field, wide
+from posenc.schemes.trainable import Trainable, TrainableConfig, drawn, source_field
 from posenc.tables import sinusoidal_rows
 
 
@@ -118,7 +119,7 @@ class TransformerXL(Trainable):
 
     def offset_bias(self, offsets: Int[Tensor, " *shape"]) -> Float[Tensor, " h *shape"]:
         # Sums, not a matrix product, whose rounding would depend on the number of offsets.
-        rows = self._rows(offsets, wide(offsets.device))
+        rows = self._rows(offsets, widest_dtype(offsets.device))
         of_heads = self.projection.to(rows).unflatten(0, (self.heads, -1))
         products = (of_heads * self.v.to(rows)[..., None]).sum(dim=1)  # (h, D): v times W
         scaled = products * self.softmax_scale(self.config.head_dim)

@@ -9,6 +9,7 @@ from posenc import (
     alibi_bias,
     alibi_slopes,
     apply_rope,
+    encoding,
     position_vectors,
     rope_tables,
     sinusoidal_table,
@@ -92,6 +93,36 @@ def test_alibi_bias_matches_figure_3_of_the_paper() -> None:
     of_scheme = AlibiConfig(heads=8).build().bias(blank[:, :, :3], blank)
     assert of_scheme is not None
     assert of_scheme[0, :2].tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("dtype", "slope", "distance", "expected"),
+    [
+        (torch.bfloat16, 0.271484375, 29_269_604, -7_962_624.0),  # exactly 7,946,240.1484375
+        (torch.float16, 0.262939453125, 37_347, -9_816.0),  # exactly 9,819.999755859375
+    ],
+)
+def test_alibi_bias_of_16_bit_slopes_is_rounded_once(
+    dtype: torch.dtype, slope: float, distance: int, expected: float
+) -> None:
+    """By way of float32 the product is half way between two numbers, and goes to the farther."""
+    slopes, keys = torch.tensor([slope], dtype=dtype), torch.tensor([distance])
+    assert slopes.item() == slope
+    assert alibi_bias(torch.tensor([0]), keys, slopes).item() == expected
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_encoding_in_16_bits_is_rounded_once(dtype: torch.dtype) -> None:
+    """Of neighbours around a value, the nearer to the exact number; float32 between them ties."""
+    scheme = SinusoidalConfig(dim=512).build()
+    exact, rounded = (encoding(scheme, 4_096, dtype=of) for of in (None, dtype))
+    assert exact is not None
+    assert rounded is not None
+    near = rounded.values.to(dtype)
+    error = (rounded.values - exact.values).abs()
+    for direction in (-math.inf, math.inf):
+        other = torch.nextafter(near, torch.tensor(direction, dtype=dtype)).double()
+        assert bool((error <= (other - exact.values).abs()).all())
 
 
 @pytest.mark.parametrize("position", [1, 70_000, 2**31 - 1])

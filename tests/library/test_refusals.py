@@ -111,6 +111,8 @@ TABLES_AND_ANALYSES: list[tuple[Callable[[], object], str]] = [
     (lambda: ROPE_TABLES(4, 8, inv_freq=torch.ones(2, 2)), "one row"),
     (lambda: ROPE_TABLES(4, 4, inv_freq=torch.arange(2)), "floating point"),
     (lambda: ROPE_TABLES(4, 4, inv_freq=[1.0, NAN]), "finite"),
+    *((lambda bad=bad: ROPE_TABLES(4, 4, inv_freq=bad), "inv_freq must be one row of numbers, got")
+      for bad in ("ab", ["a", "b"], [None, 1.0], [[1.0], [2.0, 3.0]], {1: 2}, [1j, 1j], [10**400])),
     *((lambda heads=heads: SLOPES_OF(heads), "heads") for heads in (0, 1_025, 8.0)),
     # Is a shift linear.
     (lambda: OF.fit_dense(noise(63, 16), 1), "width 16 at offset 1 needs at least 64 positions"),

@@ -244,6 +244,12 @@ def test_cope_carries_a_query_that_is_nan_into_its_own_row_alone() -> None:
     assert torch.equal(bias, expected)
 
 
+def test_schemes_that_fit_any_number_of_heads_fit_none() -> None:
+    for kind in ("cope", "shaw"):
+        q, k = torch.zeros(1, 0, 3, WIDTH), torch.zeros(1, 2, 3, WIDTH)
+        assert attention(q, k, k, built(kind, dim=WIDTH)).shape == (1, 0, 3, WIDTH)
+
+
 def test_cope_does_not_count_other_keys_at_the_same_position() -> None:
     """So padding that stands at the first token's position is not counted with it."""
     scheme = built("cope", dim=WIDTH)

@@ -8,9 +8,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from posenc import fields
+from posenc.device import widest_dtype
 from posenc.formula import Writer
 from posenc.schemes.base import HEADS
-from posenc.schemes.trainable import Trainable, TrainableConfig, drawn, source_field, wide
+from posenc.schemes.trainable import Trainable, TrainableConfig, drawn, source_field
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +46,6 @@ class SquareRoot(Trainable):
         self.log_slope = drawn(generator, config.heads)
 
     def offset_bias(self, offsets: Int[Tensor, " *shape"]) -> Float[Tensor, " h *shape"]:
-        slope = self.log_slope.to(offsets.device, wide(offsets.device)).exp()
+        slope = self.log_slope.to(offsets.device, widest_dtype(offsets.device)).exp()
         roots = offsets.to(slope.dtype).abs().sqrt()
         return -slope.reshape(-1, *(1,) * offsets.dim()) * roots
