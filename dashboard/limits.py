@@ -9,6 +9,8 @@ MAX_UPLOAD_BYTES = 50 * 2**20
 MAX_HELD_UPLOADS = 256 * 2**20  # of all visitors together, until their tables are in use
 
 # Training that a visitor may start.
+MAX_RUNNING = 1  # background processes that train
+MAX_WAITING = 8  # jobs that wait for one
 MAX_WORKERS = 64  # that the environment may ask for, of each kind
 MAX_TEXT_BYTES = 10 * 2**20
 MAX_RUN_SECONDS = 4 * 3_600  # of one start, by the estimate made before it

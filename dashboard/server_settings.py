@@ -17,8 +17,14 @@ from typing import Any
 import streamlit as st
 
 from dashboard import log_lines
-from dashboard.limits import MAX_RUN_SECONDS, MAX_TEXT_BYTES, MAX_UPLOAD_BYTES, MAX_WORKERS
-from posenc import limits
+from dashboard.limits import (
+    MAX_RUN_SECONDS,
+    MAX_RUNNING,
+    MAX_TEXT_BYTES,
+    MAX_UPLOAD_BYTES,
+    MAX_WAITING,
+    MAX_WORKERS,
+)
 from posenc.checkpoints.file_store import ENVIRONMENT, WORK_ENVIRONMENT, store_url, work_folder
 from posenc.errors import PosencError, RunError, shown
 from posenc.fields import Choice, Flag, IntRange, Rule, Word
@@ -103,7 +109,7 @@ class ServerSettings:
             high=MAX_WORKERS,
             help="Trainings at a time; 0 switches starting off: what is finished is shown.",
         ),
-        limits.MAX_RUNNING,
+        MAX_RUNNING,
         0,
     )
     waiting: int = _setting(
@@ -113,7 +119,7 @@ class ServerSettings:
             high=MAX_WORKERS,
             help="Starts of training that may wait.",
         ),
-        limits.MAX_WAITING,
+        MAX_WAITING,
         4,
     )
     each: int = _setting(

@@ -181,8 +181,8 @@ def offer(setting: Setting, chosen: choices.TrainingChoice) -> str | None:
                 estimate=seconds,
                 reading=seconds - sum(timed.step(one) * one.steps for one in left),
                 owner=visitor.name(),
-                each=allowed.each,
-                mine=_started(),
+                owner_limit=allowed.each,
+                owner_jobs=_started(),
             )
         except PosencError as error:
             st.error(plain(str(error)), icon=":material/block:")
@@ -190,7 +190,7 @@ def offer(setting: Setting, chosen: choices.TrainingChoice) -> str | None:
         if entry not in before:  # else it is the same start of somebody who was faster
             _started().append(entry)
         counters.here.count("starts")
-        event("start_added", entry=entry, runs=[one.run_id for one in left])
+        event("start_added", job=entry, runs=[one.run_id for one in left])
         try:
             run_labels.started(left, called)
         except RunError:  # a name is no reason to stop

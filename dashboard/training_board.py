@@ -96,7 +96,7 @@ def _row(queue: Queue, entry: Job) -> None:
         word = "Remove" if entry.state is JobState.FAILED else "Stopping" if stopping else "Stop"
         if pressed(st, word, key=f"stop_{entry.name}", disabled=stopping, icon=":material/stop:"):
             queue.cancel(entry.name)
-            event("start_stopped", entry=entry.name)
+            event("start_stopped", job=entry.name)
             if entry.state is JobState.RUNNING:
                 st.toast("Stopping. The same start later goes on from here.")
             st.rerun()

@@ -25,8 +25,6 @@ RUN = r"run-[0-9a-f]{20}"  # the name of the table or the parameters of a run
 MIN_RUN_TOKENS, MAX_RUN_TOKENS = 16, 8_192  # of a training sequence
 MAX_RUN_BYTES = 256 * 2**20  # of one file of a run: a million steps take a fiftieth
 MAX_RUN_ROWS = 1_200_000  # of that file: a loss for each of a million steps, and the scores
-MAX_RUNNING = 1  # background processes that train
-MAX_WAITING = 8  # starts that wait for one
 
 # Files.
 MAX_CONFIG_BYTES = 2**20  # of a config.json

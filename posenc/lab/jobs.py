@@ -1,44 +1,42 @@
-"""The queue of training jobs: one SQLite table that every process of a machine reads and changes.
+"""The queue of training jobs: one SQLite table that all processes of a machine read and change.
 
-A job is one start: some specifications that are trained one after another. While a process works on a
-job it holds a file lock, its slot; the lock ends with the process, however that ends, and the job is
-queued again. A kill at any moment leaves the table as it was before a change or after it.
+A job trains some specifications in order. The process that works on a job holds a file lock, its slot.
+The lock ends with the process, however that ends, and the job is queued again. A kill at any moment leaves
+the table as it was before a change or after it.
 """
 
 import contextlib
 import errno
-import hashlib
 import json
+import math
 import os
 import re
 import socket
 import sqlite3
 import time
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
 
 from filelock import FileLock, Timeout
 
-from posenc import limits
 from posenc.checkpoints.file_store import lasting, reason, work_folder
 from posenc.errors import PosencError, QueueBusy, QueueFull, QueueUnwritable, RunError
 from posenc.lab.run_once import CHECKPOINTS
 from posenc.lab.specification import Specification
+from posenc.text import counted
 
-ATTEMPTS = 3  # starts of a job whose process died
+ATTEMPTS = 3  # of a job whose process died
 MAX_SILENCE = 1_800.0  # seconds until a process that reports nothing is ended
 MAX_STOPPING = 30.0  # seconds until a process that ignores a cancelled job is ended
 _SLOWER = 4.0  # times its estimate that the evaluation of a model may take
-_FAILURES_KEPT = 8  # failed jobs that stay in the queue
+_MAX_FAILED = 8  # failed jobs that stay in the queue
+_MAX_CHECKPOINTS = 64  # that no job needs
 _PATIENCE = 10.0  # seconds until a table that another process holds is an error
-_DAY = 86_400.0  # seconds
-_ABANDONED = 30 * _DAY  # age of a checkpoint that nobody continues
-_CHECKPOINTS_KEPT = 64
-_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{32}")  # a file that posenc.checkpoints.file_store writes
+_ABANDONED = 30 * 86_400.0  # seconds until a checkpoint or a job of another version is removed
+_CHECKPOINT_FILE = re.compile(r"\.?(\w+)\.(lock|safetensors(\.[0-9a-f]{32})?)")
 _TABLE = """CREATE TABLE IF NOT EXISTS jobs (
     id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT UNIQUE NOT NULL, digest TEXT NOT NULL,
     records TEXT NOT NULL, store TEXT, text_name TEXT NOT NULL, estimate REAL NOT NULL,
@@ -47,11 +45,11 @@ _TABLE = """CREATE TABLE IF NOT EXISTS jobs (
 )"""
 _JOBS = """SELECT name, records, store, text_name, estimate, reading, owner, attempts, error,
     slot, cancelled FROM jobs ORDER BY id"""
+_HUNG = """SELECT name, slot FROM jobs WHERE process = ? AND error IS NULL
+    AND (reported < min(?, ? - ? * reading) OR cancelled < ?)"""
 _REASONS = {sqlite3.SQLITE_FULL: errno.ENOSPC, sqlite3.SQLITE_READONLY: errno.EROFS}
-
-
-# What reading a row raises that another version, or another program, wrote.
-_FOREIGN = (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError)
+# What reading a row raises that another version wrote.
+_UNREADABLE = (PosencError, ValueError, TypeError, KeyError, AttributeError)
 
 
 class JobState(StrEnum):
@@ -80,10 +78,13 @@ class Progress:
 
 @dataclass(frozen=True)
 class Job:
-    """One start. estimate: seconds, of which `reading` are for evaluations. owner: "" if unknown."""
+    """What is trained, in order. estimate: seconds, of which `reading` are for evaluations.
+
+    owner: "" if unknown.
+    """
 
     name: str
-    records: tuple[dict[str, Any], ...]
+    specifications: tuple[Specification, ...]
     store: str | None
     text_name: str
     estimate: float
@@ -94,30 +95,15 @@ class Job:
     cancelled: bool
     state: JobState
 
-    @property
-    def specifications(self) -> tuple[Specification, ...]:
-        """What is to be trained, in order."""
-        return tuple(Specification.from_record(record) for record in self.records)
-
 
 class Queue:
     """The jobs of one machine. running, waiting: how many may be in each state."""
 
-    def __init__(
-        self,
-        folder: Path | None = None,
-        *,
-        running: int = limits.MAX_RUNNING,
-        waiting: int = limits.MAX_WAITING,
-    ) -> None:
+    def __init__(self, folder: Path | None = None, *, running: int = 1, waiting: int = 8) -> None:
         self.folder = folder or work_folder() / "queue"
+        self.file = self.folder / "jobs.sqlite"
         self.running = running
         self.waiting = waiting
-
-    @property
-    def file(self) -> Path:
-        """The path of the table."""
-        return self.folder / "jobs.sqlite"
 
     def add(
         self,
@@ -129,16 +115,16 @@ class Queue:
         estimate: float = 0.0,
         reading: float = 0.0,
         owner: str = "",
-        each: int | None = None,
-        mine: Collection[str] = (),
+        owner_limit: int | None = None,
+        owner_jobs: Collection[str] = (),
     ) -> str:
         """Add a job at the end and return its name; equal specifications return the job that is there.
 
-        A failed or cancelled job with equal specifications does not count. each: largest number of jobs
-        of one person, who has those of `owner` and those named in `mine`; None for no limit.
+        A failed or cancelled job with equal specifications does not count. owner_limit: largest number
+        of jobs of one person, who has those of `owner` and those named in `owner_jobs`.
 
-        Raises QueueFull where no more jobs may wait, QueueBusy where another process holds the table
-        for long, QueueUnwritable where it cannot be written.
+        Raises RunError for an invalid job, QueueFull where no more jobs may wait, QueueBusy where another
+        process holds the table for long, QueueUnwritable where it cannot be written.
         """
         if not specifications:
             raise RunError("There is nothing to train.")
@@ -146,8 +132,9 @@ class Queue:
             raise RunError(
                 "The store of runs is this process's memory, which no other one can reach."
             )
-        ids = "".join(specification.run_id for specification in specifications)
-        digest = hashlib.sha256(ids.encode()).hexdigest()
+        if not (math.isfinite(estimate) and math.isfinite(reading)):
+            raise RunError(f"A job's seconds must be finite, got {estimate} and {reading}.")
+        digest = "".join(specification.run_id for specification in specifications)
         with self._changes() as db:
             same = db.execute(
                 "SELECT name FROM jobs WHERE digest = ? AND error IS NULL AND cancelled IS NULL",
@@ -155,22 +142,23 @@ class Queue:
             ).fetchone()
             if same:
                 return str(same["name"])
-            if self.running < 1:
-                raise QueueFull("The queue takes no jobs: its limit of running jobs is 0.")
-            active = [job for job in self._jobs(db.execute(_JOBS)) if not job.error]
+            active = [job for job in self._jobs(db.execute(_JOBS).fetchall()) if not job.error]
             if len(active) >= self.running + self.waiting:
                 raise QueueFull(
-                    f"{self.waiting} {'start waits' if self.waiting == 1 else 'starts wait'} "
-                    "already; try again when one of them has ended."
+                    f"{counted(self.waiting, 'job')} {'waits' if self.waiting == 1 else 'wait'} already; "
+                    "try again when one of them has ended."
                 )
-            own = [job for job in active if job.name in mine or (owner and job.owner == owner)]
-            if each is not None and len(own) >= each:
+            own = [
+                job for job in active if job.name in owner_jobs or (owner and job.owner == owner)
+            ]
+            if owner_limit is not None and len(own) >= owner_limit:
                 raise QueueFull(
-                    f"{each} of your starts {'is' if each == 1 else 'are'} here already, which is as "
-                    "many as one person may have; try again when one of them has ended."
+                    f"You have {counted(owner_limit, 'job')} in the queue, the limit for one person; "
+                    "try again when one of them has ended."
                 )
             db.execute("DELETE FROM jobs WHERE digest = ? AND error IS NOT NULL", (digest,))
-            name, records = uuid.uuid4().hex, json.dumps([one.record for one in specifications])
+            name = uuid.uuid4().hex
+            records = json.dumps([specification.record for specification in specifications])
             values = [name, digest, records, store, text_name, estimate, reading, owner, text]
             db.execute(
                 "INSERT INTO jobs (name, digest, records, store, text_name, estimate, reading, owner,"
@@ -186,42 +174,20 @@ class Queue:
     def progress(self, name: str) -> Progress:
         """Return how far a job is; the beginning where nothing is known."""
         for row in self._rows("SELECT progress FROM jobs WHERE name = ?", name):
-            if row["progress"] is not None:
-                with contextlib.suppress(*_FOREIGN):
-                    values = json.loads(row["progress"])
-                    points = tuple((step, loss) for step, loss in values.pop("points"))
-                    return Progress(**values, points=points)
+            with contextlib.suppress(*_UNREADABLE):
+                values = json.loads(row["progress"])
+                points = tuple((step, loss) for step, loss in values.pop("points"))
+                return Progress(**values, points=points)
         return Progress()
 
-    def text(self, job: Job) -> bytes | None:
+    def text(self, name: str) -> bytes | None:
         """Return the text of a job, None for the default one."""
-        rows = self._rows("SELECT text FROM jobs WHERE name = ?", job.name)
+        rows = self._rows("SELECT text FROM jobs WHERE name = ?", name)
         return rows[0]["text"] if rows else None
-
-    def report(self, name: str, progress: Progress) -> None:
-        """Store how far a job is. Raises QueueBusy and QueueUnwritable."""
-        values = json.dumps(asdict(progress)), time.time(), name
-        with self._changes() as db:
-            db.execute("UPDATE jobs SET progress = ?, reported = ? WHERE name = ?", values)
-
-    def cancel(self, name: str) -> None:
-        """Remove a job, or ask its process to end it. Twice is once; its checkpoints stay.
-
-        Raises QueueBusy and QueueUnwritable.
-        """
-        with self._changes() as db:
-            for row in db.execute(
-                "SELECT slot, error FROM jobs WHERE name = ?", (name,)
-            ).fetchall():
-                if row["error"] or not self._is_working(row["slot"]):
-                    db.execute("DELETE FROM jobs WHERE name = ?", (name,))
-                asked = "UPDATE jobs SET cancelled = coalesce(cancelled, ?) WHERE name = ?"
-                db.execute(asked, (time.time(), name))
 
     def is_cancelled(self, name: str) -> bool:
         """Whether a job's process has been asked to end it."""
-        rows = self._rows("SELECT cancelled FROM jobs WHERE name = ?", name)
-        return bool(rows) and rows[0]["cancelled"] is not None
+        return bool(self._rows("SELECT 1 FROM jobs WHERE name = ? AND cancelled NOT NULL", name))
 
     def hung_job(self, pid: int) -> str | None:
         """Return the job with which process `pid` hangs, None if it does not.
@@ -229,43 +195,41 @@ class Queue:
         A process hangs if it does not end a cancelled job, or reports nothing for longer than a step
         or an evaluation takes.
         """
-        running = (
-            "SELECT name, slot, reading, reported, cancelled FROM jobs"
-            " WHERE process = ? AND error IS NULL"
-        )
-        for row in self._rows(running, _process(pid)):
-            longest = max(MAX_SILENCE, _SLOWER * row["reading"])
-            silent = time.time() - row["reported"] > longest
-            ignores = row["cancelled"] and time.time() - row["cancelled"] > MAX_STOPPING
-            if (silent or ignores) and self._is_working(row["slot"]):
-                return str(row["name"])
-        return None
+        now = time.monotonic()
+        values = _process(pid), now - MAX_SILENCE, now, _SLOWER, now - MAX_STOPPING
+        hung = (row["name"] for row in self._rows(_HUNG, *values) if self._is_working(row["slot"]))
+        return next(hung, None)
+
+    def report(self, name: str, progress: Progress) -> None:
+        """Store how far a job is. Like all changes, it raises QueueBusy and QueueUnwritable."""
+        values = json.dumps(asdict(progress)), time.monotonic(), name
+        self._change("UPDATE jobs SET progress = ?, reported = ? WHERE name = ?", *values)
+
+    def cancel(self, name: str) -> None:
+        """Remove a job, or ask its process to end it; its checkpoints stay."""
+        with self._changes() as db:
+            row = db.execute("SELECT slot, error FROM jobs WHERE name = ?", (name,)).fetchone()
+            if row and (row["error"] or not self._is_working(row["slot"])):
+                db.execute("DELETE FROM jobs WHERE name = ?", (name,))
+            asked = "UPDATE jobs SET cancelled = coalesce(cancelled, ?) WHERE name = ?"
+            db.execute(asked, (time.monotonic(), name))
 
     def remove(self, name: str) -> None:
-        """Remove a job that is done or cancelled. Raises QueueBusy and QueueUnwritable."""
+        """Remove a job that is done or cancelled."""
+        self._change("DELETE FROM jobs WHERE name = ?", name)
+
+    def fail(self, name: str, error: str) -> None:
+        """Mark a job as failed for a reason, and remove a cancelled one and all but the latest failed."""
         with self._changes() as db:
-            db.execute("DELETE FROM jobs WHERE name = ?", (name,))
+            _fail(db, name, error)
 
-    def fail(self, job: Job, error: str) -> None:
-        """Mark a job as failed for a reason, and remove all but the latest failed jobs.
-
-        Raises QueueBusy and QueueUnwritable.
-        """
-        with self._changes() as db:
-            _fail(db, job.name, error)
-
-    def give_back(self, job: Job) -> None:
+    def give_back(self, name: str) -> None:
         """Queue a job again whose process had to end: that was no attempt."""
-        self._count(job, job.attempts - 1)
+        self._change("UPDATE jobs SET attempts = attempts - 1 WHERE name = ?", name)
 
-    def reset_attempts(self, job: Job) -> Job:
-        """Count attempts anew for a job of which a run is done, and return it."""
-        return self._count(job, 1)
-
-    def _count(self, job: Job, attempts: int) -> Job:
-        with self._changes() as db:
-            db.execute("UPDATE jobs SET attempts = ? WHERE name = ?", (attempts, job.name))
-        return replace(job, attempts=attempts)
+    def reset_attempts(self, name: str) -> None:
+        """Count attempts anew for a job of which a run is done."""
+        self._change("UPDATE jobs SET attempts = 1 WHERE name = ?", name)
 
     def has_free_slot(self) -> bool:
         """Whether another process may work on a job. Raises QueueUnwritable."""
@@ -299,17 +263,16 @@ class Queue:
                 if job.state is not JobState.QUEUED:
                     continue
                 if job.attempts < ATTEMPTS:
-                    job = replace(job, attempts=job.attempts + 1, state=JobState.RUNNING)
                     db.execute(
-                        "UPDATE jobs SET slot = ?, process = ?, reported = ?, attempts = ?"
+                        "UPDATE jobs SET slot = ?, process = ?, reported = ?, attempts = attempts + 1"
                         " WHERE name = ?",
-                        (slot, _process(os.getpid()), time.time(), job.attempts, job.name),
+                        (slot, _process(os.getpid()), time.monotonic(), job.name),
                     )
                     return job
                 _fail(db, job.name, f"Its process ended {ATTEMPTS} times before it was done.")
         return None
 
-    def _jobs(self, rows: Iterable[sqlite3.Row]) -> list[Job]:
+    def _jobs(self, rows: list[sqlite3.Row]) -> list[Job]:
         """Return the jobs of rows, without those that another version wrote."""
         jobs = []
         for row in rows:
@@ -317,12 +280,12 @@ class Queue:
             running = self._is_working(values.pop("slot"))
             state = JobState.RUNNING if running else JobState.QUEUED
             values["state"] = JobState.FAILED if row["error"] else state
-            with contextlib.suppress(PosencError, *_FOREIGN):
-                values["records"] = tuple(json.loads(row["records"]))
-                values["attempts"] = int(row["attempts"])
-                job = Job(**values | {"cancelled": row["cancelled"] is not None})
-                if job.specifications:
-                    jobs.append(job)
+            values["cancelled"] = row["cancelled"] is not None
+            with contextlib.suppress(*_UNREADABLE):
+                records = json.loads(values.pop("records"))
+                jobs.append(
+                    Job(**values, specifications=tuple(map(Specification.from_record, records)))
+                )
         return jobs
 
     def _lock(self, slot: int) -> Path:
@@ -337,14 +300,14 @@ class Queue:
             return False
 
     def _is_working(self, slot: int | None) -> bool:
-        """Whether a process holds a slot; it may where that cannot be found out."""
+        """Whether a process holds a slot, also where that cannot be determined."""
         try:
             return slot is not None and not self._is_free(slot)
         except QueueUnwritable:
             return True
 
     def _rows(self, query: str, *values: object) -> list[sqlite3.Row]:
-        """Return what a query finds; nothing where there is no table yet."""
+        """Return the result of a query; nothing where there is no table yet."""
         if not self.file.exists():
             return []
         with self._connection() as db:
@@ -354,6 +317,10 @@ class Queue:
                 if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
                     raise
                 return []  # a kill left the file without its table
+
+    def _change(self, statement: str, *values: object) -> None:
+        with self._changes() as db:
+            db.execute(statement, values)
 
     @contextlib.contextmanager
     def _changes(self) -> Iterator[sqlite3.Connection]:
@@ -384,94 +351,58 @@ class Queue:
             yield
         except Timeout:  # an OSError that says that another process holds a lock
             raise
+        except UnicodeEncodeError as error:
+            raise RunError("The names of a job must be valid Unicode.") from error
         except OSError as error:
             raise QueueUnwritable(f"The queue cannot be written: {reason(error)}.") from error
         except sqlite3.DatabaseError as error:
             code = error.sqlite_errorcode & 0xFF
             if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
                 raise QueueBusy(
-                    f"Another process has held the queue of trainings for {_PATIENCE:.3g} s: "
+                    f"Another process has held the queue of jobs for {_PATIENCE:.3g} s: "
                     "nothing was changed. Try again."
                 ) from None
             if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
-                raise QueueUnwritable(self._set_aside()) from error
-            told = os.strerror(_REASONS[code]) if code in _REASONS else str(error)
-            raise QueueUnwritable(f"The queue cannot be written: {told}.") from error
-
-    def _set_aside(self) -> str:
-        """Rename a damaged table, so that the next change makes a new one, and return a sentence."""
-        name = f"{self.file.name}.damaged-{time.time_ns()}"
-        try:
-            with FileLock(self.folder / "damaged.lock"):
-                with contextlib.suppress(sqlite3.DatabaseError):
-                    db = sqlite3.connect(self.file)
-                    with contextlib.closing(db):
-                        if db.execute("PRAGMA quick_check").fetchone() == ("ok",):
-                            return "The queue was damaged and has been replaced. Try again."
-                self.file.replace(self.folder / name)
-        except OSError as error:
-            return f"The queue is damaged and cannot be replaced: {reason(error)}."
-        return f"The queue was damaged. Its file is now called {name}, and a new queue begins."
+                raise QueueUnwritable(
+                    f"The queue is damaged: remove {self.file.name} to begin a new one."
+                ) from error
+            why = os.strerror(_REASONS[code]) if code in _REASONS else str(error)
+            raise QueueUnwritable(f"The queue cannot be written: {why}.") from error
 
 
 def _fail(db: sqlite3.Connection, name: str, error: str) -> None:
+    db.execute("DELETE FROM jobs WHERE name = ? AND cancelled NOT NULL", (name,))
     db.execute("UPDATE jobs SET error = ? WHERE name = ?", (error, name))
     db.execute(
         "DELETE FROM jobs WHERE id IN"
-        " (SELECT id FROM jobs WHERE error IS NOT NULL ORDER BY id DESC LIMIT -1 OFFSET ?)",
-        (_FAILURES_KEPT,),
+        " (SELECT id FROM jobs WHERE error NOT NULL ORDER BY id DESC LIMIT -1 OFFSET ?)",
+        (_MAX_FAILED,),
     )
 
 
 def _process(pid: int) -> str:
-    """Return a process's number with its machine and, in containers, its own numbering."""
-    try:
-        numbering = os.readlink("/proc/self/ns/pid")
-    except OSError:  # a system that has one numbering
-        numbering = ""
-    return f"{pid} {socket.gethostname()} {numbering}"
+    return f"{pid} {socket.gethostname()}"
 
 
 def clean_up(queue: Queue, work: Path | None = None) -> None:
-    """Remove what kills left in `work`, default this machine's folder, and abandoned checkpoints.
+    """Remove abandoned checkpoints in `work`, default this machine's folder, and what kills left there.
 
     Also jobs that another version added long ago. Checkpoints that a queued job needs stay.
     """
-    checkpoints = (work or work_folder()) / CHECKPOINTS
-    jobs = queue.jobs()
-    needed = {one.run_id for job in jobs if not job.error for one in job.specifications}
-    files = [path for path in checkpoints.glob("*") if path.is_file()]
-    for path in checkpoints.glob(".*"):
-        if _TEMPORARY.fullmatch(path.name) and _age(path) > _DAY:
-            _remove(path)
-    found = [path for path in files if path.suffix == ".safetensors" and path.stem not in needed]
-    for place, path in enumerate(sorted(found, key=_age)):
-        if place >= _CHECKPOINTS_KEPT or _age(path) > _ABANDONED:
-            _remove_unused(path)
-    for path in files:
-        alone = path.suffix == ".lock" and not path.with_suffix(".safetensors").exists()
-        if alone and _age(path) > _DAY:
-            _remove_unused(path)
+    folder = (work or work_folder()) / CHECKPOINTS
+    jobs, long_ago = queue.jobs(), time.time() - _ABANDONED
+    needed = {each.run_id for job in jobs if not job.error for each in job.specifications}
+    checkpoints = 0
+    for path in sorted(folder.glob("*"), key=lambda path: path.stat().st_mtime, reverse=True):
+        match = _CHECKPOINT_FILE.fullmatch(path.name)
+        if match is None or match[1] in needed:
+            continue
+        checkpoints += path.suffix == ".safetensors"
+        if checkpoints > _MAX_CHECKPOINTS or path.stat().st_mtime < long_ago:
+            # A process that is at work on the run holds the lock.
+            with contextlib.suppress(OSError), FileLock(folder / f"{match[1]}.lock", timeout=0):
+                path.unlink()
     known = {job.name for job in jobs}
-    for row in queue._rows("SELECT name FROM jobs WHERE added < ?", time.time() - _ABANDONED):
+    for row in queue._rows("SELECT name FROM jobs WHERE added < ?", long_ago):
         if row["name"] not in known:
             queue.remove(row["name"])
-
-
-def _age(path: Path) -> float:
-    """Return the seconds since a file was written; 0 for one that is gone."""
-    try:
-        return time.time() - path.stat().st_mtime
-    except OSError:
-        return 0.0
-
-
-def _remove(path: Path) -> None:
-    with contextlib.suppress(OSError):  # in a folder of another user
-        path.unlink(missing_ok=True)
-
-
-def _remove_unused(path: Path) -> None:
-    """Remove a checkpoint or its lock, unless a process is at work on that run."""
-    with contextlib.suppress(OSError), FileLock(path.with_suffix(".lock"), timeout=0):
-        _remove(path)

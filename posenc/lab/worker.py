@@ -6,12 +6,12 @@ It has low priority and ends when the queue is empty or when its parent ends.
 import _thread
 import contextlib
 import logging
+import math
 import os
 import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from posenc.errors import DeviceLost, PosencError, QueueBusy, QueueUnwritable
@@ -28,13 +28,9 @@ HEARD_WITHIN = 2.0  # seconds
 DEVICE_LOST = 75  # exit code: a new process may use the device
 UNWRITABLE = 74  # exit code: the queue cannot be written, its jobs stay queued
 GRACE = 5.0  # seconds to save in, once the parent has ended
+MAX_POINTS = 200  # of a reported loss
 
 _leaving = threading.Event()  # the parent has ended
-_heard = threading.Event()  # and the training has stopped
-
-
-class Cancelled(Exception):
-    """The job was cancelled."""
 
 
 def main(folder: Path, running: int) -> None:
@@ -50,7 +46,7 @@ def main(folder: Path, running: int) -> None:
                 do(queue, job)
             free_device_memory()
     except QueueUnwritable as error:  # as on a full disk
-        log.error("%s What waits is tried again by the next process.", error)
+        log.error("%s The next process tries the queued jobs again.", error)
         sys.exit(UNWRITABLE)
 
 
@@ -60,48 +56,55 @@ def do(queue: Queue, job: Job) -> None:
     Raises QueueUnwritable where its end cannot be written: then it is queued again.
     """
     try:
-        store = Store(job.store)
-        for index, specification in enumerate(job.specifications):
-            if queue.is_cancelled(job.name):
-                raise Cancelled
-            corpus = None
-            if specification.task == Language.kind:
-                text = queue.text(job)
-                corpus = from_text(job.text_name, text) if text is not None else standard_library()
-            _event("run_begun", entry=job.name, run=specification.run_id)
-            report = _Reporter(queue, job.name, index, specification.steps)
-            is_stored = store.has(specification.run_id)
-            with _cancellable(report):
-                run_once(specification, corpus, store, report=report)
-            if not is_stored:
-                job = queue.reset_attempts(job)
-                _event("run_finished", entry=job.name, run=specification.run_id)
-        queue.remove(job.name)
-    except (Cancelled, KeyboardInterrupt) as error:
-        if isinstance(error, KeyboardInterrupt) and not queue.is_cancelled(job.name):
-            _requeue(queue, job)  # the next worker goes on from the checkpoint
-            return
         try:
+            _run_all(queue, job)
+            queue.remove(job.name)
+        except KeyboardInterrupt:
+            if not queue.is_cancelled(job.name):
+                raise  # the next worker resumes from the checkpoint
             queue.remove(job.name)  # its checkpoints stay
-        except QueueBusy:
-            _requeue(queue, job)  # the next worker removes it
-    except QueueUnwritable:
-        _requeue(queue, job)
-        raise
-    except QueueBusy:
-        _requeue(queue, job)  # its runs are stored: the next worker removes it
-    except PosencError as error:
-        _event("start_failed", entry=job.name, fault=type(error).__name__)
-        _fail(queue, job, str(error))
-        if isinstance(error, DeviceLost):
-            sys.exit(DEVICE_LOST)  # every later use of the device would fail in this process
-    except (OSError, RuntimeError, MemoryError, ArithmeticError, LookupError, TypeError) as error:
-        log.exception("the training of %s failed", job.name)
-        _fail(
-            queue,
-            job,
-            f"It ended by an unforeseen fault ({type(error).__name__}); the log of the server has it.",
-        )
+        except (QueueBusy, QueueUnwritable):
+            raise
+        except PosencError as error:
+            _event("job_failed", job=job.name, fault=type(error).__name__)
+            queue.fail(job.name, str(error))
+            if isinstance(error, DeviceLost):
+                sys.exit(DEVICE_LOST)  # every later use of the device would fail in this process
+        except (
+            OSError,
+            RuntimeError,
+            MemoryError,
+            ArithmeticError,
+            LookupError,
+            TypeError,
+        ) as error:
+            log.exception("the training of %s failed", job.name)
+            kind = type(error).__name__
+            queue.fail(job.name, f"It ended by an unforeseen fault ({kind}); the log has it.")
+    except (KeyboardInterrupt, QueueBusy, QueueUnwritable) as error:
+        with contextlib.suppress(QueueUnwritable, QueueBusy):  # else its attempt counts
+            queue.give_back(job.name)
+        _event("job_interrupted", job=job.name)
+        if isinstance(error, QueueUnwritable):
+            raise
+
+
+def _run_all(queue: Queue, job: Job) -> None:
+    store = Store(job.store)
+    for index, specification in enumerate(job.specifications):
+        if queue.is_cancelled(job.name):
+            raise KeyboardInterrupt
+        corpus = None
+        if specification.task == Language.kind:
+            text = queue.text(job.name)
+            corpus = from_text(job.text_name, text) if text is not None else standard_library()
+        _event("run_begun", job=job.name, run=specification.run_id)
+        is_stored = store.has(specification.run_id)
+        with _Reporter(queue, job.name, index, specification.steps) as report:
+            run_once(specification, corpus, store, report=report)
+        if not is_stored:
+            queue.reset_attempts(job.name)
+            _event("run_finished", job=job.name, run=specification.run_id)
 
 
 def _event(name: str, **facts: str) -> None:
@@ -110,67 +113,40 @@ def _event(name: str, **facts: str) -> None:
     log.info("%s%s", name, words, extra={"event": name, "facts": facts})
 
 
-def _fail(queue: Queue, job: Job, reason: str) -> None:
-    """Store why a job failed, or queue it again where that cannot be written."""
-    try:
-        queue.fail(job, reason)
-    except QueueUnwritable:
-        _requeue(queue, job)
-        raise
-
-
-def _requeue(queue: Queue, job: Job) -> None:
-    """Queue a job again; where that cannot be written, its attempt counts."""
-    with contextlib.suppress(QueueUnwritable, QueueBusy):
-        queue.give_back(job)
-    _event("start_interrupted", entry=job.name)
-
-
-class DownsampledLoss:
-    """A training loss as points, each the mean of equally many steps; the number doubles."""
-
-    MOST = 200  # points
-
-    def __init__(self, points: Sequence[tuple[int, float]] = ()) -> None:
-        """Go on from the points of an earlier process."""
-        self.points = list(points)
-        self._steps = self.points[-1][0] - self.points[-2][0] if len(self.points) > 1 else 1
-        self._losses: list[float] = []
-
-    def add(self, step: int, loss: float) -> None:
-        """Add the loss of a step."""
-        self._losses.append(loss)
-        if len(self._losses) < self._steps:
-            return
-        self.points.append((step, sum(self._losses) / len(self._losses)))
-        self._losses = []
-        if len(self.points) >= self.MOST:
-            pairs = zip(self.points[::2], self.points[1::2], strict=False)
-            self.points = [(after[0], (before[1] + after[1]) / 2) for before, after in pairs]
-            self._steps *= 2
-
-
 class _Reporter:
-    """Stores the progress of one run, and ends the run when cancelled or without a parent."""
+    """Stores the progress of a run, and interrupts it when cancelled or when the parent ends."""
 
     def __init__(self, queue: Queue, name: str, index: int, steps: int) -> None:
         self.queue, self.name, self.index, self.steps = queue, name, index, steps
         before = queue.progress(name)  # of an earlier process
-        self.before = before if before.run == index else Progress(run=index)
-        self.losses = DownsampledLoss()
+        if before.run != index:
+            before = Progress(run=index)
+        self.points = list(before.points)  # each the mean of equally many steps
+        self.losses: list[float] = []  # since the last point
         self.began: int | None = None
-        self.cancelled = threading.Event()
         self.start = self.reported = 0.0
-        self._report(self.before)
+        self.stopping = threading.Event()
+        self.done = threading.Event()
+        self.watcher = threading.Thread(target=self._watch, daemon=True)
+        self._report(before)
+
+    def __enter__(self) -> "_Reporter":
+        self.watcher.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.done.set()
+        self.watcher.join()
 
     def __call__(self, step: int, loss: float) -> None:
         now = time.monotonic()
         if self.began is None:  # the first step of a process also loads what it needs
             self.began, self.start = step, now
-            self.losses = DownsampledLoss(
-                [point for point in self.before.points if point[0] < step]
-            )
-        self.losses.add(step, loss)
+            self.points = [point for point in self.points if point[0] < step]
+        self.losses.append(loss)
+        if step % math.ceil(self.steps / MAX_POINTS) == 0:
+            self.points.append((step, sum(self.losses) / len(self.losses)))
+            self.losses = []
         if now - self.reported >= REPORT_EVERY or step == self.steps:
             self.reported = now
             self._report(
@@ -179,14 +155,12 @@ class _Reporter:
                     step=step,
                     began=self.began,
                     seconds=now - self.start,
-                    points=tuple(self.losses.points),
+                    points=tuple(self.points),
                     reading=step == self.steps,
                 )
             )
-        if self.cancelled.is_set():
-            raise Cancelled
-        if _leaving.is_set():
-            _heard.set()
+        if self.stopping.is_set() or _leaving.is_set():
+            self.done.set()
             raise KeyboardInterrupt  # saves first
 
     def _report(self, progress: Progress) -> None:
@@ -194,31 +168,14 @@ class _Reporter:
         with contextlib.suppress(QueueUnwritable, QueueBusy):
             self.queue.report(self.name, progress)
 
-
-@contextlib.contextmanager
-def _cancellable(report: _Reporter) -> Iterator[None]:
-    """End a cancelled job also while it waits for a lock or is evaluated."""
-    done = threading.Event()
-
-    def watch() -> None:
-        while not done.wait(REPORT_EVERY):
+    def _watch(self) -> None:
+        while not (self.stopping.is_set() or self.done.wait(REPORT_EVERY)):
             with contextlib.suppress(QueueUnwritable, QueueBusy):
-                if report.queue.is_cancelled(report.name):
-                    break
-        else:
-            return
-        report.cancelled.set()
+                if _leaving.is_set() or self.queue.is_cancelled(self.name):
+                    self.stopping.set()
         # The report of the next step ends the run; a wait or an evaluation is interrupted.
-        if not done.wait(HEARD_WITHIN):
+        if not self.done.wait(HEARD_WITHIN):
             _thread.interrupt_main()
-
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
-    try:
-        yield
-    finally:
-        done.set()
-        watcher.join()
 
 
 def _leave_with_parent() -> None:
@@ -231,10 +188,7 @@ def _leave_with_parent() -> None:
 def _leave() -> None:
     """Save and exit, or exit without saving after GRACE."""
     _leaving.set()
-    # The report of the next step ends the run; a wait or an evaluation is interrupted.
-    if not _heard.wait(HEARD_WITHIN):
-        _thread.interrupt_main()
-    time.sleep(GRACE)
+    time.sleep(HEARD_WITHIN + GRACE)
     os._exit(3)
 
 

@@ -11,10 +11,9 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
-from dashboard import run_labels, run_words, training, training_board, workers
+from dashboard import limits, run_labels, run_words, training, training_board, workers
 from dashboard.text import duration
 from dashboard.workers import Workers, server_workers
-from posenc import limits
 from posenc.lab import Store, from_text, specifications, worker
 from posenc.lab.jobs import JobState, Progress, Queue
 from posenc.lab.labels import FOLDER, Label, Labels
@@ -127,7 +126,7 @@ def test_uploaded_text_is_trained_on_and_its_name_is_never_markup(queue: Queue) 
     assert ["3 bytes were no UTF-8" in box.value for box in at.info] == [True]
     drawn(press(at))
     (entry,) = queue.jobs()
-    text = queue.text(entry)
+    text = queue.text(entry.name)
     assert text is not None
     first = entry.specifications[0]
     assert (first.corpus, first.corpus_name) == (from_text("", text).sha256, f'"{name}"')
@@ -140,14 +139,14 @@ def test_full_queue_is_explained(queue: Queue) -> None:
     for seed in range(1 + limits.MAX_WAITING):
         queue.add([small_spec(seeds=seed + 1, steps=seed + 1)])
     at = press(visit("train", TRAIN_LINK))
-    assert ["8 starts wait already" in error for error in errors(at)] == [True]
+    assert ["8 jobs wait already" in error for error in errors(at)] == [True]
 
 
 def test_failure_is_shown_until_somebody_removes_it(queue: Queue) -> None:
     name = queue.add([small_spec()])
     with queue.take() as entry:
         assert entry is not None
-        queue.fail(entry, "The run needs [a text](http://evil.example).")
+        queue.fail(entry.name, "The run needs [a text](http://evil.example).")
     at = visit("train", TRAIN_LINK)
     assert errors(at) == ["The run needs [a text](http://evil.example)."]
     assert "](" not in at.error[0].value

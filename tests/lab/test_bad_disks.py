@@ -60,7 +60,7 @@ def check_after_fault(queue: Queue, spec: Specification, code: int, add_error: s
         assert not add_error or not list(queue.folder.glob("*.txt"))
         return
     entry = only_entry(queue)
-    assert queue.text(entry) == TEXT["text"]
+    assert queue.text(entry.name) == TEXT["text"]
     if entry.state is JobState.FAILED:
         assert re.search(r"cannot be (written|used): No space left on device\.", str(entry.error))
     else:
@@ -130,9 +130,9 @@ def test_failure_that_cannot_be_kept_costs_a_job_no_attempt(
     queue.add([small_spec(**SMALLEST)], text=sentences(1), text_name="another text")  # it fails
     fail = Queue.fail
 
-    def fail_on_full_disk(self: Queue, entry: Job, error: str) -> None:
+    def fail_on_full_disk(self: Queue, name: str, error: str) -> None:
         with bad_disk(folder, FULL, ("write",), last=1):
-            fail(self, entry, error)
+            fail(self, name, error)
 
     with monkeypatch.context() as patched:
         patched.setattr(Queue, "fail", fail_on_full_disk)
@@ -184,9 +184,9 @@ CHANGES: tuple[Callable[[Queue, Job], object], ...] = (
     lambda queue, _: queue.add(small_job(1), text=sentences(1), text_name="b"),
     lambda queue, entry: queue.cancel(entry.name),
     lambda queue, entry: queue.remove(entry.name),
-    lambda queue, entry: queue.fail(entry, "a reason"),
-    Queue.give_back,
-    Queue.reset_attempts,
+    lambda queue, entry: queue.fail(entry.name, "a reason"),
+    lambda queue, entry: queue.give_back(entry.name),
+    lambda queue, entry: queue.reset_attempts(entry.name),
     lambda queue, entry: queue.report(entry.name, Progress(step=9)),
     lambda queue, _: queue.take().__enter__(),
     lambda queue, _: queue.has_free_slot(),
@@ -204,7 +204,7 @@ def test_read_only_queue_refuses_every_change_and_stays_readable(queue: Queue) -
                 change(queue, entry)
         assert queue.jobs() == [entry]
         assert queue.progress(entry.name).step == 3
-        assert queue.text(entry) == sentences()
+        assert queue.text(entry.name) == sentences()
         assert queue.hung_job(os.getpid()) is None
         assert exit_code(queue) == worker.UNWRITABLE
     assert {path.name: path.read_bytes() for path in queue.folder.iterdir()} == before

@@ -1,7 +1,6 @@
 """The queue of jobs, beside test_queue_machine: bounds, servers, kills, damaged files, clean-up."""
 
 import contextlib
-import errno
 import functools
 import json
 import math
@@ -9,8 +8,8 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -21,8 +20,6 @@ from posenc.errors import QueueBusy, QueueFull, QueueUnwritable, RunError
 from posenc.lab import Store, jobs, worker
 from posenc.lab.jobs import ATTEMPTS, JobState, Progress, Queue
 from posenc.lab.run_once import CHECKPOINTS
-from posenc.lab.worker import DownsampledLoss
-from tests.lab.bad_disks import bad_disk
 from tests.lab.small_runs import TEXT, small_job, small_spec
 from tests.lab.worker_processes import in_fork, killed_in_sqlite
 
@@ -38,7 +35,7 @@ def test_job_is_read_back_as_it_was_added(queue: Queue) -> None:
     assert entry.specifications == tuple(job)
     assert (entry.name, entry.store, entry.text_name) == (name, "s3://runs", "my text")
     assert (entry.estimate, entry.state, entry.error) == (12.5, JobState.QUEUED, None)
-    assert queue.text(entry) == b"abc"
+    assert queue.text(entry.name) == b"abc"
     assert queue.progress(name) == Progress()
     reported = Progress(run=1, step=7, began=2, seconds=1.5, points=((3, 0.5), (7, math.inf)))
     queue.report(name, reported)
@@ -49,8 +46,6 @@ def test_job_is_read_back_as_it_was_added(queue: Queue) -> None:
 
 def test_job_that_cannot_be_queued_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(QueueFull, match="takes no jobs"):
-        Queue(tmp_path, running=0).add(small_job())
     with pytest.raises(QueueUnwritable, match="cannot be written"):
         Queue(tmp_path / "file" / "below").add(small_job())
     queue = Queue(tmp_path)
@@ -58,6 +53,15 @@ def test_job_that_cannot_be_queued_is_refused(tmp_path: Path) -> None:
         queue.add(small_job(), store="memory://runs")
     with pytest.raises(RunError, match="nothing to train"):
         queue.add([])
+    with pytest.raises(RunError, match="must be finite, got nan and 0"):
+        queue.add(small_job(), estimate=math.nan)
+    names: tuple[dict[str, Any], ...] = (
+        {"text_name": "a\ud800"}, {"owner": "\udc80"}, {"store": "\udcff"},
+    )  # fmt: skip
+    for values in names:
+        with pytest.raises(RunError, match="valid Unicode"):
+            queue.add(small_job(), **values)
+    assert queue.jobs() == []
 
 
 def test_job_is_given_up_after_three_kills_without_a_finished_run(queue: Queue) -> None:
@@ -67,7 +71,7 @@ def test_job_is_given_up_after_three_kills_without_a_finished_run(queue: Queue) 
             assert entry is not None
             assert entry.name == first
             if attempt < 2 * ATTEMPTS:
-                assert queue.reset_attempts(entry).attempts == 1
+                queue.reset_attempts(entry.name)
     with queue.take() as entry:
         assert entry is not None
         assert entry.name == second
@@ -77,18 +81,18 @@ def test_job_is_given_up_after_three_kills_without_a_finished_run(queue: Queue) 
 
 
 def test_visitor_may_have_so_many_starts_by_name_or_by_session(queue: Queue) -> None:
-    first = queue.add(small_job(), owner="ann", each=1)
-    with pytest.raises(QueueFull, match="1 of your starts is here already"):
-        queue.add(small_job(1), owner="ann", each=1)
-    assert queue.add(small_job(), owner="ann", each=1) == first
-    nameless = queue.add(small_job(1), each=1)
-    with pytest.raises(QueueFull, match="1 of your starts"):
-        queue.add(small_job(2), each=1, mine=[nameless])
-    queue.add(small_job(2), each=1)  # of another session without a name
+    first = queue.add(small_job(), owner="ann", owner_limit=1)
+    with pytest.raises(QueueFull, match="You have 1 job in the queue"):
+        queue.add(small_job(1), owner="ann", owner_limit=1)
+    assert queue.add(small_job(), owner="ann", owner_limit=1) == first
+    nameless = queue.add(small_job(1), owner_limit=1)
+    with pytest.raises(QueueFull, match="You have 1 job in"):
+        queue.add(small_job(2), owner_limit=1, owner_jobs=[nameless])
+    queue.add(small_job(2), owner_limit=1)  # of another session without a name
     with queue.take() as entry:
         assert entry is not None
-        queue.fail(entry, "It broke.")
-    queue.add(small_job(3), owner="ann", each=1)  # what failed counts no more
+        queue.fail(entry.name, "It broke.")
+    queue.add(small_job(3), owner="ann", owner_limit=1)  # what failed counts no more
     assert [entry.owner for entry in queue.jobs()] == ["ann", "", "", "ann"]
 
 
@@ -102,6 +106,14 @@ def test_same_job_after_a_stop_is_a_new_entry(queue: Queue) -> None:
     assert names_of(queue) == [second]
 
 
+def test_job_that_fails_after_it_was_cancelled_is_removed(queue: Queue) -> None:
+    name = queue.add(small_job())
+    with queue.take():
+        queue.cancel(name)
+        queue.fail(name, "It broke.")
+    assert queue.jobs() == []
+
+
 def refuse_as_busy(*_: object) -> None:
     raise QueueBusy("held")
 
@@ -111,7 +123,7 @@ def test_only_latest_failures_are_kept(queue: Queue) -> None:
         queue.add(small_job(seed))
         with queue.take() as entry:
             assert entry is not None
-            queue.fail(entry, f"reason {seed}")
+            queue.fail(entry.name, f"reason {seed}")
 
     for seed in range(11):
         fail(seed)
@@ -184,7 +196,7 @@ def set_column(queue: Queue, column: str, value: object) -> None:
 def test_process_of_the_same_number_on_another_machine_does_not_hang_here(
     queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name, then = queue.add(small_job()), time.time() - jobs.MAX_SILENCE - 60
+    name, then = queue.add(small_job()), time.monotonic() - jobs.MAX_SILENCE - 60
     with queue.take():
         set_column(queue, "reported", then)
         assert queue.hung_job(os.getpid()) == name
@@ -197,10 +209,21 @@ def test_process_of_the_same_number_on_another_machine_does_not_hang_here(
         with monkeypatch.context() as elsewhere:
             elsewhere.setattr("posenc.lab.jobs.socket.gethostname", lambda: "another-host")
             assert queue.hung_job(os.getpid()) is None
-        with monkeypatch.context() as elsewhere:  # in a container
-            elsewhere.setattr("posenc.lab.jobs.os.readlink", lambda _: "pid:[1]")
-            assert queue.hung_job(os.getpid()) is None
     assert queue.hung_job(os.getpid()) is None  # nobody works on it
+
+
+@pytest.mark.parametrize("jump", [-86_400, 86_400])
+def test_clock_that_jumps_neither_ends_a_process_nor_keeps_one(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch, jump: int
+) -> None:
+    name, now = queue.add(small_job()), time.time()
+    with queue.take():
+        queue.report(name, Progress(step=1))
+        monkeypatch.setattr("posenc.lab.jobs.time.time", lambda: now + jump)
+        assert queue.hung_job(os.getpid()) is None
+        queue.cancel(name)
+        monkeypatch.setattr("posenc.lab.jobs.MAX_STOPPING", -1.0)
+        assert queue.hung_job(os.getpid()) == name
 
 
 def test_worker_whose_lock_cannot_be_looked_at_may_be_working(
@@ -234,22 +257,20 @@ def test_queue_held_by_another_process_is_readable_and_refuses_changes(
     assert queue.jobs() == []
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"no table at all" * 100, None], ids=["empty", "other", "cut"]
-)
-def test_damaged_table_is_set_aside_and_a_new_queue_begins(
+@pytest.mark.parametrize("content", [b"no table at all" * 100, None], ids=["other", "cut"])
+def test_damaged_table_is_left_alone_and_an_empty_one_begins_anew(
     queue: Queue, content: bytes | None
 ) -> None:
-    lost = queue.add(small_job(), text=b"a text " * 10_000)
+    queue.add(small_job(), text=b"a text " * 10_000)
     content = queue.file.read_bytes()[:5_000] if content is None else content
     queue.file.write_bytes(content)
-    if content:
-        with pytest.raises(QueueUnwritable, match=r"damaged.*jobs\.sqlite\.damaged-\d+, and a new"):
-            queue.jobs()
-        (aside,) = queue.folder.glob("*.damaged-*")
-        assert aside.read_bytes() == content
+    for use in (queue.jobs, lambda: queue.add(small_job())):
+        with pytest.raises(QueueUnwritable, match=r"damaged: remove jobs\.sqlite"):
+            use()
+    assert queue.file.read_bytes() == content
+    queue.file.write_bytes(b"")
     assert queue.jobs() == []
-    assert queue.add(small_job()) != lost
+    queue.add(small_job())
     assert len(queue.jobs()) == 1
 
 
@@ -273,8 +294,8 @@ def take_and_end(queue: Queue) -> None:
 CHANGES: dict[str, Callable[[Queue], object]] = {
     "add": lambda queue: queue.add([small_spec(steps=9)], text=NEW),
     "cancel": lambda queue: queue.cancel(queue.jobs()[0].name),
-    "fail": lambda queue: queue.fail(queue.jobs()[0], "it failed on purpose"),
-    "give back": lambda queue: queue.give_back(replace(queue.jobs()[0], attempts=1)),
+    "fail": lambda queue: queue.fail(queue.jobs()[0].name, "it failed on purpose"),
+    "give back": lambda queue: queue.give_back(queue.jobs()[0].name),
     "tell": lambda queue: queue.report(queue.jobs()[0].name, Progress(step=7)),
     "take and end": take_and_end,
 }
@@ -299,7 +320,7 @@ def test_kill_at_every_step_loses_no_other_job(change: str, tmp_path: Path) -> N
             assert second in left
             assert first in left or change in ("cancel", "take and end")
             for one in found:
-                assert queue.text(one) == (OLD if one.name in (first, second) else NEW)
+                assert queue.text(one.name) == (OLD if one.name in (first, second) else NEW)
             assert queue.progress(first).step in (0, 7)
             # The queue adds and gives out jobs again.
             again = queue.add([small_spec(steps=9)], text=NEW)
@@ -307,7 +328,6 @@ def test_kill_at_every_step_loses_no_other_job(change: str, tmp_path: Path) -> N
             with queue.take() as taken:
                 assert taken is not None
                 assert taken.name == next(one.name for one in found if one.state is JobState.QUEUED)
-            assert list(queue.folder.glob("*damaged*")) == []
     assert kills >= 6
 
 
@@ -320,14 +340,14 @@ def test_kill_while_the_first_job_is_added_leaves_an_empty_queue_or_the_job(tmp_
             killed = killed_in_sqlite(
                 call, count, functools.partial(queue.add, small_job(), text=OLD)
             )
-            assert [queue.text(job) for job in queue.jobs()] in ([], [OLD])
+            assert [queue.text(job.name) for job in queue.jobs()] in ([], [OLD])
             name = queue.add(small_job(), text=OLD)
             assert names_of(queue) == [name]
 
 
 def test_job_that_cannot_be_read_is_left_out(queue: Queue) -> None:
     other = queue.add(small_job(1))
-    unreadable: list[list[dict[str, int]]] = [[], [{"protocol": 99}], [{"new": 1}], [{}]]
+    unreadable: list[list[dict[str, int]]] = [[{"protocol": 99}], [{"new": 1}], [{}]]
     for records in unreadable:
         set_column(queue, "records", json.dumps(records))
         assert queue.jobs() == []
@@ -341,17 +361,19 @@ def test_job_that_cannot_be_read_is_left_out(queue: Queue) -> None:
     assert queue.jobs() == []
 
 
-def test_curve_of_any_length_has_few_points_with_true_means() -> None:
-    curve, losses = DownsampledLoss(), [math.sin(n) + 2 for n in range(1_003)]
+def test_reported_loss_of_any_length_has_few_points_with_true_means(queue: Queue) -> None:
+    losses = [math.sin(n) + 2 for n in range(1_003)]
+    name = queue.add(small_job())
+    report = worker._Reporter(queue, name, 0, len(losses))
     for step, loss in enumerate(losses, start=1):
         if step == 601:
-            curve = DownsampledLoss(curve.points)  # a sitting that goes on from an earlier one
-        curve.add(step, loss)
-        assert len(curve.points) < 200
-    each = curve.points[0][0]
-    assert [step for step, _ in curve.points] == list(range(each, 1_004, each))
-    for step, mean in curve.points:
-        assert mean == pytest.approx(sum(losses[step - each : step]) / each)
+            queue.report(name, Progress(step=600, points=tuple(report.points)))
+            report = worker._Reporter(queue, name, 0, len(losses))  # of the next process
+        report(step, loss)
+    points = queue.progress(name).points
+    assert [step for step, _ in points] == list(range(6, 1_004, 6))
+    for step, mean in points:
+        assert mean == pytest.approx(sum(losses[step - 6 : step]) / 6)
 
 
 DAY = 86_400.0
@@ -377,14 +399,14 @@ def test_old_files_are_removed_and_young_held_or_foreign_ones_stay(
 ) -> None:
     old = [
         aged(f"{CHECKPOINTS}/a.safetensors", 31),
-        aged(f"{CHECKPOINTS}/b.lock", 2),
-        aged(f"{CHECKPOINTS}/.c.safetensors.{HALF}", 2),
+        aged(f"{CHECKPOINTS}/b.lock", 31),
+        aged(f"{CHECKPOINTS}/.c.safetensors.{HALF}", 31),
     ]
     kept = [
         aged(f"{CHECKPOINTS}/e.safetensors", 29),
         aged(f"{CHECKPOINTS}/e.lock", 29),  # of a checkpoint that is there
-        aged(f"{CHECKPOINTS}/f.lock", 0.5),
-        aged(f"{CHECKPOINTS}/.g.safetensors.{HALF}", 0.5),
+        aged(f"{CHECKPOINTS}/f.lock", 29),
+        aged(f"{CHECKPOINTS}/.g.safetensors.{HALF}", 29),
         aged(f"{CHECKPOINTS}/notes.txt", 99),
         aged(f"{CHECKPOINTS}/.hidden", 99),
         aged("queue/notes.lock", 99),
@@ -401,7 +423,7 @@ def test_old_files_are_removed_and_young_held_or_foreign_ones_stay(
     assert work_queue.progress(ours).step == 3
     jobs.clean_up(work_queue)
     assert not in_use.exists()
-    monkeypatch.setattr(jobs, "_CHECKPOINTS_KEPT", 3)
+    monkeypatch.setattr(jobs, "_MAX_CHECKPOINTS", 3)
     paths = [aged(f"{CHECKPOINTS}/{n}.safetensors", n) for n in range(1, 6)]
     jobs.clean_up(work_queue)
     assert [path.exists() for path in paths] == [True, True, True, False, False]
@@ -409,7 +431,7 @@ def test_old_files_are_removed_and_young_held_or_foreign_ones_stay(
 
 @pytest.mark.parametrize(
     "change",
-    ["records='null'", "records='not json'", "records='[1]'", "records=x'ff'", "attempts='x'"],
+    ["records='null'", "records='not json'", "records='[1]'", "records=x'ff'"],
 )
 def test_row_that_another_program_wrote_is_passed_over(queue: Queue, change: str) -> None:
     queue.add(small_job(1))
@@ -451,12 +473,3 @@ def test_removed_text_leaves_no_space_behind(queue: Queue) -> None:
     assert queue.file.stat().st_size > 2**20
     queue.cancel(name)
     assert queue.file.stat().st_size < 100_000
-
-
-def test_damaged_queue_on_a_read_only_disk_is_an_error_with_a_reason(queue: Queue) -> None:
-    queue.add(small_job())
-    queue.file.write_bytes(b"no table at all" * 100)
-    refused = pytest.raises(QueueUnwritable, match="damaged and cannot be replaced: Read-only")
-    with bad_disk(queue.folder, errno.EROFS), refused:
-        queue.jobs()
-    assert queue.file.read_bytes().startswith(b"no table")

@@ -60,9 +60,9 @@ def take_in_fork(folder: Path) -> tuple[int, str]:
             if got == ENDS["done"]:
                 queue.remove(entry.name)
             elif got == ENDS["left"]:
-                queue.give_back(entry)
+                queue.give_back(entry.name)
             else:
-                queue.fail(entry, REASON)
+                queue.fail(entry.name, REASON)
 
     child = in_fork(hold)
     os.close(writer)
@@ -97,7 +97,11 @@ class QueueMachine(RuleBasedStateMachine):
     def held(self) -> list[Job]:
         return [job for job in self.jobs if job.holder is not None]
 
-    def drop_old_failures(self) -> None:
+    def fail(self, job: Job) -> None:
+        if job.stopping:
+            self.jobs.remove(job)
+            return
+        job.failed = True
         failed = [job for job in self.jobs if job.failed]
         for old in failed[:-FAILURES_KEPT]:
             self.jobs.remove(old)
@@ -110,7 +114,7 @@ class QueueMachine(RuleBasedStateMachine):
         if same:
             assert self.queue.add(wanted, text=text) == same[0].name
         elif len(here) >= RUNNING + WAITING:
-            with pytest.raises(QueueFull, match=f"{WAITING} starts wait already"):
+            with pytest.raises(QueueFull, match=f"{WAITING} jobs wait already"):
                 self.queue.add(wanted, text=text)
         else:
             name = self.queue.add(wanted, text=text)
@@ -126,8 +130,7 @@ class QueueMachine(RuleBasedStateMachine):
             if job.attempts < ATTEMPTS:
                 expected = job.name
                 break
-            job.failed = True
-            self.drop_old_failures()
+            self.fail(job)
         child, name = take_in_fork(self.folder)
         assert name == expected
         for job in self.jobs:
@@ -146,8 +149,7 @@ class QueueMachine(RuleBasedStateMachine):
         elif how == "left":
             job.attempts -= 1
         elif how == "failed":
-            job.failed = True
-            self.drop_old_failures()
+            self.fail(job)
 
     @precondition(lambda self: self.jobs)
     @rule(which=ANY, times=st.integers(1, 2))
@@ -172,7 +174,7 @@ class QueueMachine(RuleBasedStateMachine):
         ]
         for entry, job in zip(found, self.jobs, strict=True):
             assert entry.specifications[0].steps == 5 + job.seed
-            assert self.queue.text(entry) == f"text {job.seed % 2} ".encode() * 100
+            assert self.queue.text(entry.name) == f"text {job.seed % 2} ".encode() * 100
             assert self.queue.is_cancelled(entry.name) == job.stopping
             assert not entry.error or entry.error == REASON or f"{ATTEMPTS} times" in entry.error
 

@@ -33,7 +33,7 @@ MUTANTS_OF_LAB = (
     Mutant("the same start queued twice", "lab/jobs.py",
            "            if same:", "            if False:", ("queue",)),
     Mutant("an attempt counted for a server's end", "lab/worker.py",
-           "if not _heard.wait(HEARD_WITHIN):", "if False:", ("worker",)),
+           "if not self.done.wait(HEARD_WITHIN):", "if False:", ("worker",)),
     Mutant("a difference called so without its interval", "lab/summary.py",
            "(self.low > 0 or self.high < 0) and abs", "abs", ("summary",)),
     Mutant("a label's name may go on after its end", "lab/labels.py",

@@ -6,7 +6,7 @@ _ELSEWHERE = "queue.py::test_process_of_the_same_number_on_another_machine_does_
 
 MUTANTS_OF_LOAD = (
     Mutant("one visitor fills the queue", "lab/jobs.py",
-           "and len(own) >= each", "and len(own) > each", ("queue",)),
+           "and len(own) >= owner_limit", "and len(own) > owner_limit", ("queue",)),
     Mutant("what is kept can be written", "dashboard/read_only.py",
            "one.flags.writeable = False", "one.flags.writeable = True", ("result_cache",)),
     Mutant("a session that takes long waits with all others", "dashboard/turns.py",
@@ -44,7 +44,7 @@ MUTANTS_OF_LOAD = (
     Mutant("a trusted header from everywhere", "dashboard/__main__.py",
            "if not _has_address(arguments):", "if False:", ("server_settings",)),
     Mutant("a process of another machine is taken for ours", "lab/jobs.py",
-           'return f"{pid} {socket.gethostname()} {numbering}"', 'return f"{pid}"', (_ELSEWHERE,)),
+           'return f"{pid} {socket.gethostname()}"', 'return f"{pid}"', (_ELSEWHERE,)),
     Mutant("secrets that cannot be read are passed over", "dashboard/server_settings.py",
            'raise ServerSettingError(f"{place.name} cannot be read: {said}.") from None', "break",
            ("server_settings",)),

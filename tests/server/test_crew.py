@@ -175,7 +175,7 @@ def test_session_of_a_shared_server_may_start_two(
         drawn(start(at, steps))
     refused = start(at, 7)
     assert not refused.exception
-    assert as_read(refused.error[0].value).startswith("2 of your starts are here already")
+    assert as_read(refused.error[0].value).startswith("You have 2 jobs in the queue")
     assert len(queue.jobs()) == 2
     other = start(visit("train", TRAIN_LINK), 8)
     assert len(queue.jobs()) == (2 if known else 3)  # a name is one person in every session

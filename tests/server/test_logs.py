@@ -158,7 +158,7 @@ def test_counters_report_states_of_runs(tmp_path: Path, monkeypatch: pytest.Monk
     with queue.take() as entry:
         assert counters.here.read()["runs"]["running"] == 1
         assert entry is not None
-        queue.fail(entry, "It did.")
+        queue.fail(entry.name, "It did.")
     assert counters.here.read()["runs"] == {"queued": 1, "running": 0, "failed": 1, "finished": 1}
 
 

@@ -17,10 +17,9 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard import __main__ as launcher
 from dashboard import pinned, server_settings, uploads, workers
-from dashboard.limits import MAX_UPLOAD_BYTES
+from dashboard.limits import MAX_UPLOAD_BYTES, MAX_WAITING
 from dashboard.log_lines import JsonLines
 from dashboard.server_settings import FIELDS, ServerSettingError, ServerSettings, read
-from posenc import limits
 from posenc.checkpoints import hub_is_enabled
 from posenc.checkpoints.file_store import store_url, work_folder
 from posenc.lab.jobs import Queue
@@ -40,7 +39,7 @@ def test_defaults_are_private_and_the_shared_profile_allows_no_more() -> None:
     assert private == ServerSettings()
     assert (private.profile, private.uploads, private.training) == ("private", True, True)
     assert (private.hub, private.upload_bytes) == (False, MAX_UPLOAD_BYTES)
-    assert (private.positions, private.waiting) == (MAX_SHOWN_LENGTH, limits.MAX_WAITING)
+    assert (private.positions, private.waiting) == (MAX_SHOWN_LENGTH, MAX_WAITING)
     assert (shared.uploads, shared.training, shared.hub) == (False, False, False)
     assert shared.logs == "lines"
     for one in FIELDS.values():
