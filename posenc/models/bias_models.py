@@ -1,16 +1,15 @@
 """Models whose layers add a bias to the logits: BLOOM, MPT and Falcon's first kind (ALiBi), and T5."""
 
 from posenc import fields
-from posenc.errors import ConfigError
 from posenc.models.config_json import Keys
+from posenc.models.families import FAMILIES, Family, SizeNames
 from posenc.models.layers import (
     HEAD_LIMIT,
     HEAD_WIDTH_LIMIT,
     LAYER_LIMIT,
     LENGTH_LIMIT,
     WIDTH_LIMIT,
-    falcon_kv_heads,
-    read_plain_sizes,
+    read_sizes,
 )
 from posenc.models.model_config import LayerKind, ModelConfig, uniform_model
 from posenc.schemes.alibi import AlibiConfig
@@ -22,15 +21,25 @@ _ATTENTION_TYPE = fields.Choice(options=("multihead_attention",))
 # These keys of MPT mean nothing where rope is off and every head has its own keys.
 _UNUSED_BY_MPT = ("rope_theta", "rope_impl", "rope_dail_config", "rope_hf_config", "kv_n_heads")
 
+_BLOOM = Family(
+    config_class="BloomConfig", hidden_size=64, layers=2, heads=8,
+    names=SizeNames(
+        ("hidden_size", "n_embed"), ("n_layer", "num_hidden_layers"),
+        ("num_attention_heads", "n_head"), (),
+    ),
+)  # fmt: skip
+_MPT = Family(
+    config_class="MptConfig", hidden_size=2_048, layers=24, heads=16,
+    names=SizeNames(
+        ("d_model", "hidden_size"), ("n_layers", "num_hidden_layers"),
+        ("n_heads", "num_attention_heads"), ("max_seq_len",),
+    ),
+)  # fmt: skip
+
 
 def read_bloom(model_type: str, keys: Keys) -> ModelConfig:
     """Return what a BLOOM config says: ALiBi, and the length of training as seq_length."""
-    sizes = read_plain_sizes(
-        keys, "the default of transformers' BloomConfig",
-        hidden=(64, ("hidden_size", "n_embed")),
-        layers=(2, ("n_layer", "num_hidden_layers")),
-        heads=(8, ("n_head", "num_attention_heads")),
-    )  # fmt: skip
+    sizes = read_sizes(keys, _BLOOM)
     trained = keys.optional("seq_length", LENGTH_LIMIT)
     note = "The config names no length: ALiBi has a bias for every distance."
     if trained is not None:
@@ -47,15 +56,8 @@ def read_bloom(model_type: str, keys: Keys) -> ModelConfig:
 
 def read_mpt(model_type: str, keys: Keys) -> ModelConfig:
     """Return what an MPT config says: ALiBi, or a learned table that transformers does not build."""
-    why = "the default of transformers' MptConfig"
-    sizes = read_plain_sizes(
-        keys, why,
-        hidden=(2_048, ("d_model", "hidden_size")),
-        layers=(24, ("n_layers", "num_hidden_layers")),
-        heads=(16, ("n_heads", "num_attention_heads")),
-    )  # fmt: skip
-    context = keys.get("max_seq_len", LENGTH_LIMIT, 2_048, why)
-    learned = keys.flag("learned_pos_emb", True)  # means nothing where ALiBi is on
+    sizes = read_sizes(keys, _MPT)
+    keys.find("learned_pos_emb")  # means nothing where ALiBi is on
     attention = keys.section("attn_config") or Keys({}, keys.named("attn_config"), keys)
     alibi = attention.flag("alibi", True, "the default of transformers' MptAttentionConfig")
     largest = attention.get("alibi_bias_max", _POSITIVE, 8.0)
@@ -69,15 +71,10 @@ def read_mpt(model_type: str, keys: Keys) -> ModelConfig:
             "attn_config.rope is true: these layers use RoPE, which transformers' MPT does not build; "
             "not read here."
         )
-    elif not alibi and not learned:
-        unsupported = (
-            "attn_config.alibi and learned_pos_emb are false: such a model has no positions that are read "
-            "here."
-        )
     elif not alibi:
         unsupported = (
-            "attn_config.alibi is false: such a model has a learned table, which transformers does not "
-            "build; not read here."
+            "attn_config.alibi is false: such a model has a learned table (learned_pos_emb), which "
+            "transformers does not build, or no positions; not read here."
         )
     elif largest != 8:
         unsupported = (
@@ -89,20 +86,13 @@ def read_mpt(model_type: str, keys: Keys) -> ModelConfig:
         None if unsupported else AlibiConfig(heads=sizes.heads),
         unsupported=unsupported,
         softmax_scale=scale,
-        context=context,
+        context=sizes.context,
     )
 
 
 def read_falcon_alibi(model_type: str, keys: Keys) -> ModelConfig:
     """Return what the config of a Falcon with ALiBi says (Falcon-RW)."""
-    why = "the default of transformers' FalconConfig"
-    sizes = read_plain_sizes(
-        keys, why,
-        hidden=(4_544, ("hidden_size", "n_embed")),
-        layers=(32, ("num_hidden_layers", "n_layer")),
-        heads=(71, ("num_attention_heads", "n_head")),
-    )  # fmt: skip
-    context = keys.get("max_position_embeddings", LENGTH_LIMIT, 2_048, why)
+    sizes = read_sizes(keys, FAMILIES["falcon"])
     for name in ("rope_parameters", "rope_theta", "rope_scaling"):
         keys.find(name)  # means nothing where ALiBi is on
     note = (
@@ -113,9 +103,8 @@ def read_falcon_alibi(model_type: str, keys: Keys) -> ModelConfig:
         model_type,
         sizes,
         AlibiConfig(heads=sizes.heads),
-        kv_heads=falcon_kv_heads(keys, sizes.heads),
         layer_notes=(note,),
-        context=context,
+        context=sizes.context,
     )
 
 
@@ -132,19 +121,13 @@ def read_t5(model_type: str, keys: Keys) -> ModelConfig:
     keys.find("n_positions")  # the length of its training texts; no table has so many rows
 
     def stack(name: str, layers: int, cache_width: int, *notes: str) -> LayerKind:
-        scheme, unsupported = None, ""
         both = name == "encoder"
-        try:
-            scheme = T5Config(
-                heads=heads, buckets=buckets, max_distance=distance, bidirectional=both
-            )
-        except ConfigError as error:
-            unsupported = f"T5 relative bias of other numbers than are known here: {error}"
         return LayerKind(
             name=name,
             layers=tuple(range(layers)),
-            scheme=scheme,
-            unsupported=unsupported,
+            scheme=T5Config(
+                heads=heads, buckets=buckets, max_distance=distance, bidirectional=both
+            ),
             heads=heads,
             kv_heads=heads,
             head_dim=head_dim,

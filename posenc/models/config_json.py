@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,6 @@ from posenc.text import printable_name
 
 Source = Mapping[str, Any] | str | bytes | bytearray | Path
 _MAX_DEPTH = 32  # objects and lists inside one another
-_MAX_DIGITS = 40  # of an integer
-_KINDS = {bool: "true or false", int: "number", float: "number", str: "text", list: "list"}
 
 
 def read_object(source: Source) -> dict[str, Any]:
@@ -30,8 +27,7 @@ def read_object(source: Source) -> dict[str, Any]:
     """
     record = _parse(_text_of(source))
     if not isinstance(record, dict):
-        kind = _KINDS.get(type(record), "null")
-        raise ConfigFileError(f"the config must be one JSON object in braces, got a {kind}.")
+        raise ConfigFileError(f"the config must be one JSON object in braces, got {shown(record)}.")
     _check(record)
     return record
 
@@ -69,20 +65,17 @@ def _plain(value: object) -> Any:
 def _read_file(path: Path) -> bytes:
     name = printable_name(path.name)
     try:
-        mode = path.stat().st_mode
-        if stat.S_ISREG(mode):
+        if path.is_file():
             with path.open("rb") as file:
                 return file.read(limits.MAX_CONFIG_BYTES + 1)
-    except FileNotFoundError:
-        raise ConfigFileError(
-            f"there is no file {name}; give a dict, JSON text that begins with a brace, or the path "
-            "of a config.json."
-        ) from None
-    except (OSError, ValueError) as error:  # a name with a zero byte is a ValueError
+        if path.is_dir():
+            raise ConfigFileError(f"{name} is a directory; give the config.json in it.")
+    except OSError as error:
         raise ConfigFileError(f"{name} cannot be read as a config.json.") from error
-    if stat.S_ISDIR(mode):
-        raise ConfigFileError(f"{name} is a directory; give the config.json in it.")
-    raise ConfigFileError(f"{name} is no regular file; give the path of a config.json.")
+    raise ConfigFileError(
+        f"there is no file {name}; give a dict, JSON text that begins with a brace, or the path of a "
+        "config.json."
+    )
 
 
 def _parse(text: str) -> Any:
@@ -100,8 +93,8 @@ def _parse(text: str) -> Any:
         raise
     except RecursionError:
         raise _too_deep("the config") from None
-    except ValueError:  # Python converts no integer of thousands of digits
-        raise _too_many_digits("the config") from None
+    except ValueError:
+        raise ConfigFileError("the config holds a number of thousands of digits.") from None
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -119,8 +112,6 @@ def _check(value: Any, key: str = "", depth: int = 0) -> None:
         raise _too_deep(key, key)
     if isinstance(value, float) and not math.isfinite(value):
         raise ConfigFileError(f"{key} must be a finite number, got {value}.", key)
-    if isinstance(value, int) and abs(value) >= 10**_MAX_DIGITS:
-        raise _too_many_digits(key, key)
     if isinstance(value, dict):
         for name, inner in value.items():
             _check(inner, f"{key}.{printable_name(name)}".lstrip("."), depth + 1)
@@ -131,10 +122,6 @@ def _check(value: Any, key: str = "", depth: int = 0) -> None:
 
 def _too_deep(place: str, key: str = "") -> ConfigFileError:
     return ConfigFileError(f"{place} nests objects and lists more than {_MAX_DEPTH} deep.", key)
-
-
-def _too_many_digits(place: str, key: str = "") -> ConfigFileError:
-    return ConfigFileError(f"{place} holds a number of more than {_MAX_DIGITS} digits.", key)
 
 
 _BEARS_ON_POSITION = re.compile(
@@ -249,6 +236,11 @@ class Keys:
                 )  # fmt: skip
         return first, value
 
+    def name(self, names: str | Sequence[str]) -> str:
+        """Return which of a key's names the config has, the first where it has none."""
+        first = names if isinstance(names, str) else names[0]
+        return (self.find(names) or (first,))[0]
+
     def get(
         self, names: str | Sequence[str], rule: fields.Rule, default: Any = None, why: str = ""
     ) -> Any:
@@ -290,37 +282,27 @@ class Keys:
             return None if entry is None else entry[1]
         raise self.error(name, f"must be a text, got {shown(entry[1])}")
 
-    def numbers(self, name: str, count: int, rule: fields.FloatRange) -> tuple[float, ...]:
-        """Return a list of exactly `count` numbers; the key is required."""
-        values = self._list(name, count, "numbers")
-        for index, value in enumerate(values):
-            self._check_rule(f"{name}[{index}]", value, rule)
-        return tuple(map(float, values))
-
-    def layer_list(self, name: str, count: int, options: Sequence[Any]) -> tuple[Any, ...] | None:
-        """Return one of `options` per layer, or None where the key is absent or null."""
-        if self.find(name) is None:
-            return None
-        values = self._list(name, count, "entries, one per layer")
-        for index, value in enumerate(values):
-            # 1 is not true here: JSON distinguishes them.
-            if not any(value == option and type(value) is type(option) for option in options):
-                allowed = ", ".join(map(str, options))
-                problem = f"must be one of {allowed}, got {shown(value)}"
-                raise self.error(f"{name}[{index}]", problem)
-        return tuple(values)
-
-    def _list(self, name: str, count: int, entries: str) -> list[Any]:
-        entry = self.find(name)
-        required = f"must be a list of {count:,} {entries}"
-        if entry is None:
+    def entries(
+        self, name: str, count: int, rule: fields.Rule, entry: str = "numbers"
+    ) -> tuple[Any, ...]:
+        """Return a list of exactly `count` values; the key is required. entry: what it lists."""
+        values = (self.find(name) or (name, None))[1]
+        required = f"must be a list of {count:,} {entry}"
+        if values is None:
             raise self.error(name, f"is missing; it {required}")
-        values = entry[1]
         if not isinstance(values, list):
             raise self.error(name, f"{required}, got {shown(values)}")
         if len(values) != count:
             raise self.error(name, f"{required}, got {len(values):,}")
-        return values
+        for index, value in enumerate(values):
+            self._check_rule(f"{name}[{index}]", value, rule)
+        return tuple(values)
+
+    def by_layer(self, name: str, layers: int, rule: fields.Rule) -> tuple[Any, ...] | None:
+        """Return a value per layer, or None where the key is absent or null."""
+        if self.find(name) is None:
+            return None
+        return self.entries(name, layers, rule, "entries, one per layer")
 
     def section(self, name: str) -> Keys | None:
         """Return the keys of a nested object, or None where it is absent, null or empty."""

@@ -3,25 +3,54 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from posenc.frequencies import Layout
 
 VERSION = "5.23"
 
 Names = tuple[str, ...]
-# Names of keys, those of transformers' attribute maps included.
-SIZES: Mapping[str, Names] = MappingProxyType(
-    {
-        "hidden_size": ("hidden_size", "n_embd", "n_embed", "d_model"),
-        "layers": ("num_hidden_layers", "n_layer", "n_layers"),
-        "heads": ("num_attention_heads", "n_head", "n_heads"),
-        "kv_heads": ("num_key_value_heads",),
-        "context": ("max_position_embeddings", "n_positions"),
-    }
-)
+
+
+class SizeNames(NamedTuple):
+    """Names of the keys of a size, those of transformers' attribute maps included."""
+
+    hidden_size: Names = ("hidden_size", "n_embd", "n_embed", "d_model")
+    layers: Names = ("num_hidden_layers", "n_layer", "n_layers")
+    heads: Names = ("num_attention_heads", "n_head", "n_heads")
+    context: Names = ("max_position_embeddings", "n_positions")
+
+
+_NAMES = SizeNames()
+
 FULL, SLIDING, NO_ROPE = "full_attention", "sliding_attention", "no_rope"
 Windows = Literal["none", "every layer", "last layers", "pattern", "if any"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Family:
+    """A configuration class of transformers; a size without a default is required.
+
+    names: keys of each size. kv_heads: None for one per query head. head_dim: None for
+    hidden_size / heads. kv_heads_key, head_dim_key: whether the class reads num_key_value_heads and
+    head_dim.
+    """
+
+    config_class: str
+    hidden_size: int | None = 4_096
+    layers: int | None = 32
+    heads: int | None = 32
+    kv_heads: int | None = None
+    head_dim: int | None = None
+    context: int | None = 2_048
+    names: SizeNames = _NAMES
+    kv_heads_key: bool = False
+    head_dim_key: bool = False
+
+    @property
+    def source(self) -> str:
+        """The source of the defaults, as the end of a sentence."""
+        return f"the default of transformers' {self.config_class}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,10 +63,9 @@ class Base:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RopeFamily:
+class RopeFamily(Family):
     """A configuration class of transformers with RoPE; the defaults here are those of LlamaConfig.
 
-    kv_heads: None for one per query head. head_dim: None for hidden_size / heads.
     bases, blocks: base, and default rope block, by kind of layer; "" stands for all kinds.
     share: default rotated share of the head; None where the class always rotates the whole head.
     share_names: its keys outside of the rope block.
@@ -52,19 +80,11 @@ class RopeFamily:
     use_bidirectional_attention (flag; or word: all or vision), "" without that key.
     latent: keys and values come from one latent vector per token (DeepSeek's MLA).
     no_rope: the config lists layers without RoPE.
-    kv_heads_key, head_dim_key: whether the class reads num_key_value_heads and head_dim.
     head_dim_unset: whether an absent head_dim stays null, which fails in some of transformers' scalings.
     global_head_dim: default head width of full attention layers, where it differs.
     notes: what the layers do in addition to the scheme.
     """
 
-    config_class: str
-    hidden_size: int | None = 4_096
-    layers: int | None = 32
-    heads: int | None = 32
-    kv_heads: int | None = None
-    head_dim: int | None = None
-    context: int | None = 2_048
     trained_length: int | None = None
     bases: Mapping[str, Base] = field(default_factory=lambda: {"": Base(default=10_000.0)})
     blocks: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
@@ -93,11 +113,6 @@ class RopeFamily:
     head_dim_unset: bool = False
     global_head_dim: int | None = None
     notes: tuple[str, ...] = ()
-
-    @property
-    def source(self) -> str:
-        """The source of the defaults, as the end of a sentence."""
-        return f"the default of transformers' {self.config_class}"
 
     def base_of(self, kind: str) -> Base:
         """Return the base of a kind of layer."""

@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from posenc import fields, limits
 from posenc.errors import shown
 from posenc.models.config_json import Keys
-from posenc.models.families import FULL, NO_ROPE, SIZES, SLIDING, RopeFamily
+from posenc.models.families import FULL, NO_ROPE, SLIDING, Family, RopeFamily
 
 MAX_LAYERS = 4_096
 MAX_WIDTH = 2**20  # of a token vector
@@ -18,35 +17,45 @@ LENGTH_LIMIT = fields.IntRange(low=2, high=limits.MAX_POSITION)
 EVEN_WIDTH_LIMIT = fields.IntRange(low=2, high=limits.MAX_DIM, multiple_of=2)
 HEAD_WIDTH_LIMIT = fields.IntRange(low=2, high=limits.MAX_DIM)
 _WINDOW = fields.IntRange(low=1, high=limits.MAX_POSITION)
+_KIND = fields.Choice(options=(FULL, SLIDING))
+_USES_ROPE = fields.IntRange(low=0, high=1)
 _FIRST_LAYER = fields.IntRange(low=0, high=MAX_LAYERS)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """The sizes of a model. context: the key and the value of the length that the config names."""
+    """The sizes of a model. context: the length that the config names under `context_key`, 0 for none."""
 
     hidden_size: int
     layers: int
     heads: int
     kv_heads: int
     head_dim: int
-    context: tuple[str, int]
+    context: int = 0
+    context_key: str = ""
 
 
-def read_sizes(keys: Keys, family: RopeFamily) -> Sizes:
-    """Return the sizes of a model with RoPE."""
-    why = family.source
-    hidden = keys.get(SIZES["hidden_size"], WIDTH_LIMIT, family.hidden_size, why)
-    layers = keys.get(SIZES["layers"], LAYER_LIMIT, family.layers, why)
-    heads = keys.get(SIZES["heads"], HEAD_LIMIT, family.heads, why)
-    context = keys.get(SIZES["context"], LENGTH_LIMIT, family.context, why)
-    context_key = (keys.find(SIZES["context"]) or SIZES["context"])[0]
+def read_sizes(keys: Keys, family: Family) -> Sizes:
+    """Return the sizes of a model."""
+    names, why, context, context_key = family.names, family.source, 0, ""
+    hidden = keys.get(names.hidden_size, WIDTH_LIMIT, family.hidden_size, why)
+    layers = keys.get(names.layers, LAYER_LIMIT, family.layers, why)
+    heads = keys.get(names.heads, HEAD_LIMIT, family.heads, why)
+    if names.context:
+        context = keys.get(names.context, LENGTH_LIMIT, family.context, why)
+        context_key = keys.named(keys.name(names.context))
     kv_heads = _kv_heads(keys, family, heads)
     has_key = family.head_dim_key and keys.find("head_dim") is not None
     if has_key or family.head_dim is not None:
         head_dim = keys.get("head_dim", HEAD_WIDTH_LIMIT, family.head_dim, why)
     else:
-        head_dim = _divide(keys, SIZES["hidden_size"], hidden, SIZES["heads"], heads)
+        head_dim = hidden // heads
+        if hidden % heads or not 2 <= head_dim <= limits.MAX_DIM:
+            raise keys.error(
+                keys.name(names.heads),
+                f"must divide {keys.name(names.hidden_size)} {hidden:,} into heads of 2 to "
+                f"{limits.MAX_DIM:,}, got {heads:,}",
+            )
         entry = keys.find("head_dim")
         if entry is not None and entry[1] != head_dim:
             raise keys.error(
@@ -62,87 +71,42 @@ def read_sizes(keys: Keys, family: RopeFamily) -> Sizes:
         heads=heads,
         kv_heads=kv_heads,
         head_dim=head_dim,
-        context=(keys.named(context_key), context),
+        context=context,
+        context_key=context_key,
     )
 
 
-class PlainSizes(NamedTuple):
-    """Sizes of a model whose head width is hidden_size / heads."""
-
-    hidden_size: int
-    layers: int
-    heads: int
-
-    @property
-    def head_dim(self) -> int:
-        """Width of one head."""
-        return self.hidden_size // self.heads
-
-
-def read_plain_sizes(
-    keys: Keys,
-    why: str,
-    hidden: tuple[int, tuple[str, ...]],
-    layers: tuple[int, tuple[str, ...]],
-    heads: tuple[int, tuple[str, ...]],
-) -> PlainSizes:
-    """Return the sizes of a model whose heads are hidden_size / heads wide.
-
-    hidden, layers, heads: default, and names of the key. why: the source of the defaults.
-    """
-    sizes = PlainSizes(
-        keys.get(hidden[1], WIDTH_LIMIT, hidden[0], why),
-        keys.get(layers[1], LAYER_LIMIT, layers[0], why),
-        keys.get(heads[1], HEAD_LIMIT, heads[0], why),
-    )
-    _divide(keys, hidden[1], sizes.hidden_size, heads[1], sizes.heads)
-    return sizes
-
-
-def _divide(
-    keys: Keys, width_names: tuple[str, ...], width: int, head_names: tuple[str, ...], heads: int
-) -> int:
-    if width % heads or not 2 <= width // heads <= limits.MAX_DIM:
-        width_name, head_name = (
-            (keys.find(names) or names)[0] for names in (width_names, head_names)
-        )
-        raise keys.error(
-            head_name,
-            f"must divide {width_name} {width:,} into heads of 2 to {limits.MAX_DIM:,}, got {heads:,}",
-        )
-    return width // heads
-
-
-def _kv_heads(keys: Keys, family: RopeFamily, heads: int) -> int:
+def _kv_heads(keys: Keys, family: Family, heads: int) -> int:
     if family.config_class == "FalconConfig":
-        return falcon_kv_heads(keys, heads)
+        return _falcon_kv_heads(keys, heads)
     if not family.kv_heads_key:
         return heads
-    name = SIZES["kv_heads"][0]
+    name = "num_key_value_heads"
     # null means one per query head; only an absent key means the class's default.
     if keys.find(name) is None and (name in keys.record or family.kv_heads is None):
         return heads
-    return read_kv_heads(keys, name, heads, family.kv_heads, family.source)
+    return _read_kv_heads(keys, name, heads, family.kv_heads, family.source)
 
 
-def read_kv_heads(
+def _read_kv_heads(
     keys: Keys, names: str | tuple[str, ...], heads: int, default: int | None = None, why: str = ""
 ) -> int:
     """Return the number of key heads, which must divide the query heads."""
     kv_heads: int = keys.get(names, HEAD_LIMIT, default, why)
     if kv_heads > heads or heads % kv_heads:
-        name = names if isinstance(names, str) else (keys.find(names) or names)[0]
-        raise keys.error(name, f"must divide the {heads:,} query heads, got {kv_heads:,}")
+        raise keys.error(
+            keys.name(names), f"must divide the {heads:,} query heads, got {kv_heads:,}"
+        )
     return kv_heads
 
 
-def falcon_kv_heads(keys: Keys, heads: int) -> int:
+def _falcon_kv_heads(keys: Keys, heads: int) -> int:
     """Return Falcon's number of key heads: its own key in the new design, else 1 or `heads`."""
     names = ("num_kv_heads", "n_head_kv")
     has_key = keys.find(names) is not None
     keys.find("multi_query")  # means nothing in the new design
     if keys.flag("new_decoder_architecture", False):
-        return read_kv_heads(keys, names, heads) if has_key else heads
+        return _read_kv_heads(keys, names, heads) if has_key else heads
     is_shared = keys.flag("multi_query", True, "the default of transformers' FalconConfig")
     return 1 if is_shared else heads
 
@@ -212,19 +176,16 @@ def _global_heads(keys: Keys, family: RopeFamily, sizes: Sizes, kinds: tuple[str
         name = "num_global_key_value_heads"
         width = keys.get("global_head_dim", HEAD_WIDTH_LIMIT, family.global_head_dim, family.source)
         has_own = keys.optional(name, HEAD_LIMIT) and keys.flag("attention_k_eq_v", False)
-        groups = read_kv_heads(keys, name, sizes.heads) if has_own else sizes.kv_heads
+        groups = _read_kv_heads(keys, name, sizes.heads) if has_own else sizes.kv_heads
         return _plain_heads(groups, width)
-    # Later keys of the same number do not count.
-    sections: dict[int, Keys | None] = {}
-    for name in filter(str.isdecimal, layers.record):
-        sections.setdefault(int(name), layers.section(name))
+    sections = {int(name): layers.section(name) for name in filter(str.isdecimal, layers.record)}
     variants = set()
     for index in (index for index, kind in enumerate(kinds) if kind == FULL):
         layer = sections.get(index)
         width, groups = sizes.head_dim, sizes.kv_heads
         if layer is not None:
             width = layer.get("head_dim", HEAD_WIDTH_LIMIT, width)
-            groups = read_kv_heads(layer, "num_key_value_heads", sizes.heads, groups)
+            groups = _read_kv_heads(layer, "num_key_value_heads", sizes.heads, groups)
         variants.add((groups, width))
     if len(variants) != 1:
         raise keys.error(
@@ -236,7 +197,7 @@ def _global_heads(keys: Keys, family: RopeFamily, sizes: Sizes, kinds: tuple[str
 def kinds_by_layer(keys: Keys, family: RopeFamily, layers: int) -> tuple[str, ...]:
     """Return the kind of every layer, in the config's words."""
     if family.windows != "every layer":  # a class of one kind reads no list of them
-        listed = keys.layer_list("layer_types", layers, (FULL, SLIDING))
+        listed = keys.by_layer("layer_types", layers, _KIND)
         if listed is not None:
             return listed
     window = read_window(keys, family)
@@ -308,7 +269,7 @@ def rope_by_layer(keys: Keys, family: RopeFamily, layers: int) -> tuple[bool, ..
         return (True,) * layers
     if keys.record.get(name) == []:  # the default pattern, as in transformers' Llama4TextConfig
         keys.find(name)
-    elif (listed := keys.layer_list(name, layers, (0, 1))) is not None:
+    elif (listed := keys.by_layer(name, layers, _USES_ROPE)) is not None:
         keys.find("no_rope_layer_interval")  # the list was made from it
         return tuple(bool(entry) for entry in listed)
     interval = keys.get("no_rope_layer_interval", LAYER_LIMIT, 4, why)

@@ -1,22 +1,22 @@
 """Models with a learned table of positions: BERT, RoBERTa, GPT-2, OPT, DistilBERT."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from posenc import fields, limits
 from posenc.errors import ConfigError, ConfigFileError
 from posenc.models.config_json import Keys
-from posenc.models.layers import LENGTH_LIMIT, read_plain_sizes
+from posenc.models.families import Family, SizeNames
+from posenc.models.layers import read_sizes
 from posenc.models.model_config import ModelConfig, uniform_model
 from posenc.schemes.learned import LearnedConfig
 
-Names = tuple[str, ...]
 _PADDING = fields.IntRange(low=0, high=limits.MAX_POSITION)
 
 
 @dataclass(frozen=True, kw_only=True)
-class LearnedFamily:
+class LearnedFamily(Family):
     """One configuration class of transformers with a learned table.
 
     first_row: the row of position 0, "padding" for one more than pad_token_id. added: whether the
@@ -24,38 +24,34 @@ class LearnedFamily:
     decoder: whether tokens see only what is before them, and keys are cached.
     """
 
-    config_class: str
-    hidden_size: int = 768
-    layers: int = 12
-    heads: int = 12
-    rows: int = 512
     first_row: int | str = 0
     added: bool = False
     decoder: bool = False
-    hidden_names: Names = ("hidden_size",)
-    layer_names: Names = ("num_hidden_layers",)
-    head_names: Names = ("num_attention_heads",)
-    row_names: Names = ("max_position_embeddings",)
 
 
+_BERT = LearnedFamily(config_class="BertConfig", hidden_size=768, layers=12, heads=12, context=512)
 LEARNED_FAMILIES: Mapping[str, LearnedFamily] = MappingProxyType(
     {
-        "bert": LearnedFamily(config_class="BertConfig"),
-        "roberta": LearnedFamily(config_class="RobertaConfig", first_row="padding"),
-        "xlm-roberta": LearnedFamily(config_class="XLMRobertaConfig", first_row="padding"),
-        "distilbert": LearnedFamily(
-            config_class="DistilBertConfig", layers=6,
-            hidden_names=("dim", "hidden_size"), layer_names=("n_layers", "num_hidden_layers"),
-            head_names=("n_heads", "num_attention_heads"),
+        "bert": _BERT,
+        "roberta": replace(_BERT, config_class="RobertaConfig", first_row="padding"),
+        "xlm-roberta": replace(_BERT, config_class="XLMRobertaConfig", first_row="padding"),
+        "distilbert": replace(
+            _BERT, config_class="DistilBertConfig", layers=6,
+            names=SizeNames(
+                ("dim", "hidden_size"), ("n_layers", "num_hidden_layers"),
+                ("n_heads", "num_attention_heads"),
+            ),
         ),
-        "gpt2": LearnedFamily(
-            config_class="GPT2Config", rows=1_024, decoder=True,
-            hidden_names=("n_embd", "hidden_size"), layer_names=("n_layer", "num_hidden_layers"),
-            head_names=("n_head", "num_attention_heads"),
-            row_names=("n_positions", "max_position_embeddings", "n_ctx"),
+        "gpt2": replace(
+            _BERT, config_class="GPT2Config", context=1_024, decoder=True,
+            names=SizeNames(
+                ("n_embd", "hidden_size"), ("n_layer", "num_hidden_layers"),
+                ("n_head", "num_attention_heads"),
+                ("n_positions", "max_position_embeddings", "n_ctx"),
+            ),
         ),
-        "opt": LearnedFamily(
-            config_class="OPTConfig", rows=2_048, first_row=2, added=True, decoder=True
+        "opt": replace(
+            _BERT, config_class="OPTConfig", context=2_048, first_row=2, added=True, decoder=True
         ),
     }
 )  # fmt: skip
@@ -64,21 +60,15 @@ LEARNED_FAMILIES: Mapping[str, LearnedFamily] = MappingProxyType(
 def read_learned_model(model_type: str, keys: Keys) -> ModelConfig:
     """Return what a config with a learned table says."""
     family = LEARNED_FAMILIES[model_type]
-    why = f"the default of transformers' {family.config_class}"
-    sizes = read_plain_sizes(
-        keys, why,
-        hidden=(family.hidden_size, family.hidden_names),
-        layers=(family.layers, family.layer_names),
-        heads=(family.heads, family.head_names),
-    )  # fmt: skip
-    rows = keys.get(family.row_names, LENGTH_LIMIT, family.rows, why)
+    sizes = read_sizes(keys, family)
+    rows = sizes.context
     first = family.first_row
     if not isinstance(first, int):
-        first = keys.get("pad_token_id", _PADDING, 1, why) + 1
+        first = keys.get("pad_token_id", _PADDING, 1, family.source) + 1
     rows += first if family.added else 0
     if rows <= first:
         raise keys.error(
-            family.row_names[0],
+            family.names.context[0],
             f"must be more than the {first} rows before position 0, got {rows:,}",
         )
     scheme, unsupported = _scheme(keys, sizes.hidden_size, rows - first)

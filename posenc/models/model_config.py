@@ -5,7 +5,7 @@ from typing import Any
 
 from posenc.limits import check_count
 from posenc.models import rope_formats
-from posenc.models.layers import PlainSizes
+from posenc.models.layers import Sizes
 from posenc.schemes.base import SchemeConfig
 from posenc.schemes.rope import RopeConfig
 
@@ -133,10 +133,9 @@ class ModelConfig:
 
 def uniform_model(
     model_type: str,
-    sizes: PlainSizes,
+    sizes: Sizes,
     scheme: SchemeConfig | None,
     *,
-    kv_heads: int | None = None,
     is_cached: bool = True,
     softmax_scale: float | None = None,
     layer_notes: tuple[str, ...] = (),
@@ -145,17 +144,16 @@ def uniform_model(
     trained_length: int | None = None,
     notes: tuple[str, ...] = (),
 ) -> ModelConfig:
-    """Return a model whose layers are all alike, by default with a key head per query head."""
-    kv_heads = sizes.heads if kv_heads is None else kv_heads
+    """Return a model whose layers are all alike."""
     kind = LayerKind(
         name="all",
         layers=tuple(range(sizes.layers)),
         scheme=scheme,
         unsupported=unsupported,
         heads=sizes.heads,
-        kv_heads=kv_heads,
+        kv_heads=sizes.kv_heads,
         head_dim=sizes.head_dim,
-        cache_width=2 * kv_heads * sizes.head_dim if is_cached else 0,
+        cache_width=2 * sizes.kv_heads * sizes.head_dim if is_cached else 0,
         softmax_scale=sizes.head_dim**-0.5 if softmax_scale is None else softmax_scale,
         notes=layer_notes,
     )

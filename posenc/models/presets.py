@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from posenc.models.families import VERSION
-from posenc.models.layers import PlainSizes
+from posenc.models.layers import Sizes
 from posenc.models.model_config import ModelConfig, uniform_model
 from posenc.models.read_config import read_config
 from posenc.schemes.base import SchemeConfig
@@ -95,7 +95,7 @@ def _paper(
     label: str,
     source: str,
     scheme: SchemeConfig,
-    sizes: PlainSizes,
+    sizes: Sizes,
     unverified: str = "",
     notes: tuple[str, ...] = (),
 ) -> ModelPreset:
@@ -127,7 +127,8 @@ MODELS: Mapping[str, ModelPreset] = MappingProxyType(
     {
         "transformer": _paper(
             "Transformer base 2017", "Vaswani et al. 2017, arXiv 1706.03762, sections 3.1 and 3.5",
-            SinusoidalConfig(dim=512), PlainSizes(hidden_size=512, layers=6, heads=8),
+            SinusoidalConfig(dim=512),
+            Sizes(hidden_size=512, layers=6, heads=8, kv_heads=8, head_dim=64),
         ),
         "bert-base": _model(
             "BERT-base", _TRANSFORMERS, model_type="bert", hidden_size=768, num_hidden_layers=12,
@@ -147,7 +148,7 @@ MODELS: Mapping[str, ModelPreset] = MappingProxyType(
         "transformer-xl": _paper(
             "Transformer-XL WT103 large", "the original repository (Dai et al. 2019, arXiv 1901.02860)",
             TransformerXLConfig(dim=1_024, heads=16),
-            PlainSizes(hidden_size=1_024, layers=18, heads=16),
+            Sizes(hidden_size=1_024, layers=18, heads=16, kv_heads=16, head_dim=64),
             unverified="its number of layers",
             notes=(
                 "Every layer has a projection of its own; one, drawn at random, is shown.",

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from posenc.errors import ConfigFileError, shown
+from posenc.errors import ConfigError, ConfigFileError, shown
 from posenc.models import bias_models
 from posenc.models.config_json import Keys, Source, read_object
 from posenc.models.families import FAMILIES
@@ -119,7 +119,13 @@ def read_keys(record: dict[str, Any], assume: str | None = None) -> tuple[ModelC
         )  # fmt: skip
     # No class is known whose defaults an unknown type takes, so every size is required.
     read_as_class = "" if read_as == "llama" and known != "llama" else read_as
-    model = READERS[read_as](read_as_class, keys)
+    try:
+        model = READERS[read_as](read_as_class, keys)
+    except (
+        ConfigError
+    ) as error:  # numbers within the limits of each key that no scheme takes together
+        where = keys.path or "the config"
+        raise ConfigFileError(f"{where} cannot be used: {error}", where) from None
     keys.read.update(_NO_EFFECT.get(read_as, ()))
     _mark_agreeing_keys(keys, model)
     if keys is not top:  # some programs write the text model's keys twice

@@ -54,7 +54,9 @@ def _read_yarn(block: BlockReader) -> RopeConfig:
 
 def _read_longrope(block: BlockReader) -> RopeConfig:
     shared, trained, pairs = block.shared(), block.trained_length(), block.pairs()
-    lists: dict[str, Any] = {name: block.keys.numbers(name, pairs, _PAIR_FACTOR) for name in _LISTS}
+    lists: dict[str, Any] = {
+        name: tuple(map(float, block.keys.entries(name, pairs, _PAIR_FACTOR))) for name in _LISTS
+    }
     own = block.own(RopeLongConfig, "attention_factor")
     factor = block.factor(trained)
     return RopeLongConfig(**shared, **lists, factor=factor, trained_length=trained, **own)

@@ -1,14 +1,12 @@
 """Models with RoPE: by their configuration class, by their keys alone where it is unknown, and GPT-J."""
 
-import dataclasses
+import functools
 
 from posenc import fields
-from posenc.errors import ConfigError
 from posenc.models.config_json import Keys
-from posenc.models.families import FULL, NO_ROPE, SLIDING, RopeFamily, family_of
+from posenc.models.families import FULL, NO_ROPE, SLIDING, Family, RopeFamily, SizeNames, family_of
 from posenc.models.layers import (
     EVEN_WIDTH_LIMIT,
-    LENGTH_LIMIT,
     MAX_WIDTH,
     Heads,
     Sizes,
@@ -16,7 +14,6 @@ from posenc.models.layers import (
     is_bidirectional,
     kinds_by_layer,
     layers_by_name,
-    read_plain_sizes,
     read_sizes,
     read_window,
     rope_by_layer,
@@ -30,35 +27,32 @@ from posenc.schemes.rope_scaling.yarn import attention_scale
 
 NEW, OLD = "rope_parameters", "rope_scaling"
 _POSITIVE = fields.FloatRange(low=0.0, high=float(MAX_WIDTH), closed=False)
+_GPTJ = Family(
+    config_class="GPTJConfig", layers=28, heads=16,
+    names=SizeNames(
+        ("n_embd", "hidden_size"), ("n_layer", "num_hidden_layers"),
+        ("n_head", "num_attention_heads"), ("n_positions", "max_position_embeddings"),
+    ),
+)  # fmt: skip
 
 
 def read_gptj(model_type: str, keys: Keys) -> ModelConfig:
     """Return what a GPT-J config says: RoPE on the first rotary_dim features of a head."""
-    why = "the default of transformers' GPTJConfig"
-    sizes = read_plain_sizes(
-        keys, why,
-        hidden=(4_096, ("n_embd", "hidden_size")),
-        layers=(28, ("n_layer", "num_hidden_layers")),
-        heads=(16, ("n_head", "num_attention_heads")),
-    )  # fmt: skip
-    context = keys.get(("n_positions", "max_position_embeddings"), LENGTH_LIMIT, 2_048, why)
-    rotary = keys.get("rotary_dim", EVEN_WIDTH_LIMIT, 64, why)
+    sizes = read_sizes(keys, _GPTJ)
+    rotary = keys.get("rotary_dim", EVEN_WIDTH_LIMIT, 64, _GPTJ.source)
     if rotary > sizes.head_dim:
         raise keys.error(
             "rotary_dim", f"must be at most the head width {sizes.head_dim}, got {rotary}"
         )
     share = rotary / sizes.head_dim
-    try:
-        scheme = RopeConfig(
-            dim=sizes.head_dim, base=1e4, layout="interleaved", partial_rotary_factor=share
-        )
-    except ConfigError as error:
-        raise keys.error("rotary_dim", f"cannot be used: {str(error).rstrip('.')}") from None
+    scheme = RopeConfig(
+        dim=sizes.head_dim, base=1e4, layout="interleaved", partial_rotary_factor=share
+    )
     return uniform_model(
         model_type,
         sizes,
         scheme,
-        context=context,
+        context=sizes.context,
         notes=(
             "Pairs are neighbouring features, as in the paper.",
             "The base 10,000 is written into the model's code; no key changes it.",
@@ -107,7 +101,7 @@ def read_rope_model(model_type: str, keys: Keys) -> ModelConfig:
         model_type=model_type,
         hidden_size=sizes.hidden_size,
         layers=sizes.layers,
-        context=sizes.context[1],
+        context=sizes.context,
         trained_length=_trained_length(keys),
         layer_kinds=tuple(kinds),
         notes=_notes(keys, family, kinds, sizes),
@@ -131,6 +125,10 @@ def _scheme(
     base, layout = family.base_of(kind), family.layout
     if family.config_class == "DeepseekV3Config" and not keys.flag("rope_interleave", True):
         layout = "half"
+    reader = functools.partial(
+        BlockReader, outer=keys, family=family, base=base, heads=own, layout=layout,
+        context=(sizes.context_key, sizes.context),
+    )  # fmt: skip
     new, entry_is_null = _entry(keys, kind, one_for_all="" in family.bases)
     if entry_is_null:
         return NoneConfig()
@@ -145,36 +143,13 @@ def _scheme(
             new = Keys(dict(default), "", keys)
         else:
             new = Keys({}, keys.path, keys)
-    schemes = [
-        read_block(
-            BlockReader(
-                keys=block,
-                outer=keys,
-                family=family,
-                base=base,
-                heads=own,
-                layout=layout,
-                context=sizes.context,
-            )
-        )
-        for block in (new, old)
-        if block is not None
-    ]
+    schemes = [read_block(reader(keys=block)) for block in (new, old) if block is not None]
     if schemes[0] != schemes[-1]:
         raise keys.error(
             OLD,
-            f"and {keys.named(NEW)} are both given and do not agree ({_difference(*schemes)}); keep one "
-            "of them",
+            f"and {keys.named(NEW)} are both given and do not agree; keep one of them",
         )
     return schemes[0]
-
-
-def _difference(new: RopeConfig, old: RopeConfig) -> str:
-    if type(new) is not type(old):
-        return f"{old.label} against {new.label}"
-    names = [field.name for field in dataclasses.fields(new)]
-    name = next(name for name in names if getattr(new, name) != getattr(old, name))
-    return f"{name} {getattr(old, name)!r:.40} against {getattr(new, name)!r:.40}"
 
 
 def _entry(keys: Keys, kind: str, *, one_for_all: bool) -> tuple[Keys | None, bool]:
@@ -241,10 +216,10 @@ def _notes(keys: Keys, family: RopeFamily, kinds: list[LayerKind], sizes: Sizes)
     for kind in kinds:
         scheme = kind.scheme
         reach = scheme.made_for if isinstance(scheme, RopeConfig) else None
-        if reach is not None and reach > sizes.context[1]:
+        if reach is not None and reach > sizes.context:
             notes.append(
                 f"The scaling of {kind.name} layers is made for {reach:,.0f} tokens, more than "
-                f"{sizes.context[0]} {sizes.context[1]:,}."
+                f"{sizes.context_key} {sizes.context:,}."
             )
     if is_bidirectional(keys, family):
         notes.append("Every token sees both sides: nothing is cached.")

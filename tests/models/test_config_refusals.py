@@ -40,10 +40,8 @@ def test_two_generations_of_rope_keys_must_agree() -> None:
     assert read_config(both).layer_kinds == read_config(scaled(**LLAMA3_BLOCK)).layer_kinds
     factors = refusal(both | {"rope_scaling": LLAMA3_BLOCK | {"factor": 32.0}})
     assert factors.key == "rope_scaling"
-    assert "factor 32.0 against 8.0" in str(factors)
-    kinds = str(refusal(both | {"rope_scaling": YARN_BLOCK}))
-    assert "YaRN" in kinds
-    assert "Llama 3" in kinds
+    assert "rope_parameters" in str(factors)
+    assert refusal(both | {"rope_scaling": YARN_BLOCK}).key == "rope_scaling"
 
 
 def test_names_of_other_people_cannot_break_a_line() -> None:
