@@ -15,7 +15,8 @@ from posenc.analysis.probes import Probes
 from posenc.analysis.properties import Properties
 from posenc.identification import Identification
 from posenc.identification.columns import TableInput
-from posenc.identification.identify import FromExact, base_words, reconstruct, record, scheme_name
+from posenc.identification.deviations import Differences
+from posenc.identification.identify import base_words, reconstruct, record, scheme_name
 from posenc.text import counted
 
 FIELDS = (
@@ -44,7 +45,7 @@ def found(one: Identification) -> pd.DataFrame:
     return pd.DataFrame([{"scheme": scheme} | {name: said[name] for name in FIELDS}])
 
 
-def shown(one: Identification, apart: FromExact | None) -> pd.DataFrame:
+def shown(one: Identification, apart: Differences | None) -> pd.DataFrame:
     """Return what was found as people read it: what, found."""
     guess, arrangement = one.hypothesis, one.arrangement
     rows = {"Rows x columns": f"{one.rows:,} x {one.width:,}", "Numbers": record(one)["format"]}
@@ -63,7 +64,7 @@ def shown(one: Identification, apart: FromExact | None) -> pd.DataFrame:
         if not one.padding
         else f"none: row {one.padding:,}, after the padding, is position {guess.start:,}",
         **rows,
-        "Angles multiplied by": f"{guess.scale:.6g}",
+        "Angles multiplied by": f"{record(one)['scale']:.6g}",
         "Numbers multiplied by": f"{guess.size:.6g}",
         "Angles": one.recipe.words,
         "Left, root mean square": f"{one.residual:.3g}",
@@ -72,11 +73,11 @@ def shown(one: Identification, apart: FromExact | None) -> pd.DataFrame:
     return pd.DataFrame({"what": [*rows], "found": [*rows.values()]})
 
 
-def by_column(one: Identification, apart: FromExact | None) -> pd.DataFrame:
+def by_column(one: Identification, apart: Differences | None) -> pd.DataFrame:
     """Return the largest differences of every column from the formula, none where none fits."""
-    if apart is None or one.arrangement is None:
+    if apart is None or one.arrangement is None or one.by_column is None:
         return pd.DataFrame()
-    columns = one.arrangement.columns(one.width)
+    columns = one.arrangement.columns(len(one.by_column))
     index = torch.arange(len(columns.sines))
     cache = one.arrangement.form != "table"
     parts = [
@@ -132,7 +133,7 @@ def tables(one: Identification, table: Tensor, sines: Tensor | None) -> tuple[Dr
     given = Drawn("This table", said, _picture(columns))
     if one.hypothesis is None:
         return (given,)
-    exact = reconstruct(one, table, sines, rows=min(rows, most)).exact
+    exact = reconstruct(one, table, sines, rows=most)
     return given, Drawn("Its formula, exact", said, _picture(exact))
 
 

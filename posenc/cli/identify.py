@@ -1,4 +1,4 @@
-"""`python -m posenc identify`: which scheme made the table in a file, and where it departs from it."""
+"""`python -m posenc identify`: which scheme made the table in a file, and how it differs from it."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What is this table? The scheme that made it, and where it departs from it."""
+"""What is this table? The scheme that made it, and how it differs from it."""
 
 from posenc.identification.identify import Deviation, Identification, identify
 

@@ -35,129 +35,94 @@ class Columns(NamedTuple):
         return Columns(self.sines[index], self.exponents[index], self.dim)
 
 
+_SHIFTS = {"s": 0.0, "c": 0.0, "h": 0.5, "n": 1.0}  # of the pair that a letter stands for
+
+
 @dataclass(frozen=True)
 class Arrangement:
     """One order of columns.
 
-    form: one table, or cosines and sines of the same width. layout: of the pairs; None where each frequency
-    occurs once. words: the order, for a sentence. fault: what is wrong with it, or "".
+    order: blocks of columns, each with a column of every letter for one pair after the other: s the sine,
+    c the cosine, h and n the cosines of pairs m + 1/2 and m + 1; in capitals, the frequencies are those of
+    halves. form: one table, or cosines and sines of the same width. layout: of the pairs; None if each
+    frequency occurs once. words: the order, for a sentence. fault: what is wrong with it, or "".
     """
 
-    name: str
+    order: str
     form: Form
     scheme: Literal["sinusoidal", "rope"]
     layout: Layout | None
     words: str
     fault: str = ""
 
-    def fits(self, width: int) -> bool:
-        """Whether a table of `width` columns can have this order."""
-        if self.name in _ANY_WIDTH:
-            return width >= 1
-        return width >= 2 and width % (4 if self.name in _JOINED else 2) == 0
+    def fits(self, count: int) -> bool:
+        """Whether `count` columns, of cosines and sines together, can have this order."""
+        return count >= 1 if self.order == "sc" else count % self._per_pair == 0
 
-    def pairs(self, width: int) -> int:
-        """Number of pairs in a table of `width` columns."""
-        if self.name in _JOINED:
-            return width // 4
-        return width if self.name in _ONCE else (width + 1) // 2
+    @property
+    def _per_pair(self) -> int:
+        return len(self.order.replace("+", ""))
 
-    @functools.lru_cache(maxsize=128)  # noqa: B019 - there are as many of these as names below
-    def columns(self, width: int) -> Columns:
-        """Return what the columns are.
-
-        width: of the table, or of the cosines alone (the columns are those of both, cosines first).
-        """
-        pairs = self.pairs(width)
-        column = torch.arange(width, dtype=torch.float64)
-        interleaved = column.div(2, rounding_mode="floor") / pairs  # 0 0 1 1 ...
-        half = (column % pairs) / pairs  # 0 1 2 ... 0 1 2 ...
-        odd, second = column % 2 == 1, column >= pairs
-        always = torch.ones(width, dtype=torch.bool)
-        by_letter = {"h": half, "i": interleaved, "o": half, "n": half + 1 / pairs}
-        if self.name in _JOINED:
-            exponents = by_letter[self.name[-1]][: width // 2]
-            last = column >= width // 2
-            sines = last if self.name.startswith("joined") else ~last
-            return Columns(sines, torch.cat((exponents, exponents)), 2 * pairs)
-        if self.form == "cosines and sines":
-            of_cosines = always if self.name.startswith("swapped") else ~always
-            sines = torch.cat((of_cosines, ~of_cosines))
-            exponents = torch.cat([by_letter[letter] for letter in self.name[-2:]])
-            return Columns(sines, exponents, 2 * pairs)
-        sines, exponents = {
-            "interleaved": (~odd, interleaved),
-            "half": (~second, half),
-            "interleaved_swapped": (odd, interleaved),
-            "cosines_first": (second, half),
-            "column": (~odd, column / width),
-            "next": (~odd, interleaved + odd / pairs),
-            "mixed": (~odd, half),
-            "cosines_half": (~always, half),
-            "cosines_interleaved": (~always, interleaved),
-            "cosines_once": (~always, half),
-            "sines_half": (always, half),
-            "sines_interleaved": (always, interleaved),
-            "sines_once": (always, half),
-        }[self.name]
-        return Columns(sines, exponents, 2 * pairs)
+    @functools.lru_cache(maxsize=128)  # noqa: B019 - there are as many of these as orders below
+    def columns(self, count: int) -> Columns:
+        """Return what `count` columns are."""
+        pairs = -(-count // self._per_pair)
+        m = torch.arange(pairs, dtype=torch.float64)
+        exponents, sines = [], []
+        for block in self.order.split("+"):
+            shifted = torch.stack([m + _SHIFTS[letter] for letter in block.lower()])
+            exponents.append((shifted if block.isupper() else shifted.T).flatten())
+            sines.append(torch.tensor([letter in "sS" for letter in block]).repeat(pairs))
+        return Columns(torch.cat(sines)[:count], torch.cat(exponents)[:count] / pairs, 2 * pairs)
 
 
-_WRONG_PAIRS = "cosines and sines of a pair differ in frequency"
-_SWAPPED = "sines and cosines have changed places"
+def _table(order: str, layout: Layout | None, words: str, fault: str = "") -> Arrangement:
+    return Arrangement(order, "table", "sinusoidal", layout, words, fault)
+
+
+def _rope(order: str, layout: Layout | None, words: str) -> Arrangement:
+    return Arrangement(order, "table", "rope", layout, words)
+
+
+def _cache(order: str, layout: Layout | None, words: str, fault: str = "") -> Arrangement:
+    return Arrangement(order, "cosines and sines", "rope", layout, words, fault)
+
+
+WRONG_PAIRS = "cosines and sines of a pair differ in frequency"
+SWAPPED = "sines and cosines have changed places"
 
 ARRANGEMENTS = (
-    Arrangement("interleaved", "table", "sinusoidal", "interleaved", "sine and cosine side by side"),
-    Arrangement("half", "table", "sinusoidal", "half", "all sines, then all cosines"),
-    Arrangement("interleaved_swapped", "table", "sinusoidal", "interleaved",
-                "cosine and sine side by side, the cosine first", _SWAPPED),
-    Arrangement("column", "table", "sinusoidal", "interleaved",
-                "sine and cosine side by side, each column with a frequency of its own", _WRONG_PAIRS),
-    Arrangement("next", "table", "sinusoidal", "interleaved",
-                "sine and cosine side by side, each cosine with the next pair's frequency",
-                _WRONG_PAIRS),
-    Arrangement("mixed", "table", "sinusoidal", "interleaved",
-                "sine and cosine side by side, the frequencies in the order of halves", _WRONG_PAIRS),
-    Arrangement("cosines_half", "table", "rope", "half", "cosines alone, halves repeated"),
-    Arrangement("cosines_interleaved", "table", "rope", "interleaved",
-                "cosines alone, neighbours repeated"),
-    Arrangement("cosines_once", "table", "rope", None, "cosines alone, one for each pair"),
-    Arrangement("sines_half", "table", "rope", "half", "sines alone, halves repeated"),
-    Arrangement("sines_interleaved", "table", "rope", "interleaved",
-                "sines alone, neighbours repeated"),
-    Arrangement("sines_once", "table", "rope", None, "sines alone, one for each pair"),
-    Arrangement("cosines_first", "table", "rope", None, "all cosines, then all sines"),
-    Arrangement("joined_hh", "table", "rope", "half",
-                "cosines, then sines, halves repeated, in one tensor"),
-    Arrangement("joined_ii", "table", "rope", "interleaved",
-                "cosines, then sines, neighbours repeated, in one tensor"),
-    Arrangement("sines_first_hh", "table", "rope", "half",
-                "sines, then cosines, halves repeated, in one tensor"),
-    Arrangement("sines_first_ii", "table", "rope", "interleaved",
-                "sines, then cosines, neighbours repeated, in one tensor"),
-    Arrangement("cache_hh", "cosines and sines", "rope", "half",
-                "cosines and sines, halves repeated"),
-    Arrangement("cache_ii", "cosines and sines", "rope", "interleaved",
-                "cosines and sines, neighbours repeated"),
-    Arrangement("cache_oo", "cosines and sines", "rope", None,
-                "cosines and sines, one of each for a pair"),
-    Arrangement("swapped_hh", "cosines and sines", "rope", "half",
-                "cosines and sines, halves repeated", _SWAPPED),
-    Arrangement("swapped_ii", "cosines and sines", "rope", "interleaved",
-                "cosines and sines, neighbours repeated", _SWAPPED),
-    Arrangement("swapped_oo", "cosines and sines", "rope", None,
-                "cosines and sines, one of each for a pair", _SWAPPED),
-    Arrangement("cache_hi", "cosines and sines", "rope", None,
-                "cosines in halves, sines in neighbours", _WRONG_PAIRS),
-    Arrangement("cache_ih", "cosines and sines", "rope", None,
-                "cosines in neighbours, sines in halves", _WRONG_PAIRS),
-    Arrangement("cache_no", "cosines and sines", "rope", None,
-                "one cosine and sine for a pair, the cosine with the next pair's frequency",
-                _WRONG_PAIRS),
+    _table("sc", "interleaved", "sine and cosine side by side"),
+    _table("s+c", "half", "all sines, then all cosines"),
+    _table("cs", "interleaved", "cosine and sine side by side, the cosine first", SWAPPED),
+    _table("sh", "interleaved", "sine and cosine side by side, each column with a frequency of its own",
+           WRONG_PAIRS),
+    _table("sn", "interleaved", "sine and cosine side by side, each cosine with the next pair's frequency",
+           WRONG_PAIRS),
+    _table("SC", "interleaved", "sine and cosine side by side, the frequencies in the order of halves",
+           WRONG_PAIRS),
+    _rope("c+c", "half", "cosines alone, halves repeated"),
+    _rope("cc", "interleaved", "cosines alone, neighbours repeated"),
+    _rope("c", None, "cosines alone, one for each pair"),
+    _rope("s+s", "half", "sines alone, halves repeated"),
+    _rope("ss", "interleaved", "sines alone, neighbours repeated"),
+    _rope("s", None, "sines alone, one for each pair"),
+    _rope("c+s", None, "all cosines, then all sines"),
+    _rope("c+c+s+s", "half", "cosines, then sines, halves repeated, in one tensor"),
+    _rope("cc+ss", "interleaved", "cosines, then sines, neighbours repeated, in one tensor"),
+    _rope("s+s+c+c", "half", "sines, then cosines, halves repeated, in one tensor"),
+    _rope("ss+cc", "interleaved", "sines, then cosines, neighbours repeated, in one tensor"),
+    _cache("c+c+s+s", "half", "cosines and sines, halves repeated"),
+    _cache("cc+ss", "interleaved", "cosines and sines, neighbours repeated"),
+    _cache("c+s", None, "cosines and sines, one of each for a pair"),
+    _cache("s+s+c+c", "half", "cosines and sines, halves repeated", SWAPPED),
+    _cache("ss+cc", "interleaved", "cosines and sines, neighbours repeated", SWAPPED),
+    _cache("s+c", None, "cosines and sines, one of each for a pair", SWAPPED),
+    _cache("c+c+ss", None, "cosines in halves, sines in neighbours", WRONG_PAIRS),
+    _cache("cc+s+s", None, "cosines in neighbours, sines in halves", WRONG_PAIRS),
+    _cache("n+s", None, "one cosine and sine for a pair, the cosine with the next pair's frequency",
+           WRONG_PAIRS),
 )  # fmt: skip
-_ONCE = ("cosines_once", "sines_once", "cache_oo", "swapped_oo", "cache_no")
-_ANY_WIDTH = (*_ONCE, "interleaved")
-_JOINED = ("joined_hh", "joined_ii", "sines_first_hh", "sines_first_ii")
 
 
 MIN_ROWS = 2
@@ -168,22 +133,15 @@ LARGEST, SMALLEST = 1e30, 1e-30  # squares of numbers beyond these are no longer
 class TableInput:
     """A table in float64 on the CPU; of cosines and sines, the cosines' columns come first.
 
-    width: columns of the table, or of the cosines alone. padding: number of first rows that are all
-    zeros; `columns` includes them. blank (rows,): which later rows are all zeros.
+    width: columns of the table, or of the cosines alone. zeros (rows,): which rows are all zeros.
+    padding: how many of them come first.
     """
 
     columns: Float[Tensor, "t c"]
     form: Form
     width: int
+    zeros: Bool[Tensor, " t"]
     padding: int
-    blank: Bool[Tensor, " t"]
-
-    @property
-    def longest_run(self) -> tuple[int, int]:
-        """First row and end of the longest run of rows without padding and blank rows."""
-        edges = [self.padding - 1, *torch.nonzero(self.blank).flatten().tolist(), len(self.blank)]
-        runs = [(low + 1, high) for low, high in itertools.pairwise(edges)]
-        return max(runs, key=lambda run: run[1] - run[0])
 
     @classmethod
     def of(cls, table: Tensor, sines: Tensor | None = None) -> "TableInput":
@@ -211,9 +169,15 @@ class TableInput:
         columns = torch.cat(parts, 1)
         zeros = (columns == 0).all(1)
         padding = int(zeros.long().cumprod(0).sum())
-        blank = zeros & (torch.arange(len(zeros)) >= padding)
         form: Form = "table" if sines is None else "cosines and sines"
-        return cls(columns, form, parts[0].shape[1], padding, blank)
+        return cls(columns, form, parts[0].shape[1], zeros, padding)
+
+
+def longest_run(excluded: Bool[Tensor, " t"]) -> tuple[int, int]:
+    """Return the first row and the end of the longest run of rows that are not excluded."""
+    edges = [-1, *excluded.nonzero().flatten().tolist(), len(excluded)]
+    low, high = max(itertools.pairwise(edges), key=lambda run: run[1] - run[0])
+    return low + 1, high
 
 
 def _numbers(name: str, tensor: Tensor) -> Float[Tensor, "t c"]:

@@ -1,17 +1,17 @@
 """How a table differs from the formula that fits it, and what else its numbers may be."""
 
-import itertools
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from posenc.identification.columns import TableInput
-from posenc.identification.frequency_fit import Hypothesis, rounding
-from posenc.identification.scalings import USUAL_BASES, ScaledHypothesis, ntk_bases
+from posenc.identification.columns import SWAPPED, TableInput, longest_run
+from posenc.identification.frequency_fit import Hypothesis, Recipe, rounding
+from posenc.identification.scalings import USUAL_BASES, ntk_bases
 from posenc.identification.search import Fit, exponent_powers
 
 OUTLIER_ERROR = 0.1  # root mean square over the formula's: a row or column beyond it is an outlier
@@ -21,11 +21,6 @@ _SAMPLED_ROWS = 256
 _MIN_RUN = 5  # rows that show whether columns are waves
 _PADDING_TOKEN = 1  # fairseq's padding_idx, whose row it sets to zero
 _MOST_LISTED = 5  # rows, or columns, in one sentence
-_NEGATED = {
-    (-1, 1.0): "Every sine is negated: angles run the other way.",
-    (1, -1.0): "Every number is negated.",
-    (-1, -1.0): "Every cosine is negated.",
-}
 
 Kind = Literal[
     "swapped", "wrong pairs", "sign", "exponent", "scale", "size", "start", "angles", "padding",
@@ -42,16 +37,22 @@ class Deviation:
 
 
 class Differences:
-    """Root mean square and largest of differences, added block by block."""
+    """Differences between a table and a formula, added block by block.
 
-    def __init__(self) -> None:
-        self.error, self.power, self.largest, self.worst = 0.0, 0.0, -1.0, (0, 0)
+    by_column (c,): the largest in each column. largest: of all, at row and column `worst`.
+    """
+
+    def __init__(self, columns: int) -> None:
+        self.by_column = torch.zeros(columns, dtype=torch.float64)
+        self.largest, self.worst = -1.0, (0, 0)
+        self._error, self._power = 0.0, 0.0
 
     def add(self, off: Float[Tensor, "t c"], part: Float[Tensor, "t c"], row: int) -> None:
         """Add differences of a part of the table that begins at a row."""
         # By NumPy, whose sum is the same on any number of threads.
-        self.error += float(off.square().numpy().sum())
-        self.power += float(part.square().numpy().sum())
+        self._error += float(off.square().numpy().sum())
+        self._power += float(part.square().numpy().sum())
+        self.by_column = torch.maximum(self.by_column, off.amax(0))
         if float(off.max()) > self.largest:
             self.largest, at = float(off.max()), int(off.argmax())
             self.worst = (row + at // off.shape[1], at % off.shape[1])
@@ -59,62 +60,66 @@ class Differences:
     @property
     def residual(self) -> float:
         """Root mean square of the differences over that of the table."""
-        return math.sqrt(self.error / max(self.power, 1e-300))
+        return math.sqrt(self._error / max(self._power, 1e-300))
 
 
 class Comparison(NamedTuple):
     """Differences between a table and a formula.
 
-    all: of every row and column; others: without the outliers. by_column (c,): the largest in each
-    column. rows, columns: the outliers, none if they are more than `MOST_OUTLIERS`.
+    all: of every row and column; others: without the outliers. rows, columns: the outliers, none if
+    they are more than `MOST_OUTLIERS`.
     """
 
     table: TableInput
     fit: Fit
     all: Differences
     others: Differences
-    by_column: Float[Tensor, " c"]
     rows: tuple[int, ...]
     columns: tuple[int, ...]
 
 
+def rows_of_formula(
+    hypothesis: Hypothesis, recipe: Recipe, table: TableInput, rows: Int[Tensor, " t"]
+) -> Float[Tensor, "t c"]:
+    """Return what a formula has in some rows of a table; in its rows of zeros, zeros."""
+    columns = hypothesis.arrangement.columns(table.columns.shape[1])
+    values = recipe.values(hypothesis, (rows - table.padding).double(), columns)
+    return values.masked_fill(table.zeros[rows].unsqueeze(1), 0.0)
+
+
+def blocks(table: TableInput) -> Iterator[Int[Tensor, " t"]]:
+    """Yield the rows of a table, as many at once as are compared."""
+    rows, columns = table.columns.shape
+    return iter(torch.arange(rows).split(max(1, _BLOCK // columns)))
+
+
 def compare(table: TableInput, fit: Fit) -> Comparison:
-    """Compare every row after the padding with a formula; rows of zeros count as no difference."""
-    padding = table.padding
-    body, blank = table.columns[padding:], table.blank[padding:]
-    limit = OUTLIER_ERROR * abs(fit.hypothesis.size) * math.sqrt(0.5)
+    """Compare every row with a formula; rows of zeros count as no difference."""
+    numbers = table.columns
+    limit = OUTLIER_ERROR * fit.hypothesis.size * math.sqrt(0.5)
     outlying_columns = _outlying_columns(table, fit, limit)
-    by_column = torch.zeros(body.shape[1], dtype=torch.float64)
-    every, others, rows = Differences(), Differences(), []
-    step = max(1, _BLOCK // body.shape[1])
-    for begin in range(0, len(body), step):
-        part = body[begin : begin + step]
-        off = _differences(fit, table, torch.arange(begin, begin + len(part)))
-        off[blank[begin : begin + step]] = 0.0
-        every.add(off, part, padding + begin)
-        by_column = torch.maximum(by_column, off.amax(0))
+    every, others = Differences(numbers.shape[1]), Differences(numbers.shape[1])
+    outlying_rows: list[int] = []
+    for rows in blocks(table):
+        part = numbers[rows]
+        off = (rows_of_formula(fit.hypothesis, fit.recipe, table, rows) - part).abs()
+        every.add(off, part, int(rows[0]))
         outlying = off[:, ~outlying_columns].square().mean(1).sqrt() > limit
-        rows += (outlying.nonzero().flatten() + padding + begin).tolist()
+        outlying_rows += rows[outlying].tolist()
         excluded = outlying.unsqueeze(1) | outlying_columns
-        others.add(off.masked_fill(excluded, 0.0), part.masked_fill(excluded, 0.0), padding + begin)
+        others.add(off.masked_fill(excluded, 0.0), part.masked_fill(excluded, 0.0), int(rows[0]))
+    if len(outlying_rows) > MOST_OUTLIERS * (len(numbers) - table.padding):
+        return Comparison(table, fit, every, every, (), ())
     columns = outlying_columns.nonzero().flatten().tolist()
-    if len(rows) > MOST_OUTLIERS * len(body):
-        rows, columns, others = [], [], every
-    return Comparison(table, fit, every, others, by_column, tuple(rows), tuple(columns))
-
-
-def _differences(fit: Fit, table: TableInput, index: Tensor) -> Float[Tensor, "t c"]:
-    columns = fit.hypothesis.arrangement.columns(table.width)
-    values = fit.recipe.values(fit.hypothesis, index.double(), columns)
-    return (values - table.columns[table.padding :][index]).abs()
+    return Comparison(table, fit, every, others, tuple(outlying_rows), tuple(columns))
 
 
 def _outlying_columns(table: TableInput, fit: Fit, limit: float) -> Bool[Tensor, " c"]:
     """Return the columns that differ in most rows, none if they are too many."""
-    last = len(table.columns) - table.padding - 1
-    index = torch.linspace(0, last, min(last + 1, _SAMPLED_ROWS)).round().long()
-    index = index[~table.blank[table.padding :][index]]
-    outlying = _differences(fit, table, index).median(0).values > limit
+    rows = (~table.zeros).nonzero().flatten()
+    rows = rows[torch.linspace(0, len(rows) - 1, min(len(rows), _SAMPLED_ROWS)).round().long()]
+    off = (rows_of_formula(fit.hypothesis, fit.recipe, table, rows) - table.columns[rows]).abs()
+    outlying = off.median(0).values > limit
     few = int(outlying.sum()) <= MOST_OUTLIERS * len(outlying)
     return outlying if few else torch.zeros_like(outlying)
 
@@ -143,92 +148,88 @@ def consistent_run(table: Float[Tensor, "t c"]) -> tuple[int, int, Bool[Tensor, 
     rows = broken[:, ~columns].double().mean(1) > MOST_OUTLIERS
     if not bool(columns.any() or rows.any()):
         return None
-    edges = [-1, *rows.nonzero().flatten().tolist(), len(rows)]
-    low, high = max(itertools.pairwise(edges), key=lambda run: run[1] - run[0])
-    first, end = low + 1, high + 2
+    first, end = longest_run(rows)
+    end += 2  # each difference spans three rows
     return (first, end, columns) if end - first >= _MIN_RUN else None
 
 
-class Reading(NamedTuple):
+class UsualBase(NamedTuple):
     """A usual base and the exponent of 1/base that together make the numbers of an unusual base."""
 
     base: float
     exponent: str
 
-    @property
-    def tensor2tensor(self) -> bool:
-        """Whether it is Tensor2Tensor's, where the last of d/2 pairs has the frequency 1/base."""
-        return self.exponent == "2m/(d - 2)"
 
-
-def other_reading(hypothesis: Hypothesis, width: int, uncertainty: float) -> Reading | None:
+def usual_base(hypothesis: Hypothesis, dim: int, uncertainty: float) -> UsualBase | None:
     """Return what makes the numbers of an unusual base, None if the base is usual or nothing does.
 
     uncertainty: the relative change of the base that makes the same numbers: base 10,001 is not 100
     squared where the numbers separate both.
     """
-    base = hypothesis.base
-    if base in USUAL_BASES or isinstance(hypothesis, ScaledHypothesis):
+    if hypothesis.base in USUAL_BASES or hypothesis.config is not None:
         return None
-    return _reading(base, 2 * hypothesis.arrangement.pairs(width), uncertainty, USUAL_BASES)
+    return _usual_base(hypothesis.base, dim, uncertainty, USUAL_BASES)
 
 
-def _reading(
-    base: float, dim: int, uncertainty: float, usual_bases: tuple[float, ...]
-) -> Reading | None:
+def _usual_base(
+    base: float, dim: int, uncertainty: float, candidates: tuple[float, ...]
+) -> UsualBase | None:
     close = min(1e-3, max(1e-9, 2 * uncertainty))
     for exponent, power in exponent_powers(dim)[1:]:
-        for usual in usual_bases:
+        for usual in candidates:
             if math.isclose(base, usual**power, rel_tol=close):
-                return Reading(usual, exponent)
+                return UsualBase(usual, exponent)
     return None
 
 
-def published(hypothesis: Hypothesis, reading: Reading | None) -> bool:
+def published(hypothesis: Hypothesis, usual: UsualBase | None) -> bool:
     """Whether published models have these frequencies in this order: Tensor2Tensor's in halves."""
-    ordered = hypothesis.arrangement.name in ("half", "cosines_first")
-    return ordered and reading is not None and reading.tensor2tensor
+    ordered = hypothesis.arrangement.form == "table" and hypothesis.arrangement.order in (
+        "s+c",
+        "c+s",
+    )
+    return ordered and usual is not None and usual.exponent == "2m/(d - 2)"
 
 
 def deviations_of(
-    comparison: Comparison, dtype: torch.dtype, in_config: set[str], reading: Reading | None
+    comparison: Comparison, dtype: torch.dtype, in_config: set[str], usual: UsualBase | None
 ) -> tuple[Deviation, ...]:
     """Return every way in which a table differs from the formula that fits it.
 
     dtype: the format of its numbers. in_config: which of scale and size the scheme's config contains.
-    reading: the usual base with another exponent.
+    usual: the usual base with another exponent.
     """
     table, fit, others = comparison.table, comparison.fit, comparison.others
     hypothesis, arrangement = fit.hypothesis, fit.hypothesis.arrangement
+    scale, size = abs(hypothesis.scale), hypothesis.size
     deviations: list[Deviation] = []
 
     def add(kind: Kind, sentence: str) -> None:
         deviations.append(Deviation(kind, sentence[0].upper() + sentence[1:]))
 
     if arrangement.fault:
-        swapped = "changed places" in arrangement.fault
-        add("swapped" if swapped else "wrong pairs", f"{arrangement.fault} ({arrangement.words}).")
-    if hypothesis.signs != (1, 1.0):
-        add("sign", _NEGATED[hypothesis.signs])
-    if reading is not None and not published(hypothesis, reading):
+        kind: Kind = "swapped" if arrangement.fault == SWAPPED else "wrong pairs"
+        add(kind, f"{arrangement.fault} ({arrangement.words}).")
+    if hypothesis.scale < 0:
+        add("sign", "Every sine is negated: angles run the other way.")
+    if usual is not None and not published(hypothesis, usual):
         add(
             "exponent",
-            f"Base {hypothesis.base:,.6g} is unusual: base {reading.base:,.6g} with the exponent "
-            f"{reading.exponent} in place of 2m/d makes the same numbers.",
+            f"Base {hypothesis.base:,.6g} is unusual: base {usual.base:,.6g} with the exponent "
+            f"{usual.exponent} in place of 2m/d makes the same numbers.",
         )
-    if hypothesis.scale != 1.0 and "scale" not in in_config:
-        shifted = _shifted_exponent(hypothesis, 2 * arrangement.pairs(table.width))
+    if scale != 1.0 and "scale" not in in_config:
+        shifted = _shifted_exponent(hypothesis, dim_of(table, hypothesis))
         reason = f", as by the exponent {shifted} in place of 2m/d" if shifted else ""
         add(
-            "exponent" if shifted else "scale",
-            f"Every angle is multiplied by {hypothesis.scale:.6g}{reason}.",
+            "exponent" if shifted else "scale", f"Every angle is multiplied by {scale:.6g}{reason}."
         )
-    if abs(hypothesis.size) != 1.0 and "size" not in in_config:
-        add("size", f"Every number is multiplied by {abs(hypothesis.size):.6g}.")
+    if size != 1.0 and "size" not in in_config:
+        add("size", f"Every number is multiplied by {size:.6g}.")
     if table.padding:
         rows = "row is" if table.padding == 1 else f"{table.padding:,} rows are"
         add("padding", f"The first {rows} all zeros, as padding is.")
-    if blank := _blank_rows(table, hypothesis):
+    if blank := [row for row in table.zeros.nonzero().flatten().tolist() if row >= table.padding]:
         rows = f"Row {blank[0]:,} is"
         if len(blank) > 1:
             rows = f"{len(blank):,} rows, the first of them row {blank[0]:,}, are"
@@ -241,7 +242,7 @@ def deviations_of(
     if fit.recipe.low:
         add("angles", f"Made with {fit.recipe.words}, where float64 would be exact.")
     latest = len(table.columns) + abs(hypothesis.start)
-    differs = others.largest > 4 * rounding(dtype, latest, max(1.0, abs(hypothesis.size)))
+    differs = others.largest > 4 * rounding(dtype, latest, max(1.0, size))
     if comparison.rows or comparison.columns:
         add("unexplained", _outliers(comparison, only=not differs))
     if differs:
@@ -255,11 +256,9 @@ def deviations_of(
     return tuple(deviations)
 
 
-def _blank_rows(table: TableInput, hypothesis: Hypothesis) -> list[int]:
-    """Return the rows of zeros but for position 0 of sines, where the formula is 0, too."""
-    sines_only = bool(hypothesis.arrangement.columns(table.width).sines.all())
-    rows = table.blank.nonzero().flatten().tolist()
-    return [row for row in rows if not (sines_only and row - table.padding + hypothesis.start == 0)]
+def dim_of(table: TableInput, hypothesis: Hypothesis) -> int:
+    """Return twice the number of pairs of a table."""
+    return hypothesis.arrangement.columns(table.columns.shape[1]).dim
 
 
 def _outliers(comparison: Comparison, *, only: bool) -> str:
@@ -285,39 +284,39 @@ def _listed(noun: str, names: list[str]) -> str:
 def _shifted_exponent(hypothesis: Hypothesis, dim: int) -> str:
     """Return the exponent that counts pairs from 1 or 1/2, if that is why all angles are smaller."""
     for shift, exponent in ((2, "2(m + 1)/d"), (1, "(2m + 1)/d")):
-        if math.isclose(hypothesis.scale, hypothesis.base ** (-shift / dim), rel_tol=1e-5):
+        if math.isclose(abs(hypothesis.scale), hypothesis.base ** (-shift / dim), rel_tol=1e-5):
             return exponent
     return ""
 
 
 def other_descriptions(
-    hypothesis: Hypothesis, width: int, uncertainty: float, reading: Reading | None
+    hypothesis: Hypothesis, dim: int, uncertainty: float, usual: UsualBase | None
 ) -> tuple[str, ...]:
     """Return other descriptions of the same numbers."""
-    base, rope = hypothesis.base, hypothesis.arrangement.scheme == "rope"
-    dim, name = 2 * hypothesis.arrangement.pairs(width), hypothesis.arrangement.name
-    plain = type(hypothesis) is Hypothesis
-    if published(hypothesis, reading):
+    base, arrangement = hypothesis.base, hypothesis.arrangement
+    rope, plain = arrangement.scheme == "rope", hypothesis.config is None
+    order = arrangement.order if arrangement.form == "table" else ""
+    if published(hypothesis, usual):
         return (f"base {base:,.6g} with the exponent 2m/d of Vaswani et al. 2017",)
     descriptions = []
-    if name == "half":
+    if order == "s+c":
         descriptions.append("a rotary cache in one tensor, sines first (GPT-J)")
-    if name == "cosines_first" and plain:
+    if order == "c+s" and plain:
         descriptions.append("a sinusoidal table whose sines and cosines have changed places")
-    if name == "interleaved_swapped":
+    if order == "cs":
         descriptions.append(
             "a rotary cache in one tensor, the cosine and the sine of each pair side by side"
         )
     if math.isinf(uncertainty):
         return (*descriptions, "the same with any other base, which one pair does not show")
-    usual = base in USUAL_BASES
-    more_usual = USUAL_BASES[: USUAL_BASES.index(base)] if usual else USUAL_BASES
-    if intended := _reading(base, dim, uncertainty, more_usual):
+    is_usual = base in USUAL_BASES
+    more_usual = USUAL_BASES[: USUAL_BASES.index(base)] if is_usual else USUAL_BASES
+    if other := _usual_base(base, dim, uncertainty, more_usual):
         descriptions.append(
-            f"base {intended.base:,.6g} with the exponent {intended.exponent} in place of 2m/d"
+            f"base {other.base:,.6g} with the exponent {other.exponent} in place of 2m/d"
         )
     if rope and (shifted := _shifted_exponent(hypothesis, dim)):
         descriptions.append(f"base {base:,.6g} with the exponent {shifted} in place of 2m/d")
-    if rope and plain and not usual:
+    if rope and plain and not is_usual:
         descriptions += [words for _, words in ntk_bases(dim, base, USUAL_BASES[:3])]
     return tuple(descriptions)

@@ -13,7 +13,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posenc.identification.columns import Arrangement, Columns
-from posenc.identification.waves import ColumnPhases, Waves, likely_starts
+from posenc.identification.waves import Waves
+from posenc.schemes.rope import RopeConfig
 
 _FITTED_ROWS = 128  # of one step of least squares
 
@@ -22,7 +23,8 @@ _FITTED_ROWS = 128  # of one step of least squares
 class Hypothesis:
     """A table size * f(scale * base^-exponent * (row + start)); f and exponent are the arrangement's.
 
-    sense: -1 where sines are negated. size: negative where all numbers are.
+    scale: negative where sines are negated. config: of a scaling of RoPE, whose frequencies replace
+    base^-exponent.
     """
 
     arrangement: Arrangement
@@ -30,52 +32,21 @@ class Hypothesis:
     scale: float = 1.0
     start: int = 0
     size: float = 1.0
-    sense: int = 1
-
-    @property
-    def signs(self) -> tuple[int, float]:
-        """The sense, and the sign of the size."""
-        return self.sense, math.copysign(1.0, self.size)
+    config: RopeConfig | None = None
 
     def rates(self, columns: Columns) -> Float[Tensor, " c"]:
         """Return the frequency of every column, radians per position, float64."""
-        return self.scale * self.base ** (-columns.exponents)
-
-    def float32_rates(self, columns: Columns) -> Float[Tensor, " c"] | None:
-        """Return the frequencies as public code computes them in float32, None for the plain formula."""
-        return None
-
-    def values(self, rows: Float[Tensor, " t"], columns: Columns) -> Float[Tensor, "t c"]:
-        """Return rows of this table, float64; the angles are float64 products."""
-        angles = (rows + self.start).unsqueeze(1) * self.rates(columns)
-        return self.size * torch.where(columns.sines, self.sense * angles.sin(), angles.cos())
+        if self.config is None:
+            return self.scale * self.base ** (-columns.exponents)
+        return self.scale * by_column(self.config.frequencies().inv_freq, columns)
 
 
-def hypotheses(
-    waves: Waves,
-    arrangement: Arrangement,
-    columns: Columns,
-    *,
-    scaled: bool,
-    tolerance: float,
-    signs: tuple[int, float] = (1, 1.0),
-) -> list[Hypothesis]:
-    """Return the tables of this arrangement that the waves support, [] if none.
-
-    scaled: whether the fastest pair may rotate by another angle than one radian per position. tolerance:
-    error of a number by rounding. signs: of the sines, and of all numbers.
-    """
-    line = _fit_line(waves, columns, scaled)
-    if line is None:
-        return []
-    sense, sign = signs
-    first = Hypothesis(arrangement, *line, size=sign, sense=sense)
-    rates = first.rates(columns)
-    phases = ColumnPhases.of(waves, columns, rates, tolerance, signs)
-    return [replace(first, start=start) for start in likely_starts(phases, rates)]
+def by_column(frequencies: Float[Tensor, " p"], columns: Columns) -> Float[Tensor, " c"]:
+    """Return the frequencies of pairs by column."""
+    return frequencies[(columns.exponents * len(frequencies)).round().long()]
 
 
-def _fit_line(waves: Waves, columns: Columns, scaled: bool) -> tuple[float, float] | None:
+def fit_line(waves: Waves, columns: Columns) -> tuple[float, float] | None:
     """Return base and scale of the straight line through the logarithms of the frequencies."""
     known = (waves.weight > 0) & (waves.theta > 0)
     if not bool(known.any()):
@@ -85,12 +56,13 @@ def _fit_line(waves: Waves, columns: Columns, scaled: bool) -> tuple[float, floa
     slope, height = 0.0, 0.0
     for _ in range(6):  # columns away from the line lose weight each time
         total = weight.sum()
-        middle = (weight * x).sum() / total if scaled else torch.zeros((), dtype=torch.float64)
+        middle = (weight * x).sum() / total
         variance = float((weight * (x - middle).square()).sum())
-        if variance <= 1e-12 * float(total):
-            return None if scaled else (10_000.0, 1.0)
-        slope = float((weight * (x - middle) * y).sum()) / variance
-        height = float((weight * y).sum() / total) - slope * float(middle) if scaled else 0.0
+        if variance <= 1e-12 * float(total):  # a single pair, whose base is any
+            slope = -math.log(10_000.0)
+        else:
+            slope = float((weight * (x - middle) * y).sum()) / variance
+        height = float((weight * y).sum() / total) - slope * float(middle)
         residual = (y - height - slope * x).abs()
         weight = full_weight / (1 + (residual / (3 * residual.median().clamp_min(1e-9))).square())
     base = math.exp(max(-60.0, min(-slope, 60.0)))
@@ -100,7 +72,7 @@ def _fit_line(waves: Waves, columns: Columns, scaled: bool) -> tuple[float, floa
 def refine(
     hypothesis: Hypothesis, table: Float[Tensor, "t c"], columns: Columns, *, scaled: bool
 ) -> Hypothesis:
-    """Return the least-squares base, scale and size by Gauss-Newton, on 16 rows first, then on all."""
+    """Return the least-squares base, size and, if `scaled`, scale by Gauss-Newton: on 16 rows, then all."""
     reach = min(len(table), 16)
     while True:
         rows = torch.linspace(0, reach - 1, min(reach, _FITTED_ROWS)).round().long()
@@ -119,10 +91,9 @@ def _step(
     scaled: bool,
 ) -> Hypothesis:
     angles = (rows + hypothesis.start).unsqueeze(1) * hypothesis.rates(columns)
-    sin, cos = hypothesis.sense * angles.sin(), angles.cos()
+    sin, cos = angles.sin(), angles.cos()
     value = torch.where(columns.sines, sin, cos)
-    slope = hypothesis.sense * torch.where(columns.sines, cos, -sin)
-    by_log_rate = hypothesis.size * slope * angles
+    by_log_rate = hypothesis.size * torch.where(columns.sines, cos, -sin) * angles
     slopes = [-by_log_rate * columns.exponents, value]
     if scaled:
         slopes.append(by_log_rate)
@@ -134,11 +105,12 @@ def _step(
     step = torch.linalg.solve(normal, matrix.T @ residual) / norms
     # Steps are bounded, so that a rough start cannot leave the range of bases.
     log_base, log_scale = (max(-0.5, min(0.5, float(step[i]))) for i in (0, -1))
-    base = math.exp(max(1e-6, min(30.0, math.log(hypothesis.base) + log_base)))
-    scale = hypothesis.scale * math.exp(log_scale) if scaled else hypothesis.scale
-    sign = hypothesis.signs[1]
-    size = sign * max(1e-6, sign * (hypothesis.size + float(step[1])))
-    return replace(hypothesis, base=base, scale=scale, size=size)
+    return replace(
+        hypothesis,
+        base=math.exp(max(1e-6, min(30.0, math.log(hypothesis.base) + log_base))),
+        scale=hypothesis.scale * math.exp(log_scale) if scaled else hypothesis.scale,
+        size=max(1e-6, hypothesis.size + float(step[1])),
+    )
 
 
 # Half a unit in the last place at 1, and as much again for a library's sine.
@@ -166,26 +138,23 @@ class Recipe:
     @property
     def low(self) -> bool:
         """Whether the angles are less exact than float64."""
-        return self.words != EXACT.words
+        return self.angle != torch.float64
 
     def values(
         self, hypothesis: Hypothesis, rows: Float[Tensor, " t"], columns: Columns
     ) -> Float[Tensor, "t c"]:
         """Return rows of a table computed in this way, float64."""
-        if not self.low:
-            return hypothesis.values(rows, columns)
-        rates = self._rates(hypothesis, columns).to(self.stored)
-        positions = (rows + hypothesis.start).to(self.angle)
-        angles = positions.unsqueeze(1) * rates.to(self.angle)
-        table = torch.where(columns.sines, hypothesis.sense * angles.sin(), angles.cos())
-        return hypothesis.size * table.double()
+        rates = self._rates(hypothesis, columns).to(self.stored).to(self.angle)
+        angles = (rows + hypothesis.start).to(self.angle).unsqueeze(1) * rates
+        return hypothesis.size * torch.where(columns.sines, angles.sin(), angles.cos()).double()
 
     def _rates(self, hypothesis: Hypothesis, columns: Columns) -> Float[Tensor, " c"]:
-        if self.frequencies == "powers":
-            by_scaling = hypothesis.float32_rates(columns)
-            if by_scaling is not None:
-                return by_scaling
-        if self.frequencies == "exact" or type(hypothesis) is not Hypothesis:
+        """Return the frequencies as public code computes them."""
+        config = hypothesis.config
+        if config is not None and self.frequencies == "powers":
+            rates = by_column(config.float32_frequencies(config.rotary_dim), columns)
+            return hypothesis.scale * rates
+        if config is not None or self.frequencies == "exact":
             return hypothesis.rates(columns)
         if self.frequencies == "powers":
             plain = 1.0 / (hypothesis.base ** columns.exponents.float())

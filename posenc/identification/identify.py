@@ -2,38 +2,52 @@
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from posenc.errors import ConfigError, SchemeArgumentError
-from posenc.identification.columns import MIN_ROWS, SMALLEST, Arrangement, TableInput
+from posenc.identification.columns import (
+    MIN_ROWS,
+    SMALLEST,
+    Arrangement,
+    TableInput,
+    longest_run,
+)
 from posenc.identification.deviations import (
     Comparison,
     Deviation,
     Differences,
     Kind,
-    Reading,
+    UsualBase,
+    blocks,
     compare,
     consistent_run,
     deviations_of,
+    dim_of,
     other_descriptions,
-    other_reading,
     published,
+    rows_of_formula,
+    usual_base,
 )
-from posenc.identification.frequency_fit import Hypothesis, Recipe, narrowest_format, rounding
-from posenc.identification.scalings import ScaledHypothesis, divided_config
+from posenc.identification.frequency_fit import (
+    EXACT,
+    Hypothesis,
+    Recipe,
+    narrowest_format,
+    rounding,
+)
 from posenc.identification.search import SEARCH_ROWS, Fit, nearest_fit, searched_columns
 from posenc.identification.waves import EARLIEST_START, LATEST_START
 from posenc.schemes.base import SchemeConfig
 from posenc.schemes.rope import RopeConfig
+from posenc.schemes.rope_scaling.base import RopeLinearConfig
 from posenc.schemes.sinusoidal import SinusoidalConfig
 from posenc.text import counted
 
 FITS = 0.02  # largest relative residual of a table that a formula made
-_BLOCK = 2**20  # numbers of the table that are compared at once
 _TIMESTEP_BASE = 10_000.0  # the only base of diffusion models
 
 
@@ -47,25 +61,25 @@ class Identification:
     table minus formula over that of the table, of the nearest formula if none fits. largest: the
     largest difference, at row and column `worst`. by_column (c,): the largest in each column.
     base_within: relative change of the base that makes the same numbers; inf if any base does.
-    reading: a usual base with another exponent that makes the same numbers, if the base of 2m/d is
+    usual_base: a usual base with another exponent that makes the same numbers, if the base of 2m/d is
     unusual. also: other descriptions of the same numbers. padding: rows of zeros before the first position.
     """
 
-    config: SchemeConfig | None
-    hypothesis: Hypothesis | None
-    recipe: Recipe | None
     dtype: torch.dtype
-    residual: float
-    largest: float
-    worst: tuple[int, int]
-    by_column: Float[Tensor, " c"]
-    base_within: float
-    reading: Reading | None
-    deviations: tuple[Deviation, ...]
-    also: tuple[str, ...]
     rows: int
     width: int
     padding: int
+    residual: float
+    config: SchemeConfig | None = None
+    hypothesis: Hypothesis | None = None
+    recipe: Recipe | None = None
+    largest: float = math.nan
+    worst: tuple[int, int] = (0, 0)
+    by_column: Float[Tensor, " c"] | None = None
+    base_within: float = math.inf
+    usual_base: UsualBase | None = None
+    deviations: tuple[Deviation, ...] = ()
+    also: tuple[str, ...] = ()
 
     @property
     def known(self) -> bool:
@@ -91,115 +105,97 @@ def identify(table: Tensor, sines: Tensor | None = None) -> Identification:
     there are two rows or more.
     """
     source = TableInput.of(table, sines)
-    dtype = narrowest_format(source.columns)
-    best = _best_comparison(source, dtype)
+    dtype, rows = narrowest_format(source.columns), len(source.columns)
+    best = _nearest(source, dtype)
     if best is None or not best.others.residual <= FITS:
-        return _none(source, dtype, 1.0 if best is None else best.all.residual)
-    source, fit = best.table, best.fit
-    hypothesis, rows = fit.hypothesis, len(source.columns)
-    config, in_config = _config(hypothesis, source.width)
-    tolerance = rounding(dtype, rows + abs(hypothesis.start), abs(hypothesis.size))
-    within = _base_within(fit, source, tolerance)
+        residual = 1.0 if best is None else best.all.residual
+        return Identification(dtype, rows, source.width, source.padding, residual)
+    source, hypothesis = best.table, best.fit.hypothesis
+    dim = dim_of(source, hypothesis)
+    config, in_config = _config(hypothesis, source)
+    tolerance = rounding(dtype, rows + abs(hypothesis.start), hypothesis.size)
+    within = _base_within(hypothesis, source, tolerance)
     # Differences beyond rounding make the base uncertain by as much more.
     uncertainty = within * max(1.0, best.others.largest / tolerance)
-    reading = other_reading(hypothesis, source.width, uncertainty)
+    usual = usual_base(hypothesis, dim, uncertainty)
     return Identification(
-        config=config,
-        hypothesis=hypothesis,
-        recipe=fit.recipe,
         dtype=dtype,
-        residual=best.all.residual,
-        largest=best.all.largest,
-        worst=best.all.worst,
-        by_column=best.by_column,
-        base_within=within,
-        reading=reading,
-        deviations=deviations_of(best, dtype, in_config, reading),
-        also=other_descriptions(hypothesis, source.width, uncertainty, reading),
         rows=rows,
         width=source.width,
         padding=source.padding,
+        residual=best.all.residual,
+        config=config,
+        hypothesis=hypothesis,
+        recipe=best.fit.recipe,
+        largest=best.all.largest,
+        worst=best.all.worst,
+        by_column=best.all.by_column,
+        base_within=within,
+        usual_base=usual,
+        deviations=deviations_of(best, dtype, in_config, usual),
+        also=other_descriptions(hypothesis, dim, uncertainty, usual),
     )
 
 
-def _best_comparison(source: TableInput, dtype: torch.dtype) -> Comparison | None:
-    best: Comparison | None = None
-    # A first row of zeros is position 0 of sines alone, or padding if that comes far nearer.
-    for padding in dict.fromkeys((0 if source.padding == 1 else source.padding, source.padding)):
-        padded = replace(source, padding=padding)
-        begin, end = padded.longest_run
-        body = source.columns[begin:end]
-        if len(body) >= MIN_ROWS and float(body.abs().max()) >= SMALLEST:
-            fit = nearest_fit(body, source.form, source.width, dtype)
-            comparison = compare(padded, _moved(fit, begin - padding))
-            if best is None or comparison.all.residual < 0.5 * best.all.residual:
-                best = comparison
-    if best is not None and (best.all.residual > FITS or best.rows or best.columns):
-        by_part = _compare_consistent_run(best.table, dtype)
-        if by_part is not None and by_part.others.residual < best.others.residual:
-            return by_part
+def _nearest(source: TableInput, dtype: torch.dtype) -> Comparison | None:
+    """Compare a table with the formula of its longest run of rows that are not all zeros."""
+    begin, end = longest_run(source.zeros)
+    body = source.columns[begin:end]
+    if len(body) < MIN_ROWS or float(body.abs().max()) < SMALLEST:
+        return None
+    best = compare(*_from_row_0(source, nearest_fit(body, source.form, dtype), begin))
+    if best.all.residual > FITS or best.rows or best.columns:
+        searched = searched_columns(body.shape[1])
+        run = consistent_run(body[:SEARCH_ROWS, searched])
+        if run is not None:
+            first, last, outliers = run
+            fit = nearest_fit(body[first:last], source.form, dtype, searched[outliers])
+            by_run = compare(*_from_row_0(source, fit, begin + first))
+            if by_run.others.residual < best.others.residual:
+                return by_run
     return best
 
 
-def _compare_consistent_run(source: TableInput, dtype: torch.dtype) -> Comparison | None:
-    """Compare a table with the formula of its longest run of rows that follow one, if it has any."""
-    begin, end = source.longest_run
-    body, searched = source.columns[begin:end], searched_columns(source.columns.shape[1])
-    run = consistent_run(body[:SEARCH_ROWS, searched])
-    if run is None:
-        return None
-    first, last, outliers = run
-    fit = nearest_fit(body[first:last], source.form, source.width, dtype, searched[outliers])
-    return compare(source, _moved(fit, begin + first - source.padding))
+def _from_row_0(source: TableInput, fit: Fit, row: int) -> tuple[TableInput, Fit]:
+    """Return a table, and a fit that was made from row `row` on, with the start of row 0."""
+    columns = fit.hypothesis.arrangement.columns(source.columns.shape[1])
+    start = fit.hypothesis.start - row
+    if source.padding == 1 and start == 0 and bool(columns.sines.all()):  # position 0, not padding
+        zeros = source.zeros & (torch.arange(len(source.zeros)) > 0)
+        source = replace(source, zeros=zeros, padding=0)
+    return source, replace(fit, hypothesis=replace(fit.hypothesis, start=start + source.padding))
 
 
-def _moved(fit: Fit, row: int) -> Fit:
-    """Return a fit that was made from row `row` on, with the start of row 0."""
-    return replace(fit, hypothesis=replace(fit.hypothesis, start=fit.hypothesis.start - row))
-
-
-def _none(source: TableInput, dtype: torch.dtype, residual: float) -> Identification:
-    nothing = torch.full((source.columns.shape[1],), math.nan, dtype=torch.float64)
-    return Identification(
-        None, None, None, dtype, residual, math.nan, (0, 0), nothing, math.inf, None, (), (),
-        len(source.columns), source.width, source.padding,
-    )  # fmt: skip
-
-
-def _config(hypothesis: Hypothesis, width: int) -> tuple[SchemeConfig | None, set[str]]:
+def _config(hypothesis: Hypothesis, source: TableInput) -> tuple[SchemeConfig | None, set[str]]:
     """Return the config of a table and which of scale and size it contains."""
-    arrangement, scale = hypothesis.arrangement, hypothesis.scale
-    dim, layout = 2 * arrangement.pairs(width), arrangement.layout or "interleaved"
+    arrangement, scale, base = hypothesis.arrangement, abs(hypothesis.scale), hypothesis.base
+    dim, layout = dim_of(source, hypothesis), arrangement.layout or "interleaved"
     try:
         if arrangement.fault:
             return None, set()
-        if isinstance(hypothesis, ScaledHypothesis):
-            assert hypothesis.config is not None
+        if hypothesis.config is not None:
             config = replace(hypothesis.config, layout=layout)
-            factor = config.attention_scaling()
-            sized = math.isclose(factor, abs(hypothesis.size), rel_tol=2e-3)
+            sized = math.isclose(config.attention_scaling(), hypothesis.size, rel_tol=2e-3)
             return config, {"scale", "size"} if sized else {"scale"}
         if arrangement.scheme == "sinusoidal":
-            if width % 2 or scale != 1.0:
+            if dim != source.width or scale != 1.0:
                 return None, set()
-            return SinusoidalConfig(dim=dim, base=hypothesis.base, layout=layout), set()
+            return SinusoidalConfig(dim=dim, base=base, layout=layout), set()
         if scale == 1.0:
-            return RopeConfig(dim=dim, base=hypothesis.base, layout=layout), set()
-        if (scaled := divided_config(dim, hypothesis.base, scale)) is not None:
-            return replace(scaled, layout=layout), {"scale"}
+            return RopeConfig(dim=dim, base=base, layout=layout), set()
+        return RopeLinearConfig(dim=dim, base=base, factor=1 / scale, layout=layout), {"scale"}
     except ConfigError:
-        pass
-    return None, set()
+        return None, set()
 
 
-def _base_within(fit: Fit, source: TableInput, tolerance: float) -> float:
+def _base_within(hypothesis: Hypothesis, source: TableInput, tolerance: float) -> float:
     """Return the relative change of the base that changes no number by more than rounding does."""
-    columns = fit.hypothesis.arrangement.columns(source.width)
+    columns = hypothesis.arrangement.columns(source.columns.shape[1])
     last = len(source.columns) - source.padding - 1
     positions = torch.linspace(0, last, min(last + 1, 256), dtype=torch.float64)
-    angles = (positions + fit.hypothesis.start).unsqueeze(1) * fit.hypothesis.rates(columns)
+    angles = (positions + hypothesis.start).unsqueeze(1) * hypothesis.rates(columns)
     moved = angles * columns.exponents * torch.where(columns.sines, angles.cos(), angles.sin())
-    slope = float(moved.abs().max()) * abs(fit.hypothesis.size)
+    slope = float(moved.abs().max()) * hypothesis.size
     return tolerance / slope if slope > tolerance else math.inf
 
 
@@ -212,7 +208,7 @@ def headline(result: Identification) -> str:
             f"{result.width:,} table than {result.residual:.0%} of its size."
         )
     faults = sum(deviation.kind not in ("padding", "start") for deviation in result.deviations)
-    verb = "departs" if faults == 1 else "depart"
+    verb = "differs" if faults == 1 else "differ"
     but = f", but {counted(faults, 'thing')} {verb}" if faults else ""
     return (
         f"{scheme_name(result)}, base {base_words(result)}, {result.arrangement.words}, from position "
@@ -224,8 +220,8 @@ def scheme_name(result: Identification) -> str:
     """Return the name of an identified table; if two uses make the same numbers, both."""
     assert result.hypothesis is not None
     hypothesis = result.hypothesis
-    cosines_first = hypothesis.arrangement.name == "cosines_first"
-    if published(hypothesis, result.reading):
+    cosines_first = hypothesis.arrangement.words == "all cosines, then all sines"
+    if published(hypothesis, result.usual_base):
         if cosines_first:
             return "Tensor2Tensor's sinusoidal, cosines first (flip_sin_to_cos in diffusers)"
         return "Tensor2Tensor's sinusoidal (as in Whisper, M2M100 and DDPM)"
@@ -235,7 +231,7 @@ def scheme_name(result: Identification) -> str:
         name = "Sinusoidal" if hypothesis.arrangement.scheme == "sinusoidal" else "RoPE"
     if cosines_first:
         name += " cache in one tensor (as in vLLM)"
-        if hypothesis.base == _TIMESTEP_BASE and type(hypothesis) is Hypothesis:
+        if hypothesis.base == _TIMESTEP_BASE and hypothesis.config is None:
             name += " or timestep embedding with flip_sin_to_cos (as in Stable Diffusion)"
     return name
 
@@ -243,8 +239,8 @@ def scheme_name(result: Identification) -> str:
 def base_words(result: Identification) -> str:
     """Return the base with as many digits as the table shows, or a usual one with its exponent."""
     assert result.hypothesis is not None
-    if result.reading is not None:
-        return f"{result.reading.base:,.6g} with the exponent {result.reading.exponent}"
+    if result.usual_base is not None:
+        return f"{result.usual_base.base:,.6g} with the exponent {result.usual_base.exponent}"
     if math.isinf(result.base_within):
         return "of any size"
     digits = 12
@@ -293,9 +289,9 @@ def record(result: Identification) -> dict[str, Any]:
         "base": None if hypothesis is None else hypothesis.base,
         "base_within": None if math.isinf(result.base_within) else result.base_within,
         "start": None if hypothesis is None else hypothesis.start - result.padding,
-        "scale": None if hypothesis is None else hypothesis.scale,
+        "scale": None if hypothesis is None else abs(hypothesis.scale),
         "size": None if hypothesis is None else hypothesis.size,
-        "sense": None if hypothesis is None else hypothesis.sense,
+        "sense": None if hypothesis is None else int(math.copysign(1, hypothesis.scale)),
         "angles": None if result.recipe is None else result.recipe.words,
         "format": _dtype_name(result),
         "rows": result.rows,
@@ -311,81 +307,54 @@ def record(result: Identification) -> dict[str, Any]:
     }
 
 
-class Reconstruction(NamedTuple):
-    """Rows of a table, of cosines and sines the cosines first: as read, and by its formula.
-
-    as_identified: with the identified rounding; exact: the same formula with angles right to the last
-    bit. Padding is zeros in all three.
-    """
-
-    table: Float[Tensor, "t c"]
-    as_identified: Float[Tensor, "t c"]
-    exact: Float[Tensor, "t c"]
-
-
 def reconstruct(
-    result: Identification, table: Tensor, sines: Tensor | None = None, *, rows: int | None = None
-) -> Reconstruction:
-    """Return the first rows, all by default, of an identified table and of its formula, float64.
+    result: Identification,
+    table: Tensor,
+    sines: Tensor | None = None,
+    *,
+    rows: int | None = None,
+    exact: bool = True,
+) -> Float[Tensor, "t c"]:
+    """Return the first rows, all by default, of an identified table by its formula, float64.
 
-    Raises SchemeArgumentError for a table that no formula makes.
+    Of cosines and sines the cosines come first; padding is zeros. exact: angles right to the last bit,
+    else rounded as identified. Raises SchemeArgumentError for a table that no formula makes.
     """
     source = TableInput.of(table, sines)
-    return _reconstruct(result, source, 0, len(source.columns) if rows is None else rows)
+    index = torch.arange(len(source.columns))[:rows]
+    return rows_of_formula(*_formula(result, exact), replace(source, padding=result.padding), index)
 
 
-def _reconstruct(
-    result: Identification, source: TableInput, begin: int, end: int
-) -> Reconstruction:
-    hypothesis, recipe = result.hypothesis, result.recipe
-    if hypothesis is None or recipe is None:
-        raise SchemeArgumentError("No formula makes this table, so there is none beside it.")
-    body = source.columns[begin:end]
-    columns = hypothesis.arrangement.columns(source.width)
-    position = torch.arange(begin, begin + len(body), dtype=torch.float64) - result.padding
-    padded = ((position < 0) | source.blank[begin:end]).unsqueeze(1)
-    as_identified = recipe.values(hypothesis, position, columns).masked_fill(padded, 0.0)
-    exact = hypothesis.values(position, columns).masked_fill(padded, 0.0)
-    return Reconstruction(body, as_identified, exact)
+def _formula(result: Identification, exact: bool) -> tuple[Hypothesis, Recipe]:
+    if result.hypothesis is None or result.recipe is None:
+        raise SchemeArgumentError("No formula makes this table.")
+    return result.hypothesis, EXACT if exact else result.recipe
 
 
-class FromExact(NamedTuple):
-    """Largest differences from the formula with exact angles: of each column, of all, and where."""
-
-    by_column: Float[Tensor, " c"]
-    largest: float
-    row: int
-    column: int
-
-
-def from_exact(result: Identification, table: Tensor, sines: Tensor | None = None) -> FromExact:
+def from_exact(result: Identification, table: Tensor, sines: Tensor | None = None) -> Differences:
     """Compare an identified table with its formula, angles right to the last bit.
 
     Raises SchemeArgumentError for a table that no formula makes.
     """
-    source = TableInput.of(table, sines)
-    width = source.columns.shape[1]
-    by_column = torch.zeros(width, dtype=torch.float64)
-    differences = Differences()
-    rows = max(1, _BLOCK // width)
-    for begin in range(0, len(source.columns), rows):
-        part = _reconstruct(result, source, begin, begin + rows)
-        off = (part.table - part.exact).abs()
-        by_column = torch.maximum(by_column, off.amax(0))
-        differences.add(off, part.table, begin)
-    return FromExact(by_column, differences.largest, *differences.worst)
+    source = replace(TableInput.of(table, sines), padding=result.padding)
+    formula = _formula(result, exact=True)
+    differences = Differences(source.columns.shape[1])
+    for rows in blocks(source):
+        part = source.columns[rows]
+        off = (rows_of_formula(*formula, source, rows) - part).abs()
+        differences.add(off, part, int(rows[0]))
+    return differences
 
 
-def error_sentence(result: Identification, error: FromExact) -> str:
+def error_sentence(result: Identification, error: Differences) -> str:
     """Return the largest error of a table against its formula with exact angles, and where it is."""
     if error.largest == 0:
         return "Every number is that of the formula, to the last bit."
-    return (
-        f"Largest error {error.largest:.3g}, in row {error.row:,}, {_column(result, error.column)}."
-    )
+    row, column = error.worst
+    return f"Largest error {error.largest:.3g}, in row {row:,}, {_column(result, column)}."
 
 
-def leading_error(result: Identification, error: FromExact | None) -> str:
+def leading_error(result: Identification, error: Differences | None) -> str:
     """Return the sentence on the largest error, "" if it is float32's last rounding or less."""
     exact = result.dtype in (torch.float32, torch.float64)
     rounded = exact and not (result.has("angles") or result.has("unexplained"))

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from posenc.identification.columns import ARRANGEMENTS, Arrangement, Columns, Form
@@ -19,17 +19,12 @@ from posenc.identification.frequency_fit import (
     RECIPES,
     Hypothesis,
     Recipe,
-    hypotheses,
+    fit_line,
     refine,
     rounding,
 )
-from posenc.identification.scalings import (
-    USUAL_BASES,
-    nearest_scalings,
-    ntk_bases,
-    scaled_hypotheses,
-)
-from posenc.identification.waves import Waves, fit_waves
+from posenc.identification.scalings import USUAL_BASES, nearest_scalings, ntk_bases
+from posenc.identification.waves import Waves, fit_waves, likely_starts
 
 SEARCH_ROWS = 2_048
 _SEARCH_COLUMNS = 96
@@ -38,7 +33,7 @@ _FIRST_ROWS = 32
 _FINALISTS = 3
 _USUAL_STARTS = (0, 1, 2)
 _NEAR = 0.02  # relative residual below which the signs are right
-_SIGNS = ((1, 1.0), (-1, 1.0), (1, -1.0), (-1, -1.0))  # of the sines, of all numbers
+_NEAR_ONE = 0.05  # relative difference of a scale that may be 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,38 +53,26 @@ class Fit:
 
 @dataclass(frozen=True, eq=False)
 class _Search:
-    """The part of a table that is searched: its first rows and the columns `picked`.
+    """The part of a table that is searched: its first rows, some of its `count` columns.
 
-    moving (all columns,): which change in these rows.
+    orders: the arrangements that the table may have, and what these columns are in each.
     """
 
     table: Float[Tensor, "t c"]
-    picked: Int[Tensor, " c"]
-    width: int
-    form: Form
     dtype: torch.dtype
-    moving: Bool[Tensor, " all"]
-
-    def moving_pairs(self, arrangement: Arrangement) -> int:
-        """Return the least number of pairs with a frequency above 0."""
-        columns = arrangement.columns(self.width)
-        pair = (columns.exponents * (columns.dim // 2)).round()
-        return int(pair[self.moving].max()) + 1 if bool(self.moving.any()) else 0
-
-    def columns(self, arrangement: Arrangement) -> Columns:
-        return arrangement.columns(self.width).at(self.picked)
+    orders: dict[Arrangement, Columns]
 
     def exact(self, fit: Fit) -> bool:
         """Whether a fit differs by rounding alone."""
         latest = len(self.table) + abs(fit.hypothesis.start)
-        return fit.largest <= rounding(self.dtype, latest, max(1.0, abs(fit.hypothesis.size)))
+        return fit.largest <= rounding(self.dtype, latest, max(1.0, fit.hypothesis.size))
 
     def fits(self, hypothesis: Hypothesis, recipe: Recipe, *, rows: int = SEARCH_ROWS) -> list[Fit]:
         """Return the fit on the first `rows` rows, and a second one of the best size if it is better."""
         reach = min(rows, len(self.table))
         sample = torch.linspace(0, reach - 1, min(reach, _SCORED_ROWS)).round().long()
         table = self.table[sample]
-        values = recipe.values(hypothesis, sample.double(), self.columns(hypothesis.arrangement))
+        values = recipe.values(hypothesis, sample.double(), self.orders[hypothesis.arrangement])
         # Summed by NumPy: the same bits on any number of threads.
         power = float(values.square().numpy().sum())
         ratio = max(1e-6, float((values * table).numpy().sum()) / power) if power > 0 else 1.0
@@ -107,18 +90,20 @@ class _Search:
 def nearest_fit(
     table: Float[Tensor, "t c"],
     form: Form,
-    width: int,
     dtype: torch.dtype,
     excluded: Int[Tensor, " few"] | None = None,
 ) -> Fit:
     """Return the formula that comes nearest to a table. excluded: columns that are not used."""
-    picked = searched_columns(table.shape[1])
-    first = table[:SEARCH_ROWS]
-    moving = first.amax(0) > first.amin(0)
+    count = table.shape[1]
+    picked = searched_columns(count)
     if excluded is not None:
         picked = picked[~torch.isin(picked, excluded)]
-        moving[excluded] = False
-    search = _Search(first[:, picked], picked, width, form, dtype, moving)
+    orders = {
+        arrangement: arrangement.columns(count).at(picked)
+        for arrangement in ARRANGEMENTS
+        if arrangement.form == form and arrangement.fits(count)
+    }
+    search = _Search(table[:SEARCH_ROWS, picked], dtype, orders)
     waves = fit_waves(search.table) if len(table) >= 5 else None
     rough = sorted(_rough_fits(search, waves), key=lambda fit: fit.residual)
     fits = [fit for finalist in _distinct(rough) for fit in _finished(search, finalist)]
@@ -128,65 +113,42 @@ def nearest_fit(
 
 
 def searched_columns(count: int) -> Int[Tensor, " c"]:
-    """Return all columns, or a random sample that includes what may be the columns' partners.
-
-    The cosine of a sine is its neighbour, or half of all columns away.
-    """
-    mixed = torch.randperm(count, generator=torch.Generator().manual_seed(0))
-    if count <= _SEARCH_COLUMNS or count % 4:
-        return mixed[:_SEARCH_COLUMNS]
-    few = mixed[mixed < count // 2]
-    few = few[few % 2 == 0][: _SEARCH_COLUMNS // 4]
-    few = torch.cat((few, few + 1))
-    return torch.cat((few, few + count // 2))
+    """Return all columns, or a random sample of them."""
+    return torch.randperm(count, generator=torch.Generator().manual_seed(0))[:_SEARCH_COLUMNS]
 
 
 def _rough_fits(search: _Search, waves: Waves | None) -> Iterator[Fit]:
-    """Yield what the columns support in every order, then the usual tables."""
-    arrangements = [a for a in ARRANGEMENTS if a.form == search.form and a.fits(search.width)]
-    if waves is not None:
-        tolerance = rounding(search.dtype, len(search.table))
-        any_exact, least = False, math.inf
-        for signs, scaled in itertools.product(_SIGNS, (False, True)):
-            if least < _NEAR and not scaled:
-                return  # wrong signs come less near
-            for arrangement in arrangements:
-                columns, exact = search.columns(arrangement), False
-                if not _signs_matter(columns, signs):
-                    continue
-                for rough in hypotheses(
-                    waves, arrangement, columns, scaled=scaled, tolerance=tolerance, signs=signs
-                ):
+    """Yield what the columns support in every order, then, if nothing is near, the usual tables."""
+    for sign in (1, -1):
+        near = False
+        for arrangement, columns in search.orders.items():
+            line = None if waves is None else fit_line(waves, columns)
+            if line is None or (sign < 0 and not _has_both(columns)):
+                continue
+            base, scale = line
+            free = Hypothesis(arrangement, base, sign * scale)
+            for start in likely_starts(search.table, columns, free.rates(columns)):
+                for scaled in (False, True) if abs(scale - 1) < _NEAR_ONE else (True,):
+                    rough = replace(free, start=start, scale=sign * (scale if scaled else 1.0))
                     hypothesis = refine(rough, search.table, columns, scaled=scaled)
                     fit = search.fits(hypothesis, EXACT)[0]
                     yield fit
-                    exact = exact or search.exact(fit)
-                    if not scaled and hypothesis.start in _USUAL_STARTS:
-                        least = min(least, fit.residual)
-                if exact and not arrangement.fault:
+                    near = near or fit.residual < _NEAR
+                    if search.exact(fit):
+                        break
+                if search.exact(fit) and not scaled and not arrangement.fault:
                     return  # nothing simpler is left
-                any_exact = any_exact or exact
-            if any_exact:
-                return
-    # Too few rows, or numbers too rough to measure frequencies: usual tables are compared.
-    for signs in _SIGNS:
-        near = False
-        for arrangement in arrangements:
-            if not _signs_matter(search.columns(arrangement), signs):
-                continue
-            for base, start in itertools.product(USUAL_BASES, _USUAL_STARTS):
-                usual = Hypothesis(arrangement, base, 1.0, start, signs[1], signs[0])
-                fit = search.fits(usual, EXACT, rows=_FIRST_ROWS)[-1]
-                yield fit
-                near = near or fit.residual < _NEAR
         if near:
             return
+    # Too few rows, or numbers too rough to measure frequencies: usual tables are compared.
+    for arrangement, base, start in itertools.product(search.orders, USUAL_BASES, _USUAL_STARTS):
+        usual = Hypothesis(arrangement, base, start=start)
+        yield search.fits(usual, EXACT, rows=_FIRST_ROWS)[-1]
 
 
-def _signs_matter(columns: Columns, signs: tuple[int, float]) -> bool:
-    """Whether these signs differ from simpler ones: where all columns are sines, they are all numbers."""
-    sense, _ = signs
-    return sense == 1 or bool(columns.sines.any() and not columns.sines.all())
+def _has_both(columns: Columns) -> bool:
+    """Whether there are sines and cosines, so that the sines' signs differ from a table's sign."""
+    return bool(columns.sines.any() and not columns.sines.all())
 
 
 def _distinct(fits: Sequence[Fit]) -> list[Fit]:
@@ -194,19 +156,18 @@ def _distinct(fits: Sequence[Fit]) -> list[Fit]:
     best: dict[tuple[object, ...], Fit] = {}
     for fit in fits:
         h = fit.hypothesis
-        key = (h.arrangement.name, h.signs, h.start, f"{h.base:.2g}", f"{h.scale:.2g}")
-        if len(best) < _FINALISTS:
-            best.setdefault(key, fit)
-    return list(best.values())
+        best.setdefault((h.arrangement, h.start, f"{h.base:.2g}", f"{h.scale:.2g}"), fit)
+    return list(best.values())[:_FINALISTS]
 
 
 def _finished(search: _Search, rough: Fit) -> Iterator[Fit]:
     """Yield a fit with the rounder numbers that may be intended, by every recipe."""
     hypothesis = rough.hypothesis
-    scales = dict.fromkeys((1.0, _rounder_scale(hypothesis.scale), hypothesis.scale))
-    bases = rounder_bases(hypothesis.base, search.columns(hypothesis.arrangement).dim)
+    sign = math.copysign(1.0, hypothesis.scale)
+    scales = dict.fromkeys((sign, _rounder_scale(hypothesis.scale), hypothesis.scale))
+    bases = rounder_bases(hypothesis.base, search.orders[hypothesis.arrangement].dim)
     candidates = [
-        (digits, replace(hypothesis, base=base, scale=scale, size=hypothesis.signs[1]))
+        (digits, replace(hypothesis, base=base, scale=scale, size=1.0))
         for digits, base in enumerate(bases)
         for scale in scales
     ]
@@ -224,30 +185,21 @@ def _finished(search: _Search, rough: Fit) -> Iterator[Fit]:
 
 def _scaling_fits(search: _Search, waves: Waves) -> Iterator[Fit]:
     """Yield fits of the scalings of RoPE that the columns support."""
-    tolerance = rounding(search.dtype, len(search.table))
-    likely = []
-    for arrangement in ARRANGEMENTS:
-        rope = arrangement.scheme == "rope" and not arrangement.fault
-        if rope and arrangement.form == search.form and arrangement.fits(search.width):
-            columns = search.columns(arrangement)
-            scored = nearest_scalings(waves, columns, search.moving_pairs(arrangement))
-            likely += [(score, arrangement, columns, config) for score, config in scored]
-    likely = sorted(likely, key=lambda candidate: candidate[0])[:_FINALISTS]
+    orders = [(a, c) for a, c in search.orders.items() if a.scheme == "rope" and not a.fault]
     recipes = (EXACT, *(recipe for recipe in RECIPES if recipe.frequencies != "exponentials"))
-    for signs in _SIGNS:
+    likely = nearest_scalings(waves, orders)
+    for sign in (1.0, -1.0):
         near = False
-        for _, arrangement, columns, config in likely:
-            if not _signs_matter(columns, signs):
-                continue
-            for hypothesis in scaled_hypotheses(
-                waves, arrangement, config, columns, tolerance, signs
-            ):
-                for recipe in recipes:
-                    fit = search.fits(hypothesis, recipe)[-1]
-                    yield fit
-                    near = near or fit.residual < _NEAR
-                    if search.exact(fit):
-                        return
+        for unsigned in likely:
+            scaled = replace(unsigned, scale=sign)
+            columns = search.orders[scaled.arrangement]
+            starts = likely_starts(search.table, columns, scaled.rates(columns))
+            for start, recipe in itertools.product(starts, recipes):
+                fit = search.fits(replace(scaled, start=start), recipe)[-1]
+                yield fit
+                near = near or fit.residual < _NEAR
+                if search.exact(fit):
+                    return
         if near:
             return
 
@@ -266,11 +218,11 @@ def _complexity(fit: Fit) -> tuple[object, ...]:
     hypothesis = fit.hypothesis
     return (
         hypothesis.arrangement.fault != "",
-        _SIGNS.index(hypothesis.signs),
-        hypothesis.scale != 1.0,
-        type(hypothesis) is not Hypothesis,
+        hypothesis.scale < 0,
+        abs(hypothesis.scale) != 1.0,
+        hypothesis.config is not None,
         (EXACT, *RECIPES).index(fit.recipe),
-        abs(hypothesis.size) != 1.0,
+        hypothesis.size != 1.0,
         abs(hypothesis.start),
         fit.digits,
         ARRANGEMENTS.index(hypothesis.arrangement),
@@ -284,11 +236,10 @@ def rounder_bases(base: float, dim: int) -> list[float]:
     """
     digits_of: dict[float, float] = {}
     for _, power in exponent_powers(dim):
-        intended = base ** (1 / power)
+        root = base ** (1 / power)
         for digits in (1, 2, 3, 4, 5, 6, 8):
-            if 1.0 < intended < 1e13:
-                text = f"{intended:.{digits}g}"
-                value = float(text) ** power
+            if 1.0 < root < 1e13:
+                value = float(f"{root:.{digits}g}") ** power
                 if abs(value / base - 1) < 0.03:
                     digits_of.setdefault(value, digits + (power != 1) * 0.5)
     for value, _ in ntk_bases(dim, base, USUAL_BASES[:3]):
@@ -306,8 +257,7 @@ def exponent_powers(dim: int) -> list[tuple[str, float]]:
 
 
 def _rounder_scale(scale: float) -> float:
-    ratio = 1 / scale
-    whole = round(ratio)
-    if whole >= 1 and math.isclose(ratio, whole, rel_tol=1e-2):
+    whole = round(1 / scale)
+    if whole and math.isclose(1 / scale, whole, rel_tol=1e-2):
         return 1.0 / whole
     return float(f"{scale:.3g}")

@@ -1,4 +1,4 @@
-"""Parts of identification: scaled, negated and partly bad tables, without searches of large ones."""
+"""Parts of identification: scaled and partly bad tables, without searches of large ones."""
 
 import math
 from typing import Any
@@ -9,26 +9,14 @@ import torch
 from posenc import identification
 from posenc.identification.columns import ARRANGEMENTS
 from posenc.identification.frequency_fit import RECIPES, Hypothesis
-from posenc.identification.scalings import divided_config, ntk_bases
+from posenc.identification.scalings import ntk_bases
 from posenc.identification.search import nearest_fit, rounder_bases
-from posenc.schemes.rope_scaling.base import RopeLinearConfig
-from tests.library.small_tables import cos_and_sin, sinusoidal
+from tests.library.small_tables import sinusoidal
 from tests.library.tensors import assert_close, random
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
 identify: Any = identification.identify
-
-
-def test_negated_cosines_are_named() -> None:
-    cos, sin = (part.float() for part in cos_and_sin(20, 6, 1e4))
-    (said,) = identify(-cos, sin).deviations
-    assert (said.kind, said.sentence) == ("sign", "Every cosine is negated.")
-
-
-def test_angles_of_a_quarter_are_position_interpolation_by_four() -> None:
-    found = divided_config(16, 1e4, 0.25)
-    assert found == RopeLinearConfig(dim=16, base=1e4, factor=4.0)
 
 
 def test_larger_base_of_ntk_aware_scaling_is_identified() -> None:
@@ -43,7 +31,7 @@ def test_larger_base_of_ntk_aware_scaling_is_identified() -> None:
 
 
 def test_float32_frequencies_are_divided_by_a_whole_factor() -> None:
-    arrangement = next(one for one in ARRANGEMENTS if one.name == "half")
+    arrangement = next(one for one in ARRANGEMENTS if one.order == "s+c")
     columns = arrangement.columns(64)
     rows = torch.arange(1_024, dtype=torch.float64)
     made = RECIPES[0].values(Hypothesis(arrangement, 1e4, scale=1 / 3), rows, columns)
@@ -56,6 +44,6 @@ def test_float32_frequencies_are_divided_by_a_whole_factor() -> None:
 def test_column_that_is_left_out_of_a_search_has_no_part_in_it() -> None:
     table = sinusoidal(48, 8).double()
     table[:, 3] = random(48, seed=2)
-    fit = nearest_fit(table, "table", 8, torch.float32, torch.tensor([3]))
+    fit = nearest_fit(table, "table", torch.float32, torch.tensor([3]))
     assert fit.hypothesis.base == 1e4
     assert fit.residual < 1e-6

@@ -1,4 +1,4 @@
-"""Parts of the search for a table's formula: its first position, bad rows, and widths without a config."""
+"""Parts of the search for a table's formula: bad rows, and widths without a config."""
 
 import math
 from dataclasses import replace
@@ -10,21 +10,11 @@ import torch
 
 from posenc import identification, limits
 from posenc.identification.search import nearest_fit
-from posenc.identification.waves import ColumnPhases, likely_starts
 from tests.library.small_tables import sinusoidal
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
 identify: Any = identification.identify
-
-
-def test_only_usual_first_positions_are_tried_if_columns_hardly_turn() -> None:
-    no_column = torch.zeros(4, dtype=torch.bool)
-    phases = ColumnPhases(torch.zeros(4).double(), no_column, no_column, True, 1e-7)
-    rates = torch.tensor([1.0, 0.1, 0.01, 0.001], dtype=torch.float64)
-    assert phases.near(rates) == ([0, 1], 0.0)
-    assert phases.far(rates) == (0, 0.0)
-    assert likely_starts(phases, rates) == [0, 1]
 
 
 def test_table_wider_than_any_config_has_a_formula_and_no_config() -> None:
