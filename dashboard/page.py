@@ -127,7 +127,7 @@ def panel_note(setting: Setting, kind: str, provenance: str = "", *, rounded: bo
     width = config.shared.get("dim")
     model = setting.real_model if setting.of_model(kind) is not None else None
     if model is not None:
-        parts.append(": ".join(filter(None, (model.label, real_model.numbers_of(model)))))
+        parts.append(": ".join(filter(None, (model.preset.label, real_model.numbers_of(model)))))
     if provenance:
         parts.append(provenance)
     elif model is not None:

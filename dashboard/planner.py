@@ -134,8 +134,8 @@ def _plan(word: str, chosen: PlanChoice, every: bool) -> ContextPlan:
     return plan(
         model.config,
         chosen.context,
-        name=model.label,
-        trained_length=told_length(chosen) or model.trained_length,
+        name=model.preset.label,
+        trained_length=told_length(chosen) or model.preset.trained_length,
         methods=chosen.methods,
         search_base=every,
         scan=None if every else SCANNED,
@@ -184,7 +184,7 @@ def _assumed(found: ContextPlan, model: ChosenModel, chosen: PlanChoice) -> str:
     """Say what a trained length of 0 stands for, "" where one is told or none matters."""
     if found.trained is None or told_length(chosen) is not None:
         return ""
-    if model.trained_length is not None:
+    if model.preset.trained_length is not None:
         return ""  # which `about` tells
     if found.assumed:
         return f"{' '.join(found.assumed)} Type the trained length if you know it."

@@ -115,8 +115,8 @@ def _group(word: str) -> int:
 def _label(word: str) -> str:
     model = chosen_model(word)
     scheme = model.kind.scheme
-    verified = " ✓" if model.source and not model.unverified else ""
-    return f"{model.label}{'' if scheme is None else f', {scheme.label}'}{verified}"
+    verified = " ✓" if model.preset.source and not model.preset.unverified else ""
+    return f"{model.preset.label}{'' if scheme is None else f', {scheme.label}'}{verified}"
 
 
 @answered
@@ -148,12 +148,13 @@ def _show(kind: str) -> None:
 def about(model: ChosenModel) -> str:
     """Say where a model's numbers come from and what was not checked of them."""
     if model.is_config:
-        return f"{model.label}: the config.json that was pasted or uploaded."
-    doubt = f" Not checked: {model.unverified}." if model.unverified else ""
-    note = f" {model.note}" if model.note else ""
-    length = model.trained_length
-    trained = f" Trained on {length:,} tokens ({model.trained_source})." if length else ""
-    return f"{model.label}. Numbers from {model.source}.{doubt}{note}{trained}"
+        return f"{model.preset.label}: the config.json that was pasted or uploaded."
+    preset = model.preset
+    doubt = f" Not checked: {preset.unverified}." if preset.unverified else ""
+    note = f" {preset.note}" if preset.note else ""
+    length = preset.trained_length
+    trained = f" Trained on {length:,} tokens ({preset.trained_source})." if length else ""
+    return f"{preset.label}. Numbers from {preset.source}.{doubt}{note}{trained}"
 
 
 def numbers_of(model: ChosenModel) -> str:
@@ -336,7 +337,7 @@ def _word(content: bytes, name: str = "") -> str:
         st.warning(plain(model.config.assumption), icon=":material/warning:")
     scheme = model.scheme
     told = "no scheme that is drawn" if scheme is None else f"{scheme.label}, {numbers_of(model)}"
-    read = f"{model.label}, {model.config.layers:,} layers, {told}"
+    read = f"{model.preset.label}, {model.config.layers:,} layers, {told}"
     st.caption(plain(f"Read, but not used yet: {read}. Press Use this config to see its numbers."))
     return word
 

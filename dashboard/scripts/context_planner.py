@@ -13,7 +13,7 @@ from posenc.settings import chosen_model
 
 model = chosen_model({model!r})
 found = plan(
-    model.config, {context}, name=model.label, trained_length={trained}, methods={methods!r},
+    model.config, {context}, name=model.preset.label, trained_length={trained}, methods={methods!r},
     search_base={search}, scan={scan},
 )
 {assumption}print(recommendation(found), file=sys.stderr)
@@ -34,7 +34,7 @@ def script(setting: Setting, chosen: PlanChoice, every: bool = False) -> str:
     return _SCRIPT.format(
         model=model,
         context=chosen.context,
-        trained="model.trained_length" if told is None else told,
+        trained="model.preset.trained_length" if told is None else told,
         methods=list(chosen.methods),
         search=every,
         scan=None if every else SCANNED,

@@ -16,7 +16,8 @@ from posenc.settings import Setting
 setting = Setting(
 {arguments})
 print("scheme,position,column,name,value")
-for kind, config in setting.configs().items():
+for kind in setting.schemes:
+    config = setting.config(kind)
     scheme = config.build(seed=setting.seed)
     known = min(setting.length, scheme.max_length or setting.length)
     found = encoding(scheme, known, head={head}, dtype={dtype})

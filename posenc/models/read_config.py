@@ -1,4 +1,4 @@
-"""Reading a model's config.json as its position encoding, and writing it as a token of a link.
+"""Reading a model's config.json as its position encoding, and writing it as a token.
 
 A token is "config-" and the unpadded base64url text of zlib-compressed JSON: the keys that were read,
 and the assumed model type if there is one.
@@ -218,9 +218,9 @@ PATTERN = rf"{PREFIX}[A-Za-z0-9_-]{{1,{MAX_TOKEN - len(PREFIX)}}}"
 
 
 def config_token(source: Source, assume: str | None = None) -> str:
-    """Return a config.json as the token of a link, for `read_config_token`.
+    """Return a config.json as a token, for `read_config_token`.
 
-    source, assume: as of `read_config`. Raises ConfigFileError, also for too many keys for a link.
+    source, assume: as of `read_config`. Raises ConfigFileError, also for too many keys.
     """
     model, keys = read_keys(read_object(source), assume)
     content = _read_part(keys)
@@ -234,12 +234,14 @@ def config_token(source: Source, assume: str | None = None) -> str:
         token = PREFIX + base64.urlsafe_b64encode(packed).rstrip(b"=").decode("ascii")
         if len(token) > MAX_TOKEN or len(encoded) > MAX_TOKEN_CONTENT:
             raise ConfigFileError(
-                f"the keys of this config that bear on position are too many for a link: packed they have "
-                f"{len(token):,} characters, and {MAX_TOKEN:,} is the most."
+                f"the keys of this config that bear on position are too many for a token: packed they "
+                f"have {len(token):,} characters, and {MAX_TOKEN:,} is the most."
             )
         if read_config_token(token) == model:
             return token
-    raise ConfigFileError("the keys of this config that bear on position cannot be put in a link.")
+    raise ConfigFileError(
+        "the keys of this config that bear on position cannot be packed as a token."
+    )
 
 
 def read_config_token(token: str) -> ModelConfig:

@@ -9,7 +9,7 @@ from typing import Any
 from posenc import fields
 from posenc.errors import ConfigFileError, shown
 from posenc.models.model_config import LayerKind, ModelConfig
-from posenc.models.presets import MODELS
+from posenc.models.presets import MODELS, ModelPreset
 from posenc.models.read_config import PATTERN, PREFIX, read_config_token
 from posenc.schemes.base import SchemeConfig
 from posenc.schemes.rope import RopeConfig
@@ -30,27 +30,19 @@ class ModelRule(fields.Word):
     described: str = "the name of a model, such as llama-3-8b, or the token of a config"
 
     def describe(self, value: str) -> str:
-        return chosen_model(value).label if value else "none"
+        return chosen_model(value).preset.label if value else "none"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChosenModel:
     """A model, and which part of it is compared with the schemes of a setting.
 
-    token: its name, or its config as a link token.
-    source, unverified, note: as of a preset; "" for a config.
-    trained_length, trained_source: as of a preset, which knows what its config does not say; None and ""
-    for a config.
+    token: its name, or its config as a link token. preset: its label, and what its config does not say.
     """
 
     token: str
-    label: str
+    preset: ModelPreset
     config: ModelConfig
-    source: str = ""
-    unverified: str = ""
-    note: str = ""
-    trained_length: int | None = None
-    trained_source: str = ""
 
     @property
     def is_config(self) -> bool:
@@ -59,24 +51,25 @@ class ChosenModel:
 
     @property
     def kind(self) -> LayerKind:
-        """The layers that are shown: those with RoPE that see farthest, or the main ones."""
-        kinds = self.config.layer_kinds
-        rotary = (kind for kind in kinds if isinstance(kind.scheme, RopeConfig))
+        """The layers that are compared: those with RoPE that see farthest, or the main ones."""
+        rotary = (kind for kind in self.config.layer_kinds if isinstance(kind.scheme, RopeConfig))
         return next(rotary, self.config.main)
 
     @property
     def scheme(self) -> SchemeConfig | None:
-        """The scheme of these layers; None where there is none, or it is too large to draw."""
+        """The scheme of these layers; None where there is none, or it is too large."""
         return None if self.too_large else self.kind.scheme
 
     @property
     def too_large(self) -> str:
-        """Why the scheme is not drawn though it is known, "" where it is."""
+        """Why the scheme is too large to be compared, "" where it is not."""
         width, heads = getattr(self.kind.scheme, "dim", 0), getattr(self.kind.scheme, "heads", 0)
         if width > MAX_SHOWN_DIM:
-            return f"Its width of {width:,} is more than the {MAX_SHOWN_DIM:,} that is drawn."
+            return (
+                f"Its width of {width:,} is more than {MAX_SHOWN_DIM:,}, the most that is compared."
+            )
         if heads > MAX_SHOWN_MODEL_HEADS:
-            return f"Its {heads:,} heads are more than the {MAX_SHOWN_MODEL_HEADS} that are drawn."
+            return f"Its {heads:,} heads are more than {MAX_SHOWN_MODEL_HEADS}, the most that are compared."
         return ""
 
 
@@ -85,7 +78,7 @@ def chosen_model(token: str) -> ChosenModel:
     """Return the model of a name or of a config's token.
 
     A preset is read without a scaling that its makers only recommend. Raises ConfigFileError for a name
-    that is not known and a config that cannot be read or is too wide to show.
+    that is not known and a config that cannot be read or is too wide.
     """
     if not token.startswith(PREFIX):
         preset = MODELS.get(token)
@@ -94,28 +87,20 @@ def chosen_model(token: str) -> ChosenModel:
                 f"there is no model of the name {shown(token)}; it must be a well-known one, such as "
                 "llama-3-8b, or the token of a config."
             )
-        return ChosenModel(
-            token=token,
-            label=preset.label,
-            config=preset.read(scaled=False),
-            source=preset.source,
-            unverified=preset.unverified,
-            note=preset.note,
-            trained_length=preset.trained_length,
-            trained_source=preset.trained_source,
-        )
+        return ChosenModel(token=token, preset=preset, config=preset.read(scaled=False))
     config = read_config_token(token)
     for layer_kind in config.layer_kinds:
         width = layer_kind.scheme.dim if isinstance(layer_kind.scheme, RopeConfig) else 0
         if width > MAX_SHOWN_HEAD_WIDTH:
             raise ConfigFileError(
-                f"a head of {width:,} is wider than {MAX_SHOWN_HEAD_WIDTH:,}, the most that is "
-                "shown of a model with RoPE."
+                f"a head of {width:,} is wider than {MAX_SHOWN_HEAD_WIDTH:,}, the most of a model "
+                "with RoPE that is compared."
             )
     kind = printable_name(config.model_type)[:_SHOWN_TYPE]
     if config.assumption and config.read_as != config.model_type:
         kind = f"{kind} read as {config.read_as or 'llama'}".strip()
-    return ChosenModel(token=token, label=f"Your model ({kind})", config=config)
+    preset = ModelPreset(label=f"Your model ({kind})", source="", described=config)
+    return ChosenModel(token=token, preset=preset, config=config)
 
 
 @dataclass(frozen=True)

@@ -5,14 +5,14 @@ from dataclasses import replace
 from typing import Any
 
 from posenc import fields
-from posenc.errors import ConfigError, ConfigFileError
+from posenc.errors import ConfigError, ConfigFileError, shown
 from posenc.schemes import SCHEMES
 from posenc.settings.chosen_model import chosen_model
 from posenc.settings.setting import (
     MAX_SHOWN_ELEMENTS,
     Setting,
-    model_heads,
-    model_width,
+    head_count,
+    largest_width,
     own_defaults,
     own_rules,
 )
@@ -34,6 +34,11 @@ def record(setting: Setting) -> dict[str, Any]:
 
 def from_text(raw: Mapping[str, str]) -> tuple[Setting, list[str]]:
     """Return the legal setting nearest to the text of its fields, and a sentence for each change."""
+    for name, text in raw.items():
+        if not isinstance(text, str):
+            raise ConfigError(
+                f"from_text takes a text for every field, got {shown(text)} for {name}."
+            )
     values, notices = fields.snap(Setting, raw)
     notices += _fit_model(values) + _fit_together(values)
     own: dict[str, Any] = {}
@@ -60,7 +65,7 @@ def _fit_model(values: dict[str, Any]) -> list[str]:
             chosen_model(values["model"])
     except ConfigFileError as error:
         values["model"] = ""
-        return [f"The model of this link cannot be used: {error.problem} No model is chosen."]
+        return [f"The model cannot be used: {error.problem} No model is chosen."]
     return []
 
 
@@ -84,7 +89,7 @@ def _fit_together(values: dict[str, Any]) -> list[str]:
             f"{values['dim']:,} is used instead of {dim:,}."
         )
     model = chosen_model(values["model"]) if values["model"] else None
-    widest = max(values["dim"], model_width(model))
+    widest = largest_width(values["dim"], model)
     longest = MAX_SHOWN_ELEMENTS // widest
     if values["length"] > longest:
         width = "model dimension" if widest == values["dim"] else "the width of the model"
@@ -93,7 +98,7 @@ def _fit_together(values: dict[str, Any]) -> list[str]:
             f"{longest:,} positions are used instead of {values['length']:,}."
         )
         values["length"] = longest
-    most = model_heads(model) or values["heads"]
+    most = head_count(values["heads"], model)
     if values["alibi_head"] > most:
         notices.append(f"Head shown must be from 0 (the mean) to {most}; the mean is used instead.")
         values["alibi_head"] = 0

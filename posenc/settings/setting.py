@@ -5,7 +5,6 @@ A Setting is a value: frozen, hashable and strict, so that a bad number raises C
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -59,7 +58,7 @@ class Setting:
             most=MAX_SCHEMES,
             label="Schemes",
             help=with_advanced(
-                "Which schemes stand side by side.",
+                "Which schemes are compared.",
                 (config.label for config in SCHEMES.values() if config.advanced),
             ),
         ),
@@ -82,7 +81,7 @@ class Setting:
             high=limits.MAX_BASE,
             grid=_BASES,
             label="Base",
-            help=f"Sets how slowly the slowest pair turns; {_USE_BASE}.",
+            help=f"Sets how slowly the slowest pair rotates; {_USE_BASE}.",
         ),
     )
     length: int = fields.ruled(
@@ -92,7 +91,7 @@ class Setting:
             high=MAX_SHOWN_LENGTH,
             grid=_LENGTHS,
             label="Positions shown",
-            help="How many positions every panel shows, from 0.",
+            help="How many positions are computed, from 0.",
         ),
     )
     train_length: int = fields.ruled(
@@ -152,7 +151,7 @@ class Setting:
         "",
         ModelRule(
             label="Model",
-            help="A real model: its own numbers take the place of these in the panel of its scheme.",
+            help="A real model: its scheme takes the model's numbers in place of these.",
         ),
     )
     precision: str = fields.ruled(
@@ -184,13 +183,13 @@ class Setting:
             model = self.real_model
         except ConfigFileError as error:
             raise ConfigError(f"Setting.model cannot be used: {error}") from None
-        widest = max(self.dim, model_width(model))
+        widest = largest_width(self.dim, model)
         if self.length * widest > MAX_SHOWN_ELEMENTS:
             raise ConfigError(
                 f"Setting.length times {'dim' if widest == self.dim else 'the width of the model'} must "
                 f"be at most {MAX_SHOWN_ELEMENTS:,}, got {self.length:,} x {widest:,}."
             )
-        most = model_heads(model) or self.heads
+        most = head_count(self.heads, model)
         if self.alibi_head > most:
             raise ConfigError(
                 f"Setting.alibi_head must be from 0 (the mean) to {most}, got {self.alibi_head}."
@@ -229,7 +228,7 @@ class Setting:
 
     @property
     def table_dtype(self) -> torch.dtype | None:
-        """The dtype tables are rounded to, or None where the exact value is shown.
+        """The dtype tables are rounded to, or None where the exact value counts.
 
         float32 counts as exact: its rounding moves a similarity by less than 1e-6.
         """
@@ -276,65 +275,51 @@ class Setting:
         labels = fields.rules(Setting)
         return tuple(labels[name].label for name in ("dim", "base", "heads") if name not in used)
 
-    def configs(self) -> dict[str, SchemeConfig]:
-        """Return the configs of the chosen schemes, in their fixed order."""
-        return {kind: self.config(kind) for kind in self.schemes}
-
     def replace(self, **changes: Any) -> Self:
         """Return a copy with some fields changed."""
         return replace(self, **changes)
 
 
-def model_width(model: ChosenModel | None) -> int:
-    """Return the width of a model's scheme, 0 if it has none."""
-    return 0 if model is None else getattr(model.scheme, "dim", 0)
+def largest_width(dim: int, model: ChosenModel | None) -> int:
+    """Return the larger of a model dimension and the width of a model's scheme, if it has one."""
+    return max(dim, 0 if model is None else getattr(model.scheme, "dim", 0))
 
 
-def model_heads(model: ChosenModel | None) -> int:
-    """Return the heads of a model's bias, 0 where it has none."""
-    return 0 if model is None else getattr(model.scheme, "heads", 0)
+def head_count(heads: int, model: ChosenModel | None) -> int:
+    """Return the heads of a model's bias, or `heads` where it has none."""
+    return heads if model is None else getattr(model.scheme, "heads", heads)
 
 
 def own_rules() -> dict[str, fields.Rule]:
     """Return the rules of the fields that belong to one scheme each, such as "rope.layout"."""
-    return _own_fields(tuple(SCHEMES.items()))[0].copy()
+    rules_of = {kind: config.own_rules() for kind, config in SCHEMES.items()}
+    return {f"{kind}.{name}": rule for kind, own in rules_of.items() for name, rule in own.items()}
 
 
 def own_defaults() -> dict[str, Any]:
     """Return the defaults of the fields that belong to one scheme each."""
-    return _own_fields(tuple(SCHEMES.items()))[1].copy()
-
-
-@functools.lru_cache(maxsize=4)  # of one registry; tests have others
-def _own_fields(
-    schemes: tuple[tuple[str, type[SchemeConfig]], ...],
-) -> tuple[dict[str, fields.Rule], dict[str, Any]]:
-    """Return the rules and the defaults of every scheme's own fields."""
-    rules: dict[str, fields.Rule] = {}
-    defaults: dict[str, Any] = {}
-    for kind, config in schemes:
-        for name, rule in config.own_rules().items():
-            rules[f"{kind}.{name}"] = rule
-            defaults[f"{kind}.{name}"] = fields.defaults(config)[name]
-    return rules, defaults
+    default = {kind: fields.defaults(config) for kind, config in SCHEMES.items()}
+    places = {key: key.partition(".") for key in own_rules()}
+    return {key: default[kind][name] for key, (kind, _, name) in places.items()}
 
 
 def _canonical(own: object) -> tuple[tuple[str, Any], ...]:
     """Return `own` sorted and without defaults, so that equal settings compare equal."""
+    if own == ():
+        return ()
     default = own_defaults()
     pairs = own if isinstance(own, tuple) else (None,)
     if not all(isinstance(p, tuple) and len(p) == 2 and isinstance(p[0], str) for p in pairs):
         raise ConfigError(
-            'Setting.own must be a tuple of pairs such as ("rope.layout", "half"), '
-            f"got {shown(own)}."
+            f'Setting.own must be a tuple of pairs such as ("rope.layout", "half"), got {shown(own)}.'
         )
     keys = [key for key, _ in pairs]
     for key in keys:
         if key not in default or keys.count(key) > 1:
             prefix = key.partition(".")[0] + "."
-            near = [name for name in default if name.startswith(prefix)]
-            named = ", ".join(near) or "fields of one scheme such as rope.layout"
-            raise ConfigError(f"Setting.own may hold {named}, each once, got {shown(key)}.")
+            near = ", ".join(name for name in default if name.startswith(prefix))
+            allowed = near or "fields of one scheme such as rope.layout"
+            raise ConfigError(f"Setting.own may hold {allowed}, each once, got {shown(key)}.")
     return tuple(sorted((key, value) for key, value in pairs if value != default[key]))
 
 

@@ -66,7 +66,7 @@ def test_uploaded_config_is_planned_for_and_replaced_by_a_chosen_model(visitor: 
     settled(page)
     go(page, "context_planner")
     model = chosen_model(WORD)  # no long search is started for it before it is asked for
-    own = plan(model.config, 131_072, name=model.label, search_base=False, scan=65_536)
+    own = plan(model.config, 131_072, name=model.preset.label, search_base=False, scan=65_536)
     expect(headline(page)).to_have_text(recommendation(own))
     choose(page, "Model", "LLaMA-2-7B")
     expect(headline(page)).to_have_text(re.compile("^LLaMA-2-7B"))

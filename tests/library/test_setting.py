@@ -1,5 +1,7 @@
 """Settings: hostile text becomes a legal setting with a notice; bad values in code are refused."""
 
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import example, given, settings
@@ -207,7 +209,6 @@ def test_setting_gives_every_scheme_its_config() -> None:
     for kind, values in expected.items():
         assert setting.config(kind) == config_of(kind, **values)
     assert getattr(setting.replace(equal_width=True).config("rope"), "dim", None) == 96
-    assert [*setting.configs()] == [*setting.schemes]
     assert [Setting(alibi_head=n).head for n in (0, 1, 8)] == ["mean", 0, 7]
     assert Setting(precision="bfloat16").table_dtype == torch.bfloat16
     assert Setting().table_dtype is None
@@ -292,3 +293,9 @@ def test_numbers_rule_refuses_other_values_and_states_its_range() -> None:
     assert "1 to 6 numbers from 0.5 to 100" in FACTORS.allowed()
     assert "2 to 4 whole numbers from 0 to 64" in SIZES.allowed()
     assert FACTORS.describe((1.0, 2.0, 3.0, 4.0, 5.0)) == "1, 2, ... (5 numbers)"
+
+
+def test_from_text_refuses_what_is_no_text() -> None:
+    numbers: Any = {"dim": 5}
+    with pytest.raises(ConfigError, match="got 5 for dim"):
+        from_text(numbers)

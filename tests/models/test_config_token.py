@@ -206,7 +206,7 @@ def test_a_config_too_large_for_a_link_is_refused() -> None:
     lists = {"short_factor": noise[:256], "long_factor": noise[256:]}
     config = scaled(**block | lists) | {"num_attention_heads": 8}
     read_config(config)
-    with pytest.raises(ConfigFileError, match="link"):
+    with pytest.raises(ConfigFileError, match="token"):
         config_token(config)
 
 

@@ -262,4 +262,4 @@ def test_trained_lengths_are_those_of_configs_and_papers() -> None:
     }  # fmt: skip
     for name, preset in MODELS.items():
         assert ("arXiv" in preset.trained_source) == (preset.trained_length is not None)
-        assert chosen_model(name).trained_length == preset.trained_length
+        assert chosen_model(name).preset == preset
