@@ -103,9 +103,7 @@ class Alibi(Scheme):
         bias = _bias(offsets, self.slopes.to(offsets.device))
         return bias.to(widest_dtype(offsets.device)).to(offsets.device)
 
-    def offset_map(
-        self, offset: int, *, size: int = 1, head: Head = "mean"
-    ) -> Float[Tensor, "m n"]:
+    def offset_map(self, offset: int, size: int = 1, head: Head = "mean") -> Float[Tensor, "m n"]:
         """Return M_k of a head, (size + k, size); for "mean", of the first head."""
         self.check_head(head)
         slope = self.slopes[0 if head == "mean" else head]

@@ -241,10 +241,12 @@ class Scheme(nn.Module):
 
     def offset_curve(self, request: KernelRequest) -> Float[Tensor, " m"]:
         """Return the kernel at offsets -(length-1) .. length-1, float64; see `posenc.offset_curve`."""
-        if not self.stationary:
+        inexact = request.dtype is not None and self.kernel_unit != "weight factor"
+        if inexact or not self.stationary:
+            rounding = f" rounded to {str(request.dtype).removeprefix('torch.')}" if inexact else ""
             raise NotStationary(
-                f"{self.config.label} has no offset curve: its kernel is not a function of the "
-                "offset alone; use position_kernel."
+                f"{self.config.label}{rounding} has no offset curve: its kernel is not a function of "
+                "the offset alone; use position_kernel."
             )
         length, device = request.length, float64_device(request.device)
         offsets = torch.arange(1 - length, length, device=device)
@@ -292,7 +294,7 @@ class Scheme(nn.Module):
         reason = "it has no position kernel" if self._needs_content() else self.no_vectors
         raise NoPositionVectors(f"{self.config.label} has no position vectors: {reason}.")
 
-    def offset_map(self, offset: int, *, size: int = 1, head: Head = "mean") -> Tensor | None:
+    def offset_map(self, offset: int, size: int = 1, head: Head = "mean") -> Tensor | None:
         """Return the matrix M_k with phi(i + k) = M_k phi(i) for the vectors of a head, or None.
 
         size: number of positions i, for schemes whose vectors grow with every position.
@@ -380,13 +382,8 @@ class VectorScheme(Scheme):
     unpaired: int = 0
 
     def offset_curve(self, request: KernelRequest) -> Float[Tensor, " m"]:
-        if not self.stationary:
+        if not self.stationary or request.dtype is not None:
             return super().offset_curve(request)
-        if request.dtype is not None:
-            raise NotStationary(
-                f"{self.config.label} rounded to {str(request.dtype).removeprefix('torch.')} is no "
-                "function of the offset alone; use position_kernel."
-            )
         distances = torch.arange(request.length, device=float64_device(request.device))
         half = self.offset_kernel(distances)  # a Gram matrix is symmetric
         return torch.cat((half.flip(0)[:-1], half))

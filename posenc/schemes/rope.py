@@ -39,6 +39,9 @@ from posenc.schemes.base import (
     rounded,
 )
 
+At = int | Int[Tensor, " *n"]  # positions; n stands for 0 .. n-1
+Rows = tuple[Float[Tensor, "*n p"], Float[Tensor, "*n p"]]
+
 
 @dataclass(frozen=True, kw_only=True)
 class RopeConfig(SchemeConfig):
@@ -153,18 +156,34 @@ class RopeConfig(SchemeConfig):
 
 
 class RotaryScheme(Scheme):
-    """A scheme that rotates pairs of features. It stores nothing. width: of a head."""
+    """A scheme that rotates pairs of features of a head of this `width`. It stores nothing."""
 
     frequencies: Frequencies
     rotary_layout: Layout
     width: int
     kernel_unit = "logit"
 
-    def cos_sin(
-        self, positions: Int[Tensor, " *n"]
-    ) -> tuple[Float[Tensor, "*n p"], Float[Tensor, "*n p"]]:
-        """Return the cosine and sine factors of a query's pairs, float64."""
+    def rows(self, at: At, dtype: torch.dtype, device: torch.device, sign: int = 1) -> Rows:
+        """Return the cosine and sine factors of a query's pairs at positions, of a key's for sign -1."""
         raise NotImplementedError
+
+    def cos_sin(self, positions: Int[Tensor, " *n"]) -> Rows:
+        """Return the cosine and sine factors of a query's pairs, float64."""
+        return self.rows(positions, torch.float64, positions.device)
+
+    def rotate(
+        self, q: Queries, k: Keys, q_positions: Positions = None, k_positions: Positions = None
+    ) -> tuple[Queries, Keys]:
+        return self._rotated(q, q_positions, 1), self._rotated(k, k_positions, -1)
+
+    def _rotated(self, x: Tensor, positions: Positions, sign: int) -> Tensor:
+        return apply_rope(x, *self._rows_of(x, positions, sign), layout=self.rotary_layout)
+
+    def _rows_of(self, x: Tensor, positions: Positions, sign: int = 1) -> Rows:
+        check_tokens(x, self.width, positions)
+        at = x.shape[-2] if positions is None else positions
+        cos, sin = self.rows(at, at_least_float32(x.dtype), x.device, sign)
+        return (cos[:, None], sin[:, None]) if cos.dim() == 3 else (cos, sin)  # of all heads
 
 
 class Rope(RotaryScheme, VectorScheme):
@@ -181,50 +200,22 @@ class Rope(RotaryScheme, VectorScheme):
         self.unpaired = config.dim - 2 * self.frequencies.pairs
         self.rotary_layout = config.layout
 
-    def cos_sin(
-        self,
-        positions: int | Int[Tensor, " *n"],
-        *,
-        dtype: torch.dtype = torch.float64,
-        device: torch.device | str | None = None,
-    ) -> tuple[Float[Tensor, "*n p"], Float[Tensor, "*n p"]]:
-        """Return the cosine and sine factors of a token's pairs; positions n stands for 0 .. n-1."""
-        if device is None:
-            default = torch.get_default_device()
-            device = default if isinstance(positions, int) else positions.device
-        device, scale = torch.device(device), self.attention_factor
+    def rows(self, at: At, dtype: torch.dtype, device: torch.device, sign: int = 1) -> Rows:
         return tables.rotary_rows(
-            positions, self.frequencies, dtype=dtype, device=device, scale=scale
+            at, self.frequencies, dtype=dtype, device=device, scale=self.attention_factor
         )
 
     def rotate(
         self, q: Queries, k: Keys, q_positions: Positions = None, k_positions: Positions = None
     ) -> tuple[Queries, Keys]:
-        if q_positions is not k_positions or q.shape[-2] != k.shape[-2] or q.device != k.device:
-            return self._rotated(q, q_positions), self._rotated(k, k_positions)
-        check_tokens(q, self.width, q_positions)
+        alike = q.shape[-2] == k.shape[-2] and q.device == k.device and q.dtype == k.dtype
+        if q_positions is not k_positions or not alike:
+            return super().rotate(q, k, q_positions, k_positions)
         check_tokens(k, self.width, k_positions)
-        cos, sin = self._rows(torch.promote_types(q.dtype, k.dtype), q, q_positions)
+        cos, sin = self._rows_of(q, q_positions)
         return apply_rope_to_both(q, k, cos, sin, layout=self.rotary_layout)
 
-    def _rotated(
-        self, x: Float[Tensor, "b h n d"], positions: Positions
-    ) -> Float[Tensor, "b h n d"]:
-        check_tokens(x, self.width, positions)
-        cos, sin = self._rows(x.dtype, x, positions)
-        return apply_rope(x, cos, sin, layout=self.rotary_layout)
-
-    def _rows(
-        self, dtype: torch.dtype, x: Float[Tensor, "b h n d"], positions: Positions
-    ) -> tuple[Float[Tensor, "*n p"], Float[Tensor, "*n p"]]:
-        at = x.shape[-2] if positions is None else positions
-        planes = self.cos_sin(at, dtype=at_least_float32(dtype), device=x.device)
-        return for_all_heads(*planes)
-
-    def offset_map(
-        self, offset: int, *, size: int = 1, head: Head = "mean"
-    ) -> Float[Tensor, "d d"] | None:
-        """Return M_k: every pair [cos; sin] is multiplied by [[cos a, -sin a], [sin a, cos a]]."""
+    def offset_map(self, offset: int, size: int = 1, head: Head = "mean") -> Tensor | None:
         cos, sin = tables.cos_sin(torch.tensor(offset), self.frequencies, dtype=torch.float64)
         return pair_matrix(cos, sin, "interleaved", "cos", self.unpaired)
 
@@ -240,11 +231,6 @@ class Rope(RotaryScheme, VectorScheme):
         rotated = torch.stack((*planes,), dim=-1).flatten(-2) * (2 / self.width) ** 0.5
         untouched = rotated.new_full((request.length, self.unpaired), self.width**-0.5)
         return torch.cat((rotated, untouched), dim=-1)
-
-
-def for_all_heads(cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the rows of positions (b, n) with an axis for heads, the rows of (n,) unchanged."""
-    return (cos[:, None], sin[:, None]) if cos.dim() == 3 else (cos, sin)
 
 
 def float32_powers(base: float, rotary_dim: int, pairs: int | None = None) -> Float[Tensor, " n"]:

@@ -85,9 +85,7 @@ class Sinusoidal(VectorScheme):
         )
         return x + rows
 
-    def offset_map(
-        self, offset: int, *, size: int = 1, head: Head = "mean"
-    ) -> Float[Tensor, "d d"]:
+    def offset_map(self, offset: int, size: int = 1, head: Head = "mean") -> Float[Tensor, "d d"]:
         """Return M_k: per pair [sin; cos] -> [[cos a, sin a], [-sin a, cos a]] [sin; cos]."""
         cos, sin = tables.cos_sin(torch.tensor(offset), self.frequencies, dtype=torch.float64)
         return pair_matrix(cos, sin, self.config.layout, "sin", tail=0)

@@ -20,18 +20,13 @@ from torch import Tensor
 
 from posenc import fields, limits
 from posenc.device import float64_device
-from posenc.errors import NotStationary, PositionOutOfRange
+from posenc.errors import PositionOutOfRange
 from posenc.formula import Writer
 from posenc.frequencies import Frequencies, Layout
 from posenc.hook_arguments import (
-    Keys,
     Positions,
-    Queries,
-    at_least_float32,
-    check_tokens,
     resolve_positions,
 )
-from posenc.rotation import apply_rope
 from posenc.schemes.base import (
     BASE,
     EVEN_HEAD_WIDTH,
@@ -40,7 +35,7 @@ from posenc.schemes.base import (
     SchemeConfig,
     rounded,
 )
-from posenc.schemes.rope import RotaryScheme, for_all_heads
+from posenc.schemes.rope import At, RotaryScheme, Rows
 from posenc.tables import cos_sin
 
 GAMMA = 0.4
@@ -111,24 +106,23 @@ class Xpos(RotaryScheme):
         # A plain attribute, not a buffer: casting a model must not round it.
         self._log_zeta = ((2 * pairs / config.dim + GAMMA) / (1 + GAMMA)).log()
 
-    def cos_sin(
-        self, positions: Int[Tensor, " *n"], *, sign: int = 1
-    ) -> tuple[Float[Tensor, "*n p"], Float[Tensor, "*n p"]]:
-        """Return the cosine and sine factors of a query's pairs, of a key's for sign -1, float64."""
-        return self._planes(positions, self.config.origin, sign)
+    def rows(self, at: At, dtype: torch.dtype, device: torch.device, sign: int = 1) -> Rows:
+        place = float64_device(device)
+        at = torch.arange(at) if isinstance(at, int) else at.long()
+        at = at.to(place)
+        decay = self._decay(at - self.config.origin, sign)
+        cos, sin = cos_sin(at, self.frequencies, dtype=torch.float64)
+        return (cos * decay).to(dtype).to(device), (sin * decay).to(dtype).to(device)
 
-    def rotate(
-        self, q: Queries, k: Keys, q_positions: Positions = None, k_positions: Positions = None
-    ) -> tuple[Queries, Keys]:
-        return self._rotated(q, q_positions, 1), self._rotated(k, k_positions, -1)
+    def _decay(self, distances: Int[Tensor, " *n"], sign: int) -> Float[Tensor, "*n p"]:
+        """Return zeta^(sign distance / B), float64."""
+        shares = distances.double()[..., None] * (sign / self.config.scale_base)
+        return (shares * self._log_zeta.to(distances.device)).exp()
 
     def _rotated(self, x: Tensor, positions: Positions, sign: int) -> Tensor:
-        check_tokens(x, self.width, positions)
-        at = resolve_positions(positions, x.shape[-2], x)
-        self._check_range(at, x.dtype)
-        wide = at_least_float32(x.dtype)
-        cos, sin = (plane.to(wide).to(x.device) for plane in self.cos_sin(at, sign=sign))
-        return apply_rope(x, *for_all_heads(cos, sin), layout=self.rotary_layout)
+        rotated = super()._rotated(x, positions, sign)
+        self._check_range(resolve_positions(positions, x.shape[-2], x), x.dtype)
+        return rotated
 
     def farthest(self, dtype: torch.dtype) -> int:
         """Return the largest distance from the origin at which keys fit in a dtype."""
@@ -152,28 +146,14 @@ class Xpos(RotaryScheme):
         self, offsets: Int[Tensor, " *n"], head: Head = "mean", dtype: torch.dtype | None = None
     ) -> Float[Tensor, " *n"]:
         self._check_range(offsets + self.config.origin, torch.float64)  # a distance from it
-        return (2 / self.width) * self._planes(offsets, 0, -1)[0].sum(dim=-1)
-
-    def offset_curve(self, request: KernelRequest) -> Float[Tensor, " m"]:
-        if request.dtype is not None:
-            raise NotStationary(
-                f"xPos in {request.dtype} knows more than offsets: use position_kernel."
-            )
-        return super().offset_curve(request)
+        cos, _ = cos_sin(offsets, self.frequencies, dtype=torch.float64)
+        return (2 / self.width) * (cos * self._decay(offsets, -1)).sum(dim=-1)
 
     def kernel(self, request: KernelRequest) -> Float[Tensor, "n n"]:
         if request.dtype is None:
             return super().kernel(request)
-        positions = request.positions
-        self._check_range(positions.cpu(), request.dtype)
-        both = (torch.cat(self.cos_sin(positions, sign=sign), -1) for sign in (1, -1))
-        q, k = (rounded(rows, request.dtype) for rows in both)
+        at = request.positions
+        self._check_range(at.cpu(), request.dtype)
+        tables = (self.rows(at, torch.float64, at.device, sign) for sign in (1, -1))
+        q, k = (rounded(torch.cat(table, -1), request.dtype) for table in tables)
         return (2 / self.width) * q @ k.T
-
-    def _planes(self, at: Tensor, origin: int, sign: int) -> tuple[Tensor, Tensor]:
-        """Return cosines and sines times zeta^(sign (at - origin) / B), float64."""
-        at = at.to(float64_device(at.device))
-        cos, sin = cos_sin(at, self.frequencies, dtype=torch.float64)
-        shares = (at - origin).double()[..., None] * (sign / self.config.scale_base)
-        scale = (shares * self._log_zeta.to(at.device)).exp()
-        return cos * scale, sin * scale

@@ -143,6 +143,6 @@ def test_sections_turn_as_those_of_qwen_vl(interleaved: bool) -> None:
         expected = [
             owner.recomposition_frequencies(sections, f) for f in (freqs.cos(), freqs.sin())
         ]
-    found = config.build().cos_sin(at, dtype=torch.float32)
+    found = config.build().rows(at, torch.float32, torch.device("cpu"))
     for plane, other in zip(found, expected, strict=True):
         assert_close(plane, other[0, :, :16], atol=2e-6)

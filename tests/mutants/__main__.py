@@ -47,8 +47,8 @@ MUTANTS = (
            "torch.cat((rotated, x[..., 2 * pairs :]), -1)",
            "torch.cat((rotated, 0 * x[..., 2 * pairs :]), -1)"),
     Mutant("keys not rotated", "schemes/rope.py",
-           "self._rotated(q, q_positions), self._rotated(k, k_positions)",
-           "self._rotated(q, q_positions), k"),
+           "apply_rope_to_both(q, k, cos, sin, layout=self.rotary_layout)",
+           "apply_rope(q, cos, sin, layout=self.rotary_layout), k"),
     # ALiBi.
     Mutant("even slopes of the power above", "schemes/alibi.py",
            "range(1, 2 * (heads - power), 2)", "range(2, 2 * (heads - power) + 1, 2)"),

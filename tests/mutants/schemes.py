@@ -15,7 +15,7 @@ MUTANTS_OF_SCHEMES = (
     Mutant("Sandwich's heads counted from zero", "schemes/sandwich.py",
            "torch.arange(1, self.config.heads + 1", "torch.arange(0.5, self.config.heads",
            RELATIVE),
-    Mutant("xPos scales keys as queries", "schemes/xpos.py",
+    Mutant("xPos scales keys as queries", "schemes/rope.py",
            "self._rotated(k, k_positions, -1)", "self._rotated(k, k_positions, 1)", RELATIVE),
     Mutant("Shaw clipped one offset early", "schemes/shaw.py",
            ".clamp(-clip, clip) + clip", ".clamp(1 - clip, clip) + clip", RELATIVE),

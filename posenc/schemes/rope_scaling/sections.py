@@ -17,7 +17,7 @@ from posenc.errors import ConfigError
 from posenc.formula import Writer
 from posenc.frequencies import Frequencies
 from posenc.schemes.base import Head
-from posenc.schemes.rope import Rope, RopeConfig, float32_powers
+from posenc.schemes.rope import At, Rope, RopeConfig, Rows, float32_powers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,35 +148,22 @@ class RopeOnAxes(Rope):
         """Inverse frequencies; None on a grid."""
         return super().inv_freq if self.stationary else None
 
-    def cos_sin(
-        self,
-        positions: int | Int[Tensor, " *n"],
-        *,
-        dtype: torch.dtype = torch.float64,
-        device: torch.device | str | None = None,
-    ) -> tuple[Float[Tensor, "*n p"], Float[Tensor, "*n p"]]:
+    def rows(self, at: At, dtype: torch.dtype, device: torch.device, sign: int = 1) -> Rows:
         if self.stationary:
-            return super().cos_sin(positions, dtype=dtype, device=device)
-        if isinstance(positions, int):
-            positions = torch.arange(positions, device=device)
-        elif device is not None:
-            positions = positions.to(device)
-        tables.check_range(positions)
-        by_axis = [
-            tables.cos_sin(axis, self.frequencies, dtype=dtype) for axis in self.places(positions)
-        ]
-        axes = torch.tensor(self.config.axes(), device=positions.device)
-        pairs = torch.arange(len(axes), device=positions.device)
+            return super().rows(at, dtype, device, sign)
+        at = torch.arange(at, device=device) if isinstance(at, int) else at.to(device)
+        tables.check_range(at)
+        by_axis = [tables.cos_sin(axis, self.frequencies, dtype=dtype) for axis in self.places(at)]
+        axes = torch.tensor(self.config.axes(), device=device)
+        pairs = torch.arange(len(axes), device=device)
         cos, sin = (
             torch.stack(planes, dim=-2)[..., axes, pairs] for planes in zip(*by_axis, strict=True)
         )
         return cos, sin
 
-    def offset_map(
-        self, offset: int, *, size: int = 1, head: Head = "mean"
-    ) -> Float[Tensor, "d d"] | None:
+    def offset_map(self, offset: int, size: int = 1, head: Head = "mean") -> Tensor | None:
         """Return M_k of text, None on a grid."""
-        return super().offset_map(offset, size=size, head=head) if self.stationary else None
+        return super().offset_map(offset, size, head) if self.stationary else None
 
     def places(self, positions: Int[Tensor, " *n"]) -> list[Int[Tensor, " *n"]]:
         """Return the position on every axis: the digits of p to the base of the grid."""
