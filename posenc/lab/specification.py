@@ -63,7 +63,7 @@ class Specification:
     scalings: tuple[str, ...] = fields.ruled(
         DEFAULT_SCALINGS,
         fields.MultiChoice(
-            options=AFTER_TRAINING,
+            options=tuple(AFTER_TRAINING),
             labels=tuple(SCHEMES[kind].label for kind in AFTER_TRAINING),
             most=len(AFTER_TRAINING),
             label="RoPE scalings",

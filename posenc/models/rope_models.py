@@ -23,6 +23,7 @@ from posenc.models.rope_block import BlockReader, written_trained_length
 from posenc.models.rope_formats import read_block
 from posenc.schemes.base import NoneConfig, SchemeConfig
 from posenc.schemes.rope import RopeConfig
+from posenc.schemes.rope_scaling.base import ScaledRopeConfig
 from posenc.schemes.rope_scaling.yarn import attention_scale
 
 NEW, OLD = "rope_parameters", "rope_scaling"
@@ -215,7 +216,7 @@ def _notes(keys: Keys, family: RopeFamily, kinds: list[LayerKind], sizes: Sizes)
         notes.append("Pairs are neighbouring features, as in the paper.")
     for kind in kinds:
         scheme = kind.scheme
-        reach = scheme.made_for if isinstance(scheme, RopeConfig) else None
+        reach = scheme.scaled_length if isinstance(scheme, ScaledRopeConfig) else None
         if reach is not None and reach > sizes.context:
             notes.append(
                 f"The scaling of {kind.name} layers is made for {reach:,.0f} tokens, more than "

@@ -69,7 +69,6 @@ class AlibiConfig(SchemeConfig):
     summary: ClassVar[str] = (
         "Lowers every logit in proportion to the distance, each head by its own slope."
     )
-    paper: ClassVar[str] = "Press et al. 2022, arXiv 2108.12409"
     shared: ClassVar[dict[str, str]] = {"heads": "heads"}
 
     def formula(self, write: Writer) -> str:

@@ -48,19 +48,6 @@ HEAD_WIDTH = fields.IntRange(low=1, high=limits.MAX_DIM, label="Head width")
 EVEN_HEAD_WIDTH = dataclasses.replace(HEAD_WIDTH, low=2, multiple_of=2)
 EVEN_WIDTH = dataclasses.replace(EVEN_HEAD_WIDTH, label="Width")
 
-# What schemes that are compared have in common. `SchemeConfig.shared` maps a field to one of them.
-SHARED_QUANTITIES = (
-    "dim",  # width of a token vector
-    "head_dim",  # width of a head
-    "rope_width",  # width that rotary schemes act on
-    "heads",
-    "base",
-    "length",  # of the text
-    "scaled_from",  # the trained length, 2 at least
-    "learned_rows",  # rows of a learned table
-    "learned_source",  # where its numbers come from
-)
-
 Head = Literal["mean"] | int
 
 
@@ -88,16 +75,16 @@ class KernelRequest:
 class SchemeConfig(ABC):
     """A scheme as a checked, hashable value; `build` makes its module.
 
-    shared: the field that each of SHARED_QUANTITIES fills. reading: name of a scaling applied to trained
-    weights. start: what its untrained numbers are. in_training: a caveat on trained models, or "".
-    divided: whether q . k is divided by sqrt(head_dim). advanced: whether it is for experts.
+    shared: fields that an attribute of a setting fills, such as dim and heads.
+    reading: name of a scaling applied to trained weights. start: what its untrained numbers are.
+    in_training: a caveat on trained models, or "". divided: whether q . k is divided by sqrt(head_dim).
+    advanced: whether it is for experts.
     """
 
     kind: str = ""  # a field, so that configs of two kinds are never equal
 
     label: ClassVar[str]
     summary: ClassVar[str]
-    paper: ClassVar[str]
     shared: ClassVar[dict[str, str]] = {}
     reading: ClassVar[str] = ""
     start: ClassVar[str] = "untrained noise"
@@ -357,7 +344,6 @@ class NoneConfig(SchemeConfig):
 
     label: ClassVar[str] = "NoPE"
     summary: ClassVar[str] = "Adds nothing: order shows only through the causal mask."
-    paper: ClassVar[str] = "Kazemnejad et al. 2023, arXiv 2305.19466"
 
     def formula(self, write: Writer) -> str:
         return (

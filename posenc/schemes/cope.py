@@ -57,7 +57,6 @@ class CopeConfig(TrainableConfig):
 
     label: ClassVar[str] = "CoPE"
     summary: ClassVar[str] = "Counts as positions what the query finds worth counting."
-    paper: ClassVar[str] = "Golovneva et al. 2024, arXiv 2405.18719"
     shared: ClassVar[dict[str, str]] = {"dim": "head_dim"}
 
     def formula(self, write: Writer) -> str:

@@ -52,7 +52,6 @@ class FireConfig(TrainableConfig):
 
     label: ClassVar[str] = "FIRE"
     summary: ClassVar[str] = "Adds a trained function of the distance over the query's position."
-    paper: ClassVar[str] = "Li et al. 2023, arXiv 2310.04418"
     shared: ClassVar[dict[str, str]] = {"heads": "heads", "threshold": "scaled_from"}
 
     def formula(self, write: Writer) -> str:

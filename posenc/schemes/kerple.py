@@ -44,7 +44,6 @@ class KerpleConfig(TrainableConfig):
 
     heads: int = fields.ruled(8, HEADS)
 
-    paper: ClassVar[str] = "Chi et al. 2022, arXiv 2205.09921"
     shared: ClassVar[dict[str, str]] = {"heads": "heads"}
     highest: ClassVar[tuple[float, float]]
     bound: ClassVar[float] = math.inf

@@ -47,7 +47,6 @@ class LearnedConfig(SchemeConfig):
     )
     label: ClassVar[str] = "Learned"
     summary: ClassVar[str] = "Adds a trained row per position to the token vectors."
-    paper: ClassVar[str] = "Gehring et al. 2017, arXiv 1705.03122"
     shared: ClassVar[dict[str, str]] = {
         "dim": "dim",
         "max_len": "learned_rows",

@@ -70,7 +70,6 @@ class RopeConfig(SchemeConfig):
 
     label: ClassVar[str] = "RoPE"
     summary: ClassVar[str] = "Turns queries and keys by an angle proportional to their position."
-    paper: ClassVar[str] = "Su et al. 2021, arXiv 2104.09864"
     shared: ClassVar[dict[str, str]] = {"dim": "rope_width", "base": "base"}
 
     def __post_init__(self) -> None:
@@ -122,15 +121,6 @@ class RopeConfig(SchemeConfig):
     def rate_formula(self, write: Writer) -> tuple[str, ...]:
         """Return a pair's frequency in LaTeX, then the definitions of its symbols."""
         return (rf"\frac{{1}}{{{write.power('rotary_dim')}}}",)
-
-    def stretch(self, length: int) -> float | None:
-        """Return the divisor of the slowest frequencies in a text of `length`, or None."""
-        return None
-
-    @property
-    def made_for(self) -> float | None:
-        """Number of tokens that the scaling reaches, or None."""
-        return None
 
     def as_trained(self) -> "RopeConfig":
         """Return RoPE before any scaling."""

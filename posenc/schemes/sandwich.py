@@ -49,7 +49,6 @@ class SandwichConfig(SchemeConfig):
 
     label: ClassVar[str] = "Sandwich"
     summary: ClassVar[str] = "Adds inner products of sinusoidal rows to the logits."
-    paper: ClassVar[str] = "Chi et al. 2022, arXiv 2212.10356"
     shared: ClassVar[dict[str, str]] = {"heads": "heads", "base": "base"}
 
     def formula(self, write: Writer) -> str:

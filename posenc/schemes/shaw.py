@@ -54,7 +54,6 @@ class ShawConfig(TrainableConfig):
 
     label: ClassVar[str] = "Shaw"
     summary: ClassVar[str] = "Lets every query meet a trained vector of the clipped offset."
-    paper: ClassVar[str] = "Shaw et al. 2018, arXiv 1803.02155"
     shared: ClassVar[dict[str, str]] = {"dim": "head_dim"}
 
     def __post_init__(self) -> None:

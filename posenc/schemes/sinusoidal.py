@@ -51,7 +51,6 @@ class SinusoidalConfig(SchemeConfig):
 
     label: ClassVar[str] = "Sinusoidal"
     summary: ClassVar[str] = "Adds sines and cosines of the position to the token vectors."
-    paper: ClassVar[str] = "Vaswani et al. 2017, arXiv 1706.03762"
     shared: ClassVar[dict[str, str]] = {"dim": "dim", "base": "base"}
 
     def formula(self, write: Writer) -> str:

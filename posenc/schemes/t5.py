@@ -85,7 +85,6 @@ class T5Config(TrainableConfig):
 
     label: ClassVar[str] = "T5 bias"
     summary: ClassVar[str] = "Adds a trained number per bucket of distances to every logit."
-    paper: ClassVar[str] = "Raffel et al. 2020, arXiv 1910.10683"
     divided: ClassVar[bool] = False
     in_training: ClassVar[str] = (
         "its biases start near 0, and a step of AdamW moves each by about the learning rate at most, so a "

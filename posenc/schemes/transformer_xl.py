@@ -52,7 +52,6 @@ class TransformerXLConfig(TrainableConfig):
     summary: ClassVar[str] = (
         "Lets every query meet a trained projection of the distance's sinusoid."
     )
-    paper: ClassVar[str] = "Dai et al. 2019, arXiv 1901.02860"
     shared: ClassVar[dict[str, str]] = {"dim": "dim", "heads": "heads", "base": "base"}
 
     def __post_init__(self) -> None:

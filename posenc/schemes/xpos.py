@@ -23,18 +23,8 @@ from posenc.device import float64_device
 from posenc.errors import PositionOutOfRange
 from posenc.formula import Writer
 from posenc.frequencies import Frequencies, Layout
-from posenc.hook_arguments import (
-    Positions,
-    resolve_positions,
-)
-from posenc.schemes.base import (
-    BASE,
-    EVEN_HEAD_WIDTH,
-    Head,
-    KernelRequest,
-    SchemeConfig,
-    rounded,
-)
+from posenc.hook_arguments import Positions, resolve_positions
+from posenc.schemes.base import BASE, EVEN_HEAD_WIDTH, Head, KernelRequest, SchemeConfig, rounded
 from posenc.schemes.rope import At, RotaryScheme, Rows
 from posenc.tables import cos_sin
 
@@ -73,7 +63,6 @@ class XposConfig(SchemeConfig):
     summary: ClassVar[str] = (
         "Turns queries and keys as RoPE does; a pair counts less the farther back the key."
     )
-    paper: ClassVar[str] = "Sun et al. 2022, arXiv 2212.10554"
     shared: ClassVar[dict[str, str]] = {"dim": "rope_width", "base": "base"}
 
     def formula(self, write: Writer) -> str:

@@ -99,7 +99,7 @@ def test_losses_match_a_plain_loop_over_targets(kind: str) -> None:
 
 
 def test_scores_of_every_scaling_match_a_plain_loop() -> None:
-    specification = small_spec("rope", scalings=AFTER_TRAINING, steps=40)
+    specification = small_spec("rope", scalings=tuple(AFTER_TRAINING), steps=40)
     model = train(specification, CORPUS).model
     found = scores_of(model, specification)
     assert {s.variant for s in found if s.measure == "position"} == {TRAINED}

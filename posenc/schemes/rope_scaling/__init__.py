@@ -1,6 +1,6 @@
 """The scalings of RoPE, by kind; each is a scheme."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from posenc.schemes.base import SchemeConfig
 from posenc.schemes.rope import RopeConfig
@@ -25,28 +25,16 @@ ROPE_SCALINGS: dict[str, type[RopeConfig]] = {
 }
 
 # Scalings that a factor and the trained length define; the others need searched numbers or training.
-AFTER_TRAINING = tuple(
-    kind
+AFTER_TRAINING: dict[str, type[ScaledRopeConfig]] = {
+    kind: config
     for kind, config in ROPE_SCALINGS.items()
     if issubclass(config, ScaledRopeConfig) and config.after_training
-)
+}
 
 
 def length_extensions(
-    trained: SchemeConfig,
-    length: int,
-    trained_length: int,
-    kinds: Sequence[str] = AFTER_TRAINING,
+    trained: SchemeConfig, length: int, trained_length: int, kinds: Iterable[str] = AFTER_TRAINING
 ) -> dict[str, SchemeConfig]:
-    """Return the scalings of `trained` to `length` positions, by name.
-
-    kinds: of the scalings. Empty unless `trained` is plain RoPE.
-    """
-    extensions: dict[str, SchemeConfig] = {}
-    for kind in kinds:
-        scaling = ROPE_SCALINGS[kind]
-        if issubclass(scaling, ScaledRopeConfig):
-            config = scaling.extending(trained, length, trained_length)
-            if config is not None:
-                extensions[scaling.reading] = config
-    return extensions
+    """Return the scalings of `trained` to `length` positions, by name; none unless it is plain RoPE."""
+    configs = (AFTER_TRAINING[kind].extending(trained, length, trained_length) for kind in kinds)
+    return {config.reading: config for config in configs if config is not None}

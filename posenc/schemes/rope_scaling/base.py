@@ -61,6 +61,8 @@ class ScaledRopeConfig(RopeConfig):
     after_training: whether a factor and the trained length are all that it needs.
     """
 
+    factor: float = fields.ruled(4.0, FACTOR)
+
     after_training: ClassVar[bool] = True
     shared: ClassVar[dict[str, str]] = RopeConfig.shared | {"trained_length": "scaled_from"}
 
@@ -76,17 +78,18 @@ class ScaledRopeConfig(RopeConfig):
 
     @property
     def words(self) -> str:
-        factor = getattr(self, "factor", None)
-        return self.reading if factor is None else f"{self.reading} by {factor:g}"
-
-    def stretch(self, length: int) -> float | None:
-        factor: float | None = getattr(self, "factor", None)
-        return factor
+        return f"{self.reading} by {self.factor:g}"
 
     @property
-    def made_for(self) -> float | None:
-        factor, trained = getattr(self, "factor", None), getattr(self, "trained_length", None)
-        return None if factor is None or trained is None else float(factor * trained)
+    def growth(self) -> float:
+        """Divisor of the slowest frequency."""
+        return self.factor
+
+    @property
+    def scaled_length(self) -> float | None:
+        """Number of tokens that the scaling reaches, or None."""
+        trained = getattr(self, "trained_length", None)
+        return None if trained is None else self.factor * trained
 
     def as_trained(self) -> RopeConfig:
         return RopeConfig(**{name: getattr(self, name) for name in fields.rules(RopeConfig)})
@@ -95,9 +98,9 @@ class ScaledRopeConfig(RopeConfig):
     def extending(cls, trained: SchemeConfig, length: int, trained_length: int) -> Self | None:
         """Return the scaling of `trained` to a longer `length`, or None.
 
-        None unless `trained` is plain RoPE and the two lengths are all that this scaling needs.
+        None unless `trained` is plain RoPE and the two lengths are in range.
         """
-        if type(trained) is not RopeConfig or not cls.after_training:
+        if type(trained) is not RopeConfig:
             return None
         values = {name: getattr(trained, name) for name in fields.rules(RopeConfig)}
         lengths = {"length": length, "trained_length": trained_length}
@@ -105,7 +108,7 @@ class ScaledRopeConfig(RopeConfig):
         try:
             return cls(**{name: values[name] for name in fields.rules(cls) if name in values})
         except ConfigError:
-            return None  # the factor or the length is out of range
+            return None
 
 
 def pair_numbers(pairs: int) -> Float[Tensor, " pairs"]:
@@ -125,32 +128,35 @@ def blended_formula(write: Writer, share: str, *definitions: str) -> tuple[str, 
     return (rate, rf"{name} = \min(1, \max(0,\, {share}))", *definitions)
 
 
-def share_by_rotations(
-    unscaled: Frequencies, trained_length: int, low: float, high: float
-) -> Float[Tensor, " pairs"]:
-    """Return the ramp of Llama 3 and of YaRN as printed.
+@dataclass(frozen=True, kw_only=True)
+class RotationRampConfig(ScaledRopeConfig):
+    """RoPE with a ramp over how often each pair rotates within the trained length."""
 
-    0 for pairs with at most `low` rotations within the trained length, 1 from `high` on, else linear.
-    """
-    rotations = trained_length * unscaled.inv_freq / (2 * math.pi)
-    return ((rotations - low) / (high - low)).clamp(0, 1)
+    trained_length: int = fields.ruled(2_048, TRAINED_LENGTH)
 
+    @property
+    @abstractmethod
+    def ramp(self) -> tuple[str, str]:
+        """The fields with the rotations up to which pairs are divided, and from which they are not."""
 
-def rotations_formula(write: Writer, low: str, high: str) -> tuple[str, ...]:
-    """Return the frequencies blended by `share_by_rotations` in LaTeX; low, high: names of fields."""
-    start, end, length = write.value(low), write.value(high), write.value("trained_length")
-    rotations = rf"\frac{{{length}}}{{2 \pi \cdot {write.power('rotary_dim')}}}"
-    return blended_formula(write, rf"\frac{{{rotations} - {start}}}{{{end} - {start}}}")
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        low, high = (getattr(self, name) for name in self.ramp)
+        if high <= low:
+            raise ConfigError(
+                f"{type(self).__name__}.{self.ramp[1]} must be greater than {self.ramp[0]}, got "
+                f"{high:g} and {low:g}."
+            )
 
+    def divisors(self) -> Float[Tensor, " pairs"]:
+        low, high = (getattr(self, name) for name in self.ramp)
+        rotations = self.trained_length * self.unscaled().inv_freq / (2 * math.pi)
+        return blended(((rotations - low) / (high - low)).clamp(0, 1), self.factor)
 
-def check_greater(config: RopeConfig, high: str, low: str) -> None:
-    """Raise ConfigError unless the field `high` is greater than the field `low`."""
-    greater, smaller = getattr(config, high), getattr(config, low)
-    if greater <= smaller:
-        raise ConfigError(
-            f"{type(config).__name__}.{high} must be greater than {low}, got {greater:g} and "
-            f"{smaller:g}."
-        )
+    def rate_formula(self, write: Writer) -> tuple[str, ...]:
+        start, end, length = (write.value(name) for name in (*self.ramp, "trained_length"))
+        rotations = rf"\frac{{{length}}}{{2 \pi \cdot {write.power('rotary_dim')}}}"
+        return blended_formula(write, rf"\frac{{{rotations} - {start}}}{{{end} - {start}}}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,11 +164,9 @@ class RopeLinearConfig(ScaledRopeConfig):
     """RoPE with positions, and so frequencies, divided by `factor`."""
 
     kind: str = "rope_linear"
-    factor: float = fields.ruled(4.0, FACTOR)
 
     label: ClassVar[str] = "RoPE linear"
     summary: ClassVar[str] = "RoPE with every position divided by one factor."
-    paper: ClassVar[str] = "Chen et al. 2023, arXiv 2306.15595"
     reading: ClassVar[str] = "position interpolation"
     shared: ClassVar[dict[str, str]] = RopeConfig.shared
 

@@ -14,21 +14,16 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posenc import fields
-from posenc.formula import Writer
 from posenc.schemes.rope_scaling.base import (
     FACTOR,
     TRAINED_LENGTH,
-    ScaledRopeConfig,
-    blended,
-    check_greater,
+    RotationRampConfig,
     rotations_field,
-    rotations_formula,
-    share_by_rotations,
 )
 
 
 @dataclass(frozen=True, kw_only=True)
-class RopeLlama3Config(ScaledRopeConfig):
+class RopeLlama3Config(RotationRampConfig):
     """RoPE with the ramp of Llama 3.1, linear in the waves that fit into the trained length."""
 
     kind: str = "rope_llama3"
@@ -43,20 +38,9 @@ class RopeLlama3Config(ScaledRopeConfig):
 
     label: ClassVar[str] = "RoPE Llama 3"
     summary: ClassVar[str] = "RoPE with short waves kept, long waves divided, a blend between."
-    paper: ClassVar[str] = "Grattafiori et al. 2024, arXiv 2407.21783"
     reading: ClassVar[str] = "Llama 3 scaling"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_greater(self, "high_freq_factor", "low_freq_factor")
-
-    def rate_formula(self, write: Writer) -> tuple[str, ...]:
-        return rotations_formula(write, "low_freq_factor", "high_freq_factor")
-
-    def divisors(self) -> Float[Tensor, " pairs"]:
-        low, high = self.low_freq_factor, self.high_freq_factor
-        share = share_by_rotations(self.unscaled(), self.trained_length, low, high)
-        return blended(share, self.factor)
+    ramp = ("low_freq_factor", "high_freq_factor")
 
     def float32_frequencies(self, rotary_dim: int) -> Float[Tensor, " pairs"]:
         plain = super().float32_frequencies(rotary_dim)

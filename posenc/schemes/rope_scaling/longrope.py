@@ -20,7 +20,6 @@ from posenc.formula import Writer, number
 from posenc.schemes.rope import float32_powers
 from posenc.schemes.rope_scaling.base import (
     ATTENTION_FACTOR,
-    FACTOR,
     READ_LENGTH,
     TRAINED_LENGTH,
     ScaledRopeConfig,
@@ -45,7 +44,6 @@ class RopeLongConfig(ScaledRopeConfig):
     """RoPE with a list of factors for texts up to the trained length, and one for longer texts."""
 
     kind: str = "rope_longrope"
-    factor: float = fields.ruled(4.0, FACTOR)
     short_factor: tuple[float, ...] = _factors_field("Short factors", "1")
     long_factor: tuple[float, ...] = _factors_field(
         "Long factors", "1 to the scale factor in equal ratios, an example"
@@ -56,7 +54,6 @@ class RopeLongConfig(ScaledRopeConfig):
 
     label: ClassVar[str] = "LongRoPE"
     summary: ClassVar[str] = "RoPE with a searched factor for every pair, another past a length."
-    paper: ClassVar[str] = "Ding et al. 2024, arXiv 2402.13753"
     reading: ClassVar[str] = "LongRoPE"
     after_training: ClassVar[bool] = False  # its factors are searched for
     shared: ClassVar[dict[str, str]] = ScaledRopeConfig.shared | {"length": "length"}

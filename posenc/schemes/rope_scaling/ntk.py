@@ -31,18 +31,11 @@ class RopeNtkConfig(ScaledRopeConfig):
     """RoPE with the base multiplied by factor^(d/(d-2)); a single pair keeps its frequency."""
 
     kind: str = "rope_ntk"
-    factor: float = fields.ruled(4.0, FACTOR)
 
     label: ClassVar[str] = "RoPE NTK-aware"
     summary: ClassVar[str] = "RoPE with a larger base: the slow pairs slowed, the fastest kept."
-    paper: ClassVar[str] = "Peng et al. 2023, arXiv 2309.00071"
     reading: ClassVar[str] = "NTK-aware"
     shared: ClassVar[dict[str, str]] = RopeConfig.shared
-
-    @property
-    def growth(self) -> float:
-        """Factor of the base, to the power d/(d-2)."""
-        return self.factor
 
     @property
     def larger_base(self) -> float:
@@ -85,11 +78,8 @@ class RopeDynamicConfig(RopeNtkConfig):
         return (self.factor * n / trained) - (self.factor - 1)
 
     @property
-    def made_for(self) -> float | None:
+    def scaled_length(self) -> float | None:
         return None  # it follows the text
-
-    def stretch(self, length: int) -> float | None:
-        return self.at_length(length).growth
 
     def at_length(self, length: int) -> Self:
         return self.replace(length=length)

@@ -38,7 +38,6 @@ class RopeProportionalConfig(ScaledRopeConfig):
 
     label: ClassVar[str] = "p-RoPE"
     summary: ClassVar[str] = "RoPE whose slowest pairs do not turn at all."
-    paper: ClassVar[str] = "Barbero et al. 2024, arXiv 2410.06205"
     reading: ClassVar[str] = "p-RoPE"
     after_training: ClassVar[bool] = False  # pairs that stop turning need training
     shared: ClassVar[dict[str, str]] = RopeConfig.shared

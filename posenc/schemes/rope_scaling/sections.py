@@ -66,7 +66,6 @@ class RopeSectionsConfig(RopeConfig):
 
     label: ClassVar[str] = "RoPE in sections"
     summary: ClassVar[str] = "RoPE whose pairs count rows, columns or other axes of a grid."
-    paper: ClassVar[str] = "Wang et al. 2024, arXiv 2409.12191"
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -30,16 +30,13 @@ from posenc.formula import Writer, number
 from posenc.schemes.rope import float32_powers
 from posenc.schemes.rope_scaling.base import (
     ATTENTION_FACTOR,
-    FACTOR,
     TRAINED_LENGTH,
+    RotationRampConfig,
     ScaledRopeConfig,
     blended,
     blended_formula,
-    check_greater,
     pair_numbers,
     rotations_field,
-    rotations_formula,
-    share_by_rotations,
 )
 
 
@@ -63,7 +60,6 @@ class RopeYarnConfig(ScaledRopeConfig):
     """RoPE with YaRN's ramp over pairs."""
 
     kind: str = "rope_yarn"
-    factor: float = fields.ruled(4.0, FACTOR)
     trained_length: int = fields.ruled(2_048, TRAINED_LENGTH)
     beta_fast: float = rotations_field(
         32.0, "Beta fast", "Pairs with more turns than this in the trained length are kept."
@@ -80,7 +76,6 @@ class RopeYarnConfig(ScaledRopeConfig):
 
     label: ClassVar[str] = "RoPE YaRN"
     summary: ClassVar[str] = "RoPE with fast pairs kept, slow pairs divided and a ramp between."
-    paper: ClassVar[str] = "Peng et al. 2023, arXiv 2309.00071"
     reading: ClassVar[str] = "YaRN"
 
     def __post_init__(self) -> None:
@@ -142,12 +137,10 @@ class RopeYarnConfig(ScaledRopeConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RopeYarnPaperConfig(ScaledRopeConfig):
+class RopeYarnPaperConfig(RotationRampConfig):
     """RoPE with YaRN's ramp as printed, over turns."""
 
     kind: str = "rope_yarn_paper"
-    factor: float = fields.ruled(4.0, FACTOR)
-    trained_length: int = fields.ruled(2_048, TRAINED_LENGTH)
     beta_fast: float = rotations_field(
         32.0, "Beta", "Pairs with more turns than this in the trained length are kept."
     )
@@ -160,21 +153,10 @@ class RopeYarnPaperConfig(ScaledRopeConfig):
     summary: ClassVar[str] = (
         "YaRN by the formula of its paper; with equal numbers Llama 3's frequencies."
     )
-    paper: ClassVar[str] = "Peng et al. 2023, arXiv 2309.00071"
     reading: ClassVar[str] = "YaRN as printed"
     advanced: ClassVar[bool] = True
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_greater(self, "beta_fast", "beta_slow")
-
-    def rate_formula(self, write: Writer) -> tuple[str, ...]:
-        return rotations_formula(write, "beta_slow", "beta_fast")
-
-    def divisors(self) -> Float[Tensor, " pairs"]:
-        low, high = self.beta_slow, self.beta_fast
-        share = share_by_rotations(self.unscaled(), self.trained_length, low, high)
-        return blended(share, self.factor)
+    ramp = ("beta_slow", "beta_fast")
 
     def attention_scaling(self) -> float:
         return float(self.attention_factor) or attention_scale(self.factor)

@@ -23,7 +23,6 @@ class RopeEveryOtherConfig(ScaledRopeConfig):
 
     label: ClassVar[str] = "RoPE every other"
     summary: ClassVar[str] = "RoPE with every second pair divided."
-    paper: ClassVar[str] = "Nobody 2026, arXiv 0000.00000"
     reading: ClassVar[str] = "every other pair"
 
     def rate_formula(self, write: Writer) -> tuple[str, ...]:

@@ -24,7 +24,6 @@ class SquareRootConfig(TrainableConfig):
 
     label: ClassVar[str] = "Square root"
     summary: ClassVar[str] = "Lowers every logit by a trained multiple of the distance's root."
-    paper: ClassVar[str] = "Nobody 2026, arXiv 0000.00000"
     shared: ClassVar[dict[str, str]] = {"heads": "heads"}
 
     def formula(self, write: Writer) -> str:
