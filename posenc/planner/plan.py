@@ -48,7 +48,6 @@ from posenc.planner.scaling_effects import (
     worst_cosine_error,
 )
 from posenc.schemes.rope import RopeConfig, rope_frequencies
-from posenc.schemes.rope_scaling.base import ScaledRopeConfig
 
 
 @dataclass(frozen=True, eq=False)
@@ -330,8 +329,7 @@ def _method_plan(
         measured = measured_at(method.evidence.measured_as or config.kind, factor)
     advised = longer and evidence is not None and evidence.recommends(config, reach)
     inv_freq, attention_factor = rope_frequencies(config, length=text)
-    scaled = config.at_length(text)
-    divisor = max(scaled.growth if isinstance(scaled, ScaledRopeConfig) else factor, 1.0)
+    divisor = max(getattr(config.at_length(text), "growth", factor), 1.0)
     sizes = {"text": text, "reach": reach}
     pairs = compare_pairs(trained, config, trained_length=length, factor=divisor, **sizes)
     if method.name == CONFIGURED and not advised:
