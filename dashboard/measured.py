@@ -25,7 +25,7 @@ from dashboard.shares import SHARES
 from dashboard.text import listed, plain
 from posenc.lab import summary
 from posenc.lab.evaluate import contexts
-from posenc.lab.runs import Heading
+from posenc.lab.runs import RunInfo
 from posenc.lab.tasks import Language
 from posenc.schemes import SCHEMES
 from posenc.settings import Setting
@@ -139,7 +139,7 @@ def _title(task: str) -> str:
     return f"{SHARES[task].title}, measured" if task in SHARES else "Extrapolation, measured"
 
 
-def _headline(setting: Setting, every: list[Heading]) -> str:
+def _headline(setting: Setting, every: list[RunInfo]) -> str:
     """Say what the runs of one setting's schemes measured."""
     found = _asked(setting.schemes, every)
     if not found:
@@ -153,7 +153,7 @@ def _headline(setting: Setting, every: list[Heading]) -> str:
     return run_frames.headline(curves, one.train_length)
 
 
-def _asked_first(schemes: tuple[str, ...], name: str, found: list[Heading]) -> bool:
+def _asked_first(schemes: tuple[str, ...], name: str, found: list[RunInfo]) -> bool:
     """Draw the exercise where it is wanted; return whether the page may show what was measured."""
     task = found[0].specification.task
     if task in SHARES:
@@ -165,7 +165,7 @@ def _asked_first(schemes: tuple[str, ...], name: str, found: list[Heading]) -> b
     return exercise.ask("measured", (schemes, name), questions, curves)
 
 
-def _losses(runs_drawn: list[Heading], kinds: tuple[str, ...], unit: str) -> Numbers:
+def _losses(runs_drawn: list[RunInfo], kinds: tuple[str, ...], unit: str) -> Numbers:
     """Draw loss by context and by position, with the table of classes; return their numbers."""
     found = run_frames.curves(runs_drawn, "context")
     if not found:
@@ -203,7 +203,7 @@ def _losses(runs_drawn: list[Heading], kinds: tuple[str, ...], unit: str) -> Num
     }
 
 
-def _stopped(found: list[Heading]) -> None:
+def _stopped(found: list[RunInfo]) -> None:
     """Name the runs that ended early; they have no scores."""
     for run in found:
         if run.stopped:
@@ -211,11 +211,11 @@ def _stopped(found: list[Heading]) -> None:
             st.info(f"{one.scheme.label}, seed {one.seed}: {run.stopped}", icon=":material/block:")
 
 
-def _asked(schemes: tuple[str, ...], found: list[Heading]) -> list[Heading]:
+def _asked(schemes: tuple[str, ...], found: list[RunInfo]) -> list[RunInfo]:
     return [run for run in found if run.specification.scheme.kind in schemes]
 
 
-def _nothing(schemes: tuple[str, ...], others: list[Heading]) -> str:
+def _nothing(schemes: tuple[str, ...], others: list[RunInfo]) -> str:
     missing = page.names(schemes)
     if not others:
         return f"No model of this comparison is on this server, none of {missing} either."
@@ -226,7 +226,7 @@ def _nothing(schemes: tuple[str, ...], others: list[Heading]) -> str:
     )
 
 
-def arguments(found: list[Heading]) -> str:
+def arguments(found: list[RunInfo]) -> str:
     """Return the arguments of the command line that make runs like these, but for their schemes."""
     one = found[0].specification
     words: dict[str, object] = {}
@@ -245,7 +245,7 @@ def arguments(found: list[Heading]) -> str:
     return " ".join([*said, *(["--compile"] if one.compiled else [])])
 
 
-def _schemes(found: list[Heading]) -> dict[str, Any]:
+def _schemes(found: list[RunInfo]) -> dict[str, Any]:
     """The config of every scheme, once for each that differs."""
     records: dict[str, list[Any]] = {}
     for one in found:

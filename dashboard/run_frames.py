@@ -8,14 +8,14 @@ from dashboard.compute import CACHE
 from dashboard.text import listed
 from posenc.lab import summary
 from posenc.lab.evaluate import CLAMPED, TRAINED
-from posenc.lab.runs import Heading
+from posenc.lab.runs import RunInfo
 from posenc.lab.summary import Curve
 from posenc.lab.tasks import Recall
 from posenc.schemes import SCHEMES
 from posenc.text import cell, counted
 
 
-def curves(found: list[Heading], measure: str) -> list[Curve]:
+def curves(found: list[RunInfo], measure: str) -> list[Curve]:
     """Return the curves of one measure of these runs, schemes in their fixed order.
 
     A run that cannot be read now is left out, and is there again when it can.
@@ -201,7 +201,7 @@ def in_range(found: list[Curve]) -> list[float | None]:
     ]
 
 
-def table(found: list[Heading]) -> pd.DataFrame:
+def table(found: list[RunInfo]) -> pd.DataFrame:
     """The runs of a comparison, one row each."""
     rows = []
     for one in found:
@@ -226,6 +226,6 @@ def reads(frame: pd.DataFrame) -> tuple[str, ...]:
     return tuple(str(name) for name in found)
 
 
-def is_of(one: Heading | Curve, kind: str) -> bool:
+def is_of(one: RunInfo | Curve, kind: str) -> bool:
     """Whether a run or curve is of this scheme."""
     return one.specification.scheme.kind == kind

@@ -15,7 +15,7 @@ from posenc.errors import (
     StoreUnavailable,
 )
 from posenc.lab import summary
-from posenc.lab.runs import Heading, Run, Store
+from posenc.lab.runs import Run, RunInfo, Store
 from posenc.lab.specification import Specification
 from posenc.lab.tasks import TASKS
 
@@ -79,6 +79,7 @@ def unreadable() -> str:
         )
     said = {name: _found(name) for name in ids}
     found.foreign = [name for name in ids if isinstance(said[name], RunOfAnotherVersion)]
+    found.broken = [f"{name}.parquet" for name in ids if type(said[name]) is RunError]
     faults = found.left_out()
     faults += [
         f"run {name} cannot be read now"
@@ -111,8 +112,8 @@ def shipped() -> tuple[str, ...]:
 
 # A run never changes, so what was read of one is kept; a fault is believed for a while.
 @st.cache_resource(max_entries=16_384, show_spinner=False)
-def _heading(name: str, url: str) -> Heading:
-    return _opened(url).heading(name)
+def _heading(name: str, url: str) -> RunInfo:
+    return _opened(url).info(name)
 
 
 @st.cache_resource(max_entries=512, show_spinner=False)
@@ -121,38 +122,35 @@ def _whole(name: str, url: str) -> Run:
 
 
 @st.cache_resource(max_entries=16_384, ttl=BELIEVED_FOR, show_spinner=False)
-def _judged(name: str, url: str) -> Heading | RunError:
-    """Return what a run is, or what is wrong with its file, which is set aside if it is no run."""
+def _judged(name: str, url: str) -> RunInfo | RunError:
+    """Return what a run is, or what is wrong with its file."""
     try:
         return _heading(name, url)
     except StoreUnavailable:
         raise  # nothing is known of the file
-    except (RunMissing, RunOfAnotherVersion) as fault:
-        return fault
     except RunError as fault:
-        _opened(url).find(name)
         return fault
 
 
-def _found(name: str) -> Heading | RunError:
+def _found(name: str) -> RunInfo | RunError:
     """Return what a run is, or why that cannot be told."""
     fault: RunError = RunMissing(f"There is no run {name}.")
     for one in _stores():
-        found: Heading | RunError
+        found: RunInfo | RunError
         try:
             found = _judged(name, one.url)
         except StoreUnavailable as error:
             found = error
-        if isinstance(found, Heading):
+        if isinstance(found, RunInfo):
             return found
         if not isinstance(found, RunMissing):
             fault = found
     return fault
 
 
-def headings(names: tuple[str, ...]) -> list[Heading]:
+def headings(names: tuple[str, ...]) -> list[RunInfo]:
     """Return what the runs of these names are, those that can be read."""
-    return [one for one in map(_found, names) if isinstance(one, Heading)]
+    return [one for one in map(_found, names) if isinstance(one, RunInfo)]
 
 
 def whole(name: str) -> Run:
@@ -192,9 +190,9 @@ def _has_table(name: str) -> bool:
 
 
 @st.cache_resource(max_entries=8, ttl=BELIEVED_FOR, show_spinner=False)
-def comparisons(names: tuple[str, ...]) -> dict[str, list[Heading]]:
+def comparisons(names: tuple[str, ...]) -> dict[str, list[RunInfo]]:
     """Return the runs by comparison: language first, what ships first, short lengths first."""
-    found: dict[str, list[Heading]] = {}
+    found: dict[str, list[RunInfo]] = {}
     for one in headings(names):
         found.setdefault(_comparison(one.run_id, one.specification), []).append(one)
     tasks, first = list(TASKS), set(shipped())

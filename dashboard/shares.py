@@ -7,7 +7,7 @@ import streamlit as st
 
 from dashboard import page, run_charts, run_frames, run_words
 from dashboard.text import plain
-from posenc.lab.runs import Heading
+from posenc.lab.runs import RunInfo
 from posenc.lab.specification import Specification
 from posenc.lab.tasks import Copy, Recall
 
@@ -45,7 +45,7 @@ SHARES = {
 
 
 def draw(
-    schemes: tuple[str, ...], runs_drawn: list[Heading], *, say: bool = True
+    schemes: tuple[str, ...], runs_drawn: list[RunInfo], *, say: bool = True
 ) -> dict[str, pd.DataFrame]:
     """Draw the share of right answers of a task by length or distance; return the numbers.
 
@@ -83,7 +83,7 @@ def draw(
     return {f"measured {one.task}": frame.rename(columns={"x": share.unit, "y": "share"})}
 
 
-def said(runs_drawn: list[Heading]) -> str:
+def said(runs_drawn: list[RunInfo]) -> str:
     """Say the shares within the training range, and how far half of the answers stay right."""
     one = runs_drawn[0].specification
     found = run_frames.curves(runs_drawn, one.task)

@@ -129,7 +129,7 @@ def offer(setting: Setting, chosen: choices.TrainingChoice) -> str | None:
         st.info(
             f"{corpus.replaced:,} bytes were no UTF-8 and became U+FFFD.", icon=":material/info:"
         )
-    names = set(runs.known())
+    names = {one.run_id for one in runs.headings(runs.known())}
     made = [one for one in asked if one.run_id in names]
     linked = None
     if made:

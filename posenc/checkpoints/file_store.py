@@ -22,7 +22,6 @@ from posenc.errors import RunError, StoreUnavailable
 
 ENVIRONMENT = "POSENC_RUNS"
 WORK_ENVIRONMENT = "POSENC_WORK"
-SET_ASIDE = "set-aside"
 # The errors of buckets' clients have no narrower base.
 _FAULTS = (Exception,)
 _NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK)
@@ -127,18 +126,6 @@ class FileStore:
             write_whole(Path(self.path(name)), content, new=new)
         else:  # one upload, visible once complete
             self.files.pipe_file(self.path(name), content, mode="create" if new else "overwrite")
-
-    def set_aside(self, name: str) -> str | None:
-        """Move a file to the folder of damaged files and return its new name; None where that fails."""
-        try:
-            self.files.makedirs(self.path(SET_ASIDE), exist_ok=True)
-            place = f"{SET_ASIDE}/{name}"
-            while self.files.exists(self.path(place)):
-                place += ".again"
-            self.files.mv(self.path(name), self.path(place))
-        except _FAULTS:
-            return None
-        return place
 
 
 def lasting(url: str) -> bool:

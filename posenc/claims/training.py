@@ -16,7 +16,7 @@ from posenc.settings import Setting
 from posenc.text import counted
 
 if TYPE_CHECKING:
-    from posenc.lab.runs import Heading
+    from posenc.lab.runs import RunInfo
     from posenc.lab.summary import Curve
 
 NAMES = {"learned": "a learned table", "sinusoidal": "sinusoids", "rope": "RoPE", "alibi": "ALiBi"}
@@ -187,18 +187,18 @@ def measured(setting: Setting, kinds: tuple[str, ...]) -> "dict[str, Curve] | Ve
 
 
 @functools.lru_cache(maxsize=4)
-def _language_runs(url: str) -> "tuple[Heading, ...]":
+def _language_runs(url: str) -> "tuple[RunInfo, ...]":
     """Return the headings of a store's readable language runs."""
     from posenc.lab.runs import Store
 
     store, headings = Store(url), []
     for run_id in store.ids():
         with contextlib.suppress(RunError):
-            headings.append(store.heading(run_id))
+            headings.append(store.info(run_id))
     return tuple(x for x in headings if x.specification.task == "language")
 
 
-def _same_scheme(setting: Setting, heading: "Heading") -> bool:
+def _same_scheme(setting: Setting, heading: "RunInfo") -> bool:
     """Whether a run's scheme is the setting's, except for its sizes and the order of its features."""
     run = heading.specification.scheme
     asked = setting.config(run.kind)

@@ -181,7 +181,7 @@ def run_once(
                 with fixed_threads(specification.threads):
                     task = specification.make_task(corpus)
                     scores = evaluate(trained.model, task, specification)
-        run = Run(specification, tuple(scores), trained.losses, trained.stopped, trained.seconds)
+        run = Run(specification, trained.stopped, trained.seconds, tuple(scores), trained.losses)
         learned = {
             f"scheme.{name}": value for name, value in trained.model.scheme.named_parameters()
         }

@@ -49,12 +49,10 @@ _UNREADABLE = (
 
 
 @dataclass(frozen=True)
-class Run:
-    """The results of a specification. A run that stopped early has losses, a reason and no scores."""
+class RunInfo:
+    """A run without its numbers, quick to read. stopped: why it stopped early, None if it did not."""
 
     specification: Specification
-    scores: tuple[Score, ...]
-    losses: tuple[float, ...]
     stopped: str | None
     seconds: float
 
@@ -65,17 +63,11 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Heading:
-    """A run without its numbers, quick to read."""
+class Run(RunInfo):
+    """The results of a specification. A run that stopped early has losses and no scores."""
 
-    specification: Specification
-    stopped: str | None
-    seconds: float
-
-    @property
-    def run_id(self) -> str:
-        """The name of the run in a store."""
-        return self.specification.run_id
+    scores: tuple[Score, ...]
+    losses: tuple[float, ...]
 
 
 def to_parquet(run: Run) -> bytes:
@@ -101,46 +93,35 @@ def from_parquet(content: bytes, run_id: str | None = None) -> Run:
     Raises RunOfAnotherVersion for one of another version of posenc, else RunError.
     """
     with _readable():
-        _check_size(content)
-        table = pq.ParquetFile(io.BytesIO(content)).read()  # read_table would import pandas
+        file = pq.ParquetFile(io.BytesIO(content))  # read_table would import pandas
+        if file.metadata.num_rows > limits.MAX_RUN_ROWS:  # a small file can state any number
+            raise RunError(
+                f"The file is no readable run: it states {file.metadata.num_rows:,} rows, more than any "
+                "run has."
+            )
+        table = file.read()
         if not table.schema.equals(_SCHEMA) or any(column.null_count for column in table.columns):
             raise RunError("The file is no readable run: it has other columns.")
         names = [field.name for field in fields(Score)]
         scores = [Score(*(row[name] for name in names)) for row in table.to_pylist()]
-    heading = _heading(table.schema, run_id)
+    info = _info(table.schema, run_id)
     return Run(
-        specification=heading.specification,
+        **vars(info),
         scores=tuple(score for score in scores if score.measure != _TRAINING),
         losses=tuple(score.value for score in scores if score.measure == _TRAINING),
-        stopped=heading.stopped,
-        seconds=heading.seconds,
     )
 
 
-def _check_size(content: bytes) -> None:
-    """Refuse a small file that would unpack to far more rows than a run has."""
-    stated = pq.read_metadata(io.BytesIO(content))
-    groups = [stated.row_group(place) for place in range(stated.num_row_groups)]
-    parts = [group.column(n) for group in groups for n in range(group.num_columns)]
-    unpacked = sum(part.total_uncompressed_size for part in parts)
-    if stated.num_rows > limits.MAX_RUN_ROWS or not 0 <= unpacked <= limits.MAX_RUN_BYTES:
-        raise RunError(
-            f"The file is no readable run: it states {stated.num_rows:,} rows of {unpacked:,} bytes, more "
-            "than any run has."
-        )
-
-
-def _heading(schema: pa.Schema, run_id: str | None) -> Heading:
+def _info(schema: pa.Schema, run_id: str | None) -> RunInfo:
     with _readable():
         note: dict[str, Any] = json.loads(schema.metadata[_METADATA])
-        record = note["specification"]
-        specification = Specification.from_record(record)
+        specification = Specification.from_record(note["specification"])
         if run_id is not None and specification.run_id != run_id:
             raise RunOfAnotherVersion(f"Run {run_id} was named by another version of posenc.")
         stopped = note["stopped"]
         if not isinstance(stopped, str | None):
             raise RunError("The file is no readable run: it does not say how it ended.")
-        return Heading(specification, stopped, float(note["seconds"]))
+        return RunInfo(specification, stopped, float(note["seconds"]))
 
 
 @contextlib.contextmanager
@@ -163,15 +144,14 @@ _RUN_FILE = re.compile(r"([0-9a-f]{20})\.parquet")
 class Store(FileStore):
     """A folder or bucket of runs.
 
-    broken: names of unreadable files, set aside except for those in `stuck`, which cannot be moved.
-    foreign: ids of runs that another version of this library made.
+    Iteration fills `broken`, the names of damaged files, and `foreign`, the ids of runs that another
+    version of this library stored.
     """
 
     def __init__(self, url: str | os.PathLike[str] | None = None) -> None:
         """Open the store at `url`: default $POSENC_RUNS, else a folder of the user's data."""
         super().__init__(url)
         self.broken: list[str] = []
-        self.stuck: list[str] = []
         self.foreign: list[str] = []
 
     def has(self, run_id: str) -> bool:
@@ -179,32 +159,46 @@ class Store(FileStore):
         return self.exists(f"{run_id}.parquet")
 
     def add(self, run: Run, tables: Mapping[str, Tensor]) -> bool:
-        """Write a run unless it is there, and return whether it was written.
+        """Write a run unless it is there, and return whether it was written; replace a damaged one.
 
         Its tables come first: the Parquet file completes it. Raises RunError for an unwritable store.
         """
-        if self.has(run.run_id):
+        if self.find(run.run_id) is not None:
             return False
         if tables:
-            content = {name: value.detach().cpu().contiguous() for name, value in tables.items()}
+            tensors = {name: value.detach().cpu().contiguous() for name, value in tables.items()}
             spec = run.specification
             note = {"run": run.run_id, "scheme": spec.scheme.kind, "described": spec.described}
-            name = f"{run.run_id}.safetensors"
-            if not self.create(name, save(content, note)) and not self._whole_tables(run.run_id):
-                self.set_aside(name)
-                self.create(name, save(content, note))
-        return self.create(f"{run.run_id}.parquet", to_parquet(run))
+            name, content = f"{run.run_id}.safetensors", save(tensors, note)
+            if not self.create(name, content) and not self._has_whole_tables(run.run_id):
+                self.put(name, content)
+        name, content = f"{run.run_id}.parquet", to_parquet(run)
+        if self.create(name, content):
+            return True
+        if self.find(run.run_id) is not None:
+            return False
+        self.put(name, content)
+        return True
 
     def read(self, run_id: str) -> Run:
         """Return a run. Raises RunError if it is not there or unreadable."""
         return from_parquet(self._parquet(run_id), run_id)
 
-    def heading(self, run_id: str) -> Heading:
+    def find(self, run_id: str) -> Run | None:
+        """Return a run, None if it is not there or damaged."""
+        try:
+            return self.read(run_id)
+        except (RunOfAnotherVersion, StoreUnavailable):
+            raise
+        except RunError:
+            return None
+
+    def info(self, run_id: str) -> RunInfo:
         """Return a run without its numbers. Raises as `read` does."""
         content = self._parquet(run_id)
         with _readable():
             schema = pq.read_schema(io.BytesIO(content))
-        return _heading(schema, run_id)
+        return _info(schema, run_id)
 
     def _parquet(self, run_id: str) -> bytes:
         try:
@@ -226,9 +220,11 @@ class Store(FileStore):
         except (OSError, RunError, CheckpointError) as error:
             raise RunError(f"The tables of run {run_id} cannot be read.") from error
 
-    def _whole_tables(self, run_id: str) -> bool:
+    def _has_whole_tables(self, run_id: str) -> bool:
         try:
             return bool(self.tables(run_id))
+        except StoreUnavailable:
+            raise
         except RunError:
             return False
 
@@ -238,61 +234,30 @@ class Store(FileStore):
         return [match.group(1) for match in matches if match]
 
     def __iter__(self) -> Iterator[Run]:
-        """Iterate over every readable run; unreadable files are set aside and named in `broken`."""
-        self.broken, self.stuck, self.foreign = [], [], []
+        """Iterate over every readable run."""
+        self.broken, self.foreign = [], []
         for run_id in self.ids():
             try:
-                run = self._read_or_set_aside(run_id)
+                run = self.find(run_id)
             except RunOfAnotherVersion:
                 self.foreign.append(run_id)
+                continue
+            if run is None:
+                self.broken.append(f"{run_id}.parquet")
             else:
-                if run is not None:
-                    yield run
-
-    def find(self, run_id: str) -> Run | None:
-        """Return a run if it is there; an unreadable file of its name is set aside."""
-        return self._read_or_set_aside(run_id) if self.has(run_id) else None
-
-    def _read_or_set_aside(self, run_id: str) -> Run | None:
-        try:
-            return self.read(run_id)
-        except (RunOfAnotherVersion, StoreUnavailable):
-            raise
-        except RunError:
-            self._set_run_aside(run_id)
-            return None
+                yield run
 
     def left_out(self) -> list[str]:
         """Return a clause per reason for the files left out of the last iteration."""
-        aside = [name for name in self.broken if name not in self.stuck]
+        verb = "was" if len(self.foreign) == 1 else "were"
         reasons = (
-            (aside, "cannot be read and {was} set aside"),
-            (self.stuck, "cannot be read"),
-            ([f"run {name}" for name in self.foreign], "{was} made by another version of posenc"),
+            (self.broken, "cannot be read"),
+            (
+                [f"run {run_id}" for run_id in self.foreign],
+                f"{verb} made by another version of posenc",
+            ),
         )
-        return [
-            f"{_first_names(names)} {clause.format(was='was' if len(names) == 1 else 'were')}"
-            for names, clause in reasons
-            if names
-        ]
-
-    def _set_run_aside(self, run_id: str) -> None:
-        name = f"{run_id}.parquet"
-        aside = self.set_aside(name)
-        if aside is not None and self._is_whole(aside, run_id):
-            # Another process replaced the broken file before the move.
-            self.create(name, self.content(aside))
-            return
-        if name not in self.broken:
-            self.broken.append(name)
-            self.stuck += [] if aside else [name]
-
-    def _is_whole(self, name: str, run_id: str) -> bool:
-        try:
-            from_parquet(self.content(name), run_id)
-        except (OSError, RunError):
-            return False
-        return True
+        return [f"{_first_names(names)} {clause}" for names, clause in reasons if names]
 
 
 def _first_names(names: Sequence[str], most: int = 3) -> str:

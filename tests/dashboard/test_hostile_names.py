@@ -159,7 +159,7 @@ def test_texts_of_a_stored_run_are_text(tmp_path: Path, monkeypatch: pytest.Monk
     """In a store that others write to: the name of a run's corpus and its reason to stop."""
     specification = specifications(["rope"], corpus=CORPUS, widths=[16], **SIZES)[0]
     hostile = replace(specification, corpus_name=NAMES["HTML"])
-    run = Run(hostile, (), (2.5, 2.0), f"=1+1{NAMES['HTML']}", 0.5)
+    run = Run(hostile, f"=1+1{NAMES['HTML']}", 0.5, (), (2.5, 2.0))
     (tmp_path / f"{run.run_id}.parquet").write_bytes(to_parquet(run))
     monkeypatch.setenv(ENVIRONMENT, str(tmp_path))
     empty_page_caches()

@@ -62,7 +62,6 @@ def test_learned_tables_are_stored_beside_their_run(made: Made, tmp_path: Path) 
     name = f"{small_spec('learned', **SMALLEST).run_id}.safetensors"
     (tmp_path / "runs" / name).write_bytes(b"junk")  # as another program may leave it
     store, run = make_small_run(tmp_path, "learned", **SMALLEST)
-    assert (tmp_path / "runs" / "set-aside" / name).read_bytes() == b"junk"
     tables = store.tables(run.run_id)
     assert {name: value.shape for name, value in tables.items()} == {"scheme.weight": (16, 16)}
     start = dict(small_spec("learned").scheme.build(seed=0).named_parameters())["weight"]
@@ -79,7 +78,7 @@ def test_numbers_that_are_not_finite_survive_the_file() -> None:
     """Saved and read back: bit for bit."""
     odd = (math.nan, math.inf, -math.inf, -0.0, 5e-324, 1.0000000000000002)
     scores = tuple(Score("context", "as trained", n, value, 3) for n, value in enumerate(odd))
-    back = from_parquet(to_parquet(Run(small_spec(), scores, odd, "It stopped.", 1.25)))
+    back = from_parquet(to_parquet(Run(small_spec(), "It stopped.", 1.25, scores, odd)))
     as_bits = [struct.pack("<d", value) for value in odd]
     assert [struct.pack("<d", value) for value in back.losses] == as_bits
     assert [struct.pack("<d", score.value) for score in back.scores] == as_bits
@@ -126,7 +125,7 @@ def test_store_may_be_a_folder_of_any_name_or_a_bucket(made: Made, tmp_path: Pat
         store.files.pipe_file(store.path(torn), b"torn")
         assert list(store) == [run]
         assert store.broken == [torn]
-        assert store.files.cat_file(store.path(f"set-aside/{torn}")) == b"torn"
+        assert store.content(torn) == b"torn"
 
 
 # The checkpoint, the table and the run are written one after another, each ending with an unlink of a
@@ -170,7 +169,10 @@ def test_first_of_two_machines_that_made_a_run_counts(
 ) -> None:
     url = str(tmp_path / "both") if kind == "folder" else f"memory://{uuid.uuid4().hex}"
     run, ones = made[1], torch.ones(2, 3)
-    monkeypatch.setattr(Store, "has", lambda self, run_id: False)  # neither knows of the other yet
+    find, looks = Store.find, [None, None]  # neither knows of the other yet
+    monkeypatch.setattr(
+        Store, "find", lambda self, run_id: looks.pop() if looks else find(self, run_id)
+    )
     assert Store(url).add(run, {"scheme.weight": ones})
     assert not Store(url).add(replace(run, losses=(1.0, 1.0)), {"scheme.weight": 2 * ones})
     assert Store(url).read(run.run_id) == run
@@ -221,7 +223,7 @@ def test_folder_without_links_keeps_files(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("fault", [MemoryError(), pa.ArrowNotImplementedError("codec")])
-def test_lack_of_memory_or_codec_sets_no_good_run_aside(
+def test_lack_of_memory_or_codec_calls_no_good_run_damaged(
     fault: Exception, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, run, _ = made
@@ -233,7 +235,9 @@ def test_lack_of_memory_or_codec_sets_no_good_run_aside(
     assert list(store) == [run]
 
 
-def test_damaged_files_are_set_aside_by_name_and_kept(made: Made, tmp_path: Path) -> None:
+def test_damaged_files_are_named_and_replaced_by_the_run_of_their_name(
+    made: Made, tmp_path: Path
+) -> None:
     store, run, path = made
     folder, content = path.parent, path.read_bytes()
     torn = [content[: len(content) // 2], content[:-1], b"", b"a shopping list"]
@@ -244,14 +248,12 @@ def test_damaged_files_are_set_aside_by_name_and_kept(made: Made, tmp_path: Path
         (folder / name).write_bytes(other)
     assert list(store) == [run]
     assert (sorted(store.broken), store.foreign) == (sorted(damaged), [renamed])
-    aside, foreign = store.left_out()
-    assert f"{min(damaged)}, " in aside
-    assert "and 1 more" in aside
+    broken, foreign = store.left_out()
+    assert f"{min(damaged)}, " in broken
+    assert "and 1 more cannot be read" in broken
     assert renamed in foreign
-    assert {path.name: path.read_bytes() for path in (folder / "set-aside").iterdir()} == damaged
-    assert {name: (folder / name).read_bytes() for name in others} == others
-    # Another one of the same name is kept beside the first.
-    (folder / f"{3:020x}.parquet").write_bytes(b"another list")
+    kept = damaged | others
+    assert {name: (folder / name).read_bytes() for name in kept} == kept
     path.write_bytes(content[:-9])
     with pytest.raises(RunError, match="no readable run"):
         store.read(run.run_id)
@@ -260,23 +262,7 @@ def test_damaged_files_are_set_aside_by_name_and_kept(made: Made, tmp_path: Path
     again = make_small_run(tmp_path, **SMALLEST)[1]
     assert without_time(again) == without_time(run)  # the same bits
     assert list(store) == [again]
-    kept = {path.read_bytes() for path in (folder / "set-aside").iterdir()}
-    assert kept == {*damaged.values(), b"another list", content[:-9]}
-
-
-def test_good_run_is_kept_while_torn_one_moves(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
-    store, run, path = made
-    good, set_aside = path.read_bytes(), Store.set_aside
-    path.write_bytes(b"torn")
-
-    def set_aside_late(self: Store, name: str) -> str | None:
-        path.write_bytes(good)  # another process made the run between the look and the move
-        return set_aside(self, name)
-
-    monkeypatch.setattr(Store, "set_aside", set_aside_late)
-    assert list(store) == []
-    assert store.broken == []
-    assert list(store) == [run]
+    assert {name: (folder / name).read_bytes() for name in kept} == kept
 
 
 def as_parquet(table: pa.Table, note: object) -> bytes:
@@ -286,7 +272,7 @@ def as_parquet(table: pa.Table, note: object) -> bytes:
     return bytes(sink.getvalue().to_pybytes())
 
 
-def test_parquet_of_other_content_is_set_aside(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parquet_of_other_content_is_damaged(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     store, _, path = made
     table = pq.read_table(path)
     note = json.loads(table.schema.metadata[b"posenc"])
@@ -304,7 +290,6 @@ def test_parquet_of_other_content_is_set_aside(made: Made, monkeypatch: pytest.M
     for content in (*files, whole + b" " * 10**6):  # the last is larger than any run
         path.write_bytes(content)
         assert (list(store), store.broken) == ([], [path.name])
-        assert not path.exists()
 
 
 def test_run_of_another_version_is_left_where_it_is(made: Made) -> None:

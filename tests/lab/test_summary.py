@@ -27,7 +27,7 @@ from tests.lab.small_runs import small_spec
 
 
 def run_of(kind: str, seed: int, *scores: Score, **others: Any) -> Run:
-    return Run(replace(small_spec(kind, **others), seed=seed), scores, (1.0,), None, 1.0)
+    return Run(replace(small_spec(kind, **others), seed=seed), None, 1.0, scores, (1.0,))
 
 
 def context(x: int, value: float, variant: str = TRAINED) -> Score:

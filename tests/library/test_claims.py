@@ -234,7 +234,7 @@ def add_runs(store: Store, kind: str, losses: list[dict[int, float]]) -> None:
             specifications([kind], corpus=CORPUS, train_length=64)[0], seed=seed
         )
         scores = [Score("context", "as trained", x, value, 1) for x, value in by_context.items()]
-        store.add(Run(specification, tuple(scores), (2.0,), None, 1.0), {})
+        store.add(Run(specification, None, 1.0, tuple(scores), (2.0,)), {})
 
 
 @pytest.mark.parametrize(

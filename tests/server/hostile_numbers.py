@@ -174,8 +174,8 @@ def good_files() -> dict[str, list[bytes]]:
     table = np.random.default_rng(0).normal(size=(12, 8)).astype(np.float32)
     cos, sin = rope_tables(20, 8)
     scores = tuple(Score("context", "as trained", n, n / 7, 3) for n in range(4))
-    run = Run(small_spec(), scores, (3.5, 2.25, 1.125), None, 0.5)
-    learned = Run(small_spec("learned"), scores, (1.5,), "It was stopped.", 0.25)
+    run = Run(small_spec(), None, 0.5, scores, (3.5, 2.25, 1.125))
+    learned = Run(small_spec("learned"), "It was stopped.", 0.25, scores, (1.5,))
     names = {"run": RUN_ID, "scheme": "learned", "described": "a table, seed 0"}
     yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 4_096}
     return {
