@@ -23,14 +23,13 @@ def _opened(url: str) -> Labels:
 
 
 @st.cache_data(max_entries=4, ttl=runs.LISTED_FOR, show_spinner=False)
-def _of_bucket(url: str) -> dict[str, tuple[Label, ...]]:
+def _labels(url: str) -> dict[str, tuple[Label, ...]]:
     return _opened(url).all()
 
 
 def _read() -> dict[str, tuple[Label, ...]]:
     """Return the labels of this server's runs. Raises RunError while they cannot be read."""
-    found = _opened(store_url())
-    return found.all() if found.files.local else _of_bucket(store_url())
+    return _labels(store_url())
 
 
 def known() -> dict[str, tuple[Label, ...]]:
@@ -75,7 +74,7 @@ def started(asked: list[Specification], name: str) -> None:
             found.put(label)
         elif owner or name:  # of nobody known: the first to name it did
             found.add(label)
-    _of_bucket.clear()
+    _labels.clear()
 
 
 def called(asked: list[Specification]) -> str:
@@ -168,5 +167,5 @@ def _editor(mine: dict[str, Label], owner: str) -> None:
         st.error(plain(str(error)), icon=":material/block:")
         return
     event("label_changed", run=run, renamed=rename, hidden=toggle != mine[run].hidden)
-    _of_bucket.clear()
+    _labels.clear()
     st.rerun()

@@ -11,7 +11,6 @@ import re
 import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from posenc.checkpoints.file_store import FileStore, store_url
 from posenc.errors import RunError, StoreUnavailable, shown
@@ -20,7 +19,6 @@ FOLDER = "labels"
 MAX_NAME = 64  # characters
 MAX_OWNER = 128
 _MOST_MARKS = 3  # on one letter; more overlap the lines above
-_MOST_BYTES = 4_096  # of a file
 # Of a name without its marks (accents, vowels of Indic scripts). The first character cannot begin a
 # spreadsheet formula.
 _NAME = re.compile(rf"\w[\w .,()-]{{0,{MAX_NAME - 1}}}")
@@ -83,7 +81,6 @@ class Labels:
         """Open the labels of the store at `url`: default that of this machine."""
         store = os.fspath(url) if url is not None else store_url()
         self.files = FileStore(f"{store.rstrip('/')}/{FOLDER}")
-        self._cache: dict[str, tuple[tuple[int, int], Label | None]] = {}
 
     def all(self) -> dict[str, tuple[Label, ...]]:
         """Return every readable label by its run. Raises StoreUnavailable."""
@@ -116,38 +113,25 @@ class Labels:
         label = self.of(run_id, owner)
         if label is None:
             raise RunError(f"Run {run_id} is not yours to rename or hide.")
-        changes: dict[str, Any] = {"name": name, "hidden": hidden}
         label = replace(
-            label, **{key: value for key, value in changes.items() if value is not None}
+            label,
+            name=label.name if name is None else name,
+            hidden=label.hidden if hidden is None else hidden,
         )
         self.put(label)
         return label
 
     def _label(self, name: str) -> Label | None:
-        stamp = self._stamp(name)
-        if stamp is not None and name in self._cache and self._cache[name][0] == stamp:
-            return self._cache[name][1]
+        """Return the label of a file, None for a missing, invalid or renamed file."""
         try:
-            label = _from_content(self.files.content(name), name)
-        except FileNotFoundError:
-            return None
+            values = json.loads(self.files.content(name))
+            run, owner, text = (str(values[key]) for key in ("run", "owner", "name"))
+            label = Label(run, owner, text, values["hidden"] is True)
         except StoreUnavailable:
             raise
-        except RunError:  # larger than any file of a run
-            label = None
-        if stamp is not None:
-            self._cache[name] = stamp, label
-        return label
-
-    def _stamp(self, name: str) -> tuple[int, int] | None:
-        """Return the version of a file; None, which is never cached, where it has none."""
-        if not self.files.local:
+        except (FileNotFoundError, ValueError, TypeError, KeyError, RecursionError):
             return None
-        try:
-            status = os.stat(self.files.path(name))
-        except OSError:
-            return None
-        return status.st_mtime_ns, status.st_ino  # every label written is a new file
+        return label if label.file_name == name else None
 
 
 def hidden(labels: Iterable[Label]) -> bool:
@@ -164,16 +148,3 @@ def names(labels: Iterable[Label]) -> tuple[str, ...]:
 def _content(label: Label) -> bytes:
     values = {"run": label.run_id, "owner": label.owner, "name": label.name, "hidden": label.hidden}
     return json.dumps(values).encode()
-
-
-def _from_content(content: bytes, name: str) -> Label | None:
-    """Return the label of a file, None for an invalid or renamed file."""
-    try:
-        if len(content) > _MOST_BYTES:
-            return None
-        values = json.loads(content)
-        run, owner, text = (str(values[key]) for key in ("run", "owner", "name"))
-        label = Label(run, owner, text, values["hidden"] is True)
-    except (ValueError, TypeError, KeyError, RecursionError):
-        return None
-    return label if label.file_name == name else None

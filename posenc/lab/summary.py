@@ -34,9 +34,9 @@ class Effect(StrEnum):
     def rule(self) -> str:
         """The rule, on the mean over seeds against that at the training length."""
         return {
-            Effect.HOLDS: f"perplexity never more than {percent(NOTICED)} higher",
-            Effect.DEGRADES: f"perplexity up to {percent(DEGRADED)} higher",
-            Effect.BREAKS: f"perplexity more than {percent(DEGRADED)} higher at some length",
+            Effect.HOLDS: f"perplexity never more than {_percent(NOTICED)} higher",
+            Effect.DEGRADES: f"perplexity up to {_percent(DEGRADED)} higher",
+            Effect.BREAKS: f"perplexity more than {_percent(DEGRADED)} higher at some length",
         }[self]
 
 
@@ -171,27 +171,19 @@ def curves(runs: Iterable[Run], measure: str) -> list[Curve]:
         for score in run.scores:
             if score.measure == measure:
                 groups.setdefault((key, score.variant), []).append((run.specification, score))
-    return [_curve(measure, variant, scores) for (_, variant), scores in groups.items()]
+    result = []
+    for (_, variant), scores in groups.items():
+        by_x: dict[tuple[int, int], list[tuple[int, float]]] = {}
+        for specification, score in scores:
+            by_x.setdefault((score.x, score.until), []).append((specification.seed, score.value))
+        points = tuple(_point(x, until, by_x[x, until]) for x, until in sorted(by_x))
+        seeds = len({specification.seed for specification, _ in scores})
+        result.append(Curve(scores[0][0], measure, variant, seeds, points))
+    return result
 
 
-def _curve(measure: str, variant: str, scores: list[tuple[Specification, Score]]) -> Curve:
-    by_seed: dict[int, list[tuple[int, float]]] = {}
-    until: dict[int, int] = {}
-    for specification, score in scores:
-        by_seed.setdefault(score.x, []).append((specification.seed, score.value))
-        until[score.x] = score.until
-    return Curve(
-        specification=scores[0][0],
-        measure=measure,
-        variant=variant,
-        seeds=len({specification.seed for specification, _ in scores}),
-        points=tuple(_point(x, until[x], by_seed[x]) for x in sorted(by_seed)),
-    )
-
-
-def percent(nats: float) -> str:
-    """Return a change of loss as that of perplexity: 0.01 nats are 1%."""
-    return f"{100 * math.expm1(nats):.3g}%"
+def _percent(nats: float) -> str:
+    return f"{100 * math.expm1(nats):.3g}%"  # of perplexity
 
 
 def _point(x: int, until: int, by_seed: list[tuple[int, float]]) -> Point:
@@ -229,9 +221,9 @@ def _past(curve: Curve) -> list[Point]:
     return [point for point in curve.points if point.x > curve.specification.train_length]
 
 
-def reach(curve: Curve, share: float = 0.5) -> int | None:
-    """Return the largest x up to which every mean is at least `share`, None if the first is not."""
-    reached = itertools.takewhile(lambda point: point.mean >= share, curve.points)
+def reach(curve: Curve) -> int | None:
+    """Return the largest x up to which every mean is at least 0.5, None if the first is not."""
+    reached = itertools.takewhile(lambda point: point.mean >= 0.5, curve.points)
     return max((point.x for point in reached), default=None)
 
 

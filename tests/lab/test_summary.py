@@ -108,7 +108,6 @@ def test_reach_is_the_last_length_before_accuracy_falls_below_the_threshold() ->
     assert reach(curve_of("copy", at3=1.0, at4=0.9)) == 4
     assert reach(curve_of("copy", at3=0.1, at4=0.9)) is None
     assert reach(curve_of("copy", at3=1.0, at4=math.nan, at5=1.0)) == 3
-    assert reach(curve_of("copy", at3=0.3, at4=0.2), share=0.25) == 3
 
 
 def of_seeds(kind: str, *losses: float, first: int = 0) -> Curve:
