@@ -9,7 +9,6 @@ depend on the offset alone have components that are odd about the middle, where 
 opposite sign tie for largest. Components of equal variance have no order or direction of their own.
 """
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -17,8 +16,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn.functional import pad
 
-from posenc.analysis.inputs import as_float64, as_kernel, check_length
-from posenc.errors import NoPositionVectors, SchemeArgumentError, shown
+from posenc.analysis.inputs import as_float64, as_kernel
+from posenc.errors import NoPositionVectors, SchemeArgumentError
 from posenc.kernel import position_kernel, position_vectors
 from posenc.limits import MAX_DIM, check_count
 from posenc.schemes.base import VectorScheme
@@ -28,8 +27,6 @@ MAX_VECTOR_WIDTH = 512  # wider vectors are projected through their inner produc
 _SIGN_SHARE = 0.37  # no cosine of a simple fraction of a turn, so that structured tables miss it
 _EPS = torch.finfo(torch.float64).eps
 
-Fit = slice | int | None
-
 
 @dataclass(frozen=True, eq=False)
 class Projection:
@@ -37,23 +34,19 @@ class Projection:
 
     `scores` (n, k): coordinates, in the vectors' unit; NaN for a missing row.
     `components` (k, d): unit axes, and `mean` (d,): the origin; None when there are no vectors.
-    `explained_variance` (k,): variance of the fitted scores, correction 1.
-    `explained_variance_ratio` (k,): that over `total_variance`; 0 when the rows do not differ.
+    `explained_variance_ratio` (k,): variance of the fitted scores over that of the fitted rows; 0
+    when the rows do not differ.
     `rank`: components whose variance is above rounding; those after it are all zero.
     `fitted` (n,), `missing` (n,): rows that set the axes, rows that are not finite.
-    `solver`: "covariance_eigh", "full" (both scikit-learn's) or "gram_eigh".
     """
 
     scores: Float[Tensor, "n k"]
     components: Float[Tensor, "k d"] | None
     mean: Float[Tensor, " d"] | None
-    explained_variance: Float[Tensor, " k"]
     explained_variance_ratio: Float[Tensor, " k"]
-    total_variance: float
     rank: int
     fitted: Bool[Tensor, " n"]
     missing: Bool[Tensor, " n"]
-    solver: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,11 +63,13 @@ class SchemeProjection:
     rounded: bool
 
 
-def project(vectors: Float[Tensor, "n d"], components: int = 3, fit: Fit = None) -> Projection:
+def project(
+    vectors: Float[Tensor, "n d"], components: int = 3, fit: int | None = None
+) -> Projection:
     """Return the principal components of the rows of `vectors` (n, d), in float64.
 
-    `fit`: the rows that set the axes: None is all, an integer L the rows below L, or a slice; the
-    others are projected on the same axes. Rows that are not finite are left out and labelled.
+    `fit`: how many of the first rows set the axes, None for all; the others are projected on the
+    same axes. Rows that are not finite are left out and labelled.
     A component whose variance is below max(n, d) * eps of the first's is rounding: it and those
     after it are zero.
     Raises SchemeArgumentError when no finite row is left to fit, or for a bad `components` or
@@ -87,40 +82,41 @@ def project(vectors: Float[Tensor, "n d"], components: int = 3, fit: Fit = None)
     check_count("components", components, 1, MAX_DIM)
     missing = ~vectors.isfinite().all(1)
     fitted = _fitted_rows(fit, missing)
-    scale = _power_of_two(vectors[~missing].abs().amax())
     # scikit-learn subtracts the mean after the product, which costs tables far from the origin their
     # digits: rows are centred first. The first one as origin makes constant columns exactly zero.
-    rows = vectors / scale
-    origin = rows[fitted][0]
-    rows -= origin
+    origin = vectors[fitted][0]
+    rows = vectors - origin
     drift = rows[fitted].mean(0)
     rows -= drift
     chosen = rows[fitted]
     count, width = chosen.shape
     size = min(components, max(count - 1, 1), width)
     axes, variance = rows.new_zeros(size, width), rows.new_zeros(size)
-    # "auto" may pick a randomised solver, whose later components are wrong.
-    solver = "covariance_eigh" if count >= width else "full"
     if chosen.any():
+        # "auto" may pick a randomised solver, whose later components are wrong.
+        solver = "covariance_eigh" if count >= width else "full"
         pca = PCA(size, svd_solver=solver).fit(chosen.cpu().numpy())
         axes = torch.from_numpy(pca.components_).to(rows.device)
         variance = torch.from_numpy(pca.explained_variance_).to(rows.device)
-    return _signed_projection(
-        scores=rows @ axes.T,
-        components=axes,
-        mean=(origin + drift) * scale,
-        variance=variance,
-        total=chosen.square().sum().item() / max(count - 1, 1),
-        floor=max(count, width) * _EPS * variance[0],
-        scale=scale,
-        size=components,
+    rank = int((variance > max(count, width) * _EPS * variance[0]).sum())
+    scores = rows @ axes[:rank].T
+    signs = _signs(scores[fitted])
+    total = chosen.square().sum().item() / max(count - 1, 1)
+    padding = (0, components - rank)
+    return Projection(
+        scores=pad(scores * signs, padding).masked_fill(missing[:, None], torch.nan),
+        components=pad(axes[:rank] * signs[:, None], (0, 0, *padding)),
+        mean=origin + drift,
+        explained_variance_ratio=pad(variance[:rank] / (total or 1.0), padding),
+        rank=rank,
         fitted=fitted,
         missing=missing,
-        solver=solver,
     )
 
 
-def project_gram(kernel: Float[Tensor, "n n"], components: int = 3, fit: Fit = None) -> Projection:
+def project_gram(
+    kernel: Float[Tensor, "n n"], components: int = 3, fit: int | None = None
+) -> Projection:
     """Return the principal components of the vectors behind a kernel (n, n), without the vectors.
 
     The eigenvectors of the doubly centred kernel give the scores that `project` gives for vectors
@@ -130,17 +126,22 @@ def project_gram(kernel: Float[Tensor, "n n"], components: int = 3, fit: Fit = N
     or has a negative eigenvalue; SchemeArgumentError as in `project`.
     Source: Torgerson 1952 (classical scaling); Schoelkopf et al. 1998 (projection of new points).
     """
-    from scipy.linalg import (
-        eigh,  # of the leading pairs only, which scikit-learn's KernelPCA is not
-    )
+    # Not scikit-learn's KernelPCA: it drops components whose variance is below 1e-12 of the first's.
+    from scipy.linalg import eigh
 
     kernel = as_kernel(kernel)
     check_count("components", components, 1, MAX_DIM)
     missing = ~kernel.diagonal().isfinite()
     fitted = _fitted_rows(fit, missing)
-    peak = _check_symmetric(kernel[~missing][:, ~missing])
-    scale = _power_of_two(peak)
-    strip = kernel[fitted] / scale
+    present = kernel[~missing][:, ~missing]
+    peak = present.abs().amax()
+    if not peak.isfinite():
+        raise SchemeArgumentError("kernel must be finite wherever its diagonal is.")
+    if (present - present.T).abs().amax() > 1e-10 * peak:
+        raise NoPositionVectors(
+            "This kernel is not symmetric, so it is no inner product and has no position vectors."
+        )
+    strip = kernel[fitted]
     row_mean = strip[:, fitted].mean(1)
     strip.sub_(strip.mean(0)).sub_((row_mean - row_mean.mean())[:, None])
     block = strip[:, fitted]
@@ -149,27 +150,29 @@ def project_gram(kernel: Float[Tensor, "n n"], components: int = 3, fit: Fit = N
     size = min(components, degrees)
     values, axes = block.new_zeros(size), block.new_zeros(count, size)
     # What centring leaves of the rounding of entries as large as the peak.
-    rounding = (count + 64) * _EPS * peak / scale
+    rounding = (count + 64) * _EPS * peak
     if block.abs().amax() > rounding:  # else all positions share one vector
-        _check_positive(block, count * rounding)
+        if torch.linalg.cholesky_ex(block + count * rounding * torch.eye(count).to(block)).info:
+            raise NoPositionVectors(
+                "This kernel has a negative eigenvalue, so it is no inner product and has no "
+                "position vectors."
+            )
         ascending = eigh(block.cpu().numpy(), subset_by_index=[count - size, count - 1])
         values, axes = (torch.from_numpy(part).to(block).flip(-1) for part in ascending)
-    floor = torch.maximum(count * _EPS * values[0], rounding)
-    roots = values.clamp(min=0).sqrt()
-    scores = strip.T @ axes / torch.where(values > floor, roots, 1.0)
-    scores[fitted] = axes * roots
-    return _signed_projection(
-        scores=scores,
+    rank = int((values > torch.maximum(count * _EPS * values[0], rounding)).sum())
+    values, axes = values[:rank], axes[:, :rank]
+    scores = strip.T @ axes / values.sqrt()
+    scores[fitted] = axes * values.sqrt()
+    padding = (0, components - rank)
+    scores = pad(scores * _signs(scores[fitted]), padding)
+    return Projection(
+        scores=scores.masked_fill(missing[:, None], torch.nan),
         components=None,
         mean=None,
-        variance=values / degrees,
-        total=block.trace().item() / degrees if values.any() else 0.0,
-        floor=floor / degrees,
-        scale=math.sqrt(scale),
-        size=components,
+        explained_variance_ratio=pad(values / block.trace(), padding),
+        rank=rank,
         fitted=fitted,
         missing=missing,
-        solver="gram_eigh",
     )
 
 
@@ -200,80 +203,18 @@ def scheme_projection(query: Query, fitted: int, components: int) -> SchemeProje
     )
 
 
-def _signed_projection(
-    *,
-    scores: Tensor,
-    components: Tensor | None,
-    mean: Tensor | None,
-    variance: Tensor,
-    total: float,
-    floor: Tensor,
-    scale: float,
-    size: int,
-    fitted: Tensor,
-    missing: Tensor,
-    solver: str,
-) -> Projection:
-    """Apply the sign convention, zero what is rounding, pad to `size` columns, undo `scale`."""
-    rank = int((variance > floor).sum())
-    padding = (0, size - rank)
-    sizes = scores[fitted, :rank].abs()
-    first = (sizes >= _SIGN_SHARE * sizes.amax(0)).to(torch.uint8).argmax(0)
-    signs = scores[fitted, :rank].gather(0, first[None])[0].sign()
-    variance = pad(variance[:rank], padding)
-    scores = pad(scores[:, :rank] * signs, padding) * scale
-    if components is not None:
-        components = pad(components[:rank] * signs[:, None], (0, 0, *padding))
-    return Projection(
-        scores=scores.masked_fill(missing[:, None], torch.nan),
-        components=components,
-        mean=mean,
-        explained_variance=variance * scale * scale,
-        explained_variance_ratio=variance / total if total > 0 else torch.zeros_like(variance),
-        total_variance=total * scale * scale,
-        rank=rank,
-        fitted=fitted,
-        missing=missing,
-        solver=solver,
-    )
-
-
-def _fitted_rows(fit: Fit, missing: Tensor) -> Tensor:
+def _fitted_rows(fit: int | None, missing: Tensor) -> Tensor:
     """Mask of the rows that set the axes."""
-    if isinstance(fit, slice) and fit.step is not None and fit.step < 1:
-        raise SchemeArgumentError(f"fit must be a slice with a positive step, got {shown(fit)}.")
-    if isinstance(fit, int):
-        fit = slice(check_length("fit", fit, high=len(missing)))
-    fitted = torch.zeros_like(missing)
-    fitted[fit or slice(None)] = True
-    fitted &= ~missing
+    fitted = ~missing
+    if fit is not None:
+        fitted[check_count("fit", fit, 1, len(missing)) :] = False
     if not fitted.any():
         raise SchemeArgumentError("projection needs at least one finite row to fit, got none.")
     return fitted
 
 
-def _power_of_two(peak: Tensor) -> float:
-    """The power of two below a magnitude: division keeps squares in range and changes no digit."""
-    return math.ldexp(1.0, max(-1022, math.frexp(peak.item())[1] - 1)) if peak > 0 else 1.0
-
-
-def _check_symmetric(kernel: Tensor) -> Tensor:
-    """Return a kernel's largest magnitude; raise unless it is finite and symmetric."""
-    peak = kernel.abs().amax()
-    if not peak.isfinite():
-        raise SchemeArgumentError("kernel must be finite wherever its diagonal is.")
-    if (kernel - kernel.T).abs().amax() > 1e-10 * peak:
-        raise NoPositionVectors(
-            "This kernel is not symmetric, so it is no inner product and has no position vectors."
-        )
-    return peak
-
-
-def _check_positive(kernel: Tensor, slack: Tensor) -> None:
-    """Raise NoPositionVectors if a symmetric matrix has an eigenvalue below -slack."""
-    shifted = kernel + slack * torch.eye(len(kernel), dtype=kernel.dtype, device=kernel.device)
-    if torch.linalg.cholesky_ex(shifted).info:
-        raise NoPositionVectors(
-            "This kernel has a negative eigenvalue, so it is no inner product and has no "
-            "position vectors."
-        )
+def _signs(scores: Tensor) -> Tensor:
+    """The sign (k,) that the convention gives each column of the fitted rows' scores."""
+    sizes = scores.abs()
+    first = (sizes >= _SIGN_SHARE * sizes.amax(0)).to(torch.uint8).argmax(0)
+    return scores.gather(0, first[None])[0].sign()
