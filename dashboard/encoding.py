@@ -77,7 +77,7 @@ class Sum:
     """Position beside content for a scheme that adds rows, at one start of the token embeddings."""
 
     width: int
-    norms: embedding_sum.RowNorms
+    norm: float  # root mean square of the finite rows, NaN without one
     found: dict[str, embedding_sum.EmbeddingSum]  # by start
     pictures: tuple[Array, Array, Array]  # content, position and their sum, a window
 
@@ -256,16 +256,16 @@ def added(query: Query, start: str, factor: str, seed: int) -> Sum | None:
         return None
     rows = position_vectors(scheme, known(scheme, query.length), dtype=query.dtype)
     width = rows.shape[1]
-    norms = embedding_sum.row_norms(rows)
+    norm = embedding_sum.row_norm(rows)
     window = rows[:SUM_WINDOW, :SUM_WINDOW]
     generator = torch.Generator("cpu").manual_seed(seed)
     tokens = embedding_sum.draw_tokens(start, len(window), width, generator)[:, :SUM_WINDOW]
     content = tokens * width**0.5 if factor == "scaled" else tokens
     return Sum(
         width=width,
-        norms=norms,
+        norm=norm,
         found={
-            one: embedding_sum.position_beside_content(norms.root_mean_square, width, one)
+            one: embedding_sum.content_and_position(norm, width, one)
             for one in embedding_sum.STARTS
         },
         pictures=(content.numpy(), window.numpy(), (content + window).numpy()),

@@ -1,5 +1,7 @@
 """The Encoding page in words: every sentence is made from its numbers and changes with them."""
 
+import math
+
 from dashboard import limits
 from dashboard.encoding import EncodingPage
 from dashboard.kept import once
@@ -124,7 +126,7 @@ def sums(found: EncodingPage, *, scaled: bool, start: str) -> str:
         compared = one.found[start]
         first, other = compared.ratio_scaled, compared.ratio_plain
         share = compared.share_scaled if scaled else compared.share_plain
-        if not one.norms.rows:
+        if math.isnan(one.norm):
             parts.append(f"{SCHEMES[kind].label} has no finite row")
             continue
         parts.append(

@@ -64,7 +64,7 @@ page.definition(
     "position: of entries of deviation s a token has norm $s \\sqrt d$, multiplied $s\\,d$.",
     encoding_of,
     spectrum,
-    embedding_sum.position_beside_content,
+    embedding_sum.content_and_position,
 )
 page.numbers(found.map(lambda one: one.corner), "first entries")
 page.numbers(found.map(encoding_frames.numbers_of_pairs), "pairs")

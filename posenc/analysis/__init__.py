@@ -20,10 +20,9 @@ from posenc.analysis.base_search import BaseWindow, known_base, smallest_base
 from posenc.analysis.embedding_sum import (
     STARTS,
     EmbeddingSum,
-    RowNorms,
+    content_and_position,
     draw_tokens,
-    position_beside_content,
-    row_norms,
+    row_norm,
     token_deviation,
 )
 from posenc.analysis.extrapolation import (
@@ -84,6 +83,7 @@ from posenc.analysis.similarity import (
     cosine_curve,
     cosine_matrix,
     expand_curve,
+    kernel_values,
     scheme_similarity,
     similarity_by_offset,
     similarity_change,

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posenc.analysis.inputs import as_float64
+from posenc.analysis.inputs import Seed, as_float64, as_generator
 from posenc.errors import SchemeArgumentError, shown
 from posenc.limits import MAX_DIM, MAX_POSITION, check_count
 from posenc.schemes.learned import INITIAL_STD
@@ -44,41 +44,28 @@ class EmbeddingSum:
     share_plain: float
 
 
-@dataclass(frozen=True)
-class RowNorms:
-    """Euclidean norms of the finite rows: root mean square, smallest and largest."""
-
-    root_mean_square: float
-    least: float
-    largest: float
-    rows: int
-
-
-def token_deviation(start: str, dim: int, vocabulary: int = VOCABULARY) -> float:
+def token_deviation(start: str, dim: int) -> float:
     """Return the standard deviation of the entries of an embedding before training.
 
     "1/d": N(0, 1/d), tensor2tensor's. "1": N(0, 1), torch.nn.Embedding. "0.02": N(0, 0.02^2), BERT and
     GPT-2. "xavier": uniform in +-sqrt(6 / (V + d)), Glorot and Bengio 2010, eq. 16, of variance
-    2 / (V + d). Raises SchemeArgumentError for another start, width or vocabulary.
+    2 / (V + d), V = 37,000. Raises SchemeArgumentError for another start or width.
     """
     check_count("dim", dim, 1, MAX_DIM)
-    check_count("vocabulary", vocabulary, 1, MAX_POSITION)
     deviations = {
         "1/d": dim**-0.5,
         "1": 1.0,
         "0.02": INITIAL_STD,
-        "xavier": (2 / (vocabulary + dim)) ** 0.5,
+        "xavier": (2 / (VOCABULARY + dim)) ** 0.5,
     }
     if start not in deviations:
         raise SchemeArgumentError(f"start must be one of {', '.join(STARTS)}, got {shown(start)}.")
     return deviations[start]
 
 
-def draw_tokens(
-    start: str, count: int, dim: int, generator: torch.Generator, vocabulary: int = VOCABULARY
-) -> Float[Tensor, "n d"]:
+def draw_tokens(start: str, count: int, dim: int, seed: Seed) -> Float[Tensor, "n d"]:
     """Return `count` token embeddings as before training, float64 on the CPU."""
-    deviation = token_deviation(start, dim, vocabulary)
+    generator, deviation = as_generator(seed), token_deviation(start, dim)
     check_count("count", count, 1, MAX_POSITION)
     rows = torch.empty(count, dim, dtype=torch.float64, device="cpu")
     if start == "xavier":  # a uniform number in +-a has deviation a / sqrt(3)
@@ -86,23 +73,13 @@ def draw_tokens(
     return rows.normal_(generator=generator) * deviation
 
 
-def row_norms(rows: Float[Tensor, "n d"]) -> RowNorms:
-    """Return the norms of the finite rows of position vectors, NaN where there is none."""
-    norms = as_float64("rows", rows, "(positions, width)").norm(dim=1)
-    norms = norms[norms.isfinite()]
-    if not len(norms):
-        return RowNorms(math.nan, math.nan, math.nan, 0)
-    return RowNorms(
-        root_mean_square=norms.square().mean().sqrt().item(),
-        least=norms.min().item(),
-        largest=norms.max().item(),
-        rows=len(norms),
-    )
+def row_norm(rows: Float[Tensor, "n d"]) -> float:
+    """Return the root mean square norm of the finite rows, NaN where there is none."""
+    squares = as_float64("rows", rows, "(positions, width)").square().sum(dim=1)
+    return squares[squares.isfinite()].mean().sqrt().item()
 
 
-def position_beside_content(
-    position: float, dim: int, start: str, vocabulary: int = VOCABULARY
-) -> EmbeddingSum:
+def content_and_position(position: float, dim: int, start: str) -> EmbeddingSum:
     """Return how tokens before training compare with positions of root mean square norm `position`.
 
     Closed forms: token norm s sqrt(d) for entries of deviation s (`token_deviation`); sinusoidal rows
@@ -110,7 +87,7 @@ def position_beside_content(
     """
     if not position >= 0 and not math.isnan(position):
         raise SchemeArgumentError(f"position must be a norm of 0 or more, got {shown(position)}.")
-    token = token_deviation(start, dim, vocabulary) * math.sqrt(dim)
+    token = token_deviation(start, dim) * math.sqrt(dim)
     scaled = token * math.sqrt(dim)
     return EmbeddingSum(
         token=token,

@@ -14,7 +14,7 @@ from dashboard import encoding
 from dashboard.clock import Face
 from dashboard.clock.payload import encode
 from dashboard.encoding_choice import PLACES, EncodingChoice
-from posenc.analysis import STARTS, position_beside_content
+from posenc.analysis import STARTS, content_and_position
 from posenc.errors import SchemeArgumentError
 from tests.dashboard import independent_kernels as by_hand
 from tests.dashboard import pages
@@ -122,7 +122,7 @@ def check_sums(at: AppTest, small: Small) -> None:
         rows = entries(kind, small)
         norm, width = math.sqrt((rows**2).sum(axis=1).mean()), rows.shape[1]
         for start, row in zip(STARTS, of(sums, kind).to_dict("records"), strict=True):
-            expected = position_beside_content(norm, width, start)
+            expected = content_and_position(norm, width, start)
             for column, value in {
                 "token norm": expected.token,
                 "position norm": norm,

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from posenc import SCHEMES, Scheme, SchemeConfig, encoding, formula, position_vectors
-from posenc.analysis import STARTS, draw_tokens, position_beside_content, row_norms, token_deviation
+from posenc.analysis import STARTS, content_and_position, draw_tokens, row_norm, token_deviation
 from posenc.encoding import Encoding
 from posenc.errors import NoPositionKernel, PositionOutOfRange, SchemeArgumentError
 from posenc.formula import Notation, Writer
@@ -121,9 +121,9 @@ def test_drawn_tokens_have_the_stated_deviation_and_follow_the_seed(start: str) 
 
 @pytest.mark.parametrize("start", STARTS)
 def test_effect_of_the_factor_depends_on_how_tokens_start(start: str) -> None:
-    norm = row_norms(position_vectors(SinusoidalConfig(dim=512).build(), 20)).root_mean_square
+    norm = row_norm(position_vectors(SinusoidalConfig(dim=512).build(), 20))
     assert norm == pytest.approx(16, rel=1e-14)  # sqrt(d / 2)
-    summary = position_beside_content(norm, 512, start)
+    summary = content_and_position(norm, 512, start)
     assert summary.token == pytest.approx(WORKED[start] * norm / math.sqrt(512), rel=1e-6)
     assert summary.ratio_scaled == pytest.approx(WORKED[start], rel=1e-6)
     assert summary.ratio_plain == pytest.approx(WORKED[start] / math.sqrt(512), rel=1e-6)
@@ -132,11 +132,10 @@ def test_effect_of_the_factor_depends_on_how_tokens_start(start: str) -> None:
 
 
 def test_norms_of_rows_that_are_zero_or_not_finite() -> None:
-    norms = row_norms(torch.tensor([[3.0, 4.0], [math.inf, 0.0], [0.0, 0.0], [6.0, 8.0]]))
-    assert (norms.least, norms.largest, norms.rows) == (0.0, 10.0, 3)
-    assert norms.root_mean_square == pytest.approx(math.sqrt(125 / 3))
-    assert math.isnan(row_norms(torch.full((2, 2), math.nan)).root_mean_square)
-    summary = position_beside_content(0.0, 8, "1")
+    norm = row_norm(torch.tensor([[3.0, 4.0], [math.inf, 0.0], [0.0, 0.0], [6.0, 8.0]]))
+    assert norm == pytest.approx(math.sqrt(125 / 3))
+    assert math.isnan(row_norm(torch.full((2, 2), math.nan)))
+    summary = content_and_position(0.0, 8, "1")
     assert (summary.ratio_plain, summary.share_plain) == (math.inf, 0.0)
 
 
@@ -149,7 +148,7 @@ def test_impossible_arguments_are_refused() -> None:
     for call in (
         lambda: token_deviation("N(0, 1)", 8),
         lambda: token_deviation("1", 0),
-        lambda: position_beside_content(-1.0, 8, "1"),
+        lambda: content_and_position(-1.0, 8, "1"),
         lambda: draw_tokens("1", 0, 8, torch.Generator()),
         lambda: formula(SinusoidalConfig(), "x, y"),  # type: ignore[arg-type]
     ):
