@@ -17,7 +17,6 @@ from dashboard import limits
 from dashboard.matrix import Curve, MatrixValues, smallest
 from dashboard.upload_cache import is_evicted
 from posenc import analysis, best_device, device_name, position_vectors, run_with_fallback
-from posenc.analysis.similarity import kernel_values
 from posenc.device import Ran
 from posenc.errors import CheckpointError, NoPositionKernel, NoPositionVectors, PositionOutOfRange
 from posenc.settings import Query, Setting, known
@@ -149,7 +148,7 @@ def check_table(query: Query) -> None:
 
 def _values(query: Query) -> Ran[torch.Tensor]:
     """Compute a kernel, or its curve, on the device that is asked for, or where that fails the CPU."""
-    return run_with_fallback(lambda place: kernel_values(query, place).cpu(), query.device)
+    return run_with_fallback(lambda place: analysis.kernel_values(query, place).cpu(), query.device)
 
 
 @st.cache_data(**CACHE)

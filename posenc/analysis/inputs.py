@@ -76,8 +76,3 @@ def as_inv_freq(inv_freq: object) -> Float[Tensor, " pairs"]:
             "inv_freq must be finite and not negative, in radians per position."
         )
     return inv_freq
-
-
-def check_length(name: str, length: int, high: int = 2**31) -> int:
-    """Return a number of positions from 1 to `high`, or raise SchemeArgumentError."""
-    return check_count(name, length, 1, high)

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from posenc.analysis.inputs import Seed, as_generator
-from posenc.frequencies import Layout, half_to_interleaved, interleaved_to_half
+from posenc.frequencies import Layout, interleaved_to_half
 from posenc.limits import check_count
 from posenc.rotation import apply_rope
 from posenc.tables import rope_tables
@@ -50,8 +50,7 @@ class LayoutInspection:
 
     scores (n, n), alike (m, m): the right ones. mended: in the half layout, with queries and keys
     permuted. largest: the largest difference between the two, which is rounding. mistakes: "both",
-    "one" and "cache". to_half, to_interleaved (d,): the permutations, y = x[..., index]; of a weight of
-    queries or keys, its rows in every head.
+    "one" and "cache".
     """
 
     scores: Float[Tensor, "n n"]
@@ -59,8 +58,6 @@ class LayoutInspection:
     mended: LayoutUse
     largest: float
     mistakes: dict[str, LayoutUse]
-    to_half: Int[Tensor, " d"]
-    to_interleaved: Int[Tensor, " d"]
 
 
 def inspect_layouts(
@@ -77,7 +74,7 @@ def inspect_layouts(
     q, k = torch.randn(2, positions, dim, generator=generator, dtype=torch.float64)
     single = torch.randn(2, 1, dim, generator=generator, dtype=torch.float64)
     same_q, same_k = single.expand(2, min(positions, ALIKE_POSITIONS), dim)
-    to_half, to_interleaved = interleaved_to_half(dim), half_to_interleaved(dim)
+    to_half = interleaved_to_half(dim)
 
     def rotate(x: Tensor, layout: Layout) -> Tensor:
         cos, sin = (table[: len(x)] for table in tables)
@@ -126,7 +123,7 @@ def inspect_layouts(
         "cache": use("a cache of halves, turned as neighbours", mixed, mixed),
     }
     largest = float((scores - converted.scores).abs().max())
-    return LayoutInspection(scores, alike, converted, largest, mistakes, to_half, to_interleaved)
+    return LayoutInspection(scores, alike, converted, largest, mistakes)
 
 
 def _offset_spread(scores: Float[Tensor, "n n"]) -> float:

@@ -5,8 +5,7 @@ Translation invariance and monotonicity after Wang et al. 2021 (On position embe
 indicator formulas of our own, stated at each field.
 """
 
-import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -15,13 +14,17 @@ from torch import Tensor
 
 from posenc.analysis.inputs import as_float64, kernel_or_curve
 from posenc.analysis.offset_checks import NO_SPREAD, TOO_FEW_POSITIONS, diagonal_spread
-from posenc.analysis.similarity import cosine_matrix, kernel_values, similarity_by_offset
+from posenc.analysis.similarity import (
+    cosine_matrix,
+    kernel_values,
+    similarity_by_offset,
+    squared_distances,
+)
 from posenc.errors import SchemeArgumentError
 from posenc.kernel import position_vectors
 from posenc.schemes.base import VectorScheme
 from posenc.settings import Query, known
 
-MEASURED_PRODUCTS = 2**28  # of vectors up to this much work distances are measured themselves
 _EPS = torch.finfo(torch.float64).eps
 _CANDIDATES = 2**16  # pairs of positions among which the closest is sought
 
@@ -31,9 +34,9 @@ class Properties:
     """Numbers that back or refute what is said of an encoding; distances in the vectors' unit.
 
     `positions`: rows that are finite; the others are left out everywhere.
-    `smallest_distance`, `closest_pair`: unique positions are a distance above 0 apart. Distances
-    below `distance_resolution` cannot be told from 0 and are reported as 0; with vectors it is 0.
-    `neighbour_*`: distance between positions i and i + 1: smoothness.
+    `smallest_distance`, `closest_pair`: unique positions are a distance above 0 apart. Without
+    vectors, distances below 8 sqrt(eps) of the largest norm cannot be told from 0 and are 0.
+    `neighbour_mean`: distance between positions i and i + 1: smoothness.
     `norm_low`, `norm_high`: sqrt K(i, i).
     `value_low`, `value_high`: entries of the vectors, None without vectors.
     `translation_invariance_error`: see `diagonal_spread`; None with a `translation_reason` where it
@@ -48,10 +51,7 @@ class Properties:
     positions: int
     smallest_distance: float | None
     closest_pair: tuple[int, int] | None
-    distance_resolution: float
     neighbour_mean: float | None
-    neighbour_low: float | None
-    neighbour_high: float | None
     norm_low: float
     norm_high: float
     value_low: float | None
@@ -106,26 +106,23 @@ def measure(
         similarity = similarity_by_offset(cosine_matrix(source).values, side="before").mean
     similarity = similarity[similarity.isfinite()]
     peak = diagonal[finite].abs().amax().item()
-    gaps = _squared_gaps(source, is_curve)
-    pair, smallest = _closest(gaps, vectors, 64 * _EPS * peak)
+    squares = squared_distances(source, is_curve)
+    squares = squares[None] if is_curve else squares  # every other row of a curve repeats the first
+    pair, smallest = _closest(squares, vectors, 64 * _EPS * peak)
     if vectors is None:
-        resolution, rows = math.sqrt(64 * _EPS * peak), None
-        norms = diagonal[finite].clamp(min=0).sqrt()
-        neighbours = gaps.diagonal(1)
+        rows, norms = None, diagonal[finite].clamp(min=0).sqrt()
+        neighbours = squares.diagonal(1)
         neighbours = neighbours[neighbours.isfinite()].clamp(min=0).sqrt()
     else:
-        resolution, rows = 0.0, vectors[finite]
+        rows = vectors[finite]
         norms = torch.linalg.vector_norm(rows, dim=1)
         neighbours = torch.linalg.vector_norm(vectors.diff(dim=0), dim=1)
         neighbours = neighbours[finite[:-1] & finite[1:]]
     return Properties(
         positions=int(finite.sum()),
-        smallest_distance=0.0 if smallest is not None and smallest <= resolution else smallest,
+        smallest_distance=smallest,
         closest_pair=None if pair is None else (pair[0] + first, pair[1] + first),
-        distance_resolution=resolution,
         neighbour_mean=neighbours.mean().item() if len(neighbours) else None,
-        neighbour_low=neighbours.amin().item() if len(neighbours) else None,
-        neighbour_high=neighbours.amax().item() if len(neighbours) else None,
         norm_low=norms.amin().item(),
         norm_high=norms.amax().item(),
         value_low=None if rows is None else rows.amin().item(),
@@ -162,18 +159,12 @@ def kendall_tau(similarity: Float[Tensor, " n"]) -> float | None:
 
 def scheme_properties(query: Query, values: Tensor | None = None) -> Properties:
     """Return the measured properties of a scheme's positions. values: as in `scheme_similarity`."""
-    values = kernel_values(query) if values is None else values
+    values = (kernel_values(query) if values is None else values).cpu()
     kernel, curve = (None, values) if values.ndim == 1 else (values, None)
-    scheme = query.build("cpu")
-    if not isinstance(scheme, VectorScheme):
-        return measure(kernel, curve=curve)
-    length = known(scheme, query.length)
-    vectors = position_vectors(scheme, length, dtype=query.dtype)
-    if length**2 * vectors.shape[1] <= MEASURED_PRODUCTS:
-        return measure(kernel, curve=curve, vectors=vectors)
-    # The distances of so many wide vectors come from the kernel.
-    low, high = vectors[vectors.isfinite().all(dim=1)].aminmax()
-    return replace(measure(kernel, curve=curve), value_low=low.item(), value_high=high.item())
+    scheme, vectors = query.build("cpu"), None
+    if isinstance(scheme, VectorScheme):
+        vectors = position_vectors(scheme, known(scheme, query.length), dtype=query.dtype)
+    return measure(kernel, curve=curve, vectors=vectors)
 
 
 def _curve_invariance(curve: Tensor) -> tuple[float | None, str | None]:
@@ -187,36 +178,23 @@ def _curve_invariance(curve: Tensor) -> tuple[float | None, str | None]:
     return 0.0, None
 
 
-def _squared_gaps(source: Tensor, is_curve: bool) -> Tensor:
-    """Squared distances of every position (row) to every later one, of a curve's first position alone.
-
-    Infinite elsewhere.
-    """
-    if is_curve:
-        zero = len(source) // 2
-        both = (source[zero] - source) + (source[zero] - source.flip(0))
-        gaps = both[None, zero:]
-    else:
-        diagonal = source.diagonal()
-        gaps = (diagonal[:, None] + diagonal).sub_(source + source.T)
-    earlier = torch.ones_like(gaps, dtype=torch.bool).tril()
-    return gaps.masked_fill(earlier | ~gaps.isfinite(), torch.inf)
-
-
 def _closest(
-    gaps: Tensor, vectors: Tensor | None, slack: float
+    squares: Tensor, vectors: Tensor | None, slack: float
 ) -> tuple[tuple[int, int] | None, float | None]:
     """The closest pair of positions and its distance; the first pair where several tie.
 
     Squared distances from a kernel are known to `slack`: with vectors, every pair within that of the
     smallest is measured again by the difference of its rows. Distances tie within one part in 1e9.
     """
-    smallest = gaps.amin()
+    earlier = torch.ones_like(squares, dtype=torch.bool).tril()
+    squares = squares.masked_fill(earlier, torch.inf)
+    smallest = squares.amin()
     if smallest.isinf():
         return None, None
-    first, second = (gaps <= smallest + 2 * slack).nonzero()[:_CANDIDATES].unbind(1)
+    first, second = (squares <= smallest + 2 * slack).nonzero()[:_CANDIDATES].unbind(1)
     if vectors is None:
-        distances = gaps[first, second].clamp(min=0).sqrt()
+        distances = squares[first, second]
+        distances = distances.masked_fill(distances <= slack, 0.0).sqrt()
     else:
         distances = torch.linalg.vector_norm(vectors[first] - vectors[second], dim=1)
     distance = distances.amin()

@@ -30,12 +30,10 @@ class CosineMatrix:
 
     `values` (n, n): NaN in the row and column of an undefined position.
     `undefined` (n,): positions whose K(i, i) is not a positive finite number.
-    `undefined_count`: how many those are.
     """
 
     values: Float[Tensor, "n n"]
     undefined: Bool[Tensor, " n"]
-    undefined_count: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +110,7 @@ def cosine_matrix(kernel: Float[Tensor, "n n"]) -> CosineMatrix:
     torch.div(kernel, values, out=values)
     values.masked_fill_(values.isinf(), torch.nan)
     values.diagonal().copy_(torch.where(undefined, torch.nan, 1.0))
-    return CosineMatrix(values, undefined, int(undefined.sum()))
+    return CosineMatrix(values, undefined)
 
 
 def cosine_curve(curve: Float[Tensor, " offsets"]) -> Float[Tensor, " offsets"]:
@@ -226,11 +224,26 @@ def _sheared_blocks(kernel: Tensor) -> Iterator[tuple[slice, Tensor]]:
         yield slice(count - end, count - end + width), padded.view(rows, width)
 
 
-def kernel_values(query: Query, device: torch.device | str = "cpu") -> Tensor:
-    """Return the position kernel over the positions that have a value, float64, on a device.
+def squared_distances(source: Tensor, is_curve: bool) -> Tensor:
+    """Return the squared distances of the vectors behind a kernel, infinite where not finite.
 
-    (2n-1,) by offset where a curve says it all, else (n, n).
+    (n, n) from a kernel, (n,) by distance 0 .. n-1 from a curve, whose rows are all alike.
     """
+    if is_curve:
+        zero = len(source) // 2
+        squares = ((source[zero] - source) + (source[zero] - source.flip(0)))[zero:]
+    else:
+        diagonal = source.diagonal()
+        squares = (diagonal[:, None] + diagonal).sub_(source + source.T)
+    return squares.masked_fill_(~squares.isfinite(), torch.inf)
+
+
+def kernel_values(query: Query, device: torch.device | str | None = None) -> Tensor:
+    """Return a scheme's position kernel over the positions that have a value, float64.
+
+    (2n-1,) by offset where a curve says it all, else (n, n). On a device, by default the query's.
+    """
+    device = query.device if device is None else device
     scheme = query.build(device)
     length = known(scheme, query.length)
     try:
@@ -241,13 +254,13 @@ def kernel_values(query: Query, device: torch.device | str = "cpu") -> Tensor:
 
 def scheme_similarity(query: Query, values: Tensor | None = None) -> SchemeSimilarity:
     """Return the similarity of a scheme's positions. values: of `kernel_values`, if computed."""
-    values = kernel_values(query) if values is None else values
+    values = (kernel_values(query) if values is None else values).cpu()
     if values.ndim == 1:
         cosine, undefined = cosine_curve(values), 0
         profile = similarity_by_offset(curve=cosine, side="before")
     else:
         scaled = cosine_matrix(values)
-        cosine, undefined = scaled.values, scaled.undefined_count
+        cosine, undefined = scaled.values, int(scaled.undefined.sum())
         profile = similarity_by_offset(cosine, side="before")
     low, high = profile.low, profile.high
     if values.ndim == 1 and query.head == "mean" and (scheme := query.build("cpu")).heads:

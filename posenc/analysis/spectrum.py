@@ -12,9 +12,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posenc.analysis.inputs import as_inv_freq, check_length
+from posenc.analysis.inputs import as_inv_freq
 from posenc.frequencies import Frequencies
-from posenc.limits import check_base, check_width
+from posenc.limits import check_base, check_count, check_width
 from posenc.settings import Query
 from posenc.tables import cosine_sum
 
@@ -27,14 +27,12 @@ class Spectrum:
     """Wavelengths of an encoding and how much of each a length covers.
 
     `inv_freq` (pairs,): radians per position. `wavelengths` (pairs,): positions per turn, infinite
-    for a constant pair. The rest is None without a length: `turns` (pairs,) within `length`
-    positions, and how many pairs stay under one radian, stay under a quarter turn, and complete a
-    turn there.
+    for a constant pair. The rest is None without a length: `turns` (pairs,) within it, and how many
+    pairs stay under one radian, stay under a quarter turn, and complete a turn there.
     """
 
     inv_freq: Float[Tensor, " pairs"]
     wavelengths: Float[Tensor, " pairs"]
-    length: int | None = None
     turns: Float[Tensor, " pairs"] | None = None
     under_one_radian: int | None = None
     under_quarter_turn: int | None = None
@@ -45,14 +43,11 @@ class Spectrum:
 class PhaseCoverage:
     """Rotation of each pair within `length` positions.
 
-    `turns` (pairs,): 1 is one whole turn. `full_turn_pairs`: how many pairs complete one. `share`:
-    that number over all pairs.
+    `turns` (pairs,): 1 is one whole turn. `full_turn_pairs`: how many pairs complete one.
     """
 
-    length: int
     turns: Float[Tensor, " pairs"]
     full_turn_pairs: int
-    share: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +80,6 @@ def spectrum(inv_freq: Float[Tensor, " pairs"], length: int | None = None) -> Sp
     return Spectrum(
         inv_freq=inv_freq,
         wavelengths=wavelengths,
-        length=length,
         turns=coverage.turns,
         under_one_radian=int((inv_freq * length < 1).sum()),
         under_quarter_turn=int((coverage.turns < 1 / 4).sum()),
@@ -100,9 +94,8 @@ def phase_coverage(inv_freq: Float[Tensor, " pairs"], length: int) -> PhaseCover
     Raises SchemeArgumentError for bad frequencies or a length below 1.
     Source: Liu et al. 2023, arXiv 2310.05209.
     """
-    turns = as_inv_freq(inv_freq) * check_length("length", length) / (2 * math.pi)
-    full = int((turns >= 1).sum())
-    return PhaseCoverage(length, turns, full, full / len(turns))
+    turns = as_inv_freq(inv_freq) * check_count("length", length, 1, 2**31) / (2 * math.pi)
+    return PhaseCoverage(turns, int((turns >= 1).sum()))
 
 
 def critical_dimension(dim: int, base: float, length: int) -> int:
@@ -114,7 +107,7 @@ def critical_dimension(dim: int, base: float, length: int) -> int:
     Source: Liu et al. 2023, arXiv 2310.05209.
     """
     check_width("dim", dim)
-    periods = check_length("length", length) / (2 * math.pi)
+    periods = check_count("length", length, 1, 2**31) / (2 * math.pi)
     pairs = math.ceil(dim / 2 * math.log(periods) / math.log(check_base(base)))
     return 2 * min(max(pairs, 0), dim // 2)
 
@@ -127,7 +120,7 @@ def base_bound_curve(inv_freq: Float[Tensor, " pairs"], length: int) -> Float[Te
     Raises SchemeArgumentError for bad frequencies or a length outside 1 .. 2^27.
     Source: Men et al. 2024, arXiv 2405.14591.
     """
-    check_length("length", length, high=2**27)
+    check_count("length", length, 1, 2**27)
     inv_freq = as_inv_freq(inv_freq)
     offsets = torch.arange(length, device=inv_freq.device)
     return cosine_sum(offsets, Frequencies.from_inv_freq(inv_freq))
@@ -141,7 +134,7 @@ def first_negative_offset(inv_freq: Float[Tensor, " pairs"], limit: int) -> int 
     Raises SchemeArgumentError for bad frequencies or a limit outside 1 .. 2^31.
     Source: Men et al. 2024, arXiv 2405.14591.
     """
-    check_length("limit", limit)
+    check_count("limit", limit, 1, 2**31)
     inv_freq = as_inv_freq(inv_freq)
     frequencies = Frequencies.from_inv_freq(inv_freq)
     for start in range(0, limit, _CHUNK):

@@ -15,12 +15,11 @@ from dashboard import check, check_frames, check_readings, pinned, uploaded_numb
 from dashboard.choices import CheckChoice
 from dashboard.examples import EXAMPLES
 from dashboard.scripts.check_my_encoding import script
-from posenc.analysis import measure
-from posenc.analysis.layout_mixups import inspect_layouts
-from posenc.analysis.probes import probe
+from posenc.analysis import inspect_layouts, measure, probe
 from posenc.checkpoints.array_files import NumberTable
 from posenc.checkpoints.sources import RESULTS, named_table
 from posenc.errors import PosencError
+from posenc.frequencies import interleaved_to_half
 from posenc.identification import identify
 from posenc.identification.identify import headline as identified
 from posenc.settings import Setting
@@ -184,7 +183,7 @@ def test_conversion_code_moves_a_weight_to_the_other_layout(heads: int, width: i
     exec(check.conversion(heads, width), names)
     # Rows are moved there and back, not computed.
     assert torch.equal(names["back"], weight)
-    to_half = inspect_layouts(2, width).to_half  # proved in tests/library
+    to_half = interleaved_to_half(width)  # proved in tests/library
     expected = weight.view(heads, width, 5)[:, to_half].flatten(0, 1)
     assert torch.equal(names["half"], expected)
 

@@ -10,7 +10,6 @@ from posenc.analysis import (
     base_bound_curve,
     critical_dimension,
     expand_curve,
-    extrapolation,
     first_negative_offset,
     kernel_past,
     nearest_seen_distance,
@@ -50,7 +49,6 @@ def test_kernel_past_training_is_compared_with_the_range_it_had() -> None:
     curve = torch.cat([past.flip(0), torch.full((5,), -100.0, dtype=torch.float64)])
     found = kernel_past(curve, 3)
     assert found.values.tolist() == past.tolist()
-    assert (found.seen_low, found.seen_high) == (3.0, 5.0)
     assert (found.outside, found.first_outside) == (2, 4)
     inside = kernel_past(curve, 6)
     assert (inside.outside, inside.first_outside) == (0, None)
@@ -62,7 +60,7 @@ def test_kernel_past_training_is_compared_with_the_range_it_had() -> None:
 def test_ninety_two_dimensions_of_llama_2_saw_a_full_period() -> None:
     found = phase_coverage(ladder(128, 10_000.0), 4_096)
     assert critical_dimension(128, 10_000.0, 4_096) == 92
-    assert (found.full_turn_pairs, found.share) == (46, 46 / 64)
+    assert (found.full_turn_pairs, len(found.turns)) == (46, 64)
     assert found.turns[0].item() == pytest.approx(4_096 / (2 * math.pi))
     for length, dimension in ((1, 0), (6, 0), (7, 2), (10**7, 128)):
         assert critical_dimension(128, 10_000.0, length) == dimension
@@ -92,21 +90,15 @@ def test_first_negative_offset_at_width_128_is_as_published(base: float, offset:
     assert first_negative_offset(inv_freq, offset) is None
 
 
-@pytest.mark.parametrize("block", [1, 37, 2**21])
-def test_nearest_seen_positions_match_a_loop(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extrapolation, "_BLOCK_ELEMENTS", block)
+def test_nearest_seen_positions_match_a_loop() -> None:
     rows = noise(30, 5)
     values = rows.tolist()
     gaps = [[math.dist(values[p], values[s]) for s in range(12)] for p in range(12, 30)]
     relative = [min(gap) / math.hypot(*row) for gap, row in zip(gaps, values[12:], strict=True)]
-    for found in (
-        nearest_seen_distance(12, vectors=rows),
-        nearest_seen_distance(12, kernel=rows @ rows.T),
-    ):
-        assert found.positions.tolist() == [*range(12, 30)]
-        assert found.nearest.tolist() == [gap.index(min(gap)) for gap in gaps]
-        assert found.distance.tolist() == pytest.approx([*map(min, gaps)], rel=1e-12)
-        assert found.relative.tolist() == pytest.approx(relative, rel=1e-12)
+    found = nearest_seen_distance(12, kernel=rows @ rows.T)
+    assert found.positions.tolist() == [*range(12, 30)]
+    assert found.distance.tolist() == pytest.approx([*map(min, gaps)], rel=1e-12)
+    assert found.relative.tolist() == pytest.approx(relative, rel=1e-12)
 
 
 def test_nearest_seen_from_a_curve_is_that_of_its_kernel() -> None:
@@ -114,7 +106,7 @@ def test_nearest_seen_from_a_curve_is_that_of_its_kernel() -> None:
     curve = torch.cos(offsets) + torch.cos(0.1 * offsets) + 0.01 * offsets
     from_curve = nearest_seen_distance(9, curve=curve)
     from_kernel = nearest_seen_distance(9, kernel=expand_curve(curve))
-    assert from_curve.nearest.tolist() == from_kernel.nearest.tolist()
+    assert from_curve.positions.tolist() == from_kernel.positions.tolist() == [*range(9, 25)]
     assert_close(from_curve.distance, from_kernel.distance, rtol=1e-7, atol=1e-7)
     assert_close(from_curve.relative, from_curve.distance / 2**0.5, rtol=1e-7)
 
@@ -122,15 +114,16 @@ def test_nearest_seen_from_a_curve_is_that_of_its_kernel() -> None:
 def test_missing_rows_are_never_nearest_and_have_no_distance() -> None:
     rows = noise(10, 3)
     rows[2] = rows[8] = math.nan
-    for found in (
-        nearest_seen_distance(6, vectors=rows),
-        nearest_seen_distance(6, kernel=rows @ rows.T),
-    ):
-        assert found.distance.isnan().tolist() == [False, False, True, False]
-        assert found.nearest[2].item() == -1
-        assert 2 not in found.nearest.tolist()
-    nothing_past = nearest_seen_distance(5, vectors=noise(5, 2))
-    assert len(nothing_past.positions) == len(nothing_past.distance) == 0
+    kernel = rows @ rows.T
+    found = nearest_seen_distance(6, kernel=kernel)
+    assert found.distance.isnan().tolist() == [False, False, True, False]
+    present = [i for i in range(10) if i not in (2, 8)]
+    others = nearest_seen_distance(5, kernel=kernel[present][:, present]).distance
+    assert torch.equal(found.distance[[0, 1, 3]], others)
+    for nothing_past in (
+        nearest_seen_distance(5, kernel=torch.eye(5)), nearest_seen_distance(5, curve=torch.ones(9)),
+    ):  # fmt: skip
+        assert len(nothing_past.positions) == len(nothing_past.distance) == 0
 
 
 def test_similarity_past_training_is_exact_for_scaled_frequencies() -> None:
