@@ -155,6 +155,7 @@ _PATTERNS = (
     "sliding_window_pattern", "_sliding_window_pattern", "max_window_layers",
     "global_attn_every_n_layers",
 )  # fmt: skip
+_NEUTRAL = {"rotary_scaling_factor": 1, "rope_ratio": 1, "num_kv_shared_layers": 0}
 # False there switches off what most models do.
 _ON_BY_DEFAULT = re.compile(r"^(?:use_|is_)?(?:rope|rotary|causal)|neox|interleave")
 
@@ -181,10 +182,8 @@ def _has_no_effect(name: str, record: Mapping[str, Any], read: set[str]) -> bool
         return True
     if _LENGTH.search(name):
         return any(record.get(key) is not None for key in _CONTEXT if key in read)
-    if name in ("rotary_scaling_factor", "rope_ratio"):
-        return value == 1 and value is not True
-    if name == "num_kv_shared_layers":
-        return bool(value == 0)
+    if name in _NEUTRAL:
+        return value == _NEUTRAL[name] and not isinstance(value, bool)
     if name == "use_mla":
         return value is ("kv_lora_rank" in read)
     return value is False and not _ON_BY_DEFAULT.search(name)
@@ -255,10 +254,12 @@ class Keys:
                 raise self.error(first, f"is missing; it must be {rule.allowed()}")
             if why:
                 state = "null" if first in self.record else "absent"
-                value = rule.write(default)
-                self.assume(f"{self.named(first)} is {state}: {value} is taken, {why}.")
+                text = rule.write(default)
+                self.assume(f"{self.named(first)} is {state}: {text} is taken, {why}.")
             return default
         name, value = entry
+        if isinstance(rule, fields.Numbers) and isinstance(value, list):
+            value = tuple(value)
         self._check_rule(name, value, rule)
         return float(value) if isinstance(rule, fields.FloatRange) else value
 

@@ -45,10 +45,6 @@ class LayerKind:
         """Number of features of a head that are rotated; None without RoPE."""
         return self.scheme.rotary_dim if isinstance(self.scheme, RopeConfig) else None
 
-    def cached_tokens(self, length: int) -> int:
-        """Return how many of `length` tokens these layers cache."""
-        return length if self.window is None else min(length, self.window)
-
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
@@ -86,26 +82,6 @@ class ModelConfig:
         """The kind of layer that sees farthest."""
         return self.layer_kinds[0]
 
-    @property
-    def heads(self) -> int:
-        """Query heads of the main kind of layer."""
-        return self.main.heads
-
-    @property
-    def kv_heads(self) -> int:
-        """Heads of keys and values of the main kind of layer."""
-        return self.main.kv_heads
-
-    @property
-    def head_dim(self) -> int:
-        """Width of a head of the main kind of layer."""
-        return self.main.head_dim
-
-    @property
-    def rotary_dim(self) -> int | None:
-        """Rotated features of a head of the main kind of layer; None without RoPE."""
-        return self.main.rotary_dim
-
     def cache_numbers(self, length: int, *, windows: bool = True) -> int:
         """Return the numbers that all layers cache for one sequence of `length` tokens.
 
@@ -114,7 +90,7 @@ class ModelConfig:
         return sum(
             len(kind.layers)
             * kind.cache_width
-            * (kind.cached_tokens(length) if windows else length)
+            * (min(length, kind.window) if windows and kind.window else length)
             for kind in self.layer_kinds
         )
 

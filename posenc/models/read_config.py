@@ -154,7 +154,7 @@ def read_keys(record: dict[str, Any], assume: str | None = None) -> tuple[ModelC
 def _mark_agreeing_keys(keys: Keys, model: ModelConfig) -> None:
     """Mark keys as read whose values agree with the model."""
     ropes = [kind.scheme for kind in model.layer_kinds if isinstance(kind.scheme, RopeConfig)]
-    agreeing: dict[str, tuple[object, ...]] = {"num_key_value_heads": (model.kv_heads,)}
+    agreeing: dict[str, tuple[object, ...]] = {"num_key_value_heads": (model.main.kv_heads,)}
     if all(kind.cache_width for kind in model.layer_kinds):
         agreeing["is_causal"] = (True,)
     if ropes:

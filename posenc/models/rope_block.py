@@ -108,28 +108,10 @@ class BlockReader:
         return beside
 
     def counts(self, name: str, total: int) -> tuple[int, ...]:
-        """Return a list of 1 to 4 counts that sum to `total`, or the default of the model's class."""
-        keys, counts = self.keys, self.family.block_defaults.get(name)
-        entry = keys.find(name)
-        if entry is not None:
-            values = entry[1]
-            is_list = isinstance(values, list) and 0 < len(values) <= 4
-            if not is_list or not all(type(n) is int and 0 <= n <= total for n in values):
-                raise keys.error(
-                    name, f"must be a list of 1 to 4 counts from 0 to {total}, got {values!r:.60}"
-                )
-            counts = tuple(values)
-        elif counts:
-            source = self.family.source
-            keys.assume(f"{keys.named(name)} is absent: {list(counts)} is taken, {source}.")
-        else:
-            raise keys.error(name, f"is missing; it must list counts that sum to {total}")
-        if sum(counts) != total:
-            raise keys.error(
-                name,
-                f"must sum to {total}, the pairs of the rotated width, got {list(counts)}, "
-                f"{sum(counts)}",
-            )
+        """Return a list of at most 4 counts, by default those of the model's class."""
+        rule = fields.Numbers(low=0, high=total, least=1, most=4, whole=True)
+        default = self.family.block_defaults.get(name)
+        counts: tuple[int, ...] = self.keys.get(name, rule, default, self.family.source)
         return counts
 
     def factor(self, trained: int | None = None, *, absent: bool = True) -> float:

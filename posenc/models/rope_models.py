@@ -196,15 +196,15 @@ def _latent_factor(family: RopeFamily, scheme: SchemeConfig) -> float:
 
 def _trained_length(keys: Keys) -> int | None:
     """Return the trained length that the config says, of any of its rope blocks."""
-    length = None
-    for name in (NEW, OLD):
-        block = keys.section(name)
-        inner = [block] if block else []
-        if block and any(isinstance(value, dict) for value in block.record.values()):
-            inner = [part for part in map(block.section, block.record) if part]
-        for part in inner:
-            length = length or written_trained_length(part, keys)
-    return length or written_trained_length(None, keys)
+    blocks = [block for name in (NEW, OLD) if (block := keys.section(name))]
+    blocks += [
+        inner
+        for block in blocks
+        for name, value in block.record.items()
+        if isinstance(value, dict) and (inner := block.section(name))
+    ]
+    lengths = (written_trained_length(block, keys) for block in (*blocks, None))
+    return next(filter(None, lengths), None)
 
 
 def _notes(keys: Keys, family: RopeFamily, kinds: list[LayerKind], sizes: Sizes) -> tuple[str, ...]:

@@ -119,7 +119,9 @@ def _preset(label: str, source: str, model: str, *extra: str) -> Preset:
     scheme = config.main.scheme
     assert scheme is not None
     numbers = {"base": getattr(scheme, "base", None), "train_length": config.context}
-    changes = {"dim": config.hidden_size, "heads": config.heads} | {n: numbers[n] for n in extra}
+    changes = {"dim": config.hidden_size, "heads": config.main.heads} | {
+        n: numbers[n] for n in extra
+    }
     return Preset(label, scheme.kind, source, MappingProxyType(changes))
 
 

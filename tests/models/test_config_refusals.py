@@ -177,7 +177,7 @@ def test_absent_keys_take_the_default_of_the_class_and_are_listed() -> None:
     assert "8" in sentence
     assert "MistralConfig" in sentence
     # null has always meant one head of keys per query head.
-    assert read_config({"model_type": "mistral", "num_key_value_heads": None}).kv_heads == 32
+    assert read_config({"model_type": "mistral", "num_key_value_heads": None}).main.kv_heads == 32
 
 
 def test_a_context_is_never_read_as_the_trained_length() -> None:

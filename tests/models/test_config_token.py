@@ -158,8 +158,8 @@ def test_config_token_keeps_null_values_and_named_layers() -> None:
     assert "secret" not in json.dumps(unpack(config_token(layer)))
     assert read_config_token(config_token(layer)) == read_config(layer)
     null = {"model_type": "mistral", "num_key_value_heads": None}  # another thing than no such key
-    assert read_config_token(config_token(null)).kv_heads == 32
-    assert read_config({"model_type": "mistral"}).kv_heads == 8
+    assert read_config_token(config_token(null)).main.kv_heads == 32
+    assert read_config({"model_type": "mistral"}).main.kv_heads == 8
 
 
 BOMB = packed(b'{"model_type": "llama", "x": "' + b"a" * (MAX_TOKEN_CONTENT + 1) + b'"}')
