@@ -63,23 +63,14 @@ class Score:
 
 def evaluate(model: LanguageModel, task: Task, specification: Specification) -> list[Score]:
     """Return the scores of a trained model on its task."""
-    was_training = model.training
-    model.eval()
-    try:
-        with torch.inference_mode():
-            match task:
-                case Language():
-                    return [
-                        *_by_context(model, task, specification),
-                        *_by_position(model, task, specification),
-                    ]
-                case Recall():
-                    return list(_recalled(model, task, specification))
-                case Copy():
-                    return list(_copied(model, task, specification))
-    finally:
-        model.train(was_training)
-    raise TypeError(f"no evaluation is known for {type(task).__name__}")
+    with torch.inference_mode():
+        if isinstance(task, Language):
+            by_context = _by_context(model, task, specification)
+            return [*by_context, *_by_position(model, task, specification)]
+        if isinstance(task, Recall):
+            return list(_recalled(model, task, specification))
+        assert isinstance(task, Copy)
+        return list(_copied(model, task, specification))
 
 
 def contexts(train_length: int, longest: int) -> list[int]:
@@ -158,10 +149,8 @@ def _by_context(model: LanguageModel, task: Language, spec: Specification) -> It
     count = len((ends[:, None] - torch.arange(scored)).unique())
     for length in lengths:
         for variant in variants(model, length, task.train_length, spec.scalings):
-            losses = [
-                window[:, -scored:]
-                for window in _windows(model, variant, text, ends, length, spec.device)
-            ]
+            windows = _windows(model, variant, text, ends, length)
+            losses = [window[:, -scored:] for window in windows]
             mean = torch.cat(losses).double().mean().item()
             yield Score("context", variant.name, length, mean, count)
 
@@ -179,7 +168,7 @@ def _by_position(model: LanguageModel, task: Language, spec: Specification) -> I
     for variant, length in readings:
         total = torch.zeros(length, dtype=torch.float64)
         # A shorter window is the beginning of the longest: the same text at every position.
-        for window in _windows(model, variant, text, ends - longest + length, length, spec.device):
+        for window in _windows(model, variant, text, ends - longest + length, length):
             total += window.double().sum(dim=0)
         means = total / len(ends)
         for first, end in buckets(length, task.train_length):
@@ -199,17 +188,12 @@ def buckets(length: int, train_length: int) -> Iterator[tuple[int, int]]:
 
 
 def _windows(
-    model: LanguageModel,
-    variant: Variant,
-    text: Tensor,
-    ends: Tensor,
-    length: int,
-    device: str,
+    model: LanguageModel, variant: Variant, text: Tensor, ends: Tensor, length: int
 ) -> Iterator[Float[Tensor, "s n"]]:
     """Return the loss of every token of the windows of `length` tokens before each end."""
     back = torch.arange(-length, 1)
     for part in ends.split(max(1, TOKENS_AT_ONCE // length)):
-        window = text[part[:, None] + back].long().to(device)
+        window = text[part[:, None] + back].long().to(model.tokens.weight.device)
         logits = variant.logits(model, window[:, :-1])
         losses = functional.cross_entropy(
             logits.float().flatten(0, 1), window[:, 1:].flatten(), reduction="none"

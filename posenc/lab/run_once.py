@@ -6,7 +6,7 @@ Also an estimate of the time of a run: three small models are timed, and operati
 import contextlib
 import statistics
 import timeit
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,12 +22,12 @@ from posenc.lab.model import ModelSize
 from posenc.lab.runs import Run, Store
 from posenc.lab.specification import Specification, current_versions
 from posenc.lab.tasks import TASKS, Corpus, Recall
-from posenc.lab.train import Report, Trainer, build_model, train
+from posenc.lab.train import Report, Trainer, train
 from posenc.schemes.base import NoneConfig
 
 _SMALL = (ModelSize(layers=1, width=16, heads=2), 16, 4)  # a model, its tokens, its sequences
 _LARGE = (ModelSize(layers=2, width=128, heads=4), 64, 16)
-_READ = (ModelSize(layers=2, width=64, heads=4), 512, 16)
+_EVALUATED = (ModelSize(layers=2, width=64, heads=4), 512, 16)
 
 
 @dataclass(frozen=True)
@@ -64,47 +64,33 @@ def multiplications(specification: Specification, length: int) -> int:
 
 
 def calibrate() -> Speed:
-    """Return the speed of this machine, from a few steps of small models."""
+    """Return the speed of this machine, from a few steps and an evaluation of small models."""
     (m, i, a), (n, j, b) = (_timed(*size) for size in (_SMALL, _LARGE))
     # Solve a = i layer + m multiplication, b = j layer + n multiplication.
     multiplication = max((b * i - a * j) / (n * i - m * j), 1e-15)
     layer = max((a - multiplication * m) / i, 0.0)
-    return Speed(layer, multiplication, _timed_reading(*_READ))
+    work, _, seconds = _timed(*_EVALUATED, evaluate_only=True)
+    return Speed(layer, multiplication, seconds / work)
 
 
-def _timed(model: ModelSize, length: int, sequences: int) -> tuple[int, int, float]:
-    """Return multiplications, layers and seconds of one step."""
-    spec = _specification(model, length, sequences)
-    with fixed_threads(spec.threads):
-        trainer = Trainer(spec)
-        seconds = _median_seconds(trainer.step)
-    return multiplications(spec, length) * sequences, model.layers, seconds
-
-
-def _timed_reading(model: ModelSize, length: int, sequences: int) -> float:
-    """Return the seconds of one multiplication in an evaluation."""
-    spec = _specification(model, length, sequences)
-    built = build_model(spec, spec.make_task(None))
-    tokens = torch.zeros(sequences, length, dtype=torch.int64)
+def _timed(
+    model: ModelSize, length: int, sequences: int, *, evaluate_only: bool = False
+) -> tuple[int, int, float]:
+    """Return multiplications, layers and median seconds of one step, or of one evaluation."""
+    spec = Specification(
+        scheme=NoneConfig(), model=model, task=Recall.kind, train_length=length, batch=sequences
+    )
+    trainer, tokens = Trainer(spec), torch.zeros(sequences, length, dtype=torch.int64)
 
     def read() -> None:
         with torch.inference_mode():
-            functional.cross_entropy(built(tokens).flatten(0, 1), tokens.flatten())
+            functional.cross_entropy(trainer.model(tokens).flatten(0, 1), tokens.flatten())
 
+    call = read if evaluate_only else trainer.step
     with fixed_threads(spec.threads):
-        return _median_seconds(read) / (multiplications(spec, length) * sequences)
-
-
-def _specification(model: ModelSize, length: int, sequences: int) -> Specification:
-    return Specification(
-        scheme=NoneConfig(), model=model, task=Recall.kind, train_length=length, batch=sequences
-    )
-
-
-def _median_seconds(call: Callable[[], object]) -> float:
-    """Return the median time of five calls after a first."""
-    call()
-    return statistics.median(timeit.repeat(call, number=1, repeat=5))
+        call()  # the first also allocates
+        seconds = statistics.median(timeit.repeat(call, number=1, repeat=5))
+    return multiplications(spec, length) * sequences, model.layers, seconds
 
 
 # torch has the name from 2.8 on.

@@ -7,7 +7,6 @@ runs twice reads the first run from the store.
 import itertools
 import multiprocessing
 import os
-import stat
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
@@ -27,8 +26,6 @@ from posenc.lab.specification import Specification
 from posenc.lab.tasks import TASKS, Corpus, Language, from_text, standard_library
 from posenc.lab.train import Report
 from posenc.settings import Setting
-
-ATTEMPTS = 3  # of a sweep whose worker process died
 
 
 @dataclass(frozen=True)
@@ -106,20 +103,20 @@ def read_text(path: str | None) -> Corpus:
     """Return the corpus of a text file, or of the standard library."""
     if path is None:
         return standard_library()
+    file = Path(path)
     try:
-        status = os.stat(path)
-        if not stat.S_ISREG(status.st_mode):  # devices and pipes may never end
+        if not file.is_file() and file.exists():  # devices and pipes may never end
             raise CorpusError("The text cannot be read: it is no regular file.")
-        if status.st_size > limits.MAX_FILE_BYTES:
+        if file.stat().st_size > limits.MAX_FILE_BYTES:
             raise CorpusError(
-                f"The text has {status.st_size:,} bytes; at most {limits.MAX_FILE_BYTES:,} are read."
+                f"The text is too large: at most {limits.MAX_FILE_BYTES:,} bytes are read."
             )
-        content = Path(path).read_bytes()
+        content = file.read_bytes()
     except CorpusError:
         raise
     except (OSError, ValueError) as error:  # ValueError: a path with a zero byte
         raise CorpusError(f"The text cannot be read: {reason(error)}.") from error
-    return from_text(printable_name(Path(path).name), content)
+    return from_text(printable_name(file.name), content)
 
 
 def sweep(
@@ -131,7 +128,7 @@ def sweep(
         specification = Specification.from_record(futures[future].record)
         error = future.exception()
         if isinstance(error, BrokenProcessPool):
-            raise error  # all queued tasks are lost
+            raise error
         if error is not None:  # of any class: clusters have their own
             yield _failed(specification, error)
         else:
@@ -139,23 +136,19 @@ def sweep(
 
 
 def local_sweep(tasks: Sequence[SweepTask], workers: int) -> Iterator[Outcome]:
-    """Sweep on a pool of processes, replaced when one of them is killed."""
+    """Sweep on a pool of processes; when one of them is killed, sweep the other tasks one by one."""
     left = {Specification.from_record(task.record).run_id: task for task in tasks}
-    broken = 0  # pools, since a task last ended
-    while left and broken < ATTEMPTS - 1:
-        try:
-            for outcome in _pooled(left.values(), workers):
-                del left[outcome.specification.run_id]
-                broken = 0
-                yield outcome
-        except BrokenProcessPool:
-            broken += 1
-    for task in left.values():  # one at a time, so that a killed process ends one task
-        try:
-            yield from _pooled([task], 1)
-        except BrokenProcessPool:
-            specification = Specification.from_record(task.record)
-            yield Outcome(specification, error="its process was killed, three times over")
+    try:
+        for outcome in _pooled(left.values(), workers):
+            del left[outcome.specification.run_id]
+            yield outcome
+    except BrokenProcessPool:  # all queued tasks are lost
+        for task in left.values():
+            try:
+                yield from _pooled([task], 1)
+            except BrokenProcessPool:
+                specification = Specification.from_record(task.record)
+                yield Outcome(specification, error="its process was killed twice")
 
 
 def _pooled(tasks: Iterable[SweepTask], workers: int) -> Iterator[Outcome]:

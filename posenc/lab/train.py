@@ -126,42 +126,32 @@ class Trainer:
         """Restore the state that `save` wrote. Raises RunError for another run's or a broken file."""
         try:
             with safe_open(path, "pt") as file:
-                record = json.loads(file.metadata()["run"])
-                if not isinstance(record, dict) or name_of(record) != self.specification.run_id:
-                    raise RunError("The checkpoint belongs to another run.")
+                record, seconds = json.loads(file.metadata()["run"]), file.metadata()["seconds"]
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-                self.seconds = float(file.metadata()["seconds"])
+            if name_of(record) != self.specification.run_id:
+                raise RunError("The checkpoint belongs to another run.")
             losses = tensors.pop("losses")
             if losses.ndim != 1 or len(losses) > self.specification.steps:
                 raise ValueError("not one loss per step")
-            self.losses = losses.tolist()
-            states = {
-                name: tensors.pop(name) for name in list(tensors) if name.startswith("optimizer.")
-            }
+            for name, parameter in self.model.named_parameters():
+                prefix = f"optimizer.{name}."
+                keys = [key for key in tensors if key.startswith(prefix)]
+                state = {key.removeprefix(prefix): tensors.pop(key) for key in keys}
+                shapes = {value.shape for key, value in state.items() if key != "step"}
+                if len(losses) and shapes != {parameter.shape}:
+                    raise ValueError("not the state of each parameter")
+                # Fused AdamW needs its step count on the device, too.
+                self.optimizer.state[parameter] = {
+                    key: value.to(parameter.device) for key, value in state.items()
+                }
             self.model.load_state_dict(tensors)
-        except (OSError, SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
-            if isinstance(error, RunError):
-                raise
+            self.losses, self.seconds = losses.tolist(), float(seconds)
+        except RunError:
+            raise
+        except (
+            OSError, SafetensorError, LookupError, TypeError, ValueError, RuntimeError, AttributeError,
+        ) as error:  # fmt: skip
             raise RunError("The checkpoint cannot be read; remove it to start again.") from error
-        if self.losses and not states:
-            raise RunError(
-                "The checkpoint holds no state of the optimiser; remove it to start again."
-            )
-        self.optimizer.state.clear()
-        for name, parameter in self.model.named_parameters():
-            prefix = f"optimizer.{name}."
-            own = {
-                key.removeprefix(prefix): value
-                for key, value in states.items()
-                if key.startswith(prefix)
-            }
-            shapes = {value.shape for key, value in own.items() if key != "step"}
-            if states and shapes != {parameter.shape}:
-                raise RunError(
-                    "The checkpoint's state of the optimiser does not fit; remove it to start again."
-                )
-            for key, value in own.items():  # fused AdamW needs its step count on the device, too
-                self.optimizer.state[parameter][key] = value.to(parameter.device)
 
 
 def train(

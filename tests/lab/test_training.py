@@ -304,15 +304,15 @@ def test_checkpoint_with_missing_or_misshapen_tensors_is_refused(tmp_path: Path)
     state = next(name for name in tensors if name.endswith(".exp_avg"))
     owner = state.removesuffix("exp_avg")
     no_optimizer = {n: value for n, value in tensors.items() if not n.startswith("optimizer.")}
-    for changed, message in (
-        (tensors | {"losses": torch.zeros(13, dtype=torch.float64)}, UNREADABLE),
-        (tensors | {"losses": torch.zeros(1, 1, dtype=torch.float64)}, UNREADABLE),
-        (tensors | {state: torch.zeros(3)}, "optimiser does not fit"),
-        ({n: value for n, value in tensors.items() if not n.startswith(owner)}, "does not fit"),
-        (no_optimizer, "no state of the optimiser"),
+    for changed in (
+        tensors | {"losses": torch.zeros(13, dtype=torch.float64)},
+        tensors | {"losses": torch.zeros(1, 1, dtype=torch.float64)},
+        tensors | {state: torch.zeros(3)},
+        {n: value for n, value in tensors.items() if not n.startswith(owner)},
+        no_optimizer,
     ):
         save_file(changed, tmp_path / "changed", note)
-        with pytest.raises(RunError, match=message):
+        with pytest.raises(RunError, match=UNREADABLE):
             Trainer(small_spec(), CORPUS).load(tmp_path / "changed")
 
 
