@@ -12,7 +12,7 @@ from posenc.lab.specification import Specification
 from posenc.lab.summary import Curve, curves, effect, first_degraded_length
 from posenc.lab.sweep import SweepTask, local_sweep, specifications, sweep
 from posenc.lab.tasks import Copy, Corpus, Language, Recall, from_files, from_text, standard_library
-from posenc.lab.train import Trainer, Training, train
+from posenc.lab.train import Trainer, train
 
 __all__ = [
     "Copy",
@@ -28,7 +28,6 @@ __all__ = [
     "Store",
     "SweepTask",
     "Trainer",
-    "Training",
     "curves",
     "effect",
     "evaluate",

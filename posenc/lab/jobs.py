@@ -311,12 +311,9 @@ class Queue:
         if not self.file.exists():
             return []
         with self._connection() as db:
-            try:
-                return db.execute(query, values).fetchall()
-            except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
-                    raise
+            if db.execute("SELECT 1 FROM sqlite_master").fetchone() is None:
                 return []  # a kill left the file without its table
+            return db.execute(query, values).fetchall()
 
     def _change(self, statement: str, *values: object) -> None:
         with self._changes() as db:

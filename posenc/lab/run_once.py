@@ -165,9 +165,10 @@ def run_once(
             scores: list[Score] = []
             if trained.stopped is None:
                 with fixed_threads(specification.threads):
-                    task = specification.make_task(corpus)
-                    scores = evaluate(trained.model, task, specification)
-        run = Run(specification, trained.stopped, trained.seconds, tuple(scores), trained.losses)
+                    scores = evaluate(trained.model, trained.task, specification)
+        run = Run(
+            specification, trained.stopped, trained.seconds, tuple(scores), tuple(trained.losses)
+        )
         learned = {
             f"scheme.{name}": value for name, value in trained.model.scheme.named_parameters()
         }
@@ -183,10 +184,8 @@ def _alone(checkpoint: Path) -> Iterator[None]:
     lock = FileLock(checkpoint.with_suffix(".lock"))
     try:
         checkpoint.parent.mkdir(parents=True, exist_ok=True)
-        lock.acquire()
+        acquired = lock.acquire()
     except OSError as error:
         raise RunError(f"The folder of checkpoints cannot be used: {reason(error)}.") from error
-    try:
+    with acquired:
         yield
-    finally:
-        lock.release()

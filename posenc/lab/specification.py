@@ -82,15 +82,17 @@ class Specification:
 
     def __post_init__(self) -> None:
         fields.check(self)
-        for name, kind in (("scheme", SchemeConfig), ("model", ModelSize), ("corpus_name", str)):
-            self._check(name, isinstance(getattr(self, name), kind), f"a {kind.__name__}")
-        self._check("corpus_name", self.corpus_name.isprintable(), "printable")
+        if not self.corpus_name.isprintable():
+            raise ConfigError(
+                f"Specification.corpus_name must be printable, got {shown(self.corpus_name)}."
+            )
         if not self.versions:
             object.__setattr__(self, "versions", current_versions())
-        are_versions = _are_versions(self.versions)
-        self._check("versions", are_versions, "pairs of a name and a number as words")
-        is_hash = isinstance(self.corpus, str) and re.fullmatch("(?:[0-9a-f]{64})?", self.corpus)
-        self._check("corpus", bool(is_hash), "64 hexadecimal digits or empty")
+        if not re.fullmatch("(?:[0-9a-f]{64})?", self.corpus):
+            raise ConfigError(
+                "Specification.corpus must be 64 hexadecimal digits or empty, "
+                f"got {shown(self.corpus)}."
+            )
         if (self.task == Language.kind) != bool(self.corpus):
             raise ConfigError(
                 f"Specification.corpus must be the hash of a text for the task {Language.kind}, "
@@ -100,10 +102,8 @@ class Specification:
             object.__setattr__(self, "scalings", DEFAULT_SCALINGS)  # none applies
         shape = Setting(dim=self.model.width, heads=self.model.heads)
         rows = TASKS[self.task].positions(self.train_length)
-        sizes = {name: getattr(shape, name) for name in _SIZES} | {
-            "learned_rows": rows,
-            "length": rows,
-        }
+        sizes = {name: getattr(shape, name) for name in _SIZES}
+        sizes |= {"learned_rows": rows, "length": rows}
         for name, source in self.scheme.shared.items():
             value = getattr(self.scheme, name)
             if source in sizes and value != sizes[source]:
@@ -112,11 +112,6 @@ class Specification:
                     f"{self.model.width} with {self.model.heads} heads that is trained on {rows:,} "
                     f"positions, got {value}."
                 )
-
-    def _check(self, name: str, valid: bool, rule: str) -> None:
-        if not valid:
-            value = shown(getattr(self, name))
-            raise ConfigError(f"Specification.{name} must be {rule}, got {value}.")
 
     @property
     def record(self) -> dict[str, Any]:
@@ -142,7 +137,7 @@ class Specification:
             values = dict(record)
             protocol, start = values.pop("protocol"), values.pop("start", 1)
             scheme, model = dict(values.pop("scheme")), dict(values.pop("model"))
-            versions = tuple(sorted(dict(values.pop("versions")).items()))
+            versions = dict(values.pop("versions")).items()
             scalings = tuple(values.pop("scalings", DEFAULT_SCALINGS))
             known = TASKS[values["task"]].protocol
             if protocol != known:
@@ -158,7 +153,7 @@ class Specification:
             return cls(
                 scheme=kind.from_record(scheme),
                 model=ModelSize(**model),
-                versions=versions,
+                versions=tuple(sorted((name, str(number)) for name, number in versions)),
                 scalings=scalings,
                 **values,
             )
@@ -210,13 +205,6 @@ class Specification:
                 f"{len(corpus.train):,} and {len(corpus.validation):,}."
             )
         return Language(self.train_length, corpus)
-
-
-def _are_versions(value: object) -> bool:
-    return isinstance(value, tuple) and all(
-        isinstance(pair, tuple) and len(pair) == 2 and all(isinstance(word, str) for word in pair)
-        for pair in value
-    )
 
 
 def name_of(record: dict[str, Any]) -> str:

@@ -46,7 +46,6 @@ class Corpus:
     train: UInt8[Tensor, " n"]
     validation: UInt8[Tensor, " m"]
     sha256: str
-    files: int
     replaced: int = 0
 
 
@@ -73,10 +72,10 @@ def from_files(name: str, files: Iterable[tuple[str, bytes]]) -> Corpus:
     for path, content in sorted(files):
         for part in (path.encode(), content):
             digest.update(len(part).to_bytes(8, "big") + part)
-        chosen = int(hashlib.sha256(path.encode()).hexdigest(), 16) % VALIDATION_SHARE == 0
-        sides[chosen].append(content)
+        validates = int(hashlib.sha256(path.encode()).hexdigest(), 16) % VALIDATION_SHARE == 0
+        sides[validates].append(content)
     train, validation = (b"\n".join(side) for side in sides)
-    return _corpus(name, train, validation, digest.hexdigest(), sum(map(len, sides)))
+    return _corpus(name, train, validation, digest.hexdigest())
 
 
 def from_text(name: str, content: bytes) -> Corpus:
@@ -89,14 +88,14 @@ def from_text(name: str, content: bytes) -> Corpus:
     text, replaced = decoded(content)
     if b"\0" in content or replaced > MOST_REPLACED * len(content):
         raise CorpusError(
-            "The file is no UTF-8 text: it holds zero bytes or too many bytes that no such text has; one "
-            "in another encoding must be converted first."
+            "The file is no UTF-8 text: it holds zero bytes or too many bytes that no such text has; a "
+            "text in another encoding must be converted first."
         )
     whole = text.encode()
     cut = len(whole) - len(whole) // VALIDATION_SHARE
     cut = whole.find(b"\n", cut, cut + len(whole) // (2 * VALIDATION_SHARE)) + 1 or cut
     digest = hashlib.sha256(content).hexdigest()
-    return _corpus(name, whole[:cut], whole[cut:], digest, 1, replaced)
+    return _corpus(name, whole[:cut], whole[cut:], digest, replaced)
 
 
 def decoded(content: bytes) -> tuple[str, int]:
@@ -106,16 +105,14 @@ def decoded(content: bytes) -> tuple[str, int]:
     return content.decode("utf-8", "replace"), len(re.findall("[\udc80-\udcff]", marked))
 
 
-def _corpus(
-    name: str, train: bytes, validation: bytes, sha256: str, files: int, replaced: int = 0
-) -> Corpus:
+def _corpus(name: str, train: bytes, validation: bytes, sha256: str, replaced: int = 0) -> Corpus:
     if len(train) + len(validation) < LEAST_BYTES or len(validation) < LEAST_BYTES // 20:
         raise CorpusError(
             f"A corpus must have at least {LEAST_BYTES:,} bytes, a tenth of them for validation, got "
             f"{len(train) + len(validation):,}, of which {len(validation):,} are for validation."
         )
     tensors = [torch.frombuffer(bytearray(side), dtype=torch.uint8) for side in (train, validation)]
-    return Corpus(name, tensors[0], tensors[1], sha256, files, replaced)
+    return Corpus(name, tensors[0], tensors[1], sha256, replaced)
 
 
 IGNORED = -100  # a target that cross_entropy does not score

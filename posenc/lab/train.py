@@ -8,7 +8,6 @@ import json
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -33,18 +32,8 @@ CHECKPOINT_EVERY = 100  # steps
 Report = Callable[[int, float], None]
 
 
-@dataclass(frozen=True, eq=False)
-class Training:
-    """A trained model, its losses, why it stopped early if it did, and the seconds of all steps."""
-
-    model: LanguageModel
-    losses: tuple[float, ...]
-    stopped: str | None
-    seconds: float
-
-
 class Trainer:
-    """The state of a run between two steps."""
+    """The state of a run between two steps. losses: of every step. seconds: of all steps."""
 
     def __init__(self, specification: Specification, corpus: Corpus | None = None) -> None:
         """Build the model and its optimizer. Raises RunError for another corpus than the run's."""
@@ -161,8 +150,8 @@ def train(
     checkpoint: Path | None = None,
     every: int = CHECKPOINT_EVERY,
     report: Report | None = None,
-) -> Training:
-    """Train to the end, from the checkpoint if it exists, and save it every `every` steps.
+) -> Trainer:
+    """Train to the end, from the checkpoint if it exists, saved every `every` steps; return the end state.
 
     report: called after every step with its number, from 1, and its loss; an exception ends training.
     KeyboardInterrupt saves first.
@@ -184,7 +173,7 @@ def train(
             if checkpoint is not None and trainer.whole:
                 trainer.save(checkpoint)
             raise
-    return Training(trainer.model, tuple(trainer.losses), trainer.stopped, trainer.seconds)
+    return trainer
 
 
 def build_model(specification: Specification, task: Task) -> LanguageModel:

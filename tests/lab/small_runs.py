@@ -17,7 +17,6 @@ from posenc.lab import (
     Specification,
     Store,
     SweepTask,
-    Training,
     from_text,
     run_once,
     specifications,
@@ -74,11 +73,11 @@ def without_time(run: Run) -> Run:
     return replace(run, seconds=0.0)
 
 
-def weights(training: Training | Trainer) -> dict[str, Tensor]:
+def weights(training: Trainer) -> dict[str, Tensor]:
     return {name: value.clone() for name, value in training.model.state_dict().items()}
 
 
-def assert_same_training(first: Training, second: Training) -> None:
+def assert_same_training(first: Trainer, second: Trainer) -> None:
     """Compare every loss and weight bit for bit.
 
     Both are the same operations on the same data in one process, so no processor may tell them apart.
