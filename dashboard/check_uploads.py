@@ -19,13 +19,8 @@ from dashboard.uploaded_numbers import (
     without_extra_rows,
 )
 from posenc import fields
-from posenc.checkpoints import printable_name, unreadable_reason
-from posenc.checkpoints.array_files import (
-    NumberTable,
-    header_of_tables,
-    name_of_sines,
-    read_number_table,
-)
+from posenc.checkpoints import printable_name, read_header, unreadable_reason
+from posenc.checkpoints.array_files import NumberTable, name_of_sines, read_number_table
 from posenc.errors import CheckpointError, PickleRefused, PosencError
 
 _UPLOADS, _TAKEN = "check_tables", "check_files_taken"
@@ -187,7 +182,7 @@ def _check_size(file: UploadedFile) -> None:
 @st.cache_data(max_entries=32, show_spinner=False)
 def _tensors(digest: str, _file: UploadedFile) -> list[str]:
     """Return the matrices of a file by name, those of positions first, without sines of cosines."""
-    entries = header_of_tables(_file.getvalue()).tensors
+    entries = read_header(_file.getvalue()).tensors
     names = [
         entry.name
         for entry in entries.values()

@@ -85,26 +85,8 @@ class CheckpointError(PosencError):
     """A checkpoint file was refused; the message says why, without its path."""
 
 
-class NotACheckpoint(CheckpointError):
-    """A file is of another kind than can be read. kind: what it is; else detail: why it is not."""
-
-    def __init__(self, kind: str = "", detail: str = "") -> None:
-        super().__init__(kind, detail)
-        self.kind = kind
-        self.detail = detail
-
-    def __str__(self) -> str:
-        return self.instead_of("a .safetensors checkpoint")
-
-    def instead_of(self, wanted: str) -> str:
-        """Return the sentence where something else is wanted."""
-        if self.kind:
-            return f"This is {self.kind}, not {wanted}."
-        return f"This is not {wanted}: {self.detail}."
-
-
 class PickleRefused(CheckpointError):
-    """The file is a pickle or a TorchScript archive: code, which is never opened.
+    """The file is a pickle: code, which is never opened.
 
     sentence: says so and ends in a colon. conversion: two lines of Python that save the weights as
     .safetensors, to be run where the file's maker is trusted. The message is both.

@@ -29,17 +29,12 @@ MAX_RUN_ROWS = 1_200_000  # of that file: a loss for each of a million steps, an
 # Files.
 MAX_CONFIG_BYTES = 2**20  # of a config.json
 MAX_HUB_BYTES = 64 * 2**20  # of one table that is fetched from the Hub, its file's header included
-MAX_HUB_FETCHES = 2  # at once, of one process
 MAX_FILE_BYTES = 2 * 2**30
-MAX_HEADER_BYTES = 8 * 2**20
+MAX_HEADER_BYTES = 4 * 2**20
 MAX_HEADER_VALUES = 400_000  # brackets and commas, also in texts
 MAX_TENSORS = 20_000
 MAX_TENSOR_NAME = 256  # characters
-MAX_NAMES_SIZE = 4 * 2**20  # bytes of memory of all names together
-MAX_METADATA_ENTRIES = 512
-MAX_METADATA_VALUE = 4_096  # characters of a metadata value; a longer one is only measured
 MAX_AXES = 32  # of a tensor that is listed
-MAX_AXIS = 2**31  # size of one axis
 MAX_RANK = 4  # axes of a tensor that is read
 MAX_TENSOR_ELEMENTS = 64 * 2**20
 

@@ -3,23 +3,19 @@
 from posenc.checkpoints.find_tables import (
     Candidate,
     Confidence,
-    Relative,
     find_position_tables,
-    relative_tables,
     table_shape,
 )
 from posenc.checkpoints.hub import hub_is_enabled, hub_table
 from posenc.checkpoints.position_table import (
     PositionTable,
-    TableCheck,
     minilm_table,
     read_position_table,
 )
 from posenc.checkpoints.safetensors_file import (
     PICKLE_CONVERSION,
-    TORCHSCRIPT_CONVERSION,
+    FileSource,
     Header,
-    Source,
     TensorEntry,
     TensorRead,
     read_header,
@@ -32,17 +28,14 @@ from posenc.text import printable_name
 
 __all__ = [
     "PICKLE_CONVERSION",
-    "TORCHSCRIPT_CONVERSION",
     "Candidate",
     "Confidence",
+    "FileSource",
     "Header",
     "NoPositionTable",
     "PickleRefused",
     "PositionTable",
-    "Relative",
     "SeveralPositionTables",
-    "Source",
-    "TableCheck",
     "TensorEntry",
     "TensorRead",
     "find_position_tables",
@@ -54,7 +47,6 @@ __all__ = [
     "read_header",
     "read_position_table",
     "read_tensor",
-    "relative_tables",
     "table_shape",
     "unreadable_reason",
 ]

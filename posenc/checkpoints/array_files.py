@@ -6,10 +6,7 @@ checked before its numbers are read. Arrays of objects, which are pickles, are r
 
 import io
 import math
-import os
-import stat
 from dataclasses import dataclass, replace
-from pathlib import Path
 from tokenize import TokenError
 
 import numpy as np
@@ -20,17 +17,17 @@ from torch import Tensor
 from posenc import limits
 from posenc.checkpoints.find_tables import Confidence, best_candidates, first_names
 from posenc.checkpoints.safetensors_file import (
+    FileSource,
     Header,
-    Source,
+    opened,
     read_header,
     read_tensor,
     readable_entry,
     unreadable_reason,
 )
-from posenc.errors import CheckpointError, NoPositionTable, NotACheckpoint
+from posenc.errors import CheckpointError, NoPositionTable
 from posenc.text import printable_name
 
-_ACCEPTED = "a .npy file or a .safetensors checkpoint"
 _MAGIC = b"\x93NUMPY"
 _HEADER_READERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
@@ -54,18 +51,19 @@ class NumberTable:
     notes: tuple[str, ...] = ()
 
 
-def read_number_table(source: Source, tensor: str | None = None) -> NumberTable:
-    """Return the table of a .npy or .safetensors file, given as its bytes or its path.
+def read_number_table(source: FileSource, tensor: str | None = None) -> NumberTable:
+    """Return the table of a .npy or .safetensors file, passed as its bytes or its path.
 
     tensor: its name in a .safetensors file; None takes the first pair of cosines and sines, else the only
         position table or matrix. A .npy of shape (2, rows, columns) is cosines, then sines.
     Raises CheckpointError, as NoPositionTable where several tensors are possible.
     """
-    if _first_bytes(source) == _MAGIC:
-        if tensor is not None:
-            raise CheckpointError("A .npy file holds one array, which has no name.")
-        return _npy(source)
-    header = header_of_tables(source)
+    with opened(source) as file:
+        if file.size >= len(_MAGIC) and file.read(0, len(_MAGIC)) == _MAGIC:
+            if tensor is not None:
+                raise CheckpointError("A .npy file holds one array, which has no name.")
+            return _npy(file.read(0, file.size))
+    header = read_header(source)
     if tensor is not None:
         readable_entry(header, tensor)
         sines = name_of_sines(tensor)
@@ -80,14 +78,6 @@ def read_number_table(source: Source, tensor: str | None = None) -> NumberTable:
         return table
     note = f"The first of {len(pairs)} pairs of cosines and sines; name a tensor for another."
     return replace(table, notes=(*table.notes, note))
-
-
-def header_of_tables(source: Source) -> Header:
-    """Return the header of a .safetensors file. Raises CheckpointError, which also names .npy files."""
-    try:
-        return read_header(source)
-    except NotACheckpoint as error:
-        raise CheckpointError(error.instead_of(_ACCEPTED)) from None
 
 
 def name_of_sines(name: str) -> str:
@@ -108,83 +98,45 @@ def cosines_and_sines(table: Tensor) -> tuple[Tensor, Tensor] | None:
     return (cache[..., 0], cache[..., 1]) if cache.ndim == 3 and cache.shape[-1] == 2 else None
 
 
-def _first_bytes(source: Source) -> bytes:
-    if isinstance(source, bytes | bytearray | memoryview):
-        return bytes(source[: len(_MAGIC)])
-    if isinstance(source, str | os.PathLike):
-        try:
-            # Opening a pipe that nobody writes to would wait forever.
-            if stat.S_ISREG(os.stat(source).st_mode):
-                with open(source, "rb") as file:
-                    return file.read(len(_MAGIC))
-        except (OSError, ValueError):  # ValueError: a NUL in the path
-            pass
-    return b""  # the caller's next read raises with the reason
-
-
-def _npy(source: Source) -> NumberTable:
-    assert isinstance(source, bytes | bytearray | memoryview | str | os.PathLike)
-    if isinstance(source, str | os.PathLike):
-        size = Path(source).stat().st_size
-        if size > limits.MAX_FILE_BYTES:
-            raise CheckpointError(
-                f"The file has {size:,} bytes; at most {limits.MAX_FILE_BYTES:,} are read."
-            )
-        source = Path(source).read_bytes()
-    content = bytes(source)
+def _npy(content: bytearray) -> NumberTable:
     stream = io.BytesIO(content)
-    shape, fortran, dtype = _npy_header(stream)
+    try:
+        read_array_header = _HEADER_READERS[np.lib.format.read_magic(stream)]
+        shape, fortran, dtype = read_array_header(stream, max_header_size=_HEADER_BYTES)
+    except (ValueError, TypeError, SyntaxError, TokenError, KeyError, RecursionError, MemoryError):
+        raise CheckpointError("The header of this .npy file cannot be read.") from None
     if dtype.newbyteorder("=") not in _DTYPES:
         raise CheckpointError(
             f"The array holds {printable_name(str(dtype))}; tables are floating-point or complex "
             "numbers (save bfloat16 as float32)."
         )
-    count = math.prod(shape)
-    data = content[stream.tell() :]
-    if len(data) != count * dtype.itemsize:
+    if (
+        len(shape) > limits.MAX_RANK
+        or any(type(axis) is not int or axis < 0 for axis in shape)
+        or math.prod(axis or 1 for axis in shape) > limits.MAX_TENSOR_ELEMENTS  # 0 times a lot, too
+    ):
         raise CheckpointError(
-            f"The array's shape {shape} takes {count * dtype.itemsize:,} bytes, but the file holds "
-            f"{len(data):,}."
+            f"The array has the shape {str(shape)[:60]}; at most {limits.MAX_RANK} axes and "
+            f"{limits.MAX_TENSOR_ELEMENTS:,} numbers are read."
+        )
+    data, data_bytes = memoryview(content)[stream.tell() :], math.prod(shape) * dtype.itemsize
+    if len(data) != data_bytes:
+        raise CheckpointError(
+            f"The array's shape {shape} takes {data_bytes:,} bytes, but the file holds {len(data):,}."
         )
     array = np.frombuffer(data, dtype=dtype).reshape(shape, order="F" if fortran else "C")
-    native = array.astype(dtype.newbyteorder("="), order="C", copy=True)
-    table = torch.from_numpy(native)
+    table = torch.from_numpy(array.astype(dtype.newbyteorder("="), order="C", copy=True))
     pair = table.squeeze()
     if pair.ndim == 3 and len(pair) == 2 and not table.is_complex():
         return NumberTable(pair[0], pair[1], "", ("Two tables: taken as cosines, then sines.",))
     return _split(table, "")
 
 
-def _npy_header(stream: io.BytesIO) -> tuple[tuple[int, ...], bool, np.dtype]:
-    try:
-        version = np.lib.format.read_magic(stream)
-        read = _HEADER_READERS.get(version)
-        if read is None:
-            raise CheckpointError(f"The file is of .npy version {version}; 1.0 and 2.0 are read.")
-        shape, fortran, dtype = read(stream, max_header_size=_HEADER_BYTES)
-    except CheckpointError:
-        raise
-    except (ValueError, TypeError, SyntaxError, TokenError, KeyError, RecursionError, MemoryError):
-        raise CheckpointError("The header of this .npy file cannot be read.") from None
-    shape_text = f"The array has the shape {str(shape)[:60]}"
-    if len(shape) > limits.MAX_RANK:
-        raise CheckpointError(f"{shape_text}; at most {limits.MAX_RANK} axes are read.")
-    if any(isinstance(axis, bool) or not 0 <= axis <= limits.MAX_AXIS for axis in shape):
-        raise CheckpointError(
-            f"{shape_text}; an axis is a whole number from 0 to {limits.MAX_AXIS:,}."
-        )
-    if math.prod(axis or 1 for axis in shape) > limits.MAX_TENSOR_ELEMENTS:  # 0 times a lot, too
-        raise CheckpointError(
-            f"{shape_text}; at most {limits.MAX_TENSOR_ELEMENTS:,} numbers are read."
-        )
-    return shape, fortran, dtype
-
-
-def _single(source: Source, name: str) -> NumberTable:
+def _single(source: FileSource, name: str) -> NumberTable:
     return _split(read_tensor(source, name).tensor, printable_name(name))
 
 
-def _pair(source: Source, cosines: str, sines: str) -> NumberTable:
+def _pair(source: FileSource, cosines: str, sines: str) -> NumberTable:
     name = f"{printable_name(cosines)} and {printable_name(sines)}"
     return NumberTable(_single(source, cosines).table, _single(source, sines).table, name)
 

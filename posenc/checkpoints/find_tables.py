@@ -9,7 +9,6 @@ import math
 import re
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import NamedTuple
 
 from posenc.checkpoints.safetensors_file import Header, TensorEntry, unreadable_reason
 from posenc.errors import NoPositionTable
@@ -31,7 +30,6 @@ class Candidate:
     """A tensor that may be a position table; position 0 is row `first_row`."""
 
     name: str
-    dtype: str
     rows: int
     width: int
     first_row: int
@@ -39,58 +37,39 @@ class Candidate:
     note: str | None
     confidence: Confidence
 
-    @property
-    def positions(self) -> int:
-        """Number of rows from position 0."""
-        return self.rows - self.first_row
-
-
-class Relative(NamedTuple):
-    """A table of offsets between positions, which is not a position table."""
-
-    name: str
-    what: str
-
 
 # The end of a name, its family, and the rule for the row of position 0.
-_FAMILIES = tuple(
-    (re.compile(r"(?:^|\.)" + pattern + "$"), family, rule)
-    for pattern, family, rule in (
-        (
-            r"(?:(?:xlm_)?roberta(?:_prelayernorm|_xl)?|camembert|longformer|luke|mpnet|esm|ibert|lilt"
-            r"|data2vec_text|layoutlmv3|markuplm|xmod|yoso)\.embeddings\.position_embeddings\.weight",
-            "RoBERTa",
-            "offset",
-        ),
-        (r"embeddings\.position_embeddings\.weight", "BERT", "offset by shape"),
-        (r"(?:transformer\.)?wpe\.weight", "GPT-2", "none"),
-        (r"scheme\.weight", "a run of posenc.lab", "none"),
-        (r"(?:positions_embed|position_embeds_layer)\.weight", "GPT", "none"),
-        (r"embed_positions\.weight", "Whisper and kin", "offset by shape"),
-        (r"audio_spectrogram_transformer\.embeddings\.position_embeddings", "AST", "two tokens"),
-        (r"text_model\.embeddings\.position_embedding\.weight", "CLIP text", "none"),
-        (r"(?:vision_model\.)?embeddings\.position_embedding(?:\.weight)?", "CLIP", "grid"),
-        (r"(?:visual|vision_\w+)\.positional_embedding", "CLIP", "grid"),
-        (r"positional_embedding", "CLIP text or Whisper", "none"),
-        (r"position_embeddings", "ViT", "grid"),
-        (r"(?:decoder_)?pos_embed(?:\.weight)?", "ViT", "grid"),
-        (r"pos_embedding", "ViT", "grid"),
-        (r"position\.weight", "posenc", "none"),
-    )
+_FAMILIES = (
+    (
+        r"(?:(?:xlm_)?roberta(?:_prelayernorm|_xl)?|camembert|longformer|luke|mpnet|esm|ibert|lilt"
+        r"|data2vec_text|layoutlmv3|markuplm|xmod|yoso)\.embeddings\.position_embeddings\.weight",
+        "RoBERTa",
+        "offset",
+    ),
+    (r"embeddings\.position_embeddings\.weight", "BERT", "offset by shape"),
+    (r"(?:transformer\.)?wpe\.weight", "GPT-2", "none"),
+    (r"scheme\.weight", "a run of posenc.lab", "none"),
+    (r"(?:positions_embed|position_embeds_layer)\.weight", "GPT", "none"),
+    (r"embed_positions\.weight", "Whisper and kin", "offset by shape"),
+    (r"audio_spectrogram_transformer\.embeddings\.position_embeddings", "AST", "two tokens"),
+    (r"text_model\.embeddings\.position_embedding\.weight", "CLIP text", "none"),
+    (r"(?:vision_model\.)?embeddings\.position_embedding(?:\.weight)?", "CLIP", "grid"),
+    (r"(?:visual|vision_\w+)\.positional_embedding", "CLIP", "grid"),
+    (r"positional_embedding", "CLIP text or Whisper", "none"),
+    (r"position_embeddings|(?:decoder_)?pos_embed(?:\.weight)?|pos_embedding", "ViT", "grid"),
+    (r"position\.weight", "posenc", "none"),
 )
-_RELATIVE = tuple(
-    (re.compile(r"(?:^|[._])" + pattern + r"(?:$|[._])"), what)
-    for pattern, what in (
-        (r"relative_attention_bias", "T5's bias per head and bucket of offsets"),
-        (r"relative_position_bias(?:_table)?", "Swin's bias per head and offset on a grid"),
-        (r"(?:rel_embeddings|rel_pos_emb)", "vectors per offset"),
-        (r"rel_pos_[hwt]", "vectors per offset along one axis of a grid"),
-        (r"(?:distance_embedding|emb_rel_[kv]|relative_[kv])", "Shaw's vectors per offset"),
-        (r"(?:r_[rw]_bias|pos_bias_[uv])", "Transformer-XL's biases"),
-        (r"inv_freq", "frequencies of rotary positions"),
-        (r"(?:alibi|slopes)", "ALiBi's slopes"),
-    )
-)
+# A part of a name of a table of offsets, which is not a position table, and what it holds.
+_RELATIVE = {
+    r"relative_attention_bias": "T5's bias per head and bucket of offsets",
+    r"relative_position_bias(?:_table)?": "Swin's bias per head and offset on a grid",
+    r"(?:rel_embeddings|rel_pos_emb)": "vectors per offset",
+    r"rel_pos_[hwt]": "vectors per offset along one axis of a grid",
+    r"(?:distance_embedding|emb_rel_[kv]|relative_[kv])": "Shaw's vectors per offset",
+    r"(?:r_[rw]_bias|pos_bias_[uv])": "Transformer-XL's biases",
+    r"inv_freq": "frequencies of rotary positions",
+    r"(?:alibi|slopes)": "ALiBi's slopes",
+}
 _SPEAKS_OF_POSITION = re.compile(
     r"(?:^|[._])(?:pos(?:ition(?:al|s)?)?_?(?:(?:emb|enc|table)\w*)?|pe)"
     r"(?:\.(?:weights?|emb|embed|embedding|pe|position_\w+|\d+))*$"
@@ -151,44 +130,49 @@ def first_names(candidates: list[Candidate]) -> str:
     return ", ".join(printable_name(candidate.name) for candidate in candidates[:4])
 
 
-def relative_tables(header: Header) -> list[Relative]:
-    """Return the tables of relative schemes (T5, Swin, Shaw, ...) and what each is."""
-    tables = []
-    for name in header.tensors:
-        what = next((what for pattern, what in _RELATIVE if pattern.search(name)), None)
-        if what is not None:
-            tables.append(Relative(name, what))
-    return tables
+def relative_table(name: str) -> str | None:
+    """Return what the tensor of a relative scheme (T5, Swin, Shaw, ...) holds, None for another name."""
+    parts = ((rf"(?:^|[._]){part}(?:$|[._])", content) for part, content in _RELATIVE.items())
+    return next((content for pattern, content in parts if re.search(pattern, name)), None)
+
+
+def _family(name: str) -> tuple[str, str] | None:
+    """Return the family and the rule for its first row by the end of a tensor's name."""
+    return next(
+        (
+            (family, rule)
+            for ending, family, rule in _FAMILIES
+            if re.search(rf"(?:^|\.)(?:{ending})$", name)
+        ),
+        None,
+    )
 
 
 def candidate_of(entry: TensorEntry) -> Candidate | None:
     """Return a tensor as a candidate, or None where it cannot be a position table."""
-    if unreadable_reason(entry) is not None or any(p.search(entry.name) for p, _ in _RELATIVE):
+    name = entry.name
+    if unreadable_reason(entry) or relative_table(name) or _OTHER.search(name):
         return None
     try:
         rows, width, _ = table_shape(entry)
     except NoPositionTable:
         return None
-    other = _OTHER.search(entry.name) is not None
-    known = None if other else next((f for f in _FAMILIES if f[0].search(entry.name)), None)
-    first_row, note, confidence = 0, None, Confidence.NAMED
+    known, first_row, note, confidence = _family(name), 0, None, Confidence.NAMED
     if known is not None:
-        first_row, family, note = _first_row(rows, known[1], known[2])
+        first_row, family, note = _first_row(rows, *known)
         confidence = Confidence.KNOWN
-    elif other:
-        return None
-    elif _ONE_IMAGE_AXIS.search(entry.name):
+    elif _ONE_IMAGE_AXIS.search(name):
         family, note = "one image axis", "Positions along one axis of a page or image."
-    elif _SPEAKS_OF_POSITION.search(entry.name):
+    elif _SPEAKS_OF_POSITION.search(name):
         family = "position table by its name"
-    elif _IN_A_LAYER.search(entry.name):
+    elif _IN_A_LAYER.search(name):
         return None
     else:
         family, note = "possible", "Offered for its shape alone; its name is unknown."
         confidence = Confidence.POSSIBLE
     if rows - first_row < 2:
         return None
-    return Candidate(entry.name, entry.dtype, rows, width, first_row, family, note, confidence)
+    return Candidate(name, rows, width, first_row, family, note, confidence)
 
 
 def _first_row(rows: int, family: str, rule: str) -> tuple[int, str, str | None]:
@@ -226,15 +210,15 @@ def _grid(rows: int, family: str) -> tuple[int, str, str | None]:
 
 
 def _why_none(header: Header) -> str:
-    relative = relative_tables(header)
-    if relative:
-        first = relative[0]
-        return (
-            f"The file holds no position table: {printable_name(first.name)} holds {first.what}, "
-            "and belongs to offsets, not to positions."
-        )
+    for name in header.tensors:
+        content = relative_table(name)
+        if content is not None:
+            return (
+                f"The file holds no position table: {printable_name(name)} holds {content}, and "
+                "belongs to offsets, not to positions."
+            )
     for entry in header.tensors.values():
-        if any(pattern.search(entry.name) for pattern, _, _ in _FAMILIES):
+        if _family(entry.name) is not None:
             reason = unreadable_reason(entry)
             if reason is not None:
                 return f"The file holds no position table that can be read. {reason}"

@@ -11,11 +11,10 @@ import re
 import socket
 import threading
 import time
-import urllib.error
-import urllib.request
+from collections.abc import Iterator
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
-from typing import Any
 from urllib.parse import urljoin, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from posenc import limits
 from posenc.checkpoints.position_table import PositionTable, read_position_table
@@ -24,7 +23,6 @@ from posenc.errors import CheckpointError
 
 SWITCH = "POSENC_HUB"
 _HEAD = 4_096  # bytes of the first request, which tells the size of the file and of its header
-_STEP = 65_536
 _REDIRECTS = 4
 _HOSTS = ("huggingface.co", "hf.co")  # where the Hub's own files lie, and hosts below them
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,15})-(\d{1,15})/(\d{1,15})")
@@ -35,10 +33,10 @@ _REASONS = {
     401: "there is no such public model, or it is not open to all",
     403: "the model is not open to all",
     404: "there is no such model, revision or file",
-    416: "the file ends before the bytes that were asked for",
     429: "it was asked too often; wait a little",
 }
-_free = threading.BoundedSemaphore(limits.MAX_HUB_FETCHES)
+MAX_FETCHES = 2  # at once, of one process
+_free = threading.BoundedSemaphore(MAX_FETCHES)
 
 
 def hub_is_enabled() -> bool:
@@ -68,13 +66,12 @@ def hub_table(
     address = _address(model, file, revision)
     if not _free.acquire(blocking=False):
         raise CheckpointError(
-            f"{limits.MAX_HUB_FETCHES} tables are being fetched from the Hub already; wait a little."
+            f"{MAX_FETCHES} tables are being fetched from the Hub already; wait a little."
         )
     try:
-        with _Deadline(seconds) as deadline:
-            ranges = _HubFile(address, deadline)
-            source = ByteRanges(ranges.size, ranges.read)
-            return read_position_table(source, tensor, first_row, file_name=f"{model}, {file}")
+        hub_file = _HubFile(address, time.monotonic() + seconds)
+        source = ByteRanges(hub_file.size, hub_file.read)
+        return read_position_table(source, tensor, first_row, file_name=f"{model}, {file}")
     finally:
         _free.release()
 
@@ -99,90 +96,25 @@ def _address(model: str, file: str, revision: str) -> str:
     return str(hf_hub_url(model, file, revision=revision))
 
 
-class _Deadline:
-    """Cuts the watched connection after some seconds; a socket's timeout restarts at each byte."""
-
-    def __init__(self, seconds: float) -> None:
-        self._end = time.monotonic() + seconds
-        self._timer = threading.Timer(seconds, self._cut)
-        self._timer.daemon = True
-        self._socket: socket.socket | None = None
-
-    def __enter__(self) -> "_Deadline":
-        self._timer.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._timer.cancel()
-
-    def remaining(self) -> float:
-        """Return the remaining seconds. Raises CheckpointError where there are none."""
-        seconds = self._end - time.monotonic()
-        if seconds <= 0:
-            raise CheckpointError("The Hub took too long to answer.")
-        return seconds
-
-    def watch(self, connected: socket.socket) -> None:
-        self._socket = connected
-        self.remaining()  # the timer may have run just before
-
-    def _cut(self) -> None:
-        if self._socket is not None:
-            with contextlib.suppress(OSError):  # it is closed
-                self._socket.shutdown(socket.SHUT_RDWR)
-
-
-def _opener(deadline: _Deadline) -> urllib.request.OpenerDirector:
-    """Return an opener of http and https addresses that follows no redirect."""
-
-    def watched(kind: Any) -> Any:
-        class Connection(kind):
-            def connect(self) -> None:
-                super().connect()
-                deadline.watch(self.sock)
-
-        return Connection
-
-    class Http(urllib.request.HTTPHandler):
-        def http_open(self, req: urllib.request.Request) -> HTTPResponse:
-            return self.do_open(watched(HTTPConnection), req)
-
-    class Https(urllib.request.HTTPSHandler):
-        def https_open(self, req: urllib.request.Request) -> HTTPResponse:
-            return self.do_open(watched(HTTPSConnection), req)
-
-    opener = urllib.request.OpenerDirector()
-    for handler in (
-        urllib.request.ProxyHandler(),
-        Http(),
-        Https(),
-        urllib.request.HTTPDefaultErrorHandler(),  # every answer but 2xx is raised as an HTTPError
-        urllib.request.HTTPErrorProcessor(),
-    ):
-        opener.add_handler(handler)
-    return opener
-
-
 class _HubFile:
-    """A file read by range requests, with a cache of the pieces."""
+    """A file read by range requests, with a cache of the pieces. end: the deadline, a monotonic time."""
 
-    def __init__(self, address: str, deadline: _Deadline) -> None:
+    def __init__(self, address: str, end: float) -> None:
         self._address = address
         self._home = urlsplit(address)[:2]
-        self._deadline = deadline
-        self._opener = _opener(deadline)
+        self._end = end
         self._tag: str | None = None
         self._bytes = 0
         self._pieces: dict[int, bytes] = {}
         self.size = 0
         self._fetch(0, _HEAD)
 
-    def read(self, start: int, count: int) -> bytes:
+    def read(self, start: int, count: int) -> bytearray:
         """Return bytes [start, start + count) of the file."""
         for begin, piece in self._pieces.items():
             if begin <= start and start + count <= begin + len(piece):
-                return piece[start - begin : start - begin + count]
-        return self._fetch(start, count)
+                return bytearray(piece[start - begin : start - begin + count])
+        return bytearray(self._fetch(start, count))
 
     def _fetch(self, start: int, count: int) -> bytes:
         self._bytes += count
@@ -192,50 +124,71 @@ class _HubFile:
                 "most that is read from the Hub."
             )
         try:
-            with self._answer(start, count) as answer:
-                length = self._checked_length(answer, start, count)
-                content = self._body(answer, length)
+            for _ in range(_REDIRECTS + 1):
+                with self._answer(start, count) as answer:
+                    _remaining(self._end)  # a cut may look like a short answer
+                    if answer.status in (301, 302, 303, 307, 308):
+                        target = answer.headers.get("Location") or ""
+                        self._address = _trusted(self._address, target, self._home)
+                        continue
+                    length = self._checked_length(answer, start, count)
+                    content = answer.read(length)
+                    _remaining(self._end)
+                    if len(content) < length:
+                        problem = (
+                            f"The server broke off after {len(content):,} of {length:,} bytes."
+                        )
+                        raise CheckpointError(problem)
+                    self._pieces[start] = content
+                    return content
         except CheckpointError:
             raise
         except (OSError, HTTPException, ValueError) as error:
-            self._deadline.remaining()
-            raise CheckpointError(f"The Hub cannot be reached: {_reason(error)}.") from None
-        self._pieces[start] = content
-        return content
+            _remaining(self._end)
+            reason = getattr(error, "strerror", None) or "the connection failed"
+            raise CheckpointError(f"The Hub cannot be reached: {reason.lower()}.") from None
+        raise CheckpointError(f"The Hub redirected more than {_REDIRECTS} times.")
 
-    def _answer(self, start: int, count: int) -> Any:
-        """Return the answer to a range request, after the Hub's redirects to its own hosts."""
+    @contextlib.contextmanager
+    def _answer(self, start: int, count: int) -> Iterator[HTTPResponse]:
+        """Yield the answer to a range request; its connection is cut at the deadline."""
+        parts = urlsplit(self._address)
+        connect = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+        proxy = urlsplit(getproxies().get(parts.scheme, ""))
+        if proxy.hostname is None or proxy_bypass(parts.netloc):
+            connection = connect(parts.netloc, timeout=_remaining(self._end))
+        else:
+            connection = connect(proxy.hostname, proxy.port, timeout=_remaining(self._end))
+            connection.set_tunnel(parts.netloc)
+        connection.connect()
+        # A socket's timeout restarts at each byte.
+        timer = threading.Timer(_remaining(self._end), _cut, [connection.sock])
+        timer.daemon = True
+        timer.start()
         headers = {
             "Range": f"bytes={start}-{start + count - 1}",
             "Accept-Encoding": "identity",
             "User-Agent": "posenc",
         }
-        for _ in range(_REDIRECTS + 1):
-            request = urllib.request.Request(self._address, headers=headers)  # noqa: S310 - see _opener
-            try:
-                return self._opener.open(request, timeout=self._deadline.remaining())
-            except urllib.error.HTTPError as error:
-                with error:
-                    self._deadline.remaining()  # a cut may look like a short answer
-                    if error.code not in (301, 302, 303, 307, 308):
-                        reason = _REASONS.get(error.code, f"its answer is status {error.code}")
-                        raise CheckpointError(f"The Hub gave nothing: {reason}.") from None
-                    target = error.headers.get("Location") or ""
-                    self._address = _trusted(self._address, target, self._home)
-        raise CheckpointError(f"The Hub redirected more than {_REDIRECTS} times.")
+        try:
+            connection.request(
+                "GET", parts._replace(scheme="", netloc="").geturl(), headers=headers
+            )
+            yield connection.getresponse()
+        finally:
+            timer.cancel()
+            connection.close()
 
     def _checked_length(self, answer: HTTPResponse, start: int, count: int) -> int:
         """Return the number of bytes of an answer with exactly the requested range."""
-        self._deadline.remaining()
+        if answer.status == 200:
+            raise CheckpointError("The server sends whole files only; nothing was read.")
         if answer.status != 206:
-            raise CheckpointError(
-                "The server sends whole files only (no range requests); nothing was read."
-            )
-        if answer.headers.get("Content-Encoding", "identity") != "identity":
-            raise CheckpointError("The server sent the bytes encoded, which was not asked for.")
+            reason = _REASONS.get(answer.status, f"its answer is status {answer.status}")
+            raise CheckpointError(f"The Hub gave nothing: {reason}.")
         match = _CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range", ""))
-        if match is None:
-            raise CheckpointError("The server does not say which bytes it sent.")
+        if match is None or answer.headers.get("Content-Encoding", "identity") != "identity":
+            raise CheckpointError("The server does not say which bytes of the file it sent.")
         begin, end, size = map(int, match.groups())
         tag = answer.headers.get("ETag")
         if not self._pieces:
@@ -246,16 +199,18 @@ class _HubFile:
             raise CheckpointError("The server sent other bytes than those that were asked for.")
         return end - begin + 1
 
-    def _body(self, answer: HTTPResponse, length: int) -> bytes:
-        content = bytearray()
-        while len(content) < length:
-            part = answer.read1(min(_STEP, length - len(content)))
-            self._deadline.remaining()
-            if not part:
-                problem = f"The server broke off after {len(content):,} of {length:,} bytes."
-                raise CheckpointError(problem)
-            content += part
-        return bytes(content)
+
+def _remaining(end: float) -> float:
+    """Return the seconds until a deadline. Raises CheckpointError where there are none."""
+    seconds = end - time.monotonic()
+    if seconds <= 0:
+        raise CheckpointError("The Hub took too long to answer.")
+    return seconds
+
+
+def _cut(connected: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # it is closed
+        connected.shutdown(socket.SHUT_RDWR)
 
 
 def _trusted(address: str, location: str, home: tuple[str, str]) -> str:
@@ -270,13 +225,3 @@ def _trusted(address: str, location: str, home: tuple[str, str]) -> str:
         ) and parts.username is None:
             return target
     raise CheckpointError("The Hub redirected to a place that is not its own.")
-
-
-def _reason(error: BaseException) -> str:
-    """Return why a request failed, without addresses or paths."""
-    reason = getattr(error, "reason", error)
-    if isinstance(reason, TimeoutError) or "timed out" in str(reason):
-        return "it took too long to answer"
-    if isinstance(reason, OSError) and reason.strerror:
-        return reason.strerror.lower()
-    return "the connection failed"

@@ -18,7 +18,6 @@ from posenc.text import printable_name
 RESULTS = Path(str(files("posenc"))) / "lab" / "results"  # the runs that ship
 TRAINED = "4a69c53878b51376d477"  # the run whose table is called "trained"
 _PREFIX = "scheme."  # as a run names the parameters of its scheme
-_DESCRIPTION_LIMIT = 240  # characters of a run's description
 
 Finder = Callable[[str], PositionTable | None]
 _finders: list[Finder] = []
@@ -80,11 +79,12 @@ def run_parameters(source: str, kind: str) -> RunParameters:
 @functools.lru_cache(maxsize=32)  # a run never changes
 def _run_table(run_id: str) -> PositionTable:
     content, header = _run_file(run_id, "learned", "is no table")
-    table = read_position_table(content, f"{_PREFIX}weight", file_name=f"{run_id}.safetensors")
+    table = read_position_table(content, f"{_PREFIX}weight")
     described = _description(header)
+    rows, width = table.table.shape
     return replace(
         table,
-        provenance=f"trained table {table.check.rows}x{table.table.shape[1]} of a small model",
+        provenance=f"trained table {rows}x{width} of a small model",
         notes=(f"Trained by this library: {described}.",) if described else (),
     )
 
@@ -92,22 +92,18 @@ def _run_table(run_id: str) -> PositionTable:
 @functools.lru_cache(maxsize=32)
 def _run_parameters(run_id: str, kind: str) -> RunParameters:
     content, header = _run_file(run_id, kind, "are no parameters")
-    return RunParameters(
-        tensors={
-            name.removeprefix(_PREFIX): read_tensor(content, name).tensor
-            for name in header.tensors
-            if name.startswith(_PREFIX)
-        },
-        provenance=f"trained parameters of run {run_id[:8]}",
-        described=_description(header),
-    )
+    tensors = {
+        name.removeprefix(_PREFIX): read_tensor(content, name).tensor
+        for name in header.tensors
+        if name.startswith(_PREFIX)
+    }
+    return RunParameters(tensors, f"trained parameters of run {run_id[:8]}", _description(header))
 
 
 def _run_file(run_id: str, kind: str, missing: str) -> tuple[bytes, Header]:
-    name = f"{run_id}.safetensors"
-    shipped = RESULTS / name
+    shipped = RESULTS / f"{run_id}.safetensors"
     try:
-        content = shipped.read_bytes() if shipped.exists() else _stored(name)
+        content = shipped.read_bytes() if shipped.exists() else _stored(shipped.name)
     except (OSError, RunError) as error:
         raise CheckpointError(f"There {missing} of a run {run_id} here.") from error
     header = read_header(content)
@@ -119,7 +115,7 @@ def _run_file(run_id: str, kind: str, missing: str) -> tuple[bytes, Header]:
 
 
 def _description(header: Header) -> str:
-    return printable_name(header.metadata.get("described", ""), _DESCRIPTION_LIMIT)
+    return printable_name(header.metadata.get("described", ""), limit=240)
 
 
 def _stored(name: str) -> bytes:
@@ -138,8 +134,8 @@ def _shipped_run(kind: str) -> str:
     runs = []
     for path in RESULTS.glob("*.safetensors"):
         metadata = read_header(path).metadata
-        if metadata.get("scheme") == kind:
-            runs.append((not metadata.get("described", "").endswith("seed 0"), path.stem))
+        if metadata["scheme"] == kind:
+            runs.append((not metadata["described"].endswith("seed 0"), path.stem))
     if not runs:
         raise CheckpointError(f"No trained parameters of {kind} ship with this version.")
     return min(runs)[1]

@@ -105,7 +105,10 @@ def test_one_of_several_tables_is_chosen_for_its_session(rows: np.ndarray, table
     ("content", "reason"),
     [
         (zipped_pickle({"a": torch.zeros(2)}), "pickle"),
-        (b"not a checkpoint at all, just some text that somebody saved", "This is a text file"),
+        (
+            b"not a checkpoint at all, just some text that somebody saved",
+            "This is not a .safetensors file",
+        ),
         (save({"wpe.weight": np.zeros((4, 3), np.float32)})[:-5], "The file is truncated"),
         (save({"encoder.bias": np.zeros(5, np.float32)}), "no position table"),
     ],

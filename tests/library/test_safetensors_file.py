@@ -17,7 +17,6 @@ from posenc.checkpoints.safetensors_file import (
     BITS,
     MAX_ELEMENTS_STATED,
     PICKLE_CONVERSION,
-    TORCHSCRIPT_CONVERSION,
     ByteRanges,
     read_header,
     read_tensor,
@@ -27,7 +26,6 @@ from tests.library.crafted_files import (
     checkpoint,
     container,
     legacy_pickle,
-    torchscript,
     valid_file,
     zipped_pickle,
 )
@@ -75,13 +73,12 @@ def test_pickle_refusal_has_the_conversion_and_runs_nothing(
     assert "code, not only weights" in refusal(lambda: read_header("model.safetensors"))
     Path("model.safetensors").unlink()
     pickles = [file for file in HOSTILE_FILES if ", not only weights" in file.fragment]
-    assert len(pickles) >= 8
+    assert len(pickles) >= 6
     for file in pickles:
         with pytest.raises(PickleRefused) as caught:
             read_header(file.content)
         error = caught.value
-        scripted = file.label == "TorchScript"
-        assert error.conversion == (TORCHSCRIPT_CONVERSION if scripted else PICKLE_CONVERSION)
+        assert error.conversion == PICKLE_CONVERSION
         assert str(error) == f"{error.sentence}\n{error.conversion}"
         again = pickle.loads(pickle.dumps(error))  # as it travels between processes
         assert (str(again), again.conversion) == (str(error), error.conversion)
@@ -99,29 +96,24 @@ def test_conversions_of_pickles_work_on_tied_and_strided_weights(
         exec(PICKLE_CONVERSION, {})
         for name, expected in tensors.items():
             assert torch.equal(read_tensor("model.safetensors", name).tensor, expected)
-    Path("model.pt").write_bytes(torchscript())
-    with pytest.warns(DeprecationWarning, match=r"torch\.jit\.load"):
-        exec(TORCHSCRIPT_CONVERSION, {})
-    assert set(read_header("model.safetensors").tensors) == {"weight", "bias"}
 
 
 def test_header_over_the_cap_is_not_read() -> None:
-    """Counted in bytes: both ends of the file are looked at, for what else it may be."""
     length, sizes = limits.MAX_HEADER_BYTES + 1, list[int]()
 
-    def read(start: int, count: int) -> bytes:
+    def read(start: int, count: int) -> bytearray:
         sizes.append(count)
         begin = (struct.pack("<Q", length) + b'{"a":').ljust(4_096)
-        return begin[start : start + count].ljust(count)
+        return bytearray(begin[start : start + count].ljust(count))
 
     source = ByteRanges(8 + length, read)
-    assert f"states a header of {length:,} bytes" in refusal(lambda: read_header(source))
+    assert f"its header is too long: {length:,} bytes" in refusal(lambda: read_header(source))
     assert sum(sizes) < 100_000
 
 
 @pytest.mark.timeout(60)  # each takes less than a second where no step is quadratic
 def test_large_hostile_files_take_little_memory(tmp_path: Path) -> None:
-    """The header takes 8 MiB, the most names 10."""
+    """The header takes 4 MiB."""
     path = tmp_path / "model.safetensors"
     for file in large_hostile_files():
         path.write_bytes(file.content)
@@ -173,25 +165,18 @@ def test_three_fields_are_read_in_any_order_and_no_field_twice() -> None:
         assert isinstance(outcome(content), str) == (set(fields) != set(FIELDS))
 
 
-def metadata(count: int, key: str = "k{}") -> bytes:
-    pairs = {key.format(n): "x" for n in range(count)}
-    return container({"__metadata__": pairs})
-
-
 def shaped(*shape: int) -> bytes:
     """A file of one tensor without data, whose shape ends with 0."""
     return checkpoint({"a": ("F32", (*shape, 0), b"")})
 
 
-AXIS, RANK, NAME, ENTRIES = (
-    limits.MAX_AXIS, limits.MAX_AXES, limits.MAX_TENSOR_NAME, limits.MAX_METADATA_ENTRIES,
-)  # fmt: skip
+RANK, NAME = limits.MAX_AXES, limits.MAX_TENSOR_NAME
 
 
 @pytest.mark.parametrize(
     ("allowed", "over", "fragment"),
     [
-        (shaped(AXIS), shaped(AXIS + 1), "an impossible shape"),
+        (shaped(2**53), shaped(2**53 + 1), "an impossible shape"),
         (shaped(2**22, 2**31), shaped(2**22, 2**31, 2), "an impossible shape"),
         (shaped(*[1] * (RANK - 1)), shaped(*[1] * RANK), "at most 32 whole numbers"),
         (one_tensor(name=f'"{"n" * NAME}"'), one_tensor(name=f'"{"n" * (NAME + 1)}"'), "256 char"),
@@ -200,12 +185,15 @@ AXIS, RANK, NAME, ENTRIES = (
             one_tensor(name=f'"{ESCAPED * (NAME + 1)}"'),
             "256 characters",
         ),
-        (metadata(ENTRIES), metadata(ENTRIES + 1), "more than 512 entries"),
-        (metadata(1, "n" * NAME), metadata(1, "n" * (NAME + 1)), "256 characters"),
+        (
+            container({"__metadata__": {"n" * NAME: ""}}),
+            container({"__metadata__": {"n" * (NAME + 1): ""}}),
+            "256 characters",
+        ),
         (container(named_tensors(20_000)), container(named_tensors(20_001)), "20,000 tensors"),
         (one_tensor(offsets="[0,8]"), one_tensor(offsets="[0,9]"), "its data_offsets are [0, 9]"),
     ],
-    ids=["axis", "elements", "rank", "name", "escaped name", "metadata", "key", "tensors", "bytes"],
+    ids=["axis", "elements", "rank", "name", "escaped name", "key", "tensors", "bytes"],
 )
 def test_each_cap_is_allowed_and_one_more_is_refused(
     allowed: bytes, over: bytes, fragment: str
@@ -217,23 +205,10 @@ def test_each_cap_is_allowed_and_one_more_is_refused(
         assert_agrees_with_library(content)
 
 
-def test_all_names_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    content = container(named_tensors(40, "n" * 50 + "{:02}"))
-    size = 40 * len("n" * 52)  # an ASCII name takes its length and some 49 bytes of its own
-    monkeypatch.setattr(limits, "MAX_NAMES_SIZE", 3 * size)
-    assert len(read_header(content).tensors) == 40
-    monkeypatch.setattr(limits, "MAX_NAMES_SIZE", size)
-    assert "The names of the tensors take more than 2,080 bytes" in refusal(
-        lambda: read_header(content)
-    )
-
-
-def test_long_metadata_values_are_measured_and_not_kept() -> None:
-    longest = limits.MAX_METADATA_VALUE
-    pairs = {"fits": "x" * longest, "long": "x" * (longest + 1), "escaped": '\u00e9\n"\\/'}
+def test_metadata_are_read_as_written() -> None:
+    pairs = {"long": "x" * 5_000, "escaped": '\u00e9\n"\\/'}
     header = container("{" + f'"__metadata__":{json.dumps(pairs)},"a":{EMPTY}' + "}")
-    kept = pairs | {"long": f"({longest + 1:,} characters, not kept)"}
-    assert read_header(header).metadata == kept
+    assert read_header(header).metadata == pairs
 
 
 def test_tensors_may_be_named_as_fields_are() -> None:

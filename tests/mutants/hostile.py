@@ -10,8 +10,8 @@ _HEADER = ("safetensors_file",)
 
 MUTANTS_OF_HOSTILE = (
     # Files.
-    Mutant("a pipe waited for", "checkpoints/array_files.py",
-           "if stat.S_ISREG(os.stat(source).st_mode):", "if os.stat(source):", _PIPE),
+    Mutant("a pipe waited for", "checkpoints/safetensors_file.py",
+           'getattr(os, "O_NONBLOCK", 0)', "0", _PIPE),
     Mutant("an array of objects", "checkpoints/array_files.py",
            'if dtype.newbyteorder("=") not in _DTYPES:', 'if dtype.kind == "i":', _NUMBERS),
     Mutant("a key of a config twice", "models/config_json.py",
@@ -29,13 +29,11 @@ MUTANTS_OF_HOSTILE = (
            "if 8 * (stop - start) != elements * BITS[dtype]:",
            "if 8 * (stop - start) < elements * BITS[dtype]:", _HEADER),
     Mutant("a product past 64 bits", "checkpoints/safetensors_file.py",
-           "or elements > MAX_ELEMENTS_STATED:", "or elements > 2**80:", _HEADER),
-    Mutant("names without a bound", "checkpoints/safetensors_file.py",
-           "if sum(map(sys.getsizeof, content)) >", "if sys.getsizeof(content) >", _HEADER),
+           "for axis in shape) > MAX_ELEMENTS_STATED:", "for axis in shape) > 2**80:", _HEADER),
     Mutant("headers of any number of lists", "checkpoints/safetensors_file.py",
-           'if sum(map(text.count, "{[,")) >', 'if text.count("{") >', _HEADER),
+           'if sum(map(header.count, b"{[,")) >', 'if header.count(b"{") >', _HEADER),
     Mutant("half of a character", "checkpoints/safetensors_file.py",
-           'return re.search("[\\ud800-\\udfff]", text) is None', "return True", _HEADER),
+           "                text.encode()", "                len(text)", _HEADER),
     # Names.
     Mutant("a terminal's command in a model's type", "cli/plan.py",
            "    kind = printable_name(model.model_type)\n    click.echo(",

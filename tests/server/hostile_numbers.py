@@ -69,7 +69,7 @@ def hostile_arrays() -> list[HostileFile]:
         ("a header cut short", good[:40], _HEADER),
         ("a header of 4 GB", b"\x93NUMPY\x02\x00\xff\xff\xff\xff{", _HEADER),
         ("a header of 60,000 blanks", described(more=" " * 60_000), _HEADER),
-        ("version 3", version_3, "version (3, 0)"),
+        ("version 3", version_3, "cannot be read"),
         ("brackets 4,000 deep", npy_header("(" * 4_000), _HEADER),
         ("a sum 4,000 deep", npy_header("1" + "+1" * 4_000), _HEADER),
         ("a shape of 5,000 digits", described(shape=f"({'9' * 5_000},)"), _HEADER),
