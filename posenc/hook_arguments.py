@@ -92,12 +92,21 @@ def resolve_positions(positions: Positions, count: int, like: Tensor) -> Int[Ten
     return positions.to(device=like.device, dtype=torch.int64)
 
 
+def resolve_both(
+    q: Tensor, k: Tensor, q_positions: Positions, k_positions: Positions
+) -> tuple[Int[Tensor, " ..."], Int[Tensor, " ..."]]:
+    """Return the checked positions of queries and of keys; see `resolve_positions`."""
+    check_positions("q_positions", q_positions, q)
+    check_positions("k_positions", k_positions, k)
+    queries = resolve_positions(q_positions, q.shape[-2], q)
+    return queries, resolve_positions(k_positions, k.shape[-2], k)
+
+
 def offsets_between(
     q: Tensor, k: Tensor, q_positions: Positions, k_positions: Positions
 ) -> Int[Tensor, " *b q k"]:
-    """Return the offset of every query and key, key minus query."""
-    queries = resolve_positions(q_positions, q.shape[-2], q)
-    keys = resolve_positions(k_positions, k.shape[-2], k)
+    """Return the offset of every query and key, key minus query. Raises SchemeArgumentError."""
+    queries, keys = resolve_both(q, k, q_positions, k_positions)
     return keys[..., None, :] - queries[..., :, None]
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from posenc import limits
 from posenc.errors import PositionOutOfRange, SchemeArgumentError, shown
-from posenc.schemes.learned import INITIAL_STD
+from posenc.schemes.trainable import INITIAL_STD
 from posenc.tables import sinusoidal_table
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from posenc.analysis.inputs import Seed, as_float64, as_generator
 from posenc.errors import SchemeArgumentError, shown
 from posenc.limits import MAX_DIM, MAX_POSITION, check_count
-from posenc.schemes.learned import INITIAL_STD
+from posenc.schemes.trainable import INITIAL_STD
 
 # Token initializations by a short name; `token_deviation` says which models use them.
 STARTS = {

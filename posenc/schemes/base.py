@@ -34,7 +34,6 @@ from posenc.hook_arguments import (
     Positions,
     Queries,
     at_least_float32,
-    check_positions,
     check_queries_and_keys,
     offsets_between,
     repeat_kv,
@@ -164,9 +163,7 @@ class Scheme(nn.Module):
         self.config = config
 
     def extra_repr(self) -> str:
-        return ", ".join(
-            f"{name}={getattr(self.config, name)!r}" for name in fields.rules(self.config)
-        )
+        return repr(self.config)
 
     def embed(
         self, x: Float[Tensor, "b t d"], positions: Positions = None
@@ -188,8 +185,6 @@ class Scheme(nn.Module):
         q and k are not rotated. The default is `offset_bias` of their offsets.
         """
         self.check_heads(q)
-        check_positions("q_positions", q_positions, q)
-        check_positions("k_positions", k_positions, k)
         offsets = offsets_between(q, k, q_positions, k_positions)
         values = self.offset_bias(offsets)
         if values is None:

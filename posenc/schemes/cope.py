@@ -28,11 +28,10 @@ from posenc.hook_arguments import (
     Positions,
     Queries,
     at_least_float32,
-    check_positions,
     check_tokens,
     over_heads,
     repeat_kv,
-    resolve_positions,
+    resolve_both,
 )
 from posenc.schemes.base import HEAD_WIDTH
 from posenc.schemes.trainable import Trainable, TrainableConfig, drawn, source_field
@@ -84,9 +83,7 @@ class Cope(Trainable):
         self, q: Queries, k: Keys, q_positions: Positions = None, k_positions: Positions = None
     ) -> Float[Tensor, "b h q k"]:
         check_tokens(q, self.config.dim, q_positions)
-        check_positions("k_positions", k_positions, k)
-        queries = resolve_positions(q_positions, q.shape[-2], q)
-        keys = resolve_positions(k_positions, k.shape[-2], k)
+        queries, keys = resolve_both(q, k, q_positions, k_positions)
         wide = at_least_float32(q.dtype)
         wide_q, wide_k = q.to(wide), repeat_kv(k, q.shape[1]).to(wide)
         gates = (wide_q @ wide_k.mT * self.softmax_scale(q.shape[-1])).sigmoid()

@@ -22,14 +22,7 @@ from torch import Tensor, nn
 from posenc import fields, limits
 from posenc.device import float64_device, widest_dtype
 from posenc.formula import Writer
-from posenc.hook_arguments import (
-    Keys,
-    Positions,
-    Queries,
-    at_least_float32,
-    check_positions,
-    resolve_positions,
-)
+from posenc.hook_arguments import Keys, Positions, Queries, at_least_float32, resolve_both
 from posenc.schemes.base import HEADS, Head, KernelRequest, of_head, rounded
 from posenc.schemes.trainable import Trainable, TrainableConfig, source_field, uniform
 
@@ -90,11 +83,8 @@ class Fire(Trainable):
         self, q: Queries, k: Keys, q_positions: Positions = None, k_positions: Positions = None
     ) -> Float[Tensor, "#b h q k"]:
         self.check_heads(q)
-        check_positions("q_positions", q_positions, q)
-        check_positions("k_positions", k_positions, k)
-        queries = resolve_positions(q_positions, q.shape[-2], q)
-        keys = resolve_positions(k_positions, k.shape[-2], k)
-        values = self._values(queries, keys, at_least_float32(q.dtype))
+        both = resolve_both(q, k, q_positions, k_positions)
+        values = self._values(*both, at_least_float32(q.dtype))
         return values if values.dim() == 4 else values[None]
 
     def kernel(self, request: KernelRequest) -> Float[Tensor, "n n"]:

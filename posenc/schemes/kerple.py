@@ -27,7 +27,6 @@ from torch import Tensor, nn
 
 from posenc import fields
 from posenc.device import widest_dtype
-from posenc.errors import SchemeArgumentError
 from posenc.formula import Writer
 from posenc.schemes.base import HEADS
 from posenc.schemes.trainable import Trainable, TrainableConfig, source_field, uniform
@@ -54,10 +53,7 @@ class KerpleConfig(TrainableConfig):
         """Return what r1 multiplies, of distances that broadcast against r2."""
 
     def initial(self, generator: torch.Generator) -> "Kerple":
-        r1, r2 = (
-            uniform(generator, self.heads, low=SMALLEST_START, high=high) for high in self.highest
-        )
-        return Kerple(self, r1, r2)
+        return Kerple(self, generator)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,18 +108,11 @@ class Kerple(Trainable):
     config: KerpleConfig
     no_vectors = "its kernel is positive definite, so some exist, but in no closed form"
 
-    def __init__(
-        self, config: KerpleConfig, r1: Float[Tensor, " h"], r2: Float[Tensor, " h"]
-    ) -> None:
+    def __init__(self, config: KerpleConfig, generator: torch.Generator) -> None:
         super().__init__(config)
         self.heads = config.heads
-        for name, value in (("r1", r1), ("r2", r2)):
-            if value.shape != (config.heads,) or not bool((value > 0).all()):
-                raise SchemeArgumentError(
-                    f"{name} must be {config.heads} numbers greater than 0, one per head."
-                )
-        if bool((r2 > config.bound).any()):
-            raise SchemeArgumentError(f"r2 must be at most {config.bound:g}.")
+        low = SMALLEST_START
+        r1, r2 = (uniform(generator, config.heads, low=low, high=high) for high in config.highest)
         self.log_r1 = nn.Parameter(r1.log())
         if math.isinf(config.bound):
             self.log_r2 = nn.Parameter(r2.log())

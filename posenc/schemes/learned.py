@@ -18,9 +18,9 @@ from posenc.errors import ConfigError, PositionOutOfRange, SchemeArgumentError
 from posenc.formula import Writer
 from posenc.hook_arguments import Positions, check_tokens, resolve_positions
 from posenc.schemes.base import KernelRequest, SchemeConfig, VectorScheme, rounded
-from posenc.schemes.trainable import drawn_rows
+from posenc.schemes.trainable import drawn
 
-INITIAL_STD = 0.02  # BERT's and GPT-2's own
+_ROWS = 256  # drawn at a time: a longer table begins with a shorter one's rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +83,8 @@ class LearnedConfig(SchemeConfig):
         limits.check_count("seed", seed, 0, 2**63 - 1)
         # On the CPU by a generator of its own: the same table on every device.
         generator = torch.Generator("cpu").manual_seed(seed)
-        weight = drawn_rows(generator, self.max_len, self.dim, std=INITIAL_STD)
+        blocks = [drawn(generator, _ROWS, self.dim) for _ in range(-(-self.max_len // _ROWS))]
+        weight = torch.cat(blocks)[: self.max_len].detach()
         device = torch.get_default_device() if device is None else device
         return Learned(self, weight.to(device), f"random start, seed {seed}, untrained")
 
@@ -137,10 +138,9 @@ class Learned(VectorScheme):
         return x + torch.where(inside[..., None], vectors, torch.nan).to(x.dtype)
 
     def vectors(self, request: KernelRequest) -> Float[Tensor, "n d"]:
-        start, length = request.start, request.length
-        limits.check_count("start", start, 0, limits.MAX_POSITION)
-        self._check_range(start, start + length - 1)
-        rows = self.weight[start : start + length].detach()
+        stop = request.start + request.length
+        self._check_range(request.start, stop - 1)
+        rows = self.weight[request.start : stop].detach()
         device = rows.device if request.device is None else request.device
         return rounded(rows.to(float64_device(device)).to(torch.float64), request.dtype)
 

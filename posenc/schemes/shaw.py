@@ -26,7 +26,6 @@ from posenc.hook_arguments import (
     Positions,
     Queries,
     at_least_float32,
-    check_positions,
     check_tokens,
     offsets_between,
     over_heads,
@@ -89,7 +88,6 @@ class Shaw(Trainable):
         self, q: Queries, k: Keys, q_positions: Positions = None, k_positions: Positions = None
     ) -> Float[Tensor, "b h q k"]:
         check_tokens(q, self.config.dim, q_positions)
-        check_positions("k_positions", k_positions, k)
         clip = self.config.clip
         rows = offsets_between(q, k, q_positions, k_positions).clamp(-clip, clip) + clip
         wide = at_least_float32(q.dtype)

@@ -16,8 +16,7 @@ from posenc.errors import CheckpointError
 from posenc.schemes.base import Scheme, SchemeConfig
 
 INITIAL = "initial"
-INITIAL_STD = 0.02  # of tables and matrices, as in Transformer-XL's public code
-_ROWS = 256  # drawn at a time
+INITIAL_STD = 0.02  # of tables, as in BERT, GPT-2 and Transformer-XL's public code
 
 
 def source_field(label: str) -> Any:
@@ -84,20 +83,10 @@ def _listed(shapes: dict[str, tuple[int, ...]]) -> str:
     return ", ".join(f"{name} {' x '.join(map(str, shape))}" for name, shape in shapes.items())
 
 
-def drawn(
-    generator: torch.Generator, *shape: int, std: float = INITIAL_STD
-) -> Float[Tensor, " *shape"]:
-    """Return a parameter with entries from N(0, std^2), on the CPU."""
+def drawn(generator: torch.Generator, *shape: int) -> Float[Tensor, " *shape"]:
+    """Return a parameter with entries from N(0, INITIAL_STD^2), on the CPU."""
     normal = torch.randn(*shape, generator=generator, dtype=torch.float32, device="cpu")
-    return nn.Parameter(normal * std)
-
-
-def drawn_rows(
-    generator: torch.Generator, rows: int, width: int, *, std: float
-) -> Float[Tensor, "n d"]:
-    """Return rows from N(0, std^2), drawn in blocks: a longer table begins with a shorter one's rows."""
-    blocks = [drawn(generator, _ROWS, width, std=std) for _ in range(-(-rows // _ROWS))]
-    return torch.cat(blocks)[:rows].detach()
+    return nn.Parameter(normal * INITIAL_STD)
 
 
 def uniform(

@@ -27,7 +27,6 @@ from posenc.hook_arguments import (
     Positions,
     Queries,
     at_least_float32,
-    check_positions,
     check_tokens,
     offsets_between,
     over_heads,
@@ -108,7 +107,6 @@ class TransformerXL(Trainable):
     ) -> Float[Tensor, "b h q k"]:
         self.check_heads(q)
         check_tokens(q, self.config.head_dim, q_positions)
-        check_positions("k_positions", k_positions, k)
         dtype = at_least_float32(q.dtype)
         keys = repeat_kv(k, q.shape[1]).to(dtype)
         of_keys = torch.einsum("hd,bhkd->bhk", self.u.to(dtype), keys)[:, :, None, :]

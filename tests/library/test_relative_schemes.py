@@ -12,12 +12,10 @@ from posenc import (
     NoPositionVectors,
     PositionOutOfRange,
     Scheme,
-    SchemeArgumentError,
     attention,
     offset_curve,
     position_vectors,
 )
-from posenc.schemes.kerple import Kerple, KerpleLogConfig, KerplePowerConfig
 from posenc.schemes.t5 import t5_buckets
 from posenc.settings import Setting
 from tests.library import independent
@@ -169,20 +167,6 @@ def test_kerple_equals_its_formula(kind: str) -> None:
         return -r1[h] * distance ** r2[h]
 
     assert_bias_is(scheme, formula)
-
-
-@pytest.mark.usefixtures("no_shape_checks")
-def test_kerple_keeps_given_numbers_and_refuses_others() -> None:
-    r1, r2 = torch.tensor([0.5, 3.0]).double(), torch.tensor([1.0, 2.0]).double()
-    for config in (KerpleLogConfig(heads=2), KerplePowerConfig(heads=2)):
-        scheme = Kerple(config, r1, r2)
-        assert_close(scheme.r1, r1, atol=0, rtol=1e-15)
-        assert_close(scheme.r2, r2, atol=0, rtol=1e-15)
-        for bad in (-r1, torch.zeros(2), torch.ones(2, 1)):
-            with pytest.raises(SchemeArgumentError, match="greater than 0, one per head"):
-                Kerple(config, bad, r2)
-    with pytest.raises(SchemeArgumentError, match="at most 2"):
-        Kerple(KerplePowerConfig(heads=2), r1, r2 + 0.5)
 
 
 def test_fire_equals_its_published_form() -> None:

@@ -48,10 +48,10 @@ def test_frequencies_match_a_plain_loop_in_sixty_digits(config: RopeConfig) -> N
 
 def test_yarn_ramps_between_the_published_pairs() -> None:
     config = RopeYarnConfig(**LLAMA_2_BY_16)
-    kept = config.unscaled_share().tolist()
+    divisors = config.divisors().tolist()
     assert config.ends(128) == (20, 46)
-    assert [m for m in range(64) if kept[m] == 1] == [*range(21)]
-    assert [m for m in range(64) if kept[m] == 0] == [*range(46, 64)]
+    assert [m for m in range(64) if divisors[m] == 1] == [*range(21)]
+    assert [m for m in range(64) if divisors[m] == config.factor] == [*range(46, 64)]
     assert RopeYarnConfig(**QWEN_3).ends(128) == (23, 40)
 
 

@@ -98,13 +98,10 @@ class RopeYarnConfig(ScaledRopeConfig):
             low, high = math.floor(low), math.ceil(high)
         return (low, high + 0.001) if low == high else (low, high)
 
-    def unscaled_share(self) -> Float[Tensor, " pairs"]:
-        """Return the share of each frequency that is not divided, 1 below low and 0 above high."""
-        low, high = self.ends(self.rotary_dim)
-        return 1 - ((pair_numbers(self.rotary_dim // 2) - low) / (high - low)).clamp(0, 1)
-
     def divisors(self) -> Float[Tensor, " pairs"]:
-        return blended(self.unscaled_share(), self.factor)
+        low, high = self.ends(self.rotary_dim)
+        divided = ((pair_numbers(self.rotary_dim // 2) - low) / (high - low)).clamp(0, 1)
+        return blended(1 - divided, self.factor)
 
     def attention_scaling(self) -> float:
         if self.attention_factor:
