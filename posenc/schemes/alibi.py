@@ -1,10 +1,9 @@
 r"""ALiBi: every logit is lowered in proportion to the distance, with a slope for each head.
 
-Press et al. 2022, Train Short, Test Long, arXiv 2108.12409, section 3. The bias
-:math:`-s_h\,|j - i|` is added to the scaled logits. With n heads, a power of two,
-:math:`s_h = 2^{-8h/n}` for h = 1..n; otherwise the slopes of the power of two c below n, followed by
-every other slope of 2c. The kernel :math:`K(o) = e^{-s_h |o|}` is positive definite: with
-:math:`r = e^{-s}`, :math:`\varphi(0) = e_0,\ \varphi(i) = r\,\varphi(i-1) + \sqrt{1 - r^2}\,e_i`.
+Press et al. 2022, arXiv 2108.12409, section 3. With n heads, a power of two, the slopes are
+:math:`s_h = 2^{-8h/n}`, h = 1..n; otherwise those of the power of two c below n, followed by every other
+slope of 2c. The kernel :math:`K(o) = e^{-s_h |o|}` is positive definite: with :math:`r = e^{-s}`,
+:math:`\varphi(0) = e_0,\ \varphi(i) = r\,\varphi(i-1) + \sqrt{1 - r^2}\,e_i`.
 """
 
 import math
@@ -103,7 +102,6 @@ class Alibi(Scheme):
         return bias.to(widest_dtype(offsets.device)).to(offsets.device)
 
     def offset_map(self, offset: int, size: int = 1, head: Head = "mean") -> Float[Tensor, "m n"]:
-        """Return M_k of a head, (size + k, size); for "mean", of the first head."""
         self.check_head(head)
         slope = self.slopes[0 if head == "mean" else head]
         return expanding_shift(math.exp(-slope), size, offset)

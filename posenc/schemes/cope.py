@@ -1,16 +1,13 @@
 r"""CoPE: positions that count keys by a gate of query and key, not tokens.
 
-Golovneva et al. 2024, Contextual Position Encoding, arXiv 2405.18719, section 4 and its appended code:
+Golovneva et al. 2024, arXiv 2405.18719, section 4 and its appended code:
 
 .. math:: g_{it} = \sigma\Bigl(\frac{q_i \cdot k_t}{\sqrt d}\Bigr), \quad p_{ij} = \sum_{t=j}^{i} g_{it},
           \quad b(i, j) = q_i \cdot e[p_{ij}]
 
-e is a trained table of vectors for all heads and, unlike in that code, all layers. It is interpolated
-linearly between rows, and p is at most its last row. The gates use scaled scores; q . e is not scaled, as
-in the paper's code. Key j and the keys after it up to the query's position count, masked or not; a key
-later than the query has p = 0. e starts as N(0, 0.02) here, in that code at 0.
-
-Positions depend on content, so there is no position kernel.
+e is a trained table for all heads and, unlike there, all layers, starting from N(0, 0.02) instead of 0. It
+is interpolated linearly; p is at most its last row. Masked keys count too; p is 0 for later keys. Gates
+use scaled scores; q . e is not scaled. Positions depend on content, so there is no position kernel.
 """
 
 from dataclasses import dataclass

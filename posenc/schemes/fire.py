@@ -1,14 +1,12 @@
-r"""FIRE: a trained function of the distance as a share of the query's position, after a logarithm.
+r"""FIRE: a trained function of the distance relative to the query's position.
 
-Li et al. 2023, Functional Interpolation for Relative Position Encoding, arXiv 2310.04418, section 3.3 and
-its appended code:
+Li et al. 2023, arXiv 2310.04418, section 3.3 and its appended code:
 
 .. math:: b_h(i, j) = f_h\Bigl(\frac{\psi(i - j)}{\psi(\max(i, |m|\,L))}\Bigr), \quad
           \psi(x) = \ln(|c\,x| + 1)
 
-f is a perceptron 1 - 32 - heads with ReLU; c (0.1) and the multiplier m (1) of the threshold L are
-trained too. As in its code, 1e-6 is added to the denominator. Kernel: exp(bias), the factor on an
-attention weight; past the threshold it depends on the query's position.
+f is a perceptron 1 - 32 - heads with ReLU; c and the multiplier m of the threshold L are trained too. As
+in that code, 1e-6 is added to the denominator. Kernel: exp(bias), the factor on an attention weight.
 """
 
 from collections.abc import Iterator

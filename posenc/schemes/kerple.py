@@ -1,19 +1,13 @@
-r"""KERPLE: a trained, shift-invariant kernel of the distance for every head.
+r"""KERPLE: a trained kernel of the distance for every head.
 
-Chi et al. 2022, arXiv 2205.09921, section 4. A bias that is conditionally positive definite in the
-offset has a positive definite exponential, which is the kernel here: the factor exp(bias) on an attention
-weight, symmetric, a function of the offset alone. So vectors exist for it, but no closed form of them is
-known. r1 and r2 are trained for each head:
+Chi et al. 2022, arXiv 2205.09921, section 4. r1 and r2 are trained for each head:
 
 .. math:: \text{power (eq. 6): } b(k) = -r_1 |k|^{r_2},\ 0 < r_2 \le 2, \qquad
           \text{logarithmic (eq. 7): } b(k) = -r_1 \ln(1 + r_2 |k|)
 
-Power with r2 = 1 is ALiBi with trained slopes, with r2 = 2 a Gaussian window; beyond 2 the exponential is
-no longer positive definite. The logarithmic kernel :math:`(1 + r_2 |k|)^{-r_1}` falls as a power of the
-distance, far more slowly than ALiBi's exponential.
-
-What must stay positive is trained as its logarithm, and the power variant's r2 as 2 sigmoid(x); public
-code cuts them off at 0.01 and 2 instead.
+Both are conditionally positive definite, so the kernel exp(bias), the factor on an attention weight, is
+positive definite. Power with r2 = 1 is ALiBi with trained slopes. What must stay positive is trained as
+its logarithm, and the power variant's r2 as 2 sigmoid(x); public code cuts them off at 0.01 and 2.
 """
 
 import math

@@ -90,7 +90,10 @@ class LearnedConfig(SchemeConfig):
 
 
 class Learned(VectorScheme):
-    """Adds row p of a trainable table to the token at position p."""
+    """Adds row p of a trainable table to the token at position p.
+
+    Past the table it raises PositionOutOfRange, or adds NaN on accelerators and in compiled graphs.
+    """
 
     config: LearnedConfig
     stationary = False
@@ -120,10 +123,6 @@ class Learned(VectorScheme):
     def embed(
         self, x: Float[Tensor, "b t d"], positions: Positions = None
     ) -> Float[Tensor, "b t d"]:
-        """Return x plus its positions' rows. Raises PositionOutOfRange past the table.
-
-        On an accelerator and in a compiled graph, rows past the table are NaN instead.
-        """
         check_tokens(x, self.config.dim, positions)
         if positions is None:
             self._check_range(0, x.shape[-2] - 1)

@@ -1,17 +1,14 @@
 r"""RoPE: queries and keys rotated by an angle proportional to their position.
 
-Su et al. 2021, RoFormer, arXiv 2104.09864, section 3.2.2 and eq. 34. Pair m of a head of rotary
-width r is multiplied by :math:`e^{i p \theta_m}`, :math:`\theta_m = b^{-2m/r}`, so a logit depends
-on the offset alone. With unit isotropic content q = k the expected logit at offset o is
+Su et al. 2021, arXiv 2104.09864, section 3.2.2 and eq. 34. Pair m of a head of rotary width r is
+multiplied by :math:`e^{i p \theta_m}`, :math:`\theta_m = b^{-2m/r}`, so a logit depends on the offset
+alone. With unit isotropic content q = k the expected logit at offset o is
 
 .. math:: K(o) = \frac{1}{d}\Bigl(2 a^2 \sum_m \cos(o\,\theta_m) + d - r\Bigr).
 
-The attention factor a of a scaling (Peng et al. 2023, arXiv 2309.00071, eq. 21; 1 in plain RoPE)
-multiplies the cosines and sines of queries and of keys.
-
-Layout "interleaved" pairs features (2m, 2m+1) as in the paper, GPT-J and the original LLaMA; "half"
-pairs (m, m + r/2) as GPT-NeoX and transformers do. Partial rotary (GPT-J, GPT-NeoX, Phi) rotates the
-first r features only.
+The attention factor a of a scaling (Peng et al. 2023, arXiv 2309.00071, eq. 21) multiplies cosines and
+sines. Layout "interleaved" pairs features (2m, 2m+1) as in the paper, GPT-J and the original LLaMA;
+"half" pairs (m, m + r/2) as GPT-NeoX and transformers do. Partial rotary rotates the first r features.
 """
 
 import math
@@ -154,7 +151,7 @@ class RotaryScheme(Scheme):
     kernel_unit = "logit"
 
     def rows(self, at: At, dtype: torch.dtype, device: torch.device, sign: int = 1) -> Rows:
-        """Return the cosine and sine factors of a query's pairs at positions, of a key's for sign -1."""
+        """Return the cosine and sine factors of a query's pairs, of a key's for sign -1."""
         raise NotImplementedError
 
     def cos_sin(self, positions: Int[Tensor, " *n"]) -> Rows:

@@ -1,15 +1,12 @@
 r"""Sandwich: the inner product of two sinusoidal rows as a bias, compressed differently for each head.
 
-Chi et al. 2022b, Dissecting Transformer Length Extrapolation, arXiv 2212.10356, section 5: with rows of
-width w and H heads the bias of head h = 1..H is
+Chi et al. 2022b, arXiv 2212.10356, section 5: with rows of width w and heads h = 1..H
 
 .. math:: b_h(k) = \frac{H}{8h} \Bigl(\sum_{m=0}^{w/2-1} \cos(k\,\theta_m) - \frac{w}{2}\Bigr), \quad
           \theta_m = b^{-2m/w}
 
-The constant w/2 is taken off, as in NeMo's code: a softmax does not see it, and the bias is 0 at
-distance 0 as ALiBi's is. Pairs count from 0, as in the sinusoidal rows; NeMo counts from 1. Nothing is
-trained. Kernel: the factor exp(bias), a function of the offset alone and positive definite, since a
-sum of cosines is; vectors exist, but no closed form of them is known.
+w/2 is subtracted as in NeMo's code, so that the bias is 0 at distance 0; a softmax does not see it. Pairs
+count from 0; NeMo counts from 1. Kernel: exp(bias), positive definite since a sum of cosines is.
 """
 
 from dataclasses import dataclass

@@ -1,14 +1,12 @@
 r"""Shaw: a trained vector per clipped offset, multiplied with the query.
 
-Shaw et al. 2018, Self-Attention with Relative Position Representations, arXiv 1803.02155, eq. 4 and 5:
+Shaw et al. 2018, arXiv 1803.02155, eq. 4 and 5:
 
 .. math:: b(i, j) = \frac{q_i \cdot a_{\mathrm{clip}(j - i,\,-K,\,K)}}{\sqrt{d}}
 
-One table of 2K + 1 vectors serves all heads, as in the paper, and all layers, of which public code gives
-each a table of its own. Its value term, which adds a second table to the values by the weights (eq. 3), is
-left out: no hook gets the weights, and the paper's table 3 finds no loss without it. There is no position
-kernel: what position adds depends on the query, and is 0 on average over isotropic ones. So there are no
-position vectors.
+One table serves all heads, as in the paper, and all layers, of which public code gives each its own. The
+value term (eq. 3) is left out: no hook gets the weights, and table 3 finds no loss without it. What
+position adds depends on the query, so there is no position kernel.
 """
 
 from dataclasses import dataclass

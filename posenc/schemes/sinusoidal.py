@@ -1,12 +1,11 @@
 r"""Sinusoidal absolute positions: fixed sines and cosines added to the token vectors.
 
-Vaswani et al. 2017, Attention Is All You Need, section 3.5, arXiv 1706.03762:
+Vaswani et al. 2017, arXiv 1706.03762, section 3.5:
 
-.. math:: PE(p, 2m) = \sin(p\,\theta_m), \quad PE(p, 2m+1) = \cos(p\,\theta_m), \quad
-          \theta_m = b^{-2m/d}
+.. math:: PE(p, 2m) = \sin(p\,\theta_m), \quad PE(p, 2m+1) = \cos(p\,\theta_m), \quad \theta_m = b^{-2m/d}
 
 so that :math:`PE(i) \cdot PE(j) = \sum_m \cos((j - i)\,\theta_m)` depends on the offset alone.
-Layout "half" stores all sines, then all cosines (tensor2tensor's order, the same kernel).
+Layout "half" stores all sines, then all cosines, as tensor2tensor does.
 """
 
 from dataclasses import dataclass
@@ -85,7 +84,6 @@ class Sinusoidal(VectorScheme):
         return x + rows
 
     def offset_map(self, offset: int, size: int = 1, head: Head = "mean") -> Float[Tensor, "d d"]:
-        """Return M_k: per pair [sin; cos] -> [[cos a, sin a], [-sin a, cos a]] [sin; cos]."""
         cos, sin = tables.cos_sin(torch.tensor(offset), self.frequencies, dtype=torch.float64)
         return pair_matrix(cos, sin, self.config.layout, "sin", tail=0)
 

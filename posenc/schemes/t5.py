@@ -6,9 +6,8 @@ beyond, buckets grow by a constant ratio up to distance D:
 
 .. math:: e + \Bigl\lfloor \frac{\ln(x/e)}{\ln(D/e)} (n - e) \Bigr\rfloor, \quad \text{at most } n - 1
 
-This module decides x^(n-e) e^t >= D^t e^(n-e) in integers, exactly; the float32 logarithm of public code
-can be a bucket off where the two sides are equal. T5 does not divide scores by sqrt(d). Kernel:
-exp(bias), the factor on an attention weight; not symmetric.
+It is decided in whole numbers; the float32 logarithm of public code can be a bucket off. T5 does not
+divide scores by sqrt(d). Kernel: exp(bias), the factor on an attention weight; not symmetric.
 """
 
 import functools

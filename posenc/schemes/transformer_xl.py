@@ -5,9 +5,8 @@ Dai et al. 2019, arXiv 1901.02860, section 3.3 and appendix B:
 .. math:: \mathrm{logit}(i, j) = \frac{q_i \cdot k_j + q_i \cdot W r_{i-j} + u_h \cdot k_j +
           v_h \cdot W r_{i-j}}{\sqrt{d}}
 
-r is the sinusoidal row of the distance, all sines before all cosines; W, u and v are trained, u and v per
-head. All layers share them here; public code has a W for every layer. Distances are not clamped. Kernel:
-exp(v . W r / sqrt(d)), the factor on an attention weight where queries and keys are 0; not symmetric.
+r is the sinusoidal row of the distance, all sines first; W and, per head, u and v are trained, for all
+layers together. Kernel: exp(v . W r / sqrt(d)), the factor on an attention weight without content.
 """
 
 from dataclasses import dataclass
@@ -148,8 +147,6 @@ class TransformerXL(Trainable):
         return rows.unflatten(-1, (self.config.heads, self.config.head_dim))
 
     def _rows(self, offsets: Int[Tensor, " *n"], dtype: torch.dtype) -> Float[Tensor, "*n D"]:
-        """Return the sinusoidal rows of distances, query minus key."""
-        device = self.projection.device if offsets.device.type != "meta" else offsets.device
         return sinusoidal_rows(
-            -offsets, self._frequencies, layout="half", dtype=dtype, device=device
+            -offsets, self._frequencies, layout="half", dtype=dtype, device=offsets.device
         )

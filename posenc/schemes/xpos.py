@@ -1,12 +1,10 @@
 r"""xPos: RoPE with an exponential decay in the distance, fastest for the fastest pair.
 
-Sun et al. 2022, A Length-Extrapolatable Transformer, arXiv 2212.10554, section 3 and its code: with
-:math:`\zeta_m = (2m/d + \gamma) / (1 + \gamma)`, :math:`\gamma = 0.4`, pair m of a query at position i is
-rotated by :math:`i\,\theta_m` and multiplied by :math:`\zeta_m^{(i-o)/B}`, that of a key at j by
-:math:`\zeta_m^{-(j-o)/B}`, B = 512. A logit holds :math:`\zeta_m^{(i-j)/B}` and grows towards later keys,
-so attention must be causal. Logits do not depend on the origin o, but keys far from it overflow.
-
-Kernel: the expected logit of unit isotropic content q = k at offset k, not symmetric,
+Sun et al. 2022, arXiv 2212.10554, section 3 and its code: with :math:`\zeta_m = (2m/d + \gamma) / (1 +
+\gamma)`, :math:`\gamma = 0.4`, B = 512, pair m of a query at position i is multiplied by
+:math:`\zeta_m^{(i-o)/B}`, that of a key at j by :math:`\zeta_m^{-(j-o)/B}`. Logits grow towards later
+keys, so attention must be causal, and do not depend on the origin o, but keys far from it overflow.
+Kernel: the expected logit of unit isotropic content q = k, not symmetric,
 :math:`K(k) = \frac{2}{d} \sum_m \zeta_m^{-k/B} \cos(k\,\theta_m)`.
 """
 

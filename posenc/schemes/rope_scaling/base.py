@@ -1,8 +1,7 @@
-r"""Base of the scalings of RoPE: each divides the frequencies, pair by pair; and position interpolation.
+r"""Base of the scalings of RoPE, which divide the frequencies pair by pair; and position interpolation.
 
-Peng et al. 2023, arXiv 2309.00071, section 3.1: a scaling replaces theta_m by h(theta_m) and, in some
-variants, multiplies cosines and sines by an attention factor. Position interpolation (Chen et al. 2023,
-arXiv 2306.15595, eq. 3) divides every position, and so every frequency, by s: :math:`\theta_m / s`.
+Peng et al. 2023, arXiv 2309.00071, section 3.1. Position interpolation (Chen et al. 2023, arXiv
+2306.15595, eq. 3) divides every position, and so every frequency, by s: :math:`\theta_m / s`.
 """
 
 import math

@@ -1,8 +1,8 @@
 r"""Llama 3.1's scaling: short waves left as they are, long waves divided, a blend between.
 
-Grattafiori et al. 2024, arXiv 2407.21783, give the base; the formula is that of Meta's published code.
-A wave shorter than L / high_freq_factor stays, one longer than L / low_freq_factor is divided by s,
-and between them a share of :math:`(L / \lambda - low) / (high - low)` stays.
+Meta's published code, with the base of Grattafiori et al. 2024, arXiv 2407.21783. A wave shorter than
+L / high_freq_factor stays, one longer than L / low_freq_factor is divided by s, and between them a share
+of :math:`(L / \lambda - low) / (high - low)` stays.
 """
 
 import math

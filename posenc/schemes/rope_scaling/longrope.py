@@ -1,9 +1,8 @@
 r"""LongRoPE: a factor for every pair, in one list for short texts and one for long texts.
 
-Ding et al. 2024, arXiv 2402.13753, eq. 4: :math:`\theta_m / \lambda_m`. The factors come from a search on
-each model. Empty lists stand for an example: 1 for short texts, and NTK-aware scaling, with which the
-search begins (section 3.3), for long ones. Queries and keys are multiplied by
-:math:`\sqrt{1 + \ln s / \ln L_0}` at every length.
+Ding et al. 2024, arXiv 2402.13753, eq. 4: :math:`\theta_m / \lambda_m`. The factors are searched for each
+model. Empty lists stand for an example: 1 for short texts, NTK-aware scaling (section 3.3) for long ones.
+Queries and keys are multiplied by :math:`\sqrt{1 + \ln s / \ln L_0}` at every length.
 """
 
 import math

@@ -1,8 +1,7 @@
-r"""p-RoPE: the frequencies of the whole head, of which only the fastest pairs rotate.
+"""p-RoPE: the frequencies of the whole head, of which only the fastest pairs rotate.
 
-Barbero et al. 2024, arXiv 2410.06205, section 6.1: the slowest pairs have frequency 0. Partial rotary is
-another thing: its frequencies are made for the rotated features alone and reach as far down. A scale
-factor divides all frequencies, as in Gemma.
+Barbero et al. 2024, arXiv 2410.06205, section 6.1: the slowest pairs have frequency 0; partial rotary has
+all frequencies in fewer features. A scale factor divides all frequencies, as in Gemma.
 """
 
 import dataclasses

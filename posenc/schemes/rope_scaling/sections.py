@@ -1,8 +1,7 @@
 """RoPE in sections: each pair rotates by the position on an axis, such as the row of a grid.
 
 Wang et al. 2024, Qwen2-VL, arXiv 2409.12191, section 2.1 (M-RoPE). In text all axes are equal, as in plain
-RoPE. Axial RoPE of vision models has separate frequencies for each axis. Qwen3-VL assigns the pairs to
-the axes in turn.
+RoPE. Axial RoPE has frequencies for each axis. Qwen3-VL assigns the pairs to the axes in turn.
 """
 
 from dataclasses import dataclass
@@ -144,7 +143,6 @@ class RopeOnAxes(Rope):
 
     @property
     def inv_freq(self) -> Float[Tensor, " p"] | None:
-        """Inverse frequencies; None on a grid."""
         return super().inv_freq if self.stationary else None
 
     def rows(self, at: At, dtype: torch.dtype, device: torch.device, sign: int = 1) -> Rows:
@@ -161,7 +159,6 @@ class RopeOnAxes(Rope):
         return cos, sin
 
     def offset_map(self, offset: int, size: int = 1, head: Head = "mean") -> Tensor | None:
-        """Return M_k of text, None on a grid."""
         return super().offset_map(offset, size, head) if self.stationary else None
 
     def places(self, positions: Int[Tensor, " *n"]) -> list[Int[Tensor, " *n"]]:

@@ -1,19 +1,13 @@
-r"""YaRN as public code has it: fast pairs as they are, slow pairs divided, a ramp over pairs between.
+r"""YaRN: fast pairs as they are, slow pairs divided, a ramp between.
 
-Peng et al. 2023, arXiv 2309.00071, eqs. 17 to 23, and its authors' code, which differs from the printed
-formula: the pair that turns r times within the trained length L is
+Peng et al. 2023, arXiv 2309.00071, eqs. 17 to 23. In its authors' code, which differs from the printed
+formula, the ramp is linear in the number of the pair, from low = floor m(beta_fast) to
+high = ceil m(beta_slow), where pair m(r) rotates r times within the trained length L:
 
-.. math:: m(r) = \frac{d \ln(L / 2 \pi r)}{2 \ln b},
+.. math:: m(r) = \frac{d \ln(L / 2 \pi r)}{2 \ln b}
 
-low = floor m(beta_fast) and high = ceil m(beta_slow), clamped to [0, d - 1], and the share that is
-divided rises from 0 at low to 1 at high, linearly in the pair's number. Queries and keys are multiplied
-by g(s) = 0.1 ln s + 1, or by g(s, mscale) / g(s, mscale_all_dim) where both are given (DeepSeek).
-
-As printed (rope_yarn_paper, eqs. 17 to 22) the ramp is linear in how often a pair turns, not in its
-number: with r = L / lambda turns within the trained length, a share
-:math:`\gamma = \mathrm{clip}((r - \alpha) / (\beta - \alpha), 0, 1)`, alpha = 1, beta = 32, is left and
-:math:`\theta' = (1 - \gamma)\,\theta / s + \gamma\,\theta`. At equal numbers its divisors are those of
-Llama 3 (rope_llama3).
+Queries and keys are multiplied by g(s) = 0.1 ln s + 1, or by g(s, mscale) / g(s, mscale_all_dim) if both
+are set (DeepSeek). As printed (rope_yarn_paper) the ramp is linear in the rotations, as in Llama 3.
 """
 
 import math
