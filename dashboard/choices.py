@@ -75,228 +75,172 @@ def _is_text(letter: str) -> bool:
 class SimilarityChoice:
     """What the Similarity page asks beside the shared numbers."""
 
-    reference: int = fields.ruled(
-        0,
-        fields.IntRange(
-            low=0,
-            high=MAX_SHOWN_LENGTH - 1,
-            label="Reference position",
-            help="The query whose similarity to every position is drawn as a line.",
-        ),
-    )
+    reference: int = fields.IntRange(
+        low=0,
+        high=MAX_SHOWN_LENGTH - 1,
+        label="Reference position",
+        help="The query whose similarity to every position is drawn as a line.",
+    ).field(0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PcaChoice:
     """What the PCA page asks beside the shared numbers."""
 
-    fit: str = fields.ruled(
-        "seen",
-        fields.Choice(
-            options=("seen", "all"),
-            label="Axes fitted on",
-            help="Positions inside the training length, or all positions shown.",
-        ),
-    )
+    fit: str = fields.Choice(
+        options=("seen", "all"),
+        label="Axes fitted on",
+        help="Positions inside the training length, or all positions shown.",
+    ).field("seen")
 
 
 @dataclass(frozen=True, kw_only=True)
 class OffsetChoice:
     """What the Relative offsets page asks beside the shared numbers."""
 
-    offset: int = fields.ruled(
-        1,
-        fields.IntRange(
-            low=1,
-            high=64,
-            label="Offset k",
-            help="How far apart the two positions are: key minus query.",
-        ),
-    )
-    second: int = fields.ruled(
-        2,
-        fields.IntRange(
-            low=1,
-            high=64,
-            label="Second offset",
-            help="For the composition: two steps in a row against one long one.",
-        ),
-    )
+    offset: int = fields.IntRange(
+        low=1,
+        high=64,
+        label="Offset k",
+        help="How far apart the two positions are: key minus query.",
+    ).field(1)
+    second: int = fields.IntRange(
+        low=1,
+        high=64,
+        label="Second offset",
+        help="For the composition: two steps in a row against one long one.",
+    ).field(2)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExtrapolationChoice:
     """Which half of the Extrapolation page is shown; the two are never mixed."""
 
-    half: str = fields.ruled(
-        "formula",
-        fields.Choice(
-            options=("formula", "measured"),
-            label="Extrapolation",
-            help="What formulas give past the training length, or what trained models do there.",
-        ),
-    )
+    half: str = fields.Choice(
+        options=("formula", "measured"),
+        label="Extrapolation",
+        help="What formulas give past the training length, or what trained models do there.",
+    ).field("formula")
 
 
 @dataclass(frozen=True, kw_only=True)
 class FormulaChoice:
     """What the formula half asks."""
 
-    reach: str = fields.ruled(
-        "4",
-        fields.Choice(
-            options=("2", "4", "8", "16"),
-            label="Read to, times the training length",
-            help="How far past the training length the formulas are read.",
-        ),
-    )
+    reach: str = fields.Choice(
+        options=("2", "4", "8", "16"),
+        label="Read to, times the training length",
+        help="How far past the training length the formulas are read.",
+    ).field("4")
 
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredChoice:
     """What the measured half asks."""
 
-    comparison: str = fields.ruled(
-        "language-64-9df31a1c",  # of the runs that ship
-        fields.Word(
-            pattern=r"(?:language|recall|copy)-[0-9]{1,5}-[0-9a-f]{8}",
-            described="the name of a comparison of runs, such as language-64-9df31a1c",
-            label="Comparison",
-            help="Models that differ in scheme and seed alone: their task, training length, and a "
-            "hash of everything else that is alike.",
-        ),
-    )
-    unit: str = fields.ruled(
-        "loss",
-        fields.Choice(
-            options=("loss", "perplexity"),
-            label="Drawn as",
-            help="Loss in nats, or perplexity, its exponential.",
-        ),
-    )
+    comparison: str = fields.Word(
+        pattern=r"(?:language|recall|copy)-[0-9]{1,5}-[0-9a-f]{8}",
+        described="the name of a comparison of runs, such as language-64-9df31a1c",
+        label="Comparison",
+        help="Models that differ in scheme and seed alone: their task, training length, and a "
+        "hash of everything else that is alike.",
+    ).field("language-64-9df31a1c")
+    unit: str = fields.Choice(
+        options=("loss", "perplexity"),
+        label="Drawn as",
+        help="Loss in nats, or perplexity, its exponential.",
+    ).field("loss")
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingChoice:
     """What the Train page asks; schemes and base are the sidebar's."""
 
-    task: str = fields.ruled(
-        Language.kind,
-        fields.Choice(
-            options=tuple(TASKS),
-            label="Task",
-            help="Next byte of a text; the value that belongs to a key seen before; a string again.",
-        ),
-    )
-    run_length: int = fields.ruled(
-        32,
-        fields.IntRange(
-            low=limits.MIN_RUN_TOKENS,
-            high=MAX_RUN_LENGTH,
-            label="Trained on tokens",
-            help="The training length (copy: letters of the longest string).",
-        ),
-    )
-    steps: int = fields.ruled(
-        300,
-        fields.IntRange(low=1, high=MAX_RUN_STEPS, label="Steps", help="Of 32 sequences."),
-    )
-    width: int = fields.ruled(
-        64,
-        fields.IntRange(
-            low=8,
-            high=MAX_RUN_WIDTH,
-            multiple_of=2,
-            label="Width",
-            help="Of the model, a multiple of twice its heads.",
-        ),
-    )
-    layers: int = fields.ruled(
-        2, fields.IntRange(low=1, high=MAX_RUN_LAYERS, label="Layers", help="Of the model.")
-    )
-    run_heads: int = fields.ruled(
-        4, fields.IntRange(low=1, high=MAX_RUN_HEADS, label="Heads", help="Of every layer.")
-    )
-    seeds: int = fields.ruled(
-        1,
-        fields.IntRange(
-            low=1,
-            high=MAX_RUN_SEEDS,
-            label="Seeds",
-            help="Trainings of each scheme, which differ in their random start and data order.",
-        ),
-    )
+    task: str = fields.Choice(
+        options=tuple(TASKS),
+        label="Task",
+        help="Next byte of a text; the value that belongs to a key seen before; a string again.",
+    ).field(Language.kind)
+    run_length: int = fields.IntRange(
+        low=limits.MIN_RUN_TOKENS,
+        high=MAX_RUN_LENGTH,
+        label="Trained on tokens",
+        help="The training length (copy: letters of the longest string).",
+    ).field(32)
+    steps: int = fields.IntRange(
+        low=1, high=MAX_RUN_STEPS, label="Steps", help="Of 32 sequences."
+    ).field(300)
+    width: int = fields.IntRange(
+        low=8,
+        high=MAX_RUN_WIDTH,
+        multiple_of=2,
+        label="Width",
+        help="Of the model, a multiple of twice its heads.",
+    ).field(64)
+    layers: int = fields.IntRange(
+        low=1, high=MAX_RUN_LAYERS, label="Layers", help="Of the model."
+    ).field(2)
+    run_heads: int = fields.IntRange(
+        low=1, high=MAX_RUN_HEADS, label="Heads", help="Of every layer."
+    ).field(4)
+    seeds: int = fields.IntRange(
+        low=1,
+        high=MAX_RUN_SEEDS,
+        label="Seeds",
+        help="Trainings of each scheme, which differ in their random start and data order.",
+    ).field(1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class OrderChoice:
     """What the Why position page asks: a sentence, its other order, and the patterns drawn."""
 
-    sentence: str = fields.ruled(
-        "dog bites man",
-        Sentence(
-            least=2,
-            most=12,
-            longest=120,
-            label="Sentence",
-            help="2 to 12 words, in any language; a word is what stands between spaces.",
-        ),
-    )
-    reorder: str = fields.ruled(
-        "reversed",
-        fields.Choice(
-            options=("reversed", "ends swapped", "first word last"),
-            label="Other order",
-            help="Reversing mirrors the sentence: every two words keep their distance.",
-        ),
-    )
-    pattern_head: int = fields.ruled(
-        1,
-        fields.IntRange(
-            low=0,
-            high=MAX_SHOWN_HEADS,
-            label="Head drawn",
-            help="Of the attention patterns; 0 is the mean over heads.",
-        ),
-    )
-    causal: bool = fields.ruled(
-        False,
-        fields.Flag(
-            label="Causal mask",
-            help="Of the attention patterns: later words hidden from earlier ones, as in a decoder.",
-        ),
-    )
+    sentence: str = Sentence(
+        least=2,
+        most=12,
+        longest=120,
+        label="Sentence",
+        help="2 to 12 words, in any language; a word is what stands between spaces.",
+    ).field("dog bites man")
+    reorder: str = fields.Choice(
+        options=("reversed", "ends swapped", "first word last"),
+        label="Other order",
+        help="Reversing mirrors the sentence: every two words keep their distance.",
+    ).field("reversed")
+    pattern_head: int = fields.IntRange(
+        low=0,
+        high=MAX_SHOWN_HEADS,
+        label="Head drawn",
+        help="Of the attention patterns; 0 is the mean over heads.",
+    ).field(1)
+    causal: bool = fields.Flag(
+        label="Causal mask",
+        help="Of the attention patterns: later words hidden from earlier ones, as in a decoder.",
+    ).field(False)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExerciseChoice:
     """Whether a page asks before it shows."""
 
-    predict: bool = fields.ruled(
-        False,
-        fields.Flag(
-            label="Predict, then look",
-            help="A question first; the headline, pictures and numbers come with your answer.",
-        ),
-    )
+    predict: bool = fields.Flag(
+        label="Predict, then look",
+        help="A question first; the headline, pictures and numbers come with your answer.",
+    ).field(False)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClaimsChoice:
     """Which sentences the Claims page shows."""
 
-    verdict: str = fields.ruled(
-        "all",
-        fields.Choice(
-            options=("all", "holds", "partly", "false", "open"),
-            label="Verdict",
-            help="Open: only small models say no, not measured here, or nothing to decide.",
-        ),
-    )
-    theme: str = fields.ruled(
-        "all",
-        fields.Choice(options=("all", *THEMES), label="Theme", help="What a sentence is about."),
-    )
+    verdict: str = fields.Choice(
+        options=("all", "holds", "partly", "false", "open"),
+        label="Verdict",
+        help="Open: only small models say no, not measured here, or nothing to decide.",
+    ).field("all")
+    theme: str = fields.Choice(
+        options=("all", *THEMES), label="Theme", help="What a sentence is about."
+    ).field("all")
 
 
 # Text of the page's own questions and answers: shown as it is, so nothing that could be markup.
@@ -307,75 +251,57 @@ _TOLD = r"[^\x00-\x1f<>\[\]]{1,80}"
 class PredictionChoice:
     """The question that is asked and the answer that was given to it; no truth is in a link."""
 
-    question: str = fields.ruled(
-        "first",
-        fields.Word(
-            pattern=rf"first|(?:half|rise|turns|past|change|best|reach)\.{_TOLD}",
-            described="the name of a question, or first",
-            label="Question",
-        ),
-    )
-    answer: str = fields.ruled(
-        "none",
-        fields.Word(
-            pattern=rf"none|said {_TOLD}",
-            described="none, or said and the answer that was given",
-            label="Answer",
-        ),
-    )
+    question: str = fields.Word(
+        pattern=rf"first|(?:half|rise|turns|past|change|best|reach)\.{_TOLD}",
+        described="the name of a question, or first",
+        label="Question",
+    ).field("first")
+    answer: str = fields.Word(
+        pattern=rf"none|said {_TOLD}",
+        described="none, or said and the answer that was given",
+        label="Answer",
+    ).field("none")
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlanChoice:
     """To which length the Context planner plans for the setting's model, and by which methods."""
 
-    context: int = fields.ruled(
-        131_072,
-        fields.IntRange(
-            low=1,
-            high=limits.MAX_TRAIN_LENGTH,
-            label="Target context",
-            help="How many tokens the model is to read.",
+    context: int = fields.IntRange(
+        low=1,
+        high=limits.MAX_TRAIN_LENGTH,
+        label="Target context",
+        help="How many tokens the model is to read.",
+    ).field(131_072)
+    trained: int = fields.IntRange(
+        low=0,
+        high=limits.MAX_TRAIN_LENGTH,
+        label="Trained length",
+        help="Tokens of a training text, for a model of which it is not known. At 0 that is what its "
+        "makers or its config say, or else its context.",
+    ).field(0)
+    methods: tuple[str, ...] = fields.MultiChoice(
+        options=tuple(METHODS),
+        labels=tuple(method.label for method in METHODS.values()),
+        most=len(METHODS),
+        label="Methods",
+        help=with_advanced(
+            "Ways to read a longer context, compared below.",
+            (method.label for method in METHODS.values() if method.advanced),
         ),
-    )
-    trained: int = fields.ruled(
-        0,
-        fields.IntRange(
-            low=0,
-            high=limits.MAX_TRAIN_LENGTH,
-            label="Trained length",
-            help="Tokens of a training text, for a model of which it is not known. At 0 that is what its "
-            "makers or its config say, or else its context.",
-        ),
-    )
-    methods: tuple[str, ...] = fields.ruled(
-        ("none", "linear", "ntk", "yarn", "llama3", "base"),
-        fields.MultiChoice(
-            options=tuple(METHODS),
-            labels=tuple(method.label for method in METHODS.values()),
-            most=len(METHODS),
-            label="Methods",
-            help=with_advanced(
-                "Ways to read a longer context, compared below.",
-                (method.label for method in METHODS.values() if method.advanced),
-            ),
-        ),
-    )
+    ).field(("none", "linear", "ntk", "yarn", "llama3", "base"))
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckChoice:
     """Which table the Check my encoding page identifies: an example by its name, or an upload."""
 
-    table: str = fields.ruled(
-        "sinusoidal",
-        fields.Word(
-            pattern="|".join((*map(re.escape, EXAMPLES), NUMBERS)),
-            described=f"one of {', '.join(EXAMPLES)}, or the name of an uploaded table",
-            label="Table",
-            help="Examples are made at the sidebar's sizes; a file of your own joins them here.",
-        ),
-    )
+    table: str = fields.Word(
+        pattern="|".join((*map(re.escape, EXAMPLES), NUMBERS)),
+        described=f"one of {', '.join(EXAMPLES)}, or the name of an uploaded table",
+        label="Table",
+        help="Examples are made at the sidebar's sizes; a file of your own joins them here.",
+    ).field("sinusoidal")
 
 
 PAGE_CHOICES: tuple[type, ...] = (

@@ -18,49 +18,33 @@ class EncodingChoice:
     places: where on the ladder of frequencies pairs are drawn; `pair` is one more, by its number.
     """
 
-    places: tuple[str, ...] = fields.ruled(
-        ("fastest", "30%", "60%", "slowest"),
-        fields.MultiChoice(
-            options=tuple(PLACES),
-            labels=tuple(PLACES),
-            most=5,
-            label="Pairs drawn, by their place on the ladder",
-            help="At most five: the fastest pair, the slowest, or what lies between, in tenths.",
-        ),
-    )
-    pair: int = fields.ruled(
-        0,
-        fields.IntRange(
-            low=0,
-            high=MAX_SHOWN_DIM // 2 - 1,
-            label="And pair number",
-            help="One pair more; 0 is the fastest. A scheme with fewer pairs shows its last.",
-        ),
-    )
-    start: str = fields.ruled(
-        "1/d",
-        fields.Choice(
-            options=tuple(STARTS),
-            label="Token embeddings start as",
-            help="Variance 1/d; 1 (PyTorch); 0.02 squared (GPT-2); Xavier with 37,000 tokens.",
-        ),
-    )
-    scaled: bool = fields.ruled(
-        True,
-        fields.Flag(
-            label="Multiply tokens by sqrt(d)",
-            help="Vaswani et al. 2017, section 3.4: before position is added.",
-        ),
-    )
-    notation: str = fields.ruled(
-        NOTATIONS[0],
-        fields.Choice(
-            options=NOTATIONS,
-            label="Notation",
-            help="Letters for position and pair: those of the paper, or t and k.",
-        ),
-    )
-    substituted: bool = fields.ruled(
-        False,
-        fields.Flag(label="Current numbers in formulas", help="Instead of d, b, n and L."),
-    )
+    places: tuple[str, ...] = fields.MultiChoice(
+        options=tuple(PLACES),
+        labels=tuple(PLACES),
+        most=5,
+        label="Pairs drawn, by their place on the ladder",
+        help="At most five: the fastest pair, the slowest, or what lies between, in tenths.",
+    ).field(("fastest", "30%", "60%", "slowest"))
+    pair: int = fields.IntRange(
+        low=0,
+        high=MAX_SHOWN_DIM // 2 - 1,
+        label="And pair number",
+        help="One pair more; 0 is the fastest. A scheme with fewer pairs shows its last.",
+    ).field(0)
+    start: str = fields.Choice(
+        options=tuple(STARTS),
+        label="Token embeddings start as",
+        help="Variance 1/d; 1 (PyTorch); 0.02 squared (GPT-2); Xavier with 37,000 tokens.",
+    ).field("1/d")
+    scaled: bool = fields.Flag(
+        label="Multiply tokens by sqrt(d)",
+        help="Vaswani et al. 2017, section 3.4: before position is added.",
+    ).field(True)
+    notation: str = fields.Choice(
+        options=NOTATIONS,
+        label="Notation",
+        help="Letters for position and pair: those of the paper, or t and k.",
+    ).field(NOTATIONS[0])
+    substituted: bool = fields.Flag(
+        label="Current numbers in formulas", help="Instead of d, b, n and L."
+    ).field(False)

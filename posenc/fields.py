@@ -39,6 +39,10 @@ class Rule(ABC):
         """Return the text that `nearest` reads back as `value`."""
         return str(value)
 
+    def field(self, default: Any) -> Any:
+        """Return a dataclass field with this rule and a default."""
+        return dataclasses.field(default=default, metadata={"rule": self})
+
     def describe(self, value: Any) -> str:
         """Return the value as a sentence names it."""
         return self.write(value)
@@ -254,7 +258,7 @@ def as_number(text: str) -> float | None:
 
 def ruled(default: Any, rule: Rule) -> Any:
     """Return a dataclass field with this default and rule."""
-    return dataclasses.field(default=default, metadata={"rule": rule})
+    return rule.field(default)
 
 
 def rules(owner: Any) -> dict[str, Rule]:

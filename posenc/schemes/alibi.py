@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from posenc import fields, limits
+from posenc import limits
 from posenc.device import float64_device, widest_dtype
 from posenc.errors import NoPositionVectors, SchemeArgumentError, shown
 from posenc.formula import Writer, number
@@ -62,7 +62,7 @@ class AlibiConfig(SchemeConfig):
     """Attention with linear biases for `heads` heads."""
 
     kind: Literal["alibi"] = "alibi"
-    heads: int = fields.ruled(8, HEADS)
+    heads: int = HEADS.field(8)
 
     label: ClassVar[str] = "ALiBi"
     summary: ClassVar[str] = (

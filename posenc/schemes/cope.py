@@ -39,16 +39,13 @@ class CopeConfig(TrainableConfig):
     """Counted positions 0 .. `counted` - 1 for heads of width `dim`."""
 
     kind: Literal["cope"] = "cope"
-    dim: int = fields.ruled(64, HEAD_WIDTH)
-    counted: int = fields.ruled(
-        64,
-        fields.IntRange(
-            low=2,
-            high=1_024,
-            label="CoPE positions",
-            help="Rows of its table; what counts further shares the last one.",
-        ),
-    )
+    dim: int = HEAD_WIDTH.field(64)
+    counted: int = fields.IntRange(
+        low=2,
+        high=1_024,
+        label="CoPE positions",
+        help="Rows of its table; what counts further shares the last one.",
+    ).field(64)
     source: str = source_field("CoPE")
 
     label: ClassVar[str] = "CoPE"

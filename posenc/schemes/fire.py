@@ -35,9 +35,9 @@ class FireConfig(TrainableConfig):
     """A trained function for each of `heads` heads; `threshold` is L."""
 
     kind: Literal["fire"] = "fire"
-    heads: int = fields.ruled(8, HEADS)
-    threshold: int = fields.ruled(
-        512, fields.IntRange(low=1, high=limits.MAX_POSITION, label="FIRE threshold")
+    heads: int = HEADS.field(8)
+    threshold: int = fields.IntRange(low=1, high=limits.MAX_POSITION, label="FIRE threshold").field(
+        512
     )
     source: str = source_field("FIRE")
 

@@ -19,7 +19,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from posenc import fields
 from posenc.device import widest_dtype
 from posenc.formula import Writer
 from posenc.schemes.base import HEADS
@@ -35,7 +34,7 @@ class KerpleConfig(TrainableConfig):
     highest: r1 and r2 start evenly from SMALLEST_START to these. bound: of r2.
     """
 
-    heads: int = fields.ruled(8, HEADS)
+    heads: int = HEADS.field(8)
 
     shared: ClassVar[dict[str, str]] = {"heads": "heads"}
     highest: ClassVar[tuple[float, float]]

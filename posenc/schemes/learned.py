@@ -32,19 +32,16 @@ class LearnedConfig(SchemeConfig):
     """
 
     kind: Literal["learned"] = "learned"
-    dim: int = fields.ruled(512, fields.IntRange(low=1, high=limits.MAX_DIM, label="Width"))
-    max_len: int = fields.ruled(
-        512, fields.IntRange(low=1, high=limits.MAX_POSITION, label="Rows of the table")
-    )
-    source: str = fields.ruled(
-        "random",
-        fields.Word(
-            pattern=rf"random|given|trained|minilm|table-[0-9a-f]{{12}}|{limits.RUN}|.{{1,4096}}\.safetensors",
-            described="random, given, trained, minilm, the name of a held table or of a run, or the path "
-            "of a .safetensors file",
-            label="Learned table",
-        ),
-    )
+    dim: int = fields.IntRange(low=1, high=limits.MAX_DIM, label="Width").field(512)
+    max_len: int = fields.IntRange(
+        low=1, high=limits.MAX_POSITION, label="Rows of the table"
+    ).field(512)
+    source: str = fields.Word(
+        pattern=rf"random|given|trained|minilm|table-[0-9a-f]{{12}}|{limits.RUN}|.{{1,4096}}\.safetensors",
+        described="random, given, trained, minilm, the name of a held table or of a run, or the path "
+        "of a .safetensors file",
+        label="Learned table",
+    ).field("random")
     label: ClassVar[str] = "Learned"
     summary: ClassVar[str] = "Adds a trained row per position to the token vectors."
     shared: ClassVar[dict[str, str]] = {

@@ -45,25 +45,19 @@ class RopeConfig(SchemeConfig):
     """Rotary position embedding of a head of width `dim`."""
 
     kind: str = "rope"
-    dim: int = fields.ruled(128, EVEN_HEAD_WIDTH)
-    base: float = fields.ruled(10000.0, BASE)
-    layout: Layout = fields.ruled(
-        "interleaved",
-        fields.Choice(
-            options=("interleaved", "half"),
-            label="RoPE layout",
-            help="Which features form a pair: neighbours (paper), or m and m + half (GPT-NeoX).",
-        ),
-    )
-    partial_rotary_factor: float = fields.ruled(
-        1.0,
-        fields.FloatRange(
-            low=0.001,
-            high=1.0,
-            label="RoPE rotated share",
-            help="Share of the head width that is rotated; the rest carries no position.",
-        ),
-    )
+    dim: int = EVEN_HEAD_WIDTH.field(128)
+    base: float = BASE.field(10000.0)
+    layout: Layout = fields.Choice(
+        options=("interleaved", "half"),
+        label="RoPE layout",
+        help="Which features form a pair: neighbours (paper), or m and m + half (GPT-NeoX).",
+    ).field("interleaved")
+    partial_rotary_factor: float = fields.FloatRange(
+        low=0.001,
+        high=1.0,
+        label="RoPE rotated share",
+        help="Share of the head width that is rotated; the rest carries no position.",
+    ).field(1.0)
 
     label: ClassVar[str] = "RoPE"
     summary: ClassVar[str] = "Turns queries and keys by an angle proportional to their position."

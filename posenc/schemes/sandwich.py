@@ -31,18 +31,15 @@ class SandwichConfig(SchemeConfig):
     """Sinusoidal inner products of width `width` for `heads` heads."""
 
     kind: Literal["sandwich"] = "sandwich"
-    heads: int = fields.ruled(8, HEADS)
-    base: float = fields.ruled(10000.0, BASE)
-    width: int = fields.ruled(
-        128,
-        fields.IntRange(
-            low=2,
-            high=512,
-            multiple_of=2,
-            label="Sandwich width",
-            help="Width of the sinusoidal rows behind the bias; it belongs to no vector of the model.",
-        ),
-    )
+    heads: int = HEADS.field(8)
+    base: float = BASE.field(10000.0)
+    width: int = fields.IntRange(
+        low=2,
+        high=512,
+        multiple_of=2,
+        label="Sandwich width",
+        help="Width of the sinusoidal rows behind the bias; it belongs to no vector of the model.",
+    ).field(128)
 
     label: ClassVar[str] = "Sandwich"
     summary: ClassVar[str] = "Adds inner products of sinusoidal rows to the logits."

@@ -37,16 +37,13 @@ class ShawConfig(TrainableConfig):
     """Key representations of 2 `clip` + 1 offsets for heads of width `dim`."""
 
     kind: Literal["shaw"] = "shaw"
-    dim: int = fields.ruled(64, HEAD_WIDTH)
-    clip: int = fields.ruled(
-        16,
-        fields.IntRange(
-            low=1,
-            high=2_048,
-            label="Shaw clipping",
-            help="Offsets beyond this many positions share the vector of the last.",
-        ),
-    )
+    dim: int = HEAD_WIDTH.field(64)
+    clip: int = fields.IntRange(
+        low=1,
+        high=2_048,
+        label="Shaw clipping",
+        help="Offsets beyond this many positions share the vector of the last.",
+    ).field(16)
     source: str = source_field("Shaw")
 
     label: ClassVar[str] = "Shaw"

@@ -37,16 +37,13 @@ class SinusoidalConfig(SchemeConfig):
     """Sines and cosines of geometric frequencies, a pair of them per two features."""
 
     kind: Literal["sinusoidal"] = "sinusoidal"
-    dim: int = fields.ruled(512, EVEN_WIDTH)
-    base: float = fields.ruled(10000.0, BASE)
-    layout: Layout = fields.ruled(
-        "interleaved",
-        fields.Choice(
-            options=("interleaved", "half"),
-            label="Sinusoidal layout",
-            help="Sine and cosine side by side (the paper), or all sines before all cosines.",
-        ),
-    )
+    dim: int = EVEN_WIDTH.field(512)
+    base: float = BASE.field(10000.0)
+    layout: Layout = fields.Choice(
+        options=("interleaved", "half"),
+        label="Sinusoidal layout",
+        help="Sine and cosine side by side (the paper), or all sines before all cosines.",
+    ).field("interleaved")
 
     label: ClassVar[str] = "Sinusoidal"
     summary: ClassVar[str] = "Adds sines and cosines of the position to the token vectors."

@@ -52,34 +52,25 @@ class T5Config(TrainableConfig):
     """A bias per bucket for `heads` heads."""
 
     kind: Literal["t5"] = "t5"
-    heads: int = fields.ruled(8, HEADS)
-    buckets: int = fields.ruled(
-        32,
-        fields.IntRange(
-            low=4,
-            high=MAX_BUCKETS,
-            multiple_of=2,
-            label="T5 buckets",
-            help="Half of them hold one distance each, the others ever more.",
-        ),
-    )
-    max_distance: int = fields.ruled(
-        128,
-        fields.IntRange(
-            low=2,
-            high=MAX_DISTANCE,
-            label="T5 largest distance",
-            help="Sets how fast buckets widen; the last begins at or before it, at 113 for 32 and 128 in "
-            "one direction.",
-        ),
-    )
-    bidirectional: bool = fields.ruled(
-        False,
-        fields.Flag(
-            label="T5 in both directions",
-            help="Half of the buckets for later keys, as in T5's encoder.",
-        ),
-    )
+    heads: int = HEADS.field(8)
+    buckets: int = fields.IntRange(
+        low=4,
+        high=MAX_BUCKETS,
+        multiple_of=2,
+        label="T5 buckets",
+        help="Half of them hold one distance each, the others ever more.",
+    ).field(32)
+    max_distance: int = fields.IntRange(
+        low=2,
+        high=MAX_DISTANCE,
+        label="T5 largest distance",
+        help="Sets how fast buckets widen; the last begins at or before it, at 113 for 32 and 128 in "
+        "one direction.",
+    ).field(128)
+    bidirectional: bool = fields.Flag(
+        label="T5 in both directions",
+        help="Half of the buckets for later keys, as in T5's encoder.",
+    ).field(False)
     source: str = source_field("T5")
 
     label: ClassVar[str] = "T5 bias"

@@ -27,7 +27,7 @@ def source_field(label: str) -> Any:
         label=f"{label} parameters",
         help="initial: as drawn at the start, untrained. trained: of a run that ships with posenc.",
     )
-    return fields.ruled(INITIAL, rule)
+    return rule.field(INITIAL)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from posenc import fields, limits
+from posenc import limits
 from posenc.device import widest_dtype
 from posenc.errors import ConfigError
 from posenc.formula import Writer
@@ -41,9 +41,9 @@ class TransformerXLConfig(TrainableConfig):
     """Relative sinusoids of width `dim` for `heads` heads of width dim / heads."""
 
     kind: Literal["transformer_xl"] = "transformer_xl"
-    dim: int = fields.ruled(512, EVEN_WIDTH)
-    heads: int = fields.ruled(8, HEADS)
-    base: float = fields.ruled(10000.0, BASE)
+    dim: int = EVEN_WIDTH.field(512)
+    heads: int = HEADS.field(8)
+    base: float = BASE.field(10000.0)
     source: str = source_field("Transformer-XL")
 
     label: ClassVar[str] = "Transformer-XL"

@@ -35,27 +35,21 @@ class XposConfig(SchemeConfig):
     """Rotation with decay of a head of width `dim`."""
 
     kind: Literal["xpos"] = "xpos"
-    dim: int = fields.ruled(128, EVEN_HEAD_WIDTH)
-    base: float = fields.ruled(1e4, BASE)
-    scale_base: float = fields.ruled(
-        512.0,
-        fields.FloatRange(
-            low=64.0,
-            high=65_536.0,
-            label="xPos scale base",
-            help="Positions over which the fastest pair shrinks to two sevenths.",
-        ),
-    )
-    origin: int = fields.ruled(
-        0,
-        fields.IntRange(
-            low=0,
-            high=limits.MAX_TRAIN_LENGTH,
-            grid=(0, 64, 512, 2_048),
-            label="xPos origin",
-            help="Is not scaled; far from it keys overflow, in float16 soonest.",
-        ),
-    )
+    dim: int = EVEN_HEAD_WIDTH.field(128)
+    base: float = BASE.field(1e4)
+    scale_base: float = fields.FloatRange(
+        low=64.0,
+        high=65_536.0,
+        label="xPos scale base",
+        help="Positions over which the fastest pair shrinks to two sevenths.",
+    ).field(512.0)
+    origin: int = fields.IntRange(
+        low=0,
+        high=limits.MAX_TRAIN_LENGTH,
+        grid=(0, 64, 512, 2_048),
+        label="xPos origin",
+        help="Is not scaled; far from it keys overflow, in float16 soonest.",
+    ).field(0)
 
     label: ClassVar[str] = "xPos"
     summary: ClassVar[str] = (

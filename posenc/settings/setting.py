@@ -50,126 +50,86 @@ class Setting:
     `own` holds the fields that belong to one scheme, as sorted pairs such as ("rope.layout", "half").
     """
 
-    schemes: tuple[str, ...] = fields.ruled(
-        DEFAULT_SCHEMES,
-        fields.MultiChoice(
-            options=tuple(SCHEMES),
-            labels=tuple(config.label for config in SCHEMES.values()),
-            most=MAX_SCHEMES,
-            label="Schemes",
-            help=with_advanced(
-                "Which schemes are compared.",
-                (config.label for config in SCHEMES.values() if config.advanced),
-            ),
+    schemes: tuple[str, ...] = fields.MultiChoice(
+        options=tuple(SCHEMES),
+        labels=tuple(config.label for config in SCHEMES.values()),
+        most=MAX_SCHEMES,
+        label="Schemes",
+        help=with_advanced(
+            "Which schemes are compared.",
+            (config.label for config in SCHEMES.values() if config.advanced),
         ),
-    )
-    dim: int = fields.ruled(
-        512,
-        fields.IntRange(
-            low=2,
-            high=MAX_SHOWN_DIM,
-            multiple_of=2,
-            grid=_WIDTHS,
-            label="Model dimension",
-            help="Width of the token vectors; learned and sinusoidal act on all of it.",
-        ),
-    )
-    base: float = fields.ruled(
-        10000.0,
-        fields.FloatRange(
-            low=2.0,
-            high=limits.MAX_BASE,
-            grid=_BASES,
-            label="Base",
-            help=f"Sets how slowly the slowest pair rotates; {_USE_BASE}.",
-        ),
-    )
-    length: int = fields.ruled(
-        256,
-        fields.IntRange(
-            low=2,
-            high=MAX_SHOWN_LENGTH,
-            grid=_LENGTHS,
-            label="Positions shown",
-            help="How many positions are computed, from 0.",
-        ),
-    )
-    train_length: int = fields.ruled(
-        128,
-        fields.IntRange(
-            low=1,
-            high=limits.MAX_TRAIN_LENGTH,
-            grid=_TRAINED,
-            label="Training length",
-            help="Positions seen in training; an untrained learned table ends there.",
-        ),
-    )
-    heads: int = fields.ruled(
-        8,
-        fields.IntRange(
-            low=1,
-            high=MAX_SHOWN_HEADS,
-            label="Heads",
-            help="RoPE acts on dimension / heads; ALiBi and other biases differ from head to head.",
-        ),
-    )
-    equal_width: bool = fields.ruled(
-        False,
-        fields.Flag(
-            label="Compare at equal width",
-            help="Give schemes that rotate the whole model dimension instead of dimension / heads.",
-        ),
-    )
-    alibi_head: int = fields.ruled(
-        0,
-        fields.IntRange(
-            low=0,
-            high=MAX_SHOWN_HEADS,
-            label="Head shown",
-            help="Of schemes whose heads differ, such as ALiBi: 0 is the mean, 1 the first head.",
-        ),
-    )
-    seed: int = fields.ruled(
-        0,
-        fields.IntRange(
-            low=0,
-            high=2**31 - 1,
-            label="Seed",
-            help="Fixes all that is random: starts of tables and parameters, weights, controls.",
-        ),
-    )
-    learned_source: str = fields.ruled(
-        "trained",
-        fields.Word(
-            pattern=rf"trained|random|minilm|table-[0-9a-f]{{12}}|{limits.RUN}",
-            described="trained, random, minilm, or the name of a run or of an uploaded table",
-            label="Learned table",
-            help="The table of a trained model, or a random start.",
-        ),
-    )
-    model: str = fields.ruled(
-        "",
-        ModelRule(
-            label="Model",
-            help="A real model: its scheme takes the model's numbers in place of these.",
-        ),
-    )
-    precision: str = fields.ruled(
-        "float32",
-        fields.Choice(
-            options=tuple(PRECISIONS),
-            label="Precision",
-            help="The precision in which a model would hold its tables (ALiBi: its bias).",
-        ),
-    )
-    device: str = fields.ruled(
-        "auto",
-        fields.Choice(
-            options=("auto", "cpu", "cuda", "mps"),
-            label="Device",
-            help="Where the numbers are computed; auto takes the best that works.",
-        ),
-    )
+    ).field(DEFAULT_SCHEMES)
+    dim: int = fields.IntRange(
+        low=2,
+        high=MAX_SHOWN_DIM,
+        multiple_of=2,
+        grid=_WIDTHS,
+        label="Model dimension",
+        help="Width of the token vectors; learned and sinusoidal act on all of it.",
+    ).field(512)
+    base: float = fields.FloatRange(
+        low=2.0,
+        high=limits.MAX_BASE,
+        grid=_BASES,
+        label="Base",
+        help=f"Sets how slowly the slowest pair rotates; {_USE_BASE}.",
+    ).field(10000.0)
+    length: int = fields.IntRange(
+        low=2,
+        high=MAX_SHOWN_LENGTH,
+        grid=_LENGTHS,
+        label="Positions shown",
+        help="How many positions are computed, from 0.",
+    ).field(256)
+    train_length: int = fields.IntRange(
+        low=1,
+        high=limits.MAX_TRAIN_LENGTH,
+        grid=_TRAINED,
+        label="Training length",
+        help="Positions seen in training; an untrained learned table ends there.",
+    ).field(128)
+    heads: int = fields.IntRange(
+        low=1,
+        high=MAX_SHOWN_HEADS,
+        label="Heads",
+        help="RoPE acts on dimension / heads; ALiBi and other biases differ from head to head.",
+    ).field(8)
+    equal_width: bool = fields.Flag(
+        label="Compare at equal width",
+        help="Give schemes that rotate the whole model dimension instead of dimension / heads.",
+    ).field(False)
+    alibi_head: int = fields.IntRange(
+        low=0,
+        high=MAX_SHOWN_HEADS,
+        label="Head shown",
+        help="Of schemes whose heads differ, such as ALiBi: 0 is the mean, 1 the first head.",
+    ).field(0)
+    seed: int = fields.IntRange(
+        low=0,
+        high=2**31 - 1,
+        label="Seed",
+        help="Fixes all that is random: starts of tables and parameters, weights, controls.",
+    ).field(0)
+    learned_source: str = fields.Word(
+        pattern=rf"trained|random|minilm|table-[0-9a-f]{{12}}|{limits.RUN}",
+        described="trained, random, minilm, or the name of a run or of an uploaded table",
+        label="Learned table",
+        help="The table of a trained model, or a random start.",
+    ).field("trained")
+    model: str = ModelRule(
+        label="Model", help="A real model: its scheme takes the model's numbers in place of these."
+    ).field("")
+    precision: str = fields.Choice(
+        options=tuple(PRECISIONS),
+        label="Precision",
+        help="The precision in which a model would hold its tables (ALiBi: its bias).",
+    ).field("float32")
+    device: str = fields.Choice(
+        options=("auto", "cpu", "cuda", "mps"),
+        label="Device",
+        help="Where the numbers are computed; auto takes the best that works.",
+    ).field("auto")
     own: tuple[tuple[str, Any], ...] = ()
 
     def __post_init__(self) -> None:

@@ -50,7 +50,7 @@ ATTENTION_FACTOR = fields.FloatRange(
 def rotations_field(default: float, label: str, help: str) -> Any:
     """Return the field of a number of rotations within the trained length."""
     rule = fields.FloatRange(low=limits.MIN_TURNS, high=limits.MAX_TURNS, label=label, help=help)
-    return fields.ruled(default, rule)
+    return rule.field(default)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +60,7 @@ class ScaledRopeConfig(RopeConfig):
     after_training: whether a factor and the trained length are all that it needs.
     """
 
-    factor: float = fields.ruled(4.0, FACTOR)
+    factor: float = FACTOR.field(4.0)
 
     after_training: ClassVar[bool] = True
     shared: ClassVar[dict[str, str]] = RopeConfig.shared | {"trained_length": "scaled_from"}
@@ -131,7 +131,7 @@ def blended_formula(write: Writer, share: str, *definitions: str) -> tuple[str, 
 class RotationRampConfig(ScaledRopeConfig):
     """RoPE with a ramp over how often each pair rotates within the trained length."""
 
-    trained_length: int = fields.ruled(2_048, TRAINED_LENGTH)
+    trained_length: int = TRAINED_LENGTH.field(2_048)
 
     @property
     @abstractmethod

@@ -13,7 +13,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posenc import fields
 from posenc.schemes.rope_scaling.base import (
     FACTOR,
     TRAINED_LENGTH,
@@ -27,14 +26,14 @@ class RopeLlama3Config(RotationRampConfig):
     """RoPE with the ramp of Llama 3.1, linear in the waves that fit into the trained length."""
 
     kind: str = "rope_llama3"
-    factor: float = fields.ruled(8.0, FACTOR)
+    factor: float = FACTOR.field(8.0)
     low_freq_factor: float = rotations_field(
         1.0, "Low frequency factor", "Pairs with fewer waves in the trained length are divided."
     )
     high_freq_factor: float = rotations_field(
         4.0, "High frequency factor", "Pairs with more waves in the trained length are kept."
     )
-    trained_length: int = fields.ruled(8_192, TRAINED_LENGTH)
+    trained_length: int = TRAINED_LENGTH.field(8_192)
 
     label: ClassVar[str] = "RoPE Llama 3"
     summary: ClassVar[str] = "RoPE with short waves kept, long waves divided, a blend between."

@@ -35,7 +35,7 @@ def _factors_field(label: str, example: str) -> Any:
         label=label,
         help=f"One number for all pairs or one for each; empty stands for {example}.",
     )
-    return fields.ruled((), rule)
+    return rule.field(())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,9 +47,9 @@ class RopeLongConfig(ScaledRopeConfig):
     long_factor: tuple[float, ...] = _factors_field(
         "Long factors", "1 to the scale factor in equal ratios, an example"
     )
-    trained_length: int = fields.ruled(2_048, TRAINED_LENGTH)
-    attention_factor: float = fields.ruled(0.0, ATTENTION_FACTOR)
-    length: int = fields.ruled(0, READ_LENGTH)
+    trained_length: int = TRAINED_LENGTH.field(2_048)
+    attention_factor: float = ATTENTION_FACTOR.field(0.0)
+    length: int = READ_LENGTH.field(0)
 
     label: ClassVar[str] = "LongRoPE"
     summary: ClassVar[str] = "RoPE with a searched factor for every pair, another past a length."

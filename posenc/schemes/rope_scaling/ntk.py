@@ -12,7 +12,6 @@ from typing import ClassVar, Self
 from jaxtyping import Float
 from torch import Tensor
 
-from posenc import fields
 from posenc.formula import Writer, number
 from posenc.schemes.rope import RopeConfig, float32_powers
 from posenc.schemes.rope_scaling.base import (
@@ -62,9 +61,9 @@ class RopeDynamicConfig(RopeNtkConfig):
     """RoPE with NTK-aware scaling for a text of `length` positions."""
 
     kind: str = "rope_dynamic"
-    factor: float = fields.ruled(4.0, _GROWTH)
-    trained_length: int = fields.ruled(2_048, TRAINED_LENGTH)
-    length: int = fields.ruled(0, READ_LENGTH)
+    factor: float = _GROWTH.field(4.0)
+    trained_length: int = TRAINED_LENGTH.field(2_048)
+    length: int = READ_LENGTH.field(0)
 
     label: ClassVar[str] = "RoPE dynamic NTK"
     summary: ClassVar[str] = "RoPE whose base grows with the text past the trained length."

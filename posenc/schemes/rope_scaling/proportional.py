@@ -24,16 +24,13 @@ class RopeProportionalConfig(ScaledRopeConfig):
     """RoPE whose slowest pairs do not rotate; `partial_rotary_factor` is the share that does."""
 
     kind: str = "rope_proportional"
-    partial_rotary_factor: float = fields.ruled(
-        0.75,
-        fields.FloatRange(
-            low=0.0,
-            high=1.0,
-            label="Share of pairs that turn",
-            help="The fastest ones, on the ladder of the whole head; the others have frequency 0.",
-        ),
-    )
-    factor: float = fields.ruled(1.0, dataclasses.replace(FACTOR, help="Divides every frequency."))
+    partial_rotary_factor: float = fields.FloatRange(
+        low=0.0,
+        high=1.0,
+        label="Share of pairs that turn",
+        help="The fastest ones, on the ladder of the whole head; the others have frequency 0.",
+    ).field(0.75)
+    factor: float = dataclasses.replace(FACTOR, help="Divides every frequency.").field(1.0)
 
     label: ClassVar[str] = "p-RoPE"
     summary: ClassVar[str] = "RoPE whose slowest pairs do not turn at all."

@@ -28,40 +28,30 @@ class RopeSectionsConfig(RopeConfig):
     """
 
     kind: str = "rope_sections"
-    sections: tuple[int, ...] = fields.ruled(
-        (),
-        fields.Numbers(
-            low=0,
-            high=limits.MAX_DIM // 2,
-            least=0,
-            most=limits.MAX_AXES_OF_POSITION,
-            whole=True,
-            label="Pairs of each axis",
-            help="They sum to the number of pairs; empty stands for two axes of half the pairs.",
-        ),
-    )
-    grid: int = fields.ruled(
-        16,
-        fields.IntRange(
-            low=0,
-            high=limits.MAX_GRID,
-            grid=(0, 2, 4, 8, 12, 16, 20, 24, 28, 32, 48, 64, 96, 128, 256),
-            label="Columns of the grid",
-            help="Tokens fill the grid row by row; 0 is text, where every axis is the position.",
-        ),
-    )
-    interleaved: bool = fields.ruled(
-        False,
-        fields.Flag(label="Axes in turn", help="Deal the pairs out to the axes in turn."),
-    )
-    ladders: Literal["one", "each"] = fields.ruled(
-        "one",
-        fields.Choice(
-            options=("one", "each"),
-            label="Ladders",
-            help="One ladder cut into sections (M-RoPE), or one for each axis (axial).",
-        ),
-    )
+    sections: tuple[int, ...] = fields.Numbers(
+        low=0,
+        high=limits.MAX_DIM // 2,
+        least=0,
+        most=limits.MAX_AXES_OF_POSITION,
+        whole=True,
+        label="Pairs of each axis",
+        help="They sum to the number of pairs; empty stands for two axes of half the pairs.",
+    ).field(())
+    grid: int = fields.IntRange(
+        low=0,
+        high=limits.MAX_GRID,
+        grid=(0, 2, 4, 8, 12, 16, 20, 24, 28, 32, 48, 64, 96, 128, 256),
+        label="Columns of the grid",
+        help="Tokens fill the grid row by row; 0 is text, where every axis is the position.",
+    ).field(16)
+    interleaved: bool = fields.Flag(
+        label="Axes in turn", help="Deal the pairs out to the axes in turn."
+    ).field(False)
+    ladders: Literal["one", "each"] = fields.Choice(
+        options=("one", "each"),
+        label="Ladders",
+        help="One ladder cut into sections (M-RoPE), or one for each axis (axial).",
+    ).field("one")
 
     label: ClassVar[str] = "RoPE in sections"
     summary: ClassVar[str] = "RoPE whose pairs count rows, columns or other axes of a grid."

@@ -41,7 +41,7 @@ def _weight_field(label: str) -> Any:
         label=label,
         help="DeepSeek's weights of ln(factor) in the attention factor; 0 stands for not given.",
     )
-    return fields.ruled(0.0, rule)
+    return rule.field(0.0)
 
 
 def attention_scale(factor: float, weight: float = 1.0) -> float:
@@ -54,7 +54,7 @@ class RopeYarnConfig(ScaledRopeConfig):
     """RoPE with YaRN's ramp over pairs."""
 
     kind: str = "rope_yarn"
-    trained_length: int = fields.ruled(2_048, TRAINED_LENGTH)
+    trained_length: int = TRAINED_LENGTH.field(2_048)
     beta_fast: float = rotations_field(
         32.0, "Beta fast", "Pairs with more turns than this in the trained length are kept."
     )
@@ -63,10 +63,10 @@ class RopeYarnConfig(ScaledRopeConfig):
     )
     mscale: float = _weight_field("Mscale")
     mscale_all_dim: float = _weight_field("Mscale of all dimensions")
-    attention_factor: float = fields.ruled(0.0, ATTENTION_FACTOR)
-    truncate: bool = fields.ruled(
-        True, fields.Flag(label="Whole pairs", help="Round the ramp's ends to whole pairs.")
-    )
+    attention_factor: float = ATTENTION_FACTOR.field(0.0)
+    truncate: bool = fields.Flag(
+        label="Whole pairs", help="Round the ramp's ends to whole pairs."
+    ).field(True)
 
     label: ClassVar[str] = "RoPE YaRN"
     summary: ClassVar[str] = "RoPE with fast pairs kept, slow pairs divided and a ramp between."
@@ -138,7 +138,7 @@ class RopeYarnPaperConfig(RotationRampConfig):
     beta_slow: float = rotations_field(
         1.0, "Alpha", "Pairs with fewer turns than this in the trained length are divided."
     )
-    attention_factor: float = fields.ruled(0.0, ATTENTION_FACTOR)
+    attention_factor: float = ATTENTION_FACTOR.field(0.0)
 
     label: ClassVar[str] = "RoPE YaRN as printed"
     summary: ClassVar[str] = (

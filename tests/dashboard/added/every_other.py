@@ -15,11 +15,9 @@ class RopeEveryOtherConfig(ScaledRopeConfig):
     """RoPE with every second pair divided, the first of them pair `first`."""
 
     kind: str = "rope_every_other"
-    factor: float = fields.ruled(4.0, FACTOR)
-    trained_length: int = fields.ruled(2_048, TRAINED_LENGTH)
-    first: float = fields.ruled(
-        0.0, fields.FloatRange(low=0.0, high=1.0, label="First divided pair")
-    )
+    factor: float = FACTOR.field(4.0)
+    trained_length: int = TRAINED_LENGTH.field(2_048)
+    first: float = fields.FloatRange(low=0.0, high=1.0, label="First divided pair").field(0.0)
 
     label: ClassVar[str] = "RoPE every other"
     summary: ClassVar[str] = "RoPE with every second pair divided."

@@ -7,7 +7,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from posenc import fields
 from posenc.device import widest_dtype
 from posenc.formula import Writer
 from posenc.schemes.base import HEADS
@@ -19,7 +18,7 @@ class SquareRootConfig(TrainableConfig):
     """A slope for each of `heads` heads."""
 
     kind: Literal["square_root"] = "square_root"
-    heads: int = fields.ruled(8, HEADS)
+    heads: int = HEADS.field(8)
     source: str = source_field("Square root")
 
     label: ClassVar[str] = "Square root"
