@@ -1,41 +1,29 @@
 """One matrix per offset: is phi(i + k) = M_k phi(i) with one M_k for every position i?
 
-Vaswani et al. 2017, section 3.5, arXiv 1706.03762. The closed form, three fits, and the error of any
-such matrix: ||phi(i+k) - M phi(i)||_F / ||phi(i+k)||_F over the positions named; predicting zero
-gives 1. A fit uses a random half of the positions, is scored on the other half and on later
-positions, and is repeated on a random table, where the error is about 1.
+Vaswani et al. 2017, section 3.5, arXiv 1706.03762. Three fits, and the error of any such matrix:
+||phi(i+k) - M phi(i)||_F / ||phi(i+k)||_F over the positions named; predicting zero gives 1. The
+closed form of a scheme is its `offset_map`. A fit uses a random half of the positions, is scored on
+the other half and on later positions, and is repeated on a random table, where the error is about 1.
 Vectors are columns in M phi and rows in a table.
 """
 
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from posenc.analysis.inputs import Seed, as_float64, as_generator, as_inv_freq, as_kernel
-from posenc.errors import SchemeArgumentError, shown
-from posenc.frequencies import Frequencies, Layout
-from posenc.limits import MAX_DIM, check_count
+from posenc.analysis.inputs import Seed, as_float64, as_generator, as_kernel
+from posenc.errors import SchemeArgumentError
+from posenc.frequencies import Layout
+from posenc.limits import MAX_DIM, MAX_POSITION, check_count
 from posenc.rotation import First, pair_columns, pair_matrix
-from posenc.tables import cos_sin
 
 _EPS = torch.finfo(torch.float64).eps
 _Parts = tuple[Tensor, Tensor, Tensor]  # positions fitted, held out, past the training length
-_Scored = tuple[Tensor | None, int | None, list[float]]  # matrix, rank, an error for each part
-
-
-class MapKind(StrEnum):
-    """What can be said of one matrix per offset."""
-
-    EXACT = "exact in d dimensions"
-    EXPANDING = (
-        "exact, but every position adds a dimension, so seen positions do not predict later ones"
-    )
-    NONE = "no such matrix"
+_Fit = tuple[Tensor | None, int | None, list[float]]  # matrix, rank, an error for each part
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,15 +31,13 @@ class LinearMapFit:
     """One matrix fitted to (phi(i), phi(i + offset)) on half of the positions, scored on others.
 
     `matrix` (d, d): None for a fit through a kernel, sparse COO for a fit per pair above 512 features.
-    `positions`: how many the halves were drawn from. `fitted`: pairs of positions fitted.
-    `dimension`: width d, or the rank for a kernel. `rank`: of the `positions` rows (of the fitted ones
-    for a kernel); below `dimension` the fit interpolates; None for a fit per pair. `later_error`: of
-    positions past these, None without any. `control_*`: the same on a Gaussian table.
+    `fitted`: pairs of positions fitted. `dimension`: width d, or the rank for a kernel. `rank`: of the
+    rows below the training length (of the fitted ones for a kernel); below `dimension` the fit
+    interpolates; None for a fit per pair. `later_error`: of positions past the training length, None
+    without any. `control_*`: the same on a Gaussian table.
     """
 
-    offset: int
     matrix: Float[Tensor, "d d"] | None
-    positions: int
     fitted: int
     dimension: int
     rank: int | None
@@ -60,30 +46,6 @@ class LinearMapFit:
     later_error: float | None
     control_held_out: float
     control_later: float | None
-
-
-def block_rotation(
-    inv_freq: Float[Tensor, " pairs"],
-    offset: int,
-    *,
-    layout: Layout = "interleaved",
-    first: First = "sin",
-    tail: int = 0,
-) -> Float[Tensor, "d d"]:
-    """Return the closed form M_k of sinusoidal and rotary vectors, (d, d), d = 2 pairs + tail.
-
-    Pair m is rotated by a = inv_freq_m * offset:
-    first "sin" (sinusoidal rows): [sin; cos] -> [[cos a, sin a], [-sin a, cos a]] [sin; cos];
-    first "cos" (RoPE vectors): [cos; sin] -> [[cos a, -sin a], [sin a, cos a]] [cos; sin].
-    The last `tail` features are not rotated. The offset may be negative. Above 512 features the
-    matrix is a sparse COO tensor.
-    Raises SchemeArgumentError for bad frequencies, layout, first, tail or |offset| >= 2^31.
-    Source: Vaswani et al. 2017, section 3.5; Su et al. 2021, arXiv 2104.09864, section 3.2.
-    """
-    inv_freq = as_inv_freq(inv_freq)
-    position, frequencies = torch.tensor(_check_offset(offset)), Frequencies.from_inv_freq(inv_freq)
-    cos, sin = cos_sin(position, frequencies, dtype=torch.float64, device=inv_freq.device)
-    return pair_matrix(cos, sin, layout, first, check_count("tail", tail, 0, 2**20))
 
 
 def verify_map(
@@ -119,7 +81,7 @@ def composition_error(
 ) -> float:
     """Return ||first second - both||_F / ||both||_F: does M_a M_b equal M_(a+b)? 0 is exact.
 
-    Each may be a sparse COO tensor, as `block_rotation` gives for wide vectors.
+    Each may be a sparse COO tensor, as a closed form of wide vectors is.
     Raises SchemeArgumentError for shapes that do not compose.
     """
     first, second = as_float64("first", first, "(a, b)"), as_float64("second", second, "(b, c)")
@@ -138,31 +100,6 @@ def composition_error(
     return _relative_norm((product - both).coalesce().values(), both.coalesce().values())
 
 
-def classify_map(
-    map_error: float,
-    *,
-    dimension: int,
-    dimension_at_double: int,
-    tolerance: float = 1e-6,
-) -> tuple[MapKind, str]:
-    """Return the kind of map by its error, and a sentence that says it.
-
-    `map_error`: of the closed form where there is one (`verify_map`), else held out, of a fit.
-    `dimension`, `dimension_at_double`: of the vectors of some number of positions, and of twice as
-    many. An error above `tolerance` is NONE; below it, a dimension that grows is EXPANDING.
-    Raises SchemeArgumentError for an error that is not a number.
-    """
-    for name, number in {"map_error": map_error, "tolerance": tolerance}.items():
-        if not isinstance(number, int | float) or not number >= 0:
-            message = f"{name} must be a number of at least 0, got {shown(number)}."
-            raise SchemeArgumentError(message)
-    if map_error > tolerance:
-        return MapKind.NONE, str(MapKind.NONE)
-    if dimension_at_double > dimension:
-        return MapKind.EXPANDING, str(MapKind.EXPANDING)
-    return MapKind.EXACT, f"exact in {dimension:,} dimensions"
-
-
 def fit_pairs(
     vectors: Float[Tensor, "n d"],
     offset: int,
@@ -176,7 +113,8 @@ def fit_pairs(
     """Return the fit of two numbers per pair of columns, a scaled rotation, by least squares.
 
     A pair is read as the complex number z = cos + 1j sin; c = sum conj(z_i) z_(i+k) / sum |z_i|^2.
-    `layout`, `first`, `tail` as in `block_rotation`, which the fit equals where that exists.
+    `layout`, `first`, `tail`: of the columns, as in `posenc.rotation.pair_matrix`; the fit equals the
+    closed form of sinusoidal and rotary vectors.
     `train_length`: positions below it are split at random into a fitted and a held-out half
     (default: all), positions past it are scored apart. `seed`: an integer or a torch.Generator.
     Raises SchemeArgumentError for a width that is not 2 pairs + tail or fewer than two usable pairs
@@ -232,9 +170,9 @@ def fit_dense(
         targets = table[sources + offset]
         return torch.linalg.lstsq(table[sources], targets, driver="gelsd").solution.T
 
-    result = _fit_table(vectors, offset, train_length, seed, fit)
-    rows = vectors[: result.positions]
-    return replace(result, rank=int(torch.linalg.matrix_rank(rows[rows.isfinite().all(1)])))
+    rows = vectors[:length]
+    rank = int(torch.linalg.matrix_rank(rows[rows.isfinite().all(1)]))
+    return replace(_fit_table(vectors, offset, train_length, seed, fit), rank=rank)
 
 
 def fit_kernel(
@@ -265,7 +203,7 @@ def fit_kernel(
     width = len(kernel) if control_width is None else control_width
     check_count("control_width", width, 1, MAX_DIM)
 
-    def score(gram: Tensor, parts: _Parts) -> _Scored:
+    def score(gram: Tensor, parts: _Parts) -> _Fit:
         sources = parts[0]
         values, axes = torch.linalg.eigh(gram[sources][:, sources])
         positive = values > len(sources) * _EPS * values[-1]
@@ -295,7 +233,7 @@ def _fit_table(
 ) -> LinearMapFit:
     """Score a fit that takes a table and the positions to fit, and returns a matrix."""
 
-    def score(table: Tensor, parts: _Parts) -> _Scored:
+    def score(table: Tensor, parts: _Parts) -> _Fit:
         matrix, errors = fit(table, parts[0]), []
         for part in parts:
             target = table[part + offset]
@@ -313,7 +251,7 @@ def _scored_fit(
     offset: int,
     train_length: int | None,
     seed: Seed,
-    score: Callable[[Tensor, _Parts], _Scored],
+    score: Callable[[Tensor, _Parts], _Fit],
     control: Callable[[Tensor], Tensor],
 ) -> LinearMapFit:
     """Fit on a random half, score on the other half and later, and repeat on a random table."""
@@ -336,9 +274,7 @@ def _scored_fit(
     matrix, rank, (in_sample, held_out, past) = score(data, parts)
     _, _, (_, control_held_out, control_past) = score(control(noise), parts)
     return LinearMapFit(
-        offset=offset,
         matrix=matrix,
-        positions=length,
         fitted=half,
         dimension=width,
         rank=rank,
@@ -350,14 +286,11 @@ def _scored_fit(
     )
 
 
-def _check_offset(offset: int) -> int:
-    return check_count("offset", offset, -(2**31) + 1, 2**31 - 1)
-
-
 def _finite_pairs(finite: Bool[Tensor, " n"], offset: int) -> Int[Tensor, " m"]:
     """Positions i for which rows i and i + offset exist and are finite."""
     count = len(finite)
-    sources = torch.arange(max(0, -_check_offset(offset)), max(0, min(count, count - offset)))
+    check_count("offset", offset, -MAX_POSITION, MAX_POSITION)
+    sources = torch.arange(max(0, -offset), max(0, min(count, count - offset)))
     sources = sources.to(finite.device)
     return sources[finite[sources] & finite[sources + offset]]
 

@@ -15,8 +15,6 @@ from torch import Tensor
 from posenc.analysis.inputs import Seed, as_float64, as_generator, as_kernel
 from posenc.analysis.linear_map import (
     LinearMapFit,
-    MapKind,
-    classify_map,
     composition_error,
     fit_dense,
     fit_kernel,
@@ -26,12 +24,11 @@ from posenc.analysis.linear_map import (
 from posenc.analysis.similarity import similarity_by_offset
 from posenc.errors import NoPositionVectors, SchemeArgumentError
 from posenc.kernel import position_kernel, position_vectors
-from posenc.limits import check_count
 from posenc.schemes.base import Head, Scheme, VectorScheme, rounded
 from posenc.settings import Query, known
 
-TOO_FEW_OFFSETS = "There are too few offsets with a value to lay a line through."
 TOO_FEW_POSITIONS = "There are too few positions to compare one offset at two places."
+GROWING = "exact, but every position adds a dimension, so seen positions do not predict later ones"
 NO_SPREAD = "All entries off the diagonal are equal, so there is no spread to compare with."
 
 OFFSETS = (1, 2, 4, 8, 16, 32, 64)
@@ -53,15 +50,12 @@ class OffsetOnly:
     """Deviation of a kernel from a function of the offset alone.
 
     `error`: see `diagonal_spread`; None with a `reason` where it is undefined. `control`: the same
-    for a random table. `offsets`, `deviation`: the diagonals averaged, and the standard deviation
-    along each, in the kernel's unit.
+    for a random table.
     """
 
     error: float | None
     reason: str | None
     control: float | None
-    offsets: Int[Tensor, " offsets"]
-    deviation: Float[Tensor, " offsets"]
 
 
 @dataclass(frozen=True)
@@ -76,7 +70,6 @@ class LinearInOffset:
     r_squared: float | None
     reason: str | None
     slope: float
-    intercept: float
     control: float | None
 
 
@@ -91,7 +84,6 @@ class OffsetMap:
     """
 
     verdict: str
-    provenance: str
     closed: float | None = None
     closed_control: float | None = None
     fitted: float | None = None
@@ -127,23 +119,15 @@ class OffsetClaims:
     straight: LinearInOffset
 
 
-def offset_only(
-    kernel: Float[Tensor, "n n"], *, seed: Seed = 0, control_width: int = 64
-) -> OffsetOnly:
+def offset_only(kernel: Float[Tensor, "n n"], *, seed: Seed = 0) -> OffsetOnly:
     """Return how far K(i, i + k) is from a function of k, by `diagonal_spread`.
 
-    The control is the kernel of a Gaussian table (n, control_width) drawn from `seed`.
+    The control is the kernel of a Gaussian table (n, 64) drawn from `seed`.
     Raises SchemeArgumentError for a kernel that is not square.
     """
-    kernel = as_kernel(kernel)
-    check_count("control_width", control_width, 1, 2**16)
-    profile = similarity_by_offset(kernel)
-    error, reason = _diagonal_spread(kernel, profile.deviation)
-    generator, shape = as_generator(seed), (len(kernel), control_width)
-    noise = torch.randn(shape, dtype=kernel.dtype, generator=generator).to(kernel.device)
-    control, _ = diagonal_spread(noise @ noise.T)
-    short = slice(1, max(1, (len(kernel) + 1) // 2))
-    return OffsetOnly(error, reason, control, profile.offsets[short], profile.deviation[short])
+    error, reason = diagonal_spread(kernel)
+    noise = torch.randn(len(kernel), 64, dtype=torch.float64, generator=as_generator(seed))
+    return OffsetOnly(error, reason, diagonal_spread(noise @ noise.T)[0])
 
 
 def linear_in_offset(values: Float[Tensor, " n"], *, seed: Seed = 0) -> LinearInOffset:
@@ -157,12 +141,13 @@ def linear_in_offset(values: Float[Tensor, " n"], *, seed: Seed = 0) -> LinearIn
     steps = torch.arange(len(values), dtype=values.dtype, device=values.device)
     finite = values.isfinite()
     if int(finite.sum()) < 3:
-        return LinearInOffset(None, TOO_FEW_OFFSETS, math.nan, math.nan, math.nan)
+        too_few = "There are too few offsets with a value to lay a line through."
+        return LinearInOffset(None, too_few, math.nan, math.nan)
     noise = torch.randn(len(values), dtype=values.dtype, generator=as_generator(seed))
-    r_squared, slope, intercept = _line(steps[finite], values[finite])
-    control, _, _ = _line(steps[finite], noise.to(values.device)[finite])
+    r_squared, slope = _line(steps[finite], values[finite])
+    control, _ = _line(steps[finite], noise.to(values.device)[finite])
     reason = None if r_squared is not None else "The values do not change with the offset."
-    return LinearInOffset(r_squared, reason, slope, intercept, control)
+    return LinearInOffset(r_squared, reason, slope, control)
 
 
 def diagonal_spread(kernel: Float[Tensor, "n n"]) -> tuple[float | None, str | None]:
@@ -174,12 +159,8 @@ def diagonal_spread(kernel: Float[Tensor, "n n"]) -> tuple[float | None, str | N
     Raises SchemeArgumentError for a kernel that is not square.
     """
     kernel = as_kernel(kernel)
-    return _diagonal_spread(kernel, similarity_by_offset(kernel).deviation)
-
-
-def _diagonal_spread(kernel: Tensor, deviation: Tensor) -> tuple[float | None, str | None]:
     count = len(kernel)
-    short = deviation[1 : max(1, (count + 1) // 2)]
+    short = similarity_by_offset(kernel).deviation[1 : max(1, (count + 1) // 2)]
     short = short[short.isfinite()]
     if not len(short):
         return None, TOO_FEW_POSITIONS
@@ -192,18 +173,17 @@ def _diagonal_spread(kernel: Tensor, deviation: Tensor) -> tuple[float | None, s
     return (short.mean() / overall).item(), None
 
 
-def _line(at: Tensor, values: Tensor) -> tuple[float | None, float, float]:
-    """R^2, slope and intercept of values against `at`; R^2 is None when nothing varies."""
+def _line(at: Tensor, values: Tensor) -> tuple[float | None, float]:
+    """R^2 and slope of values against `at`; R^2 is None when nothing varies."""
     steps = at - at.mean()
     centred = values - values[0]
     centred = centred - centred.mean()
     slope = (steps @ centred) / (steps @ steps)
-    intercept = values.mean() - slope * at.mean()
     residual = centred - slope * steps
     r_squared = None
     if centred.abs().amax() > 64 * _EPS * values.abs().amax():
         r_squared = (1 - (residual @ residual) / (centred @ centred)).item()
-    return r_squared, slope.item(), intercept.item()
+    return r_squared, slope.item()
 
 
 @dataclass(frozen=True)
@@ -217,12 +197,12 @@ class _Checked:
 
 
 def _checked(query: Query) -> _Checked | None:
-    """The checked results; None if the scheme has no position vectors."""
+    """The scheme of a query with its vectors; None if it has none."""
     scheme = query.build("cpu")
     length = known(scheme, min(query.length, CHECKED_POSITIONS))
     heads: list[Head] = [query.head]
     if query.head == "mean" and scheme.heads:
-        heads = list(range(scheme.heads))
+        heads = [*range(scheme.heads)]
     try:
         vectors = {
             head: position_vectors(scheme, length, head=head, dtype=query.dtype) for head in heads
@@ -239,29 +219,35 @@ def scheme_offset_map(query: Query, offset: int, second: int) -> OffsetMap:
     """
     checked = _checked(query)
     if checked is None:
-        return OffsetMap(verdict=_no_vectors(query), provenance=query.build("cpu").provenance)
+        return OffsetMap(verdict=_no_vectors(query))
     scheme, length = checked.scheme, checked.length
     head, vectors = next(iter(checked.vectors.items()))
     closed, closed_control = _closed_form(checked, offset)
-    fit = _kernel_fit(checked, offset) if closed is None else None
     pairs = _pair_fit(checked, offset)
-    if fit:
-        dimension = at_half = fit.dimension
+    if closed is None:
+        fit, matrix = _kernel_fit(checked, offset), None
+        growing = False
     else:
+        fit, matrix = None, scheme.offset_map(offset, size=CORNER, head=head)
         half = position_vectors(scheme, max(1, length // 2), head=head, dtype=query.dtype)
-        dimension, at_half = vectors.shape[1], half.shape[1]
-    matrix = None if closed is None else scheme.offset_map(offset, size=CORNER, head=head)
+        growing = vectors.shape[1] > half.shape[1]
+    composed = corner = None
+    if matrix is not None:
+        composed = _composition(checked, offset, second)
+        index = torch.arange(min(CORNER, *matrix.shape))
+        corner = matrix.index_select(0, index).index_select(1, index).to_dense()
+    error = fit.held_out_error if fit else closed
+    dimension = fit.dimension if fit else vectors.shape[1]
     return OffsetMap(
-        verdict=_verdict(fit.held_out_error if fit else closed, query, dimension, at_half),
-        provenance=scheme.provenance,
+        verdict=_verdict(error, query, dimension, growing=growing),
         closed=closed,
         closed_control=closed_control,
         fitted=fit.held_out_error if fit else None,
         fitted_control=fit.control_held_out if fit else None,
         pairs=pairs.held_out_error if pairs else None,
         pairs_control=pairs.control_held_out if pairs else None,
-        composed=None if matrix is None else _composition(checked, offset, second),
-        corner=None if matrix is None else _corner(matrix),
+        composed=composed,
+        corner=corner,
     )
 
 
@@ -385,21 +371,12 @@ def _no_vectors(query: Query) -> str:
     return f"no position vectors once rounded to {query.precision}"
 
 
-def _verdict(error: float | None, query: Query, dimension: int, at_half: int) -> str:
+def _verdict(error: float | None, query: Query, dimension: int, *, growing: bool) -> str:
     if error is None:
         return "too few positions to tell"
     if math.isnan(error):
         return "undefined, all vectors are zero"
-    sizes = {"dimension": at_half, "dimension_at_double": dimension}
-    kind, sentence = classify_map(error, **sizes, tolerance=MAP_TOLERANCE[query.precision])
-    if kind is MapKind.NONE:
-        return f"{sentence}, error {error:.3g}"
-    return f"{sentence} up to the rounding of {query.precision}" if query.dtype else sentence
-
-
-def _corner(matrix: Tensor) -> Float[Tensor, "a b"]:
-    """The first rows and columns of a matrix, sparse or not, as a dense one."""
-    if not matrix.is_sparse:
-        return matrix[:CORNER, :CORNER]
-    index = torch.arange(min(CORNER, *matrix.shape), device=matrix.device)
-    return matrix.index_select(0, index).index_select(1, index).to_dense()
+    if error > MAP_TOLERANCE[query.precision]:
+        return f"no such matrix, error {error:.3g}"
+    exact = GROWING if growing else f"exact in {dimension:,} dimensions"
+    return f"{exact} up to the rounding of {query.precision}" if query.dtype else exact
