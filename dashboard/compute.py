@@ -215,8 +215,8 @@ def reference_row(query: Query, reference: int) -> tuple[Array, Array] | None:
     found = kernel(query)
     if reference >= found.length:
         return None
-    row = analysis.similarity_row(reference, **found.arguments())
-    return np.arange(found.length), row.cosine.numpy()
+    cosine = analysis.similarity_row(reference, **found.arguments())
+    return np.arange(found.length), cosine.numpy()
 
 
 @st.cache_data(**CACHE)

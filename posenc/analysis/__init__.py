@@ -36,9 +36,6 @@ from posenc.analysis.extrapolation import (
 from posenc.analysis.layout_mixups import LayoutInspection, LayoutUse, inspect_layouts
 from posenc.analysis.linear_map import (
     LinearMapFit,
-    MapKind,
-    block_rotation,
-    classify_map,
     composition_error,
     fit_dense,
     fit_kernel,
@@ -76,10 +73,8 @@ from posenc.analysis.properties import (
     scheme_properties,
 )
 from posenc.analysis.similarity import (
-    CosineMatrix,
     OffsetProfile,
     SchemeSimilarity,
-    SimilarityRow,
     cosine_curve,
     cosine_matrix,
     expand_curve,

@@ -13,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posenc.analysis.inputs import Seed, as_generator
+from posenc.analysis.similarity import similarity_by_offset
 from posenc.frequencies import Layout, interleaved_to_half
 from posenc.limits import check_count
 from posenc.rotation import apply_rope
@@ -104,6 +105,7 @@ def inspect_layouts(
         rotated = rotate_q(q)
         used = score(rotated, rotate_k(k))
         used_alike = score(rotate_q(same_q), rotate_k(same_k))
+        along = similarity_by_offset(used_alike, side="both").deviation
         return LayoutUse(
             words=words,
             scores=used,
@@ -113,7 +115,7 @@ def inspect_layouts(
                 torch.corrcoef(torch.stack((used.flatten(), scores.flatten())))[0, 1]
             ),
             norm_change=float((rotated.norm(dim=1) / q.norm(dim=1) - 1).abs().max()),
-            offset_spread=_offset_spread(used_alike),
+            offset_spread=float(along.amax() / used_alike.std(correction=0)),
         )
 
     converted = use("queries and keys permuted, then the other layout", mended, mended)
@@ -124,10 +126,3 @@ def inspect_layouts(
     }
     largest = float((scores - converted.scores).abs().max())
     return LayoutInspection(scores, alike, converted, largest, mistakes)
-
-
-def _offset_spread(scores: Float[Tensor, "n n"]) -> float:
-    overall = float(scores.std(correction=0))
-    offsets = range(1 - len(scores), len(scores))
-    largest = max(float(scores.diagonal(offset).std(correction=0)) for offset in offsets)
-    return largest / overall if overall > 0 else 0.0

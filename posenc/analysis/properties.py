@@ -103,7 +103,7 @@ def measure(
         source = source[inside, inside].masked_fill(~(finite[:, None] & finite), torch.nan)
         vectors = None if vectors is None else vectors[inside]
         invariance = diagonal_spread(source)
-        similarity = similarity_by_offset(cosine_matrix(source).values, side="before").mean
+        similarity = similarity_by_offset(cosine_matrix(source), side="before").mean
     similarity = similarity[similarity.isfinite()]
     peak = diagonal[finite].abs().amax().item()
     squares = squared_distances(source, is_curve)

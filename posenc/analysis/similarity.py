@@ -3,12 +3,11 @@
 Definition: cos(i, j) = K(i, j) / sqrt(K(i, i) K(j, j)), where K is the position kernel.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import pad
 
@@ -21,40 +20,13 @@ from posenc.toeplitz import toeplitz
 
 Side = Literal["after", "before", "both"]
 
-_BLOCK_ELEMENTS = 2**21  # of one block of rows: 16 MiB of float64
-
-
-@dataclass(frozen=True, eq=False)
-class CosineMatrix:
-    """Cosine similarity of every pair of positions; no unit.
-
-    `values` (n, n): NaN in the row and column of an undefined position.
-    `undefined` (n,): positions whose K(i, i) is not a positive finite number.
-    """
-
-    values: Float[Tensor, "n n"]
-    undefined: Bool[Tensor, " n"]
-
-
-@dataclass(frozen=True, eq=False)
-class SimilarityRow:
-    """One reference position (the query) against every position (the keys).
-
-    `offsets` (n,): key minus query. `kernel` (n,): K in its own unit. `cosine` (n,): no unit.
-    """
-
-    reference: int
-    offsets: Int[Tensor, " n"]
-    kernel: Float[Tensor, " n"]
-    cosine: Float[Tensor, " n"]
-
 
 @dataclass(frozen=True, eq=False)
 class OffsetProfile:
     """Statistics of a kernel along its diagonals; every field is (offsets,), in the kernel's unit.
 
     `offsets`: key minus query. `mean`, `deviation` (standard deviation, correction 0), `low` and
-    `high` are of the `counts` finite entries of that diagonal; they are NaN where there is none.
+    `high` are of the finite entries of that diagonal; they are NaN where there is none.
     """
 
     offsets: Int[Tensor, " offsets"]
@@ -62,7 +34,6 @@ class OffsetProfile:
     deviation: Float[Tensor, " offsets"]
     low: Float[Tensor, " offsets"]
     high: Float[Tensor, " offsets"]
-    counts: Int[Tensor, " offsets"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,8 +67,8 @@ def expand_curve(curve: Float[Tensor, " offsets"]) -> Float[Tensor, "n n"]:
     return toeplitz(curve)
 
 
-def cosine_matrix(kernel: Float[Tensor, "n n"]) -> CosineMatrix:
-    """Return a kernel (n, n) scaled to a unit diagonal.
+def cosine_matrix(kernel: Float[Tensor, "n n"]) -> Float[Tensor, "n n"]:
+    """Return a kernel (n, n) scaled to a unit diagonal, which is cosine similarity.
 
     The row and column of a position whose K(i, i) is not positive and finite are NaN, as are other
     entries that are not finite. Nothing is clamped: a value above 1 by more than rounding shows a
@@ -105,12 +76,12 @@ def cosine_matrix(kernel: Float[Tensor, "n n"]) -> CosineMatrix:
     Raises SchemeArgumentError for a kernel that is not square.
     """
     kernel = as_kernel(kernel)
-    norms, undefined = _norms(kernel.diagonal())
+    norms = _norms(kernel)
     values = torch.outer(norms, norms)  # of square roots: no finite kernel overflows
     torch.div(kernel, values, out=values)
     values.masked_fill_(values.isinf(), torch.nan)
-    values.diagonal().copy_(torch.where(undefined, torch.nan, 1.0))
-    return CosineMatrix(values, undefined)
+    values.diagonal().copy_(norms / norms)
+    return values
 
 
 def cosine_curve(curve: Float[Tensor, " offsets"]) -> Float[Tensor, " offsets"]:
@@ -133,24 +104,20 @@ def similarity_row(
     kernel: Float[Tensor, "n n"] | None = None,
     *,
     curve: Float[Tensor, " offsets"] | None = None,
-) -> SimilarityRow:
-    """Return one position (query) against all n keys, from a kernel (n, n) or a curve (2n-1,).
+) -> Float[Tensor, " n"]:
+    """Return the cosine similarity of one position (query) with all n, from a kernel or a curve.
 
     Raises SchemeArgumentError for a reference outside 0 .. n-1, or unless exactly one is given.
     """
     source, count, is_curve = kernel_or_curve(kernel, curve)
     check_count("reference", reference, 0, count - 1)
     if is_curve:
-        keys = slice(count - 1 - reference, 2 * count - 1 - reference)
-        row, cosine = source[keys], cosine_curve(source)[keys]
-    else:
-        row = source[reference]
-        norms, _ = _norms(source.diagonal())
-        cosine = row / (norms[reference] * norms)
-        cosine = cosine.masked_fill(cosine.isinf(), torch.nan)
-        cosine[reference] = torch.where(norms[reference].isnan(), torch.nan, 1.0)
-    offsets = torch.arange(count, device=source.device) - reference
-    return SimilarityRow(reference, offsets, row.clone(), cosine.clone())
+        return cosine_curve(source)[count - 1 - reference : 2 * count - 1 - reference].clone()
+    norms = _norms(source)
+    cosine = source[reference] / (norms[reference] * norms)
+    cosine.masked_fill_(cosine.isinf(), torch.nan)
+    cosine[reference] = norms[reference] / norms[reference]
+    return cosine
 
 
 def similarity_by_offset(
@@ -166,62 +133,34 @@ def similarity_by_offset(
     and so has a curve (2n-1,), which is its own profile.
     Raises SchemeArgumentError for another `side`, or unless exactly one of both is given.
     """
-    if side not in ("after", "before", "both"):
-        raise SchemeArgumentError(f"side must be 'after', 'before' or 'both', got {shown(side)}.")
     source, count, is_curve = kernel_or_curve(kernel, curve)
-    offsets = torch.arange(1 - count, count, device=source.device)
+    sides = {"after": range(count), "before": range(0, -count, -1), "both": range(1 - count, count)}
+    if side not in sides:
+        raise SchemeArgumentError(f"side must be 'after', 'before' or 'both', got {shown(side)}.")
+    offsets = torch.tensor(sides[side], device=source.device)
     if is_curve:
-        mean = source.masked_fill(source.isinf(), torch.nan)
-        counts = torch.where(mean.isfinite(), count - offsets.abs(), 0)
-        fields = [offsets, mean, 0.0 * mean, mean, mean, counts]
-    else:
-        fields = [offsets, *_along_diagonals(source)]
-    if side == "before":
-        return OffsetProfile(*(field[:count].flip(0) for field in fields))
-    first = count - 1 if side == "after" else 0
-    return OffsetProfile(*(field[first:].clone() for field in fields))
+        mean = source[offsets + count - 1]
+        mean.masked_fill_(mean.isinf(), torch.nan)
+        return OffsetProfile(offsets, mean, 0.0 * mean, mean, mean)
+    diagonals = [_statistics(source.diagonal(offset)) for offset in sides[side]]
+    return OffsetProfile(offsets, *torch.stack(diagonals, dim=1))
 
 
-def _norms(diagonal: Tensor) -> tuple[Tensor, Tensor]:
-    """Square roots of a kernel's diagonal, NaN where undefined, and the mask of undefined rows."""
-    undefined = ~(diagonal.isfinite() & (diagonal > 0))
-    return diagonal.masked_fill(undefined, torch.nan).sqrt(), undefined
+def _norms(kernel: Tensor) -> Tensor:
+    """Square roots of a kernel's diagonal, NaN where that is not positive and finite."""
+    diagonal = kernel.diagonal()
+    return diagonal.masked_fill(~(diagonal.isfinite() & (diagonal > 0)), torch.nan).sqrt()
 
 
-def _along_diagonals(kernel: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Mean, standard deviation, low, high and counts of every diagonal, at offset + n - 1.
-
-    Sums are of deviations from the diagonal's first entry: equal entries have a mean without rounding.
-    """
-    first = torch.cat([kernel[1:, 0].flip(0), kernel[0]])
-    first = torch.where(first.isfinite(), first, 0.0)
-    total, squares = torch.zeros_like(first), torch.zeros_like(first)
-    low, high = torch.full_like(first, torch.inf), torch.full_like(first, -torch.inf)
-    counts = torch.zeros_like(first, dtype=torch.int64)
-    for diagonals, rows in _sheared_blocks(kernel):
-        missing = ~rows.isfinite()
-        total[diagonals] += (rows - first[diagonals]).masked_fill_(missing, 0.0).sum(0)
-        counts[diagonals] += len(rows) - missing.sum(0)
-        low[diagonals] = low[diagonals].minimum(rows.masked_fill(missing, torch.inf).amin(0))
-        high[diagonals] = high[diagonals].maximum(rows.masked_fill(missing, -torch.inf).amax(0))
-    mean = first + total / counts  # 0 / 0 is NaN: a diagonal without a finite entry
-    for diagonals, rows in _sheared_blocks(kernel):
-        squares[diagonals] += (rows - mean[diagonals]).square_().nan_to_num_(0, 0, 0).sum(0)
-    empty = counts == 0
-    low, high = low.masked_fill(empty, torch.nan), high.masked_fill(empty, torch.nan)
-    return mean, (squares / counts).sqrt(), low, high, counts
-
-
-def _sheared_blocks(kernel: Tensor) -> Iterator[tuple[slice, Tensor]]:
-    """Blocks of rows with every diagonal in one column, and the columns' range in offset + n - 1."""
-    count = len(kernel)
-    end = 0
-    for block in kernel.split(max(1, _BLOCK_ELEMENTS // (2 * count))):
-        rows, end = len(block), end + len(block)
-        # Padded by their number and read again at a width of one less, rows move one further each.
-        padded = pad(block.flip(0), (0, rows), value=torch.nan).flatten()[:-rows]
-        width = count + rows - 1
-        yield slice(count - end, count - end + width), padded.view(rows, width)
+def _statistics(values: Tensor) -> Tensor:
+    """Mean, standard deviation, lowest and highest of the finite values."""
+    values = values[values.isfinite()]
+    if not len(values):
+        return values.new_full((4,), torch.nan)
+    above = values - values[0]  # of equal values the mean has no rounding
+    mean = above.mean()
+    deviation = (above - mean).square().mean().sqrt()
+    return torch.stack((values[0] + mean, deviation, *values.aminmax()))
 
 
 def squared_distances(source: Tensor, is_curve: bool) -> Tensor:
@@ -259,8 +198,8 @@ def scheme_similarity(query: Query, values: Tensor | None = None) -> SchemeSimil
         cosine, undefined = cosine_curve(values), 0
         profile = similarity_by_offset(curve=cosine, side="before")
     else:
-        scaled = cosine_matrix(values)
-        cosine, undefined = scaled.values, int(scaled.undefined.sum())
+        cosine = cosine_matrix(values)
+        undefined = int(cosine.diagonal().isnan().sum())
         profile = similarity_by_offset(cosine, side="before")
     low, high = profile.low, profile.high
     if values.ndim == 1 and query.head == "mean" and (scheme := query.build("cpu")).heads:

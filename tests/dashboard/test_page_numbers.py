@@ -16,6 +16,7 @@ from dashboard import pca, projection_frames, sentences
 from dashboard.pair import Pair
 from dashboard.projected import Projected
 from posenc import analysis
+from posenc.rotation import pair_matrix
 from posenc.settings import Setting
 from tests.dashboard import independent_kernels as by_hand
 from tests.dashboard import pages
@@ -178,7 +179,8 @@ def test_offsets_page_shows_shifts_spreads_and_lines(small: Small) -> None:
     exact = small["precision"] == "float32"
     for kind in ("sinusoidal", "rope"):
         first: Any = "cos" if kind == "rope" else "sin"
-        shift: Any = analysis.block_rotation(frequencies(kind, small), OFFSET, first=first)
+        angles = frequencies(kind, small) * OFFSET
+        shift: Any = pair_matrix(angles.cos(), angles.sin(), "interleaved", first, 0)
         assert np.allclose(pictures[LABELS[kind]], shift.to_dense()[:32, :32], atol=1e-7)
         (own,) = of(maps, kind).to_dict("records")
         error = analysis.verify_map(tensor(by_hand.entries(kind, small)), shift, OFFSET)

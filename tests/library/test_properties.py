@@ -176,7 +176,6 @@ def test_error_is_the_spread_along_diagonals_over_that_of_all(count: int) -> Non
     spreads = [array.diagonal(k).std() for k in range(1, (count + 1) // 2)]
     expected = np.mean(spreads) / array[~np.eye(count, dtype=bool)].std()
     assert found.error == pytest.approx(expected, rel=1e-12)
-    assert found.offsets.tolist() == list(range(1, (count + 1) // 2))
     assert diagonal_spread(kernel) == (found.error, None)
 
 
@@ -213,10 +212,9 @@ def test_numbers_that_are_undefined_have_a_reason() -> None:
 def test_line_is_that_of_least_squares_whatever_offsets_are_missing() -> None:
     values = table(90, 64) @ table(1, 64)[0]
     found = linear_in_offset(values)
-    slope, intercept = np.polyfit(np.arange(90.0), values.numpy(), 1)
+    slope, _ = np.polyfit(np.arange(90.0), values.numpy(), 1)
     correlation = np.corrcoef(np.arange(90.0), values.numpy())[0, 1]
     assert found.slope == pytest.approx(slope, rel=1e-12)
-    assert found.intercept == pytest.approx(intercept, rel=1e-12)
     assert found.r_squared == pytest.approx(correlation**2, rel=1e-12)
     values = -0.25 * torch.arange(200, dtype=F64) + 3.0
     values[[0, 4, 8]] = torch.tensor([math.nan, math.inf, math.nan]).double()

@@ -126,8 +126,6 @@ TABLES_AND_ANALYSES: list[tuple[Callable[[], object], str]] = [
     (lambda: OF.composition_error(*[noise(2, 3)] * 3), "must compose"),
     (lambda: OF.verify_map(noise(5, 2), noise(3, 3), 1), "must fit vectors of width 2"),
     (lambda: OF.verify_map(noise(5, 2), noise(2, 2), 5), "no pair of finite positions 5 apart"),
-    (lambda: OF.classify_map(NAN, dimension=1, dimension_at_double=1), "map_error must be"),
-    (lambda: OF.classify_map(0.0, dimension=1, dimension_at_double=1, tolerance=NAN), "tolerance"),
     # Principal components.
     (lambda: OF.project(noise(5, 2), 0), "components must be a whole number from 1"),
     (lambda: OF.project(torch.full((3, 2), NAN).double()), "at least one finite row"),
