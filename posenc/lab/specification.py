@@ -18,9 +18,9 @@ from posenc.schemes import SCHEMES
 from posenc.schemes.base import SchemeConfig
 from posenc.schemes.rope_scaling import AFTER_TRAINING, length_extensions
 from posenc.settings import Setting
-from posenc.text import with_advanced
 
 DEFAULT_SCALINGS = ("rope_linear", "rope_ntk")
+_SCALINGS = tuple(AFTER_TRAINING)
 _START = 2  # initialization of models whose scores are not divided by sqrt(head_dim); formerly 1
 _SIZES = ("dim", "rope_width", "head_dim", "heads")  # of a Setting, shared by model and scheme
 
@@ -29,55 +29,34 @@ _SIZES = ("dim", "rope_width", "head_dim", "heads")  # of a Setting, shared by m
 class Specification:
     """One training run and its evaluation. Equal specifications give equal numbers on one machine.
 
-    scalings: applied to a trained plain RoPE past its length. corpus: the SHA-256 of the text, "" for
+    scalings: applied to a trained plain RoPE past its length. longest: evaluated context over the
+    training length. segments: number that is scored. corpus: the SHA-256 of the text, "" for
     a task without one; corpus_name does not decide the run. device, threads, compiled: they change
     the rounding. versions: of posenc and torch.
     """
 
     scheme: SchemeConfig
     model: ModelSize = dataclasses.field(default_factory=ModelSize)
-    task: str = fields.ruled(
-        Language.kind, fields.Choice(options=tuple(TASKS), label="Task", help="What is learned.")
-    )
+    task: str = fields.ruled(Language.kind, fields.Choice(options=tuple(TASKS)))
     corpus: str = ""
     corpus_name: str = dataclasses.field(default="", compare=False)
     train_length: int = fields.ruled(
-        64,
-        fields.IntRange(
-            low=limits.MIN_RUN_TOKENS, high=limits.MAX_RUN_TOKENS, label="Training length"
-        ),
+        64, fields.IntRange(low=limits.MIN_RUN_TOKENS, high=limits.MAX_RUN_TOKENS)
     )
-    steps: int = fields.ruled(1_200, fields.IntRange(low=1, high=1_000_000, label="Steps"))
-    batch: int = fields.ruled(32, fields.IntRange(low=1, high=4_096, label="Sequences per step"))
-    learning_rate: float = fields.ruled(
-        2e-3, fields.FloatRange(low=1e-6, high=1.0, label="Learning rate")
-    )
-    weight_decay: float = fields.ruled(
-        0.1, fields.FloatRange(low=0.0, high=10.0, label="Weight decay")
-    )
-    seed: int = fields.ruled(0, fields.IntRange(low=0, high=2**31 - 1, label="Seed"))
-    longest: int = fields.ruled(
-        16, fields.IntRange(low=1, high=64, label="Read to, times the training length")
-    )
-    segments: int = fields.ruled(256, fields.IntRange(low=1, high=65_536, label="Scored segments"))
+    steps: int = fields.ruled(1_200, fields.IntRange(low=1, high=1_000_000))
+    batch: int = fields.ruled(32, fields.IntRange(low=1, high=4_096))
+    learning_rate: float = fields.ruled(2e-3, fields.FloatRange(low=1e-6, high=1.0))
+    weight_decay: float = fields.ruled(0.1, fields.FloatRange(low=0.0, high=10.0))
+    seed: int = fields.ruled(0, fields.IntRange(low=0, high=2**31 - 1))
+    longest: int = fields.ruled(16, fields.IntRange(low=1, high=64))
+    segments: int = fields.ruled(256, fields.IntRange(low=1, high=65_536))
     scalings: tuple[str, ...] = fields.ruled(
         DEFAULT_SCALINGS,
-        fields.MultiChoice(
-            options=tuple(AFTER_TRAINING),
-            labels=tuple(SCHEMES[kind].label for kind in AFTER_TRAINING),
-            most=len(AFTER_TRAINING),
-            label="RoPE scalings",
-            help=with_advanced(
-                "By which trained RoPE is read past its length, too; each costs a reading.",
-                (SCHEMES[kind].label for kind in AFTER_TRAINING if SCHEMES[kind].advanced),
-            ),
-        ),
+        fields.MultiChoice(options=_SCALINGS, labels=_SCALINGS, most=len(_SCALINGS)),
     )
-    device: str = fields.ruled("cpu", fields.Choice(options=("cpu", "cuda", "mps"), label="Device"))
-    threads: int = fields.ruled(1, fields.IntRange(low=1, high=1_024, label="Threads"))
-    compiled: bool = fields.ruled(
-        False, fields.Flag(label="Compiled", help="By torch.compile, which rounds differently.")
-    )
+    device: str = fields.ruled("cpu", fields.Choice(options=("cpu", "cuda", "mps")))
+    threads: int = fields.ruled(1, fields.IntRange(low=1, high=1_024))
+    compiled: bool = fields.ruled(False, fields.Flag())
     versions: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
@@ -88,14 +67,9 @@ class Specification:
             )
         if not self.versions:
             object.__setattr__(self, "versions", current_versions())
-        if not re.fullmatch("(?:[0-9a-f]{64})?", self.corpus):
+        if not re.fullmatch("[0-9a-f]{64}" if self.task == Language.kind else "", self.corpus):
             raise ConfigError(
-                "Specification.corpus must be 64 hexadecimal digits or empty, "
-                f"got {shown(self.corpus)}."
-            )
-        if (self.task == Language.kind) != bool(self.corpus):
-            raise ConfigError(
-                f"Specification.corpus must be the hash of a text for the task {Language.kind}, "
+                f"Specification.corpus must be 64 hexadecimal digits for the task {Language.kind}, "
                 f"and empty for the others, got {shown(self.corpus)} for {self.task}."
             )
         if not length_extensions(self.scheme, 2 * self.train_length, self.train_length):
