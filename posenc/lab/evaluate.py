@@ -14,8 +14,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from posenc.lab.model import LanguageModel
-from posenc.lab.specification import DEFAULT_SCALINGS, Specification
-from posenc.lab.tasks import IGNORED, TASKS, Batch, Copy, Language, Recall, Task, generator_for
+from posenc.lab.specification import Specification
+from posenc.lab.tasks import IGNORED, TASKS, Copy, Language, Recall, Task, generator_for
 from posenc.schemes.base import Scheme, SchemeConfig
 from posenc.schemes.rope_scaling import length_extensions
 
@@ -67,10 +67,8 @@ def evaluate(model: LanguageModel, task: Task, specification: Specification) -> 
         if isinstance(task, Language):
             by_context = _by_context(model, task, specification)
             return [*by_context, *_by_position(model, task, specification)]
-        if isinstance(task, Recall):
-            return list(_recalled(model, task, specification))
-        assert isinstance(task, Copy)
-        return list(_copied(model, task, specification))
+        assert isinstance(task, Recall | Copy)
+        return list(_accuracies(model, task, specification))
 
 
 def contexts(train_length: int, longest: int) -> list[int]:
@@ -84,7 +82,7 @@ def variants(
     model: LanguageModel,
     length: int,
     trained: int,
-    scalings: Sequence[str] = DEFAULT_SCALINGS,
+    scalings: Sequence[str],
 ) -> Iterator[Variant]:
     """Return every way to evaluate a model trained on `trained` tokens at `length` tokens.
 
@@ -102,14 +100,13 @@ def variants(
 
 def as_trained(model: LanguageModel, length: int) -> Variant:
     """Return the variant of a model as trained; its scheme may depend on the length of the text."""
-    config = model.scheme.config.at_length(length)
-    if config == model.scheme.config:
-        return Variant(TRAINED)
-    return Variant(TRAINED, scheme=_rebuilt(model, config))
+    return Variant(TRAINED, scheme=_rebuilt(model, model.scheme.config.at_length(length)))
 
 
 def _rebuilt(model: LanguageModel, config: SchemeConfig) -> Scheme:
     """Return the model's scheme with another config and the same trained parameters."""
+    if config == model.scheme.config:
+        return model.scheme
     scheme = config.build(device=model.tokens.weight.device)
     scheme.load_state_dict(model.scheme.state_dict())
     return scheme
@@ -212,32 +209,23 @@ def distances(train_length: int, longest: int) -> list[int]:
     return sorted(inside | {distance for distance in past if distance > farthest})
 
 
-def _recalled(model: LanguageModel, task: Recall, spec: Specification) -> Iterator[Score]:
-    for distance in distances(task.train_length, spec.longest):
-        generator = generator_for(spec.seed, Recall.kind, distance)
-        batch = task.at_distance(RECALLS, distance, generator)
-        for name, accuracy in _accuracies(model, batch, task.train_length, spec):
-            yield Score(Recall.kind, name, distance, accuracy, RECALLS)
-
-
-def _copied(model: LanguageModel, task: Copy, spec: Specification) -> Iterator[Score]:
-    # Each letter follows the correct ones. Writing them one by one fails at the same first error.
+def _accuracies(model: LanguageModel, task: Recall | Copy, spec: Specification) -> Iterator[Score]:
+    """Score the share of rows whose scored tokens are all correct."""
+    # Each letter of a copy follows the correct ones. Writing them singly fails at the same first error.
     trained = task.positions(task.train_length)
-    for length in range(1, 2 * task.train_length + 1):
-        batch = task.of_length(COPIES, length, generator_for(spec.seed, Copy.kind, length))
-        for name, accuracy in _accuracies(model, batch, trained, spec):
-            yield Score(Copy.kind, name, length, accuracy, COPIES)
-
-
-def _accuracies(
-    model: LanguageModel, batch: Batch, trained: int, spec: Specification
-) -> Iterator[tuple[str, float]]:
-    """Return, by variant, the share of rows whose scored tokens are all correct."""
-    inputs, targets = batch
-    size = max(1, TOKENS_AT_ONCE // inputs.shape[1])
-    for variant in variants(model, inputs.shape[1], trained, spec.scalings):
-        correct = 0
-        for tokens, wanted in zip(inputs.split(size), targets.split(size), strict=True):
-            best = variant.logits(model, tokens.to(spec.device)).argmax(dim=-1).cpu()
-            correct += int(((best == wanted) | (wanted == IGNORED)).all(dim=1).sum())
-        yield variant.name, correct / len(inputs)
+    xs: Sequence[int] = range(1, 2 * task.train_length + 1)
+    if isinstance(task, Recall):
+        xs = distances(task.train_length, spec.longest)
+    for x in xs:
+        generator = generator_for(spec.seed, task.kind, x)
+        if isinstance(task, Recall):
+            inputs, targets = task.at_distance(RECALLS, x, generator)
+        else:
+            inputs, targets = task.of_length(COPIES, x, generator)
+        size = max(1, TOKENS_AT_ONCE // inputs.shape[1])
+        for variant in variants(model, inputs.shape[1], trained, spec.scalings):
+            correct = 0
+            for tokens, wanted in zip(inputs.split(size), targets.split(size), strict=True):
+                best = variant.logits(model, tokens.to(spec.device)).argmax(dim=-1).cpu()
+                correct += int(((best == wanted) | (wanted == IGNORED)).all(dim=1).sum())
+            yield Score(task.kind, variant.name, x, correct / len(inputs), len(inputs))

@@ -381,12 +381,12 @@ def _process(pid: int) -> str:
     return f"{pid} {socket.gethostname()}"
 
 
-def clean_up(queue: Queue, work: Path | None = None) -> None:
-    """Remove abandoned checkpoints in `work`, default this machine's folder, and what kills left there.
+def clean_up(queue: Queue) -> None:
+    """Remove abandoned checkpoints and what kills left in the work folder.
 
     Also jobs that another version added long ago. Checkpoints that a queued job needs stay.
     """
-    folder = (work or work_folder()) / CHECKPOINTS
+    folder = work_folder() / CHECKPOINTS
     jobs, long_ago = queue.jobs(), time.time() - _ABANDONED
     needed = {each.run_id for job in jobs if not job.error for each in job.specifications}
     checkpoints = 0

@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from posenc.checkpoints.file_store import FileStore, store_url
+from posenc.checkpoints.file_store import FileStore
 from posenc.errors import RunError, StoreUnavailable, shown
 
 FOLDER = "labels"
@@ -77,10 +77,9 @@ def is_owner(text: str) -> bool:
 class Labels:
     """The labels of one store of runs."""
 
-    def __init__(self, url: str | os.PathLike[str] | None = None) -> None:
-        """Open the labels of the store at `url`: default that of this machine."""
-        store = os.fspath(url) if url is not None else store_url()
-        self.files = FileStore(f"{store.rstrip('/')}/{FOLDER}")
+    def __init__(self, url: str | os.PathLike[str]) -> None:
+        """Open the labels of the store at `url`."""
+        self.files = FileStore(f"{os.fspath(url).rstrip('/')}/{FOLDER}")
 
     def all(self) -> dict[str, tuple[Label, ...]]:
         """Return every readable label by its run. Raises StoreUnavailable."""

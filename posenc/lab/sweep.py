@@ -30,12 +30,11 @@ from posenc.settings import Setting
 
 @dataclass(frozen=True)
 class SweepTask:
-    """One run as plain values. text: a path, None for the standard library. work: see `run_once`."""
+    """One run as plain values. text: a path, None for the standard library."""
 
     record: dict[str, Any]
     store: str | None
     text: str | None = None
-    work: str | None = None
 
 
 @dataclass(frozen=True)
@@ -67,9 +66,9 @@ def specifications(
     if task not in TASKS:
         raise ConfigError(f"task must be one of {', '.join(TASKS)}, got {shown(task)}.")
     distinct: dict[Specification, None] = {}
+    rows = TASKS[task].positions(train_length)
     for kind, base, width, seed in itertools.product(schemes, bases, widths, range(seeds)):
         model = ModelSize(layers=layers, width=width, heads=heads)
-        rows = TASKS[task].positions(train_length)
         setting = Setting(
             dim=width, base=base, heads=heads, train_length=rows, learned_source="random"
         )
@@ -95,8 +94,7 @@ def run_task(task: SweepTask, report: Report | None = None) -> str | None:
     """Run a task in this process and return why the run stopped early, None if it did not."""
     specification = Specification.from_record(task.record)
     corpus = read_text(task.text) if specification.task == Language.kind else None
-    work = Path(task.work) if task.work else None
-    return run_once(specification, corpus, Store(task.store), work=work, report=report).stopped
+    return run_once(specification, corpus, Store(task.store), report=report).stopped
 
 
 def read_text(path: str | None) -> Corpus:

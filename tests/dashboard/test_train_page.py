@@ -14,6 +14,7 @@ from streamlit.testing.v1 import AppTest
 from dashboard import limits, run_labels, run_words, training, training_board, workers
 from dashboard.text import duration
 from dashboard.workers import Workers, server_workers
+from posenc.checkpoints.file_store import store_url
 from posenc.lab import Store, from_text, specifications, worker
 from posenc.lab.jobs import JobState, Progress, Queue
 from posenc.lab.labels import FOLDER, Label, Labels
@@ -264,10 +265,10 @@ def test_private_server_links_names_and_hides_its_own_runs(queue: Queue) -> None
     assert any(text.startswith("My first try. Task: ") for text in captions(at))
     at.text_input(key=f"own_name_{run}").set_value("Renamed").run()
     press(at, "own_rename")
-    assert Labels().all() == {run: (Label(run, "", "Renamed"),)}
+    assert Labels(store_url()).all() == {run: (Label(run, "", "Renamed"),)}
     assert any(text.startswith("Renamed. Task: ") for text in captions(at))
     press(at, "own_hide")
-    assert Labels().all()[run][0].hidden
+    assert Labels(store_url()).all()[run][0].hidden
     assert "Finished on this server" not in [box.value for box in drawn(at).subheader]
     # Hidden runs are in no list, but nothing is deleted: links and the same start find them.
     assert Store().ids() == [run]
@@ -303,10 +304,10 @@ def test_only_the_owner_renames_hides_and_stops(queue: Queue, visit_as: SharedSe
         visit_as(stranger)
         at = visit("train", own_runs=True, own_run=run, own_hide_asked=True, own_rename_asked=True)
         assert "own_hide" not in keys_of_buttons(drawn(at))
-    assert Labels().all() == {run: (Label(run, ANN, "Anns"),)}
+    assert Labels(store_url()).all() == {run: (Label(run, ANN, "Anns"),)}
     visit_as(ANN)
     press(visit("train", own_runs=True), "own_hide")
-    assert Labels().all() == {run: (Label(run, ANN, "Anns", hidden=True),)}
+    assert Labels(store_url()).all() == {run: (Label(run, ANN, "Anns", hidden=True),)}
     assert Store().ids() == [run]
 
 
@@ -317,7 +318,7 @@ def test_unknown_visitor_names_a_start_once(queue: Queue, visit_as: SharedServer
     run = entry.specifications[0].run_id
     queue.cancel(entry.name)
     start("Second")
-    assert Labels().all() == {run: (Label(run, "", "First"),)}
+    assert Labels(store_url()).all() == {run: (Label(run, "", "First"),)}
 
 
 def test_name_with_markup_is_refused_and_an_owner_s_is_literal(

@@ -172,9 +172,10 @@ COPY: dict[str, Any] = {"task": "copy", "widths": [16]} | SIZES
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> dict[str, Any]:
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    monkeypatch.setenv("POSENC_WORK", str(tmp_path / "work"))
     (tmp_path / CORPUS.name).write_bytes(sentences())
-    names = {"store": "runs", "text": CORPUS.name, "work": "work"}
+    names = {"store": "runs", "text": CORPUS.name}
     return {name: str(tmp_path / place) for name, place in names.items()}
 
 
@@ -234,7 +235,7 @@ class LosingExecutor(Executor):
 def test_failing_jobs_do_not_stop_the_others(places: dict[str, Any]) -> None:
     specs = [small_spec(kind) for kind in ("alibi", "rope", "none", "learned")]
     jobs = jobs_of(specs, places)
-    jobs[1] = SweepTask(specs[1].record, places["store"], "no such text", places["work"])
+    jobs[1] = SweepTask(specs[1].record, places["store"], "no such text")
     errors = {o.specification.scheme.kind: o.error for o in sweep(jobs, LosingExecutor())}
     assert errors == {
         "alibi": "ConnectionError: the worker is gone",
