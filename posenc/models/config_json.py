@@ -199,11 +199,8 @@ class Keys:
         self.record = record
         self.path = path
         self.assumed: list[str] = parent.assumed if parent else []
-        self.children: list[Keys] = []
         self.sections: dict[str, Keys] = {}
         self.read: set[str] = set()
-        if parent:
-            parent.children.append(self)
 
     def named(self, name: str) -> str:
         """Return a key's path from the top."""
@@ -319,7 +316,7 @@ class Keys:
     def unread(self) -> tuple[str, ...]:
         """Return the unread keys that bear on position, also those of the sections that were read."""
         own = [printable_name(self.named(name)) for name in self.record if self.is_unread(name)]
-        return tuple(own) + tuple(key for child in self.children for key in child.unread())
+        return tuple(own) + tuple(key for part in self.sections.values() for key in part.unread())
 
     def is_unread(self, name: str) -> bool:
         """Return whether a key bears on position and was not read."""

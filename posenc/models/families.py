@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from posenc.frequencies import Layout
@@ -156,142 +155,135 @@ _DEEPSEEK_V3 = RopeFamily(
     context=4_096, layout="interleaved", latent=True,
 )  # fmt: skip
 
-FAMILIES: Mapping[str, RopeFamily] = MappingProxyType(
-    {
-        "llama": RopeFamily(config_class="LlamaConfig"),
-        "mistral": RopeFamily(
-            config_class="MistralConfig", kv_heads=8, context=131_072, windows="every layer",
-            window=4_096,
+FAMILIES: Mapping[str, RopeFamily] = {
+    "llama": RopeFamily(config_class="LlamaConfig"),
+    "mistral": RopeFamily(
+        config_class="MistralConfig", kv_heads=8, context=131_072, windows="every layer",
+        window=4_096,
+    ),
+    "mixtral": RopeFamily(
+        config_class="MixtralConfig", kv_heads=8, context=131_072, bases=_all_layers(1e6),
+        windows="every layer", head_dim_unset=True,
+    ),
+    "qwen2": _QWEN,
+    "qwen3": replace(_QWEN, config_class="Qwen3Config", head_dim=128),
+    "qwen2_moe": RopeFamily(
+        config_class="Qwen2MoeConfig", hidden_size=2_048, layers=24, heads=16, kv_heads=16,
+        context=32_768,
+    ),
+    "qwen3_moe": RopeFamily(
+        config_class="Qwen3MoeConfig", hidden_size=2_048, layers=24, kv_heads=4, context=32_768,
+    ),
+    "qwen2_vl_text": _QWEN_VL,
+    "qwen2_5_vl_text": replace(_QWEN_VL, config_class="Qwen2_5_VLTextConfig"),
+    "gemma": RopeFamily(
+        config_class="GemmaConfig", hidden_size=3_072, layers=28, heads=16, kv_heads=16,
+        head_dim=256, context=8_192,
+    ),
+    "gemma2": RopeFamily(
+        config_class="Gemma2Config", hidden_size=2_304, layers=26, heads=8, kv_heads=4,
+        head_dim=256, context=8_192, windows="pattern", window=4_096, scalar=256,
+        notes=(_SOFT_CAP,),
+    ),
+    "gemma3_text": RopeFamily(
+        config_class="Gemma3TextConfig", hidden_size=2_304, layers=26, heads=8, kv_heads=4,
+        head_dim=256, context=131_072, windows="pattern", window=4_096, period=6,
+        period_key="sliding_window_pattern", scalar=256, both_sides="flag",
+        bases=_full_and_sliding(
+            Base(default=1e6), Base(default=1e4, names=("rope_local_base_freq",), scaled=False)
         ),
-        "mixtral": RopeFamily(
-            config_class="MixtralConfig", kv_heads=8, context=131_072, bases=_all_layers(1e6),
-            windows="every layer", head_dim_unset=True,
+    ),
+    "phi": RopeFamily(config_class="PhiConfig", hidden_size=2_048, layers=24, share=0.5),
+    "phi3": RopeFamily(
+        config_class="Phi3Config", hidden_size=3_072, context=4_096, share=1.0,
+        windows="every layer", trained_length=4_096, types={"yarn": "longrope"},
+        takes=("default", "longrope"),
+    ),
+    "gpt_neox": RopeFamily(
+        config_class="GPTNeoXConfig", hidden_size=6_144, layers=44, heads=64,
+        bases=_all_layers(1e4, "rotary_emb_base", "rope_theta"), share=0.25,
+        share_names=("rotary_pct", "partial_rotary_factor"), kv_heads_key=False, head_dim_key=False,
+    ),
+    "deepseek_v2": RopeFamily(config_class="DeepseekV2Config", layout="interleaved", latent=True),
+    "deepseek_v3": _DEEPSEEK_V3,
+    "kimi_k2": _DEEPSEEK_V3,  # its own code is a copy of this class
+    "gpt_oss": RopeFamily(
+        config_class="GptOssConfig", hidden_size=2_880, layers=36, heads=64, kv_heads=8,
+        head_dim=64, context=131_072, bases=_all_layers(1.5e5), windows="pattern", window=128,
+        blocks={"": {
+            "rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0,
+            "truncate": False, "original_max_position_embeddings": 4_096,
+        }},
+        notes=("Each head has a learned logit more in its softmax, the attention sink.",),
+    ),
+    "olmo": RopeFamily(config_class="OlmoConfig"),
+    "olmo2": RopeFamily(config_class="Olmo2Config"),
+    "olmo3": RopeFamily(
+        config_class="Olmo3Config", windows="pattern", window=4_096, period=4,
+        bases=_full_and_sliding(Base(default=5e5), Base(default=5e5, scaled=False)),
+    ),
+    "olmoe": RopeFamily(
+        config_class="OlmoeConfig", hidden_size=2_048, layers=16, heads=16, context=4_096,
+    ),
+    "smollm3": RopeFamily(
+        config_class="SmolLM3Config", hidden_size=2_048, layers=36, heads=16, kv_heads=4,
+        context=32_768, bases=_all_layers(2e6), no_rope=True,
+    ),
+    "starcoder2": RopeFamily(
+        config_class="Starcoder2Config", hidden_size=3_072, layers=30, heads=24, kv_heads=2,
+        context=4_096, windows="every layer",
+    ),
+    "granite": RopeFamily(config_class="GraniteConfig", scale_key="attention_multiplier"),
+    "granitemoe": RopeFamily(config_class="GraniteMoeConfig", scale_key="attention_multiplier"),
+    "stablelm": RopeFamily(
+        config_class="StableLmConfig", hidden_size=2_560, kv_heads=32, context=4_096, share=0.25,
+    ),
+    "cohere": RopeFamily(
+        config_class="CohereConfig", hidden_size=8_192, layers=40, heads=64, context=8_192,
+        bases=_all_layers(5e5), layout="interleaved",
+    ),
+    "ernie4_5": RopeFamily(
+        config_class="Ernie4_5Config", hidden_size=1_024, layers=18, heads=16, kv_heads=2,
+        head_dim=128, context=131_072, bases=_all_layers(5e5), layout="interleaved",
+    ),
+    "helium": RopeFamily(
+        config_class="HeliumConfig", hidden_size=2_560, layers=24, heads=20, kv_heads=20,
+        head_dim=128, context=4_096, bases=_all_layers(1e5), layout="interleaved",
+    ),
+    "glm": _GLM,
+    "glm4": replace(_GLM, config_class="Glm4Config"),
+    "glm4_moe": RopeFamily(
+        config_class="Glm4MoeConfig", layers=46, heads=96, kv_heads=8, context=131_072, share=0.5,
+    ),
+    "nemotron": RopeFamily(
+        config_class="NemotronConfig", hidden_size=6_144, heads=48, context=4_096, share=0.5,
+    ),
+    "persimmon": RopeFamily(
+        config_class="PersimmonConfig", layers=36, heads=64, context=16_384, share=0.5,
+        kv_heads_key=False, head_dim_key=False,
+    ),
+    "seed_oss": RopeFamily(
+        config_class="SeedOssConfig", layers=64, heads=80, kv_heads=8, head_dim=128,
+        context=524_288,
+    ),
+    "falcon": RopeFamily(
+        config_class="FalconConfig", hidden_size=4_544, heads=71, head_dim_key=False,
+    ),
+    "modernbert": RopeFamily(
+        config_class="ModernBertConfig", hidden_size=768, layers=22, heads=12, context=8_192,
+        bases=_full_and_sliding(
+            Base(default=1.6e5, names=("global_rope_theta",)),
+            Base(default=1e4, names=("local_rope_theta",)),
         ),
-        "qwen2": _QWEN,
-        "qwen3": replace(_QWEN, config_class="Qwen3Config", head_dim=128),
-        "qwen2_moe": RopeFamily(
-            config_class="Qwen2MoeConfig", hidden_size=2_048, layers=24, heads=16, kv_heads=16,
-            context=32_768,
-        ),
-        "qwen3_moe": RopeFamily(
-            config_class="Qwen3MoeConfig", hidden_size=2_048, layers=24, kv_heads=4, context=32_768,
-        ),
-        "qwen2_vl_text": _QWEN_VL,
-        "qwen2_5_vl_text": replace(_QWEN_VL, config_class="Qwen2_5_VLTextConfig"),
-        "gemma": RopeFamily(
-            config_class="GemmaConfig", hidden_size=3_072, layers=28, heads=16, kv_heads=16,
-            head_dim=256, context=8_192,
-        ),
-        "gemma2": RopeFamily(
-            config_class="Gemma2Config", hidden_size=2_304, layers=26, heads=8, kv_heads=4,
-            head_dim=256, context=8_192, windows="pattern", window=4_096, scalar=256,
-            notes=(_SOFT_CAP,),
-        ),
-        "gemma3_text": RopeFamily(
-            config_class="Gemma3TextConfig", hidden_size=2_304, layers=26, heads=8, kv_heads=4,
-            head_dim=256, context=131_072, windows="pattern", window=4_096, period=6,
-            period_key="sliding_window_pattern", scalar=256, both_sides="flag",
-            bases=_full_and_sliding(
-                Base(default=1e6), Base(default=1e4, names=("rope_local_base_freq",), scaled=False)
-            ),
-        ),
-        "phi": RopeFamily(config_class="PhiConfig", hidden_size=2_048, layers=24, share=0.5),
-        "phi3": RopeFamily(
-            config_class="Phi3Config", hidden_size=3_072, context=4_096, share=1.0,
-            windows="every layer", trained_length=4_096, types={"yarn": "longrope"},
-            takes=("default", "longrope"),
-        ),
-        "gpt_neox": RopeFamily(
-            config_class="GPTNeoXConfig", hidden_size=6_144, layers=44, heads=64,
-            bases=_all_layers(1e4, "rotary_emb_base", "rope_theta"), share=0.25,
-            share_names=("rotary_pct", "partial_rotary_factor"), kv_heads_key=False,
-            head_dim_key=False,
-        ),
-        "deepseek_v2": RopeFamily(
-            config_class="DeepseekV2Config", layout="interleaved", latent=True,
-        ),
-        "deepseek_v3": _DEEPSEEK_V3,
-        "kimi_k2": _DEEPSEEK_V3,  # its own code is a copy of this class
-        "gpt_oss": RopeFamily(
-            config_class="GptOssConfig", hidden_size=2_880, layers=36, heads=64, kv_heads=8,
-            head_dim=64, context=131_072, bases=_all_layers(1.5e5), windows="pattern", window=128,
-            blocks={"": {
-                "rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0,
-                "truncate": False, "original_max_position_embeddings": 4_096,
-            }},
-            notes=("Each head has a learned logit more in its softmax, the attention sink.",),
-        ),
-        "olmo": RopeFamily(config_class="OlmoConfig"),
-        "olmo2": RopeFamily(config_class="Olmo2Config"),
-        "olmo3": RopeFamily(
-            config_class="Olmo3Config", windows="pattern", window=4_096, period=4,
-            bases=_full_and_sliding(Base(default=5e5), Base(default=5e5, scaled=False)),
-        ),
-        "olmoe": RopeFamily(
-            config_class="OlmoeConfig", hidden_size=2_048, layers=16, heads=16, context=4_096,
-        ),
-        "smollm3": RopeFamily(
-            config_class="SmolLM3Config", hidden_size=2_048, layers=36, heads=16, kv_heads=4,
-            context=32_768, bases=_all_layers(2e6), no_rope=True,
-        ),
-        "starcoder2": RopeFamily(
-            config_class="Starcoder2Config", hidden_size=3_072, layers=30, heads=24, kv_heads=2,
-            context=4_096, windows="every layer",
-        ),
-        "granite": RopeFamily(config_class="GraniteConfig", scale_key="attention_multiplier"),
-        "granitemoe": RopeFamily(config_class="GraniteMoeConfig", scale_key="attention_multiplier"),
-        "stablelm": RopeFamily(
-            config_class="StableLmConfig", hidden_size=2_560, kv_heads=32, context=4_096,
-            share=0.25,
-        ),
-        "cohere": RopeFamily(
-            config_class="CohereConfig", hidden_size=8_192, layers=40, heads=64, context=8_192,
-            bases=_all_layers(5e5), layout="interleaved",
-        ),
-        "ernie4_5": RopeFamily(
-            config_class="Ernie4_5Config", hidden_size=1_024, layers=18, heads=16, kv_heads=2,
-            head_dim=128, context=131_072, bases=_all_layers(5e5), layout="interleaved",
-        ),
-        "helium": RopeFamily(
-            config_class="HeliumConfig", hidden_size=2_560, layers=24, heads=20, kv_heads=20,
-            head_dim=128, context=4_096, bases=_all_layers(1e5), layout="interleaved",
-        ),
-        "glm": _GLM,
-        "glm4": replace(_GLM, config_class="Glm4Config"),
-        "glm4_moe": RopeFamily(
-            config_class="Glm4MoeConfig", layers=46, heads=96, kv_heads=8, context=131_072,
-            share=0.5,
-        ),
-        "nemotron": RopeFamily(
-            config_class="NemotronConfig", hidden_size=6_144, heads=48, context=4_096, share=0.5,
-        ),
-        "persimmon": RopeFamily(
-            config_class="PersimmonConfig", layers=36, heads=64, context=16_384, share=0.5,
-            kv_heads_key=False, head_dim_key=False,
-        ),
-        "seed_oss": RopeFamily(
-            config_class="SeedOssConfig", layers=64, heads=80, kv_heads=8, head_dim=128,
-            context=524_288,
-        ),
-        "falcon": RopeFamily(
-            config_class="FalconConfig", hidden_size=4_544, heads=71, head_dim_key=False,
-        ),
-        "modernbert": RopeFamily(
-            config_class="ModernBertConfig", hidden_size=768, layers=22, heads=12, context=8_192,
-            bases=_full_and_sliding(
-                Base(default=1.6e5, names=("global_rope_theta",)),
-                Base(default=1e4, names=("local_rope_theta",)),
-            ),
-            windows="pattern", window=128, window_key="local_attention", period=3,
-            period_key="global_attn_every_n_layers", first_full=True, encoder=True,
-            kv_heads_key=False, head_dim_key=False,
-        ),
-        "gemma4_text": RopeFamily(
-            config_class="Gemma4TextConfig", hidden_size=2_304, layers=30, heads=8, kv_heads=4,
-            head_dim=256, context=131_072, windows="pattern", window=512, period=6,
-            bases=_full_and_sliding(Base(default=1e6, names=()), Base(default=1e4, names=())), share=1.0,
-            softmax_scale=1.0, global_head_dim=512, both_sides="word",
-            blocks={FULL: {"rope_type": "proportional", "partial_rotary_factor": 0.25}},
-        ),
-    }
-)  # fmt: skip
+        windows="pattern", window=128, window_key="local_attention", period=3,
+        period_key="global_attn_every_n_layers", first_full=True, encoder=True,
+        kv_heads_key=False, head_dim_key=False,
+    ),
+    "gemma4_text": RopeFamily(
+        config_class="Gemma4TextConfig", hidden_size=2_304, layers=30, heads=8, kv_heads=4,
+        head_dim=256, context=131_072, windows="pattern", window=512, period=6,
+        bases=_full_and_sliding(Base(default=1e6, names=()), Base(default=1e4, names=())),
+        share=1.0, softmax_scale=1.0, global_head_dim=512, both_sides="word",
+        blocks={FULL: {"rope_type": "proportional", "partial_rotary_factor": 0.25}},
+    ),
+}  # fmt: skip

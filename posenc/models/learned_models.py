@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
 from posenc import fields, limits
 from posenc.errors import ConfigError, ConfigFileError
@@ -30,31 +29,29 @@ class LearnedFamily(Family):
 
 
 _BERT = LearnedFamily(config_class="BertConfig", hidden_size=768, layers=12, heads=12, context=512)
-LEARNED_FAMILIES: Mapping[str, LearnedFamily] = MappingProxyType(
-    {
-        "bert": _BERT,
-        "roberta": replace(_BERT, config_class="RobertaConfig", first_row="padding"),
-        "xlm-roberta": replace(_BERT, config_class="XLMRobertaConfig", first_row="padding"),
-        "distilbert": replace(
-            _BERT, config_class="DistilBertConfig", layers=6,
-            names=SizeNames(
-                ("dim", "hidden_size"), ("n_layers", "num_hidden_layers"),
-                ("n_heads", "num_attention_heads"),
-            ),
+LEARNED_FAMILIES: Mapping[str, LearnedFamily] = {
+    "bert": _BERT,
+    "roberta": replace(_BERT, config_class="RobertaConfig", first_row="padding"),
+    "xlm-roberta": replace(_BERT, config_class="XLMRobertaConfig", first_row="padding"),
+    "distilbert": replace(
+        _BERT, config_class="DistilBertConfig", layers=6,
+        names=SizeNames(
+            ("dim", "hidden_size"), ("n_layers", "num_hidden_layers"),
+            ("n_heads", "num_attention_heads"),
         ),
-        "gpt2": replace(
-            _BERT, config_class="GPT2Config", context=1_024, decoder=True,
-            names=SizeNames(
-                ("n_embd", "hidden_size"), ("n_layer", "num_hidden_layers"),
-                ("n_head", "num_attention_heads"),
-                ("n_positions", "max_position_embeddings", "n_ctx"),
-            ),
+    ),
+    "gpt2": replace(
+        _BERT, config_class="GPT2Config", context=1_024, decoder=True,
+        names=SizeNames(
+            ("n_embd", "hidden_size"), ("n_layer", "num_hidden_layers"),
+            ("n_head", "num_attention_heads"),
+            ("n_positions", "max_position_embeddings", "n_ctx"),
         ),
-        "opt": replace(
-            _BERT, config_class="OPTConfig", context=2_048, first_row=2, added=True, decoder=True
-        ),
-    }
-)  # fmt: skip
+    ),
+    "opt": replace(
+        _BERT, config_class="OPTConfig", context=2_048, first_row=2, added=True, decoder=True
+    ),
+}  # fmt: skip
 
 
 def read_learned_model(model_type: str, keys: Keys) -> ModelConfig:

@@ -6,7 +6,6 @@ A context is what the config says the model takes; it is not the length of train
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -78,7 +77,7 @@ class ModelPreset:
 def _model(
     label: str, source: str, /, *, about: Mapping[str, Any] | None = None, **config: Any
 ) -> ModelPreset:
-    return ModelPreset(label=label, source=source, config=MappingProxyType(config), **(about or {}))
+    return ModelPreset(label=label, source=source, config=config, **(about or {}))
 
 
 def _paper(

@@ -11,7 +11,6 @@ import json
 import re
 import zlib
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any
 
 from posenc.errors import ConfigError, ConfigFileError, shown
@@ -33,42 +32,32 @@ def _falcon(model_type: str, keys: Keys) -> ModelConfig:
     return read_rope_model(model_type, keys)
 
 
-READERS: Mapping[str, Reader] = MappingProxyType(
-    dict.fromkeys(FAMILIES, read_rope_model)
-    | dict.fromkeys(LEARNED_FAMILIES, read_learned_model)
-    | {
-        "bloom": bias_models.read_bloom,
-        "mpt": bias_models.read_mpt,
-        "falcon": _falcon,
-        "gptj": read_gptj,
-        "t5": bias_models.read_t5,
-        "mt5": bias_models.read_t5,
-    }
-)
+READERS: Mapping[str, Reader] = {
+    **dict.fromkeys(FAMILIES, read_rope_model),
+    **dict.fromkeys(LEARNED_FAMILIES, read_learned_model),
+    "bloom": bias_models.read_bloom,
+    "mpt": bias_models.read_mpt,
+    "falcon": _falcon,
+    "gptj": read_gptj,
+    "t5": bias_models.read_t5,
+    "mt5": bias_models.read_t5,
+}
 # A model of pictures and text, by the type of its text model where that is not written.
-_TEXT_TYPES: Mapping[str, str] = MappingProxyType(
-    {
-        "gemma3": "gemma3_text",
-        "gemma4": "gemma4_text",
-        "qwen2_vl": "qwen2_vl_text",
-        "qwen2_5_vl": "qwen2_5_vl_text",
-        "RefinedWeb": "falcon",
-        "RefinedWebModel": "falcon",
-    }
-)
+_TEXT_TYPES = {
+    "gemma3": "gemma3_text",
+    "gemma4": "gemma4_text",
+    "qwen2_vl": "qwen2_vl_text",
+    "qwen2_5_vl": "qwen2_5_vl_text",
+    "RefinedWeb": "falcon",
+    "RefinedWebModel": "falcon",
+}
 # Models of several parts whose text model is what its own config says, as of transformers 5.23.
 _WRAPPERS = (
     "gemma3", "gemma4", "qwen2_vl", "qwen2_5_vl", "idefics3", "internvl", "llava", "llava_next",
     "llava_onevision", "mistral3", "smolvlm",
 )  # fmt: skip
 # Keys of published files that their class never reads.
-_NO_EFFECT: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "bloom": ("offset_alibi",),
-        "gptj": ("rotary",),
-        "modernbert": ("position_embedding_type",),
-    }
-)
+_NO_EFFECT = {"bloom": "offset_alibi", "gptj": "rotary", "modernbert": "position_embedding_type"}
 
 
 def model_types() -> tuple[str, ...]:
@@ -126,7 +115,7 @@ def read_keys(record: dict[str, Any], assume: str | None = None) -> tuple[ModelC
     ) as error:  # numbers within the limits of each key that no scheme takes together
         where = keys.path or "the config"
         raise ConfigFileError(f"{where} cannot be used: {error}", where) from None
-    keys.read.update(_NO_EFFECT.get(read_as, ()))
+    keys.read.add(_NO_EFFECT.get(read_as, ""))
     _mark_agreeing_keys(keys, model)
     if keys is not top:  # some programs write the text model's keys twice
         duplicates = [name for name in top.record if top.record[name] == keys.record.get(name)]

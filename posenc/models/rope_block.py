@@ -18,7 +18,7 @@ from posenc.models.layers import LENGTH_LIMIT, Heads
 TRAINED = "original_max_position_embeddings"  # the length before scaling
 _BASE = fields.FloatRange(low=limits.MIN_BASE, high=limits.MAX_BASE, closed=False)
 _SHARE = fields.FloatRange(low=0.0, high=1.0, closed=False)
-_RANGES = {"rope_theta": _BASE, "partial_rotary_factor": _SHARE}
+_RULES = {"rope_theta": _BASE, "partial_rotary_factor": _SHARE, TRAINED: LENGTH_LIMIT}
 _FACTOR = fields.FloatRange(low=1.0, high=limits.MAX_SCALE_FACTOR)
 
 
@@ -56,7 +56,7 @@ class BlockReader:
     def head(self) -> dict[str, Any]:
         """Return width, base and layout of the head."""
         names = self.base.names
-        base = self._inner_or_outer("rope_theta", names)
+        base = inner_or_outer(self.keys, self.outer, "rope_theta", names)
         if base is None:
             place, name = (self.outer, names[0]) if names else (self.keys, "rope_theta")
             base = place.get(name, _BASE, self.base.default, self.family.source)
@@ -64,7 +64,9 @@ class BlockReader:
 
     def share(self) -> float | None:
         """Return the rotated share as the config has it, or None."""
-        return self._inner_or_outer("partial_rotary_factor", self.family.share_names)
+        names = self.family.share_names
+        share: float | None = inner_or_outer(self.keys, self.outer, "partial_rotary_factor", names)
+        return share
 
     def shared(self) -> dict[str, Any]:
         """Return what all RoPE configs have: width, base, layout, rotated share."""
@@ -92,20 +94,6 @@ class BlockReader:
     def pairs(self) -> int:
         """Return the number of pairs of the rotated width."""
         return int(self.heads.head_dim * self.shared()["partial_rotary_factor"] + 1e-9) // 2
-
-    def _inner_or_outer(self, name: str, outer_names: tuple[str, ...]) -> float | None:
-        """Return a number that may stand in the block or around it, or None; in both it must agree."""
-        keys, outer = self.keys, self.outer
-        inner = keys.optional(name, _RANGES[name]) if keys is not outer else None
-        entry = outer.find(outer_names) if outer_names else None
-        if entry is None:
-            return inner
-        beside = outer.get(entry[0], _RANGES[name])
-        if inner is not None and inner != beside:
-            raise outer.error(
-                entry[0], f"says {beside:g}, but {keys.named(name)} says {inner:g}; they must agree"
-            )
-        return beside
 
     def counts(self, name: str, total: int) -> tuple[int, ...]:
         """Return a list of at most 4 counts, by default those of the model's class."""
@@ -159,15 +147,24 @@ class BlockReader:
         return context
 
 
-def written_trained_length(keys: Keys | None, outer: Keys) -> int | None:
-    """Return original_max_position_embeddings where the config has it, in the block or around it."""
-    inner: int | None = keys.optional(TRAINED, LENGTH_LIMIT) if keys is not None else None
-    beside: int | None = outer.optional(TRAINED, LENGTH_LIMIT)
-    if keys is not None and inner is not None and beside is not None and inner != beside:
+def inner_or_outer(inner: Keys | None, outer: Keys, name: str, outer_names: tuple[str, ...]) -> Any:
+    """Return a number that may stand in a block or around it, or None; in both it must agree."""
+    rule = _RULES[name]
+    value = inner.optional(name, rule) if inner is not None and inner is not outer else None
+    if not outer_names or (outside := outer.optional(outer_names, rule)) is None:
+        return value
+    if inner is not None and value not in (None, outside):
         raise outer.error(
-            TRAINED, f"says {beside:,}, but {keys.named(TRAINED)} says {inner:,}; they must agree"
+            outer.name(outer_names),
+            f"says {outside:,.10g}, but {inner.named(name)} says {value:,.10g}; they must agree",
         )
-    return beside if beside is not None else inner
+    return outside
+
+
+def written_trained_length(block: Keys | None, outer: Keys) -> int | None:
+    """Return original_max_position_embeddings where the config has it, in the block or around it."""
+    length: int | None = inner_or_outer(block, outer, TRAINED, (TRAINED,))
+    return length
 
 
 def _share_of(rotary: int, dim: int, share: float | None) -> float:

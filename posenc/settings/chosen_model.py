@@ -3,7 +3,6 @@
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 from posenc import fields
@@ -113,46 +112,26 @@ class Preset:
     changes: Mapping[str, Any]
 
 
-def _preset(label: str, source: str, model: str, *extra: str) -> Preset:
-    """Return the sizes of one of MODELS, and base or training length where they are asked for."""
-    config = MODELS[model].read()
-    scheme = config.main.scheme
-    assert scheme is not None
-    numbers = {"base": getattr(scheme, "base", None), "train_length": config.context}
-    changes = {"dim": config.hidden_size, "heads": config.main.heads} | {
-        n: numbers[n] for n in extra
-    }
-    return Preset(label, scheme.kind, source, MappingProxyType(changes))
-
-
 # What a model's paper does not say is left as it is.
-PRESETS: Mapping[str, Preset] = MappingProxyType(
-    {
-        "transformer": _preset(
-            "Transformer base",
-            "Vaswani et al. 2017, arXiv 1706.03762, sections 3.1, 3.2.2 and 3.5",
-            "transformer",
-            "base",
-        ),
-        "bert": _preset(
-            "BERT base",
-            "Devlin et al. 2019, arXiv 1810.04805, section 3; 512 positions, appendix A.2",
-            "bert-base",
-            "train_length",
-        ),
-        "llama-2": _preset(
-            "Llama 2 7B",
-            "Touvron et al. 2023, arXiv 2307.09288, table 1; sizes and base as in its config.json",
-            "llama-2-7b",
-            "base",
-            "train_length",
-        ),
-        # Not one of MODELS: the paper's own model was never published as files.
-        "alibi": Preset(
-            "ALiBi on WikiText-103",
-            "alibi",
-            "Press et al. 2022, arXiv 2108.12409, sections 2.1 and 3; trained on 512 tokens",
-            MappingProxyType({"dim": 1_024, "heads": 8, "train_length": 512}),
-        ),
-    }
-)
+PRESETS: Mapping[str, Preset] = {
+    "transformer": Preset(
+        "Transformer base", "sinusoidal",
+        "Vaswani et al. 2017, arXiv 1706.03762, sections 3.1, 3.2.2 and 3.5",
+        {"dim": 512, "heads": 8, "base": 1e4},
+    ),
+    "bert": Preset(
+        "BERT base", "learned",
+        "Devlin et al. 2019, arXiv 1810.04805, section 3; 512 positions, appendix A.2",
+        {"dim": 768, "heads": 12, "train_length": 512},
+    ),
+    "llama-2": Preset(
+        "Llama 2 7B", "rope",
+        "Touvron et al. 2023, arXiv 2307.09288, table 1; sizes and base as in its config.json",
+        {"dim": 4_096, "heads": 32, "base": 1e4, "train_length": 4_096},
+    ),
+    "alibi": Preset(
+        "ALiBi on WikiText-103", "alibi",
+        "Press et al. 2022, arXiv 2108.12409, sections 2.1 and 3; trained on 512 tokens",
+        {"dim": 1_024, "heads": 8, "train_length": 512},
+    ),
+}  # fmt: skip

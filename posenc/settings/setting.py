@@ -12,7 +12,7 @@ import torch
 
 from posenc import fields, limits
 from posenc.errors import ConfigError, ConfigFileError, shown
-from posenc.schemes import ROPE_SCALINGS, SCHEMES
+from posenc.schemes import SCHEMES
 from posenc.schemes.base import Head, Scheme, SchemeConfig
 from posenc.settings.chosen_model import MAX_SHOWN_DIM, ChosenModel, ModelRule, chosen_model
 from posenc.text import with_advanced
@@ -24,14 +24,6 @@ MAX_SCHEMES = 6
 
 DEFAULT_SCHEMES = ("learned", "sinusoidal", "rope", "alibi")
 PRECISIONS = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
-
-# Schemes with a base; a scaling of RoPE is RoPE.
-_WITH_BASE = [
-    config.label
-    for kind, config in SCHEMES.items()
-    if "base" in config.shared and kind not in ROPE_SCALINGS
-]
-_USE_BASE = f"{', '.join(_WITH_BASE[:-1])} and {_WITH_BASE[-1]} use it"
 
 # Even stops that are dense where people work and reach the caps: about equal steps by ratio.
 _WIDTHS: tuple[int, ...] = (2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256, 320, 384, 448, 512, 640)
@@ -73,7 +65,7 @@ class Setting:
         high=limits.MAX_BASE,
         grid=_BASES,
         label="Base",
-        help=f"Sets how slowly the slowest pair rotates; {_USE_BASE}.",
+        help="Sets how slowly the slowest pair rotates.",
     ).field(10000.0)
     length: int = fields.IntRange(
         low=2,
