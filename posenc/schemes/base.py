@@ -144,7 +144,7 @@ class Scheme(nn.Module):
     untrained: whether those numbers are a random start.
     attention_factor: factor of the rotated pairs of queries and of keys.
     rotary_layout, frequencies: of the pairs that `rotate` rotates, None without any.
-    no_vectors: why a scheme has no position vectors.
+    needs_content: whether all of the bias depends on content. no_vectors: why there are no vectors.
     """
 
     stationary: bool = True
@@ -156,6 +156,7 @@ class Scheme(nn.Module):
     attention_factor: float = 1.0
     rotary_layout: Layout | None = None
     frequencies: Frequencies | None = None
+    needs_content: bool = False
     no_vectors: str = "none are known for its kernel"
 
     def __init__(self, config: SchemeConfig) -> None:
@@ -263,7 +264,7 @@ class Scheme(nn.Module):
     def _fixed_bias(
         self, offsets: Tensor, head: Head, dtype: torch.dtype | None, missing: str
     ) -> Float[Tensor, " h *n"] | None:
-        if self._needs_content():
+        if self.needs_content:
             raise NoPositionKernel(f"{self.config.label} has no fixed {missing}.")
         self.check_head(head)
         bias = self.offset_bias(offsets)
@@ -273,7 +274,7 @@ class Scheme(nn.Module):
 
     def vectors(self, request: KernelRequest) -> Float[Tensor, "n m"]:
         """Return phi with phi(i) . phi(j) = K(i, j); see `posenc.position_vectors`."""
-        reason = "it has no position kernel" if self._needs_content() else self.no_vectors
+        reason = "it has no position kernel" if self.needs_content else self.no_vectors
         raise NoPositionVectors(f"{self.config.label} has no position vectors: {reason}.")
 
     def offset_map(self, offset: int, size: int = 1, head: Head = "mean") -> Tensor | None:
@@ -287,12 +288,6 @@ class Scheme(nn.Module):
     def inv_freq(self) -> Float[Tensor, " p"] | None:
         """Inverse frequencies in float64, radians per position, pair 0 the fastest, or None."""
         return None if self.frequencies is None else self.frequencies.inv_freq
-
-    def _needs_content(self) -> bool:
-        """Whether all of the bias depends on content."""
-        own = type(self)
-        fixed = own.offset_bias is not Scheme.offset_bias or own.kernel is not Scheme.kernel
-        return own.bias is not Scheme.bias and not fixed
 
     def check_heads(self, q: Queries) -> None:
         """Raise SchemeArgumentError unless q has the scheme's number of heads."""

@@ -68,6 +68,7 @@ class Cope(Trainable):
     """Adds q . e at the counted position."""
 
     config: CopeConfig
+    needs_content = True
 
     def __init__(self, config: CopeConfig, generator: torch.Generator) -> None:
         super().__init__(config)

@@ -74,6 +74,7 @@ class Shaw(Trainable):
     """Adds q . a of the clipped offset, scaled as the scores are."""
 
     config: ShawConfig
+    needs_content = True
 
     def __init__(self, config: ShawConfig, generator: torch.Generator) -> None:
         super().__init__(config)

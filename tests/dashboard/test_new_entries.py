@@ -24,7 +24,7 @@ from posenc.planner.layer_notes import LongerText, length_note
 from posenc.planner.methods import METHODS
 from posenc.schemes import ROPE_SCALINGS
 from posenc.schemes.rope import RopeConfig
-from posenc.schemes.rope_scaling import length_extensions
+from posenc.schemes.rope_scaling import AFTER_TRAINING, length_extensions
 from posenc.settings import Query, Setting
 from tests.dashboard.added.every_other import RopeEveryOtherConfig
 from tests.dashboard.added.square_root import SquareRoot, SquareRootConfig
@@ -58,6 +58,7 @@ def test_registered_scaling_without_entries_is_not_read_planned_or_identified(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(ROPE_SCALINGS, "rope_every_other", RopeEveryOtherConfig)
+    monkeypatch.setitem(AFTER_TRAINING, "rope_every_other", RopeEveryOtherConfig)
     monkeypatch.setitem(SCHEMES, "rope_every_other", RopeEveryOtherConfig)
     found = length_extensions(RopeConfig(dim=8), 64, 32, ["rope_every_other"])
     config = RopeEveryOtherConfig(dim=8, factor=2.0, trained_length=32)
@@ -79,6 +80,7 @@ def test_registered_scaling_is_identified_by_its_entry(monkeypatch: pytest.Monke
     configs = functools.partial(usual_configs, RopeEveryOtherConfig)
     monkeypatch.setitem(CANDIDATES, "rope_every_other", configs)
     monkeypatch.setitem(ROPE_SCALINGS, "rope_every_other", RopeEveryOtherConfig)
+    monkeypatch.setitem(AFTER_TRAINING, "rope_every_other", RopeEveryOtherConfig)
     monkeypatch.setitem(SCHEMES, "rope_every_other", RopeEveryOtherConfig)
     config = RopeEveryOtherConfig(dim=32, base=5e5, factor=8.0, trained_length=1_024)
     angles = torch.arange(150, dtype=torch.float64)[:, None] * config.frequencies().inv_freq

@@ -91,9 +91,9 @@ def test_proportional_rope_is_not_partial_rope() -> None:
     assert len(frequencies(partial)) == 8
     assert frequencies(partial)[1:] != whole[1:8]
     assert (proportional.build().unpaired, partial.build().unpaired) == (0, 48)
-    for share, dim, turning in ((0.0, 8, 0), (1.0, 8, 4), (0.58, 100, 29)):
+    for share, dim, rotating in ((0.0, 8, 0), (1.0, 8, 4), (0.58, 100, 29)):
         config = RopeProportionalConfig(dim=dim, partial_rotary_factor=share)
-        assert sum(theta > 0 for theta in frequencies(config)) == config.turning == turning
+        assert sum(theta > 0 for theta in frequencies(config)) == config.rotating == rotating
 
 
 def test_attention_factor_is_squared_in_the_kernel_and_absent_from_the_tail() -> None:

@@ -45,7 +45,7 @@ MUTANTS_OF_SCHEMES = (
     Mutant("p-RoPE on the ladder of a part", "schemes/rope_scaling/proportional.py",
            '        """The whole width: pairs that stand still are pairs too."""\n'
            "        return self.dim",
-           "        return 2 * max(self.turning, 1)", ("rope_scaling",)),
+           "        return 2 * max(self.rotating, 1)", ("rope_scaling",)),
     Mutant("the attention factor applied once to the kernel", "schemes/rope.py",
            "self.attention_factor**2 * cosines", "self.attention_factor * cosines",
            ("rope_scaling",)),

@@ -35,7 +35,7 @@ class RopeProportionalConfig(ScaledRopeConfig):
     label: ClassVar[str] = "p-RoPE"
     summary: ClassVar[str] = "RoPE whose slowest pairs do not turn at all."
     reading: ClassVar[str] = "p-RoPE"
-    after_training: ClassVar[bool] = False  # pairs that stop turning need training
+    after_training: ClassVar[bool] = False  # pairs that stop rotating need training
     shared: ClassVar[dict[str, str]] = RopeConfig.shared
 
     def as_trained(self) -> RopeConfig:
@@ -47,17 +47,17 @@ class RopeProportionalConfig(ScaledRopeConfig):
         return self.dim
 
     @property
-    def turning(self) -> int:
+    def rotating(self) -> int:
         """Number of pairs that rotate."""
         return math.floor(self.dim * self.partial_rotary_factor / 2 + 1e-9)
 
     @property
     def words(self) -> str:
         by = "" if self.factor == 1 else f", all divided by {self.factor:g}"
-        return f"the {self.dim // 2 - self.turning} slowest set to 0{by}"
+        return f"the {self.dim // 2 - self.rotating} slowest set to 0{by}"
 
     def rate_formula(self, write: Writer) -> tuple[str, ...]:
-        count = str(self.turning) if write.numbers else "n"
+        count = str(self.rotating) if write.numbers else "n"
         by = "" if self.factor == 1 else rf"{write.value('factor')} \cdot "
         rate = rf"\frac{{1}}{{{by}{write.power('rotary_dim')}}}"
         return (
@@ -67,10 +67,10 @@ class RopeProportionalConfig(ScaledRopeConfig):
 
     def divisors(self) -> Float[Tensor, " pairs"]:
         pairs = pair_numbers(self.dim // 2)
-        return torch.full_like(pairs, self.factor).masked_fill(pairs >= self.turning, torch.inf)
+        return torch.full_like(pairs, self.factor).masked_fill(pairs >= self.rotating, torch.inf)
 
     def float32_frequencies(self, rotary_dim: int) -> Float[Tensor, " pairs"]:
-        turning = int(self.partial_rotary_factor * self.dim // 2)
-        powers = float32_powers(self.base, self.dim, turning)
-        still = torch.zeros(self.dim // 2 - turning, dtype=torch.float32, device="cpu")
+        rotating = int(self.partial_rotary_factor * self.dim // 2)
+        powers = float32_powers(self.base, self.dim, rotating)
+        still = torch.zeros(self.dim // 2 - rotating, dtype=torch.float32, device="cpu")
         return torch.cat((1.0 / powers, still)) / self.factor
