@@ -249,15 +249,12 @@ class Store(FileStore):
 
     def left_out(self) -> list[str]:
         """Return a clause per reason for the files left out of the last iteration."""
-        verb = "was" if len(self.foreign) == 1 else "were"
-        reasons = (
-            (self.broken, "cannot be read"),
-            (
-                [f"run {run_id}" for run_id in self.foreign],
-                f"{verb} made by another version of posenc",
-            ),
-        )
-        return [f"{_first_names(names)} {clause}" for names, clause in reasons if names]
+        clauses = [f"{_first_names(self.broken)} cannot be read"] if self.broken else []
+        if self.foreign:
+            verb = "was" if len(self.foreign) == 1 else "were"
+            names = _first_names([f"run {run_id}" for run_id in self.foreign])
+            clauses.append(f"{names} {verb} made by another version of posenc")
+        return clauses
 
 
 def _first_names(names: Sequence[str], most: int = 3) -> str:
