@@ -22,7 +22,6 @@ from posenc.settings import Setting
 DEFAULT_SCALINGS = ("rope_linear", "rope_ntk")
 _SCALINGS = tuple(AFTER_TRAINING)
 _START = 2  # initialization of models whose scores are not divided by sqrt(head_dim); formerly 1
-_SIZES = ("dim", "rope_width", "head_dim", "heads")  # of a Setting, shared by model and scheme
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +75,7 @@ class Specification:
             object.__setattr__(self, "scalings", DEFAULT_SCALINGS)  # none applies
         shape = Setting(dim=self.model.width, heads=self.model.heads)
         rows = TASKS[self.task].positions(self.train_length)
-        sizes = {name: getattr(shape, name) for name in _SIZES}
+        sizes = {name: getattr(shape, name) for name in ("dim", "rope_width", "head_dim", "heads")}
         sizes |= {"learned_rows": rows, "length": rows}
         for name, source in self.scheme.shared.items():
             value = getattr(self.scheme, name)
