@@ -1,24 +1,22 @@
 """How a table differs from the formula that fits it, and what else its numbers may be."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
-from posenc.identification.columns import SWAPPED, TableInput, longest_run
+from posenc.identification.columns import SWAPPED, TableInput
 from posenc.identification.frequency_fit import Hypothesis, Recipe, rounding
 from posenc.identification.scalings import USUAL_BASES, ntk_bases
-from posenc.identification.search import Fit, exponent_powers
+from posenc.identification.search import exponent_powers
 
 OUTLIER_ERROR = 0.1  # root mean square over the formula's: a row or column beyond it is an outlier
 MOST_OUTLIERS = 0.1  # of the rows, and of the columns; with more, the formula is not the table's
 _BLOCK = 2**20  # numbers of the table that are compared at once
 _SAMPLED_ROWS = 256
-_MIN_RUN = 5  # rows that show whether columns are waves
 _PADDING_TOKEN = 1  # fairseq's padding_idx, whose row it sets to zero
 _MOST_LISTED = 5  # rows, or columns, in one sentence
 
@@ -71,7 +69,8 @@ class Comparison(NamedTuple):
     """
 
     table: TableInput
-    fit: Fit
+    hypothesis: Hypothesis
+    recipe: Recipe
     all: Differences
     others: Differences
     rows: tuple[int, ...]
@@ -79,7 +78,7 @@ class Comparison(NamedTuple):
 
 
 def rows_of_formula(
-    hypothesis: Hypothesis, recipe: Recipe, table: TableInput, rows: Int[Tensor, " t"]
+    table: TableInput, hypothesis: Hypothesis, recipe: Recipe, rows: Int[Tensor, " t"]
 ) -> Float[Tensor, "t c"]:
     """Return what a formula has in some rows of a table; in its rows of zeros, zeros."""
     columns = hypothesis.arrangement.columns(table.columns.shape[1])
@@ -87,70 +86,33 @@ def rows_of_formula(
     return values.masked_fill(table.zeros[rows].unsqueeze(1), 0.0)
 
 
-def blocks(table: TableInput) -> Iterator[Int[Tensor, " t"]]:
-    """Yield the rows of a table, as many at once as are compared."""
-    rows, columns = table.columns.shape
-    return iter(torch.arange(rows).split(max(1, _BLOCK // columns)))
-
-
-def compare(table: TableInput, fit: Fit) -> Comparison:
+def compare(table: TableInput, hypothesis: Hypothesis, recipe: Recipe) -> Comparison:
     """Compare every row with a formula; rows of zeros count as no difference."""
     numbers = table.columns
-    limit = OUTLIER_ERROR * fit.hypothesis.size * math.sqrt(0.5)
-    outlying_columns = _outlying_columns(table, fit, limit)
-    every, others = Differences(numbers.shape[1]), Differences(numbers.shape[1])
-    outlying_rows: list[int] = []
-    for rows in blocks(table):
-        part = numbers[rows]
-        off = (rows_of_formula(fit.hypothesis, fit.recipe, table, rows) - part).abs()
-        every.add(off, part, int(rows[0]))
-        outlying = off[:, ~outlying_columns].square().mean(1).sqrt() > limit
-        outlying_rows += rows[outlying].tolist()
-        excluded = outlying.unsqueeze(1) | outlying_columns
-        others.add(off.masked_fill(excluded, 0.0), part.masked_fill(excluded, 0.0), int(rows[0]))
-    if len(outlying_rows) > MOST_OUTLIERS * (len(numbers) - table.padding):
-        return Comparison(table, fit, every, every, (), ())
-    columns = outlying_columns.nonzero().flatten().tolist()
-    return Comparison(table, fit, every, others, tuple(outlying_rows), tuple(columns))
+    limit = OUTLIER_ERROR * hypothesis.size * math.sqrt(0.5)
 
+    def differences(rows: Int[Tensor, " t"]) -> Float[Tensor, "t c"]:
+        return (rows_of_formula(table, hypothesis, recipe, rows) - numbers[rows]).abs()
 
-def _outlying_columns(table: TableInput, fit: Fit, limit: float) -> Bool[Tensor, " c"]:
-    """Return the columns that differ in most rows, none if they are too many."""
+    # Outlying columns differ in most rows, of which a sample is compared.
     rows = (~table.zeros).nonzero().flatten()
     rows = rows[torch.linspace(0, len(rows) - 1, min(len(rows), _SAMPLED_ROWS)).round().long()]
-    off = (rows_of_formula(fit.hypothesis, fit.recipe, table, rows) - table.columns[rows]).abs()
-    outlying = off.median(0).values > limit
-    few = int(outlying.sum()) <= MOST_OUTLIERS * len(outlying)
-    return outlying if few else torch.zeros_like(outlying)
-
-
-def consistent_run(table: Float[Tensor, "t c"]) -> tuple[int, int, Bool[Tensor, " c"]] | None:
-    """Return the longest run of rows whose columns are waves, and which columns are none.
-
-    That is its first row, the row after its last, and a mask of columns. A wave obeys
-    x(p + 1) + x(p - 1) = 2 cos(theta) x(p) at every row p. None if no row or column breaks that rule, if
-    more than `MOST_OUTLIERS` of the columns do, or if the run has fewer than 5 rows.
-    """
-    size = float(table.abs().median())
-    if len(table) < _MIN_RUN or size == 0:
-        return None
-    middle, neighbours = table[1:-1], table[2:] + table[:-2]
-    weight = middle.abs().clamp_max(size)
-    ratio = torch.where(weight > 0, neighbours / middle, 0.0)
-    order = ratio.argsort(0)
-    total = weight.gather(0, order).cumsum(0)
-    half = (total < total[-1:] / 2).sum(0, keepdim=True).clamp_max(len(ratio) - 1)
-    twice_cosine = ratio.gather(0, order).gather(0, half)  # the weighted median
-    broken = (neighbours - twice_cosine * middle).abs() > 2 * OUTLIER_ERROR * size
-    columns = broken.double().mean(0) > 0.5
-    if float(columns.double().mean()) > MOST_OUTLIERS:
-        return None
-    rows = broken[:, ~columns].double().mean(1) > MOST_OUTLIERS
-    if not bool(columns.any() or rows.any()):
-        return None
-    first, end = longest_run(rows)
-    end += 2  # each difference spans three rows
-    return (first, end, columns) if end - first >= _MIN_RUN else None
+    bad_columns = differences(rows).median(0).values > limit
+    if int(bad_columns.sum()) > MOST_OUTLIERS * len(bad_columns):
+        bad_columns = torch.zeros_like(bad_columns)
+    every, others = Differences(numbers.shape[1]), Differences(numbers.shape[1])
+    bad_rows: list[int] = []
+    for rows in torch.arange(len(numbers)).split(max(1, _BLOCK // numbers.shape[1])):
+        part, off, first = numbers[rows], differences(rows), int(rows[0])
+        every.add(off, part, first)
+        bad = off[:, ~bad_columns].square().mean(1).sqrt() > limit
+        bad_rows += rows[bad].tolist()
+        excluded = bad.unsqueeze(1) | bad_columns
+        others.add(off.masked_fill(excluded, 0.0), part.masked_fill(excluded, 0.0), first)
+    columns = bad_columns.nonzero().flatten().tolist()
+    if len(bad_rows) > MOST_OUTLIERS * (len(numbers) - table.padding):
+        others, bad_rows, columns = every, [], []
+    return Comparison(table, hypothesis, recipe, every, others, tuple(bad_rows), tuple(columns))
 
 
 class UsualBase(NamedTuple):
@@ -160,20 +122,14 @@ class UsualBase(NamedTuple):
     exponent: str
 
 
-def usual_base(hypothesis: Hypothesis, dim: int, uncertainty: float) -> UsualBase | None:
-    """Return what makes the numbers of an unusual base, None if the base is usual or nothing does.
+def usual_base(
+    base: float, dim: int, uncertainty: float, candidates: tuple[float, ...] = USUAL_BASES
+) -> UsualBase | None:
+    """Return a usual base, and its exponent, that make the numbers of another base; None if none does.
 
     uncertainty: the relative change of the base that makes the same numbers: base 10,001 is not 100
     squared where the numbers separate both.
     """
-    if hypothesis.base in USUAL_BASES or hypothesis.config is not None:
-        return None
-    return _usual_base(hypothesis.base, dim, uncertainty, USUAL_BASES)
-
-
-def _usual_base(
-    base: float, dim: int, uncertainty: float, candidates: tuple[float, ...]
-) -> UsualBase | None:
     close = min(1e-3, max(1e-9, 2 * uncertainty))
     for exponent, power in exponent_powers(dim)[1:]:
         for usual in candidates:
@@ -199,9 +155,10 @@ def deviations_of(
     dtype: the format of its numbers. in_config: which of scale and size the scheme's config contains.
     usual: the usual base with another exponent.
     """
-    table, fit, others = comparison.table, comparison.fit, comparison.others
-    hypothesis, arrangement = fit.hypothesis, fit.hypothesis.arrangement
-    scale, size = abs(hypothesis.scale), hypothesis.size
+    table, hypothesis, recipe, others = (
+        comparison.table, comparison.hypothesis, comparison.recipe, comparison.others,
+    )  # fmt: skip
+    arrangement, scale, size = hypothesis.arrangement, abs(hypothesis.scale), hypothesis.size
     deviations: list[Deviation] = []
 
     def add(kind: Kind, sentence: str) -> None:
@@ -239,15 +196,15 @@ def deviations_of(
             add("zero rows", f"{rows} all zeros, as that of a padding token may be.")
     if first := hypothesis.start - table.padding:
         add("start", f"Row 0 stands for position {first:,}, not for 0.")
-    if fit.recipe.low:
-        add("angles", f"Made with {fit.recipe.words}, where float64 would be exact.")
+    if recipe.low:
+        add("angles", f"Made with {recipe.words}, where float64 would be exact.")
     latest = len(table.columns) + abs(hypothesis.start)
     differs = others.largest > 4 * rounding(dtype, latest, max(1.0, size))
     if comparison.rows or comparison.columns:
         add("unexplained", _outliers(comparison, only=not differs))
     if differs:
         row, column = others.worst
-        verb = "Made like that, it still differs" if fit.recipe.low else "Differs"
+        verb = "Made like that, it still differs" if recipe.low else "Differs"
         add(
             "unexplained",
             f"{verb} from the formula by up to {others.largest:.2g}, most in row {row:,}, "
@@ -311,7 +268,7 @@ def other_descriptions(
         return (*descriptions, "the same with any other base, which one pair does not show")
     is_usual = base in USUAL_BASES
     more_usual = USUAL_BASES[: USUAL_BASES.index(base)] if is_usual else USUAL_BASES
-    if other := _usual_base(base, dim, uncertainty, more_usual):
+    if other := usual_base(base, dim, uncertainty, more_usual):
         descriptions.append(
             f"base {other.base:,.6g} with the exponent {other.exponent} in place of 2m/d"
         )

@@ -1,6 +1,7 @@
 """Which scheme made a table of numbers, how the table differs from it, in sentences and as a record."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,11 +21,8 @@ from posenc.identification.deviations import (
     Comparison,
     Deviation,
     Differences,
-    Kind,
     UsualBase,
-    blocks,
     compare,
-    consistent_run,
     deviations_of,
     dim_of,
     other_descriptions,
@@ -39,7 +37,8 @@ from posenc.identification.frequency_fit import (
     narrowest_format,
     rounding,
 )
-from posenc.identification.search import SEARCH_ROWS, Fit, nearest_fit, searched_columns
+from posenc.identification.scalings import USUAL_BASES
+from posenc.identification.search import nearest_fit
 from posenc.identification.waves import EARLIEST_START, LATEST_START
 from posenc.schemes.base import SchemeConfig
 from posenc.schemes.rope import RopeConfig
@@ -91,10 +90,6 @@ class Identification:
         """The order of the columns."""
         return None if self.hypothesis is None else self.hypothesis.arrangement
 
-    def has(self, kind: Kind) -> bool:
-        """Whether the table differs from its formula in this way."""
-        return any(deviation.kind == kind for deviation in self.deviations)
-
 
 def identify(table: Tensor, sines: Tensor | None = None) -> Identification:
     """Find the scheme that made a table, or a cache of cosines and sines.
@@ -110,14 +105,16 @@ def identify(table: Tensor, sines: Tensor | None = None) -> Identification:
     if best is None or not best.others.residual <= FITS:
         residual = 1.0 if best is None else best.all.residual
         return Identification(dtype, rows, source.width, source.padding, residual)
-    source, hypothesis = best.table, best.fit.hypothesis
+    source, hypothesis = best.table, best.hypothesis
     dim = dim_of(source, hypothesis)
     config, in_config = _config(hypothesis, source)
     tolerance = rounding(dtype, rows + abs(hypothesis.start), hypothesis.size)
     within = _base_within(hypothesis, source, tolerance)
     # Differences beyond rounding make the base uncertain by as much more.
     uncertainty = within * max(1.0, best.others.largest / tolerance)
-    usual = usual_base(hypothesis, dim, uncertainty)
+    usual = None
+    if hypothesis.base not in USUAL_BASES and hypothesis.config is None:
+        usual = usual_base(hypothesis.base, dim, uncertainty)
     return Identification(
         dtype=dtype,
         rows=rows,
@@ -126,7 +123,7 @@ def identify(table: Tensor, sines: Tensor | None = None) -> Identification:
         residual=best.all.residual,
         config=config,
         hypothesis=hypothesis,
-        recipe=best.fit.recipe,
+        recipe=best.recipe,
         largest=best.all.largest,
         worst=best.all.worst,
         by_column=best.all.by_column,
@@ -140,30 +137,33 @@ def identify(table: Tensor, sines: Tensor | None = None) -> Identification:
 def _nearest(source: TableInput, dtype: torch.dtype) -> Comparison | None:
     """Compare a table with the formula of its longest run of rows that are not all zeros."""
     begin, end = longest_run(source.zeros)
-    body = source.columns[begin:end]
-    if len(body) < MIN_ROWS or float(body.abs().max()) < SMALLEST:
+    if end - begin < MIN_ROWS or float(source.columns.abs().max()) < SMALLEST:
         return None
-    best = compare(*_from_row_0(source, nearest_fit(body, source.form, dtype), begin))
-    if best.all.residual > FITS or best.rows or best.columns:
-        searched = searched_columns(body.shape[1])
-        run = consistent_run(body[:SEARCH_ROWS, searched])
-        if run is not None:
-            first, last, outliers = run
-            fit = nearest_fit(body[first:last], source.form, dtype, searched[outliers])
-            by_run = compare(*_from_row_0(source, fit, begin + first))
-            if by_run.others.residual < best.others.residual:
-                return by_run
+    best = _compare_part(source, dtype, begin, end)
+    middle = (begin + end) // 2
+    if best.all.residual > FITS and middle - begin >= MIN_ROWS:
+        halves = ((begin, middle), (middle, end))  # a few rows may mislead the search in one
+        parts = [best, *(_compare_part(source, dtype, *half) for half in halves)]
+        best = min(parts, key=lambda comparison: comparison.others.residual)
+    if best.rows or best.columns:
+        excluded = source.zeros.clone()
+        excluded[list(best.rows)] = True
+        again = _compare_part(source, dtype, *longest_run(excluded), best.columns)
+        best = min((best, again), key=lambda comparison: comparison.others.residual)
     return best
 
 
-def _from_row_0(source: TableInput, fit: Fit, row: int) -> tuple[TableInput, Fit]:
-    """Return a table, and a fit that was made from row `row` on, with the start of row 0."""
+def _compare_part(
+    source: TableInput, dtype: torch.dtype, begin: int, end: int, excluded: Sequence[int] = ()
+) -> Comparison:
+    """Compare a table with the formula of some of its rows. excluded: columns that are not used."""
+    fit = nearest_fit(source.columns[begin:end], source.form, dtype, excluded)
     columns = fit.hypothesis.arrangement.columns(source.columns.shape[1])
-    start = fit.hypothesis.start - row
+    start = fit.hypothesis.start - begin
     if source.padding == 1 and start == 0 and bool(columns.sines.all()):  # position 0, not padding
         zeros = source.zeros & (torch.arange(len(source.zeros)) > 0)
         source = replace(source, zeros=zeros, padding=0)
-    return source, replace(fit, hypothesis=replace(fit.hypothesis, start=start + source.padding))
+    return compare(source, replace(fit.hypothesis, start=start + source.padding), fit.recipe)
 
 
 def _config(hypothesis: Hypothesis, source: TableInput) -> tuple[SchemeConfig | None, set[str]]:
@@ -308,27 +308,15 @@ def record(result: Identification) -> dict[str, Any]:
 
 
 def reconstruct(
-    result: Identification,
-    table: Tensor,
-    sines: Tensor | None = None,
-    *,
-    rows: int | None = None,
-    exact: bool = True,
+    result: Identification, table: Tensor, sines: Tensor | None = None, *, rows: int | None = None
 ) -> Float[Tensor, "t c"]:
-    """Return the first rows, all by default, of an identified table by its formula, float64.
+    """Return the first rows, all by default, of the formula of an identified table, float64.
 
-    Of cosines and sines the cosines come first; padding is zeros. exact: angles right to the last bit,
-    else rounded as identified. Raises SchemeArgumentError for a table that no formula makes.
+    Angles are right to the last bit; of cosines and sines the cosines come first; padding is zeros.
+    Raises SchemeArgumentError for a table that no formula makes.
     """
-    source = TableInput.of(table, sines)
-    index = torch.arange(len(source.columns))[:rows]
-    return rows_of_formula(*_formula(result, exact), replace(source, padding=result.padding), index)
-
-
-def _formula(result: Identification, exact: bool) -> tuple[Hypothesis, Recipe]:
-    if result.hypothesis is None or result.recipe is None:
-        raise SchemeArgumentError("No formula makes this table.")
-    return result.hypothesis, EXACT if exact else result.recipe
+    source, hypothesis = _with_formula(result, table, sines)
+    return rows_of_formula(source, hypothesis, EXACT, torch.arange(len(source.columns))[:rows])
 
 
 def from_exact(result: Identification, table: Tensor, sines: Tensor | None = None) -> Differences:
@@ -336,14 +324,15 @@ def from_exact(result: Identification, table: Tensor, sines: Tensor | None = Non
 
     Raises SchemeArgumentError for a table that no formula makes.
     """
-    source = replace(TableInput.of(table, sines), padding=result.padding)
-    formula = _formula(result, exact=True)
-    differences = Differences(source.columns.shape[1])
-    for rows in blocks(source):
-        part = source.columns[rows]
-        off = (rows_of_formula(*formula, source, rows) - part).abs()
-        differences.add(off, part, int(rows[0]))
-    return differences
+    return compare(*_with_formula(result, table, sines), EXACT).all
+
+
+def _with_formula(
+    result: Identification, table: Tensor, sines: Tensor | None
+) -> tuple[TableInput, Hypothesis]:
+    if result.hypothesis is None:
+        raise SchemeArgumentError("No formula makes this table.")
+    return replace(TableInput.of(table, sines), padding=result.padding), result.hypothesis
 
 
 def error_sentence(result: Identification, error: Differences) -> str:
@@ -356,6 +345,6 @@ def error_sentence(result: Identification, error: Differences) -> str:
 
 def leading_error(result: Identification, error: Differences | None) -> str:
     """Return the sentence on the largest error, "" if it is float32's last rounding or less."""
-    exact = result.dtype in (torch.float32, torch.float64)
-    rounded = exact and not (result.has("angles") or result.has("unexplained"))
+    inexact = {"angles", "unexplained"} & {deviation.kind for deviation in result.deviations}
+    rounded = result.dtype in (torch.float32, torch.float64) and not inexact
     return "" if rounded or error is None else error_sentence(result, error)

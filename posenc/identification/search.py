@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from posenc.identification.columns import ARRANGEMENTS, Arrangement, Columns, Form
@@ -53,7 +53,7 @@ class Fit:
 
 @dataclass(frozen=True, eq=False)
 class _Search:
-    """The part of a table that is searched: its first rows, some of its `count` columns.
+    """The part of a table that is searched: its first rows and some of its columns.
 
     orders: the arrangements that the table may have, and what these columns are in each.
     """
@@ -67,88 +67,88 @@ class _Search:
         latest = len(self.table) + abs(fit.hypothesis.start)
         return fit.largest <= rounding(self.dtype, latest, max(1.0, fit.hypothesis.size))
 
-    def fits(self, hypothesis: Hypothesis, recipe: Recipe, *, rows: int = SEARCH_ROWS) -> list[Fit]:
-        """Return the fit on the first `rows` rows, and a second one of the best size if it is better."""
-        reach = min(rows, len(self.table))
-        sample = torch.linspace(0, reach - 1, min(reach, _SCORED_ROWS)).round().long()
+    def fit(self, hypothesis: Hypothesis, recipe: Recipe, digits: int = 0) -> Fit:
+        """Return the fit on a sample of rows, of the best size if size 1 is not exact and twice as far."""
+        rows = len(self.table)
+        sample = torch.linspace(0, rows - 1, min(rows, _SCORED_ROWS)).round().long()
         table = self.table[sample]
         values = recipe.values(hypothesis, sample.double(), self.orders[hypothesis.arrangement])
         # Summed by NumPy: the same bits on any number of threads.
         power = float(values.square().numpy().sum())
         ratio = max(1e-6, float((values * table).numpy().sum()) / power) if power > 0 else 1.0
         norm = max(math.sqrt(table.square().numpy().mean()), 1e-300)
-        fits: list[Fit] = []
-        for size in (1.0, ratio):
-            difference = values * size - table
-            residual = math.sqrt(difference.square().numpy().mean()) / norm
-            if not fits or residual < 0.5 * fits[0].residual:
-                sized = replace(hypothesis, size=hypothesis.size * size)
-                fits.append(Fit(sized, recipe, residual, float(difference.abs().max())))
-        return fits
+
+        def fit_of_size(size: float) -> Fit:
+            off = (values * size - table).abs()
+            residual = math.sqrt(off.square().numpy().mean()) / norm
+            sized = replace(hypothesis, size=hypothesis.size * size)
+            return Fit(sized, recipe, residual, float(off.max()), digits)
+
+        same, sized = fit_of_size(1.0), fit_of_size(ratio)
+        better = sized.residual < 0.5 * same.residual and not self.exact(same)
+        return sized if better else same
 
 
 def nearest_fit(
-    table: Float[Tensor, "t c"],
-    form: Form,
-    dtype: torch.dtype,
-    excluded: Int[Tensor, " few"] | None = None,
+    table: Float[Tensor, "t c"], form: Form, dtype: torch.dtype, excluded: Sequence[int] = ()
 ) -> Fit:
     """Return the formula that comes nearest to a table. excluded: columns that are not used."""
     count = table.shape[1]
-    picked = searched_columns(count)
-    if excluded is not None:
-        picked = picked[~torch.isin(picked, excluded)]
+    picked = torch.randperm(count, generator=torch.Generator().manual_seed(0))[:_SEARCH_COLUMNS]
+    picked = picked[~torch.isin(picked, torch.tensor(excluded, dtype=torch.long))]
     orders = {
         arrangement: arrangement.columns(count).at(picked)
         for arrangement in ARRANGEMENTS
         if arrangement.form == form and arrangement.fits(count)
     }
     search = _Search(table[:SEARCH_ROWS, picked], dtype, orders)
-    waves = fit_waves(search.table) if len(table) >= 5 else None
+    waves = fit_waves(search.table)
     rough = sorted(_rough_fits(search, waves), key=lambda fit: fit.residual)
     fits = [fit for finalist in _distinct(rough) for fit in _finished(search, finalist)]
-    if waves is not None and not any(search.exact(fit) for fit in fits):
+    if not any(search.exact(fit) for fit in fits):
         fits += _scaling_fits(search, waves)
     return _simplest(search, fits)
 
 
-def searched_columns(count: int) -> Int[Tensor, " c"]:
-    """Return all columns, or a random sample of them."""
-    return torch.randperm(count, generator=torch.Generator().manual_seed(0))[:_SEARCH_COLUMNS]
-
-
-def _rough_fits(search: _Search, waves: Waves | None) -> Iterator[Fit]:
+def _rough_fits(search: _Search, waves: Waves) -> Iterator[Fit]:
     """Yield what the columns support in every order, then, if nothing is near, the usual tables."""
     for sign in (1, -1):
         near = False
         for arrangement, columns in search.orders.items():
-            line = None if waves is None else fit_line(waves, columns)
-            if line is None or (sign < 0 and not _has_both(columns)):
-                continue
-            base, scale = line
-            free = Hypothesis(arrangement, base, sign * scale)
-            for start in likely_starts(search.table, columns, free.rates(columns)):
-                for scaled in (False, True) if abs(scale - 1) < _NEAR_ONE else (True,):
-                    rough = replace(free, start=start, scale=sign * (scale if scaled else 1.0))
-                    hypothesis = refine(rough, search.table, columns, scaled=scaled)
-                    fit = search.fits(hypothesis, EXACT)[0]
-                    yield fit
-                    near = near or fit.residual < _NEAR
-                    if search.exact(fit):
-                        break
-                if search.exact(fit) and not scaled and not arrangement.fault:
+            both = bool(columns.sines.any() and not columns.sines.all())
+            if sign < 0 and not both:
+                continue  # of sines alone, the sign is that of the size
+            for fit in _fits_of_waves(search, waves, arrangement, sign):
+                yield fit
+                near = near or fit.residual < _NEAR
+                if search.exact(fit) and fit.hypothesis.scale == sign and not arrangement.fault:
                     return  # nothing simpler is left
         if near:
             return
     # Too few rows, or numbers too rough to measure frequencies: usual tables are compared.
+    first_rows = replace(search, table=search.table[:_FIRST_ROWS])
     for arrangement, base, start in itertools.product(search.orders, USUAL_BASES, _USUAL_STARTS):
-        usual = Hypothesis(arrangement, base, start=start)
-        yield search.fits(usual, EXACT, rows=_FIRST_ROWS)[-1]
+        yield first_rows.fit(Hypothesis(arrangement, base, start=start), EXACT)
 
 
-def _has_both(columns: Columns) -> bool:
-    """Whether there are sines and cosines, so that the sines' signs differ from a table's sign."""
-    return bool(columns.sines.any() and not columns.sines.all())
+def _fits_of_waves(
+    search: _Search, waves: Waves, arrangement: Arrangement, sign: int
+) -> Iterator[Fit]:
+    """Yield the fits of an arrangement, with the scale 1 first where it is near."""
+    columns = search.orders[arrangement]
+    line = fit_line(waves, columns)
+    if line is None:
+        return
+    base, scale = line
+    rates = Hypothesis(arrangement, base, sign * scale).rates(columns)
+    scales = (1.0, scale) if abs(scale - 1) < _NEAR_ONE else (scale,)
+    for start in likely_starts(search.table, columns, rates):
+        for each in scales:
+            rough = Hypothesis(arrangement, base, sign * each, start)
+            fit = search.fit(refine(rough, search.table, columns, scaled=each != 1.0), EXACT)
+            yield fit
+            if search.exact(fit):
+                break
 
 
 def _distinct(fits: Sequence[Fit]) -> list[Fit]:
@@ -166,42 +166,33 @@ def _finished(search: _Search, rough: Fit) -> Iterator[Fit]:
     sign = math.copysign(1.0, hypothesis.scale)
     scales = dict.fromkeys((sign, _rounder_scale(hypothesis.scale), hypothesis.scale))
     bases = rounder_bases(hypothesis.base, search.orders[hypothesis.arrangement].dim)
-    candidates = [
-        (digits, replace(hypothesis, base=base, scale=scale, size=1.0))
-        for digits, base in enumerate(bases)
-        for scale in scales
+    candidates = itertools.product(enumerate(bases), scales)
+    exact_fits = [
+        search.fit(replace(hypothesis, base=base, scale=scale, size=1.0), EXACT, digits)
+        for (digits, base), scale in candidates
     ]
-    exact_fits = [search.fits(candidate, EXACT) for _, candidate in candidates]
-    least = min(fits[-1].residual for fits in exact_fits)
-    for (digits, candidate), fits in zip(candidates, exact_fits, strict=True):
+    least = min(fit.residual for fit in exact_fits)
+    for fit in exact_fits:
         # The smaller the least residual, the better the base is known.
-        if fits[-1].residual > 10 * least + 1e-3:
-            continue
-        yield from (replace(fit, digits=digits) for fit in fits)
-        if not any(search.exact(fit) for fit in fits):
-            for recipe in RECIPES:
-                yield from (replace(fit, digits=digits) for fit in search.fits(candidate, recipe))
+        if fit.residual <= 10 * least + 1e-3:
+            yield fit
+            if not search.exact(fit):
+                unsized = replace(fit.hypothesis, size=1.0)
+                yield from (search.fit(unsized, recipe, fit.digits) for recipe in RECIPES)
 
 
 def _scaling_fits(search: _Search, waves: Waves) -> Iterator[Fit]:
     """Yield fits of the scalings of RoPE that the columns support."""
     orders = [(a, c) for a, c in search.orders.items() if a.scheme == "rope" and not a.fault]
     recipes = (EXACT, *(recipe for recipe in RECIPES if recipe.frequencies != "exponentials"))
-    likely = nearest_scalings(waves, orders)
-    for sign in (1.0, -1.0):
-        near = False
-        for unsigned in likely:
-            scaled = replace(unsigned, scale=sign)
-            columns = search.orders[scaled.arrangement]
-            starts = likely_starts(search.table, columns, scaled.rates(columns))
-            for start, recipe in itertools.product(starts, recipes):
-                fit = search.fits(replace(scaled, start=start), recipe)[-1]
-                yield fit
-                near = near or fit.residual < _NEAR
-                if search.exact(fit):
-                    return
-        if near:
-            return
+    for sign, hypothesis in itertools.product((1.0, -1.0), nearest_scalings(waves, orders)):
+        columns, signed = search.orders[hypothesis.arrangement], replace(hypothesis, scale=sign)
+        starts = likely_starts(search.table, columns, signed.rates(columns))
+        for start, recipe in itertools.product(starts, recipes):
+            fit = search.fit(replace(signed, start=start), recipe)
+            yield fit
+            if search.exact(fit):
+                return
 
 
 def _simplest(search: _Search, fits: Sequence[Fit]) -> Fit:

@@ -29,7 +29,7 @@ class Waves(NamedTuple):
 
 
 def fit_waves(columns: Float[Tensor, "t c"]) -> Waves:
-    """Return the wave nearest to every column; float64, 5 rows or more.
+    """Return the wave nearest to every column, of weight 0 if there are fewer than 5 rows.
 
     A wave obeys x(p + lag) + x(p - lag) = 2 cos(lag theta) x(p) (Prony 1795). The lag is doubled as long
     as the rows allow, each estimate choosing the next one's branch, so the error falls as 1/rows.

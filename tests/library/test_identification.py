@@ -299,9 +299,7 @@ def test_rounded_frequencies_and_angles_are_named(words: str) -> None:
     assert kinds(found) == ["angles"]
     assert words in found.recipe.words + sentences(found)
     assert found.hypothesis.base == 1e4
-    given = torch.cat((angles.cos(), angles.sin()), 1).double()
-    rounded = reconstruct(found, angles.cos(), angles.sin(), exact=False)
-    assert_close(rounded, given, atol=LAST_DIGITS)
+    assert found.largest <= LAST_DIGITS
     exact = torch.cat(cos_and_sin(300, 16, 1e4), 1)
     assert_close(reconstruct(found, angles.cos(), angles.sin()), exact, atol=1e-14)
 

@@ -44,6 +44,6 @@ def test_float32_frequencies_are_divided_by_a_whole_factor() -> None:
 def test_column_that_is_left_out_of_a_search_has_no_part_in_it() -> None:
     table = sinusoidal(48, 8).double()
     table[:, 3] = random(48, seed=2)
-    fit = nearest_fit(table, "table", torch.float32, torch.tensor([3]))
+    fit = nearest_fit(table, "table", torch.float32, [3])
     assert fit.hypothesis.base == 1e4
     assert fit.residual < 1e-6
