@@ -24,6 +24,7 @@ from posenc.rotation import First, pair_columns, pair_matrix
 _EPS = torch.finfo(torch.float64).eps
 _Parts = tuple[Tensor, Tensor, Tensor]  # positions fitted, held out, past the training length
 _Fit = tuple[Tensor | None, int | None, list[float]]  # matrix, rank, an error for each part
+_Score = Callable[[Tensor, _Parts], _Fit]
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +139,7 @@ def fit_pairs(
         ratio = torch.where(power > 0, ratio, 1.0)
         return pair_matrix(ratio.real, ratio.imag, layout, first, tail)
 
-    return _fit_table(vectors, offset, train_length, seed, fit)
+    return _scored_fit(vectors, offset, train_length, seed, _table_score(fit, offset))
 
 
 def fit_dense(
@@ -172,7 +173,8 @@ def fit_dense(
 
     rows = vectors[:length]
     rank = int(torch.linalg.matrix_rank(rows[rows.isfinite().all(1)]))
-    return replace(_fit_table(vectors, offset, train_length, seed, fit), rank=rank)
+    score = _table_score(fit, offset)
+    return replace(_scored_fit(vectors, offset, train_length, seed, score), rank=rank)
 
 
 def fit_kernel(
@@ -219,19 +221,12 @@ def fit_kernel(
             errors.append((gap / target).sqrt().item())
         return None, int(positive.sum()), errors
 
-    sizes = (offset, train_length, seed)
-    fit = _scored_fit(kernel, finite, width, *sizes, score, lambda noise: noise @ noise.T)
+    fit = _scored_fit(kernel, offset, train_length, seed, score, control_width=width)
     return replace(fit, dimension=fit.rank or 0)
 
 
-def _fit_table(
-    vectors: Tensor,
-    offset: int,
-    train_length: int | None,
-    seed: Seed,
-    fit: Callable[[Tensor, Tensor], Tensor],
-) -> LinearMapFit:
-    """Score a fit that takes a table and the positions to fit, and returns a matrix."""
+def _table_score(fit: Callable[[Tensor, Tensor], Tensor], offset: int) -> _Score:
+    """Make a score of a fit that takes a table and the positions to fit, and returns a matrix."""
 
     def score(table: Tensor, parts: _Parts) -> _Fit:
         matrix, errors = fit(table, parts[0]), []
@@ -240,25 +235,26 @@ def _fit_table(
             errors.append(_relative_norm(target - (matrix @ table[part].T).T, target))
         return matrix, None, errors
 
-    finite, sizes = vectors.isfinite().all(1), (vectors.shape[1], offset, train_length, seed)
-    return _scored_fit(vectors, finite, *sizes, score, lambda noise: noise)
+    return score
 
 
 def _scored_fit(
     data: Tensor,
-    finite: Tensor,
-    width: int,
     offset: int,
     train_length: int | None,
     seed: Seed,
-    score: Callable[[Tensor, _Parts], _Fit],
-    control: Callable[[Tensor], Tensor],
+    score: _Score,
+    control_width: int | None = None,
 ) -> LinearMapFit:
-    """Fit on a random half, score on the other half and later, and repeat on a random table."""
-    generator = as_generator(seed)
-    count = len(data)
-    length = count if train_length is None else check_count("train_length", train_length, 1, 2**31)
-    length = min(length, count)
+    """Fit on a random half, score on the other half and later, and repeat on a random table.
+
+    data: a table, or with a control_width a kernel, whose control is the kernel of a table that wide.
+    """
+    generator, count = as_generator(seed), len(data)
+    finite = data.isfinite().all(1) if control_width is None else data.diagonal().isfinite()
+    length = count
+    if train_length is not None:
+        length = min(check_count("train_length", train_length, 1, 2**31), count)
     sources = _finite_pairs(finite, offset)
     inside = sources[(sources < length) & (sources + offset < length)]
     later = sources[(sources >= length) & (sources + offset >= length)]
@@ -270,9 +266,11 @@ def _scored_fit(
     shuffled = inside[torch.randperm(len(inside), generator=generator).to(inside.device)]
     half = (len(inside) + 1) // 2
     parts = shuffled[:half], shuffled[half:], later
+    width = control_width or data.shape[1]
     noise = torch.randn(count, width, dtype=data.dtype, generator=generator).to(data.device)
+    control = noise if control_width is None else noise @ noise.T
     matrix, rank, (in_sample, held_out, past) = score(data, parts)
-    _, _, (_, control_held_out, control_past) = score(control(noise), parts)
+    _, _, (_, control_held_out, control_past) = score(control, parts)
     return LinearMapFit(
         matrix=matrix,
         fitted=half,
