@@ -15,8 +15,7 @@ from dashboard.examples import EXAMPLES, Tables
 from dashboard.limits import MAX_PROBED_ROWS, probed_rows
 from dashboard.projected import one_thread_for_numpy
 from dashboard.uploaded_numbers import cached_numbers
-from posenc.analysis.layout_mixups import inspect_layouts
-from posenc.analysis.probes import probe_each
+from posenc.analysis import inspect_layouts, probe_each
 from posenc.errors import CheckpointError, PosencError
 from posenc.identification import identify
 from posenc.identification.columns import TableInput

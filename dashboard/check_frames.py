@@ -10,9 +10,7 @@ from torch import Tensor
 from dashboard.frames import MOST_POINTS
 from dashboard.limits import MAX_DRAWN_CELLS
 from dashboard.matrix import Full, MatrixValues
-from posenc.analysis.layout_mixups import LayoutInspection, LayoutUse
-from posenc.analysis.probes import Probes
-from posenc.analysis.properties import Properties
+from posenc.analysis import LayoutInspection, LayoutUse, Probes, Properties
 from posenc.identification import Identification
 from posenc.identification.columns import TableInput
 from posenc.identification.deviations import Differences

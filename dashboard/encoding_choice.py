@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from posenc import fields
-from posenc.analysis.embedding_sum import STARTS
+from posenc.analysis import STARTS
 from posenc.formula import NOTATIONS
 from posenc.settings.chosen_model import MAX_SHOWN_DIM
 

@@ -10,7 +10,7 @@ import pandas as pd
 
 from dashboard.frames import stacked
 from dashboard.kept import once
-from posenc.analysis.embedding_sum import STARTS
+from posenc.analysis import STARTS
 from posenc.schemes import SCHEMES
 
 if TYPE_CHECKING:

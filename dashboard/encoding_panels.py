@@ -19,7 +19,7 @@ from dashboard.encoding_pairs import of_either
 from dashboard.kept import once
 from dashboard.matrix import Full, Panel
 from dashboard.pair import Pair
-from posenc.analysis.embedding_sum import STARTS
+from posenc.analysis import STARTS
 from posenc.schemes import SCHEMES
 from posenc.text import counted
 

@@ -7,7 +7,7 @@ from dashboard.encoding import EncodingPage
 from dashboard.kept import once
 from dashboard.sentences import number
 from dashboard.text import listed
-from posenc.analysis.embedding_sum import STARTS
+from posenc.analysis import STARTS
 from posenc.formula import number as latex_number
 from posenc.schemes import SCHEMES
 from posenc.settings import Setting

@@ -121,7 +121,7 @@ def draw(settings: Pair[Setting], header: DeltaGenerator) -> None:
         analysis.first_negative_offset,
         analysis.phase_coverage,
         analysis.kernel_past,
-        analysis.nearest_seen_distance,
+        analysis.nearest_trained_distance,
     )
     if looks:
         _numbers(found)

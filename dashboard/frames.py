@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from dashboard.compute import Array, Similarity
 from dashboard.kept import once
-from posenc.analysis.properties import Properties
+from posenc.analysis import Properties
 from posenc.schemes import SCHEMES
 from posenc.settings import Setting
 

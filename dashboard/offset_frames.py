@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from dashboard.compute import Array
-from posenc.analysis.offset_checks import DenseFit, OffsetClaims, OffsetMap
+from posenc.analysis import DenseFit, OffsetClaims, OffsetMap
 from posenc.schemes import SCHEMES
 
 MAP_COLUMNS = {

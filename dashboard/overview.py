@@ -9,7 +9,7 @@ from dashboard import compute, frames, sentences
 from dashboard.compute import Similarity
 from dashboard.kept import kept, once
 from dashboard.pair import Pair
-from posenc.analysis.properties import Properties
+from posenc.analysis import Properties
 from posenc.schemes import SCHEMES
 from posenc.settings import Query, Setting
 

@@ -13,7 +13,7 @@ from dashboard import charts, compute, page
 from dashboard.compute import Similarity
 from dashboard.matrix import Full, MatrixValues, Panel, Scale, Waves, minus
 from dashboard.pair import Pair
-from posenc.analysis.offset_checks import OffsetMap
+from posenc.analysis import OffsetMap
 from posenc.schemes import SCHEMES
 from posenc.settings import Setting
 

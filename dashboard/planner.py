@@ -12,8 +12,7 @@ from dashboard.choices import PlanChoice
 from dashboard.compute import CACHE
 from dashboard.real_model import about
 from posenc import rope_frequencies
-from posenc.analysis.base_search import known_base
-from posenc.analysis.spectrum import base_bound_curve
+from posenc.analysis import base_bound_curve, known_base
 from posenc.models.model_config import full_cache_note
 from posenc.planner import (
     COLUMNS,

@@ -8,7 +8,7 @@ import pandas as pd
 from dashboard import coinciding, compute, frames, offset_frames, sentences
 from dashboard.choices import OffsetChoice
 from dashboard.kept import kept, once
-from posenc.analysis.offset_checks import OffsetClaims, OffsetMap
+from posenc.analysis import OffsetClaims, OffsetMap
 from posenc.settings import Query, Setting
 
 

@@ -9,9 +9,8 @@ import streamlit as st
 from dashboard.compute import Similarity
 from dashboard.projected import Projected
 from dashboard.text import listed
-from posenc.analysis import SchemeKernelPast
-from posenc.analysis.offset_checks import TOO_FEW_POSITIONS, OffsetClaims, OffsetMap
-from posenc.analysis.properties import Properties
+from posenc.analysis import OffsetClaims, OffsetMap, Properties, SchemeKernelPast
+from posenc.analysis.offset_checks import TOO_FEW_POSITIONS
 from posenc.claims.claim import figure
 from posenc.schemes import SCHEMES
 from posenc.settings import Setting

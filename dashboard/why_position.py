@@ -10,7 +10,7 @@ from dashboard import why_position_frames
 from dashboard.choices import OrderChoice
 from dashboard.compute import CACHE, Array
 from dashboard.pair import Pair
-from posenc.analysis.word_order import OrderReading, RandomLayer, read_orders
+from posenc.analysis import OrderReading, RandomLayer, read_orders
 from posenc.errors import CheckpointError, PositionOutOfRange
 from posenc.schemes import SCHEMES
 from posenc.settings import Query, Setting

@@ -6,7 +6,7 @@ from dashboard.choices import OrderChoice
 from dashboard.sentences import number
 from dashboard.text import listed, plain
 from dashboard.why_position import NO_POSITION, SAME, WhyPosition
-from posenc.analysis.word_order import RandomLayer
+from posenc.analysis import RandomLayer
 from posenc.schemes import SCHEMES
 from posenc.settings import Setting
 

@@ -6,8 +6,7 @@ import streamlit as st
 from dashboard import check, check_panels, check_uploads, choices, controls, page
 from dashboard.examples import EXAMPLES
 from dashboard.scripts import check_my_encoding as script
-from posenc.analysis.layout_mixups import inspect_layouts
-from posenc.analysis.probes import probe
+from posenc.analysis import inspect_layouts, probe
 from posenc.identification import identify
 
 settings = page.settings()

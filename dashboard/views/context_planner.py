@@ -5,7 +5,7 @@ import streamlit as st
 from dashboard import choices, controls, page, planner, planner_panels, real_model
 from dashboard.scripts import context_planner as script
 from dashboard.text import plain
-from posenc.analysis.base_search import smallest_base
+from posenc.analysis import smallest_base
 from posenc.models.presets import MODELS
 from posenc.planner import plan
 from posenc.planner.report import EXPLAINED

@@ -6,6 +6,9 @@ One convention for all:
   position kernel (n, n), it takes the offset curve (2n-1,) of a stationary one as `curve=` instead.
 - Its variant for a scheme is named `scheme_...` and takes a `posenc.settings.Query`, which is one
   scheme with its length, head and precision; `Query.of(setting, kind)` makes it from a Setting.
+- What asks about a formula, not about a scheme's numbers, takes the quantities in that formula:
+  `smallest_base` and `critical_dimension` a width, `inspect_layouts` positions and a width,
+  `content_and_position` a norm. `read_orders` runs an attention layer, so it takes a built scheme.
 
 Axes: n positions, d width, pairs = d / 2. A kernel has a row per query and a column per key. An
 offset is key minus query, -(n-1) .. n-1 along a curve; a distance is query minus key, 0 or more.
@@ -27,10 +30,10 @@ from posenc.analysis.embedding_sum import (
 )
 from posenc.analysis.extrapolation import (
     KernelPast,
-    NearestSeen,
+    NearestTrained,
     SchemeKernelPast,
     kernel_past,
-    nearest_seen_distance,
+    nearest_trained_distance,
     scheme_kernel_past,
 )
 from posenc.analysis.layout_mixups import LayoutInspection, LayoutUse, inspect_layouts

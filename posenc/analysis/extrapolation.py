@@ -34,7 +34,7 @@ class KernelPast:
 
 
 @dataclass(frozen=True, eq=False)
-class NearestSeen:
+class NearestTrained:
     """For every position from a training length on, the nearest position below it.
 
     `positions` (m,). `distance` (m,): Euclidean, in the unit of the vectors (the square root of the
@@ -53,7 +53,7 @@ class SchemeKernelPast:
     `limit`: the first position without a row, for a table; None for a formula. `distances` (m,),
     `cosine` (m,): every distance or a sample; empty where K is no function of the offset alone.
     `outside`, `first_outside`: as in `KernelPast`; None where distances are sampled. `positions`,
-    `relative`: as in `NearestSeen`; empty where distances are sampled.
+    `relative`: as in `NearestTrained`; empty where distances are sampled.
     """
 
     limit: int | None
@@ -88,12 +88,12 @@ def kernel_past(curve: Float[Tensor, " offsets"], train_length: int) -> KernelPa
     return KernelPast(values, len(outside), first)
 
 
-def nearest_seen_distance(
+def nearest_trained_distance(
     train_length: int,
     *,
     kernel: Float[Tensor, "n n"] | None = None,
     curve: Float[Tensor, " offsets"] | None = None,
-) -> NearestSeen:
+) -> NearestTrained:
     """Return the distance of each position p >= train_length to the nearest one below train_length.
 
     From a kernel (n, n) by K_ii + K_jj - K_ij - K_ji, from a curve (2n-1,) by 2 K(0) - K(k) - K(-k).
@@ -113,7 +113,7 @@ def nearest_seen_distance(
         smallest = squares[train_length:, :train_length].amin(1)
     distance = smallest.masked_fill(smallest.isinf(), torch.nan).clamp(min=0).sqrt()
     positions = torch.arange(train_length, count, device=source.device)
-    return NearestSeen(positions, distance, distance / norms)
+    return NearestTrained(positions, distance, distance / norms)
 
 
 def scheme_kernel_past(query: Query, train_length: int) -> SchemeKernelPast:
@@ -134,7 +134,7 @@ def scheme_kernel_past(query: Query, train_length: int) -> SchemeKernelPast:
         return SchemeKernelPast(None, distances, cosine, None, None, empty, empty.double())
     curve = offset_curve(scheme, count, head=query.head)
     past = kernel_past(curve, train_length)
-    nearest = nearest_seen_distance(train_length, curve=curve)
+    nearest = nearest_trained_distance(train_length, curve=curve)
     return SchemeKernelPast(
         limit=None,
         distances=distances,

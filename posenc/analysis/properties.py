@@ -90,7 +90,7 @@ def measure(
     if vectors is not None:
         finite = finite & vectors.isfinite().all(1)
         if is_curve and not finite.all():
-            raise SchemeArgumentError("vectors beside a curve must be finite in every row.")
+            raise SchemeArgumentError("vectors with a curve must be finite in every row.")
     if not finite.any():
         raise SchemeArgumentError("no position has a finite kernel value with itself.")
     first, last = finite.nonzero()[[0, -1], 0].tolist()

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posenc.analysis.embedding_sum import STARTS, token_deviation
+from posenc.analysis import STARTS, token_deviation
 from posenc.claims.claim import (
     TABLE,
     VASWANI,

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from posenc.analysis.base_search import MAX_LENGTH, BaseWindow, known_base, smallest_base
-from posenc.analysis.spectrum import first_negative_offset
+from posenc.analysis import BaseWindow, first_negative_offset, known_base, smallest_base
+from posenc.analysis.base_search import MAX_LENGTH
 from posenc.errors import SchemeArgumentError, shown
 from posenc.limits import check_count
 from posenc.models.model_config import MAX_CONTEXT, LayerKind, ModelConfig, cache_gib

@@ -279,7 +279,8 @@ def _canonical(own: object) -> tuple[tuple[str, Any], ...]:
 class Query:
     """One scheme of a setting: everything that decides its numbers, without what it ignores.
 
-    device: where `build` puts the scheme; the functions of posenc.analysis compute on the CPU.
+    device: where `build` puts the scheme and `posenc.analysis.kernel_values` computes its kernel; the
+    other functions of posenc.analysis compute on the CPU.
     """
 
     config: SchemeConfig

@@ -266,7 +266,7 @@ def test_formula_page_reads_schemes_past_the_training_length(small: Small) -> No
         within = "within the values seen in training"
         assert own.endswith(within if first is None else f"the values seen in training {leaves}")
         assert ("stay" in own) == (first is None)
-        expected = analysis.nearest_seen_distance(trained, kernel=cosine).distance
+        expected = analysis.nearest_trained_distance(trained, kernel=cosine).distance
         assert np.allclose(of(nearest, kind)["distance"], expected, atol=1e-7)
     for kind in ("sinusoidal", "rope"):
         thetas = frequencies(kind, small)

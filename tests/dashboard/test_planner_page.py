@@ -14,7 +14,7 @@ from dashboard import pinned, planner
 from dashboard.choices import PlanChoice
 from posenc import __main__ as command
 from posenc import rope_frequencies
-from posenc.analysis.base_search import smallest_base
+from posenc.analysis import smallest_base
 from posenc.models import read_config
 from posenc.models.presets import MODELS
 from posenc.planner import COLUMNS, RANKING, layer_notes, plan, recommendation, warnings_of

@@ -12,7 +12,7 @@ from posenc.analysis import (
     expand_curve,
     first_negative_offset,
     kernel_past,
-    nearest_seen_distance,
+    nearest_trained_distance,
     phase_coverage,
     scheme_kernel_past,
     spectrum,
@@ -95,7 +95,7 @@ def test_nearest_seen_positions_match_a_loop() -> None:
     values = rows.tolist()
     gaps = [[math.dist(values[p], values[s]) for s in range(12)] for p in range(12, 30)]
     relative = [min(gap) / math.hypot(*row) for gap, row in zip(gaps, values[12:], strict=True)]
-    found = nearest_seen_distance(12, kernel=rows @ rows.T)
+    found = nearest_trained_distance(12, kernel=rows @ rows.T)
     assert found.positions.tolist() == [*range(12, 30)]
     assert found.distance.tolist() == pytest.approx([*map(min, gaps)], rel=1e-12)
     assert found.relative.tolist() == pytest.approx(relative, rel=1e-12)
@@ -104,8 +104,8 @@ def test_nearest_seen_positions_match_a_loop() -> None:
 def test_nearest_seen_from_a_curve_is_that_of_its_kernel() -> None:
     offsets = torch.arange(-24, 25, dtype=torch.float64)
     curve = torch.cos(offsets) + torch.cos(0.1 * offsets) + 0.01 * offsets
-    from_curve = nearest_seen_distance(9, curve=curve)
-    from_kernel = nearest_seen_distance(9, kernel=expand_curve(curve))
+    from_curve = nearest_trained_distance(9, curve=curve)
+    from_kernel = nearest_trained_distance(9, kernel=expand_curve(curve))
     assert from_curve.positions.tolist() == from_kernel.positions.tolist() == [*range(9, 25)]
     assert_close(from_curve.distance, from_kernel.distance, rtol=1e-7, atol=1e-7)
     assert_close(from_curve.relative, from_curve.distance / 2**0.5, rtol=1e-7)
@@ -115,13 +115,13 @@ def test_missing_rows_are_never_nearest_and_have_no_distance() -> None:
     rows = noise(10, 3)
     rows[2] = rows[8] = math.nan
     kernel = rows @ rows.T
-    found = nearest_seen_distance(6, kernel=kernel)
+    found = nearest_trained_distance(6, kernel=kernel)
     assert found.distance.isnan().tolist() == [False, False, True, False]
     present = [i for i in range(10) if i not in (2, 8)]
-    others = nearest_seen_distance(5, kernel=kernel[present][:, present]).distance
+    others = nearest_trained_distance(5, kernel=kernel[present][:, present]).distance
     assert torch.equal(found.distance[[0, 1, 3]], others)
     for nothing_past in (
-        nearest_seen_distance(5, kernel=torch.eye(5)), nearest_seen_distance(5, curve=torch.ones(9)),
+        nearest_trained_distance(5, kernel=torch.eye(5)), nearest_trained_distance(5, curve=torch.ones(9)),
     ):  # fmt: skip
         assert len(nothing_past.positions) == len(nothing_past.distance) == 0
 

@@ -139,9 +139,9 @@ TABLES_AND_ANALYSES: list[tuple[Callable[[], object], str]] = [
     *((lambda row=row: OF.spectrum(row), "inv_freq must be") for row in NO_FREQUENCIES),
     *((lambda n=n: OF.spectrum(ladder(8), n), "length must be a whole number from 1")
       for n in (0, 2**31 + 1)),
-    (lambda: OF.nearest_seen_distance(6, kernel=noise(5, 5)), "train_length must be .* from 1 to 5"),
-    (lambda: OF.nearest_seen_distance(2), "exactly one of kernel and curve"),
-    (lambda: OF.nearest_seen_distance(2, kernel=[[1.0]]), "tensor of real numbers"),
+    (lambda: OF.nearest_trained_distance(6, kernel=noise(5, 5)), "train_length must be .* from 1 to 5"),
+    (lambda: OF.nearest_trained_distance(2), "exactly one of kernel and curve"),
+    (lambda: OF.nearest_trained_distance(2, kernel=[[1.0]]), "tensor of real numbers"),
     (lambda: OF.kernel_past(torch.ones(9).double(), 0), "train_length must be"),
     (lambda: OF.first_negative_offset(ladder(8), 0), "limit must be"),
     (lambda: OF.base_bound_curve(ladder(8), 2**27 + 1), "length must be"),

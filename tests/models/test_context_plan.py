@@ -10,7 +10,8 @@ import torch
 from mpmath import mp, mpf
 
 from posenc import SchemeArgumentError, rope_frequencies
-from posenc.analysis.base_search import _KNOWN, MAX_LENGTH, known_base, smallest_base
+from posenc.analysis import known_base, smallest_base
+from posenc.analysis.base_search import _KNOWN, MAX_LENGTH
 from posenc.models import read_config
 from posenc.models.model_config import cache_gib
 from posenc.planner import METHODS, ContextPlan, MethodPlan, plan, warnings_of
