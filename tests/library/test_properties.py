@@ -276,6 +276,15 @@ def test_scheme_without_vectors_has_a_verdict_and_no_number() -> None:
     assert analysis.scheme_map_errors(query("none")).error.isnan().all()
 
 
+def test_line_through_a_rounded_bias_is_that_of_the_bias() -> None:
+    exact, rounded = (
+        analysis.scheme_offset_claims(query("t5", precision, heads=4)).straight
+        for precision in ("float32", "bfloat16")
+    )
+    assert rounded.slope == pytest.approx(exact.slope, rel=0.05)
+    assert rounded.r_squared == pytest.approx(exact.r_squared, rel=0.05)
+
+
 def test_distance_is_query_minus_key() -> None:
     kernel = noise(5, 5)
     kernel.fill_diagonal_(1)  # so that it is its own cosine
