@@ -6,7 +6,6 @@ A file is complete or does not exist. The first file written creates the folder.
 import contextlib
 import errno
 import os
-import stat
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -67,65 +66,48 @@ class FileStore:
 
     def exists(self, name: str) -> bool:
         """Return whether a file exists. Raises StoreUnavailable."""
-        with _reached():
-            if not self.local:
-                return bool(self.files.exists(self.path(name)))
-            try:  # distinguishes a missing file from an unreadable folder
-                return stat.S_ISREG(os.stat(self.path(name)).st_mode)
-            except (FileNotFoundError, NotADirectoryError):
-                return False
+        try:
+            with _reached():  # `info` distinguishes a missing file from an unreadable folder
+                return bool(self.files.info(self.path(name))["type"] != "directory")
+        except FileNotFoundError:
+            return False
 
     def names(self) -> list[str]:
         """Return the sorted names of all files. Raises StoreUnavailable."""
-        with _reached():
-            if self.local:
-                try:
-                    return sorted(entry.name for entry in os.scandir(self.root) if entry.is_file())
-                except (FileNotFoundError, NotADirectoryError):
-                    return []
-            self.files.invalidate_cache()  # another machine may have added to the bucket
-            paths = self.files.find(self.root, maxdepth=1)
-        return sorted(PurePosixPath(str(path)).name for path in paths)
+        try:
+            with _reached():
+                self.files.invalidate_cache()  # another machine may have added to the bucket
+                entries = self.files.ls(self.root, detail=True)
+        except FileNotFoundError:
+            return []
+        return sorted(PurePosixPath(x["name"]).name for x in entries if x["type"] != "directory")
 
     def content(self, name: str) -> bytes:
         """Return a file's bytes. Raises FileNotFoundError, StoreUnavailable, or RunError if too large."""
-        try:
-            with _reached():
-                size = self.files.size(self.path(name)) or 0
-                if size <= limits.MAX_RUN_BYTES:
-                    content: bytes = self.files.cat_file(self.path(name))
-        except StoreUnavailable as error:
-            if isinstance(error.__cause__, FileNotFoundError):
-                raise error.__cause__ from None
-            raise
-        if size > limits.MAX_RUN_BYTES:
-            raise RunError(f"The file has {size:,} bytes, more than any file of a run has.")
-        return content
+        with _reached():
+            size = self.files.size(self.path(name)) or 0
+            if size <= limits.MAX_RUN_BYTES:
+                return bytes(self.files.cat_file(self.path(name)))
+        raise RunError(f"The file has {size:,} bytes, more than any file of a run has.")
 
-    def create(self, name: str, content: bytes) -> bool:
-        """Write a file and return True, or return False where it exists already. Raises RunError."""
+    def put(self, name: str, content: bytes, *, new: bool = False) -> bool:
+        """Write a file and return True. Raises RunError.
+
+        new: replace no file; return False where it exists already.
+        """
         try:
-            self._write(name, content, new=True)
+            if self.local:
+                Path(self.root).mkdir(parents=True, exist_ok=True)
+                write_whole(Path(self.path(name)), content, new=new)
+            else:  # one upload, visible once complete
+                mode = "create" if new else "overwrite"
+                self.files.pipe_file(self.path(name), content, mode=mode)
         except _FAULTS as error:
             # It may also be a file in the place of the folder.
             if isinstance(error, FileExistsError) and self.exists(name):
                 return False
             raise RunError(f"The store of runs cannot be written: {reason(error)}.") from error
         return True
-
-    def put(self, name: str, content: bytes) -> None:
-        """Write or replace a file. Raises RunError."""
-        try:
-            self._write(name, content, new=False)
-        except _FAULTS as error:
-            raise RunError(f"The store of runs cannot be written: {reason(error)}.") from error
-
-    def _write(self, name: str, content: bytes, *, new: bool) -> None:
-        if self.local:
-            Path(self.root).mkdir(parents=True, exist_ok=True)
-            write_whole(Path(self.path(name)), content, new=new)
-        else:  # one upload, visible once complete
-            self.files.pipe_file(self.path(name), content, mode="create" if new else "overwrite")
 
 
 def lasting(url: str) -> bool:
@@ -191,6 +173,8 @@ def _sync_folder(folder: Path) -> None:
 def _reached() -> Iterator[None]:
     try:
         yield
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise FileNotFoundError(errno.ENOENT, "no such file") from error
     except _FAULTS as error:
         raise StoreUnavailable(f"The store of runs cannot be read: {reason(error)}.") from error
 

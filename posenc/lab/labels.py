@@ -96,7 +96,7 @@ class Labels:
 
     def add(self, label: Label) -> bool:
         """Write a label unless this owner has one for the run; return whether it was new."""
-        return self.files.create(label.file_name, _content(label))
+        return self.files.put(label.file_name, _content(label), new=True)
 
     def put(self, label: Label) -> None:
         """Write a label, replacing the owner's for the run. Raises RunError."""

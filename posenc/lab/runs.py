@@ -170,10 +170,10 @@ class Store(FileStore):
             spec = run.specification
             note = {"run": run.run_id, "scheme": spec.scheme.kind, "described": spec.described}
             name, content = f"{run.run_id}.safetensors", save(tensors, note)
-            if not self.create(name, content) and not self._has_whole_tables(run.run_id):
+            if not self.put(name, content, new=True) and not self._has_whole_tables(run.run_id):
                 self.put(name, content)
         name, content = f"{run.run_id}.parquet", to_parquet(run)
-        if self.create(name, content):
+        if self.put(name, content, new=True):
             return True
         if self.find(run.run_id) is not None:
             return False

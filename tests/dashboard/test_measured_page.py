@@ -186,6 +186,7 @@ def test_broken_file_is_named(store: Store) -> None:
 def test_folder_that_cannot_be_listed_is_named(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    Path(store.root).mkdir(parents=True, exist_ok=True)
     real = os.scandir
     monkeypatch.setattr(os, "scandir", lambda at: refuse_io() if at == store.root else real(at))
     at = visit("extrapolation", LINK)

@@ -206,18 +206,18 @@ def test_store_that_cannot_be_read_now_loses_nothing(
                 list(store)
     assert (store.broken, store.foreign, list(store)) == ([], [], [run])
     bucket = Store("memory://unreachable")
-    for call in ("find", "pipe_file"):
+    for call in ("ls", "pipe_file"):
         monkeypatch.setattr(type(bucket.files), call, raising(ClientError("http://inside")))
     with pytest.raises(StoreUnavailable, match=r"cannot be read: ClientError\.$"):
         bucket.ids()
     with pytest.raises(RunError, match=r"cannot be written: ClientError\.$"):
-        bucket.create("file", b"")
+        bucket.put("file", b"")
 
 
 def test_folder_without_links_keeps_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "link", raising(PermissionError(errno.EPERM, "not permitted")))
     store, run = make_small_run(tmp_path, **SMALLEST)
-    assert not store.create(f"{run.run_id}.parquet", b"another")
+    assert not store.put(f"{run.run_id}.parquet", b"another", new=True)
     assert list(store) == [run]
     assert [path.name for path in (tmp_path / "runs").iterdir()] == [f"{run.run_id}.parquet"]
 
