@@ -30,7 +30,7 @@ from posenc.text import counted
 
 SAME_SCALE = 2.0  # norms within this factor count as one scale
 LOST = 0.75  # order accuracy below which order counts as lost; guessing gives a half
-ROOM = 0.9  # order accuracy from which a reader counts as reading order
+ROOM = 0.9  # order accuracy from which a decoder counts as knowing the order
 POSITIONS = 64
 WORDS = 64  # different ones in the experiment; at a width of 64 or less they span everything
 WEAKEST = 1 / 16  # content tried first, in norms of position
@@ -112,7 +112,7 @@ def _list(ratios: dict[str, float]) -> str:
 class Overwriting:
     """The weakest content that loses the order, in norms of position, for one draw of words.
 
-    accuracy: order accuracy there. without_words: the same for a reader that removes the words' span.
+    accuracy: order accuracy there. without_words: the same for a decoder that removes the words' span.
     """
 
     strength: float
@@ -156,9 +156,9 @@ def overwriting(rows: Float[Tensor, "n d"], dtype: torch.dtype, seed: int) -> Ov
     uses=(*TABLE, "seed"),
 )
 def overwritten(setting: Setting) -> Verdict:
-    """Strengthen content until a reader of position loses the order; then concatenate it instead.
+    """Strengthen content until a decoder of position loses the order; then concatenate it instead.
 
-    The reader takes the nearest row of the table. A second reader first removes the span of the words.
+    The decoder takes the nearest row of the table. A second decoder first removes the span of the words.
     """
     rows, dtype = position_rows(setting), setting.table_dtype or torch.float32
     draws = [overwriting(rows, dtype, setting.seed + draw) for draw in range(DRAWS)]
@@ -200,13 +200,13 @@ def overwritten(setting: Setting) -> Verdict:
             _strength("the most of the draws", max(strengths)),
             Number("pairs in order there, mean", statistics.fmean(accuracies)),
             Number(
-                "pairs in order for a reader that leaves out the words' span, mean",
+                "pairs in order for a decoder that removes the words' span, mean",
                 statistics.fmean(without_words),
             ),
         ),
         f"Over {count} of {WORDS} words, added content of {_strengths(strengths)} position's norm "
-        f"leaves {_percent(accuracies)} of pairs in order for a reader who knows no words, and "
-        f"{_percent(without_words)} for one who leaves out their span in {setting.dim:,} dimensions: "
+        f"leaves {_percent(accuracies)} of pairs in order for a decoder that knows no words, and "
+        f"{_percent(without_words)} for a decoder that removes their span in {setting.dim:,} dimensions: "
         f"{reason}",
         Number("pairs in order where content is concatenated", concatenated),
     )

@@ -109,7 +109,7 @@ def bounded(setting: Setting) -> Verdict:
 @claim(
     "Raising the base, 10000, to a power directly overflows.",
     theme="values",
-    source=f"Comments in code for {VASWANI}; the ladder of section 3.5 decides",
+    source=f"Comments in code for {VASWANI}; the formula of section 3.5 decides",
     uses=TABLE,
 )
 def overflow(setting: Setting) -> Verdict:
@@ -140,7 +140,7 @@ def frequency_error(inv_freq: Float[Tensor, " pairs"], exact: Float[Tensor, " pa
 @claim(
     "Exp of a log is the more accurate way to the frequencies.",
     theme="values",
-    source=f"Comments in code for {VASWANI}; the ladder of section 3.5 decides",
+    source=f"Comments in code for {VASWANI}; the formula of section 3.5 decides",
     steps=(frequency_error,),
 )
 def exp_of_log(setting: Setting) -> Verdict:
@@ -229,9 +229,9 @@ def own_frequency(setting: Setting) -> Verdict:
     return Verdict(
         Status.HOLDS if count == len(features) else Status.FALSE,
         (Number("different frequencies", count, of_all),),
-        f"{setting.dim:,} dimensions share {counted(count, 'rung')} of the ladder, a sine and a cosine "
-        "each.",
-        Number("different frequencies of a ladder with a rung per dimension", control, of_all),
+        f"{setting.dim:,} dimensions share {counted(count, 'frequency', 'frequencies')}, a sine and a "
+        "cosine each.",
+        Number("different frequencies with twice as many pairs", control, of_all),
     )
 
 
@@ -246,7 +246,7 @@ def slowest(setting: Setting) -> Verdict:
     claimed = 2 * math.pi * setting.base
     excess = claimed / longest - 1
     # tensor2tensor divides by the number of steps between pairs; a single pair has none.
-    whose = " is tensor2tensor's ladder," if setting.dim > 2 else " is"
+    whose = " is tensor2tensor's slowest wavelength," if setting.dim > 2 else " is"
     return Verdict(
         Status.HOLDS if abs(excess) <= ONE_PERCENT else Status.FALSE,
         (
@@ -262,7 +262,7 @@ def slowest(setting: Setting) -> Verdict:
 @claim(
     "Below 10,000 positions all pairs stay in a nearly linear regime.",
     theme="wavelengths",
-    source=f"Posts on why the base is 10000; the ladder of {VASWANI} decides",
+    source=f"Posts on why the base is 10000; the formula of {VASWANI} decides",
 )
 def nearly_linear(setting: Setting) -> Verdict:
     """Count the pairs that stay under one radian, and under a quarter turn, in 10,000 positions."""
@@ -274,10 +274,11 @@ def nearly_linear(setting: Setting) -> Verdict:
         (
             Number("pairs under one radian", radian, f"of {pairs:,}"),
             Number("pairs under a quarter turn", quarter, f"of {pairs:,}"),
-            Number("pairs over a full turn", full, f"of {pairs:,}"),
+            Number("pairs that complete a full turn", full, f"of {pairs:,}"),
         ),
         f"Of {counted(pairs, 'pair')}, this many stay within {LINEAR:,} positions under one radian: "
-        f"{radian:,}; under a quarter turn: {quarter:,}. Beyond a full turn: {full:,}.",
+        f"{radian:,}; under a quarter turn: {quarter:,}. Pairs that complete a full "
+        f"turn: {full:,}.",
     )
 
 

@@ -214,7 +214,7 @@ def test_strong_added_content_overwrites_position_and_concatenated_content_does_
     assert "weak" not in found.sentence
     assert found.status is Status.PARTLY
     assert number(found, "pairs in order there") < 0.75
-    assert number(found, "pairs in order for a reader that leaves out") > 0.99
+    assert number(found, "pairs in order for a decoder that removes") > 0.99
     assert control(found) == 1
     assert found == verdict("overwritten", dim=128) != verdict("overwritten", dim=128, seed=3)
 
