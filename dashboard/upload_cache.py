@@ -8,6 +8,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from cachetools import LRUCache
 
+from posenc import limits
 from posenc.checkpoints.position_table import PositionTable
 from posenc.checkpoints.sources import add_finder
 from posenc.errors import CheckpointError
@@ -16,7 +17,6 @@ Value = TypeVar("Value")
 SHARE = 4  # owners that may take all the room together
 MAX_TABLES = 32
 MAX_BYTES = 256 * 2**20  # of all tables together: what the largest one takes alone
-_TABLE_NAME = re.compile(r"table-[0-9a-f]{12}")
 
 
 class _Entry(NamedTuple, Generic[Value]):
@@ -108,11 +108,11 @@ def is_cached(name: str) -> bool:
 
 def is_evicted(source: str) -> bool:
     """Whether this names an uploaded table that is not in memory."""
-    return _TABLE_NAME.fullmatch(source) is not None and not is_cached(source)
+    return re.fullmatch(limits.TABLE, source) is not None and not is_cached(source)
 
 
 def _find(source: str) -> PositionTable | None:
-    if not _TABLE_NAME.fullmatch(source):
+    if not re.fullmatch(limits.TABLE, source):
         return None
     table = _tables.get(source)
     if table is None:

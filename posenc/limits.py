@@ -19,6 +19,7 @@ MAX_VECTOR_ELEMENTS = 2**28  # position vectors that grow with every position: 2
 MAX_KERNEL_LENGTH = 16_384  # a dense (T, T) float64 kernel: 2 GiB
 MAX_PROBED_POSITIONS = 1_024  # that positions are read back from: a second, by the cube
 MAX_TRAIN_LENGTH = 1_048_576
+TABLE = r"table-[0-9a-f]{12}"  # the name of a table in memory, made of its content
 RUN = r"run-[0-9a-f]{20}"  # the name of the table or the parameters of a run
 
 # Training.

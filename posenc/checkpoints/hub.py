@@ -26,9 +26,8 @@ _HEAD = 4_096  # bytes of the first request, which tells the size of the file an
 _REDIRECTS = 4
 _HOSTS = ("huggingface.co", "hf.co")  # where the Hub's own files lie, and hosts below them
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,15})-(\d{1,15})/(\d{1,15})")
-_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}"
-_MODEL = re.compile(rf"{_NAME}(?:/{_NAME})?")
-_FILE = re.compile(rf"(?:{_NAME}/){{0,4}}{_NAME}\.safetensors")
+_NAME = r"(?!\S*\.\.)[A-Za-z0-9][A-Za-z0-9._-]{0,95}"
+_PLACE = re.compile(rf"{_NAME}(/{_NAME})? ({_NAME}/){{0,4}}{_NAME}\.safetensors {_NAME}")
 _REASONS = {
     401: "there is no such public model, or it is not open to all",
     403: "the model is not open to all",
@@ -77,15 +76,12 @@ def hub_table(
 
 
 def _address(model: str, file: str, revision: str) -> str:
-    if not _MODEL.fullmatch(model) or ".." in model or "--" in model:
+    if not _PLACE.fullmatch(f"{model} {file} {revision}"):
         raise CheckpointError(
             "A model's name on the Hub is a word or two with a slash between, such as "
-            "google-bert/bert-base-uncased."
+            "google-bert/bert-base-uncased; the file must be a .safetensors file of the model, and the "
+            "revision must be the name of a branch, a tag or a commit."
         )
-    if not _FILE.fullmatch(file) or ".." in file:
-        raise CheckpointError("The file must be a .safetensors file of the model.")
-    if not re.fullmatch(_NAME, revision) or ".." in revision:
-        raise CheckpointError("The revision must be the name of a branch, a tag or a commit.")
     try:
         from huggingface_hub import constants, hf_hub_url
     except ImportError:

@@ -167,15 +167,10 @@ def opened(source: FileSource) -> Iterator[ByteRanges]:
                 raise CheckpointError("The file became shorter while it was being read.")
             return content
 
-        yield ByteRanges(check_size(file.seek(0, os.SEEK_END)), read)
-
-
-def check_size(size: int) -> int:
-    """Return the size of a file that may be read, else raise CheckpointError."""
-    if size > limits.MAX_FILE_BYTES:
-        most = limits.MAX_FILE_BYTES
-        raise CheckpointError(f"The file has {size:,} bytes; at most {most:,} are read.")
-    return size
+        size, most = file.seek(0, os.SEEK_END), limits.MAX_FILE_BYTES
+        if size > most:
+            raise CheckpointError(f"The file has {size:,} bytes; at most {most:,} are read.")
+        yield ByteRanges(size, read)
 
 
 def _open(path: str | os.PathLike[str]) -> BinaryIO:

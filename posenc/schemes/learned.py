@@ -37,7 +37,7 @@ class LearnedConfig(SchemeConfig):
         low=1, high=limits.MAX_POSITION, label="Rows of the table"
     ).field(512)
     source: str = fields.Word(
-        pattern=rf"random|given|trained|minilm|table-[0-9a-f]{{12}}|{limits.RUN}|.{{1,4096}}\.safetensors",
+        pattern=rf"random|given|trained|minilm|{limits.TABLE}|{limits.RUN}|.{{1,4096}}\.safetensors",
         described="random, given, trained, minilm, the name of a held table or of a run, or the path "
         "of a .safetensors file",
         label="Learned table",

@@ -104,7 +104,7 @@ class Setting:
         help="Fixes all that is random: starts of tables and parameters, weights, controls.",
     ).field(0)
     learned_source: str = fields.Word(
-        pattern=rf"trained|random|minilm|table-[0-9a-f]{{12}}|{limits.RUN}",
+        pattern=rf"trained|random|minilm|{limits.TABLE}|{limits.RUN}",
         described="trained, random, minilm, or the name of a run or of an uploaded table",
         label="Learned table",
         help="The table of a trained model, or a random start.",

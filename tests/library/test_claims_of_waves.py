@@ -63,16 +63,17 @@ def test_pairs_turn_within_ten_thousand_positions() -> None:
     angles = [10_000 * theta for theta in independent.inverse_frequencies(512, 1e4)]
     assert deciding(found) == sum(angle < 1 for angle in angles) == 0
     assert number(found, "pairs under a quarter") == sum(a < mp.pi / 2 for a in angles) == 12
-    assert number(found, "pairs over a full") == sum(a >= 2 * mp.pi for a in angles) == 205
+    assert number(found, "pairs that complete a full") == sum(a >= 2 * mp.pi for a in angles) == 205
     assert found.status is Status.FALSE
     assert verdict("nearly_linear", base=1e8).status is Status.PARTLY
 
 
 def test_exactly_one_turn_counts_as_full() -> None:
     base = (10_000 / (2 * math.pi)) ** 2  # of width 4: its second pair makes one turn in 10,000
-    assert number(verdict("nearly_linear", dim=4, heads=1, base=base), "pairs over a full") == 2
+    exact = verdict("nearly_linear", dim=4, heads=1, base=base)
+    assert number(exact, "pairs that complete a full") == 2
     longer = verdict("nearly_linear", dim=4, heads=1, base=base * (1 + 1e-9))
-    assert number(longer, "pairs over a full") == 1
+    assert number(longer, "pairs that complete a full") == 1
 
 
 @pytest.mark.parametrize(("length", "state"), [(128, Status.HOLDS), (1_048_576, Status.FALSE)])
