@@ -256,11 +256,6 @@ def as_number(text: str) -> float | None:
     return None if math.isnan(number) else number
 
 
-def ruled(default: Any, rule: Rule) -> Any:
-    """Return a dataclass field with this default and rule."""
-    return rule.field(default)
-
-
 def rules(owner: Any) -> dict[str, Rule]:
     """Return the rule of every ruled field of a dataclass or an instance, in order."""
     return {name: field.metadata["rule"] for name, field in _ruled_fields(owner).items()}

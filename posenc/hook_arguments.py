@@ -11,6 +11,7 @@ from posenc.errors import SchemeArgumentError
 
 # The length has no name: one call may take positions of queries and of keys, which differ in number.
 Positions = Int[Tensor, " _"] | Int[Tensor, "b _"] | None
+Tokens = Float[Tensor, "b t d"]
 Queries = Float[Tensor, "b h q d"]
 Keys = Float[Tensor, "b g k d"]  # g divides h
 

@@ -24,9 +24,9 @@ Layer = TypeVar("Layer", bound=nn.Module)
 class ModelSize:
     """Size of a model; every scheme of a comparison shares it."""
 
-    layers: int = fields.ruled(3, fields.IntRange(low=1, high=24))
-    width: int = fields.ruled(128, fields.IntRange(low=8, high=1_024, multiple_of=2))
-    heads: int = fields.ruled(4, fields.IntRange(low=1, high=64))
+    layers: int = fields.IntRange(low=1, high=24).field(3)
+    width: int = fields.IntRange(low=8, high=1_024, multiple_of=2).field(128)
+    heads: int = fields.IntRange(low=1, high=64).field(4)
 
     def __post_init__(self) -> None:
         fields.check(self)

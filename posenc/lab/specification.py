@@ -36,26 +36,25 @@ class Specification:
 
     scheme: SchemeConfig
     model: ModelSize = dataclasses.field(default_factory=ModelSize)
-    task: str = fields.ruled(Language.kind, fields.Choice(options=tuple(TASKS)))
+    task: str = fields.Choice(options=tuple(TASKS)).field(Language.kind)
     corpus: str = ""
     corpus_name: str = dataclasses.field(default="", compare=False)
-    train_length: int = fields.ruled(
-        64, fields.IntRange(low=limits.MIN_RUN_TOKENS, high=limits.MAX_RUN_TOKENS)
-    )
-    steps: int = fields.ruled(1_200, fields.IntRange(low=1, high=1_000_000))
-    batch: int = fields.ruled(32, fields.IntRange(low=1, high=4_096))
-    learning_rate: float = fields.ruled(2e-3, fields.FloatRange(low=1e-6, high=1.0))
-    weight_decay: float = fields.ruled(0.1, fields.FloatRange(low=0.0, high=10.0))
-    seed: int = fields.ruled(0, fields.IntRange(low=0, high=2**31 - 1))
-    longest: int = fields.ruled(16, fields.IntRange(low=1, high=64))
-    segments: int = fields.ruled(256, fields.IntRange(low=1, high=65_536))
-    scalings: tuple[str, ...] = fields.ruled(
-        DEFAULT_SCALINGS,
-        fields.MultiChoice(options=_SCALINGS, labels=_SCALINGS, most=len(_SCALINGS)),
-    )
-    device: str = fields.ruled("cpu", fields.Choice(options=("cpu", "cuda", "mps")))
-    threads: int = fields.ruled(1, fields.IntRange(low=1, high=1_024))
-    compiled: bool = fields.ruled(False, fields.Flag())
+    train_length: int = fields.IntRange(
+        low=limits.MIN_RUN_TOKENS, high=limits.MAX_RUN_TOKENS
+    ).field(64)
+    steps: int = fields.IntRange(low=1, high=1_000_000).field(1_200)
+    batch: int = fields.IntRange(low=1, high=4_096).field(32)
+    learning_rate: float = fields.FloatRange(low=1e-6, high=1.0).field(2e-3)
+    weight_decay: float = fields.FloatRange(low=0.0, high=10.0).field(0.1)
+    seed: int = fields.IntRange(low=0, high=2**31 - 1).field(0)
+    longest: int = fields.IntRange(low=1, high=64).field(16)
+    segments: int = fields.IntRange(low=1, high=65_536).field(256)
+    scalings: tuple[str, ...] = fields.MultiChoice(
+        options=_SCALINGS, labels=_SCALINGS, most=len(_SCALINGS)
+    ).field(DEFAULT_SCALINGS)
+    device: str = fields.Choice(options=("cpu", "cuda", "mps")).field("cpu")
+    threads: int = fields.IntRange(low=1, high=1_024).field(1)
+    compiled: bool = fields.Flag().field(False)
     versions: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:

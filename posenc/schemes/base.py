@@ -33,6 +33,7 @@ from posenc.hook_arguments import (
     Keys,
     Positions,
     Queries,
+    Tokens,
     at_least_float32,
     check_queries_and_keys,
     offsets_between,
@@ -166,9 +167,7 @@ class Scheme(nn.Module):
     def extra_repr(self) -> str:
         return repr(self.config)
 
-    def embed(
-        self, x: Float[Tensor, "b t d"], positions: Positions = None
-    ) -> Float[Tensor, "b t d"]:
+    def embed(self, x: Tokens, positions: Positions = None) -> Tokens:
         """Return token vectors with position added."""
         return x
 

@@ -16,7 +16,7 @@ from posenc import fields, limits
 from posenc.device import float64_device
 from posenc.errors import ConfigError, PositionOutOfRange, SchemeArgumentError
 from posenc.formula import Writer
-from posenc.hook_arguments import Positions, check_tokens, resolve_positions
+from posenc.hook_arguments import Positions, Tokens, check_tokens, resolve_positions
 from posenc.schemes.base import KernelRequest, SchemeConfig, VectorScheme, rounded
 from posenc.schemes.trainable import drawn
 
@@ -117,9 +117,7 @@ class Learned(VectorScheme):
         config = LearnedConfig(dim=table.shape[1], max_len=table.shape[0], source=source)
         return cls(config, table.detach().clone(), provenance)
 
-    def embed(
-        self, x: Float[Tensor, "b t d"], positions: Positions = None
-    ) -> Float[Tensor, "b t d"]:
+    def embed(self, x: Tokens, positions: Positions = None) -> Tokens:
         check_tokens(x, self.config.dim, positions)
         if positions is None:
             self._check_range(0, x.shape[-2] - 1)

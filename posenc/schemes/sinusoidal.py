@@ -19,7 +19,7 @@ from posenc import fields, tables
 from posenc.device import float64_device
 from posenc.formula import Writer
 from posenc.frequencies import Frequencies, Layout
-from posenc.hook_arguments import Positions, check_tokens
+from posenc.hook_arguments import Positions, Tokens, check_tokens
 from posenc.rotation import pair_matrix
 from posenc.schemes.base import (
     BASE,
@@ -67,9 +67,7 @@ class Sinusoidal(VectorScheme):
         self.frequencies = Frequencies.geometric(config.dim, config.base)
         self.pair_layout = config.layout
 
-    def embed(
-        self, x: Float[Tensor, "b t d"], positions: Positions = None
-    ) -> Float[Tensor, "b t d"]:
+    def embed(self, x: Tokens, positions: Positions = None) -> Tokens:
         check_tokens(x, self.config.dim, positions)
         rows = tables.sinusoidal_rows(
             x.shape[-2] if positions is None else positions,
