@@ -28,7 +28,6 @@ from posenc.planner import (
     warnings_of,
 )
 from posenc.planner.methods import UNSCALED
-from posenc.planner.plan import planned_kind
 from posenc.planner.report import ranked
 from posenc.planner.scaling_effects import distinct_positions, kernel_at
 from posenc.planner.warnings import bound_sentence, precision_sentence
@@ -102,7 +101,7 @@ def takes_long(word: str, chosen: PlanChoice) -> bool:
     """Whether the search of a base and the scan of every distance wait until they are asked for."""
     if chosen.context <= SEARCHED:
         return False
-    kind = planned_kind(chosen_model(word).config)
+    kind = chosen_model(word).kind
     reach = min(chosen.context, kind.window or chosen.context)
     if isinstance(kind.scheme, RopeConfig):
         trained = kind.scheme.as_trained()

@@ -124,7 +124,7 @@ def beware(both: Pair[PlannerRead]) -> None:
     found = both.now
     left, right = st.columns(2)
     with left:
-        st.subheader("Beware", anchor=False)
+        st.subheader("Warnings", anchor=False)
         for caution in found.cautions:
             said = caution.sentence
             if said in found.headline or said in found.assumed:
@@ -148,7 +148,7 @@ def beware(both: Pair[PlannerRead]) -> None:
             if said in found.headline:
                 said = "as said above."
             elif said in bewared:
-                said = "as said under Beware."
+                said = "as listed under Warnings."
             st.markdown(f"**{plain(note.layers)}**: {plain(said)} Source: {plain(note.source)}.")
 
 

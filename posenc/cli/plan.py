@@ -1,4 +1,4 @@
-"""`python -m posenc inspect` and `plan`: what a config.json says, and a longer context for it."""
+"""`python -m posenc inspect`, `plan` and `identify`: read a config.json, or a table of numbers."""
 
 import json
 import sys
@@ -8,8 +8,11 @@ from pathlib import Path
 import click
 
 from posenc import limits
+from posenc.checkpoints.array_files import read_number_table
 from posenc.device import fixed_threads
 from posenc.errors import PosencError
+from posenc.identification import identify
+from posenc.identification.identify import fit_sentence, from_exact, headline, leading_error, record
 from posenc.models import read_config
 from posenc.models.model_config import ModelConfig, full_cache_note
 from posenc.planner import (
@@ -55,7 +58,7 @@ def inspect_config(config: str, assume: str | None, as_json: bool) -> None:
         return
     _print_assumptions(model, model.assumed)
     context, trained = (
-        "not told" if length is None else f"{length:,}"
+        "not given" if length is None else f"{length:,}"
         for length in (model.context, model.trained_length)
     )
     kind = printable_name(model.model_type)
@@ -105,6 +108,42 @@ def plan_context(
         _print_plan(context_plan)
 
 
+@click.command(
+    name="identify", help="Say which scheme made the table in a .npy or .safetensors file."
+)
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--tensor", help="Its name, where a .safetensors file holds several tables.")
+@click.option(
+    "--sines",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A file of the sines, where FILE holds the cosines.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Every number, in full.")
+def identify_table(file: Path, tensor: str | None, sines: Path | None, as_json: bool) -> None:
+    try:
+        table = read_number_table(file, tensor)
+        second = table.sines if sines is None else read_number_table(sines).table
+        result = identify(table.table, second)
+        exact = from_exact(result, table.table, second) if result.known else None
+    except OSError as error:
+        raise click.ClickException(f"{file} cannot be read: {error.strerror}.") from None
+    if as_json:
+        values = record(result) | {
+            "largest_error": None if exact is None else exact.largest,
+            "tensor": table.name,
+            "notes": list(table.notes),
+        }
+        click.echo(json.dumps(values, indent=2))
+        return
+    if leading := leading_error(result, exact):
+        click.echo(leading)
+    click.echo(headline(result))
+    click.echo(fit_sentence(result))
+    also = [f"It may also be {words}." for words in result.also]
+    for line in (*(deviation.sentence for deviation in result.deviations), *also, *table.notes):
+        click.echo(f"  {line}")
+
+
 def _read(config: str, assume: str | None) -> tuple[ModelConfig, str]:
     """Return a model and its name: that of the file, or of the folder of a config.json."""
     stdin, path = config == "-", Path(config)
@@ -152,7 +191,7 @@ def _print_plan(plan: ContextPlan) -> None:
         ],
     )
     _print_list(
-        "Beware",
+        "Warnings",
         [f"{x.sentence} ({x.rule} Source: {x.source})" for x in warnings_of(plan)],
     )
     if plan.longer:

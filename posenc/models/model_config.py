@@ -82,6 +82,12 @@ class ModelConfig:
         """The kind of layer that sees farthest."""
         return self.layer_kinds[0]
 
+    @property
+    def rotary_kind(self) -> LayerKind:
+        """The kind of layer with RoPE that sees farthest; without any, the main kind."""
+        rotary = (kind for kind in self.layer_kinds if isinstance(kind.scheme, RopeConfig))
+        return next(rotary, self.main)
+
     def cache_numbers(self, length: int, *, windows: bool = True) -> int:
         """Return the numbers that all layers cache for one sequence of `length` tokens.
 

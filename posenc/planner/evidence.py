@@ -16,7 +16,7 @@ class Evidence:
     """What sources say of reading a longer context by one method.
 
     training: what the method takes: nothing ("trained", of a model's own scaling within its context),
-    "fine-tuning", training at the "new length", something that is not known ("untold"), or it "fails".
+    "fine-tuning", training at the "new length", something that is not known ("unknown"), or it "fails".
     statement: in sentences. source: where it is published.
     untrained_to: the largest factor reported to work without training; 0 for none.
     trained_to: the largest factor that sources trained a model to; 0 for none.
@@ -24,7 +24,7 @@ class Evidence:
     hold for this one, too; "" for none.
     """
 
-    training: Literal["trained", "fine-tuning", "new length", "untold", "fails"]
+    training: Literal["trained", "fine-tuning", "new length", "unknown", "fails"]
     statement: str
     source: str
     untrained_to: float = 0.0

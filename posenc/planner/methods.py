@@ -46,7 +46,7 @@ UNSCALED = _unscaled(
         source="Chen et al. 2023, arXiv 2306.15595, abstract",
     )
 )
-NOTHING_NEW = _unscaled(
+NO_NEW_DISTANCE = _unscaled(
     Evidence(
         training="trained",
         statement="No distance occurs that training did not show.",
@@ -84,7 +84,7 @@ def as_configured(target: int, context: int | None) -> Method:
         name=CONFIGURED,
         label=CONFIGURED_LABEL,
         evidence=Evidence(
-            training="trained" if inside else "untold",
+            training="trained" if inside else "unknown",
             statement=f"The model's own scaling, for a context {length}; that it was trained so is taken "
             "from its config.",
             source="its config",
@@ -128,7 +128,7 @@ def scaled_for(
 class Readiness(StrEnum):
     """How ready a method is for use at a factor, the most ready first."""
 
-    MADE = "made for it"
+    OWN_SCALING = "made for it"
     RECOMMENDED = "recommended for such models"
     UNTRAINED = "tested without training"
     TRAINED = "needs fine-tuning"
@@ -139,9 +139,9 @@ class Readiness(StrEnum):
 
 
 _AT_ANY_FACTOR = {
-    "trained": Readiness.MADE,
+    "trained": Readiness.OWN_SCALING,
     "new length": Readiness.NEW_LENGTH,
-    "untold": Readiness.PAST,
+    "unknown": Readiness.PAST,
     "fails": Readiness.FAILS,
 }
 
@@ -184,7 +184,7 @@ def readiness_text(status: Readiness, evidence: Evidence, factor: float) -> str:
 
 def sort_key(status: Readiness, unseen: int, short: float) -> tuple[int, bool, int, int, float]:
     """Return the sort key of RANKING. unseen: pairs at unseen angles. short: change in short texts."""
-    best, last = status in (Readiness.MADE, Readiness.RECOMMENDED), status is Readiness.FAILS
+    best, last = status in (Readiness.OWN_SCALING, Readiness.RECOMMENDED), status is Readiness.FAILS
     others = not (best or last)
     group = 0 if best else 2 if last else 1
     return group, others and unseen > 0, list(Readiness).index(status), unseen, short

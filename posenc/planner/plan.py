@@ -27,7 +27,7 @@ from posenc.planner.methods import (
     LARGER_BASE,
     METHODS,
     NEW_LENGTH,
-    NOTHING_NEW,
+    NO_NEW_DISTANCE,
     UNSCALED,
     Method,
     Readiness,
@@ -125,7 +125,7 @@ class ContextPlan:
     @property
     def kind(self) -> LayerKind:
         """The layers that are planned for."""
-        return planned_kind(self.model)
+        return self.model.rotary_kind
 
     @property
     def own_length(self) -> int | None:
@@ -173,7 +173,7 @@ def plan(
             )
     evidence = evidence_of(model)
     length, assumed = _trained_length(model, trained_length, evidence)
-    kind = planned_kind(model)
+    kind = model.rotary_kind
     reach = context if kind.window is None else min(context, kind.window)
     scanned = reach if scan is None else min(reach, scan)
     scheme = kind.scheme
@@ -223,12 +223,6 @@ def plan(
     )
 
 
-def planned_kind(model: ModelConfig) -> LayerKind:
-    """Return the kind of layer with RoPE that sees farthest; without any, the main kind."""
-    with_rope = (kind for kind in model.layer_kinds if isinstance(kind.scheme, RopeConfig))
-    return next(with_rope, model.main)
-
-
 @dataclass(frozen=True)
 class _Lengths:
     """Lengths of a plan, in tokens; own: that the config's scaling is made for, at least `trained`."""
@@ -248,7 +242,7 @@ def _trained_length(
         return check_count("trained_length", known, 2, MAX_CONTEXT), ()
     if model.trained_length is not None or model.context is None:
         return model.trained_length, ()
-    scheme = planned_kind(model).scheme
+    scheme = model.rotary_kind.scheme
     is_rope = isinstance(scheme, RopeConfig)
     start: int | None = getattr(scheme, "trained_length", None) if is_rope else None
     factor: float = getattr(scheme, "factor", 1.0) if is_rope else 1.0
@@ -279,7 +273,7 @@ def _configs(
     """Yield every method asked for with its config, None where it has none."""
     longer = lengths.reach > lengths.trained
     if not longer and UNSCALED.name in names:
-        yield NEW_LENGTH if lengths.text > lengths.trained else NOTHING_NEW, trained
+        yield NEW_LENGTH if lengths.text > lengths.trained else NO_NEW_DISTANCE, trained
     for method in (METHODS[name] for name in names if longer):
         if method is UNSCALED:
             yield method, trained

@@ -16,7 +16,7 @@ from posenc.planner.warnings import bound_sentence, recommendation, warnings_of
 
 Value = str | int | float | None
 
-COSTS, SEES = "What it costs", "What it sees"  # titles of the two tables
+TRADE_OFFS, COVERAGE = "Trade-offs", "Frequency coverage"  # titles of the two tables
 
 
 @dataclass(frozen=True)
@@ -61,29 +61,29 @@ def _kernel(share: float) -> Callable[[MethodPlan], float]:
 
 COLUMNS = (
     Column("method", "label", "", "", lambda x: x.method.label),
-    Column("training", "training", COSTS, "", lambda x: x.readiness_text),
-    Column("short texts, mean", "short_mean", COSTS, ".3f", lambda x: x.short.mean),
-    Column("short texts, worst", "short_worst", COSTS, ".3f", lambda x: x.short.worst),
-    Column("attention factor", "attention_factor", COSTS, ".4f", lambda x: x.attention_factor),
-    Column("stale keys from", "stale_from", COSTS, ",", lambda x: x.stale_from),
+    Column("training", "training", TRADE_OFFS, "", lambda x: x.readiness_text),
+    Column("short texts, mean", "short_mean", TRADE_OFFS, ".3f", lambda x: x.short.mean),
+    Column("short texts, worst", "short_worst", TRADE_OFFS, ".3f", lambda x: x.short.worst),
+    Column("attention factor", "attention_factor", TRADE_OFFS, ".4f", lambda x: x.attention_factor),
+    Column("stale keys from", "stale_from", TRADE_OFFS, ",", lambda x: x.stale_from),
     Column(
-        "float32 cosine error", "float32_cosine_error", COSTS, ".1e", lambda x: x.cosine_error,
+        "float32 cosine error", "float32_cosine_error", TRADE_OFFS, ".1e", lambda x: x.cosine_error,
         help="Largest error of a cosine below the target, angles made in float32 of the exact "
         "frequencies, each rounded to float32 once.",
     ),
     Column(
-        "in transformers", "float32_cosine_error_transformers", COSTS, ".1e",
+        "in transformers", "float32_cosine_error_transformers", TRADE_OFFS, ".1e",
         lambda x: x.code_cosine_error, never="none there",
         help="The same error of the frequencies that transformers computes, in float32 from the start.",
     ),
-    Column("unseen pairs", "unseen_pairs", SEES, ",", lambda x: x.pairs.unseen_count),
-    Column("kept", "kept", SEES, ",", lambda x: x.pairs.count(KEPT)),
-    Column("blended", "blended", SEES, ",", lambda x: x.pairs.count(BLENDED)),
-    Column("divided", "divided", SEES, ",", lambda x: x.pairs.count(DIVIDED)),
-    Column("B(k) < 0 at", "first_negative", SEES, ",", lambda x: x.first_negative),
-    Column("K at 1/4", "kernel_quarter", SEES, ".3f", _kernel(0)),
-    Column("K at 1/2", "kernel_half", SEES, ".3f", _kernel(0.5)),
-    Column("K at the end", "kernel_end", SEES, ".3f", _kernel(1)),
+    Column("unseen pairs", "unseen_pairs", COVERAGE, ",", lambda x: x.pairs.unseen_count),
+    Column("kept", "kept", COVERAGE, ",", lambda x: x.pairs.count(KEPT)),
+    Column("blended", "blended", COVERAGE, ",", lambda x: x.pairs.count(BLENDED)),
+    Column("divided", "divided", COVERAGE, ",", lambda x: x.pairs.count(DIVIDED)),
+    Column("B(k) < 0 at", "first_negative", COVERAGE, ",", lambda x: x.first_negative),
+    Column("K at 1/4", "kernel_quarter", COVERAGE, ".3f", _kernel(0)),
+    Column("K at 1/2", "kernel_half", COVERAGE, ".3f", _kernel(0.5)),
+    Column("K at the end", "kernel_end", COVERAGE, ".3f", _kernel(1)),
 )  # fmt: skip
 
 EXPLAINED = (
@@ -104,7 +104,7 @@ def ranked(plan: ContextPlan) -> dict[str, list[dict[str, str]]]:
             {column.title: column.cell(x, plan) for column in COLUMNS if column.part in ("", part)}
             for x in plan.methods
         ]
-        for part in (COSTS, SEES)
+        for part in (TRADE_OFFS, COVERAGE)
     }
 
 

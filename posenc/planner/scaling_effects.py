@@ -1,6 +1,5 @@
 """What a scaling of RoPE changes: frequencies of pairs, logits in short texts, errors of float32."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,12 +9,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from posenc.analysis.spectrum import phase_coverage, spectrum
 from posenc.errors import SchemeArgumentError
-from posenc.frequencies import Frequencies
 from posenc.limits import check_count
 from posenc.models.model_config import MAX_CONTEXT
 from posenc.schemes.rope import RopeConfig, rope_frequencies
-from posenc.tables import cosine_sum
 
 Array = npt.NDArray[np.float64]
 
@@ -45,12 +43,12 @@ class Pairs:
     @property
     def wavelengths_before(self) -> Array:
         """Positions per full turn as trained; infinite for a frequency of 0."""
-        return _wavelengths(self.before)
+        return spectrum(torch.from_numpy(self.before)).wavelengths.numpy()
 
     @property
     def wavelengths_after(self) -> Array:
         """Positions per full turn at the target."""
-        return _wavelengths(self.after)
+        return spectrum(torch.from_numpy(self.after)).wavelengths.numpy()
 
     @property
     def unseen_count(self) -> int:
@@ -60,11 +58,6 @@ class Pairs:
     def count(self, state: str) -> int:
         """Return how many pairs are in a state."""
         return self.states.count(state)
-
-
-def _wavelengths(inv_freq: Array) -> Array:
-    infinite = np.full_like(inv_freq, np.inf)
-    return np.divide(2 * math.pi, inv_freq, out=infinite, where=inv_freq > 0)
 
 
 def compare_pairs(
@@ -86,7 +79,7 @@ def compare_pairs(
     ratio = np.divide(after, before, out=np.zeros_like(before), where=before > 0)
     same = (before == 0) | (np.abs(ratio - 1) <= _ROUNDING)
     states = np.where(ratio <= (1 + _ROUNDING) / factor, DIVIDED, BLENDED)
-    turns = before * trained_length / (2 * math.pi)
+    turns = phase_coverage(torch.from_numpy(before), trained_length).turns.numpy()
     farther = after * reach > before * trained_length * (1 + 1e-9)
     return Pairs(
         before=before,
@@ -114,12 +107,11 @@ class ShortCost:
 def kernel_at(config: RopeConfig, offsets: Tensor | Array | Sequence[int], length: int) -> Array:
     """Return the expected logit K at some distances in a text of `length` positions, float64.
 
-    K(k) = (2 a^2 B(k) + d - r) / d with B(k) the sum of cos(k theta) and a the attention factor:
-    Su et al. 2021, arXiv 2104.09864, for unit isotropic content.
+    K(k) = (2 a^2 B(k) + d - r) / d with B(k) the sum of cos(k theta), a the attention factor, d the
+    width and r the rotated features: Su et al. 2021, arXiv 2104.09864, for unit isotropic content.
     """
-    inv_freq, scale = rope_frequencies(config, length=length)
-    cosines = cosine_sum(torch.as_tensor(offsets), Frequencies.from_inv_freq(inv_freq)).numpy()
-    kernel: Array = (2 * scale**2 * cosines + config.dim - 2 * len(inv_freq)) / config.dim
+    scheme = config.at_length(length).build("cpu")
+    kernel: Array = scheme.offset_kernel(torch.as_tensor(offsets)).numpy()
     return kernel
 
 

@@ -50,7 +50,7 @@ def suggested(plan: ContextPlan) -> MethodPlan | None:
     if not plan.methods:
         return None
     first = plan.methods[0]
-    if first.readiness in (Readiness.MADE, Readiness.RECOMMENDED, Readiness.UNTRAINED):
+    if first.readiness in (Readiness.OWN_SCALING, Readiness.RECOMMENDED, Readiness.UNTRAINED):
         return first
     covering, tuned = _fine_tuned(plan)
     own = (
@@ -82,7 +82,7 @@ def _is_own_kind(plan: ContextPlan, method: MethodPlan) -> bool:
 def _what_to_do(plan: ContextPlan) -> str:
     """Return the rest of the recommendation: what to do, without training and with it."""
     first = plan.methods[0] if plan.methods else None
-    if first is not None and first.readiness is Readiness.MADE:
+    if first is not None and first.readiness is Readiness.OWN_SCALING:
         return f", which its own scaling ({first.config.words}) is made for: use it as it is."
     if first is not None and first.advice is not None:
         return (
@@ -303,7 +303,7 @@ def _of_method(method: MethodPlan, plan: ContextPlan) -> Iterator[PlanWarning]:
         excess = code.pairs.after / method.pairs.after - 1
         pair = int(np.abs(excess).argmax())
         yield PlanWarning(
-            "YaRN's printed ramp is not the one in public code.",
+            "Public code computes another ramp than the YaRN paper prints.",
             f"The code's frequencies differ from the printed formula's by up to {excess[pair]:.0%}, at "
             f"pair {pair}; servers compute the code's.",
             PAPER_AND_CODE,

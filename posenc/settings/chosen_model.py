@@ -51,8 +51,7 @@ class ChosenModel:
     @property
     def kind(self) -> LayerKind:
         """The layers that are compared: those with RoPE that see farthest, or the main ones."""
-        rotary = (kind for kind in self.config.layer_kinds if isinstance(kind.scheme, RopeConfig))
-        return next(rotary, self.config.main)
+        return self.config.rotary_kind
 
     @property
     def scheme(self) -> SchemeConfig | None:

@@ -20,7 +20,6 @@ from posenc.checkpoints.position_table import PositionTable, read_position_table
 from posenc.errors import CheckpointError
 from posenc.models import config_token, read_config
 from posenc.models.presets import MODELS
-from posenc.planner.plan import planned_kind
 from posenc.schemes import SCHEMES
 from posenc.settings import Setting, chosen_model, from_text
 from posenc.settings.setting import MAX_SHOWN_ELEMENTS
@@ -70,7 +69,7 @@ def upload(at: AppTest, name: str, content: bytes) -> AppTest:
 @pytest.mark.parametrize("name", MODELS)
 def test_model_replaces_the_config_of_its_scheme_alone(name: str) -> None:
     plain, chosen = Setting(learned_source="random"), Setting(model=name, learned_source="random")
-    own = planned_kind(MODELS[name].read(scaled=False)).scheme
+    own = MODELS[name].read(scaled=False).rotary_kind.scheme
     for kind in SCHEMES:
         is_own = own is not None and own.kind == kind
         assert chosen.config(kind) == (own if is_own else plain.config(kind))

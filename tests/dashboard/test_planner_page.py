@@ -233,7 +233,7 @@ def test_command_line_states_rule_and_source_of_each_warning(name: str, target: 
     result = CliRunner().invoke(command.main, words, input=json.dumps(config))
     assert result.exit_code == 0, result.output
     found = plan(read_config(config), target, methods=FIVE)
-    expected = {"Beware"}
+    expected = {"Warnings"}
     for caution in warnings_of(found):
         expected.add(f"  {caution.sentence} ({caution.rule} Source: {caution.source})")
     for note in layer_notes(found.model, found.target, found.trained_length):

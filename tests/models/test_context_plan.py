@@ -15,7 +15,7 @@ from posenc.analysis.base_search import _KNOWN, MAX_LENGTH
 from posenc.models import read_config
 from posenc.models.model_config import cache_gib
 from posenc.planner import METHODS, ContextPlan, MethodPlan, plan, warnings_of
-from posenc.planner.report import COSTS, SEES, plan_record, ranked
+from posenc.planner.report import COVERAGE, TRADE_OFFS, plan_record, ranked
 from posenc.planner.scaling_effects import (
     distinct_positions,
     kernel_at,
@@ -114,7 +114,7 @@ def test_the_kernel_is_that_of_each_scheme() -> None:
         np.testing.assert_allclose(some, kernel.numpy(), rtol=0, atol=1e-13)
         assert list(one.kernel) == at[2:].tolist()
         assert list(one.kernel.values()) == pytest.approx(kernel[2:].tolist(), abs=1e-13)
-    for one, row in zip(found.methods, ranked(found)[SEES], strict=True):
+    for one, row in zip(found.methods, ranked(found)[COVERAGE], strict=True):
         cells = [row[f"K at {place}"] for place in ("1/4", "1/2", "the end")]
         assert cells == [f"{value:.3f}" for value in one.kernel.values()]
 
@@ -190,7 +190,7 @@ def test_a_trained_length_that_is_taken_for_granted_is_listed(
 def test_the_sign_of_the_bound_is_known_no_farther_than_it_was_scanned() -> None:
     near = plan_config(LLAMA, 1_048_576, methods=["none"], scan=16_384)
     assert (near.first_negative, near.scanned) == (None, 16_384)
-    assert ranked(near)["What it sees"][0]["B(k) < 0 at"] == "not below 16,384"
+    assert ranked(near)["Frequency coverage"][0]["B(k) < 0 at"] == "not below 16,384"
     for base, first in ((1e4, 1_707), (5e5, 18_438)):
         far = plan_config(LLAMA | {"rope_theta": base}, 1_048_576, methods=["none"], scan=20_000)
         assert far.first_negative == method(far, "none").first_negative == first
@@ -200,7 +200,7 @@ def test_a_record_holds_the_numbers_of_the_plan() -> None:
     found = plan(read_config(LLAMA), 131_072, methods=["none", "base"])
     for rows in ranked(found).values():
         assert [row["method"] for row in rows] == [one.method.label for one in found.methods]
-    for one, row in zip(found.methods, ranked(found)["What it sees"], strict=True):
+    for one, row in zip(found.methods, ranked(found)["Frequency coverage"], strict=True):
         assert (row["kept"], row["divided"]) == tuple(str(counts(one)[n]) for n in (0, 2))
     record = plan_record(found)
     assert record["factor"] == 16
@@ -276,7 +276,7 @@ def test_cosine_errors_of_a_plan_are_those_of_each_method() -> None:
     bits, _ = rope_frequencies(one.config, mode="transformers")
     assert one.code_cosine_error == pytest.approx(dense_error(exact, bits, 16_384), rel=1e-6)
     assert method(found, "yarn_paper").code_cosine_error is None  # no public code computes it
-    assert "none there" in [row["in transformers"] for row in ranked(found)[COSTS]]
+    assert "none there" in [row["in transformers"] for row in ranked(found)[TRADE_OFFS]]
 
 
 def test_a_caution_has_both_errors_of_float32() -> None:
