@@ -13,7 +13,7 @@ from tests.dashboard.pages import PLACES, as_read, drawn, visit_place
 FILE = Path(__file__).with_name("page_texts.txt")
 # Their sentences say how long this machine takes, or what others train on it.
 LEFT_OUT = ("train",)
-NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?(?:[\s\u00a0]×[\s\u00a0]10[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)?")
+NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?(?:e-?\d+|[\s\u00a0]×[\s\u00a0]10[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)?")
 _EXPONENT = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
 # What this processor's float32 functions are off by.
 FLOAT32 = re.compile(r"[\d.]+ eps(?: by exp of log and [\d.]+)?")
@@ -38,8 +38,9 @@ def read_pages() -> list[str]:
 
 
 def value_and_unit(text: str) -> tuple[float, float]:
-    """The number that such as 1,024 or 1.4 × 10⁻¹⁵ says, and one unit of its last shown digit."""
-    mantissa, _, exponent = re.sub(r"[\s\u00a0,]", "", text).partition("×10")
+    """The number that 1,024, 8e-16 or 1.4 × 10⁻¹⁵ says, and one unit of its last shown digit."""
+    bare = re.sub(r"[\s\u00a0,]", "", text).replace("e", "×10")
+    mantissa, _, exponent = bare.partition("×10")
     power = 10.0 ** int(exponent.translate(_EXPONENT) or 0)
     unit = 10.0 ** -len(mantissa.partition(".")[2])
     return float(mantissa) * power, unit * power
