@@ -16,11 +16,12 @@ from posenc import fields, limits
 from posenc.errors import ConfigFileError, shown
 from posenc.text import printable_name
 
-Source = Mapping[str, Any] | str | bytes | bytearray | Path
+ConfigSource = Mapping[str, Any] | str | bytes | bytearray | Path
+_TEXT = fields.Word(pattern="(?s).*", described="a text")
 _MAX_DEPTH = 32  # objects and lists inside one another
 
 
-def read_object(source: Source) -> dict[str, Any]:
+def read_object(source: ConfigSource) -> dict[str, Any]:
     """Return a config as a dict.
 
     source: a mapping; JSON text or bytes of at most 1 MiB; or a path. Raises ConfigFileError.
@@ -32,7 +33,7 @@ def read_object(source: Source) -> dict[str, Any]:
     return record
 
 
-def _text_of(source: Source) -> str:
+def _text_of(source: ConfigSource) -> str:
     if isinstance(source, Mapping):
         try:
             return json.dumps(dict(source), default=_plain)
@@ -275,10 +276,8 @@ class Keys:
 
     def text(self, name: str) -> str | None:
         """Return a text, or None where the key is absent or null."""
-        entry = self.find(name)
-        if entry is None or isinstance(entry[1], str):
-            return None if entry is None else entry[1]
-        raise self.error(name, f"must be a text, got {shown(entry[1])}")
+        text: str | None = self.optional(name, _TEXT)
+        return text
 
     def entries(
         self, name: str, count: int, rule: fields.Rule, entry: str = "numbers"

@@ -70,9 +70,9 @@ class RopeFamily(Family):
     share_names: its keys outside of the rope block.
     block_defaults: defaults of keys of a rope block.
     types: aliases of a rope_type. takes: the only rope_types that the class accepts; () for all.
-    windows: which layers see `window` tokens: none, every layer, the last ones from max_window_layers
-    (default `first_windowed`), a pattern in which the last (or, with `first_full`, the first) of every
-    `period` layers has full attention, or all layers if the config has a window.
+    windows: which layers see `window` tokens; the last ones start at max_window_layers (default
+    `first_windowed`); in a pattern the last (or, with `first_full`, the first) of every `period` layers
+    has full attention; "if any" means all layers where the config has a window.
     scalar: default of query_pre_attn_scalar s, for a softmax scale of s^(-1/2). softmax_scale,
     scale_key: the scale where the class fixes it, and its key.
     encoder: every token sees both sides, and nothing is cached. both_sides: type of the key

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from posenc import fields, limits
 from posenc.errors import shown
 from posenc.models.config_json import Keys
-from posenc.models.families import FULL, NO_ROPE, SLIDING, Family, RopeFamily
+from posenc.models.families import FULL, SLIDING, Family, RopeFamily
 
 MAX_LAYERS = 4_096
 MAX_WIDTH = 2**20  # of a token vector
@@ -78,12 +78,17 @@ def read_sizes(keys: Keys, family: Family) -> Sizes:
 
 def _kv_heads(keys: Keys, family: Family, heads: int) -> int:
     if family.config_class == "FalconConfig":
-        return _falcon_kv_heads(keys, heads)
-    if not family.kv_heads_key:
-        return heads
+        names = ("num_kv_heads", "n_head_kv")
+        has_key = keys.find(names) is not None
+        keys.find("multi_query")  # means nothing in the new design
+        if keys.flag("new_decoder_architecture", False):
+            return _read_kv_heads(keys, names, heads) if has_key else heads
+        return 1 if keys.flag("multi_query", True, family.source) else heads
     name = "num_key_value_heads"
     # null means one per query head; only an absent key means the class's default.
-    if keys.find(name) is None and (name in keys.record or family.kv_heads is None):
+    if not family.kv_heads_key or (
+        keys.find(name) is None and (name in keys.record or family.kv_heads is None)
+    ):
         return heads
     return _read_kv_heads(keys, name, heads, family.kv_heads, family.source)
 
@@ -98,17 +103,6 @@ def _read_kv_heads(
             keys.name(names), f"must divide the {heads:,} query heads, got {kv_heads:,}"
         )
     return kv_heads
-
-
-def _falcon_kv_heads(keys: Keys, heads: int) -> int:
-    """Return Falcon's number of key heads: its own key in the new design, else 1 or `heads`."""
-    names = ("num_kv_heads", "n_head_kv")
-    has_key = keys.find(names) is not None
-    keys.find("multi_query")  # means nothing in the new design
-    if keys.flag("new_decoder_architecture", False):
-        return _read_kv_heads(keys, names, heads) if has_key else heads
-    is_shared = keys.flag("multi_query", True, "the default of transformers' FalconConfig")
-    return 1 if is_shared else heads
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -274,14 +268,3 @@ def rope_by_layer(keys: Keys, family: RopeFamily, layers: int) -> tuple[bool, ..
         return tuple(bool(entry) for entry in listed)
     interval = keys.get("no_rope_layer_interval", LAYER_LIMIT, 4, why)
     return tuple(bool((index + 1) % interval) for index in range(layers))
-
-
-def layers_by_name(
-    kinds: tuple[str, ...], uses_rope: tuple[bool, ...]
-) -> Mapping[str, tuple[int, ...]]:
-    """Return the indices of the layers of each kind, by its name."""
-    indices_of: dict[str, list[int]] = {}
-    for index, (kind, rope) in enumerate(zip(kinds, uses_rope, strict=True)):
-        name = kind if rope else NO_ROPE if kind == FULL else f"{kind}, {NO_ROPE}"
-        indices_of.setdefault(name, []).append(index)
-    return {name: tuple(indices) for name, indices in indices_of.items()}

@@ -15,7 +15,7 @@ from typing import Any
 
 from posenc.errors import ConfigError, ConfigFileError, shown
 from posenc.models import bias_models
-from posenc.models.config_json import Keys, Source, read_object
+from posenc.models.config_json import ConfigSource, Keys, read_object
 from posenc.models.families import FAMILIES
 from posenc.models.learned_models import LEARNED_FAMILIES, read_learned_model
 from posenc.models.model_config import ModelConfig
@@ -65,7 +65,7 @@ def model_types() -> tuple[str, ...]:
     return tuple(sorted({*READERS, *_TEXT_TYPES}))
 
 
-def read_config(source: Source, assume: str | None = None) -> ModelConfig:
+def read_config(source: ConfigSource, assume: str | None = None) -> ModelConfig:
     """Return the position encoding of a Hugging Face config.json, per kind of layer.
 
     source: a mapping, JSON text or bytes, or the path of a config.json; at most 1 MiB. Both generations
@@ -206,7 +206,7 @@ ASSUMED = "posenc_assume"  # key of the assumed model type in a token
 PATTERN = rf"{PREFIX}[A-Za-z0-9_-]{{1,{MAX_TOKEN - len(PREFIX)}}}"
 
 
-def config_token(source: Source, assume: str | None = None) -> str:
+def config_token(source: ConfigSource, assume: str | None = None) -> str:
     """Return a config.json as a token, for `read_config_token`.
 
     source, assume: as of `read_config`. Raises ConfigFileError, also for too many keys.

@@ -320,6 +320,6 @@ def _type(keys: Keys, family: RopeFamily) -> str:
         None,
     )
     if first is not None:
-        problem = f"is missing beside {first}; it must be one of {', '.join(TYPES)}"
+        problem = f"is missing next to {first}; it must be one of {', '.join(TYPES)}"
         raise keys.error("rope_type", problem)
     return _DEFAULT

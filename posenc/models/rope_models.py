@@ -13,7 +13,6 @@ from posenc.models.layers import (
     heads_by_kind,
     is_bidirectional,
     kinds_by_layer,
-    layers_by_name,
     read_sizes,
     read_window,
     rope_by_layer,
@@ -71,7 +70,11 @@ def read_rope_model(model_type: str, keys: Keys) -> ModelConfig:
     window = read_window(keys, family)
     heads = heads_by_kind(keys, family, sizes, kind_of)
     kinds = []
-    for name, indices in layers_by_name(kind_of, uses_rope).items():
+    indices_of: dict[str, list[int]] = {}
+    for index, (kind, rope) in enumerate(zip(kind_of, uses_rope, strict=True)):
+        name = kind if rope else NO_ROPE if kind == FULL else f"{kind}, {NO_ROPE}"
+        indices_of.setdefault(name, []).append(index)
+    for name, indices in indices_of.items():
         kind = kind_of[indices[0]]
         if kind != FULL and window is None:
             without = family.windows == "none"
@@ -79,20 +82,18 @@ def read_rope_model(model_type: str, keys: Keys) -> ModelConfig:
             raise keys.error("layer_types", f"names {kind} layers, but no window is given: {why}")
         own = heads[kind]
         scheme: SchemeConfig = NoneConfig()
-        factor = 1.0
         if uses_rope[indices[0]]:
             scheme = _scheme(keys, family, sizes, own, kind)
-            factor = _latent_factor(family, scheme)
         kinds.append(
             LayerKind(
                 name=name,
-                layers=indices,
+                layers=tuple(indices),
                 scheme=scheme,
                 heads=sizes.heads,
                 kv_heads=own.kv_heads,
                 head_dim=own.head_dim,
                 cache_width=0 if is_bidirectional(keys, family) else own.cache_width,
-                softmax_scale=_softmax_scale(keys, family, own.head_dim) * factor,
+                softmax_scale=_softmax_scale(keys, family, own.head_dim, scheme),
                 window=None if kind == FULL else window,
                 notes=(*own.notes, *family.notes),
             )
@@ -130,7 +131,7 @@ def _scheme(
         BlockReader, outer=keys, family=family, base=base, heads=own, layout=layout,
         context=(sizes.context_key, sizes.context),
     )  # fmt: skip
-    new, entry_is_null = _entry(keys, kind, one_for_all="" in family.bases)
+    new, entry_is_null = _entry(keys, kind, is_shared="" in family.bases)
     if entry_is_null:
         return NoneConfig()
     old = keys.section(OLD) if base.scaled else None
@@ -153,7 +154,7 @@ def _scheme(
     return schemes[0]
 
 
-def _entry(keys: Keys, kind: str, *, one_for_all: bool) -> tuple[Keys | None, bool]:
+def _entry(keys: Keys, kind: str, *, is_shared: bool) -> tuple[Keys | None, bool]:
     """Return the second-generation block of a kind of layer, and whether it is null: no RoPE there."""
     block = keys.section(NEW)
     if block is None:
@@ -161,37 +162,32 @@ def _entry(keys: Keys, kind: str, *, one_for_all: bool) -> tuple[Keys | None, bo
     nested = any(isinstance(value, dict) for value in block.record.values())
     if nested:
         if kind not in block.record:
-            if not one_for_all:
+            if not is_shared:
                 return None, False  # these classes fill a kind that is left out with their default
             raise block.error(kind, "is missing: the layers of this kind have no rope parameters")
         if block.record[kind] is None:
             block.find(kind)
-            return None, not one_for_all
+            return None, not is_shared
         return block.section(kind), False
-    if one_for_all:
+    if is_shared:
         return block, False
     raise keys.error(
         NEW, f"must have one entry per kind of layer, such as {kind}, each an object in braces"
     )
 
 
-def _softmax_scale(keys: Keys, family: RopeFamily, head_dim: int) -> float:
-    """Return the factor of q . k."""
+def _softmax_scale(keys: Keys, family: RopeFamily, head_dim: int, scheme: SchemeConfig) -> float:
+    """Return the factor of q . k; DeepSeek multiplies it by g(s, mscale_all_dim)^2."""
     scale = family.softmax_scale
     if scale is None and family.scale_key:
         scale = keys.get(family.scale_key, _POSITIVE, 1.0, family.source)
     elif family.scalar is not None:
         name = "query_pre_attn_scalar"
         scale = keys.get(name, _POSITIVE, float(family.scalar), family.source) ** -0.5
-    return head_dim**-0.5 if scale is None else scale
-
-
-def _latent_factor(family: RopeFamily, scheme: SchemeConfig) -> float:
-    """Return g(s, mscale_all_dim)^2, by which DeepSeek multiplies its softmax scale."""
-    weight = getattr(scheme, "mscale_all_dim", 0.0)
-    if not family.latent or not weight:
-        return 1.0
-    return attention_scale(getattr(scheme, "factor", 1.0), weight) ** 2
+    scale = head_dim**-0.5 if scale is None else scale
+    weight = getattr(scheme, "mscale_all_dim", 0.0) if family.latent else 0.0
+    factor: float = attention_scale(getattr(scheme, "factor", 1.0), weight)
+    return scale * factor**2
 
 
 def _trained_length(keys: Keys) -> int | None:
