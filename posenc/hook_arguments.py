@@ -14,6 +14,7 @@ Positions = Int[Tensor, " _"] | Int[Tensor, "b _"] | None
 Tokens = Float[Tensor, "b t d"]
 Queries = Float[Tensor, "b h q d"]
 Keys = Float[Tensor, "b g k d"]  # g divides h
+WHOLE = "whole numbers of int64 or a narrower type"
 
 
 def check_tokens(x: Tensor, width: int, positions: Positions) -> None:
@@ -21,7 +22,7 @@ def check_tokens(x: Tensor, width: int, positions: Positions) -> None:
     if not isinstance(x, Tensor) or x.dim() < 2 or not x.is_floating_point():
         raise SchemeArgumentError(
             "token vectors must be a floating-point tensor (batch, ..., tokens, width), "
-            f"got {_described(x)}."
+            f"got {described(x)}."
         )
     if x.shape[-1] != width:
         raise SchemeArgumentError(
@@ -35,7 +36,7 @@ def check_positions(name: str, positions: Positions, x: Tensor) -> None:
     if positions is None:
         return
     if not is_whole(positions):
-        raise SchemeArgumentError(f"{name} must hold whole numbers, got {_described(positions)}.")
+        raise SchemeArgumentError(f"{name} must hold {WHOLE}, got {described(positions)}.")
     batch, tokens = x.shape[0], x.shape[-2]
     if positions.shape not in ((tokens,), (batch, tokens)):
         raise SchemeArgumentError(
@@ -45,9 +46,9 @@ def check_positions(name: str, positions: Positions, x: Tensor) -> None:
 
 
 def is_whole(x: object) -> bool:
-    """Whether x is a tensor of integers."""
+    """Whether x is a tensor of integers that int64 can hold."""
     return isinstance(x, Tensor) and not (
-        x.is_floating_point() or x.is_complex() or x.dtype == torch.bool
+        x.is_floating_point() or x.is_complex() or x.dtype in (torch.bool, torch.uint64)
     )
 
 
@@ -59,7 +60,7 @@ def check_queries_and_keys(
         if not isinstance(x, Tensor) or x.dim() != 4 or not x.is_floating_point():
             raise SchemeArgumentError(
                 f"{name} must be a floating-point tensor (batch, heads, tokens, width), "
-                f"got {_described(x)}."
+                f"got {described(x)}."
             )
     if q.shape[0] != k.shape[0] or q.shape[3] != k.shape[3] or 0 in (q.shape[3], k.shape[1]):
         raise SchemeArgumentError(
@@ -79,7 +80,8 @@ def check_queries_and_keys(
     check_positions("k_positions", k_positions, k)
 
 
-def _described(x: object) -> str:
+def described(x: object) -> str:
+    """Return the dtype and shape of a tensor, or the type of anything else."""
     return f"{x.dtype} of shape {tuple(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
 
 

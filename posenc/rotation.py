@@ -53,23 +53,22 @@ def apply_rope(
         _check_out(out, x, recorded)
         if torch.compiler.is_compiling() or any(_share_memory(out, part) for part in (x, cos, sin)):
             return out.copy_(apply_rope(x, cos, sin, layout=layout))
-    elif (
-        recorded
-        or in_one_pass
-        or x.numel() <= TILE_ENTRIES
-        or (x.dtype == wide and x.numel() <= 2 * TILE_ENTRIES)
-        or torch.compiler.is_compiling()
-        or any(_is_traced(part) for part in (x, cos, sin))
-    ):
-        return _rotated(x, cos, sin, layout)
     else:
+        traced = recorded or torch.compiler.is_compiling()
+        if x.numel() > TILE_ENTRIES // 8:  # below, the number of calls is what counts
+            traced = traced or any(_is_traced(part) for part in (x, cos, sin))
+        elif layout == "half":
+            traced = True
+        if traced or in_one_pass or x.numel() <= 2 * TILE_ENTRIES:
+            return _rotated(x, cos, sin, layout, traced)
         out = torch.empty_like(x)
     pairs = cos.shape[-1]
     if x.shape[-1] > 2 * pairs:
         out[..., 2 * pairs :] = x[..., 2 * pairs :]
     if in_one_pass and _is_packed(x) and _is_packed(out):
-        factors, product = torch.complex(cos, sin), _as_complex(out[..., : 2 * pairs])
-        torch.mul(_as_complex(x[..., : 2 * pairs]), factors, out=product)
+        _product(
+            x[..., : 2 * pairs], _factors(cos, sin, layout), sin, layout, out[..., : 2 * pairs]
+        )
     else:
         _rotate_by_tiles(out[..., : 2 * pairs], x[..., : 2 * pairs], cos, sin, layout)
     return out
@@ -91,13 +90,13 @@ def apply_rope_to_both(
     return both[:, : q.shape[1]], both[:, q.shape[1] :]
 
 
-def _rotated(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
-    """Return the rotation as one expression, which can be differentiated, vectorised and compiled."""
+def _rotated(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout, traced: bool) -> Tensor:
+    """Return the rotation; as one expression, which can be differentiated and compiled, if traced."""
     pairs, whole = cos.shape[-1], x.shape[-1] == 2 * cos.shape[-1]
     head = x if whole else x[..., : 2 * pairs]
     if x.dtype != cos.dtype:
         head = head.to(cos.dtype)
-    if layout == "half":
+    if traced and layout == "half":
         x0, x1 = head.chunk(2, -1)
         rotated0 = torch.addcmul(x0 * cos, x1, sin, value=-1)
         rotated = torch.cat((rotated0, torch.addcmul(x1 * cos, x0, sin)), -1)
@@ -105,11 +104,30 @@ def _rotated(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
         x0, x1 = head.unflatten(-1, (-1, 2)).unbind(-1)
         rotated = torch.stack((x0 * cos - x1 * sin, x1 * cos + x0 * sin), -1).flatten(-2)
     else:
-        packed = head if _is_packed(head) else head.clone(memory_format=torch.contiguous_format)
-        rotated = torch.view_as_real(_as_complex(packed) * torch.complex(cos, sin)).flatten(-2)
+        if layout == "interleaved" and not _is_packed(head):
+            head = head.clone(memory_format=torch.contiguous_format)
+        rotated = _product(head, _factors(cos, sin, layout), sin, layout)
     if x.dtype != cos.dtype:
         rotated = rotated.to(x.dtype)
     return rotated if whole else torch.cat((rotated, x[..., 2 * pairs :]), -1)
+
+
+def _factors(cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
+    return torch.cat((cos, cos), -1) if layout == "half" else torch.complex(cos, sin)
+
+
+def _product(
+    x: Tensor, factors: Tensor, sin: Tensor, layout: Layout, out: Tensor | None = None
+) -> Tensor:
+    """Return x times the factors of all its pairs, all of one dtype; `out`, if given, is filled."""
+    if layout == "interleaved":
+        product = torch.mul(_as_complex(x), factors, out=None if out is None else _as_complex(out))
+        return torch.view_as_real(product).flatten(-2)
+    rotated = torch.mul(x, factors, out=out)
+    (x0, x1), (rotated0, rotated1) = x.chunk(2, -1), rotated.chunk(2, -1)
+    rotated0.addcmul_(x1, sin, value=-1)
+    rotated1.addcmul_(x0, sin)
+    return rotated
 
 
 def _rotate_by_tiles(out: Tensor, x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> None:
@@ -117,25 +135,15 @@ def _rotate_by_tiles(out: Tensor, x: Tensor, cos: Tensor, sin: Tensor, layout: L
     length, step = x.shape[-2], x.shape[-2]
     if x.device.type == "cpu":
         step = max(1, TILE_ENTRIES * length // max(1, x.numel()))
-    half = layout == "half"
-    wide_cos = torch.cat((cos, cos), -1) if half else torch.complex(cos, sin)
     head = torch.empty_like(
         x[..., :step, :], dtype=cos.dtype, memory_format=torch.contiguous_format
     )
     rotated = torch.empty_like(head)
-    operands = (part.split(step, -2) for part in (out, x, wide_cos, sin))
-    for target, tile, tile_cos, tile_sin in zip(*operands, strict=True):
-        if tile.shape[-2] < head.shape[-2]:
-            head, rotated = head[..., : tile.shape[-2], :], rotated[..., : tile.shape[-2], :]
-        head.copy_(tile)
-        if half:
-            torch.mul(head, tile_cos, out=rotated)
-            (x0, x1), (rotated0, rotated1) = head.chunk(2, -1), rotated.chunk(2, -1)
-            rotated0.addcmul_(x1, tile_sin, value=-1)
-            rotated1.addcmul_(x0, tile_sin)
-        else:
-            torch.mul(_as_complex(head), tile_cos, out=_as_complex(rotated))
-        target.copy_(rotated)
+    operands = (part.split(step, -2) for part in (out, x, _factors(cos, sin, layout), sin))
+    for target, tile, factors, tile_sin in zip(*operands, strict=True):
+        rows = tile.shape[-2]
+        head, rotated = head[..., :rows, :], rotated[..., :rows, :]
+        target.copy_(_product(head.copy_(tile), factors, tile_sin, layout, rotated))
 
 
 def _is_traced(x: Tensor) -> bool:

@@ -18,6 +18,7 @@ from torch import Tensor
 from posenc.device import float64_device
 from posenc.errors import PositionOutOfRange, SchemeArgumentError
 from posenc.frequencies import Frequencies, Layout, check_layout, exact_cos_sin, join_pairs
+from posenc.hook_arguments import WHOLE, described, is_whole
 from posenc.limits import MAX_POSITION, check_table
 
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
@@ -33,6 +34,9 @@ _CACHE_BYTES = 64 * 2**20
 def _fill(out: Float[Tensor, "length pairs 2"], start: int, frequencies: Frequencies) -> None:
     """Write sine and cosine of the positions from `start` on into a tensor of any strides."""
     length, device = len(out), out.device
+    if start < 0 < start + length:  # the product is exact at the start of a table alone
+        _fill(out[:-start], start, frequencies)
+        out, start, length = out[-start:], 0, length + start
     tiles = torch.get_num_threads() if device.type == "cpu" else 64
     rows = max(1, min(length, 4 * math.isqrt(length), tiles * _TILE_PAIRS // frequencies.pairs))
     # (sin a + i cos a) (cos b - i sin b) = sin(a + b) + i cos(a + b)
@@ -106,9 +110,7 @@ def _separate(
 
 
 def _bytes_of(tables: tuple[Tensor, Tensor]) -> int:
-    return sum(
-        max(table.nbytes, 2**15) for table in tables
-    )  # at least 32 KiB a tensor, for its overhead
+    return sum(max(table.nbytes, 2**15) for table in tables)  # a tensor's overhead is 32 KiB
 
 
 TABLE_CACHE = cachetools.LRUCache[object, tuple[Tensor, Tensor]](_CACHE_BYTES, _bytes_of)
@@ -144,18 +146,16 @@ def cos_sin(
     PositionOutOfRange past 2^31 - 1 (checked where the values are on the host and not compiling).
     """
     _check_dtype(dtype)
-    if positions.is_floating_point() or positions.is_complex() or positions.dtype == torch.bool:
-        raise SchemeArgumentError(f"positions must be integers, got {positions.dtype}.")
+    if not is_whole(positions):
+        raise SchemeArgumentError(f"positions must hold {WHOLE}, got {described(positions)}.")
     target = positions.device if device is None else torch.device(device)
     flat = positions.flatten().to(torch.int64)
-    low, high = _extent(flat) or (
-        0,
-        MAX_POSITION,
-    )  # on a GPU the values are unknown: assume the full range
+    low, high = _extent(flat) or (0, MAX_POSITION)  # unknown on a GPU: assume the full range
     flat, block = flat.to(target), low // _BLOCK
     if block == high // _BLOCK and frequencies.pairs <= _BLOCK_PAIRS:
-        rows = _cached(block * _BLOCK, _BLOCK, frequencies, dtype, target, scale)
-        cos, sin = (table[flat % _BLOCK] for table in rows)
+        rows = flat % _BLOCK if len(flat) > 1 else slice(low % _BLOCK, low % _BLOCK + 1)
+        cached = _cached(block * _BLOCK, _BLOCK, frequencies, dtype, target, scale)
+        cos, sin = (table[rows] for table in cached)
     elif high - low < len(flat):
         cos, sin = _consecutive(low, high - low + 1, frequencies, dtype, target, scale)
         if not _is_consecutive(flat):
@@ -266,7 +266,8 @@ def _extent(positions: Int[Tensor, " n"]) -> tuple[int, int] | None:
     """Return the lowest and highest position if they are on the host, or raise PositionOutOfRange."""
     if torch.compiler.is_compiling() or positions.device.type != "cpu" or not len(positions):
         return None
-    low, high = (int(end) for end in torch.aminmax(positions))
+    ends = positions.tolist() if len(positions) == 1 else torch.aminmax(positions)
+    low, high = int(ends[0]), int(ends[-1])
     if max(high, -low) > MAX_POSITION:
         raise PositionOutOfRange(
             f"positions must lie from {-MAX_POSITION:,} to {MAX_POSITION:,}, "

@@ -125,7 +125,8 @@ def test_bad_positions_and_widths_are_refused(variant: str, scheme: Scheme) -> N
         q = torch.zeros(1, HEADS, 3, width)
         return scheme.rotate(q, q, positions, positions)
 
-    for bad in (torch.arange(3.0), torch.ones(3, dtype=torch.bool)):
+    for dtype in (torch.float32, torch.bool, torch.uint64):  # of uint64, 2^63 would wrap around
+        bad = torch.ones(3, dtype=dtype)
         with pytest.raises(SchemeArgumentError, match="positions must hold whole numbers"):
             call(own, bad)
     for width in (1, own // 2, 2 * own):

@@ -223,3 +223,11 @@ def test_window_of_a_table_has_the_rows_of_their_positions(dim: int) -> None:
         assert_close(part, table[255:257], ATOL)
     expected = sinusoidal(range(start + 571, start + 572), dim, layout="half")
     assert_close(table[571:], expected, ATOL)
+
+
+@pytest.mark.parametrize(("start", "length"), [(-1, 2), (-5, 6), (-300, 700)])
+def test_position_0_is_exact_in_a_table_that_starts_below_it(start: int, length: int) -> None:
+    table = sinusoidal_table(length, 8, start=start, dtype=torch.float64)
+    cos, sin = rope_tables(length, 8, start=start, dtype=torch.float64)
+    assert table[-start].tolist() == [0.0, 1.0] * 4
+    assert (cos[-start].tolist(), sin[-start].tolist()) == ([1.0] * 4, [0.0] * 4)
