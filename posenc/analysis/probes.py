@@ -7,7 +7,6 @@ on positions that it was not fitted on, next to a control: random numbers of the
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -55,14 +54,6 @@ class Probes:
     control_properties: Properties
 
 
-class _Split(NamedTuple):
-    """Positions of every fold and half; pairs (first, second) of the fitted and the scored half."""
-
-    folds: tuple[Tensor, ...]
-    halves: tuple[Tensor, Tensor]
-    pairs: tuple[Tensor, Tensor]
-
-
 def probe(vectors: Float[Tensor, "n d"], *, seed: Seed = 0) -> Probes:
     """Return how well indices and orders are decoded from the vectors of positions 0 .. n - 1.
 
@@ -88,14 +79,19 @@ def probe_each(tables: Sequence[Float[Tensor, "n d"]], *, seed: Seed = 0) -> tup
         )
     generator = as_generator(seed)
     noise = torch.randn(count, tables[0].shape[1], generator=generator, dtype=torch.float64)
-    split = _split(count, generator)
-    control_error, control_accuracy = _scores(noise, split)
+    order = torch.randperm(count, generator=generator)
+    pairs = [
+        half[torch.randint(len(half), (2, PAIRS), generator=generator)]
+        for half in (order[: count // 2], order[count // 2 :])
+    ]
+    pairs = [pair[:, pair[0] != pair[1]] for pair in pairs]
+    control_error, control_accuracy = _scores(noise, order, pairs)
     control_properties = measure(vectors=noise)
     guessing = float((torch.arange(count) - (count - 1) / 2).abs().mean())
     probes = []
     for table in tables:
         rows = table[:count]
-        error, accuracy = _scores(rows, split)
+        error, accuracy = _scores(rows, order, pairs)
         probes.append(
             Probes(
                 positions=count,
@@ -109,27 +105,21 @@ def probe_each(tables: Sequence[Float[Tensor, "n d"]], *, seed: Seed = 0) -> tup
     return tuple(probes)
 
 
-def _split(count: int, generator: torch.Generator) -> _Split:
-    order = torch.randperm(count, generator=generator)
-    halves = order[: count // 2], order[count // 2 :]
-    fitted, scored = (
-        half[torch.randint(len(half), (2, PAIRS), generator=generator)] for half in halves
-    )
-    pairs = fitted[:, fitted[0] != fitted[1]], scored[:, scored[0] != scored[1]]
-    return _Split(order.tensor_split(FOLDS), halves, pairs)
+def _scores(rows: Tensor, order: Tensor, pairs: Sequence[Tensor]) -> tuple[float, float]:
+    """Index error and order accuracy of a table; order: its positions, of which half are fitted.
 
-
-def _scores(rows: Tensor, split: _Split) -> tuple[float, float]:
-    """Index error and order accuracy of one table."""
+    pairs: positions (2, m), first of the fitted half, then of the other.
+    """
     scaled = rows / (float(rows.std(correction=0)) or 1.0)
     # Weights with a penalty lie in the span of the rows they are fitted on: of wide rows that part is
     # enough, which saves most of the time.
     if scaled.shape[1] > len(scaled):
         scaled = torch.linalg.qr(scaled.T).R.T
-    half, spanned = split.halves[0], scaled
+    half, spanned = order[: len(order) // 2], scaled
     if scaled.shape[1] > len(half):
         spanned = scaled @ torch.linalg.qr(scaled[half].T).Q
-    return _index_error(scaled.numpy(), split.folds), _order_accuracy(spanned.numpy(), split.pairs)
+    folds = order.tensor_split(FOLDS)
+    return _index_error(scaled.numpy(), folds), _order_accuracy(spanned.numpy(), pairs)
 
 
 def _index_error(rows: Array, folds: Sequence[Tensor]) -> float:
