@@ -100,7 +100,6 @@ class _HubFile:
         self._home = urlsplit(address)[:2]
         self._end = end
         self._tag: str | None = None
-        self._bytes = 0
         self._pieces: dict[int, bytes] = {}
         self.size = 0
         self._fetch(0, _HEAD)
@@ -113,8 +112,7 @@ class _HubFile:
         return bytearray(self._fetch(start, count))
 
     def _fetch(self, start: int, count: int) -> bytes:
-        self._bytes += count
-        if self._bytes > limits.MAX_HUB_BYTES:
+        if sum(map(len, self._pieces.values())) + count > limits.MAX_HUB_BYTES:
             raise CheckpointError(
                 f"The tensor and the file's header have more than {limits.MAX_HUB_BYTES:,} bytes, the "
                 "most that is read from the Hub."
@@ -154,7 +152,7 @@ class _HubFile:
         if proxy.hostname is None or proxy_bypass(parts.netloc):
             connection = connect(parts.netloc, timeout=_remaining(self._end))
         else:
-            connection = connect(proxy.hostname, proxy.port, timeout=_remaining(self._end))
+            connection = connect(proxy.hostname, proxy.port or 80, timeout=_remaining(self._end))
             connection.set_tunnel(parts.netloc)
         connection.connect()
         # A socket's timeout restarts at each byte.
