@@ -8,13 +8,14 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from posenc.identification.columns import SWAPPED, TableInput
+from posenc.identification.columns import SWAPPED, TableInput, longest_run
 from posenc.identification.frequency_fit import Hypothesis, Recipe, rounding
 from posenc.identification.scalings import USUAL_BASES, ntk_bases
 from posenc.identification.search import exponent_powers
 
 OUTLIER_ERROR = 0.1  # root mean square over the formula's: a row or column beyond it is an outlier
-MOST_OUTLIERS = 0.1  # of the rows, and of the columns; with more, the formula is not the table's
+MOST_OUTLIERS = 0.1  # of rows not all zeros, and of columns; with more, no formula is the table's
+_MIN_RUN = 5  # rows that show whether columns are waves
 _BLOCK = 2**20  # numbers of the table that are compared at once
 _SAMPLED_ROWS = 256
 _PADDING_TOKEN = 1  # fairseq's padding_idx, whose row it sets to zero
@@ -110,9 +111,37 @@ def compare(table: TableInput, hypothesis: Hypothesis, recipe: Recipe) -> Compar
         excluded = bad.unsqueeze(1) | bad_columns
         others.add(off.masked_fill(excluded, 0.0), part.masked_fill(excluded, 0.0), first)
     columns = bad_columns.nonzero().flatten().tolist()
-    if len(bad_rows) > MOST_OUTLIERS * (len(numbers) - table.padding):
+    if len(bad_rows) > MOST_OUTLIERS * int((~table.zeros).sum()):
         others, bad_rows, columns = every, [], []
     return Comparison(table, hypothesis, recipe, every, others, tuple(bad_rows), tuple(columns))
+
+
+def consistent_run(table: Float[Tensor, "t c"]) -> tuple[int, int, list[int]] | None:
+    """Return the first row and end of the longest run whose columns are waves, and which columns are none.
+
+    A wave obeys x(p + 1) + x(p - 1) = 2 cos(theta) x(p) at every row p. None if no row or column breaks
+    that rule, if more than `MOST_OUTLIERS` of the columns do, or if the run has fewer than 5 rows.
+    """
+    size = float(table.abs().median())
+    if len(table) < _MIN_RUN or size == 0:
+        return None
+    middle, neighbours = table[1:-1], table[2:] + table[:-2]
+    weight = middle.abs().clamp_max(size)
+    ratio = torch.where(weight > 0, neighbours / middle, 0.0)
+    order = ratio.argsort(0)
+    total = weight.gather(0, order).cumsum(0)
+    half = (total < total[-1:] / 2).sum(0, keepdim=True).clamp_max(len(ratio) - 1)
+    twice_cosine = ratio.gather(0, order).gather(0, half)  # the weighted median
+    broken = (neighbours - twice_cosine * middle).abs() > 2 * OUTLIER_ERROR * size
+    columns = broken.double().mean(0) > 0.5
+    if float(columns.double().mean()) > MOST_OUTLIERS:
+        return None
+    rows = broken[:, ~columns].double().mean(1) > MOST_OUTLIERS
+    if not bool(columns.any() or rows.any()):
+        return None
+    first, end = longest_run(rows)
+    end += 2  # the rule spans three rows
+    return (first, end, columns.nonzero().flatten().tolist()) if end - first >= _MIN_RUN else None
 
 
 class UsualBase(NamedTuple):

@@ -23,6 +23,7 @@ from posenc.identification.deviations import (
     Differences,
     UsualBase,
     compare,
+    consistent_run,
     deviations_of,
     dim_of,
     other_descriptions,
@@ -38,7 +39,7 @@ from posenc.identification.frequency_fit import (
     rounding,
 )
 from posenc.identification.scalings import USUAL_BASES
-from posenc.identification.search import nearest_fit
+from posenc.identification.search import SEARCH_ROWS, nearest_fit
 from posenc.identification.waves import EARLIEST_START, LATEST_START
 from posenc.schemes.base import SchemeConfig
 from posenc.schemes.rope import RopeConfig
@@ -140,16 +141,12 @@ def _nearest(source: TableInput, dtype: torch.dtype) -> Comparison | None:
     if end - begin < MIN_ROWS or float(source.columns.abs().max()) < SMALLEST:
         return None
     best = _compare_part(source, dtype, begin, end)
-    middle = (begin + end) // 2
-    if best.all.residual > FITS and middle - begin >= MIN_ROWS:
-        halves = ((begin, middle), (middle, end))  # a few rows may mislead the search in one
-        parts = [best, *(_compare_part(source, dtype, *half) for half in halves)]
-        best = min(parts, key=lambda comparison: comparison.others.residual)
-    if best.rows or best.columns:
-        excluded = source.zeros.clone()
-        excluded[list(best.rows)] = True
-        again = _compare_part(source, dtype, *longest_run(excluded), best.columns)
-        best = min((best, again), key=lambda comparison: comparison.others.residual)
+    if best.all.residual > FITS or best.rows or best.columns:
+        run = consistent_run(source.columns[begin : min(end, begin + SEARCH_ROWS)])
+        if run is not None:
+            first, last, outliers = run
+            part = _compare_part(source, dtype, begin + first, begin + last, outliers)
+            best = min((best, part), key=lambda comparison: comparison.others.residual)
     return best
 
 

@@ -345,10 +345,15 @@ def test_table_with_more_than_a_tenth_of_bad_rows_is_none_of_these() -> None:
     assert identify(table).hypothesis is None
 
 
-OTHERS = {"normal": random(24, 8), "zeros": torch.zeros(64, 8), "ones": torch.ones(64, 8)}
+OTHERS = {
+    "normal": random(24, 8),
+    "zeros": torch.zeros(64, 8),
+    "ones": torch.ones(64, 8),
+    "two rows before zeros": torch.cat((random(2, 8), torch.zeros(62, 8))),
+}
 
 
-@pytest.mark.parametrize("name", mostly((*OTHERS, "trained"), "zeros"))
+@pytest.mark.parametrize("name", mostly((*OTHERS, "trained"), "zeros", "two rows before zeros"))
 def test_other_table_is_none_of_these(name: str) -> None:
     table = OTHERS[name] if name in OTHERS else named_table(name).table
     found = identify(table)
