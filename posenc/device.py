@@ -7,6 +7,8 @@ from typing import Generic, TypeVar
 
 import torch
 
+from posenc.errors import SchemeArgumentError, shown
+
 Result = TypeVar("Result")
 
 
@@ -41,9 +43,19 @@ def works(device: torch.device | str) -> bool:
         return False
 
 
+def resolve_device(device: torch.device | str | None) -> torch.device:
+    """Return the device, torch's default for None, or raise SchemeArgumentError."""
+    try:
+        return torch.get_default_device() if device is None else torch.device(device)
+    except (RuntimeError, TypeError):
+        raise SchemeArgumentError(
+            f'device must be one of torch, such as "cpu" or "cuda", got {shown(device)}.'
+        ) from None
+
+
 def float64_device(device: torch.device | str | None) -> torch.device:
     """Return `device`, or the CPU for None and where there is no float64 (mps): results are moved."""
-    chosen = torch.device("cpu" if device is None else device)
+    chosen = resolve_device("cpu" if device is None else device)
     return torch.device("cpu") if chosen.type == "mps" else chosen
 
 

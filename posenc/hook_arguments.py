@@ -85,6 +85,25 @@ def described(x: object) -> str:
     return f"{x.dtype} of shape {tuple(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
 
 
+def check_out(
+    out: Tensor, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device | None
+) -> None:
+    """Raise SchemeArgumentError unless `out` can be filled: of this kind, each entry of its own."""
+    fits = isinstance(out, Tensor) and (out.shape, out.dtype) == (shape, dtype)
+    if fits and device is not None:  # "cuda" names any of its kind
+        fits = out.device.type == device.type and device.index in (None, out.device.index)
+    reach = 0  # of the entries of the axes before, in memory
+    for stride, size in sorted(zip(out.stride(), out.shape, strict=True)) if fits else ():
+        fits = fits and (size < 2 or stride > reach)
+        reach += stride * (size - 1)
+    if (not fits and 0 not in shape) or not isinstance(out, Tensor):
+        where = "" if device is None else f" on {device}"
+        raise SchemeArgumentError(
+            f"out must be a {tuple(shape)} tensor of {dtype}{where} whose entries share no memory, "
+            f"got {described(out)}{f' on {out.device}' if isinstance(out, Tensor) else ''}."
+        )
+
+
 def resolve_positions(positions: Positions, count: int, like: Tensor) -> Int[Tensor, " ..."]:
     """Return `positions` as int64 on the device of `like`; None is 0 .. count-1.
 

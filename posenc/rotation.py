@@ -15,7 +15,7 @@ from torch.autograd import forward_ad
 
 from posenc.errors import SchemeArgumentError, shown
 from posenc.frequencies import Layout, check_layout
-from posenc.hook_arguments import at_least_float32
+from posenc.hook_arguments import at_least_float32, check_out, described
 
 First = Literal["sin", "cos"]
 
@@ -174,10 +174,11 @@ def _share_memory(a: Tensor, b: Tensor) -> bool:
 def _check(x: Tensor, cos: Tensor, sin: Tensor, layout: str) -> None:
     """Raise SchemeArgumentError unless the tables fit x; cheap, because decoding calls it per token."""
     check_layout(layout)
-    if not (x.is_floating_point() and cos.is_floating_point() and sin.is_floating_point()):
-        raise SchemeArgumentError(
-            f"x, cos and sin must be floating point, got {x.dtype}, {cos.dtype} and {sin.dtype}."
-        )
+    for tensor in (x, cos, sin):
+        if not (isinstance(tensor, Tensor) and tensor.is_floating_point()):
+            raise SchemeArgumentError(
+                f"x, cos and sin must be floating point tensors, got {described(tensor)}."
+            )
     shape, rows = x.shape, cos.shape
     if rows != sin.shape:
         raise SchemeArgumentError(
@@ -198,11 +199,7 @@ def _check(x: Tensor, cos: Tensor, sin: Tensor, layout: str) -> None:
 
 
 def _check_out(out: Tensor, x: Tensor, recorded: bool) -> None:
-    if out.shape != x.shape or out.dtype != x.dtype or out.device != x.device:
-        raise SchemeArgumentError(
-            f"out must be a {tuple(x.shape)} tensor of {x.dtype} on {x.device} like x, "
-            f"got {tuple(out.shape)} of {out.dtype} on {out.device}."
-        )
+    check_out(out, x.shape, x.dtype, x.device)
     if recorded or (torch.is_grad_enabled() and out.requires_grad):
         raise SchemeArgumentError(
             "out cannot be given where a gradient is recorded: leave it out, or use torch.no_grad()."

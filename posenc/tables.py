@@ -15,10 +15,10 @@ import torch
 from jaxtyping import Float, Int, Integer
 from torch import Tensor
 
-from posenc.device import float64_device
+from posenc.device import float64_device, resolve_device
 from posenc.errors import PositionOutOfRange, SchemeArgumentError
 from posenc.frequencies import Frequencies, Layout, check_layout, exact_cos_sin, join_pairs
-from posenc.hook_arguments import WHOLE, described, is_whole
+from posenc.hook_arguments import WHOLE, check_out, described, is_whole
 from posenc.limits import MAX_POSITION, check_table
 
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
@@ -148,7 +148,7 @@ def cos_sin(
     _check_dtype(dtype)
     if not is_whole(positions):
         raise SchemeArgumentError(f"positions must hold {WHOLE}, got {described(positions)}.")
-    target = positions.device if device is None else torch.device(device)
+    target = positions.device if device is None else resolve_device(device)
     flat = positions.flatten().to(torch.int64)
     low, high = _extent(flat) or (0, MAX_POSITION)  # unknown on a GPU: assume the full range
     flat, block = flat.to(target), low // _BLOCK
@@ -188,19 +188,15 @@ def sinusoidal_table(
     check_table(length, dim, start)
     _check_dtype(dtype)
     check_layout(layout)
-    frequencies = Frequencies.geometric(dim, base)
+    frequencies, target = Frequencies.geometric(dim, base), resolve_device(device)
     if torch.compiler.is_compiling():
         cos, sin = rope_tables(length, dim, base, start=start, dtype=dtype, device=device)
         table = join_pairs(sin, cos, layout)
         return table if out is None else out.copy_(table)
     if out is None:
-        out = torch.empty(length, dim, dtype=dtype, device=device)
-    elif out.shape != (length, dim) or out.dtype != dtype or not _is_on(out, device):
-        raise SchemeArgumentError(
-            f"out must be a ({length}, {dim}) tensor of {dtype}"
-            f"{'' if device is None else f' on {device}'}, "
-            f"got {tuple(out.shape)} of {out.dtype} on {out.device}."
-        )
+        out = torch.empty(length, dim, dtype=dtype, device=target)
+    else:
+        check_out(out, (length, dim), dtype, None if device is None else target)
     if out.requires_grad:
         raise SchemeArgumentError("out must not require grad: a sinusoidal table is not trained.")
     compute = float64_device(out.device)
@@ -240,8 +236,7 @@ def rope_tables(
         raise SchemeArgumentError(
             f"inv_freq must hold dim // 2 = {dim // 2} frequencies, got {frequencies.pairs}."
         )
-    target = torch.get_default_device() if device is None else torch.device(device)
-    return _consecutive(start, length, frequencies, dtype, target)
+    return _consecutive(start, length, frequencies, dtype, resolve_device(device))
 
 
 def _check_dtype(dtype: torch.dtype) -> None:
@@ -249,12 +244,6 @@ def _check_dtype(dtype: torch.dtype) -> None:
         raise SchemeArgumentError(
             f"dtype must be float32, float64, bfloat16 or float16, got {dtype}."
         )
-
-
-def _is_on(x: Tensor, device: torch.device | str | None) -> bool:
-    """Whether x is on this device, where "cuda" names any of its kind."""
-    wanted = x.device if device is None else torch.device(device)
-    return x.device.type == wanted.type and wanted.index in (None, x.device.index)
 
 
 def check_range(positions: Integer[Tensor, "*n"]) -> None:

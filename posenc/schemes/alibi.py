@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from posenc import limits
-from posenc.device import float64_device, widest_dtype
+from posenc.device import float64_device, resolve_device, widest_dtype
 from posenc.errors import NoPositionVectors, SchemeArgumentError, shown
 from posenc.formula import Writer, number
 from posenc.hook_arguments import is_whole
@@ -35,8 +35,8 @@ def alibi_slopes(
     power = 1 << (heads.bit_length() - 1)
     slopes = [2.0 ** (-8 * h / power) for h in range(1, power + 1)]
     slopes += [2.0 ** (-4 * h / power) for h in range(1, 2 * (heads - power), 2)]
-    device = torch.get_default_device() if device is None else device
-    return torch.tensor(slopes, dtype=torch.float64, device="cpu").to(dtype).to(device)
+    exact = torch.tensor(slopes, dtype=torch.float64, device="cpu")
+    return exact.to(dtype).to(resolve_device(device))
 
 
 def alibi_bias(

@@ -60,6 +60,21 @@ def against_peers(length: int, dtype: torch.dtype, rounds: int) -> dict[str, flo
     }
 
 
+def of_queries_and_keys(length: int, dtype: torch.dtype, rounds: int) -> float:
+    """Return the time of transformers over ours for q and k in halves, as a scheme rotates them."""
+    q, k = torch.randn(2, 1, HEADS, length, WIDTH).to(dtype)
+    cos, sin = rope_tables(length, WIDTH)
+    wide = [torch.cat((plane, plane), -1)[None].to(dtype) for plane in (cos, sin)]
+    samples = paired_seconds(
+        {
+            "transformers": lambda: apply_rotary_pos_emb(q, k, *wide),
+            "ours": lambda: apply_rope_to_both(q, k, cos, sin, layout="half"),
+        },
+        rounds=rounds,
+    )
+    return ratio(samples, "transformers", "ours")
+
+
 def decoding_step(dtype: torch.dtype, rounds: int) -> dict[str, float]:
     """How many times as long as ours transformers takes for one token: q and k.
 

@@ -1,5 +1,6 @@
 """Impossible arguments of public functions and fields of configs are refused with one sentence."""
 
+import functools
 import json
 import math
 import os
@@ -107,6 +108,15 @@ TABLES_AND_ANALYSES: list[tuple[Callable[[], object], str]] = [
     *((lambda out=out: TABLE(4, 8, out=out), "out must") for out in (
         torch.empty(3, 8), torch.empty(4, 8, dtype=F64), torch.empty(4, 8, requires_grad=True))),
     (lambda: TABLE(4, 8, device="cpu", out=torch.empty(4, 8, device="meta")), "out must"),
+    (lambda: TABLE(4, 8, out=torch.empty(1, 8).expand(4, 8)), "share no memory"),
+    (lambda: TABLE(4, 8, out=[0.0]), "got list"),
+    *((lambda call=call: call(device="nope"), "device must be one of torch.* got 'nope'") for call in (
+        functools.partial(TABLE, 4, 8), functools.partial(ROPE_TABLES, 4, 8),
+        functools.partial(SLOPES_OF, 2), functools.partial(position_kernel, ROPE, 4))),
+    (lambda: apply_rope(Q.numpy(), Q, Q), "floating point tensors, got ndarray"),
+    (lambda: apply_rope(Q[0, 0], NAME, Q), "floating point tensors, got str"),
+    (lambda: apply_rope(Q[0, 0], Q[0, 0, :, :4], Q[0, 0, :, :4], out=torch.ones(8).expand(4, 8)),
+     "share no memory"),
     (lambda: ROPE_TABLES(4, 8, inv_freq=torch.ones(3)), "dim // 2 = 4"),
     (lambda: ROPE_TABLES(4, 8, inv_freq=torch.ones(2, 2)), "one row"),
     (lambda: ROPE_TABLES(4, 4, inv_freq=torch.arange(2)), "floating point"),
