@@ -304,7 +304,8 @@ def scheme_offset_claims(query: Query) -> OffsetClaims:
     if bias is None:
         logits = similarity_by_offset(kernel, side="before").mean
     else:
-        bias = rounded(bias.detach().double(), query.dtype)
+        if query.dtype is not None:
+            bias = rounded(bias.detach().double(), query.dtype)
         logits = bias.mean(dim=0) if query.head == "mean" else bias[query.head]
     return OffsetClaims(
         offset_only(kernel, seed=query.seed), linear_in_offset(logits, seed=query.seed)
