@@ -49,6 +49,11 @@ def check_count(name: str, value: int, low: int, high: int) -> int:
     return value
 
 
+def check_seed(value: int) -> int:
+    """Return `value` if it is a seed of a generator, else raise SchemeArgumentError."""
+    return check_count("seed", value, 0, 2**63 - 1)
+
+
 def check_width(name: str, value: int, high: int = MAX_DIM) -> int:
     """Return `value` if it is an even width in [2, high], else raise SchemeArgumentError."""
     check_count(name, value, 2, high)

@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posenc.errors import SchemeArgumentError
-from posenc.limits import check_count
+from posenc.limits import check_seed
 
 Seed = int | torch.Generator
 
@@ -14,7 +14,7 @@ def as_generator(seed: Seed) -> torch.Generator:
     """Return a generator as it is, or a new one on the CPU that starts from an integer."""
     if isinstance(seed, torch.Generator):
         return seed
-    return torch.Generator().manual_seed(check_count("seed", seed, 0, 2**63 - 1))
+    return torch.Generator().manual_seed(check_seed(seed))
 
 
 def as_float64(name: str, value: object, shape: str) -> Tensor:

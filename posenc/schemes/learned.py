@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from posenc import fields, limits
-from posenc.device import float64_device
+from posenc.device import float64_device, resolve_device
 from posenc.errors import ConfigError, PositionOutOfRange, SchemeArgumentError
 from posenc.formula import Writer
 from posenc.hook_arguments import Positions, Tokens, check_tokens, resolve_positions
@@ -77,13 +77,13 @@ class LearnedConfig(SchemeConfig):
 
             named = named_table(self.source)
             return Learned.from_table(named.table, named.provenance, source=self.source).to(device)
-        limits.check_count("seed", seed, 0, 2**63 - 1)
+        limits.check_seed(seed)
         # On the CPU by a generator of its own: the same table on every device.
         generator = torch.Generator("cpu").manual_seed(seed)
         blocks = [drawn(generator, _ROWS, self.dim) for _ in range(-(-self.max_len // _ROWS))]
         weight = torch.cat(blocks)[: self.max_len].detach()
-        device = torch.get_default_device() if device is None else device
-        return Learned(self, weight.to(device), f"random start, seed {seed}, untrained")
+        weight = weight.to(resolve_device(device))
+        return Learned(self, weight, f"random start, seed {seed}, untrained")
 
 
 class Learned(VectorScheme):

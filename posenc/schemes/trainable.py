@@ -12,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from posenc import fields, limits
+from posenc.device import resolve_device
 from posenc.errors import CheckpointError
 from posenc.schemes.base import Scheme, SchemeConfig
 
@@ -48,12 +49,12 @@ class TrainableConfig(SchemeConfig):
 
     def build(self, device: torch.device | str | None = None, seed: int = 0) -> "Trainable":
         """Return the scheme. Raises CheckpointError unless the source is a run of these sizes."""
-        limits.check_count("seed", seed, 0, 2**63 - 1)
+        limits.check_seed(seed)
         scheme = self.initial(torch.Generator("cpu").manual_seed(seed))
         scheme.provenance = f"initial parameters, seed {seed}, untrained"
         if self.source != INITIAL:
             scheme.load_run(self.source)
-        return scheme.to(torch.get_default_device() if device is None else device)
+        return scheme.to(resolve_device(device))
 
 
 class Trainable(Scheme):
