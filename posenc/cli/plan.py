@@ -146,6 +146,8 @@ def identify_table(file: Path, tensor: str | None, sines: Path | None, as_json: 
 
 def _read(config: str, assume: str | None) -> tuple[ModelConfig, str]:
     """Return a model and its name: that of the file, or of the folder of a config.json."""
+    if not config:
+        raise _UsageError("CONFIG.JSON must name a file, or be - for stdin.")
     stdin, path = config == "-", Path(config)
     try:
         source = sys.stdin.buffer.read(limits.MAX_CONFIG_BYTES + 1) if stdin else path

@@ -25,7 +25,7 @@ from posenc.lab.summary import (
     reach,
 )
 from posenc.lab.tasks import Copy, Recall
-from posenc.text import cell
+from posenc.text import cell, counted
 
 STORE = click.option("--store", help="Folder or URL of the runs; default $POSENC_RUNS.")
 
@@ -161,7 +161,7 @@ def export_runs(file: Path, store: str | None) -> None:
 
 
 def _print(curve: Curve, compared: list[Curve], result: str) -> None:
-    spec, seeds = curve.specification, f"{curve.seeds} {'seed' if curve.seeds == 1 else 'seeds'}"
+    spec, seeds = curve.specification, counted(curve.seeds, "seed")
     click.echo(f"{comparison(spec)}  {label(curve, compared)}: {result} ({seeds}); {spec.alike}")
 
 

@@ -33,31 +33,29 @@ class LayerNote:
     works: bool = True
 
 
-@dataclass(frozen=True, kw_only=True)
-class LongerText:
-    """A text of `target` tokens, of which a query of the layer sees `reach`, itself included.
+def length_note(
+    scheme: SchemeConfig,
+    target: int,
+    *,
+    reach: int,
+    trained_length: int | None,
+    bias_divisor: float = 1.0,
+) -> tuple[str, str]:
+    """Return what a text of `target` tokens means for a scheme, and the source of that.
 
-    trained_length: tokens of training texts, None where not known. bias_divisor: divides biases.
+    reach: tokens of it that a query sees. trained_length: None where not known. bias_divisor: divides
+    biases.
     """
-
-    target: int
-    reach: int
-    trained_length: int | None
-    bias_divisor: float = 1.0
-
-
-def length_note(scheme: SchemeConfig, text: LongerText) -> tuple[str, str]:
-    """Return what a longer text means for a scheme, and the source of that."""
     config = "its config"
     match scheme:
         case NoneConfig():
             return "No position is put in, so there is nothing to scale.", config
         case LearnedConfig():
             table = f"A learned table of {scheme.max_len:,} rows has"
-            if scheme.max_len >= text.target:
+            if scheme.max_len >= target:
                 return f"{table} one for every position.", config
             return (
-                f"{table} none for positions {scheme.max_len:,} to {text.target - 1:,}: longer texts "
+                f"{table} none for positions {scheme.max_len:,} to {target - 1:,}: longer texts "
                 "are an error, and new rows have to be trained."
             ), config
         case SinusoidalConfig():
@@ -67,7 +65,7 @@ def length_note(scheme: SchemeConfig, text: LongerText) -> tuple[str, str]:
             ), "Press et al. 2022, arXiv 2108.12409, section 2.2"
         case AlibiConfig():
             slope = float(alibi_slopes(scheme.heads, dtype=torch.float64, device="cpu").min())
-            farthest = math.ceil(-math.log(FORGOTTEN) / slope * text.bias_divisor)
+            farthest = math.ceil(-math.log(FORGOTTEN) / slope * bias_divisor)
             return (
                 "ALiBi needs no scaling: its bias has a value at every distance. Its widest head "
                 f"multiplies a key {farthest:,} tokens back by less than {FORGOTTEN:g}, so what lies "
@@ -77,7 +75,7 @@ def length_note(scheme: SchemeConfig, text: LongerText) -> tuple[str, str]:
             last = scheme.last_bucket_start
             end = (
                 f"distances from {last:,} on share the last one, so the bias cannot tell them apart"
-                if text.reach > last + 1
+                if reach > last + 1
                 else f"no two distances that occur lie in the last one, which begins at {last:,}"
             )
             source = "Raffel et al. 2020, arXiv 1910.10683, section 2.1; the distance is computed"
@@ -89,12 +87,12 @@ def length_note(scheme: SchemeConfig, text: LongerText) -> tuple[str, str]:
                 "here."
             ), "Dai et al. 2019, arXiv 1901.02860, section 3.3"
         case RopeConfig():
-            name, trained = f"{scheme.label} of base {power(scheme.base)}", text.trained_length
-            if trained is None:
+            name = f"{scheme.label} of base {power(scheme.base)}"
+            if trained_length is None:
                 return f"{name}; the trained length is not known.", config
-            if text.reach <= trained:
+            if reach <= trained_length:
                 return f"{name}: no distance occurs that training did not show.", "computed"
-            return f"{name}: distances from {trained:,} on were never trained.", "computed"
+            return f"{name}: distances from {trained_length:,} on were never trained.", "computed"
     return f"{scheme.label}: nothing here scales it.", config
 
 
@@ -127,10 +125,9 @@ def _note(
         source = "its config"
     else:
         divisor = 1 / kind.softmax_scale if model.read_as in _BIAS_IS_SCALED else 1.0
-        text = LongerText(
-            target=target, reach=reach, trained_length=trained_length, bias_divisor=divisor
+        sentence, source = length_note(
+            scheme, target, reach=reach, trained_length=trained_length, bias_divisor=divisor
         )
-        sentence, source = length_note(scheme, text)
     if window < target:
         sentence += (
             f" A query sees {counted(window, 'token')} at most, so no more of them are kept."

@@ -9,7 +9,6 @@ from posenc.schemes import SCHEMES
 from posenc.schemes.rope import RopeConfig
 from posenc.schemes.rope_scaling.base import ScaledRopeConfig
 from posenc.schemes.rope_scaling.ntk import RopeDynamicConfig
-from posenc.text import times
 
 MEASURED_LIMIT = 2.0  # ratio of perplexities from which small models contradict a source
 CONFIGURED, CONFIGURED_LABEL = "configured", "As configured"  # a model's own scaling
@@ -170,16 +169,6 @@ def readiness(
     if factor <= evidence.untrained_to and confirmed:
         return Readiness.UNTRAINED
     return Readiness.TRAINED if factor <= evidence.trained_to else Readiness.UNREPORTED
-
-
-def readiness_text(status: Readiness, evidence: Evidence, factor: float) -> str:
-    """Return the readiness in a few words, with the factor that the sources reach."""
-    texts = {
-        Readiness.UNTRAINED: f"tested to {times(evidence.untrained_to)} without training",
-        Readiness.TRAINED: f"needs fine-tuning (done to {times(evidence.trained_to)})",
-        Readiness.UNREPORTED: f"not reported to work at {times(factor)}",
-    }
-    return texts.get(status, status.value)
 
 
 def sort_key(status: Readiness, unseen: int, short: float) -> tuple[int, bool, int, int, float]:

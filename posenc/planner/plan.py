@@ -33,7 +33,6 @@ from posenc.planner.methods import (
     Readiness,
     as_configured,
     readiness,
-    readiness_text,
     scaled_for,
     sort_key,
 )
@@ -48,6 +47,7 @@ from posenc.planner.scaling_effects import (
     worst_cosine_error,
 )
 from posenc.schemes.rope import RopeConfig, rope_frequencies
+from posenc.text import times
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +83,13 @@ class MethodPlan:
     @property
     def readiness_text(self) -> str:
         """How ready the method is, in a few words."""
-        return readiness_text(self.readiness, self.method.evidence, self.factor)
+        evidence = self.method.evidence
+        texts = {
+            Readiness.UNTRAINED: f"tested to {times(evidence.untrained_to)} without training",
+            Readiness.TRAINED: f"needs fine-tuning (done to {times(evidence.trained_to)})",
+            Readiness.UNREPORTED: f"not reported to work at {times(self.factor)}",
+        }
+        return texts.get(self.readiness, self.readiness.value)
 
     @property
     def statements(self) -> tuple[tuple[str, str], ...]:

@@ -49,16 +49,6 @@ class Column:
         return format(new - old, f"+{self.form}") if new != old else "0"
 
 
-def _kernel(share: float) -> Callable[[MethodPlan], float]:
-    """Return a function that gives the kernel at a share of the distances of a method's plan."""
-
-    def value(method: MethodPlan) -> float:
-        values = [*method.kernel.values()]
-        return values[round(share * (len(values) - 1))]
-
-    return value
-
-
 COLUMNS = (
     Column("method", "label", "", "", lambda x: x.method.label),
     Column("training", "training", TRADE_OFFS, "", lambda x: x.readiness_text),
@@ -81,9 +71,12 @@ COLUMNS = (
     Column("blended", "blended", COVERAGE, ",", lambda x: x.pairs.count(BLENDED)),
     Column("divided", "divided", COVERAGE, ",", lambda x: x.pairs.count(DIVIDED)),
     Column("B(k) < 0 at", "first_negative", COVERAGE, ",", lambda x: x.first_negative),
-    Column("K at 1/4", "kernel_quarter", COVERAGE, ".3f", _kernel(0)),
-    Column("K at 1/2", "kernel_half", COVERAGE, ".3f", _kernel(0.5)),
-    Column("K at the end", "kernel_end", COVERAGE, ".3f", _kernel(1)),
+    Column("K at 1/4", "kernel_quarter", COVERAGE, ".3f", lambda x: next(iter(x.kernel.values()))),
+    Column(
+        "K at 1/2", "kernel_half", COVERAGE, ".3f",
+        lambda x: [*x.kernel.values()][(len(x.kernel) - 1) // 2],
+    ),
+    Column("K at the end", "kernel_end", COVERAGE, ".3f", lambda x: [*x.kernel.values()][-1]),
 )  # fmt: skip
 
 EXPLAINED = (

@@ -99,6 +99,7 @@ def test_wrong_argument_is_one_error_and_status_2(llama: str) -> None:
         (["plan", llama], "--context"),
         (["plan", "nowhere.json", "--context", "16384"], "nowhere.json"),
         (["inspect", "nowhere.json"], "nowhere.json"),
+        (["inspect", ""], "must name a file"),
         (["inspect", "-"], "JSON"),
         (["plan", "-", "--context", "8192"], "JSON"),
     ):
