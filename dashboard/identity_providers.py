@@ -17,7 +17,7 @@ from streamlit.auth_util import is_authlib_installed
 
 from dashboard import server_settings
 from dashboard.server_settings import ServerSettingError
-from posenc.errors import shown
+from posenc.errors import quoted
 
 UNNAMED = "default"  # what Streamlit calls the provider whose keys stand in [auth] itself
 SHARED_KEYS = ("redirect_uri", "cookie_secret")
@@ -106,7 +106,7 @@ def _providers(section: Mapping[str, Any]) -> tuple[Provider, ...]:
         if not _NAME.fullmatch(name):
             raise ServerSettingError(
                 f"A provider in {_HERE} must be named with letters, digits and hyphens, got "
-                f"{shown(name)}."
+                f"{quoted(name)}."
             )
         _whole(keys, KEYS, f"[auth.{name}] of secrets.toml")
     found = [*named]

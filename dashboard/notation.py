@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from dashboard import compute
-from posenc.errors import SchemeArgumentError, shown
+from posenc.errors import SchemeArgumentError, quoted
 from posenc.formula import NOTATIONS, Notation, formula
 from posenc.settings import Setting
 
@@ -13,7 +13,9 @@ def notation_of(text: str) -> Notation:
     for notation in NOTATIONS:
         if notation == text:
             return notation
-    raise SchemeArgumentError(f"notation must be one of {'; '.join(NOTATIONS)}, got {shown(text)}.")
+    raise SchemeArgumentError(
+        f"notation must be one of {'; '.join(NOTATIONS)}, got {quoted(text)}."
+    )
 
 
 def scheme_formula(setting: Setting, kind: str, notation: str, *, numbers: bool) -> str:

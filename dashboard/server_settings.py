@@ -26,7 +26,7 @@ from dashboard.limits import (
     MAX_WORKERS,
 )
 from posenc.checkpoints.file_store import ENVIRONMENT, WORK_ENVIRONMENT, store_url, work_folder
-from posenc.errors import PosencError, RunError, shown
+from posenc.errors import PosencError, RunError, quoted
 from posenc.fields import Choice, Flag, IntRange, Rule, Word
 from posenc.lab.runs import Store
 from posenc.settings import Setting
@@ -45,14 +45,14 @@ class ServerSettingError(PosencError):
 
 
 def _setting(
-    rule: Rule, private: Any, shared: Any, *, otherwise: str = "", quoted: bool = True
+    rule: Rule, private: Any, shared: Any, *, otherwise: str = "", repeatable: bool = True
 ) -> Any:
     """Make a field; its rule's label is the variable.
 
-    otherwise: what an empty word stands for. quoted: whether a refusal may repeat what was set, which
+    otherwise: what an empty word stands for. repeatable: whether a refusal may repeat what was set, which
     in the URL of a store holds a password.
     """
-    facts = {"rule": rule, SHARED: shared, "otherwise": otherwise, "quoted": quoted}
+    facts = {"rule": rule, SHARED: shared, "otherwise": otherwise, "repeatable": repeatable}
     return field(default=private, metadata=facts)
 
 
@@ -168,7 +168,7 @@ class ServerSettings:
         "",
         "",
         otherwise="the user's data folder",
-        quoted=False,
+        repeatable=False,
     )
     work: str = _setting(
         Word(
@@ -180,7 +180,7 @@ class ServerSettings:
         "",
         "",
         otherwise="the user's cache",
-        quoted=False,
+        repeatable=False,
     )
     user_header: str = _setting(
         Word(
@@ -257,7 +257,9 @@ FIELDS = {one.metadata["rule"].label: one for one in fields(ServerSettings)}  # 
 def read(said: Mapping[str, str]) -> ServerSettings:
     """Return the settings that these variables mean. Raises ServerSettingError for a bad value."""
     values = {
-        one.name: _value(one.metadata["rule"], said[variable], quoted=one.metadata["quoted"])
+        one.name: _value(
+            one.metadata["rule"], said[variable], repeatable=one.metadata["repeatable"]
+        )
         for variable, one in FIELDS.items()
         if variable in said
     }
@@ -354,7 +356,7 @@ def table() -> str:
     return "\n".join(lines)
 
 
-def _value(rule: Rule, text: str, *, quoted: bool) -> Any:
+def _value(rule: Rule, text: str, *, repeatable: bool) -> Any:
     value: Any = text
     allowed = rule.allowed()
     if isinstance(rule, Flag):
@@ -362,7 +364,7 @@ def _value(rule: Rule, text: str, *, quoted: bool) -> Any:
     elif isinstance(rule, IntRange):
         value = int(text) if re.fullmatch("[0-9]{1,9}", text) else None
     if not rule.accepts(value):
-        got = f", got {shown(text)}" if quoted else ""
+        got = f", got {quoted(text)}" if repeatable else ""
         raise ServerSettingError(f"{rule.label} must be {allowed}{got}.")
     return value
 

@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 
 import torch
 
-from posenc.errors import SchemeArgumentError, shown
+from posenc.errors import SchemeArgumentError, quoted
 
 Result = TypeVar("Result")
 
@@ -49,7 +49,7 @@ def resolve_device(device: torch.device | str | None) -> torch.device:
         return torch.get_default_device() if device is None else torch.device(device)
     except (RuntimeError, TypeError):
         raise SchemeArgumentError(
-            f'device must be one of torch, such as "cpu" or "cuda", got {shown(device)}.'
+            f'device must be one of torch, such as "cpu" or "cuda", got {quoted(device)}.'
         ) from None
 
 

@@ -1,7 +1,7 @@
 """Named errors: each is one plain sentence that says what, where and what is allowed."""
 
 
-def shown(value: object) -> str:
+def quoted(value: object) -> str:
     """Return the repr of a value in at most 60 characters."""
     if isinstance(value, int) and abs(value) >= 10**40:  # Python refuses to write 5,000 digits
         return "a number of more than 40 digits"

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from posenc.errors import ConfigError, shown
+from posenc.errors import ConfigError, quoted
 
 # ASCII only and bounded: int() and float() also take Arabic digits, underscores and 5,000 digits.
 _NUMBER = re.compile(r"[+-]?[0-9]{1,40}(?:\.[0-9]{0,40})?(?:[eE][+-]?[0-9]{1,3})?", re.ASCII)
@@ -281,7 +281,7 @@ def check(instance: Any) -> None:
         value = getattr(instance, name)
         if not rule.accepts(value):
             raise ConfigError(
-                f"{type(instance).__name__}.{name} must be {rule.allowed()}, got {shown(value)}."
+                f"{type(instance).__name__}.{name} must be {rule.allowed()}, got {quoted(value)}."
             )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from posenc.errors import SchemeArgumentError, shown
+from posenc.errors import SchemeArgumentError, quoted
 from posenc.frequencies import Layout
 
 Notation = Literal["pos, i", "t, k"]
@@ -56,7 +56,7 @@ class Writer:
     def __post_init__(self) -> None:
         if self.notation not in NOTATIONS:
             raise SchemeArgumentError(
-                f"notation must be one of {'; '.join(NOTATIONS)}, got {shown(self.notation)}."
+                f"notation must be one of {'; '.join(NOTATIONS)}, got {quoted(self.notation)}."
             )
 
     @property

@@ -19,7 +19,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from posenc.errors import SchemeArgumentError, shown
+from posenc.errors import SchemeArgumentError, quoted
 from posenc.limits import MAX_DIM, check_base, check_width
 
 Layout = Literal["interleaved", "half"]
@@ -28,7 +28,7 @@ Layout = Literal["interleaved", "half"]
 def check_layout(layout: str) -> None:
     """Raise SchemeArgumentError unless `layout` is one of the two."""
     if layout not in ("interleaved", "half"):
-        raise SchemeArgumentError(f'layout must be "interleaved" or "half", got {shown(layout)}.')
+        raise SchemeArgumentError(f'layout must be "interleaved" or "half", got {quoted(layout)}.')
 
 
 def interleaved_to_half(dim: int) -> Int[Tensor, " dim"]:
@@ -98,7 +98,7 @@ class Frequencies:
                 inv_freq = torch.tensor(inv_freq, dtype=torch.float64, device="cpu")
             except (TypeError, ValueError, RuntimeError, OverflowError):
                 raise SchemeArgumentError(
-                    f"inv_freq must be one row of numbers, got {shown(inv_freq)}."
+                    f"inv_freq must be one row of numbers, got {quoted(inv_freq)}."
                 ) from None
         if inv_freq.ndim != 1 or not 1 <= inv_freq.numel() <= MAX_DIM // 2:
             raise SchemeArgumentError(

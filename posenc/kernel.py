@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posenc import limits
-from posenc.errors import SchemeArgumentError, shown
+from posenc.errors import SchemeArgumentError, quoted
 from posenc.schemes.base import Head, KernelRequest, Scheme, check_scheme
 
 
@@ -84,10 +84,10 @@ def _check(scheme: Scheme, request: KernelRequest, longest: int) -> None:
     head, dtype = request.head, request.dtype
     if head != "mean" and (isinstance(head, bool) or not isinstance(head, int) or head < 0):
         raise SchemeArgumentError(
-            f"head must be 'mean' or a whole number from 0 to {limits.MAX_HEADS - 1:,}, got {shown(head)}."
+            f"head must be 'mean' or a whole number from 0 to {limits.MAX_HEADS - 1:,}, got {quoted(head)}."
         )
     limits.check_count("start", request.start, -limits.MAX_POSITION, limits.MAX_POSITION)
     if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
-        raise SchemeArgumentError(f"dtype must be None or a floating dtype, got {shown(dtype)}.")
+        raise SchemeArgumentError(f"dtype must be None or a floating dtype, got {quoted(dtype)}.")
     limits.check_count("length", request.length, 1, longest)
     scheme.check_head(head)

@@ -1,6 +1,6 @@
 """Limits of lengths, widths and sizes that several modules share, and checks of arguments by them."""
 
-from posenc.errors import SchemeArgumentError, shown
+from posenc.errors import SchemeArgumentError, quoted
 
 MAX_POSITION = 2**31 - 1  # exact phases hold for |position| <= this
 MAX_DIM = 65_536
@@ -44,7 +44,7 @@ def check_count(name: str, value: int, low: int, high: int) -> int:
     """Return `value` if it is a whole number in [low, high], else raise SchemeArgumentError."""
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise SchemeArgumentError(
-            f"{name} must be a whole number from {low:,} to {high:,}, got {shown(value)}."
+            f"{name} must be a whole number from {low:,} to {high:,}, got {quoted(value)}."
         )
     return value
 
@@ -73,7 +73,7 @@ def check_base(value: float) -> float:
     ):
         raise SchemeArgumentError(
             f"base must be a number greater than {MIN_BASE:g} and at most {MAX_BASE:g}, "
-            f"got {shown(value)}."
+            f"got {quoted(value)}."
         )
     return float(value)
 

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from posenc import limits
-from posenc.errors import PositionOutOfRange, SchemeArgumentError, shown
+from posenc.errors import PositionOutOfRange, SchemeArgumentError, quoted
 from posenc.schemes.trainable import INITIAL_STD
 from posenc.tables import sinusoidal_table
 
@@ -92,7 +92,7 @@ class TokenPlusPositionEmbedding(nn.Module):
         kinds = {"sinusoidal": SinusoidalPositionalEncoding, "learned": LearnedPositionalEncoding}
         if not isinstance(position, str) or position not in kinds:
             raise SchemeArgumentError(
-                f"position must be one of {', '.join(kinds)}, got {shown(position)}."
+                f"position must be one of {', '.join(kinds)}, got {quoted(position)}."
             )
         self.position = kinds[position](d_model=d_model, max_len=max_len)
         self.token = nn.Embedding(vocab_size, d_model)

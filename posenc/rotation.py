@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from posenc.errors import SchemeArgumentError, shown
+from posenc.errors import SchemeArgumentError, quoted
 from posenc.frequencies import Layout, check_layout
 from posenc.hook_arguments import at_least_float32, check_out, described
 
@@ -223,7 +223,7 @@ def pair_matrix(
     thousand rows and multiplies by that much faster.
     """
     if first not in ("sin", "cos"):
-        raise SchemeArgumentError(f"first must be 'sin' or 'cos', got {shown(first)}.")
+        raise SchemeArgumentError(f"first must be 'sin' or 'cos', got {quoted(first)}.")
     one, two = (columns.to(cos.device) for columns in pair_columns(len(cos), layout))
     width = 2 * len(cos) + tail
     rest = torch.arange(2 * len(cos), width, device=cos.device)

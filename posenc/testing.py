@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from posenc.checkpoints.array_files import cosines_and_sines, name_of_sines
-from posenc.errors import SchemeArgumentError, shown
+from posenc.errors import SchemeArgumentError, quoted
 from posenc.identification import identify
 from posenc.identification.columns import TableInput
 from posenc.identification.frequency_fit import narrowest_format, rounding
@@ -30,7 +30,7 @@ Parts = tuple[Tensor, Tensor | None]  # a table; or cosines and sines
 
 
 def assert_matches(
-    given: Tables,
+    produced: Tables,
     scheme: SchemeConfig | Scheme,
     *,
     start: int = 0,
@@ -38,7 +38,7 @@ def assert_matches(
 ) -> None:
     """Raise AssertionError, with what the table is instead, unless it is that of a scheme.
 
-    given: a table (rows, width), a complex one (cos + i sin), or cosines and sines, each (rows, pairs)
+    produced: a table (rows, width), a complex one (cos + i sin), or cosines and sines, each (rows, pairs)
         or (rows, rotary width) in the layout of the config, or both in one tensor (rows, pairs, 2); or
         a module that holds or makes one: an nn.Embedding, one with buffers of cosines and sines or
         with one table, or one called as module(x, position_ids) that returns both, as in transformers.
@@ -49,7 +49,7 @@ def assert_matches(
     Raises SchemeArgumentError for a scheme without such a table, and if no table is found.
     """
     config = _with_table(scheme)
-    tables = _tables(given)
+    tables = _tables(produced)
     for name, (table, sines) in tables.items():
         failure = _mismatch(table, sines, config, start, tolerance)
         if failure:
@@ -96,7 +96,7 @@ def _with_table(scheme: SchemeConfig | Scheme) -> SinusoidalConfig | RopeConfig:
     if not isinstance(config, SchemeConfig):
         raise SchemeArgumentError(
             'scheme must be a config, such as SCHEMES["sinusoidal"](dim=512), or what it builds, got '
-            f"{shown(config)}."
+            f"{quoted(config)}."
         )
     if isinstance(config, SinusoidalConfig | RopeConfig):
         return config
@@ -140,13 +140,13 @@ def _expected(
     return torch.cat(parts, 1) * factor
 
 
-def _tables(given: Tables) -> dict[str, Parts]:
-    """Return the given table, or every table that a module holds, by name."""
-    if isinstance(given, Tensor):
-        return {"": (given, None)}
-    if isinstance(given, nn.Module):
-        return _tables_of(given)
-    parts = list(given)
+def _tables(produced: Tables) -> dict[str, Parts]:
+    """Return the produced table, or every table that a module holds, by name."""
+    if isinstance(produced, Tensor):
+        return {"": (produced, None)}
+    if isinstance(produced, nn.Module):
+        return _tables_of(produced)
+    parts = list(produced)
     if len(parts) != 2:
         raise SchemeArgumentError(f"Give one table, or cosines and sines, got {len(parts)} tables.")
     return {"": (parts[0], parts[1])}

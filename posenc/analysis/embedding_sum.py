@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posenc.analysis.inputs import Seed, as_float64, as_generator
-from posenc.errors import SchemeArgumentError, shown
+from posenc.errors import SchemeArgumentError, quoted
 from posenc.limits import MAX_DIM, MAX_POSITION, check_count
 from posenc.schemes.trainable import INITIAL_STD
 
@@ -59,7 +59,7 @@ def token_deviation(start: str, dim: int) -> float:
         "xavier": (2 / (VOCABULARY + dim)) ** 0.5,
     }
     if start not in deviations:
-        raise SchemeArgumentError(f"start must be one of {', '.join(STARTS)}, got {shown(start)}.")
+        raise SchemeArgumentError(f"start must be one of {', '.join(STARTS)}, got {quoted(start)}.")
     return deviations[start]
 
 
@@ -86,7 +86,7 @@ def content_and_position(position: float, dim: int, start: str) -> EmbeddingSum:
     all have norm sqrt(d / 2). Raises SchemeArgumentError for a negative norm or a bad start.
     """
     if not position >= 0 and not math.isnan(position):
-        raise SchemeArgumentError(f"position must be a norm of 0 or more, got {shown(position)}.")
+        raise SchemeArgumentError(f"position must be a norm of 0 or more, got {quoted(position)}.")
     token = token_deviation(start, dim) * math.sqrt(dim)
     scaled = token * math.sqrt(dim)
     return EmbeddingSum(

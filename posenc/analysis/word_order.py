@@ -19,7 +19,7 @@ from torch import Tensor
 
 from posenc import limits
 from posenc.attention import attention
-from posenc.errors import SchemeArgumentError, shown
+from posenc.errors import SchemeArgumentError, quoted
 from posenc.schemes.base import Scheme, check_scheme
 from posenc.settings import Setting
 
@@ -146,7 +146,7 @@ def read_orders(
     indices = [index for index in order if isinstance(index, int)]
     if len(indices) < len(order) or sorted(indices) != [*range(len(words))]:
         raise SchemeArgumentError(
-            f"order must hold each index from 0 to {len(words) - 1} once, got {shown([*order])}."
+            f"order must hold each index from 0 to {len(words) - 1} once, got {quoted([*order])}."
         )
     other = torch.tensor(indices)
     places = other.argsort()  # the place in the other order of every word of the first

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from posenc import limits
-from posenc.errors import CheckpointError, PickleRefused, shown
+from posenc.errors import CheckpointError, PickleRefused, quoted
 from posenc.text import printable_name
 
 # Two lines, run where the file's maker is trusted; clone(), because tied weights share memory.
@@ -251,10 +251,10 @@ def _entry(name: str, fields: Any) -> TensorEntry:
         raise CheckpointError(f"{tensor} has the unknown dtype {printable_name(str(dtype), 32)}.")
     if not _are_counts(shape) or len(shape) > limits.MAX_AXES:
         axes = f"at most {limits.MAX_AXES} whole numbers from 0"
-        raise CheckpointError(f"{tensor} must have a shape of {axes}, got {shown(shape)}.")
+        raise CheckpointError(f"{tensor} must have a shape of {axes}, got {quoted(shape)}.")
     if not _are_counts(offsets) or len(offsets) != 2:
         raise CheckpointError(
-            f"{tensor} must have two whole numbers from 0 as data_offsets, got {shown(offsets)}."
+            f"{tensor} must have two whole numbers from 0 as data_offsets, got {quoted(offsets)}."
         )
     if math.prod(axis or 1 for axis in shape) > MAX_ELEMENTS_STATED:
         raise CheckpointError(f"{tensor} has an impossible shape: too large.")

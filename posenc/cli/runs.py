@@ -30,7 +30,7 @@ from posenc.text import cell, counted
 STORE = click.option("--store", help="Folder or URL of the runs; default $POSENC_RUNS.")
 
 
-def reading(store: str | None) -> Store:
+def open_store(store: str | None) -> Store:
     """Open a store to read it, with a hint if it is empty."""
     opened = Store(store)
     if not opened.ids():
@@ -89,7 +89,7 @@ def label_run(
 @click.option("--hidden", "also_hidden", is_flag=True, help="Those that their owners hid, too.")
 @STORE
 def list_runs(also_hidden: bool, store: str | None) -> None:
-    opened = reading(store)
+    opened = open_store(store)
     labels = Labels(opened.url).all()
     listed = sorted(opened, key=lambda run: (run_name(run.specification), run.run_id))
     left_out = {run.run_id for run in listed if hidden(labels.get(run.run_id, ()))}
@@ -135,7 +135,7 @@ def list_runs(also_hidden: bool, store: str | None) -> None:
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @STORE
 def export_runs(file: Path, store: str | None) -> None:
-    opened = reading(store)
+    opened = open_store(store)
     out = io.StringIO(newline="")
     writer = csv.writer(out)
     writer.writerow(

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from posenc.checkpoints.file_store import FileStore
-from posenc.errors import RunError, StoreUnavailable, shown
+from posenc.errors import RunError, StoreUnavailable, quoted
 
 FOLDER = "labels"
 MAX_NAME = 64  # characters
@@ -37,10 +37,10 @@ class Label:
 
     def __post_init__(self) -> None:
         if not _RUN.fullmatch(self.run_id):
-            raise RunError(f"A run's name is 20 hexadecimal digits, got {shown(self.run_id)}.")
+            raise RunError(f"A run's name is 20 hexadecimal digits, got {quoted(self.run_id)}.")
         if self.owner and not is_owner(self.owner):
             raise RunError(
-                f"An owner is 1 to {MAX_OWNER} printable characters, got {shown(self.owner)}."
+                f"An owner is 1 to {MAX_OWNER} printable characters, got {quoted(self.owner)}."
             )
         if self.name:
             check_name(self.name)

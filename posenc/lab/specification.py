@@ -11,7 +11,7 @@ from typing import Any, Self
 import torch
 
 from posenc import fields, limits
-from posenc.errors import ConfigError, RunError, RunOfAnotherVersion, shown
+from posenc.errors import ConfigError, RunError, RunOfAnotherVersion, quoted
 from posenc.lab.model import ModelSize
 from posenc.lab.tasks import TASKS, Copy, Corpus, Language, Recall, Task
 from posenc.schemes import SCHEMES
@@ -61,14 +61,14 @@ class Specification:
         fields.check(self)
         if not self.corpus_name.isprintable():
             raise ConfigError(
-                f"Specification.corpus_name must be printable, got {shown(self.corpus_name)}."
+                f"Specification.corpus_name must be printable, got {quoted(self.corpus_name)}."
             )
         if not self.versions:
             object.__setattr__(self, "versions", current_versions())
         if not re.fullmatch("[0-9a-f]{64}" if self.task == Language.kind else "", self.corpus):
             raise ConfigError(
                 f"Specification.corpus must be 64 hexadecimal digits for the task {Language.kind}, "
-                f"and empty for the others, got {shown(self.corpus)} for {self.task}."
+                f"and empty for the others, got {quoted(self.corpus)} for {self.task}."
             )
         if not length_extensions(self.scheme, 2 * self.train_length, self.train_length):
             object.__setattr__(self, "scalings", DEFAULT_SCALINGS)  # none applies
@@ -114,7 +114,7 @@ class Specification:
             known = TASKS[values["task"]].protocol
             if protocol != known:
                 raise RunOfAnotherVersion(
-                    f"The run was made by protocol {shown(protocol)}, this is {known}."
+                    f"The run was made by protocol {quoted(protocol)}, this is {known}."
                 )
             kind = SCHEMES[scheme["kind"]]
             if start != (1 if kind.divided else _START):

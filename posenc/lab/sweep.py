@@ -18,7 +18,7 @@ from typing import Any
 from posenc import limits
 from posenc.checkpoints import printable_name
 from posenc.checkpoints.file_store import reason
-from posenc.errors import ConfigError, CorpusError, PosencError, shown
+from posenc.errors import ConfigError, CorpusError, PosencError, quoted
 from posenc.lab.model import ModelSize
 from posenc.lab.run_once import run_once
 from posenc.lab.runs import Store
@@ -64,7 +64,7 @@ def specifications(
     others: further fields of Specification. Raises ConfigError for a value out of its range.
     """
     if task not in TASKS:
-        raise ConfigError(f"task must be one of {', '.join(TASKS)}, got {shown(task)}.")
+        raise ConfigError(f"task must be one of {', '.join(TASKS)}, got {quoted(task)}.")
     distinct: dict[Specification, None] = {}
     rows = TASKS[task].positions(train_length)
     for kind, base, width, seed in itertools.product(schemes, bases, widths, range(seeds)):

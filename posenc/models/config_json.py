@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from posenc import fields, limits
-from posenc.errors import ConfigFileError, shown
+from posenc.errors import ConfigFileError, quoted
 from posenc.text import printable_name
 
 ConfigSource = Mapping[str, Any] | str | bytes | bytearray | Path
@@ -28,7 +28,9 @@ def read_object(source: ConfigSource) -> dict[str, Any]:
     """
     record = _parse(_text_of(source))
     if not isinstance(record, dict):
-        raise ConfigFileError(f"the config must be one JSON object in braces, got {shown(record)}.")
+        raise ConfigFileError(
+            f"the config must be one JSON object in braces, got {quoted(record)}."
+        )
     _check(record)
     return record
 
@@ -228,7 +230,7 @@ class Keys:
         for name, other in entries[1:]:
             if other != value:
                 raise self.error(
-                    name, f"says {shown(other)}, but {self.named(first)} says {shown(value)};"
+                    name, f"says {quoted(other)}, but {self.named(first)} says {quoted(value)};"
                     " they are two names of one number and must agree",
                 )  # fmt: skip
         return first, value
@@ -263,7 +265,7 @@ class Keys:
 
     def _check_rule(self, name: str, value: Any, rule: fields.Rule) -> None:
         if not rule.accepts(value):
-            raise self.error(name, f"must be {rule.allowed()}, got {shown(value)}")
+            raise self.error(name, f"must be {rule.allowed()}, got {quoted(value)}")
 
     def optional(self, names: str | Sequence[str], rule: fields.Rule) -> Any:
         """Return a key's checked value, or None where it is absent or null."""
@@ -288,7 +290,7 @@ class Keys:
         if values is None:
             raise self.error(name, f"is missing; it {required}")
         if not isinstance(values, list):
-            raise self.error(name, f"{required}, got {shown(values)}")
+            raise self.error(name, f"{required}, got {quoted(values)}")
         if len(values) != count:
             raise self.error(name, f"{required}, got {len(values):,}")
         for index, value in enumerate(values):
@@ -307,7 +309,7 @@ class Keys:
         if entry is None:
             return None
         if not isinstance(entry[1], dict):
-            raise self.error(name, f"must be an object in braces or null, got {shown(entry[1])}")
+            raise self.error(name, f"must be an object in braces or null, got {quoted(entry[1])}")
         if entry[1] and name not in self.sections:
             self.sections[name] = Keys(entry[1], self.named(name), self)
         return self.sections.get(name)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from posenc import fields, limits
-from posenc.errors import shown
+from posenc.errors import quoted
 from posenc.models.config_json import Keys
 from posenc.models.families import FULL, SLIDING, Family, RopeFamily
 
@@ -61,7 +61,7 @@ def read_sizes(keys: Keys, family: Family) -> Sizes:
             raise keys.error(
                 "head_dim",
                 f"must be {head_dim}, which is hidden size / heads, or absent: this class has no such "
-                f"key, got {shown(entry[1])}",
+                f"key, got {quoted(entry[1])}",
             )
     if keys.record.get("kv_channels") == head_dim:
         keys.find("kv_channels")  # the head width, as Megatron and NVIDIA's Nemotron call it

@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from posenc.errors import ConfigError, ConfigFileError, shown
+from posenc.errors import ConfigError, ConfigFileError, quoted
 from posenc.models import bias_models
 from posenc.models.config_json import ConfigSource, Keys, read_object
 from posenc.models.families import FAMILIES
@@ -84,7 +84,7 @@ def read_keys(record: dict[str, Any], assume: str | None = None) -> tuple[ModelC
         assume = _TEXT_TYPES.get(assume, assume)
     if assume is not None and not (isinstance(assume, str) and assume in READERS):
         raise ConfigFileError(
-            f"assume must be a model type that is known, such as {_EXAMPLES}, got {shown(assume)}."
+            f"assume must be a model type that is known, such as {_EXAMPLES}, got {quoted(assume)}."
         )
     top = Keys(record)
     outer = top.text("model_type")

@@ -168,7 +168,7 @@ def statements(
     if measured:
         how = "read so"
         if evidence.measured_as:
-            scaling = SCHEMES[evidence.measured_as].reading
+            scaling = SCHEMES[evidence.measured_as].scaling_name
             how = f"read with {scaling} scaling, which has the same frequencies at this length"
         ratios = " and ".join(ratio.text for ratio in measured)
         sentence = (

@@ -94,7 +94,7 @@ def as_configured(target: int, context: int | None) -> Method:
 _SCALINGS = (
     Method(
         name=kind.removeprefix("rope_"),
-        label=config.reading[:1].upper() + config.reading[1:],
+        label=config.scaling_name[:1].upper() + config.scaling_name[1:],
         evidence=EVIDENCE[kind],
         scaling=config,
     )

@@ -11,7 +11,7 @@ import torch
 
 from posenc.analysis import BaseWindow, first_negative_offset, known_base, smallest_base
 from posenc.analysis.base_search import MAX_LENGTH
-from posenc.errors import SchemeArgumentError, shown
+from posenc.errors import SchemeArgumentError, quoted
 from posenc.limits import check_count
 from posenc.models.model_config import MAX_CONTEXT, LayerKind, ModelConfig, cache_gib
 from posenc.planner.evidence import (
@@ -175,7 +175,7 @@ def plan(
     for word in names:
         if word not in METHODS:
             raise SchemeArgumentError(
-                f"methods must be of {', '.join(METHODS)}, got {shown(word)}."
+                f"methods must be of {', '.join(METHODS)}, got {quoted(word)}."
             )
     evidence = evidence_of(model)
     length, assumed = _trained_length(model, trained_length, evidence)

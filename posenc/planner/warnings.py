@@ -144,7 +144,7 @@ def _without_training(plan: ContextPlan, trained: bool) -> str:
 def _name(method: MethodPlan) -> str:
     """Return the name of a method inside a sentence."""
     if method.method.scaling is not None:
-        return method.method.scaling.reading
+        return method.method.scaling.scaling_name
     names = {UNSCALED.name: "no scaling", CONFIGURED: "its own scaling"}
     return names.get(method.method.name, f"a {method.method.label.lower()}")
 

@@ -1,6 +1,6 @@
 """The registry: a line per scheme, in the order of tables and colours."""
 
-from posenc.errors import ConfigError, shown
+from posenc.errors import ConfigError, quoted
 from posenc.schemes.alibi import AlibiConfig
 from posenc.schemes.base import NoneConfig, SchemeConfig
 from posenc.schemes.cope import CopeConfig
@@ -21,7 +21,7 @@ class _Registry(dict[str, type[SchemeConfig]]):
     """A dict that names what it holds when asked for something else."""
 
     def __missing__(self, kind: object) -> type[SchemeConfig]:
-        raise ConfigError(f"a scheme's kind must be one of {', '.join(self)}, got {shown(kind)}.")
+        raise ConfigError(f"a scheme's kind must be one of {', '.join(self)}, got {quoted(kind)}.")
 
 
 SCHEMES: dict[str, type[SchemeConfig]] = _Registry(

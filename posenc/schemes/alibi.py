@@ -16,7 +16,7 @@ from torch import Tensor
 
 from posenc import limits
 from posenc.device import float64_device, resolve_device, widest_dtype
-from posenc.errors import NoPositionVectors, SchemeArgumentError, shown
+from posenc.errors import NoPositionVectors, SchemeArgumentError, quoted
 from posenc.formula import Writer, number
 from posenc.hook_arguments import is_whole
 from posenc.schemes.base import HEADS, Head, KernelRequest, Scheme, SchemeConfig
@@ -158,7 +158,7 @@ def expanding_shift(ratio: float, size: int, offset: int) -> Float[Tensor, "more
     k-th power. Raises SchemeArgumentError for a ratio outside [0, 1] or a negative offset.
     """
     if not 0 <= ratio <= 1:
-        raise SchemeArgumentError(f"ratio must be from 0 to 1, got {shown(ratio)}.")
+        raise SchemeArgumentError(f"ratio must be from 0 to 1, got {quoted(ratio)}.")
     limits.check_count("size", size, 1, limits.MAX_POSITION)
     limits.check_count("offset", offset, 0, limits.MAX_POSITION)
     limits.check_elements(size + offset, size)

@@ -25,7 +25,7 @@ from posenc.errors import (
     NoPositionVectors,
     NotStationary,
     SchemeArgumentError,
-    shown,
+    quoted,
 )
 from posenc.formula import Writer
 from posenc.frequencies import Frequencies, Layout
@@ -76,7 +76,7 @@ class SchemeConfig(ABC):
     """A scheme as a checked, hashable value; `build` makes its module.
 
     shared: fields that an attribute of a setting fills, such as dim and heads.
-    reading: name of a scaling applied to trained weights. start: what its untrained numbers are.
+    scaling_name: of a scaling applied to trained weights. start: what its untrained numbers are.
     in_training: a caveat on trained models, or "". divided: whether q . k is divided by sqrt(head_dim).
     advanced: whether it is for experts.
     """
@@ -86,7 +86,7 @@ class SchemeConfig(ABC):
     label: ClassVar[str]
     summary: ClassVar[str]
     shared: ClassVar[dict[str, str]] = {}
-    reading: ClassVar[str] = ""
+    scaling_name: ClassVar[str] = ""
     start: ClassVar[str] = "untrained noise"
     in_training: ClassVar[str] = ""
     divided: ClassVar[bool] = True
@@ -301,7 +301,7 @@ class Scheme(nn.Module):
             return
         if isinstance(head, bool) or not isinstance(head, int) or not 0 <= head < self.heads:
             raise SchemeArgumentError(
-                f"head must be 'mean' or a whole number from 0 to {self.heads - 1}, got {shown(head)}."
+                f"head must be 'mean' or a whole number from 0 to {self.heads - 1}, got {quoted(head)}."
             )
 
 

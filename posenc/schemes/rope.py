@@ -20,7 +20,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from posenc import fields, limits, tables
-from posenc.errors import ConfigError, SchemeArgumentError, shown
+from posenc.errors import ConfigError, SchemeArgumentError, quoted
 from posenc.formula import Writer, number
 from posenc.frequencies import Frequencies, Layout
 from posenc.hook_arguments import Keys, Positions, Queries, at_least_float32, check_tokens
@@ -240,7 +240,7 @@ def rope_frequencies(
     """
     if not isinstance(config, RopeConfig):
         raise SchemeArgumentError(
-            f"config must be one of RoPE or of a scaling of it, got {shown(config)}."
+            f"config must be one of RoPE or of a scaling of it, got {quoted(config)}."
         )
     if length is not None:
         limits.check_count("length", length, 1, limits.MAX_POSITION)
@@ -248,7 +248,7 @@ def rope_frequencies(
     if mode == "exact":
         return config.frequencies().inv_freq.clone(), config.attention_scaling()
     if mode != "transformers":
-        raise SchemeArgumentError(f"mode must be 'exact' or 'transformers', got {shown(mode)}.")
+        raise SchemeArgumentError(f"mode must be 'exact' or 'transformers', got {quoted(mode)}.")
     if not config.in_transformers:
         raise SchemeArgumentError(f"transformers has no {config.label}: use mode 'exact'.")
     with torch.no_grad():

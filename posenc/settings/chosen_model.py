@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from posenc import fields
-from posenc.errors import ConfigFileError, shown
+from posenc.errors import ConfigFileError, quoted
 from posenc.models.model_config import LayerKind, ModelConfig
 from posenc.models.presets import MODELS, ModelPreset
 from posenc.models.read_config import PATTERN, PREFIX, read_config_token
@@ -82,7 +82,7 @@ def chosen_model(token: str) -> ChosenModel:
         preset = MODELS.get(token)
         if preset is None:
             raise ConfigFileError(
-                f"there is no model of the name {shown(token)}; it must be a well-known one, such as "
+                f"there is no model of the name {quoted(token)}; it must be a well-known one, such as "
                 "llama-3-8b, or the token of a config."
             )
         return ChosenModel(token=token, preset=preset, config=preset.read(scaled=False))

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from posenc import fields
-from posenc.errors import ConfigError, ConfigFileError, shown
+from posenc.errors import ConfigError, ConfigFileError, quoted
 from posenc.schemes import SCHEMES
 from posenc.settings.chosen_model import chosen_model
 from posenc.settings.setting import (
@@ -37,7 +37,7 @@ def from_text(raw: Mapping[str, str]) -> tuple[Setting, list[str]]:
     for name, text in raw.items():
         if not isinstance(text, str):
             raise ConfigError(
-                f"from_text takes a text for every field, got {shown(text)} for {name}."
+                f"from_text takes a text for every field, got {quoted(text)} for {name}."
             )
     values, notices = fields.snap(Setting, raw)
     notices += _fit_model(values) + _fit_together(values)

@@ -11,7 +11,7 @@ from typing import Any, Self
 import torch
 
 from posenc import fields, limits
-from posenc.errors import ConfigError, ConfigFileError, shown
+from posenc.errors import ConfigError, ConfigFileError, quoted
 from posenc.schemes import SCHEMES
 from posenc.schemes.base import Head, Scheme, SchemeConfig
 from posenc.settings.chosen_model import MAX_SHOWN_DIM, ChosenModel, ModelRule, chosen_model
@@ -263,7 +263,7 @@ def _canonical(own: object) -> tuple[tuple[str, Any], ...]:
     pairs = own if isinstance(own, tuple) else (None,)
     if not all(isinstance(p, tuple) and len(p) == 2 and isinstance(p[0], str) for p in pairs):
         raise ConfigError(
-            f'Setting.own must be a tuple of pairs such as ("rope.layout", "half"), got {shown(own)}.'
+            f'Setting.own must be a tuple of pairs such as ("rope.layout", "half"), got {quoted(own)}.'
         )
     keys = [key for key, _ in pairs]
     for key in keys:
@@ -271,7 +271,7 @@ def _canonical(own: object) -> tuple[tuple[str, Any], ...]:
             prefix = key.partition(".")[0] + "."
             near = ", ".join(name for name in default if name.startswith(prefix))
             allowed = near or "fields of one scheme such as rope.layout"
-            raise ConfigError(f"Setting.own may hold {allowed}, each once, got {shown(key)}.")
+            raise ConfigError(f"Setting.own may hold {allowed}, each once, got {quoted(key)}.")
     return tuple(sorted((key, value) for key, value in pairs if value != default[key]))
 
 

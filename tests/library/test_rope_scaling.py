@@ -122,7 +122,7 @@ def test_trained_rope_is_stretched_by_the_scalings_that_need_no_training() -> No
     assert len(found) == len(AFTER_TRAINING)
     for name, config in found.items():
         assert isinstance(config, RopeConfig)
-        assert config.reading == name
+        assert config.scaling_name == name
         assert (config.dim, config.base, config.layout) == (32, 500.0, "half")
         assert config.partial_rotary_factor == 0.5
         assert getattr(config, "factor", None) == 10.0

@@ -37,4 +37,4 @@ def length_extensions(
 ) -> dict[str, SchemeConfig]:
     """Return the scalings of `trained` to `length` positions, by name; none unless it is plain RoPE."""
     configs = (AFTER_TRAINING[kind].extending(trained, length, trained_length) for kind in kinds)
-    return {config.reading: config for config in configs if config is not None}
+    return {config.scaling_name: config for config in configs if config is not None}

@@ -77,7 +77,7 @@ class ScaledRopeConfig(RopeConfig):
 
     @property
     def words(self) -> str:
-        return f"{self.reading} by {self.factor:g}"
+        return f"{self.scaling_name} by {self.factor:g}"
 
     @property
     def growth(self) -> float:
@@ -166,7 +166,7 @@ class RopeLinearConfig(ScaledRopeConfig):
 
     label: ClassVar[str] = "RoPE linear"
     summary: ClassVar[str] = "RoPE with every position divided by one factor."
-    reading: ClassVar[str] = "position interpolation"
+    scaling_name: ClassVar[str] = "position interpolation"
     shared: ClassVar[dict[str, str]] = RopeConfig.shared
 
     def rate_formula(self, write: Writer) -> tuple[str, ...]:

@@ -37,7 +37,7 @@ class RopeLlama3Config(RotationRampConfig):
 
     label: ClassVar[str] = "RoPE Llama 3"
     summary: ClassVar[str] = "RoPE with short waves kept, long waves divided, a blend between."
-    reading: ClassVar[str] = "Llama 3 scaling"
+    scaling_name: ClassVar[str] = "Llama 3 scaling"
 
     ramp = ("low_freq_factor", "high_freq_factor")
 

@@ -53,7 +53,7 @@ class RopeLongConfig(ScaledRopeConfig):
 
     label: ClassVar[str] = "LongRoPE"
     summary: ClassVar[str] = "RoPE with a searched factor for every pair, another past a length."
-    reading: ClassVar[str] = "LongRoPE"
+    scaling_name: ClassVar[str] = "LongRoPE"
     after_training: ClassVar[bool] = False  # its factors are searched for
     shared: ClassVar[dict[str, str]] = ScaledRopeConfig.shared | {"length": "length"}
 

@@ -33,7 +33,7 @@ class RopeNtkConfig(ScaledRopeConfig):
 
     label: ClassVar[str] = "RoPE NTK-aware"
     summary: ClassVar[str] = "RoPE with a larger base: the slow pairs slowed, the fastest kept."
-    reading: ClassVar[str] = "NTK-aware"
+    scaling_name: ClassVar[str] = "NTK-aware"
     shared: ClassVar[dict[str, str]] = RopeConfig.shared
 
     @property
@@ -67,7 +67,7 @@ class RopeDynamicConfig(RopeNtkConfig):
 
     label: ClassVar[str] = "RoPE dynamic NTK"
     summary: ClassVar[str] = "RoPE whose base grows with the text past the trained length."
-    reading: ClassVar[str] = "dynamic NTK"
+    scaling_name: ClassVar[str] = "dynamic NTK"
     shared: ClassVar[dict[str, str]] = ScaledRopeConfig.shared | {"length": "length"}
 
     @property

@@ -34,7 +34,7 @@ class RopeProportionalConfig(ScaledRopeConfig):
 
     label: ClassVar[str] = "p-RoPE"
     summary: ClassVar[str] = "RoPE whose slowest pairs do not turn at all."
-    reading: ClassVar[str] = "p-RoPE"
+    scaling_name: ClassVar[str] = "p-RoPE"
     after_training: ClassVar[bool] = False  # pairs that stop rotating need training
     shared: ClassVar[dict[str, str]] = RopeConfig.shared
 

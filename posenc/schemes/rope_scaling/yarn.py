@@ -70,7 +70,7 @@ class RopeYarnConfig(ScaledRopeConfig):
 
     label: ClassVar[str] = "RoPE YaRN"
     summary: ClassVar[str] = "RoPE with fast pairs kept, slow pairs divided and a ramp between."
-    reading: ClassVar[str] = "YaRN"
+    scaling_name: ClassVar[str] = "YaRN"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -144,7 +144,7 @@ class RopeYarnPaperConfig(RotationRampConfig):
     summary: ClassVar[str] = (
         "YaRN by the formula of its paper; with equal numbers Llama 3's frequencies."
     )
-    reading: ClassVar[str] = "YaRN as printed"
+    scaling_name: ClassVar[str] = "YaRN as printed"
     advanced: ClassVar[bool] = True
 
     ramp = ("beta_slow", "beta_fast")
