@@ -19,9 +19,10 @@ from dashboard.uploaded_numbers import (
     without_extra_rows,
 )
 from posenc import fields
-from posenc.checkpoints import printable_name, read_header, unreadable_reason
+from posenc.checkpoints import read_header, unreadable_reason
 from posenc.checkpoints.array_files import NumberTable, name_of_sines, read_number_table
 from posenc.errors import CheckpointError, PickleRefused, PosencError
+from posenc.text import printable_name
 
 _UPLOADS, _TAKEN = "check_tables", "check_files_taken"
 _GIVEN, _REFUSED = "check_file_given", "check_file_refused"

@@ -15,7 +15,6 @@ from dashboard.pair import Pair
 from dashboard.text import listed, plain
 from dashboard.widgets import pressed, show
 from posenc import limits
-from posenc.checkpoints import printable_name
 from posenc.errors import ConfigFileError
 from posenc.models import LayerKind, config_token
 from posenc.models.presets import MODELS
@@ -26,7 +25,7 @@ from posenc.schemes.rope import RopeConfig
 from posenc.schemes.trainable import INITIAL, TrainableConfig
 from posenc.settings import ChosenModel, Setting, chosen_model
 from posenc.settings.setting import MAX_SCHEMES
-from posenc.text import counted
+from posenc.text import counted, printable_name
 
 MOST_PASTED = 8  # configs of a session that stay to choose from
 

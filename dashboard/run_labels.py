@@ -6,12 +6,12 @@ from dashboard import run_words, runs, visitor
 from dashboard.logs import event
 from dashboard.text import listed, plain
 from dashboard.widgets import pressed
-from posenc.checkpoints import printable_name
 from posenc.checkpoints.file_store import store_url
 from posenc.errors import PosencError, RunError
 from posenc.lab.jobs import Job
 from posenc.lab.labels import MAX_NAME, Label, Labels, check_name, hidden, names
 from posenc.lab.specification import Specification
+from posenc.text import printable_name
 
 OWNER_SHOWN = 40  # characters
 _MOST_CHOICES = 200  # of one's own runs

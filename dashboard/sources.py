@@ -14,12 +14,12 @@ from posenc.checkpoints import (
     find_position_tables,
     hub_table,
     minilm_table,
-    printable_name,
     read_header,
 )
 from posenc.checkpoints.position_table import Candidate, PositionTable, read_position_table
 from posenc.checkpoints.sources import TRAINED, named_table
 from posenc.errors import CheckpointError, PickleRefused
+from posenc.text import printable_name
 
 HUB_SECONDS = 15.0  # that a visitor waits for the Hub at most
 NAMES = {

@@ -21,7 +21,6 @@ from dashboard.text import duration, plain
 from dashboard.widgets import pressed
 from dashboard.workers import server_workers
 from posenc import fields
-from posenc.checkpoints import printable_name
 from posenc.errors import ConfigError, PosencError, QueueUnwritable, RunError
 from posenc.lab import summary
 from posenc.lab.jobs import JobState
@@ -30,6 +29,7 @@ from posenc.lab.specification import Specification
 from posenc.lab.sweep import specifications
 from posenc.lab.tasks import Corpus, Language, from_text, standard_library
 from posenc.settings import Setting
+from posenc.text import printable_name
 
 NAME_SHOWN = 60
 SPEED_FOR = 600.0  # seconds that a measurement of this machine is believed

@@ -17,22 +17,15 @@ NOTATIONS: tuple[Notation, ...] = ("pos, i", "t, k")
 
 # Position of the query (or of the token), position of the key, number of a pair.
 _LETTERS = {"pos, i": (r"\mathrm{pos}", r"\mathrm{pos}'", "i"), "t, k": ("t", "t'", "k")}
-_SYMBOLS = (
-    {"dim": "d", "rotary_dim": "r", "base": "b", "heads": "n", "max_len": "L", "factor": "s"}
-    | {"trained_length": "L", "length": "n", "low_freq_factor": "l", "high_freq_factor": "h"}
-    | {"beta_fast": r"\beta", "beta_slow": r"\alpha", "buckets": "N", "max_distance": "D"}
-    | {
-        "width": "w",
-        "threshold": "L",
-        "clip": "K",
-        "counted": "P",
-        "scale_base": "B",
-        "origin": "o",
-    }
-)
+_SYMBOLS = {
+    "dim": "d", "rotary_dim": "r", "base": "b", "heads": "n", "max_len": "L", "factor": "s",
+    "trained_length": "L", "low_freq_factor": "l", "high_freq_factor": "h", "beta_fast": r"\beta",
+    "beta_slow": r"\alpha", "buckets": "N", "max_distance": "D", "width": "w", "threshold": "L",
+    "clip": "K", "counted": "P", "scale_base": "B", "origin": "o",
+}  # fmt: skip
 
 
-@runtime_checkable
+@runtime_checkable  # tests check types at run time
 class Formulated(Protocol):
     """What has a formula: the config of a scheme."""
 
@@ -144,9 +137,9 @@ def formula(
 ) -> str:
     """Return the formula of a scheme in LaTeX.
 
-    notation: "pos, i" (Vaswani et al. 2017) or "t, k". numbers: the config's current values in the
-    place of their symbols. head: the head meant by numbers, from 0. Raises SchemeArgumentError for an
-    unknown notation.
+    config: of the scheme. notation: "pos, i" (Vaswani et al. 2017) or "t, k". numbers: the config's
+    values in the place of their symbols. head: the head meant by numbers, from 0; it is not compared
+    with the config's heads. Raises SchemeArgumentError for an unknown notation.
     """
     return config.formula(Writer(config, notation, numbers, head))
 

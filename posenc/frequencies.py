@@ -39,14 +39,6 @@ def interleaved_to_half(dim: int) -> Int[Tensor, " dim"]:
     return torch.arange(check_width("dim", dim)).view(-1, 2).T.flatten()
 
 
-def half_to_interleaved(dim: int) -> Int[Tensor, " dim"]:
-    """Return the index that takes half-split features to interleaved order, y = x[..., index].
-
-    dim: even width. Returns (dim,) int64: 0, dim/2, 1, dim/2 + 1, ...
-    """
-    return torch.arange(check_width("dim", dim)).view(2, -1).T.flatten()
-
-
 def join_pairs(
     first: Float[Tensor, "*n pairs"], second: Float[Tensor, "*n pairs"], layout: Layout
 ) -> Float[Tensor, "*n dim"]:

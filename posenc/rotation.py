@@ -45,27 +45,27 @@ def apply_rope(
     wide = at_least_float32(x.dtype)
     if not cos.dtype == sin.dtype == wide:
         cos, sin = cos.to(wide), sin.to(wide)
-    recorded = torch.is_grad_enabled() and (
+    needs_grad = torch.is_grad_enabled() and (
         x.requires_grad or cos.requires_grad or sin.requires_grad
     )
-    in_one_pass = layout == "interleaved" and x.dtype == wide
+    fits_one_product = layout == "interleaved" and x.dtype == wide
     if out is not None:
-        _check_out(out, x, recorded)
+        _check_out(out, x, needs_grad)
         if torch.compiler.is_compiling() or any(_share_memory(out, part) for part in (x, cos, sin)):
             return out.copy_(apply_rope(x, cos, sin, layout=layout))
     else:
-        traced = recorded or torch.compiler.is_compiling()
+        out_of_place = needs_grad or torch.compiler.is_compiling()
         if x.numel() > TILE_ENTRIES // 8:  # below, the number of calls is what counts
-            traced = traced or any(_is_traced(part) for part in (x, cos, sin))
+            out_of_place = out_of_place or any(_is_traced(part) for part in (x, cos, sin))
         elif layout == "half":
-            traced = True
-        if traced or in_one_pass or x.numel() <= 2 * TILE_ENTRIES:
-            return _rotated(x, cos, sin, layout, traced)
+            out_of_place = True
+        if out_of_place or fits_one_product or x.numel() <= 2 * TILE_ENTRIES:
+            return _rotated(x, cos, sin, layout, out_of_place)
         out = torch.empty_like(x)
     pairs = cos.shape[-1]
     if x.shape[-1] > 2 * pairs:
         out[..., 2 * pairs :] = x[..., 2 * pairs :]
-    if in_one_pass and _is_packed(x) and _is_packed(out):
+    if fits_one_product and _is_packed(x) and _is_packed(out):
         _product(
             x[..., : 2 * pairs], _factors(cos, sin, layout), sin, layout, out[..., : 2 * pairs]
         )
@@ -90,13 +90,13 @@ def apply_rope_to_both(
     return both[:, : q.shape[1]], both[:, q.shape[1] :]
 
 
-def _rotated(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout, traced: bool) -> Tensor:
-    """Return the rotation; as one expression, which can be differentiated and compiled, if traced."""
+def _rotated(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout, out_of_place: bool) -> Tensor:
+    """Return the rotation; out of place it is one expression, which can be differentiated."""
     pairs, whole = cos.shape[-1], x.shape[-1] == 2 * cos.shape[-1]
     head = x if whole else x[..., : 2 * pairs]
     if x.dtype != cos.dtype:
         head = head.to(cos.dtype)
-    if traced and layout == "half":
+    if out_of_place and layout == "half":
         x0, x1 = head.chunk(2, -1)
         rotated0 = torch.addcmul(x0 * cos, x1, sin, value=-1)
         rotated = torch.cat((rotated0, torch.addcmul(x1 * cos, x0, sin)), -1)
@@ -198,9 +198,9 @@ def _check(x: Tensor, cos: Tensor, sin: Tensor, layout: str) -> None:
         )
 
 
-def _check_out(out: Tensor, x: Tensor, recorded: bool) -> None:
+def _check_out(out: Tensor, x: Tensor, needs_grad: bool) -> None:
     check_out(out, x.shape, x.dtype, x.device)
-    if recorded or (torch.is_grad_enabled() and out.requires_grad):
+    if needs_grad or (torch.is_grad_enabled() and out.requires_grad):
         raise SchemeArgumentError(
             "out cannot be given where a gradient is recorded: leave it out, or use torch.no_grad()."
         )
@@ -219,17 +219,18 @@ def pair_matrix(
     """Return the matrix that rotates every pair, and leaves `tail` features after them alone.
 
     cos, sin: (pairs,). first: what the vectors it acts on hold first, "sin" or "cos" of their angle.
-    Two entries a row; above 512 features it is a sparse COO tensor, which takes 8 MB less per
-    thousand rows and multiplies by that much faster.
+    Above 512 features it is a sparse COO tensor, whose memory and product grow with d, not with d^2.
     """
     if first not in ("sin", "cos"):
         raise SchemeArgumentError(f"first must be 'sin' or 'cos', got {quoted(first)}.")
-    one, two = (columns.to(cos.device) for columns in pair_columns(len(cos), layout))
+    first_columns, second_columns = (
+        columns.to(cos.device) for columns in pair_columns(len(cos), layout)
+    )
     width = 2 * len(cos) + tail
     rest = torch.arange(2 * len(cos), width, device=cos.device)
     above = sin if first == "sin" else -sin
-    rows = torch.cat((one, two, one, two, rest))
-    columns = torch.cat((one, two, two, one, rest))
+    rows = torch.cat((first_columns, second_columns, first_columns, second_columns, rest))
+    columns = torch.cat((first_columns, second_columns, second_columns, first_columns, rest))
     values = torch.cat((cos, cos, above, -above, torch.ones_like(rest, dtype=cos.dtype)))
     matrix = torch.sparse_coo_tensor(
         torch.stack((rows, columns)), values, (width, width), check_invariants=False

@@ -46,9 +46,9 @@ def cell(value: Any) -> Any:
     return text
 
 
-def counted(count: int, noun: str, several: str = "") -> str:
-    """Return a count with its noun: 1 row, 2 rows; `several` is a plural that does not end in s."""
-    return f"{count:,} {noun if count == 1 else several or noun + 's'}"
+def counted(count: int, noun: str, plural: str = "") -> str:
+    """Return a count with its noun: 1 row, 2 rows; `plural` is for those that do not end in s."""
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
 
 
 def power(value: float) -> str:

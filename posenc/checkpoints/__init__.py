@@ -24,7 +24,6 @@ from posenc.checkpoints.safetensors_file import (
 )
 from posenc.checkpoints.sources import named_table
 from posenc.errors import NoPositionTable, PickleRefused, SeveralPositionTables
-from posenc.text import printable_name
 
 __all__ = [
     "PICKLE_CONVERSION",
@@ -43,7 +42,6 @@ __all__ = [
     "hub_table",
     "minilm_table",
     "named_table",
-    "printable_name",
     "read_header",
     "read_position_table",
     "read_tensor",

@@ -130,7 +130,7 @@ def _stored(name: str) -> bytes:
 
 @functools.lru_cache(maxsize=64)  # what ships never changes
 def _shipped_run(kind: str) -> str:
-    """Return the id of the run of this kind that ships, of several seeds the first."""
+    """Return the id of the shipped run of this kind: of seed 0 if there is one, else the lowest id."""
     runs = []
     for path in RESULTS.glob("*.safetensors"):
         metadata = read_header(path).metadata

@@ -13,6 +13,7 @@ from posenc.cli.runs import STORE, run_name
 from posenc.lab.runs import Store
 from posenc.lab.specification import DEFAULT_SCALINGS, Specification
 from posenc.lab.sweep import (
+    MAX_SEEDS,
     Outcome,
     SweepTask,
     local_sweep,
@@ -46,7 +47,7 @@ ANSWERS_WITHIN = 10  # seconds for a Dask scheduler to answer
 @click.option(
     "--task", default=Language.kind, type=click.Choice(list(TASKS)), help="What is learned."
 )
-@click.option("--seeds", default=1, type=click.IntRange(1, 1_000), help="Seeds 0, 1, ...")
+@click.option("--seeds", default=1, type=click.IntRange(1, MAX_SEEDS), help="Seeds 0, 1, ...")
 @click.option("--train-length", default=64, help="Tokens of a training sequence (copy: letters).")
 @click.option("--steps", default=1_200, help="Of training.")
 @click.option("--batch", default=32, help="Sequences per step.")

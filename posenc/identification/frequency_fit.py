@@ -16,7 +16,7 @@ from posenc.identification.columns import Arrangement, Columns
 from posenc.identification.waves import Waves
 from posenc.schemes.rope import RopeConfig
 
-_FITTED_ROWS = 128  # of one step of least squares
+_FITTED_ROWS = 128  # at most, of one step of least squares
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,10 @@ def fit_line(waves: Waves, columns: Columns) -> tuple[float, float] | None:
 def refine(
     hypothesis: Hypothesis, table: Float[Tensor, "t c"], columns: Columns, *, scaled: bool
 ) -> Hypothesis:
-    """Return the least-squares base, size and, if `scaled`, scale by Gauss-Newton: on 16 rows, then all."""
+    """Return the base, the size and, if `scaled`, the scale of least squares, by Gauss-Newton.
+
+    On the first 16 rows, then on 64, 256 and so on, at last on all.
+    """
     reach = min(len(table), 16)
     while True:
         rows = torch.linspace(0, reach - 1, min(reach, _FITTED_ROWS)).round().long()
@@ -113,7 +116,8 @@ def _step(
     )
 
 
-# Half a unit in the last place at 1, and as much again for a library's sine.
+# In units in the last place just below 1: one; two in float32, for the sine of another library; eight in
+# float64, whose angles are rounded, too.
 _ROUNDING = {
     torch.bfloat16: 2.0**-8,
     torch.float16: 2.0**-11,

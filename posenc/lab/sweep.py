@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from posenc import limits
-from posenc.checkpoints import printable_name
 from posenc.checkpoints.file_store import reason
 from posenc.errors import ConfigError, CorpusError, PosencError, quoted
 from posenc.lab.model import ModelSize
@@ -26,6 +25,9 @@ from posenc.lab.specification import Specification
 from posenc.lab.tasks import TASKS, Corpus, Language, from_text, standard_library
 from posenc.lab.train import Report
 from posenc.settings import Setting
+from posenc.text import printable_name
+
+MAX_SEEDS = 1_000  # of one sweep
 
 
 @dataclass(frozen=True)
@@ -61,10 +63,12 @@ def specifications(
 ) -> list[Specification]:
     """Return every distinct combination; a scheme without a base is not repeated for each.
 
-    others: further fields of Specification. Raises ConfigError for a value out of its range.
+    others: further fields of Specification. Raises PosencError for a value out of its range.
     """
     if task not in TASKS:
         raise ConfigError(f"task must be one of {', '.join(TASKS)}, got {quoted(task)}.")
+    limits.check_count("seeds", seeds, 1, MAX_SEEDS)
+    limits.check_count("train_length", train_length, limits.MIN_RUN_TOKENS, limits.MAX_RUN_TOKENS)
     distinct: dict[Specification, None] = {}
     rows = TASKS[task].positions(train_length)
     for kind, base, width, seed in itertools.product(schemes, bases, widths, range(seeds)):
@@ -134,7 +138,7 @@ def sweep(
 
 
 def local_sweep(tasks: Sequence[SweepTask], workers: int) -> Iterator[Outcome]:
-    """Sweep on a pool of processes; when one of them is killed, sweep the other tasks one by one."""
+    """Sweep on a pool of processes; when one of them is killed, run what is left one by one."""
     left = {Specification.from_record(task.record).run_id: task for task in tasks}
     try:
         for outcome in _pooled(left.values(), workers):
@@ -146,7 +150,7 @@ def local_sweep(tasks: Sequence[SweepTask], workers: int) -> Iterator[Outcome]:
                 yield from _pooled([task], 1)
             except BrokenProcessPool:
                 specification = Specification.from_record(task.record)
-                yield Outcome(specification, error="its process was killed twice")
+                yield Outcome(specification, error="its process was killed, also alone")
 
 
 def _pooled(tasks: Iterable[SweepTask], workers: int) -> Iterator[Outcome]:

@@ -23,7 +23,7 @@ from posenc.frequencies import Frequencies
 from posenc.schemes.base import BASE, HEADS, Scheme, SchemeConfig
 from posenc.tables import cosine_sum
 
-COMPRESSION = 8  # of the last head, as ALiBi's last slope is 2^-8
+COMPRESSION = 8  # the paper's 8 in H / (8 h): what the last head's bias is divided by
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -101,7 +101,7 @@ class KillingJob(SweepTask):
 
     def __getattribute__(self, name: str) -> Any:
         value = object.__getattribute__(self, name)
-        if name == "work" and os.getpid() != object.__getattribute__(self, "parent"):
+        if name == "record" and os.getpid() != object.__getattribute__(self, "parent"):
             marker = Path(object.__getattribute__(self, "marker"))
             if not marker.exists():
                 timer = threading.Timer(0.2, _kill_this_process, [marker])

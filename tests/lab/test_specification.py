@@ -16,7 +16,7 @@ from unittest.mock import Mock
 import pytest
 
 from posenc import SCHEMES, ConfigError
-from posenc.errors import RunError, RunOfAnotherVersion
+from posenc.errors import PosencError, RunError, RunOfAnotherVersion
 from posenc.lab import Specification, Store, SweepTask, local_sweep, specifications, sweep
 from posenc.lab.summary import comparison
 from posenc.lab.sweep import Outcome
@@ -211,6 +211,10 @@ def test_specifications_are_every_combination_once() -> None:
         assert [one.scheme.kind for one in specifications(list(SCHEMES), **task)] == [*SCHEMES]
     with pytest.raises(ConfigError, match="task must be one of"):
         specifications(["rope"], task="poetry")
+    with pytest.raises(PosencError, match="seeds must be a whole number from 1 to 1,000, got -1"):
+        specifications(["rope"], seeds=-1)
+    with pytest.raises(PosencError, match="train_length must be a whole number from 16 to 8,192"):
+        specifications(["rope"], train_length=9_000)
 
 
 class LosingExecutor(Executor):
@@ -282,7 +286,7 @@ def test_job_that_kills_every_pool_fails_alone(
     specs = [small_spec(kind) for kind in ("none", "rope", "alibi")]
     monkeypatch.setattr(sweep_module, "ProcessPoolExecutor", BreakingPool)
     errors = {o.specification.scheme.kind: o.error for o in local_sweep(jobs_of(specs, places), 1)}
-    lost = "its process was killed twice"
+    lost = "its process was killed, also alone"
     assert errors == {"none": None, "rope": lost, "alibi": None}
 
 

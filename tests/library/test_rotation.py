@@ -9,7 +9,7 @@ from torch import Tensor
 
 from posenc import apply_rope, rope_tables, rotation
 from posenc.errors import SchemeArgumentError
-from posenc.frequencies import Layout, half_to_interleaved, interleaved_to_half
+from posenc.frequencies import Layout, interleaved_to_half
 from posenc.schemes.rope import RopeConfig
 from tests.devices import needs_cuda
 from tests.library.tensors import assert_close, half_ulp, random
@@ -71,9 +71,9 @@ def test_any_shape_equals_complex_multiplication(dtype: torch.dtype, layout: Lay
 
 @pytest.mark.parametrize("dim", [2, 10, 64])
 def test_layouts_differ_by_a_permutation_of_the_features(dim: int) -> None:
-    to_half, to_interleaved = interleaved_to_half(dim), half_to_interleaved(dim)
+    to_half = interleaved_to_half(dim)
+    to_interleaved = to_half.argsort()
     assert to_half.tolist() == [*range(0, dim, 2), *range(1, dim, 2)]
-    assert to_interleaved[to_half].tolist() == [*range(dim)]
     x, (cos, sin) = random(3, 50, dim), rope_tables(50, dim, dtype=F64)
     half = apply_rope(x, cos, sin, layout="half")
     interleaved = apply_rope(x[..., to_interleaved], cos, sin)

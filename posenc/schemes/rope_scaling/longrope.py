@@ -45,7 +45,7 @@ class RopeLongConfig(ScaledRopeConfig):
     kind: str = "rope_longrope"
     short_factor: tuple[float, ...] = _factors_field("Short factors", "1")
     long_factor: tuple[float, ...] = _factors_field(
-        "Long factors", "1 to the scale factor in equal ratios, an example"
+        "Long factors", "an example, a geometric series from 1 to the scale factor"
     )
     trained_length: int = TRAINED_LENGTH.field(2_048)
     attention_factor: float = ATTENTION_FACTOR.field(0.0)

@@ -28,7 +28,7 @@ class RopeProportionalConfig(ScaledRopeConfig):
         low=0.0,
         high=1.0,
         label="Share of pairs that turn",
-        help="The fastest ones, on the ladder of the whole head; the others have frequency 0.",
+        help="The fastest ones, with the frequencies of the whole head; the others have frequency 0.",
     ).field(0.75)
     factor: float = dataclasses.replace(FACTOR, help="Divides every frequency.").field(1.0)
 

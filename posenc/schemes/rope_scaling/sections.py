@@ -49,8 +49,8 @@ class RopeSectionsConfig(RopeConfig):
     ).field(False)
     ladders: Literal["one", "each"] = fields.Choice(
         options=("one", "each"),
-        label="Ladders",
-        help="One ladder cut into sections (M-RoPE), or one for each axis (axial).",
+        label="Frequencies",
+        help="One list of frequencies cut into sections (M-RoPE), or one for each axis (axial).",
     ).field("one")
 
     label: ClassVar[str] = "RoPE in sections"

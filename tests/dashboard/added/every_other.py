@@ -21,7 +21,7 @@ class RopeEveryOtherConfig(ScaledRopeConfig):
 
     label: ClassVar[str] = "RoPE every other"
     summary: ClassVar[str] = "RoPE with every second pair divided."
-    reading: ClassVar[str] = "every other pair"
+    scaling_name: ClassVar[str] = "every other pair"
 
     def rate_formula(self, write: Writer) -> tuple[str, ...]:
         return (rf"\frac{{1}}{{{write.power('rotary_dim')}}}",)
