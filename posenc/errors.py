@@ -5,7 +5,7 @@ def quoted(value: object) -> str:
     """Return the repr of a value in at most 60 characters."""
     if isinstance(value, int) and abs(value) >= 10**40:  # Python refuses to write 5,000 digits
         return "a number of more than 40 digits"
-    text = repr(value)
+    text = " ".join(line.strip() for line in repr(value).splitlines())
     return text if len(text) <= 60 else text[:57] + "..."
 
 

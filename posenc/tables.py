@@ -153,9 +153,12 @@ def cos_sin(
     low, high = _extent(flat) or (0, MAX_POSITION)  # unknown on a GPU: assume the full range
     flat, block = flat.to(target), low // _BLOCK
     if block == high // _BLOCK and frequencies.pairs <= _BLOCK_PAIRS:
-        rows = flat % _BLOCK if len(flat) > 1 else slice(low % _BLOCK, low % _BLOCK + 1)
         cached = _cached(block * _BLOCK, _BLOCK, frequencies, dtype, target, scale)
-        cos, sin = (table[rows] for table in cached)
+        if len(flat) == 1:  # a copy of a slice is quicker than an index
+            row = low % _BLOCK
+            cos, sin = (table[row : row + 1].clone() for table in cached)
+        else:
+            cos, sin = (table[flat % _BLOCK] for table in cached)
     elif high - low < len(flat):
         cos, sin = _consecutive(low, high - low + 1, frequencies, dtype, target, scale)
         if not _is_consecutive(flat):

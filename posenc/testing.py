@@ -49,6 +49,12 @@ def assert_matches(
     Raises SchemeArgumentError for a scheme without such a table, and if no table is found.
     """
     config = _with_table(scheme)
+    if tolerance is not None and not (
+        isinstance(tolerance, float | int) and 0 <= tolerance < 1 and tolerance is not False
+    ):
+        raise SchemeArgumentError(
+            f"tolerance must be a number from 0 and below 1, got {quoted(tolerance)}."
+        )
     tables = _tables(produced)
     for name, (table, sines) in tables.items():
         failure = _mismatch(table, sines, config, start, tolerance)

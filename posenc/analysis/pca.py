@@ -9,6 +9,7 @@ depend on the offset alone have components that are odd about the middle, where 
 opposite sign tie for largest. Components of equal variance have no order or direction of their own.
 """
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -84,6 +85,10 @@ def project(
     fitted = _fitted_rows(fit, missing)
     # scikit-learn subtracts the mean after the product, which costs tables far from the origin their
     # digits: rows are centred first. The first one as origin makes constant columns exactly zero.
+    # Squares of numbers near the limits of float64 overflow: scaled by a power of two, which is exact.
+    peak = float(vectors[~missing].abs().amax())
+    scale = 2.0 ** (math.frexp(peak)[1] - 1) if peak > 1e100 or 0 < peak < 1e-100 else 1.0
+    vectors = vectors / scale
     origin = vectors[fitted][0]
     rows = vectors - origin
     drift = rows[fitted].mean(0)
@@ -104,9 +109,9 @@ def project(
     total = chosen.square().sum().item() / max(count - 1, 1)
     padding = (0, components - rank)
     return Projection(
-        scores=pad(scores * signs, padding).masked_fill(missing[:, None], torch.nan),
+        scores=pad(scores * signs * scale, padding).masked_fill(missing[:, None], torch.nan),
         components=pad(axes[:rank] * signs[:, None], (0, 0, *padding)),
-        mean=origin + drift,
+        mean=(origin + drift) * scale,
         explained_variance_ratio=pad(variance[:rank] / (total or 1.0), padding),
         rank=rank,
         fitted=fitted,

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from posenc import limits
-from posenc.errors import CheckpointError, PickleRefused, quoted
+from posenc.errors import CheckpointError, PickleRefused, SchemeArgumentError, quoted
 from posenc.text import printable_name
 
 # Two lines, run where the file's maker is trusted; clone(), because tied weights share memory.
@@ -147,6 +147,10 @@ def opened(source: FileSource) -> Iterator[ByteRanges]:
     if isinstance(source, ByteRanges):
         yield source
         return
+    if not isinstance(source, bytes | str | os.PathLike):
+        raise SchemeArgumentError(
+            f"source must be the bytes of a file or a path, got {type(source).__name__}."
+        )
     try:
         file = io.BytesIO(source) if isinstance(source, bytes) else _open(source)
     except (OSError, ValueError) as error:  # ValueError: a NUL or an unencodable character

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from posenc.checkpoints.file_store import reason
+from posenc.checkpoints.file_store import reason, write_whole
 from posenc.lab.labels import Label, Labels, check_name, hidden
 from posenc.lab.runs import Run, Store
 from posenc.lab.specification import Specification
@@ -153,7 +153,11 @@ def export_runs(file: Path, store: str | None) -> None:
         for step, loss in enumerate(run.losses, start=1):
             writer.writerow([*begin, "training", "", step, 0, loss, 1, *end])
     try:  # after every run is read, so that a failure leaves the old file
-        file.write_bytes(out.getvalue().encode())
+        content = out.getvalue().encode()
+        if file.exists() and not file.is_file():  # a device or a pipe
+            file.write_bytes(content)
+        else:
+            write_whole(file.resolve(), content)
     except OSError as error:
         raise click.ClickException(f"{file} cannot be written: {reason(error)}.") from None
     click.echo(f"Written to {file}.")

@@ -144,6 +144,14 @@ class Recipe:
         """Whether the angles are less exact than float64."""
         return self.angle != torch.float64
 
+    def base_error(self, base: float) -> float:
+        """Return the relative change of the base that rounded frequencies hide, 0 for exact ones."""
+        if self.stored == torch.float64:
+            return 0.0
+        # A power of the base, or an exponential, also has the rounding of its exponent.
+        exponent = 0.0 if self.frequencies == "exact" else math.log(base)
+        return torch.finfo(self.stored).eps / 2 * (1 + exponent)
+
     def values(
         self, hypothesis: Hypothesis, rows: Float[Tensor, " t"], columns: Columns
     ) -> Float[Tensor, "t c"]:

@@ -110,7 +110,7 @@ def identify(table: Tensor, sines: Tensor | None = None) -> Identification:
     dim = dim_of(source, hypothesis)
     config, in_config = _config(hypothesis, source)
     tolerance = rounding(dtype, rows + abs(hypothesis.start), hypothesis.size)
-    within = _base_within(hypothesis, source, tolerance)
+    within = _base_within(hypothesis, source, tolerance) + best.recipe.base_error(hypothesis.base)
     # Differences beyond rounding make the base uncertain by as much more.
     uncertainty = within * max(1.0, best.others.largest / tolerance)
     usual = None

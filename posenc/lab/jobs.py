@@ -7,8 +7,8 @@ the table as it was before a change or after it.
 
 import contextlib
 import errno
+import functools
 import json
-import math
 import os
 import re
 import socket
@@ -23,7 +23,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from posenc.checkpoints.file_store import lasting, reason, work_folder
-from posenc.errors import PosencError, QueueBusy, QueueFull, QueueUnwritable, RunError
+from posenc.errors import PosencError, QueueBusy, QueueFull, QueueUnwritable, RunError, quoted
 from posenc.lab.run_once import CHECKPOINTS
 from posenc.lab.specification import Specification
 from posenc.text import counted
@@ -34,6 +34,7 @@ MAX_STOPPING = 30.0  # seconds until a process that ignores a cancelled job is e
 _SLOWER = 4.0  # times its estimate that the evaluation of a model may take
 _MAX_FAILED = 8  # failed jobs that stay in the queue
 _MAX_CHECKPOINTS = 64  # that no job needs
+_MAX_SECONDS = 1e9  # of a job: thirty years
 _PATIENCE = 10.0  # seconds until a table that another process holds is an error
 _ABANDONED = 30 * 86_400.0  # seconds until a checkpoint or a job of another version is removed
 _CHECKPOINT_FILE = re.compile(r"\.?(\w+)\.(lock|safetensors(\.[0-9a-f]{32})?)")
@@ -49,7 +50,7 @@ _HUNG = """SELECT name, slot FROM jobs WHERE process = ? AND error IS NULL
     AND (reported < min(?, ? - ? * reading) OR cancelled < ?)"""
 _REASONS = {sqlite3.SQLITE_FULL: errno.ENOSPC, sqlite3.SQLITE_READONLY: errno.EROFS}
 # What reading a row raises that another version wrote.
-_UNREADABLE = (PosencError, ValueError, TypeError, KeyError, AttributeError)
+_UNREADABLE = (PosencError, ValueError, TypeError, KeyError, AttributeError, RecursionError)
 
 
 class JobState(StrEnum):
@@ -132,8 +133,13 @@ class Queue:
             raise RunError(
                 "The store of runs is this process's memory, which no other one can reach."
             )
-        if not (math.isfinite(estimate) and math.isfinite(reading)):
-            raise RunError(f"A job's seconds must be finite, got {estimate} and {reading}.")
+        if not all(
+            isinstance(x, int | float) and 0 <= x <= _MAX_SECONDS for x in (estimate, reading)
+        ):
+            raise RunError(
+                f"A job's seconds must be numbers from 0 to {_MAX_SECONDS:,.0f}, got "
+                f"{quoted(estimate)} and {quoted(reading)}."
+            )
         digest = "".join(specification.run_id for specification in specifications)
         with self._changes() as db:
             same = db.execute(
@@ -282,6 +288,7 @@ class Queue:
             values["state"] = JobState.FAILED if row["error"] else state
             values["cancelled"] = row["cancelled"] is not None
             with contextlib.suppress(*_UNREADABLE):
+                values["attempts"] = int(row["attempts"])
                 records = json.loads(values.pop("records"))
                 jobs.append(
                     Job(**values, specifications=tuple(map(Specification.from_record, records)))
@@ -338,6 +345,7 @@ class Queue:
         with self._refusals():
             db = sqlite3.connect(self.file, timeout=_PATIENCE, isolation_level=None)
             db.row_factory = sqlite3.Row
+            db.text_factory = functools.partial(str, encoding="utf-8", errors="replace")
             with contextlib.closing(db):
                 yield db
 
@@ -353,7 +361,7 @@ class Queue:
         except OSError as error:
             raise QueueUnwritable(f"The queue cannot be written: {reason(error)}.") from error
         except sqlite3.DatabaseError as error:
-            code = error.sqlite_errorcode & 0xFF
+            code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # Python's own errors have none
             if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
                 raise QueueBusy(
                     f"Another process has held the queue of jobs for {_PATIENCE:.3g} s: "
@@ -381,6 +389,14 @@ def _process(pid: int) -> str:
     return f"{pid} {socket.gethostname()}"
 
 
+def _modified(path: Path) -> float:
+    """Return when a file was changed; now if it is gone."""
+    try:
+        return path.lstat().st_mtime
+    except OSError:
+        return time.time()
+
+
 def clean_up(queue: Queue) -> None:
     """Remove abandoned checkpoints and what kills left in the work folder.
 
@@ -390,12 +406,12 @@ def clean_up(queue: Queue) -> None:
     jobs, long_ago = queue.jobs(), time.time() - _ABANDONED
     needed = {each.run_id for job in jobs if not job.error for each in job.specifications}
     checkpoints = 0
-    for path in sorted(folder.glob("*"), key=lambda path: path.stat().st_mtime, reverse=True):
+    for path in sorted(folder.glob("*"), key=_modified, reverse=True):
         match = _CHECKPOINT_FILE.fullmatch(path.name)
         if match is None or match[1] in needed:
             continue
         checkpoints += path.suffix == ".safetensors"
-        if checkpoints > _MAX_CHECKPOINTS or path.stat().st_mtime < long_ago:
+        if checkpoints > _MAX_CHECKPOINTS or _modified(path) < long_ago:
             # A process that is at work on the run holds the lock.
             with contextlib.suppress(OSError), FileLock(folder / f"{match[1]}.lock", timeout=0):
                 path.unlink()

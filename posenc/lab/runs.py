@@ -99,7 +99,7 @@ def from_parquet(content: bytes, run_id: str | None = None) -> Run:
                 f"The file is no readable run: it states {file.metadata.num_rows:,} rows, more than any "
                 "run has."
             )
-        table = file.read()
+        table = _bounded(file)
         if not table.schema.equals(_SCHEMA) or any(column.null_count for column in table.columns):
             raise RunError("The file is no readable run: it has other columns.")
         names = [field.name for field in fields(Score)]
@@ -110,6 +110,20 @@ def from_parquet(content: bytes, run_id: str | None = None) -> Run:
         scores=tuple(score for score in scores if score.measure != _TRAINING),
         losses=tuple(score.value for score in scores if score.measure == _TRAINING),
     )
+
+
+def _bounded(file: pq.ParquetFile) -> pa.Table:
+    """Return the rows of a file; a small one can state long texts that do not fit in memory."""
+    batches, size = [], 0
+    for batch in file.iter_batches(4_096):
+        batches.append(batch)
+        size += batch.nbytes
+        if size > limits.MAX_RUN_BYTES:
+            raise RunError(
+                "The file is no readable run: its rows have more than "
+                f"{limits.MAX_RUN_BYTES >> 20} MiB."
+            )
+    return pa.Table.from_batches(batches, file.schema_arrow)
 
 
 def _info(schema: pa.Schema, run_id: str | None) -> RunInfo:

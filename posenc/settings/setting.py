@@ -257,7 +257,7 @@ def own_defaults() -> dict[str, Any]:
 
 def _canonical(own: object) -> tuple[tuple[str, Any], ...]:
     """Return `own` sorted and without defaults, so that equal settings compare equal."""
-    if own == ():
+    if isinstance(own, tuple) and not own:
         return ()
     default = own_defaults()
     pairs = own if isinstance(own, tuple) else (None,)

@@ -230,6 +230,8 @@ def test_export_writes_every_number(folder: Path) -> None:
     assert_refused(run("export", "out.csv", "--store", "data:,abc"), "Error")
     assert (folder / "out.csv").read_text() == before
     assert_refused(run("export", "no such folder/out.csv"), "cannot be written")
+    assert run("export", "/dev/null").exit_code == 0  # is written to, not replaced
+    assert Path("/dev/null").is_char_device()
 
 
 def group_exists(group: int) -> bool:

@@ -53,7 +53,7 @@ def test_job_that_cannot_be_queued_is_refused(tmp_path: Path) -> None:
         queue.add(small_job(), store="memory://runs")
     with pytest.raises(RunError, match="nothing to train"):
         queue.add([])
-    with pytest.raises(RunError, match="must be finite, got nan and 0"):
+    with pytest.raises(RunError, match="must be numbers from 0 to 1,000,000,000, got nan and 0"):
         queue.add(small_job(), estimate=math.nan)
     names: tuple[dict[str, Any], ...] = (
         {"text_name": "a\ud800"}, {"owner": "\udc80"}, {"store": "\udcff"},
@@ -431,7 +431,16 @@ def test_old_files_are_removed_and_young_held_or_foreign_ones_stay(
 
 @pytest.mark.parametrize(
     "change",
-    ["records='null'", "records='not json'", "records='[1]'", "records=x'ff'"],
+    [
+        "records='null'",
+        "records='not json'",
+        "records='[1]'",
+        "records=x'ff'",
+        "attempts='x'",
+        f"records='{'[' * 100_000}'",
+        "records=cast(x'fffe' as text)",
+    ],
+    ids=lambda change: change[:20],
 )
 def test_row_that_another_program_wrote_is_passed_over(queue: Queue, change: str) -> None:
     queue.add(small_job(1))
@@ -442,6 +451,13 @@ def test_row_that_another_program_wrote_is_passed_over(queue: Queue, change: str
     with queue.take() as job:
         assert job is not None
         assert job.name == name
+
+
+def test_clean_up_passes_over_a_link_to_nowhere(work_queue: Queue) -> None:
+    folder = work_folder() / CHECKPOINTS
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "gone.safetensors").symlink_to("nowhere")
+    jobs.clean_up(work_queue)
 
 
 @pytest.mark.parametrize(

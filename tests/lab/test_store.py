@@ -86,6 +86,22 @@ def test_numbers_that_are_not_finite_survive_the_file() -> None:
     assert (back.stopped, back.seconds, back.specification) == ("It stopped.", 1.25, small_spec())
 
 
+def test_small_file_of_long_texts_is_refused_before_it_fills_the_memory() -> None:
+    rows = 100_000
+    content = to_parquet(Run(small_spec(), None, 1.0, (), ()))
+    schema = pq.read_schema(pa.BufferReader(content))
+    variant = pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), ["x" * 20_000])
+    columns = {name: pa.array([0] * rows).cast(schema.field(name).type, safe=False)
+               for name in schema.names if name not in ("measure", "variant")}  # fmt: skip
+    columns |= {"measure": pa.array(["context"] * rows), "variant": variant}
+    table = pa.table([columns[name] for name in schema.names], names=schema.names)
+    sink = pa.BufferOutputStream()
+    pq.write_table(table.replace_schema_metadata(schema.metadata), sink, store_schema=False)
+    assert sink.getvalue().size < 100_000
+    with pytest.raises(RunError, match="its rows have more than 256 MiB"):
+        from_parquet(sink.getvalue().to_pybytes())
+
+
 def test_run_that_stopped_early_is_stored_with_its_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

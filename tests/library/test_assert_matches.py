@@ -96,3 +96,9 @@ def test_incomparable_input_is_an_error_and_no_failure(
 ) -> None:
     with pytest.raises(SchemeArgumentError, match=message):
         assert_matches(given, scheme)
+
+
+@pytest.mark.parametrize("tolerance", [True, -1e-9, float("nan"), float("inf"), "x"])
+def test_tolerance_that_allows_everything_is_refused(tolerance: Any) -> None:
+    with pytest.raises(SchemeArgumentError, match="tolerance must be a number from 0"):
+        assert_matches(torch.zeros(4, 8), config_of("sinusoidal", dim=8), tolerance=tolerance)

@@ -112,6 +112,16 @@ def test_negated_sines_are_named() -> None:
     check_identified("sinusoidal", 64, 16, 1e4, 1_000, torch.float64, -1)
 
 
+@pytest.mark.parametrize(
+    ("base", "width"), [(23.545943944, 1_024), (711.6, 256), (12_345.678, 128)]
+)
+def test_float32_frequencies_hide_the_base_by_no_more_than_is_said(base: float, width: int) -> None:
+    divisors = torch.exp(torch.arange(0, width, 2).float() * (-math.log(base) / width))
+    angles = torch.arange(300).float()[:, None] * divisors
+    found = identify(torch.stack((angles.sin(), angles.cos()), -1).flatten(1))
+    assert abs(found.hypothesis.base / base - 1) < found.base_within < 1e-6
+
+
 def test_base_is_given_as_far_as_the_numbers_show_it() -> None:
     table = side_by_side(*cos_and_sin(64, 64, 12_345.6)[::-1])
     full, rounded = identify(table), identify(table.bfloat16())

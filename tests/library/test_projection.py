@@ -100,6 +100,16 @@ def test_rows_that_do_not_differ_have_no_components(rows: torch.Tensor) -> None:
         assert not found.explained_variance_ratio.any()
 
 
+@pytest.mark.parametrize("size", [1e170, 1e-170])
+def test_numbers_near_the_limits_of_float64_have_the_same_components(size: float) -> None:
+    table = torch.randn(20, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    plain, far = project(table, fit=15), project(table * size, fit=15)
+    assert far.rank == plain.rank == 3
+    assert_close(far.scores / size, plain.scores, atol=1e-12)
+    assert far.mean is not None
+    assert_close(far.mean / size, torch.as_tensor(plain.mean), atol=1e-12)
+
+
 def test_components_past_the_rank_are_zero_and_not_counted() -> None:
     steps = torch.arange(10.0, dtype=torch.float64)
     line = steps[:, None] * torch.tensor([[3.0, 4.0]], dtype=torch.float64)

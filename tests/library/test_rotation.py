@@ -200,3 +200,12 @@ def test_strided_overlapping_and_shared_memory_change_nothing(
     x, cos, sin = random(6, 4, dtype=F32), tables[:, :2].clone(), tables[:, 2:].clone()
     result = apply_rope(x, tables[:, :2], tables[:, 2:], layout=layout, out=tables)
     assert_turned(result, x, cos, sin, layout)
+
+
+def test_cosines_of_a_position_may_be_changed_by_their_owner() -> None:
+    rope, position = RopeConfig(dim=8).build(), torch.tensor([5])
+    cos, sin = rope.cos_sin(position)
+    before = cos.clone(), sin.clone()
+    cos.neg_()
+    sin.zero_()
+    assert all(map(torch.equal, rope.cos_sin(position), before))

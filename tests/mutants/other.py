@@ -34,7 +34,7 @@ OTHER_MUTANTS = (
            "[radius * Math.sin(angle), -radius", "[-radius * Math.sin(angle), -radius", _SCRIPTS),
     Mutant("first positions counted from the earliest that is tried", "identification/waves.py",
            "[i + EARLIEST_START for i in likely", "[i for i in likely",
-           ("identification.py::test_table_in_any_form_is_identified",)),
+           ("identification.py::test_table_is_made_again_with_its_padding_and_start",)),
     Mutant("the index read back from what was fitted", "analysis/probes.py",
            "fitted = np.setdiff1d(index, fold)", "fitted = index",
            ("layouts_and_probes",)),
