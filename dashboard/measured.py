@@ -146,7 +146,7 @@ def _headline(setting: Setting, every: list[RunInfo]) -> str:
         return f"No model of {page.names(setting.schemes)} is in this comparison."
     one = found[0].specification
     if one.task != Language.kind:
-        return shares.said(found)
+        return shares.share_sentence(found)
     curves = run_frames.curves(found, "context")
     if not curves:
         return "Every training of this comparison stopped early."

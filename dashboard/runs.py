@@ -77,7 +77,7 @@ def unreadable() -> str:
             "The models trained on this server cannot be read now; only those that come with the "
             "workbench are shown."
         )
-    said = {name: _found(name) for name in ids}
+    said = {name: _read_info(name) for name in ids}
     found.foreign = [name for name in ids if isinstance(said[name], RunOfAnotherVersion)]
     found.broken = [f"{name}.parquet" for name in ids if type(said[name]) is RunError]
     faults = found.left_out()
@@ -132,7 +132,7 @@ def _judged(name: str, url: str) -> RunInfo | RunError:
         return fault
 
 
-def _found(name: str) -> RunInfo | RunError:
+def _read_info(name: str) -> RunInfo | RunError:
     """Return what a run is, or why that cannot be told."""
     fault: RunError = RunMissing(f"There is no run {name}.")
     for one in _stores():
@@ -150,7 +150,7 @@ def _found(name: str) -> RunInfo | RunError:
 
 def headings(names: tuple[str, ...]) -> list[RunInfo]:
     """Return what the runs of these names are, those that can be read."""
-    return [one for one in map(_found, names) if isinstance(one, RunInfo)]
+    return [one for one in map(_read_info, names) if isinstance(one, RunInfo)]
 
 
 def whole(name: str) -> Run:

@@ -60,7 +60,7 @@ def draw(
     share = SHARES[one.task]
     st.subheader(share.title, anchor=False)
     says = share.says.format(length=one.train_length, farthest=_shown(one))
-    st.caption(plain(f"{says} {said(runs_drawn)}" if say else says))
+    st.caption(plain(f"{says} {share_sentence(runs_drawn)}" if say else says))
     st.caption(plain(f"{run_words.whole(one)}."))
     frame = run_frames.frame(found)
     kinds = tuple(kind for kind in schemes if any(run_frames.is_of(curve, kind) for curve in found))
@@ -83,7 +83,7 @@ def draw(
     return {f"measured {one.task}": frame.rename(columns={"x": share.unit, "y": "share"})}
 
 
-def said(runs_drawn: list[RunInfo]) -> str:
+def share_sentence(runs_drawn: list[RunInfo]) -> str:
     """Say the shares within the training range, and how far half of the answers stay right."""
     one = runs_drawn[0].specification
     found = run_frames.curves(runs_drawn, one.task)

@@ -153,7 +153,7 @@ def _window_end(x: float, share: Array, length: int) -> tuple[float | None, floa
 
 
 def _crossing(low: float, high: float, offsets: Offsets, share: Array) -> float:
-    """Where B first becomes negative at one of the offsets, between `low` and `high`."""
+    """Return the base between `low` and `high` from which B is negative at one of the offsets."""
     for _ in range(40):
         middle = (low + high) / 2
         if (_sums(middle, share, offsets) < 0).any():

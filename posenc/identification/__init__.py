@@ -1,4 +1,4 @@
-"""What is this table? The scheme that made it, and how it differs from it."""
+"""Identify the scheme behind a table of numbers, and say how the table differs from its formula."""
 
 from posenc.identification.identify import Deviation, Identification, identify
 

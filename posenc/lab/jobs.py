@@ -79,9 +79,9 @@ class Progress:
 
 @dataclass(frozen=True)
 class Job:
-    """What is trained, in order. estimate: seconds, of which `reading` are for evaluations.
+    """One or more runs that a worker trains in order.
 
-    owner: "" if unknown.
+    estimate: expected seconds, of which `reading` are for evaluations. owner: "" if unknown.
     """
 
     name: str

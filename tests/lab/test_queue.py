@@ -213,7 +213,7 @@ def test_process_of_the_same_number_on_another_machine_does_not_hang_here(
 
 
 @pytest.mark.parametrize("jump", [-86_400, 86_400])
-def test_clock_that_jumps_neither_ends_a_process_nor_keeps_one(
+def test_clock_jump_does_not_change_which_process_counts_as_hung(
     queue: Queue, monkeypatch: pytest.MonkeyPatch, jump: int
 ) -> None:
     name, now = queue.add(small_job()), time.time()
@@ -258,7 +258,7 @@ def test_queue_held_by_another_process_is_readable_and_refuses_changes(
 
 
 @pytest.mark.parametrize("content", [b"no table at all" * 100, None], ids=["other", "cut"])
-def test_damaged_table_is_left_alone_and_an_empty_one_begins_anew(
+def test_damaged_queue_is_not_changed_and_an_empty_queue_works(
     queue: Queue, content: bytes | None
 ) -> None:
     queue.add(small_job(), text=b"a text " * 10_000)

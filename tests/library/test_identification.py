@@ -115,7 +115,9 @@ def test_negated_sines_are_named() -> None:
 @pytest.mark.parametrize(
     ("base", "width"), [(23.545943944, 1_024), (711.6, 256), (12_345.678, 128)]
 )
-def test_float32_frequencies_hide_the_base_by_no_more_than_is_said(base: float, width: int) -> None:
+def test_error_of_a_base_found_from_float32_frequencies_is_below_base_within(
+    base: float, width: int
+) -> None:
     divisors = torch.exp(torch.arange(0, width, 2).float() * (-math.log(base) / width))
     angles = torch.arange(300).float()[:, None] * divisors
     found = identify(torch.stack((angles.sin(), angles.cos()), -1).flatten(1))
