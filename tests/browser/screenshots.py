@@ -1,7 +1,7 @@
 """Pictures of every page, for people to look at: `python -m tests.browser.screenshots [--readme]`.
 
 Written to tests/artifacts, which git ignores: every page whole, at three widths, light and dark. With
---readme only the moments that README shows, to .images.
+--readme only the pictures that README shows, to .images.
 """
 
 import argparse
@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Locator, Page
 from tests.browser import browser
 
 ARTIFACTS = Path(__file__).parents[1] / "artifacts"
-README_PICTURES = browser.ROOT / ".images"
+IMAGES = browser.ROOT / ".images"
 MOST_BYTES = 400_000
 
 
@@ -31,7 +31,7 @@ def main() -> None:
         browser.launched(path) as chromium,
     ):
         if asked.readme:
-            README_PICTURES.mkdir(exist_ok=True)
+            IMAGES.mkdir(exist_ok=True)
             write_readme_pictures(chromium, address)
         else:
             ARTIFACTS.mkdir(exist_ok=True)
@@ -56,35 +56,31 @@ def write_pages(chromium: Browser, address: str, width: int, scheme: str) -> Non
     visitor.context.close()
 
 
-# README's moments: file, link, what is shown of the page.
-MOMENTS = {
-    "start": "?equal_width=true&schemes=Sinusoidal&schemes=RoPE&schemes=ALiBi",
-    "measured": "extrapolation?half=measured",
-    "claim": "claims?theme=wavelengths",
-    "pinned": "similarity?schemes=Sinusoidal&schemes=RoPE&base=500&length=128"
-    "&a=schemes~sinusoidal,rope~base~10000~length~128",
-    "link": "pca?base=500&dim=128",
+# README's pictures: file, link, and where it is a part of the page, the part.
+SCHEMES = "schemes=Learned&schemes=Sinusoidal&schemes=RoPE&schemes=ALiBi"
+README_PICTURES = {
+    "schemes": (f"similarity?{SCHEMES}", ".st-key-similarity"),
+    "start": ("", None),
+    "similarity": (
+        "similarity?schemes=Sinusoidal&schemes=RoPE&base=500&length=128"
+        "&a=schemes~sinusoidal,rope~base~10000~length~128",
+        None,
+    ),
+    "extrapolation": ("extrapolation?half=measured", None),
+    "context": ("context_planner?model=llama-3-8b", None),
 }
 
 
 def write_readme_pictures(chromium: Browser, address: str) -> None:
-    """Write README's pictures, light, as a visitor sees them in a window of 1280 pixels."""
+    """Write README's pictures, light, as a visitor sees them in a window of 1440 x 900 pixels."""
     visitor = browser.Visitor(
-        chromium, address, color_scheme="light", viewport={"width": 1280, "height": 800}
+        chromium, address, color_scheme="light", viewport={"width": 1440, "height": 900}
     )
-    for name, link in MOMENTS.items():
+    for name, (link, part) in README_PICTURES.items():
         page = visitor.open(link)
-        shown: Page | Locator = page
-        if name == "claim":
-            shown = page.locator("[class*=st-key-claim_]").filter(has_text="60,611").first
-        if name == "pinned":
-            page.set_viewport_size({"width": 1280, "height": 1360})
-        if name == "link":
-            page.get_by_test_id("stPopover").filter(has_text="Copy link").locator("button").click()
-            page.get_by_test_id("stPopoverBody").get_by_test_id("stCode").wait_for()
-        browser.settled(page)
-        path = README_PICTURES / f"{name}.png"
-        shown.screenshot(path=path, animations="disabled")
+        drawn: Page | Locator = page.locator(part).first if part else page
+        path = IMAGES / f"{name}.png"
+        drawn.screenshot(path=path, animations="disabled")
         page.close()
         if path.stat().st_size >= MOST_BYTES:
             raise SystemExit(f"{path.name} has more than {MOST_BYTES:,} bytes.")

