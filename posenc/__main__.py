@@ -1,6 +1,9 @@
 """The command line: `python -m posenc train`, `runs`, `label`, `export`, `inspect`, `plan`, `identify`."""
 
 import importlib
+import os
+import sys
+from typing import Any
 
 import click
 
@@ -40,6 +43,17 @@ class _Commands(click.Group):
             return super().invoke(ctx)
         except PosencError as error:
             raise click.ClickException(str(error)) from error
+
+    def main(self, *args: Any, **options: Any) -> Any:
+        try:
+            return super().main(*args, **options)
+        except OSError as error:
+            os.dup2(
+                os.open(os.devnull, os.O_WRONLY), 1
+            )  # what is left to write at the end goes there
+            where = error.filename or "The output"
+            click.echo(f"Error: {where} cannot be read or written: {error.strerror}.", err=True)
+            sys.exit(1)
 
 
 def _without_package(name: str, package: str) -> click.Command:

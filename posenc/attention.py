@@ -18,10 +18,13 @@ from posenc.hook_arguments import (
     Positions,
     at_least_float32,
     check_queries_and_keys,
+    described,
+    is_real,
     over_heads,
     repeat_kv,
     resolve_positions,
 )
+from posenc.limits import check_flag
 from posenc.schemes.base import Scheme, check_scheme
 from posenc.toeplitz import QUERY_BLOCK, attend_trained, flipped_rows
 
@@ -47,6 +50,7 @@ def attention(
     check_scheme(scheme)
     _check_shapes(q, k, v, q_positions, k_positions, key_mask)
     scheme.check_heads(q)
+    check_flag("causal", causal)
     if q.shape[-2] == 0:
         return v.new_zeros(*q.shape[:3], v.shape[-1])
     rotated_q, rotated_k = scheme.rotate(q, k, q_positions, k_positions)
@@ -174,20 +178,21 @@ def _check_shapes(
     key_mask: Tensor | None,
 ) -> None:
     check_queries_and_keys(q, k, q_positions, k_positions)
-    if not isinstance(v, Tensor) or v.dim() != 4 or k.shape[:3] != v.shape[:3]:
+    if not is_real(v) or v.dim() != 4 or k.shape[:3] != v.shape[:3]:
         raise SchemeArgumentError(
-            f"k {tuple(k.shape)} and v {tuple(v.shape) if isinstance(v, Tensor) else type(v).__name__} "
-            "do not fit: they must agree in batch, heads and tokens."
+            f"v must agree with k {tuple(k.shape)} in batch, heads and tokens, got {described(v)}."
         )
     if v.dtype != q.dtype or v.device != q.device:
         raise SchemeArgumentError(
             f"v must have the dtype and device of q, {q.dtype} on {q.device}, got {v.dtype} on "
             f"{v.device}."
         )
+    mask_shape = (k.shape[0], k.shape[2])
     if key_mask is not None and (
-        key_mask.dtype != torch.bool or key_mask.shape != (k.shape[0], k.shape[2])
+        not isinstance(key_mask, Tensor)
+        or (key_mask.dtype, key_mask.shape, key_mask.layout)
+        != (torch.bool, mask_shape, torch.strided)
     ):
         raise SchemeArgumentError(
-            f"key_mask must be boolean with the shape {(k.shape[0], k.shape[2])}, "
-            f"got {key_mask.dtype} {tuple(key_mask.shape)}."
+            f"key_mask must be boolean with the shape {mask_shape}, got {described(key_mask)}."
         )

@@ -47,7 +47,7 @@ def resolve_device(device: torch.device | str | None) -> torch.device:
     """Return the device, torch's default for None, or raise SchemeArgumentError."""
     try:
         return torch.get_default_device() if device is None else torch.device(device)
-    except (RuntimeError, TypeError):
+    except (RuntimeError, TypeError, ValueError):  # ValueError: a number above 2^63
         raise SchemeArgumentError(
             f'device must be one of torch, such as "cpu" or "cuda", got {quoted(device)}.'
         ) from None
@@ -77,7 +77,7 @@ def fixed_threads(threads: int) -> Iterator[None]:
 
 def device_name(device: torch.device | str) -> str:
     """Return the device's name as people know it, such as "cuda: NVIDIA H200"."""
-    chosen = torch.device(device)
+    chosen = resolve_device(device)
     if chosen.type == "cuda":
         return f"cuda: {torch.cuda.get_device_name(chosen)}"
     return {"mps": "mps: Apple GPU", "cpu": "CPU"}.get(chosen.type, str(chosen))
@@ -90,7 +90,7 @@ def run_with_fallback(
 
     device: None is `best_device()`. Errors other than running out of memory are the caller's.
     """
-    chosen = best_device() if device is None else torch.device(device)
+    chosen = best_device() if device is None else resolve_device(device)
     try:
         return Ran(compute(chosen), chosen, None)
     except RuntimeError as error:

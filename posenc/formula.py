@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from posenc.errors import SchemeArgumentError, quoted
 from posenc.frequencies import Layout
+from posenc.limits import MAX_HEADS, check_flag, check_head
 
 Notation = Literal["pos, i", "t, k"]
 NOTATIONS: tuple[Notation, ...] = ("pos, i", "t, k")
@@ -25,7 +26,7 @@ _SYMBOLS = {
 }  # fmt: skip
 
 
-@runtime_checkable  # tests check types at run time
+@runtime_checkable
 class Formulated(Protocol):
     """What has a formula: the config of a scheme."""
 
@@ -47,6 +48,12 @@ class Writer:
     head: Literal["mean"] | int = "mean"
 
     def __post_init__(self) -> None:
+        if not isinstance(self.config, Formulated):
+            raise SchemeArgumentError(
+                f"config must be a scheme's config, got {type(self.config).__name__}."
+            )
+        check_flag("numbers", self.numbers)
+        check_head(self.head, getattr(self.config, "heads", MAX_HEADS))
         if self.notation not in NOTATIONS:
             raise SchemeArgumentError(
                 f"notation must be one of {'; '.join(NOTATIONS)}, got {quoted(self.notation)}."
@@ -138,10 +145,11 @@ def formula(
     """Return the formula of a scheme in LaTeX.
 
     config: of the scheme. notation: "pos, i" (Vaswani et al. 2017) or "t, k". numbers: the config's
-    values in the place of their symbols. head: the head meant by numbers, from 0; it is not compared
-    with the config's heads. Raises SchemeArgumentError for an unknown notation.
+    values in the place of their symbols. head: the head meant by numbers, from 0.
+    Raises SchemeArgumentError for an unknown notation or head.
     """
-    return config.formula(Writer(config, notation, numbers, head))
+    write = Writer(config, notation, numbers, head)
+    return config.formula(write)
 
 
 def number(value: float) -> str:

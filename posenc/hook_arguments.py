@@ -3,6 +3,8 @@
 Positions are whole numbers, (n,) or (b, n); None is 0, 1, 2, ... Offsets are key minus query.
 """
 
+from typing import TypeGuard
+
 import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
@@ -14,12 +16,11 @@ Positions = Int[Tensor, " _"] | Int[Tensor, "b _"] | None
 Tokens = Float[Tensor, "b t d"]
 Queries = Float[Tensor, "b h q d"]
 Keys = Float[Tensor, "b g k d"]  # g divides h
-WHOLE = "whole numbers of int64 or a narrower type"
 
 
 def check_tokens(x: Tensor, width: int, positions: Positions) -> None:
     """Raise SchemeArgumentError unless x has this width and `positions`, if given, fits its tokens."""
-    if not isinstance(x, Tensor) or x.dim() < 2 or not x.is_floating_point():
+    if not is_real(x) or x.dim() < 2:
         raise SchemeArgumentError(
             "token vectors must be a floating-point tensor (batch, ..., tokens, width), "
             f"got {described(x)}."
@@ -35,8 +36,7 @@ def check_positions(name: str, positions: Positions, x: Tensor) -> None:
     """Raise SchemeArgumentError unless positions are None or whole numbers, one per token of x."""
     if positions is None:
         return
-    if not is_whole(positions):
-        raise SchemeArgumentError(f"{name} must hold {WHOLE}, got {described(positions)}.")
+    check_whole(name, positions)
     batch, tokens = x.shape[0], x.shape[-2]
     if positions.shape not in ((tokens,), (batch, tokens)):
         raise SchemeArgumentError(
@@ -45,11 +45,23 @@ def check_positions(name: str, positions: Positions, x: Tensor) -> None:
         )
 
 
-def is_whole(x: object) -> bool:
-    """Whether x is a tensor of integers that int64 can hold."""
-    return isinstance(x, Tensor) and not (
-        x.is_floating_point() or x.is_complex() or x.dtype in (torch.bool, torch.uint64)
-    )
+def check_whole(name: str, x: Tensor) -> None:
+    """Raise SchemeArgumentError unless x is a dense tensor of integers that int64 can hold."""
+    if (
+        not isinstance(x, Tensor)
+        or x.is_floating_point()
+        or x.is_complex()
+        or x.dtype in (torch.bool, torch.uint64)
+        or x.layout != torch.strided
+    ):
+        raise SchemeArgumentError(
+            f"{name} must hold whole numbers of int64 or a narrower type, got {described(x)}."
+        )
+
+
+def is_real(x: object) -> TypeGuard[Tensor]:
+    """Whether x is a dense tensor of floating-point numbers."""
+    return isinstance(x, Tensor) and x.is_floating_point() and x.layout == torch.strided
 
 
 def check_queries_and_keys(
@@ -57,7 +69,7 @@ def check_queries_and_keys(
 ) -> None:
     """Raise SchemeArgumentError unless queries and keys can meet: see `posenc.attention`."""
     for name, x in (("q", q), ("k", k)):
-        if not isinstance(x, Tensor) or x.dim() != 4 or not x.is_floating_point():
+        if not is_real(x) or x.dim() != 4:
             raise SchemeArgumentError(
                 f"{name} must be a floating-point tensor (batch, heads, tokens, width), "
                 f"got {described(x)}."
@@ -82,7 +94,10 @@ def check_queries_and_keys(
 
 def described(x: object) -> str:
     """Return the dtype and shape of a tensor, or the type of anything else."""
-    return f"{x.dtype} of shape {tuple(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
+    if not isinstance(x, Tensor):
+        return type(x).__name__
+    layout = "" if x.layout == torch.strided else f" in the layout {x.layout}"
+    return f"{x.dtype} of shape {tuple(x.shape)}{layout}"
 
 
 def check_out(
@@ -117,9 +132,8 @@ def resolve_positions(positions: Positions, count: int, like: Tensor) -> Int[Ten
 def resolve_both(
     q: Tensor, k: Tensor, q_positions: Positions, k_positions: Positions
 ) -> tuple[Int[Tensor, " ..."], Int[Tensor, " ..."]]:
-    """Return the checked positions of queries and of keys; see `resolve_positions`."""
-    check_positions("q_positions", q_positions, q)
-    check_positions("k_positions", k_positions, k)
+    """Return the positions of checked queries and keys; see `resolve_positions`."""
+    check_queries_and_keys(q, k, q_positions, k_positions)
     queries = resolve_positions(q_positions, q.shape[-2], q)
     return queries, resolve_positions(k_positions, k.shape[-2], k)
 

@@ -10,8 +10,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posenc import limits
-from posenc.errors import SchemeArgumentError, quoted
 from posenc.schemes.base import Head, KernelRequest, Scheme, check_scheme
+from posenc.tables import check_dtype
 
 
 def position_kernel(
@@ -81,13 +81,8 @@ def position_vectors(
 def _check(scheme: Scheme, request: KernelRequest, longest: int) -> None:
     """Refuse what no scheme can mean."""
     check_scheme(scheme)
-    head, dtype = request.head, request.dtype
-    if head != "mean" and (isinstance(head, bool) or not isinstance(head, int) or head < 0):
-        raise SchemeArgumentError(
-            f"head must be 'mean' or a whole number from 0 to {limits.MAX_HEADS - 1:,}, got {quoted(head)}."
-        )
+    scheme.check_head(request.head)
     limits.check_count("start", request.start, -limits.MAX_POSITION, limits.MAX_POSITION)
-    if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
-        raise SchemeArgumentError(f"dtype must be None or a floating dtype, got {quoted(dtype)}.")
+    if request.dtype is not None:
+        check_dtype(request.dtype)
     limits.check_count("length", request.length, 1, longest)
-    scheme.check_head(head)

@@ -49,6 +49,22 @@ def check_count(name: str, value: int, low: int, high: int) -> int:
     return value
 
 
+def check_flag(name: str, value: bool) -> None:
+    """Raise SchemeArgumentError unless `value` is True or False."""
+    if not isinstance(value, bool):
+        raise SchemeArgumentError(f"{name} must be True or False, got {quoted(value)}.")
+
+
+def check_head(head: int | str, heads: int = MAX_HEADS) -> None:
+    """Raise SchemeArgumentError unless `head` is "mean" or an index of one of `heads` heads."""
+    if head == "mean":
+        return
+    if isinstance(head, bool) or not isinstance(head, int) or not 0 <= head < heads:
+        raise SchemeArgumentError(
+            f"head must be 'mean' or a whole number from 0 to {heads - 1:,}, got {quoted(head)}."
+        )
+
+
 def check_seed(value: int) -> int:
     """Return `value` if it is a seed of a generator, else raise SchemeArgumentError."""
     return check_count("seed", value, 0, 2**63 - 1)

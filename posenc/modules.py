@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from posenc import limits
 from posenc.errors import PositionOutOfRange, SchemeArgumentError, quoted
+from posenc.hook_arguments import described, is_real
 from posenc.schemes.trainable import INITIAL_STD
 from posenc.tables import sinusoidal_table
 
@@ -25,9 +26,9 @@ class _PositionTable(nn.Module):
     def forward(self, x: Float[Tensor, "b t d"]) -> Float[Tensor, "b t d"]:
         """Return x plus the rows of positions 0 .. t-1. Raises PositionOutOfRange past max_len."""
         rows, width = self.table.shape
-        if x.dim() != 3 or x.shape[2] != width:
+        if not is_real(x) or x.dim() != 3 or x.shape[2] != width:
             raise SchemeArgumentError(
-                f"x must have the shape (batch, tokens, {width}), got {tuple(x.shape)}."
+                f"x must have the shape (batch, tokens, {width}), got {described(x)}."
             )
         if x.shape[1] > rows:
             raise PositionOutOfRange(

@@ -15,7 +15,7 @@ from torch.autograd import forward_ad
 
 from posenc.errors import SchemeArgumentError, quoted
 from posenc.frequencies import Layout, check_layout
-from posenc.hook_arguments import at_least_float32, check_out, described
+from posenc.hook_arguments import at_least_float32, check_out, described, is_real
 
 First = Literal["sin", "cos"]
 
@@ -175,7 +175,7 @@ def _check(x: Tensor, cos: Tensor, sin: Tensor, layout: str) -> None:
     """Raise SchemeArgumentError unless the tables fit x; cheap, because decoding calls it per token."""
     check_layout(layout)
     for tensor in (x, cos, sin):
-        if not (isinstance(tensor, Tensor) and tensor.is_floating_point()):
+        if not is_real(tensor):
             raise SchemeArgumentError(
                 f"x, cos and sin must be floating point tensors, got {described(tensor)}."
             )

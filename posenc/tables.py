@@ -16,9 +16,9 @@ from jaxtyping import Float, Int, Integer
 from torch import Tensor
 
 from posenc.device import float64_device, resolve_device
-from posenc.errors import PositionOutOfRange, SchemeArgumentError
+from posenc.errors import PositionOutOfRange, SchemeArgumentError, quoted
 from posenc.frequencies import Frequencies, Layout, check_layout, exact_cos_sin, join_pairs
-from posenc.hook_arguments import WHOLE, check_out, described, is_whole
+from posenc.hook_arguments import check_out, check_whole
 from posenc.limits import MAX_POSITION, check_table
 
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
@@ -145,9 +145,8 @@ def cos_sin(
     Returns (cos, sin), each (*n, pairs). Raises SchemeArgumentError for non-integer positions and
     PositionOutOfRange past 2^31 - 1 (checked where the values are on the host and not compiling).
     """
-    _check_dtype(dtype)
-    if not is_whole(positions):
-        raise SchemeArgumentError(f"positions must hold {WHOLE}, got {described(positions)}.")
+    check_dtype(dtype)
+    check_whole("positions", positions)
     target = positions.device if device is None else resolve_device(device)
     flat = positions.flatten().to(torch.int64)
     low, high = _extent(flat) or (0, MAX_POSITION)  # unknown on a GPU: assume the full range
@@ -189,7 +188,7 @@ def sinusoidal_table(
     Raises SchemeArgumentError. Source: Vaswani et al. 2017, arXiv 1706.03762, section 3.5.
     """
     check_table(length, dim, start)
-    _check_dtype(dtype)
+    check_dtype(dtype)
     check_layout(layout)
     frequencies, target = Frequencies.geometric(dim, base), resolve_device(device)
     if torch.compiler.is_compiling():
@@ -229,7 +228,7 @@ def rope_tables(
     Raises SchemeArgumentError. Source: Su et al. 2021, arXiv 2104.09864, section 3.2.2.
     """
     check_table(length, dim, start)
-    _check_dtype(dtype)
+    check_dtype(dtype)
     frequencies = (
         Frequencies.geometric(dim, base)
         if inv_freq is None
@@ -242,10 +241,11 @@ def rope_tables(
     return _consecutive(start, length, frequencies, dtype, resolve_device(device))
 
 
-def _check_dtype(dtype: torch.dtype) -> None:
-    if dtype not in DTYPES:
+def check_dtype(dtype: torch.dtype) -> None:
+    """Raise SchemeArgumentError unless `dtype` is one of `DTYPES`."""
+    if not isinstance(dtype, torch.dtype) or dtype not in DTYPES:
         raise SchemeArgumentError(
-            f"dtype must be float32, float64, bfloat16 or float16, got {dtype}."
+            f"dtype must be float32, float64, bfloat16 or float16, got {quoted(dtype)}."
         )
 
 
@@ -304,6 +304,7 @@ def cosine_sum(offsets: Int[Tensor, " *n"], frequencies: Frequencies) -> Float[T
     Consecutive offsets are one matrix product of two short tables:
     cos(a + b)w = cos(aw) cos(bw) - sin(aw) sin(bw), with a in steps of the number of b.
     """
+    check_whole("offsets", offsets)
     flat = offsets.reshape(-1)
     if torch.compiler.is_compiling() or not _is_consecutive(flat):
         tiles = flat.split(max(1, _COSINE_TILE // frequencies.pairs))

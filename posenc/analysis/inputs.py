@@ -17,16 +17,18 @@ def as_generator(seed: Seed) -> torch.Generator:
     return torch.Generator().manual_seed(check_seed(seed))
 
 
-def as_float64(name: str, value: object, shape: str) -> Tensor:
+def as_float64(name: str, value: object, shape: str, *, sparse: bool = False) -> Tensor:
     """Return `value` as a detached float64 tensor of the rank that `shape`, such as "(n, d)", says.
 
-    The device stays, except that MPS has no float64 and goes to the CPU.
+    The device stays, except that MPS has no float64 and goes to the CPU. sparse: take sparse tensors.
     Raises SchemeArgumentError for anything but a non-empty real tensor of that rank.
     """
     rank = shape.count(",") + (0 if shape.endswith(",)") else 1)
     if not isinstance(value, Tensor) or value.is_complex() or value.dtype == torch.bool:
         kind = str(value.dtype) if isinstance(value, Tensor) else type(value).__name__
         raise SchemeArgumentError(f"{name} must be a tensor of real numbers, got {kind}.")
+    if value.layout != torch.strided and not sparse:
+        raise SchemeArgumentError(f"{name} must be a dense tensor: give {name}.to_dense().")
     if value.ndim != rank or value.numel() == 0:
         raise SchemeArgumentError(
             f"{name} must be a non-empty {shape} tensor, got shape {tuple(value.shape)}."

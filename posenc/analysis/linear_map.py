@@ -59,7 +59,7 @@ def verify_map(
     Raises SchemeArgumentError when no pair of positions lies `offset` apart, or for a bad shape.
     """
     vectors = as_float64("vectors", vectors, "(n, d)")
-    matrix = as_float64("matrix", matrix, "(p, q)").to(vectors.device)
+    matrix = as_float64("matrix", matrix, "(p, q)", sparse=True).to(vectors.device)
     outputs, inputs = matrix.shape
     if max(outputs, inputs) > vectors.shape[1]:
         raise SchemeArgumentError(
@@ -85,8 +85,9 @@ def composition_error(
     Each may be a sparse COO tensor, as a closed form of wide vectors is.
     Raises SchemeArgumentError for shapes that do not compose.
     """
-    first, second = as_float64("first", first, "(a, b)"), as_float64("second", second, "(b, c)")
-    both = as_float64("both", both, "(a, c)")
+    first = as_float64("first", first, "(a, b)", sparse=True)
+    second = as_float64("second", second, "(b, c)", sparse=True)
+    both = as_float64("both", both, "(a, c)", sparse=True)
     if first.shape[1] != second.shape[0] or both.shape != (first.shape[0], second.shape[1]):
         raise SchemeArgumentError(
             "the three matrices must compose, got shapes "

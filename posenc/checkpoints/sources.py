@@ -12,7 +12,7 @@ from torch import Tensor
 from posenc import limits
 from posenc.checkpoints.position_table import PositionTable, minilm_table, read_position_table
 from posenc.checkpoints.safetensors_file import Header, read_header, read_tensor
-from posenc.errors import CheckpointError, RunError
+from posenc.errors import CheckpointError, RunError, quoted
 from posenc.text import printable_name
 
 RESULTS = Path(str(files("posenc"))) / "lab" / "results"  # the runs that ship
@@ -39,6 +39,8 @@ def named_table(source: str) -> PositionTable:
         registered by `add_finder` knows, or the path of a .safetensors file.
     Raises CheckpointError where there is no such table.
     """
+    if not isinstance(source, str):
+        raise CheckpointError(f"The name of a table must be a text, got {quoted(source)}.")
     if source == "trained" or re.fullmatch(limits.RUN, source):
         return _run_table(TRAINED if source == "trained" else source.removeprefix("run-"))
     if source == "minilm":

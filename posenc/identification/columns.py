@@ -19,6 +19,7 @@ from posenc import limits
 from posenc.checkpoints.array_files import cosines_and_sines
 from posenc.errors import SchemeArgumentError
 from posenc.frequencies import Layout
+from posenc.hook_arguments import described, is_real
 
 Form = Literal["table", "cosines and sines"]
 
@@ -150,8 +151,8 @@ class TableInput:
         Axes of size 1 are dropped. Raises SchemeArgumentError unless the numbers are finite and there are
         two rows or more.
         """
-        if not isinstance(table, Tensor):
-            raise SchemeArgumentError(f"table must be a tensor, got {type(table).__name__}.")
+        if not isinstance(table, Tensor) or table.layout != torch.strided:
+            raise SchemeArgumentError(f"table must be a dense tensor, got {described(table)}.")
         if table.is_complex():
             if sines is not None:
                 raise SchemeArgumentError("A complex table has its sines in it: give no others.")
@@ -181,8 +182,10 @@ def longest_run(excluded: Bool[Tensor, " t"]) -> tuple[int, int]:
 
 
 def _numbers(name: str, tensor: Tensor) -> Float[Tensor, "t c"]:
-    if not isinstance(tensor, Tensor) or not tensor.is_floating_point():
-        raise SchemeArgumentError(f"{name} must hold floating-point numbers.")
+    if not is_real(tensor):
+        raise SchemeArgumentError(
+            f"{name} must be a tensor of floating-point numbers, got {described(tensor)}."
+        )
     table = tensor.detach()
     while table.ndim > 2 and 1 in table.shape:
         table = table.squeeze(table.shape.index(1))

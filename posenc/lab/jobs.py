@@ -102,6 +102,8 @@ class Queue:
 
     def __init__(self, folder: Path | None = None, *, running: int = 1, waiting: int = 8) -> None:
         self.folder = folder or work_folder() / "queue"
+        if "\0" in str(self.folder):
+            raise QueueUnwritable("The folder of the queue has a zero byte in its name.")
         self.file = self.folder / "jobs.sqlite"
         self.running = running
         self.waiting = waiting
@@ -315,8 +317,9 @@ class Queue:
 
     def _rows(self, query: str, *values: object) -> list[sqlite3.Row]:
         """Return the result of a query; nothing where there is no table yet."""
-        if not self.file.exists():
-            return []
+        with self._refusals():
+            if not self.file.exists():
+                return []
         with self._connection() as db:
             if db.execute("SELECT 1 FROM sqlite_master").fetchone() is None:
                 return []  # a kill left the file without its table

@@ -109,11 +109,13 @@ def read_text(path: str | None) -> Corpus:
     try:
         if not file.is_file() and file.exists():  # devices and pipes may never end
             raise CorpusError("The text cannot be read: it is no regular file.")
-        if file.stat().st_size > limits.MAX_FILE_BYTES:
+        size = file.stat().st_size
+        if size > limits.MAX_FILE_BYTES:
             raise CorpusError(
                 f"The text is too large: at most {limits.MAX_FILE_BYTES:,} bytes are read."
             )
-        content = file.read_bytes()
+        with file.open("rb") as opened:
+            content = opened.read(size)  # 0 of a file of /proc that waits for news
     except CorpusError:
         raise
     except (OSError, ValueError) as error:  # ValueError: a path with a zero byte

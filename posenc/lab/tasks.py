@@ -83,6 +83,8 @@ def from_text(name: str, content: bytes) -> Corpus:
 
     Invalid bytes become U+FFFD. Raises CorpusError for a short text and for a file that is no text.
     """
+    if not isinstance(content, bytes):
+        raise CorpusError(f"The text must be bytes, got {type(content).__name__}.")
     if not content:
         raise CorpusError("The text is empty.")
     text, replaced = decoded(content)

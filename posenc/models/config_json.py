@@ -70,7 +70,8 @@ def _read_file(path: Path) -> bytes:
     try:
         if path.is_file():
             with path.open("rb") as file:
-                return file.read(limits.MAX_CONFIG_BYTES + 1)
+                # Of a file of /proc that waits for news, the size is 0.
+                return file.read(min(path.stat().st_size, limits.MAX_CONFIG_BYTES + 1))
         if path.is_dir():
             raise ConfigFileError(f"{name} is a directory; give the config.json in it.")
     except OSError as error:

@@ -242,7 +242,7 @@ def read_config_token(token: str) -> ModelConfig:
 
 
 def _unpack(token: str) -> bytes:
-    if not re.fullmatch(PATTERN, token, re.ASCII):
+    if not isinstance(token, str) or not re.fullmatch(PATTERN, token, re.ASCII):
         raise ConfigFileError(
             f"the token of a config is {PREFIX} and at most {MAX_TOKEN:,} characters in all, "
             "letters, digits, - and _."

@@ -168,6 +168,10 @@ def plan(
     from 0, the sign of B(k) is computed; None for all.
     Raises SchemeArgumentError for a context or scan outside 1 .. 2^24, or an unknown method.
     """
+    if not isinstance(model, ModelConfig):
+        raise SchemeArgumentError(
+            f"model must be what read_config returns, got {type(model).__name__}."
+        )
     check_count("context", context, 1, MAX_CONTEXT)
     if scan is not None:
         check_count("scan", scan, 1, MAX_CONTEXT)

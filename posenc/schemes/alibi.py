@@ -18,9 +18,9 @@ from posenc import limits
 from posenc.device import float64_device, resolve_device, widest_dtype
 from posenc.errors import NoPositionVectors, SchemeArgumentError, quoted
 from posenc.formula import Writer, number
-from posenc.hook_arguments import is_whole
+from posenc.hook_arguments import check_whole
 from posenc.schemes.base import HEADS, Head, KernelRequest, Scheme, SchemeConfig
-from posenc.tables import castable
+from posenc.tables import castable, check_dtype
 
 
 def alibi_slopes(
@@ -35,6 +35,7 @@ def alibi_slopes(
     power = 1 << (heads.bit_length() - 1)
     slopes = [2.0 ** (-8 * h / power) for h in range(1, power + 1)]
     slopes += [2.0 ** (-4 * h / power) for h in range(1, 2 * (heads - power), 2)]
+    check_dtype(dtype)
     exact = torch.tensor(slopes, dtype=torch.float64, device="cpu")
     return exact.to(dtype).to(resolve_device(device))
 
@@ -47,8 +48,10 @@ def alibi_bias(
     Press et al. 2022, arXiv 2108.12409, section 3. Unit: logits, added after scaling. Computed in
     float64 and rounded once. Raises SchemeArgumentError unless positions are whole numbers.
     """
-    if not is_whole(q_positions) or not is_whole(k_positions) or not q_positions.dim():
-        raise SchemeArgumentError("positions must be whole numbers, (q,) and (k,) or (batch, ...).")
+    check_whole("q_positions", q_positions)
+    check_whole("k_positions", k_positions)
+    if not q_positions.dim() or not k_positions.dim():
+        raise SchemeArgumentError("positions must be rows, (q,) and (k,) or (batch, ...).")
     if not isinstance(slopes, Tensor) or slopes.dim() != 1 or not slopes.is_floating_point():
         raise SchemeArgumentError("slopes must be one row of floating-point numbers, one per head.")
     # int64, because an offset of uint8 or int8 positions would wrap around.

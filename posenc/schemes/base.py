@@ -25,7 +25,6 @@ from posenc.errors import (
     NoPositionVectors,
     NotStationary,
     SchemeArgumentError,
-    quoted,
 )
 from posenc.formula import Writer
 from posenc.frequencies import Frequencies, Layout
@@ -36,10 +35,11 @@ from posenc.hook_arguments import (
     Tokens,
     at_least_float32,
     check_queries_and_keys,
+    check_whole,
     offsets_between,
     repeat_kv,
 )
-from posenc.tables import castable
+from posenc.tables import castable, check_dtype
 from posenc.toeplitz import toeplitz
 
 BASE = fields.FloatRange(low=limits.MIN_BASE, high=limits.MAX_BASE, closed=False, label="Base")
@@ -184,8 +184,8 @@ class Scheme(nn.Module):
 
         q and k are not rotated. The default is `offset_bias` of their offsets.
         """
-        self.check_heads(q)
         offsets = offsets_between(q, k, q_positions, k_positions)
+        self.check_heads(q)
         values = self.offset_bias(offsets)
         if values is None:
             return None
@@ -266,6 +266,7 @@ class Scheme(nn.Module):
         if self.needs_content:
             raise NoPositionKernel(f"{self.config.label} has no fixed {missing}.")
         self.check_head(head)
+        check_whole("offsets", offsets)
         bias = self.offset_bias(offsets)
         if bias is None:
             return None
@@ -297,12 +298,7 @@ class Scheme(nn.Module):
 
     def check_head(self, head: Head) -> None:
         """Raise SchemeArgumentError unless `head` is "mean" or an index of a head."""
-        if head == "mean" or self.heads is None:
-            return
-        if isinstance(head, bool) or not isinstance(head, int) or not 0 <= head < self.heads:
-            raise SchemeArgumentError(
-                f"head must be 'mean' or a whole number from 0 to {self.heads - 1}, got {quoted(head)}."
-            )
+        limits.check_head(head, self.heads or limits.MAX_HEADS)
 
 
 def of_head(values: Float[Tensor, " h *n"], head: Head) -> Float[Tensor, " *n"]:
@@ -312,7 +308,10 @@ def of_head(values: Float[Tensor, " h *n"], head: Head) -> Float[Tensor, " *n"]:
 
 def rounded(values: Float[Tensor, " *n"], dtype: torch.dtype | None) -> Float[Tensor, " *n"]:
     """Return float64 values rounded once to `dtype`, as float64 again."""
-    return values if dtype is None else castable(values, dtype).to(dtype).double()
+    if dtype is None:
+        return values
+    check_dtype(dtype)
+    return castable(values, dtype).to(dtype).double()
 
 
 def check_scheme(scheme: object) -> None:

@@ -80,8 +80,8 @@ class Fire(Trainable):
     def bias(
         self, q: Queries, k: Keys, q_positions: Positions = None, k_positions: Positions = None
     ) -> Float[Tensor, "#b h q k"]:
-        self.check_heads(q)
         both = resolve_both(q, k, q_positions, k_positions)
+        self.check_heads(q)
         values = self._values(*both, at_least_float32(q.dtype))
         return values if values.dim() == 4 else values[None]
 

@@ -158,10 +158,10 @@ class RotaryScheme(Scheme):
         return self._rotated(q, q_positions, 1), self._rotated(k, k_positions, -1)
 
     def _rotated(self, x: Tensor, positions: Positions, sign: int) -> Tensor:
+        check_tokens(x, self.width, positions)
         return apply_rope(x, *self._rows_of(x, positions, sign), layout=self.rotary_layout)
 
     def _rows_of(self, x: Tensor, positions: Positions, sign: int = 1) -> Rows:
-        check_tokens(x, self.width, positions)
         at = x.shape[-2] if positions is None else positions
         cos, sin = self.rows(at, at_least_float32(x.dtype), x.device, sign)
         return (cos[:, None], sin[:, None]) if cos.dim() == 3 else (cos, sin)  # of all heads
@@ -189,10 +189,11 @@ class Rope(RotaryScheme, VectorScheme):
     def rotate(
         self, q: Queries, k: Keys, q_positions: Positions = None, k_positions: Positions = None
     ) -> tuple[Queries, Keys]:
+        check_tokens(q, self.width, q_positions)
+        check_tokens(k, self.width, k_positions)
         alike = q.shape[-2] == k.shape[-2] and q.device == k.device and q.dtype == k.dtype
         if q_positions is not k_positions or not alike:
             return super().rotate(q, k, q_positions, k_positions)
-        check_tokens(k, self.width, k_positions)
         cos, sin = self._rows_of(q, q_positions)
         return apply_rope_to_both(q, k, cos, sin, layout=self.rotary_layout)
 

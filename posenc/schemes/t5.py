@@ -19,9 +19,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from posenc import fields
-from posenc.errors import ConfigError, SchemeArgumentError
+from posenc.errors import ConfigError
 from posenc.formula import Writer
-from posenc.hook_arguments import is_whole
+from posenc.hook_arguments import check_whole
 from posenc.schemes.base import HEADS
 from posenc.schemes.trainable import Trainable, TrainableConfig, drawn, source_field
 
@@ -41,8 +41,7 @@ def t5_buckets(
     Raffel et al. 2020, arXiv 1910.10683, section 2.1. Raises SchemeArgumentError for offsets that are
     not whole numbers, ConfigError for other arguments out of range.
     """
-    if not is_whole(offsets):
-        raise SchemeArgumentError("offsets must be whole numbers, key minus query.")
+    check_whole("offsets", offsets)
     config = T5Config(buckets=buckets, max_distance=max_distance, bidirectional=bidirectional)
     return config.bucket(offsets)
 

@@ -104,13 +104,14 @@ class TransformerXL(Trainable):
     def bias(
         self, q: Queries, k: Keys, q_positions: Positions = None, k_positions: Positions = None
     ) -> Float[Tensor, "b h q k"]:
-        self.check_heads(q)
         check_tokens(q, self.config.head_dim, q_positions)
+        offsets = offsets_between(q, k, q_positions, k_positions)
+        self.check_heads(q)
         dtype = at_least_float32(q.dtype)
         keys = repeat_kv(k, q.shape[1]).to(dtype)
         of_keys = torch.einsum("hd,bhkd->bhk", self.u.to(dtype), keys)[:, :, None, :]
         queries = q.to(dtype) + self.v.to(dtype)[:, None]
-        of_offsets = self._products(queries, offsets_between(q, k, q_positions, k_positions))
+        of_offsets = self._products(queries, offsets)
         return (of_keys + of_offsets) * self.softmax_scale(q.shape[-1])
 
     def offset_bias(self, offsets: Int[Tensor, " *shape"]) -> Float[Tensor, " h *shape"]:

@@ -21,7 +21,7 @@ from posenc.device import float64_device
 from posenc.errors import PositionOutOfRange
 from posenc.formula import Writer
 from posenc.frequencies import Frequencies, Layout
-from posenc.hook_arguments import Positions, resolve_positions
+from posenc.hook_arguments import Positions, check_whole, resolve_positions
 from posenc.schemes.base import BASE, EVEN_HEAD_WIDTH, Head, KernelRequest, SchemeConfig, rounded
 from posenc.schemes.rope import At, RotaryScheme, Rows
 from posenc.tables import cos_sin
@@ -126,6 +126,7 @@ class Xpos(RotaryScheme):
     def offset_kernel(
         self, offsets: Int[Tensor, " *n"], head: Head = "mean", dtype: torch.dtype | None = None
     ) -> Float[Tensor, " *n"]:
+        check_whole("offsets", offsets)
         self._check_range(offsets + self.config.origin, torch.float64)  # a distance from it
         cos, _ = cos_sin(offsets, self.frequencies, dtype=torch.float64)
         return (2 / self.width) * (cos * self._decay(offsets, -1)).sum(dim=-1)

@@ -240,7 +240,7 @@ def test_arguments_that_do_not_fit_are_refused() -> None:
     cases: list[tuple[str, tuple[Tensor, Tensor, Tensor], dict[str, Any]]] = [
         ("shape", (q[0], k, v), {}),
         ("do not fit", (q, k[:1], v[:1]), {}),
-        ("do not fit", (q, k, v[:, :, :4]), {}),
+        ("v must agree with k", (q, k, v[:, :, :4]), {}),
         ("do not fit", (q[..., :4], k, v), {}),
         ("divide", (q, k[:, :3], v[:, :3]), {}),
         ("of 10 heads .* 5 heads", (q[:, :5], k[:, :5], v[:, :5]), {}),

@@ -17,20 +17,31 @@ from posenc import (
     ConfigError,
     PosencError,
     SchemeArgumentError,
+    SinusoidalPositionalEncoding,
     TokenPlusPositionEmbedding,
     alibi_bias,
     alibi_slopes,
     analysis,
     apply_rope,
     attention,
+    device_name,
+    encoding,
+    formula,
     limits,
     position_kernel,
     position_vectors,
     rope_frequencies,
     rope_tables,
+    run_with_fallback,
     sinusoidal_table,
 )
 from posenc.analysis import fit_kernel, offset_only
+from posenc.checkpoints import named_table
+from posenc.identification import identify
+from posenc.lab import from_text
+from posenc.lab.jobs import Queue
+from posenc.models import read_config_token
+from posenc.planner import plan
 from posenc.schemes.alibi import AlibiConfig, expanding_shift
 from posenc.schemes.learned import LearnedConfig
 from posenc.schemes.rope import RopeConfig
@@ -45,7 +56,10 @@ CONFIG: Any = RopeConfig(dim=8)
 ROPE: Any = CONFIG.build()
 LEARNED: Any = LearnedConfig(dim=8, max_len=9).build()
 NAME: Any = "rope"
+NONE: Any = None
+NUMBER: Any = 10**30
 Q: Any = torch.ones(1, 2, 4, 8)
+SPARSE: Any = Q.to_sparse()
 FOUR, SLOPES = torch.arange(4), alibi_slopes(2)
 
 CASES: dict[str, tuple[Callable[[], object], str]] = {
@@ -57,8 +71,8 @@ CASES: dict[str, tuple[Callable[[], object], str]] = {
     "values of another dtype": (lambda: attention(Q, Q, Q.double(), ROPE), "v must have the dtype"),
     "no key head": (lambda: attention(Q, Q[:, :0], Q[:, :0], ROPE), "there must be a head"),
     "no width": (lambda: attention(Q[..., :0], Q[..., :0], Q, ALIBI), "and a width"),
-    "fractional offsets": (lambda: alibi_bias(FOUR / 2, FOUR, SLOPES), "must be whole numbers"),
-    "position without an axis": (lambda: alibi_bias(FOUR[0], FOUR, SLOPES), "whole numbers"),
+    "fractional offsets": (lambda: alibi_bias(FOUR / 2, FOUR, SLOPES), "must hold whole numbers"),
+    "position without an axis": (lambda: alibi_bias(FOUR[0], FOUR, SLOPES), "must be rows"),
     "matrix of slopes": (lambda: alibi_bias(FOUR, FOUR, torch.ones(2, 2)), "one row"),
     "head from the end": (lambda: ALIBI.offset_map(1, size=3, head=-1), "head must be"),
     "whole token vectors": (lambda: LEARNED.embed(torch.ones(1, 3, 8).long()), "token vectors"),
@@ -79,6 +93,41 @@ CASES: dict[str, tuple[Callable[[], object], str]] = {
     "mode of frequencies": (lambda: rope_frequencies(CONFIG, mode=NAME), "mode must be"),
     "fractional offsets of T5": (lambda: t5_buckets(torch.ones(3)), "whole numbers"),
     "buckets of T5": (lambda: t5_buckets(FOUR, buckets=2), "T5Config"),
+    "causal in words": (lambda: attention(Q, Q, Q, ROPE, causal=NAME), "causal must be True or False"),
+    "mask of a number": (lambda: attention(Q, Q, Q, ROPE, key_mask=NAME), "key_mask .* got str"),
+    "sparse queries": (lambda: attention(SPARSE, SPARSE, SPARSE, ROPE), "q must be .*sparse"),
+    "positions in words": (lambda: ROPE.scores(Q, Q, NAME), "q_positions must hold .* got str"),
+    "queries of a hook": (lambda: ALIBI.bias(NAME, NAME), "q must be .* got str"),
+    "queries of a rotation": (lambda: ROPE.rotate(None, Q), "token vectors must be .* got NoneType"),
+    "no offsets": (lambda: ROPE.offset_kernel(None), "offsets must hold .* got NoneType"),
+    "no offsets of a bias": (lambda: ALIBI.offset_kernel(None), "offsets must hold .* got NoneType"),
+    "no offsets of xPos": (
+        lambda: SMALL.config("xpos").build().offset_kernel(NAME), "offsets must hold"),
+    "sparse tables": (lambda: apply_rope(Q[0], SPARSE, SPARSE), "floating point .*sparse"),
+    "number as a dtype": (lambda: encoding(ROPE, 4, dtype=NUMBER), "dtype must be .*got 10"),
+    "dtype of slopes": (lambda: alibi_slopes(2, dtype=NUMBER), "dtype must be"),
+    "dtype of a kernel": (lambda: position_kernel(ROPE, 4, dtype=NUMBER), "dtype must be"),
+    "dtype of an offset kernel": (
+        lambda: ALIBI.offset_kernel(FOUR, dtype=torch.int64), "dtype must be"),
+    "head of an encoding": (lambda: encoding(ROPE, 4, head=NAME), "head must be 'mean'"),
+    "device of a table": (lambda: sinusoidal_table(4, 8, device=NUMBER), "device must be"),
+    "device by name": (lambda: device_name(NUMBER), "device must be"),
+    "device to compute on": (lambda: run_with_fallback(str, NAME), "device must be"),
+    "no formula": (lambda: formula(NONE), "config must be a scheme's config, got NoneType"),
+    "numbers in words": (lambda: formula(CONFIG, numbers=NAME), "numbers must be True or False"),
+    "head of a formula": (
+        lambda: formula(ALIBI.config, numbers=True, head=2), "head must be .* from 0 to 1"),
+    "sparse kernel": (lambda: offset_only(torch.eye(4).to_sparse()), "kernel must be a dense tensor"),
+    "sparse table": (lambda: identify(torch.eye(4).to_sparse()), "table must be a dense tensor"),
+    "whole table": (lambda: identify(torch.eye(4).long()), "table must be .* got torch.int64"),
+    "tokens of a module": (
+        lambda: SinusoidalPositionalEncoding(d_model=8)(NONE), "x must have .* got NoneType"),
+    "table of no name": (lambda: named_table(NONE), "name of a table must be a text"),
+    "token of no text": (lambda: read_config_token(NONE), "the token of a config is"),
+    "plan of a path": (lambda: plan(NAME, 4_096), "what read_config returns, got str"),
+    "text that is decoded": (lambda: from_text("novel", NAME), "must be bytes, got str"),
+    "zero byte in the queue": (lambda: Queue(Path("a\0b")), "a zero byte"),
+    "long name of the queue": (lambda: Queue(Path("a" * 300)).jobs(), "cannot be written"),
     "unknown kind of scheme": (
         lambda: SCHEMES["shaw "], r"one of learned, .*, got 'shaw '"),
 }  # fmt: skip

@@ -160,6 +160,27 @@ main(sys.argv[1:])
 """
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a system without /dev/full")
+def test_file_of_proc_and_full_disk_end_with_one_sentence(llama: str) -> None:
+    result = run("inspect", "/proc/kmsg")  # for root a regular file of size 0 that never ends
+    assert result.exit_code == 2
+    assert result.output.startswith("Error: ")
+    assert result.output.count("\n") == 1
+    for words in (["plan", llama, "--context", "65536", "--json"], ["--help"]):
+        with Path("/dev/full").open("wb") as full:
+            process = subprocess.run(
+                [sys.executable, "-m", "posenc", *words],
+                stdout=full,
+                stderr=subprocess.PIPE,
+                check=False,
+            )
+        assert process.returncode == 1
+        assert process.stderr == (
+            b"Error: The output cannot be read or written: No space left on device.\n"
+        )
+
+
 def run_without_lab(*words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", WITHOUT_LAB, *words]
     return subprocess.run(command, capture_output=True, text=True, check=False)
