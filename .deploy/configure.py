@@ -93,7 +93,7 @@ _PORT = "[0-9]{1,5}"
 _HEADER = (r"[A-Za-z][A-Za-z0-9-]{0,63}", "the name of an HTTP header")
 _FILE = (r"[^\s;{}\"'$\\#]+", "a path without spaces, quotes and ; { } $ # \\")
 # What each word may be. The first three are the server's own: see the
-# rules of POSENC_PATH, POSENC_HOSTS and POSENC_USER_HEADER (dashboard/server_settings.py).
+# rules of POSENC_PATH, POSENC_HOSTS and POSENC_USER_HEADER (dashboard/server/settings.py).
 FORMS = {
     "path": (
         r"(?:[A-Za-z0-9_-]+(?:/[A-Za-z0-9_-]+){0,7})?",

@@ -14,8 +14,8 @@ from pathlib import Path
 from streamlit import config
 from streamlit.web import cli
 
-from dashboard import counters, identity_providers, logs, output, server_settings, visitor, workers
-from dashboard.server_settings import ServerSettingError, ServerSettings
+from dashboard.server import counters, identity, logs, safe_stdout, settings, visitor, workers
+from dashboard.server.settings import ServerSettingError, ServerSettings
 
 FOLDER = Path(__file__).parent
 THIS_MACHINE = "127.0.0.1"
@@ -53,29 +53,29 @@ def main(arguments: list[str]) -> int:
     if (FOLDER.parent / ".streamlit").is_dir():  # where config.toml and secrets.toml lie
         os.chdir(FOLDER.parent)
     try:
-        allowed = server_settings.current()
-        server_settings.check_places(allowed)
-        identity_providers.offered()
+        allowed = settings.current()
+        settings.check_places(allowed)
+        identity.offered()
     except ServerSettingError as error:
         print(f"posenc: {error}", file=sys.stderr)
         return 2
     if "--check" in arguments:
-        for variable in server_settings.unknown():
+        for variable in settings.unknown():
             said = f"posenc: {variable} is no variable of a server; it changes nothing."
             print(said, file=sys.stderr)
-        if identity_providers.passed_over():
+        if identity.passed_over():
             said = "[auth] of secrets.toml changes nothing while POSENC_USER_HEADER is set"
             print(f"posenc: {said}.", file=sys.stderr)
-        for variable, text in server_settings.written(allowed).items():
+        for variable, text in settings.written(allowed).items():
             print(f"{variable}={text}")
         return 0
     ours = options(allowed, arguments)
     # Asked for the secrets, Streamlit has read its options; else it would warn that ours come late.
     config._config_options = None
-    if identity_providers.offered():
+    if identity.offered():
         # The cookies of somebody in many groups; else a page of theirs would never connect again.
         os.environ.setdefault("WEBSOCKETS_MAX_LINE_LENGTH", str(MOST_COOKIES))
-    output.install()  # before the log, which keeps where it writes
+    safe_stdout.install()  # before the log, which keeps where it writes
     logs.install()
     counters.here.serve()
     try:

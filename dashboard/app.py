@@ -1,71 +1,69 @@
 """The dashboard's frame: page list, shared controls, toolbar, and the page that was asked for."""
 
 import streamlit as st
+from streamlit.navigation.page import StreamlitPage
 
-from dashboard import (
-    counters,
-    faults,
-    history,
-    identity_providers,
-    links,
-    login,
-    pinned,
-    real_model,
-    sheet,
-    sockets,
-    turns,
-    uploads,
-    workers,
-)
-from dashboard.toolbar import Toolbar, follow_link, presenting
+from dashboard.components import history
+from dashboard.controls import link, model_picker, pin, uploads
+from dashboard.frame import login, page_contents
+from dashboard.frame.toolbar import Toolbar, follow_link, presenting
+from dashboard.server import counters, identity, incidents, run_queue, sockets, workers
 
 follow_link()
 st.set_page_config(
     page_icon="📐", layout="wide", initial_sidebar_state="collapsed" if presenting() else "auto"
 )
 
+
+def _page(folder: str, title: str, icon: str, address: str = "") -> StreamlitPage:
+    """Return a page of `pages/`; its address is its folder unless older links name another."""
+    return st.Page(
+        f"pages/{folder}/page.py",
+        title=title,
+        icon=f":material/{icon}:",
+        url_path=address or folder,
+        default=folder == "start",
+    )
+
+
 PAGES = {
-    "": [
-        st.Page("views/start.py", title="Start", icon=":material/home:", default=True),
-    ],
+    "": [_page("start", "Start", "home")],
     "Understand": [
-        st.Page("views/why_position.py", title="Why position", icon=":material/swap_horiz:"),
-        st.Page("views/encoding.py", title="Encoding", icon=":material/waves:"),
-        st.Page("views/claims.py", title="Claims, tested", icon=":material/fact_check:"),
+        _page("why_order_matters", "Why position", "swap_horiz", "why_position"),
+        _page("encoding", "Encoding", "waves"),
+        _page("claims", "Claims, tested", "fact_check"),
     ],
     "Compare": [
-        st.Page("views/overview.py", title="Overview", icon=":material/grid_view:"),
-        st.Page("views/similarity.py", title="Similarity", icon=":material/join_inner:"),
-        st.Page("views/pca.py", title="PCA", icon=":material/scatter_plot:"),
-        st.Page("views/relative_offsets.py", title="Relative offsets", icon=":material/moving:"),
-        st.Page("views/extrapolation.py", title="Extrapolation", icon=":material/trending_up:"),
-        st.Page("views/train.py", title="Train", icon=":material/model_training:"),
+        _page("at_a_glance", "Overview", "grid_view", "overview"),
+        _page("similarity", "Similarity", "join_inner"),
+        _page("pca", "PCA", "scatter_plot"),
+        _page("relative_offsets", "Relative offsets", "moving"),
+        _page("extrapolation", "Extrapolation", "trending_up"),
+        _page("train", "Train", "model_training"),
     ],
     "Your model": [
-        st.Page("views/context_planner.py", title="Context planner", icon=":material/straighten:"),
-        st.Page(
-            "views/check_my_encoding.py", title="Check my encoding", icon=":material/troubleshoot:"
-        ),
+        _page("extend_context", "Context planner", "straighten", "context_planner"),
+        _page("check_my_encoding", "Check my encoding", "troubleshoot"),
     ],
 }
 
 begun = False
-with faults.kind_errors():
+with incidents.kind_errors():
     uploads.bound()
-    identity_providers.offered()  # a setting that cannot be used is all that there is to say
+    identity.offered()  # a setting that cannot be used is all that there is to say
     sockets.send_at_once()
     counters.visited()
-    links.keep()
+    link.keep()
     begun = True
 chosen = st.navigation(PAGES, position="top" if presenting() else "sidebar")
 # After the navigation: a rerun before it would forget which page the link named.
-with turns.server.turn(turns.standing()), faults.kind_errors():
+with run_queue.server.turn(run_queue.standing()), incidents.kind_errors():
     if not begun:
-        raise faults.Ended
+        raise incidents.Ended
     counters.here.count("reruns", chosen.url_path or "start")
-    links.turn_to(chosen.url_path)
-    sheet.begin()
-    links.restore()
+    link.turn_to(chosen.url_path)
+    page_contents.begin()
+    link.restore()
     toolbar = Toolbar()
     if not presenting():
         with st.sidebar:
@@ -73,9 +71,9 @@ with turns.server.turn(turns.standing()), faults.kind_errors():
     setting = toolbar.shared()
     st.session_state["setting"] = setting
     toolbar.before(setting)
-    real_model.tell_assumption(pinned.pair(setting))
+    model_picker.tell_assumption(pin.pair(setting))
     workers.resume()
-    with faults.kind_errors():
+    with incidents.kind_errors():
         chosen.run()
     toolbar.after(setting)
     history.in_place()

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from playwright.sync_api import Browser, Locator, Page, Route
 
-from dashboard import clock, matrix
-from dashboard.matrix import Curve, Full, MatrixValues, Panel, Row, Scale, Triangle
-from dashboard.matrix.colours import KINDS, shades
-from dashboard.matrix.payload import encode
+from dashboard.components import clock, matrix
+from dashboard.components.matrix import Curve, Full, MatrixValues, Panel, Row, Scale, Triangle
+from dashboard.components.matrix.colours import KINDS, shades
+from dashboard.components.matrix.payload import encode
 from tests.browser.browser import HOST, Visitor, row
 
 LENGTH = 48

@@ -7,8 +7,8 @@ import pytest
 import torch
 from playwright.sync_api import Locator, Page, expect
 
-from dashboard.clock import Face
-from dashboard.clock.payload import encode
+from dashboard.components.clock import Face
+from dashboard.components.clock.payload import encode
 from posenc import sinusoidal_table
 from posenc.settings import Setting
 from posenc.tables import cos_sin

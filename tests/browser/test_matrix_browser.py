@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from dashboard.matrix import Full, Panel, Scale
-from dashboard.matrix.colours import shades
+from dashboard.components.matrix import Full, Panel, Scale
+from dashboard.components.matrix.colours import shades
 from tests.browser import bare_page
 from tests.browser.bare_page import (
     cell_centre,

@@ -11,8 +11,8 @@ import pytest
 import torch
 from playwright.sync_api import Page
 
-from dashboard.matrix import FOLDER, Difference, Panel, Row, Scale, Waves, minus
-from dashboard.matrix.payload import encode
+from dashboard.components.matrix import FOLDER, Difference, Panel, Row, Scale, Waves, minus
+from dashboard.components.matrix.payload import encode
 from posenc import sinusoidal_table
 from tests.library.independent import inverse_frequencies
 

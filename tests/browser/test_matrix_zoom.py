@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Locator, Page, expect
 
-from dashboard.matrix import Full, Panel
+from dashboard.components.matrix import Full, Panel
 from tests.browser import bare_page
 from tests.browser.bare_page import (
     box_of,

@@ -5,7 +5,7 @@ from urllib.parse import parse_qs, urlparse
 import pytest
 from playwright.sync_api import expect
 
-from dashboard.exercise import WITHHELD
+from dashboard.frame.quiz import WITHHELD
 from dashboard.text import JOINER
 from tests.browser.bare_page import box_of
 from tests.browser.browser import Visit, dial, go, headline, row, settled

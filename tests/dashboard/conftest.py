@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from dashboard import kept, training, upload_cache
-from dashboard.upload_cache import UploadCache
+from dashboard.compute import result_cache, upload_cache
+from dashboard.compute.upload_cache import UploadCache
+from dashboard.pages.train import form
 from posenc.checkpoints import PositionTable
 from posenc.lab.jobs import Queue
 from posenc.lab.run_once import Speed
@@ -28,13 +29,13 @@ def own_main() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def empty_result_cache() -> None:
     """Empty the result cache: a test may have changed what pages are read from."""
-    kept.readings.clear()
+    result_cache.readings.clear()
 
 
 @pytest.fixture
 def fixed_speed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Spare the Train page the seconds in which it times this machine."""
-    monkeypatch.setattr(training, "speed", lambda: Speed(3e-3, 3e-9, 1e-9))
+    monkeypatch.setattr(form, "speed", lambda: Speed(3e-3, 3e-9, 1e-9))
 
 
 @pytest.fixture

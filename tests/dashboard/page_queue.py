@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 import streamlit as st
 
-from dashboard import training, visitor, workers
+from dashboard.pages.train import form
+from dashboard.server import visitor, workers
 from posenc.lab import worker
 from posenc.lab.jobs import Queue
 from posenc.lab.run_once import Speed
@@ -22,7 +23,7 @@ def page_queue(folder: Path, monkeypatch: pytest.MonkeyPatch, speed: Speed) -> Q
     monkeypatch.setenv("POSENC_RUNS", str(folder / "runs"))
     monkeypatch.setenv("POSENC_WORK", str(folder / "work"))
     monkeypatch.setattr(workers.Workers, "ensure", lambda self: None)
-    monkeypatch.setattr(training, "speed", lambda: speed)
+    monkeypatch.setattr(form, "speed", lambda: speed)
     empty_page_caches()
     return Queue()
 

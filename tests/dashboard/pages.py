@@ -13,6 +13,7 @@ import pandas as pd
 import pyarrow
 from streamlit.components.v2.component_manager import BidiComponentManager
 from streamlit.testing.v1 import AppTest
+from streamlit.util import calc_hash
 
 from dashboard.text import JOINER
 from posenc.settings import Setting
@@ -31,6 +32,12 @@ DEFAULT = {
 }  # fmt: skip
 
 
+def turn_to(at: AppTest, page: str) -> AppTest:
+    """Open the page of an address at the next run; `switch_page` knows files, after a first run only."""
+    at._page_hash = calc_hash(page)
+    return at
+
+
 def visit(page: str, link: Mapping[str, Any] | None = None, **state: Any) -> AppTest:
     """Open a page by its link in a new session; `state` is what a visitor then turned."""
     at = AppTest.from_file(DASHBOARD / "app.py", default_timeout=180)
@@ -41,7 +48,7 @@ def visit(page: str, link: Mapping[str, Any] | None = None, **state: Any) -> App
     for name, value in state.items():
         at.session_state[name] = value
     if page != "start":
-        at.switch_page(f"views/{page}.py")
+        turn_to(at, page)
     return at.run()
 
 

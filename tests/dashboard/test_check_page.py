@@ -11,10 +11,12 @@ from safetensors import safe_open
 from safetensors.numpy import save
 from streamlit.testing.v1 import AppTest
 
-from dashboard import check, check_frames, check_readings, pinned, uploaded_numbers
-from dashboard.choices import CheckChoice
-from dashboard.examples import EXAMPLES
-from dashboard.scripts.check_my_encoding import script
+from dashboard.compute import uploaded_numbers
+from dashboard.controls import pin as pinned
+from dashboard.controls.page_options import CheckChoice
+from dashboard.pages.check_my_encoding import data, frames, readings
+from dashboard.pages.check_my_encoding.examples import EXAMPLES
+from dashboard.pages.check_my_encoding.script import script
 from posenc.analysis import inspect_layouts, measure, probe
 from posenc.checkpoints.array_files import NumberTable
 from posenc.checkpoints.sources import RESULTS, named_table
@@ -106,9 +108,9 @@ def test_table_and_its_formula_are_drawn_and_nothing_is_compared_with_random_num
 
 def test_chart_of_many_columns_keeps_the_largest_differences() -> None:
     setting = Setting(dim=4096, heads=1, length=64)
-    answer = check.read(setting, CheckChoice(table=BFLOAT16)).answer
+    answer = data.read(setting, CheckChoice(table=BFLOAT16)).answer
     assert answer is not None
-    frame, marks = answer.by_column, check_frames.drawn_columns(answer.by_column)
+    frame, marks = answer.by_column, frames.drawn_columns(answer.by_column)
     assert len(frame) == 8_192
     assert len(marks) <= 2 * 1_024
     exact = marks[marks["compared"] == "the formula, angles exact"]
@@ -138,7 +140,7 @@ def test_probes_are_those_of_the_chosen_learned_table() -> None:
         if (run.specification.scheme.kind, run.specification.task) == ("learned", "language")
         and (run.specification.train_length, run.specification.seed) == (128, 1)
     ]
-    frame = check.read(Setting(learned_source=f"run-{run}"), CheckChoice()).probes
+    frame = data.read(Setting(learned_source=f"run-{run}"), CheckChoice()).probes
     with safe_open(RESULTS / f"{run}.safetensors", "pt") as file:
         rows = file.get_tensor("scheme.weight").double()
     assert rows.shape == (128, 128)
@@ -173,14 +175,14 @@ def test_page_shows_layouts_of_the_library() -> None:
         np.testing.assert_allclose(drawn_scores, computed, atol=1e-6)
     said = f"changes the scores by {expected.mistakes['both'].change:.0%}"
     assert any(said in as_read(box.value) for box in at.main.markdown)
-    assert "one pair" in check.read(Setting(dim=16, heads=8), CheckChoice()).layouts.sentence
+    assert "one pair" in data.read(Setting(dim=16, heads=8), CheckChoice()).layouts.sentence
 
 
 @pytest.mark.parametrize(("heads", "width"), [(1, 2), (3, 8)])
 def test_conversion_code_moves_a_weight_to_the_other_layout(heads: int, width: int) -> None:
     weight = torch.randn(heads * width, 5, generator=torch.Generator().manual_seed(0))
     names: dict[str, Any] = {"torch": torch, "weight": weight}
-    exec(check.conversion(heads, width), names)
+    exec(data.conversion(heads, width), names)
     # Rows are moved there and back, not computed.
     assert torch.equal(names["back"], weight)
     to_half = interleaved_to_half(width)  # proved in tests/library
@@ -266,7 +268,7 @@ def test_upload_of_every_form_is_identified_and_read_again_by_its_script(
     scheme = "Sinusoidal" if form == "several" else "RoPE"
     assert as_read(headline(drawn(at))).startswith(f"{scheme}, base 123,")
     choice, setting = CheckChoice(table=str(at.selectbox(key="table").value)), Setting(seed=3)
-    read = check.read(setting, choice)
+    read = data.read(setting, choice)
     assert read.answer is not None
     monkeypatch.chdir(tmp_path)
     result = run(script(setting, choice))
@@ -316,26 +318,26 @@ def test_link_to_a_missing_upload_asks_for_it_and_shows_no_other() -> None:
     at = drawn(visit(PAGE, {"table": gone} | SMALL))
     (notice,) = pages.notices(at)
     assert f"{gone} is not held by this server" in notice
-    assert as_read(headline(at)) == check.NOTHING
+    assert as_read(headline(at)) == data.NOTHING
     assert charts(at) == []
 
 
 def test_reading_is_cached_by_content_with_its_refusal_and_without_the_rows_left_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(check_readings, "MOST_READINGS", 2)
+    monkeypatch.setattr(readings, "MOST_READINGS", 2)
     monkeypatch.setattr(uploaded_numbers, "MAX_NUMBERS", 64)
     rows = torch.randn(40, 4, generator=torch.Generator().manual_seed(0))
     rows[20:] = torch.nan  # rows past the first 16 are not looked at
     make = mock.Mock(side_effect=lambda: NumberTable(rows, None, ""))
     refuse = mock.Mock(side_effect=lambda: NumberTable(rows * torch.nan, None, ""))
     for _ in range(2):
-        assert "first 16 of 40 rows" in check_readings.reading(("cut",), make).notes[0]
+        assert "first 16 of 40 rows" in readings.reading(("cut",), make).notes[0]
         with pytest.raises(PosencError, match="finite"):
-            check_readings.reading(("broken",), refuse)
+            readings.reading(("broken",), refuse)
     assert (make.call_count, refuse.call_count) == (1, 1)
     for name in ("other", "cut"):
-        check_readings.reading((name,), make)
+        readings.reading((name,), make)
     assert make.call_count == 3  # the oldest was evicted
 
 

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard import claims
-from dashboard.choices import ClaimsChoice
+from dashboard.controls.page_options import ClaimsChoice
+from dashboard.pages.claims import data
 from posenc.claims import CLAIMS, THEMES, Status
 from posenc.claims.distances import two_ahead_control, two_ahead_weights
 from posenc.settings import Setting
@@ -71,15 +71,15 @@ def test_page_shows_every_verdict_and_counts_them() -> None:
 
 
 def test_filters_by_verdict_and_theme_leave_what_they_name() -> None:
-    for verdict, theme in [*product(claims.FILTERS, ("all", THEMES[0])), *product(["all"], THEMES)]:
-        read = claims.read(Setting(base=500.0), ClaimsChoice(verdict=verdict, theme=theme))
+    for verdict, theme in [*product(data.FILTERS, ("all", THEMES[0])), *product(["all"], THEMES)]:
+        read = data.read(Setting(base=500.0), ClaimsChoice(verdict=verdict, theme=theme))
         assert [*read.shown] == [
             claim.id
             for claim in CLAIMS.values()
-            if read.verdicts[claim.id].status in claims.FILTERS[verdict]
+            if read.verdicts[claim.id].status in data.FILTERS[verdict]
             and theme in ("all", claim.theme)
         ]
-    assert {state for states in claims.FILTERS.values() for state in states} == {*Status}
+    assert {state for states in data.FILTERS.values() for state in states} == {*Status}
     assert shown(drawn(visit("claims", {"theme": "models", "verdict": "partly"}))) == []
     at = drawn(visit("claims", {"theme": THEMES[0]}))
     assert shown(at) == [claim.id for claim in CLAIMS.values() if claim.theme == THEMES[0]]
@@ -101,7 +101,7 @@ def test_opened_claim_shows_its_code_its_numbers_and_its_attention_weights() -> 
 
 
 def test_claim_on_a_missing_table_is_undecided_with_the_reason() -> None:
-    found = claims.read(Setting(learned_source="table-0123456789ab"), ClaimsChoice())
+    found = data.read(Setting(learned_source="table-0123456789ab"), ClaimsChoice())
     assert found.verdicts["ends"].status is Status.UNDECIDED
     assert "is not held by this server" in found.verdicts["ends"].sentence
     assert found.verdicts["slowest"].status is Status.FALSE

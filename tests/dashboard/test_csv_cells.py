@@ -8,10 +8,11 @@ import pandas as pd
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dashboard import csv_file, figures
-from dashboard.matrix import Row, Scale
-from dashboard.matrix.payload import Panel
-from dashboard.matrix.values import Full
+from dashboard.charts import csv_file
+from dashboard.components.matrix import Row, Scale
+from dashboard.components.matrix.payload import Panel
+from dashboard.components.matrix.values import Full
+from dashboard.frame import figures
 from posenc.text import cell
 
 CELLS = {

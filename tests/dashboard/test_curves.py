@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dashboard import coinciding
-from dashboard.palette import COLOURS, DASHES, PALETTE, STROKES
+from dashboard.charts.palette import COLOURS, DASHES, PALETTE, STROKES
+from dashboard.frame import coinciding
 from posenc.schemes import SCHEMES
 from tests.dashboard.pages import captions, charts, drawn, of, visit
 

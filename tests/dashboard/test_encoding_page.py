@@ -10,10 +10,10 @@ import pytest
 from mpmath import mp
 from streamlit.testing.v1 import AppTest
 
-from dashboard import encoding
-from dashboard.clock import Face
-from dashboard.clock.payload import encode
-from dashboard.encoding_choice import PLACES, EncodingChoice
+from dashboard.components.clock import Face
+from dashboard.components.clock.payload import encode
+from dashboard.pages.encoding import data as encoding
+from dashboard.pages.encoding.options import PLACES, EncodingChoice
 from posenc.analysis import STARTS, content_and_position
 from posenc.errors import SchemeArgumentError
 from tests.dashboard import independent_kernels as by_hand

@@ -20,14 +20,26 @@ from streamlit.runtime.memory_media_file_storage import MemoryMediaFileStorage
 from streamlit.testing.v1 import AppTest
 
 import dashboard
-from dashboard import compute, pca, pinned
+from dashboard.compute import schemes
+from dashboard.controls import pin
+from dashboard.pages.pca import data as pca
 from posenc import limits
 from posenc.errors import SchemeArgumentError
 from posenc.settings import Setting
 from posenc.settings.chosen_model import MAX_SHOWN_DIM
 from posenc.settings.setting import MAX_SHOWN_ELEMENTS, MAX_SHOWN_LENGTH
 from tests.dashboard import page_texts, pages
-from tests.dashboard.pages import PLACES, SCHEME_PAGES, as_read, charts, drawn, headline, of, visit
+from tests.dashboard.pages import (
+    PLACES,
+    SCHEME_PAGES,
+    as_read,
+    charts,
+    drawn,
+    headline,
+    of,
+    turn_to,
+    visit,
+)
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks", "fixed_speed")
 
@@ -37,7 +49,7 @@ ODD = {
     "equal_width": "true", "alibi_head": "2", "precision": "bfloat16", "device": "cpu",
     "sinusoidal.layout": "half", "rope.layout": "half", "rope.partial_rotary_factor": "0.5",
 }  # fmt: skip
-PINNED = pinned.written(Setting(dim=2, heads=1, length=2, train_length=2, base=3.0))
+PINNED = pin.written(Setting(dim=2, heads=1, length=2, train_length=2, base=3.0))
 ALL = {"schemes": ",".join(pages.KINDS)}
 SMALL = LEAST | ALL | {"learned_source": "random", "pair": "0", "places": "fastest"}
 OWN_CHOICES = {
@@ -283,13 +295,13 @@ def test_fault_on_one_page_leaves_the_others_alone(monkeypatch: pytest.MonkeyPat
     (box,) = at.error
     assert "incident" in box.value
     assert "secret" not in box.value
-    at.switch_page("views/similarity.py").run()
+    turn_to(at, "similarity").run()
     assert pages.setting(drawn(at)).base == 500
 
 
 def test_library_error_is_shown_as_text_in_its_own_words(monkeypatch: pytest.MonkeyPatch) -> None:
     sentence = "No tensor is named ![x](http://e/p.png) :red[x] **x** `y` $z$ <b>x</b>."
-    monkeypatch.setattr(compute, "cosine", mock.Mock(side_effect=SchemeArgumentError(sentence)))
+    monkeypatch.setattr(schemes, "cosine", mock.Mock(side_effect=SchemeArgumentError(sentence)))
     at = visit("start")
     assert not at.exception
     (box,) = at.error

@@ -14,18 +14,28 @@ import pytest
 from PIL import Image
 from streamlit.testing.v1 import AppTest
 
-from dashboard import pinned, take_away
-from dashboard.matrix import Row
-from dashboard.matrix.colours import coloured
-from dashboard.pair import Pair
-from dashboard.sheet import Sheet
-from dashboard.toolbar import address
+from dashboard.ab import Pair
+from dashboard.components.matrix import Row
+from dashboard.components.matrix.colours import coloured
+from dashboard.controls import pin
+from dashboard.frame import export as take_away
+from dashboard.frame.page_contents import Sheet
+from dashboard.frame.toolbar import address
 from posenc import fields
 from posenc.models import config_token
 from posenc.planner import METHODS
 from posenc.settings import Setting, own_rules
 from tests.dashboard import pages
-from tests.dashboard.pages import PAGES, charts, copied_link, drawn, headline, setting, visit
+from tests.dashboard.pages import (
+    PAGES,
+    charts,
+    copied_link,
+    drawn,
+    headline,
+    setting,
+    turn_to,
+    visit,
+)
 from tests.dashboard.script_runner import assert_prints, assert_same, run
 from tests.longer import mostly
 
@@ -91,8 +101,8 @@ def test_pin_and_presentation_are_in_the_link_and_keep_every_control() -> None:
 def test_choices_of_a_page_return_with_it() -> None:
     at = drawn(visit("pca", {"fit": "all"}))
     at.query_params.clear()  # as the browser does when the page is left
-    at.switch_page("views/similarity.py").run()
-    at.switch_page("views/pca.py").run()
+    turn_to(at, "similarity").run()
+    turn_to(at, "pca").run()
     assert at.session_state["fit"] == "all"
 
 
@@ -193,7 +203,7 @@ def test_script_of_train_makes_the_planned_runs(tmp_path: Path) -> None:
 
 
 def export(at: AppTest) -> dict[str, bytes]:
-    both = Pair(setting(at), pinned.read(at.session_state["a"])[0])
+    both = Pair(setting(at), pin.read(at.session_state["a"])[0])
     archive = take_away.archive(sheet(at), both, "the link")
     with zipfile.ZipFile(io.BytesIO(archive)) as folder:
         assert folder.testzip() is None

@@ -16,9 +16,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from dashboard import compute, links, pinned
-from dashboard.choices import PAGE_CHOICES
-from dashboard.workers import server_workers
+from dashboard.compute import schemes
+from dashboard.controls import link as links
+from dashboard.controls import pin
+from dashboard.controls.page_options import PAGE_CHOICES
+from dashboard.server.workers import server_workers
 from posenc import best_device, fields
 from posenc.checkpoints.file_store import ENVIRONMENT
 from posenc.schemes import SCHEMES
@@ -46,11 +48,11 @@ values = st.one_of(
     legal, numbers, st.text(max_size=60), st.sampled_from(HOSTILE),
     st.lists(st.sampled_from([*SCHEMES, "t5", "", "Learned"]), max_size=9).map(",".join),
     st.binary(max_size=12).map(lambda raw: raw.decode("latin-1")),
-    st.lists(legal, max_size=6).map(pinned.SEPARATOR.join),
+    st.lists(legal, max_size=6).map(pin.SEPARATOR.join),
 )  # fmt: skip
 names = st.one_of(
     st.sampled_from([*RULES]),
-    st.sampled_from([*RULES, pinned.KEY, "present", "__proto__", "a[]", "dim ", "DIM", "dim.x"]),
+    st.sampled_from([*RULES, pin.KEY, "present", "__proto__", "a[]", "dim ", "DIM", "dim.x"]),
     st.text(max_size=12),
 )
 
@@ -84,9 +86,9 @@ def assert_legal(found: links.Meant) -> None:
     assert found.setting.length <= MAX_SHOWN_LENGTH
     assert found.setting.dim <= MAX_SHOWN_DIM
     assert found.setting.length * found.setting.dim <= MAX_SHOWN_ELEMENTS
-    assert len(found.pinned) <= pinned.MOST_CHARACTERS
+    assert len(found.pinned) <= pin.MOST_CHARACTERS
     if found.pinned:
-        setting, changed = pinned.read(found.pinned)
+        setting, changed = pin.read(found.pinned)
         assert setting is not None
         assert changed == []
         within(setting)
@@ -280,8 +282,8 @@ def test_slider_and_exact_value_set_each_other() -> None:
 
 
 def test_no_link_starts_a_dense_fit_and_asking_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = mock.Mock(side_effect=compute.dense_fit)
-    monkeypatch.setattr(compute, "dense_fit", asked)
+    asked = mock.Mock(side_effect=schemes.dense_fit)
+    monkeypatch.setattr(schemes, "dense_fit", asked)
     at = drawn(visit("relative_offsets", SMALL | {"length": "64", "dense": "true"}))
     assert asked.call_count == 0
     at.toggle(key="dense").set_value(True).run()

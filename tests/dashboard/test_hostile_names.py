@@ -17,7 +17,7 @@ import pytest
 from safetensors.numpy import save
 from streamlit.testing.v1 import AppTest
 
-from dashboard.choices import PAGE_CHOICES
+from dashboard.controls.page_options import PAGE_CHOICES
 from posenc import fields
 from posenc.checkpoints.file_store import ENVIRONMENT
 from posenc.lab import Run, specifications
@@ -33,6 +33,7 @@ from tests.dashboard.pages import (
     opened,
     panels,
     texts_of,
+    turn_to,
     visit,
 )
 from tests.lab.small_runs import CORPUS, SIZES
@@ -110,7 +111,7 @@ def test_hostile_table_is_text_on_every_page(page: str) -> None:
     """In Markdown, in tables, which spreadsheets open, and in charts, where Vega reads a.b[0]:Q."""
     name = NAMES["formula"][:40] + NAMES["HTML"]
     at = use_table(f"{name}.safetensors", f"{name}.wpe", f"{name}.position_embeddings")
-    at = drawn(at.switch_page(f"views/{page}.py").run())
+    at = drawn(turn_to(at, page).run())
     for drawer in opened(*at.session_state["sheet"].tables):
         at.session_state[drawer] = True
     assert_text(drawn(at.run()))
@@ -144,7 +145,7 @@ def test_hostile_type_of_a_model_is_text(name: str) -> None:
     assert_text(switch.set_value(True).run())
     assert_text(at.button(key="use_config").click().run())
     assert at.session_state["model"].startswith("config-")
-    assert_text(drawn(at.switch_page("views/overview.py").run()))
+    assert_text(drawn(turn_to(at, "overview").run()))
 
 
 @pytest.mark.long
@@ -190,7 +191,7 @@ def test_exported_script_holds_no_text_of_a_visitor_as_code() -> None:
     link = dict.fromkeys(["table", "sentence", "reorder", "a"], ends) | {"model": f"config-{ends}"}
     scripts = []
     for page in PAGES:
-        for view in (visit(page, link, menu_python=True), at.switch_page(f"views/{page}.py").run()):
+        for view in (visit(page, link, menu_python=True), turn_to(at, page).run()):
             scripts += [code.value for code in view.code if "posenc" in code.value]
     assert len(scripts) >= 8
     for script in scripts:

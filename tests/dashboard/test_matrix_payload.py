@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import torch
 
+from dashboard.components.matrix.payload import Panel, Row, Scale, encode
+from dashboard.components.matrix.values import Curve, Full, Triangle, minus, smallest
 from dashboard.limits import MAX_DRAWN_CELLS
-from dashboard.matrix.payload import Panel, Row, Scale, encode
-from dashboard.matrix.values import Curve, Full, Triangle, minus, smallest
 from posenc.errors import SchemeArgumentError
 
 SCALE = Scale(-1.0, 1.0, "diverging", "cosine similarity")

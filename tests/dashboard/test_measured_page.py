@@ -14,8 +14,8 @@ import pytest
 from click.testing import CliRunner
 from streamlit.testing.v1 import AppTest
 
-from dashboard import runs
-from dashboard.choices import MeasuredChoice
+from dashboard.compute import runs
+from dashboard.controls.page_options import MeasuredChoice
 from posenc import fields
 from posenc.__main__ import main
 from posenc.errors import StoreUnavailable

@@ -11,9 +11,10 @@ from safetensors.numpy import save
 from streamlit.testing.v1 import AppTest
 from streamlit.testing.v1.element_tree import Toggle
 
-from dashboard import pinned, sources
-from dashboard.choices import PlanChoice
-from dashboard.scripts import context_planner as planner_script
+from dashboard.controls import learned_table
+from dashboard.controls import pin as pinned
+from dashboard.controls.page_options import PlanChoice
+from dashboard.pages.extend_context import script as planner_script
 from posenc import limits
 from posenc.checkpoints import hub_is_enabled
 from posenc.checkpoints.position_table import PositionTable, read_position_table
@@ -265,7 +266,7 @@ def test_hub_is_asked_on_request_where_it_is_enabled(monkeypatch: pytest.MonkeyP
         rows = np.random.default_rng(4).normal(size=(32, 8)).astype(np.float32)
         return read_position_table(save({"wpe.weight": rows}), file_name=model)
 
-    monkeypatch.setattr(sources, "hub_table", answer)
+    monkeypatch.setattr(learned_table, "hub_table", answer)
     monkeypatch.delenv("POSENC_HUB", raising=False)
     assert not hub_is_enabled()
     at = visit("similarity", link, hub_table=True)

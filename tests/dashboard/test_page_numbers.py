@@ -12,9 +12,10 @@ import pytest
 import torch
 from streamlit.testing.v1 import AppTest
 
-from dashboard import pca, projection_frames, sentences
-from dashboard.pair import Pair
-from dashboard.projected import Projected
+from dashboard.ab import Pair
+from dashboard.frame import sentences
+from dashboard.pages.pca import data, frames
+from dashboard.pages.pca.projected import Projected
 from posenc import analysis
 from posenc.rotation import pair_matrix
 from posenc.settings import Setting
@@ -157,8 +158,8 @@ def test_position_far_from_all_others_is_left_out_of_the_picture() -> None:
     scores[7] = (0.5, -21.0, 0.25)
     far = Projected(scores, np.ones(3) / 3, missing=0, fitted=50, past=0, note="")
     projected = {"learned": far, "rope": near}
-    read = pca.Read(Setting(train_length=40), projected, {}, "", pd.DataFrame())
-    frame = projection_frames.projections(Pair(read))
+    read = data.Read(Setting(train_length=40), projected, {}, "", pd.DataFrame())
+    frame = frames.projections(Pair(read))
     assert frame.loc[frame["far"], ["kind", "position"]].to_numpy().tolist() == [["learned", 7]]
     assert frame["highest"].unique() == pytest.approx([1.0])
     assert "position 7" in sentences.far(frame[frame["kind"] == "learned"])

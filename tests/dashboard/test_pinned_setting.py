@@ -9,12 +9,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from streamlit.testing.v1 import AppTest
 
-from dashboard import frames, pinned
+from dashboard.charts import frames
+from dashboard.controls import pin
 from posenc.schemes import SCHEMES
 from posenc.settings import Setting, to_text
 from tests.dashboard import pages
 from tests.dashboard.independent_kernels import Small, kernel
-from tests.dashboard.pages import LABELS, captions, charts, drawn, headline, rows_of_matrices, visit
+from tests.dashboard.pages import (
+    LABELS,
+    captions,
+    charts,
+    drawn,
+    headline,
+    rows_of_matrices,
+    turn_to,
+    visit,
+)
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
@@ -33,7 +43,7 @@ def test_pinned_setting_is_read_back_as_it_was(
 ) -> None:
     schemes = tuple(kind for kind in SCHEMES if kind in kinds)
     asked = Setting(**numbers, heads=1, length=8, schemes=schemes, own=(("rope.layout", layout),))
-    assert pinned.read(pinned.written(asked)) == (asked, [])
+    assert pin.read(pin.written(asked)) == (asked, [])
 
 
 @pytest.mark.parametrize(
@@ -44,14 +54,14 @@ def test_pinned_setting_is_read_back_as_it_was(
         ("base~nan~dim~64", "Pinned setting: Base"),
         ("<img src=x>~[x](http://evil.example)", "nothing is pinned"),
         # One that is too long is not read in part.
-        ("dim~64~seed~" + "9" * pinned.MOST_CHARACTERS, "nothing is pinned"),
+        ("dim~64~seed~" + "9" * pin.MOST_CHARACTERS, "nothing is pinned"),
     ],
 )
 def test_illegal_pinned_setting_is_corrected_with_a_notice(word: str, said: str) -> None:
-    legal, told = pinned.normal(word)
+    legal, told = pin.normal(word)
     assert said in told[0]
     assert not any("evil" in notice for notice in told)
-    assert legal == "" or pinned.read(legal)[1] == []
+    assert legal == "" or pin.read(legal)[1] == []
 
 
 MAIN = ("learned", "sinusoidal", "rope", "alibi")
@@ -63,7 +73,7 @@ CURVES = "similarity by distance"
 
 
 def test_difference_of_matrices_is_b_minus_a() -> None:
-    at = drawn(visit("similarity", NOW | {"a": pinned.written(THEN)}, **pages.opened(CURVES)))
+    at = drawn(visit("similarity", NOW | {"a": pin.written(THEN)}, **pages.opened(CURVES)))
     assert pages.notices(at) == []
     (_, now), (_, then), (header, change) = rows_of_matrices(at)
     assert header["scale"]["low"] == -header["scale"]["high"]
@@ -81,7 +91,7 @@ def test_difference_of_matrices_is_b_minus_a() -> None:
 
 
 def test_equal_settings_differ_nowhere() -> None:
-    at = drawn(visit("similarity", to_text(THEN) | {"a": pinned.written(THEN)}))
+    at = drawn(visit("similarity", to_text(THEN) | {"a": pin.written(THEN)}))
     *_, (_, change) = rows_of_matrices(at)
     assert {*change} == {LABELS[kind] for kind in MAIN}
     assert all(np.nanmax(np.abs(matrix)) == 0 for matrix in change.values())
@@ -104,9 +114,9 @@ def test_pinning_and_unpinning_by_hand() -> None:
     at.button(key="pin").click().run()
     at.select_slider(key="base_dial").set_value(500.0).run()
     assert len(rows_of_matrices(drawn(at))) == 3
-    at.switch_page("views/why_position.py").run()
-    at.switch_page("views/similarity.py").run()
-    assert pinned.read(at.session_state["a"]) == (before, [])
+    turn_to(at, "why_position").run()
+    turn_to(at, "similarity").run()
+    assert pin.read(at.session_state["a"]) == (before, [])
     at.button(key="unpin").click().run()
     assert len(rows_of_matrices(drawn(at))) == 1
 
@@ -115,7 +125,7 @@ SIZES = {"dim": "32", "heads": "2", "length": "24", "train_length": "12"}
 SMALL = Setting(dim=32, heads=2, base=50.0, length=24, train_length=12)
 LINK = SIZES | {
     "schemes": "rope,alibi",
-    "a": pinned.written(SMALL.replace(schemes=("learned", "sinusoidal", "rope"))),
+    "a": pin.written(SMALL.replace(schemes=("learned", "sinusoidal", "rope"))),
 }
 
 
@@ -153,14 +163,14 @@ def test_charts_show_every_scheme_of_either_setting(
 
 
 def test_score_table_names_b_when_pinned_setting_a_has_no_scores() -> None:
-    nothing = pinned.written(SMALL.replace(schemes=("cope",)))
+    nothing = pin.written(SMALL.replace(schemes=("cope",)))
     at = drawn(visit("pca", SIZES | {"schemes": "learned", "a": nothing}))
     assert set(at.session_state["sheet"].tables["scores"]()["setting"]) == {"B"}
 
 
 def test_measured_half_says_the_headline_of_either_setting() -> None:
     link = {"half": "measured", "schemes": "alibi"}
-    both = pinned.written(Setting(schemes=("rope", "alibi")))
+    both = pin.written(Setting(schemes=("rope", "alibi")))
     at = drawn(visit("extrapolation", link | {"a": both}))
     assert set(charts(at)[0]["scheme"]) == {"RoPE", "ALiBi"}
     assert "RoPE" not in headline(at)

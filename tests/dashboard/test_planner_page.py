@@ -10,8 +10,9 @@ import torch
 from click.testing import CliRunner
 from streamlit.testing.v1 import AppTest
 
-from dashboard import pinned, planner
-from dashboard.choices import PlanChoice
+from dashboard.controls import pin as pinned
+from dashboard.controls.page_options import PlanChoice
+from dashboard.pages.extend_context import data
 from posenc import __main__ as command
 from posenc import rope_frequencies
 from posenc.analysis import smallest_base
@@ -53,23 +54,23 @@ def test_every_kind_of_model_and_target_has_a_plan() -> None:
     assert len(kinds) > 8
     for name in kinds.values():
         choice = PlanChoice(context=1_024, trained=256, methods=("none", "ntk"))
-        read = planner.read(Setting(model=name), choice)
+        read = data.read(Setting(model=name), choice)
         assert MODELS[name].label in read.headline
         assert MODELS[name].source in read.about
     for context in (1, 2, 5):
         choice = PlanChoice(context=context, methods=("none", "linear"))
-        assert planner.read(Setting(), choice).headline.endswith(".")
+        assert data.read(Setting(), choice).headline.endswith(".")
 
 
 def test_the_page_tells_the_ranking_and_the_memory_without_windows() -> None:
     choice = PlanChoice(context=65_536, methods=("none",))
-    shown = planner.read(Setting(model="mistral-7b-v0.1"), choice)
+    shown = data.read(Setting(model="mistral-7b-v0.1"), choice)
     assert shown.ranking == RANKING
     # 32 layers of 8 heads of keys and values of width 128, in 2 bytes; 4,096 of the tokens are in windows.
     whole = 32 * 2 * 8 * 128 * 65_536 * 2 / 2**30
     assert f"{whole:g} GiB" in shown.windows
     assert plan_preset("mistral-7b-v0.1", 65_536).cache["bfloat16"] == whole * 4_096 / 65_536
-    assert planner.read(Setting(model="llama-3-8b"), choice).windows == ""
+    assert data.read(Setting(model="llama-3-8b"), choice).windows == ""
 
 
 def test_model_without_rope_needs_no_scaling() -> None:
@@ -87,7 +88,7 @@ def test_pinned_model_is_compared_in_headline_tables_and_charts() -> None:
     link = {"context": "16384", "methods": ["Unscaled", "YaRN", "Larger base"]}
     at = drawn(visit(PAGE, link | {"a": pinned.written(pin)}))
     choice = PlanChoice(context=16_384, methods=("none", "yarn", "base"))
-    current, other = (planner.made(setting, choice) for setting in (Setting(), pin))
+    current, other = (data.made(setting, choice) for setting in (Setting(), pin))
     assert as_read(headline(at)) == recommendation(current)
     assert any(recommendation(other) in as_read(text) for text in captions(at))
     sees = at.dataframe[1].value
@@ -117,13 +118,13 @@ def test_long_search_starts_on_request_alone(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_only_short_or_known_plans_are_computed_at_once() -> None:
-    assert not planner.takes_long(planner.DEFAULT, PlanChoice())
-    assert not planner.takes_long(planner.DEFAULT, PlanChoice(context=16_000))
-    assert planner.takes_long(planner.DEFAULT, PlanChoice(context=16_385))
-    assert not planner.takes_long("mistral-7b-v0.1", PlanChoice())  # no layer sees more than 4,096
-    assert not planner.takes_long("bloom-176b", PlanChoice(context=100_000))
-    assert planner.takes_long(planner.DEFAULT, PlanChoice(context=1_048_576))
-    read = planner.read(Setting(), PlanChoice(context=1_048_576, methods=("none",)))
+    assert not data.takes_long(data.DEFAULT, PlanChoice())
+    assert not data.takes_long(data.DEFAULT, PlanChoice(context=16_000))
+    assert data.takes_long(data.DEFAULT, PlanChoice(context=16_385))
+    assert not data.takes_long("mistral-7b-v0.1", PlanChoice())  # no layer sees more than 4,096
+    assert not data.takes_long("bloom-176b", PlanChoice(context=100_000))
+    assert data.takes_long(data.DEFAULT, PlanChoice(context=1_048_576))
+    read = data.read(Setting(), PlanChoice(context=1_048_576, methods=("none",)))
     assert "up to 65,536 only" in read.partial
     assert read.bound["x"].max() == 65_535
     assert read.kernel["x"].max() == 1_048_575
@@ -136,7 +137,7 @@ def test_trained_length_is_entered_published_or_assumed() -> None:
         ("llama-3-8b", 8_192, 0, "taken as trained on 8,192 tokens"),
     ):
         choice = PlanChoice(context=context, methods=("none",), trained=trained)
-        read = planner.read(Setting(model=model), choice)
+        read = data.read(Setting(model=model), choice)
         assert fact in read.headline
         assert ("does not say how long" in read.assumed) == ("taken as" in fact)
 
@@ -145,7 +146,7 @@ def test_trained_length_is_entered_published_or_assumed() -> None:
 
 
 def test_tables_pairs_and_kernels_are_those_of_the_planned_schemes() -> None:
-    found, read = planner.made(Setting(), SHORT), planner.read(Setting(), SHORT)
+    found, read = data.made(Setting(), SHORT), data.read(Setting(), SHORT)
     assert list(read.methods) == [column.title for column in COLUMNS]
     for part, rows in ranked(found).items():
         assert read.ranked[part].to_dict("records") == rows
@@ -168,20 +169,20 @@ def test_tables_pairs_and_kernels_are_those_of_the_planned_schemes() -> None:
 
 def test_bound_of_each_step_is_the_lowest_of_all_distances() -> None:
     choice = PlanChoice(context=24_000, methods=("none",))
-    bound = planner.read(Setting(), choice, every=True).bound
+    bound = data.read(Setting(), choice, every=True).bound
     inv_freq = np.array([5e5 ** (-2 * m / 128) for m in range(64)])
     lowest = min(
         np.cos(np.arange(start, start + 1_000)[:, None] * inv_freq).sum(1).min()
         for start in range(0, 24_000, 1_000)
     )
-    trained = bound[bound["ladder"] == planner.AS_TRAINED]["y"].min()
-    demanded = bound[bound["ladder"] == planner.DEMANDED]["y"].min()
+    trained = bound[bound["ladder"] == data.AS_TRAINED]["y"].min()
+    demanded = bound[bound["ladder"] == data.DEMANDED]["y"].min()
     assert trained == pytest.approx(lowest, abs=1e-9)
     assert trained < 0 <= demanded
 
 
 def test_bfloat16_resolution_is_counted_at_every_power_of_two() -> None:
-    counts = planner.resolution_frame(131_072).set_index("positions")["numbers"]
+    counts = data.resolution_frame(131_072).set_index("positions")["numbers"]
     for length in (256, 2_048, 131_072):
         positions = torch.arange(length, dtype=torch.float64).bfloat16()
         assert counts[length] == len(positions.unique())
@@ -196,18 +197,18 @@ PLANS = (("gemma-2-9b", 131_072), ("mistral-7b-v0.1", 9_000), ("transformer", 9_
 
 
 def draw_warnings(name: str, context: int, methods: tuple[str, ...]) -> None:
-    from dashboard import planner, planner_panels
-    from dashboard.choices import PlanChoice
-    from dashboard.pair import Pair
+    from dashboard.ab import Pair
+    from dashboard.controls.page_options import PlanChoice
+    from dashboard.pages.extend_context import data, panels
     from posenc.settings import Setting
 
     chosen = PlanChoice(context=context, methods=methods)
-    planner_panels.beware(Pair(planner.read(Setting(model=name), chosen), None))
+    panels.beware(Pair(data.read(Setting(model=name), chosen), None))
 
 
 @pytest.mark.parametrize(("name", "target"), PLANS)
 def test_page_states_rule_and_source_of_each_warning_and_layer(name: str, target: int) -> None:
-    read = planner.read(Setting(model=name), PlanChoice(context=target, methods=FIVE))
+    read = data.read(Setting(model=name), PlanChoice(context=target, methods=FIVE))
     at = AppTest.from_function(draw_warnings, args=(name, target, FIVE)).run()
     texts = [as_read(box.value) for box in at.markdown]
     assert len(texts) == len(read.cautions) + len(read.layers)

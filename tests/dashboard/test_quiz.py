@@ -7,10 +7,13 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard import formula, predictions, run_frames, runs, similarity
-from dashboard.choices import FormulaChoice, SimilarityChoice
-from dashboard.exercise import WITHHELD, Judgement, OneOf, Question, Slider, judge
-from dashboard.shares import SHARES
+from dashboard.compute import runs
+from dashboard.controls.page_options import FormulaChoice, SimilarityChoice
+from dashboard.frame import predictions
+from dashboard.frame.quiz import WITHHELD, Judgement, OneOf, Question, Slider, judge
+from dashboard.pages.extrapolation import formula, run_frames
+from dashboard.pages.extrapolation.shares import SHARES
+from dashboard.pages.similarity import data
 from posenc.lab.summary import Curve
 from posenc.settings import Setting
 from tests.dashboard import pages
@@ -137,7 +140,7 @@ def test_unknown_question_or_answer_gets_a_notice(name: str, text: str, notice: 
 def test_similarity_truths_are_those_of_the_kernel(name: str) -> None:
     small = SETTINGS[name]
     setting = Setting(**small, schemes=KINDS)
-    found = similarity.read(setting, SimilarityChoice()).found
+    found = data.read(setting, SimilarityChoice()).found
     asked = {question.key: question for question in predictions.of_similarity(setting, found)}
     assert len(asked) == 2 * len(KINDS) + 1
     under: dict[str, int] = {}

@@ -6,7 +6,8 @@ import pytest
 from safetensors import safe_open
 from streamlit.testing.v1 import AppTest
 
-from dashboard import compute, sentences
+from dashboard.compute import schemes
+from dashboard.frame import sentences
 from posenc import SCHEMES, offset_curve
 from posenc.checkpoints.sources import RESULTS
 from posenc.settings import Setting
@@ -146,7 +147,7 @@ def test_keys_that_a_format_cannot_hold_leave_out_xpos_alone() -> None:
 
 def test_page_names_schemes_whose_similarity_exceeds_one() -> None:
     setting = Setting(length=64)
-    found = {kind: compute.cosine(compute.query(setting, kind)) for kind in ("alibi", "t5")}
+    found = {kind: schemes.cosine(schemes.query(setting, kind)) for kind in ("alibi", "t5")}
     curve = offset_curve(setting.config("t5").build(), 64)
     highest = float((curve / curve[63]).max())
     assert highest > 1

@@ -15,30 +15,27 @@ import pytest
 import torch
 from streamlit import dataframe_util
 
-from dashboard import (
-    compute,
-    encoding,
-    formula,
-    frames,
-    kept,
-    overview,
-    pca,
-    pinned,
-    relative_offsets,
-    similarity,
-    start,
-    take_away,
-)
-from dashboard.choices import SimilarityChoice
-from dashboard.kept import Kept
-from dashboard.pair import Pair
+from dashboard.ab import Pair
+from dashboard.charts import frames
+from dashboard.compute import result_cache, schemes
+from dashboard.compute.result_cache import Kept
+from dashboard.controls import pin
+from dashboard.controls.page_options import SimilarityChoice
+from dashboard.frame import export
+from dashboard.pages.at_a_glance import data as at_a_glance
+from dashboard.pages.encoding import data as encoding
+from dashboard.pages.extrapolation import formula
+from dashboard.pages.pca import data as pca
+from dashboard.pages.relative_offsets import data as relative_offsets
+from dashboard.pages.similarity import data as similarity
+from dashboard.pages.start import data as start
 from posenc import SCHEMES, fields
 from posenc.settings import Query, Setting
 from tests.dashboard.pages import drawn, opened, setting, visit
 from tests.library import small_schemes
 
 READ = {
-    "start": start, "encoding": encoding, "overview": overview, "similarity": similarity,
+    "start": start, "encoding": encoding, "overview": at_a_glance, "similarity": similarity,
     "pca": pca, "relative_offsets": relative_offsets, "extrapolation": formula,
 }  # fmt: skip
 SMALL = Setting(dim=16, heads=2, length=12, train_length=8, learned_source="random")
@@ -49,7 +46,7 @@ def test_equal_questions_share_one_result() -> None:
     assert similarity.read(Setting(**dataclasses.asdict(SMALL)), SimilarityChoice()) is first
     assert similarity.read(SMALL, SimilarityChoice(reference=3)) is not first
     assert similarity.read(SMALL.replace(base=77.0), SimilarityChoice()) is not first
-    assert overview.read(SMALL) is not first
+    assert at_a_glance.read(SMALL) is not first
 
 
 def test_result_that_lacks_a_scheme_is_computed_anew() -> None:
@@ -57,7 +54,7 @@ def test_result_that_lacks_a_scheme_is_computed_anew() -> None:
     first = similarity.read(asked, SimilarityChoice())
     assert first.reasons
     assert similarity.read(asked, SimilarityChoice()) is not first
-    assert kept.readings.size() == 0
+    assert result_cache.readings.size() == 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -79,20 +76,24 @@ def test_least_recently_used_and_too_large_results_are_evicted() -> None:
     assert store.get("large") is None
     store.clear()
     assert store.size() == 0
-    assert kept.weight(np.zeros((3, 5))) == kept.weight(torch.zeros(3, 5).double()) == 120
+    assert (
+        result_cache.weight(np.zeros((3, 5)))
+        == result_cache.weight(torch.zeros(3, 5).double())
+        == 120
+    )
     store.put("slots", Slotted(np.zeros(40), ("abc", "d")))
-    assert store.size() == 2 * kept.weight(()) + 320 + 4
+    assert store.size() == 2 * result_cache.weight(()) + 320 + 4
 
 
 def test_drawing_is_prepared_once_for_each_result_and_freed_with_it() -> None:
     calls: list[str] = []
 
-    @kept.once
+    @result_cache.once
     def drawing(frame: pd.DataFrame, word: str) -> str:
         calls.append(word)
         return f"{len(frame)} {word}"
 
-    @kept.once
+    @result_cache.once
     def itself(frame: pd.DataFrame) -> pd.DataFrame:
         return frame
 
@@ -162,17 +163,17 @@ def test_page_does_not_change_what_it_has_read(page: str) -> None:
                     at.session_state[name] = True
                 drawn(at.run())
             if page == "encoding":  # charts and matrices; drawing them as files takes long
-                compared = Pair(setting(at), pinned.read(at.session_state["a"])[0])
-                assert take_away.archive(at.session_state["sheet"], compared, "the link")
+                compared = Pair(setting(at), pin.read(at.session_state["a"])[0])
+                assert export.archive(at.session_state["sheet"], compared, "the link")
     finally:
         torch.set_warn_always(before)
     read = READ[page]
-    keys = [key for key in kept.readings._held if key[0] == read.__name__]
+    keys = [key for key in result_cache.readings._held if key[0] == read.__name__]
     assert len(keys) == 2  # B's and A's
     for key in keys:
         fresh = vars(read)["read"].__wrapped__(*key[2:])
-        assert_same(kept.readings.get(key), fresh)
-        assert writable(kept.readings.get(key)) == []
+        assert_same(result_cache.readings.get(key), fresh)
+        assert writable(result_cache.readings.get(key)) == []
         # What is compared holds numbers: arrays, which the cache makes read-only, or tensors.
         assert writable(fresh) or any(isinstance(part, torch.Tensor) for _, part in leaves(fresh))
 
@@ -198,7 +199,7 @@ def test_text_of_a_query_names_everything_that_decides_its_numbers() -> None:
             assert (repr(one) == repr(other)) == (one == other)
     assert len({repr(query) for query in variants}) > 6 * len(SCHEMES)
     for asked in (Setting(), Query.of(Setting(base=77.5), "rope")):
-        assert compute.CACHE["hash_funcs"][type(asked)](asked) == repr(asked)
+        assert schemes.CACHE["hash_funcs"][type(asked)](asked) == repr(asked)
 
 
 FRAMES: dict[str, pd.DataFrame] = {

@@ -9,13 +9,22 @@ from streamlit.delta_generator import DeltaGenerator
 from streamlit.runtime.state import SessionState
 from streamlit.testing.v1 import AppTest
 
-from dashboard import controls, used
-from dashboard.controls import DIALS
+from dashboard.controls import page_controls, sidebar
+from dashboard.controls.sidebar import DIALS
 from posenc import fields
 from posenc.schemes import SCHEMES
 from posenc.settings import PRESETS, Setting, own_rules, record
 from tests.dashboard import pages
-from tests.dashboard.pages import PAGES, charts, drawn, notices, rows_of_matrices, setting, visit
+from tests.dashboard.pages import (
+    PAGES,
+    charts,
+    drawn,
+    notices,
+    rows_of_matrices,
+    setting,
+    turn_to,
+    visit,
+)
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks", "fixed_speed")
 
@@ -49,21 +58,21 @@ def drawn_controls(at: AppTest) -> tuple[set[str], set[str]]:
 
 
 def test_every_page_names_the_controls_it_uses() -> None:
-    assert set(used.PAGES) == {path(page) for page in PAGES}
+    assert set(page_controls.PAGES) == {path(page) for page in PAGES}
     every = fields.rules(Setting).keys() | own_rules().keys()
-    for page in used.PAGES.values():
+    for page in page_controls.PAGES.values():
         assert {*page.itself, *page.never} <= every
         assert not {*page.itself} & {*page.never}
     with pytest.raises(LookupError, match=r"^used\.PAGES must say"):
-        used.controls("a page that says nothing", Setting())
+        page_controls.controls("a page that says nothing", Setting())
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_sidebar_draws_what_is_used_and_nothing_else_matters(page: str) -> None:
     schemes = ["alibi", "none"]
     usual = drawn(visit(page, SMALL, **OPEN, schemes=schemes))
-    wanted = used.controls(path(page), setting(usual))
-    itself = {*used.PAGES[path(page)].drawn}
+    wanted = page_controls.controls(path(page), setting(usual))
+    itself = {*page_controls.PAGES[path(page)].drawn}
     keys, dials = drawn_controls(usual)
     assert keys == wanted - (itself - {*DIALS})  # numbers stay under Exact values
     assert not itself & dials
@@ -88,10 +97,10 @@ def test_hidden_control_stays_in_the_address_and_in_the_session() -> None:
     at = drawn(visit("similarity", link, **OPEN))
     assert not {"rope.layout", "seed", "dim"} & drawn_controls(at)[0]
     at.query_params.clear()  # as the browser does when the page is left
-    at.switch_page("views/context_planner.py").run()
+    turn_to(at, "context_planner").run()
     assert not {"heads", "dim", "rope.layout"} & drawn_controls(drawn(at))[0]
     assert at.query_params == link | {"schemes": "ALiBi"}
-    at.switch_page("views/similarity.py").run()
+    turn_to(at, "similarity").run()
     schemes_box(at).set_value(["alibi", "rope"]).run()
     assert "rope.layout" in drawn_controls(drawn(at))[0]
     assert dict(setting(at).own) == {"rope.layout": "half"}
@@ -107,7 +116,7 @@ def test_reset_and_presets_set_what_is_not_drawn(monkeypatch: pytest.MonkeyPatch
 
 
 def test_scheme_of_the_menu_is_added_and_chosen_ones_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(controls, "AT_ONCE", 2)
+    monkeypatch.setattr(sidebar, "AT_ONCE", 2)
     at = drawn(visit("similarity", SMALL | {"schemes": ["Learned", "ALiBi"]}))
     assert [*schemes_box(at).options] == ["Learned", "Sinusoidal", "ALiBi"]
     drawn(schemes_box(at).set_value(["learned"]).run())
@@ -152,7 +161,7 @@ def test_list_of_numbers_is_typed_and_nonsense_gets_a_notice() -> None:
 def pressing_app() -> None:
     import streamlit as st
 
-    from dashboard.widgets import pressed
+    from dashboard.controls.widgets import pressed
 
     st.session_state.setdefault("counted", {"ours": 0, "theirs": 0})
     if st.session_state.get("cut"):

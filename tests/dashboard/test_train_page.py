@@ -11,9 +11,12 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
-from dashboard import limits, run_labels, run_words, training, training_board, workers
+from dashboard import limits
+from dashboard.compute import run_names, run_words
+from dashboard.pages.train import board, form
+from dashboard.server import workers
+from dashboard.server.workers import Workers, server_workers
 from dashboard.text import duration
-from dashboard.workers import Workers, server_workers
 from posenc.checkpoints.file_store import store_url
 from posenc.lab import Store, from_text, specifications, worker
 from posenc.lab.jobs import JobState, Progress, Queue
@@ -61,11 +64,11 @@ def test_plan_states_its_time_and_what_takes_too_long_cannot_start(
     assert IDLE in captions(at)
     planned = specifications(
         ("rope", "alibi"), seeds=2, widths=(16,), layers=1, heads=2, train_length=16, steps=5,
-        corpus=training.standard_library(),
+        corpus=form.standard_library(),
     )  # fmt: skip
     plan = f"4 runs of 5 steps: **about {duration(sum(map(SPEED.seconds, planned)))}**"
     assert [text.startswith(plan) for text in texts(at)].count(True) == 1
-    monkeypatch.setattr(training, "speed", lambda: Speed(6_000.0, 0.0, 0.0))
+    monkeypatch.setattr(form, "speed", lambda: Speed(6_000.0, 0.0, 0.0))
     at.run()
     assert ["One start may take 4.0 h" in box.value for box in at.warning] == [True]
     assert at.button(key="start_training").disabled
@@ -222,7 +225,7 @@ def test_time_left_follows_the_pace_since_training_resumed(queue: Queue) -> None
         # Ten times slower: so is the evaluation.
         (Progress(run=1, step=50, began=40, seconds=10.0), 10 * (5 + 10)),
     ):
-        assert training_board.remaining(entry, progress) == pytest.approx(left)
+        assert board.remaining(entry, progress) == pytest.approx(left)
 
 
 # Who may name, hide and stop ----------------------------------------------------------------------
@@ -342,7 +345,7 @@ def stoppers(visit_as: SharedServer) -> set[str]:
 
     def may_stop(person: str) -> bool:
         visit_as(person)
-        return run_labels.may_stop(entry)
+        return run_names.may_stop(entry)
 
     return {*filter(may_stop, (ANN, BOB, NOBODY))}
 
@@ -354,7 +357,7 @@ def test_only_the_owner_stops_a_start_while_labels_cannot_be_written_or_read(
     visit_as(ANN)
     at = start("Mine")
     assert ["its name cannot be kept" in toast.value for toast in at.toast] == [True]
-    assert run_labels.known() == {}
+    assert run_names.known() == {}
     assert [entry.owner for entry in queue.jobs()] == [ANN]
     assert stoppers(visit_as) == {ANN}
     drawn(visit("train"))

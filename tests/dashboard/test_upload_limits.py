@@ -13,8 +13,10 @@ from streamlit.proto.Common_pb2 import FileURLs
 from streamlit.runtime.memory_uploaded_file_manager import MemoryUploadedFileManager
 from streamlit.runtime.uploaded_file_manager import UploadedFile, UploadedFileRec
 
-from dashboard import limits, uploaded_numbers, uploads
-from dashboard.upload_cache import UploadCache, cache_table, is_cached
+from dashboard import limits
+from dashboard.compute import uploaded_numbers
+from dashboard.compute.upload_cache import UploadCache, cache_table, is_cached
+from dashboard.controls import uploads
 from posenc.checkpoints.array_files import NumberTable
 from posenc.checkpoints.sources import named_table
 from posenc.errors import CheckpointError

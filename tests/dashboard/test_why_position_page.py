@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard import pinned
-from dashboard.choices import OrderChoice
+from dashboard.controls import pin
+from dashboard.controls.page_options import OrderChoice
 from posenc import fields
 from posenc.analysis import RandomLayer, read_orders
 from posenc.settings import Query, Setting, to_text
@@ -161,6 +161,6 @@ def test_table_too_short_for_the_sentence_is_named_and_the_others_stay() -> None
     assert "position 2 has none" in pages.as_read(box.value)
     assert "Learned" not in headline_text(at)
     assert len(matrices(at)[1]) == 8
-    (box,) = drawn(visit(PAGE, {"a": pinned.written(Setting(**SHORT))})).info
+    (box,) = drawn(visit(PAGE, {"a": pin.written(Setting(**SHORT))})).info
     assert box.value.startswith("Pinned setting, A: The learned table")
     assert "position 2 has none" in pages.as_read(box.value)

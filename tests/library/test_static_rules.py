@@ -20,7 +20,7 @@ VALUES = {("allow_pickle", True), ("weights_only", False), ("shell", True)}
 
 # Who removes files; a finished run is removed by nobody.
 REMOVERS = {
-    "dashboard/counters.py",  # sockets of servers that ended
+    "dashboard/server/counters.py",  # sockets of servers that ended
     "posenc/lab/jobs.py",  # jobs that ended, the note of who works on one, old checkpoints and leftovers
     "posenc/lab/run_once.py",  # the checkpoint of a run that is stored
     "posenc/checkpoints/file_store.py",  # the temporary file of a write that failed
@@ -67,7 +67,9 @@ def test_no_file_runs_code_from_data_or_draws_html() -> None:
     found = {f"{file} {fault}" for file, nodes in code().items() for fault in dangers(nodes)}
     processes = {one for one in found if one.endswith(".Popen()")}
     assert found - processes == set()
-    assert {one.split()[0] for one in processes} == {"dashboard/workers.py"}  # training workers
+    assert {one.split()[0] for one in processes} == {
+        "dashboard/server/workers.py"
+    }  # training workers
 
 
 def test_only_known_files_remove_files() -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import streamlit as st
 
-from dashboard import workers
-from dashboard.server_settings import FIELDS
+from dashboard.server import workers
+from dashboard.server.settings import FIELDS
 from tests.dashboard.conftest import empty_result_cache, own_main, queue
 
 __all__ = ["empty_result_cache", "own_main", "queue"]

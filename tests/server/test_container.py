@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dashboard import server_settings
 from dashboard.__main__ import options
+from dashboard.server import settings
 from tests.server.served_process import ROOT, free_port, load_script
 
 FOLDER = ROOT / ".container"
@@ -37,7 +37,7 @@ def test_lock_pins_the_versions_of_requirements_with_hashes_and_no_address() -> 
 def test_container_listens_on_all_addresses_behind_a_trusted_header() -> None:
     text = (FOLDER / "Containerfile").read_text()
     command = json.loads(re.findall(r"^CMD (\[.*\])", text, re.MULTILINE)[-1])
-    known = server_settings.read({"POSENC_USER_HEADER": "X-Posenc-User"})
+    known = settings.read({"POSENC_USER_HEADER": "X-Posenc-User"})
     assert "--server.address=0.0.0.0" in command
     assert not [one for one in options(known, command[3:]) if "server.address" in one]
 

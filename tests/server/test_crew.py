@@ -17,8 +17,8 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
-from dashboard import workers
-from dashboard.workers import Workers, resume, server_workers
+from dashboard.server import workers
+from dashboard.server.workers import Workers, resume, server_workers
 from posenc.errors import QueueBusy
 from posenc.lab import Store, jobs
 from posenc.lab.jobs import JobState, Queue

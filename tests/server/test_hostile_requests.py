@@ -19,9 +19,9 @@ from streamlit.web.server.starlette.starlette_app_utils import generate_xsrf_tok
 from streamlit.web.server.starlette.starlette_routes import XSRF_COOKIE_NAME
 from websockets.exceptions import InvalidStatus
 
-from dashboard import uploads
-from dashboard.counters import ask
+from dashboard.controls import uploads
 from dashboard.limits import MAX_UPLOAD_BYTES
+from dashboard.server.counters import ask
 from tests.dashboard.test_hostile_links import HOSTILE_QUERIES
 from tests.library.safetensors_checks import MEBIBYTE
 from tests.server.served_process import HOST, ROOT, Served, server, visiting

@@ -12,9 +12,9 @@ import pytest
 from safetensors import SafetensorError
 from streamlit.testing.v1 import AppTest
 
-from dashboard import counters, identity_providers
-from dashboard.log_lines import JsonLines
-from dashboard.log_text import of_fault, one_line
+from dashboard.server import counters, identity
+from dashboard.server.log_lines import JsonLines
+from dashboard.server.log_text import of_fault, one_line
 from posenc.errors import SchemeArgumentError
 from posenc.lab.jobs import Queue
 from tests.dashboard.pages import PAGES, as_read, visit
@@ -104,7 +104,7 @@ def test_unexpected_fault_is_an_incident_wherever_it_happens(
 def test_exception_of_any_class_is_an_incident(
     error: type[Exception], monkeypatch: pytest.MonkeyPatch, log: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("dashboard.pca.read", raising(error(MESSAGE)))
+    monkeypatch.setattr("dashboard.pages.pca.data.read", raising(error(MESSAGE)))
     names = f"{error.__module__}.{error.__name__}".removeprefix("builtins.")
     assert_an_incident(visit("pca"), log, names)
 
@@ -113,7 +113,7 @@ def test_fault_in_a_fragment_leaves_the_page_around_it(
     queue: Queue, monkeypatch: pytest.MonkeyPatch, log: pytest.LogCaptureFixture
 ) -> None:
     queue.add([small_spec(steps=5)])
-    monkeypatch.setattr("dashboard.training_board._row", raising(Exception(MESSAGE)))
+    monkeypatch.setattr("dashboard.pages.train.board._row", raising(Exception(MESSAGE)))
     at = visit("train")
     assert_an_incident(at, log, "Exception")
     assert "In training" in [box.value for box in at.subheader]
@@ -124,7 +124,7 @@ def test_fault_in_a_callback_is_an_incident_and_the_page_stays(
 ) -> None:
     at = visit("similarity")
     title = at.title[0].value
-    monkeypatch.setattr("dashboard.real_model._choose", raising(ValueError(MESSAGE)))
+    monkeypatch.setattr("dashboard.controls.model_picker._choose", raising(ValueError(MESSAGE)))
     at = at.selectbox(key="model_control").select_index(1).run()
     assert_an_incident(at, log, "ValueError")
     assert at.title[0].value == title
@@ -158,7 +158,7 @@ def test_log_line_is_printable() -> None:
 
 def test_quoted_user_text_is_shown_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
     said = "base must be a number, got '![x](http://evil.example/p.png)<b>'."
-    monkeypatch.setattr("dashboard.pca.read", raising(SchemeArgumentError(said)))
+    monkeypatch.setattr("dashboard.pages.pca.data.read", raising(SchemeArgumentError(said)))
     (box,) = visit("pca").error
     assert as_read(box.value) == said
     assert not re.search(r"!\[x\]\(|http://", box.value)
@@ -172,11 +172,11 @@ def test_unusable_setting_is_an_incident_for_visitors_and_a_sentence_in_the_log(
         monkeypatch.setenv("POSENC_POSITIONS", "hunter2")
         sentence = "POSENC_POSITIONS must be a whole number from 2 to 2,048, got 'hunter2'."
     else:
-        monkeypatch.setattr(identity_providers, "_section", lambda: "hunter2")
-        identity_providers._of_secrets.cache_clear()
+        monkeypatch.setattr(identity, "_section", lambda: "hunter2")
+        identity._of_secrets.cache_clear()
         sentence = "[auth] of secrets.toml must be a table."
     at = visit("start")
-    identity_providers._of_secrets.cache_clear()
+    identity._of_secrets.cache_clear()
     assert not at.exception
     assert not at.main.title
     (box,) = [as_read(one.value) for one in at.error]

@@ -12,9 +12,10 @@ import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from dashboard import __main__ as launcher
-from dashboard import identity_providers, login, server_settings, visitor
-from dashboard.identity_providers import Provider, read
-from dashboard.server_settings import ServerSettingError
+from dashboard.frame import login
+from dashboard.server import identity, settings, visitor
+from dashboard.server.identity import Provider, read
+from dashboard.server.settings import ServerSettingError
 from tests.dashboard.pages import as_read, drawn, visit
 from tests.server.served_process import ROOT
 
@@ -36,16 +37,16 @@ BAD = json.loads(Path(__file__).with_name("bad_settings.json").read_text())
 @pytest.fixture(autouse=True)
 def shared(isolated_server: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("POSENC_PROFILE", "shared")
-    identity_providers._of_secrets.cache_clear()
+    identity._of_secrets.cache_clear()
     yield
-    identity_providers._of_secrets.cache_clear()
+    identity._of_secrets.cache_clear()
 
 
 def set_login(monkeypatch: pytest.MonkeyPatch, section: Any, **user: object) -> None:
     """Have secrets.toml say [auth], and Streamlit what its cookie says of the visitor."""
-    monkeypatch.setattr(identity_providers, "_section", lambda: section)
+    monkeypatch.setattr(identity, "_section", lambda: section)
     monkeypatch.setattr(visitor.st, "user", user)
-    identity_providers._of_secrets.cache_clear()
+    identity._of_secrets.cache_clear()
 
 
 def test_each_provider_has_one_button() -> None:
@@ -99,7 +100,7 @@ def test_check_names_a_missing_setting_and_a_header_that_overrides_the_login(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(ROOT)
-    for name in server_settings.unknown():  # of whoever tests: each would be told, too
+    for name in settings.unknown():  # of whoever tests: each would be told, too
         monkeypatch.delenv(name)
     set_login(monkeypatch, ONE)
     assert launcher.main(["--check"]) == 0

@@ -19,8 +19,9 @@ import pytest
 import streamlit.logger
 from click.testing import CliRunner
 
-from dashboard import counters, kept, log_lines, logs
-from dashboard.counters import Counters, ask
+from dashboard.compute import result_cache
+from dashboard.server import counters, log_lines, logs
+from dashboard.server.counters import Counters, ask
 from posenc.lab.jobs import Queue
 from tests.dashboard.pages import visit
 from tests.lab.small_runs import make_small_run, small_spec
@@ -133,7 +134,7 @@ def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_counters_count_pages_sessions_and_cached_bytes() -> None:
-    kept.readings.clear()
+    result_cache.readings.clear()
     before = counters.here.read()
     assert before["cache_bytes"]["kept_readings"] == 0
     visit("similarity", {"length": "12", "dim": "16", "heads": "2"}).run()
@@ -143,7 +144,9 @@ def test_counters_count_pages_sessions_and_cached_bytes() -> None:
     assert after["sessions_begun"] == before["sessions_begun"] + 2
     assert pages["similarity"] >= earlier.get("similarity", 0) + 2
     assert after["reruns"] == sum(pages.values())
-    of_readings = sum(kept.weight(found) for found, _ in kept.readings._held.values())
+    of_readings = sum(
+        result_cache.weight(found) for found, _ in result_cache.readings._held.values()
+    )
     assert after["cache_bytes"]["kept_readings"] == of_readings > 0
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dashboard import output
+from dashboard.server import safe_stdout
 from posenc.lab.jobs import JobState, Queue
 from tests.lab.small_runs import small_spec
 from tests.lab.worker_processes import PATIENCE, ROOT, alive, running_at, wait
@@ -47,7 +47,7 @@ def test_streams_that_are_no_files_are_left_unchanged(monkeypatch: pytest.Monkey
     stream = io.StringIO()
     monkeypatch.setattr(sys, "stdout", stream)
     monkeypatch.setattr(sys, "stderr", None)
-    output.install()
+    safe_stdout.install()
     assert (sys.stdout, sys.stderr) == (stream, None)
 
 

@@ -16,10 +16,11 @@ from safetensors.numpy import save
 from streamlit.testing.v1 import AppTest
 
 from dashboard import __main__ as launcher
-from dashboard import pinned, server_settings, uploads, workers
+from dashboard.controls import pin, uploads
 from dashboard.limits import MAX_UPLOAD_BYTES, MAX_WAITING
-from dashboard.log_lines import JsonLines
-from dashboard.server_settings import FIELDS, ServerSettingError, ServerSettings, read
+from dashboard.server import settings, workers
+from dashboard.server.log_lines import JsonLines
+from dashboard.server.settings import FIELDS, ServerSettingError, ServerSettings, read
 from posenc.checkpoints import hub_is_enabled
 from posenc.checkpoints.file_store import store_url, work_folder
 from posenc.lab.jobs import Queue
@@ -83,7 +84,7 @@ def test_refused_address_is_not_logged_because_it_may_hold_a_password(
 
 
 def test_readme_has_the_table_of_settings() -> None:
-    assert server_settings.table() in (ROOT / ".deploy/README.md").read_text()
+    assert settings.table() in (ROOT / ".deploy/README.md").read_text()
     for one in FIELDS.values():
         assert all(map(one.metadata["rule"].accepts, (one.default, one.metadata["shared"])))
 
@@ -91,9 +92,9 @@ def test_readme_has_the_table_of_settings() -> None:
 def test_library_and_server_share_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for text, on in (("1", True), ("0", False)):
         monkeypatch.setenv("POSENC_HUB", text)
-        assert server_settings.current().hub is hub_is_enabled() is on
-    assert server_settings.current().store == store_url() == str(tmp_path / "runs")
-    assert server_settings.current().work == str(work_folder()) == str(tmp_path / "work")
+        assert settings.current().hub is hub_is_enabled() is on
+    assert settings.current().store == store_url() == str(tmp_path / "runs")
+    assert settings.current().work == str(work_folder()) == str(tmp_path / "work")
     monkeypatch.setenv("POSENC_RUNNING", "2")
     monkeypatch.setenv("POSENC_WAITING", "3")
     crew = workers.server_workers()
@@ -121,13 +122,13 @@ def test_unreadable_secrets_stop_the_server(
 ) -> None:
     place = tmp_path / "secrets.toml"
     monkeypatch.setattr(os, "chdir", lambda place: None)
-    monkeypatch.setattr(server_settings.st, "get_option", lambda name: [str(place)])
+    monkeypatch.setattr(settings.st, "get_option", lambda name: [str(place)])
     for content, reason in (
         (b"POSENC_UPLOADS = maybe\n", "Invalid value (at line 1"),
         (b'POSENC_HOSTS = "\xff"\n', "'utf-8' codec can't decode"),
     ):
         place.write_bytes(content)
-        server_settings.secrets_to_environment.cache_clear()
+        settings.secrets_to_environment.cache_clear()
         assert launcher.main(["--check"]) == 2
         error = capsys.readouterr().err
         assert error.startswith(f"posenc: secrets.toml cannot be read: {reason}")
@@ -167,7 +168,7 @@ def test_check_prints_settings_that_can_be_set_and_names_unknown_variables(
     assert said["POSENC_WORK"] == str(tmp_path / "work")
     assert said["POSENC_RUNS"] == "memory://...@runs/x"
     assert read(said | {"POSENC_RUNS": ""}) == replace(
-        server_settings.current(), store="", work=said["POSENC_WORK"]
+        settings.current(), store="", work=said["POSENC_WORK"]
     )
     assert "POSENC_UPLOADZ is no variable of a server; it changes nothing." in printed.err
     assert not (tmp_path / "work").exists()
@@ -214,10 +215,10 @@ def test_text_over_the_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_limit_of_positions_holds_in_links_controls_pins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POSENC_POSITIONS", "32")
-    link = {"length": "200", "a": pinned.written(Setting(length=500))}
+    link = {"length": "200", "a": pin.written(Setting(length=500))}
     at = drawn(visit("similarity", SMALL | link))
     assert setting(at).length == 32
-    (pinned_setting, *_) = pinned.read(at.session_state["a"])
+    (pinned_setting, *_) = pin.read(at.session_state["a"])
     assert pinned_setting is not None
     assert pinned_setting.length == 32
     assert "This server shows at most 32 positions: 32 are used, not 200." in notices(at)
@@ -250,7 +251,7 @@ def test_settings_become_options_of_streamlit_and_a_bad_value_stops_the_server(
 ) -> None:
     asked: list[list[str]] = []
     monkeypatch.setattr(launcher.cli, "main", lambda words, **more: asked.append(words))
-    for owner in (launcher.output, launcher.logs):
+    for owner in (launcher.safe_stdout, launcher.logs):
         monkeypatch.setattr(owner, "install", lambda: None)
     monkeypatch.setattr(launcher.counters.here, "serve", lambda: None)
     monkeypatch.setattr(os, "chdir", lambda place: None)

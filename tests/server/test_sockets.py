@@ -5,7 +5,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from dashboard import sockets
+from dashboard.server import sockets
 from tests.dashboard.pages import visit
 
 

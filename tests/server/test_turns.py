@@ -6,7 +6,7 @@ import time
 import pytest
 from streamlit.runtime.scriptrunner import RerunData, RerunException
 
-from dashboard.turns import Standing, Turns
+from dashboard.server.run_queue import Standing, Turns
 
 FAR, PATIENCE = 1_000.0, 120.0  # seconds: longer than any test; longer than any of its steps
 

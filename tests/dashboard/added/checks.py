@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from dashboard import charts
-from dashboard.palette import METHOD_COLOURS
+from dashboard.charts import theme
+from dashboard.charts.palette import METHOD_COLOURS
 from posenc import SCHEMES
 from posenc.__main__ import main
 from posenc.models import read_config
@@ -41,7 +41,7 @@ def test_square_root_is_drawn_by_pages() -> None:
     np.testing.assert_allclose(shown["Square root"], np.exp(-slopes * apart).mean(-1), atol=1e-6)
     ours = header["panels"][1]
     assert "initial parameters, seed 0, untrained" in ours["subtitle"]
-    assert ours["color"] == charts.COLOURS["square_root"] != charts.COLOURS["alibi"]
+    assert ours["color"] == theme.COLOURS["square_root"] != theme.COLOURS["alibi"]
     for page in ("encoding", "extrapolation"):
         at = drawn(visit(page, {"schemes": "square_root"}))
         assert "Square root" in headline(at), page

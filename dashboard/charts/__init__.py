@@ -1,0 +1,1 @@
+"""Chart specifications and their data frames; nothing here imports Streamlit."""

@@ -1,0 +1,257 @@
+"""Results become tidy frames: fixed column names, one row per mark."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from dashboard.compute.result_cache import once
+from dashboard.compute.schemes import Array, Similarity
+from posenc.analysis import Properties
+from posenc.schemes import SCHEMES
+from posenc.settings import Setting
+
+MOST_DOTS = 16  # points of one line that can be told apart
+UNDRAWN = ("spread", "last")  # of a curve by offset: what its lines do not show
+MOST_POINTS = 1_024  # marks of one line; a screen has no more columns
+
+
+def by_offset(found: Mapping[str, Similarity], boundary: float | None) -> pd.DataFrame:
+    """Mean cosine similarity by distance, with the range along each diagonal."""
+    frame = _long(
+        {
+            SCHEMES[kind].label: {
+                "x": result.offsets,
+                "y": result.mean,
+                "low": result.low,
+                "high": result.high,
+                "spread": result.spread,
+            }
+            for kind, result in found.items()
+        }
+    )
+    # The last distance asked for, so that a scheme with fewer positions is drawn on the same axis.
+    return _with_boundary(frame, boundary).assign(last=frame["x"].max())
+
+
+def lines(curves: Mapping[str, tuple[Array, Array] | None], boundary: float | None) -> pd.DataFrame:
+    """One line per scheme; a scheme without values has no rows."""
+    found = {
+        SCHEMES[kind].label: {"x": curve[0], "y": curve[1]}
+        for kind, curve in curves.items()
+        if curve is not None
+    }
+    return _with_boundary(_long(found) if found else pd.DataFrame(columns=list("xy")), boundary)
+
+
+def _long(curves: Mapping[str, Mapping[str, Array]]) -> pd.DataFrame:
+    """Return the columns of every scheme under each other, its name beside them."""
+    names = {name: None for columns in curves.values() for name in columns}
+    sizes = [len(next(iter(columns.values()))) for columns in curves.values()]
+    scheme = pd.Categorical.from_codes(np.repeat(range(len(sizes)), sizes), pd.Index([*curves]))
+    joined = {name: np.concatenate([one[name] for one in curves.values()]) for name in names}
+    return pd.DataFrame({"scheme": scheme} | joined)
+
+
+def stacked(parts: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> pd.DataFrame:
+    """Return parts under each other, each a mapping of columns to arrays, or to one value for all rows.
+
+    Words become names as numbers. At once: a frame for each part takes longer than its numbers.
+    columns: of a frame without parts.
+    """
+    if not parts:
+        return pd.DataFrame(columns=list(columns))
+    sizes = [
+        max((np.size(value) for value in part.values() if np.ndim(value)), default=1)
+        for part in parts
+    ]
+    found: dict[str, Any] = {}
+    for name in columns:
+        values = [part[name] for part in parts]
+        if isinstance(values[0], str):
+            words = list(dict.fromkeys(values))
+            codes = np.repeat([words.index(value) for value in values], sizes)
+            found[name] = pd.Categorical.from_codes(codes, pd.Index(words))
+        else:
+            found[name] = np.concatenate(
+                [np.broadcast_to(one, size) for one, size in zip(values, sizes, strict=True)]
+            )
+    return pd.DataFrame(found)
+
+
+def drawn(frame: pd.DataFrame, column: str = "x", most: int = MOST_POINTS) -> pd.DataFrame:
+    """Return what a line needs to be drawn: at most `most` values of a column, in 32 bits.
+
+    The values kept are evenly spaced, the first and the last among them; a screen shows no more, and
+    a third of the bytes travel: names as numbers, and no integer of 64 bits, which a browser
+    converts one by one. The tables below a chart hold every number in full.
+    """
+    if column not in frame:
+        return frame  # nothing to draw
+    values = np.unique(frame[column])
+    if len(values) > most:
+        frame = frame[frame[column].isin(values[evenly(len(values), most)])]
+    # Column by column: what pandas does for a whole frame takes as long as the page's own numbers.
+    return pd.DataFrame(
+        {str(name): _narrow(values) for name, values in frame.items() if name not in UNDRAWN},
+        index=frame.index,
+    )
+
+
+def word(text: str, rows: int) -> "pd.Categorical[Any]":
+    """Return a column that holds one word."""
+    return pd.Categorical.from_codes(np.zeros(rows, np.int8), pd.Index([text]))
+
+
+def evenly(count: int, most: int = MOST_POINTS) -> Array:
+    """Return at most `most` indices of `count`, evenly spaced, the first and the last among them."""
+    found: Array = np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(int))
+    return found
+
+
+def _narrow(values: "pd.Series[Any]") -> Any:
+    """Return a column in 32 bits, names as numbers."""
+    if values.dtype == "category":
+        return values
+    if _is_text(values):
+        return pd.Categorical(values)
+    narrow = {"f": np.float32, "i": np.int32}.get(values.dtype.kind)
+    return values if narrow is None else values.to_numpy(narrow)
+
+
+def _is_text(values: "pd.Series[Any]") -> bool:
+    return values.dtype.kind == "O" and not isinstance(values.dtype, pd.CategoricalDtype)
+
+
+@once
+def named(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the frame with its names as numbers, as `drawn` does: joined frames may have lost them."""
+    words = {str(name): _narrow(values) for name, values in frame.items() if _is_text(values)}
+    return frame.assign(**words) if words else frame
+
+
+def plotless(frame: pd.DataFrame, renamed: Mapping[str, str]) -> pd.DataFrame:
+    """Return a frame of numbers without what only draws: the training length, the axis' end.
+
+    Names are words again: Streamlit's table would draw a column of categories as one to choose from.
+    """
+    words = {name: "str" for name, kind in frame.dtypes.items() if kind == "category"}
+    shown = frame.drop(columns=["boundary", "last"], errors="ignore").astype(words)
+    return shown.rename(columns=dict(renamed))
+
+
+@once
+def filled(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the columns of a frame that hold anything."""
+    held = [bool((values.notna() & (values != "")).any()) for _, values in frame.items()]
+    return frame if all(held) else frame.loc[:, held]
+
+
+@once
+def arrow(frame: pd.DataFrame) -> pa.Table | pd.DataFrame:
+    """Return the frame as it is sent, made once for as long as the frame lives.
+
+    In one thread: Arrow would start several for a long frame, which takes longer than its columns. A
+    column of words and numbers is no Arrow column; Streamlit makes words of it.
+    """
+    try:
+        return pa.Table.from_pandas(frame, nthreads=1)
+    except pa.ArrowException:
+        return frame
+
+
+def dotted(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the frame with whether its points are seen: where a scheme has few."""
+    if "scheme" not in frame:
+        return frame
+    many = frame.groupby("scheme", observed=True)["scheme"].transform("size") > MOST_DOTS
+    return frame.assign(dot=(~many).astype("int8"))
+
+
+def compared(now: pd.DataFrame, then: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of B, each followed by A's of the same name (the first column) and the change.
+
+    A change is B minus A, of numbers only.
+    """
+    if now.empty or then.empty:
+        return pd.concat([now.assign(setting="B"), then.assign(setting="A")], ignore_index=True)
+    name = str(now.columns[0])
+    if now[name].duplicated().any() or then[name].duplicated().any():
+        raise ValueError(f"rows are compared by {name}, which must name each of them once.")
+    rows = []
+    for key in dict.fromkeys([*now[name], *then[name]]):
+        ours, theirs = (frame[frame[name] == key].head(1) for frame in (now, then))
+        rows += [one.assign(setting=said) for one, said in ((ours, "B"), (theirs, "A")) if len(one)]
+        if len(ours) and len(theirs):
+            change = {
+                column: [ours[column].iloc[0] - theirs[column].iloc[0]]
+                for column in now
+                if column in then and now[column].dtype.kind in "fi"
+            }
+            rows.append(pd.DataFrame({name: [key], "setting": ["B - A"]} | change))
+    whole = pd.concat(rows, ignore_index=True)
+    return whole[[name, "setting", *(column for column in now if column != name)]]
+
+
+def boundary(setting: Setting, last: float) -> float | None:
+    """Return where the training length is drawn, None where it lies past what is shown."""
+    return setting.train_length if setting.train_length <= last else None
+
+
+def _with_boundary(frame: pd.DataFrame, position: float | None) -> pd.DataFrame:
+    return frame.assign(boundary=np.nan if position is None else float(position))
+
+
+PROPERTY_LABELS = {
+    "smallest_distance": "closest two positions, apart",
+    "neighbour_mean": "neighbours, mean distance",
+    "norm_low": "norm, least",
+    "norm_high": "norm, largest",
+    "value_low": "value, least",
+    "value_high": "value, largest",
+    "translation_invariance_error": "shift-invariance error",
+    "first_rise": "similarity first rises at distance",
+    "kendall_tau": "order kept by similarity (tau)",
+}
+
+
+def properties_table(
+    measured: Properties | None, pinned: Properties | None = None, *, compared: bool = False
+) -> pd.DataFrame:
+    """The measured properties of one scheme, one row each, as text for a narrow column.
+
+    pinned: the same of the pinned setting, A, in a second column, with the change in a third; A's
+    column alone where the setting at hand does not show the scheme. compared: whether one is pinned.
+    """
+
+    def column(of: Properties) -> dict[str, str]:
+        return {
+            text: _shown(getattr(of, name), "never" if name == "first_rise" else "none")
+            for name, text in PROPERTY_LABELS.items()
+        }
+
+    if measured is None or pinned is None:
+        one, name = (measured, "B" if compared else "measured") if measured else (pinned, "A")
+        return pd.DataFrame({name: column(one)} if one else {})
+    changes = {}
+    for name, text in PROPERTY_LABELS.items():
+        now, then = getattr(measured, name), getattr(pinned, name)
+        changes[text] = "" if now is None or then is None else f"{now - then:+.3g}"
+    return pd.DataFrame({"B": column(measured), "A": column(pinned), "B - A": changes})
+
+
+def _shown(value: float | None, missing: str) -> str:
+    return missing if value is None else f"{value:.4g}"
+
+
+def properties(measured: Mapping[str, Properties]) -> pd.DataFrame:
+    """The measured properties of all schemes, one row per scheme, in full precision."""
+    return pd.DataFrame(
+        [
+            {"scheme": SCHEMES[kind].label, "positions": found.positions}
+            | {name: getattr(found, name) for name in PROPERTY_LABELS}
+            for kind, found in measured.items()
+        ]
+    )

@@ -1,0 +1,267 @@
+"""Charts: a constant specification each, into which frames are poured; one colour per scheme.
+
+A specification depends on which schemes are shown and on nothing else, so a moved slider changes
+data alone and the browser keeps its view. Built with Altair once and kept.
+"""
+
+import functools
+from typing import Any, Literal
+
+import altair as alt
+
+from dashboard.charts.palette import COLOURS as COLOURS
+from dashboard.charts.palette import STROKES
+from posenc.schemes import SCHEMES
+
+HEIGHT = 280
+
+Spec = dict[str, Any]
+
+# The same for colour and dash, so that Vega merges both into one legend.
+_LEGEND = alt.Legend(
+    title=None, orient="top", symbolType="stroke", symbolStrokeWidth=3, symbolOpacity=1
+)
+
+
+def scheme_colour(kinds: tuple[str, ...]) -> alt.Color:
+    """Return the colours of these schemes, the same on every page."""
+    return alt.Color(
+        "scheme:N",
+        scale=alt.Scale(
+            domain=[SCHEMES[kind].label for kind in kinds], range=[COLOURS[kind] for kind in kinds]
+        ),
+        legend=_LEGEND,
+    )
+
+
+def scheme_dash(kinds: tuple[str, ...]) -> alt.StrokeDash:
+    """Return the strokes of these schemes, for those who cannot tell the colours."""
+    return alt.StrokeDash(
+        "scheme:N",
+        scale=alt.Scale(
+            domain=[SCHEMES[kind].label for kind in kinds],
+            range=[STROKES[kind] for kind in kinds],
+        ),
+        legend=_LEGEND,
+    )
+
+
+# The pinned setting, A, is drawn thin and pale under the one at hand, B.
+SETTINGS = ("A", "B")
+
+
+def by_setting(pinned: bool, orient: Literal["top", "bottom"] = "top") -> dict[str, Any]:
+    """Encodings that tell A from B by strength and width, where the frame has both.
+
+    orient: where their legend stands.
+    """
+    if not pinned:
+        return {}
+    words = "datum.label == 'A' ? 'A, pinned' : 'B, now'"
+    legend = alt.Legend(title=None, orient=orient, labelExpr=words, symbolType="stroke")
+    return {
+        "opacity": alt.Opacity(
+            "setting:N", scale=alt.Scale(domain=SETTINGS, range=[0.45, 1.0]), legend=legend
+        ),
+        "size": alt.Size(
+            "setting:N", scale=alt.Scale(domain=SETTINGS, range=[4.5, 1.8]), legend=legend
+        ),
+    }
+
+
+def widths(pinned: bool) -> dict[str, Any]:
+    """Encodings of lines that may lie on each other, as the frame says (`coinciding.seen`).
+
+    Beside a pinned setting widths and strengths tell A from B.
+    """
+    if pinned:
+        return by_setting(True)
+    return {
+        "size": alt.Size("width:Q", scale=None, legend=None),
+        "opacity": alt.Opacity("strength:Q", scale=None, legend=None),
+    }
+
+
+def dots(x: alt.X, y: alt.Y, kinds: tuple[str, ...], tooltip: list[alt.Tooltip]) -> alt.Chart:
+    """The points of lines, which answer the pointer; seen where they are few (`dot` of the frame)."""
+    opacity = alt.Opacity("dot:Q", scale=None, legend=None)
+    return (
+        alt.Chart()
+        .mark_point(filled=True, size=30, strokeWidth=0)
+        .encode(x=x, y=y, color=scheme_colour(kinds), opacity=opacity, tooltip=tooltip)
+    )
+
+
+def decades(form: str) -> alt.Axis:
+    """A log axis whose grid marks powers of ten alone."""
+    decade = "log(datum.value) / LN10"
+    whole = f"abs({decade} - round({decade})) < 0.001"
+    return alt.Axis(format=form, gridOpacity={"condition": {"test": whole, "value": 1}, "value": 0})
+
+
+def told(pinned: bool) -> list[alt.Tooltip]:
+    """Return what a tooltip says of whose line it is."""
+    scheme = alt.Tooltip("scheme:N", title="scheme")
+    setting = alt.Tooltip("setting:N", title="setting (B now, A pinned)")
+    return [scheme, setting] if pinned else [scheme]
+
+
+def boundary_rule() -> alt.Chart:
+    """The training length, drawn where the frame says; a frame without it draws none."""
+    return (
+        alt.Chart()
+        .mark_rule(aria=False, strokeDash=[5, 4], opacity=0.7, color="gray")
+        .encode(x="min(boundary):Q")
+    )
+
+
+def spec_of(chart: Any) -> Spec:
+    """Return a chart's specification without data: those come with every run."""
+    spec: Spec = _without(chart.to_dict(validate=False), ("data", "$schema", "datasets", "config"))
+    return spec
+
+
+def in_order(spec: Spec) -> Spec:
+    """Return a specification for rows that come as they are drawn: numbers, each line from left to right.
+
+    Vega would convert every number and sort every line again at every moved slider.
+    """
+    for layer in spec["layer"]:
+        if layer["mark"]["type"] in ("line", "area"):
+            layer["encoding"]["order"] = {"value": None}
+    return spec | {"data": {"name": "source", "format": {"parse": None}}}
+
+
+def own_widths(spec: Spec) -> bool:
+    """Whether a chart is of several plots, whose widths stand in it."""
+    return "hconcat" in spec or "vconcat" in spec
+
+
+def _without(node: Any, keys: tuple[str, ...]) -> Any:
+    """Drop what Altair adds for a chart that carries its own data: ours comes with every run."""
+    if isinstance(node, dict):
+        return {key: _without(value, keys) for key, value in node.items() if key not in keys}
+    return [_without(item, keys) for item in node] if isinstance(node, list) else node
+
+
+@functools.cache
+def by_offset(
+    kinds: tuple[str, ...],
+    x_title: str,
+    y_title: str,
+    *,
+    band: bool = True,
+    height: int = HEIGHT,
+    pinned: bool = False,
+) -> Spec:
+    """Lines over offset or position, one per scheme, with a band from low to high and a boundary.
+
+    Frame: scheme, x, y, low, high, boundary, width, strength; pinned: setting, too. What Vega would work
+    out for every point is left out or said once, for a moved slider waits for it: a description, and a
+    tooltip, which on a line is that of its first point wherever the pointer is, and names what the legend
+    names.
+    """
+    x = alt.X("x:Q", title=x_title, scale=alt.Scale(nice=False, zero=False))
+    y = alt.Y("y:Q", title=y_title, scale=alt.Scale(zero=False))
+    colour = scheme_colour(kinds)
+    line = (
+        alt.Chart()
+        .mark_line(interpolate="linear", description="a line per scheme")
+        .encode(x=x, y=y, color=colour, strokeDash=scheme_dash(kinds), **widths(pinned))
+    )
+    layers = [line, boundary_rule()]
+    if band:
+        # Where lowest and highest are one there is nothing to fill.
+        area = alt.Chart().transform_filter("datum.low < datum.high")
+        area = area.mark_area(opacity=0.1 if pinned else 0.18, description="from lowest to highest")
+        apart = {"detail": "setting:N"} if pinned else {}
+        layers.insert(0, area.encode(x=x, y="low:Q", y2="high:Q", color=colour, **apart))
+    return in_order(spec_of(alt.layer(*layers).properties(height=height)))
+
+
+@functools.cache
+def small_curve(kind: str, *, pinned: bool = False) -> Spec:
+    """One scheme's curve by distance, small, on the axes of all that stand beside it.
+
+    Frame: x, y, low, high, boundary, last, least (the ends of both axes); pinned: setting, too.
+    """
+    x = alt.X("x:Q", title="distance", scale=alt.Scale(nice=False), axis=alt.Axis(tickCount=4))
+    y = alt.Y("y:Q", title="cosine similarity", axis=alt.Axis(tickCount=5))
+    apart = {"detail": "setting:N"} if pinned else {}
+    wide = by_setting(True) if pinned else {"size": alt.value(2)}
+    band = (
+        alt.Chart()
+        .mark_area(opacity=0.1 if pinned else 0.2, color=COLOURS[kind])
+        .encode(x=x, y="low:Q", y2="high:Q", **apart)
+    )
+    line = (
+        alt.Chart()
+        .mark_line(color=COLOURS[kind])
+        .encode(
+            x=x,
+            y=y,
+            tooltip=[
+                *told(pinned),
+                alt.Tooltip("x:Q", title="distance"),
+                alt.Tooltip("y:Q", format=".6g", title="cosine similarity"),
+            ],
+            **wide,
+        )
+    )
+    ends = alt.Chart().mark_point(opacity=0, tooltip=None)
+    ends = ends.encode(x=alt.X("max(last):Q"), y=alt.Y("min(least):Q"))
+    height = 240 if pinned else 210  # its legend stands above
+    return spec_of(alt.layer(band, line, boundary_rule(), ends).properties(height=height))
+
+
+@functools.cache
+def turns(kinds: tuple[str, ...], *, pinned: bool = False) -> Spec:
+    """Full turns that each pair makes within the training length, log scale, with one turn marked.
+
+    Frame: scheme, pair, turns, width, strength, dot; pinned: setting, too.
+    """
+    x = alt.X("pair:Q", title="pair (0 is the fastest)")
+    y = alt.Y(
+        "turns:Q",
+        title="turns within the training length",
+        scale=alt.Scale(type="log"),
+        axis=decades("~g"),
+    )
+    tip = [
+        *told(pinned),
+        alt.Tooltip("pair:Q", title="pair"),
+        alt.Tooltip("turns:Q", format=".4g", title="turns in training"),
+    ]
+    line = alt.Chart().mark_line(tooltip=None)
+    line = line.encode(
+        x=x, y=y, color=scheme_colour(kinds), strokeDash=scheme_dash(kinds), **widths(pinned)
+    )
+    points = dots(x, y, kinds, tip)
+    one = alt.Chart().mark_rule(aria=False, strokeDash=[5, 4], color="gray").encode(y=alt.datum(1))
+    return spec_of(alt.layer(line, points, one).properties(height=HEIGHT))
+
+
+@functools.cache
+def map_errors(kinds: tuple[str, ...], *, pinned: bool = False) -> Spec:
+    """Error of one matrix per offset, log scale, with the random control as a thin line.
+
+    Frame: scheme, offset, error, control, width, strength, dot; pinned: setting, too.
+    """
+    x = alt.X("offset:Q", title="offset k", scale=alt.Scale(type="log", base=2))
+    y = alt.Y("error:Q", title="relative error", scale=alt.Scale(type="log"), axis=decades(".0e"))
+    tip = [
+        *told(pinned),
+        alt.Tooltip("offset:Q", title="offset k"),
+        alt.Tooltip("error:Q", format=".3e", title="relative error"),
+    ]
+    line = alt.Chart().mark_line(tooltip=None)
+    line = line.encode(
+        x=x, y=y, color=scheme_colour(kinds), strokeDash=scheme_dash(kinds), **widths(pinned)
+    )
+    points = dots(x, y, kinds, tip)
+    control = (
+        alt.Chart()
+        .mark_line(strokeWidth=1, color="gray", strokeDash=[2, 3])
+        .encode(x=x, y="mean(control):Q")
+    )
+    return spec_of(alt.layer(line, points, control).properties(height=HEIGHT))

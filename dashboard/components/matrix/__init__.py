@@ -1,0 +1,107 @@
+"""A row of matrices side by side on canvases: one colour scale, one crosshair, exact values.
+
+The browser code lies in the .js files beside this one, joined to one module, and in matrix.css. It
+is mounted as a component of its own whose message never changes, so Streamlit sends it once per session
+and a short reference afterwards; a rerun then costs the values alone. (An asset directory would need
+this folder to lie inside the package named like the distribution, `posenc`, which knows nothing of
+the dashboard.)
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import streamlit as st
+
+from dashboard.components.matrix.colours import KINDS, shades
+from dashboard.components.matrix.payload import Panel, Row, Scale, encode
+from dashboard.components.matrix.values import Curve, Full, MatrixValues, Triangle, minus, smallest
+from dashboard.components.matrix.waves import Difference, Waves
+
+__all__ = [
+    "CODE_COMPONENT",
+    "ROW_COMPONENT",
+    "Curve",
+    "Difference",
+    "Full",
+    "MatrixValues",
+    "Panel",
+    "Row",
+    "Scale",
+    "Triangle",
+    "Waves",
+    "matrix_row",
+    "minus",
+    "smallest",
+]
+
+ROW_COMPONENT = "posenc_matrix_row"
+CODE_COMPONENT = "posenc_matrix_code"
+
+# Hands the data to the code, or leaves it where the code looks on arrival: the newest wins.
+HAND_OVER = """
+export default (component) => {
+  const shared = (globalThis[Symbol.for("posenc.matrix")] ??= { waiting: new Map() });
+  if (shared.draw) shared.draw(component);
+  else shared.waiting.set(component.parentElement, component);
+};
+"""
+
+FOLDER = Path(__file__).parent
+
+# One file per noun. Streamlit takes the code as one text, so they are joined; a file uses names of
+# those before it as it is read, and of any other once all are.
+SCRIPTS = (
+    "data", "colour", "axes", "region", "markup", "legend", "layout", "export", "input", "row", "matrix"
+)  # fmt: skip
+
+# Registered once, at import; a definition made here follows into every later runtime.
+_row = st.components.v2.component(ROW_COMPONENT, js=HAND_OVER)
+_code = st.components.v2.component(
+    CODE_COMPONENT,
+    js="\n".join(
+        [
+            f"const SHADE_BYTES = {json.dumps({kind: shades(kind).tobytes().hex() for kind in KINDS})};",
+            *((FOLDER / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS),
+        ]
+    ),
+)
+_style = (FOLDER / "matrix.css").read_text(encoding="utf-8")
+
+
+def matrix_row(
+    panels: Sequence[Panel],
+    *,
+    key: str,
+    scale: Scale,
+    text_alternative: str,
+    row_label: str = "query position",
+    column_label: str = "key position",
+    height: int | None = None,
+    together: int = 1,
+) -> Row:
+    """Draw `panels` side by side, on one colour `scale` and under one crosshair.
+
+    `key` names the row for good: with the same key a rerun repaints in place, crosshair and zoom
+    stay, and its PNG is called posenc-<key>.png. `text_alternative` is the sentence a reader hears
+    instead of the picture. `height` is the plots' height in CSS pixels; None makes them square.
+    `together` is how many panels in a row belong together: no line ends between them where there
+    is room for one group. Returns what was drawn.
+    Raises SchemeArgumentError for an empty row or a height outside 80 to 4,000, or a
+    larger group.
+    """
+    row = Row(
+        panels=panels,
+        key=key,
+        scale=scale,
+        text_alternative=text_alternative,
+        row_label=row_label,
+        column_label=column_label,
+        height=height,
+        together=together,
+    )
+    # No gap: the code's element has no height and must not add a blank line.
+    with st.container(gap=None):
+        _row(key=key, data=encode(row))
+        _code(key=f"{key}-code", data={"style": _style})
+    return row

@@ -1,0 +1,196 @@
+"""What one row of matrices holds, and its encoding to bytes: a JSON header, then float32 values.
+
+A stationary matrix travels as its curve by offset (2 T - 1 values), a symmetric one as its lower
+triangle, sines and cosines as one turn per column (waves.py), any other in full; the browser expands
+them. Nothing is rounded after float32.
+Blanks at the end of the values are not sent: a table shorter than its matrix costs what it holds.
+Layout: uint32 header length | header, space-padded so that values start 4-aligned | values.
+Everything is little-endian. NaN means "no value here" and is drawn as a blank.
+"""
+
+import json
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from dashboard.components.matrix.values import Array, MatrixValues
+from dashboard.components.matrix.waves import Difference, Waves
+from posenc.errors import SchemeArgumentError
+from posenc.limits import check_count
+
+Tick = tuple[int, str]
+COLOR = re.compile(r"#[0-9a-fA-F]{6}")
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The colours of a row: `low` and `high` are its ends; values outside take the end's colour.
+
+    `kind` is "sequential" (dark to bright) or "diverging" (blue, neutral in the middle, orange).
+    `unit` is written beside the colour bar: what the values are, such as "B minus A".
+    """
+
+    low: float
+    high: float
+    kind: Literal["sequential", "diverging"] = "sequential"
+    unit: str = ""
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("sequential", "diverging"):
+            raise SchemeArgumentError(
+                f"kind of a scale must be sequential or diverging, got {self.kind!r}."
+            )
+        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
+            raise SchemeArgumentError(
+                f"a scale needs finite ends, low < high, got {self.low!r} and {self.high!r}."
+            )
+
+    @classmethod
+    def around_zero(cls, matrices: Iterable[MatrixValues], unit: str) -> "Scale":
+        """Return the diverging scale with 0 in the middle that reaches the largest magnitude drawn.
+
+        Where all values are 0, blank or infinite its ends are -1 and 1: everything is neutral.
+        """
+        sizes = [np.abs(each.values[np.isfinite(each.values)]) for each in matrices]
+        end = max((float(size.max()) for size in sizes if size.size), default=0.0) or 1.0
+        return cls(-end, end, "diverging", unit)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Panel:
+    """One matrix of a row, with what is written around it.
+
+    `row_start` and `column_start` are the positions of entry (0, 0). `boundary` is the training
+    length: a line on both axes before that position. `row_label` and `column_label` replace the
+    row's own for an axis of another kind (a dimension); `row_ticks` and `column_ticks`, pairs of
+    0-based index and text, replace the numbers along it. `color` (#rrggbb) marks the title.
+    `features`: columns are features, not positions, so the training length marks rows alone.
+    """
+
+    title: str
+    values: MatrixValues
+    subtitle: str = ""
+    row_start: int = 0
+    column_start: int = 0
+    boundary: int | None = None
+    row_label: str | None = None
+    column_label: str | None = None
+    row_ticks: Sequence[Tick] | None = None
+    column_ticks: Sequence[Tick] | None = None
+    color: str | None = None
+    features: bool = False
+
+    def __post_init__(self) -> None:
+        if self.color is not None and not COLOR.fullmatch(self.color):
+            raise SchemeArgumentError(f"color must be written #rrggbb, got {self.color!r}.")
+        rows, columns = self.values.shape
+        check_ticks("row_ticks", self.row_ticks, rows)
+        check_ticks("column_ticks", self.column_ticks, columns)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Row:
+    """Panels side by side on one colour scale, and what is said of all of them; see `matrix_row`.
+
+    Raises SchemeArgumentError for an empty row, a height outside 80 to 4,000, or a group of more
+    panels than there are.
+    """
+
+    panels: Sequence[Panel]
+    key: str
+    scale: Scale
+    text_alternative: str
+    row_label: str = "query position"
+    column_label: str = "key position"
+    height: int | None = None
+    together: int = 1
+
+    def __post_init__(self) -> None:
+        if not self.panels:
+            raise SchemeArgumentError("a row needs at least one panel, got none.")
+        if self.height is not None:
+            check_count("height", self.height, 80, 4_000)
+        check_count("together", self.together, 1, len(self.panels))
+
+
+def encode(row: Row) -> bytes:
+    """Return the bytes that the browser decodes: header and values of all panels, in order."""
+    sent = [words(panel.values) for panel in row.panels]
+    header: dict[str, Any] = {
+        "name": row.key,
+        "text": row.text_alternative,
+        "height": row.height,
+        "together": row.together,
+        "scale": asdict(row.scale),
+        "panels": [
+            panel_header(panel, row.row_label, row.column_label) | {"count": values.size}
+            for panel, values in zip(row.panels, sent, strict=True)
+        ],
+    }
+    text = json.dumps(header, allow_nan=False, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 4)
+    values = b"".join(each.astype("<f4").tobytes() for each in sent)
+    return len(text).to_bytes(4, "little") + text + values
+
+
+def words(values: MatrixValues) -> Array:
+    """Return what is sent of a matrix, in 32-bit words."""
+    return (
+        values.words
+        if isinstance(values, Waves | Difference)
+        else without_last_blanks(values.values)
+    )
+
+
+def without_last_blanks(values: Array) -> Array:
+    """Return values in the order they are sent, up to the last that is not a blank."""
+    flat = values.reshape(-1)
+    filled = np.flatnonzero(~np.isnan(flat[::-1]))
+    return flat[: flat.size - filled[0]] if filled.size else flat[:0]
+
+
+def panel_header(panel: Panel, row_label: str, column_label: str) -> dict[str, Any]:
+    """Return what the browser is told of a panel besides its values."""
+    rows, columns = panel.values.shape
+    features = {"features": True} if panel.features else {}
+    parts = {"parts": list(panel.values.parts)} if isinstance(panel.values, Difference) else {}
+    return (
+        features
+        | parts
+        | {
+            "title": panel.title,
+            "subtitle": panel.subtitle,
+            "color": panel.color,
+            "kind": type(panel.values).__name__.lower(),
+            "boundary": panel.boundary,
+            "rows": axis_header(
+                rows, panel.row_start, panel.row_label or row_label, panel.row_ticks
+            ),
+            "columns": axis_header(
+                columns, panel.column_start, panel.column_label or column_label, panel.column_ticks
+            ),
+        }
+    )
+
+
+def axis_header(count: int, start: int, label: str, ticks: Sequence[Tick] | None) -> dict[str, Any]:
+    """Return the count, start, label and ticks of an axis for the browser."""
+    return {
+        "count": count,
+        "start": start,
+        "label": label,
+        "ticks": None if ticks is None else [list(tick) for tick in ticks],
+    }
+
+
+def check_ticks(name: str, ticks: Sequence[Tick] | None, count: int) -> None:
+    """Raise SchemeArgumentError for a tick outside the axis."""
+    for index, _ in ticks or ():
+        if not 0 <= index < count:
+            raise SchemeArgumentError(
+                f"{name} must lie in 0 to {count - 1}, the axis they label, got {index}."
+            )

@@ -1,0 +1,1 @@
+"""Results that several pages draw: position similarity, trained runs, uploads; each is cached."""

@@ -1,0 +1,65 @@
+"""Trained models in visitors' words: what one learned, on how much, and what its table is called."""
+
+import streamlit as st
+
+from dashboard.compute import runs
+from posenc.checkpoints.sources import TRAINED
+from posenc.lab.specification import Specification
+from posenc.lab.tasks import Copy, Language, Recall
+from posenc.text import counted
+
+TABLES = {"trained": "Trained", "random": "Random start", "minilm": "all-MiniLM-L6-v2"}
+_SHOWN = 6  # letters of a name where nothing else tells two tables apart
+
+
+def alike(one: Specification) -> str:
+    """Say what the models of a comparison have in common: task, training length, size, steps."""
+    length = counted(one.train_length, "token")
+    tasks = {
+        Language.kind: f"next byte of {one.corpus_name or 'a text'}, trained on {length}",
+        Recall.kind: f"the value that belongs to a key, trained on {length}",
+        Copy.kind: f"a string again, trained on up to {counted(one.train_length, 'letter')}",
+    }
+    layers = counted(one.model.layers, "layer")
+    return (
+        f"Task: {tasks[one.task]}; {layers} of width {one.model.width:,}, "
+        f"{counted(one.steps, 'step')}"
+    )
+
+
+def whole(one: Specification) -> str:
+    """Say the same of one model, its seed and what it was trained on with it."""
+    on = {"cpu": "a CPU", "cuda": "a GPU"}.get(one.device, one.device)
+    return f"{alike(one)}, on {on}"
+
+
+def of_table(source: str) -> str:
+    """Say which model of this library learned a table, "" where none here did."""
+    name = TRAINED if source == "trained" else source.removeprefix("run-")
+    if source != "trained" and name == source:
+        return ""
+    return next(
+        (f"{alike(one.specification)}, seed {one.specification.seed}."
+         for one in runs.headings((name,))), "",
+    )  # fmt: skip
+
+
+@st.cache_resource(max_entries=16, ttl=runs.BELIEVED_FOR, show_spinner=False)
+def tables(sources: tuple[str, ...]) -> dict[str, str]:
+    """Return what visitors call the learned tables of these names, no two alike."""
+    found = {source: TABLES.get(source) or _called(source) for source in sources}
+    several = {name for name in found.values() if [*found.values()].count(name) > 1}
+    return {
+        source: f"{name}, {source.partition('-')[2][:_SHOWN]}" if name in several else name
+        for source, name in found.items()
+    }
+
+
+def _called(source: str) -> str:
+    kind, _, name = source.partition("-")
+    if kind == "table":
+        return "Uploaded"
+    for one in runs.headings((name,)):
+        spec = one.specification
+        return f"Of {spec.train_length:,} rows, width {spec.model.width:,}, seed {spec.seed}"
+    return "Not on this server"

@@ -1,0 +1,125 @@
+"""Number tables that visitors uploaded to be identified, cached under names made of their content."""
+
+import hashlib
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from dashboard.compute.upload_cache import UploadCache
+from posenc.checkpoints.array_files import NumberTable
+from posenc.errors import CheckpointError
+
+MAX_TABLES = 32
+MAX_NUMBERS = 2**22  # of one cached table; rows beyond them are left out
+MAX_COLUMNS = 16_384
+MAX_BYTES = 128 * 2**20  # of all together
+NAME = r"array-[0-9a-f]{12}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class UploadedNumbers:
+    """A table, or cosines and sines.
+
+    source: its file, for people. notes: what was assumed. files: names of the file, or of the two of
+    cosines and of sines. tensor: its name in the file, or None.
+    """
+
+    table: Tensor
+    sines: Tensor | None
+    source: str
+    notes: tuple[str, ...]
+    files: tuple[str, ...] = ()
+    tensor: str | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes of its numbers."""
+        return self.table.nbytes + (0 if self.sines is None else self.sines.nbytes)
+
+
+_cache: UploadCache[UploadedNumbers] = UploadCache(
+    MAX_TABLES, MAX_BYTES, lambda numbers: numbers.size
+)
+
+
+def max_rows(width: int) -> int:
+    """Return how many rows of a table of this width are cached."""
+    return max(2, MAX_NUMBERS // width)
+
+
+def without_extra_rows(table: NumberTable) -> NumberTable:
+    """Return a table of two axes with the rows that are cached, and a note of the rows left out.
+
+    Raises CheckpointError for more than 16,384 columns, for an array without rows and columns, and for
+    cosines and sines of different shapes.
+    """
+    numbers = _matrix(table.table)
+    sines = None if table.sines is None else _matrix(table.sines)
+    rows, width = numbers.shape
+    if sines is not None and sines.shape != numbers.shape:
+        raise CheckpointError(
+            f"Cosines and sines must have one shape, these have {tuple(numbers.shape)} and "
+            f"{tuple(sines.shape)}."
+        )
+    if width > MAX_COLUMNS:
+        raise CheckpointError(f"A table may have {MAX_COLUMNS:,} columns, this one has {width:,}.")
+    cached, notes = min(rows, max_rows(width)), table.notes
+    if cached < rows:
+        notes = (*notes, f"Only the first {cached:,} of {rows:,} rows are looked at.")
+    return replace(
+        table,
+        table=numbers[:cached].clone(),
+        sines=None if sines is None else sines[:cached].clone(),
+        notes=notes,
+    )
+
+
+def cache_numbers(
+    table: NumberTable, source: str, *, files: tuple[str, ...] = (), tensor: str | None = None,
+    owner: str | None = None,
+) -> str:  # fmt: skip
+    """Cache a table and return its name, which is the same in every process.
+
+    Equal numbers from another file have another name, so that nobody sees the name of somebody else's
+    file. source: the file as people see it. files, tensor: what a script reads again. Raises
+    CheckpointError as `without_extra_rows` does.
+    """
+    table = without_extra_rows(table)
+    numbers = UploadedNumbers(table.table, table.sines, source, table.notes, files, tensor)
+    # Everything that a visitor sees of it: results are cached by the name.
+    visible = (numbers.table.shape, numbers.table.dtype, source, numbers.notes, files, tensor)
+    content = hashlib.sha256(repr(visible).encode())
+    for part in (numbers.table, numbers.sines):
+        if part is not None:
+            content.update(b"\0")
+            content.update(part.contiguous().view(torch.uint8).numpy().tobytes())
+    name = f"array-{content.hexdigest()[:12]}"
+    _cache.put(name, numbers, owner)
+    return name
+
+
+def are_cached(name: str) -> bool:
+    """Whether the numbers of this name are in memory now."""
+    return name in _cache
+
+
+def cached_numbers(name: str) -> UploadedNumbers:
+    """Return the numbers of a name; raises CheckpointError where they are not in memory."""
+    numbers = _cache.get(name)
+    if numbers is None:
+        raise CheckpointError(
+            f"The uploaded table {name} is not held by this server; upload its file again."
+        )
+    return numbers
+
+
+def _matrix(table: Tensor) -> Tensor:
+    matrix = table
+    while matrix.ndim > 2 and 1 in matrix.shape:
+        matrix = matrix.squeeze(matrix.shape.index(1))
+    if matrix.ndim != 2 or 0 in matrix.shape:
+        raise CheckpointError(
+            f"A table has rows and columns; this array has the shape {tuple(table.shape)}."
+        )
+    return matrix

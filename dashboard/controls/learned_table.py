@@ -1,0 +1,185 @@
+"""The learned table: of a run that ships or was made here, of an installed package, an upload."""
+
+import functools
+
+import streamlit as st
+
+from dashboard.compute import run_names, run_words, runs
+from dashboard.compute.upload_cache import cache_table, is_cached
+from dashboard.controls import uploads
+from dashboard.controls.widgets import pressed, show
+from dashboard.server import settings
+from dashboard.server.incidents import answered
+from dashboard.text import plain
+from posenc import fields
+from posenc.checkpoints import (
+    find_position_tables,
+    hub_table,
+    minilm_table,
+    read_header,
+)
+from posenc.checkpoints.position_table import Candidate, PositionTable, read_position_table
+from posenc.checkpoints.sources import TRAINED, named_table
+from posenc.errors import CheckpointError, PickleRefused
+from posenc.text import printable_name
+
+HUB_SECONDS = 15.0  # that a visitor waits for the Hub at most
+NAMES = {
+    "trained": "Learned by a small language model that comes with the workbench.",
+    "random": "A random start, untrained.",
+    "minilm": "The trained table of all-MiniLM-L6-v2, 512 x 384.",
+}
+
+
+@functools.cache
+def minilm_installed() -> bool:
+    """Whether the package with a real trained table is on this machine."""
+    return minilm_table() is not None
+
+
+def available() -> tuple[str, ...]:
+    """Return the names of the tables that this session can choose, all of them held right now."""
+    uploaded: tuple[str, ...] = st.session_state.get("uploaded_tables", ())
+    asked: str = st.session_state.get("learned_source", "")
+    candidates = (*uploaded, asked) if asked.startswith("table-") else uploaded
+    packaged = ("minilm",) if minilm_installed() else ()
+    held = (name for name in candidates if name.startswith("table-") and is_cached(name))
+    shown = runs.listed(run_names.hidden_runs())
+    made = (f"run-{name}" for name in runs.with_learned_table(shown) if name != TRAINED)
+    return tuple(dict.fromkeys(("trained", "random", *packaged, *held, *made)))
+
+
+def missing(source: str) -> str | None:
+    """Say why a table cannot be shown and what to do, None where it is here."""
+    if source in ("trained", "random"):
+        return None
+    try:
+        named_table(source)
+    except CheckpointError as error:
+        return f"{error} Nothing is shown in its place."
+    return None
+
+
+def picker(rule: fields.Rule) -> None:
+    """Draw the choice of the learned table, and the upload that adds to it."""
+    chosen = st.session_state["learned_source"]
+    # Remembered, so that a link's table stays among the options when the link changes. One that is not
+    # here stays the choice, too: another table would not be what the link shows.
+    st.session_state["uploaded_tables"] = tuple(dict.fromkeys((*available(), chosen)))
+    show("learned_source_control", chosen)
+    st.selectbox(
+        rule.label,
+        st.session_state["uploaded_tables"],
+        key="learned_source_control",
+        format_func=run_words.tables(st.session_state["uploaded_tables"]).__getitem__,
+        help=rule.help,
+        on_change=_take_source,
+    )
+    gone = missing(chosen)
+    if gone is not None:
+        st.warning(plain(gone), icon=":material/upload_file:")
+    else:
+        st.caption(source_label(chosen))
+        for note in _notes(chosen):
+            st.caption(plain(note))
+    if settings.current().hub:
+        _hub()
+    drawer = st.expander("Upload a table", key="upload_table", on_change="rerun")
+    if not drawer.open:
+        return
+    with drawer:
+        upload = uploads.uploader(
+            st,
+            "Checkpoint (.safetensors)",
+            key=f"upload_{st.session_state.get('uploads', 0)}",
+            help="Only its position table is kept, in memory; the file itself is dropped.",
+        )
+        if upload is not None:
+            take(upload.name, upload.getvalue())
+
+
+def _hub() -> None:
+    """Draw what fetches a table from the Hub: only where it is enabled, only when asked."""
+    drawer = st.expander("From the Hugging Face Hub", key="hub_table", on_change="rerun")
+    if not drawer.open:
+        return
+    with drawer:
+        model = st.text_input(
+            "Model on the Hub", key="hub_model", max_chars=200, placeholder="openai-community/gpt2",
+            help="Of model.safetensors only the one tensor is fetched.",
+        ).strip()  # fmt: skip
+        tensor = st.text_input("Tensor, if there are several", key="hub_tensor", max_chars=256)
+        if not pressed(st, "Fetch its table", key="hub_fetch", icon=":material/download:"):
+            return
+        try:
+            with st.spinner("Asking the Hub"):
+                table = hub_table(model, tensor.strip() or None, seconds=HUB_SECONDS)
+        except CheckpointError as error:
+            st.error(plain(f"{printable_name(model)}: {error}"), icon=":material/block:")
+            return
+        _choose(table)
+
+
+@answered
+def _take_source() -> None:
+    st.session_state["learned_source"] = st.session_state["learned_source_control"]
+
+
+def source_label(source: str) -> str:
+    """Return what a person calls this table."""
+    if source in NAMES:
+        return NAMES[source]
+    rows, width = named_table(source).table.shape
+    what = "Learned by another small model" if source.startswith("run-") else "An uploaded table"
+    return f"{what}, {rows} x {width}."
+
+
+def take(file_name: str, content: bytes, key: str = "use_upload") -> None:
+    """Read the uploaded checkpoint's table, hold it and choose it; say plainly what is wrong.
+
+    key: of the button that does so; a page may have two uploaders.
+    """
+    refused = uploads.too_large("A file", len(content))
+    if refused:
+        st.error(refused)
+        return
+    try:
+        found = find_position_tables(read_header(content))
+        chosen = found[0]
+        if len(found) > 1:
+            chosen = st.selectbox(
+                "Several position tables", found, format_func=_candidate_label, key=f"{key}_which"
+            )
+        if not pressed(st, "Use this table", key=key):
+            st.caption(plain(_candidate_label(chosen)))
+            return
+        table = read_position_table(content, chosen.name, file_name=printable_name(file_name))
+    except PickleRefused as error:
+        st.error(plain(f"{printable_name(file_name)}: {error.sentence}"), icon=":material/block:")
+        st.code(error.conversion, language="python", wrap_lines=True)
+        return
+    except CheckpointError as error:
+        st.error(plain(f"{printable_name(file_name)}: {error}"), icon=":material/block:")
+        return
+    _choose(table)
+
+
+def _choose(table: PositionTable) -> None:
+    name = cache_table(table, uploads.owner())
+    st.session_state["uploaded_tables"] = (*available(), name)
+    # A fresh uploader, so that the file's bytes leave the session's memory.
+    st.session_state["uploads"] = st.session_state.get("uploads", 0) + 1
+    st.session_state["learned_source"] = name
+    st.rerun()
+
+
+def _candidate_label(candidate: Candidate) -> str:
+    return f"{printable_name(candidate.name)}: {candidate.rows} x {candidate.width}"
+
+
+def _notes(source: str) -> tuple[str, ...]:
+    """Say what else is known of a table: of one learned here the model, of another what its file says."""
+    said = run_words.of_table(source)
+    if said:
+        return (said,)
+    return () if source == "random" else named_table(source).notes

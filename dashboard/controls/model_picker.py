@@ -1,0 +1,367 @@
+"""The model: a well-known one, or the visitor's own by its config.json; one choice for all pages.
+
+The choice is a word in the session under "model", and in the link. Nothing of a pasted or uploaded
+config is kept but that word, which holds the keys that bear on position.
+"""
+
+import hashlib
+from typing import Any, Literal
+
+import streamlit as st
+
+from dashboard.ab import Pair
+from dashboard.controls import learned_table, page_controls, uploads
+from dashboard.controls.widgets import pressed, show
+from dashboard.frame import page_contents
+from dashboard.server import settings as server_settings
+from dashboard.server.incidents import answered
+from dashboard.text import listed, plain
+from posenc import limits
+from posenc.errors import ConfigFileError
+from posenc.models import LayerKind, config_token
+from posenc.models.presets import MODELS
+from posenc.schemes import SCHEMES
+from posenc.schemes.base import SchemeConfig
+from posenc.schemes.learned import LearnedConfig
+from posenc.schemes.rope import RopeConfig
+from posenc.schemes.trainable import INITIAL, TrainableConfig
+from posenc.settings import ChosenModel, Setting, chosen_model
+from posenc.settings.setting import MAX_SCHEMES
+from posenc.text import counted, printable_name
+
+MOST_PASTED = 8  # configs of a session that stay to choose from
+
+
+def picker() -> None:
+    """Draw the choice of the model, what it is, and what takes the visitor's own."""
+    select(st, "model_control")
+    model = chosen()
+    if model is not None:
+        st.caption(plain(about(model)))
+        _tell_panel(model)
+        besides(model)
+    own()
+
+
+def own() -> None:
+    """Draw what takes the visitor's own model, once somebody opens it."""
+    drawer = st.expander(
+        "Your own model", key="your_model", on_change="rerun", icon=":material/upload_file:"
+    )
+    if drawer.open:
+        with drawer:
+            _paste()
+            _upload()
+
+
+def chosen() -> ChosenModel | None:
+    """Return the model of this session, None where none is chosen or it cannot be read."""
+    word: str = st.session_state.get("model", "")
+    try:
+        return chosen_model(word) if word else None
+    except ConfigFileError:  # told where the link was read
+        return None
+
+
+def assumption(setting: Setting) -> str:
+    """Return the sentence on what a setting's model rests on, "" where this page uses no such model."""
+    if "model" not in page_controls.here(setting) or setting.real_model is None:
+        return ""
+    return setting.real_model.config.assumption
+
+
+def tell_assumption(settings: Pair[Setting]) -> None:
+    """Say above a page what the models of its numbers rest on, where one was read on request alone."""
+    said = settings.map(assumption)
+    if said.now:
+        st.warning(plain(said.now), icon=":material/warning:")
+        page_contents.current().sentences.append(said.now)
+    if said.pinned and said.pinned != said.now:
+        st.warning(f"Pinned setting, A: {plain(said.pinned)}", icon=":material/warning:")
+        page_contents.current().pinned.append(f"Pinned setting, A: {said.pinned}")
+
+
+def select(
+    place: Any, key: str, none: str = "None", width: int | Literal["stretch"] = "stretch"
+) -> None:
+    """Draw the choice among none, what was pasted in this session, and the models that are known.
+
+    none: what the first choice is called. key: of the widget; the choice itself is the session's. width:
+    in pixels, where a name must not be cut beside something else.
+    """
+    current: str = st.session_state["model"]
+    own = [current] if current and current not in MODELS else []
+    held = dict.fromkeys((*st.session_state.get("own_models", ()), *own))
+    st.session_state["own_models"] = tuple(held)[-MOST_PASTED:]
+    show(key, current)
+    place.selectbox(
+        "Model",
+        ("", *st.session_state["own_models"], *sorted(MODELS, key=_group)),
+        key=key,
+        format_func=lambda word: _label(word) if word else none,
+        on_change=_take,
+        args=(key,),
+        width=width,
+        help="A real model: its numbers stand in the panel of its scheme. A check mark: every number "
+        "was checked against its source.",
+    )
+
+
+def _group(word: str) -> int:
+    """Sort models by their scheme, as in the registry; those without one last."""
+    scheme = chosen_model(word).kind.scheme
+    return len(SCHEMES) if scheme is None else list(SCHEMES).index(scheme.kind)
+
+
+def _label(word: str) -> str:
+    model = chosen_model(word)
+    scheme = model.kind.scheme
+    verified = " ✓" if model.preset.source and not model.preset.unverified else ""
+    return f"{model.preset.label}{'' if scheme is None else f', {scheme.label}'}{verified}"
+
+
+@answered
+def _take(key: str) -> None:
+    _choose(st.session_state[key])
+
+
+def _choose(word: str) -> None:
+    """Make a model the session's, its scheme one of those that are shown, if there is room."""
+    st.session_state["model"] = word
+    model = chosen()
+    if model is None or model.scheme is None:
+        return
+    _show(model.scheme.kind)
+    # A random start is the one choice that has the model's shape.
+    if isinstance(model.scheme, LearnedConfig) and st.session_state["learned_source"] == "trained":
+        st.session_state["learned_source"] = "random"
+    if isinstance(model.scheme, TrainableConfig):
+        st.session_state[f"{model.scheme.kind}.source"] = INITIAL
+
+
+@answered
+def _show(kind: str) -> None:
+    shown: list[str] = st.session_state["schemes"]
+    if len(shown) < MAX_SCHEMES:
+        st.session_state["schemes"] = [one for one in SCHEMES if one in (*shown, kind)]
+
+
+def about(model: ChosenModel) -> str:
+    """Say where a model's numbers come from and what was not checked of them."""
+    if model.is_config:
+        return f"{model.preset.label}: the config.json that was pasted or uploaded."
+    preset = model.preset
+    doubt = f" Not checked: {preset.unverified}." if preset.unverified else ""
+    note = f" {preset.note}" if preset.note else ""
+    length = preset.trained_length
+    trained = f" Trained on {length:,} tokens ({preset.trained_source})." if length else ""
+    return f"{preset.label}. Numbers from {preset.source}.{doubt}{note}{trained}"
+
+
+def numbers_of(model: ChosenModel) -> str:
+    """Return the numbers of a model's scheme that replace a setting's, such as "width 128"."""
+    scheme, parts = model.scheme, []
+    if isinstance(scheme, RopeConfig):
+        share = f"{scheme.rotary_dim} of " if scheme.rotary_dim != scheme.dim else ""
+        parts = [f"width {share}{scheme.dim:,}", f"base {scheme.base:,.10g}"]
+        parts += [scheme.words] if scheme.words else []
+    elif scheme is not None:
+        formats = {
+            "dim": "width {:,}",
+            "base": "base {:,.10g}",
+            "max_len": "{:,} rows",
+            "buckets": "{:,} buckets",
+            "max_distance": "largest distance {:,}",
+        }
+        numbers = {name: getattr(scheme, name, None) for name in formats}
+        parts = [text.format(numbers[name]) for name, text in formats.items() if numbers[name]]
+    return ", ".join(parts)
+
+
+def other_layers(model: ChosenModel) -> str:
+    """Return one sentence on the layers that are not shown, "" where all are."""
+    kinds = [kind for kind in model.config.layer_kinds if kind is not model.kind]
+    if not kinds:
+        return ""
+    verb = "differ" if len(kinds) > 1 or len(kinds[0].layers) > 1 else "differs"
+    return (
+        f"That is of its {_counted(model.kind)}, which see farthest; "
+        f"{' and '.join(_described(kind) for kind in kinds)} {verb}."
+    )
+
+
+def _counted(kind: LayerKind) -> str:
+    return counted(len(kind.layers), f"{kind.name} layer")
+
+
+def _described(kind: LayerKind) -> str:
+    if kind.scheme is None:
+        return _counted(kind)
+    base = f", base {kind.scheme.base:,.10g}" if isinstance(kind.scheme, RopeConfig) else ""
+    window = f", {kind.window:,} tokens seen" if kind.window else ""
+    return f"{_counted(kind)} ({kind.scheme.label}{base}{window})"
+
+
+def _tell_panel(model: ChosenModel) -> None:
+    """Say which panel shows a model, and why none does."""
+    kind = model.kind
+    if kind.scheme is None:
+        st.info(plain(f"No panel shows it. {kind.unsupported}"), icon=":material/info:")
+    elif model.scheme is None:
+        st.info(plain(f"No panel shows it. {model.too_large}"), icon=":material/info:")
+    else:
+        _tell_scheme(model, model.scheme)
+    if others := other_layers(model):
+        st.caption(plain(others))
+
+
+def _tell_scheme(model: ChosenModel, scheme: SchemeConfig) -> None:
+    shown = st.session_state["schemes"]
+    if scheme.kind not in shown:
+        full = len(shown) >= MAX_SCHEMES
+        st.caption(
+            f"Its scheme, {scheme.label}, is not among those shown"
+            + (": take one away first." if full else ".")
+        )
+        st.button(
+            f"Show {scheme.label}", key="show_scheme", on_click=_show, args=(scheme.kind,),
+            disabled=full, icon=":material/add:",
+        )  # fmt: skip
+    elif isinstance(scheme, LearnedConfig):
+        st.caption(
+            "Its config holds the shape of the learned table, not its rows: a random start has that "
+            "shape; upload its checkpoint for the rows."
+        )
+    elif isinstance(scheme, TrainableConfig):
+        st.caption(
+            plain(
+                f"The {scheme.label} panel has its {numbers_of(model)}; its config holds no trained "
+                "numbers, so a random start of that shape is shown."
+            )
+        )
+    else:
+        numbers = numbers_of(model) or f"{getattr(scheme, 'heads', 0):,} heads"
+        st.caption(
+            plain(
+                f"The {scheme.label} panel has its numbers: {numbers}. Others keep those of the sidebar."
+            )
+        )
+
+
+def besides(model: ChosenModel, *, assumed: bool = True) -> None:
+    """List what was assumed, unless the page says it, what the config says besides and was not read."""
+    config = model.config
+    taken = config.assumed if assumed else ()
+    said = [*taken, *config.notes, *model.kind.notes]
+    if config.ignored:
+        said.append(f"Not read: {listed(config.ignored)}.")
+    if not said:
+        return
+    title = "What was assumed" if taken else "What the config says besides"
+    with st.expander(title, icon=":material/help_center:"):
+        for sentence in said:
+            st.markdown(f"- {plain(sentence)}")
+
+
+def _paste() -> None:
+    """Draw the field for the text of a config.json."""
+    text = st.text_area(
+        "Paste its config.json",
+        # A fresh field once the text was taken, so that nothing of it stays.
+        key=f"config_text_{st.session_state.get('configs_taken', 0)}",
+        height=140,
+        max_chars=limits.MAX_CONFIG_BYTES,
+        placeholder='{"model_type": "llama", ...}',
+        help="Of the text only the keys that bear on position are kept, and they stand in the link.",
+    )
+    asked = pressed(st, "Use this config", key="use_config", icon=":material/check:")
+    if text.strip():
+        word = _word(text.encode("utf-8", "replace"))
+        if asked and word:
+            _adopt(word)
+    elif asked:
+        st.caption("Paste the text of a config.json first.")
+
+
+def _upload() -> None:
+    """Draw the uploader of a config.json or a checkpoint."""
+    file = uploads.uploader(
+        st,
+        "Or upload config.json or .safetensors",
+        key=f"model_file_{st.session_state.get('configs_taken', 0)}"
+        f"_{st.session_state.get('uploads', 0)}",
+        help="Of a config the keys that bear on position are kept, of a checkpoint its learned table.",
+    )
+    if file is None:
+        return
+    name = printable_name(file.name)
+    is_config = name.lower().endswith((".json", ".txt"))
+    most = limits.MAX_CONFIG_BYTES if is_config else server_settings.current().upload_bytes
+    if file.size > most:
+        st.error(plain(f"{name} is larger than {most // 2**20} MB, the most that is read of it."))
+        return
+    content = file.getvalue()
+    if is_config or content[:64].lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
+        word = _word(content, name)
+        if word and pressed(st, "Use this config", key="use_config_file", icon=":material/check:"):
+            _adopt(word)
+        return
+    st.caption(
+        "A checkpoint holds the rows of a learned table. RoPE and ALiBi store none: such a model is read "
+        "from its config.json."
+    )
+    learned_table.take(file.name, content, key="use_model_file")
+
+
+def _word(content: bytes, name: str = "") -> str:
+    """Return the token of a config and say what it is; "" where it cannot be used, and say why.
+
+    A config that can be read on request alone is refused with a switch for that request.
+    """
+    try:
+        try:
+            word = config_token(content)
+        except ConfigFileError as error:
+            if not error.assume:
+                raise
+            place = st.container()
+            if not _asked_to_assume(error, content):
+                with place:
+                    _refuse(error.problem, name)
+                return ""
+            word = config_token(content, error.assume)
+        model = chosen_model(word)
+    except ConfigFileError as error:
+        _refuse(str(error), name)
+        return ""
+    if model.config.assumption:
+        st.warning(plain(model.config.assumption), icon=":material/warning:")
+    scheme = model.scheme
+    told = "no scheme that is drawn" if scheme is None else f"{scheme.label}, {numbers_of(model)}"
+    read = f"{model.preset.label}, {model.config.layers:,} layers, {told}"
+    st.caption(plain(f"Read, but not used yet: {read}. Press Use this config to see its numbers."))
+    return word
+
+
+def _refuse(problem: str, name: str) -> None:
+    """Say why a config cannot be used. name: of its file, "" where it was pasted."""
+    said = f"{name}: {problem}" if name else f"This config cannot be used: {problem}"
+    st.error(plain(said), icon=":material/block:")
+
+
+def _asked_to_assume(error: ConfigFileError, content: bytes) -> bool:
+    """Draw the switch that reads a refused config all the same, off until somebody turns it."""
+    unknown = error.key.endswith("model_type")
+    return st.toggle(
+        "Read it as a Llama model" if unknown else "Read it without what is named",
+        # What was asked for one config is not asked for the next.
+        key=f"assume_{hashlib.sha256(content).hexdigest()[:16]}",
+        help="Its numbers then rest on that assumption, which stands above them and in the link.",
+    )
+
+
+def _adopt(word: str) -> None:
+    """Choose a config's word and forget its text."""
+    _choose(word)
+    st.session_state["configs_taken"] = st.session_state.get("configs_taken", 0) + 1
+    st.rerun()

@@ -1,0 +1,322 @@
+"""The controls that belong to one page each, as ruled fields like those of a Setting."""
+
+import re
+import unicodedata
+from dataclasses import dataclass
+
+from dashboard.compute.uploaded_numbers import NAME as NUMBERS
+from dashboard.limits import (
+    MAX_RUN_HEADS,
+    MAX_RUN_LAYERS,
+    MAX_RUN_LENGTH,
+    MAX_RUN_SEEDS,
+    MAX_RUN_STEPS,
+    MAX_RUN_WIDTH,
+)
+from dashboard.pages.check_my_encoding.examples import EXAMPLES
+from dashboard.pages.encoding.options import EncodingChoice
+from posenc import fields, limits
+from posenc.claims import THEMES
+from posenc.lab.tasks import TASKS, Language
+from posenc.planner import METHODS
+from posenc.settings.setting import MAX_SHOWN_HEADS, MAX_SHOWN_LENGTH
+from posenc.text import with_advanced
+
+# Joiners and the marks of flags belong to words and emoji; other format characters reorder or hide text.
+_FORMAT = {0x200C, 0x200D, *range(0xE0020, 0xE0080)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sentence(fields.Rule):
+    """`least` to `most` words of any language on one line, at most `longest` characters in all.
+
+    Control characters and marks that turn the direction of text around are refused.
+    """
+
+    least: int
+    most: int
+    longest: int
+
+    def allowed(self) -> str:
+        return f"{self.least} to {self.most} words and at most {self.longest} characters"
+
+    def accepts(self, value: object) -> bool:
+        return (
+            isinstance(value, str)
+            and len(value) <= self.longest
+            and self.least <= len(value.split()) <= self.most
+            and all(_is_text(letter) for letter in value)
+        )
+
+    def nearest(self, text: str) -> str | None:
+        if self.accepts(text):
+            return text
+        # Cut before it is looked at: a link may hold half a million letters.
+        words = "".join(c if _is_text(c) else " " for c in text[: 4 * self.longest]).split()
+        found = " ".join(words[: self.most])
+        if len(found) > self.longest:
+            found = found[: self.longest + 1].rpartition(" ")[0]
+        return found if self.accepts(found) else None
+
+    def describe(self, value: str) -> str:
+        return f"\u201c{value}\u201d"
+
+
+def _is_text(letter: str) -> bool:
+    """Whether a character is a space or can be seen as a part of a word."""
+    if letter.isspace():
+        return letter == " "
+    return unicodedata.category(letter) not in ("Cc", "Cf", "Cs", "Co", "Cn") or (
+        ord(letter) in _FORMAT
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimilarityChoice:
+    """What the Similarity page asks beside the shared numbers."""
+
+    reference: int = fields.IntRange(
+        low=0,
+        high=MAX_SHOWN_LENGTH - 1,
+        label="Reference position",
+        help="The query whose similarity to every position is drawn as a line.",
+    ).field(0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PcaChoice:
+    """What the PCA page asks beside the shared numbers."""
+
+    fit: str = fields.Choice(
+        options=("seen", "all"),
+        label="Axes fitted on",
+        help="Positions inside the training length, or all positions shown.",
+    ).field("seen")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OffsetChoice:
+    """What the Relative offsets page asks beside the shared numbers."""
+
+    offset: int = fields.IntRange(
+        low=1,
+        high=64,
+        label="Offset k",
+        help="How far apart the two positions are: key minus query.",
+    ).field(1)
+    second: int = fields.IntRange(
+        low=1,
+        high=64,
+        label="Second offset",
+        help="For the composition: two steps in a row against one long one.",
+    ).field(2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExtrapolationChoice:
+    """Which half of the Extrapolation page is shown; the two are never mixed."""
+
+    half: str = fields.Choice(
+        options=("formula", "measured"),
+        label="Extrapolation",
+        help="What formulas give past the training length, or what trained models do there.",
+    ).field("formula")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FormulaChoice:
+    """What the formula half asks."""
+
+    reach: str = fields.Choice(
+        options=("2", "4", "8", "16"),
+        label="Read to, times the training length",
+        help="How far past the training length the formulas are read.",
+    ).field("4")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredChoice:
+    """What the measured half asks."""
+
+    comparison: str = fields.Word(
+        pattern=r"(?:language|recall|copy)-[0-9]{1,5}-[0-9a-f]{8}",
+        described="the name of a comparison of runs, such as language-64-9df31a1c",
+        label="Comparison",
+        help="Models that differ in scheme and seed alone: their task, training length, and a "
+        "hash of everything else that is alike.",
+    ).field("language-64-9df31a1c")
+    unit: str = fields.Choice(
+        options=("loss", "perplexity"),
+        label="Drawn as",
+        help="Loss in nats, or perplexity, its exponential.",
+    ).field("loss")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingChoice:
+    """What the Train page asks; schemes and base are the sidebar's."""
+
+    task: str = fields.Choice(
+        options=tuple(TASKS),
+        label="Task",
+        help="Next byte of a text; the value that belongs to a key seen before; a string again.",
+    ).field(Language.kind)
+    run_length: int = fields.IntRange(
+        low=limits.MIN_RUN_TOKENS,
+        high=MAX_RUN_LENGTH,
+        label="Trained on tokens",
+        help="The training length (copy: letters of the longest string).",
+    ).field(32)
+    steps: int = fields.IntRange(
+        low=1, high=MAX_RUN_STEPS, label="Steps", help="Of 32 sequences."
+    ).field(300)
+    width: int = fields.IntRange(
+        low=8,
+        high=MAX_RUN_WIDTH,
+        multiple_of=2,
+        label="Width",
+        help="Of the model, a multiple of twice its heads.",
+    ).field(64)
+    layers: int = fields.IntRange(
+        low=1, high=MAX_RUN_LAYERS, label="Layers", help="Of the model."
+    ).field(2)
+    run_heads: int = fields.IntRange(
+        low=1, high=MAX_RUN_HEADS, label="Heads", help="Of every layer."
+    ).field(4)
+    seeds: int = fields.IntRange(
+        low=1,
+        high=MAX_RUN_SEEDS,
+        label="Seeds",
+        help="Trainings of each scheme, which differ in their random start and data order.",
+    ).field(1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OrderChoice:
+    """What the Why position page asks: a sentence, its other order, and the patterns drawn."""
+
+    sentence: str = Sentence(
+        least=2,
+        most=12,
+        longest=120,
+        label="Sentence",
+        help="2 to 12 words, in any language; a word is what stands between spaces.",
+    ).field("dog bites man")
+    reorder: str = fields.Choice(
+        options=("reversed", "ends swapped", "first word last"),
+        label="Other order",
+        help="Reversing mirrors the sentence: every two words keep their distance.",
+    ).field("reversed")
+    pattern_head: int = fields.IntRange(
+        low=0,
+        high=MAX_SHOWN_HEADS,
+        label="Head drawn",
+        help="Of the attention patterns; 0 is the mean over heads.",
+    ).field(1)
+    causal: bool = fields.Flag(
+        label="Causal mask",
+        help="Of the attention patterns: later words hidden from earlier ones, as in a decoder.",
+    ).field(False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExerciseChoice:
+    """Whether a page asks before it shows."""
+
+    predict: bool = fields.Flag(
+        label="Predict, then look",
+        help="A question first; the headline, pictures and numbers come with your answer.",
+    ).field(False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClaimsChoice:
+    """Which sentences the Claims page shows."""
+
+    verdict: str = fields.Choice(
+        options=("all", "holds", "partly", "false", "open"),
+        label="Verdict",
+        help="Open: only small models say no, not measured here, or nothing to decide.",
+    ).field("all")
+    theme: str = fields.Choice(
+        options=("all", *THEMES), label="Theme", help="What a sentence is about."
+    ).field("all")
+
+
+# Text of the page's own questions and answers: shown as it is, so nothing that could be markup.
+_TOLD = r"[^\x00-\x1f<>\[\]]{1,80}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictionChoice:
+    """The question that is asked and the answer that was given to it; no truth is in a link."""
+
+    question: str = fields.Word(
+        pattern=rf"first|(?:half|rise|turns|past|change|best|reach)\.{_TOLD}",
+        described="the name of a question, or first",
+        label="Question",
+    ).field("first")
+    answer: str = fields.Word(
+        pattern=rf"none|said {_TOLD}",
+        described="none, or said and the answer that was given",
+        label="Answer",
+    ).field("none")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanChoice:
+    """To which length the Context planner plans for the setting's model, and by which methods."""
+
+    context: int = fields.IntRange(
+        low=1,
+        high=limits.MAX_TRAIN_LENGTH,
+        label="Target context",
+        help="How many tokens the model is to read.",
+    ).field(131_072)
+    trained: int = fields.IntRange(
+        low=0,
+        high=limits.MAX_TRAIN_LENGTH,
+        label="Trained length",
+        help="Tokens of a training text, for a model of which it is not known. At 0 that is what its "
+        "makers or its config say, or else its context.",
+    ).field(0)
+    methods: tuple[str, ...] = fields.MultiChoice(
+        options=tuple(METHODS),
+        labels=tuple(method.label for method in METHODS.values()),
+        most=len(METHODS),
+        label="Methods",
+        help=with_advanced(
+            "Ways to read a longer context, compared below.",
+            (method.label for method in METHODS.values() if method.advanced),
+        ),
+    ).field(("none", "linear", "ntk", "yarn", "llama3", "base"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckChoice:
+    """Which table the Check my encoding page identifies: an example by its name, or an upload."""
+
+    table: str = fields.Word(
+        pattern="|".join((*map(re.escape, EXAMPLES), NUMBERS)),
+        described=f"one of {', '.join(EXAMPLES)}, or the name of an uploaded table",
+        label="Table",
+        help="Examples are made at the sidebar's sizes; a file of your own joins them here.",
+    ).field("sinusoidal")
+
+
+PAGE_CHOICES: tuple[type, ...] = (
+    EncodingChoice,
+    ClaimsChoice,
+    SimilarityChoice,
+    PcaChoice,
+    OffsetChoice,
+    ExtrapolationChoice,
+    FormulaChoice,
+    MeasuredChoice,
+    TrainingChoice,
+    OrderChoice,
+    ExerciseChoice,
+    PredictionChoice,
+    PlanChoice,
+    CheckChoice,
+)

@@ -1,0 +1,101 @@
+"""The pinned setting, A: a whole setting as one word of the link, so that a link shares both."""
+
+import streamlit as st
+
+from dashboard.ab import Pair
+from dashboard.server import settings as server_settings
+from dashboard.server.incidents import answered
+from dashboard.text import listed, plain
+from posenc import fields
+from posenc.models.read_config import MAX_TOKEN
+from posenc.schemes import SCHEMES
+from posenc.settings import Setting, from_text, own_rules, record
+
+KEY = "a"
+SEPARATOR = "~"  # in no value, and written into a link as it is
+MOST_CHARACTERS = 3_000 + MAX_TOKEN
+
+
+def written(setting: Setting) -> str:
+    """Return the word of a setting: every field by its name, defaults too.
+
+    Of schemes that it does not show only what is no default: their defaults change nothing.
+    """
+    rules = fields.rules(Setting) | own_rules()
+    held = {f"{kind}.{name}" for kind in setting.schemes for name in SCHEMES[kind].own_rules()}
+    held |= {*fields.rules(Setting), *dict(setting.own)}
+    said = {name: rules[name].write(record(setting)[name]) for name in rules if name in held}
+    return SEPARATOR.join(part for pair in said.items() for part in pair)
+
+
+def read(word: str) -> tuple[Setting | None, list[str]]:
+    """Return the setting that a word means, None for an empty one, and what had to be changed."""
+    if not word:
+        return None, []
+    parts = word.split(SEPARATOR) if len(word) <= MOST_CHARACTERS else []
+    named = dict(zip(parts[::2], parts[1::2], strict=False))
+    known = fields.rules(Setting).keys() | own_rules().keys()
+    if not known & named.keys():
+        return None, ["The pinned setting of this link cannot be read; nothing is pinned."]
+    setting, notices = from_text({name: text for name, text in named.items() if name in known})
+    setting, capped = server_settings.within(setting)
+    return setting, [f"Pinned setting: {notice}" for notice in notices + capped]
+
+
+def normal(word: str) -> tuple[str, list[str]]:
+    """Return the legal word nearest to one of a link, and what had to be changed."""
+    setting, notices = read(word)
+    return ("" if setting is None else written(setting)), notices
+
+
+def pair(setting: Setting) -> Pair[Setting]:
+    """Return the setting at hand beside the pinned one."""
+    return Pair(setting, read(word())[0])
+
+
+def word() -> str:
+    """Return the word of the pinned setting of this session, "" where none is pinned."""
+    found: str = st.session_state.get(KEY, "")
+    return found
+
+
+def differences(settings: Pair[Setting]) -> str:
+    """Say in which fields the pinned setting differs from the one at hand."""
+    if settings.pinned is None:
+        return "Nothing is pinned."
+    rules = fields.rules(Setting) | own_rules()
+    ours, theirs = record(settings.now), record(settings.pinned)
+    parts = [
+        f"{rule.label.lower()} {rule.describe(theirs[name])}"
+        for name, rule in rules.items()
+        if ours[name] != theirs[name]
+    ]
+    return f"A has {listed(parts)}." if parts else "A and B are the same so far: change something."
+
+
+def control(setting: Setting) -> None:
+    """Draw what pins the setting at hand and lets go of it."""
+    here = pair(setting)
+    row = st.container(horizontal=True)
+    row.button(
+        "Pin this setting as A",
+        key="pin",
+        on_click=_pin,
+        args=(written(setting),),
+        icon=":material/keep:",
+    )
+    row.button(
+        "Unpin", key="unpin", on_click=_pin, args=("",), disabled=not here.compared,
+        icon=":material/keep_off:",
+    )  # fmt: skip
+    st.caption(plain(differences(here)))
+
+
+@answered
+def _pin(word: str) -> None:
+    # No widget holds it: one in a closed menu is not in the browser, which would then forget it.
+    st.session_state[KEY] = word
+    if word:
+        st.query_params[KEY] = word
+    elif KEY in st.query_params:
+        del st.query_params[KEY]

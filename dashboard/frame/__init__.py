@@ -1,0 +1,1 @@
+"""What surrounds every page: header, figures, drawers, toolbar, export and quiz mode."""

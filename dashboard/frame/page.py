@@ -1,0 +1,290 @@
+"""What every page has around its panels: headline, how to read it, definition, source, numbers."""
+
+import functools
+import inspect
+import textwrap
+from collections.abc import Callable, Mapping
+from typing import Any, ParamSpec, Protocol
+
+import pandas as pd
+import streamlit as st
+
+from dashboard.ab import Pair
+from dashboard.charts import csv_file, theme
+from dashboard.charts.frames import arrow, compared, filled, named, plotless
+from dashboard.charts.theme import Spec
+from dashboard.components.matrix import Row, matrix_row
+from dashboard.controls import model_picker, pin
+from dashboard.frame import page_contents
+from dashboard.frame.script import assumed, uploaded
+from dashboard.server.incidents import Ended
+from dashboard.text import listed, plain
+from posenc.schemes import SCHEMES
+from posenc.settings import Setting
+
+Drawing = ParamSpec("Drawing")
+
+
+def setting() -> Setting:
+    """Return the what-if that the sidebar of this run means."""
+    current: Setting = st.session_state["setting"]
+    return current
+
+
+def settings() -> Pair[Setting]:
+    """Return the what-if of this run, B, beside the pinned one, A."""
+    return pin.pair(setting())
+
+
+def kinds(settings: Pair[Setting]) -> tuple[str, ...]:
+    """Return the schemes of both settings, in their fixed order."""
+    asked = {*settings.now.schemes, *(settings.pinned.schemes if settings.pinned else ())}
+    return tuple(kind for kind in SCHEMES if kind in asked)
+
+
+def on_phone() -> bool:
+    """Whether the visitor's browser calls itself mobile; a linked chart cannot wrap by itself."""
+    return "Mobi" in st.context.headers.get("User-Agent", "")
+
+
+def head(title: str, headline: str | Pair[str], assumed: str = "") -> None:
+    """Draw the page's title and the sentence that answers its question, of A under that of B.
+
+    assumed: what the numbers rest on, said before any of them.
+    """
+    said = headline if isinstance(headline, Pair) else Pair(headline)
+    st.title(title, anchor=False)
+    if assumed:
+        st.caption(plain(assumed))
+        page_contents.current().sentences.append(assumed)
+    st.markdown(f"**{said.now}**")
+    if said.pinned == "":
+        st.caption("Pinned setting, A: nothing to show.")
+    elif said.pinned is not None:
+        st.caption("The same of the pinned setting, A: no change." if said.pinned == said.now else
+                   f"Pinned setting, A: {said.pinned}")  # fmt: skip
+    page = page_contents.current()
+    page.title = title
+    page.sentences.append(said.now)
+    if said.pinned is not None:
+        page.pinned.append(f"Pinned setting, A (pinned.json): {said.pinned}")
+
+
+def also(sentence: Pair[str], *, literal: bool = False) -> None:
+    """Say a second thing under the headline, of A and of B. literal: names of files stand in it."""
+    shown = plain if literal else str
+    st.markdown(shown(sentence.now))
+    if sentence.pinned and sentence.pinned != sentence.now:
+        st.caption(f"Pinned setting, A: {shown(sentence.pinned)}")
+    page_contents.current().sentences.append(sentence.now)
+
+
+def chart(
+    frames: Pair[pd.DataFrame], build: Callable[..., Spec], *arguments: Any, key: str, **more: Any
+) -> None:
+    """Draw a chart of both settings' frames; `build` makes its specification of the arguments."""
+    picture(named(side_by_side(frames)), build(*arguments, pinned=frames.compared, **more), key=key)
+
+
+def picture(frame: pd.DataFrame, spec: Spec, *, key: str, alt: str | None = None) -> None:
+    """Draw a chart as it is; one whose specification has widths of its own keeps them.
+
+    alt: what a reader hears instead of a picture that does not describe itself.
+    """
+    own = theme.own_widths(spec)
+    st.vega_lite_chart(arrow(frame), spec, key=key, width="content" if own else "stretch", alt=alt)
+    page_contents.current().pictures[key] = page_contents.Picture(spec, frame)
+
+
+def _noted(draw: Callable[Drawing, Row]) -> Callable[Drawing, None]:
+    """Return what draws a row of matrices and notes it on the page's sheet."""
+
+    @functools.wraps(draw)
+    def noted(*args: Drawing.args, **kwargs: Drawing.kwargs) -> None:
+        row = draw(*args, **kwargs)
+        page_contents.current().pictures[row.key] = row
+
+    return noted
+
+
+matrices = _noted(matrix_row)
+
+
+def side_by_side(frames: Pair[pd.DataFrame]) -> pd.DataFrame:
+    """Return the rows of B, with those of A under them and a column that tells them apart."""
+    if frames.pinned is None:
+        return frames.now
+    both = {"B": frames.now, "A": frames.pinned}
+    parts = [frame.assign(setting=name) for name, frame in both.items() if len(frame)]
+    return pd.concat(parts, ignore_index=True) if parts else frames.now.assign(setting="B")
+
+
+def panel_note(setting: Setting, kind: str, provenance: str = "", *, rounded: bool = True) -> str:
+    """Say what a panel really is: its width, where its numbers come from, what it ignores.
+
+    rounded: whether the panel's numbers went through the precision that was asked for.
+    """
+    config = setting.config(kind)
+    parts = []
+    width = config.shared.get("dim")
+    model = setting.real_model if setting.of_model(kind) is not None else None
+    if model is not None:
+        parts.append(": ".join(filter(None, (model.preset.label, model_picker.numbers_of(model)))))
+    if provenance:
+        parts.append(provenance)
+    elif model is not None:
+        pass
+    elif width == "rope_width" and not setting.equal_width:
+        parts.append(f"width {setting.rope_width} = {setting.dim} / {setting.heads}")
+    elif width is not None:
+        parts.append(f"width {getattr(setting, width)}")
+    if "heads" in config.shared:
+        head = "mean of" if setting.alibi_head == 0 else f"head {setting.alibi_head} of"
+        heads = getattr(config, "heads", setting.heads)
+        parts.append("one head" if heads == 1 else f"{head} {heads} heads")
+    if provenance and "source" in config.shared and "learned_rows" not in config.uses:
+        parts.append("trained on all its rows, whatever the training length here")
+    if rounded and setting.table_dtype is not None and config.uses:
+        parts.append(f"rounded to {setting.precision}")
+    ignored = setting.ignored_by(kind)
+    if ignored:
+        parts.append(f"{listed(ignored).lower()} change nothing here")
+    return "; ".join(parts)
+
+
+class Reasoned(Protocol):
+    """What a page read of a setting: it knows why a scheme is left out."""
+
+    @property
+    def reasons(self) -> Mapping[str, str]: ...
+
+
+def reasons(read: Pair[Reasoned]) -> Mapping[str, str]:
+    """Return why schemes of the pinned setting are left out."""
+    return {} if read.pinned is None else read.pinned.reasons
+
+
+def left_out(
+    reasons: Mapping[str, str],
+    found: Mapping[str, Any],
+    title: str,
+    pinned: Mapping[str, str] | None = None,
+) -> None:
+    """Say which schemes have no place on this page and why; end the page where that leaves none.
+
+    title: of a page that ends here. pinned: the reasons of the pinned setting.
+    """
+    if not found:
+        st.title(title, anchor=False)
+    for reason in dict.fromkeys(reasons.values()):
+        st.info(plain(reason), icon=":material/info:")
+    for reason in dict.fromkeys((pinned or {}).values()):
+        st.info(f"Pinned setting, A: {plain(reason)}", icon=":material/info:")
+    if not found:
+        raise Ended
+
+
+def lines(texts: Mapping[str, str]) -> None:
+    """Say one thing of each scheme, in full, a line each."""
+    st.caption("\n".join(f"- {label(kind)}: {plain(text)}" for kind, text in texts.items()))
+
+
+def notes(setting: Setting, provenances: Mapping[str, str]) -> None:
+    """Say of every scheme on a page without panels of their own what it really is."""
+    lines({kind: panel_note(setting, kind, text) for kind, text in provenances.items()})
+
+
+def how_to_read(text: str) -> None:
+    """Draw the guide to the pictures of this page."""
+    with st.expander("How to read this", icon=":material/visibility:"):
+        st.markdown(text)
+
+
+def definition(formula: str, words: str, *functions: Callable[..., Any]) -> None:
+    """Draw the definition, once somebody opens it: the formula beside the source of the numbers."""
+    drawer = st.expander(
+        "Definition and code", key="definition", on_change="rerun", icon=":material/function:"
+    )
+    if not drawer.open:
+        return
+    with drawer:
+        left, right = st.columns(2)
+        with left:
+            st.latex(formula)
+            st.markdown(words)
+        with right:
+            for function in functions:
+                st.code(textwrap.dedent(inspect.getsource(function)), language="python")
+
+
+def table(found: pd.DataFrame | Pair[pd.DataFrame]) -> None:
+    """Draw a small table of findings, numbers with three significant digits, no empty column.
+
+    With a pinned setting every row has A's under it, and the change from A to B.
+    """
+    frames = found if isinstance(found, Pair) else Pair(found)
+    frame = frames.now if frames.pinned is None else compared(frames.now, frames.pinned)
+    frame = filled(frame)
+    if frame.shape[1] < 2:
+        return  # names without a number
+    columns: dict[str, Any] = {
+        str(name): st.column_config.NumberColumn(format="%.3g" if kind.kind == "f" else "%d")
+        for name, kind in frame.dtypes.items()
+        if kind.kind in "fi"
+    }
+    small_table(frame, columns)
+
+
+def small_table(frame: pd.DataFrame, columns: dict[str, Any]) -> None:
+    """Draw a table that stands open; on a phone its tools would lie over the sentence before it."""
+    if on_phone():
+        st.space("medium")
+    st.dataframe(arrow(frame), hide_index=True, column_config=columns, placeholder="–")
+
+
+def numbers(
+    found: pd.DataFrame | Pair[pd.DataFrame], name: str, renamed: Mapping[str, str] | None = None
+) -> None:
+    """Draw the numbers behind the pictures, and their CSV; made only once somebody opens them.
+
+    With a pinned setting the rows of A follow those of B. renamed: columns by what they are called there.
+    """
+    frame = side_by_side(found) if isinstance(found, Pair) else found
+    if frame.empty:
+        return
+    table = functools.partial(plotless, frame, renamed or {})
+    page_contents.current().tables[name] = table
+    key = name.replace(" ", "_")
+    drawer = st.expander(
+        f"Numbers: {name}", key=f"numbers_{key}", on_change="rerun", icon=":material/table:"
+    )
+    if not drawer.open:
+        return
+    with drawer:
+        frame = table()
+        st.dataframe(frame, hide_index=True, height=260)
+        st.download_button(
+            "Download CSV",
+            csv_file.written(frame),
+            file_name=f"posenc-{name.replace(' ', '-')}.csv",
+            mime="text/csv",
+            key=f"csv_{key}",
+            on_click="ignore",
+            icon=":material/download:",
+        )
+
+
+def script(text: str) -> None:
+    """Give the page its script: this as Python, in the toolbar."""
+    lead = assumed(model_picker.assumption(setting())) + uploaded(setting())
+    page_contents.current().script = lead + text
+
+
+def label(kind: str) -> str:
+    """Return a scheme's name."""
+    return SCHEMES[kind].label
+
+
+def names(kinds: tuple[str, ...]) -> str:
+    """Return the schemes' names as a list in words."""
+    return listed(tuple(SCHEMES[kind].label for kind in kinds))

@@ -1,0 +1,41 @@
+"""What a page has shown in this run: its words, pictures and numbers, for those who take it away."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pandas as pd
+import streamlit as st
+
+from dashboard.charts.theme import Spec
+from dashboard.components.matrix import Row
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One chart: its specification and the frame in it."""
+
+    spec: Spec
+    frame: pd.DataFrame
+
+
+@dataclass
+class Sheet:
+    """The page as far as it is drawn."""
+
+    title: str = ""
+    sentences: list[str] = field(default_factory=list)
+    pinned: list[str] = field(default_factory=list)  # the same of A
+    pictures: dict[str, Picture | Row] = field(default_factory=dict)
+    tables: dict[str, Callable[[], pd.DataFrame]] = field(default_factory=dict)  # made when asked
+    script: str | None = None
+
+
+def begin() -> None:
+    """Start an empty sheet for this run."""
+    st.session_state["sheet"] = Sheet()
+
+
+def current() -> Sheet:
+    """Return the sheet of this run."""
+    found: Sheet = st.session_state.setdefault("sheet", Sheet())
+    return found

@@ -1,0 +1,233 @@
+"""Matrices side by side: one panel per scheme, titled, coloured and labelled the same on every page."""
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from dashboard.ab import Pair
+from dashboard.charts import theme
+from dashboard.components.matrix import Full, MatrixValues, Panel, Scale, Waves, minus
+from dashboard.compute import schemes
+from dashboard.compute.schemes import Similarity
+from dashboard.frame import page
+from posenc.analysis import OffsetMap
+from posenc.schemes import SCHEMES
+from posenc.settings import Setting
+
+ENTRY = Scale(-1.0, 1.0, "diverging", "entry of M")
+COLUMN = 240  # CSS pixels: four beside each other on a desk
+COSINE = Scale(-1.0, 1.0, "diverging", "cosine similarity")
+NOW, PINNED = "The setting at hand, B.", "The pinned setting, A."
+
+
+def panel(
+    setting: Setting, kind: str, values: MatrixValues, subtitle: str, boundary: int | None = None
+) -> Panel:
+    """Return one scheme's panel under its fixed title and colour."""
+    return Panel(
+        title=SCHEMES[kind].label,
+        values=values,
+        subtitle=subtitle,
+        boundary=boundary,
+        color=theme.COLOURS[kind],
+    )
+
+
+def columns(kinds: Sequence[str], most: int) -> Iterator[tuple[DeltaGenerator, str]]:
+    """Yield a column for every scheme, at most so many beside each other, the rows alike in length."""
+    rows = math.ceil(len(kinds) / most)
+    beside = math.ceil(len(kinds) / max(1, rows))
+    if beside > 3 and not page.on_phone():  # on a tablet two lines of two
+        row = st.container(horizontal=True, gap="small")
+        for kind in kinds:
+            yield row.container(width=COLUMN), kind
+        return
+    for start in range(0, len(kinds), max(1, beside)):
+        yield from zip(st.columns(beside), kinds[start : start + beside], strict=False)
+
+
+Found = tuple[Setting, Mapping[str, Similarity]]
+
+
+def cosine_panels(setting: Setting, found: Mapping[str, Similarity]) -> list[Panel]:
+    """Return the panels of cosine similarity, the training length drawn where it is inside."""
+    drawn = next(iter(found.values())).matrix.shape[0]
+    boundary = setting.train_length if setting.train_length < drawn else None
+    cut = f"; the first {drawn} of {setting.length:,} positions" if drawn < setting.length else ""
+    return [
+        panel(
+            setting,
+            kind,
+            result.matrix,
+            page.panel_note(setting, kind, result.kernel.provenance) + cut,
+            boundary,
+        )
+        for kind, result in found.items()
+    ]
+
+
+def cosine_rows(found: Pair[Found], key: str) -> None:
+    """Draw cosine similarity matrices: of B, and where one is pinned of A and their difference."""
+    panels = cosine_panels(*found.now)
+    if found.pinned is None or not found.pinned[1]:
+        cosine_row(panels, key)
+        return
+    pinned = cosine_panels(*found.pinned)
+    rows = [
+        (NOW, len(panels), lambda: cosine_row(panels, key)),
+        (PINNED, len(pinned), lambda: cosine_row(pinned, f"{key}_pinned")),
+    ]
+    (now, ours), (then, theirs) = found.now, found.pinned
+    both = [kind for kind in ours if kind in theirs]
+    if both:
+        said = "The difference, B minus A, over the positions that both show."
+        rows.append((said, len(both), lambda: _cosine_changes(both, now, then, f"{key}_change")))
+    _beside(rows)
+
+
+def _cosine_changes(both: Sequence[str], now: Setting, then: Setting, key: str) -> None:
+    """Draw the differences of cosine similarity of the schemes that both settings show."""
+    changes = {
+        kind: schemes.cosine_change(schemes.query(now, kind), schemes.query(then, kind))
+        for kind in both
+    }
+    page.matrices(
+        [
+            Panel(
+                title=SCHEMES[kind].label,
+                values=change,
+                subtitle="B minus A",
+                color=theme.COLOURS[kind],
+            )
+            for kind, change in changes.items()
+        ],
+        key=key,
+        scale=Scale.around_zero(changes.values(), "difference of cosines"),
+        text_alternative=(
+            f"Cosine similarity of the setting at hand minus that of the pinned one for "
+            f"{page.names(tuple(both))}."
+        ),
+    )
+
+
+def _beside(rows: Sequence[tuple[str, int, Callable[[], None]]]) -> None:
+    """Draw rows under each other, each under its caption; those of one panel stand side by side.
+
+    rows: caption, number of panels, what draws them.
+    """
+    for alone, group in itertools.groupby(rows, key=lambda row: row[1] == 1):
+        own = list(group)
+        places = st.columns(len(own)) if alone and len(own) > 1 else [st.container() for _ in own]
+        for place, (caption, _, draw) in zip(places, own, strict=True):
+            with place:
+                st.caption(caption)
+                draw()
+
+
+def cosine_row(panels: Sequence[Panel], key: str, height: int | None = None) -> None:
+    """Draw cosine similarity matrices on the one scale that every page uses."""
+    named = ", ".join(panel.title for panel in panels)
+    page.matrices(
+        panels,
+        key=key,
+        scale=COSINE,
+        height=height,
+        text_alternative=(
+            f"Cosine similarity between query and key positions for {named}, from -1 to 1; the "
+            "arrow keys read a cell, and the tables below hold the numbers of the curves."
+        ),
+    )
+
+
+def rows_of_both(
+    panels: Pair[Sequence[Panel]],
+    scale: Callable[[Sequence[Panel]], Scale],
+    *,
+    key: str,
+    unit: str,
+    text_alternative: str,
+    **layout: Any,
+) -> None:
+    """Draw matrices of B, and where one is pinned those of A and the difference of what both draw.
+
+    scale: makes the colours of B's and A's matrices together. Panels belong together by their title.
+    """
+    both = [*panels.now, *(panels.pinned or ())]
+    colours = scale(both)
+
+    def row(drawn: Sequence[Panel], name: str, said: str, scale: Scale, **own: Any) -> None:
+        page.matrices(drawn, key=name, scale=scale, text_alternative=said, **(layout | own))
+
+    if not panels.pinned:
+        if panels.now:
+            row(panels.now, key, text_alternative, colours)
+        return
+    said = f"Of the pinned setting: {text_alternative}"
+    pinned, rows = panels.pinned, []
+    if panels.now:
+        rows.append((NOW, len(panels.now), lambda: row(panels.now, key, text_alternative, colours)))
+    rows.append((PINNED, len(pinned), lambda: row(pinned, f"{key}_pinned", said, colours)))
+    then = {one.title: one for one in pinned}
+    changes = [_change(one, then[one.title]) for one in panels.now if one.title in then]
+    if changes:
+        of = f"Of the setting at hand minus the pinned one: {text_alternative}"
+        about = Scale.around_zero([one.values for one in changes], f"difference of {unit}")
+        rows.append(
+            (
+                "The difference, B minus A, of the entries that both draw.",
+                len(changes),
+                lambda: row(changes, f"{key}_change", of, about, together=1),
+            )
+        )
+    _beside(rows)
+
+
+def _change(now: Panel, then: Panel) -> Panel:
+    """Return what B draws minus what A draws, where both draw."""
+    rows, columns = map(min, zip(now.values.shape, then.values.shape, strict=True))
+    ours, theirs = (_first(one.values, rows, columns) for one in (now, then))
+    return replace(now, values=minus(ours, theirs), subtitle="B minus A", boundary=None)
+
+
+def _first(values: MatrixValues, rows: int, columns: int) -> MatrixValues:
+    """Return the first rows and columns of a matrix; of waves they are waves."""
+    if isinstance(values, Waves):
+        return values.first(rows, columns)
+    return Full(values.dense()[:rows, :columns])
+
+
+def map_rows(found: Pair[tuple[Setting, Mapping[str, OffsetMap]]], offset: int) -> None:
+    """Draw the first entries of every scheme's matrix for one offset: of B, of A, their difference."""
+    said = f"M for offset {offset}, its first entries"
+    panels = found.map(lambda one: _map_panels(one[1], said))
+    if panels.now:
+        rows_of_both(
+            panels,
+            lambda _: ENTRY,
+            key="offset_maps",
+            unit="entries",
+            row_label="feature after",
+            column_label="feature before",
+            text_alternative=(
+                f"The matrix that moves every position by {offset}, for "
+                f"{', '.join(one.title for one in panels.now)}: entries from -1 to 1."
+            ),
+        )
+
+
+def _map_panels(found: Mapping[str, OffsetMap], said: str) -> list[Panel]:
+    return [
+        Panel(
+            title=SCHEMES[kind].label,
+            values=Full(one.corner.numpy()),
+            subtitle=said,
+            color=theme.COLOURS[kind],
+        )
+        for kind, one in found.items()
+        if one.corner is not None
+    ]

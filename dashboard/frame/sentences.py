@@ -1,0 +1,270 @@
+"""Findings in words: every sentence is made from the numbers on its page and changes with them."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from dashboard.compute.schemes import Similarity
+from dashboard.pages.pca.projected import Projected
+from dashboard.text import listed
+from posenc.analysis import OffsetClaims, OffsetMap, Properties, SchemeKernelPast
+from posenc.analysis.offset_checks import TOO_FEW_POSITIONS
+from posenc.claims.claim import figure
+from posenc.schemes import SCHEMES
+from posenc.settings import Setting
+
+_ROUNDING = 1e-6  # of float32 read-outs
+OFFSET_ONLY = 1e-6  # spread along diagonals that rounding alone leaves
+
+
+def number(value: float, digits: int = 3) -> str:
+    """Write a measured number with a few significant digits, small ones as a power of ten."""
+    if value == 0:
+        return "0"
+    if abs(value) < 10.0**-digits:
+        return figure(value)
+    return f"{value:,.{digits}g}" if abs(value) < 1000 else f"{value:,.0f}"
+
+
+def falls_under_half(found: Similarity) -> int | None:
+    """Return the first distance at which mean similarity is under one half, None if it never is."""
+    below = np.flatnonzero(found.mean < 0.5)
+    return int(below[0]) if len(below) else None
+
+
+def similarity(found: Mapping[str, Similarity]) -> str:
+    """Say how far apart two positions still look alike, per scheme."""
+    parts = []
+    for kind, result in found.items():
+        label = SCHEMES[kind].label
+        below = falls_under_half(result)
+        noise = f" ({result.kernel.start})" if result.kernel.untrained else ""
+        if not np.isfinite(result.mean).any():
+            parts.append(f"{label} has no similarity at all")
+        elif below is None:
+            parts.append(f"{label} stays above it to the last position{noise}")
+        else:
+            parts.append(f"{label} at distance {below:,}{noise}")
+    return "Similarity first falls under one half: " + ", ".join(parts) + "."
+
+
+def show_notices(found: Mapping[str, Similarity]) -> None:
+    """Tell what a person must know before believing a panel: untrained, moved, undefined."""
+    for kind, result in found.items():
+        if result.kernel.notice:
+            st.warning(result.kernel.notice, icon=":material/memory:")
+        if result.undefined:
+            st.warning(
+                f"{SCHEMES[kind].label}: {result.undefined} positions have no cosine similarity, "
+                "because their vector is zero or not finite.",
+                icon=":material/info:",
+            )
+    if past := past_one(found):
+        st.info(past, icon=":material/info:")
+
+
+def past_one(found: Mapping[str, Similarity]) -> str:
+    """Say which kernels scaled to their diagonal leave -1 .. 1, "" where none does.
+
+    Only a kernel that is no Gram matrix does, so that its ratio is the cosine of no angle.
+    """
+    far = {}
+    for kind, result in found.items():
+        drawn = np.abs(result.matrix.values)
+        farthest = np.fmax.reduce(drawn, axis=None, initial=0)  # NaN: a cell without a value
+        if farthest > 1 + _ROUNDING:
+            far[kind] = farthest
+    if not far:
+        return ""
+    named = listed([f"{SCHEMES[kind].label} ({value:.4g})" for kind, value in far.items()])
+    its, kernel = ("their", "kernels are") if len(far) > 1 else ("its", "kernel is")
+    return (
+        f"Past 1, where the colours end: {named}. As {its} {kernel} no inner product of vectors, the ratio "
+        "to the diagonal is the cosine of no angle; tables and the read-out have the exact values."
+    )
+
+
+def projection(found: Mapping[str, Projected]) -> str:
+    """Say how much of each scheme the first two components show."""
+    parts = [
+        f"{SCHEMES[kind].label} {result.explained[:2].sum():.0%}"
+        for kind, result in found.items()
+        if result.explained.sum() > 0
+    ]
+    if not parts:
+        return "Positions do not differ, so there is nothing to project."
+    return "Share of the variance that two components show: " + ", ".join(parts) + "."
+
+
+def explained(result: Projected) -> str:
+    """Say what each of the three drawn components explains."""
+    if result.explained.sum() == 0:
+        return "All positions have the same vector: nothing to project."
+    shares = result.explained[:3]
+    text = ", ".join(f"PC{i + 1} {share:.1%}" for i, share in enumerate(shares))
+    missing = f"; {result.missing} positions are not finite and left out" if result.missing else ""
+    return f"{text}; fitted on {result.fitted:,} positions, {result.past:,} past them{missing}"
+
+
+def far(panel: pd.DataFrame) -> str:
+    """Say which positions lie outside the picture, and where the furthest of them is."""
+    rows = panel[panel["far"]]
+    sizes = rows[["PC1", "PC2", "PC3"]].abs().max(axis=1)
+    furthest = rows.iloc[int(sizes.to_numpy().argmax())]
+    at = ", ".join(f"{name} {furthest[name]:.3g}" for name in ("PC1", "PC2", "PC3"))
+    if len(rows) == 1:
+        return f"Outside the picture: position {furthest['position']:,} at {at}."
+    return (
+        f"Outside the picture: {len(rows):,} positions, the furthest "
+        f"{furthest['position']:,} at {at}."
+    )
+
+
+def overview(found: Mapping[str, Similarity], measured: Mapping[str, Properties]) -> str:
+    """Say which schemes let similarity fall with every step and which do not."""
+    groups: dict[str, list[str]] = {}
+    for kind, one in measured.items():
+        label = SCHEMES[kind].label
+        if not np.isfinite(found[kind].mean).any():
+            what = "is undefined, because no vector has a direction"
+        elif one.positions < 2:
+            what = "cannot be told from one position"
+        elif one.kendall_tau is None:
+            what = "does not change at all"
+        elif one.kendall_tau > 1 - 1e-12:
+            what = "falls at every step"
+        elif one.first_rise is None:
+            what = "never rises, but stays level at some steps"
+        else:
+            what = f"first rises again at distance {one.first_rise:,}"
+        if found[kind].kernel.untrained:
+            what += f", but that is {found[kind].kernel.start}"
+        groups.setdefault(what, []).append(label)
+    parts = [f"for {listed(labels)} it {what}" for what, labels in groups.items()]
+    return "As two positions move apart, their similarity: " + "; ".join(parts) + "."
+
+
+def properties(measured: Properties, found: Similarity) -> str:
+    """One sentence on one scheme: are its positions told apart, and does distance alone count?"""
+    if measured.smallest_distance is None or measured.closest_pair is None:
+        return "One position: nothing to compare."
+    if measured.smallest_distance == 0:
+        i, j = measured.closest_pair
+        told = f"Positions {i:,} and {j:,} cannot be told apart"
+    else:
+        told = f"All {measured.positions:,} positions differ, by {measured.smallest_distance:.3g} or more"
+    error = measured.translation_invariance_error
+    if error is None and measured.translation_reason == TOO_FEW_POSITIONS:
+        shift = "too few to say whether only the distance counts"
+    elif error is None:
+        shift = "all pairs of positions count alike"
+    elif error < 1e-6:
+        shift = "only the distance counts"
+    else:
+        shift = f"the place counts too (shift-invariance error {error:.2g})"
+    untrained = f" Untrained: this is {found.kernel.start}." if found.kernel.untrained else ""
+    if found.kernel.start == "untrained noise":
+        untrained = untrained and " Untrained: this is noise, not a learned table."
+    return f"{told}; {shift}.{untrained}"
+
+
+def show_equal_width(found: Mapping[str, Similarity]) -> None:
+    """State the measured difference between sinusoidal and RoPE where their widths are equal."""
+    if "sinusoidal" not in found or "rope" not in found:
+        return
+    gap = float(np.abs(found["sinusoidal"].mean - found["rope"].mean).max())
+    if gap < 1e-6:
+        st.markdown(
+            "At equal base and width the sinusoidal inner product is half the width times RoPE's "
+            f"expected logit, so their similarities are equal: largest measured difference {number(gap)}."
+        )
+    else:
+        st.markdown(
+            "At equal base and width sinusoidal and RoPE similarities would be equal if RoPE rotated "
+            f"all features exactly; as set they differ by up to {number(gap)}."
+        )
+
+
+def offsets(maps: Mapping[str, OffsetMap], claims: Mapping[str, OffsetClaims]) -> str:
+    """Say which schemes meet which of the three claims."""
+    groups: dict[str, list[str]] = {}
+    for kind, one in maps.items():
+        groups.setdefault(one.verdict, []).append(SCHEMES[kind].label)
+    parts = [f"{listed(labels)}: {verdict}" for verdict, labels in groups.items() if verdict]
+    straight = [
+        SCHEMES[kind].label
+        for kind, claim in claims.items()
+        if claim.straight.r_squared is not None and claim.straight.r_squared > 1 - 1e-9
+    ]
+    alone = [
+        SCHEMES[kind].label
+        for kind, claim in claims.items()
+        if claim.only.error is not None and claim.only.error < OFFSET_ONLY
+    ]
+    only = f" Depends on the offset only: {listed(alone)}." if alone else ""
+    line = f" A straight line in the offset: {listed(straight)} only." if straight else ""
+    return "One matrix per offset. " + "; ".join(parts) + "." + only + line
+
+
+def extrapolation(setting: Setting, past: Mapping[str, SchemeKernelPast]) -> str:
+    """Say where each formula leaves what training showed, each thing once for all it is true of."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for kind, one in past.items():
+        if one.limit == setting.train_length:
+            what = "has no row", "have no row"
+        elif one.limit is not None:
+            what = (f"has no row past {one.limit - 1:,}", f"have no row past {one.limit - 1:,}")
+        elif not len(one.distances):
+            what = (
+                "has a value, which depends on the query's position too",
+                "have a value, which depends on the query's position too",
+            )
+        elif one.outside is None:
+            what = "is defined", "are defined"
+        elif one.outside == 0:
+            what = (
+                "stays within the values seen in training",
+                "stay within the values seen in training",
+            )
+        else:
+            at = (
+                "at once"
+                if one.first_outside == setting.train_length
+                else f"at {one.first_outside:,}"
+            )
+            what = (
+                f"leaves the values seen in training {at}",
+                f"leave the values seen in training {at}",
+            )
+        groups.setdefault(what, []).append(SCHEMES[kind].label)
+    parts = [
+        f"{listed(labels)} {many if len(labels) > 1 else one}"
+        for (one, many), labels in groups.items()
+    ]
+    return f"Past position {setting.train_length - 1:,}, the last of training: {'; '.join(parts)}."
+
+
+def outside(past: Mapping[str, SchemeKernelPast], length: int) -> str:
+    """Say how far and how densely the formulas were read, and what has no formula to read."""
+    parts = []
+    read = [one for one in past.values() if len(one.distances)]
+    if read:
+        scanned = read[0].outside is not None
+        how = "every offset checked" if scanned else "samples drawn, not every offset checked"
+        parts.append(f"Read to distance {length - 1:,}, {how}.")
+        if not scanned:
+            parts.append("Distances to seen positions are not computed for so many.")
+    parts += [
+        f"{SCHEMES[kind].label} is no function of the distance alone, so it has no curve here."
+        for kind, one in past.items()
+        if one.limit is None and not len(one.distances)
+    ]
+    parts += [
+        f"{SCHEMES[kind].label} is a table of {one.limit:,} row{'s' if one.limit > 1 else ''} and "
+        "has no formula to read."
+        for kind, one in past.items()
+        if one.limit is not None
+    ]
+    return " ".join(parts)

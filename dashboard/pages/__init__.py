@@ -1,0 +1,1 @@
+"""One folder per page: `page` draws, `data` computes, `charts` specifies, `script` writes Python."""

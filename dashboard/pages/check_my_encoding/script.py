@@ -1,0 +1,117 @@
+"""Check my encoding as Python: what the chosen table is and what it tells of position, as CSV."""
+
+from dashboard.compute.uploaded_numbers import UploadedNumbers, cached_numbers, max_rows
+from dashboard.controls.page_options import CheckChoice
+from dashboard.frame.script import written
+from dashboard.limits import MAX_PROBED_ROWS, probed_rows
+from dashboard.pages.check_my_encoding.data import of_sidebar
+from dashboard.pages.check_my_encoding.examples import EXAMPLES
+from dashboard.pages.check_my_encoding.frames import FIELDS
+from posenc.errors import CheckpointError
+from posenc.settings import Setting
+
+_SCRIPT = """\
+import csv
+import sys
+
+{imports}
+from posenc.errors import SchemeArgumentError
+from posenc.identification import identify
+from posenc.identification.identify import from_exact, leading_error
+from posenc.identification.identify import fit_sentence, headline, record
+
+{table}
+try:
+    found = identify(table, sines)
+except SchemeArgumentError as error:
+    sys.exit(str(error))
+apart = from_exact(found, table, sines) if found.known else None
+print(f"{{leading_error(found, apart)}} {{headline(found)}}".strip(), fit_sentence(found), file=sys.stderr)
+for one in found.deviations:
+    print(one.sentence, file=sys.stderr)
+said = record(found)
+said["scheme"] = said["config"]["kind"] if said["config"] else None
+names = {names!r}
+rows = csv.writer(sys.stdout, lineterminator="\\n")
+rows.writerow(names)
+rows.writerow([said[name] for name in names])
+{probes}"""
+
+_PROBES = """
+# How well its index and the order of two rows are read back from its rows, beside random numbers.
+vectors = TableInput.of(table, sines).columns
+try:
+    told = probe(vectors[:{rows}], seed={seed})
+except SchemeArgumentError as error:
+    sys.exit(str(error))
+rows.writerow([])
+rows.writerow(["positions", "index off by", "guessing off by", "order told", "shift-invariance error",
+               "first rise at distance", "order kept by similarity (tau)"])
+for index, order, shown in (
+    (told.index_error.value, told.order_accuracy.value, told.properties),
+    (told.index_error.control, told.order_accuracy.control, told.control_properties),
+):
+    rows.writerow([told.positions, index, told.guessing, order, shown.translation_invariance_error,
+                   shown.first_rise, shown.kendall_tau])
+"""
+_PROBE_IMPORTS = """\
+from posenc.analysis.probes import probe
+from posenc.identification.columns import TableInput
+from posenc.checkpoints.array_files import read_number_table"""
+
+
+def script(setting: Setting, chosen: CheckChoice) -> str:
+    """Return a script that prints what the chosen table is; an upload is read from its owner's files."""
+    if chosen.table in EXAMPLES:
+        shared = of_sidebar(setting)
+        imports, recipe = EXAMPLES[chosen.table].code()
+        table = f"\n{recipe}\n\nsetting = {written(shared)}\ntable, sines = recipe(setting)"
+        if shared.table_dtype is not None:
+            table += f"\ntable = table.to({shared.table_dtype})"
+            table += f"\nsines = None if sines is None else sines.to({shared.table_dtype})"
+        probes = ""
+    else:
+        try:
+            numbers = cached_numbers(chosen.table)
+        except CheckpointError:
+            numbers = None
+        imports, table = _PROBE_IMPORTS, _of_upload(chosen.table, numbers)
+        probes = _PROBES.format(seed=setting.seed, rows=_probed_rows(numbers))
+    names = ["scheme", *FIELDS]
+    return _SCRIPT.format(imports=imports, table=table, names=names, probes=probes)
+
+
+def _of_upload(name: str, numbers: UploadedNumbers | None) -> str:
+    """Return what reads an upload again: one file or two, by the names they came with."""
+    files = (numbers and numbers.files) or ("table.npy",)
+    comment = f"# Uploaded as {name}: put the paths of your own files here.\n"
+    if len(files) == 2:
+        cosines, sines = files
+        code = (
+            f"cosines, sines = read_number_table({cosines!r}), read_number_table({sines!r})\n"
+            "table, sines = cosines.table, sines.table"
+        )
+    else:
+        tensor = "" if numbers is None or numbers.tensor is None else f", {numbers.tensor!r}"
+        code = (
+            f"read = read_number_table({files[0]!r}{tensor})\ntable, sines = read.table, read.sines"
+        )
+    return comment + code + _first_rows(numbers)
+
+
+def _first_rows(numbers: UploadedNumbers | None) -> str:
+    """Return what leaves out the rows that the page does not look at, "" where it looks at all."""
+    if numbers is None or len(numbers.table) < max_rows(numbers.table.shape[1]):
+        return ""
+    rows, width = numbers.table.shape
+    code = f"\ntable = table.reshape(-1, {width})[:{rows}]"
+    if numbers.sines is not None:
+        code += f"\nsines = sines.reshape(-1, {width})[:{rows}]"
+    return code
+
+
+def _probed_rows(numbers: UploadedNumbers | None) -> int:
+    if numbers is None:
+        return MAX_PROBED_ROWS
+    parts = 1 if numbers.sines is None and not numbers.table.is_complex() else 2
+    return probed_rows(parts * numbers.table.shape[1])

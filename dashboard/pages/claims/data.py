@@ -1,0 +1,119 @@
+"""What the Claims page shows: verdicts at a setting, counted, filtered and as one table."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pandas as pd
+import streamlit as st
+
+from dashboard.compute.schemes import CACHE, MANY, Array
+from dashboard.controls.page_options import ClaimsChoice
+from dashboard.text import listed
+from posenc import PosencError, fields
+from posenc.claims import CLAIMS, Claim, Status, Verdict
+from posenc.claims.distances import two_ahead_control, two_ahead_weights
+from posenc.settings import Setting, own_rules
+
+FILTERS: dict[str, tuple[Status, ...]] = {
+    "all": tuple(Status),
+    "holds": (Status.HOLDS, Status.THEOREM),
+    "partly": (Status.PARTLY,),
+    "false": (Status.FALSE,),
+    "open": (Status.NOT_HERE, Status.NOT_MEASURED, Status.UNDECIDED),
+}
+DRAWN = "two_right"  # the claim that is drawn
+DRAWN_POSITIONS = 16  # few, so that a step of two is seen
+
+
+@dataclass(frozen=True)
+class ClaimsRead:
+    """All verdicts at one setting, and the ids of the claims that the filters leave."""
+
+    verdicts: Mapping[str, Verdict]
+    shown: tuple[str, ...]
+    numbers: pd.DataFrame
+    weights: tuple[Array, Array, int] | None  # of the drawn claim: see _weights
+
+
+def read(setting: Setting, chosen: ClaimsChoice) -> ClaimsRead:
+    """Return what the page shows of a setting."""
+    verdicts = {name: judge(claim, setting) for name, claim in CLAIMS.items()}
+    shown = tuple(
+        name
+        for name, found in verdicts.items()
+        if found.status in FILTERS[chosen.verdict] and chosen.theme in ("all", CLAIMS[name].theme)
+    )
+    drawn = DRAWN in shown and verdicts[DRAWN].numbers
+    weights = _weights(CLAIMS[DRAWN].relevant(setting)) if drawn else None
+    return ClaimsRead(verdicts, shown, frame(verdicts), weights)
+
+
+def judge(claim: Claim, setting: Setting) -> Verdict:
+    """Return a claim's verdict; what the library refuses, such as a lost table, becomes its reason."""
+    try:
+        return _judged(claim.id, claim.relevant(setting))
+    except PosencError as reason:
+        return Verdict(Status.UNDECIDED, (), str(reason))
+
+
+@st.cache_data(**MANY)
+def _judged(name: str, setting: Setting) -> Verdict:
+    return CLAIMS[name].test(setting)
+
+
+@st.cache_data(**CACHE)
+def _weights(setting: Setting) -> tuple[Array, Array, int]:
+    """Return the first weights of sinusoidal rows, of random rows, and how many positions attend."""
+    few = slice(DRAWN_POSITIONS)
+    whole, random = two_ahead_weights(setting), two_ahead_control(setting)
+    return whole[few, few].numpy(), random[few, few].numpy(), len(whole)
+
+
+def frame(verdicts: Mapping[str, Verdict]) -> pd.DataFrame:
+    """One row per claim: its verdict, the number that decides, and its control."""
+    rows = []
+    for name, found in verdicts.items():
+        decides, control = found.decides, found.control
+        rows.append(
+            {
+                "id": name,
+                "state": str(found.status),
+                "number": decides.value if decides else None,
+                "what": decides.name if decides else "",
+                "unit": decides.unit if decides else "",
+                "control": control.value if control else None,
+                "control of": control.name if control else "",
+                "sentence": CLAIMS[name].sentence,
+            }
+        )
+    return pd.DataFrame(rows).astype({"number": float, "control": float})
+
+
+def headline(verdicts: Mapping[str, Verdict]) -> str:
+    """Count the verdicts in a sentence."""
+    counts = Counter(found.status for found in verdicts.values())
+    hold = counts[Status.HOLDS] + counts[Status.THEOREM]
+    proven = f" ({counts[Status.THEOREM]} of them by proof)" if counts[Status.THEOREM] else ""
+    parts = [f"{hold} {'holds' if hold == 1 else 'hold'} at these settings{proven}"]
+    said = {
+        Status.PARTLY: ("holds in part", "hold in part"),
+        Status.FALSE: ("is false", "are false"),
+        Status.NOT_HERE: (
+            "is not so in the small models trained here",
+            "are not so in the small models trained here",
+        ),
+        Status.NOT_MEASURED: ("is not measured", "are not measured"),
+        Status.UNDECIDED: ("has nothing to decide", "have nothing to decide"),
+    }
+    for state, (one, several) in said.items():
+        if counts[state]:
+            parts.append(f"{counts[state]} {one if counts[state] == 1 else several}")
+    return f"Of {len(verdicts)} sentences that are often repeated, {listed(parts)}."
+
+
+def reads(claim: Claim) -> str:
+    """Say which controls a claim's verdict depends on."""
+    every = fields.rules(Setting) | own_rules()
+    labels = [every[name].label for name in claim.uses]
+    return listed([label if label.startswith("RoPE") else label.lower() for label in labels])

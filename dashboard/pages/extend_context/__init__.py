@@ -1,0 +1,1 @@
+"""The page Extend a model's context."""

@@ -1,0 +1,305 @@
+"""What the Context planner shows of one model, one target and some methods: frames, words, blocks."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from dashboard.compute.schemes import CACHE
+from dashboard.controls.model_picker import about
+from dashboard.controls.page_options import PlanChoice
+from posenc import rope_frequencies
+from posenc.analysis import base_bound_curve, known_base
+from posenc.models.model_config import full_cache_note
+from posenc.planner import (
+    COLUMNS,
+    RANKING,
+    ContextPlan,
+    LayerNote,
+    PlanWarning,
+    layer_notes,
+    loss_by_position_script,
+    paste,
+    plan,
+    recommendation,
+    warnings_of,
+)
+from posenc.planner.methods import UNSCALED
+from posenc.planner.report import ranked
+from posenc.planner.scaling_effects import distinct_positions, kernel_at
+from posenc.planner.warnings import bound_sentence, precision_sentence
+from posenc.schemes.rope import RopeConfig
+from posenc.settings import ChosenModel, Setting, chosen_model
+
+DEFAULT = "llama-3-8b"  # where no model is chosen
+SEARCHED = 16_384  # up to here a page searches and scans every distance before it is asked
+SCANNED = 65_536  # distances whose B(k) a page looks at before it is asked for all
+SCANNED_AT_ONCE = 131_072  # every distance is looked at up to here where no base must be searched
+STEPS = 240  # points of a curve that runs to the target
+
+AS_TRAINED, DEMANDED = "As trained", "Demanded base"
+
+
+@dataclass(frozen=True)
+class Pasted:
+    """What one method is written as: titles and texts to copy, where they go, why there are no others."""
+
+    texts: Mapping[str, str]
+    why: tuple[str, ...]
+    script: str
+    where: str
+
+
+@dataclass(frozen=True)
+class PlannerRead:
+    """Everything on the page. Frames are empty where the model has no RoPE.
+
+    methods: one row each, ranked. ranked: the same as cells of two tables, by their titles. pairs:
+    method, pair, wavelength, inv_freq, ratio, turns. kernel: method, x, y.
+    bound: ladder, x, y (the lowest B(k) of each step). resolution: positions, numbers. cache: GiB.
+    """
+
+    headline: str
+    about: str
+    methods: pd.DataFrame
+    ranked: Mapping[str, pd.DataFrame]
+    pairs: pd.DataFrame
+    kernel: pd.DataFrame
+    bound: pd.DataFrame
+    resolution: pd.DataFrame
+    cache: pd.DataFrame
+    evidence: tuple[tuple[str, str, str], ...]
+    cautions: tuple[PlanWarning, ...]
+    layers: tuple[LayerNote, ...]
+    left_out: tuple[str, ...]
+    pasted: Mapping[str, Pasted]
+    ranking: str
+    trained_length: int | None
+    reach: int
+    scanned: int
+    rope: bool
+    apart: str
+    base_bound: str
+    partial: str
+    assumed: str
+    windows: str
+
+
+def read(setting: Setting, chosen: PlanChoice, every: bool = False) -> PlannerRead:
+    """Return what the page shows; of the shared setting the model is all that counts.
+
+    every: whether all is computed even where that takes long, which a link alone never asks for.
+    """
+    word = planned(setting)
+    return _read(word, chosen, every or not takes_long(word, chosen))
+
+
+def takes_long(word: str, chosen: PlanChoice) -> bool:
+    """Whether the search of a base and the scan of every distance wait until they are asked for."""
+    if chosen.context <= SEARCHED:
+        return False
+    kind = chosen_model(word).kind
+    reach = min(chosen.context, kind.window or chosen.context)
+    if isinstance(kind.scheme, RopeConfig):
+        trained = kind.scheme.as_trained()
+        answered = reach <= SEARCHED or type(trained) is not RopeConfig
+        if not answered and known_base(trained.rotary_dim, reach) is None:
+            return True
+    return chosen.context > SCANNED_AT_ONCE
+
+
+def told_length(chosen: PlanChoice) -> int | None:
+    """Return the trained length that a visitor told, None for what is known of the model."""
+    return max(chosen.trained, 2) if chosen.trained else None
+
+
+def planned(setting: Setting) -> str:
+    """Return the word of the model that is planned for."""
+    return setting.model or DEFAULT
+
+
+def made(setting: Setting, chosen: PlanChoice, every: bool = False) -> ContextPlan:
+    """Return the plan itself."""
+    word = planned(setting)
+    return _plan(word, chosen, every or not takes_long(word, chosen))
+
+
+def _plan(word: str, chosen: PlanChoice, every: bool) -> ContextPlan:
+    model = chosen_model(word)
+    return plan(
+        model.config,
+        chosen.context,
+        name=model.preset.label,
+        trained_length=told_length(chosen) or model.preset.trained_length,
+        methods=chosen.methods,
+        search_base=every,
+        scan=None if every else SCANNED,
+    )
+
+
+@st.cache_data(**CACHE)
+def _read(word: str, chosen: PlanChoice, every: bool) -> PlannerRead:
+    found = _plan(word, chosen, every)
+    notes = tuple(layer_notes(found.model, found.target, found.trained_length))
+    return PlannerRead(
+        headline=recommendation(found),
+        about=about(chosen_model(word)),
+        methods=methods_frame(found),
+        ranked={part: pd.DataFrame(rows) for part, rows in ranked(found).items()},
+        pairs=pairs_frame(found),
+        kernel=kernel_frame(found),
+        bound=bound_frame(found),
+        resolution=resolution_frame(found.target),
+        cache=pd.DataFrame({"number type": [*found.cache], "GiB": [*found.cache.values()]}),
+        evidence=tuple(
+            (one.method.label, said, source)
+            for one in found.methods
+            for said, source in one.statements
+        ),
+        cautions=tuple(warnings_of(found)),
+        layers=notes,
+        windows=full_cache_note(found.model, found.target),
+        left_out=found.left_out,
+        pasted=_pasted(found),
+        ranking=RANKING,
+        trained_length=found.trained_length,
+        reach=found.reach,
+        scanned=found.scanned,
+        rope=found.trained is not None,
+        apart=precision_sentence(found),
+        base_bound=bound_sentence(found),
+        assumed=" ".join(
+            filter(None, (_assumed(found, chosen_model(word), chosen), *found.model.assumed))
+        ),
+        partial="" if every or found.trained is None else _partial(found),
+    )
+
+
+def _assumed(found: ContextPlan, model: ChosenModel, chosen: PlanChoice) -> str:
+    """Say what a trained length of 0 stands for, "" where one is told or none matters."""
+    if found.trained is None or told_length(chosen) is not None:
+        return ""
+    if model.preset.trained_length is not None:
+        return ""  # which `about` tells
+    if found.assumed:
+        return f"{' '.join(found.assumed)} Type the trained length if you know it."
+    if found.model.trained_length is not None:
+        what = "that its scaling starts from" if found.own_length else "a trained length of"
+        return f"Its config says {what} {found.trained_length:,} tokens."
+    return ""
+
+
+def _partial(found: ContextPlan) -> str:
+    """Say what was left for later, in a sentence."""
+    said = "the base that satisfies B(k) is not searched."
+    if found.scanned < found.reach:
+        said = f"the sign of B(k) is looked at up to {found.scanned:,} only, and {said}"
+    return f"So that the page opens at once, {said}"
+
+
+def methods_frame(found: ContextPlan) -> pd.DataFrame:
+    """One row per method, ranked, with the numbers of the plan."""
+    if not found.methods:
+        return pd.DataFrame()
+    rows = [{column.title: column.of(one) for column in COLUMNS} for one in found.methods]
+    # A count that may be missing stays a whole number.
+    counts = {column.title: "Int64" for column in COLUMNS if column.form == ","}
+    return pd.DataFrame(rows).astype(counts)
+
+
+def pairs_frame(found: ContextPlan) -> pd.DataFrame:
+    """One row per method and pair: wavelength and inverse frequency before and after, ratio, turns."""
+    parts = [
+        pd.DataFrame(
+            {
+                "method": one.method.label,
+                "pair": np.arange(len(one.pairs.before)),
+                "before": one.pairs.wavelengths_before,
+                "wavelength": one.pairs.wavelengths_after,
+                "trained_inv_freq": one.pairs.before,
+                "inv_freq": one.pairs.after,
+                "ratio": one.pairs.ratio,
+                "state": one.pairs.states,
+                "turns": one.pairs.turns,
+                "boundary": found.trained_length,
+            }
+        )
+        for one in found.methods
+    ]
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+
+
+def kernel_frame(found: ContextPlan) -> pd.DataFrame:
+    """The expected logit of unit content by distance, out to the target, for each method."""
+    at = steps(found.reach)
+    parts = [
+        pd.DataFrame(
+            {
+                "method": one.method.label,
+                "x": at,
+                "y": kernel_at(one.config, at, found.target),
+                "boundary": found.trained_length,
+            }
+        )
+        for one in found.methods
+    ]
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+
+
+def bound_frame(found: ContextPlan) -> pd.DataFrame:
+    """B(k) of the ladder as trained and of the demanded base: the lowest value of every step."""
+    if found.trained is None:
+        return pd.DataFrame()
+    ladders: dict[str, RopeConfig] = {AS_TRAINED: found.trained}
+    if found.base_window is not None and found.first_negative is not None:
+        ladders[DEMANDED] = found.trained.replace(base=found.base_window.rounded)
+    edges = steps(found.scanned)
+    parts = []
+    for name, config in ladders.items():
+        values = base_bound_curve(rope_frequencies(config)[0], found.scanned).numpy()
+        lowest = np.minimum.reduceat(values, edges)
+        parts.append(pd.DataFrame({"ladder": name, "x": edges, "y": lowest}))
+    return pd.concat(parts, ignore_index=True)
+
+
+def resolution_frame(target: int) -> pd.DataFrame:
+    """How many different bfloat16 numbers positions below each power of two become."""
+    lengths = [2**power for power in range(target.bit_length()) if 2**power < target] + [target]
+    return pd.DataFrame(
+        {"positions": lengths, "numbers": [distinct_positions(length) for length in lengths]}
+    )
+
+
+def steps(reach: int) -> np.ndarray:
+    """Return distances from 1 to the last in about equal ratios; a reach of 1 has distance 0 alone."""
+    if reach <= STEPS:
+        return np.arange(min(1, reach - 1), reach)
+    return np.unique(np.geomspace(1, reach - 1, STEPS).round().astype(np.int64))
+
+
+def _pasted(found: ContextPlan) -> dict[str, Pasted]:
+    pasted = {}
+    for one in found.methods if found.longer else ():
+        if one.method.name == UNSCALED.name:
+            continue
+        emitted = paste(found, one)
+        texts = {
+            "config.json, transformers 5": _json(emitted.rope_parameters),
+            "config.json, transformers 4": _json(emitted.rope_scaling),
+            "vLLM": emitted.vllm,
+            "llama.cpp": emitted.llama_cpp,
+        }
+        pasted[one.method.label] = Pasted(
+            {title: text for title, text in texts.items() if text},
+            emitted.why,
+            loss_by_position_script(found, one),
+            emitted.where,
+        )
+    return pasted
+
+
+def _json(block: dict[str, object]) -> str:
+    return json.dumps(block, indent=2) if block else ""

@@ -1,0 +1,42 @@
+"""The Context planner as Python: every method of a plan, ranked, as CSV."""
+
+from dashboard.controls.page_options import PlanChoice
+from dashboard.pages.extend_context.data import SCANNED, planned, takes_long, told_length
+from posenc.settings import Setting, chosen_model
+
+_SCRIPT = """\
+import csv
+import sys
+
+from posenc.planner import COLUMNS, plan, recommendation
+from posenc.settings import chosen_model
+
+model = chosen_model({model!r})
+found = plan(
+    model.config, {context}, name=model.preset.label, trained_length={trained}, methods={methods!r},
+    search_base={search}, scan={scan},
+)
+{assumption}print(recommendation(found), file=sys.stderr)
+rows = csv.writer(sys.stdout, lineterminator="\\n")
+rows.writerow([column.title for column in COLUMNS])
+for one in found.methods:
+    rows.writerow([column.of(one) for column in COLUMNS])
+"""
+
+_ASSUMPTION = "print(model.config.assumption, file=sys.stderr)\n"
+
+
+def script(setting: Setting, chosen: PlanChoice, every: bool = False) -> str:
+    """Return a script that prints the ranked table of the setting's model."""
+    model = planned(setting)
+    told = told_length(chosen)
+    every = every or not takes_long(model, chosen)
+    return _SCRIPT.format(
+        model=model,
+        context=chosen.context,
+        trained="model.preset.trained_length" if told is None else told,
+        methods=list(chosen.methods),
+        search=every,
+        scan=None if every else SCANNED,
+        assumption=_ASSUMPTION if chosen_model(model).config.assumption else "",
+    )

@@ -1,0 +1,62 @@
+"""Both halves of Extrapolation as Python."""
+
+from dashboard.controls.page_options import FormulaChoice
+from dashboard.frame.script import script as whole
+from posenc.lab.tasks import Recall
+from posenc.settings import Setting
+
+FORMULA_IMPORTS = """
+import posenc
+from posenc.analysis import scheme_kernel_past
+from posenc.settings import Query, Setting
+"""
+FORMULA = """
+length = {reach} * setting.train_length
+print("scheme,distance,cosine")
+for kind in setting.schemes:
+    query = Query.of(setting, kind, length=length)
+    found = scheme_kernel_past(query, setting.train_length)
+    for distance, cosine in zip(found.distances.tolist(), found.cosine.tolist()):
+        print(posenc.SCHEMES[kind].label, distance, cosine, sep=",")
+"""
+MEASURED_IMPORTS = """
+import posenc
+from posenc.checkpoints.sources import RESULTS
+from posenc.lab import Store, summary
+from posenc.settings import Setting
+"""
+MEASURED = """
+store = Store({store})
+runs = [run for run in store if run.specification.scheme.kind in setting.schemes]
+runs = [run for run in runs if summary.comparison(run.specification) == "{comparison}"]
+curves = summary.curves(runs, "{measure}")
+print("scheme,read,x,mean,low,high,seeds{more_names}")
+for curve in curves:{more}
+    for point in curve.points:
+        label = curve.specification.scheme.label
+        values = point.x, point.mean, point.low, point.high, curve.seeds{more_values}
+        print(label, curve.variant, *values, sep=",")
+"""
+# Of recall, the share within the training range of the scheme as trained, and that of guessing.
+RECALL = {
+    "more_names": ",in range,chance",
+    "more": "\n    inside = summary.in_range(curve, curves)",
+    "more_values": ", inside and inside.mean, Recall.CHANCE",
+}
+
+
+def formula(setting: Setting, chosen: FormulaChoice) -> str:
+    """Return a script that prints the numbers called "past the training length"."""
+    exact = setting.replace(precision="float32")
+    return whole(FORMULA_IMPORTS, exact, FORMULA.format(reach=chosen.reach))
+
+
+def measured(setting: Setting, comparison: str, measure: str, *, ships: bool) -> str:
+    """Return a script that prints the curves of a comparison, of runs that ship or of one's own."""
+    store = "str(RESULTS)" if ships else ""
+    more = RECALL if measure == Recall.kind else dict.fromkeys(RECALL, "")
+    body = MEASURED.format(comparison=comparison, measure=measure, store=store, **more)
+    imports = MEASURED_IMPORTS
+    if measure == Recall.kind:
+        imports = imports.replace("import Store,", "import Recall, Store,")
+    return whole(imports, Setting(schemes=setting.schemes), body)

@@ -1,0 +1,160 @@
+"""What waits and what is being trained on this server, and links to what was."""
+
+import contextlib
+
+import pandas as pd
+import streamlit as st
+
+from dashboard.compute import run_names, run_words, runs
+from dashboard.controls.widgets import pressed
+from dashboard.frame import page
+from dashboard.pages.extrapolation import charts
+from dashboard.server import incidents, settings
+from dashboard.server.logs import event
+from dashboard.server.workers import server_workers
+from dashboard.text import duration, listed, plain
+from posenc.errors import QueueUnwritable
+from posenc.lab.jobs import Job, JobState, Progress, Queue
+from posenc.lab.specification import Specification
+from posenc.schemes import SCHEMES
+
+SHELF = 20  # links to what was trained here
+POLL = 2.0  # seconds between two looks of an open page at what is being trained
+IDLE_POLL = 10.0  # while nothing is, so that another visitor's start shows
+
+
+def board() -> None:
+    """Draw every start that waits or is being done, the same for every visitor."""
+    crew = server_workers()
+    with contextlib.suppress(QueueUnwritable):  # the panel says so
+        crew.ensure()
+    entries = crew.queue.jobs()
+    active = any(entry.state is not JobState.FAILED for entry in entries)
+    shown = tuple(entry.name for entry in entries)
+
+    @st.fragment(run_every=POLL if active else IDLE_POLL)
+    def panel() -> None:
+        with incidents.kind_errors():  # a fragment by itself has none around it
+            draw()
+
+    def draw() -> None:
+        try:
+            crew.ensure()
+        except QueueUnwritable as error:
+            st.warning(
+                plain(f"{error} Nothing is begun until it can be."), icon=":material/warning:"
+            )
+        now = crew.queue.jobs()
+        if tuple(entry.name for entry in now) != shown:
+            st.rerun()  # one that ended or began: the page around knows of it, too
+        if not now:
+            st.caption("Nothing is being trained on this server.")
+        if crew.unwritable:
+            st.caption(
+                "What is trained could not be written down, such as on a full disk: what waits is tried "
+                "again in a minute."
+            )
+        elif crew.failed:
+            st.caption(
+                "The background process ended by a fault, which the log of the server has; another is "
+                "started in a minute."
+            )
+        for entry in now:
+            _row(crew.queue, entry)
+
+    st.subheader("In training", anchor=False)
+    panel()
+
+
+def _row(queue: Queue, entry: Job) -> None:
+    """Draw one entry: what it is, how far it is, its loss, and how to stop it."""
+    specs = entry.specifications
+    progress = queue.progress(entry.name)
+    one = specs[min(progress.run, len(specs) - 1)]
+    kinds = tuple(dict.fromkeys(spec.scheme.label for spec in specs))
+    with st.container(border=True):
+        st.markdown(f"**{listed(kinds)}.** {plain(run_words.alike(one))}")
+        if entry.state is JobState.FAILED:
+            st.error(plain(entry.error or ""), icon=":material/error:")
+        elif entry.state is JobState.QUEUED:
+            st.caption(f"Waits; about {duration(entry.estimate)} of its own.")
+        else:
+            share = 1 - planned(entry, progress) / max(entry.estimate, 1e-9)
+            text = _far(progress.run, len(specs), one, progress.step)
+            st.progress(min(max(share, 0.0), 1.0), text=text)
+            left = remaining(entry, progress)
+            said = "Reads the trained model past its length. " if progress.reading else ""
+            st.caption(f"{said}About {duration(left)} left.")
+        if progress.points:
+            frame = pd.DataFrame(progress.points, columns=["step", "loss"])
+            st.vega_lite_chart(frame, charts.training(one.scheme.kind), key=f"loss_{entry.name}")
+        stopping = entry.state is JobState.RUNNING and queue.is_cancelled(entry.name)
+        said = run_names.called([*specs])
+        if said:
+            st.caption(plain(f"{said}."))
+        if not (settings.current().training and run_names.may_stop(entry)):
+            return
+        word = "Remove" if entry.state is JobState.FAILED else "Stopping" if stopping else "Stop"
+        if pressed(st, word, key=f"stop_{entry.name}", disabled=stopping, icon=":material/stop:"):
+            queue.cancel(entry.name)
+            event("start_stopped", job=entry.name)
+            if entry.state is JobState.RUNNING:
+                st.toast("Stopping. The same start later goes on from here.")
+            st.rerun()
+
+
+def planned(entry: Job, progress: Progress) -> float:
+    """Return the seconds that the estimate gives to what is left: steps, and readings to the end."""
+    specs = entry.specifications
+    whole = sum(one.steps for one in specs)
+    made = sum(one.steps for one in specs[: progress.run]) + progress.step
+    steps = (entry.estimate - entry.reading) * (1 - made / whole)
+    return steps + entry.reading * (1 - progress.run / len(specs))
+
+
+def remaining(entry: Job, progress: Progress) -> float:
+    """Return the seconds left of an entry that runs: the estimate, at this sitting's own pace."""
+    steps = sum(one.steps for one in entry.specifications)
+    made, of_steps = progress.step - progress.began, entry.estimate - entry.reading
+    if made < 1 or progress.seconds <= 0 or of_steps <= 0:
+        return planned(entry, progress)
+    slower = (progress.seconds / made) / (of_steps / steps)
+    return planned(entry, progress) * slower
+
+
+def finished(name: str, asked: list[Specification]) -> None:
+    """Draw the link to a comparison."""
+    made = {one.scheme.kind for one in asked}
+    kinds = tuple(kind for kind in SCHEMES if kind in made)
+    st.page_link(
+        "pages/extrapolation/page.py",
+        label=page.names(kinds),
+        icon=":material/trending_up:",
+        query_params=[("half", "measured"), ("comparison", name)]
+        + [("schemes", page.label(kind)) for kind in kinds],
+    )
+    said = run_names.called(asked)
+    st.caption(plain(f"{said}. {run_words.alike(asked[0])}" if said else run_words.alike(asked[0])))
+
+
+def shelf(linked: str | None) -> None:
+    """Draw a link to every comparison made here, but those that ship and the one linked to above."""
+    names = runs.listed(run_names.hidden_runs())
+    shipped = set(runs.shipped())
+    own = {
+        name: [run.specification for run in found]
+        for name, found in runs.comparisons(names).items()
+        if name != linked and any(run.run_id not in shipped for run in found)
+    }
+    if not own:
+        return
+    st.subheader("Finished on this server", anchor=False)
+    for name, specs in [*own.items()][:SHELF]:
+        finished(name, specs)
+    if len(own) > SHELF:
+        st.caption(f"And {len(own) - SHELF:,} more, under Extrapolation, measured.")
+
+
+def _far(run: int, count: int, one: Specification, step: int) -> str:
+    place = f"run {run + 1} of {count}, " if count > 1 else ""
+    return f"{place}{one.scheme.label}, seed {one.seed}: step {step:,} of {one.steps:,}"

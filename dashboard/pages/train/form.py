@@ -1,0 +1,213 @@
+"""What one more start of training would make and take, and the button that starts it."""
+
+import contextlib
+import hashlib
+from dataclasses import replace
+
+import streamlit as st
+
+from dashboard.compute import run_names, runs
+from dashboard.controls import page_options, uploads
+from dashboard.controls.widgets import pressed
+from dashboard.pages.train import board
+from dashboard.server import counters, settings, visitor
+from dashboard.server.logs import event
+from dashboard.server.workers import server_workers
+from dashboard.text import duration, plain
+from posenc import fields
+from posenc.errors import ConfigError, PosencError, QueueUnwritable, RunError
+from posenc.lab import summary
+from posenc.lab.jobs import JobState
+from posenc.lab.run_once import Speed, calibrate
+from posenc.lab.specification import Specification
+from posenc.lab.sweep import specifications
+from posenc.lab.tasks import Corpus, Language, from_text, standard_library
+from posenc.settings import Setting
+from posenc.text import printable_name
+
+NAME_SHOWN = 60
+SPEED_FOR = 600.0  # seconds that a measurement of this machine is believed
+
+
+@st.cache_resource(max_entries=1, ttl=SPEED_FOR, show_spinner="Timing a small model")
+def speed() -> Speed:
+    """Return how fast this machine trains, measured once in a while for all visitors."""
+    return calibrate()
+
+
+def plan(
+    setting: Setting, chosen: page_options.TrainingChoice, corpus: Corpus | None
+) -> list[Specification]:
+    """Return the runs that the controls mean. Raises ConfigError for sizes that do not fit."""
+    return specifications(
+        setting.schemes,
+        seeds=chosen.seeds,
+        bases=(setting.base,),
+        widths=(chosen.width,),
+        layers=chosen.layers,
+        heads=chosen.run_heads,
+        corpus=corpus if chosen.task == Language.kind else None,
+        train_length=chosen.run_length,
+        task=chosen.task,
+        steps=chosen.steps,
+    )
+
+
+def fitted(chosen: page_options.TrainingChoice) -> page_options.TrainingChoice:
+    """Return the choice with the nearest width that gives every head an even one."""
+    rule = fields.rules(chosen)["width"]
+    assert isinstance(rule, fields.IntRange)
+    width = replace(rule, multiple_of=2 * chosen.run_heads).clamp(chosen.width)
+    return replace(chosen, width=width)
+
+
+def upload() -> tuple[bytes, str] | None:
+    """Draw the choice of a text and return its bytes and name, None for the default one."""
+    with st.expander("Text to learn: the source of Python's standard library, or your own"):
+        file = uploads.uploader(
+            st,
+            "Your own text",
+            key="text_upload",
+            most_mb=settings.current().text_mb,
+            help="UTF-8. It is kept until its runs are done; every visitor sees its name.",
+        )
+    if file is None:
+        return None
+    # In quotes: a file may be called what the default text is called.
+    return file.getvalue(), f'"{printable_name(file.name, NAME_SHOWN)}"'
+
+
+def corpus_of(uploaded: tuple[bytes, str] | None) -> Corpus:
+    """Return the corpus that was chosen. Raises CorpusError, ConfigError for what is no text."""
+    if uploaded is None:
+        return standard_library()
+    content, name = uploaded
+    most = settings.current()
+    if len(content) > most.text_bytes:
+        raise ConfigError(
+            f"A text may have {most.text_mb} MB, this one has {len(content) / 2**20:.1f}."
+        )
+    return _text(name, hashlib.sha256(content).hexdigest(), content)
+
+
+@st.cache_resource(max_entries=4, show_spinner=False)
+def _text(name: str, digest: str, _content: bytes) -> Corpus:
+    return from_text(name, _content)
+
+
+def offer(setting: Setting, chosen: page_options.TrainingChoice) -> str | None:
+    """Draw what a start would train and take, and the button that starts it.
+
+    Returns the comparison that was linked to, because some of its runs are there already.
+    """
+    allowed = settings.current()
+    if not allowed.training:
+        st.info("Training is switched off on this server.", icon=":material/info:")
+        return None
+    uploaded = upload() if chosen.task == Language.kind else None
+    asked_for, chosen = chosen.width, fitted(chosen)
+    if chosen.width != asked_for:
+        st.caption(
+            f"Width {chosen.width} is used instead of {asked_for}: it must be a multiple of twice the "
+            f"heads ({2 * chosen.run_heads})."
+        )
+    try:
+        corpus = corpus_of(uploaded) if chosen.task == Language.kind else None
+        asked = plan(setting, chosen, corpus)
+        for one in asked[:1]:
+            one.make_task(corpus)
+    except PosencError as error:
+        st.error(plain(str(error)), icon=":material/block:")
+        return None
+    if corpus is not None and corpus.replaced:
+        st.info(
+            f"{corpus.replaced:,} bytes were no UTF-8 and became U+FFFD.", icon=":material/info:"
+        )
+    names = {one.run_id for one in runs.headings(runs.known())}
+    made = [one for one in asked if one.run_id in names]
+    linked = None
+    if made:
+        st.caption(
+            f"{len(made)} of {_runs(len(asked))} {'is' if len(made) == 1 else 'are'} there already."
+        )
+        linked = summary.comparison(made[0])
+        board.finished(linked, made)
+    underway = {
+        one.run_id
+        for entry in server_workers().queue.jobs()
+        if entry.state is not JobState.FAILED
+        and not server_workers().queue.is_cancelled(entry.name)
+        for one in entry.specifications
+    } - names
+    left = [one for one in asked if one.run_id not in names | underway]
+    if len(made) + len(left) < len(asked):
+        st.caption(
+            f"{_runs(len(asked) - len(made) - len(left))} of this start: in training, below."
+        )
+    if not left:
+        return linked
+    timed = speed()
+    seconds = sum(timed.seconds(one) for one in left)
+    st.markdown(
+        f"{_runs(len(left))} of {_steps(left[0])}: **about {duration(seconds)}** on this machine, at "
+        f"{_short(timed.step(left[0]))} for a step."
+    )
+    too_long = seconds > allowed.run_seconds
+    if too_long:
+        st.warning(
+            f"One start may take {duration(allowed.run_seconds)} by this estimate: take fewer "
+            "steps, seeds or schemes, or a smaller model.",
+            icon=":material/block:",
+        )
+    called = run_names.name_field()
+    if called is None:
+        return linked
+    if pressed(st, "Start", key="start_training", icon=":material/play_arrow:", disabled=too_long):
+        crew, store = server_workers(), runs.own_store()
+        content, name = uploaded or (None, "")
+        try:
+            before = {one.name for one in crew.queue.jobs()}
+            entry = crew.queue.add(
+                left,
+                store=store.url if store else None,
+                text=content,
+                text_name=name,
+                estimate=seconds,
+                reading=seconds - sum(timed.step(one) * one.steps for one in left),
+                owner=visitor.name(),
+                owner_limit=allowed.each,
+                owner_jobs=_started(),
+            )
+        except PosencError as error:
+            st.error(plain(str(error)), icon=":material/block:")
+            return linked
+        if entry not in before:  # else it is the same start of somebody who was faster
+            _started().append(entry)
+        counters.here.count("starts")
+        event("start_added", job=entry, runs=[one.run_id for one in left])
+        try:
+            run_names.started(left, called)
+        except RunError:  # a name is no reason to stop
+            st.toast("It is started, but its name cannot be kept now.", icon=":material/info:")
+        with contextlib.suppress(QueueUnwritable):  # the panel below says so
+            crew.ensure()
+        st.rerun()
+    return linked
+
+
+def _started() -> list[str]:
+    """The entries that this session put in the queue: the starts of somebody whom nothing names."""
+    started: list[str] = st.session_state.setdefault("entries_started", [])
+    return started
+
+
+def _runs(count: int) -> str:
+    return f"{count} {'run' if count == 1 else 'runs'}"
+
+
+def _short(seconds: float) -> str:
+    return f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:,.3g} s"
+
+
+def _steps(one: Specification) -> str:
+    return f"{one.steps:,} {'step' if one.steps == 1 else 'steps'}"

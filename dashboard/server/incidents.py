@@ -1,0 +1,65 @@
+"""What may go wrong on a page: a library error is its sentence, a fault of ours an incident."""
+
+import logging
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import streamlit as st
+
+from dashboard.server import counters
+from dashboard.server.log_text import of_fault
+from dashboard.server.settings import ServerSettingError
+from dashboard.text import plain
+from posenc import PosencError
+
+log = logging.getLogger("dashboard")
+
+# Whatever it is: readers of files have errors that derive from nothing narrower. Streamlit's control
+# flow (rerun, stop) is no Exception and passes through.
+_FAULTS = (Exception,)
+
+
+class Ended(Exception):
+    """A page has said all it can; what stands around it is still drawn."""
+
+
+@contextmanager
+def kind_errors(what: str = "This page could not be computed.") -> Iterator[None]:
+    """Turn a library error into its sentence, anything else into an incident with an id in the log."""
+    try:
+        yield
+    except Ended:
+        pass
+    except ServerSettingError as error:
+        # Its operator's affair, and it quotes what is set, which may be a place or a password.
+        incident = _logged(error, said=str(error))
+        st.error(
+            f"This server is not set up so that it can show pages; its log names the reason as incident "
+            f"{incident}.",
+            icon=":material/error:",
+        )
+    except PosencError as error:
+        # A visitor's file or tensor may be named in it.
+        st.error(plain(str(error)), icon=":material/block:")
+    except _FAULTS as error:
+        incident = _logged(error)
+        st.error(
+            f"{what} The log of the server names the fault as incident {incident}; other pages and "
+            f"settings still work.",
+            icon=":material/error:",
+        )
+
+
+# Decorates what a widget calls before the page is run; else Streamlit says in a box of its own that
+# something failed, without an id, and draws no page.
+answered = kind_errors("What was asked for could not be done.")
+
+
+def _logged(error: Exception, **facts: str) -> str:
+    """Log a fault and return the incident's id. facts: for the log of JSON lines, no visitor's words."""
+    incident = uuid.uuid4().hex[:8]
+    counters.here.count("incidents")
+    known = {"event": "incident", "facts": {"incident": incident, **facts}, "fault": error}
+    log.error("%s", of_fault(incident, error), extra=known)
+    return incident
