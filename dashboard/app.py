@@ -1,5 +1,7 @@
 """The dashboard's frame: page list, shared controls, toolbar, and the page that was asked for."""
 
+import importlib
+
 import streamlit as st
 from streamlit.navigation.page import StreamlitPage
 
@@ -15,37 +17,48 @@ st.set_page_config(
 )
 
 
-def _page(folder: str, title: str, icon: str, address: str = "") -> StreamlitPage:
-    """Return a page of `pages/`; its address is its folder unless older links name another."""
+# Folder, title and icon of every page, by the section of the menu. The address of a page is its folder,
+# but for the pages that links of earlier versions name otherwise.
+SECTIONS = {
+    "": [("start", "Start", "home")],
+    "Understand": [
+        ("why_order_matters", "Why position", "swap_horiz"),
+        ("encoding", "Encoding", "waves"),
+        ("claims", "Claims, tested", "fact_check"),
+    ],
+    "Compare": [
+        ("at_a_glance", "Overview", "grid_view"),
+        ("similarity", "Similarity", "join_inner"),
+        ("pca", "PCA", "scatter_plot"),
+        ("relative_offsets", "Relative offsets", "moving"),
+        ("extrapolation", "Extrapolation", "trending_up"),
+        ("train", "Train", "model_training"),
+    ],
+    "Your model": [
+        ("extend_context", "Context planner", "straighten"),
+        ("check_my_encoding", "Check my encoding", "troubleshoot"),
+    ],
+}
+ADDRESSES = {
+    "start": "",
+    "why_order_matters": "why_position",
+    "at_a_glance": "overview",
+    "extend_context": "context_planner",
+}
+FOLDERS = {
+    ADDRESSES.get(folder, folder): folder for pages in SECTIONS.values() for folder, *_ in pages
+}
+
+
+def _page(folder: str, title: str, icon: str) -> StreamlitPage:
     return st.Page(
         f"pages/{folder}/page.py",
         title=title,
         icon=f":material/{icon}:",
-        url_path=address or folder,
+        url_path=ADDRESSES.get(folder, folder),
         default=folder == "start",
     )
 
-
-PAGES = {
-    "": [_page("start", "Start", "home")],
-    "Understand": [
-        _page("why_order_matters", "Why position", "swap_horiz", "why_position"),
-        _page("encoding", "Encoding", "waves"),
-        _page("claims", "Claims, tested", "fact_check"),
-    ],
-    "Compare": [
-        _page("at_a_glance", "Overview", "grid_view", "overview"),
-        _page("similarity", "Similarity", "join_inner"),
-        _page("pca", "PCA", "scatter_plot"),
-        _page("relative_offsets", "Relative offsets", "moving"),
-        _page("extrapolation", "Extrapolation", "trending_up"),
-        _page("train", "Train", "model_training"),
-    ],
-    "Your model": [
-        _page("extend_context", "Context planner", "straighten", "context_planner"),
-        _page("check_my_encoding", "Check my encoding", "troubleshoot"),
-    ],
-}
 
 begun = False
 with incidents.kind_errors():
@@ -55,7 +68,10 @@ with incidents.kind_errors():
     counters.visited()
     link.keep()
     begun = True
-chosen = st.navigation(PAGES, position="top" if presenting() else "sidebar")
+chosen = st.navigation(
+    {section: [_page(*page) for page in pages] for section, pages in SECTIONS.items()},
+    position="top" if presenting() else "sidebar",
+)
 # After the navigation: a rerun before it would forget which page the link named.
 with run_queue.server.turn(run_queue.standing()), incidents.kind_errors():
     if not begun:
@@ -74,6 +90,8 @@ with run_queue.server.turn(run_queue.standing()), incidents.kind_errors():
     model_picker.tell_assumption(pin.pair(setting))
     workers.resume()
     with incidents.kind_errors():
-        chosen.run()
+        # Not `chosen.run()`: it gives each page its own widgets, and a control that two pages share would
+        # lose its value on the way between them.
+        importlib.import_module(f"dashboard.pages.{FOLDERS[chosen.url_path]}.page").draw()
     toolbar.after(setting)
     history.in_place()

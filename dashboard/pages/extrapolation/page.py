@@ -6,8 +6,11 @@ from dashboard.controls import page_options, sidebar
 from dashboard.frame import page
 from dashboard.pages.extrapolation import formula, measured
 
-settings = page.settings()
-header = st.container()
-chosen = sidebar.choices(page_options.ExtrapolationChoice)
-halves = {"formula": formula.draw, "measured": measured.draw}
-halves[chosen.half](settings, header)
+
+def draw() -> None:
+    """Draw the page."""
+    settings = page.settings()
+    header = st.container()
+    chosen = sidebar.choices(page_options.ExtrapolationChoice)
+    halves = {"formula": formula.draw, "measured": measured.draw}
+    halves[chosen.half](settings, header)
