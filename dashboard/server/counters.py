@@ -1,4 +1,4 @@
-"""What a server has done and holds, for its operator: `python -m dashboard.counters`.
+"""What a server has done and holds, for its operator: `python -m dashboard.server.counters`.
 
 Asked at a socket of the system's files, in the folder of work, that only whoever runs the server can
 open: nothing of it is on any port, and nothing is counted up for nobody. One block for each server of
@@ -230,4 +230,4 @@ def _told(one: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    main(prog_name="python -m dashboard.counters")
+    main(prog_name="python -m dashboard.server.counters")

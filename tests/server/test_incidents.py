@@ -24,18 +24,27 @@ from tests.server.served_process import ROOT
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
 # Name of a case: page, module of the dashboard, function, link. The first are what every page reads first.
+FOLDERS = {
+    "why_position": "why_order_matters",
+    "overview": "at_a_glance",
+    "context_planner": "extend_context",
+}
 FAULTS: dict[str, tuple[str, str, str, dict[str, str]]] = {
-    **{page: (page, page.replace("check_my_encoding", "check"), "read", {}) for page in PAGES},
-    "extrapolation": ("extrapolation", "formula", "read", {}),
-    "train": ("train", "training", "offer", {}),
-    "context_planner": ("context_planner", "planner", "read", {}),
-    "extrapolation, measured": ("extrapolation", "run_frames", "headline", {"half": "measured"}),
-    "train, the board": ("train", "training_board", "board", {}),
-    "similarity, its question": ("similarity", "predictions", "of_similarity", {}),
-    "any, its link": ("pca", "links", "restore", {}),
-    "any, what keeps its link": ("pca", "links", "write", {}),
-    "any, its sheet": ("pca", "sheet", "begin", {}),
-    "any, its sidebar": ("pca", "controls", "shared", {}),
+    **{page: (page, f"pages.{FOLDERS.get(page, page)}.data", "read", {}) for page in PAGES},
+    "extrapolation": ("extrapolation", "pages.extrapolation.formula", "read", {}),
+    "train": ("train", "pages.train.form", "offer", {}),
+    "extrapolation, measured": (
+        "extrapolation",
+        "pages.extrapolation.run_frames",
+        "headline",
+        {"half": "measured"},
+    ),
+    "train, the board": ("train", "pages.train.board", "board", {}),
+    "similarity, its question": ("similarity", "frame.predictions", "of_similarity", {}),
+    "any, its link": ("pca", "controls.link", "restore", {}),
+    "any, what keeps its link": ("pca", "controls.link", "write", {}),
+    "any, its sheet": ("pca", "frame.page_contents", "begin", {}),
+    "any, its sidebar": ("pca", "controls.sidebar", "shared", {}),
 }
 
 SECRET = "/srv/team/.streamlit/secrets.toml"
