@@ -56,29 +56,24 @@ def write_pages(chromium: Browser, address: str, width: int, scheme: str) -> Non
     visitor.context.close()
 
 
-# README's pictures: file, link, and where it is a part of the page, the part.
-SCHEMES = "schemes=Learned&schemes=Sinusoidal&schemes=RoPE&schemes=ALiBi"
+# README's pictures: file, link, height of the window; of "schemes", the row of matrices alone.
 README_PICTURES = {
-    "schemes": (f"similarity?{SCHEMES}", ".st-key-similarity"),
-    "start": ("", None),
-    "similarity": (
-        "similarity?schemes=Sinusoidal&schemes=RoPE&base=500&length=128"
-        "&a=schemes~sinusoidal,rope~base~10000~length~128",
-        None,
-    ),
-    "extrapolation": ("extrapolation?half=measured", None),
-    "context": ("context_planner?model=llama-3-8b", None),
+    "schemes": ("similarity", 900),
+    "start": ("", 900),
+    "similarity": ("similarity?base=500&length=128&a=base~10000~length~128", 1360),
+    "extrapolation": ("extrapolation?half=measured", 900),
+    "context": ("context_planner?model=llama-3-8b", 900),
 }
 
 
 def write_readme_pictures(chromium: Browser, address: str) -> None:
-    """Write README's pictures, light, as a visitor sees them in a window of 1440 x 900 pixels."""
-    visitor = browser.Visitor(
-        chromium, address, color_scheme="light", viewport={"width": 1440, "height": 900}
-    )
-    for name, (link, part) in README_PICTURES.items():
+    """Write README's pictures, light, in a window of 1440 pixels."""
+    visitor = browser.Visitor(chromium, address, color_scheme="light")
+    for name, (link, height) in README_PICTURES.items():
         page = visitor.open(link)
-        drawn: Page | Locator = page.locator(part).first if part else page
+        page.set_viewport_size({"width": 1440, "height": height})
+        browser.settled(page)
+        drawn: Page | Locator = page.locator(".st-key-similarity") if name == "schemes" else page
         path = IMAGES / f"{name}.png"
         drawn.screenshot(path=path, animations="disabled")
         page.close()
