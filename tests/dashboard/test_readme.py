@@ -62,6 +62,10 @@ def test_links_paths_and_modules_of_the_readme_exist(name: str) -> None:
     assert [module for module in modules if importlib.util.find_spec(module) is None] == []
 
 
+def test_readme_is_short() -> None:
+    assert len(README.splitlines()) < 200
+
+
 def test_screenshots_are_the_pictures_of_the_readme() -> None:
     pictures = re.findall(r"!\[.+\]\(\.images/(\w+)\.png\)", README)
     assert sorted(pictures) == sorted(README_PICTURES)
