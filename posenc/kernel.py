@@ -64,7 +64,6 @@ def position_vectors(
     head: Head = "mean",
     start: int = 0,
     dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
 ) -> Float[Tensor, "n m"]:
     """Return vectors phi with phi(i) . phi(j) = K(i, j), float64, one row per position.
 
@@ -72,7 +71,7 @@ def position_vectors(
     gain a dimension per position; for "mean" the heads' vectors side by side, so (n, heads * n).
     Raises NoPositionVectors where none exist, PositionOutOfRange past a learned table.
     """
-    request = KernelRequest(length=length, head=head, start=start, dtype=dtype, device=device)
+    request = KernelRequest(length=length, head=head, start=start, dtype=dtype)
     _check(scheme, request, limits.MAX_CURVE_LENGTH)
     with torch.no_grad():
         return scheme.vectors(request)

@@ -70,9 +70,9 @@ def check_seed(value: int) -> int:
     return check_count("seed", value, 0, 2**63 - 1)
 
 
-def check_width(name: str, value: int, high: int = MAX_DIM) -> int:
-    """Return `value` if it is an even width in [2, high], else raise SchemeArgumentError."""
-    check_count(name, value, 2, high)
+def check_width(name: str, value: int) -> int:
+    """Return `value` if it is an even width, else raise SchemeArgumentError."""
+    check_count(name, value, 2, MAX_DIM)
     if value % 2:
         raise SchemeArgumentError(
             f"{name} must be even, because sines and cosines come in pairs, got {value}."

@@ -164,7 +164,7 @@ class Recipe:
         """Return the frequencies as public code computes them."""
         config = hypothesis.config
         if config is not None and self.frequencies == "powers":
-            rates = by_column(config.float32_frequencies(config.rotary_dim), columns)
+            rates = by_column(config.float32_frequencies(), columns)
             return hypothesis.scale * rates
         if config is not None or self.frequencies == "exact":
             return hypothesis.rates(columns)

@@ -127,9 +127,9 @@ def free_device_memory() -> None:
 CHECKPOINTS = "training"  # the folder of checkpoints, in the work folder
 
 
-def checkpoint_of(run_id: str, work: Path | None = None) -> Path:
-    """Return the path of the checkpoint of a run."""
-    return (work or work_folder() / CHECKPOINTS) / f"{run_id}.safetensors"
+def checkpoint_of(run_id: str) -> Path:
+    """Return the path of the checkpoint of a run, in $POSENC_WORK or the user's cache."""
+    return work_folder() / CHECKPOINTS / f"{run_id}.safetensors"
 
 
 def run_once(
@@ -137,16 +137,15 @@ def run_once(
     corpus: Corpus | None,
     store: Store,
     *,
-    work: Path | None = None,
     report: Report | None = None,
 ) -> Run:
     """Return the run of a specification: from the store, or trained, evaluated and added to it.
 
-    work: folder of checkpoints, default in $POSENC_WORK or the user's cache. report: see `train`. A
-    second call for the same run on this machine waits for the first and reads its result.
+    report: see `train`. A second call for the same run on this machine waits for the first and reads its
+    result.
     """
     run_id = specification.run_id
-    checkpoint = checkpoint_of(run_id, work)
+    checkpoint = checkpoint_of(run_id)
     with _alone(checkpoint):
         run = store.find(run_id)
         if run is not None:

@@ -148,10 +148,9 @@ def train(
     corpus: Corpus | None = None,
     *,
     checkpoint: Path | None = None,
-    every: int = CHECKPOINT_EVERY,
     report: Report | None = None,
 ) -> Trainer:
-    """Train to the end, from the checkpoint if it exists, saved every `every` steps; return the end state.
+    """Train to the end, from the checkpoint if it exists, and return the end state.
 
     report: called after every step with its number, from 1, and its loss; an exception ends training.
     KeyboardInterrupt saves first.
@@ -164,7 +163,7 @@ def train(
             while not trainer.done:
                 loss = trainer.step()
                 number = len(trainer.losses)
-                if checkpoint is not None and (number % every == 0 or trainer.done):
+                if checkpoint is not None and (number % CHECKPOINT_EVERY == 0 or trainer.done):
                     trainer.save(checkpoint)
                 if report is not None:
                     report(number, loss)

@@ -90,6 +90,11 @@ class RopeConfig(SchemeConfig):
             raise ConfigError("RopeConfig.scaling is a scheme of its own now, such as rope_linear.")
         return super().from_record(values)
 
+    @property
+    def float32_rotary_dim(self) -> int:
+        """`rotary_dim` as transformers computes it: 28 for 0.29 of 100, a little less in binary."""
+        return int(self.dim * self.partial_rotary_factor)
+
     # A scaling overrides these.
 
     @property
@@ -105,9 +110,9 @@ class RopeConfig(SchemeConfig):
         """Return the factor of cosines and sines."""
         return 1.0
 
-    def float32_frequencies(self, rotary_dim: int) -> Float[Tensor, " pairs"]:
+    def float32_frequencies(self) -> Float[Tensor, " pairs"]:
         """Return the frequencies in float32, by the operations of transformers."""
-        return 1.0 / float32_powers(self.base, rotary_dim)
+        return 1.0 / float32_powers(self.base, self.float32_rotary_dim)
 
     def rate_formula(self, write: Writer) -> tuple[str, ...]:
         """Return a pair's frequency in LaTeX, then the definitions of its symbols."""
@@ -253,6 +258,4 @@ def rope_frequencies(
     if not config.in_transformers:
         raise SchemeArgumentError(f"transformers has no {config.label}: use mode 'exact'.")
     with torch.no_grad():
-        # transformers cuts 0.29 of 100, a little less than 29 in binary, to 28.
-        rotary_dim = int(config.dim * config.partial_rotary_factor)
-        return config.float32_frequencies(rotary_dim), config.attention_scaling()
+        return config.float32_frequencies(), config.attention_scaling()

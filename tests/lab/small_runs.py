@@ -64,7 +64,7 @@ def corpus_for(specification: Specification) -> Corpus | None:
 def make_small_run(folder: Path, kind: str = "rope", **others: Any) -> tuple[Store, Run]:
     """Return the store `folder`/runs and a run that was trained and added to it."""
     store, specification = Store(folder / "runs"), small_spec(kind, **others)
-    run = run_once(specification, corpus_for(specification), store, work=folder / "work")
+    run = run_once(specification, corpus_for(specification), store)
     return store, run
 
 

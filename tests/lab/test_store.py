@@ -24,6 +24,7 @@ import torch
 from posenc.checkpoints.file_store import ENVIRONMENT
 from posenc.errors import RunError, RunOfAnotherVersion, StoreUnavailable
 from posenc.lab import Run, Score, Store, run_once
+from posenc.lab.run_once import checkpoint_of
 from posenc.lab.runs import from_parquet, to_parquet
 from posenc.lab.specification import name_of
 from tests.lab.small_runs import CORPUS, make_small_run, small_spec, without_time
@@ -47,12 +48,12 @@ def test_run_is_read_back_as_it_was_made_and_not_made_again(made: Made, tmp_path
     assert store.read(run.run_id) == run
     assert list(Store(tmp_path / "runs")) == [run]
     assert (len(run.losses), run.seconds > 0) == (2, True)
-    assert list((tmp_path / "work").glob("*.safetensors")) == []
+    assert not checkpoint_of(run.run_id).exists()
     # Any reader of Parquet finds the whole specification in the file.
     record = json.loads(pq.read_schema(path).metadata[b"posenc"])["specification"]
     assert record == run.specification.record
     before = path.stat().st_mtime_ns
-    assert run_once(run.specification, None, store, work=tmp_path / "work") == run
+    assert run_once(run.specification, None, store) == run
     store.add(replace(run, losses=(1.0,) * 2), {})
     assert store.read(run.run_id) == run
     assert path.stat().st_mtime_ns == before
@@ -113,14 +114,14 @@ def test_run_that_stopped_early_is_stored_with_its_reason(
 
 
 def test_two_processes_make_a_run_once(tmp_path: Path) -> None:
-    specification, work = small_spec(**SMALLEST | {"steps": 20}), tmp_path / "work"
+    specification = small_spec(**SMALLEST | {"steps": 20})
 
     def make() -> None:
         while not (tmp_path / "go").exists():
             time.sleep(0.001)
         steps: list[int] = []
         store = Store(tmp_path / "runs")
-        run_once(specification, CORPUS, store, work=work, report=lambda n, _: steps.append(n))
+        run_once(specification, CORPUS, store, report=lambda n, _: steps.append(n))
         (tmp_path / f"steps-{os.getpid()}").write_text(str(len(steps)))
 
     children = [in_fork(make) for _ in range(2)]
@@ -159,7 +160,9 @@ def test_store_is_named_or_the_users_own(tmp_path: Path, monkeypatch: pytest.Mon
     assert (list(Store()), list(tmp_path.iterdir())) == ([], [])  # listing makes nothing
 
 
-def test_kill_at_any_step_leaves_the_old_state_or_the_new_one(tmp_path: Path) -> None:
+def test_kill_at_any_step_leaves_the_old_state_or_the_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def make(folder: Path) -> tuple[Store, Run]:
         return make_small_run(folder, "learned", **SMALLEST)
 
@@ -167,6 +170,7 @@ def test_kill_at_any_step_leaves_the_old_state_or_the_new_one(tmp_path: Path) ->
     for call, most in CALLS.items():
         for count in range(1, most + 1):
             folder = tmp_path / f"{call}-{count}"
+            monkeypatch.setenv("POSENC_WORK", str(folder / "work"))
             assert killed_in_fork(call, count, functools.partial(make, folder))
             store = Store(folder / "runs")
             whole = [unbroken.run_id] if (call, count) in WHOLE_SINCE else []

@@ -215,21 +215,24 @@ class Killed(Exception):
     """Stands for the end of the process during a training."""
 
 
-def train_until_killed(kind: str, step: int, checkpoint: Path, every: int) -> None:
+def train_until_killed(kind: str, step: int, checkpoint: Path) -> None:
     def report(number: int, loss: float) -> None:
         if number == step:
             raise Killed
 
     with pytest.raises(Killed):
-        train(small_spec(kind), CORPUS, checkpoint=checkpoint, every=every, report=report)
+        train(small_spec(kind), CORPUS, checkpoint=checkpoint, report=report)
 
 
 # A scheme without parameters, with a table, with a bias for all layers, with parameters of each layer.
 @pytest.mark.parametrize("kind", ["rope", "learned", "t5", "transformer_xl"])
-def test_killed_run_resumes_to_the_same_bits(kind: str, tmp_path: Path) -> None:
+def test_killed_run_resumes_to_the_same_bits(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules["posenc.lab.train"], "CHECKPOINT_EVERY", 4)
     unbroken, checkpoint, seen = train(small_spec(kind), CORPUS), tmp_path / "run", list[int]()
     for step in (1, 4, 7, 9):  # one run, killed several times
-        train_until_killed(kind, step, checkpoint, every=4)
+        train_until_killed(kind, step, checkpoint)
         assert checkpoint.exists() == (step >= 4)
     resumed = train(
         small_spec(kind), CORPUS, checkpoint=checkpoint, report=lambda step, _: seen.append(step)
@@ -257,9 +260,10 @@ def test_interrupted_run_resumes_to_the_same_bits(
         if not inside and number == 6:
             raise KeyboardInterrupt
 
+    monkeypatch.setattr(sys.modules["posenc.lab.train"], "CHECKPOINT_EVERY", 4)
     monkeypatch.setattr(torch.optim.AdamW, "step", interrupt_update)
     with pytest.raises(KeyboardInterrupt):
-        train(small_spec(), CORPUS, checkpoint=checkpoint, every=4, report=interrupt_step)
+        train(small_spec(), CORPUS, checkpoint=checkpoint, report=interrupt_step)
     saved = Trainer(small_spec(), CORPUS)
     saved.load(checkpoint)
     assert len(saved.losses) == (4 if inside else 6)
@@ -339,7 +343,7 @@ def test_cuda_training_learns_as_on_the_cpu_and_is_stored(tmp_path: Path) -> Non
     unbroken = train(spec, CORPUS)  # a GPU may add in another order
     assert resumed.losses == pytest.approx(unbroken.losses, abs=0.05)
     store = Store(tmp_path / "runs")
-    run = run_once(spec, CORPUS, store, work=tmp_path / "work")
+    run = run_once(spec, CORPUS, store)
     assert store.read(run.run_id) == run
     assert store.tables(run.run_id)["scheme.weight"].device.type == "cpu"
 
@@ -347,7 +351,7 @@ def test_cuda_training_learns_as_on_the_cpu_and_is_stored(tmp_path: Path) -> Non
 @pytest.mark.skipif(works("cuda"), reason="a CUDA device")
 def test_run_for_missing_device_is_refused_and_the_next_runs(queue: Queue, tmp_path: Path) -> None:
     with pytest.raises(RunError, match="no device cuda"):
-        run_once(on_cuda(), CORPUS, Store(tmp_path / "others"), work=tmp_path / "w")
+        run_once(on_cuda(), CORPUS, Store(tmp_path / "others"))
     queue.add([on_cuda()], **TEXT)
     queue.add([small_spec()], **TEXT)
     worker.main(queue.folder, 1)

@@ -163,6 +163,6 @@ def test_killed_worker_loses_no_step_before_its_checkpoint(
     lab_worker.main(queue.folder, 1)
     assert max(began) > 100
     assert queue.jobs() == []
-    alone = run_once(long, CORPUS, Store(folder / "alone"), work=folder / "w")
+    alone = run_once(long, CORPUS, Store(folder / "alone"))
     # The same steps, in however many sittings: the same bits.
     assert without_time(Store().read(long.run_id)) == without_time(alone)

@@ -75,5 +75,5 @@ def test_many_simultaneous_starts_on_two_servers_make_one_run(queue: Queue) -> N
         tell_one(b"go\n")
         tell_two(b"go\n")
         assert one.wait(60) == two.wait(60) == 0
-    unbroken = run_once(whole, CORPUS, Store(place / "alone"), work=place / "w")
+    unbroken = run_once(whole, CORPUS, Store(place / "alone"))
     assert without_time(Store().read(whole.run_id)) == without_time(unbroken)

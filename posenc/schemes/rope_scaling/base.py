@@ -175,5 +175,5 @@ class RopeLinearConfig(ScaledRopeConfig):
     def divisors(self) -> Float[Tensor, " pairs"]:
         return torch.full_like(pair_numbers(self.rotary_dim // 2), self.factor)
 
-    def float32_frequencies(self, rotary_dim: int) -> Float[Tensor, " pairs"]:
-        return super().float32_frequencies(rotary_dim) / self.factor
+    def float32_frequencies(self) -> Float[Tensor, " pairs"]:
+        return super().float32_frequencies() / self.factor

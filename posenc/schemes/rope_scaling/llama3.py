@@ -41,8 +41,8 @@ class RopeLlama3Config(RotationRampConfig):
 
     ramp = ("low_freq_factor", "high_freq_factor")
 
-    def float32_frequencies(self, rotary_dim: int) -> Float[Tensor, " pairs"]:
-        plain = super().float32_frequencies(rotary_dim)
+    def float32_frequencies(self) -> Float[Tensor, " pairs"]:
+        plain = super().float32_frequencies()
         low, high, trained = self.low_freq_factor, self.high_freq_factor, self.trained_length
         waves = 2 * math.pi / plain
         longer, shorter = waves > trained / low, waves < trained / high

@@ -100,5 +100,5 @@ class RopeLongConfig(ScaledRopeConfig):
             return 1.0
         return math.sqrt(1 + math.log(self.factor) / math.log(self.trained_length))
 
-    def float32_frequencies(self, rotary_dim: int) -> Float[Tensor, " pairs"]:
-        return 1.0 / (self.divisors().float() * float32_powers(self.base, rotary_dim))
+    def float32_frequencies(self) -> Float[Tensor, " pairs"]:
+        return 1.0 / (self.divisors().float() * float32_powers(self.base, self.float32_rotary_dim))

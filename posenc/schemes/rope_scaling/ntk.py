@@ -52,7 +52,8 @@ class RopeNtkConfig(ScaledRopeConfig):
     def divisors(self) -> Float[Tensor, " pairs"]:
         return larger_base_divisors(self.rotary_dim // 2, self.growth)
 
-    def float32_frequencies(self, rotary_dim: int) -> Float[Tensor, " pairs"]:
+    def float32_frequencies(self) -> Float[Tensor, " pairs"]:
+        rotary_dim = self.float32_rotary_dim
         return 1.0 / float32_powers(self._larger_base(rotary_dim), rotary_dim)
 
 

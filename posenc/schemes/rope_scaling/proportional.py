@@ -69,7 +69,7 @@ class RopeProportionalConfig(ScaledRopeConfig):
         pairs = pair_numbers(self.dim // 2)
         return torch.full_like(pairs, self.factor).masked_fill(pairs >= self.rotating, torch.inf)
 
-    def float32_frequencies(self, rotary_dim: int) -> Float[Tensor, " pairs"]:
+    def float32_frequencies(self) -> Float[Tensor, " pairs"]:
         rotating = int(self.partial_rotary_factor * self.dim // 2)
         powers = float32_powers(self.base, self.dim, rotating)
         still = torch.zeros(self.dim // 2 - rotating, dtype=torch.float32, device="cpu")

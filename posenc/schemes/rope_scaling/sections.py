@@ -105,9 +105,9 @@ class RopeSectionsConfig(RopeConfig):
         by_axis = [Frequencies.geometric(2 * max(n, 1), self.base).inv_freq for n in self.sizes]
         return Frequencies.from_inv_freq(self._by_pair(by_axis))
 
-    def float32_frequencies(self, rotary_dim: int) -> Float[Tensor, " pairs"]:
+    def float32_frequencies(self) -> Float[Tensor, " pairs"]:
         if self.ladders == "one":
-            return super().float32_frequencies(rotary_dim)
+            return super().float32_frequencies()
         return self._by_pair([1.0 / float32_powers(self.base, 2 * size) for size in self.sizes])
 
     def _by_pair(self, by_axis: list[Tensor]) -> Float[Tensor, " pairs"]:

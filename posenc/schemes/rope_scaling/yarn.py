@@ -119,10 +119,10 @@ class RopeYarnConfig(ScaledRopeConfig):
             r"m(x) = \frac{r \ln(L / 2 \pi x)}{2 \ln b}",
         )
 
-    def float32_frequencies(self, rotary_dim: int) -> Float[Tensor, " pairs"]:
-        powers = float32_powers(self.base, rotary_dim)
-        low, high = self.ends(rotary_dim)
-        pairs = torch.arange(rotary_dim // 2, dtype=torch.float32, device="cpu")
+    def float32_frequencies(self) -> Float[Tensor, " pairs"]:
+        powers = float32_powers(self.base, self.float32_rotary_dim)
+        low, high = self.ends(self.float32_rotary_dim)
+        pairs = torch.arange(len(powers), dtype=torch.float32, device="cpu")
         share = 1 - ((pairs - low) / (high - low)).clamp(0, 1)
         return 1.0 / (self.factor * powers) * (1 - share) + 1.0 / powers * share
 
