@@ -52,6 +52,6 @@ MUTANTS_OF_SCHEMES = (
     Mutant("columns read as rows", "schemes/rope_scaling/sections.py",
            "return [rest, *reversed(digits)]", "return [*digits, rest]", ("rope_scaling_transformers",)),
     Mutant("float32 frequencies rounded from the exact ones", "schemes/rope.py",
-           "return 1.0 / float32_powers(self.base, rotary_dim)",
+           "return 1.0 / float32_powers(self.base, self.float32_rotary_dim)",
            "return self.unscaled().inv_freq.float()", ("rope_scaling_transformers",)),
 )  # fmt: skip
