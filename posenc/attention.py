@@ -18,11 +18,11 @@ from posenc.hook_arguments import (
     Positions,
     at_least_float32,
     check_queries_and_keys,
-    described,
     is_real,
     over_heads,
     repeat_kv,
     resolve_positions,
+    type_and_shape,
 )
 from posenc.limits import check_flag
 from posenc.schemes.base import Scheme, check_scheme
@@ -180,7 +180,7 @@ def _check_shapes(
     check_queries_and_keys(q, k, q_positions, k_positions)
     if not is_real(v) or v.dim() != 4 or k.shape[:3] != v.shape[:3]:
         raise SchemeArgumentError(
-            f"v must agree with k {tuple(k.shape)} in batch, heads and tokens, got {described(v)}."
+            f"v must agree with k {tuple(k.shape)} in batch, heads and tokens, got {type_and_shape(v)}."
         )
     if v.dtype != q.dtype or v.device != q.device:
         raise SchemeArgumentError(
@@ -194,5 +194,5 @@ def _check_shapes(
         != (torch.bool, mask_shape, torch.strided)
     ):
         raise SchemeArgumentError(
-            f"key_mask must be boolean with the shape {mask_shape}, got {described(key_mask)}."
+            f"key_mask must be boolean with the shape {mask_shape}, got {type_and_shape(key_mask)}."
         )

@@ -67,7 +67,7 @@ class IntRange(Rule):
         return self.low <= value <= self.high and value % self.multiple_of == 0
 
     def nearest(self, text: str) -> int | None:
-        number = as_number(text)
+        number = parse_number(text)
         return None if number is None else self.clamp(number)
 
     def clamp(self, number: float) -> int:
@@ -101,7 +101,7 @@ class FloatRange(Rule):
         return self.low <= value <= self.high and (self.closed or value > self.low)
 
     def nearest(self, text: str) -> float | None:
-        number = as_number(text)
+        number = parse_number(text)
         if number is None:
             return None
         if self.or_zero and number < self.low / 2:
@@ -110,7 +110,7 @@ class FloatRange(Rule):
         return float(min(max(number, least), self.high))
 
     def write(self, value: float) -> str:
-        return as_written(value)
+        return format_number(value)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,13 +148,13 @@ class Flag(Rule):
 
 @dataclass(frozen=True, kw_only=True)
 class Word(Rule):
-    """Text that matches a pattern. described: the pattern in words."""
+    """Text that matches a pattern. in_words: the pattern in words."""
 
     pattern: str
-    described: str
+    in_words: str
 
     def allowed(self) -> str:
-        return self.described
+        return self.in_words
 
     def accepts(self, value: object) -> bool:
         return isinstance(value, str) and re.fullmatch(self.pattern, value, re.ASCII) is not None
@@ -226,7 +226,7 @@ class Numbers(Rule):
         if text == NO_NUMBERS:
             return () if self.least == 0 else None
         words = text.split(",", self.most)[: self.most]
-        numbers = [as_number(word.strip()) for word in words]
+        numbers = [parse_number(word.strip()) for word in words]
         if len(words) < self.least or any(number is None for number in numbers):
             return None
         bounded = [
@@ -235,20 +235,21 @@ class Numbers(Rule):
         return tuple(round(number) if self.whole else float(number) for number in bounded)
 
     def write(self, value: tuple[float, ...]) -> str:
-        return ",".join(as_written(number) for number in value) or NO_NUMBERS
+        return ",".join(format_number(number) for number in value) or NO_NUMBERS
 
     def describe(self, value: tuple[float, ...]) -> str:
         if len(value) > 4:  # a sentence has no room for a list of 64
-            return f"{as_written(value[0])}, {as_written(value[1])}, ... ({len(value)} numbers)"
-        return ", ".join(as_written(number) for number in value) or NO_NUMBERS
+            first, second, *_ = map(format_number, value)
+            return f"{first}, {second}, ... ({len(value)} numbers)"
+        return ", ".join(format_number(number) for number in value) or NO_NUMBERS
 
 
-def as_written(value: float) -> str:
+def format_number(value: float) -> str:
     """Return a number as it is read back, whole ones without a point."""
     return str(int(value)) if float(value).is_integer() and abs(value) < 2**53 else repr(value)
 
 
-def as_number(text: str) -> float | None:
+def parse_number(text: str) -> float | None:
     """Return the number that a text is, None where it is none or NaN."""
     if not _NUMBER.fullmatch(text):
         return None
@@ -305,7 +306,7 @@ def snap(owner: Any, raw: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]
 def _reads_as(text: str, value: Any) -> bool:
     """Return whether `text` is another spelling of exactly `value`, such as 1e4 for 10000."""
     if isinstance(value, tuple) and value and not isinstance(value[0], str):
-        return value == tuple(as_number(number.strip()) for number in text.split(","))
+        return value == tuple(parse_number(number.strip()) for number in text.split(","))
     if isinstance(value, tuple):
         return len(set(text.split(","))) == len(value)  # every word was taken
-    return not isinstance(value, bool | str) and as_number(text) == value
+    return not isinstance(value, bool | str) and parse_number(text) == value

@@ -115,7 +115,7 @@ class Writer:
         return r"\begin{aligned} " + r" \\ ".join(lines) + r" \end{aligned}"
 
     @property
-    def rate(self) -> str:
+    def frequency(self) -> str:
         """The frequency of a pair: its angle per position."""
         return rf"\omega_{self.pair}" if self.notation == "t, k" else rf"\theta_{self.pair}"
 
@@ -125,8 +125,8 @@ class Writer:
         lines: the frequency, then definitions of its symbols. factor: of the rotated pair.
         """
         first, second = self.features(layout, field)
-        angle = rf"{self.rate}\,{self.position}"
-        below = [rf"{self.rate} = {lines[0]}", *lines[1:]]
+        angle = rf"{self.frequency}\,{self.position}"
+        below = [rf"{self.frequency} = {lines[0]}", *lines[1:]]
         return (
             rf"\begin{{gathered}} \begin{{pmatrix}} x'_{{{first}}} \\ x'_{{{second}}} \end{{pmatrix}} = "
             rf"{factor}\begin{{pmatrix}} \cos {angle} & -\sin {angle} \\ \sin {angle} & \cos {angle} "

@@ -23,7 +23,7 @@ def check_tokens(x: Tensor, width: int, positions: Positions) -> None:
     if not is_real(x) or x.dim() < 2:
         raise SchemeArgumentError(
             "token vectors must be a floating-point tensor (batch, ..., tokens, width), "
-            f"got {described(x)}."
+            f"got {type_and_shape(x)}."
         )
     if x.shape[-1] != width:
         raise SchemeArgumentError(
@@ -55,7 +55,7 @@ def check_whole(name: str, x: Tensor) -> None:
         or x.layout != torch.strided
     ):
         raise SchemeArgumentError(
-            f"{name} must hold whole numbers of int64 or a narrower type, got {described(x)}."
+            f"{name} must hold whole numbers of int64 or a narrower type, got {type_and_shape(x)}."
         )
 
 
@@ -72,7 +72,7 @@ def check_queries_and_keys(
         if not is_real(x) or x.dim() != 4:
             raise SchemeArgumentError(
                 f"{name} must be a floating-point tensor (batch, heads, tokens, width), "
-                f"got {described(x)}."
+                f"got {type_and_shape(x)}."
             )
     if q.shape[0] != k.shape[0] or q.shape[3] != k.shape[3] or 0 in (q.shape[3], k.shape[1]):
         raise SchemeArgumentError(
@@ -92,7 +92,7 @@ def check_queries_and_keys(
     check_positions("k_positions", k_positions, k)
 
 
-def described(x: object) -> str:
+def type_and_shape(x: object) -> str:
     """Return the dtype and shape of a tensor, or the type of anything else."""
     if not isinstance(x, Tensor):
         return type(x).__name__
@@ -115,7 +115,7 @@ def check_out(
         where = "" if device is None else f" on {device}"
         raise SchemeArgumentError(
             f"out must be a {tuple(shape)} tensor of {dtype}{where} whose entries share no memory, "
-            f"got {described(out)}{f' on {out.device}' if isinstance(out, Tensor) else ''}."
+            f"got {type_and_shape(out)}{f' on {out.device}' if isinstance(out, Tensor) else ''}."
         )
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from posenc import limits
 from posenc.errors import PositionOutOfRange, SchemeArgumentError, quoted
-from posenc.hook_arguments import described, is_real
+from posenc.hook_arguments import is_real, type_and_shape
 from posenc.schemes.trainable import INITIAL_STD
 from posenc.tables import sinusoidal_table
 
@@ -28,7 +28,7 @@ class _PositionTable(nn.Module):
         rows, width = self.table.shape
         if not is_real(x) or x.dim() != 3 or x.shape[2] != width:
             raise SchemeArgumentError(
-                f"x must have the shape (batch, tokens, {width}), got {described(x)}."
+                f"x must have the shape (batch, tokens, {width}), got {type_and_shape(x)}."
             )
         if x.shape[1] > rows:
             raise PositionOutOfRange(

@@ -15,7 +15,7 @@ from torch.autograd import forward_ad
 
 from posenc.errors import SchemeArgumentError, quoted
 from posenc.frequencies import Layout, check_layout
-from posenc.hook_arguments import at_least_float32, check_out, described, is_real
+from posenc.hook_arguments import at_least_float32, check_out, is_real, type_and_shape
 
 First = Literal["sin", "cos"]
 
@@ -177,7 +177,7 @@ def _check(x: Tensor, cos: Tensor, sin: Tensor, layout: str) -> None:
     for tensor in (x, cos, sin):
         if not is_real(tensor):
             raise SchemeArgumentError(
-                f"x, cos and sin must be floating point tensors, got {described(tensor)}."
+                f"x, cos and sin must be floating point tensors, got {type_and_shape(tensor)}."
             )
     shape, rows = x.shape, cos.shape
     if rows != sin.shape:

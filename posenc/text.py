@@ -30,7 +30,7 @@ _NUMBER = re.compile(
 )
 
 
-def cell(value: Any) -> Any:
+def csv_cell(value: Any) -> Any:
     """Return a value as a cell of a CSV file that no spreadsheet takes for a formula.
 
     A text that begins like a formula gets an apostrophe (OWASP ASVS 5.0, 1.2.10); numbers, and texts
@@ -46,12 +46,12 @@ def cell(value: Any) -> Any:
     return text
 
 
-def counted(count: int, noun: str, plural: str = "") -> str:
+def count_of(count: int, noun: str, plural: str = "") -> str:
     """Return a count with its noun: 1 row, 2 rows; `plural` is for those that do not end in s."""
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
 
 
-def power(value: float) -> str:
+def short_number(value: float) -> str:
     """Return a base with five digits: 5e5, 4.8692e6; below 1e4 in full."""
     if value < 10_000:
         return f"{value:,.5g}"
@@ -60,12 +60,12 @@ def power(value: float) -> str:
     return f"1e{exponent + 1}" if mantissa == "10" else f"{mantissa}e{exponent}"
 
 
-def times(factor: float) -> str:
+def as_factor(factor: float) -> str:
     """Return a factor as x16 or x1.25."""
     return f"x{factor:,.4g}"
 
 
-def listed(names: Iterable[str], last: str) -> str:
+def joined(names: Iterable[str], last: str) -> str:
     """Return names as a sentence lists them, `last` before the last one: YaRN, NTK-aware or none."""
     *others, final = names
     return f"{', '.join(others)} {last} {final}" if others else final

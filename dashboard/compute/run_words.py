@@ -6,7 +6,7 @@ from dashboard.compute import runs
 from posenc.checkpoints.sources import TRAINED
 from posenc.lab.specification import Specification
 from posenc.lab.tasks import Copy, Language, Recall
-from posenc.text import counted
+from posenc.text import count_of
 
 TABLES = {"trained": "Trained", "random": "Random start", "minilm": "all-MiniLM-L6-v2"}
 _SHOWN = 6  # letters of a name where nothing else tells two tables apart
@@ -14,16 +14,16 @@ _SHOWN = 6  # letters of a name where nothing else tells two tables apart
 
 def alike(one: Specification) -> str:
     """Say what the models of a comparison have in common: task, training length, size, steps."""
-    length = counted(one.train_length, "token")
+    length = count_of(one.train_length, "token")
     tasks = {
         Language.kind: f"next byte of {one.corpus_name or 'a text'}, trained on {length}",
         Recall.kind: f"the value that belongs to a key, trained on {length}",
-        Copy.kind: f"a string again, trained on up to {counted(one.train_length, 'letter')}",
+        Copy.kind: f"a string again, trained on up to {count_of(one.train_length, 'letter')}",
     }
-    layers = counted(one.model.layers, "layer")
+    layers = count_of(one.model.layers, "layer")
     return (
         f"Task: {tasks[one.task]}; {layers} of width {one.model.width:,}, "
-        f"{counted(one.steps, 'step')}"
+        f"{count_of(one.steps, 'step')}"
     )
 
 

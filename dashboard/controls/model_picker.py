@@ -27,7 +27,7 @@ from posenc.schemes.rope import RopeConfig
 from posenc.schemes.trainable import INITIAL, TrainableConfig
 from posenc.settings import ChosenModel, Setting, chosen_model
 from posenc.settings.setting import MAX_SCHEMES
-from posenc.text import counted, printable_name
+from posenc.text import count_of, printable_name
 
 MOST_PASTED = 8  # configs of a session that stay to choose from
 
@@ -109,13 +109,13 @@ def select(
 
 def _group(word: str) -> int:
     """Sort models by their scheme, as in the registry; those without one last."""
-    scheme = chosen_model(word).kind.scheme
+    scheme = chosen_model(word).layer_kind.scheme
     return len(SCHEMES) if scheme is None else list(SCHEMES).index(scheme.kind)
 
 
 def _label(word: str) -> str:
     model = chosen_model(word)
-    scheme = model.kind.scheme
+    scheme = model.layer_kind.scheme
     verified = " ✓" if model.preset.source and not model.preset.unverified else ""
     return f"{model.preset.label}{'' if scheme is None else f', {scheme.label}'}{verified}"
 
@@ -180,18 +180,18 @@ def numbers_of(model: ChosenModel) -> str:
 
 def other_layers(model: ChosenModel) -> str:
     """Return one sentence on the layers that are not shown, "" where all are."""
-    kinds = [kind for kind in model.config.layer_kinds if kind is not model.kind]
+    kinds = [kind for kind in model.config.layer_kinds if kind is not model.layer_kind]
     if not kinds:
         return ""
     verb = "differ" if len(kinds) > 1 or len(kinds[0].layers) > 1 else "differs"
     return (
-        f"That is of its {_counted(model.kind)}, which see farthest; "
+        f"That is of its {_counted(model.layer_kind)}, which see farthest; "
         f"{' and '.join(_described(kind) for kind in kinds)} {verb}."
     )
 
 
 def _counted(kind: LayerKind) -> str:
-    return counted(len(kind.layers), f"{kind.name} layer")
+    return count_of(len(kind.layers), f"{kind.name} layer")
 
 
 def _described(kind: LayerKind) -> str:
@@ -204,7 +204,7 @@ def _described(kind: LayerKind) -> str:
 
 def _tell_panel(model: ChosenModel) -> None:
     """Say which panel shows a model, and why none does."""
-    kind = model.kind
+    kind = model.layer_kind
     if kind.scheme is None:
         st.info(plain(f"No panel shows it. {kind.unsupported}"), icon=":material/info:")
     elif model.scheme is None:
@@ -252,7 +252,7 @@ def besides(model: ChosenModel, *, assumed: bool = True) -> None:
     """List what was assumed, unless the page says it, what the config says besides and was not read."""
     config = model.config
     taken = config.assumed if assumed else ()
-    said = [*taken, *config.notes, *model.kind.notes]
+    said = [*taken, *config.notes, *model.layer_kind.notes]
     if config.ignored:
         said.append(f"Not read: {listed(config.ignored)}.")
     if not said:

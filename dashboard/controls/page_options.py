@@ -140,7 +140,7 @@ class MeasuredChoice:
 
     comparison: str = fields.Word(
         pattern=r"(?:language|recall|copy)-[0-9]{1,5}-[0-9a-f]{8}",
-        described="the name of a comparison of runs, such as language-64-9df31a1c",
+        in_words="the name of a comparison of runs, such as language-64-9df31a1c",
         label="Comparison",
         help="Models that differ in scheme and seed alone: their task, training length, and a "
         "hash of everything else that is alike.",
@@ -253,12 +253,12 @@ class PredictionChoice:
 
     question: str = fields.Word(
         pattern=rf"first|(?:half|rise|turns|past|change|best|reach)\.{_TOLD}",
-        described="the name of a question, or first",
+        in_words="the name of a question, or first",
         label="Question",
     ).field("first")
     answer: str = fields.Word(
         pattern=rf"none|said {_TOLD}",
-        described="none, or said and the answer that was given",
+        in_words="none, or said and the answer that was given",
         label="Answer",
     ).field("none")
 
@@ -298,7 +298,7 @@ class CheckChoice:
 
     table: str = fields.Word(
         pattern="|".join((*map(re.escape, EXAMPLES), NUMBERS)),
-        described=f"one of {', '.join(EXAMPLES)}, or the name of an uploaded table",
+        in_words=f"one of {', '.join(EXAMPLES)}, or the name of an uploaded table",
         label="Table",
         help="Examples are made at the sidebar's sizes; a file of your own joins them here.",
     ).field("sinusoidal")

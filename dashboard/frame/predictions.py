@@ -17,7 +17,7 @@ from posenc.lab.summary import Curve
 from posenc.lab.tasks import Recall
 from posenc.schemes import SCHEMES
 from posenc.settings import Setting
-from posenc.text import counted
+from posenc.text import count_of
 
 Similarities = Mapping[str, Similarity]
 Formulas = tuple[Mapping[str, SchemeKernelPast], Mapping[str, SchemeCoverage | None]]
@@ -105,7 +105,7 @@ def of_formula(setting: Setting, found: Formulas) -> list[Question[Formulas]]:
         Question(
             key=f"turns.{kind}",
             text=f"How many pairs of {SCHEMES[kind].label} complete a full turn within the training "
-            f"length, {counted(length, 'position')}? It has {counted(len(ladder.turns), 'pair')}.",
+            f"length, {count_of(length, 'position')}? It has {count_of(len(ladder.turns), 'pair')}.",
             control=Slider(
                 stops=tuple(float(n) for n in range(len(ladder.turns) + 1)),
                 unit="pairs",

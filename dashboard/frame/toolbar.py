@@ -13,7 +13,7 @@ from dashboard.controls import page_controls, pin, sidebar
 from dashboard.frame import export, page_contents
 from dashboard.frame.page_contents import Sheet
 from posenc.settings import Setting
-from posenc.text import counted
+from posenc.text import count_of
 
 PRESENT = "present"
 
@@ -110,8 +110,8 @@ def _export(shown: Sheet, setting: Setting, address: str) -> None:
         st.caption("This page has nothing to take away right now.")
         return
     st.caption(
-        f"One zip: {counted(len(shown.pictures), 'figure')} as PNG and SVG, "
-        f"{counted(len(shown.tables), 'table')} as CSV, the settings, the script and the "
+        f"One zip: {count_of(len(shown.pictures), 'figure')} as PNG and SVG, "
+        f"{count_of(len(shown.tables), 'table')} as CSV, the settings, the script and the "
         "link. It takes some seconds to draw."
     )
     st.download_button(

@@ -162,7 +162,7 @@ class ServerSettings:
         Word(
             label=ENVIRONMENT,
             pattern=_PLACE,
-            described=f"a folder or an fsspec URL {_PLACE_SAID}",
+            in_words=f"a folder or an fsspec URL {_PLACE_SAID}",
             help="Where finished runs and their names are: a folder, or any fsspec URL.",
         ),
         "",
@@ -174,7 +174,7 @@ class ServerSettings:
         Word(
             label=WORK_ENVIRONMENT,
             pattern=_PLACE,
-            described=f"a folder {_PLACE_SAID}",
+            in_words=f"a folder {_PLACE_SAID}",
             help="Folder of the queue, of checkpoints and of the operator's counters.",
         ),
         "",
@@ -186,7 +186,7 @@ class ServerSettings:
         Word(
             label="POSENC_USER_HEADER",
             pattern="(?:(?!(?i:cookie|host|authorization)$)[A-Za-z][A-Za-z0-9-]{0,63})?",
-            described="the name of an HTTP header of its own",
+            in_words="the name of an HTTP header of its own",
             help="Header in which the proxy says who a visitor is; it must drop what clients send.",
         ),
         "",
@@ -197,7 +197,7 @@ class ServerSettings:
         Word(
             label="POSENC_HOSTS",
             pattern=rf"(?:{_HOST}(?:,{_HOST}){{0,31}})?",
-            described="host names with commas between them, such as demo.example.org,*.example.org",
+            in_words="host names with commas between them, such as demo.example.org,*.example.org",
             help="Host names under which pages connect; files and uploads answer any: see Proxy.",
         ),
         "",
@@ -208,7 +208,7 @@ class ServerSettings:
         Word(
             label="POSENC_PATH",
             pattern=r"(?:[A-Za-z0-9_-]+(?:/[A-Za-z0-9_-]+){0,7})?",
-            described="a path without slashes at its ends, such as tools/posenc",
+            in_words="a path without slashes at its ends, such as tools/posenc",
             help="Path under which the proxy has it.",
         ),
         "",

@@ -67,7 +67,7 @@ from posenc.analysis.pca import (
     project_gram,
     scheme_projection,
 )
-from posenc.analysis.probes import Probes, Score, probe, probe_each
+from posenc.analysis.probes import Probes, ProbeScore, probe, probe_each
 from posenc.analysis.properties import (
     Properties,
     first_rise,

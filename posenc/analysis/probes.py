@@ -28,7 +28,7 @@ Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Score:
+class ProbeScore:
     """A score of the vectors, and of random numbers of the same shape."""
 
     value: float
@@ -47,9 +47,9 @@ class Probes:
     """
 
     positions: int
-    index_error: Score
+    index_error: ProbeScore
     guessing: float
-    order_accuracy: Score
+    order_accuracy: ProbeScore
     properties: Properties
     control_properties: Properties
 
@@ -95,9 +95,9 @@ def probe_each(tables: Sequence[Float[Tensor, "n d"]], *, seed: Seed = 0) -> tup
         probes.append(
             Probes(
                 positions=count,
-                index_error=Score(error, control_error),
+                index_error=ProbeScore(error, control_error),
                 guessing=guessing,
-                order_accuracy=Score(accuracy, control_accuracy),
+                order_accuracy=ProbeScore(accuracy, control_accuracy),
                 properties=measure(vectors=rows),
                 control_properties=control_properties,
             )

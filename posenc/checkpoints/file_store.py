@@ -22,7 +22,7 @@ from posenc.errors import RunError, StoreUnavailable
 ENVIRONMENT = "POSENC_RUNS"
 WORK_ENVIRONMENT = "POSENC_WORK"
 # The errors of buckets' clients have no narrower base.
-_FAULTS = (Exception,)
+_STORAGE_ERRORS = (Exception,)
 _NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK)
 
 
@@ -40,7 +40,7 @@ class FileStore:
                 _check_folder(Path(self.root))
         except (ValueError, ImportError) as error:  # a protocol that is unknown or needs a package
             raise RunError(f"The store of runs cannot be opened: {error}.") from error
-        except _FAULTS as error:
+        except _STORAGE_ERRORS as error:
             raise RunError(f"The store of runs cannot be opened: {reason(error)}.") from error
         self.url = self.root if self.local else place  # a folder from wherever it is read
 
@@ -67,7 +67,8 @@ class FileStore:
     def exists(self, name: str) -> bool:
         """Return whether a file exists. Raises StoreUnavailable."""
         try:
-            with _reached():  # `info` distinguishes a missing file from an unreadable folder
+            with _translated_errors():
+                # `info` distinguishes a missing file from an unreadable folder.
                 return bool(self.files.info(self.path(name))["type"] != "directory")
         except FileNotFoundError:
             return False
@@ -75,7 +76,7 @@ class FileStore:
     def names(self) -> list[str]:
         """Return the sorted names of all files. Raises StoreUnavailable."""
         try:
-            with _reached():
+            with _translated_errors():
                 self.files.invalidate_cache()  # another machine may have added to the bucket
                 entries = self.files.ls(self.root, detail=True)
         except FileNotFoundError:
@@ -84,7 +85,7 @@ class FileStore:
 
     def content(self, name: str) -> bytes:
         """Return a file's bytes. Raises FileNotFoundError, StoreUnavailable, or RunError if too large."""
-        with _reached():
+        with _translated_errors():
             size = self.files.size(self.path(name)) or 0
             if size <= limits.MAX_RUN_BYTES:
                 return bytes(self.files.cat_file(self.path(name)))
@@ -102,7 +103,7 @@ class FileStore:
             else:  # one upload, visible once complete
                 mode = "create" if new else "overwrite"
                 self.files.pipe_file(self.path(name), content, mode=mode)
-        except _FAULTS as error:
+        except _STORAGE_ERRORS as error:
             # It may also be a file in the place of the folder.
             if isinstance(error, FileExistsError) and self.exists(name):
                 return False
@@ -110,7 +111,7 @@ class FileStore:
         return True
 
 
-def lasting(url: str) -> bool:
+def is_shared(url: str) -> bool:
     """Return whether other processes see what is written at a URL."""
     return str(get_protocol(url)) != "memory"
 
@@ -138,7 +139,7 @@ def write_whole(path: Path, content: bytes, *, new: bool = False) -> None:
             file.flush()
             os.fsync(file.fileno())
         if new:
-            _name_new(temporary, path)
+            _create(temporary, path)
         else:
             temporary.replace(path)
         _sync_folder(path.parent)
@@ -147,8 +148,8 @@ def write_whole(path: Path, content: bytes, *, new: bool = False) -> None:
             temporary.unlink(missing_ok=True)
 
 
-def _name_new(temporary: Path, path: Path) -> None:
-    # In one step where the folder supports links.
+def _create(temporary: Path, path: Path) -> None:
+    """Rename a file to a name that must be free, in one step where the folder supports links."""
     try:
         os.link(temporary, path)
     except OSError as error:
@@ -170,12 +171,13 @@ def _sync_folder(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def _reached() -> Iterator[None]:
+def _translated_errors() -> Iterator[None]:
+    """Raise FileNotFoundError for a missing file, StoreUnavailable for every other error."""
     try:
         yield
     except (FileNotFoundError, NotADirectoryError) as error:
         raise FileNotFoundError(errno.ENOENT, "no such file") from error
-    except _FAULTS as error:
+    except _STORAGE_ERRORS as error:
         raise StoreUnavailable(f"The store of runs cannot be read: {reason(error)}.") from error
 
 

@@ -64,7 +64,7 @@ class RunParameters:
 
     tensors: dict[str, Tensor]
     provenance: str
-    described: str
+    description: str
 
 
 def run_parameters(source: str, kind: str) -> RunParameters:
@@ -82,12 +82,12 @@ def run_parameters(source: str, kind: str) -> RunParameters:
 def _run_table(run_id: str) -> PositionTable:
     content, header = _run_file(run_id, "learned", "is no table")
     table = read_position_table(content, f"{_PREFIX}weight")
-    described = _description(header)
+    description = _description(header)
     rows, width = table.table.shape
     return replace(
         table,
         provenance=f"trained table {rows}x{width} of a small model",
-        notes=(f"Trained by this library: {described}.",) if described else (),
+        notes=(f"Trained by this library: {description}.",) if description else (),
     )
 
 

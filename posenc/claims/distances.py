@@ -34,7 +34,7 @@ from posenc.schemes.base import NoneConfig
 from posenc.schemes.sinusoidal import SinusoidalConfig
 from posenc.schemes.t5 import t5_buckets
 from posenc.settings import Setting
-from posenc.text import counted
+from posenc.text import count_of
 
 OFFSETS = (1, 2, 10, 100)  # of the matrices that are checked
 MAX_POSITIONS = 64  # of a small attention
@@ -190,7 +190,7 @@ def two_right(setting: Setting) -> Verdict:
             Number("mean weight there", weight),
         ),
         f"Without a mask, one key map, position two back times a constant, sends {figure(hits)} of "
-        f"{counted(queries, 'query', 'queries')} to the key two to the right, with a mean weight of "
+        f"{count_of(queries, 'query', 'queries')} to the key two to the right, with a mean weight of "
         f"{weight:.4f}.",
         Number("share of queries on random rows", two_ahead_hits(two_ahead_control(setting))[0]),
     )
@@ -222,7 +222,7 @@ def offset_only(setting: Setting) -> Verdict:
     return Verdict(
         Status.THEOREM if error <= EXACT else Status.PARTLY,
         (Number("change of the logits", error, unit),),
-        f"Moved along by {counted(shift, 'position')}, {count**2:,} logits of width {width:,} change "
+        f"Moved along by {count_of(shift, 'position')}, {count**2:,} logits of width {width:,} change "
         f"by {figure(error)} of the largest, {end}.",
         Number("change with sinusoids added instead", relative_change(after, before), unit),
     )
@@ -238,7 +238,9 @@ def geometric(setting: Setting) -> Verdict:
     """Divide every slope by the slope before it; a geometric sequence has one ratio."""
     slopes = alibi_slopes(setting.heads, dtype=torch.float64).tolist()
     if len(slopes) < 3:
-        return undecided(f"{counted(len(slopes), 'slope')} cannot fail to be a geometric sequence.")
+        return undecided(
+            f"{count_of(len(slopes), 'slope')} cannot fail to be a geometric sequence."
+        )
     ratios = [after / before for before, after in itertools.pairwise(slopes)]
     power = "a power of two" if setting.heads.bit_count() == 1 else "no power of two"
     head = next((i + 2 for i, x in enumerate(ratios) if abs(x / ratios[0] - 1) > 1e-12), None)
@@ -292,7 +294,7 @@ def t5_shaw(setting: Setting) -> Verdict:
     control = clip_distance(clipped(BUCKETS // 2, count), count)
     if fit is None:
         sentence = (
-            f"Among offsets to {count - 1:,} T5 has {counted(used, 'bucket')} and no clipping distance "
+            f"Among offsets to {count - 1:,} T5 has {count_of(used, 'bucket')} and no clipping distance "
             f"of Shaw's puts the same offsets together: {_first_shared(buckets[count - 1 :])}, where "
             "Shaw's are told apart up to the distance of clipping."
         )

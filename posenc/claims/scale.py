@@ -26,7 +26,7 @@ from posenc.claims.claim import (
 )
 from posenc.kernel import position_vectors
 from posenc.settings import Setting
-from posenc.text import counted
+from posenc.text import count_of
 
 SAME_SCALE = 2.0  # norms within this factor count as one scale
 LOST = 0.75  # order accuracy below which order counts as lost; guessing gives a half
@@ -175,7 +175,7 @@ def overwritten(setting: Setting) -> Verdict:
     accuracies = [draw.accuracy for draw in lost]
     without_words = [draw.without_words for draw in lost]
     concatenated = order_accuracy(rows.to(dtype).double(), rows)  # content is in other features
-    count = counted(len(lost), "draw")
+    count = count_of(len(lost), "draw")
     if statistics.median(without_words) >= ROOM:
         status, reason = (
             Status.PARTLY,

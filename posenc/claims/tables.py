@@ -31,7 +31,7 @@ from posenc.frequencies import Frequencies
 from posenc.schemes.learned import Learned
 from posenc.settings import Setting
 from posenc.tables import cos_sin, sinusoidal_table
-from posenc.text import counted
+from posenc.text import count_of
 
 ONE_PERCENT = 0.01  # "about" allows this relative difference
 LINEAR = 10_000  # positions below which all pairs are said to be nearly linear
@@ -229,7 +229,7 @@ def own_frequency(setting: Setting) -> Verdict:
     return Verdict(
         Status.HOLDS if count == len(features) else Status.FALSE,
         (Number("different frequencies", count, of_all),),
-        f"{setting.dim:,} dimensions share {counted(count, 'frequency', 'frequencies')}, a sine and a "
+        f"{setting.dim:,} dimensions share {count_of(count, 'frequency', 'frequencies')}, a sine and a "
         "cosine each.",
         Number("different frequencies with twice as many pairs", control, of_all),
     )
@@ -276,7 +276,7 @@ def nearly_linear(setting: Setting) -> Verdict:
             Number("pairs under a quarter turn", quarter, f"of {pairs:,}"),
             Number("pairs that complete a full turn", full, f"of {pairs:,}"),
         ),
-        f"Of {counted(pairs, 'pair')}, this many stay within {LINEAR:,} positions under one radian: "
+        f"Of {count_of(pairs, 'pair')}, this many stay within {LINEAR:,} positions under one radian: "
         f"{radian:,}; under a quarter turn: {quarter:,}. Pairs that complete a full "
         f"turn: {full:,}.",
     )
@@ -301,7 +301,7 @@ def hour_hand(setting: Setting) -> Verdict:
             Number("pairs that never do", pairs - complete, f"of {pairs:,}"),
         ),
         f"Over a training length of {setting.train_length:,} the slowest pair makes {figure(last)} "
-        f"turns. Of {counted(pairs, 'pair')}, this many complete one: {complete:,}; do not: "
+        f"turns. Of {count_of(pairs, 'pair')}, this many complete one: {complete:,}; do not: "
         f"{pairs - complete:,}.",
     )
 
@@ -337,7 +337,7 @@ def one_hot(setting: Setting) -> Verdict:
     return Verdict(
         Status.THEOREM if difference == 0 else Status.FALSE,
         (Number("largest difference", difference),),
-        f"Over {counted(rows, 'row')} of width {width:,}, looking up and multiplying one-hot "
+        f"Over {count_of(rows, 'row')} of width {width:,}, looking up and multiplying one-hot "
         f"vectors differ by {figure(difference)}: the same numbers, without the zeros.",
         Number("difference of nn.Linear with its default bias", bias.abs().max().item()),
     )
@@ -364,7 +364,7 @@ def ends(setting: Setting) -> Verdict:
     return Verdict(
         status,
         (Number("rows of the table", limit, "row" if limit == 1 else "rows"),),
-        f"This table ({scheme.provenance}) has {counted(limit, 'row')} of width "
+        f"This table ({scheme.provenance}) has {count_of(limit, 'row')} of width "
         f"{width:,}, from position 0; asking for position {rows:,} is an error.",
         Number(f"norm of the sinusoidal row at {rows:,}, which exists", row.norm().item()),
     )

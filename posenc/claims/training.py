@@ -13,7 +13,7 @@ from posenc.claims.claim import VASWANI, Number, Status, Verdict, claim, figure
 from posenc.errors import RunError
 from posenc.schemes import SCHEMES
 from posenc.settings import Setting
-from posenc.text import counted
+from posenc.text import count_of
 
 if TYPE_CHECKING:
     from posenc.lab.runs import RunInfo
@@ -100,7 +100,7 @@ def extrapolates(setting: Setting, kind: str) -> Verdict:
             Number(f"loss at {last.x:,}", last.mean, "nats"),
         ),
         f"Models with {NAMES[kind]} ({_model(curve)}) have a loss of {loss:.3f} nats at "
-        f"{counted(length, 'token')} and {last.mean:.3f} at {last.x:,}, {_seeds(curve.seeds)}; "
+        f"{count_of(length, 'token')} and {last.mean:.3f} at {last.x:,}, {_seeds(curve.seeds)}; "
         f"perplexity {passes} and ends at {figure(times)} times: the model {outcome} ({outcome.rule}).",
     )
 
@@ -208,9 +208,7 @@ def _same_scheme(setting: Setting, heading: "RunInfo") -> bool:
 
 def _model(curve: "Curve") -> str:
     model, steps = curve.specification.model, curve.specification.steps
-    return (
-        f"{counted(model.layers, 'layer')}, width {model.width}, {counted(steps, 'training step')}"
-    )
+    return f"{count_of(model.layers, 'layer')}, width {model.width}, {count_of(steps, 'training step')}"
 
 
 def _seeds(seeds: int) -> str:

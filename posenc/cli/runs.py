@@ -25,7 +25,7 @@ from posenc.lab.summary import (
     reach,
 )
 from posenc.lab.tasks import Copy, Recall
-from posenc.text import cell, counted
+from posenc.text import count_of, csv_cell
 
 STORE = click.option("--store", help="Folder or URL of the runs; default $POSENC_RUNS.")
 
@@ -149,7 +149,7 @@ def export_runs(file: Path, store: str | None) -> None:
         for score in run.scores:
             row = [*begin, score.measure, score.variant, score.x, score.until, score.value, score.count,
                    *end]  # fmt: skip
-            writer.writerow([cell(value) for value in row])
+            writer.writerow([csv_cell(value) for value in row])
         for step, loss in enumerate(run.losses, start=1):
             writer.writerow([*begin, "training", "", step, 0, loss, 1, *end])
     try:  # after every run is read, so that a failure leaves the old file
@@ -165,7 +165,7 @@ def export_runs(file: Path, store: str | None) -> None:
 
 
 def _print(curve: Curve, compared: list[Curve], result: str) -> None:
-    spec, seeds = curve.specification, counted(curve.seeds, "seed")
+    spec, seeds = curve.specification, count_of(curve.seeds, "seed")
     click.echo(f"{comparison(spec)}  {label(curve, compared)}: {result} ({seeds}); {spec.alike}")
 
 

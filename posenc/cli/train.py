@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 from tqdm import tqdm
 
-from posenc.checkpoints.file_store import ENVIRONMENT, lasting
+from posenc.checkpoints.file_store import ENVIRONMENT, is_shared
 from posenc.cli.runs import STORE, run_name
 from posenc.lab.runs import Store
 from posenc.lab.specification import DEFAULT_SCALINGS, Specification
@@ -98,7 +98,7 @@ def train_schemes(
             f"--dask needs a place of runs that every machine reaches: --store or ${ENVIRONMENT}."
         )
     opened = Store(store)
-    if not lasting(opened.url):
+    if not is_shared(opened.url):
         raise click.ClickException("--store memory:// would be gone with the command.")
     opened.check_writable()
     # Absolute places: other processes have their own folders and environment.

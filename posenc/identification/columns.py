@@ -19,7 +19,7 @@ from posenc import limits
 from posenc.checkpoints.array_files import cosines_and_sines
 from posenc.errors import SchemeArgumentError
 from posenc.frequencies import Layout
-from posenc.hook_arguments import described, is_real
+from posenc.hook_arguments import is_real, type_and_shape
 
 Form = Literal["table", "cosines and sines"]
 
@@ -152,7 +152,7 @@ class TableInput:
         two rows or more.
         """
         if not isinstance(table, Tensor) or table.layout != torch.strided:
-            raise SchemeArgumentError(f"table must be a dense tensor, got {described(table)}.")
+            raise SchemeArgumentError(f"table must be a dense tensor, got {type_and_shape(table)}.")
         if table.is_complex():
             if sines is not None:
                 raise SchemeArgumentError("A complex table has its sines in it: give no others.")
@@ -184,7 +184,7 @@ def longest_run(excluded: Bool[Tensor, " t"]) -> tuple[int, int]:
 def _numbers(name: str, tensor: Tensor) -> Float[Tensor, "t c"]:
     if not is_real(tensor):
         raise SchemeArgumentError(
-            f"{name} must be a tensor of floating-point numbers, got {described(tensor)}."
+            f"{name} must be a tensor of floating-point numbers, got {type_and_shape(tensor)}."
         )
     table = tensor.detach()
     while table.ndim > 2 and 1 in table.shape:

@@ -34,7 +34,7 @@ class Hypothesis:
     size: float = 1.0
     config: RopeConfig | None = None
 
-    def rates(self, columns: Columns) -> Float[Tensor, " c"]:
+    def frequencies(self, columns: Columns) -> Float[Tensor, " c"]:
         """Return the frequency of every column, radians per position, float64."""
         if self.config is None:
             return self.scale * self.base ** (-columns.exponents)
@@ -93,7 +93,7 @@ def _step(
     columns: Columns,
     scaled: bool,
 ) -> Hypothesis:
-    angles = (rows + hypothesis.start).unsqueeze(1) * hypothesis.rates(columns)
+    angles = (rows + hypothesis.start).unsqueeze(1) * hypothesis.frequencies(columns)
     sin, cos = angles.sin(), angles.cos()
     value = torch.where(columns.sines, sin, cos)
     by_log_rate = hypothesis.size * torch.where(columns.sines, cos, -sin) * angles
@@ -156,18 +156,18 @@ class Recipe:
         self, hypothesis: Hypothesis, rows: Float[Tensor, " t"], columns: Columns
     ) -> Float[Tensor, "t c"]:
         """Return rows of a table computed in this way, float64."""
-        rates = self._rates(hypothesis, columns).to(self.stored).to(self.angle)
-        angles = (rows + hypothesis.start).to(self.angle).unsqueeze(1) * rates
+        frequencies = self._frequencies(hypothesis, columns).to(self.stored).to(self.angle)
+        angles = (rows + hypothesis.start).to(self.angle).unsqueeze(1) * frequencies
         return hypothesis.size * torch.where(columns.sines, angles.sin(), angles.cos()).double()
 
-    def _rates(self, hypothesis: Hypothesis, columns: Columns) -> Float[Tensor, " c"]:
+    def _frequencies(self, hypothesis: Hypothesis, columns: Columns) -> Float[Tensor, " c"]:
         """Return the frequencies as public code computes them."""
         config = hypothesis.config
         if config is not None and self.frequencies == "powers":
-            rates = by_column(config.float32_frequencies(), columns)
-            return hypothesis.scale * rates
+            frequencies = by_column(config.float32_frequencies(), columns)
+            return hypothesis.scale * frequencies
         if config is not None or self.frequencies == "exact":
-            return hypothesis.rates(columns)
+            return hypothesis.frequencies(columns)
         if self.frequencies == "powers":
             plain = 1.0 / (hypothesis.base ** columns.exponents.float())
         else:

@@ -45,7 +45,7 @@ from posenc.schemes.base import SchemeConfig
 from posenc.schemes.rope import RopeConfig
 from posenc.schemes.rope_scaling.base import RopeLinearConfig
 from posenc.schemes.sinusoidal import SinusoidalConfig
-from posenc.text import counted
+from posenc.text import count_of
 
 FITS = 0.02  # largest relative residual of a table that a formula made
 _TIMESTEP_BASE = 10_000.0  # the only base of diffusion models
@@ -190,7 +190,7 @@ def _base_within(hypothesis: Hypothesis, source: TableInput, tolerance: float) -
     columns = hypothesis.arrangement.columns(source.columns.shape[1])
     last = len(source.columns) - source.padding - 1
     positions = torch.linspace(0, last, min(last + 1, 256), dtype=torch.float64)
-    angles = (positions + hypothesis.start).unsqueeze(1) * hypothesis.rates(columns)
+    angles = (positions + hypothesis.start).unsqueeze(1) * hypothesis.frequencies(columns)
     moved = angles * columns.exponents * torch.where(columns.sines, angles.cos(), angles.sin())
     slope = float(moved.abs().max()) * hypothesis.size
     return tolerance / slope if slope > tolerance else math.inf
@@ -206,7 +206,7 @@ def headline(result: Identification) -> str:
         )
     faults = sum(deviation.kind not in ("padding", "start") for deviation in result.deviations)
     verb = "differs" if faults == 1 else "differ"
-    but = f", but {counted(faults, 'thing')} {verb}" if faults else ""
+    but = f", but {count_of(faults, 'thing')} {verb}" if faults else ""
     return (
         f"{scheme_name(result)}, base {base_words(result)}, {result.arrangement.words}, from position "
         f"{result.hypothesis.start:,}{but}."

@@ -140,9 +140,9 @@ def _fits_of_waves(
     if line is None:
         return
     base, scale = line
-    rates = Hypothesis(arrangement, base, sign * scale).rates(columns)
+    frequencies = Hypothesis(arrangement, base, sign * scale).frequencies(columns)
     scales = (1.0, scale) if abs(scale - 1) < _NEAR_ONE else (scale,)
-    for start in likely_starts(search.table, columns, rates):
+    for start in likely_starts(search.table, columns, frequencies):
         for each in scales:
             rough = Hypothesis(arrangement, base, sign * each, start)
             fit = search.fit(refine(rough, search.table, columns, scaled=each != 1.0), EXACT)
@@ -187,7 +187,7 @@ def _scaling_fits(search: _Search, waves: Waves) -> Iterator[Fit]:
     recipes = (EXACT, *(recipe for recipe in RECIPES if recipe.frequencies != "exponentials"))
     for sign, hypothesis in itertools.product((1.0, -1.0), nearest_scalings(waves, orders)):
         columns, signed = search.orders[hypothesis.arrangement], replace(hypothesis, scale=sign)
-        starts = likely_starts(search.table, columns, signed.rates(columns))
+        starts = likely_starts(search.table, columns, signed.frequencies(columns))
         for start, recipe in itertools.product(starts, recipes):
             fit = search.fit(replace(signed, start=start), recipe)
             yield fit

@@ -71,14 +71,14 @@ def _residual(columns: Float[Tensor, "t c"], theta: Float[Tensor, " c"]) -> Floa
 
 
 def likely_starts(
-    table: Float[Tensor, "t c"], columns: Columns, rates: Float[Tensor, " c"]
+    table: Float[Tensor, "t c"], columns: Columns, frequencies: Float[Tensor, " c"]
 ) -> list[int]:
     """Return the first positions whose rows correlate most with those of a table, and 0 if it does."""
-    few = torch.linspace(0, len(rates) - 1, min(len(rates), _START_COLUMNS)).long()
+    few = torch.linspace(0, len(frequencies) - 1, min(len(frequencies), _START_COLUMNS)).long()
     first = table[:_START_ROWS, few]
     count = LATEST_START - EARLIEST_START + 1
     positions = EARLIEST_START + torch.arange(count + len(first) - 1, dtype=torch.float64)
-    angles = positions.unsqueeze(1) * rates[few]
+    angles = positions.unsqueeze(1) * frequencies[few]
     values = torch.where(columns.sines[few], angles.sin(), angles.cos())
     # Of start s: the sum over r of row s + r of the formula times row r of the table.
     products = (values @ first.T).unfold(0, len(first), 1).diagonal(dim1=1, dim2=2).sum(1)

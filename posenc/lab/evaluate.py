@@ -112,7 +112,7 @@ def _rebuilt(model: LanguageModel, config: SchemeConfig) -> Scheme:
     return scheme
 
 
-def readings(specification: Specification) -> list[tuple[int, int]]:
+def evaluation_lengths(specification: Specification) -> list[tuple[int, int]]:
     """Return (length, sequences) of all that `evaluate` passes through the model."""
     spec, length = specification, specification.train_length
     trained = TASKS[spec.task].positions(length)

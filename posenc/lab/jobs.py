@@ -22,11 +22,11 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from posenc.checkpoints.file_store import lasting, reason, work_folder
+from posenc.checkpoints.file_store import is_shared, reason, work_folder
 from posenc.errors import PosencError, QueueBusy, QueueFull, QueueUnwritable, RunError, quoted
 from posenc.lab.run_once import CHECKPOINTS
 from posenc.lab.specification import Specification
-from posenc.text import counted
+from posenc.text import count_of
 
 ATTEMPTS = 3  # of a job whose process died
 MAX_SILENCE = 1_800.0  # seconds until a process that reports nothing is ended
@@ -44,8 +44,9 @@ _TABLE = """CREATE TABLE IF NOT EXISTS jobs (
     reading REAL NOT NULL, owner TEXT NOT NULL, added REAL NOT NULL, attempts INTEGER NOT NULL DEFAULT 0,
     error TEXT, slot INTEGER, process TEXT, reported REAL, cancelled REAL, progress TEXT, text BLOB
 )"""
-_JOBS = """SELECT name, records, store, text_name, estimate, reading, owner, attempts, error,
-    slot, cancelled FROM jobs ORDER BY id"""
+# Databases of earlier versions call the column `reading`.
+_JOBS = """SELECT name, records, store, text_name, estimate, reading AS evaluation_seconds,
+    owner, attempts, error, slot, cancelled FROM jobs ORDER BY id"""
 _HUNG = """SELECT name, slot FROM jobs WHERE process = ? AND error IS NULL
     AND (reported < min(?, ? - ? * reading) OR cancelled < ?)"""
 _REASONS = {sqlite3.SQLITE_FULL: errno.ENOSPC, sqlite3.SQLITE_READONLY: errno.EROFS}
@@ -66,7 +67,7 @@ class Progress:
     """How far a job is. points: (step, mean loss of the steps up to it) of the current run.
 
     run: index of the run among the job's runs. began: the first step of this process. seconds: spent
-    since that step. reading: all steps are done, and the model is being evaluated.
+    since that step. evaluating: all steps are done, and the model is being evaluated.
     """
 
     run: int = 0
@@ -74,14 +75,14 @@ class Progress:
     began: int = 0
     seconds: float = 0.0
     points: tuple[tuple[int, float], ...] = ()
-    reading: bool = False
+    evaluating: bool = False
 
 
 @dataclass(frozen=True)
 class Job:
     """One or more runs that a worker trains in order.
 
-    estimate: expected seconds, of which `reading` are for evaluations. owner: "" if unknown.
+    estimate: expected seconds, of which `evaluation_seconds` are for evaluations. owner: "" if unknown.
     """
 
     name: str
@@ -89,7 +90,7 @@ class Job:
     store: str | None
     text_name: str
     estimate: float
-    reading: float
+    evaluation_seconds: float
     owner: str
     attempts: int
     error: str | None
@@ -116,7 +117,7 @@ class Queue:
         text: bytes | None = None,
         text_name: str = "",
         estimate: float = 0.0,
-        reading: float = 0.0,
+        evaluation_seconds: float = 0.0,
         owner: str = "",
         owner_limit: int | None = None,
         owner_jobs: Collection[str] = (),
@@ -131,16 +132,17 @@ class Queue:
         """
         if not specifications:
             raise RunError("There is nothing to train.")
-        if store is not None and not lasting(store):
+        if store is not None and not is_shared(store):
             raise RunError(
                 "The store of runs is this process's memory, which no other one can reach."
             )
         if not all(
-            isinstance(x, int | float) and 0 <= x <= _MAX_SECONDS for x in (estimate, reading)
+            isinstance(x, int | float) and 0 <= x <= _MAX_SECONDS
+            for x in (estimate, evaluation_seconds)
         ):
             raise RunError(
                 f"A job's seconds must be numbers from 0 to {_MAX_SECONDS:,.0f}, got "
-                f"{quoted(estimate)} and {quoted(reading)}."
+                f"{quoted(estimate)} and {quoted(evaluation_seconds)}."
             )
         digest = "".join(specification.run_id for specification in specifications)
         with self._changes() as db:
@@ -153,7 +155,7 @@ class Queue:
             active = [job for job in self._jobs(db.execute(_JOBS).fetchall()) if not job.error]
             if len(active) >= self.running + self.waiting:
                 raise QueueFull(
-                    f"{counted(self.waiting, 'job')} {'waits' if self.waiting == 1 else 'wait'} already; "
+                    f"{count_of(self.waiting, 'job')} {'waits' if self.waiting == 1 else 'wait'} already; "
                     "try again when one of them has ended."
                 )
             own = [
@@ -161,13 +163,14 @@ class Queue:
             ]
             if owner_limit is not None and len(own) >= owner_limit:
                 raise QueueFull(
-                    f"You have {counted(owner_limit, 'job')} in the queue, the limit for one person; "
+                    f"You have {count_of(owner_limit, 'job')} in the queue, the limit for one person; "
                     "try again when one of them has ended."
                 )
             db.execute("DELETE FROM jobs WHERE digest = ? AND error IS NOT NULL", (digest,))
             name = uuid.uuid4().hex
             records = json.dumps([specification.record for specification in specifications])
-            values = [name, digest, records, store, text_name, estimate, reading, owner, text]
+            times = estimate, evaluation_seconds
+            values = [name, digest, records, store, text_name, *times, owner, text]
             db.execute(
                 "INSERT INTO jobs (name, digest, records, store, text_name, estimate, reading, owner,"
                 " text, added) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",

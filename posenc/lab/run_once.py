@@ -17,7 +17,7 @@ from torch.nn import functional
 from posenc.checkpoints.file_store import reason, work_folder
 from posenc.device import fixed_threads
 from posenc.errors import DeviceLost, RunError
-from posenc.lab.evaluate import Score, evaluate, readings
+from posenc.lab.evaluate import Score, evaluate, evaluation_lengths
 from posenc.lab.model import ModelSize
 from posenc.lab.runs import Run, Store
 from posenc.lab.specification import Specification, current_versions
@@ -33,12 +33,12 @@ _EVALUATED = (ModelSize(layers=2, width=64, heads=4), 512, 16)
 @dataclass(frozen=True)
 class Speed:
     """Seconds on one thread of this machine: per layer of any size in a training step, per
-    multiplication of the forward pass in a step (backward included), and in an evaluation (reading).
+    multiplication of the forward pass in a step (backward included), and in an evaluation.
     """
 
     layer: float
     multiplication: float
-    reading: float
+    evaluation: float
 
     def step(self, specification: Specification) -> float:
         """Return the seconds of one step of training."""
@@ -49,8 +49,8 @@ class Speed:
     def seconds(self, specification: Specification) -> float:
         """Return the seconds of a run, its evaluation included."""
         evaluation = sum(
-            self.reading * multiplications(specification, length) * count
-            for length, count in readings(specification)
+            self.evaluation * multiplications(specification, length) * count
+            for length, count in evaluation_lengths(specification)
         )
         return self.step(specification) * specification.steps + evaluation
 

@@ -182,7 +182,7 @@ class Store(FileStore):
         if tables:
             tensors = {name: value.detach().cpu().contiguous() for name, value in tables.items()}
             spec = run.specification
-            note = {"run": run.run_id, "scheme": spec.scheme.kind, "described": spec.described}
+            note = {"run": run.run_id, "scheme": spec.scheme.kind, "described": spec.description}
             name, content = f"{run.run_id}.safetensors", save(tensors, note)
             if not self.put(name, content, new=True) and not self._has_whole_tables(run.run_id):
                 self.put(name, content)

@@ -145,7 +145,7 @@ class Specification:
         return name_of(self.record)
 
     @property
-    def described(self) -> str:
+    def description(self) -> str:
         """A phrase with the task, sizes, steps and seed."""
         return f"{self.alike}, seed {self.seed}"
 

@@ -71,7 +71,7 @@ class Trainer:
         begin = time.perf_counter()
         number = len(self.losses)
         for group in self.optimizer.param_groups:
-            group["lr"] = rate(number, self.specification)
+            group["lr"] = learning_rate_at(number, self.specification)
         inputs, targets = self.task.batch(
             self.specification.batch, generator_for(self.specification.seed, "data", number)
         )
@@ -184,7 +184,7 @@ def build_model(specification: Specification, task: Task) -> LanguageModel:
     return model.to(specification.device)
 
 
-def rate(step: int, specification: Specification) -> float:
+def learning_rate_at(step: int, specification: Specification) -> float:
     """Return the learning rate of a step, from 0: linear warm-up, then a cosine to a tenth."""
     steps = specification.steps
     warm = max(1, round(WARM_UP * steps))

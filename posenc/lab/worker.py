@@ -156,7 +156,7 @@ class _Reporter:
                     began=self.began,
                     seconds=now - self.start,
                     points=tuple(self.points),
-                    reading=step == self.steps,
+                    evaluating=step == self.steps,
                 )
             )
         if self.stopping.is_set() or _leaving.is_set():

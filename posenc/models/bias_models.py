@@ -57,7 +57,7 @@ def read_bloom(model_type: str, keys: Keys) -> ModelConfig:
 def read_mpt(model_type: str, keys: Keys) -> ModelConfig:
     """Return what an MPT config says: ALiBi, or a learned table that transformers does not build."""
     sizes = read_sizes(keys, _MPT)
-    keys.find("learned_pos_emb")  # means nothing where ALiBi is on
+    keys.read.add("learned_pos_emb")  # means nothing where ALiBi is on
     attention = keys.section("attn_config") or Keys({}, keys.named("attn_config"), keys)
     alibi = attention.flag("alibi", True, "the default of transformers' MptAttentionConfig")
     largest = attention.get("alibi_bias_max", _POSITIVE, 8.0)
@@ -94,7 +94,7 @@ def read_falcon_alibi(model_type: str, keys: Keys) -> ModelConfig:
     """Return what the config of a Falcon with ALiBi says (Falcon-RW)."""
     sizes = read_sizes(keys, FAMILIES["falcon"])
     for name in ("rope_parameters", "rope_theta", "rope_scaling"):
-        keys.find(name)  # means nothing where ALiBi is on
+        keys.read.add(name)  # means nothing where ALiBi is on
     note = (
         "The bias is added before the logits are scaled, so that it acts divided by "
         f"sqrt({sizes.head_dim}), and its slopes are rounded to bfloat16; the scheme is ALiBi's own."
@@ -118,7 +118,7 @@ def read_t5(model_type: str, keys: Keys) -> ModelConfig:
     head_dim = keys.get(("d_kv", "head_dim"), HEAD_WIDTH_LIMIT, 64, why)
     buckets = keys.get("relative_attention_num_buckets", _BUCKETS, 32, why)
     distance = keys.get("relative_attention_max_distance", LENGTH_LIMIT, 128, why)
-    keys.find("n_positions")  # the length of its training texts; no table has so many rows
+    keys.read.add("n_positions")  # the length of its training texts; no table has so many rows
 
     def stack(name: str, layers: int, cache_width: int, *notes: str) -> LayerKind:
         both = name == "encoder"

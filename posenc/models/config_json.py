@@ -17,7 +17,7 @@ from posenc.errors import ConfigFileError, quoted
 from posenc.text import printable_name
 
 ConfigSource = Mapping[str, Any] | str | bytes | bytearray | Path
-_TEXT = fields.Word(pattern="(?s).*", described="a text")
+_TEXT = fields.Word(pattern="(?s).*", in_words="a text")
 _MAX_DEPTH = 32  # objects and lists inside one another
 
 

@@ -64,7 +64,7 @@ def read_sizes(keys: Keys, family: Family) -> Sizes:
                 f"key, got {quoted(entry[1])}",
             )
     if keys.record.get("kv_channels") == head_dim:
-        keys.find("kv_channels")  # the head width, as Megatron and NVIDIA's Nemotron call it
+        keys.read.add("kv_channels")  # the head width, as Megatron and NVIDIA's Nemotron call it
     return Sizes(
         hidden_size=hidden,
         layers=layers,
@@ -80,7 +80,7 @@ def _kv_heads(keys: Keys, family: Family, heads: int) -> int:
     if family.config_class == "FalconConfig":
         names = ("num_kv_heads", "n_head_kv")
         has_key = keys.find(names) is not None
-        keys.find("multi_query")  # means nothing in the new design
+        keys.read.add("multi_query")  # means nothing in the new design
         if keys.flag("new_decoder_architecture", False):
             return _read_kv_heads(keys, names, heads) if has_key else heads
         return 1 if keys.flag("multi_query", True, family.source) else heads
@@ -141,23 +141,23 @@ def _latent_heads(keys: Keys, family: RopeFamily, sizes: Sizes) -> Heads:
     # DeepSeek: a part of each head is rotated, and all heads share its key.
     why = family.source
     rotated = keys.get("qk_rope_head_dim", EVEN_WIDTH_LIMIT, 64, why)
-    plain = keys.get("qk_nope_head_dim", EVEN_WIDTH_LIMIT, 128, why)
+    unrotated = keys.get("qk_nope_head_dim", EVEN_WIDTH_LIMIT, 128, why)
     latent = keys.get("kv_lora_rank", WIDTH_LIMIT, 512, why)
-    keys.find("v_head_dim")  # values come from the latent vector, whatever their width
-    keys.find("qk_head_dim")  # the sum of the two
+    keys.read.add("v_head_dim")  # values come from the latent vector, whatever their width
+    keys.read.add("qk_head_dim")  # the sum of the two
     entry = keys.find("head_dim")
-    if entry is not None and entry[1] not in (rotated, plain + rotated):
+    if entry is not None and entry[1] not in (rotated, unrotated + rotated):
         raise keys.error(
             "head_dim",
             f"must be qk_rope_head_dim {rotated} or absent: this class sets it so, got {entry[1]!r:.40}",
         )
     return Heads(
         kv_heads=sizes.kv_heads,
-        head_dim=plain + rotated,
+        head_dim=unrotated + rotated,
         rope_dim=rotated,
         cache_width=latent + rotated,
         notes=(
-            f"The last {rotated} features of a head of {plain + rotated} are rotated, and all heads "
+            f"The last {rotated} features of a head of {unrotated + rotated} are rotated, and all heads "
             f"share the rotated key; a token's cache is one latent vector of {latent} and that key.",
         ),
     )
@@ -165,22 +165,24 @@ def _latent_heads(keys: Keys, family: RopeFamily, sizes: Sizes) -> Heads:
 
 def _global_heads(keys: Keys, family: RopeFamily, sizes: Sizes, kinds: tuple[str, ...]) -> Heads:
     # Gemma 4: layers of full attention have wider heads, and may have fewer key heads.
-    layers = keys.section("per_layer_config")
-    if layers is None:
+    per_layer = keys.section("per_layer_config")
+    if per_layer is None:
         name = "num_global_key_value_heads"
         width = keys.get("global_head_dim", HEAD_WIDTH_LIMIT, family.global_head_dim, family.source)
         has_own = keys.optional(name, HEAD_LIMIT) and keys.flag("attention_k_eq_v", False)
-        groups = _read_kv_heads(keys, name, sizes.heads) if has_own else sizes.kv_heads
-        return _plain_heads(groups, width)
-    sections = {int(name): layers.section(name) for name in filter(str.isdecimal, layers.record)}
+        kv_heads = _read_kv_heads(keys, name, sizes.heads) if has_own else sizes.kv_heads
+        return _plain_heads(kv_heads, width)
+    sections = {
+        int(name): per_layer.section(name) for name in filter(str.isdecimal, per_layer.record)
+    }
     variants = set()
     for index in (index for index, kind in enumerate(kinds) if kind == FULL):
         layer = sections.get(index)
-        width, groups = sizes.head_dim, sizes.kv_heads
+        width, kv_heads = sizes.head_dim, sizes.kv_heads
         if layer is not None:
             width = layer.get("head_dim", HEAD_WIDTH_LIMIT, width)
-            groups = _read_kv_heads(layer, "num_key_value_heads", sizes.heads, groups)
-        variants.add((groups, width))
+            kv_heads = _read_kv_heads(layer, "num_key_value_heads", sizes.heads, kv_heads)
+        variants.add((kv_heads, width))
     if len(variants) != 1:
         raise keys.error(
             "per_layer_config", "must give all layers of full attention the same heads"
@@ -229,8 +231,8 @@ def read_window(keys: Keys, family: RopeFamily) -> int | None:
     if family.windows in ("last layers", "if any", "none") and not keys.flag(
         "use_sliding_window", family.windows == "if any"
     ):
-        keys.find(family.window_key)  # read, and switched off
-        keys.find("max_window_layers")
+        keys.read.add(family.window_key)  # read, and switched off
+        keys.read.add("max_window_layers")
         return None
     name = family.window_key
     if family.window is None or (name in keys.record and keys.record[name] is None):
@@ -262,9 +264,9 @@ def rope_by_layer(keys: Keys, family: RopeFamily, layers: int) -> tuple[bool, ..
     if not family.no_rope or (family.windows == "if any" and keys.record.get(name) is None):
         return (True,) * layers
     if keys.record.get(name) == []:  # the default pattern, as in transformers' Llama4TextConfig
-        keys.find(name)
+        keys.read.add(name)
     elif (listed := keys.by_layer(name, layers, _USES_ROPE)) is not None:
-        keys.find("no_rope_layer_interval")  # the list was made from it
+        keys.read.add("no_rope_layer_interval")  # the list was made from it
         return tuple(bool(entry) for entry in listed)
     interval = keys.get("no_rope_layer_interval", LAYER_LIMIT, 4, why)
     return tuple(bool((index + 1) % interval) for index in range(layers))

@@ -47,7 +47,7 @@ class ModelPreset:
     """One model.
 
     source: where its numbers were checked. unverified: which of them were not, "" where all were.
-    config: what its config.json says of position. described: a model that never had such a file.
+    config: what its config.json says of position. model: the model itself, where there is no such file.
     optional: whether the config's scaling is one that its makers recommend for long texts only, and
     that the published file leaves out. note: what else to know, "" for nothing.
     trained_length: tokens of the longest training texts, where the makers published it and the config
@@ -62,12 +62,12 @@ class ModelPreset:
     note: str = ""
     trained_length: int | None = None
     trained_source: str = ""
-    described: ModelConfig | None = None
+    model: ModelConfig | None = None
 
     def read(self, *, scaled: bool = True) -> ModelConfig:
         """Return the model; without its optional scaling if not `scaled`."""
-        if self.described is not None:
-            return self.described
+        if self.model is not None:
+            return self.model
         config = dict(self.config or {})
         if self.optional and not scaled:
             del config["rope_scaling"]
@@ -91,7 +91,7 @@ def _paper(
     """Return a model that is known from a paper and its code, not from a config.json."""
     note = "This model has no config.json; its numbers are those of its paper and code."
     model = uniform_model("", sizes, scheme, layer_notes=notes, notes=(note,))
-    return ModelPreset(label=label, source=source, unverified=unverified, described=model)
+    return ModelPreset(label=label, source=source, unverified=unverified, model=model)
 
 
 _KEYS = (

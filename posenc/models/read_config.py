@@ -21,7 +21,7 @@ from posenc.models.learned_models import LEARNED_FAMILIES, read_learned_model
 from posenc.models.model_config import ModelConfig
 from posenc.models.rope_models import read_gptj, read_rope_model
 from posenc.schemes.rope import RopeConfig
-from posenc.text import listed, printable_name
+from posenc.text import joined, printable_name
 
 Reader = Callable[[str, Keys], ModelConfig]
 
@@ -153,7 +153,7 @@ def _mark_agreeing_keys(keys: Keys, model: ModelConfig) -> None:
     for name, values in agreeing.items():
         value = keys.record.get(name)
         if any(value == agreed and type(value) is type(agreed) for agreed in values):
-            keys.find(name)
+            keys.read.add(name)
 
 
 def _refusal(problem: str, key: str, assume: str, effect: str) -> ConfigFileError:
@@ -188,7 +188,7 @@ def _listed(names: tuple[str, ...]) -> str:
     parts = [name[-_MAX_NAME_LENGTH:] for name in names[:_MAX_NAMES]]
     if len(names) > _MAX_NAMES:
         parts.append(f"{len(names) - _MAX_NAMES:,} more")
-    return listed(parts, "and")
+    return joined(parts, "and")
 
 
 def _short(model_type: str) -> str:

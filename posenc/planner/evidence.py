@@ -8,7 +8,7 @@ from posenc.models.model_config import ModelConfig
 from posenc.models.presets import MODELS, ModelPreset
 from posenc.schemes import SCHEMES
 from posenc.schemes.rope import RopeConfig
-from posenc.text import counted, times
+from posenc.text import as_factor, count_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +94,7 @@ class MeasuredRatio:
     def text(self) -> str:
         """The ratio in words."""
         return (
-            f"{self.mean:.3g} times (geometric mean of {counted(self.seeds, 'seed')}, {self.low:.3g} to "
+            f"{self.mean:.3g} times (geometric mean of {count_of(self.seeds, 'seed')}, {self.low:.3g} to "
             f"{self.high:.3g}, trained on {self.train_length:,} bytes)"
         )
 
@@ -152,9 +152,9 @@ def measured_factor(ratios: Sequence[MeasuredRatio], factor: float) -> str:
     """Return the factor that was measured, in words, and why where it is not the one asked for."""
     measured = max(ratio.factor for ratio in ratios)
     if measured == factor:
-        return times(measured)
+        return as_factor(measured)
     which = "next" if measured > factor else "largest"
-    return f"{times(measured)}, the {which} factor that was measured"
+    return f"{as_factor(measured)}, the {which} factor that was measured"
 
 
 def statements(

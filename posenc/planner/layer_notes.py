@@ -13,7 +13,7 @@ from posenc.schemes.rope import RopeConfig
 from posenc.schemes.sinusoidal import SinusoidalConfig
 from posenc.schemes.t5 import T5Config
 from posenc.schemes.transformer_xl import TransformerXLConfig
-from posenc.text import counted, power
+from posenc.text import count_of, short_number
 
 FORGOTTEN = 0.01  # factor on a weight below which a head is said to see nothing
 
@@ -87,7 +87,7 @@ def length_note(
                 "here."
             ), "Dai et al. 2019, arXiv 1901.02860, section 3.3"
         case RopeConfig():
-            name = f"{scheme.label} of base {power(scheme.base)}"
+            name = f"{scheme.label} of base {short_number(scheme.base)}"
             if trained_length is None:
                 return f"{name}; the trained length is not known.", config
             if reach <= trained_length:
@@ -130,10 +130,10 @@ def _note(
         )
     if window < target:
         sentence += (
-            f" A query sees {counted(window, 'token')} at most, so no more of them are kept."
+            f" A query sees {count_of(window, 'token')} at most, so no more of them are kept."
         )
     return LayerNote(
-        layers=f"{counted(len(kind.layers), 'layer')} ({kind.name})",
+        layers=f"{count_of(len(kind.layers), 'layer')} ({kind.name})",
         sentence=sentence,
         source=source,
         works=not isinstance(scheme, LearnedConfig) or scheme.max_len >= target,

@@ -21,7 +21,7 @@ from posenc.schemes.rope import RopeConfig
 from posenc.schemes.rope_scaling.base import RopeLinearConfig
 from posenc.schemes.rope_scaling.ntk import RopeNtkConfig
 from posenc.schemes.rope_scaling.yarn import RopeYarnConfig
-from posenc.text import counted
+from posenc.text import count_of
 
 VLLM_SOURCE = "docs.vllm.ai, stable, Context Extension; vLLM 0.11.1 and later"
 LLAMA_CPP_SOURCE = "ggml-org/llama.cpp, tools/server/README.md at 00dc8057"
@@ -168,7 +168,7 @@ def needless_layers(plan: ContextPlan) -> str:
     family = FAMILIES.get(plan.model.read_as)
     config_class = f"transformers' {family.config_class}" if family else "its class"
     return (
-        f"{counted(layers, f'{spared[0].name} layer')} to which no distance is new: they see {window:,} "
+        f"{count_of(layers, f'{spared[0].name} layer')} to which no distance is new: they see {window:,} "
         f"tokens at most, and {config_class} has one RoPE for all layers."
     )
 

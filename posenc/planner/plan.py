@@ -47,7 +47,7 @@ from posenc.planner.scaling_effects import (
     worst_cosine_error,
 )
 from posenc.schemes.rope import RopeConfig, rope_frequencies
-from posenc.text import times
+from posenc.text import as_factor
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,9 +85,9 @@ class MethodPlan:
         """How ready the method is, in a few words."""
         evidence = self.method.evidence
         texts = {
-            Readiness.UNTRAINED: f"tested to {times(evidence.untrained_to)} without training",
-            Readiness.TRAINED: f"needs fine-tuning (done to {times(evidence.trained_to)})",
-            Readiness.UNREPORTED: f"not reported to work at {times(self.factor)}",
+            Readiness.UNTRAINED: f"tested to {as_factor(evidence.untrained_to)} without training",
+            Readiness.TRAINED: f"needs fine-tuning (done to {as_factor(evidence.trained_to)})",
+            Readiness.UNREPORTED: f"not reported to work at {as_factor(self.factor)}",
         }
         return texts.get(self.readiness, self.readiness.value)
 

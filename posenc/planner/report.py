@@ -11,7 +11,7 @@ from posenc.planner.layer_notes import layer_notes
 from posenc.planner.methods import RANKING
 from posenc.planner.paste import paste
 from posenc.planner.plan import ContextPlan, MethodPlan
-from posenc.planner.scaling_effects import BLENDED, DIVIDED, KEPT
+from posenc.planner.scaling_effects import BLENDED, DIVIDED, UNCHANGED
 from posenc.planner.warnings import bound_sentence, recommendation, warnings_of
 
 Value = str | int | float | None
@@ -67,7 +67,7 @@ COLUMNS = (
         help="The same error of the frequencies that transformers computes, in float32 from the start.",
     ),
     Column("unseen pairs", "unseen_pairs", COVERAGE, ",", lambda x: x.pairs.unseen_count),
-    Column("kept", "kept", COVERAGE, ",", lambda x: x.pairs.count(KEPT)),
+    Column("kept", "kept", COVERAGE, ",", lambda x: x.pairs.count(UNCHANGED)),
     Column("blended", "blended", COVERAGE, ",", lambda x: x.pairs.count(BLENDED)),
     Column("divided", "divided", COVERAGE, ",", lambda x: x.pairs.count(DIVIDED)),
     Column("B(k) < 0 at", "first_negative", COVERAGE, ",", lambda x: x.first_negative),

@@ -16,7 +16,7 @@ from posenc.schemes.rope import RopeConfig, rope_frequencies
 
 Array = npt.NDArray[np.float64]
 
-KEPT, BLENDED, DIVIDED = "kept", "blended", "divided"
+UNCHANGED, BLENDED, DIVIDED = "kept", "blended", "divided"
 _CHUNK = 2**16  # positions
 _ROUNDING = 1e-12  # of a ratio of two frequencies, each correctly rounded
 _MAX_COMPARED = 2**20  # distances
@@ -84,7 +84,7 @@ def compare_pairs(
         before=before,
         after=after,
         ratio=ratio,
-        states=tuple(np.where(same, KEPT, states).tolist()),
+        states=tuple(np.where(same, UNCHANGED, states).tolist()),
         turns=turns,
         unseen=(turns < 1) & farther,
     )

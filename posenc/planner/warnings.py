@@ -12,7 +12,7 @@ from posenc.planner.methods import CONFIGURED, LARGER_BASE, UNSCALED, Readiness
 from posenc.planner.paste import needless_layers
 from posenc.planner.plan import ContextPlan, MethodPlan
 from posenc.schemes.rope import RopeConfig
-from posenc.text import counted, listed, power, times
+from posenc.text import as_factor, count_of, joined, short_number
 
 _BOUND = "B(k) = sum cos(k theta) must stay at or above 0 for all distances below the context."
 _MEN = "Men et al. 2024, arXiv 2405.14591"
@@ -29,12 +29,12 @@ def recommendation(plan: ContextPlan) -> str:
         return f"{plan.name} to {plan.target:,}: its config does not say what it was trained on."
     if not plan.longer:
         return _not_longer(plan, plan.trained_length)
-    stretch = times(plan.reach / plan.trained_length)
+    stretch = as_factor(plan.reach / plan.trained_length)
     if plan.own_length and plan.reach > plan.own_length:
         begin = (
             f"{plan.name} reads {plan.own_length:,} tokens with its own scaling; {plan.target:,} is "
-            f"{times(plan.reach / plan.own_length)} past that: measure it as configured first. The methods "
-            f"below start from the {plan.trained_length:,} tokens before its scaling, {stretch}"
+            f"{as_factor(plan.reach / plan.own_length)} past that: measure it as configured first. The "
+            f"methods below start from the {plan.trained_length:,} tokens before its scaling, {stretch}"
         )
     else:
         begin = f"{plan.name} from {plan.trained_length:,} to {plan.target:,} is {stretch}"
@@ -97,7 +97,7 @@ def _what_to_do(plan: ContextPlan) -> str:
         keep = "keeps" if len(covering) == 1 else "keep"
         end = f"which {keep} every pair within angles seen in training"
         end = end if covering else f"though {_unseen(tuned[0])}"
-        advice = f"Plan to fine-tune with {listed(map(_name, covering or tuned), 'or')}, {end}."
+        advice = f"Plan to fine-tune with {joined(map(_name, covering or tuned), 'or')}, {end}."
     elif plan.own_length and choice and _is_own_kind(plan, choice):
         advice = f"Plan to train and to measure, first with {_name(choice)} at a larger factor."
     else:
@@ -110,9 +110,9 @@ def _without_training(plan: ContextPlan, trained: bool) -> str:
     tested = [method for method in plan.methods if method.readiness is Readiness.UNTRAINED]
     if tested:
         sentence = (
-            f"Without training, {listed(map(_name, tested), 'and')} "
+            f"Without training, {joined(map(_name, tested), 'and')} "
             f"{'is' if len(tested) == 1 else 'are'} reported to work to "
-            f"{times(tested[0].method.evidence.untrained_to)}"
+            f"{as_factor(tested[0].method.evidence.untrained_to)}"
         )
         if tested[0].pairs.unseen_count:
             sentence += f", but {_unseen(tested[0])}"
@@ -120,7 +120,7 @@ def _without_training(plan: ContextPlan, trained: bool) -> str:
         stretch = plan.methods[0].factor if plan.methods else 1.0
         sentence = (
             "No source reports that a method compared here keeps its perplexity at "
-            f"{times(stretch)} {'without training' if trained else 'with training or without'}"
+            f"{as_factor(stretch)} {'without training' if trained else 'with training or without'}"
         )
     measured = [
         method
@@ -130,10 +130,10 @@ def _without_training(plan: ContextPlan, trained: bool) -> str:
     if not measured:
         return f"{sentence}."
     best = min(measured, key=lambda method: max(ratio.mean for ratio in method.measured))
-    ratios = listed((f"{ratio.mean:.3g}" for ratio in best.measured), "and")
-    lengths = listed((f"{ratio.train_length:,}" for ratio in best.measured), "and")
+    ratios = joined((f"{ratio.mean:.3g}" for ratio in best.measured), "and")
+    lengths = joined((f"{ratio.train_length:,}" for ratio in best.measured), "and")
     others = [_name(method) for method in measured if method is not best]
-    than = f", less than {listed(others, 'and')}" if others else ""
+    than = f", less than {joined(others, 'and')}" if others else ""
     return (
         f"{sentence}. Measured here on small models trained on {lengths} bytes, at "
         f"{measured_factor(best.measured, best.factor)}: {_name(best)} raised their perplexity "
@@ -152,7 +152,7 @@ def _name(method: MethodPlan) -> str:
 def _unseen(method: MethodPlan) -> str:
     count, verb = method.pairs.unseen_count, "meets" if method.pairs.unseen_count == 1 else "meet"
     return (
-        f"{counted(count, 'pair')} of {len(method.pairs.before)} {verb} angles unseen in training"
+        f"{count_of(count, 'pair')} of {len(method.pairs.before)} {verb} angles unseen in training"
     )
 
 
@@ -184,7 +184,7 @@ def _through_layers(plan: ContextPlan) -> str:
         len(kind.layers) for kind in kinds if kind.window is None or kind.window >= plan.target
     )
     if unlimited:
-        others = counted(unlimited, "other layer")
+        others = count_of(unlimited, "other layer")
         return f"Text beyond that is read by the {others} alone: measure first."
     reach = sum(len(kind.layers) * (kind.window or 0) for kind in kinds)
     layers = sum(len(kind.layers) for kind in kinds)
@@ -199,7 +199,7 @@ def bound_sentence(plan: ContextPlan) -> str:
     """Return where B(k) turns negative and which base satisfies it, in a sentence; "" without RoPE."""
     if plan.trained is None:
         return ""
-    begin = f"At base {power(plan.trained.base)} B(k)"
+    begin = f"At base {short_number(plan.trained.base)} B(k)"
     if plan.first_negative is None:
         return f"{begin} stays at or above 0 up to {plan.scanned:,}."
     begin = f"{begin} turns negative at {plan.first_negative:,};"
@@ -215,7 +215,7 @@ def bound_sentence(plan: ContextPlan) -> str:
 def precision_sentence(plan: ContextPlan) -> str:
     """Return how many positions below the target bfloat16 and float32 distinguish, in a sentence."""
     return (
-        f"Of {counted(plan.target, 'position')} {plan.distinct_bfloat16:,} stay apart as bfloat16 "
+        f"Of {count_of(plan.target, 'position')} {plan.distinct_bfloat16:,} stay apart as bfloat16 "
         f"numbers, {plan.distinct_float32:,} as float32."
     )
 
@@ -258,8 +258,8 @@ def _of_bound(plan: ContextPlan) -> Iterator[PlanWarning]:
         return
     if plan.first_negative < plan.trained_length:
         sentence = (
-            f"Base {power(plan.trained.base)} breaks the bound at {plan.first_negative:,}, inside the "
-            f"trained length of {plan.trained_length:,}: the bound is not a limit of what works."
+            f"Base {short_number(plan.trained.base)} breaks the bound at {plan.first_negative:,}, inside "
+            f"the trained length of {plan.trained_length:,}: the bound is not a limit of what works."
         )
         yield PlanWarning(_BOUND, sentence, _MEN)
     window = plan.base_window
@@ -293,7 +293,7 @@ def _of_method(method: MethodPlan, plan: ContextPlan) -> Iterator[PlanWarning]:
         length = plan.own_length if configured and plan.own_length else plan.trained_length
         yield PlanWarning(
             "A pair that made less than a turn in training knows no angle past its last one.",
-            f"{label}: {counted(unseen, 'pair')} of {len(method.pairs.before)} "
+            f"{label}: {count_of(unseen, 'pair')} of {len(method.pairs.before)} "
             f"{'turns' if unseen == 1 else 'turn'} farther than texts of {length:,} tokens show.",
             "Liu et al. 2023, arXiv 2310.05209",
         )

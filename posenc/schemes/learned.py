@@ -38,7 +38,7 @@ class LearnedConfig(SchemeConfig):
     ).field(512)
     source: str = fields.Word(
         pattern=rf"random|given|trained|minilm|{limits.TABLE}|{limits.RUN}|.{{1,4096}}\.safetensors",
-        described="random, given, trained, minilm, the name of a held table or of a run, or the path "
+        in_words="random, given, trained, minilm, the name of a held table or of a run, or the path "
         "of a .safetensors file",
         label="Learned table",
     ).field("random")

@@ -114,7 +114,7 @@ class RopeConfig(SchemeConfig):
         """Return the frequencies in float32, by the operations of transformers."""
         return 1.0 / float32_powers(self.base, self.float32_rotary_dim)
 
-    def rate_formula(self, write: Writer) -> tuple[str, ...]:
+    def frequency_formula(self, write: Writer) -> tuple[str, ...]:
         """Return a pair's frequency in LaTeX, then the definitions of its symbols."""
         return (rf"\frac{{1}}{{{write.power('rotary_dim')}}}",)
 
@@ -134,7 +134,7 @@ class RopeConfig(SchemeConfig):
 
     def formula(self, write: Writer) -> str:
         scale = self.attention_scaling()
-        lines = [*self.rate_formula(write), *([f"a = {number(scale)}"] if scale != 1 else [])]
+        lines = [*self.frequency_formula(write), *([f"a = {number(scale)}"] if scale != 1 else [])]
         return write.rotation(self.layout, "rotary_dim", lines, "" if scale == 1 else r"a\,")
 
     def build(self, device: torch.device | str | None = None, seed: int = 0) -> "Rope":

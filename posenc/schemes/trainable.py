@@ -24,7 +24,7 @@ def source_field(label: str) -> Any:
     """Return the field that names the source of a scheme's parameters."""
     rule = fields.Word(
         pattern=rf"{INITIAL}|trained|{limits.RUN}",
-        described="initial, trained or run- with the name of a run",
+        in_words="initial, trained or run- with the name of a run",
         label=f"{label} parameters",
         help="initial: as drawn at the start, untrained. trained: of a run that ships with posenc.",
     )
@@ -74,7 +74,7 @@ class Trainable(Scheme):
             raise CheckpointError(
                 f"{self.config.label}: the {run.provenance} do not fit these sizes, their shapes are "
                 f"{_listed(run_shapes)} and {_listed(shapes)} is asked for; take the heads and the "
-                f"dimension of that run ({run.described})."
+                f"dimension of that run ({run.description})."
             )
         self.load_state_dict(run.tensors)
         self.provenance, self.untrained = run.provenance, False

@@ -26,7 +26,7 @@ class ModelRule(fields.Word):
     """The name of a model or the token of a config, "" for none; `chosen_model` reads it."""
 
     pattern: str = rf"|{PATTERN}|{_NAME}"
-    described: str = "the name of a model, such as llama-3-8b, or the token of a config"
+    in_words: str = "the name of a model, such as llama-3-8b, or the token of a config"
 
     def describe(self, value: str) -> str:
         return chosen_model(value).preset.label if value else "none"
@@ -49,19 +49,20 @@ class ChosenModel:
         return self.token.startswith(PREFIX)
 
     @property
-    def kind(self) -> LayerKind:
+    def layer_kind(self) -> LayerKind:
         """The layers that are compared: those with RoPE that see farthest, or the main ones."""
         return self.config.rotary_kind
 
     @property
     def scheme(self) -> SchemeConfig | None:
         """The scheme of these layers; None where there is none, or it is too large."""
-        return None if self.too_large else self.kind.scheme
+        return None if self.too_large else self.layer_kind.scheme
 
     @property
     def too_large(self) -> str:
         """Why the scheme is too large to be compared, "" where it is not."""
-        width, heads = getattr(self.kind.scheme, "dim", 0), getattr(self.kind.scheme, "heads", 0)
+        scheme = self.layer_kind.scheme
+        width, heads = getattr(scheme, "dim", 0), getattr(scheme, "heads", 0)
         if width > MAX_SHOWN_DIM:
             return (
                 f"Its width of {width:,} is more than {MAX_SHOWN_DIM:,}, the most that is compared."
@@ -94,10 +95,10 @@ def chosen_model(token: str) -> ChosenModel:
                 f"a head of {width:,} is wider than {MAX_SHOWN_HEAD_WIDTH:,}, the most of a model "
                 "with RoPE that is compared."
             )
-    kind = printable_name(config.model_type)[:_SHOWN_TYPE]
+    type_name = printable_name(config.model_type)[:_SHOWN_TYPE]
     if config.assumption and config.read_as != config.model_type:
-        kind = f"{kind} read as {config.read_as or 'llama'}".strip()
-    preset = ModelPreset(label=f"Your model ({kind})", source="", described=config)
+        type_name = f"{type_name} read as {config.read_as or 'llama'}".strip()
+    preset = ModelPreset(label=f"Your model ({type_name})", source="", model=config)
     return ChosenModel(token=token, preset=preset, config=config)
 
 

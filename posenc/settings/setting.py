@@ -105,7 +105,7 @@ class Setting:
     ).field(0)
     learned_source: str = fields.Word(
         pattern=rf"trained|random|minilm|{limits.TABLE}|{limits.RUN}",
-        described="trained, random, minilm, or the name of a run or of an uploaded table",
+        in_words="trained, random, minilm, or the name of a run or of an uploaded table",
         label="Learned table",
         help="The table of a trained model, or a random start.",
     ).field("trained")

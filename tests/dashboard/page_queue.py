@@ -11,7 +11,7 @@ from posenc.lab import worker
 from posenc.lab.jobs import Queue
 from posenc.lab.run_once import Speed
 
-SPEED = Speed(layer=3e-3, multiplication=3e-9, reading=1e-9)
+SPEED = Speed(layer=3e-3, multiplication=3e-9, evaluation=1e-9)
 TRAIN_LINK = {
     "schemes": "rope,alibi", "run_length": "16", "steps": "5", "width": "16", "layers": "1",
     "run_heads": "2",

@@ -13,7 +13,7 @@ from dashboard.components.matrix import Row, Scale
 from dashboard.components.matrix.payload import Panel
 from dashboard.components.matrix.values import Full
 from dashboard.frame import figures
-from posenc.text import cell
+from posenc.text import csv_cell
 
 CELLS = {
     "=1+1": "'=1+1",
@@ -34,8 +34,8 @@ CELLS |= {text: text for text in ("-0.5", "+3e-7", "-inf", "-.5", "-nan", "a=1",
 
 
 def test_cell_is_marked_where_a_spreadsheet_would_compute_it() -> None:
-    assert {text: cell(text) for text in CELLS} == CELLS
-    assert cell(-0.5) == -0.5
+    assert {text: csv_cell(text) for text in CELLS} == CELLS
+    assert csv_cell(-0.5) == -0.5
 
 
 @settings(max_examples=20)
@@ -52,7 +52,7 @@ def test_file_reads_back_as_its_cells(words: list[str], numbers: list[float]) ->
     assert header == ["'=name", "value", "kind"]
     assert len(rows) == len(words)
     for row, word, number in zip(rows, words, numbers, strict=False):
-        assert row[0] == row[2] == cell(word)
+        assert row[0] == row[2] == csv_cell(word)
         assert row[0].lstrip()[:1] not in ("=", "@")
         assert not set(row[0]) & {"\0", "\r", "\n", "\t"}
         # Numbers are written with all their digits, so that the same bits are read.

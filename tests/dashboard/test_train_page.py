@@ -93,7 +93,8 @@ def test_start_is_shared_by_all_visitors_and_any_of_them_stops_it(queue: Queue) 
 
 def test_progress_is_drawn_with_its_losses_and_the_time_left(queue: Queue) -> None:
     asked = [small_spec(steps=100), small_spec(steps=100, kind="alibi")]
-    name = queue.add(asked, text=sentences(), text_name=CORPUS.name, estimate=120.0, reading=20.0)
+    seconds: Any = {"estimate": 120.0, "evaluation_seconds": 20.0}
+    name = queue.add(asked, text=sentences(), text_name=CORPUS.name, **seconds)
     with queue.take():
         points = ((25, 3.0), (50, 2.0))
         queue.report(name, Progress(run=1, step=50, began=1, seconds=98.0, points=points))
@@ -214,7 +215,9 @@ def test_worker_that_ended_on_a_full_disk_reads_differently_from_a_fault(
 
 def test_time_left_follows_the_pace_since_training_resumed(queue: Queue) -> None:
     queue.add(
-        [small_spec(steps=100), small_spec(steps=100, kind="alibi")], estimate=40.0, reading=20.0
+        [small_spec(steps=100), small_spec(steps=100, kind="alibi")],
+        estimate=40.0,
+        evaluation_seconds=20.0,
     )
     (entry,) = queue.jobs()
     for progress, left in (

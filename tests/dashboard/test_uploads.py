@@ -199,7 +199,7 @@ def test_default_table_is_that_of_the_run_it_names() -> None:
     assert not scheme.untrained
     assert table.shape == (run.specification.train_length, run.specification.model.width)
     assert "trained table 128x128" in str(scheme.provenance)
-    assert run.specification.described in named_table("trained").notes[0]
+    assert run.specification.description in named_table("trained").notes[0]
     untrained = run.specification.scheme.build(seed=run.specification.seed)
     assert isinstance(untrained, Learned)
     assert (table - untrained.weight).norm() > untrained.weight.norm()  # training moved it

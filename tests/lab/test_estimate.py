@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from torch import Tensor
 
-from posenc.lab.evaluate import evaluate, readings
+from posenc.lab.evaluate import evaluate, evaluation_lengths
 from posenc.lab.model import LanguageModel
 from posenc.lab.run_once import Speed, calibrate, multiplications
 from posenc.lab.train import build_model
@@ -33,7 +33,7 @@ def test_estimate_counts_every_sequence_that_is_evaluated(
 
     monkeypatch.setattr(LanguageModel, "forward", counting)
     evaluate(build_model(specification, trained_on), trained_on, specification)
-    for length, sequences in readings(specification):
+    for length, sequences in evaluation_lengths(specification):
         planned[length] += sequences
     assert planned == evaluated
 
@@ -43,10 +43,14 @@ def test_estimate_adds_layers_and_multiplications() -> None:
     specification = small_spec("none", widths=[8], layers=2, longest=1)
     work = 16 * (2 * (12 * 64 + 16 * 8) + 256 * 8)
     assert multiplications(specification, 16) == work
-    speed = Speed(layer=0.5, multiplication=1e-6, reading=1e-7)
+    speed = Speed(layer=0.5, multiplication=1e-6, evaluation=1e-7)
     step = 2 * 0.5 + 1e-6 * 4 * work
     assert speed.step(specification) == pytest.approx(step)
-    assert readings(specification) == [(8, 8), (16, 8), (16, 8)]  # half, all, and by position
+    assert evaluation_lengths(specification) == [
+        (8, 8),
+        (16, 8),
+        (16, 8),
+    ]  # half, all, and by position
     at_half = 8 * (2 * (12 * 64 + 8 * 8) + 256 * 8)
     evaluation = 1e-7 * (8 * at_half + 16 * work)
     assert speed.seconds(specification) == pytest.approx(12 * step + evaluation)
@@ -66,7 +70,7 @@ def test_calibration_finds_what_a_layer_and_a_multiplication_take(
     module = sys.modules[calibrate.__module__]  # the package has a function of its name
     monkeypatch.setattr(module, "_timed", timed)
     speed = calibrate()
-    found = speed.layer, speed.multiplication, speed.reading
+    found = speed.layer, speed.multiplication, speed.evaluation
     assert found == pytest.approx((2e-3, 1e-8, 3e-9))
 
 

@@ -106,7 +106,7 @@ def test_small_file_of_long_texts_is_refused_before_it_fills_the_memory() -> Non
 def test_run_that_stopped_early_is_stored_with_its_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys.modules["posenc.lab.train"], "rate", lambda *_: math.nan)
+    monkeypatch.setattr(sys.modules["posenc.lab.train"], "learning_rate_at", lambda *_: math.nan)
     store, run = make_small_run(tmp_path)
     assert "nan at step 2" in str(run.stopped)
     assert (len(run.losses), run.scores) == (2, ())

@@ -24,7 +24,7 @@ from posenc.device import works
 from posenc.errors import CheckpointError, RunError
 from posenc.lab import Specification, Store, from_text, run_once, train, worker
 from posenc.lab.jobs import JobState, Queue
-from posenc.lab.train import Trainer, rate
+from posenc.lab.train import Trainer, learning_rate_at
 from posenc.schemes.shaw import ShawConfig
 from posenc.schemes.t5 import T5Config
 from tests.devices import needs_cuda
@@ -103,13 +103,15 @@ def test_learning_rate_rises_linearly_and_falls_in_half_a_cosine() -> None:
         52: 0.1 + 0.9 * (1 + math.cos(math.pi * 47 / 95)) / 2,
         100: 0.1,
     }  # fmt: skip
-    assert {step: rate(step, spec) for step in by_hand} == pytest.approx(by_hand, rel=1e-12)
-    assert rate(0, small_spec(steps=1)) == 1e-2
+    assert {step: learning_rate_at(step, spec) for step in by_hand} == pytest.approx(
+        by_hand, rel=1e-12
+    )
+    assert learning_rate_at(0, small_spec(steps=1)) == 1e-2
     trainer = Trainer(small_spec(), CORPUS)
     for step in range(2):
         trainer.step()
         used = {group["lr"] for group in trainer.optimizer.param_groups}
-        assert used == {rate(step, small_spec())}
+        assert used == {learning_rate_at(step, small_spec())}
 
 
 def test_norms_and_the_scheme_s_parameters_do_not_decay() -> None:

@@ -116,7 +116,7 @@ def test_stop_ends_a_training_or_the_reading_of_its_model(reading: bool, queue: 
     name = queue.add([SLOW_TO_READ if reading else small_spec(steps=20_000)], **TEXT)
 
     def stop() -> None:
-        wait(lambda: queue.progress(name).reading if reading else queue.progress(name).step > 0)
+        wait(lambda: queue.progress(name).evaluating if reading else queue.progress(name).step > 0)
         queue.cancel(name)
 
     stopper = threading.Thread(target=stop)
@@ -130,7 +130,7 @@ def test_stop_ends_a_training_or_the_reading_of_its_model(reading: bool, queue: 
 def test_end_of_the_server_during_a_reading_costs_no_attempt_and_saves(queue: Queue) -> None:
     name = queue.add([SLOW_TO_READ], **TEXT)
     process = worker(queue)
-    wait(lambda: queue.progress(name).reading)
+    wait(lambda: queue.progress(name).evaluating)
     assert process.stdin is not None
     process.stdin.close()
     assert process.wait(PATIENCE) == 0

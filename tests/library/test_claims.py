@@ -19,7 +19,7 @@ from posenc.lab import Run, Score, Store, specifications
 from posenc.lab.tasks import from_text
 from posenc.schemes.t5 import t5_buckets
 from posenc.settings import Setting
-from posenc.text import counted
+from posenc.text import count_of
 from tests.library import independent
 from tests.library.claim_checks import control, deciding, number, verdict
 from tests.library.configs import config_of
@@ -203,7 +203,7 @@ def test_figures_and_counted_nouns_are_written_for_reading() -> None:
         (4.6e-5, "4.6\u00a0×\u00a010⁻⁵"), (3.4028e38, "3.4\u00a0×\u00a010³⁸"), (0.001, "0.001"),
     ):  # fmt: skip
         assert figure(value) == text
-    assert [counted(n, "row") for n in (0, 1, 1_000)] == ["0 rows", "1 row", "1,000 rows"]
+    assert [count_of(n, "row") for n in (0, 1, 1_000)] == ["0 rows", "1 row", "1,000 rows"]
 
 
 def test_claim_without_a_matching_run_is_not_measured() -> None:

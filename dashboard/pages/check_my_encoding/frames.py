@@ -15,7 +15,7 @@ from posenc.identification import Identification
 from posenc.identification.columns import TableInput
 from posenc.identification.deviations import Differences
 from posenc.identification.identify import base_words, reconstruct, record, scheme_name
-from posenc.text import counted
+from posenc.text import count_of
 
 FIELDS = (
     "arrangement", "layout", "base", "base_within", "start", "scale", "size", "sense", "angles", "format",
@@ -122,7 +122,7 @@ def tables(one: Identification, table: Tensor, sines: Tensor | None) -> tuple[Dr
     columns = TableInput.of(table, sines).columns
     rows, width = columns.shape
     cut = [
-        f"the first {most} of {counted(size, word)}"
+        f"the first {most} of {count_of(size, word)}"
         for size, word in ((rows, "row"), (width, "column"))
         if size > most
     ]

@@ -16,7 +16,7 @@ from dashboard.pages.encoding.data import Drawn, EncodingPage
 from dashboard.pages.encoding.pairs import of_either
 from posenc.analysis import STARTS
 from posenc.schemes import SCHEMES
-from posenc.text import counted
+from posenc.text import count_of
 
 ONE_ROW = 360  # height of a matrix that stands alone in its row, in CSS pixels
 
@@ -177,7 +177,7 @@ def _sum_panels(found: EncodingPage, kind: str, start: str, factor: str) -> list
         Panel(
             title=title,
             values=picture,
-            subtitle=f"{words}, the first {counted(rows, 'position')} and {columns} of {one.width:,} "
+            subtitle=f"{words}, the first {count_of(rows, 'position')} and {columns} of {one.width:,} "
             "dimensions",
             color=theme.COLOURS[kind],
             features=True,

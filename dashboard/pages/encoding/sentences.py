@@ -11,7 +11,7 @@ from posenc.analysis import STARTS
 from posenc.formula import number as latex_number
 from posenc.schemes import SCHEMES
 from posenc.settings import Setting
-from posenc.text import counted
+from posenc.text import count_of
 
 
 @once
@@ -38,7 +38,7 @@ def headline(found: EncodingPage) -> str:
             noise = f", {one.untrained}" if one.untrained else ""
             parts.append(f"{label}'s entries spread by {number(one.told)}{noise}")
     parts += [f"{SCHEMES[kind].label} puts nothing in" for kind in found.absent]
-    trained = counted(setting.train_length, "trained position")
+    trained = count_of(setting.train_length, "trained position")
     return f"Within {trained}: " + "; ".join(parts) + "."
 
 
@@ -79,7 +79,7 @@ def turning(setting: Setting, found: EncodingPage) -> str:
             f"{SCHEMES[kind].label}: {_never(left, len(one.turns))}, the slowest needs "
             f"{number(float(slowest))} positions"
         )
-    return f"In {counted(setting.train_length, 'position')} of training, " + "; ".join(parts) + "."
+    return f"In {count_of(setting.train_length, 'position')} of training, " + "; ".join(parts) + "."
 
 
 def hands(found: EncodingPage) -> str:

@@ -101,7 +101,7 @@ def takes_long(word: str, chosen: PlanChoice) -> bool:
     """Whether the search of a base and the scan of every distance wait until they are asked for."""
     if chosen.context <= SEARCHED:
         return False
-    kind = chosen_model(word).kind
+    kind = chosen_model(word).layer_kind
     reach = min(chosen.context, kind.window or chosen.context)
     if isinstance(kind.scheme, RopeConfig):
         trained = kind.scheme.as_trained()

@@ -19,7 +19,7 @@ from posenc.lab.runs import RunInfo
 from posenc.lab.tasks import Language
 from posenc.schemes import SCHEMES
 from posenc.settings import Setting
-from posenc.text import counted
+from posenc.text import count_of
 
 STEPS = (
     "Every model of a comparison has the same size, weights at the start, data, order and steps; only "
@@ -74,7 +74,7 @@ def draw(settings: Pair[Setting], header: DeltaGenerator) -> None:
     lost = [run.run_id for run in found if runs.run(run.run_id) is None]
     if lost:
         st.warning(
-            f"{counted(len(lost), 'trained model')} cannot be read now, {listed(lost)}: what follows "
+            f"{count_of(len(lost), 'trained model')} cannot be read now, {listed(lost)}: what follows "
             "is of the others.",
             icon=":material/warning:",
         )

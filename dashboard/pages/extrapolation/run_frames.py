@@ -12,7 +12,7 @@ from posenc.lab.runs import RunInfo
 from posenc.lab.summary import Curve
 from posenc.lab.tasks import Recall
 from posenc.schemes import SCHEMES
-from posenc.text import cell, counted
+from posenc.text import count_of, csv_cell
 
 
 def curves(found: list[RunInfo], measure: str) -> list[Curve]:
@@ -111,7 +111,7 @@ def headline(found: list[Curve], train_length: int) -> str:
     least, most = min(curve.seeds for curve in found), max(curve.seeds for curve in found)
     several = f"{least} to {most}" if most > least else f"{least}"
     seeds = f"Means of {several} seeds" if most > 1 else "One seed each"
-    steps = counted(found[0].specification.steps, "training step")
+    steps = count_of(found[0].specification.steps, "training step")
     ends = [
         f"{start}Evaluated at up to {longest:,} tokens: {'; '.join(parts)}.",
         f"{seeds}, {steps}.",
@@ -214,7 +214,7 @@ def table(found: list[RunInfo]) -> pd.DataFrame:
                 "last loss": whole.losses[-1] if whole and whole.losses else None,
                 "seconds": one.seconds,
                 "device": one.specification.device,
-                "stopped": cell(one.stopped or ""),  # the table has a download of its own
+                "stopped": csv_cell(one.stopped or ""),  # the table has a download of its own
             }
         )
     return pd.DataFrame(rows)

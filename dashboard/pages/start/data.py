@@ -18,7 +18,7 @@ from posenc.lab.evaluate import TRAINED
 from posenc.lab.specification import Specification
 from posenc.lab.summary import Curve
 from posenc.settings import Setting
-from posenc.text import counted
+from posenc.text import count_of
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def _models(one: Specification, found: list[Curve]) -> str:
     )
     based = [f"base {listed([f'{base:,.10g}' for base in bases])}"] if bases else []
     own = ", ".join([f"their own width {one.model.width:,}", *based])
-    return f"{own}; {counted(one.steps, 'step')}"
+    return f"{own}; {count_of(one.steps, 'step')}"
 
 
 def _changes(verb: str, rises: list[tuple[float, str]]) -> str:

@@ -83,7 +83,7 @@ def _row(queue: Queue, entry: Job) -> None:
             text = _far(progress.run, len(specs), one, progress.step)
             st.progress(min(max(share, 0.0), 1.0), text=text)
             left = remaining(entry, progress)
-            said = "Reads the trained model past its length. " if progress.reading else ""
+            said = "Reads the trained model past its length. " if progress.evaluating else ""
             st.caption(f"{said}About {duration(left)} left.")
         if progress.points:
             frame = pd.DataFrame(progress.points, columns=["step", "loss"])
@@ -108,14 +108,14 @@ def planned(entry: Job, progress: Progress) -> float:
     specs = entry.specifications
     whole = sum(one.steps for one in specs)
     made = sum(one.steps for one in specs[: progress.run]) + progress.step
-    steps = (entry.estimate - entry.reading) * (1 - made / whole)
-    return steps + entry.reading * (1 - progress.run / len(specs))
+    steps = (entry.estimate - entry.evaluation_seconds) * (1 - made / whole)
+    return steps + entry.evaluation_seconds * (1 - progress.run / len(specs))
 
 
 def remaining(entry: Job, progress: Progress) -> float:
     """Return the seconds left of an entry that runs: the estimate, at this sitting's own pace."""
     steps = sum(one.steps for one in entry.specifications)
-    made, of_steps = progress.step - progress.began, entry.estimate - entry.reading
+    made, of_steps = progress.step - progress.began, entry.estimate - entry.evaluation_seconds
     if made < 1 or progress.seconds <= 0 or of_steps <= 0:
         return planned(entry, progress)
     slower = (progress.seconds / made) / (of_steps / steps)

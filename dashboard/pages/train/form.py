@@ -173,7 +173,7 @@ def offer(setting: Setting, chosen: page_options.TrainingChoice) -> str | None:
                 text=content,
                 text_name=name,
                 estimate=seconds,
-                reading=seconds - sum(timed.step(one) * one.steps for one in left),
+                evaluation_seconds=seconds - sum(timed.step(one) * one.steps for one in left),
                 owner=visitor.name(),
                 owner_limit=allowed.each,
                 owner_jobs=_started(),

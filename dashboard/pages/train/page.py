@@ -8,7 +8,7 @@ from dashboard.frame import page
 from dashboard.pages.train import board, script
 from dashboard.pages.train import form as training
 from posenc import fields
-from posenc.lab.train import Trainer, rate
+from posenc.lab.train import Trainer, learning_rate_at
 
 
 def draw() -> None:
@@ -47,7 +47,7 @@ def draw() -> None:
         r"\eta_t = \eta \left( 0.1 + 0.9 \cdot \tfrac{1 + \cos(\pi\, t')}{2} \right)",
         "AdamW (Loshchilov and Hutter 2019, arXiv 1711.05101) after a linear warm-up over the first "
         "twentieth of the steps, gradients clipped to norm 1; t' runs from 0 to 1 over the rest.",
-        rate,
+        learning_rate_at,
         Trainer.step,
     )
     page.script(script.script(setting, training.fitted(chosen)))

@@ -123,8 +123,9 @@ def blended(share: Float[Tensor, " pairs"], factor: float) -> Float[Tensor, " pa
 def blended_formula(write: Writer, share: str, *definitions: str) -> tuple[str, ...]:
     """Return the frequencies of `blended` in LaTeX, and the definition of the share."""
     power, name = write.power("rotary_dim"), rf"\gamma_{write.pair}"
-    rate = rf"\frac{{1 - {name}}}{{{write.value('factor')} \cdot {power}}} + \frac{{{name}}}{{{power}}}"
-    return (rate, rf"{name} = \min(1, \max(0,\, {share}))", *definitions)
+    divided = rf"\frac{{1 - {name}}}{{{write.value('factor')} \cdot {power}}}"
+    frequency = rf"{divided} + \frac{{{name}}}{{{power}}}"
+    return (frequency, rf"{name} = \min(1, \max(0,\, {share}))", *definitions)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,7 +153,7 @@ class RotationRampConfig(ScaledRopeConfig):
         rotations = self.trained_length * self.unscaled().inv_freq / (2 * math.pi)
         return blended(((rotations - low) / (high - low)).clamp(0, 1), self.factor)
 
-    def rate_formula(self, write: Writer) -> tuple[str, ...]:
+    def frequency_formula(self, write: Writer) -> tuple[str, ...]:
         start, end, length = (write.value(name) for name in (*self.ramp, "trained_length"))
         rotations = rf"\frac{{{length}}}{{2 \pi \cdot {write.power('rotary_dim')}}}"
         return blended_formula(write, rf"\frac{{{rotations} - {start}}}{{{end} - {start}}}")
@@ -169,7 +170,7 @@ class RopeLinearConfig(ScaledRopeConfig):
     scaling_name: ClassVar[str] = "position interpolation"
     shared: ClassVar[dict[str, str]] = RopeConfig.shared
 
-    def rate_formula(self, write: Writer) -> tuple[str, ...]:
+    def frequency_formula(self, write: Writer) -> tuple[str, ...]:
         return (rf"\frac{{1}}{{{write.value('factor')} \cdot {write.power('rotary_dim')}}}",)
 
     def divisors(self) -> Float[Tensor, " pairs"]:

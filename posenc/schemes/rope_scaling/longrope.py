@@ -76,7 +76,7 @@ class RopeLongConfig(ScaledRopeConfig):
     def at_length(self, length: int) -> Self:
         return self.replace(length=length)
 
-    def rate_formula(self, write: Writer) -> tuple[str, ...]:
+    def frequency_formula(self, write: Writer) -> tuple[str, ...]:
         divisor = rf"\lambda_{write.pair}"
         which = "long" if self.is_long else "short"
         definition = rf"{divisor}: \text{{ the {which} factor of the pair}}"

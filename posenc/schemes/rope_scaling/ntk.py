@@ -46,7 +46,7 @@ class RopeNtkConfig(ScaledRopeConfig):
         larger: float = self.base * self.growth**power
         return larger
 
-    def rate_formula(self, write: Writer) -> tuple[str, ...]:
+    def frequency_formula(self, write: Writer) -> tuple[str, ...]:
         return _larger_base_formula(write, write.value("factor"))
 
     def divisors(self) -> Float[Tensor, " pairs"]:
@@ -84,7 +84,7 @@ class RopeDynamicConfig(RopeNtkConfig):
     def at_length(self, length: int) -> Self:
         return self.replace(length=length)
 
-    def rate_formula(self, write: Writer) -> tuple[str, ...]:
+    def frequency_formula(self, write: Writer) -> tuple[str, ...]:
         if write.numbers:
             return _larger_base_formula(write, number(self.growth))
         return _larger_base_formula(write, r"\left(\frac{s\,\max(n, L)}{L} - (s - 1)\right)")

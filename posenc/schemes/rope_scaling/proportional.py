@@ -56,12 +56,12 @@ class RopeProportionalConfig(ScaledRopeConfig):
         by = "" if self.factor == 1 else f", all divided by {self.factor:g}"
         return f"the {self.dim // 2 - self.rotating} slowest set to 0{by}"
 
-    def rate_formula(self, write: Writer) -> tuple[str, ...]:
+    def frequency_formula(self, write: Writer) -> tuple[str, ...]:
         count = str(self.rotating) if write.numbers else "n"
         by = "" if self.factor == 1 else rf"{write.value('factor')} \cdot "
-        rate = rf"\frac{{1}}{{{by}{write.power('rotary_dim')}}}"
+        frequency = rf"\frac{{1}}{{{by}{write.power('rotary_dim')}}}"
         return (
-            rf"\begin{{cases}} {rate} & {write.pair} < {count} \\ 0 & {write.pair} \ge {count} "
+            rf"\begin{{cases}} {frequency} & {write.pair} < {count} \\ 0 & {write.pair} \ge {count} "
             rf"\end{{cases}}",
         )
 

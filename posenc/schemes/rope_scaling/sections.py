@@ -88,8 +88,8 @@ class RopeSectionsConfig(RopeConfig):
             for pair in range(sum(self.sizes))
         ]
 
-    def rate_formula(self, write: Writer) -> tuple[str, ...]:
-        lines = super().rate_formula(write)
+    def frequency_formula(self, write: Writer) -> tuple[str, ...]:
+        lines = super().frequency_formula(write)
         if self.ladders == "each":
             base = write.value("base")
             own = r"j,\,n: \text{ number of the pair on its axis, of all pairs there}"

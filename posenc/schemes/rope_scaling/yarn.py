@@ -105,7 +105,7 @@ class RopeYarnConfig(ScaledRopeConfig):
             return above / attention_scale(self.factor, self.mscale_all_dim)
         return attention_scale(self.factor)
 
-    def rate_formula(self, write: Writer) -> tuple[str, ...]:
+    def frequency_formula(self, write: Writer) -> tuple[str, ...]:
         if write.numbers:
             low, high = (number(end) for end in self.ends(self.rotary_dim))
             return blended_formula(write, rf"\frac{{{high} - {write.pair}}}{{{high} - {low}}}")

@@ -23,7 +23,7 @@ class RopeEveryOtherConfig(ScaledRopeConfig):
     summary: ClassVar[str] = "RoPE with every second pair divided."
     scaling_name: ClassVar[str] = "every other pair"
 
-    def rate_formula(self, write: Writer) -> tuple[str, ...]:
+    def frequency_formula(self, write: Writer) -> tuple[str, ...]:
         return (rf"\frac{{1}}{{{write.power('rotary_dim')}}}",)
 
     def divisors(self) -> torch.Tensor:
