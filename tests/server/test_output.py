@@ -16,9 +16,9 @@ from tests.server.served_process import server, visiting
 
 PRINTS = """
 import sys
-from dashboard import output
+from dashboard.server import safe_stdout
 sys.stdout.write("before ")
-output.install()
+safe_stdout.install()
 sys.stdout.write("ö" * 10_000)
 print("after")
 print("fault", file=sys.stderr)

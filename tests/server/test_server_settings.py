@@ -107,7 +107,7 @@ def test_secrets_take_precedence_over_the_environment(tmp_path: Path) -> None:
         'POSENC_HUB = true\nPOSENC_UPLOADS = false\nPOSENC_WAITING = 3\nPOSENC_PATH = "demo"\n'
     )
     code = (
-        "from dashboard.server_settings import current; from posenc.checkpoints import hub_is_enabled;"
+        "from dashboard.server.settings import current; from posenc.checkpoints import hub_is_enabled;"
         "one = current(); print(one.hub, hub_is_enabled(), one.uploads, one.waiting, one.base_path)"
     )
     ran = subprocess.run(

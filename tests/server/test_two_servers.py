@@ -19,7 +19,7 @@ STARTS = 25  # visitors of each server that press at once
 SERVER = f"""
 import sys, threading
 from pathlib import Path
-from dashboard.workers import Workers
+from dashboard.server.workers import Workers
 from posenc.lab.jobs import Queue
 from tests.lab.small_runs import CORPUS, sentences, small_spec
 
