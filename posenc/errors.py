@@ -32,10 +32,6 @@ class PositionOutOfRange(PosencError):
 class NoPositionVectors(PosencError):
     """The scheme's position kernel is not an inner product of stored or implied vectors."""
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
-
 
 class NoPositionKernel(PosencError):
     """The scheme has no fixed position kernel: what position contributes depends on content."""
@@ -102,22 +98,11 @@ class PickleRefused(CheckpointError):
 
 
 class NoPositionTable(CheckpointError):
-    """The file, or the tensor asked for, holds no position table; the message says what it holds.
-
-    candidates: the tensors that might be one by their shape alone, best first.
-    """
-
-    def __init__(self, message: str, candidates: tuple[str, ...] = ()) -> None:
-        super().__init__(message)
-        self.candidates = candidates
+    """The file, or the tensor asked for, holds no position table; the message says what it holds."""
 
 
 class SeveralPositionTables(CheckpointError):
-    """The file holds several position tables. candidates: their names, in the file's order."""
-
-    def __init__(self, message: str, candidates: tuple[str, ...] = ()) -> None:
-        super().__init__(message)
-        self.candidates = candidates
+    """The file holds several position tables."""
 
 
 class ConfigFileError(PosencError):

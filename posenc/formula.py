@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from posenc.errors import SchemeArgumentError, quoted
+from posenc.errors import SchemeArgumentError
 from posenc.frequencies import Layout
-from posenc.limits import MAX_HEADS, check_flag, check_head
+from posenc.limits import MAX_HEADS, check_choice, check_flag, check_head
 
 Notation = Literal["pos, i", "t, k"]
 NOTATIONS: tuple[Notation, ...] = ("pos, i", "t, k")
@@ -54,10 +54,7 @@ class Writer:
             )
         check_flag("numbers", self.numbers)
         check_head(self.head, getattr(self.config, "heads", MAX_HEADS))
-        if self.notation not in NOTATIONS:
-            raise SchemeArgumentError(
-                f"notation must be one of {'; '.join(NOTATIONS)}, got {quoted(self.notation)}."
-            )
+        check_choice("notation", self.notation, NOTATIONS)
 
     @property
     def position(self) -> str:

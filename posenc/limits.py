@@ -1,5 +1,7 @@
 """Limits of lengths, widths and sizes that several modules share, and checks of arguments by them."""
 
+from collections.abc import Iterable
+
 from posenc.errors import SchemeArgumentError, quoted
 
 MAX_POSITION = 2**31 - 1  # exact phases hold for |position| <= this
@@ -53,6 +55,14 @@ def check_flag(name: str, value: bool) -> None:
     """Raise SchemeArgumentError unless `value` is True or False."""
     if not isinstance(value, bool):
         raise SchemeArgumentError(f"{name} must be True or False, got {quoted(value)}.")
+
+
+def check_choice(name: str, value: str, options: Iterable[str]) -> None:
+    """Raise SchemeArgumentError unless `value` is one of these words."""
+    words = [*options]
+    if not isinstance(value, str) or value not in words:
+        listed = ", ".join(map(repr, words))
+        raise SchemeArgumentError(f"{name} must be one of {listed}, got {quoted(value)}.")
 
 
 def check_head(head: int | str, heads: int = MAX_HEADS) -> None:
@@ -111,7 +121,4 @@ def check_table(length: int, dim: int, start: int = 0) -> None:
         raise SchemeArgumentError(
             f"positions must stay at or below {MAX_POSITION:,}, got start {start:,} and length {length:,}."
         )
-    if length * dim > MAX_TABLE_ELEMENTS:
-        raise SchemeArgumentError(
-            f"length x dim must be at most {MAX_TABLE_ELEMENTS:,}, got {length:,} x {dim:,}."
-        )
+    check_elements(length, dim)

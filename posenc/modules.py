@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from posenc import limits
-from posenc.errors import PositionOutOfRange, SchemeArgumentError, quoted
+from posenc.errors import PositionOutOfRange, SchemeArgumentError
 from posenc.hook_arguments import is_real, type_and_shape
 from posenc.schemes.trainable import INITIAL_STD
 from posenc.tables import sinusoidal_table
@@ -91,10 +91,7 @@ class TokenPlusPositionEmbedding(nn.Module):
         limits.check_count("d_model", d_model, 1, limits.MAX_DIM)
         limits.check_elements(vocab_size, d_model)
         kinds = {"sinusoidal": SinusoidalPositionalEncoding, "learned": LearnedPositionalEncoding}
-        if not isinstance(position, str) or position not in kinds:
-            raise SchemeArgumentError(
-                f"position must be one of {', '.join(kinds)}, got {quoted(position)}."
-            )
+        limits.check_choice("position", position, kinds)
         self.position = kinds[position](d_model=d_model, max_len=max_len)
         self.token = nn.Embedding(vocab_size, d_model)
         self.scale = math.sqrt(d_model)

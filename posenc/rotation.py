@@ -13,9 +13,10 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from posenc.errors import SchemeArgumentError, quoted
+from posenc.errors import SchemeArgumentError
 from posenc.frequencies import Layout, check_layout
 from posenc.hook_arguments import at_least_float32, check_out, is_real, type_and_shape
+from posenc.limits import check_choice
 
 First = Literal["sin", "cos"]
 
@@ -221,8 +222,7 @@ def pair_matrix(
     cos, sin: (pairs,). first: what the vectors it acts on hold first, "sin" or "cos" of their angle.
     Above 512 features it is a sparse COO tensor, whose memory and product grow with d, not with d^2.
     """
-    if first not in ("sin", "cos"):
-        raise SchemeArgumentError(f"first must be 'sin' or 'cos', got {quoted(first)}.")
+    check_choice("first", first, ("sin", "cos"))
     first_columns, second_columns = (
         columns.to(cos.device) for columns in pair_columns(len(cos), layout)
     )

@@ -3,7 +3,7 @@
 import math
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 MAX_NAME_LENGTH = 80  # characters
@@ -69,6 +69,12 @@ def joined(names: Iterable[str], last: str) -> str:
     """Return names as a sentence lists them, `last` before the last one: YaRN, NTK-aware or none."""
     *others, final = names
     return f"{', '.join(others)} {last} {final}" if others else final
+
+
+def first_of(names: Sequence[str], most: int) -> str:
+    """Return the first names, and how many more there are: a, b, c and 7 more."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def with_advanced(help: str, names: Iterable[str]) -> str:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from posenc.analysis.inputs import Seed, as_float64, as_generator
 from posenc.errors import SchemeArgumentError, quoted
-from posenc.limits import MAX_DIM, MAX_POSITION, check_count
+from posenc.limits import MAX_DIM, MAX_POSITION, check_choice, check_count
 from posenc.schemes.trainable import INITIAL_STD
 
 # Token initializations by a short name; `token_deviation` says which models use them.
@@ -58,8 +58,7 @@ def token_deviation(start: str, dim: int) -> float:
         "0.02": INITIAL_STD,
         "xavier": (2 / (VOCABULARY + dim)) ** 0.5,
     }
-    if start not in deviations:
-        raise SchemeArgumentError(f"start must be one of {', '.join(STARTS)}, got {quoted(start)}.")
+    check_choice("start", start, STARTS)
     return deviations[start]
 
 

@@ -12,9 +12,9 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from posenc.analysis.inputs import as_curve, as_kernel, kernel_or_curve
-from posenc.errors import NotStationary, SchemeArgumentError, quoted
+from posenc.errors import NotStationary, SchemeArgumentError
 from posenc.kernel import offset_curve, position_kernel
-from posenc.limits import MAX_KERNEL_LENGTH, check_count
+from posenc.limits import MAX_KERNEL_LENGTH, check_choice, check_count
 from posenc.settings import Query, known
 from posenc.toeplitz import toeplitz
 
@@ -135,8 +135,7 @@ def similarity_by_offset(
     """
     source, count, is_curve = kernel_or_curve(kernel, curve)
     sides = {"after": range(count), "before": range(0, -count, -1), "both": range(1 - count, count)}
-    if side not in sides:
-        raise SchemeArgumentError(f"side must be 'after', 'before' or 'both', got {quoted(side)}.")
+    check_choice("side", side, sides)
     offsets = torch.tensor(sides[side], device=source.device)
     if is_curve:
         mean = source[offsets + count - 1]

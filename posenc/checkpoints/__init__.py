@@ -23,7 +23,6 @@ from posenc.checkpoints.safetensors_file import (
     unreadable_reason,
 )
 from posenc.checkpoints.sources import named_table
-from posenc.errors import NoPositionTable, PickleRefused, SeveralPositionTables
 
 __all__ = [
     "PICKLE_CONVERSION",
@@ -31,10 +30,7 @@ __all__ = [
     "Confidence",
     "FileSource",
     "Header",
-    "NoPositionTable",
-    "PickleRefused",
     "PositionTable",
-    "SeveralPositionTables",
     "TensorEntry",
     "TensorRead",
     "find_position_tables",

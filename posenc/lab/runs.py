@@ -8,7 +8,7 @@ import io
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -29,6 +29,7 @@ from posenc.errors import (
 )
 from posenc.lab.evaluate import Score
 from posenc.lab.specification import Specification
+from posenc.text import first_of
 
 _METADATA = b"posenc"
 _TRAINING = "training"  # the measure of the loss of every step
@@ -263,14 +264,9 @@ class Store(FileStore):
 
     def left_out(self) -> list[str]:
         """Return a clause per reason for the files left out of the last iteration."""
-        clauses = [f"{_first_names(self.broken)} cannot be read"] if self.broken else []
+        clauses = [f"{first_of(self.broken, 3)} cannot be read"] if self.broken else []
         if self.foreign:
             verb = "was" if len(self.foreign) == 1 else "were"
-            names = _first_names([f"run {run_id}" for run_id in self.foreign])
+            names = first_of([f"run {run_id}" for run_id in self.foreign], 3)
             clauses.append(f"{names} {verb} made by another version of posenc")
         return clauses
-
-
-def _first_names(names: Sequence[str]) -> str:
-    more = f" and {len(names) - 3:,} more" if len(names) > 3 else ""
-    return ", ".join(names[:3]) + more

@@ -251,10 +251,9 @@ def rope_frequencies(
     if length is not None:
         limits.check_count("length", length, 1, limits.MAX_POSITION)
         config = config.at_length(length)
+    limits.check_choice("mode", mode, ("exact", "transformers"))
     if mode == "exact":
         return config.frequencies().inv_freq.clone(), config.attention_scaling()
-    if mode != "transformers":
-        raise SchemeArgumentError(f"mode must be 'exact' or 'transformers', got {quoted(mode)}.")
     if not config.in_transformers:
         raise SchemeArgumentError(f"transformers has no {config.label}: use mode 'exact'.")
     with torch.no_grad():

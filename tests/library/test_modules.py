@@ -64,7 +64,7 @@ def test_impossible_inputs_and_sizes_are_refused(position: str) -> None:
     token: Any = TokenPlusPositionEmbedding
     with pytest.raises(SchemeArgumentError, match="vocab_size"):
         token(vocab_size=0, d_model=4)
-    with pytest.raises(SchemeArgumentError, match="sinusoidal, learned"):
+    with pytest.raises(SchemeArgumentError, match="'sinusoidal', 'learned'"):
         token(vocab_size=3, d_model=4, position="rope")
 
 

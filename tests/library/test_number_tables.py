@@ -105,9 +105,8 @@ def test_single_table_is_taken_and_of_several_one_must_be_named() -> None:
     both = save({"wpe.weight": table, "h.0.attn.weight": torch.zeros(8, 8)})
     for content in (save({"x": table, "bias": torch.zeros(8)}), both):
         assert torch.equal(read_number_table(content).table, table)
-    with pytest.raises(NoPositionTable, match="name a tensor") as caught:
+    with pytest.raises(NoPositionTable, match=r"such as a, b\.$"):
         read_number_table(save({"a": table, "b": table + 0}))
-    assert {*caught.value.candidates} == {"a", "b"}
     with pytest.raises(CheckpointError, match="holds no tensor named"):
         read_number_table(both, "nothing")
 

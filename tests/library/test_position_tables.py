@@ -4,7 +4,6 @@ import functools
 import hashlib
 import json
 import math
-import pickle
 import struct
 from collections.abc import Mapping
 from pathlib import Path
@@ -162,7 +161,6 @@ def test_several_tables_are_an_error_that_names_them() -> None:
     assert [found.name for found in find_position_tables(read_header(content))][:-1] == [*tensors]
     with pytest.raises(SeveralPositionTables) as caught:
         read_position_table(content)
-    assert caught.value.candidates == tuple(tensors)
     assert "part_0.wpe.weight, part_1.wpe.weight" in str(caught.value)
     assert "and 3 more" in str(caught.value)
     for name, table in tensors.items():
@@ -171,20 +169,15 @@ def test_several_tables_are_an_error_that_names_them() -> None:
 
 def test_table_of_unknown_name_is_read_only_by_its_name() -> None:
     content = file_of({"one": numbered(9), "scale": torch.ones(4), "layers.0.mlp.w": numbered(5)})
-    with pytest.raises(NoPositionTable) as caught:
+    with pytest.raises(NoPositionTable, match=r"name a tensor: one\.$"):
         read_position_table(content)
-    assert caught.value.candidates == ("one",)
     assert torch.equal(read_position_table(content, "one").table, numbered(9))
     assert torch.equal(read_position_table(content, "layers.0.mlp.w").table, numbered(5))
-    with pytest.raises(NoPositionTable) as caught:
+    with pytest.raises(NoPositionTable, match="one row cannot be compared"):
         read_position_table(file_of({"wpe.weight": torch.ones(1, 4)}))
-    assert caught.value.candidates == ()
 
 
-def test_errors_travel_between_processes_and_missing_tensors_are_refused() -> None:
-    for error in (NoPositionTable, SeveralPositionTables):
-        again = pickle.loads(pickle.dumps(error("Which one?", ("a", "b"))))
-        assert (type(again), str(again), again.candidates) == (error, "Which one?", ("a", "b"))
+def test_missing_tensor_is_refused_by_name() -> None:
     assert "holds no tensor named" in refusal(
         lambda: read_position_table(file_of({"wpe.weight": numbered(9)}), "missing")
     )
