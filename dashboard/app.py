@@ -22,12 +22,12 @@ st.set_page_config(
 SECTIONS = {
     "": [("start", "Start", "home")],
     "Understand": [
-        ("why_order_matters", "Why position", "swap_horiz"),
+        ("why_order_matters", "Why order matters", "swap_horiz"),
         ("encoding", "Encoding", "waves"),
-        ("claims", "Claims, tested", "fact_check"),
+        ("claims", "Claims", "fact_check"),
     ],
     "Compare": [
-        ("at_a_glance", "Overview", "grid_view"),
+        ("at_a_glance", "At a glance", "grid_view"),
         ("similarity", "Similarity", "join_inner"),
         ("pca", "PCA", "scatter_plot"),
         ("relative_offsets", "Relative offsets", "moving"),
@@ -35,10 +35,16 @@ SECTIONS = {
         ("train", "Train", "model_training"),
     ],
     "Your model": [
-        ("extend_context", "Context planner", "straighten"),
+        ("extend_context", "Extend a model's context", "straighten"),
         ("check_my_encoding", "Check my encoding", "troubleshoot"),
     ],
 }
+# One colour and one file for both themes: a picture takes no colour from the page around it.
+LOGO = """<svg xmlns="http://www.w3.org/2000/svg" width="116" height="32" viewBox="0 0 116 32">
+<g fill="none" stroke="#2f86c6" stroke-width="2.5" stroke-linecap="round">
+<path d="M2 16q3.5-16 7 0t7 0 7 0" /><path d="M2 26q10.5-8 21 0" opacity="0.55" /></g>
+<text x="31" y="22" font-family="sans-serif" font-size="20" font-weight="600" fill="#2f86c6">posenc</text>
+</svg>"""
 ADDRESSES = {
     "start": "",
     "why_order_matters": "why_position",
@@ -70,8 +76,10 @@ with incidents.kind_errors():
     begun = True
 chosen = st.navigation(
     {section: [_page(*page) for page in pages] for section, pages in SECTIONS.items()},
-    position="top" if presenting() else "sidebar",
+    position="top",
 )
+st.set_page_config(page_title=f"{chosen.title} - posenc")
+st.logo(LOGO, size="large")
 # After the navigation: a rerun before it would forget which page the link named.
 with run_queue.server.turn(run_queue.standing()), incidents.kind_errors():
     if not begun:

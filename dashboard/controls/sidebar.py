@@ -31,8 +31,8 @@ __all__ = ["choices", "dial", "shared", "tell"]
 
 Owner = TypeVar("Owner")
 
-DIALS = ("dim", "base", "length", "train_length")  # shown as sliders, exact values underneath
-MORE = ("heads", "alibi_head", "seed", "precision", "device")
+DIALS = ("base", "dim", "length", "train_length")  # shown as sliders, exact values underneath
+MORE = ("equal_width", "heads", "alibi_head", "seed", "precision", "device")
 AT_ONCE = 5  # schemes that are offered without opening anything, the first of the registry
 
 
@@ -43,10 +43,15 @@ def shared(place: Any, *, drawn: bool = True) -> Setting:
     """
     with place:
         if drawn:
-            _quick(page_controls.here(_meant()[0]) - page_controls.drawn_here())
-        names = page_controls.here(_meant()[0])  # a preset changes it
+            first, below = st.container(), st.container()
+            with (
+                below
+            ):  # drawn under the dials, and asked before them: Reset changes what they show
+                _quick(page_controls.here(_meant()[0]) - page_controls.drawn_here())
+        names = page_controls.here(_meant()[0])  # Reset changes it
         if drawn:
-            _main(names - page_controls.drawn_here())
+            with first:
+                _main(names - page_controls.drawn_here())
             _drawers(names)
     setting, notices = _meant()  # an upload changes it
     link.write()
@@ -92,7 +97,7 @@ def _quick(names: frozenset[str]) -> None:
         return
     row = st.container(horizontal=True)
     if any(names & {*preset.changes} for preset in PRESETS.values()):
-        asked = row.menu_button(
+        row.menu_button(
             "Presets",
             tuple(PRESETS),
             key="preset",
@@ -101,30 +106,36 @@ def _quick(names: frozenset[str]) -> None:
             ),
             icon=":material/tune:",
             help="The numbers of a model that made a scheme known; schemes and the rest stay.",
+            on_click=_take_preset,
         )
-        if asked is not None:
-            st.session_state.update(PRESETS[asked].changes)
-            st.caption(plain(f"{PRESETS[asked].label}: {PRESETS[asked].source}."))
+        preset = PRESETS.get(st.session_state.get("last_preset", ""))
+        if preset and all(st.session_state[name] == to for name, to in preset.changes.items()):
+            st.caption(plain(f"{preset.label}: {preset.source}."))
     if pressed(row, "Reset", key="reset", icon=":material/restart_alt:"):
         link.hold(fields.defaults(Setting) | own_defaults())
 
 
+@answered
+def _take_preset() -> None:
+    name = st.session_state["preset"]
+    st.session_state["last_preset"] = name
+    st.session_state.update(PRESETS[name].changes)
+
+
 def _main(names: frozenset[str]) -> None:
-    """Draw what stands open: schemes, dials, widths, the learned table."""
-    rules, default = fields.rules(Setting), fields.defaults(Setting)
-    if "schemes" in names:
-        rule = rules["schemes"]
-        assert isinstance(rule, fields.MultiChoice)
-        _schemes(rule)
-    for name in DIALS:
-        if name in names:
+    """Draw what stands open: dials, schemes, the model, the learned table."""
+    rules = fields.rules(Setting)
+    for name in (*DIALS[:2], "schemes", *DIALS[2:]):
+        if name == "schemes" and name in names:
+            rule = rules[name]
+            assert isinstance(rule, fields.MultiChoice)
+            _schemes(rule)
+        elif name in names:
             dial(st, name, rules[name], key=f"{name}_dial")
-    if "equal_width" in names:
-        control(st, "equal_width", rules["equal_width"], default["equal_width"])
-    if "learned_source" in names:
-        learned_table.picker(rules["learned_source"])
     if "model" in names:
         model_picker.picker()
+    if "learned_source" in names:
+        learned_table.picker(rules["learned_source"])
 
 
 def _schemes(rule: fields.MultiChoice) -> None:
@@ -133,7 +144,7 @@ def _schemes(rule: fields.MultiChoice) -> None:
     place = st.container()
     others = [kind for kind in rule.options[AT_ONCE:] if kind not in chosen]
     if others:
-        asked = st.menu_button(
+        st.menu_button(
             "More schemes",
             others,
             key="add_scheme",
@@ -141,10 +152,9 @@ def _schemes(rule: fields.MultiChoice) -> None:
             icon=":material/add:",
             disabled=len(chosen) >= rule.most,
             help=f"At most {rule.most} at once: take one away before you add another.",
+            on_click=_add_scheme,
+            args=(rule,),
         )
-        if asked in others and len(chosen) < rule.most:
-            st.session_state["schemes"] = [k for k in rule.options if k in (*chosen, asked)]
-            st.rerun()  # the menu was drawn without knowing
     show("schemes_control", chosen)
     place.pills(
         rule.label,
@@ -161,6 +171,13 @@ def _schemes(rule: fields.MultiChoice) -> None:
 def _offered(rule: fields.MultiChoice, kind: str) -> str:
     """Return a scheme's name as the menu has it: the advanced ones are marked."""
     return f"{labels(rule)[kind]}{' (advanced)' if SCHEMES[kind].advanced else ''}"
+
+
+@answered
+def _add_scheme(rule: fields.MultiChoice) -> None:
+    chosen = (*st.session_state["schemes"], st.session_state["add_scheme"])
+    if len({*chosen}) <= rule.most:
+        st.session_state["schemes"] = [kind for kind in rule.options if kind in chosen]
 
 
 @answered

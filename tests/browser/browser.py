@@ -47,16 +47,16 @@ SCREENS: dict[int, dict[str, Any]] = {
 # Every page by its path: the name of its link, its title.
 PAGES = {
     "": ("Start", "What does attention see of position?"),
-    "why_position": ("Why position", "Why position"),
+    "why_position": ("Why order matters", "Why position"),
     "encoding": ("Encoding", "Encoding"),
-    "claims": ("Claims, tested", "Claims, tested"),
-    "overview": ("Overview", "The schemes side by side"),
+    "claims": ("Claims", "Claims, tested"),
+    "overview": ("At a glance", "The schemes side by side"),
     "similarity": ("Similarity", "Similarity"),
     "pca": ("PCA", "PCA"),
     "relative_offsets": ("Relative offsets", "Relative offsets"),
     "extrapolation": ("Extrapolation", "Extrapolation, from the formula"),
     "train": ("Train", "Train your own"),
-    "context_planner": ("Context planner", "Context planner"),
+    "context_planner": ("Extend a model's context", "Context planner"),
     "check_my_encoding": ("Check my encoding", "Check my encoding"),
 }
 
@@ -175,10 +175,17 @@ def settled(page: Page) -> None:
 
 
 def go(page: Page, path: str) -> None:
-    """Choose a page in the sidebar and wait until it is drawn."""
+    """Choose a page in the menu at the top, on a phone in the sidebar, and wait until it is drawn."""
     name, title = PAGES[path]
-    links = page.get_by_test_id("stSidebarNavLink")
-    links.filter(has=page.get_by_text(name, exact=True)).click()
+    sections = page.get_by_test_id("stTopNavSection")
+    links = page.locator("[data-testid^=stTopNav] a, [data-testid=stSidebarNavLink]")
+    link = links.filter(has=page.get_by_text(name, exact=True), visible=True).first
+    for index in range(sections.count()):
+        if link.count():
+            break
+        sections.nth(index).click()
+        page.wait_for_timeout(300)  # the menu before closes first
+    link.click()
     expect(page.get_by_test_id("stMain").locator("h1")).to_have_text(title, timeout=30_000)
     settled(page)
 

@@ -272,7 +272,7 @@ def test_switching_every_scheme_off_falls_back_with_a_notice() -> None:
 def test_slider_and_exact_value_set_each_other() -> None:
     small = SMALL | {"dim": "500", "heads": "2"}
     at = drawn(visit("similarity", small, exact_values=True, more=True))
-    assert at.sidebar.select_slider[0].label == "Model dimension, exactly 500"
+    assert at.sidebar.select_slider[1].label == "Model dimension, exactly 500"
     at.number_input(key="base_control").set_value(12345.0).run()
     assert setting(drawn(at)).base == 12345
     assert at.select_slider(key="base_dial").value == 12500

@@ -57,6 +57,19 @@ def drawn_controls(at: AppTest) -> tuple[set[str], set[str]]:
     return dials | {key.removesuffix("_control") for key in keys if key.endswith("_control")}, dials
 
 
+def choose_from_menu(monkeypatch: pytest.MonkeyPatch, key: str, option: str) -> None:
+    """Choose from a menu, which AppTest cannot press, in the next run: its callback is called."""
+
+    def draw(place: Any, *words: Any, on_click: Any, args: Any = (), **more: Any) -> None:
+        if more["key"] == key:
+            with pytest.MonkeyPatch.context() as chosen:
+                chosen.setitem(st.session_state, key, option)
+                on_click(*args)
+
+    monkeypatch.setattr(DeltaGenerator, "menu_button", draw)
+    monkeypatch.setattr(st, "menu_button", lambda *words, **more: draw(None, *words, **more))
+
+
 def test_every_page_names_the_controls_it_uses() -> None:
     assert set(page_controls.PAGES) == {path(page) for page in PAGES}
     every = fields.rules(Setting).keys() | own_rules().keys()
@@ -111,8 +124,14 @@ def test_reset_and_presets_set_what_is_not_drawn(monkeypatch: pytest.MonkeyPatch
     at.button(key="reset").click().run()
     assert setting(drawn(at)) == Setting()
     assert at.query_params == {}
-    monkeypatch.setattr(DeltaGenerator, "menu_button", lambda self, *words, **more: "bert")
-    assert setting(drawn(at.run())) == Setting().replace(**PRESETS["bert"].changes)
+    choose_from_menu(monkeypatch, "preset", "bert")
+    bert = setting(drawn(at.run()))
+    assert bert == Setting().replace(**PRESETS["bert"].changes)
+    monkeypatch.undo()
+    source = f"{PRESETS['bert'].label}: {PRESETS['bert'].source}."
+    for _ in range(2):  # as long as its numbers stand
+        drawn(at.run())
+        assert source in [pages.as_read(caption.value) for caption in at.sidebar.caption]
 
 
 def test_scheme_of_the_menu_is_added_and_chosen_ones_stay(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,7 +143,7 @@ def test_scheme_of_the_menu_is_added_and_chosen_ones_stay(monkeypatch: pytest.Mo
     (menu,) = [box for box in at.sidebar if getattr(box, "label", "") == "More schemes"]
     (marked,) = [str(option) for option in menu.proto.options if "advanced" in str(option)]
     assert "RoPE YaRN as printed" in marked
-    monkeypatch.setattr(st, "menu_button", lambda *words, **more: "none")
+    choose_from_menu(monkeypatch, "add_scheme", "none")
     assert setting(drawn(at.run())).schemes == ("learned", "none")
     assert notices(at) == []
 
@@ -139,7 +158,7 @@ def test_seventh_scheme_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     (notice,) = notices(at)
     assert "At most 6 schemes" in notice
     assert SCHEMES[kinds[1]].label in notice
-    monkeypatch.setattr(st, "menu_button", lambda label, of, **more: of[0])
+    choose_from_menu(monkeypatch, "add_scheme", kinds[8])
     assert [*setting(drawn(at.run())).schemes] == six
     at = drawn(visit("similarity", SMALL | {"schemes": ",".join(kinds[:7])}))
     assert [*setting(at).schemes] == kinds[:6]
