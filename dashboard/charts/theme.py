@@ -133,8 +133,8 @@ def in_order(spec: Spec) -> Spec:
 
 
 def own_widths(spec: Spec) -> bool:
-    """Whether a chart is of several plots, whose widths stand in it."""
-    return "hconcat" in spec or "vconcat" in spec
+    """Whether a chart has a width of its own, instead of that of the page."""
+    return "width" in spec
 
 
 def _without(node: Any, keys: tuple[str, ...]) -> Any:

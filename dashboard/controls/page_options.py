@@ -15,6 +15,7 @@ from dashboard.limits import (
 )
 from dashboard.pages.check_my_encoding.examples import EXAMPLES
 from dashboard.pages.encoding.options import EncodingChoice
+from dashboard.pages.pca.options import PcaChoice
 from posenc import fields, limits
 from posenc.claims import THEMES
 from posenc.lab.tasks import TASKS, Language
@@ -81,17 +82,6 @@ class SimilarityChoice:
         label="Reference position",
         help="The query whose similarity to every position is drawn as a line.",
     ).field(0)
-
-
-@dataclass(frozen=True, kw_only=True)
-class PcaChoice:
-    """What the PCA page asks beside the shared numbers."""
-
-    fit: str = fields.Choice(
-        options=("seen", "all"),
-        label="Axes fitted on",
-        help="Positions inside the training length, or all positions shown.",
-    ).field("seen")
 
 
 @dataclass(frozen=True, kw_only=True)

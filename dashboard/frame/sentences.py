@@ -3,11 +3,9 @@
 from collections.abc import Mapping
 
 import numpy as np
-import pandas as pd
 import streamlit as st
 
 from dashboard.compute.schemes import Similarity
-from dashboard.pages.pca.projected import Projected
 from dashboard.text import listed
 from posenc.analysis import OffsetClaims, OffsetMap, Properties, SchemeKernelPast
 from posenc.analysis.offset_checks import TOO_FEW_POSITIONS
@@ -83,42 +81,6 @@ def past_one(found: Mapping[str, Similarity]) -> str:
     return (
         f"Past 1, where the colours end: {named}. As {its} {kernel} no inner product of vectors, the ratio "
         "to the diagonal is the cosine of no angle; tables and the read-out have the exact values."
-    )
-
-
-def projection(found: Mapping[str, Projected]) -> str:
-    """Say how much of each scheme the first two components show."""
-    parts = [
-        f"{SCHEMES[kind].label} {result.explained[:2].sum():.0%}"
-        for kind, result in found.items()
-        if result.explained.sum() > 0
-    ]
-    if not parts:
-        return "Positions do not differ, so there is nothing to project."
-    return "Share of the variance that two components show: " + ", ".join(parts) + "."
-
-
-def explained(result: Projected) -> str:
-    """Say what each of the three drawn components explains."""
-    if result.explained.sum() == 0:
-        return "All positions have the same vector: nothing to project."
-    shares = result.explained[:3]
-    text = ", ".join(f"PC{i + 1} {share:.1%}" for i, share in enumerate(shares))
-    missing = f"; {result.missing} positions are not finite and left out" if result.missing else ""
-    return f"{text}; fitted on {result.fitted:,} positions, {result.past:,} past them{missing}"
-
-
-def far(panel: pd.DataFrame) -> str:
-    """Say which positions lie outside the picture, and where the furthest of them is."""
-    rows = panel[panel["far"]]
-    sizes = rows[["PC1", "PC2", "PC3"]].abs().max(axis=1)
-    furthest = rows.iloc[int(sizes.to_numpy().argmax())]
-    at = ", ".join(f"{name} {furthest[name]:.3g}" for name in ("PC1", "PC2", "PC3"))
-    if len(rows) == 1:
-        return f"Outside the picture: position {furthest['position']:,} at {at}."
-    return (
-        f"Outside the picture: {len(rows):,} positions, the furthest "
-        f"{furthest['position']:,} at {at}."
     )
 
 

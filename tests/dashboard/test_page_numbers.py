@@ -13,8 +13,9 @@ import torch
 from streamlit.testing.v1 import AppTest
 
 from dashboard.ab import Pair
-from dashboard.frame import sentences
-from dashboard.pages.pca import data, frames
+from dashboard.pages.pca import data
+from dashboard.pages.pca.options import FIRST
+from dashboard.pages.pca.panels import panels
 from dashboard.pages.pca.projected import Projected
 from posenc import analysis
 from posenc.rotation import pair_matrix
@@ -144,10 +145,14 @@ def test_pca_page_shows_principal_components(small: Small) -> None:
             continue
         assert own["position"].tolist() == list(range(len(matrix)))
         assert own["seen"].tolist() == ["inside"] * fitted + ["past"] * (len(matrix) - fitted)
-        told = ", ".join(f"PC{i + 1} {shares[i]:.1%}" for i in range(3))
-        past = f"fitted on {fitted:,} positions, {len(matrix) - fitted:,} past them"
-        assert any(text.startswith(told) and past in text for text in pages.captions(at))
-        assert f"{LABELS[kind]} {shares[:2].sum():.0%}" in headline(at)
+        (title,) = [one for one in at.main.subheader if one.value == LABELS[kind]]
+        projected = f"; {fitted}-{len(matrix) - 1} projected" if len(matrix) > fitted else ""
+        assert pages.as_read(title.proto.help).endswith(
+            f"fitted on positions 0-{fitted - 1}{projected}"
+        )
+        three = ", ".join(f"PC{i + 1} {shares[i]:.1%}" for i in range(3))
+        assert f"Variance explained: {three}" in pages.captions(at)
+        assert f"{shares[:2].sum():.0%} ({LABELS[kind]})" in headline(at)
 
 
 def test_position_far_from_all_others_is_left_out_of_the_picture() -> None:
@@ -159,10 +164,28 @@ def test_position_far_from_all_others_is_left_out_of_the_picture() -> None:
     far = Projected(scores, np.ones(3) / 3, missing=0, fitted=50, past=0, note="")
     projected = {"learned": far, "rope": near}
     read = data.Read(Setting(train_length=40), projected, {}, "", pd.DataFrame())
-    frame = frames.projections(Pair(read))
-    assert frame.loc[frame["far"], ["kind", "position"]].to_numpy().tolist() == [["learned", 7]]
-    assert frame["highest"].unique() == pytest.approx([1.0])
-    assert "position 7" in sentences.far(frame[frame["kind"] == "learned"])
+    drawn = panels(Pair(read), FIRST, same_scale=False, aspect=1.5)
+    outlier, whole = drawn["learned", "B"], drawn["rope", "B"]
+    assert sorted(set(range(50)) - set(outlier.frame["position"])) == [7]
+    assert "position 7 at PC1 0.5, PC2 -21, PC3 0.25" in outlier.outside
+    assert (len(whole.frame), whole.outside) == (50, "")
+    assert whole.frame["top"].unique() == pytest.approx([1.12], rel=1e-2)
+
+
+def test_unit_is_as_long_on_both_axes_and_panels_share_a_scale_where_asked() -> None:
+    at, line = np.linspace(-1, 1, 40), np.zeros(40)
+    wide = Projected(np.stack((3 * at, at, line), axis=1), np.ones(3) / 3, 0, 40, 0, "")
+    tall = Projected(np.stack((0.1 * at, at, line), axis=1), np.ones(3) / 3, 0, 40, 0, "")
+    ends = ["left", "right", "bottom", "top"]
+    now, then = (data.Read(Setting(), {"learned": a, "rope": b}, {}, "", pd.DataFrame())
+                 for a, b in ((wide, tall), (tall, tall)))  # fmt: skip
+    for same_scale in (False, True):
+        drawn = panels(Pair(now, then), FIRST, same_scale=same_scale, aspect=1.5)
+        scales = {key: tuple(panel.frame[ends].iloc[0]) for key, panel in drawn.items()}
+        for left, right, bottom, top in scales.values():
+            assert right - left == pytest.approx(1.5 * (top - bottom), rel=1e-6)
+        assert scales["learned", "B"] == scales["learned", "A"]
+        assert (scales["learned", "B"] == scales["rope", "B"]) == same_scale
 
 
 # Relative offsets ---------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard.compute import schemes
 from dashboard.frame import sentences
+from dashboard.pages.pca.options import VARIANCE
 from posenc import SCHEMES, offset_curve
 from posenc.checkpoints.sources import RESULTS
 from posenc.settings import Setting
@@ -40,6 +41,7 @@ def whole(at: AppTest) -> AppTest:
 def page_text(at: AppTest) -> str:
     boxes = [as_read(box.value) for box in at.info]
     notes = [panel["subtitle"] or "" for panel in pages.panels(at)]
+    notes += [as_read(title.proto.help) for title in at.main.subheader]
     return " ".join([*boxes, *captions(at), *notes, *(as_read(t.value) for t in at.main.markdown)])
 
 
@@ -82,7 +84,8 @@ def matrices_of_main_four(at: AppTest) -> list[tuple[str, np.ndarray]]:
 @pytest.mark.parametrize("page", [*SCHEME_PAGES, "why_position"])
 def test_main_four_stay_as_they_are_beside_t5(page: str) -> None:
     alone, at = (
-        whole(visit(page, SMALL | {"schemes": ",".join(kinds)})) for kinds in (MAIN, (*MAIN, "t5"))
+        whole(visit(page, SMALL | {"schemes": ",".join(kinds), "plot": VARIANCE}))
+        for kinds in (MAIN, (*MAIN, "t5"))
     )
     assert SCHEMES["t5"].label in page_text(at)
     for label in LABELS:

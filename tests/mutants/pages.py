@@ -3,8 +3,9 @@
 from tests.mutants.runs import Mutant
 
 MUTANTS_OF_PAGES = (
-    Mutant("the pinned setting and the current one exchanged", "dashboard/pages/pca/frames.py",
-           '{"B": read.now, "A": read.pinned}', '{"A": read.now, "B": read.pinned}',
+    Mutant("the pinned setting and the current one exchanged", "dashboard/pages/pca/data.py",
+           '{"B": both.now} | ({} if both.pinned is None else {"A": both.pinned})',
+           '{"A": both.now} | ({} if both.pinned is None else {"B": both.pinned})',
            ("pinned_setting",)),
     Mutant("a pinned setting without its shared fields", "dashboard/controls/pin.py",
            "held |= {*fields.rules(Setting), *dict(setting.own)}", "held |= {*dict(setting.own)}",
@@ -13,7 +14,7 @@ MUTANTS_OF_PAGES = (
            '"control": errors["control"]', '"control": errors["error"]', ("page_numbers",)),
     Mutant("pairs with a full turn counted as dimensions", "dashboard/pages/extrapolation/past_frames.py",
            'f"{one.full_turn_pairs} of', 'f"{one.critical_dimension} of', ("page_numbers",)),
-    Mutant("one component said to be two", "dashboard/frame/sentences.py",
+    Mutant("one component said to be two", "dashboard/pages/pca/data.py",
            "result.explained[:2].sum()", "result.explained[:1].sum()", ("page_numbers",)),
     Mutant("a value stays in the address after its control is reset", "dashboard/controls/link.py",
            "for name in {*st.query_params} & rules.keys() - wanted.keys():", "for name in ():",

@@ -1,77 +1,97 @@
-"""Charts of the PCA page: linked projections and explained variance."""
+"""Charts of the PCA page: positions in the plane of two components, and explained variance."""
 
 import functools
-import warnings
 from typing import Any
 
 import altair as alt
+import pandas as pd
 
 from dashboard.charts.theme import Spec, dots, scheme_colour, scheme_dash, spec_of, told, widths
 
-PROJECTION = 162  # side of one PCA plot
-PROJECTION_WIDTH = 470  # two of them with their axes, half a page
+# Plot area in CSS pixels, (width, height): two fit in a row of a window 1,280 wide, beside the sidebar.
+DESKTOP, PHONE = (350, 250), (270, 270)
+GRAY = "#808495"  # of text, on a dark and on a white ground
 
 
 @functools.cache
-def linked_projection(*, stacked: bool = False) -> Spec:
-    """PC1-PC2 beside PC2-PC3, on a narrow screen above it; a brush in one marks both.
+def positions(across: str, up: str, size: tuple[int, int]) -> Spec:
+    """Return the path of positions in a plane: hollow past the training length, a few labelled.
 
-    Frame: position, place (0 the first to 1 the last on the page, which all panels colour alike), PC1,
-    PC2, PC3, seen ("inside", "past"), lowest, highest. The last two are the same in every panel of a
-    page, which makes all panels share their axes.
+    Frame: position, place (0 for the first to 1 for the last), PC1, PC2, PC3, past, label, and the ends
+    of the axes: left, right, bottom, top, which give both axes one unit.
     """
-    brush = alt.selection_interval(name="brush", empty=True)
+    straight = alt.Scale(nice=False, zero=False)
+    axis = alt.Axis(tickCount=5)
+    x = alt.X(f"{across}:Q", title=across, scale=straight, axis=axis)
+    y = alt.Y(f"{up}:Q", title=up, scale=straight, axis=axis)
+    path = alt.Chart().mark_line(strokeWidth=1, opacity=0.35, color="gray", tooltip=None)
+    dot = alt.Chart().mark_point(size=30, strokeWidth=1.2)
+    tooltip = [
+        alt.Tooltip("position:Q"),
+        *(alt.Tooltip(f"PC{i}:Q", format=".3g") for i in (1, 2, 3)),
+    ]
+    label = alt.Chart().transform_filter("datum.label != null")
+    label = label.mark_text(dy=-11, fontSize=12, fontWeight="bold", color=GRAY, tooltip=None)
+    frame = alt.Chart().mark_rect(opacity=0, tooltip=None, aria=False)
+    layers = alt.layer(
+        path.encode(x=x, y=y, order=alt.Order("position:Q")),
+        dot.encode(
+            x=x,
+            y=y,
+            tooltip=tooltip,
+            **_by_place(),
+        ),
+        label.encode(x=x, y=y, text="label:N"),
+        frame.encode(x="min(left):Q", x2="max(right):Q", y="min(bottom):Q", y2="max(top):Q"),
+    )
+    # Streamlit would shrink the area by what the axes' labels take, another length on each axis.
+    return spec_of(layers.properties(width=size[0], height=size[1], autosize="pad"))
 
+
+def _by_place() -> dict[str, Any]:
+    """Return the encodings of a dot: its place among the positions as colour, hollow past training."""
     # Without viridis' ends, which vanish on a dark and on a white ground.
     shades = alt.SchemeParams(name="viridis", extent=[0.12, 0.94])
-    place = alt.Color(
-        "place:Q",
-        scale=alt.Scale(scheme=shades, domain=[0, 1]),
-        legend=alt.Legend(
-            orient="bottom",
-            gradientLength=150,
-            title="position",
-            values=[0, 1],
-            labelExpr="datum.value ? 'last' : 'first'",
+    scale = alt.Scale(scheme=shades, domain=[0, 1])
+    return {
+        "stroke": alt.Stroke("place:Q", scale=scale, legend=None),
+        "fill": alt.Fill("place:Q", scale=scale, legend=None),
+        "fillOpacity": alt.condition("datum.past", alt.value(0), alt.value(0.9)),
+    }
+
+
+@functools.cache
+def legend(width: int, height: int) -> Spec:
+    """Return the one legend of all plots of positions; frame: that of legend_frame."""
+    x, y = alt.X("x:Q", scale=None, axis=None), alt.Y("y:Q", scale=None, axis=None)
+    dot = alt.Chart().transform_filter("datum.place != null").mark_point(strokeWidth=1.2)
+    text = alt.Chart().transform_filter("datum.text != null")
+    text = text.mark_text(align="left", fontSize=13, color=GRAY, tooltip=None)
+    layers = alt.layer(
+        dot.encode(
+            x=x, y=y, size=alt.Size("size:Q", scale=None), tooltip=alt.value(None), **_by_place()
         ),
+        text.encode(x=x, y=y, text="text:N"),
     )
-    colour = alt.condition(brush, place, alt.value("#9aa0a6"))
+    return spec_of(layers.properties(width=width, height=height))
 
-    def pair(first: str, second: str) -> Any:
-        def at(x: str, y: str) -> dict[str, Any]:
-            axis = alt.Axis(tickCount=5)
-            return {"x": alt.X(x, title=first, axis=axis), "y": alt.Y(y, title=second, axis=axis)}
 
-        here = at(f"{first}:Q", f"{second}:Q")
-        line = alt.Chart().mark_line(strokeWidth=1, opacity=0.35, color="gray")
-        points = (
-            alt.Chart()
-            .mark_point(filled=True, size=26, opacity=0.9)
-            .encode(
-                **here,
-                color=colour,
-                shape=alt.Shape(
-                    "seen:N",
-                    scale=alt.Scale(domain=["inside", "past"], range=["circle", "cross"]),
-                    legend=alt.Legend(orient="bottom", title="training length"),
-                ),
-                tooltip=["position:Q", "seen:N", *(alt.Tooltip(f"PC{i}:Q") for i in (1, 2, 3))],
-            )
-            .add_params(brush)
-        )
-        corners = [
-            alt.Chart().mark_point(opacity=0, tooltip=None).encode(**at(f"{end}:Q", f"{end}:Q"))
-            for end in ("min(lowest)", "max(highest)")
-        ]
-        ordered = line.encode(**here, order=alt.Order("position:Q"))
-        return alt.layer(ordered, points, *corners).properties(width=PROJECTION, height=PROJECTION)
-
-    join = alt.vconcat if stacked else alt.hconcat
-    with warnings.catch_warnings():
-        # One brush in two plots is what is meant; Altair says that it merged them.
-        warnings.filterwarnings("ignore", message="Automatically deduplicated selection parameter")
-        chart = join(pair("PC1", "PC2"), pair("PC2", "PC3"), spacing=16)
-    return spec_of(chart.resolve_scale(color="shared", shape="shared"))
+@functools.cache
+def legend_frame(*, wrapped: bool) -> pd.DataFrame:
+    """Return what stands in the legend: x and y in pixels, place, past, size, text. wrapped: two lines."""
+    strip = [
+        {"x": 96 + 4 * n, "y": 8, "place": n / 24, "past": False, "size": 40} for n in range(25)
+    ]
+    left, y = (0, 28) if wrapped else (260, 8)
+    dots = [
+        {"x": left + 4, "y": y, "place": 0.5, "past": False, "size": 40},
+        {"x": left + 160, "y": y, "place": 0.5, "past": True, "size": 40},
+    ]
+    words = {0: "position: first", 202: "last"}
+    texts = [{"x": at, "y": 8, "text": text} for at, text in words.items()]
+    words = {left + 14: "training positions", left + 170: "past the training length"}
+    texts += [{"x": at, "y": y, "text": text} for at, text in words.items()]
+    return pd.DataFrame([*strip, *dots, *texts])
 
 
 @functools.cache
@@ -83,17 +103,17 @@ def explained(kinds: tuple[str, ...], *, pinned: bool = False) -> Spec:
     x = alt.X("component:Q", title="component", axis=alt.Axis(tickMinStep=1))
     y = alt.Y(
         "share:Q",
-        title="explained so far",
+        title="cumulative variance",
         scale=alt.Scale(domain=[0, 1]),
         axis=alt.Axis(format="%"),
     )
     tip = [
         *told(pinned),
         alt.Tooltip("component:Q", title="component"),
-        alt.Tooltip("share:Q", format=".4%", title="explained so far"),
+        alt.Tooltip("share:Q", format=".1%", title="cumulative variance"),
     ]
     line = alt.Chart().mark_line(tooltip=None)
     line = line.encode(
         x=x, y=y, color=scheme_colour(kinds), strokeDash=scheme_dash(kinds), **widths(pinned)
     )
-    return spec_of(alt.layer(line, dots(x, y, kinds, tip)).properties(height=220))
+    return spec_of(alt.layer(line, dots(x, y, kinds, tip)).properties(height=320))

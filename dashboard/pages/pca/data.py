@@ -1,21 +1,22 @@
-"""What the PCA page says of a setting."""
+"""What the PCA page says of a setting: scores, explained variance, and both in words."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
 
 from dashboard.ab import Pair
 from dashboard.charts import frames
 from dashboard.compute import schemes
 from dashboard.compute.result_cache import kept, once
-from dashboard.controls.page_options import PcaChoice
-from dashboard.frame import coinciding, sentences
-from dashboard.pages.pca import frames as projection_frames
+from dashboard.frame import coinciding
 from dashboard.pages.pca.projected import Projected, projected
 from posenc.schemes import SCHEMES
 from posenc.settings import Setting
 
 COMPONENTS = 12
+AXES = ("PC1", "PC2", "PC3")
 
 
 @dataclass(frozen=True)
@@ -35,19 +36,75 @@ def shown(both: Pair[Read]) -> tuple[str, ...]:
 
 
 @kept
-def read(setting: Setting, chosen: PcaChoice) -> Read:
-    """Return what the page shows of a setting."""
-    fitted = setting.length if chosen.fit == "all" else min(setting.train_length, setting.length)
+def read(setting: Setting, fit: str) -> Read:
+    """Return what the page shows of a setting. fit: seen or all, as the page's choice has it."""
+    fitted = setting.length if fit == "all" else min(setting.train_length, setting.length)
     queries = {kind: schemes.query(setting, kind) for kind in setting.schemes}
     found, reasons = schemes.each(projected, queries, fitted, COMPONENTS)
     if not found:
         return Read(setting, found, reasons, "", pd.DataFrame())
-    return Read(
-        setting, found, reasons, sentences.projection(found), projection_frames.explained(found)
-    )
+    return Read(setting, found, reasons, headline(found), variance(found))
+
+
+def headline(found: Mapping[str, Projected]) -> str:
+    """Say how much of each scheme the first two components explain."""
+    parts = [
+        f"{result.explained[:2].sum():.0%} ({SCHEMES[kind].label})"
+        for kind, result in found.items()
+        if result.explained.sum() > 0
+    ]
+    if not parts:
+        return "All positions have the same vector, so there is nothing to project."
+    return f"Variance explained by PC1 and PC2: {', '.join(parts)}."
+
+
+def explained(result: Projected) -> str:
+    """Say what each of the first three components explains."""
+    if result.explained.sum() == 0:
+        return "All positions have the same vector: nothing to project."
+    shares = ", ".join(f"PC{i + 1} {share:.1%}" for i, share in enumerate(result.explained[:3]))
+    return f"Variance explained: {shares}"
+
+
+def fitted(result: Projected) -> str:
+    """Say on which positions the axes were fitted, and which were only projected."""
+    last = len(result.scores) - result.past - 1
+    projected = f"; {last + 1:,}-{len(result.scores) - 1:,} projected" if result.past else ""
+    missing = f"; {result.missing} positions are not finite and left out" if result.missing else ""
+    return f"fitted on positions 0-{last:,}{projected}{missing}"
+
+
+def variance(found: Mapping[str, Projected]) -> pd.DataFrame:
+    """Return the share of variance that each component explains, and the first ones together."""
+    parts = [
+        {
+            "scheme": SCHEMES[kind].label,
+            "component": np.arange(1, len(result.explained) + 1),
+            "own": result.explained,
+            "share": np.cumsum(result.explained),
+        }
+        for kind, result in found.items()
+    ]
+    return frames.stacked(parts, ["scheme", "component", "own", "share"])
 
 
 @once
-def explained(read: Read) -> coinciding.Lines:
+def variance_lines(read: Read) -> coinciding.Lines:
     """Return the variance explained as it is drawn."""
     return coinciding.lines(frames.dotted(read.variance), "component", "share")
+
+
+def numbers(both: Pair[Read]) -> pd.DataFrame:
+    """Return the scores of every position as a table; with a pinned setting it says whose each is."""
+    settings = {"B": both.now} | ({} if both.pinned is None else {"A": both.pinned})
+    parts = []
+    for name, one in settings.items():
+        for kind, result in one.found.items():
+            position = np.arange(len(result.scores))
+            seen = np.where(position < one.setting.train_length, "inside", "past")
+            scores = {axis: result.scores[:, which] for which, axis in enumerate(AXES)}
+            parts.append(
+                {"kind": kind, "position": position, **scores, "seen": seen, "setting": name}
+            )
+    frame = frames.stacked(parts, ["kind", "position", *AXES, "seen", "setting"])
+    return frame if both.compared else frame.drop(columns="setting")

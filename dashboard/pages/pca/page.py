@@ -1,58 +1,51 @@
 """PCA: the shape that positions make, on the three directions in which they differ most."""
 
+import functools
+
 import streamlit as st
 
-from dashboard.controls import page_options, sidebar
-from dashboard.frame import coinciding, page, sentences
-from dashboard.pages.pca import charts, data, frames, script
+from dashboard.ab import Pair
+from dashboard.controls import sidebar
+from dashboard.frame import coinciding, page
+from dashboard.pages.pca import charts, data, script
+from dashboard.pages.pca.options import PLANES, VARIANCE, PcaChoice
+from dashboard.pages.pca.panels import Panel, panels
 from dashboard.text import plain
 from posenc.analysis import pca as projection
+
+WHY_BENT = (
+    "Curves bend because similarity changes smoothly with distance: the leading components are then "
+    "slow waves along the positions (horseshoe effect). Low explained variance: most of the shape lies "
+    "outside these components."
+)
 
 
 def draw() -> None:
     """Draw the page."""
     settings = page.settings()
     header = st.container()
-    chosen = sidebar.choices(page_options.PcaChoice)
-    read = settings.map(lambda setting: data.read(setting, chosen))
+    chosen = sidebar.choices(PcaChoice)
+    read = settings.map(lambda setting: data.read(setting, chosen.fit))
     now = read.now
     with header:
         page.left_out(now.reasons, now.found, "PCA", page.reasons(read))
         page.head("PCA", read.map(lambda one: one.headline))
-    scores = frames.projections(read)
-    row = st.container(horizontal=True, gap="medium")
-    for kind in data.shown(read):
-        with row.container(width=charts.PROJECTION_WIDTH):
-            st.subheader(page.label(kind), anchor=False)
-            for name, one in (("", now), ("Pinned setting, A: ", read.pinned)):
-                if one is None or kind not in one.found:
-                    continue  # the other setting's alone
-                result = one.found[kind]
-                note = page.panel_note(one.setting, kind, result.note, rounded=result.rounded)
-                st.caption(name + sentences.explained(result))
-                if result.explained.sum() > 0:
-                    mine = frames.of_panel(scores, kind, pinned=bool(name))
-                    if mine["far"].any():
-                        st.caption(sentences.far(mine))
-                    page.picture(
-                        frames.in_picture(mine),
-                        charts.linked_projection(stacked=page.on_phone()),
-                        key=f"projection_{kind}{'_pinned' if name else ''}",
-                        alt=f"{page.label(kind)}: {sentences.explained(result)}",
-                    )
-                st.caption(name + plain(note))
-
-    st.subheader("Explained variance", anchor=False)
-    coinciding.draw(
-        read.map(data.explained), charts.explained, page.kinds(settings), key="explained",
-    )  # fmt: skip
+    if chosen.plot == VARIANCE:
+        coinciding.draw(
+            read.map(data.variance_lines), charts.explained, page.kinds(settings), key="explained"
+        )
+    else:
+        _draw_positions(read, chosen)
+    st.caption(WHY_BENT)
 
     page.how_to_read(
-        "Each dot is a position, joined to the next; colour runs from the first to the last. The two "
-        "plots of a scheme show the same dots from two sides: drag over some in one and they stay "
-        "coloured in the other. Crosses lie past the training length and are projected on axes they had "
-        "no part in. Scores are in units of the vectors' own root mean square norm, so that all plots "
-        "share their axes. Two components are a shadow of many: read the explained variance first."
+        "Each dot is a position, joined to the next. Plots of one scheme share a scale, and a unit is as "
+        "long on both axes. Scores are in units of the vectors' root mean square norm. Hollow dots lie "
+        "past the training length.\n\n"
+        "Read the explained variance first. A trained learned table has a high one: training moved its "
+        "rows along few directions. Sinusoidal and RoPE have a low one: every frequency adds a circle in "
+        "a plane of its own, and only slow circles are smooth enough to lead. ALiBi has a low one: "
+        "positions that are far apart are almost unrelated, each in a direction of its own."
     )
     page.definition(
         r"z_i = (\varphi(i) - \bar\varphi)\,W, \qquad "
@@ -63,6 +56,55 @@ def draw() -> None:
         projection.project,
         projection.project_gram,
     )
-    page.numbers(frames.numbers(scores, compared=read.compared), "scores")
+    page.numbers(data.numbers(read), "scores")
     page.numbers(read.map(lambda one: one.variance), "explained variance")
     page.script(script.script(settings.now, chosen, data.COMPONENTS))
+
+
+def _draw_positions(read: Pair[data.Read], chosen: PcaChoice) -> None:
+    """Draw a plot per scheme; with a pinned setting two, B beside A."""
+    size = charts.PHONE if page.on_phone() else charts.DESKTOP
+    page.picture(
+        charts.legend_frame(wrapped=page.on_phone()),
+        charts.legend(*((340, 36) if page.on_phone() else (590, 16))),
+        key="projection_legend",
+        alt="Colour: position, from the first to the last. Filled: training positions. Hollow: past "
+        "the training length.",
+    )
+    drawn = panels(read, chosen.plot, same_scale=chosen.same_scale, aspect=size[0] / size[1])
+    build = functools.partial(charts.positions, *PLANES[chosen.plot], size)
+    row = st.container(horizontal=True, gap="medium")
+    for kind in data.shown(read):
+        if read.compared:
+            row = st.container(horizontal=True, gap="medium")
+        for name, one in (("B", read.now), ("A", read.pinned)):
+            if one is None or kind not in one.found:
+                continue  # only the other setting has it
+            with row.container(width=size[0] + 55, gap="small"):
+                _draw_panel(
+                    one, kind, name if read.compared else "", drawn.get((kind, name)), build()
+                )
+
+
+def _draw_panel(
+    read: data.Read, kind: str, setting: str, panel: Panel | None, spec: charts.Spec
+) -> None:
+    """Draw one scheme under one setting. setting: its name where two are compared."""
+    result = read.found[kind]
+    note = page.panel_note(read.setting, kind, result.note, rounded=result.rounded)
+    title = page.label(kind) + (f", {setting}" if setting else "")
+    words = data.explained(result)
+    st.subheader(
+        title, anchor=False, help=plain("; ".join(filter(None, (note, data.fitted(result)))))
+    )
+    st.caption(words)
+    if panel is None:
+        return
+    page.picture(
+        panel.frame,
+        spec,
+        key=f"projection_{kind}{'_pinned' if setting == 'A' else ''}",
+        alt=f"{title}: {words}; {data.fitted(result)}",
+    )
+    if panel.outside:
+        st.caption(panel.outside)

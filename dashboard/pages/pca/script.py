@@ -1,7 +1,7 @@
 """PCA as Python."""
 
-from dashboard.controls.page_options import PcaChoice
 from dashboard.frame.script import script as whole
+from dashboard.pages.pca.options import PcaChoice
 from posenc.settings import Setting
 
 IMPORTS = """

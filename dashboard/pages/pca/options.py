@@ -1,0 +1,28 @@
+"""What the PCA page asks beside the shared numbers."""
+
+from dataclasses import dataclass
+
+from posenc import fields
+
+FIRST, SECOND, VARIANCE = "PC1-PC2", "PC2-PC3", "explained variance"
+PLANES = {FIRST: ("PC1", "PC2"), SECOND: ("PC2", "PC3")}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PcaChoice:
+    """What the PCA page asks beside the shared numbers."""
+
+    plot: str = fields.Choice(
+        options=(FIRST, SECOND, VARIANCE),
+        label="Plot",
+        help="Two principal components of every position, or the variance each component explains.",
+    ).field(FIRST)
+    fit: str = fields.Choice(
+        options=("seen", "all"),
+        label="Fit PCA on positions",
+        help="Seen: those inside the training length; the others are projected. All: every position.",
+    ).field("seen")
+    same_scale: bool = fields.Flag(
+        label="Same scale for all",
+        help="One scale for all schemes, to compare sizes. Otherwise each scheme fills its plot.",
+    ).field(False)

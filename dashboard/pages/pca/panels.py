@@ -1,0 +1,133 @@
+"""Plots of positions in the plane of two components: what each draws, and which share a scale."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from dashboard.ab import Pair
+from dashboard.charts.frames import evenly
+from dashboard.compute.schemes import Array
+from dashboard.pages.pca.data import AXES, Read
+from dashboard.pages.pca.options import PLANES
+
+# A score this many times further out than 99 of 100 is left out of the picture, and named beside it:
+# one outlier (BERT's position 0 is one) would press all others into a dot.
+FAR = 2.0
+LABELS = 5  # positions with their number beside them, the first and the last among them
+ROOM = 0.12  # of the width and the height of a plot: labels closer than that would cover each other
+MARGIN = 1.12  # of the axes over what is drawn, so that labels stay inside
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One plot: a scheme under one setting, B or A, and what lies outside of the picture."""
+
+    frame: pd.DataFrame
+    outside: str
+
+
+def panels(
+    both: Pair[Read], plot: str, *, same_scale: bool, aspect: float
+) -> dict[tuple[str, str], Panel]:
+    """Return the plots by scheme and setting. aspect: width of a plot over its height.
+
+    Plots of one scheme share a scale, with same_scale those of all schemes. Both axes of a plot have one
+    unit.
+    """
+    reads = {"B": both.now} | ({} if both.pinned is None else {"A": both.pinned})
+    scores = {
+        (kind, name): result.scores
+        for name, one in reads.items()
+        for kind, result in one.found.items()
+        if result.explained.sum() > 0
+    }
+    last = max((len(each) for each in scores.values()), default=1) - 1
+    drawn = {}
+    for key, own in scores.items():
+        group = [each for other, each in scores.items() if same_scale or other[0] == key[0]]
+        extent = _extent(group)
+        ends = _ends([each[_sizes(each) <= extent] for each in group], plot, aspect)
+        boundary = reads[key[1]].setting.train_length
+        frame = _frame(own, extent, boundary, last).assign(**ends)
+        frame["label"] = _labels(frame, plot)
+        drawn[key] = Panel(frame, outside(own, extent))
+    return drawn
+
+
+def outside(scores: Array, extent: float) -> str:
+    """Say which positions lie outside of the picture, and where the furthest of them is."""
+    sizes = _sizes(scores)
+    (far,) = np.nonzero(sizes > extent)
+    if not len(far):
+        return ""
+    furthest = far[int(sizes[far].argmax())]
+    at = ", ".join(
+        f"{axis} {score:.3g}" for axis, score in zip(AXES, scores[furthest], strict=True)
+    )
+    many = "" if len(far) == 1 else f"{len(far):,} positions, the furthest is "
+    return f"Outside the picture: {many}position {furthest:,} at {at}."
+
+
+def _frame(scores: Array, extent: float, boundary: int, last: int) -> pd.DataFrame:
+    """Return what is drawn of one plot, in 32 bits. last: the last position of any plot."""
+    inside = np.nonzero(_sizes(scores) <= extent)[0]
+    position = inside[evenly(len(inside))]
+    return pd.DataFrame(
+        {
+            "position": position.astype(np.int32),
+            **{axis: scores[position, n].astype(np.float32) for n, axis in enumerate(AXES)},
+            "place": (position / max(1, last)).astype(np.float32),
+            "past": position >= boundary,
+        }
+    )
+
+
+def _labels(frame: pd.DataFrame, plot: str) -> list[str | None]:
+    """Return the number beside each dot: of the first, the last and a few with room between them."""
+    ends = frame.iloc[0]
+    size = np.array([ends["right"] - ends["left"], ends["top"] - ends["bottom"]])
+    places = frame[list(PLANES[plot])].to_numpy() / size
+    row, *rows = evenly(len(frame), LABELS).tolist()
+    labelled = [row]
+    for row in reversed(rows):  # the last one first
+        if all((np.abs(places[row] - places[other]) > ROOM).any() for other in labelled):
+            labelled.append(row)
+    positions = frame["position"].tolist()
+    return [f"{n:,}" if row in labelled else None for row, n in enumerate(positions)]
+
+
+def _extent(group: Sequence[Array]) -> float:
+    """Return the largest size that is drawn; a few positions have no usual size."""
+    sizes = [own[~np.isnan(own)] for own in map(_sizes, group)]
+    usual = max(
+        (
+            float(np.quantile(own, 0.99 if len(own) >= 20 else 1.0, method="lower"))
+            for own in sizes
+            if len(own)
+        ),
+        default=0.0,
+    )
+    near = [own[own <= FAR * usual] for own in sizes]
+    return max((float(own.max()) for own in near if len(own)), default=0.0)
+
+
+def _ends(drawn: Sequence[Array], plot: str, aspect: float) -> dict[str, np.float32]:
+    """Return where the axes end, so that a unit is as long on one as on the other."""
+    plane = [AXES.index(axis) for axis in PLANES[plot]]
+    points = np.concatenate(drawn)[:, plane]
+    low, high = points.min(axis=0), points.max(axis=0)
+    across, up = high - low
+    width = MARGIN * max(across, up * aspect, 1e-12)
+    (left, bottom), (right, top) = (
+        (low + high + sign * np.array([width, width / aspect])) / 2 for sign in (-1, 1)
+    )
+    ends = {"left": left, "right": right, "bottom": bottom, "top": top}
+    return {name: np.float32(end) for name, end in ends.items()}
+
+
+def _sizes(scores: Array) -> Array:
+    """The largest component of every position; NaN where there is no row."""
+    found: Array = np.abs(scores).max(axis=1)
+    return found
