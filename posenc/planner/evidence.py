@@ -36,17 +36,17 @@ class Evidence:
 class ModelEvidence:
     """A published statement about one family of models.
 
-    of: the preset of MODELS whose type, base and window its models share. models: their names.
+    preset_name: of the preset in MODELS whose type, base and window its models share. models: their names.
     hidden_size: of the smallest of them. kind: of the scaling that their makers recommend without
-    training, "" for none; least, factor: the range of factors that they recommend.
+    training, "" for none; least_factor, factor: the range of factors that they recommend.
     statement: in sentences. source: where it is published.
     """
 
-    of: str
+    preset_name: str
     models: str
     hidden_size: int
     kind: str = ""
-    least: float = 1.0
+    least_factor: float = 1.0
     factor: float = 0.0
     statement: str
     source: str
@@ -54,7 +54,7 @@ class ModelEvidence:
     @property
     def preset(self) -> ModelPreset:
         """The preset, which has the length of the training texts."""
-        return MODELS[self.of]
+        return MODELS[self.preset_name]
 
     def is_of(self, model: ModelConfig) -> bool:
         """Return whether a config.json, which holds no name, may be of one of these models."""
@@ -70,7 +70,7 @@ class ModelEvidence:
         if start is None or config.kind != self.kind:
             return False
         same = getattr(config, "trained_length", None) == start
-        return same and max(length / start, self.least) <= factor <= self.factor
+        return same and max(length / start, self.least_factor) <= factor <= self.factor
 
 
 @dataclass(frozen=True)
@@ -247,18 +247,18 @@ _STATIC = (
 
 MODEL_EVIDENCE = (
     ModelEvidence(
-        of="qwen2.5-7b",
+        preset_name="qwen2.5-7b",
         models="Qwen2.5-Instruct of 7B and larger",
         hidden_size=3_584,
         kind="rope_yarn",
-        least=4.0,
+        least_factor=4.0,
         factor=4.0,
         statement="The makers of Qwen2.5-Instruct (7B and larger) recommend YaRN by 4 from 32,768 tokens, "
         f"without training. {_STATIC}",
         source="model card of Qwen2.5-7B-Instruct, Processing Long Texts",
     ),
     ModelEvidence(
-        of="qwen3-8b",
+        preset_name="qwen3-8b",
         models="Qwen3 of 4B and larger",
         hidden_size=2_560,
         kind="rope_yarn",
@@ -268,7 +268,7 @@ MODEL_EVIDENCE = (
         source="github.com/QwenLM/Qwen3, docs/source/inference/transformers.md, Enabling Long Context",
     ),
     ModelEvidence(
-        of="mistral-7b-v0.1",
+        preset_name="mistral-7b-v0.1",
         models="Mistral-7B-v0.1",
         hidden_size=4_096,
         statement="Mistral-7B-v0.1 as it is had a perplexity of 2.96 at 8,192 tokens, 36.8 at 16,384 and "

@@ -24,23 +24,23 @@ class Column:
     """One column of a table of methods.
 
     title: heading. key: name in a record. part: the table it is in, "" for both. form: format of a
-    number. of: the value for one method. never: text where there is no number. help: explanation.
+    number. value: of one method. missing: text where there is no number. help: explanation.
     """
 
     title: str
     key: str
     part: str
     form: str
-    of: Callable[[MethodPlan], Value]
-    never: str = "never"
+    value: Callable[[MethodPlan], Value]
+    missing: str = "never"
     help: str = ""
 
     def cell(self, method: MethodPlan, plan: ContextPlan) -> str:
         """Return the text of a cell."""
-        value = self.of(method)
+        value = self.value(method)
         if value is None and self.key == "first_negative" and plan.scanned < plan.reach:
             return f"not below {plan.scanned:,}"
-        return self.never if value is None else format(value, self.form)
+        return self.missing if value is None else format(value, self.form)
 
     def change(self, new: Value, old: Value) -> str:
         """Return the difference of two numbers as text, "" where either is none."""
@@ -63,7 +63,7 @@ COLUMNS = (
     ),
     Column(
         "in transformers", "float32_cosine_error_transformers", TRADE_OFFS, ".1e",
-        lambda x: x.code_cosine_error, never="none there",
+        lambda x: x.code_cosine_error, missing="none there",
         help="The same error of the frequencies that transformers computes, in float32 from the start.",
     ),
     Column("unseen pairs", "unseen_pairs", COVERAGE, ",", lambda x: x.pairs.unseen_count),
@@ -136,7 +136,7 @@ def plan_record(plan: ContextPlan) -> dict[str, Any]:
 def _method_record(method: MethodPlan, plan: ContextPlan) -> dict[str, Any]:
     return {
         "method": method.method.name,
-        **{column.key: column.of(method) for column in COLUMNS},
+        **{column.key: column.value(method) for column in COLUMNS},
         "readiness": method.readiness.value,
         "factor": method.factor,
         "measured": [dataclasses.asdict(ratio) for ratio in method.measured],

@@ -152,7 +152,7 @@ def test_tables_pairs_and_kernels_are_those_of_the_planned_schemes() -> None:
         assert read.ranked[part].to_dict("records") == rows
     assert list(read.methods["short texts, worst"]) == [one.short.worst for one in found.methods]
     for method, row in zip(found.methods, plan_record(found)["methods"], strict=True):
-        assert {column.key: column.of(method) for column in COLUMNS}.items() <= row.items()
+        assert {column.key: column.value(method) for column in COLUMNS}.items() <= row.items()
         pairs = read.pairs[read.pairs["method"] == method.method.label]
         inv_freq = rope_frequencies(method.config, length=16_384)[0].numpy()
         np.testing.assert_allclose(pairs["inv_freq"], inv_freq, rtol=1e-14)

@@ -204,7 +204,7 @@ def methods_frame(found: ContextPlan) -> pd.DataFrame:
     """One row per method, ranked, with the numbers of the plan."""
     if not found.methods:
         return pd.DataFrame()
-    rows = [{column.title: column.of(one) for column in COLUMNS} for one in found.methods]
+    rows = [{column.title: column.value(one) for column in COLUMNS} for one in found.methods]
     # A count that may be missing stays a whole number.
     counts = {column.title: "Int64" for column in COLUMNS if column.form == ","}
     return pd.DataFrame(rows).astype(counts)

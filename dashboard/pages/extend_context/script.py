@@ -20,7 +20,7 @@ found = plan(
 rows = csv.writer(sys.stdout, lineterminator="\\n")
 rows.writerow([column.title for column in COLUMNS])
 for one in found.methods:
-    rows.writerow([column.of(one) for column in COLUMNS])
+    rows.writerow([column.value(one) for column in COLUMNS])
 """
 
 _ASSUMPTION = "print(model.config.assumption, file=sys.stderr)\n"
