@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from posenc.errors import SchemeArgumentError, quoted
+from posenc.fields import FloatRange
 
 MAX_POSITION = 2**31 - 1  # exact phases hold for |position| <= this
 MAX_DIM = 65_536
@@ -11,7 +12,8 @@ MAX_HEADS = 1_024
 MIN_TURNS, MAX_TURNS = 1e-6, 1e6  # within the trained length, at the ends of a scaling's ramp
 MIN_ATTENTION_FACTOR, MAX_ATTENTION_FACTOR = 0.01, 100.0  # of queries and of keys
 MAX_ATTENTION_WEIGHT = 10.0  # of ln(factor), DeepSeek's mscale
-MIN_BASE, MAX_BASE = 1.0, 1e12  # the base is greater than 1 and at most 1e12
+MIN_BASE, MAX_BASE = 1.0, 1e12
+BASE = FloatRange(low=MIN_BASE, high=MAX_BASE, closed=False, label="Base")
 MAX_SCALE_FACTOR = 4_096.0  # of a RoPE scaling
 MAX_PAIR_FACTOR = 1e6  # of one pair, where every pair has its own
 MAX_AXES_OF_POSITION = 4  # of RoPE in sections
@@ -92,15 +94,8 @@ def check_width(name: str, value: int) -> int:
 
 def check_base(value: float) -> float:
     """Return `value` if it is a usable base (> 1, finite, at most 1e12), else raise."""
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int | float)
-        or not MIN_BASE < value <= MAX_BASE
-    ):
-        raise SchemeArgumentError(
-            f"base must be a number greater than {MIN_BASE:g} and at most {MAX_BASE:g}, "
-            f"got {quoted(value)}."
-        )
+    if not BASE.accepts(value):
+        raise SchemeArgumentError(f"base must be {BASE.allowed()}, got {quoted(value)}.")
     return float(value)
 
 

@@ -88,13 +88,11 @@ from posenc.analysis.similarity import (
     similarity_row,
 )
 from posenc.analysis.spectrum import (
-    PhaseCoverage,
     SchemeCoverage,
     Spectrum,
     base_bound_curve,
     critical_dimension,
     first_negative_offset,
-    phase_coverage,
     scheme_coverage,
     spectrum,
 )

@@ -52,14 +52,9 @@ def token_deviation(start: str, dim: int) -> float:
     2 / (V + d), V = 37,000. Raises SchemeArgumentError for another start or width.
     """
     check_count("dim", dim, 1, MAX_DIM)
-    deviations = {
-        "1/d": dim**-0.5,
-        "1": 1.0,
-        "0.02": INITIAL_STD,
-        "xavier": (2 / (VOCABULARY + dim)) ** 0.5,
-    }
     check_choice("start", start, STARTS)
-    return deviations[start]
+    xavier = (2 / (VOCABULARY + dim)) ** 0.5
+    return {"1/d": dim**-0.5, "1": 1.0, "0.02": INITIAL_STD, "xavier": xavier}[start]
 
 
 def draw_tokens(start: str, count: int, dim: int, seed: Seed) -> Float[Tensor, "n d"]:

@@ -27,26 +27,15 @@ class Spectrum:
     """Wavelengths of an encoding and how much of each a length covers.
 
     `inv_freq` (pairs,): radians per position. `wavelengths` (pairs,): positions per turn, infinite
-    for a constant pair. The rest is None without a length: `turns` (pairs,) within it, and how many
-    pairs stay under one radian, stay under a quarter turn, and complete a turn there.
+    for a constant pair. `turns` (pairs,) within the length, and how many pairs stay under one
+    radian, stay under a quarter turn, and complete a turn there.
     """
 
     inv_freq: Float[Tensor, " pairs"]
     wavelengths: Float[Tensor, " pairs"]
-    turns: Float[Tensor, " pairs"] | None = None
-    under_one_radian: int | None = None
-    under_quarter_turn: int | None = None
-    full_turn_pairs: int | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class PhaseCoverage:
-    """Rotation of each pair within `length` positions.
-
-    `turns` (pairs,): 1 is one whole turn. `full_turn_pairs`: how many pairs complete one.
-    """
-
     turns: Float[Tensor, " pairs"]
+    under_one_radian: int
+    under_quarter_turn: int
     full_turn_pairs: int
 
 
@@ -66,36 +55,23 @@ class SchemeCoverage:
     scanned: int
 
 
-def spectrum(inv_freq: Float[Tensor, " pairs"], length: int | None = None) -> Spectrum:
-    """Return wavelengths 2 pi / inv_freq in positions and, with a length, the turns within it.
-
-    Raises SchemeArgumentError for a frequency that is negative or not finite, or a length below 1.
-    Source: Vaswani et al. 2017, arXiv 1706.03762, section 3.5.
-    """
-    inv_freq = as_inv_freq(inv_freq)
-    wavelengths = 2 * math.pi / inv_freq
-    if length is None:
-        return Spectrum(inv_freq, wavelengths)
-    coverage = phase_coverage(inv_freq, length)
-    return Spectrum(
-        inv_freq=inv_freq,
-        wavelengths=wavelengths,
-        turns=coverage.turns,
-        under_one_radian=int((inv_freq * length < 1).sum()),
-        under_quarter_turn=int((coverage.turns < 1 / 4).sum()),
-        full_turn_pairs=coverage.full_turn_pairs,
-    )
-
-
-def phase_coverage(inv_freq: Float[Tensor, " pairs"], length: int) -> PhaseCoverage:
-    """Return the turns that each pair makes in `length` positions: length * inv_freq / (2 pi).
+def spectrum(inv_freq: Float[Tensor, " pairs"], length: int) -> Spectrum:
+    """Return wavelengths 2 pi / inv_freq in positions, and turns length * inv_freq / (2 pi).
 
     A pair without a full turn meets angles past `length` that training never showed.
-    Raises SchemeArgumentError for bad frequencies or a length below 1.
-    Source: Liu et al. 2023, arXiv 2310.05209.
+    Raises SchemeArgumentError for a frequency that is negative or not finite, or a length below 1.
+    Source: Vaswani et al. 2017, arXiv 1706.03762, section 3.5; Liu et al. 2023, arXiv 2310.05209.
     """
-    turns = as_inv_freq(inv_freq) * check_count("length", length, 1, 2**31) / (2 * math.pi)
-    return PhaseCoverage(turns, int((turns >= 1).sum()))
+    inv_freq = as_inv_freq(inv_freq)
+    turns = inv_freq * check_count("length", length, 1, 2**31) / (2 * math.pi)
+    return Spectrum(
+        inv_freq=inv_freq,
+        wavelengths=2 * math.pi / inv_freq,
+        turns=turns,
+        under_one_radian=int((inv_freq * length < 1).sum()),
+        under_quarter_turn=int((turns < 1 / 4).sum()),
+        full_turn_pairs=int((turns >= 1).sum()),
+    )
 
 
 def critical_dimension(dim: int, base: float, length: int) -> int:
@@ -150,7 +126,7 @@ def scheme_coverage(query: Query, train_length: int) -> SchemeCoverage | None:
     inv_freq = query.build("cpu").inv_freq
     if inv_freq is None:
         return None
-    coverage = phase_coverage(inv_freq, train_length)
+    coverage = spectrum(inv_freq, train_length)
     return SchemeCoverage(
         turns=coverage.turns,
         full_turn_pairs=coverage.full_turn_pairs,

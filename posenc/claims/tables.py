@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
-from posenc.analysis import phase_coverage, spectrum
+from posenc.analysis import spectrum
 from posenc.claims.claim import (
     TABLE,
     VASWANI,
@@ -290,7 +290,7 @@ def nearly_linear(setting: Setting) -> Verdict:
 )
 def hour_hand(setting: Setting) -> Verdict:
     """Count the turns of the slowest pair within the training length."""
-    coverage = phase_coverage(pair_frequencies(setting), setting.train_length)
+    coverage = spectrum(pair_frequencies(setting), setting.train_length)
     pairs, complete = len(coverage.turns), coverage.full_turn_pairs
     last = coverage.turns[-1].item()
     return Verdict(

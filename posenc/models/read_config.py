@@ -110,9 +110,7 @@ def read_keys(record: dict[str, Any], assume: str | None = None) -> tuple[ModelC
     read_as_class = "" if read_as == "llama" and known != "llama" else read_as
     try:
         model = READERS[read_as](read_as_class, keys)
-    except (
-        ConfigError
-    ) as error:  # numbers within the limits of each key that no scheme takes together
+    except ConfigError as error:  # each number is within its limits, together no scheme takes them
         where = keys.path or "the config"
         raise ConfigFileError(f"{where} cannot be used: {error}", where) from None
     keys.read.add(_NO_EFFECT.get(read_as, ""))

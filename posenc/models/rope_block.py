@@ -16,9 +16,8 @@ from posenc.models.families import Base, RopeFamily
 from posenc.models.layers import LENGTH_LIMIT, Heads
 
 TRAINED = "original_max_position_embeddings"  # the length before scaling
-_BASE = fields.FloatRange(low=limits.MIN_BASE, high=limits.MAX_BASE, closed=False)
 _SHARE = fields.FloatRange(low=0.0, high=1.0, closed=False)
-_RULES = {"rope_theta": _BASE, "partial_rotary_factor": _SHARE, TRAINED: LENGTH_LIMIT}
+_RULES = {"rope_theta": limits.BASE, "partial_rotary_factor": _SHARE, TRAINED: LENGTH_LIMIT}
 _FACTOR = fields.FloatRange(low=1.0, high=limits.MAX_SCALE_FACTOR)
 
 
@@ -59,7 +58,7 @@ class BlockReader:
         base = inner_or_outer(self.keys, self.outer, "rope_theta", names)
         if base is None:
             place, name = (self.outer, names[0]) if names else (self.keys, "rope_theta")
-            base = place.get(name, _BASE, self.base.default, self.family.source)
+            base = place.get(name, limits.BASE, self.base.default, self.family.source)
         return {"dim": self.heads.head_dim, "base": base, "layout": self.layout}
 
     def share(self) -> float | None:

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posenc.analysis.spectrum import phase_coverage, spectrum
+from posenc.analysis.spectrum import spectrum
 from posenc.limits import check_count
 from posenc.models.model_config import MAX_CONTEXT
 from posenc.schemes.rope import RopeConfig, rope_frequencies
@@ -42,12 +42,12 @@ class Pairs:
     @property
     def wavelengths_before(self) -> Array:
         """Positions per full turn as trained; infinite for a frequency of 0."""
-        return spectrum(torch.from_numpy(self.before)).wavelengths.numpy()
+        return spectrum(torch.from_numpy(self.before), 1).wavelengths.numpy()
 
     @property
     def wavelengths_after(self) -> Array:
         """Positions per full turn at the target."""
-        return spectrum(torch.from_numpy(self.after)).wavelengths.numpy()
+        return spectrum(torch.from_numpy(self.after), 1).wavelengths.numpy()
 
     @property
     def unseen_count(self) -> int:
@@ -78,7 +78,7 @@ def compare_pairs(
     ratio = np.divide(after, before, out=np.zeros_like(before), where=before > 0)
     same = (before == 0) | (np.abs(ratio - 1) <= _ROUNDING)
     states = np.where(ratio <= (1 + _ROUNDING) / factor, DIVIDED, BLENDED)
-    turns = phase_coverage(torch.from_numpy(before), trained_length).turns.numpy()
+    turns = spectrum(torch.from_numpy(before), trained_length).turns.numpy()
     farther = after * reach > before * trained_length * (1 + 1e-9)
     return Pairs(
         before=before,

@@ -42,7 +42,7 @@ from posenc.hook_arguments import (
 from posenc.tables import castable, check_dtype
 from posenc.toeplitz import toeplitz
 
-BASE = fields.FloatRange(low=limits.MIN_BASE, high=limits.MAX_BASE, closed=False, label="Base")
+BASE = limits.BASE
 HEADS = fields.IntRange(low=1, high=limits.MAX_HEADS, label="Heads")
 HEAD_WIDTH = fields.IntRange(low=1, high=limits.MAX_DIM, label="Head width")
 EVEN_HEAD_WIDTH = dataclasses.replace(HEAD_WIDTH, low=2, multiple_of=2)

@@ -13,7 +13,6 @@ from posenc.analysis import (
     first_negative_offset,
     kernel_past,
     nearest_trained_distance,
-    phase_coverage,
     scheme_kernel_past,
     spectrum,
 )
@@ -26,22 +25,19 @@ mp.dps = 40
 
 
 def test_wavelengths_and_turns_are_those_of_the_frequencies() -> None:
-    short = spectrum(ladder(8))
+    short = spectrum(ladder(8), 1)
     assert_close(short.wavelengths, [2 * math.pi * 10**m for m in range(4)], atol=0, rtol=1e-15)
-    assert (short.turns, short.full_turn_pairs) == (None, None)
     # The slowest stop short of the 2 pi 10,000 of the paper's text.
     for width, slowest in ((512, 60_611), (64, 47_117)):
-        assert round(spectrum(ladder(width)).wavelengths[-1].item()) == slowest
+        assert round(spectrum(ladder(width), 1).wavelengths[-1].item()) == slowest
     wide = spectrum(ladder(512), 10_000)
     assert (wide.under_one_radian, wide.under_quarter_turn, wide.full_turn_pairs) == (0, 12, 205)
     quarters = torch.tensor([2 * math.pi, math.pi / 2, math.pi / 8, 0.0], dtype=torch.float64)
     short = spectrum(quarters, 4)
-    assert short.turns is not None
     assert_close(short.turns, [4.0, 1.0, 0.25, 0.0], atol=1e-15)
     assert_close(short.wavelengths, [1.0, 4.0, 16.0, math.inf], atol=4e-15)
     assert (short.under_one_radian, short.under_quarter_turn) == (1, 1)
-    # Exactly one turn counts, here as in the coverage.
-    assert short.full_turn_pairs == phase_coverage(quarters, 4).full_turn_pairs == 2
+    assert short.full_turn_pairs == 2  # exactly one turn counts
 
 
 def test_kernel_past_training_is_compared_with_the_range_it_had() -> None:
@@ -58,7 +54,7 @@ def test_kernel_past_training_is_compared_with_the_range_it_had() -> None:
 
 
 def test_ninety_two_dimensions_of_llama_2_saw_a_full_period() -> None:
-    found = phase_coverage(ladder(128, 10_000.0), 4_096)
+    found = spectrum(ladder(128, 10_000.0), 4_096)
     assert critical_dimension(128, 10_000.0, 4_096) == 92
     assert (found.full_turn_pairs, len(found.turns)) == (46, 64)
     assert found.turns[0].item() == pytest.approx(4_096 / (2 * math.pi))

@@ -195,7 +195,7 @@ TABLES_AND_ANALYSES: list[tuple[Callable[[], object], str]] = [
       for fit, message in (
           (0, "fit must be"), (6, "from 1 to 5"), (True, "fit must be"))),
     # Wavelengths, and formulas past the training length.
-    *((lambda row=row: OF.spectrum(row), "inv_freq must be") for row in NO_FREQUENCIES),
+    *((lambda row=row: OF.spectrum(row, 4), "inv_freq must be") for row in NO_FREQUENCIES),
     *((lambda n=n: OF.spectrum(ladder(8), n), "length must be a whole number from 1")
       for n in (0, 2**31 + 1)),
     (lambda: OF.nearest_trained_distance(6, kernel=noise(5, 5)), "train_length must be .* from 1 to 5"),

@@ -246,7 +246,6 @@ def ladder(query: Query, train_length: int) -> Ladder | None:
     if inv_freq is None:
         return None
     found = spectrum(inv_freq, train_length)
-    assert found.turns is not None
     return Ladder(inv_freq.numpy(), found.wavelengths.numpy(), found.turns.numpy())
 
 

@@ -111,7 +111,7 @@ def draw(settings: Pair[Setting], header: DeltaGenerator) -> None:
         "bound: Men et al. 2024, arXiv 2405.14591. Both are statements about formulas.",
         analysis.critical_dimension,
         analysis.first_negative_offset,
-        analysis.phase_coverage,
+        analysis.spectrum,
         analysis.kernel_past,
         analysis.nearest_trained_distance,
     )
