@@ -1,133 +1,117 @@
-"""What pages read of a setting, kept: visitors who ask for the same share it, and nobody changes it.
-
-The caches of single results hand out copies and are asked some twenty times for a page; under load that
-and the frames made of them are what a rerun costs. A page's whole reading is asked for once.
-"""
+"""One cache for what pages compute, bounded by bytes: equal questions share one read-only result."""
 
 import dataclasses
 import functools
 import threading
-from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
+import cachetools
 import numpy as np
 import pandas as pd
 import torch
 
-from dashboard.compute.read_only import make_read_only
 from dashboard.compute.upload_cache import is_evicted
 from posenc.settings import Setting
 
 Result = TypeVar("Result")
 
-_LITTLE = 64
-_ITSELF = object()
-
-MOST_BYTES = (
+MAX_BYTES = (
     64 * 2**20
-)  # of all readings; what is made of them to be drawn takes up to twice as much
+)  # of all results; what is derived from them for drawing takes up to twice as much
+_SMALL = 64  # bytes of an object beside its arrays
+_SELF = object()
 
 
-class Kept:
-    """Results by their key, those asked for least lately dropped first."""
+def size_in_bytes(result: Any) -> int:
+    """Return about how many bytes a result takes: its arrays and frames, and a little for the rest."""
+    if isinstance(result, pd.DataFrame):
+        return result.size * 8  # pandas' own count takes longer than many a page's numbers
+    if isinstance(result, np.ndarray | torch.Tensor):
+        return result.nbytes
+    if isinstance(result, str | bytes):
+        return len(result)
+    return _SMALL + sum(map(size_in_bytes, _parts(result)))
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._lock = threading.Lock()
-        self._held: OrderedDict[Any, tuple[Any, int]] = OrderedDict()
-        self._bytes = 0
 
-    def get(self, key: Any) -> Any:
-        """Return the result of a key, None for none."""
-        with self._lock:
-            if key not in self._held:
-                return None
-            self._held.move_to_end(key)
-            return self._held[key][0]
+def make_read_only(result: Any) -> None:
+    """Forbid writing into every NumPy array of a result; a page that writes into one fails at once.
 
-    def put(self, key: Any, result: Any) -> None:
-        """Keep a result; one that takes more than a tenth of the room is not kept."""
-        size = weight(result)
-        if size > self._most // 10:
+    Frames and tensors have no such switch and stay as they are.
+    """
+    if isinstance(result, np.ndarray):
+        result.flags.writeable = False
+    elif not isinstance(result, pd.DataFrame | torch.Tensor):
+        for part in _parts(result):
+            make_read_only(part)
+
+
+def _parts(result: Any) -> Iterable[Any]:
+    if dataclasses.is_dataclass(result):
+        return [getattr(result, field.name) for field in dataclasses.fields(result)]
+    if isinstance(result, Mapping):
+        return result.values()
+    return result if isinstance(result, list | tuple) else ()
+
+
+class ResultCache(cachetools.LRUCache[Any, Any]):
+    """Read-only results by key; the least recently used are evicted, one too large is not stored."""
+
+    def __init__(self, max_bytes: int) -> None:
+        super().__init__(max_bytes, getsizeof=size_in_bytes)
+        self.lock = threading.Lock()
+
+    def store(self, key: Any, result: Any) -> None:
+        """Store a result unless it takes more than a tenth of the cache."""
+        if size_in_bytes(result) > self.maxsize // 10:
             return
         make_read_only(result)
-        with self._lock:
-            if key in self._held:
-                return
-            self._held[key] = result, size
-            self._bytes += size
-            while self._bytes > self._most:
-                self._bytes -= self._held.popitem(last=False)[1][1]
-
-    def size(self) -> int:
-        """Return the bytes held."""
-        with self._lock:
-            return self._bytes
-
-    def clear(self) -> None:
-        """Forget everything."""
-        with self._lock:
-            self._held.clear()
-            self._bytes = 0
+        with self.lock:
+            self[key] = result
 
 
-def weight(one: Any) -> int:
-    """Return about how many bytes a result takes: its arrays and frames, and a little for all else."""
-    if isinstance(one, pd.DataFrame):
-        return (
-            one.size * 8
-        )  # what pandas counts to the byte takes longer than many a page's numbers
-    if isinstance(one, np.ndarray | torch.Tensor):
-        return one.nbytes
-    if isinstance(one, str | bytes):
-        return len(one)
-    if dataclasses.is_dataclass(one):
-        parts: Any = [getattr(one, part.name) for part in dataclasses.fields(one)]
-    elif isinstance(one, Mapping):
-        parts = one.values()
-    else:
-        parts = one if isinstance(one, list | tuple) else ()
-    return _LITTLE + sum(map(weight, parts))
-
-
-readings = Kept(MOST_BYTES)
+RESULTS = ResultCache(MAX_BYTES)
 
 
 def kept(read: Callable[..., Result]) -> Callable[..., Result]:
-    """Decorate a page's `read`, a function of a setting and choices alone, whose results are kept.
+    """Cache a page's `read`, a function of a setting and options alone.
 
-    One that gives reasons why a scheme is left out is read anew: a table that is missing may be uploaded.
-    What was read of an uploaded table is no answer once that has left the memory.
+    A result that leaves out a scheme is computed anew each time, because a missing table may be uploaded.
+    The result of an uploaded table is computed anew after the upload was evicted.
     """
 
     @functools.wraps(read)
-    def reading(*asked: Any) -> Result:
-        sources = [one.learned_source for one in asked if isinstance(one, Setting)]
+    def cached(*asked: Any) -> Result:
+        sources = [part.learned_source for part in asked if isinstance(part, Setting)]
         key = read.__module__, read.__qualname__, *asked, *filter(is_evicted, sources)
-        found = readings.get(key)
-        if found is None:
-            found = read(*asked)
-            if not getattr(found, "reasons", None):
-                readings.put(key, found)
-        return found
+        with RESULTS.lock:
+            result: Result | None = RESULTS.get(key)
+        if result is None:
+            result = read(*asked)
+            if not getattr(result, "reasons", None):
+                RESULTS.store(key, result)
+        return result
 
-    return reading
+    return cached
+
+
+_MEMO_LOCK = threading.Lock()
 
 
 def once(make: Callable[..., Result]) -> Callable[..., Result]:
-    """Decorate what makes something of a reading or a frame, and words, to be drawn: made once for each."""
+    """Compute what is drawn of a result once, and store it on that result for as long as it lives."""
 
     @functools.wraps(make)
-    def made(reading: Any, *asked: Any, **named: Any) -> Result:
-        held: dict[Any, Any] = vars(reading).setdefault("_made", {})
+    def memoized(result: Any, *asked: Any, **named: Any) -> Result:
         key = make.__module__, make.__qualname__, *asked, *named.items()
-        if key not in held:
-            result = make(reading, *asked, **named)
-            held[key] = (
-                _ITSELF if result is reading else result
-            )  # held by itself it would stay longer
-        found: Result = reading if held[key] is _ITSELF else held[key]
-        return found
+        with _MEMO_LOCK:
+            memo: dict[Any, Any] = vars(result).setdefault("_memo", {})
+            known = memo.get(key)
+        if known is None:
+            known = make(result, *asked, **named)
+            with _MEMO_LOCK:  # a result that referred to itself would outlive its eviction
+                memo[key] = _SELF if known is result else known
+        derived: Result = result if known is _SELF else known
+        return derived
 
-    return made
+    return memoized

@@ -131,9 +131,9 @@ def _open_sessions() -> int | None:
 def _caches() -> dict[str, int]:
     """Return the bytes of every kind of cache; asked for only when somebody looks, because it is slow.
 
-    "kept_readings" is what pages have read (compute/result_cache.py); all else is Streamlit's.
+    "results" is what pages have read (compute/result_cache.py); all else is Streamlit's.
     """
-    sizes = Counter({"kept_readings": result_cache.readings.size()})
+    sizes = Counter({"results": result_cache.RESULTS.currsize})
     if not runtime.exists():
         return dict(sizes)
     for one in runtime.get_instance().stats_mgr.get_stats([_CACHES]).get(_CACHES, ()):

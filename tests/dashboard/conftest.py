@@ -29,7 +29,7 @@ def own_main() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def empty_result_cache() -> None:
     """Empty the result cache: a test may have changed what pages are read from."""
-    result_cache.readings.clear()
+    result_cache.RESULTS.clear()
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from streamlit import dataframe_util
 from dashboard.ab import Pair
 from dashboard.charts import frames
 from dashboard.compute import result_cache, schemes
-from dashboard.compute.result_cache import Kept
+from dashboard.compute.result_cache import ResultCache
 from dashboard.controls import pin
 from dashboard.controls.page_options import SimilarityChoice
 from dashboard.frame import export
@@ -54,7 +54,7 @@ def test_result_that_lacks_a_scheme_is_computed_anew() -> None:
     first = similarity.read(asked, SimilarityChoice())
     assert first.reasons
     assert similarity.read(asked, SimilarityChoice()) is not first
-    assert result_cache.readings.size() == 0
+    assert result_cache.RESULTS.currsize == 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -64,25 +64,25 @@ class Slotted:
 
 
 def test_least_recently_used_and_too_large_results_are_evicted() -> None:
-    store = Kept(5_000)
+    cache = ResultCache(5_000)
     for name in "abcdefghijkl":
-        store.put(name, np.zeros(110, np.float32))
-        store.get("a")
-        assert store.size() <= 5_000
-    left = [name for name in "abcdefghijkl" if store.get(name) is not None]
+        cache.store(name, np.zeros(110, np.float32))
+        cache.get("a")
+        assert cache.currsize <= 5_000
+    left = [name for name in "abcdefghijkl" if name in cache]
     assert left == ["a", *"abcdefghijkl"[-(len(left) - 1) :]]
     assert 3 <= len(left) < 12
-    store.put("large", np.zeros(250, np.float32))  # more than a tenth of the cache
-    assert store.get("large") is None
-    store.clear()
-    assert store.size() == 0
+    cache.store("large", np.zeros(250, np.float32))  # more than a tenth of the cache
+    assert "large" not in cache
+    cache.clear()
+    assert cache.currsize == 0
     assert (
-        result_cache.weight(np.zeros((3, 5)))
-        == result_cache.weight(torch.zeros(3, 5).double())
+        result_cache.size_in_bytes(np.zeros((3, 5)))
+        == result_cache.size_in_bytes(torch.zeros(3, 5).double())
         == 120
     )
-    store.put("slots", Slotted(np.zeros(40), ("abc", "d")))
-    assert store.size() == 2 * result_cache.weight(()) + 320 + 4
+    cache.store("slots", Slotted(np.zeros(40), ("abc", "d")))
+    assert cache.currsize == 2 * result_cache.size_in_bytes(()) + 320 + 4
 
 
 def test_drawing_is_prepared_once_for_each_result_and_freed_with_it() -> None:
@@ -168,12 +168,12 @@ def test_page_does_not_change_what_it_has_read(page: str) -> None:
     finally:
         torch.set_warn_always(before)
     read = READ[page]
-    keys = [key for key in result_cache.readings._held if key[0] == read.__name__]
+    keys = [key for key in result_cache.RESULTS if key[0] == read.__name__]
     assert len(keys) == 2  # B's and A's
     for key in keys:
         fresh = vars(read)["read"].__wrapped__(*key[2:])
-        assert_same(result_cache.readings.get(key), fresh)
-        assert writable(result_cache.readings.get(key)) == []
+        assert_same(result_cache.RESULTS.get(key), fresh)
+        assert writable(result_cache.RESULTS.get(key)) == []
         # What is compared holds numbers: arrays, which the cache makes read-only, or tensors.
         assert writable(fresh) or any(isinstance(part, torch.Tensor) for _, part in leaves(fresh))
 

@@ -134,9 +134,9 @@ def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_counters_count_pages_sessions_and_cached_bytes() -> None:
-    result_cache.readings.clear()
+    result_cache.RESULTS.clear()
     before = counters.here.read()
-    assert before["cache_bytes"]["kept_readings"] == 0
+    assert before["cache_bytes"]["results"] == 0
     visit("similarity", {"length": "12", "dim": "16", "heads": "2"}).run()
     visit("start")
     after = counters.here.read()
@@ -145,9 +145,9 @@ def test_counters_count_pages_sessions_and_cached_bytes() -> None:
     assert pages["similarity"] >= earlier.get("similarity", 0) + 2
     assert after["reruns"] == sum(pages.values())
     of_readings = sum(
-        result_cache.weight(found) for found, _ in result_cache.readings._held.values()
+        result_cache.size_in_bytes(result) for result in result_cache.RESULTS.values()
     )
-    assert after["cache_bytes"]["kept_readings"] == of_readings > 0
+    assert after["cache_bytes"]["results"] == of_readings > 0
 
 
 def test_counters_report_states_of_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
