@@ -16,6 +16,7 @@ from streamlit.web import cli
 
 from dashboard.server import counters, identity, logs, safe_stdout, settings, visitor, workers
 from dashboard.server.settings import ServerSettingError, ServerSettings
+from posenc.checkpoints.file_store import ENVIRONMENT, WORK_ENVIRONMENT
 
 FOLDER = Path(__file__).parent
 THIS_MACHINE = "127.0.0.1"
@@ -48,9 +49,18 @@ def _has_address(arguments: Sequence[str]) -> bool:
     return said or bool(told)
 
 
+def _make_folders_absolute() -> None:
+    """Resolve relative folders of the environment where the command was given."""
+    for variable in (ENVIRONMENT, WORK_ENVIRONMENT):
+        folder = os.environ.get(variable)
+        if folder and "://" not in folder:
+            os.environ[variable] = os.path.abspath(folder)
+
+
 def main(arguments: list[str]) -> int:
     """Serve until the process is told to end; 2 for settings that cannot be used."""
     if (FOLDER.parent / ".streamlit").is_dir():  # where config.toml and secrets.toml lie
+        _make_folders_absolute()
         os.chdir(FOLDER.parent)
     try:
         allowed = settings.current()

@@ -278,6 +278,18 @@ def test_settings_become_options_of_streamlit_and_a_bad_value_stops_the_server(
     assert len(asked) == 1
 
 
+def test_relative_folders_are_those_of_the_folder_where_the_server_is_started(
+    tmp_path: Path,
+) -> None:
+    folders = {"POSENC_RUNS": "runs", "POSENC_WORK": "work"}
+    done = subprocess.run(
+        [sys.executable, "-m", "dashboard", "--check"], cwd=tmp_path, capture_output=True, text=True,
+        env=os.environ | folders | {"PYTHONPATH": str(ROOT)}, timeout=120, check=True,
+    )  # fmt: skip
+    for variable, name in folders.items():
+        assert f"{variable}={tmp_path / name}\n" in done.stdout
+
+
 ELSEWHERE = "--server.address=0.0.0.0"
 
 
