@@ -47,13 +47,18 @@ def on_phone() -> bool:
     return "Mobi" in st.context.headers.get("User-Agent", "")
 
 
-def head(title: str, headline: str | Pair[str], assumed: str = "") -> None:
+def title(text: str) -> None:
+    """Draw the page's title at its place beside the tools."""
+    (page_contents.current().heading or st).title(text, anchor=False)
+
+
+def head(text: str, headline: str | Pair[str], assumed: str = "") -> None:
     """Draw the page's title and the sentence that answers its question, of A under that of B.
 
     assumed: what the numbers rest on, said before any of them.
     """
     said = headline if isinstance(headline, Pair) else Pair(headline)
-    st.title(title, anchor=False)
+    title(text)
     if assumed:
         st.caption(plain(assumed))
         page_contents.current().sentences.append(assumed)
@@ -64,7 +69,7 @@ def head(title: str, headline: str | Pair[str], assumed: str = "") -> None:
         st.caption("The same of the pinned setting, A: no change." if said.pinned == said.now else
                    f"Pinned setting, A: {said.pinned}")  # fmt: skip
     page = page_contents.current()
-    page.title = title
+    page.title = text
     page.sentences.append(said.now)
     if said.pinned is not None:
         page.pinned.append(f"Pinned setting, A (pinned.json): {said.pinned}")
@@ -167,15 +172,15 @@ def reasons(read: Pair[Reasoned]) -> Mapping[str, str]:
 def left_out(
     reasons: Mapping[str, str],
     found: Mapping[str, Any],
-    title: str,
+    name: str,
     pinned: Mapping[str, str] | None = None,
 ) -> None:
     """Say which schemes have no place on this page and why; end the page where that leaves none.
 
-    title: of a page that ends here. pinned: the reasons of the pinned setting.
+    name: title of a page that ends here. pinned: the reasons of the pinned setting.
     """
     if not found:
-        st.title(title, anchor=False)
+        title(name)
     for reason in dict.fromkeys(reasons.values()):
         st.info(plain(reason), icon=":material/info:")
     for reason in dict.fromkeys((pinned or {}).values()):

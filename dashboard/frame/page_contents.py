@@ -1,10 +1,11 @@
-"""What a page has shown in this run: its words, pictures and numbers, for those who take it away."""
+"""What a page has drawn in this run: text, pictures and numbers, as export reads them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pandas as pd
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.charts.theme import Spec
 from dashboard.components.matrix import Row
@@ -22,6 +23,7 @@ class Picture:
 class Sheet:
     """The page as far as it is drawn."""
 
+    heading: DeltaGenerator | None = None  # where the title stands, beside the tools
     title: str = ""
     sentences: list[str] = field(default_factory=list)
     pinned: list[str] = field(default_factory=list)  # the same of A

@@ -1,4 +1,4 @@
-"""The row above every page: pin a setting, copy the link, take the page away, present it."""
+"""The tools at the right of the title: A/B, copy link, Python, export, present."""
 
 import functools
 import re
@@ -6,11 +6,11 @@ from typing import Any
 from urllib.parse import urlencode, urlparse
 
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
+from dashboard.components.copy_link import copy_link
 from dashboard.controls import link as links
 from dashboard.controls import page_controls, pin, sidebar
-from dashboard.frame import export, page_contents
+from dashboard.frame import export, page, page_contents
 from dashboard.frame.page_contents import Sheet
 from posenc.settings import Setting
 from posenc.text import count_of
@@ -42,22 +42,33 @@ def follow_link() -> None:
 
 
 class Toolbar:
-    """The row's places; drawn above the page, filled before and after it."""
+    """The tools' places, beside the title's; drawn above the page, filled before and after it.
+
+    On a phone they stand in one menu under the title.
+    """
 
     def __init__(self) -> None:
+        phone = page.on_phone()
         row = st.container(
-            horizontal=True, horizontal_alignment="right", vertical_alignment="center", gap="small"
+            horizontal=True,
+            horizontal_alignment="left" if phone else "distribute",
+            vertical_alignment="center",
+            gap="small",
         )
-        self.controls = _menu(row, "Controls", "tune") if presenting() else None
-        self.compare = _menu(row, "Compare A/B", "compare")
-        self.share = _menu(row, "Copy link", "link")
-        self.python = _menu(row, "Python", "code")
-        self.export = _menu(row, "Export", "download")
-        row.toggle(
+        page_contents.current().heading = row.container(width="stretch" if phone else "content")
+        tools: Any = row.container(horizontal=True, vertical_alignment="center", width="content")
+        if phone:
+            tools = tools.popover("Tools", icon=":material/more_vert:", type="tertiary")
+        self.controls = _menu(tools, "Controls", "tune") if presenting() else None
+        self.compare = _menu(tools, "A/B", "compare", "menu_compare")
+        self.link = tools.container(width="content")
+        self.python = _menu(tools, "Python", "code")
+        self.export = _menu(tools, "Export", "download")
+        tools.toggle(
             "Present",
             key=PRESENT,
             bind="query-params",
-            help="For a projector: larger type, and the controls in a menu instead of a sidebar.",
+            help="Present in class: larger type, and the controls in a menu instead of a sidebar.",
         )
         if presenting():
             _larger(key="larger_type")
@@ -76,43 +87,45 @@ class Toolbar:
 
     def after(self, setting: Setting) -> None:
         """Fill what depends on the page."""
-        shown = page_contents.current()
+        contents, address = page_contents.current(), link(setting)
+        with self.link:
+            copy_link(address)
         if self.python.open:
             with self.python:
-                _python(shown)
+                _python(contents)
         if self.export.open:
             with self.export:
-                _export(shown, setting, link(setting))
-        if self.share.open:
-            with self.share:
-                st.caption("Every control is in it, defaults too, so it shows the same later.")
-                st.code(link(setting), language=None, wrap_lines=True)
+                _export(contents, setting, address)
 
 
-def _menu(row: DeltaGenerator, name: str, icon: str) -> Any:
-    """Draw a menu; what it holds is made once somebody opens it."""
-    key = f"menu_{name.split()[0].lower()}"
-    return row.popover(name, icon=f":material/{icon}:", type="tertiary", key=key, on_change="rerun")
+def _menu(tools: Any, name: str, icon: str, key: str = "") -> Any:
+    """Draw a menu, on a phone a drawer of the one menu; what it holds is made once somebody opens it."""
+    look = {
+        "icon": f":material/{icon}:",
+        "key": key or f"menu_{name.lower()}",
+        "on_change": "rerun",
+    }
+    if page.on_phone():
+        return tools.expander(name, **look)
+    return tools.popover(name, type="tertiary", **look)
 
 
 def _python(shown: Sheet) -> None:
     if shown.script is None:
-        st.caption("This page has no numbers of its own right now.")
+        st.caption("Nothing to reproduce on this page.")
         return
-    st.caption(
-        "This as Python: prints the page's main numbers as CSV. It needs the package posenc."
-    )
+    st.caption("Reproduce these numbers in Python. Needs the package posenc; prints CSV.")
     st.code(shown.script, language="python")
 
 
 def _export(shown: Sheet, setting: Setting, address: str) -> None:
     if not (shown.pictures or shown.tables):
-        st.caption("This page has nothing to take away right now.")
+        st.caption("Nothing to export on this page.")
         return
     st.caption(
         f"One zip: {count_of(len(shown.pictures), 'figure')} as PNG and SVG, "
         f"{count_of(len(shown.tables), 'table')} as CSV, the settings, the script and the "
-        "link. It takes some seconds to draw."
+        "link. Drawing takes a few seconds."
     )
     st.download_button(
         "Download this page",

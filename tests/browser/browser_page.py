@@ -133,11 +133,12 @@ def close_menu(page: Page) -> None:
 
 
 def copied_link(page: Page) -> str:
-    """Return the link that the page offers, below the dashboard's address."""
-    code = menu(page, "Copy link").get_by_test_id("stCode")
-    expect(code).to_be_visible()
-    text = code.inner_text().strip().replace("\n", "")
-    close_menu(page)
+    """Copy the link with one click and return it, below the dashboard's address."""
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    settled(page)
+    page.get_by_role("button", name="Copy link").click()
+    expect(page.get_by_role("button", name="Link copied")).to_be_visible()
+    text: str = page.evaluate("navigator.clipboard.readText()")
     return urlparse(text)._replace(scheme="", netloc="").geturl().lstrip("/")
 
 

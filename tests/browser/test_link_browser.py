@@ -86,7 +86,7 @@ def test_back_and_forward_lead_through_pages_not_through_dial_moves(visitor: Vis
 
 def test_pinned_setting_is_shown_beside_the_current_and_travels_by_link(visitor: Visit) -> None:
     page = visitor().open("similarity?dim=64&length=64")
-    menu(page, "Compare A/B").get_by_role("button", name="Pin this setting as A").click()
+    menu(page, "A/B").get_by_role("button", name="Pin this setting as A").click()
     page.wait_for_function("location.search.includes('a=')")
     browser_page.close_menu(page)
     press(page, "Base", "End")

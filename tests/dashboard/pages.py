@@ -96,8 +96,9 @@ def notices(at: AppTest) -> list[str]:
 
 def copied_link(at: AppTest) -> dict[str, Any]:
     """The parameters of the link that the page offers; several values of one as a list."""
-    at.session_state["menu_copy"] = True
-    (text,) = [code.value for code in at.run().main.code if code.value.startswith(("?", "http"))]
+    sent = [element.proto for element in at.run().get("bidi_component")]
+    (button,) = [one for one in sent if one.component_name.endswith("posenc_copy_link")]
+    text = json.loads(button.json)["link"]
     query = parse_qs(text.partition("?")[2], keep_blank_values=True, strict_parsing=True)
     return {name: values if len(values) > 1 else values[0] for name, values in query.items()}
 

@@ -309,7 +309,7 @@ class TestTeam:
         guest = served.visitor("ann", served.servers[0])
         page = guest.open(link)
         open_drawers(page)
-        for name in ("Copy link", "Python", "Export"):
+        for name in ("A/B", "Python", "Export"):
             menu(page, name)
             close_menu(page)
         settled(page)
