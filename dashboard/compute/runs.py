@@ -15,9 +15,12 @@ from posenc.errors import (
     StoreUnavailable,
 )
 from posenc.lab import summary
+from posenc.lab.evaluate import TRAINED
 from posenc.lab.runs import Run, RunInfo, Store
 from posenc.lab.specification import Specification
+from posenc.lab.summary import Curve
 from posenc.lab.tasks import TASKS
+from posenc.schemes import SCHEMES
 
 SHIPPED = str(RESULTS)
 BELIEVED_FOR = 60.0  # seconds until a run that could not be read is tried again
@@ -208,3 +211,14 @@ def comparisons(names: tuple[str, ...]) -> dict[str, list[RunInfo]]:
 @st.cache_resource(max_entries=16_384, show_spinner=False)
 def _comparison(name: str, _specification: Specification) -> str:
     return summary.comparison(_specification)
+
+
+@st.cache_resource(max_entries=32, ttl=BELIEVED_FOR, show_spinner=False)
+def shipped_loss(kinds: tuple[str, ...]) -> list[Curve]:
+    """Return loss by context length of the first shipped comparison, a curve per scheme measured there."""
+    first = next(iter(comparisons(shipped()).values()), [])
+    chosen = [one.run_id for one in first if one.specification.scheme.kind in kinds]
+    read = [found for name in chosen if (found := run(name)) is not None]
+    curves = [one for one in summary.curves(read, "context") if one.variant == TRAINED]
+    order = list(SCHEMES)
+    return sorted(curves, key=lambda one: order.index(one.specification.scheme.kind))

@@ -46,7 +46,7 @@ SCREENS: dict[int, dict[str, Any]] = {
 
 # Every page by its path: the name of its link, its title.
 PAGES = {
-    "": ("Start", "What does attention see of position?"),
+    "": ("Start", "How Transformers know where words are"),
     "why_position": ("Why order matters", "Why position"),
     "encoding": ("Encoding", "Encoding"),
     "claims": ("Claims", "Claims, tested"),

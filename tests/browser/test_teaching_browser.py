@@ -35,7 +35,7 @@ def test_first_screen_answers_without_scrolling_and_its_dials_go_along(visitor: 
 def test_presenting_enlarges_type_and_moves_the_controls_into_a_menu(visitor: Visit) -> None:
     page = visitor().open("?base=500")
     normal = page.evaluate(FONT_SIZE)
-    click(page, page.get_by_role("link", name="Teach this"))
+    click(page, page.get_by_role("link", name="Present in class"))
     expect(page.get_by_role("heading", name="The schemes side by side")).to_be_visible()
     page.wait_for_function(f"{FONT_SIZE} > {normal}")
     settled(page)

@@ -231,8 +231,8 @@ def test_page_draws_at_the_ends_of_every_range(page: str, name: str) -> None:
 def notes(at: AppTest) -> list[str]:
     """What stands under each panel's title, in its tooltip, or beside each scheme in a list."""
     subtitles = [panel["subtitle"] for panel in pages.panels(at)]
-    subtitles += [as_read(title.proto.help) for title in at.main.subheader]
-    lines = [line for caption in pages.captions(at) for line in caption.split("\n")]
+    texts = [*(as_read(title.proto.help) for title in at.main.subheader), *pages.captions(at)]
+    lines = [line for text in texts for line in text.split("\n")]
     labels = "|".join(pages.LABELS.values())
     return subtitles + [re.sub(rf"^- (?:{labels}): ", "", line) for line in lines]
 

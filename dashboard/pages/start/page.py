@@ -1,82 +1,156 @@
-"""Start: what does attention see of position? One screen: the answer, the curves, two dials."""
+"""Start: what each scheme does, what happens past the training length, and where to go on."""
+
+from collections.abc import Mapping
 
 import streamlit as st
 
 from dashboard.ab import Pair
-from dashboard.charts import theme
+from dashboard.charts import loss, theme
+from dashboard.compute import runs
 from dashboard.controls import sidebar
+from dashboard.controls.widgets import control
 from dashboard.frame import coinciding, page, sentences
 from dashboard.pages.similarity import script
-from dashboard.pages.start import data
+from dashboard.pages.start import data, diagram
 from posenc import fields
 from posenc.analysis import similarity
+from posenc.lab.summary import Curve
+from posenc.schemes import SchemeConfig
 from posenc.settings import Setting
+
+TITLE = "How Transformers know where words are"
+HEIGHT = 235
+IN_A_ROW = 4  # cards
+LINKS: tuple[tuple[str, str, str, dict[str, str]], ...] = (
+    ("why_order_matters", "Why order matters", "swap_horiz", {}),
+    ("at_a_glance", "Present in class", "school", {"present": "true"}),
+    ("at_a_glance", "Compare", "grid_view", {}),
+    ("extend_context", "Extend my model's context", "straighten", {}),
+    ("check_my_encoding", "Check my code", "troubleshoot", {}),
+)
 
 
 def draw() -> None:
     """Draw the page."""
     settings = page.settings()
     read = settings.map(data.read)
-    page.left_out(
-        read.now.reasons, read.now.found, "What does attention see of position?", page.reasons(read)
-    )
-    measured = settings.map(data.measured)
-    said = read.map(lambda one: one.sentence)
-    # A setting without measured runs has its formulas' sentence, under the headline or as it.
-    page.head(
-        "What does attention see of position?",
-        Pair(measured.now, measured.pinned or None) if measured.now else said,
-    )
-    if measured.now:
-        page.also(said)
+    page.left_out(read.now.reasons, read.now.found, TITLE, page.reasons(read))
+    page.head(TITLE, settings.map(_headline))
     sentences.show_notices(read.now.found)
-    coinciding.draw(
-        read.map(data.lines),
-        theme.by_offset,
-        page.kinds(settings),
-        "distance, query minus key",
-        "effect of position alone",
-        height=360,
-        key="start",
+    measured = settings.map(lambda one: runs.shipped_loss(one.schemes))
+    _cards(
+        settings.now, read.now.places, {one.specification.scheme.kind: one for one in measured.now}
     )
-    st.caption(
-        "What position alone does to attention between a query and a key of fixed content, scaled to 1 at "
-        "distance 0: compare shapes, not heights. A band runs from the lowest head or pair to the highest."
-        " The sliders below set the base and dimension of these curves; a trained model has its own."
-    )
-    dials, links = st.columns([3, 1], gap="large", vertical_alignment="center")
-    for place, name in zip(dials.columns(2, gap="medium"), ("base", "dim"), strict=True):
-        sidebar.dial(place, name, fields.rules(Setting)[name], key=f"start_{name}")
-    links.page_link(
-        "pages/at_a_glance/page.py",
-        label="Teach this",
-        icon=":material/school:",
-        query_params={"present": "true"},
-    )
-    links.page_link(
-        "pages/extend_context/page.py", label="Plan my context", icon=":material/straighten:"
-    )
-    links.page_link(
-        "pages/check_my_encoding/page.py", label="Check my encoding", icon=":material/troubleshoot:"
-    )
+    left, right = st.columns(2, gap="medium")
+    with left:
+        _similarity(settings, read)
+    with right:
+        _loss(settings, measured)
+    row = st.container(border=True, horizontal=True, horizontal_alignment="distribute")
+    for folder, label, icon, link in LINKS:
+        row.page_link(
+            f"pages/{folder}/page.py",
+            label=label,
+            icon=f":material/{icon}:",
+            query_params=link or None,
+        )
 
-    page.notes(settings.now, {kind: one.kernel.provenance for kind, one in read.now.found.items()})
     page.how_to_read(
-        "Each line says how much of attention's weight or logit is left, by position alone, when query and "
-        "key move apart. A line that falls and stays low sees near tokens first; one that comes back up "
-        "takes some far positions for near ones. RoPE acts on the width of one head, sinusoidal on the "
-        "whole model: at equal width (in the sidebar) their lines fall together. Losses are of small "
-        "models with numbers of their own, which the controls do not change: Extrapolation shows them."
+        "Each line of the left picture says how much of attention's weight or logit is left when query and "
+        "key move apart. Content is fixed; only position varies. Compare shapes, not heights. A line that "
+        "falls and stays low sees near tokens first. A line that rises again takes some far positions for "
+        "near ones. RoPE acts on the width of one head, sinusoidal on the whole model: at equal width "
+        "their lines coincide. The right picture shows small trained models with their own base and width."
     )
     page.definition(
         r"\frac{K(i, j)}{\sqrt{K(i, i)\,K(j, j)}}",
         "K is what position alone contributes between query i and key j: an inner product of rows "
-        "(learned, "
-        "sinusoidal), the expected logit of unit content (RoPE), or a factor on the attention "
-        "weight "
-        "(ALiBi and other biases), each scaled to 1 at distance 0, and averaged over all pairs at "
+        "(learned, sinusoidal), the expected logit of unit content (RoPE), or a factor on the attention "
+        "weight (ALiBi and other biases), each scaled to 1 at distance 0, and averaged over all pairs at "
         "a distance.",
         similarity.similarity_by_offset,
     )
     page.numbers(read.map(lambda one: one.curves), "start curves", {"x": "distance", "y": "mean"})
     page.script(script.script(settings.now))
+
+
+def _headline(setting: Setting) -> str:
+    names = page.names(setting.schemes)
+    return f"Compare {names}: what they do, and what happens past the training length."
+
+
+def _cards(setting: Setting, places: Mapping[str, str], curves: Mapping[str, Curve]) -> None:
+    """Draw a card per scheme: where it acts, its formula, and how it does past the training length."""
+    kinds = [*places]
+    for first in range(0, len(kinds), IN_A_ROW):
+        row = kinds[first : first + IN_A_ROW]
+        for column, kind in zip(st.columns(IN_A_ROW), row, strict=False):
+            with column.container(border=True, height="stretch", gap="small"):
+                _card(setting.config(kind), places[kind], curves.get(kind))
+
+
+def _card(config: SchemeConfig, place: str, curve: Curve | None) -> None:
+    top = st.container(
+        horizontal=True, horizontal_alignment="distribute", vertical_alignment="center"
+    )
+    top.markdown(f"**{config.label}**")
+    if curve is not None:
+        text, colour = data.badge(curve)
+        top.badge(text, color=colour)
+    st.image(
+        diagram.attention_block(place, theme.COLOURS[config.kind]),
+        width="stretch",
+        alt=f"An attention block: {config.label} acts on {place or 'nothing'}.",
+    )
+    st.latex(data.compact_formula(config))
+    st.caption(config.summary)
+
+
+def _similarity(settings: Pair[Setting], read: Pair[data.Start]) -> None:
+    """Draw similarity by distance, with the controls that move it under it."""
+    notes = {kind: one.kernel.provenance for kind, one in read.now.found.items()}
+    st.subheader(
+        "Position similarity by distance",
+        anchor=False,
+        help="\n".join(
+            f"- {page.label(kind)}: {page.panel_note(settings.now, kind, text)}"
+            for kind, text in notes.items()
+        ),
+    )
+    coinciding.draw(
+        read.map(data.lines),
+        theme.by_offset,
+        page.kinds(settings),
+        "query-key distance (tokens)",
+        "position similarity",
+        band=False,
+        height=HEIGHT,
+        key="start",
+    )
+    rules, default = fields.rules(Setting), fields.defaults(Setting)
+    base, dim, equal = st.columns([2, 2, 3], gap="medium", vertical_alignment="center")
+    sidebar.dial(base, "base", rules["base"], key="start_base")
+    sidebar.dial(dim, "dim", rules["dim"], key="start_dim")
+    control(equal, "equal_width", rules["equal_width"], default["equal_width"])
+
+
+def _loss(settings: Pair[Setting], measured: Pair[list[Curve]]) -> None:
+    """Draw the loss of the shipped models by context length."""
+    if not measured.now:
+        return
+    one = measured.now[0].specification
+    st.subheader(
+        "Measured loss by context length",
+        anchor=False,
+        help=f"Small models, trained on {one.train_length:,} tokens (dashed): "
+        f"width {one.model.width:,}, {one.steps:,} steps, mean of {measured.now[0].seeds} seeds.",
+    )
+    page.chart(
+        measured.map(loss.frame), loss.by_context, page.kinds(settings), height=HEIGHT, key="loss"
+    )
+    st.page_link(
+        "pages/extrapolation/page.py",
+        label="All measured schemes",
+        icon=":material/trending_up:",
+        query_params={"half": "measured"},
+    )

@@ -1,0 +1,98 @@
+"""Start: where each scheme acts, what the shipped models measured, and where its links lead."""
+
+import base64
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from dashboard.charts import loss, theme
+from dashboard.compute import runs
+from dashboard.pages.start import data, diagram
+from posenc import SCHEMES
+from posenc.settings import Setting
+from tests.dashboard.pages import KINDS, charts, drawn, messages, of, visit
+from tests.dashboard.shipped_runs import means
+
+WHERE = {
+    "learned": diagram.EMBEDDING, "sinusoidal": diagram.EMBEDDING, "rope": diagram.ROTATION,
+    "rope_yarn": diagram.ROTATION, "xpos": diagram.ROTATION, "alibi": diagram.BIAS, "t5": diagram.BIAS,
+    "shaw": diagram.BIAS, "fire": diagram.BIAS, "cope": diagram.BIAS, "none": "",
+}  # fmt: skip
+LOSS = means("language", 64, "context")
+LIT = {
+    "token": diagram.EMBEDDING,
+    "q": diagram.ROTATION,
+    "k": diagram.ROTATION,
+    "logits": diagram.BIAS,
+}
+
+
+@pytest.fixture(scope="module")
+def at() -> AppTest:
+    return drawn(visit("start"))
+
+
+def drawings(at: AppTest) -> list[Any]:
+    sent = [one for one in messages(at) if one.DESCRIPTOR.name == "ImageList"]
+    return [one.imgs[0] for one in sent]
+
+
+@pytest.mark.parametrize("kind", WHERE)
+def test_drawing_lights_the_part_on_which_a_scheme_acts(kind: str) -> None:
+    colour = theme.COLOURS[kind]
+    svg = diagram.attention_block(diagram.place(Setting().config(kind).build("cpu")), colour)
+    filled = rf'fill="{colour}" stroke="{colour}"/><text [^>]*>(\w+)<'
+    assert re.findall(filled, svg) == [box for box, place in LIT.items() if place == WHERE[kind]]
+
+
+def test_each_card_has_drawing_formula_summary_and_measured_badge(at: AppTest) -> None:
+    images = drawings(at)
+    for kind, image in zip(KINDS[:4], images, strict=True):
+        svg = base64.b64decode(image.url.partition("base64,")[2]).decode()
+        assert theme.COLOURS[kind] in svg
+        assert WHERE[kind] in image.alt
+    assert [one.value for one in at.main.caption[:4]] == [SCHEMES[k].summary for k in KINDS[:4]]
+    assert len(at.main.latex) == 4
+    badges = re.findall(r":(\w+)-badge\[(.*?)\]", " ".join(text.value for text in at.main.markdown))
+    expected = [("gray", "ends at 64 tokens")]
+    for kind in ("sinusoidal", "rope", "alibi"):
+        by_context = LOSS[kind]
+        change = by_context[1024] - by_context[64]
+        assert (change < np.log(1.1)) == (kind == "alibi")
+        expected.append(("orange" if kind == "alibi" else "red", f"16x length: {change:+.2f} nats"))
+    assert badges == expected
+
+
+def test_measured_lines_are_the_means_of_the_shipped_runs(at: AppTest) -> None:
+    measured = charts(at)[1]
+    for kind in KINDS[:4]:
+        rows, expected = of(measured, kind), LOSS[kind]
+        assert dict(zip(rows["x"], rows["y"], strict=True)) == pytest.approx(expected, rel=1e-12)
+        assert rows["ends"].all() == (kind == "learned")
+        assert rows["last"].tolist() == [x == max(expected) for x in rows["x"]]
+    assert {*measured["boundary"]} == {64}
+
+
+def test_names_at_line_ends_do_not_cover_each_other() -> None:
+    frame = loss.frame(runs.shipped_loss(tuple(SCHEMES)))
+    names = frame[frame["last"] & ~frame["ends"]].sort_values("label_y")
+    assert len(names) > 10
+    gaps = np.diff(names["label_y"]) / (frame["y"].max() - frame["y"].min())
+    assert gaps.min() >= loss.APART - 1e-12
+    assert (names["label_y"] >= names["y"]).all()
+
+
+def test_formula_on_a_card_keeps_every_symbol_of_the_formula() -> None:
+    text = data.compact_formula(Setting().config("rope"))
+    assert "pmatrix" not in text
+    assert text.count("smallmatrix") == 6
+    assert text.count("{") == text.count("}")
+
+
+def test_scheme_without_shipped_runs_has_a_card_without_badge() -> None:
+    at = drawn(visit("start", {"schemes": "rope_yarn"}))
+    assert not [text for text in at.main.markdown if "badge" in text.value]
+    assert len(drawings(at)) == len(charts(at)) == 1
