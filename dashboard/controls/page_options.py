@@ -1,10 +1,8 @@
 """The controls that belong to one page each, as ruled fields like those of a Setting."""
 
-import re
 import unicodedata
 from dataclasses import dataclass
 
-from dashboard.compute.uploaded_numbers import NAME as NUMBERS
 from dashboard.limits import (
     MAX_RUN_HEADS,
     MAX_RUN_LAYERS,
@@ -13,7 +11,7 @@ from dashboard.limits import (
     MAX_RUN_STEPS,
     MAX_RUN_WIDTH,
 )
-from dashboard.pages.check_my_encoding.examples import EXAMPLES
+from dashboard.pages.check_my_encoding.options import CheckChoice, CheckPart
 from dashboard.pages.encoding.options import EncodingChoice
 from dashboard.pages.pca.options import PcaChoice
 from posenc import fields, limits
@@ -282,18 +280,6 @@ class PlanChoice:
     ).field(("none", "linear", "ntk", "yarn", "llama3", "base"))
 
 
-@dataclass(frozen=True, kw_only=True)
-class CheckChoice:
-    """Which table the Check my encoding page identifies: an example by its name, or an upload."""
-
-    table: str = fields.Word(
-        pattern="|".join((*map(re.escape, EXAMPLES), NUMBERS)),
-        in_words=f"one of {', '.join(EXAMPLES)}, or the name of an uploaded table",
-        label="Table",
-        help="Examples are made at the sidebar's sizes; a file of your own joins them here.",
-    ).field("sinusoidal")
-
-
 PAGE_CHOICES: tuple[type, ...] = (
     EncodingChoice,
     ClaimsChoice,
@@ -308,5 +294,6 @@ PAGE_CHOICES: tuple[type, ...] = (
     ExerciseChoice,
     PredictionChoice,
     PlanChoice,
+    CheckPart,
     CheckChoice,
 )

@@ -205,8 +205,7 @@ def headline(result: Identification) -> str:
             f"{result.width:,} table than {result.residual:.0%} of its size."
         )
     faults = sum(deviation.kind not in ("padding", "start") for deviation in result.deviations)
-    verb = "differs" if faults == 1 else "differ"
-    but = f", but {count_of(faults, 'thing')} {verb}" if faults else ""
+    but = f"; {count_of(faults, 'deviation')} found" if faults else ""
     return (
         f"{scheme_name(result)}, base {base_words(result)}, {result.arrangement.words}, from position "
         f"{result.hypothesis.start:,}{but}."
@@ -249,9 +248,7 @@ def base_words(result: Identification) -> str:
 def fit_sentence(result: Identification) -> str:
     """Return how near the formula comes."""
     if result.hypothesis is None:
-        return (
-            f"A table is taken for a formula's where what is left is under {FITS:.0%} of its size."
-        )
+        return f"A table matches a formula if the residual is under {FITS:.0%} of its size."
     dtype = _dtype_name(result)
     if result.largest == 0:
         return f"Made like that, every number is the same; all are {dtype}."

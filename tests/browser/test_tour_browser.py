@@ -17,7 +17,7 @@ pytestmark = pytest.mark.browser
 DRAWN = {
     "": (2, 0), "why_position": (1, 10), "encoding": (5, 10), "claims": (0, 2), "overview": (4, 4),
     "similarity": (1, 4), "pca": (5, 0), "relative_offsets": (1, 3), "extrapolation": (3, 0),
-    "train": (0, 0), "context_planner": (6, 0), "check_my_encoding": (1, 7),
+    "train": (0, 0), "context_planner": (6, 0), "check_my_encoding": (1, 2),
 }  # fmt: skip
 
 # Parts of the main column that stand out of their frame, and pictures cut off by it.

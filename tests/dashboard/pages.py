@@ -52,10 +52,12 @@ def visit(page: str, link: Mapping[str, Any] | None = None, **state: Any) -> App
     return at.run()
 
 
-# A page of its own each, for tests that visit all: both halves of Extrapolation are one.
+# A page of its own each, for tests that visit all: every part of a page is one.
 PLACES: dict[str, tuple[str, dict[str, str]]] = {
     **{page: (page, {}) for page in PAGES},
     "measured": ("extrapolation", {"half": "measured"}),
+    "layouts": ("check_my_encoding", {"part": "RoPE layouts"}),
+    "decoding": ("check_my_encoding", {"part": "Position decoding"}),
 }
 
 

@@ -13,9 +13,10 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard.compute import uploaded_numbers
 from dashboard.controls import pin as pinned
-from dashboard.controls.page_options import CheckChoice
 from dashboard.pages.check_my_encoding import data, frames, readings
+from dashboard.pages.check_my_encoding.corrected import corrected_code
 from dashboard.pages.check_my_encoding.examples import EXAMPLES
+from dashboard.pages.check_my_encoding.options import DECODING, LAYOUTS, CheckChoice
 from dashboard.pages.check_my_encoding.script import script
 from posenc.analysis import inspect_layouts, measure, probe
 from posenc.checkpoints.array_files import NumberTable
@@ -23,11 +24,15 @@ from posenc.checkpoints.sources import RESULTS, named_table
 from posenc.errors import PosencError
 from posenc.frequencies import interleaved_to_half
 from posenc.identification import identify
+from posenc.identification.columns import ARRANGEMENTS
+from posenc.identification.frequency_fit import EXACT, Hypothesis
 from posenc.identification.identify import headline as identified
+from posenc.schemes.rope import rope_frequencies
+from posenc.schemes.rope_scaling.yarn import RopeYarnConfig
 from posenc.settings import Setting
 from tests.dashboard import pages
 from tests.dashboard.independent_kernels import interleaved, waves
-from tests.dashboard.pages import as_read, captions, charts, drawn, headline, opened, table, visit
+from tests.dashboard.pages import as_read, charts, drawn, headline, opened, table, visit
 from tests.dashboard.script_runner import assert_prints, run
 from tests.dashboard.shipped_runs import shipped_runs
 from tests.library.crafted_files import npy, zipped_pickle
@@ -39,7 +44,7 @@ SMALL = {"dim": "64", "heads": "2", "length": "48", "train_length": "32"}
 
 
 def open_uploader() -> AppTest:
-    return drawn(visit(PAGE, SMALL, check_upload=True))
+    return drawn(visit(PAGE, SMALL))
 
 
 def upload(at: AppTest, content: bytes, name: str = "table.npy", *, sines: bool = False) -> AppTest:
@@ -52,7 +57,7 @@ def upload(at: AppTest, content: bytes, name: str = "table.npy", *, sines: bool 
 # Examples -----------------------------------------------------------------------------------------
 
 FOUND, COLUMNS = "what this table is", "largest difference by column"
-LAYOUTS, PROBES = "scores of two layouts", "probes of positions"
+SCORES, PROBES = "scores of two layouts", "probes of positions"
 BFLOAT16 = "RoPE cache in bfloat16"
 # Facts in the headline, kinds of deviations, and a fact among the other readings of the same numbers.
 EXPECTED: dict[str, tuple[tuple[str, ...], set[str], str]] = {
@@ -91,7 +96,65 @@ def test_rounded_cache_is_compared_with_exact_angles_column_by_column() -> None:
     assert frame["as found"].max() < frame["exact angles"].max()  # bfloat16 frequencies explain it
     row, column = divmod(int(error.argmax()), 64)
     worst = f"{error.max():.3g}, in row {row}, column {column % 32} of the "
-    assert any(worst in text for text in captions(at)), captions(at)
+    assert any(worst in text.value for text in at.main.markdown)
+    assert [box.value for box in at.metric] == [f"{error.max():.3g}"]
+
+
+def faulty_tables() -> dict[str, tuple[torch.Tensor, torch.Tensor | None]]:
+    """Every example, every mistaken order of columns, and a scaled cache that begins at position 3."""
+    tables = {
+        name: one.make(Setting(dim=128, heads=2, length=64)) for name, one in EXAMPLES.items()
+    }
+    for arrangement in ARRANGEMENTS:
+        if arrangement.fault:
+            columns = arrangement.columns(64)
+            values = EXACT.values(Hypothesis(arrangement, 1e4), torch.arange(80.0), columns).float()
+            is_table = arrangement.form == "table"
+            tables[arrangement.order] = (
+                (values, None) if is_table else (values[:, :32], values[:, 32:])
+            )
+    inv_freq, factor = rope_frequencies(RopeYarnConfig(dim=64, factor=4.0))
+    angles = torch.arange(3, 300, dtype=torch.float64)[:, None] * inv_freq
+    cos, sin = (factor * angles.cos()).float(), (factor * angles.sin()).float()
+    tables["YaRN"] = (torch.cat((cos, cos), 1), torch.cat((sin, sin), 1))
+    return tables
+
+
+def test_corrected_code_makes_the_table_without_deviations() -> None:
+    corrected = set()
+    for name, (given, sines) in faulty_tables().items():
+        result = identify(given, sines)
+        code = corrected_code(result)
+        assert bool(code) == bool(result.deviations), name
+        if not code:
+            continue
+        names: dict[str, Any] = {}
+        exec(code, names)
+        parts = (names["table"],) if sines is None else (names["cosines"], names["sines"])
+        again = identify(*parts)
+        assert again.deviations == (), name
+        assert parts[0].shape == given.shape
+        assert again.hypothesis is not None
+        assert again.hypothesis.start == 0
+        assert again.arrangement is not None
+        assert not again.arrangement.fault
+        corrected.add(name)
+    assert {"tutorial code", "starts at 1", "tensor2tensor", BFLOAT16, "cs", "YaRN"} <= corrected
+    code = corrected_code(identify(*EXAMPLES[BFLOAT16].make(Setting(dim=64, heads=2, length=48))))
+    exec(code, names)
+    cos, sin = waves(48, 32)
+    np.testing.assert_allclose(names["cosines"], np.concatenate((cos, cos), 1), atol=1e-7)
+    np.testing.assert_allclose(names["sines"], np.concatenate((sin, sin), 1), atol=1e-7)
+
+
+def test_page_shows_the_corrected_code_or_that_the_table_matches() -> None:
+    at = drawn(visit(PAGE, SMALL | {"table": BFLOAT16}))
+    code = corrected_code(identify(*EXAMPLES[BFLOAT16].make(pages.setting(at))))
+    assert code.strip() in [box.value for box in at.main.code]
+    assert "1 deviation found" in headline(at)
+    at = drawn(visit(PAGE, SMALL))
+    assert at.main.code.values == []
+    assert any("Matches the formula to float32 rounding." in box.value for box in at.main.markdown)
 
 
 def test_table_and_its_formula_are_drawn_and_nothing_is_compared_with_random_numbers() -> None:
@@ -108,8 +171,7 @@ def test_table_and_its_formula_are_drawn_and_nothing_is_compared_with_random_num
 
 def test_chart_of_many_columns_keeps_the_largest_differences() -> None:
     setting = Setting(dim=4096, heads=1, length=64)
-    answer = data.read(setting, CheckChoice(table=BFLOAT16)).answer
-    assert answer is not None
+    answer = data.answer(setting, BFLOAT16)
     frame, marks = answer.by_column, frames.drawn_columns(answer.by_column)
     assert len(frame) == 8_192
     assert len(marks) <= 2 * 1_024
@@ -122,11 +184,13 @@ def test_chart_of_many_columns_keeps_the_largest_differences() -> None:
 def test_pinned_setting_is_shown_beside_the_current_one() -> None:
     pin = Setting(dim=32, heads=2, length=40, train_length=32, base=500.0)
     link = SMALL | {"table": "tutorial code", "a": pinned.written(pin)}
-    at = drawn(visit(PAGE, link, **opened(FOUND, LAYOUTS, PROBES)))
+    at = drawn(visit(PAGE, link, **opened(FOUND)))
     assert table(at, FOUND).set_index("setting")["base"].to_dict() == {"B": 1e4, "A": 500.0}
-    assert set(table(at, LAYOUTS)["setting"]) == set(charts(at)[0]["setting"]) == {"A", "B"}
-    # Tables and layouts: of B, of A, and the differences.
-    assert len(pages.rows_of_matrices(at)) == 6
+    assert set(charts(at)[0]["setting"]) == {"A", "B"}
+    assert len(pages.rows_of_matrices(at)) == 3  # of B, of A, and the differences
+    at = drawn(visit(PAGE, link | {"part": LAYOUTS}, **opened(SCORES)))
+    assert set(table(at, SCORES)["setting"]) == {"A", "B"}
+    assert len(pages.rows_of_matrices(at)) == 3
 
 
 # Probes and layouts -------------------------------------------------------------------------------
@@ -140,42 +204,47 @@ def test_probes_are_those_of_the_chosen_learned_table() -> None:
         if (run.specification.scheme.kind, run.specification.task) == ("learned", "language")
         and (run.specification.train_length, run.specification.seed) == (128, 1)
     ]
-    frame = data.read(Setting(learned_source=f"run-{run}"), CheckChoice()).probes
+    frame = data.decoding(Setting(learned_source=f"run-{run}"), "sinusoidal").numbers
     with safe_open(RESULTS / f"{run}.safetensors", "pt") as file:
         rows = file.get_tensor("scheme.weight").double()
     assert rows.shape == (128, 128)
     assert not torch.equal(rows, named_table("trained").table.double())
     found = probe(rows)
-    assert frame["index off by"][0] == pytest.approx(found.index_error.value, rel=1e-6)
-    assert frame["index off by"][2] == pytest.approx(found.index_error.control, rel=1e-6)
-    assert frame["order told"][0] == pytest.approx(found.order_accuracy.value, abs=1e-6)
+    assert frame["index error (MAE)"][0] == pytest.approx(found.index_error.value, rel=1e-6)
+    assert frame["index error (MAE)"][2] == pytest.approx(found.index_error.control, rel=1e-6)
+    assert frame["order accuracy"][0] == pytest.approx(found.order_accuracy.value, abs=1e-6)
     assert frame["positions"][0] == 128
-    assert frame["index off by"][1] < 0.1 < frame["index off by"][0] < frame["index off by"][2]
+    assert (
+        frame["index error (MAE)"][1]
+        < 0.1
+        < frame["index error (MAE)"][0]
+        < frame["index error (MAE)"][2]
+    )
     cos, sin = waves(*rows.shape)
     for n, vectors in enumerate((rows, torch.tensor(interleaved(sin, cos)))):
         expected = measure(vectors=vectors)
         for column, value in (
             ("shift-invariance error", expected.translation_invariance_error),
             ("first rise at distance", expected.first_rise),
-            ("order kept by similarity (tau)", expected.kendall_tau),
+            ("rank agreement with distance (Kendall tau)", expected.kendall_tau),
         ):
             assert frame[column][n] == pytest.approx(value, rel=1e-6, abs=1e-9), column
 
 
 def test_page_shows_layouts_of_the_library() -> None:
-    at = drawn(visit(PAGE, SMALL | {"seed": "3"}, **opened(LAYOUTS)))
+    at = drawn(visit(PAGE, SMALL | {"seed": "3", "part": LAYOUTS}, **opened(SCORES)))
     expected = inspect_layouts(48, 32, seed=3)
     uses = [expected.mended, *expected.mistakes.values()]
-    frame = table(at, LAYOUTS)
+    frame = table(at, SCORES)
     assert frame["change of scores"].tolist() == pytest.approx([use.change for use in uses])
     assert frame["change of norms"].tolist() == pytest.approx([use.norm_change for use in uses])
-    _, shown = pages.rows_of_matrices(at)[1]
+    _, shown = pages.rows_of_matrices(at)[0]
     scores = [expected.alike, *(use.alike for use in uses)]
     for drawn_scores, computed in zip(shown.values(), scores, strict=True):
         np.testing.assert_allclose(drawn_scores, computed, atol=1e-6)
     said = f"changes the scores by {expected.mistakes['both'].change:.0%}"
-    assert any(said in as_read(box.value) for box in at.main.markdown)
-    assert "one pair" in data.read(Setting(dim=16, heads=8), CheckChoice()).layouts.sentence
+    assert said in as_read(headline(at))
+    assert "one pair" in data.layouts(Setting(dim=16, heads=8)).headline
 
 
 @pytest.mark.parametrize(("heads", "width"), [(1, 2), (3, 8)])
@@ -197,7 +266,7 @@ def hold(rows: np.ndarray, source: str) -> str:
 def test_upload_is_probed_beside_the_learned_table() -> None:
     walk = np.cumsum(np.random.default_rng(1).normal(size=(600, 12)), 0).astype(np.float32)
     name = hold(walk, "mine](x).npy")
-    at = drawn(visit(PAGE, SMALL | {"table": name}, **opened(PROBES)))
+    at = drawn(visit(PAGE, SMALL | {"table": name, "part": DECODING}, **opened(PROBES)))
     frame = table(at, PROBES)
     assert len(frame) == 6
     assert frame["table"][0] == "table in mine](x).npy"
@@ -208,11 +277,12 @@ def test_upload_is_probed_beside_the_learned_table() -> None:
 
 def test_tables_of_fewer_than_20_rows_are_not_probed() -> None:
     name = hold(np.random.default_rng(1).normal(size=(19, 12)), "short.npy")
-    link = SMALL | {"table": name, "learned_source": "random", "train_length": "19"}
+    short = SMALL | {"part": DECODING}
+    link = short | {"table": name, "learned_source": "random", "train_length": "19"}
     at = drawn(visit(PAGE, link))
     assert ["20 finite rows or more" in as_read(box.value) for box in at.info] == [True, True]
     pin = Setting(dim=32, heads=2, length=40, learned_source="random", train_length=19)
-    (box,) = drawn(visit(PAGE, SMALL | {"a": pinned.written(pin)})).info
+    (box,) = drawn(visit(PAGE, short | {"a": pinned.written(pin)})).info
     assert as_read(box.value).startswith("Pinned setting, A: ")
     assert "20 finite rows or more" in as_read(box.value)
 
@@ -224,10 +294,12 @@ def test_uploaded_table_replaces_the_example_and_its_link_opens_it() -> None:
     cos, sin = waves(100, 32, 500.0, start=1)
     at = open_uploader()
     upload(at, npy(np.random.default_rng(0).normal(size=(40, 6))), "noise.npy")
-    assert headline(drawn(at)).startswith("None of these")  # a file is checked at once
+    assert as_read(headline(drawn(at))).startswith(
+        "noise.npy: None of these"
+    )  # a file is checked at once
     drawn(upload(at, npy(interleaved(sin, cos).astype(np.float32)), "mine.npy"))
     sentence = as_read(headline(at))
-    assert "Sinusoidal, base 500" in sentence
+    assert sentence.startswith("mine.npy: Sinusoidal, base 500")
     assert "position 1" in sentence
     box: Any = at.main.get("file_uploader")[0]
     assert box.value is None  # the session does not keep the bytes
@@ -264,18 +336,17 @@ def test_upload_of_every_form_is_identified_and_read_again_by_its_script(
     for n, (name, content) in enumerate(files(form).items()):
         upload(at, content, name, sines=bool(n))
         (tmp_path / name).write_bytes(content)
-    assert any(text.startswith(f"From {' and '.join(files(form))}") for text in captions(at))
+    sentence = as_read(headline(drawn(at)))
+    assert sentence.startswith(" and ".join(files(form)))
     scheme = "Sinusoidal" if form == "several" else "RoPE"
-    assert as_read(headline(drawn(at))).startswith(f"{scheme}, base 123,")
+    assert f": {scheme}, base 123," in sentence
     choice, setting = CheckChoice(table=str(at.selectbox(key="table").value)), Setting(seed=3)
-    read = data.read(setting, choice)
-    assert read.answer is not None
     monkeypatch.chdir(tmp_path)
     result = run(script(setting, choice))
     assert result.returncode == 0, result.stderr
     identified, probes = result.stdout.split("\n\n")
-    assert_prints(identified, read.answer.found)
-    assert_prints(probes, read.told[0].numbers.iloc[[0, 2]])
+    assert_prints(identified, data.answer(setting, choice.table).found)
+    assert_prints(probes, data.decoding(setting, choice.table).numbers.iloc[[0, 2]])
     if form == "several":
         (box,) = [box for box in at.main.selectbox if box.label == "Several tables"]
         assert box.options == ["a.pe", "b.weight"]
@@ -299,7 +370,10 @@ def test_file_that_holds_no_table_is_refused_until_another_table_is_chosen() -> 
         text = as_read(box.value)
         assert text.startswith(f"{name}: "), words
         assert words in text
-        assert charts(at) == []  # the example's answer must not look like the file's
+        assert as_read(headline(at)) == f"{name} cannot be checked."
+        # The example's answer must not look like the file's.
+        assert charts(at) == []
+        assert not any("Matches the formula" in box.value for box in at.main.markdown)
     at.selectbox(key="table").set_value("starts at 1").run()
     assert "from position 1" in headline(at)
     cos, sin = waves(64, 16)
@@ -318,7 +392,7 @@ def test_link_to_a_missing_upload_asks_for_it_and_shows_no_other() -> None:
     at = drawn(visit(PAGE, {"table": gone} | SMALL))
     (notice,) = pages.notices(at)
     assert f"{gone} is not held by this server" in notice
-    assert as_read(headline(at)) == data.NOTHING
+    assert as_read(headline(at)) == data.NO_TABLE
     assert charts(at) == []
 
 
@@ -347,7 +421,7 @@ def test_visitor_never_sees_the_name_of_another_visitor_s_equal_file() -> None:
     visitors = [upload(open_uploader(), content, name) for name in names]
     for at, name, other in zip(visitors, names, names[::-1], strict=True):
         drawn(at.run())
-        assert f"From {name}." in captions(at)
+        assert as_read(headline(at)).startswith(f"{name}: ")
         boxes = [*at.caption, *at.markdown, *at.info, *at.selectbox]
         code = script(Setting(), CheckChoice(table=str(at.selectbox(key="table").value)))
         assert repr(name) in code

@@ -18,6 +18,7 @@ from safetensors.numpy import save
 from streamlit.testing.v1 import AppTest
 
 from dashboard.controls.page_options import PAGE_CHOICES
+from dashboard.pages.check_my_encoding.options import DECODING
 from posenc import fields
 from posenc.checkpoints.file_store import ENVIRONMENT
 from posenc.lab import Run, specifications
@@ -111,6 +112,7 @@ def test_hostile_table_is_text_on_every_page(page: str) -> None:
     """In Markdown, in tables, which spreadsheets open, and in charts, where Vega reads a.b[0]:Q."""
     name = NAMES["formula"][:40] + NAMES["HTML"]
     at = use_table(f"{name}.safetensors", f"{name}.wpe", f"{name}.position_embeddings")
+    at.query_params["part"] = DECODING  # the part of Check my encoding that names it
     at = drawn(turn_to(at, page).run())
     for drawer in opened(*at.session_state["sheet"].tables):
         at.session_state[drawer] = True
@@ -125,7 +127,7 @@ def test_hostile_table_is_text_on_every_page(page: str) -> None:
 
 def test_names_of_a_table_to_check_are_text() -> None:
     name = NAMES["HTML"]
-    at = visit("check_my_encoding", check_upload=True)
+    at = visit("check_my_encoding")
     several = save({f"{name}.a": ROWS, f"{name}.b": ROWS})
     for content in (several, b"garbage", npy(ROWS)):
         give_file(at.main, f"{name}.npy", content)

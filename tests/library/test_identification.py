@@ -282,7 +282,7 @@ def test_rows_of_zeros_and_size_are_named() -> None:
     found = identify(table)
     assert kinds(found) == ["zero rows"]
     assert "2 rows, the first of them row 17, are all zeros" in sentences(found)
-    assert headline(found).endswith("but 1 thing differs.")
+    assert headline(found).endswith("; 1 deviation found.")
     found = identify(3.5 * sinusoidal(32, 8))
     assert kinds(found) == ["size"]
     assert "Every number is multiplied by 3.5." in sentences(found)

@@ -174,7 +174,7 @@ def test_check_prints_settings_that_can_be_set_and_names_unknown_variables(
     assert not (tmp_path / "work").exists()
 
 
-OPENED = {"upload_table": True, "check_upload": True}
+OPENED = {"upload_table": True}
 
 
 @pytest.mark.parametrize("page", ["similarity", "train", "check_my_encoding"])

@@ -15,7 +15,7 @@ _OF_A_AND_B = alt.Opacity(
     legend=alt.Legend(
         title=None,
         orient="bottom",
-        labelExpr="datum.label == 'A' ? 'A, pinned' : 'B, now'",
+        labelExpr="datum.label == 'A' ? 'A, pinned' : 'B, current'",
         symbolType="circle",
         symbolFillColor=theme.COLOURS["none"],
     ),
@@ -33,7 +33,7 @@ def differences(*, pinned: bool = False) -> theme.Spec:
             columns=1, labelLimit=260,
         ),
     )  # fmt: skip
-    setting = [alt.Tooltip("setting:N", title="setting (B now, A pinned)")] if pinned else []
+    setting = [alt.Tooltip("setting:N", title="setting (B current, A pinned)")] if pinned else []
     # Marks have no width to tell A from B by: A's are pale.
     apart = {"opacity": _OF_A_AND_B} if pinned else {}
     marks = (

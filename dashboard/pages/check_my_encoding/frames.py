@@ -28,7 +28,7 @@ COMPARED = {  # what the chart draws, by name
 
 
 @dataclass(frozen=True)
-class Drawn:
+class TablePicture:
     """One picture: a matrix, its title, what is written under it, and the columns of its second half."""
 
     title: str
@@ -36,59 +36,63 @@ class Drawn:
     values: MatrixValues
 
 
-def found(one: Identification) -> pd.DataFrame:
+def found(result: Identification) -> pd.DataFrame:
     """Return everything that was found, one row, in full precision."""
-    said = record(one)
-    scheme = (said["config"] or {}).get("kind")
-    return pd.DataFrame([{"scheme": scheme} | {name: said[name] for name in FIELDS}])
+    values = record(result)
+    scheme = (values["config"] or {}).get("kind")
+    return pd.DataFrame([{"scheme": scheme} | {name: values[name] for name in FIELDS}])
 
 
-def shown(one: Identification, apart: Differences | None) -> pd.DataFrame:
-    """Return what was found as people read it: what, found."""
-    guess, arrangement = one.hypothesis, one.arrangement
-    rows = {"Rows x columns": f"{one.rows:,} x {one.width:,}", "Numbers": record(one)["format"]}
-    if guess is None or arrangement is None or one.recipe is None or apart is None:
-        rows["Nearest formula leaves"] = f"{one.residual:.3g} of its size"
-        return pd.DataFrame({"what": [*rows], "found": [*rows.values()]})
-    within = "shown by one pair only" if math.isinf(one.base_within) else f"{one.base_within:.1g}"
-    scheme = scheme_name(one) if one.config is not None else "none that is right"
+def facts(result: Identification) -> pd.DataFrame:
+    """Return what was found in words, a row for each fact: what, found."""
+    hypothesis, arrangement = result.hypothesis, result.arrangement
     rows = {
-        "Largest error, angles exact": f"{apart.largest:.3g}",
-        "Scheme": scheme,
+        "Rows x columns": f"{result.rows:,} x {result.width:,}",
+        "Numbers": record(result)["format"],
+    }
+    if hypothesis is None or arrangement is None or result.recipe is None:
+        rows["Residual of the nearest formula (RMS)"] = f"{result.residual:.3g} of the table's size"
+        return pd.DataFrame({"what": [*rows], "found": [*rows.values()]})
+    first = f"position {hypothesis.start:,}"
+    if result.padding:
+        first = f"padding; row {result.padding:,} is {first}"
+    is_single = math.isinf(result.base_within)
+    rows = {
+        "Scheme": scheme_name(result) if result.config is not None else "none that is right",
         "Columns": arrangement.words,
-        "Base": base_words(one),
-        "Base known to a share of": within,
-        "Row 0 is position": f"{guess.start:,}"
-        if not one.padding
-        else f"none: row {one.padding:,}, after the padding, is position {guess.start:,}",
+        "Base": base_words(result),
+        "Relative uncertainty of the base": "any base fits"
+        if is_single
+        else f"{result.base_within:.1g}",
+        "Row 0": first,
         **rows,
-        "Angles multiplied by": f"{record(one)['scale']:.6g}",
-        "Numbers multiplied by": f"{guess.size:.6g}",
-        "Angles": one.recipe.words,
-        "Left, root mean square": f"{one.residual:.3g}",
-        "Left, at most": f"{one.largest:.3g}",
+        "Angles multiplied by": f"{record(result)['scale']:.6g}",
+        "Numbers multiplied by": f"{hypothesis.size:.6g}",
+        "Angles": result.recipe.words,
+        "Residual (RMS)": f"{result.residual:.3g}",
+        "Residual (largest)": f"{result.largest:.3g}",
     }
     return pd.DataFrame({"what": [*rows], "found": [*rows.values()]})
 
 
-def by_column(one: Identification, apart: Differences | None) -> pd.DataFrame:
+def by_column(result: Identification, error: Differences | None) -> pd.DataFrame:
     """Return the largest differences of every column from the formula, none where none fits."""
-    if apart is None or one.arrangement is None or one.by_column is None:
+    if error is None or result.arrangement is None or result.by_column is None:
         return pd.DataFrame()
-    columns = one.arrangement.columns(len(one.by_column))
+    columns = result.arrangement.columns(len(result.by_column))
     index = torch.arange(len(columns.sines))
-    cache = one.arrangement.form != "table"
+    cache = result.arrangement.form != "table"
     parts = [
-        ("cosines" if n < one.width else "sines") if cache else "table" for n in index.tolist()
+        ("cosines" if n < result.width else "sines") if cache else "table" for n in index.tolist()
     ]
     return pd.DataFrame(
         {
             "part": parts,
-            "column": (index % one.width).numpy(),
+            "column": (index % result.width).numpy(),
             "x": index.numpy(),
             "function": ["sine" if is_sine else "cosine" for is_sine in columns.sines.tolist()],
-            "as found": one.by_column.numpy(),
-            "exact angles": apart.by_column.numpy(),
+            "as found": result.by_column.numpy(),
+            "exact angles": error.by_column.numpy(),
         }
     )
 
@@ -116,7 +120,7 @@ def drawn_columns(frame: pd.DataFrame) -> pd.DataFrame:
     return marks[marks["y"] > 0].reset_index(drop=True)
 
 
-def tables(one: Identification, table: Tensor, sines: Tensor | None) -> tuple[Drawn, ...]:
+def tables(one: Identification, table: Tensor, sines: Tensor | None) -> tuple[TablePicture, ...]:
     """Return pictures of the first entries of a table and of its formula."""
     most = MAX_DRAWN_CELLS
     columns = TableInput.of(table, sines).columns
@@ -128,11 +132,11 @@ def tables(one: Identification, table: Tensor, sines: Tensor | None) -> tuple[Dr
     ]
     form = "cosines, then sines" if width > one.width else ""
     said = "; ".join(part for part in (form, *cut) if part)
-    given = Drawn("This table", said, _picture(columns))
+    given = TablePicture("This table", said, _picture(columns))
     if one.hypothesis is None:
         return (given,)
     exact = reconstruct(one, table, sines, rows=most)
-    return given, Drawn("Its formula, exact", said, _picture(exact))
+    return given, TablePicture("Its formula, exact", said, _picture(exact))
 
 
 def _picture(columns: Tensor) -> MatrixValues:
@@ -158,14 +162,14 @@ def layouts(one: LayoutInspection) -> pd.DataFrame:
     )
 
 
-def scores(one: LayoutInspection) -> tuple[Drawn, ...]:
-    """Return scores of one query and one key at many positions, as meant and of every other way."""
-    titles = ("Permuted", "Wrong in both", "Wrong in one", "Wrong cache")
+def scores(one: LayoutInspection) -> tuple[TablePicture, ...]:
+    """Return scores of one query and one key at many positions, as intended and in every other way."""
+    titles = ("Permuted", "Wrong in both", "Wrong in queries", "Wrong cache")
     ways = (one.mended, *one.mistakes.values())
     return (
-        Drawn("As meant", "interleaved pairs, as trained", Full.from_tensor(one.alike)),
+        TablePicture("As intended", "interleaved pairs, as trained", Full.from_tensor(one.alike)),
         *(
-            Drawn(title, _numbers(use), Full.from_tensor(use.alike))
+            TablePicture(title, _numbers(use), Full.from_tensor(use.alike))
             for title, use in zip(titles, ways, strict=True)
         ),
     )
@@ -189,9 +193,9 @@ def layout_sentence(one: LayoutInspection, width: int) -> str:
     both, single = one.mistakes["both"], one.mistakes["one"]
     return (
         f"The wrong layout in queries and keys alike changes the scores by {both.change:.0%} of their size "
-        f"(correlation {both.correlation:.2f}), and passes tests of norms (change {both.norm_change:.1g}) "
-        f"and of offsets (spread {both.offset_spread:.1g}); in one of the two, the spread of "
-        f"{single.offset_spread:.2g} gives it away. Through the permutation the layouts agree to "
+        f"(correlation {both.correlation:.2f}). Tests of norms and offsets pass all the same (changes of "
+        f"{both.norm_change:.1g} and {both.offset_spread:.1g}). In queries alone, the scores at one offset "
+        f"spread by {single.offset_spread:.2g}. Through the permutation, the layouts agree to "
         f"{one.largest:.1g}."
     )
 
@@ -214,9 +218,9 @@ def probes(name: str, width: int, ours: Probes, sinusoidal: Probes) -> pd.DataFr
             {
                 "table": label,
                 "positions": ours.positions,
-                "index off by": index,
-                "guessing off by": ours.guessing,
-                "order told": order,
+                "index error (MAE)": index,
+                "MAE of guessing": ours.guessing,
+                "order accuracy": order,
                 **_properties(properties),
             }
             for label, index, order, properties in rows
@@ -228,7 +232,7 @@ def _properties(measured: Properties) -> dict[str, float | None]:
     return {
         "shift-invariance error": measured.translation_invariance_error,
         "first rise at distance": measured.first_rise,
-        "order kept by similarity (tau)": measured.kendall_tau,
+        "rank agreement with distance (Kendall tau)": measured.kendall_tau,
     }
 
 
@@ -238,8 +242,8 @@ def probe_sentence(name: str, one: Probes, rows_there: int) -> str:
         f" (first {one.positions:,} of {rows_there:,} rows)" if one.positions < rows_there else ""
     )
     return (
-        f"From a vector of the {name}{first} a linear map reads its index to within "
-        f"{one.index_error.value:.2g} positions on average (guessing: {one.guessing:.3g}, random numbers "
-        f"of the same shape: {one.index_error.control:.3g}), and from two vectors which comes first in "
-        f"{one.order_accuracy.value:.0%} of pairs (random numbers: {one.order_accuracy.control:.0%})."
+        f"{name[0].upper()}{name[1:]}{first}: a linear map decodes a vector's position with an error of "
+        f"{one.index_error.value:.2g} (MAE; guessing: {one.guessing:.3g}, control with random numbers: "
+        f"{one.index_error.control:.3g}). It orders {one.order_accuracy.value:.0%} of pairs of vectors "
+        f"correctly (control: {one.order_accuracy.control:.0%})."
     )

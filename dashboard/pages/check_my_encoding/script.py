@@ -1,12 +1,12 @@
 """Check my encoding as Python: what the chosen table is and what it tells of position, as CSV."""
 
 from dashboard.compute.uploaded_numbers import UploadedNumbers, cached_numbers, max_rows
-from dashboard.controls.page_options import CheckChoice
 from dashboard.frame.script import written
 from dashboard.limits import MAX_PROBED_ROWS, probed_rows
-from dashboard.pages.check_my_encoding.data import of_sidebar
+from dashboard.pages.check_my_encoding.data import without_model
 from dashboard.pages.check_my_encoding.examples import EXAMPLES
 from dashboard.pages.check_my_encoding.frames import FIELDS
+from dashboard.pages.check_my_encoding.options import CheckChoice
 from posenc.errors import CheckpointError
 from posenc.settings import Setting
 
@@ -45,8 +45,9 @@ try:
 except SchemeArgumentError as error:
     sys.exit(str(error))
 rows.writerow([])
-rows.writerow(["positions", "index off by", "guessing off by", "order told", "shift-invariance error",
-               "first rise at distance", "order kept by similarity (tau)"])
+rows.writerow(["positions", "index error (MAE)", "MAE of guessing", "order accuracy",
+               "shift-invariance error", "first rise at distance",
+               "rank agreement with distance (Kendall tau)"])
 for index, order, shown in (
     (told.index_error.value, told.order_accuracy.value, told.properties),
     (told.index_error.control, told.order_accuracy.control, told.control_properties),
@@ -63,7 +64,7 @@ from posenc.checkpoints.array_files import read_number_table"""
 def script(setting: Setting, chosen: CheckChoice) -> str:
     """Return a script that prints what the chosen table is; an upload is read from its owner's files."""
     if chosen.table in EXAMPLES:
-        shared = of_sidebar(setting)
+        shared = without_model(setting)
         imports, recipe = EXAMPLES[chosen.table].code()
         table = f"\n{recipe}\n\nsetting = {written(shared)}\ntable, sines = recipe(setting)"
         if shared.table_dtype is not None:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 from streamlit.typing import UploadedFile
 
 from dashboard.compute.uploaded_numbers import (
@@ -14,8 +15,8 @@ from dashboard.compute.uploaded_numbers import (
     without_extra_rows,
 )
 from dashboard.controls import uploads
-from dashboard.controls.page_options import CheckChoice
 from dashboard.pages.check_my_encoding.examples import EXAMPLES
+from dashboard.pages.check_my_encoding.options import CheckChoice
 from dashboard.pages.check_my_encoding.readings import digests, reading
 from dashboard.text import plain
 from posenc import fields
@@ -35,44 +36,36 @@ def names() -> list[str]:
     return [*dict.fromkeys((*EXAMPLES, *own, chosen()))]
 
 
-def picker() -> str:
-    """Draw the uploader; hold and choose what is given. Before the choice of the table, which it sets.
+def picker(place: DeltaGenerator, sines_place: DeltaGenerator) -> str:
+    """Draw the uploader; cache and choose an uploaded table. Before the choice of the table, which it sets.
 
-    Returns "", or that the file in the uploader cannot be checked: then no other table's answer is
-    shown, until the visitor chooses a table.
+    sines_place: of the second file, and of the choice among several tables of one file. Returns "", or
+    that the file in the uploader cannot be checked: then no other table's answer is shown, until the
+    visitor chooses a table.
     """
-    drawer = st.expander(
-        "Check a file of your own", key="check_upload", on_change="rerun", icon=":material/upload_file:"
-    )  # fmt: skip
-    if not drawer.open:
+    key = f"check_file_{st.session_state.get(_TAKEN, 0)}"
+    file = uploads.uploader(
+        place,
+        "Upload your table (.npy or .safetensors)",
+        key=key,
+        help="A position table, or a cache of cosines and sines. It is checked at once. The link holds "
+        "a hash of its content and name, never the content.",
+    )
+    if file is not None:
+        return _take(file, lambda: _read_file(file, sines_place))
+    st.session_state.pop(_GIVEN, None)
+    if st.session_state.get(key) is not None:  # dropped by this server, which said why
+        return _refused("The file", st.session_state[key].file_id)
+    cosines = _cosines()
+    if cosines is None:
         return ""
-    with drawer:
-        left, right = st.columns(2)
-        key = f"check_file_{st.session_state.get(_TAKEN, 0)}"
-        file = uploads.uploader(
-            left,
-            "Table (.npy or .safetensors)",
-            key=key,
-            help="A position table, or a cache of cosines and sines. It is checked as soon as it is here. "
-            "It is held in memory and in the link by a name made of its content and its own, never the "
-            "content itself.",
-        )
-        if file is not None:
-            return _take(file, lambda: _read_file(file, right))
-        st.session_state.pop(_GIVEN, None)
-        if st.session_state.get(key) is not None:  # dropped by this server, which said why
-            return _refused("The file", st.session_state[key].file_id)
-        st.caption("For your own test suite: `posenc.testing.assert_matches(table, scheme)`.")
-        cosines = _cosines()
-        if cosines is None:
-            return ""
-        beside = uploads.uploader(
-            right,
-            "Its sines, where it holds cosines (.npy)",
-            key=f"{key}_sines",
-            help=f"To be checked together with {plain(cosines.source)}.",
-        )
-        return "" if beside is None else _take(beside, lambda: _with_sines(cosines, beside))
+    sines = uploads.uploader(
+        sines_place,
+        "Sine table (optional)",
+        key=f"{key}_sines",
+        help=f"The sines that belong to {plain(cosines.source)}, as .npy.",
+    )
+    return "" if sines is None else _take(sines, lambda: _with_sines(cosines, sines))
 
 
 def chosen() -> str:
@@ -127,10 +120,10 @@ def _refused(name: str, file_id: str) -> str:
     before = st.session_state.get(_REFUSED)
     if before is None or before[0] != file_id:
         before = st.session_state[_REFUSED] = (file_id, chosen())
-    return f"{plain(name)} cannot be checked." if before[1] == chosen() else ""
+    return f"{name} cannot be checked." if before[1] == chosen() else ""
 
 
-def _read_file(file: UploadedFile, place: st.delta_generator.DeltaGenerator) -> _TableFile:
+def _read_file(file: UploadedFile, place: DeltaGenerator) -> _TableFile:
     """Return the table of a file; of several the one that is chosen in `place`."""
     _check_size(file)
     name = printable_name(file.name)

@@ -1,0 +1,93 @@
+"""PyTorch code of the formula from which a checked table deviates."""
+
+from posenc.identification import Identification
+from posenc.identification.deviations import Deviation
+from posenc.identification.identify import base_words
+from posenc.schemes.rope import RopeConfig
+
+# Orders of columns that are mistakes, with the order that is meant.
+_INTENDED = {
+    "cs": "sc", "sh": "sc", "sn": "sc", "SC": "sc", "s+s+c+c": "c+c+s+s", "ss+cc": "cc+ss",
+    "s+c": "c+s", "c+c+ss": "c+c+s+s", "cc+s+s": "c+c+s+s", "n+s": "c+s",
+}  # fmt: skip
+_PLAIN = """\
+import torch
+
+rows, dim, base = {rows}, {dim}, {base!r}
+inv_freq = base ** (-torch.arange(0, dim, 2, dtype=torch.float64) / {divisor}){scale}
+"""
+_SCALED = """\
+import torch
+from posenc.schemes import SCHEMES
+from posenc.schemes.rope import rope_frequencies
+
+rows = {rows}
+inv_freq, factor = rope_frequencies(SCHEMES[{kind!r}]({fields}))
+"""
+_ANGLES = """\
+angles = torch.arange(rows, dtype=torch.float64)[:, None] * inv_freq  # row 0 is position 0
+cos, sin = {factor}angles.cos(), {factor}angles.sin()  # float64 up to here
+"""
+
+
+def corrected_code(result: Identification) -> str:
+    """Return code that makes an identified table without its deviations; "" if it has none."""
+    hypothesis, arrangement = result.hypothesis, result.arrangement
+    if hypothesis is None or arrangement is None or not result.deviations:
+        return ""
+    names = ("table",) if arrangement.form == "table" else ("cosines", "sines")
+    dim = arrangement.columns(len(names) * result.width).dim
+    scaled = hypothesis.config
+    if scaled is not None:
+        code = _SCALED.format(rows=result.rows, kind=scaled.kind, fields=_fields(scaled))
+    else:
+        scale = f" * {abs(hypothesis.scale):.12g}" if _is_scaled(result) else ""
+        base, divisor = _base(result)
+        code = _PLAIN.format(rows=result.rows, dim=dim, base=base, divisor=divisor, scale=scale)
+    code += _ANGLES.format(factor="" if scaled is None else "factor * ")
+    order = _INTENDED[arrangement.order] if arrangement.fault else arrangement.order
+    blocks = [_block(block) for block in order.split("+")]
+    count = len(blocks) // len(names)
+    for n, name in enumerate(names):
+        own = blocks[n * count : (n + 1) * count]
+        columns = own[0] if len(own) == 1 else f"torch.cat(({', '.join(own)}), dim=1)"
+        odd = "[:, :-1]" if order == "sc" and result.width % 2 else ""
+        code += f"{name} = {columns}{odd}.float()\n"
+    return code
+
+
+def _block(letters: str) -> str:
+    """Return the expression of one block of columns."""
+    names = ["cos" if letter == "c" else "sin" for letter in letters]
+    if len(names) == 1:
+        return names[0]
+    if names[0] == names[1]:
+        return f"{names[0]}.repeat_interleave(2, dim=1)"
+    return f"torch.stack(({', '.join(names)}), dim=-1).flatten(1)"
+
+
+def _base(result: Identification) -> tuple[float, str]:
+    """Return the base, and the divisor of its exponents: of a deviating exponent, those meant."""
+    assert result.hypothesis is not None
+    if result.usual_base is not None:  # if that is no deviation, it is Tensor2Tensor's
+        divisor = "dim" if _has(result.deviations, "exponent") else "(dim - 2)"
+        return result.usual_base.base, divisor
+    words = base_words(result).replace(",", "")
+    return float(words) if words[0].isdigit() else result.hypothesis.base, "dim"
+
+
+def _is_scaled(result: Identification) -> bool:
+    """Return whether the scheme itself multiplies every angle, as linear scaling does."""
+    assert result.hypothesis is not None
+    is_fault = _has(result.deviations, "exponent") or _has(result.deviations, "scale")
+    return abs(result.hypothesis.scale) != 1.0 and not is_fault
+
+
+def _has(deviations: tuple[Deviation, ...], kind: str) -> bool:
+    return any(deviation.kind == kind for deviation in deviations)
+
+
+def _fields(config: RopeConfig) -> str:
+    usual = type(config)().record()
+    values = {name: value for name, value in config.record().items() if value != usual[name]}
+    return ", ".join(f"{name}={value!r}" for name, value in values.items())
