@@ -27,8 +27,9 @@ def best_device() -> torch.device:
     A device that is reported present may still have no kernels for its card or a broken driver;
     an addition that comes back right is what counts.
     """
-    for name in ("cuda", "mps"):
-        if _available(name) and works(name):
+    present = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    for name, is_present in present.items():
+        if is_present and works(name):
             return torch.device(name)
     return torch.device("cpu")
 
@@ -104,9 +105,3 @@ def run_with_fallback(
     cpu = torch.device("cpu")
     notice = f"The memory of {chosen.type} ran out; this was computed on the CPU instead."
     return Ran(compute(cpu), cpu, notice)
-
-
-def _available(name: str) -> bool:
-    if name == "cuda":
-        return torch.cuda.is_available()
-    return torch.backends.mps.is_available()

@@ -42,12 +42,9 @@ class Encoding:
         return not self.features
 
 
+@torch.no_grad()
 def encoding(
-    scheme: Scheme,
-    length: int,
-    *,
-    head: Head = "mean",
-    dtype: torch.dtype | None = None,
+    scheme: Scheme, length: int, *, head: Head = "mean", dtype: torch.dtype | None = None
 ) -> Encoding | None:
     """Return what a scheme puts in at positions 0 .. length - 1, or None for one that puts nothing in.
 
@@ -61,14 +58,13 @@ def encoding(
     check_scheme(scheme)
     limits.check_count("length", length, 1, limits.MAX_KERNEL_LENGTH)
     scheme.check_head(head)
-    with torch.no_grad():
-        if type(scheme).embed is not Scheme.embed:
-            rows = scheme.vectors(KernelRequest(length=length, dtype=dtype))
-            return Encoding(rows, "entry of a vector", feature_names(scheme, rows.shape[1]))
-        if isinstance(scheme, RotaryScheme):
-            return _rotary_table(scheme, length, dtype)
-        bias = scheme.bias_matrix(length, head=head, dtype=dtype)
-        return None if bias is None else Encoding(bias, "logit", ())
+    if type(scheme).embed is not Scheme.embed:
+        rows = scheme.vectors(KernelRequest(length=length, dtype=dtype))
+        return Encoding(rows, "entry of a vector", feature_names(scheme, rows.shape[1]))
+    if isinstance(scheme, RotaryScheme):
+        return _rotary_table(scheme, length, dtype)
+    bias = scheme.bias_matrix(length, head=head, dtype=dtype)
+    return None if bias is None else Encoding(bias, "logit", ())
 
 
 def feature_names(scheme: Scheme, width: int) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from posenc.schemes.base import Head, KernelRequest, Scheme, check_scheme
 from posenc.tables import check_dtype
 
 
+@torch.no_grad()
 def position_kernel(
     scheme: Scheme,
     length: int,
@@ -34,10 +35,10 @@ def position_kernel(
     """
     request = KernelRequest(length=length, head=head, start=start, dtype=dtype, device=device)
     _check(scheme, request, limits.MAX_KERNEL_LENGTH)
-    with torch.no_grad():
-        return scheme.kernel(request)
+    return scheme.kernel(request)
 
 
+@torch.no_grad()
 def offset_curve(
     scheme: Scheme,
     length: int,
@@ -53,10 +54,10 @@ def offset_curve(
     """
     request = KernelRequest(length=length, head=head, dtype=dtype, device=device)
     _check(scheme, request, limits.MAX_CURVE_LENGTH)
-    with torch.no_grad():
-        return scheme.offset_curve(request)
+    return scheme.offset_curve(request)
 
 
+@torch.no_grad()
 def position_vectors(
     scheme: Scheme,
     length: int,
@@ -64,6 +65,7 @@ def position_vectors(
     head: Head = "mean",
     start: int = 0,
     dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
 ) -> Float[Tensor, "n m"]:
     """Return vectors phi with phi(i) . phi(j) = K(i, j), float64, one row per position.
 
@@ -71,10 +73,9 @@ def position_vectors(
     gain a dimension per position; for "mean" the heads' vectors side by side, so (n, heads * n).
     Raises NoPositionVectors where none exist, PositionOutOfRange past a learned table.
     """
-    request = KernelRequest(length=length, head=head, start=start, dtype=dtype)
+    request = KernelRequest(length=length, head=head, start=start, dtype=dtype, device=device)
     _check(scheme, request, limits.MAX_CURVE_LENGTH)
-    with torch.no_grad():
-        return scheme.vectors(request)
+    return scheme.vectors(request)
 
 
 def _check(scheme: Scheme, request: KernelRequest, longest: int) -> None:

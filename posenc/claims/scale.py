@@ -177,10 +177,8 @@ def overwritten(setting: Setting) -> Verdict:
     concatenated = order_accuracy(rows.to(dtype).double(), rows)  # content is in other features
     count = count_of(len(lost), "draw")
     if statistics.median(without_words) >= ROOM:
-        status, reason = (
-            Status.PARTLY,
-            "there is room beside them, so it is not the sum that loses order.",
-        )
+        status = Status.PARTLY
+        reason = "there is room beside them, so it is not the sum that loses order."
     else:
         status, reason = Status.HOLDS, "there is no room beside them."
     weak = sum(strength < 1 for strength in strengths)

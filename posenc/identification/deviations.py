@@ -169,10 +169,8 @@ def usual_base(
 
 def published(hypothesis: Hypothesis, usual: UsualBase | None) -> bool:
     """Whether published models have these frequencies in this order: Tensor2Tensor's in halves."""
-    ordered = hypothesis.arrangement.form == "table" and hypothesis.arrangement.order in (
-        "s+c",
-        "c+s",
-    )
+    arrangement = hypothesis.arrangement
+    ordered = arrangement.form == "table" and arrangement.order in ("s+c", "c+s")
     return ordered and usual is not None and usual.exponent == "2m/(d - 2)"
 
 

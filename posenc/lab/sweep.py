@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from posenc import limits
-from posenc.checkpoints.file_store import reason
-from posenc.errors import ConfigError, CorpusError, PosencError, quoted
+from posenc.checkpoints.safetensors_file import opened
+from posenc.errors import CheckpointError, ConfigError, CorpusError, PosencError, quoted
 from posenc.lab.model import ModelSize
 from posenc.lab.run_once import run_once
 from posenc.lab.runs import Store
@@ -105,22 +105,12 @@ def read_text(path: str | None) -> Corpus:
     """Return the corpus of a text file, or of the standard library."""
     if path is None:
         return standard_library()
-    file = Path(path)
     try:
-        if not file.is_file() and file.exists():  # devices and pipes may never end
-            raise CorpusError("The text cannot be read: it is no regular file.")
-        size = file.stat().st_size
-        if size > limits.MAX_FILE_BYTES:
-            raise CorpusError(
-                f"The text is too large: at most {limits.MAX_FILE_BYTES:,} bytes are read."
-            )
-        with file.open("rb") as opened:
-            content = opened.read(size)  # 0 of a file of /proc that waits for news
-    except CorpusError:
-        raise
-    except (OSError, ValueError) as error:  # ValueError: a path with a zero byte
-        raise CorpusError(f"The text cannot be read: {reason(error)}.") from error
-    return from_text(printable_name(file.name), content)
+        with opened(path) as source:
+            content = bytes(source.read(0, source.size))
+    except CheckpointError as error:
+        raise CorpusError(f"The text cannot be read. {error}") from None
+    return from_text(printable_name(Path(path).name), content)
 
 
 def sweep(

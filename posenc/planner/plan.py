@@ -291,12 +291,10 @@ def _configs(
             larger = window is not None and window.rounded > trained.base
             yield method, trained.replace(base=window.rounded) if window and larger else None
         else:
-            sizes = {
-                "text": lengths.text,
-                "reach": lengths.reach,
-                "trained_length": lengths.trained,
-            }
-            scaled = scaled_for(method.scaling, trained, **sizes)
+            text, reach, length = lengths.text, lengths.reach, lengths.trained
+            scaled = scaled_for(
+                method.scaling, trained, text=text, reach=reach, trained_length=length
+            )
             if scaled is not None and scaled.kind == scheme.kind:
                 # Of the model's own scaling only the length changes, not its ramp and the like.
                 changed = ("factor", "trained_length", "length", "attention_factor")

@@ -40,14 +40,10 @@ class Pairs:
     unseen: npt.NDArray[np.bool_]
 
     @property
-    def wavelengths_before(self) -> Array:
-        """Positions per full turn as trained; infinite for a frequency of 0."""
-        return spectrum(torch.from_numpy(self.before), 1).wavelengths.numpy()
-
-    @property
-    def wavelengths_after(self) -> Array:
-        """Positions per full turn at the target."""
-        return spectrum(torch.from_numpy(self.after), 1).wavelengths.numpy()
+    def wavelengths(self) -> tuple[Array, Array]:
+        """Positions per full turn, as trained and at the target; infinite for a frequency of 0."""
+        before, after = (torch.from_numpy(x) for x in (self.before, self.after))
+        return (2 * torch.pi / before).numpy(), (2 * torch.pi / after).numpy()
 
     @property
     def unseen_count(self) -> int:

@@ -80,7 +80,7 @@ MUTANTS = (
            "torch.outer(norms, norms)", "torch.outer(norms, torch.ones_like(norms))",
            ("similarity",)),
     Mutant("wavelength 2 pi theta", "analysis/spectrum.py",
-           "wavelengths = 2 * math.pi / inv_freq", "wavelengths = 2 * math.pi * inv_freq",
+           "wavelengths=2 * math.pi / inv_freq", "wavelengths=2 * math.pi * inv_freq",
            ("extrapolation",)),
     Mutant("nearest seen includes the unseen", "analysis/extrapolation.py",
            "squares[train_length:, :train_length]", "squares[train_length:, : train_length + 1]",

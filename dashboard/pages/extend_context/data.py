@@ -217,8 +217,8 @@ def pairs_frame(found: ContextPlan) -> pd.DataFrame:
             {
                 "method": one.method.label,
                 "pair": np.arange(len(one.pairs.before)),
-                "before": one.pairs.wavelengths_before,
-                "wavelength": one.pairs.wavelengths_after,
+                "before": one.pairs.wavelengths[0],
+                "wavelength": one.pairs.wavelengths[1],
                 "trained_inv_freq": one.pairs.before,
                 "inv_freq": one.pairs.after,
                 "ratio": one.pairs.ratio,
