@@ -14,11 +14,12 @@ from dashboard.limits import (
 from dashboard.pages.check_my_encoding.options import CheckChoice, CheckPart
 from dashboard.pages.encoding.options import EncodingChoice
 from dashboard.pages.pca.options import PcaChoice
+from dashboard.pages.similarity.options import SimilarityChoice
 from posenc import fields, limits
 from posenc.claims import THEMES
 from posenc.lab.tasks import TASKS, Language
 from posenc.planner import METHODS
-from posenc.settings.setting import MAX_SHOWN_HEADS, MAX_SHOWN_LENGTH
+from posenc.settings.setting import MAX_SHOWN_HEADS
 from posenc.text import with_advanced
 
 # Joiners and the marks of flags belong to words and emoji; other format characters reorder or hide text.
@@ -68,18 +69,6 @@ def _is_text(letter: str) -> bool:
     return unicodedata.category(letter) not in ("Cc", "Cf", "Cs", "Co", "Cn") or (
         ord(letter) in _FORMAT
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class SimilarityChoice:
-    """What the Similarity page asks beside the shared numbers."""
-
-    reference: int = fields.IntRange(
-        low=0,
-        high=MAX_SHOWN_LENGTH - 1,
-        label="Reference position",
-        help="The query whose similarity to every position is drawn as a line.",
-    ).field(0)
 
 
 @dataclass(frozen=True, kw_only=True)

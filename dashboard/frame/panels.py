@@ -12,8 +12,6 @@ from streamlit.delta_generator import DeltaGenerator
 from dashboard.ab import Pair
 from dashboard.charts import theme
 from dashboard.components.matrix import Full, MatrixValues, Panel, Scale, Waves, minus
-from dashboard.compute import schemes
-from dashboard.compute.schemes import Similarity
 from dashboard.frame import page
 from posenc.analysis import OffsetMap
 from posenc.schemes import SCHEMES
@@ -21,7 +19,6 @@ from posenc.settings import Setting
 
 ENTRY = Scale(-1.0, 1.0, "diverging", "entry of M")
 COLUMN = 240  # CSS pixels: four beside each other on a desk
-COSINE = Scale(-1.0, 1.0, "diverging", "cosine similarity")
 NOW, PINNED = "The setting at hand, B.", "The pinned setting, A."
 
 
@@ -51,71 +48,7 @@ def columns(kinds: Sequence[str], most: int) -> Iterator[tuple[DeltaGenerator, s
         yield from zip(st.columns(beside), kinds[start : start + beside], strict=False)
 
 
-Found = tuple[Setting, Mapping[str, Similarity]]
-
-
-def cosine_panels(setting: Setting, found: Mapping[str, Similarity]) -> list[Panel]:
-    """Return the panels of cosine similarity, the training length drawn where it is inside."""
-    drawn = next(iter(found.values())).matrix.shape[0]
-    boundary = setting.train_length if setting.train_length < drawn else None
-    cut = f"; the first {drawn} of {setting.length:,} positions" if drawn < setting.length else ""
-    return [
-        panel(
-            setting,
-            kind,
-            result.matrix,
-            page.panel_note(setting, kind, result.kernel.provenance) + cut,
-            boundary,
-        )
-        for kind, result in found.items()
-    ]
-
-
-def cosine_rows(found: Pair[Found], key: str) -> None:
-    """Draw cosine similarity matrices: of B, and where one is pinned of A and their difference."""
-    panels = cosine_panels(*found.now)
-    if found.pinned is None or not found.pinned[1]:
-        cosine_row(panels, key)
-        return
-    pinned = cosine_panels(*found.pinned)
-    rows = [
-        (NOW, len(panels), lambda: cosine_row(panels, key)),
-        (PINNED, len(pinned), lambda: cosine_row(pinned, f"{key}_pinned")),
-    ]
-    (now, ours), (then, theirs) = found.now, found.pinned
-    both = [kind for kind in ours if kind in theirs]
-    if both:
-        said = "The difference, B minus A, over the positions that both show."
-        rows.append((said, len(both), lambda: _cosine_changes(both, now, then, f"{key}_change")))
-    _beside(rows)
-
-
-def _cosine_changes(both: Sequence[str], now: Setting, then: Setting, key: str) -> None:
-    """Draw the differences of cosine similarity of the schemes that both settings show."""
-    changes = {
-        kind: schemes.cosine_change(schemes.query(now, kind), schemes.query(then, kind))
-        for kind in both
-    }
-    page.matrices(
-        [
-            Panel(
-                title=SCHEMES[kind].label,
-                values=change,
-                subtitle="B minus A",
-                color=theme.COLOURS[kind],
-            )
-            for kind, change in changes.items()
-        ],
-        key=key,
-        scale=Scale.around_zero(changes.values(), "difference of cosines"),
-        text_alternative=(
-            f"Cosine similarity of the setting at hand minus that of the pinned one for "
-            f"{page.names(tuple(both))}."
-        ),
-    )
-
-
-def _beside(rows: Sequence[tuple[str, int, Callable[[], None]]]) -> None:
+def beside(rows: Sequence[tuple[str, int, Callable[[], None]]]) -> None:
     """Draw rows under each other, each under its caption; those of one panel stand side by side.
 
     rows: caption, number of panels, what draws them.
@@ -127,21 +60,6 @@ def _beside(rows: Sequence[tuple[str, int, Callable[[], None]]]) -> None:
             with place:
                 st.caption(caption)
                 draw()
-
-
-def cosine_row(panels: Sequence[Panel], key: str, height: int | None = None) -> None:
-    """Draw cosine similarity matrices on the one scale that every page uses."""
-    named = ", ".join(panel.title for panel in panels)
-    page.matrices(
-        panels,
-        key=key,
-        scale=COSINE,
-        height=height,
-        text_alternative=(
-            f"Cosine similarity between query and key positions for {named}, from -1 to 1; the "
-            "arrow keys read a cell, and the tables below hold the numbers of the curves."
-        ),
-    )
 
 
 def rows_of_both(
@@ -184,7 +102,7 @@ def rows_of_both(
                 lambda: row(changes, f"{key}_change", of, about, together=1),
             )
         )
-    _beside(rows)
+    beside(rows)
 
 
 def _change(now: Panel, then: Panel) -> Panel:

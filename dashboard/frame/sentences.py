@@ -26,28 +26,6 @@ def number(value: float, digits: int = 3) -> str:
     return f"{value:,.{digits}g}" if abs(value) < 1000 else f"{value:,.0f}"
 
 
-def falls_under_half(found: Similarity) -> int | None:
-    """Return the first distance at which mean similarity is under one half, None if it never is."""
-    below = np.flatnonzero(found.mean < 0.5)
-    return int(below[0]) if len(below) else None
-
-
-def similarity(found: Mapping[str, Similarity]) -> str:
-    """Say how far apart two positions still look alike, per scheme."""
-    parts = []
-    for kind, result in found.items():
-        label = SCHEMES[kind].label
-        below = falls_under_half(result)
-        noise = f" ({result.kernel.start})" if result.kernel.untrained else ""
-        if not np.isfinite(result.mean).any():
-            parts.append(f"{label} has no similarity at all")
-        elif below is None:
-            parts.append(f"{label} stays above it to the last position{noise}")
-        else:
-            parts.append(f"{label} at distance {below:,}{noise}")
-    return "Similarity first falls under one half: " + ", ".join(parts) + "."
-
-
 def show_notices(found: Mapping[str, Similarity]) -> None:
     """Tell what a person must know before believing a panel: untrained, moved, undefined."""
     for kind, result in found.items():

@@ -55,6 +55,24 @@ def test_copied_link_with_every_number_and_choice_opens_the_same_view(visitor: V
     assert "reference" not in asked(other)
 
 
+def test_pinned_cell_is_in_the_link_and_opens_pinned(visitor: Visit) -> None:
+    page = visitor().open("similarity?length=64&schemes=RoPE")
+    plot = row(page, "similarity").locator(".plot")
+    plot.focus()
+    for key in ("ArrowDown", "ArrowRight", "ArrowRight", "Enter"):  # from the middle, 32
+        page.keyboard.press(key)
+    settled(page)
+    browser_page.wait_until(page, lambda: asked(page).get("key_position") == 34)
+    assert asked(page)["reference"] == 33
+    text = row(page, "similarity").locator(".readout").inner_text()
+    assert text.startswith("query 33, key 34, distance 1: 0.")
+    caption = page.get_by_text("Query 33, key 34, distance 1: ")
+    assert text.partition(": ")[2] in caption.inner_text()
+    other = visitor().open(copied_link(page))
+    assert row(other, "similarity").locator(".readout").inner_text() == text
+    assert facts(other) == facts(page)
+
+
 def test_back_and_forward_lead_through_pages_not_through_dial_moves(visitor: Visit) -> None:
     page = visitor().open("pca?base=500&fit=all")
     title = page.get_by_test_id("stMain").locator("h1")

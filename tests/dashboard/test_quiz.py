@@ -8,12 +8,14 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from dashboard.compute import runs
-from dashboard.controls.page_options import FormulaChoice, SimilarityChoice
+from dashboard.controls.page_options import FormulaChoice
 from dashboard.frame import predictions
 from dashboard.frame.quiz import WITHHELD, Judgement, OneOf, Question, Slider, judge
 from dashboard.pages.extrapolation import formula, run_frames
 from dashboard.pages.extrapolation.shares import SHARES
 from dashboard.pages.similarity import data
+from dashboard.pages.similarity.options import SimilarityChoice
+from dashboard.pages.similarity.questions import questions
 from posenc.lab.summary import Curve
 from posenc.settings import Setting
 from tests.dashboard import pages
@@ -141,7 +143,7 @@ def test_similarity_truths_are_those_of_the_kernel(name: str) -> None:
     small = SETTINGS[name]
     setting = Setting(**small, schemes=KINDS)
     found = data.read(setting, SimilarityChoice()).found
-    asked = {question.key: question for question in predictions.of_similarity(setting, found)}
+    asked = {question.key: question for question in questions(setting, found)}
     assert len(asked) == 2 * len(KINDS) + 1
     under: dict[str, int] = {}
     for kind in KINDS:

@@ -20,7 +20,6 @@ from dashboard.charts import frames
 from dashboard.compute import result_cache, schemes
 from dashboard.compute.result_cache import ResultCache
 from dashboard.controls import pin
-from dashboard.controls.page_options import SimilarityChoice
 from dashboard.frame import export
 from dashboard.pages.at_a_glance import data as at_a_glance
 from dashboard.pages.encoding import data as encoding
@@ -28,6 +27,7 @@ from dashboard.pages.extrapolation import formula
 from dashboard.pages.pca import data as pca
 from dashboard.pages.relative_offsets import data as relative_offsets
 from dashboard.pages.similarity import data as similarity
+from dashboard.pages.similarity.options import SimilarityChoice
 from dashboard.pages.start import data as start
 from posenc import SCHEMES, fields
 from posenc.settings import Query, Setting

@@ -40,7 +40,7 @@ FAULTS: dict[str, tuple[str, str, str, dict[str, str]]] = {
         {"half": "measured"},
     ),
     "train, the board": ("train", "pages.train.board", "board", {}),
-    "similarity, its question": ("similarity", "frame.predictions", "of_similarity", {}),
+    "similarity, its question": ("similarity", "pages.similarity.page", "questions", {}),
     "any, its link": ("pca", "controls.link", "restore", {}),
     "any, what keeps its link": ("pca", "controls.link", "write", {}),
     "any, its sheet": ("pca", "frame.page_contents", "begin", {}),

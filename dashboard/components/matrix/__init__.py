@@ -8,8 +8,9 @@ the dashboard.)
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import streamlit as st
 
@@ -79,6 +80,8 @@ def matrix_row(
     column_label: str = "key position",
     height: int | None = None,
     together: int = 1,
+    cell: tuple[int, int] | None = None,
+    on_cell: Callable[[], None] | None = None,
 ) -> Row:
     """Draw `panels` side by side, on one colour `scale` and under one crosshair.
 
@@ -86,7 +89,8 @@ def matrix_row(
     stay, and its PNG is called posenc-<key>.png. `text_alternative` is the sentence a reader hears
     instead of the picture. `height` is the plots' height in CSS pixels; None makes them square.
     `together` is how many panels in a row belong together: no line ends between them where there
-    is room for one group. Returns what was drawn.
+    is room for one group. `on_cell` is called when a visitor pins a cell, which is then
+    `st.session_state[key].cell`, query and key; `cell` is the one pinned now. Returns what was drawn.
     Raises SchemeArgumentError for an empty row or a height outside 80 to 4,000, or a
     larger group.
     """
@@ -99,9 +103,11 @@ def matrix_row(
         column_label=column_label,
         height=height,
         together=together,
+        cell=cell,
     )
     # No gap: the code's element has no height and must not add a blank line.
     with st.container(gap=None):
-        _row(key=key, data=encode(row))
+        watched: dict[str, Any] = {} if on_cell is None else {"on_cell_change": on_cell}
+        _row(key=key, data=encode(row), **watched)
         _code(key=f"{key}-code", data={"style": _style})
     return row

@@ -137,6 +137,7 @@ class Input {
     // A finger cannot hover, so a tap elsewhere moves the pin instead of releasing it.
     row.pin(event.pointerType === "touch" ? !(row.pinned && same) : !row.pinned);
     row.moveTo(event.pointerType === "touch" && !row.pinned ? null : at);
+    row.sendCell();
   }
 
   blur(event) {
@@ -160,6 +161,7 @@ class Input {
     } else if (event.key === "Enter" || event.key === " ") {
       row.pin(!row.pinned);
       row.moveTo(row.at ?? row.resting(index));
+      row.sendCell();
     } else if (zoom) {
       this.zoomByKey(zoom, index);
     } else {

@@ -15,10 +15,11 @@ const SHARED = Symbol.for("posenc.matrix");
 
 const rows = new WeakMap(); // shadow root -> Row: a rerun with the same key finds its row again
 
-function draw({ parentElement, data }, style) {
+function draw({ parentElement, data, setTriggerValue }, style) {
   if (!data) return;
   let row = rows.get(parentElement);
   if (!row) rows.set(parentElement, (row = new Row(parentElement, style)));
+  row.send = (cell) => setTriggerValue("cell", cell);
   row.show(decode(data));
 }
 

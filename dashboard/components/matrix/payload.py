@@ -96,6 +96,7 @@ class Panel:
 class Row:
     """Panels side by side on one colour scale, and what is said of all of them; see `matrix_row`.
 
+    cell: the pinned query and key of a row that tells the page which cell is pinned; (0, 0) is none.
     Raises SchemeArgumentError for an empty row, a height outside 80 to 4,000, or a group of more
     panels than there are.
     """
@@ -108,6 +109,7 @@ class Row:
     column_label: str = "key position"
     height: int | None = None
     together: int = 1
+    cell: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         if not self.panels:
@@ -131,6 +133,8 @@ def encode(row: Row) -> bytes:
             for panel, values in zip(row.panels, sent, strict=True)
         ],
     }
+    if row.cell is not None:
+        header["cell"] = list(row.cell)
     text = json.dumps(header, allow_nan=False, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 4)
     values = b"".join(each.astype("<f4").tobytes() for each in sent)

@@ -25,6 +25,7 @@ class Row {
     this.last = null; // where it was, for the next visit by keyboard
     this.active = 0; // the panel that was pointed at or focused last
     this.pinned = false;
+    this.cell = null; // the pinned cell that the page knows, as text, where it wants to
     this.paints = 0;
     this.input = new Input(this);
     watchSize(this.root, () => layOut(this));
@@ -41,6 +42,7 @@ class Row {
     this.panels.forEach((panel, n) => this.fill(this.views[n], panel));
     fillLegend(this.legend, this.scale, this.panels);
     this.frame();
+    this.takeCell(row.cell);
     this.root.setAttribute("aria-label", row.text);
     this.root.dataset.panels = this.panels.length;
     this.root.dataset.paints = ++this.paints;
@@ -173,6 +175,23 @@ class Row {
     this.root.classList.toggle("pinned", pinned);
   }
 
+  /** Pin the cell that the page names, unless it is the one known already. */
+  takeCell(cell) {
+    if (!cell || String(cell) === this.cell) return;
+    this.cell = String(cell);
+    const [i, j] = cell;
+    this.pin(i > 0 || j > 0);
+    this.moveTo(this.pinned ? { i, j } : null);
+  }
+
+  /** Tell the page which cell a visitor pinned, where it wants to know. */
+  sendCell() {
+    if (this.cell === null || !this.pinned) return;
+    const cell = [this.at.i, this.at.j];
+    this.cell = String(cell);
+    this.send(cell);
+  }
+
   drawCrosshair() {
     this.panels.forEach((panel, n) => this.drawCrosshairIn(panel, this.views[n]));
   }
@@ -217,6 +236,12 @@ class Row {
   }
 
   read(panel, at) {
+    if (this.cell !== null) {
+      const cell = cellOf(panel, at);
+      const value = cell ? entry(panel, cell.r, cell.c) : NaN;
+      const text = value === value ? brief(value) : "no value";
+      return `query ${at.i}, key ${at.j}, distance ${Math.abs(at.i - at.j)}: ${text}`;
+    }
     const text = this.valueText(panel, at);
     return `(${at.i}, ${at.j})${Number.isNaN(Number(text)) ? ":" : " ="} ${text}`;
   }

@@ -7,6 +7,7 @@ import streamlit as st
 from dashboard.charts import frames, theme
 from dashboard.frame import page, panels, sentences
 from dashboard.pages.at_a_glance import data, script
+from dashboard.text import plain
 from posenc.analysis import properties, similarity
 from posenc.schemes import SCHEMES
 
@@ -21,10 +22,11 @@ def draw() -> None:
     sentences.show_notices(now.found)
     if settings.now.equal_width and settings.now.of_model("rope") is None:
         sentences.show_equal_width(now.found)
-    panels.cosine_rows(read.map(lambda one: (one.setting, one.found)), key="overview")
     for column, kind in panels.columns(data.shown(read), most=3 if read.compared else 4):
         with column:
-            st.subheader(page.label(kind), anchor=False)
+            one = now if kind in now.found or read.pinned is None else read.pinned
+            note = page.panel_note(one.setting, kind, one.found[kind].kernel.provenance)
+            st.subheader(page.label(kind), anchor=False, help=plain(note))
             st.caption(SCHEMES[kind].summary)
             page.chart(
                 read.map(functools.partial(data.curve, kind=kind)),

@@ -1,15 +1,18 @@
 """What the Similarity page says of a setting."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
 
 from dashboard.charts import frames
 from dashboard.compute import schemes
 from dashboard.compute.result_cache import kept, once
-from dashboard.compute.schemes import Similarity
-from dashboard.controls.page_options import SimilarityChoice
-from dashboard.frame import coinciding, sentences
+from dashboard.compute.schemes import Array, Similarity
+from dashboard.frame import coinciding
+from dashboard.pages.similarity.options import SimilarityChoice
+from posenc.schemes import SCHEMES
 from posenc.settings import Setting
 
 
@@ -17,8 +20,8 @@ from posenc.settings import Setting
 class Read:
     """Similarity of every scheme by distance and from one position.
 
-    reference: the query position used, the last one shown where the one asked for lies past it.
-    missing: schemes that have no row there.
+    reference, key: the query and key used, the last position shown where one asked for lies past it.
+    cell: similarity of both, in words. missing: schemes that have no row at the query.
     """
 
     setting: Setting
@@ -27,6 +30,8 @@ class Read:
     headline: str
     by_offset: pd.DataFrame
     reference: int
+    key: int
+    cell: str
     one_row: pd.DataFrame
     missing: tuple[str, ...]
 
@@ -36,22 +41,60 @@ def read(setting: Setting, chosen: SimilarityChoice) -> Read:
     """Return what the page shows of a setting."""
     queries = {kind: schemes.query(setting, kind) for kind in setting.schemes}
     found, reasons = schemes.each(schemes.cosine, queries)
-    reference = min(chosen.reference, setting.length - 1)
+    reference, key = (
+        min(position, setting.length - 1) for position in (chosen.reference, chosen.key_position)
+    )
     if not found:
         nothing = pd.DataFrame()
-        return Read(setting, found, reasons, "", nothing, reference, nothing, ())
+        return Read(setting, found, reasons, "", nothing, reference, key, "", nothing, ())
     boundary = frames.boundary(setting, setting.length - 1)
     rows = {kind: schemes.reference_row(queries[kind], reference) for kind in found}
     return Read(
         setting=setting,
         found=found,
         reasons=reasons,
-        headline=sentences.similarity(found),
+        headline=headline(found),
         by_offset=frames.by_offset(found, boundary),
         reference=reference,
+        key=key,
+        cell=cell(rows, reference, key),
         one_row=frames.lines(rows, boundary),
         missing=tuple(kind for kind, row in rows.items() if row is None),
     )
+
+
+def first_below_half(found: Similarity) -> int | None:
+    """Return the first distance at which mean similarity is under one half, None if it never is."""
+    below = np.flatnonzero(found.mean < 0.5)
+    return int(below[0]) if len(below) else None
+
+
+def headline(found: Mapping[str, Similarity]) -> str:
+    """Say how far apart two positions still look alike, per scheme."""
+    parts, others = [], []
+    for kind, result in found.items():
+        label = SCHEMES[kind].label
+        below = first_below_half(result)
+        noise = f", {result.kernel.start}" if result.kernel.untrained else ""
+        if not np.isfinite(result.mean).any():
+            others.append(f"{label} has no similarity at all.")
+        elif below is None:
+            others.append(f"{label} never drops below 0.5{noise}.")
+        else:
+            parts.append(f"{below:,} ({label}{noise})")
+    first = f"Position similarity first drops below 0.5 at distance {', '.join(parts)}."
+    return " ".join([first, *others] if parts else others)
+
+
+def cell(rows: Mapping[str, tuple[Array, Array] | None], query: int, key: int) -> str:
+    """Say how similar one query and one key are, per scheme that has both."""
+    values = [
+        f"{row[1][key]:.3g} ({SCHEMES[kind].label})"
+        for kind, row in rows.items()
+        if row is not None and key < len(row[1])
+    ]
+    place = f"query {query:,}, key {key:,}, distance {abs(query - key):,}"
+    return f"{place}: {', '.join(values)}" if values else f"{place}: no scheme has a value"
 
 
 @once

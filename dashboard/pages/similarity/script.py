@@ -1,7 +1,7 @@
-"""Similarity, and the curves of Start and Overview, as Python."""
+"""Similarity, and the curves of Start, as Python."""
 
-from dashboard.controls.page_options import SimilarityChoice
 from dashboard.frame.script import script as whole
+from dashboard.pages.similarity.options import SimilarityChoice
 from posenc.settings import Setting
 
 IMPORTS = """
