@@ -215,33 +215,6 @@ def small_curve(kind: str, *, pinned: bool = False) -> Spec:
 
 
 @functools.cache
-def turns(kinds: tuple[str, ...], *, pinned: bool = False) -> Spec:
-    """Full turns that each pair makes within the training length, log scale, with one turn marked.
-
-    Frame: scheme, pair, turns, width, strength, dot; pinned: setting, too.
-    """
-    x = alt.X("pair:Q", title="pair (0 is the fastest)")
-    y = alt.Y(
-        "turns:Q",
-        title="turns within the training length",
-        scale=alt.Scale(type="log"),
-        axis=decades("~g"),
-    )
-    tip = [
-        *told(pinned),
-        alt.Tooltip("pair:Q", title="pair"),
-        alt.Tooltip("turns:Q", format=".4g", title="turns in training"),
-    ]
-    line = alt.Chart().mark_line(tooltip=None)
-    line = line.encode(
-        x=x, y=y, color=scheme_colour(kinds), strokeDash=scheme_dash(kinds), **widths(pinned)
-    )
-    points = dots(x, y, kinds, tip)
-    one = alt.Chart().mark_rule(aria=False, strokeDash=[5, 4], color="gray").encode(y=alt.datum(1))
-    return spec_of(alt.layer(line, points, one).properties(height=HEIGHT))
-
-
-@functools.cache
 def map_errors(kinds: tuple[str, ...], *, pinned: bool = False) -> Spec:
     """Error of one matrix per offset, log scale, with the random control as a thin line.
 

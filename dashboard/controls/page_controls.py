@@ -45,7 +45,8 @@ PAGES: dict[str, Used] = {
     "similarity": Used(_SHOWN),
     "pca": Used(_SHOWN),
     "relative_offsets": Used(_SHOWN),
-    "extrapolation": Used(_SHOWN),
+    "extrapolation": Used(("schemes", "train_length", "device"), never=("length", "precision")),
+    "extrapolation, measured": Used(("schemes",), schemes=False),  # runs have their own numbers
     "train": Used(("schemes", "base"), schemes=False),
     "context_planner": Used(("model",), schemes=False, drawn=("model",)),
     "check_my_encoding": Used(
@@ -106,9 +107,16 @@ def of_scheme(setting: Setting, kind: str) -> set[str]:
 
 def here(setting: Setting) -> frozenset[str]:
     """Return the names of the controls that change what the page of this run shows."""
-    return controls(st.session_state["page"], setting)
+    return controls(_view(), setting)
 
 
 def drawn_here() -> frozenset[str]:
     """Return the names of the controls that the page of this run draws itself."""
-    return frozenset(PAGES[st.session_state["page"]].drawn)
+    return frozenset(PAGES[_view()].drawn)
+
+
+def _view() -> str:
+    """Return which entry of PAGES the page of this run is: Extrapolation has two views."""
+    page: str = st.session_state["page"]
+    view = st.session_state.get("half", st.query_params.get("half", "measured"))
+    return "extrapolation, measured" if (page, view) == ("extrapolation", "measured") else page

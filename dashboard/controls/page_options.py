@@ -13,6 +13,12 @@ from dashboard.limits import (
 )
 from dashboard.pages.check_my_encoding.options import CheckChoice, CheckPart
 from dashboard.pages.encoding.options import EncodingChoice
+from dashboard.pages.extrapolation.options import (
+    ExtrapolationChoice,
+    FormulaChoice,
+    LossChoice,
+    MeasuredChoice,
+)
 from dashboard.pages.pca.options import PcaChoice
 from dashboard.pages.similarity.options import SimilarityChoice
 from posenc import fields, limits
@@ -87,46 +93,6 @@ class OffsetChoice:
         label="Second offset",
         help="For the composition: two steps in a row against one long one.",
     ).field(2)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExtrapolationChoice:
-    """Which half of the Extrapolation page is shown; the two are never mixed."""
-
-    half: str = fields.Choice(
-        options=("formula", "measured"),
-        label="Extrapolation",
-        help="What formulas give past the training length, or what trained models do there.",
-    ).field("formula")
-
-
-@dataclass(frozen=True, kw_only=True)
-class FormulaChoice:
-    """What the formula half asks."""
-
-    reach: str = fields.Choice(
-        options=("2", "4", "8", "16"),
-        label="Read to, times the training length",
-        help="How far past the training length the formulas are read.",
-    ).field("4")
-
-
-@dataclass(frozen=True, kw_only=True)
-class MeasuredChoice:
-    """What the measured half asks."""
-
-    comparison: str = fields.Word(
-        pattern=r"(?:language|recall|copy)-[0-9]{1,5}-[0-9a-f]{8}",
-        in_words="the name of a comparison of runs, such as language-64-9df31a1c",
-        label="Comparison",
-        help="Models that differ in scheme and seed alone: their task, training length, and a "
-        "hash of everything else that is alike.",
-    ).field("language-64-9df31a1c")
-    unit: str = fields.Choice(
-        options=("loss", "perplexity"),
-        label="Drawn as",
-        help="Loss in nats, or perplexity, its exponential.",
-    ).field("loss")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -278,6 +244,7 @@ PAGE_CHOICES: tuple[type, ...] = (
     ExtrapolationChoice,
     FormulaChoice,
     MeasuredChoice,
+    LossChoice,
     TrainingChoice,
     OrderChoice,
     ExerciseChoice,

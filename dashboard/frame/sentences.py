@@ -7,11 +7,10 @@ import streamlit as st
 
 from dashboard.compute.schemes import Similarity
 from dashboard.text import listed
-from posenc.analysis import OffsetClaims, OffsetMap, Properties, SchemeKernelPast
+from posenc.analysis import OffsetClaims, OffsetMap, Properties
 from posenc.analysis.offset_checks import TOO_FEW_POSITIONS
 from posenc.claims.claim import figure
 from posenc.schemes import SCHEMES
-from posenc.settings import Setting
 
 _ROUNDING = 1e-6  # of float32 read-outs
 OFFSET_ONLY = 1e-6  # spread along diagonals that rounding alone leaves
@@ -146,65 +145,3 @@ def offsets(maps: Mapping[str, OffsetMap], claims: Mapping[str, OffsetClaims]) -
     only = f" Depends on the offset only: {listed(alone)}." if alone else ""
     line = f" A straight line in the offset: {listed(straight)} only." if straight else ""
     return "One matrix per offset. " + "; ".join(parts) + "." + only + line
-
-
-def extrapolation(setting: Setting, past: Mapping[str, SchemeKernelPast]) -> str:
-    """Say where each formula leaves what training showed, each thing once for all it is true of."""
-    groups: dict[tuple[str, str], list[str]] = {}
-    for kind, one in past.items():
-        if one.limit == setting.train_length:
-            what = "has no row", "have no row"
-        elif one.limit is not None:
-            what = (f"has no row past {one.limit - 1:,}", f"have no row past {one.limit - 1:,}")
-        elif not len(one.distances):
-            what = (
-                "has a value, which depends on the query's position too",
-                "have a value, which depends on the query's position too",
-            )
-        elif one.outside is None:
-            what = "is defined", "are defined"
-        elif one.outside == 0:
-            what = (
-                "stays within the values seen in training",
-                "stay within the values seen in training",
-            )
-        else:
-            at = (
-                "at once"
-                if one.first_outside == setting.train_length
-                else f"at {one.first_outside:,}"
-            )
-            what = (
-                f"leaves the values seen in training {at}",
-                f"leave the values seen in training {at}",
-            )
-        groups.setdefault(what, []).append(SCHEMES[kind].label)
-    parts = [
-        f"{listed(labels)} {many if len(labels) > 1 else one}"
-        for (one, many), labels in groups.items()
-    ]
-    return f"Past position {setting.train_length - 1:,}, the last of training: {'; '.join(parts)}."
-
-
-def outside(past: Mapping[str, SchemeKernelPast], length: int) -> str:
-    """Say how far and how densely the formulas were read, and what has no formula to read."""
-    parts = []
-    read = [one for one in past.values() if len(one.distances)]
-    if read:
-        scanned = read[0].outside is not None
-        how = "every offset checked" if scanned else "samples drawn, not every offset checked"
-        parts.append(f"Read to distance {length - 1:,}, {how}.")
-        if not scanned:
-            parts.append("Distances to seen positions are not computed for so many.")
-    parts += [
-        f"{SCHEMES[kind].label} is no function of the distance alone, so it has no curve here."
-        for kind, one in past.items()
-        if one.limit is None and not len(one.distances)
-    ]
-    parts += [
-        f"{SCHEMES[kind].label} is a table of {one.limit:,} row{'s' if one.limit > 1 else ''} and "
-        "has no formula to read."
-        for kind, one in past.items()
-        if one.limit is not None
-    ]
-    return " ".join(parts)

@@ -54,7 +54,7 @@ PAGES = {
     "similarity": ("Similarity", "Similarity"),
     "pca": ("PCA", "PCA"),
     "relative_offsets": ("Relative offsets", "Relative offsets"),
-    "extrapolation": ("Extrapolation", "Extrapolation, from the formula"),
+    "extrapolation": ("Extrapolation", "Extrapolation"),
     "train": ("Train", "Train your own"),
     "context_planner": ("Extend a model's context", "Context planner"),
     "check_my_encoding": ("Check my encoding", "Check my encoding"),

@@ -61,7 +61,7 @@ README_PICTURES = {
     "schemes": ("similarity", 900),
     "start": ("", 900),
     "similarity": ("similarity?base=500&length=128&a=base~10000~length~128", 1360),
-    "extrapolation": ("extrapolation?half=measured", 900),
+    "extrapolation": ("extrapolation", 900),
     "context": ("context_planner?model=llama-3-8b", 900),
 }
 

@@ -15,7 +15,6 @@ from streamlit.components.v2.component_manager import BidiComponentManager
 from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
 
-from dashboard.frame.drawers import ICONS
 from dashboard.text import JOINER
 from posenc.settings import Setting
 
@@ -32,6 +31,9 @@ DEFAULT = {
     "precision": "float32",
 }  # fmt: skip
 
+# A page that opens on trained models is visited at its formulas, unless a test says otherwise.
+VIEWS = {"extrapolation": {"half": "formula"}}
+
 
 def turn_to(at: AppTest, page: str) -> AppTest:
     """Open the page of an address at the next run; `switch_page` knows files, after a first run only."""
@@ -45,7 +47,7 @@ def visit(page: str, link: Mapping[str, Any] | None = None, **state: Any) -> App
     # Else every new session looks for components in all installed packages, most of a test's time;
     # ours is registered where it is imported.
     at._bidi_component_manager = BidiComponentManager()
-    at.query_params.update(link or {})
+    at.query_params.update(VIEWS.get(page, {}) | dict(link or {}))
     for name, value in state.items():
         at.session_state[name] = value
     if page != "start":
@@ -218,14 +220,14 @@ def texts_of(message: Any) -> Iterator[tuple[str, str]]:
                 yield field.name, one
 
 
-def opened(*names: str) -> dict[str, Any]:
-    """The state in which a visitor has opened every drawer of a page, and these tables of its data."""
-    return {"drawers": [*ICONS]} | {f"numbers_{name.replace(' ', '_')}": True for name in names}
+def opened(*names: str) -> dict[str, bool]:
+    """The state in which a visitor has opened these numbers under a page."""
+    return {f"numbers_{name.replace(' ', '_')}": True for name in names}
 
 
 def table(at: AppTest, name: str) -> pd.DataFrame:
     """The full numbers under a page, opened by their name."""
-    (drawer,) = [one for one in at.expander if one.label == name.capitalize()]
+    (drawer,) = [one for one in at.expander if one.label == f"Numbers: {name}"]
     return drawer.dataframe[0].value
 
 

@@ -1,4 +1,4 @@
-"""The measured half of Extrapolation: what it says of the runs in its store, by hand."""
+"""The measured view of Extrapolation: what it says of the runs in its store, by hand."""
 
 import math
 import os
@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from streamlit.testing.v1 import AppTest
 
 from dashboard.compute import runs
-from dashboard.controls.page_options import MeasuredChoice
+from dashboard.pages.extrapolation.options import ExtrapolationChoice, MeasuredChoice
 from posenc import fields
 from posenc.__main__ import main
 from posenc.errors import StoreUnavailable
@@ -89,18 +89,22 @@ def test_page_without_runs_says_so(store: Store) -> None:
 
 def test_page_says_who_is_best_and_shows_means_of_the_seeds_with_their_band(store: Store) -> None:
     fill(store)
-    at = open_measured(CONTEXT, "measured elbows")
-    assert "Copying a string" not in [box.value for box in at.subheader]  # there are no such runs
+    at = open_measured(CONTEXT, "measured classes")
     # RoPE's seeds are 0.3 and 0.1 below ALiBi's, which two seeds do not tell from chance; both are
     # 0.4 below the learned table's.
     for fact in (
-        "Lowest mean loss at 64 tokens: RoPE, 1.30",
-        "does not clearly differ from ALiBi",
-        "no row 65 exists for Learned",
-        "ALiBi (loss -0.10) holds; RoPE (loss +2.40) breaks",
-        "Means of 2 seeds",
+        "Trained on 64 tokens, evaluated at 256",
+        "ALiBi (-0.10 nats) holds; RoPE (+2.40 nats) breaks",
+        "the learned table ends at 64",
     ):
         assert fact in headline(at)
+    (details,) = [text for text in captions(at) if text.startswith("Lowest loss")]
+    for fact in (
+        "Lowest loss at 64 tokens: RoPE, 1.30, not clearly different from ALiBi.",
+        "mean of 2 seeds; bands: lowest to highest seed",
+        "Holds: perplexity never more than 1% higher.",
+    ):
+        assert fact in details
     found = table(at, CONTEXT).to_dict("records")
     rows = {(row["scheme"], row["read"], row["context"]): row for row in found}
     for (kind, variant), (first, second) in LOSSES.items():
@@ -108,39 +112,52 @@ def test_page_says_who_is_best_and_shows_means_of_the_seeds_with_their_band(stor
             row = rows[LABELS[kind], variant, x]
             assert row["loss"] == pytest.approx(sum(pair) / 2)
             assert (row["low"], row["high"], row["seeds"]) == (min(pair), max(pair), 2)
-    elbows: Any = table(at, "measured elbows").set_index("scheme")
-    assert elbows.loc["RoPE", "perplexity"] == pytest.approx(math.exp(1.3))
-    assert elbows.loc["RoPE", "bits per byte"] == pytest.approx(1.3 / math.log(2))
+    classes: Any = table(at, "measured classes").set_index("scheme")
+    assert classes.loc["RoPE", "perplexity"] == pytest.approx(math.exp(1.3))
+    assert classes.loc["RoPE", "bits per byte"] == pytest.approx(1.3 / math.log(2))
     # Its loss at the training length is that of the scheme as trained; 1.41 is 0.11 above it.
-    assert elbows.loc["RoPE, NTK-aware", "loss"] == pytest.approx(1.3)
-    assert elbows["breaks at"].to_dict() == {
-        "RoPE": "128", "RoPE, NTK-aware": "256", "ALiBi": "nowhere", "Learned": "not read",
-        f"Learned, {CLAMPED}": "128",
+    assert classes.loc["RoPE, NTK-aware", "loss"] == pytest.approx(1.3)
+    assert classes["past training"].to_dict() == {
+        "RoPE": "breaks", "RoPE, NTK-aware": "breaks", "ALiBi": "holds", "Learned": "not evaluated",
+        f"Learned, {CLAMPED}": "breaks",
     }  # fmt: skip
-    context, position = charts(at)
+    assert classes["breaks at"].dropna().to_dict() == {
+        "RoPE": 128, "RoPE, NTK-aware": 256, f"Learned, {CLAMPED}": 128,
+    }  # fmt: skip
+    (context,) = charts(at)
     rope = context[(context["scheme"] == "RoPE") & (context["read"] == TRAINED)]
     assert rope["x"].tolist() == [32, 64, 128, 256]
     assert rope["y"].tolist() == pytest.approx([1.5, 1.3, 2.6, 3.7])
     assert set(context["boundary"]) == {64.0}
-    assert set(position["x"]) == {11.5}  # the middle of positions 8 to 15
+    ends = context.dropna(subset="end").set_index("name")
+    assert ends["x"].to_dict() == {
+        "RoPE": 256, "RoPE, NTK-aware": 256, "ALiBi": 256, "Learned": 64, f"Learned, {CLAMPED}": 256,
+    }  # fmt: skip
+    assert ends["stop"].dropna().to_dict() == {"Learned": pytest.approx(1.7)}
     at.session_state["unit"] = "perplexity"
     as_perplexity = charts(drawn(at.run()))[0]
     for column in ("y", "high"):
         expected = context[column].map(math.exp).tolist()
         assert as_perplexity[column].tolist() == pytest.approx(expected)
+    at.session_state["axis"] = "position"
+    (position,) = charts(drawn(at.run()))
+    assert set(position["x"]) == {11.5}  # the middle of positions 8 to 15
 
 
 def test_other_lengths_and_schemes_without_runs_are_named(store: Store) -> None:
     fill(store)
     at = open_measured(schemes="sinusoidal,rope")
-    assert headline(at).startswith("Best at 64 tokens: RoPE, loss 1.30. ")
-    assert any("None was trained with Sinusoidal" in text for text in captions(at))
+    assert any(text.startswith("Lowest loss at 64 tokens: RoPE, 1.30.") for text in captions(at))
+    assert any("Not trained in this comparison: Sinusoidal." in text for text in captions(at))
     other = small_spec("rope", train_length=128)
     add_run(store, other, Score("context", TRAINED, 128, 1.0, 1))
     at = open_measured(comparison=comparison(other))
-    assert headline(at).startswith("Best at 128 tokens: RoPE, loss 1.00.")
-    (box,) = [one for one in at.selectbox if one.key == "comparison"]
-    assert {*box.options} >= {comparison(ROPE), comparison(other)}
+    assert any(text.startswith("Lowest loss at 128 tokens: RoPE, 1.00.") for text in captions(at))
+    box = at.segmented_control(key="comparison_control")
+    assert {"Text, trained on 64 tokens", "Text, trained on 128 tokens"} <= {*box.options}
+    drawn(box.set_value(comparison(ROPE)).run())
+    assert "Trained on 64 tokens" in headline(at)
+    assert at.query_params["comparison"] == comparison(ROPE)
 
 
 def test_offered_command_makes_runs_of_this_comparison(
@@ -180,7 +197,7 @@ def test_broken_file_is_named(store: Store) -> None:
     path.write_bytes(b"PAR1 no more")
     at = open_measured()
     assert f"{path.name} cannot be read." in captions(at)
-    assert headline(at).startswith("Lowest mean loss at 64 tokens: RoPE")
+    assert "RoPE (+2.40 nats) breaks" in headline(at)
 
 
 def test_folder_that_cannot_be_listed_is_named(
@@ -217,10 +234,10 @@ def test_run_that_could_not_be_read_once_is_shown_when_it_can(
         assert [said in box.value for box in at.warning].count(True) == (not whole_store)
         unread = [f"run {run_id} cannot be read now" in captions(at)[0] for run_id in store.ids()]
         assert all(unread) == whole_store
-        assert "RoPE, 1.30" not in headline(at)
+        assert "RoPE, 1.30" not in " ".join(captions(at))
     assert len(store.ids()) == 6
     runs.comparisons.clear()  # believed for a minute
-    assert "RoPE, 1.30" in headline(open_measured())
+    assert "RoPE, 1.30" in " ".join(captions(open_measured()))
 
 
 # Copying and recalling ----------------------------------------------------------------------------
@@ -231,11 +248,12 @@ def test_copying_is_shown_where_there_are_such_runs(store: Store) -> None:
     for kind, shares in (("alibi", {20: 0.75, 30: 0.25}), ("learned", {20: 0.125})):
         scores = (Score("copy", TRAINED, x, share, 200) for x, share in shares.items())
         add_run(store, small_spec(kind, task="copy", train_length=20), *scores)
-    at = open_measured("measured copy")
-    said = "Right at 20 letters: Learned 12% and ALiBi 75%. "
-    said += "At least half up to: Learned nowhere and ALiBi 20."
-    assert any(said in text for text in captions(at))
-    found = table(at, "measured copy")[["scheme", "letters", "share"]].to_numpy().tolist()
+    name = comparison(small_spec("alibi", task="copy", train_length=20))
+    at = open_measured("measured copy", comparison=name)
+    said = "Correct at 20 letters: Learned 12% and ALiBi 75%. "
+    said += "At least half correct up to: Learned nowhere and ALiBi 20."
+    assert headline(at) == said
+    found = table(at, "measured copy")[["scheme", "letters", "accuracy"]].to_numpy().tolist()
     assert found == [["Learned", 20, 0.125], ["ALiBi", 20, 0.75], ["ALiBi", 30, 0.25]]
 
 
@@ -253,7 +271,7 @@ def test_recall_is_shown_with_chance_for_schemes_that_learned_it(store: Store) -
     name = comparison(small_spec("rope", task="recall"))
     at = open_measured("measured recall", comparison=name)
     said = headline(at)
-    for fact in ("RoPE 99% and ALiBi 70%", "guessing gives 25%", "say nothing: ALiBi", "RoPE 15."):
+    for fact in ("RoPE 99% and ALiBi 70%", "not judged past it: ALiBi", "up to: RoPE 15."):
         assert fact in said
     (frame,) = [one for one in charts(at) if "chance" in one]
     assert set(frame["chance"]) == {0.25}
@@ -285,4 +303,5 @@ def test_shipped_runs_are_complete() -> None:
     asked = [*product(tasks, KINDS, range(3)), *product(tasks[:1], relative, range(3))]
     assert found == Counter((*task, kind, seed) for task, kind, seed in asked)
     names = {comparison(run.specification) for run in shipped_runs()}
+    assert fields.defaults(ExtrapolationChoice)["half"] == "measured"
     assert fields.defaults(MeasuredChoice)["comparison"] in names

@@ -277,17 +277,22 @@ def check_lines(at: AppTest, only: pd.DataFrame, straight: pd.DataFrame, small: 
 
 def test_formula_page_reads_schemes_past_the_training_length(small: Small) -> None:
     trained = small["train_length"]
-    names = ("past the training length", "nearest seen position", "turns per pair", "frequencies")
+    names = (
+        "past the training length",
+        "nearest trained position",
+        "turns per pair",
+        "frequencies",
+    )
     at = open_small("extrapolation", small, *names, reach="2")
     curves, nearest, turned, summary = (table(at, name) for name in names)
     read = {**small, "length": 2 * trained, "precision": "float32"}
     assert of(curves, "learned").empty
     assert of(nearest, "learned").empty
-    last = 511 if small["learned_source"] == "minilm" else trained - 1
+    rows = 512 if small["learned_source"] == "minilm" else trained
     told = headline(at)
-    assert told.startswith(f"Past position {trained - 1:,}, the last of training: ")
+    assert told.startswith(f"Past the training length, {trained:,}: ")
     groups = told.removesuffix(".").split(": ", 1)[1].split("; ")
-    assert f"Learned{f' has no row past {last:,}' if last >= trained else ' has no row'}" in groups
+    assert f"Learned ends with its table at {rows:,}" in groups
     for kind in KINDS[1:]:
         cosine = tensor(cosines(kernel(kind, read)))
         values = cosine[:, 0].clone()
@@ -295,8 +300,8 @@ def test_formula_page_reads_schemes_past_the_training_length(small: Small) -> No
         first = analysis.kernel_past(torch.cat([values.flip(0), values[1:]]), trained).first_outside
         leaves = "at once" if first == trained else f"at {first}"
         (own,) = [group for group in groups if LABELS[kind] in group]
-        within = "within the values seen in training"
-        assert own.endswith(within if first is None else f"the values seen in training {leaves}")
+        within = "within the values of training"
+        assert own.endswith(within if first is None else f"the values of training {leaves}")
         assert ("stay" in own) == (first is None)
         expected = analysis.nearest_trained_distance(trained, kernel=cosine).distance
         assert np.allclose(of(nearest, kind)["distance"], expected, atol=1e-7)

@@ -155,7 +155,8 @@ EVERY = TURNING | {("Learned", "A"), ("RoPE", "B"), ("ALiBi", "B")}
 def test_charts_show_every_scheme_of_either_setting(
     page: str, schemes: str, column: str, expected: set[tuple[str, str]]
 ) -> None:
-    at = drawn(visit(page, LINK | {"schemes": schemes}))
+    link = LINK | {"schemes": schemes, "reason": "turns per pair"}
+    at = drawn(visit(page, link))
     assert lines(at, column) == expected
     rows = [set(matrices) for _, matrices in rows_of_matrices(at)]
     if column == "lane":  # B, A and the difference, alone in their unit

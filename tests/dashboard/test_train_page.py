@@ -13,6 +13,7 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard import limits
 from dashboard.compute import run_names, run_words
+from dashboard.pages.extrapolation.comparison import title as comparison_title
 from dashboard.pages.train import board, form
 from dashboard.server import workers
 from dashboard.server.workers import Workers, server_workers
@@ -284,9 +285,9 @@ def test_private_server_links_names_and_hides_its_own_runs(queue: Queue) -> None
     assert "RoPE" in headline(measured)
     assert any(run_words.alike(specification) in text for text in captions(measured))
     other = drawn(visit("extrapolation", {"half": "measured"}))
-    offered = " ".join(other.selectbox(key="comparison").options)
-    assert offered
-    assert name not in offered
+    offered = " ".join(other.segmented_control(key="comparison_control").options)
+    assert "Text, trained on 64 tokens" in offered
+    assert comparison_title(specification) not in offered
     assert "1 of 1 run is there already." in captions(visit("train", LINK))
 
 

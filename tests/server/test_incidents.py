@@ -31,7 +31,7 @@ FOLDERS = {
 }
 FAULTS: dict[str, tuple[str, str, str, dict[str, str]]] = {
     **{page: (page, f"pages.{FOLDERS.get(page, page)}.data", "read", {}) for page in PAGES},
-    "extrapolation": ("extrapolation", "pages.extrapolation.formula", "read", {}),
+    "extrapolation": ("extrapolation", "pages.extrapolation.formula_view", "read", {}),
     "train": ("train", "pages.train.form", "offer", {}),
     "extrapolation, measured": (
         "extrapolation",

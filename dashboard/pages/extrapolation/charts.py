@@ -1,86 +1,129 @@
-"""Charts of trained models: what was measured of them, and the loss of one in progress."""
+"""Charts of Extrapolation: what trained models measured, and turns of every pair in training."""
 
 import functools
 
 import altair as alt
 
-from dashboard.charts.theme import COLOURS, HEIGHT, Spec, boundary_rule, scheme_colour, spec_of
+from dashboard.charts.theme import (
+    HEIGHT,
+    Spec,
+    boundary_rule,
+    decades,
+    dots,
+    scheme_colour,
+    scheme_dash,
+    spec_of,
+    told,
+    widths,
+)
 
-# The first is how a model was trained.
-_READS = {
+# The first is a model as it was trained.
+DASHES = {
     "solid": [1, 0], "dashed": [6, 3], "dotted": [2, 2], "dash and dot": [9, 3, 2, 3], "sparse": [1, 5]
 }  # fmt: skip
+TALL = 340
 
 
 @functools.cache
 def measured(
     kinds: tuple[str, ...],
     reads: tuple[str, ...],
+    names: tuple[str, ...],
     x_title: str,
     y_title: str,
     *,
     log: bool = True,
     chance: bool = False,
+    labels: bool = True,
 ) -> Spec:
-    """Lines over a length, coloured by scheme and dashed by how it was read; `log` is of the x axis.
+    """Lines over a length, coloured by scheme, dashed by variant, each labelled at its end.
 
-    Frame: scheme, read, x, y, low, high (the band of seeds), boundary, and where `chance` is drawn,
-    chance: the share that guessing gets right.
+    names: of the lines, which the tooltip lists. log: whether the x axis is. labels: at the ends of
+    lines; without them the legend stands above. Frame: scheme, read, name, x, y, low, high (the band
+    of seeds), strength, boundary; at the end of a line end and end_y, where it ends early, stop;
+    where `chance` is drawn, chance: the accuracy of guessing.
     """
     scale = alt.Scale(type="log", base=2, nice=False) if log else alt.Scale(nice=False)
     x = alt.X("x:Q", title=x_title, scale=scale)
     y = alt.Y("y:Q", title=y_title, scale=alt.Scale(zero=False))
     colour = scheme_colour(kinds)
-    strokes = [*_READS.values()]
+    if labels:
+        colour = colour.legend(None)
+    strokes = [*DASHES.values()]
     dashes = [strokes[i % len(strokes)] for i in range(len(reads))]
-    # Vega draws no symbols for a legend of dashes alone: `strokes` says them in words.
     read = alt.StrokeDash("read:N", scale=alt.Scale(domain=list(reads), range=dashes), legend=None)
-    band = (
-        alt.Chart()
-        .mark_area(opacity=0.15)
-        .encode(x=x, y="low:Q", y2="high:Q", color=colour, detail="read:N")
-    )
-    line = (
-        alt.Chart()
-        .mark_line(strokeWidth=2, point=alt.OverlayMarkDef(size=18))
-        .encode(
-            x=x,
-            y=y,
-            color=colour,
-            strokeDash=read,
-            tooltip=[
-                "scheme:N",
-                "read:N",
-                alt.Tooltip("x:Q", title=x_title),
-                alt.Tooltip("y:Q", format=".4f", title=y_title),
-                "seeds:Q",
-            ],
-        )
-    )
-    layers = [band, line, boundary_rule()]
+    strength = alt.Opacity("strength:Q", scale=None, legend=None)
+    own = {"x": x, "color": colour, "detail": "name:N"}
+    band = alt.Chart().mark_area(opacity=0.15).encode(y="low:Q", y2="high:Q", **own)
+    line = alt.Chart().mark_line(strokeWidth=2, tooltip=None, point={"size": 18})
+    line = line.encode(y=y, strokeDash=read, opacity=strength, **own)
+    stop = alt.Chart().mark_point(shape="cross", filled=True, size=90, tooltip=None)
+    stop = stop.encode(y="stop:Q", **own)
+    layers = [band, line, stop, boundary_rule(), *_pointer(x, x_title, names)]
     if chance:
         guess = alt.Chart().mark_rule(aria=False, strokeDash=[2, 3], opacity=0.7, color="gray")
         layers.append(guess.encode(y="min(chance):Q"))
-    return spec_of(alt.layer(*layers).properties(height=HEIGHT + 60))
+    if labels:
+        layers += _labels(x, colour)
+    return spec_of(alt.layer(*layers).properties(height=TALL))
 
 
-@functools.cache
-def training(kind: str) -> Spec:
-    """The loss of a run in progress. Frame: step, loss."""
-    line = (
-        alt.Chart()
-        .mark_line(strokeWidth=2, color=COLOURS[kind])
-        .encode(
-            x=alt.X("step:Q", title="step", scale=alt.Scale(nice=False)),
-            y=alt.Y("loss:Q", title="training loss, nats", scale=alt.Scale(zero=False)),
-            tooltip=["step:Q", alt.Tooltip("loss:Q", format=".4f")],
-        )
+def _pointer(x: alt.X, x_title: str, names: tuple[str, ...]) -> list[alt.Chart]:
+    """A vertical rule at the x nearest to the pointer, whose tooltip lists every line there."""
+    at = alt.selection_point(
+        name="at", fields=["x"], nearest=True, on="pointermove", clear="pointerout", empty=False
     )
-    return spec_of(line.properties(height=HEIGHT))
+    listed = [
+        alt.Tooltip(field=name.replace(".", "\\."), type="quantitative", format=".3~f", title=name)
+        for name in names
+    ]
+    rule = alt.Chart().transform_pivot("name", value="y", groupby=["x"])
+    rule = rule.mark_rule(color="gray", aria=False).encode(
+        x=x,
+        opacity=alt.condition(at, alt.value(0.6), alt.value(0)),
+        tooltip=[alt.Tooltip("x:Q", format=",", title=x_title), *listed],
+    )
+    return [rule.add_params(at)]
+
+
+def _labels(x: alt.X, colour: alt.Color) -> list[alt.Chart]:
+    """Names at the ends of lines: right of the plot, and above a line that ends inside it."""
+    right = alt.Chart().transform_filter("isValid(datum.end) && !isValid(datum.stop)")
+    right = right.mark_text(align="left", dx=8, fontSize=12, aria=False)
+    inside = alt.Chart().transform_filter("isValid(datum.stop)")
+    inside = inside.mark_text(align="right", dx=-2, dy=-12, fontSize=12, aria=False)
+    return [one.encode(x=x, y="end_y:Q", text="end:N", color=colour) for one in (right, inside)]
 
 
 def strokes(reads: tuple[str, ...]) -> str:
-    """Say which stroke of `measured` is which way of reading."""
-    words = [*_READS]
+    """Return the legend of dashes of `measured` in words; Vega draws none for dashes alone."""
+    words = [*DASHES]
     parts = [f"{words[i % len(words)]}: {name}" for i, name in enumerate(reads)]
-    return "Lines are " + "; ".join(parts) + "."
+    return f"Lines: {'; '.join(parts)}."
+
+
+@functools.cache
+def turns(kinds: tuple[str, ...], *, pinned: bool = False) -> Spec:
+    """Full turns that each pair makes within the training length, log scale, with one turn marked.
+
+    Frame: scheme, pair, turns, width, strength, dot; pinned: setting, too.
+    """
+    x = alt.X("pair:Q", title="pair (0: highest frequency)")
+    y = alt.Y(
+        "turns:Q",
+        title="turns within the training length",
+        scale=alt.Scale(type="log"),
+        axis=decades("~g"),
+    )
+    tip = [
+        *told(pinned),
+        alt.Tooltip("pair:Q", title="pair"),
+        alt.Tooltip("turns:Q", format=".4g", title="turns in training"),
+    ]
+    line = alt.Chart().mark_line(tooltip=None)
+    line = line.encode(
+        x=x, y=y, color=scheme_colour(kinds), strokeDash=scheme_dash(kinds), **widths(pinned)
+    )
+    points = dots(x, y, kinds, tip)
+    one = alt.Chart().mark_rule(aria=False, strokeDash=[5, 4], color="gray").encode(y=alt.datum(1))
+    return spec_of(alt.layer(line, points, one).properties(height=HEIGHT))

@@ -1,35 +1,25 @@
-"""The formula half of Extrapolation: what a scheme's formula gives past the training length."""
+"""What formulas give past the training length: results, frames and sentences of the formula view."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
-import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
-from dashboard.ab import Pair
-from dashboard.charts import frames, theme
+from dashboard.charts.frames import lines
 from dashboard.compute import schemes
-from dashboard.compute.result_cache import kept, once
-from dashboard.controls import sidebar
-from dashboard.controls.page_options import FormulaChoice
-from dashboard.frame import coinciding, page, predictions, quiz, sentences
-from dashboard.pages.extrapolation import past_frames, script
-from posenc import analysis
+from dashboard.compute.result_cache import kept
+from dashboard.pages.extrapolation.options import FormulaChoice
+from dashboard.text import listed
 from posenc.analysis import SchemeCoverage, SchemeKernelPast
-from posenc.analysis.extrapolation import SAMPLED_DISTANCES
+from posenc.schemes import SCHEMES
 from posenc.settings import Query, Setting
-
-STEPS = (
-    "Curves continue because their formulas do. Two warnings come from the formula alone: pairs that "
-    "never completed a turn in training, and, for RoPE, a sum of cosines B(k) that turns negative "
-    "inside the context, where a token attends less to its like than to a random one. A learned table "
-    "has rows and no formula, so it has no line."
-)
+from posenc.text import count_of
 
 
 @dataclass(frozen=True)
 class Read:
-    """What the formulas of one setting give, read to `length` positions."""
+    """What the formulas of one setting give, evaluated at `length` positions."""
 
     setting: Setting
     length: int
@@ -45,14 +35,14 @@ class Read:
 
     @property
     def formulas(self) -> set[str]:
-        """The schemes that have a formula to read."""
+        """The schemes that have a formula to evaluate."""
         return {kind for kind, one in self.past.items() if len(one.distances)}
 
 
 @kept
 def read(setting: Setting, chosen: FormulaChoice) -> Read:
     """Return what the formulas of a setting give."""
-    # Formulas are read exactly: what rounding does is the other pages' subject.
+    # Formulas are evaluated exactly: other pages are about rounding.
     exact = setting.replace(precision="float32")
     length = int(chosen.reach) * setting.train_length
     queries = {kind: schemes.query(exact, kind, length) for kind in exact.schemes}
@@ -65,130 +55,114 @@ def read(setting: Setting, chosen: FormulaChoice) -> Read:
         past=past,
         reasons=reasons,
         ladders=ladders,
-        headline=sentences.extrapolation(setting, past) if past else "",
-        curves=past_frames.past_curves(past, setting.train_length),
-        nearest=past_frames.nearest(past),
-        turns=past_frames.turns(ladders),
-        table=past_frames.ladders(ladders),
+        headline=headline(setting, past) if past else "",
+        curves=past_curves(past, setting.train_length),
+        nearest=nearest(past),
+        turns=turns(ladders),
+        table=frequencies(ladders),
     )
 
 
-def draw(settings: Pair[Setting], header: DeltaGenerator) -> None:
-    """Draw what the formulas give, their headline in `header`."""
-    chosen = sidebar.choices(FormulaChoice)
-    found = settings.map(lambda setting: read(setting, chosen))
-    now = found.now
-    page.left_out(now.reasons, now.past, "Extrapolation, from the formula", page.reasons(found))
-    results = (now.past, now.ladders)
-    looks = quiz.ask(
-        "formula",
-        (now.setting.replace(length=2), now.length),  # positions shown change nothing here
-        predictions.of_formula(settings.now, results),
-        results,
-    )
-    with header:
-        page.head(
-            "Extrapolation, from the formula",
-            found.map(lambda one: one.headline) if looks else quiz.WITHHELD,
+def past_curves(found: Mapping[str, SchemeKernelPast], train_length: int) -> pd.DataFrame:
+    """Cosine similarity past the training length; a scheme without values there has no rows."""
+    curves = {
+        kind: (one.distances.numpy(), one.cosine.numpy()) if len(one.distances) else None
+        for kind, one in found.items()
+    }
+    return lines(curves, train_length)
+
+
+def nearest(found: Mapping[str, SchemeKernelPast]) -> pd.DataFrame:
+    """Distance of positions past training to the nearest trained position."""
+    curves = {
+        kind: (one.positions.numpy(), one.relative.numpy()) if len(one.relative) else None
+        for kind, one in found.items()
+    }
+    return lines(curves, None)
+
+
+def turns(ladders: Mapping[str, SchemeCoverage | None]) -> pd.DataFrame:
+    """Turns of every pair within the training length."""
+    parts = [
+        pd.DataFrame(
+            {
+                "scheme": SCHEMES[kind].label,
+                "pair": np.arange(len(one.turns)),
+                "turns": one.turns.numpy(),
+            }
         )
-        st.info(
-            "This page reads formulas past the training length. A formula that is defined there is not a "
-            "model that works there: that takes trained models, which the other half of this page reads.",
-            icon=":material/info:",
-        )
+        for kind, one in ladders.items()
+        if one
+    ]
+    empty = pd.DataFrame({"scheme": [], "pair": [], "turns": []})
+    return pd.concat(parts, ignore_index=True) if parts else empty
 
-    if looks:
-        _pictures(settings, found)
-    page.notes(now.setting, {kind: schemes.provenance(now.queries[kind]) for kind in now.past})
-    st.caption(
-        "Positions shown and precision change nothing on this page: formulas are read exactly."
+
+def frequencies(found: Mapping[str, SchemeCoverage | None]) -> pd.DataFrame:
+    """What the frequencies do within the training length, one row per scheme that has any."""
+    return pd.DataFrame(
+        [
+            {
+                "scheme": SCHEMES[kind].label,
+                "pairs with a full turn": f"{one.full_turn_pairs} of {len(one.turns)}",
+                "critical dimension": f"{one.critical_dimension} of {one.rotary_dim}",
+                "B(k) first negative at": f"{one.first_negative:,}"
+                if one.first_negative is not None
+                else f"not below {one.scanned:,}",
+            }
+            for kind, one in found.items()
+            if one
+        ]
     )
-    page.how_to_read(STEPS)
-    page.definition(
-        r"d_\mathrm{crit} = 2\left\lceil \tfrac{d}{2} \log_b \tfrac{L}{2\pi} \right\rceil, \qquad "
-        r"B(k) = \sum_m \cos(k\,\theta_m)",
-        "Critical dimension, twice the pairs that complete a turn: Liu et al. 2023, arXiv 2310.05209. Base "
-        "bound: Men et al. 2024, arXiv 2405.14591. Both are statements about formulas.",
-        analysis.critical_dimension,
-        analysis.first_negative_offset,
-        analysis.spectrum,
-        analysis.kernel_past,
-        analysis.nearest_trained_distance,
-    )
-    if looks:
-        _numbers(found)
-        page.script(script.formula(settings.now, chosen))
 
 
-def _pictures(settings: Pair[Setting], found: Pair[Read]) -> None:
-    """Draw the curves and the table."""
-    now = found.now
-    every = found.each
-    formulas = tuple(k for k in page.kinds(settings) if any(k in one.formulas for one in every))
-    st.subheader("Similarity past the training length", anchor=False)
-    if formulas:
-        coinciding.draw(
-            found.map(_past),
-            theme.by_offset, formulas, "distance, query minus key", "cosine similarity",
-            band=False, key="past",
-        )  # fmt: skip
-    st.caption(sentences.outside(now.past, now.length))
-
-    left, right = st.columns(2)
-    if any(len(one.nearest) for one in every):
-        with left:
-            st.subheader("Distance to the nearest seen position", anchor=False)
-            st.caption(
-                "Over the vector's own norm: 0 repeats a position of training, 1.41 is unrelated."
+def headline(setting: Setting, past: Mapping[str, SchemeKernelPast]) -> str:
+    """Return where each formula leaves the values of training, each finding once."""
+    length = setting.train_length
+    groups: dict[tuple[str, str], list[str]] = {}
+    for kind, one in past.items():
+        if one.limit is not None:
+            what = (
+                f"ends with its table at {one.limit:,}",
+                f"end with their tables at {one.limit:,}",
             )
-            coinciding.draw(
-                found.map(_nearest),
-                theme.by_offset, formulas, "position", "distance / norm",
-                band=False, key="nearest",
-            )  # fmt: skip
-    if any(len(one.turns) for one in every):
-        turning = tuple(
-            kind for kind in page.kinds(settings) if any(one.ladders.get(kind) for one in every)
-        )
-        with right:
-            st.subheader("Turns within the training length", anchor=False)
-            st.caption(
-                "A pair under one turn (dashed) meets angles past it that training never showed."
-            )
-            coinciding.draw(
-                found.map(_turns), theme.turns, turning, key="turns",
-            )  # fmt: skip
-    if any(len(one.table) for one in every):
-        page.table(found.map(lambda one: one.table))
+        elif not len(one.distances):
+            rest = "a value that depends on the query's position, too"
+            what = f"has {rest}", f"have {rest}"
+        elif one.outside is None:
+            what = "is defined", "are defined"
+        elif one.outside == 0:
+            what = "stays within the values of training", "stay within the values of training"
+        else:
+            at = "at once" if one.first_outside == length else f"at {one.first_outside:,}"
+            rest = f"the values of training {at}"
+            what = f"leaves {rest}", f"leave {rest}"
+        groups.setdefault(what, []).append(SCHEMES[kind].label)
+    parts = [
+        f"{listed(labels)} {many if len(labels) > 1 else one}"
+        for (one, many), labels in groups.items()
+    ]
+    return f"Past the training length, {length:,}: {'; '.join(parts)}."
 
 
-@once
-def _past(read: Read) -> coinciding.Lines:
-    return coinciding.lines(frames.drawn(read.curves, most=SAMPLED_DISTANCES))
-
-
-@once
-def _nearest(read: Read) -> coinciding.Lines:
-    return coinciding.lines(frames.drawn(read.nearest))
-
-
-@once
-def _turns(read: Read) -> coinciding.Lines:
-    return coinciding.lines(
-        frames.dotted(frames.drawn(read.turns, "pair")), "pair", "turns", log=True
-    )
-
-
-def _numbers(found: Pair[Read]) -> None:
-    page.numbers(
-        found.map(lambda one: one.curves),
-        "past the training length",
-        {"x": "distance", "y": "cosine"},
-    )
-    page.numbers(
-        found.map(lambda one: one.nearest),
-        "nearest seen position",
-        {"x": "position", "y": "distance"},
-    )
-    page.numbers(found.map(lambda one: one.turns), "turns per pair")
-    page.numbers(found.map(lambda one: one.table), "frequencies")
+def coverage_sentence(past: Mapping[str, SchemeKernelPast], length: int) -> str:
+    """Return how densely the formulas were evaluated, and which schemes have no curve."""
+    parts = []
+    curves = [one for one in past.values() if len(one.distances)]
+    if curves:
+        scanned = curves[0].outside is not None
+        how = "at every distance" if scanned else "at a sample of distances"
+        parts.append(f"Evaluated up to distance {length - 1:,}, {how}.")
+        if not scanned:
+            parts.append("The nearest trained position is not computed at this length.")
+    parts += [
+        f"{SCHEMES[kind].label} does not depend on the distance alone, so it has no curve."
+        for kind, one in past.items()
+        if one.limit is None and not len(one.distances)
+    ]
+    parts += [
+        f"{SCHEMES[kind].label} is a table of {count_of(one.limit, 'row')} and has no formula."
+        for kind, one in past.items()
+        if one.limit is not None
+    ]
+    return " ".join(parts)

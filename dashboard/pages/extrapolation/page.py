@@ -1,16 +1,18 @@
-"""Extrapolation: what the formulas give past the training length, or what trained models do there."""
+"""Extrapolation: trained models past their training length, and what their formulas say of it."""
 
 import streamlit as st
 
-from dashboard.controls import page_options, sidebar
+from dashboard.controls import sidebar
 from dashboard.frame import page
-from dashboard.pages.extrapolation import formula, measured
+from dashboard.pages.extrapolation import formula_view, measured
+from dashboard.pages.extrapolation.options import ExtrapolationChoice
 
 
 def draw() -> None:
     """Draw the page."""
     settings = page.settings()
     header = st.container()
-    chosen = sidebar.choices(page_options.ExtrapolationChoice)
-    halves = {"formula": formula.draw, "measured": measured.draw}
-    halves[chosen.half](settings, header)
+    row = st.container(horizontal=True, vertical_alignment="top")
+    chosen = sidebar.choices(ExtrapolationChoice, row)
+    view = measured if chosen.half == "measured" else formula_view
+    view.draw(settings, header, row)

@@ -1,5 +1,6 @@
 """What measured runs say: their curves, and the frames, tables and sentences made of them."""
 
+import numpy as np
 import pandas as pd
 import streamlit as st
 
@@ -9,10 +10,12 @@ from dashboard.text import listed
 from posenc.lab import summary
 from posenc.lab.evaluate import CLAMPED, TRAINED
 from posenc.lab.runs import RunInfo
-from posenc.lab.summary import Curve
-from posenc.lab.tasks import Recall
+from posenc.lab.summary import Curve, Effect
 from posenc.schemes import SCHEMES
 from posenc.text import count_of, csv_cell
+
+LABEL_GAP = 0.058  # least distance of two labels at line ends, as a fraction of the plot's height
+PALE = 0.55  # strength of a line that is not the model as trained
 
 
 def curves(found: list[RunInfo], measure: str) -> list[Curve]:
@@ -38,7 +41,7 @@ def _curves(names: tuple[str, ...], measure: str) -> list[Curve]:
 
 
 def frame(found: list[Curve]) -> pd.DataFrame:
-    """One row per point of every curve; a bucket of positions stands at its middle."""
+    """Return a row per point of every curve; a bucket of positions stands at its middle."""
     rows = [
         {
             "scheme": curve.specification.scheme.label,
@@ -56,7 +59,38 @@ def frame(found: list[Curve]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
-def elbows(found: list[Curve]) -> pd.DataFrame:
+def drawn(points: pd.DataFrame) -> pd.DataFrame:
+    """Return what the chart needs beside `frame`: names, labels at line ends, a column per line.
+
+    A line's own column holds its values for the tooltip at every x where it has one.
+    """
+    trained = points["read"] == TRAINED
+    name = points["scheme"].where(trained, points["scheme"] + ", " + points["read"])
+    found = points.assign(name=name, strength=np.where(trained, 1.0, PALE))
+    last = ~found.duplicated("name", keep="last")
+    early = last & trained & (found["x"] < found["x"].max())
+    ends = np.where(early, name + " ends at " + found["x"].map("{:,.0f}".format), name)
+    found["end"] = pd.Series(ends, found.index).where(last)
+    found["stop"] = found["y"].where(early)
+    found["end_y"] = found["y"].where(last)
+    right = found.index[last & ~early]
+    found.loc[right, "end_y"] = _apart(found.loc[right, "y"], np.ptp(found[["low", "high"]]))
+    wide = found.pivot_table(index="x", columns="name", values="y")
+    return found.join(wide, on="x")
+
+
+def _apart(values: pd.Series, height: float) -> pd.Series:
+    """Return where labels stand, so that no two of them overlap."""
+    order = values.sort_values()
+    gap = LABEL_GAP * height
+    places = order.to_numpy(float).copy()
+    for i in range(1, len(places)):
+        places[i] = max(places[i], places[i - 1] + gap)
+    # A group stands centred on its lines, not above them.
+    return pd.Series(places - (places - order.to_numpy()).mean(), order.index)
+
+
+def classes(found: list[Curve]) -> pd.DataFrame:
     """Return a row per curve: loss at the training length and the longest, its class, where it breaks."""
     rows = []
     for curve in found:
@@ -64,19 +98,20 @@ def elbows(found: list[Curve]) -> pd.DataFrame:
         last = curve.points[-1]
         if loss is None:
             continue
-        said = summary.effect(curve, loss)
-        elbow = summary.first_degraded_length(curve, loss)
+        effect = summary.effect(curve, loss)
         rows.append(
             {
                 "scheme": summary.label(curve, found),
+                "past training": str(effect or "not evaluated"),
+                "breaks at": summary.first_degraded_length(curve, loss) if effect else None,
                 "loss": loss,
                 "perplexity": summary.perplexity(loss),
                 "bits per byte": summary.bits_per_byte(loss),
-                "read to": f"{last.x:,}",
+                "evaluated to": last.x,
                 "loss there": last.mean,
-                "perplexity, times": summary.perplexity(last.mean - loss),
-                "longer context": said or "not read",
-                "breaks at": "not read" if said is None else f"{elbow:,}" if elbow else "nowhere",
+                "lowest seed": last.low,
+                "highest seed": last.high,
+                "perplexity ratio": summary.perplexity(last.mean - loss),
                 "seeds": curve.seeds,
             }
         )
@@ -84,63 +119,58 @@ def elbows(found: list[Curve]) -> pd.DataFrame:
 
 
 def headline(found: list[Curve], train_length: int) -> str:
-    """Say which scheme is best at the training length and which class each has past it."""
+    """Return which class each scheme has past the training length."""
     groups: dict[str, list[str]] = {}
     for curve in found:
         loss = summary.at_training_length(curve, found)
         if curve.variant != TRAINED or loss is None:
             continue
         name = summary.label(curve, found)
-        said = summary.effect(curve, loss)
-        if said is None and any(_repeats(other, curve) for other in found):
-            groups.setdefault(f"no row {train_length + 1:,} exists for", []).append(name)
-        elif said is None:
-            groups.setdefault("nothing longer was read of", []).append(name)
+        effect = summary.effect(curve, loss)
+        if effect is not None:
+            change = f"{name} ({curve.points[-1].mean - loss:+.2f} nats)"
+            groups.setdefault(str(effect), []).append(change)
+        elif any(_repeats(other, curve) for other in found):
+            groups.setdefault("table", []).append(name)
         else:
-            change = f"{name} (loss {curve.points[-1].mean - loss:+.2f})"
-            groups.setdefault(str(said), []).append(change)
-    longest = max(point.x for curve in found for point in curve.points)
-    start = _best(found, train_length)
-    classes = [str(said) for said in summary.Effect]
+            groups.setdefault("nothing", []).append(name)
     parts = []
-    for name in classes:
-        if names := groups.pop(name, []):
-            parts.append(f"{listed(names)} {name if len(names) == 1 else name.removesuffix('s')}")
-    classed = bool(parts)
-    parts += [f"{what} {listed(names)}" for what, names in groups.items()]
+    for effect in Effect:
+        if names := groups.get(effect):
+            parts.append(
+                f"{listed(names)} {effect if len(names) == 1 else effect.removesuffix('s')}"
+            )
+    if names := groups.get("table"):
+        tables = [f"the {name[0].lower()}{name[1:]} table" for name in names]
+        parts.append(f"{listed(tables)} {'ends' if len(names) == 1 else 'end'} at {train_length:,}")
+    if names := groups.get("nothing"):
+        parts.append(f"{listed(names)} not evaluated past training")
+    longest = max(point.x for curve in found for point in curve.points)
+    return f"Trained on {count_of(train_length, 'token')}, evaluated at {longest:,}: {'; '.join(parts)}."
+
+
+def details(found: list[Curve], train_length: int) -> str:
+    """Return who is best at the training length, what bands are, and the rules of the classes."""
     least, most = min(curve.seeds for curve in found), max(curve.seeds for curve in found)
-    several = f"{least} to {most}" if most > least else f"{least}"
-    seeds = f"Means of {several} seeds" if most > 1 else "One seed each"
+    seeds = f"{least} to {most} seeds" if most > least else count_of(most, "seed")
+    band = (
+        f"Lines: mean of {seeds}; bands: lowest to highest seed." if most > 1 else "One seed each."
+    )
     steps = count_of(found[0].specification.steps, "training step")
-    ends = [
-        f"{start}Evaluated at up to {longest:,} tokens: {'; '.join(parts)}.",
-        f"{seeds}, {steps}.",
-    ]
-    if classed:
-        ends.append(classes_defined())
-    return " ".join(ends)
-
-
-def classes_defined() -> str:
-    """Return the rules of the classes in one sentence."""
-    rules = "; ".join(f"{said}: {said.rule}" for said in summary.Effect)
-    return f"{rules[0].upper()}{rules[1:]}; each against the training length."
+    rules = " ".join(f"{str(effect).capitalize()}: {effect.rule}." for effect in Effect)
+    return f"{_best(found, train_length)}{band[:-1]}; {steps}. {rules}"
 
 
 def _best(found: list[Curve], train_length: int) -> str:
-    """Say whose loss is lowest at the training length, and from whose it does not clearly differ."""
+    """Return whose loss is lowest at the training length, and from whose it does not clearly differ."""
     trained = [curve for curve in found if curve.variant == TRAINED]
     lowest = summary.lowest(trained, train_length)
     if not lowest:
         return ""
     best, *others = (summary.label(curve, found) for curve in lowest)
+    tie = f", not clearly different from {listed(others)}" if others else ""
     loss = lowest[0].at(train_length)
-    if not others:
-        return f"Best at {train_length:,} tokens: {best}, loss {loss:.2f}. "
-    return (
-        f"Lowest mean loss at {train_length:,} tokens: {best}, {loss:.2f}; over the seeds it does not "
-        f"clearly differ from {listed(others)}. "
-    )
+    return f"Lowest loss at {count_of(train_length, 'token')}: {best}, {loss:.2f}{tie}. "
 
 
 def _repeats(other: Curve, curve: Curve) -> bool:
@@ -148,61 +178,8 @@ def _repeats(other: Curve, curve: Curve) -> bool:
     return other.variant == CLAMPED and other.specification.scheme == curve.specification.scheme
 
 
-def shares(found: list[Curve], inside: int, unit: str) -> str:
-    """Say what share each scheme gets right at its training length, and how far half stays right."""
-    near, far = [], []
-    for curve in found:
-        share = curve.at(inside)
-        if curve.variant == TRAINED and share is not None:
-            reach = summary.reach(curve)
-            near.append(f"{summary.label(curve, found)} {share:.0%}")
-            far.append(
-                f"{summary.label(curve, found)} {'nowhere' if reach is None else f'{reach:,}'}"
-            )
-    return f"Right at {inside:,} {unit}: {listed(near)}. At least half up to: {listed(far)}."
-
-
-def recalled(found: list[Curve], farthest: int, unit: str) -> str:
-    """Say what share each scheme recalls within the trained distances, and how far half stays right.
-
-    Of a scheme that has not learned the task within them nothing is said past them.
-    """
-    near, failed, far = [], [], []
-    for curve in found:
-        share = summary.in_range(curve)
-        if curve.variant != TRAINED or share is None:
-            continue
-        label = summary.label(curve, found)
-        near.append(f"{label} {share.mean:.0%}")
-        if summary.learned(curve):
-            reach = summary.reach(curve)
-            far.append(f"{label} {'nowhere' if reach is None else f'{reach:,}'}")
-        else:
-            failed.append(label)
-    said = [
-        f"Right within the training range, 1 to {farthest:,} {unit}: {listed(near)}; guessing gives "
-        f"{Recall.CHANCE:.0%}."
-    ]
-    if failed:
-        below = f"Below {summary.LEARNED:.0%} there, so longer distances say nothing"
-        said.append(f"{below}: {listed(failed)}.")
-    if far:
-        said.append(f"At least half up to: {listed(far)}.")
-    return " ".join(said)
-
-
-def in_range(found: list[Curve]) -> list[float | None]:
-    """Return the share within the training range for every row of `frame`, of its scheme as trained."""
-    shares = [summary.in_range(curve, found) for curve in found]
-    return [
-        None if share is None else share.mean
-        for curve, share in zip(found, shares, strict=True)
-        for _ in curve.points
-    ]
-
-
 def table(found: list[RunInfo]) -> pd.DataFrame:
-    """The runs of a comparison, one row each."""
+    """Return the runs of a comparison, one row each."""
     rows = []
     for one in found:
         whole = runs.run(one.run_id)
@@ -220,9 +197,9 @@ def table(found: list[RunInfo]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def reads(frame: pd.DataFrame) -> tuple[str, ...]:
-    """Ways of reading, as trained first."""
-    found = sorted(frame["read"].unique(), key=lambda name: (name != TRAINED, name))
+def reads(points: pd.DataFrame) -> tuple[str, ...]:
+    """Return the variants, as trained first."""
+    found = sorted(points["read"].unique(), key=lambda name: (name != TRAINED, name))
     return tuple(str(name) for name in found)
 
 

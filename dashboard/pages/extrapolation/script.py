@@ -1,7 +1,7 @@
 """Both halves of Extrapolation as Python."""
 
-from dashboard.controls.page_options import FormulaChoice
 from dashboard.frame.script import script as whole
+from dashboard.pages.extrapolation.options import FormulaChoice
 from posenc.lab.tasks import Recall
 from posenc.settings import Setting
 

@@ -8,7 +8,7 @@ import streamlit as st
 from dashboard.compute import run_names, run_words, runs
 from dashboard.controls.widgets import pressed
 from dashboard.frame import page
-from dashboard.pages.extrapolation import charts
+from dashboard.pages.train import charts
 from dashboard.server import incidents, settings
 from dashboard.server.logs import event
 from dashboard.server.workers import server_workers

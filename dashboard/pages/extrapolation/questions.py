@@ -1,4 +1,4 @@
-"""What there is to predict on each page: questions whose truth is read from the page's results."""
+"""Questions of the quiz on Extrapolation: their answers are read from the page's results."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -19,13 +19,10 @@ Curves = Sequence[Curve]
 
 NOWHERE = "nowhere"
 STAYS, LEAVES, ENDS = (
-    "it stays within the values seen in training",
+    "it stays within the values of training",
     "it leaves them",
     "it has no value there",
 )
-
-
-# Extrapolation, from the formula ------------------------------------------------------------------
 
 
 def of_formula(setting: Setting, found: Formulas) -> list[Question[Formulas]]:
@@ -71,9 +68,6 @@ def _past(kind: str, found: Formulas) -> frozenset[str]:
     if one.limit is not None:
         return frozenset({ENDS})
     return frozenset({LEAVES if one.outside else STAYS})
-
-
-# Extrapolation, measured --------------------------------------------------------------------------
 
 
 def of_losses(found: Curves) -> list[Question[Curves]]:

@@ -1,0 +1,92 @@
+"""Which trained models the measured view compares: the link holds a name, the control its words."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from dashboard.controls import link
+from dashboard.pages.extrapolation.options import MeasuredChoice
+from dashboard.server.incidents import answered
+from dashboard.text import plain
+from posenc import fields
+from posenc.lab.runs import RunInfo
+from posenc.lab.specification import Specification
+from posenc.lab.tasks import Copy, Language, Recall
+from posenc.text import count_of
+
+NAME, CONTROL, IN_LINK = "comparison", "comparison_control", "comparison_in_link"
+DEFAULT: str = fields.defaults(MeasuredChoice)[NAME]
+FEW = 6  # comparisons that stand side by side; more are a list to choose from
+
+
+def asked() -> str:
+    """Return the comparison that the session or, where it has changed, the link names."""
+    in_link = st.query_params.get(NAME, DEFAULT)
+    if in_link != st.session_state.get(IN_LINK):
+        st.session_state[NAME] = st.session_state[IN_LINK] = in_link
+    name: str = st.session_state.setdefault(NAME, in_link)
+    return name
+
+
+def title(one: Specification) -> str:
+    """Return a comparison in words: what its models learned, and on how many tokens."""
+    task = {Language.kind: "Text", Recall.kind: "Recall", Copy.kind: "Copy"}[one.task]
+    unit = "letter" if one.task == Copy.kind else "token"
+    return f"{task}, trained on {count_of(one.train_length, unit)}"
+
+
+def titles(every: Mapping[str, list[RunInfo]]) -> dict[str, str]:
+    """Return the words of every comparison, no two alike."""
+    found = {name: title(infos[0].specification) for name, infos in every.items()}
+    words = [*found.values()]
+    return {
+        name: f"{text}, {name[-8:]}" if words.count(text) > 1 else text
+        for name, text in found.items()
+    }
+
+
+def choose(place: DeltaGenerator, every: Mapping[str, list[RunInfo]]) -> str:
+    """Draw the choice of a comparison and return its name."""
+    st.session_state.setdefault("owners", []).append(MeasuredChoice)
+    link.take_up(MeasuredChoice)
+    words = titles(every)
+    options = [*words] if DEFAULT in words else [DEFAULT, *words]
+    name = asked()
+    if name not in options:
+        st.warning(
+            f"Comparison {plain(name)} is not on this server; {plain(DEFAULT)} is shown instead.",
+            icon=":material/info:",
+        )
+        name = DEFAULT
+    rule = fields.rules(MeasuredChoice)[NAME]
+    st.session_state[NAME] = st.session_state[CONTROL] = name
+    common: dict[str, Any] = {
+        "key": CONTROL,
+        "format_func": lambda option: words.get(option, option),
+        "help": rule.help,
+        "on_change": _take,
+    }
+    if len(options) > FEW:
+        place.selectbox(rule.label, options, width=320, **common)
+    else:
+        place.segmented_control(rule.label, options, required=True, wrap=True, **common)
+    _write(name)
+    return name
+
+
+@answered
+def _take() -> None:
+    st.session_state[NAME] = st.session_state[CONTROL]
+    _write(st.session_state[NAME])
+
+
+def _write(name: str) -> None:
+    """Put the comparison into the address, where it is not the default."""
+    st.session_state[IN_LINK] = name
+    st.session_state.setdefault("kept_choices", {})[NAME] = name
+    if name == DEFAULT:
+        st.query_params.pop(NAME, None)
+    elif st.query_params.get(NAME) != name:
+        st.query_params[NAME] = name
