@@ -22,6 +22,7 @@ st.set_page_config(
 SECTIONS = {
     "": [("start", "Start", "home")],
     "Understand": [
+        ("lessons", "Learn in five steps", "school"),
         ("why_order_matters", "Why order matters", "swap_horiz"),
         ("encoding", "Encoding", "waves"),
         ("claims", "Claims", "fact_check"),
@@ -47,6 +48,7 @@ LOGO = """<svg xmlns="http://www.w3.org/2000/svg" width="116" height="32" viewBo
 </svg>"""
 ADDRESSES = {
     "start": "",
+    "lessons": "learn",
     "why_order_matters": "why_position",
     "at_a_glance": "overview",
     "extend_context": "context_planner",

@@ -36,6 +36,7 @@ _SHOWN = ("schemes", "length", "train_length", "device")
 # By the path of a page, every page.
 PAGES: dict[str, Used] = {
     "": Used(("schemes", "length", "device"), drawn=("base", "dim", "equal_width")),
+    "learn": Used(schemes=False),
     "why_position": Used(("schemes", "dim", "heads", "seed"), never=("alibi_head", "precision")),
     "encoding": Used((*_SHOWN, "base", "seed")),
     "claims": Used(

@@ -21,8 +21,16 @@ from posenc.settings import Setting
 DASHBOARD = Path(__file__).parents[2] / "dashboard"
 SCHEME_PAGES = ("start", "encoding", "overview", "similarity", "pca", "relative_offsets",
                 "extrapolation")  # fmt: skip
-# The last five show numbers of their own.
-PAGES = (*SCHEME_PAGES, "train", "why_position", "claims", "context_planner", "check_my_encoding")
+# The last six show numbers of their own.
+PAGES = (
+    *SCHEME_PAGES,
+    "train",
+    "learn",
+    "why_position",
+    "claims",
+    "context_planner",
+    "check_my_encoding",
+)
 KINDS = ("learned", "sinusoidal", "rope", "alibi", "none")
 LABELS = dict(zip(KINDS, ("Learned", "Sinusoidal", "RoPE", "ALiBi", "NoPE"), strict=True))
 DEFAULT = {

@@ -66,7 +66,7 @@ SETTINGS: dict[str, dict[str, str]] = {
     "own choices": OWN_CHOICES | {"dim": "64", "heads": "4", "length": "80"},
 }
 # Pages of other schemes than the chosen ones, or of none, are visited at fewer settings.
-FEW = {"train": ["least"], "claims": ["default", "pinned", "least"]}
+FEW = {"train": ["least"], "learn": ["default"], "claims": ["default", "pinned", "least"]}
 NOT_ALL = {
     "no position": (*SCHEME_PAGES, "why_position", "measured"),
     "own choices": ("encoding", "pca", "relative_offsets", "extrapolation"),
@@ -132,7 +132,7 @@ def test_page_draws_charts_tables_words_and_downloads_that_fit(place: str, name:
         derived: set[str] = set()
         assert fields_read(json.loads(element.proto.spec), derived) - derived <= {*frame.columns}
         assert not np.isinf(frame.select_dtypes("number").to_numpy(float)).any()
-    no_charts = ("claims", "train", "context_planner", "layouts", "decoding")
+    no_charts = ("claims", "train", "learn", "context_planner", "layouts", "decoding")
     assert frames or name != "default" or place in no_charts
     # Around the pictures stand the guide, the formula and code that is Python.
     boxes = {box.label: box for box in at.expander}

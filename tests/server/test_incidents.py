@@ -25,6 +25,7 @@ pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
 # Name of a case: page, module of the dashboard, function, link. The first are what every page reads first.
 FOLDERS = {
+    "learn": "lessons",
     "why_position": "why_order_matters",
     "overview": "at_a_glance",
     "context_planner": "extend_context",

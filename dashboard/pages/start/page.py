@@ -19,11 +19,11 @@ from posenc.schemes import SchemeConfig
 from posenc.settings import Setting
 
 TITLE = "How Transformers know where words are"
-HEIGHT = 235
+HEIGHT = 220
 IN_A_ROW = 4  # cards
 LINKS: tuple[tuple[str, str, str, dict[str, str]], ...] = (
-    ("why_order_matters", "Why order matters", "swap_horiz", {}),
-    ("at_a_glance", "Present in class", "school", {"present": "true"}),
+    ("lessons", "Learn in five steps", "school", {}),
+    ("lessons", "Present in class", "co_present", {"present": "true"}),
     ("at_a_glance", "Compare", "grid_view", {}),
     ("extend_context", "Extend my model's context", "straighten", {}),
     ("check_my_encoding", "Check my code", "troubleshoot", {}),

@@ -1,0 +1,186 @@
+"""Learn in five steps: one picture, one control and one question each; a lecture of ten minutes."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import altair as alt
+import streamlit as st
+
+from dashboard.ab import Pair
+from dashboard.charts import loss, theme
+from dashboard.components.clock import Face, clock_row
+from dashboard.components.matrix import Full, Panel, Scale
+from dashboard.compute import runs
+from dashboard.controls import page_options, sidebar
+from dashboard.frame import page
+from dashboard.pages.lessons import data
+from dashboard.server.incidents import answered
+from posenc import alibi_slopes, analysis, sinusoidal_table
+from posenc.lab import summary
+from posenc.schemes import rope
+from posenc.settings import Setting
+
+HEIGHT = 260
+HANDS = (0, 8, 16, 24)  # pairs of the third step's clock
+# The control of a step, and its field; the third step's clock has its own slider.
+CONTROLS: dict[str, tuple[type, str]] = {
+    "1": (page_options.SwapChoice, "words"),
+    "2": (page_options.WaveChoice, "wave_base"),
+    "4": (page_options.SlopeChoice, "slope_head"),
+    "5": (page_options.GuessChoice, "guess"),
+}
+LINKS = {
+    "1": (("why_order_matters", "Why order matters"), ("claims", "Claims")),
+    "2": (("encoding", "Encoding"), ("similarity", "Similarity")),
+    "3": (("encoding", "Encoding"), ("relative_offsets", "Relative offsets")),
+    "4": (("similarity", "Similarity"), ("at_a_glance", "At a glance")),
+    "5": (("extrapolation", "Extrapolation"), ("extend_context", "Extend a model's context")),
+}
+DEFINITIONS: dict[str, tuple[str, str, Callable[..., Any]]] = {
+    "1": (r"f(PX) = P f(X)", "Attention is permutation equivariant.", analysis.read_orders),
+    "2": (
+        r"x_t + p_t,\quad p_t^{(2k)} = \sin \omega_k t,\ p_t^{(2k+1)} = \cos \omega_k t",
+        "The table is added to the token vectors.",
+        sinusoidal_table,
+    ),
+    "3": (
+        r"(R_i q)^\top (R_j k) = q^\top R_{j-i} k",
+        "Turning both by their positions leaves the offset alone.",
+        rope.RotaryScheme.rotate,
+    ),
+    "4": (r"q_i^\top k_j / \sqrt{d} - s_h |i - j|", "One slope per head.", alibi_slopes),
+    "5": (
+        r"\text{loss}(n) - \text{loss}(L)",
+        "Loss at a context of n tokens against that at the training length L.",
+        summary.effect,
+    ),
+}
+
+
+def draw() -> None:
+    """Draw the step that is chosen."""
+    header = st.container()
+    row = st.container(horizontal=True, vertical_alignment="bottom", gap="large")
+    step = sidebar.choices(page_options.LessonChoice, row).step
+    chosen = None
+    if step in CONTROLS:
+        owner, name = CONTROLS[step]
+        chosen = getattr(sidebar.choices(owner, row), name)
+    lesson = data.read(step, chosen)
+    with header:
+        page.head(f"Step {step} of 5: {lesson.title}", lesson.sentences)
+    if step != "5" or chosen != "not yet":
+        PICTURES[step](lesson)
+        st.markdown(f"**Question.** {lesson.question}")
+        with st.expander("Answer", key=f"answer_of_step_{step}"):
+            st.markdown(lesson.answer)
+    links = st.container(horizontal=True, vertical_alignment="center")
+    for folder, label in LINKS[step]:
+        links.page_link(f"pages/{folder}/page.py", label=label, icon=":material/arrow_outward:")
+    if step != "5":
+        links.button(
+            "Next step",
+            key="next_step",
+            on_click=_turn_to,
+            args=(str(int(step) + 1),),
+            icon=":material/arrow_forward:",
+        )
+    page.how_to_read(
+        "Each step has one picture, one control and one question. Answer the question before you open the "
+        "answer. Present, above, enlarges the page for a projector. The address names the step. The steps "
+        "use a model dimension of 512, 8 heads and base 10,000. The last step shows small trained models."
+    )
+    formula, words, function = DEFINITIONS[step]
+    page.definition(formula, words, function)
+
+
+@answered
+def _turn_to(step: str) -> None:
+    st.session_state["step"] = step
+
+
+def _orders(lesson: data.Lesson) -> None:
+    words = [(n, word[:10]) for n, word in enumerate(lesson.words)]
+    page.matrices(
+        [
+            Panel(title=title, values=Full(values), row_ticks=words, column_ticks=words)
+            for title, values in lesson.arrays.items()
+        ],
+        key="lesson_orders",
+        scale=Scale(0.0, 1.0, "sequential", "attention weight"),
+        row_label="query",
+        column_label="key",
+        height=180,
+        together=2,
+        text_alternative="Attention weights in both orders, each word in the same place.",
+    )
+
+
+def _table(lesson: data.Lesson) -> None:
+    page.matrices(
+        [Panel(title="Sinusoidal", values=Full(lesson.arrays["table"]), features=True)],
+        key="lesson_table",
+        scale=Scale(-1.0, 1.0, "diverging", "entry"),
+        row_label="position",
+        column_label="dimension",
+        height=HEIGHT,
+        text_alternative="The sinusoidal table: waves that slow down from left to right.",
+    )
+
+
+def _clock(lesson: data.Lesson) -> None:
+    setting = Setting()
+    frequencies = lesson.arrays["inv_freq"][[*HANDS]]
+    wavelengths = 2 * math.pi / frequencies
+    face = Face(
+        title="RoPE",
+        subtitle=f"pairs {', '.join(map(str, HANDS))} of {len(lesson.arrays['inv_freq'])}",
+        color=theme.COLOURS["rope"],
+        pairs=HANDS,
+        inv_freq=frequencies,
+        wavelengths=wavelengths,
+        turns=setting.train_length / wavelengths,
+    )
+    clock_row(
+        [face],
+        key="lesson_clock",
+        last=setting.length - 1,
+        trained=setting.train_length,
+        text_alternative=f"A clock with a hand for each of {len(HANDS)} pairs of features.",
+    )
+
+
+def _slopes(lesson: data.Lesson) -> None:
+    colour = alt.condition("datum.chosen", alt.value(theme.COLOURS["alibi"]), alt.value("#80868f"))
+    width = alt.condition("datum.chosen", alt.value(4), alt.value(1))
+    lines = (
+        alt.Chart()
+        .mark_line(clip=True)
+        .encode(
+            x=alt.X("x:Q", title="query-key distance (tokens)"),
+            y=alt.Y("y:Q", title="added to the logit", scale=alt.Scale(domain=[-20, 0])),
+            detail="head:N",
+            color=colour,
+            size=width,
+            tooltip=["head:N", "x:Q", alt.Tooltip("y:Q", format=".3g")],
+        )
+    )
+    page.picture(lesson.frame, theme.spec_of(lines.properties(height=HEIGHT)), key="lesson_slopes")
+
+
+def _measured(_: data.Lesson) -> None:
+    curves = runs.shipped_loss(data.MAIN)
+    if curves:
+        page.chart(
+            Pair(loss.frame(curves)), loss.by_context, data.MAIN, height=HEIGHT, key="lesson_loss"
+        )
+
+
+PICTURES: dict[str, Callable[[data.Lesson], None]] = {
+    "1": _orders,
+    "2": _table,
+    "3": _clock,
+    "4": _slopes,
+    "5": _measured,
+}

@@ -1,0 +1,104 @@
+"""Learn in five steps: what each step says, against numbers that are computed here."""
+
+import re
+
+import numpy as np
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from dashboard.pages.lessons import data
+from tests.dashboard import pages
+from tests.dashboard.pages import KINDS, charts, drawn, headline, of, visit
+from tests.dashboard.shipped_runs import means
+
+PAGE = "learn"
+LOSS = means("language", 64, "context")
+
+
+def step(number: int, **control: str) -> AppTest:
+    return drawn(visit(PAGE, {"step": str(number), **control}))
+
+
+def answer(at: AppTest) -> str:
+    (drawer,) = [one for one in at.expander if one.label == "Answer"]
+    return pages.as_read(drawer.markdown[0].value)
+
+
+def test_without_position_a_swap_changes_no_attention_and_a_table_does() -> None:
+    at = step(1, words="the cat saw the dog")
+    assert "Swap “the” and “dog”" in pages.as_read(headline(at))
+    _, shown = pages.matrices(at)
+    assert all(np.allclose(one.sum(axis=1), 1, atol=1e-6) for one in shown.values())
+    assert np.array_equal(shown["NoPE, your order"], shown["NoPE, swapped"])
+    moved = np.abs(shown["Sinusoidal, your order"] - shown["Sinusoidal, swapped"]).max()
+    assert moved > 0.01
+    assert answer(at).startswith("Yes. With a causal mask")
+
+
+@pytest.mark.parametrize("base", [100.0, 10_000.0])
+def test_added_table_is_sines_and_cosines_and_no_two_rows_are_equal(base: float) -> None:
+    at = step(2, wave_base=f"{base:.0f}")
+    _, shown = pages.matrices(at)
+    angles = np.arange(1024)[:, None] * base ** (-np.arange(0, 64, 2) / 64)
+    table = np.stack([np.sin(angles), np.cos(angles)], axis=2).reshape(1024, 64)
+    assert np.allclose(shown["Sinusoidal"], table[:64], atol=1e-6)
+    squares = (table**2).sum(axis=1)
+    apart = squares[:, None] + squares[None, :] - 2 * table @ table.T
+    np.fill_diagonal(apart, np.inf)
+    assert f"The two closest rows are {np.sqrt(apart.min()):.3g} apart." in answer(at)
+
+
+def test_logit_of_turned_query_and_key_depends_on_their_distance() -> None:
+    at = step(3)
+    before = re.search(r"give the logit (-?[\d.]+)\.", headline(at))
+    assert before is not None
+    assert answer(at).startswith(f"Still {before[1]} ")
+    assert f"logit becomes {before[1]}" not in answer(at)
+    expected = 10_000.0 ** (-np.arange(0, 64, 2) / 64)
+    assert np.allclose(data.read("3", None).arrays["inv_freq"], expected, rtol=1e-14)
+    assert "lesson_clock" in [one.key for one in at.get("bidi_component")]
+
+
+@pytest.mark.parametrize("head", [1, 8])
+def test_bias_of_a_head_is_its_slope_times_the_distance(head: int) -> None:
+    at = step(4, slope_head=str(head))
+    slope = 2.0**-head
+    (frame,) = charts(at)
+    chosen = frame[frame["chosen"]]
+    assert np.allclose(chosen["y"], -slope * np.arange(128), rtol=1e-12)
+    assert f"at distance 100 it subtracts {100 * slope:.3g}." in headline(at)
+    (distance,) = re.findall(r"From distance ([\d,]+):", answer(at))
+    first = int(distance.replace(",", ""))
+    assert np.exp(-slope * first) < 0.01 <= np.exp(-slope * (first - 1))
+
+
+def test_last_step_shows_nothing_measured_before_a_guess() -> None:
+    at = step(5)
+    assert not charts(at)
+    assert not [one for one in at.expander if one.label == "Answer"]
+    assert "nats" not in headline(at)
+
+
+@pytest.mark.parametrize(("guess", "verdict"), [("ALiBi", "Right"), ("RoPE", "Not quite")])
+def test_guess_is_judged_by_the_shipped_runs(guess: str, verdict: str) -> None:
+    at = step(5, guess=guess)
+    changes = {kind: LOSS[kind][1024] - LOSS[kind][64] for kind in KINDS[1:4]}
+    assert min(changes, key=changes.__getitem__) == "alibi"
+    assert headline(at).startswith(f"{verdict}: it is ALiBi.")
+    assert headline(at).endswith("Learned ends at 64 tokens.")
+    for kind, change in changes.items():
+        assert f"{change:+.2f} ({pages.LABELS[kind]})" in headline(at)
+        rows = of(charts(at)[0], kind)
+        assert dict(zip(rows["x"], rows["y"], strict=True)) == pytest.approx(LOSS[kind])
+
+
+def test_next_step_goes_through_all_five_and_each_leads_to_full_pages() -> None:
+    at = step(1)
+    for number in range(1, 6):
+        assert at.title[0].value.startswith(f"Step {number} of 5: ")
+        links = [one for one in pages.messages(at) if one.DESCRIPTOR.name == "PageLink"]
+        assert len(links) == 2
+        if number < 5:
+            at.button(key="next_step").click().run()
+            drawn(at)
+    assert "next_step" not in [one.key for one in at.button]
