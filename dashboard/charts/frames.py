@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from dashboard.compute.result_cache import once
 from dashboard.compute.schemes import Array, Similarity
-from posenc.analysis import Properties
 from posenc.schemes import SCHEMES
 from posenc.settings import Setting
 
@@ -202,56 +201,3 @@ def boundary(setting: Setting, last: float) -> float | None:
 
 def _with_boundary(frame: pd.DataFrame, position: float | None) -> pd.DataFrame:
     return frame.assign(boundary=np.nan if position is None else float(position))
-
-
-PROPERTY_LABELS = {
-    "smallest_distance": "closest two positions, apart",
-    "neighbour_mean": "neighbours, mean distance",
-    "norm_low": "norm, least",
-    "norm_high": "norm, largest",
-    "value_low": "value, least",
-    "value_high": "value, largest",
-    "translation_invariance_error": "shift-invariance error",
-    "first_rise": "similarity first rises at distance",
-    "kendall_tau": "order kept by similarity (tau)",
-}
-
-
-def properties_table(
-    measured: Properties | None, pinned: Properties | None = None, *, compared: bool = False
-) -> pd.DataFrame:
-    """The measured properties of one scheme, one row each, as text for a narrow column.
-
-    pinned: the same of the pinned setting, A, in a second column, with the change in a third; A's
-    column alone where the setting at hand does not show the scheme. compared: whether one is pinned.
-    """
-
-    def column(of: Properties) -> dict[str, str]:
-        return {
-            text: _shown(getattr(of, name), "never" if name == "first_rise" else "none")
-            for name, text in PROPERTY_LABELS.items()
-        }
-
-    if measured is None or pinned is None:
-        one, name = (measured, "B" if compared else "measured") if measured else (pinned, "A")
-        return pd.DataFrame({name: column(one)} if one else {})
-    changes = {}
-    for name, text in PROPERTY_LABELS.items():
-        now, then = getattr(measured, name), getattr(pinned, name)
-        changes[text] = "" if now is None or then is None else f"{now - then:+.3g}"
-    return pd.DataFrame({"B": column(measured), "A": column(pinned), "B - A": changes})
-
-
-def _shown(value: float | None, missing: str) -> str:
-    return missing if value is None else f"{value:.4g}"
-
-
-def properties(measured: Mapping[str, Properties]) -> pd.DataFrame:
-    """The measured properties of all schemes, one row per scheme, in full precision."""
-    return pd.DataFrame(
-        [
-            {"scheme": SCHEMES[kind].label, "positions": found.positions}
-            | {name: getattr(found, name) for name in PROPERTY_LABELS}
-            for kind, found in measured.items()
-        ]
-    )

@@ -50,7 +50,7 @@ def frequencies(kind: str, small: Small) -> torch.Tensor:
     return tensor(independent.inverse_frequencies(width, small["base"]))
 
 
-# Overview and Similarity --------------------------------------------------------------------------
+# Similarity and At a glance -----------------------------------------------------------------------
 
 
 BY_DISTANCE = "similarity by distance"
@@ -119,7 +119,7 @@ def test_overview_page_shows_cosines_and_properties_of_the_kernel(small: Small) 
                 assert pd.isna(own[name]), (kind, name)
             else:
                 assert own[name] == pytest.approx(value, rel=1e-9, abs=2e-7), (kind, name)
-        sentence = at.main.columns[column].markdown[0].value
+        sentence = at.main.columns[column].caption[0].value
         if kind == "none":
             assert "cannot be told apart" in sentence
         else:
@@ -127,7 +127,10 @@ def test_overview_page_shows_cosines_and_properties_of_the_kernel(small: Small) 
             stationary = found.translation_invariance_error < 1e-6
             assert ("only the distance counts" in sentence) == stationary
         if found.first_rise:
-            assert f"first rises again at distance {found.first_rise}" in said
+            assert (
+                f"{found.first_rise} ({LABELS[kind]}"
+                in said.partition("first rises again at distance ")[2]
+            )
     assert ("untrained noise" in said) == (small["learned_source"] == "random")
 
 

@@ -10,7 +10,8 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard.charts import loss, theme
 from dashboard.compute import runs
-from dashboard.pages.start import data, diagram
+from dashboard.compute.scheme_facts import compact_formula, place
+from dashboard.pages.start import diagram
 from posenc import SCHEMES
 from posenc.settings import Setting
 from tests.dashboard.pages import KINDS, charts, drawn, messages, of, visit
@@ -43,7 +44,7 @@ def drawings(at: AppTest) -> list[Any]:
 @pytest.mark.parametrize("kind", WHERE)
 def test_drawing_lights_the_part_on_which_a_scheme_acts(kind: str) -> None:
     colour = theme.COLOURS[kind]
-    svg = diagram.attention_block(diagram.place(Setting().config(kind).build("cpu")), colour)
+    svg = diagram.attention_block(place(Setting().config(kind).build("cpu")), colour)
     filled = rf'fill="{colour}" stroke="{colour}"/><text [^>]*>(\w+)<'
     assert re.findall(filled, svg) == [box for box, place in LIT.items() if place == WHERE[kind]]
 
@@ -86,7 +87,7 @@ def test_names_at_line_ends_do_not_cover_each_other() -> None:
 
 
 def test_formula_on_a_card_keeps_every_symbol_of_the_formula() -> None:
-    text = data.compact_formula(Setting().config("rope"))
+    text = compact_formula(Setting().config("rope"))
     assert "pmatrix" not in text
     assert text.count("smallmatrix") == 6
     assert text.count("{") == text.count("}")

@@ -1,5 +1,6 @@
-"""What the Overview page says of a setting."""
+"""What the page At a glance says of a setting."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,15 +11,16 @@ from dashboard.charts import frames
 from dashboard.compute import schemes
 from dashboard.compute.result_cache import kept, once
 from dashboard.compute.schemes import Similarity
-from dashboard.frame import sentences
+from dashboard.pages.at_a_glance import comparison, properties
+from dashboard.text import listed
 from posenc.analysis import Properties
 from posenc.schemes import SCHEMES
 from posenc.settings import Query, Setting
 
 
 @dataclass(frozen=True)
-class Overview:
-    """Similarity and measured properties of every scheme, as results, frames and a sentence."""
+class Read:
+    """Similarity, measured properties and the comparison of every scheme, and a sentence."""
 
     setting: Setting
     found: dict[str, Similarity]
@@ -26,11 +28,12 @@ class Overview:
     measured: dict[str, Properties]
     curves: pd.DataFrame
     properties: pd.DataFrame
+    comparison: pd.DataFrame
     headline: str
 
 
 @kept
-def read(setting: Setting) -> Overview:
+def read(setting: Setting) -> Read:
     """Return what the page shows of a setting."""
     queries = {kind: schemes.query(setting, kind) for kind in setting.schemes}
     # Scheme by scheme: a long rounded kernel is kept until the next one, and asked for twice.
@@ -38,19 +41,49 @@ def read(setting: Setting) -> Overview:
     found = {kind: both[0] for kind, both in read.items()}
     measured = {kind: both[1] for kind, both in read.items()}
     if not found:
-        return Overview(setting, found, reasons, measured, pd.DataFrame(), pd.DataFrame(), "")
-    return Overview(
+        nothing = pd.DataFrame()
+        return Read(setting, found, reasons, measured, nothing, nothing, nothing, "")
+    return Read(
         setting=setting,
         found=found,
         reasons=reasons,
         measured=measured,
         curves=frames.by_offset(found, frames.boundary(setting, setting.length - 1)),
-        properties=frames.properties(measured),
-        headline=sentences.overview(found, measured),
+        properties=properties.numbers(measured),
+        comparison=comparison.table({kind: queries[kind] for kind in found}, measured),
+        headline=headline(found, measured),
     )
 
 
-def shown(both: Pair[Overview]) -> tuple[str, ...]:
+def headline(found: Mapping[str, Similarity], measured: Mapping[str, Properties]) -> str:
+    """Say which schemes let similarity fall with every step and which do not."""
+    groups: dict[str, list[str]] = {}
+    rises = []
+    for kind, one in measured.items():
+        label = SCHEMES[kind].label
+        if found[kind].kernel.untrained:
+            label += f", {found[kind].kernel.start}"
+        if not np.isfinite(found[kind].mean).any():
+            what = "is undefined, because no vector has a direction"
+        elif one.positions < 2:
+            what = "has no distances to compare"
+        elif one.kendall_tau is None:
+            what = "does not change at all"
+        elif one.kendall_tau > 1 - 1e-12:
+            what = "falls at every step"
+        elif one.first_rise is None:
+            what = "never rises, but stays level at some steps"
+        else:
+            rises.append(f"{one.first_rise:,} ({label})")
+            continue
+        groups.setdefault(what, []).append(label)
+    parts = [f"{what} ({listed(labels)})" for what, labels in groups.items()]
+    if rises:
+        parts.append(f"first rises again at distance {', '.join(rises)}")
+    return f"With distance, position similarity {'; '.join(parts)}."
+
+
+def shown(both: Pair[Read]) -> tuple[str, ...]:
     """Return the schemes that either setting shows, in their fixed order."""
     return tuple(kind for kind in SCHEMES if any(kind in one.found for one in both.each))
 
@@ -60,7 +93,7 @@ def _of_scheme(query: Query) -> tuple[Similarity, Properties]:
 
 
 @once
-def curve(read: Overview, kind: str) -> pd.DataFrame:
+def curve(read: Read, kind: str) -> pd.DataFrame:
     """Return the curve of one scheme as it is drawn, nothing of one that is not shown."""
     if kind not in read.found:
         return pd.DataFrame()
@@ -75,7 +108,7 @@ def curve(read: Overview, kind: str) -> pd.DataFrame:
 
 
 @once
-def _ends(read: Overview) -> dict[str, float]:
+def _ends(read: Read) -> dict[str, float]:
     """Return what the curves of all schemes share: the training length, and where their axes end."""
     numbers = read.curves
     return {
@@ -83,9 +116,3 @@ def _ends(read: Overview) -> dict[str, float]:
         "last": numbers["last"].iloc[0],
         "least": np.nanmin(numbers[["y", "low"]].to_numpy(float)),
     }
-
-
-@once
-def table(read: Overview, kind: str) -> pd.DataFrame:
-    """Return the measured properties of one scheme, none of one that is not shown."""
-    return frames.properties_table(read.measured.get(kind))

@@ -1,15 +1,19 @@
-"""Overview: the schemes side by side, one column each: what attention sees of position."""
+"""At a glance: the schemes compared in one table, and their similarity by distance."""
 
 import functools
 
+import numpy as np
 import streamlit as st
 
-from dashboard.charts import frames, theme
-from dashboard.frame import page, panels, sentences
-from dashboard.pages.at_a_glance import data, script
+from dashboard.ab import Pair
+from dashboard.frame import page, sentences
+from dashboard.frame.panels import columns
+from dashboard.pages.at_a_glance import charts, data, properties, script
 from dashboard.text import plain
-from posenc.analysis import properties, similarity
-from posenc.schemes import SCHEMES
+from posenc.analysis import properties as analysis
+from posenc.analysis import similarity
+
+TITLE = "At a glance"
 
 
 def draw() -> None:
@@ -17,55 +21,86 @@ def draw() -> None:
     settings = page.settings()
     read = settings.map(data.read)
     now = read.now
-    page.left_out(now.reasons, now.found, "The schemes side by side", page.reasons(read))
-    page.head("The schemes side by side", read.map(lambda one: one.headline))
+    page.left_out(now.reasons, now.found, TITLE, page.reasons(read))
+    page.head(TITLE, read.map(lambda one: one.headline))
     sentences.show_notices(now.found)
+    st.table(now.comparison.set_index("scheme").T)
     if settings.now.equal_width and settings.now.of_model("rope") is None:
-        sentences.show_equal_width(now.found)
-    for column, kind in panels.columns(data.shown(read), most=3 if read.compared else 4):
+        st.markdown(_equal_width(now))
+    for column, kind in columns(data.shown(read), most=3 if read.compared else 4):
         with column:
-            one = now if kind in now.found or read.pinned is None else read.pinned
-            note = page.panel_note(one.setting, kind, one.found[kind].kernel.provenance)
-            st.subheader(page.label(kind), anchor=False, help=plain(note))
-            st.caption(SCHEMES[kind].summary)
-            page.chart(
-                read.map(functools.partial(data.curve, kind=kind)),
-                theme.small_curve,
-                kind,
-                key=f"curve_{kind}",
-            )
-            if read.pinned is None:
-                st.table(data.table(now, kind))
-            else:
-                both = now.measured.get(kind), read.pinned.measured.get(kind)
-                st.table(frames.properties_table(*both, compared=True))
-            # Under the table: sentences of unequal length would part the tables of a row.
-            if kind in now.found:
-                st.markdown(sentences.properties(now.measured[kind], now.found[kind]))
-            else:
-                st.caption("Of the pinned setting, A, alone.")
+            _draw_scheme(read, kind)
+    _draw_properties(read)
 
     page.how_to_read(
-        "Each column is one scheme. The square shows how alike every two positions are when content is "
-        "held fixed; the curve is the mean of its diagonals, with the range as a band. Their units differ "
-        "before scaling (an inner product, a logit, a weight factor): compare shapes, not heights. The "
-        "dashed line is the training length; an untrained table ends there, a trained one at its last "
-        "row.\n\nIn the tables, distances and norms are in the unit of each scheme's vectors; values are "
-        "the vectors' entries, where they have a fixed number of them. The shift-invariance error is the "
-        "spread of similarity along diagonals over its overall spread: 0 where only the distance counts, "
-        "about 1 for noise. Order kept (tau) is the rank correlation of similarity with nearness: 1 falls "
+        "The table compares the schemes at the current setting. Loss past training is that of small "
+        "trained models, which the controls do not change. A curve is the mean similarity of all pairs "
+        "at a distance, its band the range. Content is fixed; only position varies. Compare shapes, not "
+        "heights. The dashed line is the training length.\n\n"
+        "Distances and norms are in the unit of each scheme's vectors; values are the vectors' entries. "
+        "The shift-invariance error is the spread of similarity along diagonals over its overall spread: "
+        "0 where only the distance matters, about 1 for noise. Kendall tau is 1 where similarity falls "
         "at every step."
     )
     page.definition(
         r"\begin{aligned} K(i, j) &= \varphi(i) \cdot \varphi(j) \\"
         r"\lVert\varphi(i) - \varphi(j)\rVert^2 &= K(i,i) + K(j,j) \\ &\quad - 2K(i,j) \end{aligned}",
-        "The effect of position alone, K, is what position contributes to attention between a query and a "
+        "The position kernel K is what position contributes to attention between a query and a "
         "key of fixed content. Distances, norms and invariance below are measured on it.",
-        properties.measure,
+        analysis.measure,
         similarity.similarity_by_offset,
     )
     page.numbers(
         read.map(lambda one: one.curves), "overview curves", {"x": "distance", "y": "mean"}
     )
     page.numbers(read.map(lambda one: one.properties), "measured properties")
+    page.numbers(read.map(lambda one: one.comparison), "comparison")
     page.script(script.script(settings.now))
+
+
+def _draw_scheme(read: Pair[data.Read], kind: str) -> None:
+    """Draw one scheme's curve and, where B shows it, what its positions tell."""
+    one = read.now if kind in read.now.found or read.pinned is None else read.pinned
+    note = page.panel_note(one.setting, kind, one.found[kind].kernel.provenance)
+    st.subheader(page.label(kind), anchor=False, help=plain(note))
+    page.chart(
+        read.map(functools.partial(data.curve, kind=kind)),
+        charts.small_curve,
+        kind,
+        key=f"curve_{kind}",
+    )
+    if one is read.now:
+        st.caption(properties.sentence(one.measured[kind], one.found[kind]))
+    else:
+        st.caption("Only in the pinned setting, A.")
+
+
+def _draw_properties(read: Pair[data.Read]) -> None:
+    """Draw the measured properties, of B and of A, once somebody opens them."""
+    drawer = st.expander(
+        "Measured properties", key="properties", on_change="rerun", icon=":material/straighten:"
+    )
+    if not drawer.open:
+        return
+    with drawer:
+        for name, one in (("B", read.now), ("A", read.pinned)):
+            if one is not None:
+                if read.compared:
+                    st.caption(f"Setting {name}.")
+                st.table(properties.table(one.measured))
+
+
+def _equal_width(read: data.Read) -> str:
+    """Say how far sinusoidal and RoPE similarities differ where their widths are equal."""
+    if not {"sinusoidal", "rope"} <= {*read.found}:
+        return ""
+    gap = float(np.abs(read.found["sinusoidal"].mean - read.found["rope"].mean).max())
+    if gap < properties.OFFSET_ONLY:
+        return (
+            "At equal base and width, sinusoidal and RoPE have the same position similarity: the largest "
+            f"measured difference is {sentences.number(gap)}."
+        )
+    return (
+        "At equal base and width, sinusoidal and RoPE have the same position similarity if RoPE rotates "
+        f"all features exactly. At this setting they differ by up to {sentences.number(gap)}."
+    )

@@ -1,4 +1,4 @@
-"""Overview as Python."""
+"""At a glance as Python."""
 
 from dashboard.frame.script import script as whole
 from posenc.settings import Setting

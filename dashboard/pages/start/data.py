@@ -8,13 +8,11 @@ import pandas as pd
 from dashboard.charts import frames
 from dashboard.compute import schemes
 from dashboard.compute.result_cache import kept, once
+from dashboard.compute.scheme_facts import place
 from dashboard.compute.schemes import Similarity
 from dashboard.frame import coinciding
-from dashboard.pages.start import diagram
-from posenc import formula
 from posenc.lab import summary
 from posenc.lab.summary import Curve, Effect
-from posenc.schemes import SchemeConfig
 from posenc.settings import Setting
 
 Colour = Literal["green", "orange", "red", "gray"]
@@ -45,7 +43,7 @@ def read(setting: Setting) -> Start:
     queries = {kind: schemes.query(setting, kind) for kind in setting.schemes}
     found, reasons = schemes.each(schemes.cosine, queries)
     curves = frames.by_offset(found, None) if found else pd.DataFrame()
-    places, _ = schemes.each(lambda query: diagram.place(query.build("cpu")), queries)
+    places, _ = schemes.each(lambda query: place(query.build("cpu")), queries)
     return Start(found, reasons, curves, places)
 
 
@@ -63,12 +61,3 @@ def badge(curve: Curve) -> tuple[str, Colour]:
     if loss is None or effect is None:
         return f"ends at {last.x:,} tokens", COLOURS[None]
     return f"{last.x / length:g}x length: {last.mean - loss:+.2f} nats", COLOURS[effect]
-
-
-def compact_formula(config: SchemeConfig) -> str:
-    """Return a scheme's formula narrow enough for a card: small matrices, one equation a line."""
-    text = formula(config, "t, k")
-    text = text.replace(r"\begin{pmatrix}", r"\bigl(\begin{smallmatrix}")
-    text = text.replace(r"\end{pmatrix}", r"\end{smallmatrix}\bigr)")
-    text = text.replace(r",\quad", r",\\")
-    return rf"\scriptsize \begin{{gathered}} {text} \end{{gathered}}"

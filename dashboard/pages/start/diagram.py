@@ -1,10 +1,6 @@
 """A drawing of one attention block as SVG, with the part lit on which a scheme acts."""
 
-from posenc.schemes.base import Scheme
-
-EMBEDDING, ROTATION, BIAS = "token embedding", "queries and keys", "logits"
-# What a scheme overrides of `Scheme`, and where in the block that is called.
-_HOOKS = {"embed": EMBEDDING, "rotate": ROTATION, "bias": BIAS, "offset_bias": BIAS}
+from dashboard.compute.scheme_facts import BIAS, EMBEDDING, ROTATION
 
 GREY = "#80868f"  # at least 3.5:1 on the light and on the dark ground
 # Name, left, top and width of every box; the lit parts by place, with the sign of what happens there.
@@ -22,16 +18,6 @@ _WIRES = (
     "M316 32H336"
 )
 HEIGHT = 24  # of a box
-
-
-def place(scheme: Scheme) -> str:
-    """Return the part of an attention block on which a scheme acts, "" for none."""
-    own = (
-        where
-        for name, where in _HOOKS.items()
-        if getattr(type(scheme), name) is not getattr(Scheme, name)
-    )
-    return next(own, "")
 
 
 def attention_block(lit: str, colour: str) -> str:

@@ -7,6 +7,7 @@ import streamlit as st
 from dashboard.ab import Pair
 from dashboard.charts import loss, theme
 from dashboard.compute import runs
+from dashboard.compute.scheme_facts import compact_formula
 from dashboard.controls import sidebar
 from dashboard.controls.widgets import control
 from dashboard.frame import coinciding, page, sentences
@@ -102,7 +103,7 @@ def _card(config: SchemeConfig, place: str, curve: Curve | None) -> None:
         width="stretch",
         alt=f"An attention block: {config.label} acts on {place or 'nothing'}.",
     )
-    st.latex(data.compact_formula(config))
+    st.latex(compact_formula(config))
     st.caption(config.summary)
 
 

@@ -1,0 +1,44 @@
+"""What a scheme is, whatever the setting: where it acts, its formula for a narrow place, its users."""
+
+import functools
+
+from posenc import formula
+from posenc.models import MODELS
+from posenc.schemes import SchemeConfig
+from posenc.schemes.base import Scheme
+
+EMBEDDING, ROTATION, BIAS = "token embedding", "queries and keys", "logits"
+# What a scheme overrides of `Scheme`, and where in an attention block that is called.
+_HOOKS = {"embed": EMBEDDING, "rotate": ROTATION, "bias": BIAS, "offset_bias": BIAS}
+
+
+def place(scheme: Scheme) -> str:
+    """Return the part of an attention block on which a scheme acts, "" for none."""
+    own = (
+        where
+        for name, where in _HOOKS.items()
+        if getattr(type(scheme), name) is not getattr(Scheme, name)
+    )
+    return next(own, "")
+
+
+def compact_formula(config: SchemeConfig) -> str:
+    """Return a scheme's formula narrow enough for a card: small matrices, one equation a line."""
+    text = formula(config, "t, k")
+    text = text.replace(r"\begin{pmatrix}", r"\bigl(\begin{smallmatrix}")
+    text = text.replace(r"\end{pmatrix}", r"\end{smallmatrix}\bigr)")
+    text = text.replace(r",\quad", r",\\")
+    return rf"\scriptsize \begin{{gathered}} {text} \end{{gathered}}"
+
+
+@functools.cache
+def models_with(kind: str) -> tuple[str, ...]:
+    """Return the names of the preset models that have a layer with a scheme."""
+    return tuple(
+        preset.label
+        for preset in MODELS.values()
+        if any(
+            layer.scheme is not None and layer.scheme.kind == kind
+            for layer in preset.read().layer_kinds
+        )
+    )

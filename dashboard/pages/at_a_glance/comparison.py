@@ -1,0 +1,119 @@
+"""The comparison of schemes: what each acts on, needs and is used by, a column per scheme."""
+
+from collections.abc import Mapping
+
+import pandas as pd
+
+from dashboard.compute import runs
+from dashboard.compute.scheme_facts import (
+    BIAS,
+    EMBEDDING,
+    ROTATION,
+    compact_formula,
+    models_with,
+    place,
+)
+from dashboard.pages.at_a_glance.properties import OFFSET_ONLY
+from posenc.analysis import Properties
+from posenc.lab import summary
+from posenc.lab.summary import Curve
+from posenc.schemes import SCHEMES
+from posenc.schemes.base import Scheme
+from posenc.settings import Query
+
+MOST_MODELS = 4  # named in a cell
+KIND_OF = {
+    EMBEDDING: "absolute",
+    ROTATION: "relative, by absolute rotations",
+    BIAS: "relative",
+    "": "neither",
+}
+_PENG = "Peng et al. 2023", "2309.00071"
+# First author and arXiv number, as in the scheme's own module.
+PAPERS = {
+    "learned": ("Gehring et al. 2017", "1705.03122"),
+    "sinusoidal": ("Vaswani et al. 2017", "1706.03762"),
+    "rope": ("Su et al. 2021", "2104.09864"),
+    "alibi": ("Press et al. 2022", "2108.12409"),
+    "none": ("Kazemnejad et al. 2023", "2305.19466"),
+    "rope_linear": ("Chen et al. 2023", "2306.15595"),
+    "rope_ntk": _PENG,
+    "rope_dynamic": _PENG,
+    "rope_yarn": _PENG,
+    "rope_yarn_paper": _PENG,
+    "rope_longrope": ("Ding et al. 2024", "2402.13753"),
+    "rope_llama3": ("Grattafiori et al. 2024", "2407.21783"),
+    "rope_proportional": ("Barbero et al. 2024", "2410.06205"),
+    "rope_sections": ("Wang et al. 2024", "2409.12191"),
+    "shaw": ("Shaw et al. 2018", "1803.02155"),
+    "transformer_xl": ("Dai et al. 2019", "1901.02860"),
+    "t5": ("Raffel et al. 2020", "1910.10683"),
+    "kerple_log": ("Chi et al. 2022", "2205.09921"),
+    "kerple_power": ("Chi et al. 2022", "2205.09921"),
+    "fire": ("Li et al. 2023", "2310.04418"),
+    "sandwich": ("Chi et al. 2022", "2212.10356"),
+    "xpos": ("Sun et al. 2022", "2212.10554"),
+    "cope": ("Golovneva et al. 2024", "2405.18719"),
+}
+
+
+def table(queries: Mapping[str, Query], measured: Mapping[str, Properties]) -> pd.DataFrame:
+    """Return the comparison, a row per scheme; texts are Markdown."""
+    curves = {one.specification.scheme.kind: one for one in runs.shipped_loss(tuple(queries))}
+    return pd.DataFrame(
+        [
+            {"scheme": SCHEMES[kind].label}
+            | _row(query.build("cpu"), measured[kind])
+            | {
+                "measured past training": past_training(curves.get(kind)),
+                "used by": used_by(kind),
+                "paper": _paper(kind),
+                "formula": f"${compact_formula(query.config)}$",
+            }
+            for kind, query in queries.items()
+        ]
+    )
+
+
+def _row(scheme: Scheme, measured: Properties) -> dict[str, str]:
+    """Return what the scheme itself says."""
+    where = place(scheme)
+    count = sum(parameter.numel() for parameter in scheme.parameters())
+    error = measured.translation_invariance_error
+    if error is None:
+        only = "cannot be measured"
+    else:
+        only = "yes" if error < OFFSET_ONLY else f"no (error {error:.2g})"
+    end = scheme.max_length
+    return {
+        "acts on": where or "nothing",
+        "parameters": f"{count:,}" if count else "none",
+        "absolute or relative": KIND_OF[where],
+        "depends on offset only": only,
+        "defined past the table": "yes, no table" if end is None else f"no, ends at {end:,}",
+    }
+
+
+def past_training(curve: Curve | None) -> str:
+    """Return how the loss of a scheme's shipped models changes at their longest context."""
+    if curve is None:
+        return "not measured"
+    length, last = curve.specification.train_length, curve.points[-1]
+    loss = curve.at(length)
+    effect = None if loss is None else summary.effect(curve, loss)
+    if loss is None or effect is None:
+        return f"ends at {last.x:,} tokens"
+    return f"{last.x / length:g}x: {last.mean - loss:+.2f} nats ({effect})"
+
+
+def used_by(kind: str) -> str:
+    """Return the preset models that use a scheme, the first few by name."""
+    models = models_with(kind)
+    more = len(models) - MOST_MODELS
+    names = ", ".join(models[:MOST_MODELS])
+    return (f"{names} and {more} more" if more > 0 else names) or "none of the preset models"
+
+
+def _paper(kind: str) -> str:
+    name, number = PAPERS[kind]
+    return f"[{name}](https://arxiv.org/abs/{number})"

@@ -1,0 +1,75 @@
+"""The nine measured properties of a scheme's positions: as tables, and in one sentence."""
+
+from collections.abc import Mapping
+
+import pandas as pd
+
+from dashboard.compute.schemes import Similarity
+from posenc.analysis import Properties
+from posenc.analysis.offset_checks import TOO_FEW_POSITIONS
+from posenc.schemes import SCHEMES
+
+OFFSET_ONLY = 1e-6  # spread along diagonals that rounding alone leaves
+LABELS = {
+    "smallest_distance": "minimum distance between positions",
+    "neighbour_mean": "mean distance of neighbours",
+    "norm_low": "smallest norm",
+    "norm_high": "largest norm",
+    "value_low": "smallest value",
+    "value_high": "largest value",
+    "translation_invariance_error": "shift-invariance error",
+    "first_rise": "similarity first rises at distance",
+    "kendall_tau": "rank agreement with distance (Kendall tau)",
+}
+
+
+def table(measured: Mapping[str, Properties]) -> pd.DataFrame:
+    """Return the properties of all schemes as text, a row each, for a table of a few columns."""
+    return pd.DataFrame(
+        {
+            SCHEMES[kind].label: {
+                text: _text(getattr(one, name), "never" if name == "first_rise" else "none")
+                for name, text in LABELS.items()
+            }
+            for kind, one in measured.items()
+        }
+    )
+
+
+def _text(value: float | None, missing: str) -> str:
+    return missing if value is None else f"{value:.3g}"
+
+
+def numbers(measured: Mapping[str, Properties]) -> pd.DataFrame:
+    """Return the properties of all schemes, one row per scheme, in full precision."""
+    return pd.DataFrame(
+        [
+            {"scheme": SCHEMES[kind].label, "positions": one.positions}
+            | {name: getattr(one, name) for name in LABELS}
+            for kind, one in measured.items()
+        ]
+    )
+
+
+def sentence(measured: Properties, found: Similarity) -> str:
+    """One sentence on one scheme: are its positions told apart, and does distance alone count?"""
+    if measured.smallest_distance is None or measured.closest_pair is None:
+        return "One position: nothing to compare."
+    if measured.smallest_distance == 0:
+        i, j = measured.closest_pair
+        told = f"Positions {i:,} and {j:,} cannot be told apart"
+    else:
+        told = f"All {measured.positions:,} positions differ, by {measured.smallest_distance:.3g} or more"
+    error = measured.translation_invariance_error
+    if error is None and measured.translation_reason == TOO_FEW_POSITIONS:
+        shift = "too few to say whether only the distance counts"
+    elif error is None:
+        shift = "all pairs of positions count alike"
+    elif error < OFFSET_ONLY:
+        shift = "only the distance counts"
+    else:
+        shift = f"absolute position matters too (shift-invariance error {error:.2g})"
+    untrained = f" Untrained: this is {found.kernel.start}." if found.kernel.untrained else ""
+    if found.kernel.start == "untrained noise":
+        untrained = untrained and " Untrained: this is noise, not a learned table."
+    return f"{told}; {shift}.{untrained}"
