@@ -7,7 +7,7 @@ from streamlit.navigation.page import StreamlitPage
 
 from dashboard.components import history
 from dashboard.controls import link, model_picker, pin, uploads
-from dashboard.frame import login, page_contents
+from dashboard.frame import drawers, login, page_contents
 from dashboard.frame.toolbar import Toolbar, follow_link, presenting
 from dashboard.server import counters, identity, incidents, run_queue, sockets, workers
 
@@ -103,5 +103,7 @@ with run_queue.server.turn(run_queue.standing()), incidents.kind_errors():
         # Not `chosen.run()`: it gives each page its own widgets, and a control that two pages share would
         # lose its value on the way between them.
         importlib.import_module(f"dashboard.pages.{FOLDERS[chosen.url_path]}.page").draw()
+    with incidents.kind_errors():
+        drawers.draw()
     toolbar.after(setting)
     history.in_place()

@@ -10,12 +10,12 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.ab import Pair
-from dashboard.charts import csv_file, theme
+from dashboard.charts import theme
 from dashboard.charts.frames import arrow, compared, filled, named, plotless
 from dashboard.charts.theme import Spec
 from dashboard.components.matrix import Row, matrix_row
 from dashboard.controls import model_picker, pin
-from dashboard.frame import page_contents
+from dashboard.frame import drawers, page_contents
 from dashboard.frame.script import assumed, uploaded
 from dashboard.server.incidents import Ended
 from dashboard.text import listed, plain
@@ -200,26 +200,26 @@ def notes(setting: Setting, provenances: Mapping[str, str]) -> None:
 
 
 def how_to_read(text: str) -> None:
-    """Draw the guide to the pictures of this page."""
-    with st.expander("How to read this", icon=":material/visibility:"):
+    """Put the guide to the pictures of this page into its drawer."""
+
+    def guide() -> None:
         st.markdown(text)
+
+    page_contents.current().drawers[drawers.HOW_TO_READ] = guide
 
 
 def definition(formula: str, words: str, *functions: Callable[..., Any]) -> None:
-    """Draw the definition, once somebody opens it: the formula beside the source of the numbers."""
-    drawer = st.expander(
-        "Definition and code", key="definition", on_change="rerun", icon=":material/function:"
-    )
-    if not drawer.open:
-        return
-    with drawer:
-        left, right = st.columns(2)
-        with left:
-            st.latex(formula)
-            st.markdown(words)
-        with right:
-            for function in functions:
-                st.code(textwrap.dedent(inspect.getsource(function)), language="python")
+    """Put the definition, and the source of the functions that compute it, into their drawers."""
+
+    def define() -> None:
+        st.latex(formula)
+        st.markdown(words)
+
+    def code() -> None:
+        for function in functions:
+            st.code(textwrap.dedent(inspect.getsource(function)), language="python")
+
+    page_contents.current().drawers |= {drawers.DEFINITION: define, drawers.CODE: code}
 
 
 def table(found: pd.DataFrame | Pair[pd.DataFrame]) -> None:
@@ -250,33 +250,13 @@ def small_table(frame: pd.DataFrame, columns: dict[str, Any]) -> None:
 def numbers(
     found: pd.DataFrame | Pair[pd.DataFrame], name: str, renamed: Mapping[str, str] | None = None
 ) -> None:
-    """Draw the numbers behind the pictures, and their CSV; made only once somebody opens them.
+    """Put the numbers behind the pictures, and their CSV, into the page's data.
 
     With a pinned setting the rows of A follow those of B. renamed: columns by what they are called there.
     """
     frame = side_by_side(found) if isinstance(found, Pair) else found
-    if frame.empty:
-        return
-    table = functools.partial(plotless, frame, renamed or {})
-    page_contents.current().tables[name] = table
-    key = name.replace(" ", "_")
-    drawer = st.expander(
-        f"Numbers: {name}", key=f"numbers_{key}", on_change="rerun", icon=":material/table:"
-    )
-    if not drawer.open:
-        return
-    with drawer:
-        frame = table()
-        st.dataframe(frame, hide_index=True, height=260)
-        st.download_button(
-            "Download CSV",
-            csv_file.written(frame),
-            file_name=f"posenc-{name.replace(' ', '-')}.csv",
-            mime="text/csv",
-            key=f"csv_{key}",
-            on_click="ignore",
-            icon=":material/download:",
-        )
+    if not frame.empty:
+        page_contents.current().tables[name] = functools.partial(plotless, frame, renamed or {})
 
 
 def script(text: str) -> None:

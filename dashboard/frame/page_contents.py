@@ -29,6 +29,7 @@ class Sheet:
     pinned: list[str] = field(default_factory=list)  # the same of A
     pictures: dict[str, Picture | Row] = field(default_factory=dict)
     tables: dict[str, Callable[[], pd.DataFrame]] = field(default_factory=dict)  # made when asked
+    drawers: dict[str, Callable[[], None]] = field(default_factory=dict)  # drawn when opened
     script: str | None = None
 
 

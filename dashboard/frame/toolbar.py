@@ -55,7 +55,8 @@ class Toolbar:
             vertical_alignment="center",
             gap="small",
         )
-        page_contents.current().heading = row.container(width="stretch" if phone else "content")
+        place = row.container(width="stretch" if phone else "content")
+        page_contents.current().heading = place.empty()
         tools: Any = row.container(horizontal=True, vertical_alignment="center", width="content")
         if phone:
             tools = tools.popover("Tools", icon=":material/more_vert:", type="tertiary")

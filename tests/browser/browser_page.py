@@ -85,6 +85,10 @@ def open_drawers(page: Page) -> None:
 
     A page draws itself anew at any time, so each is pressed by the page's own script, which never waits.
     """
+    pills = page.locator(".st-key-drawers button")
+    for index in range(pills.count()):
+        pills.nth(index).click()
+        settled(page)
     drawers = page.locator(DRAWERS).filter(visible=True)
     press = "(found, n) => { if (found[n] && !found[n].parentElement.open) found[n].click(); }"
     for index in range(drawers.count()):

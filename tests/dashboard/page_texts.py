@@ -8,6 +8,7 @@ from pathlib import Path
 
 from streamlit.testing.v1 import AppTest
 
+from dashboard.frame.drawers import HOW_TO_READ
 from tests.dashboard.pages import PLACES, as_read, drawn, visit_place
 
 FILE = Path(__file__).with_name("page_texts.txt")
@@ -33,7 +34,7 @@ def read_pages() -> list[str]:
     lines = []
     for place in PLACES:
         if place not in LEFT_OUT:
-            lines += [f"[{place}]", *page_texts(drawn(visit_place(place)))]
+            lines += [f"[{place}]", *page_texts(drawn(visit_place(place, drawers=[HOW_TO_READ])))]
     return lines
 
 

@@ -15,6 +15,7 @@ from streamlit.components.v2.component_manager import BidiComponentManager
 from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
 
+from dashboard.frame.drawers import ICONS
 from dashboard.text import JOINER
 from posenc.settings import Setting
 
@@ -228,14 +229,14 @@ def texts_of(message: Any) -> Iterator[tuple[str, str]]:
                 yield field.name, one
 
 
-def opened(*names: str) -> dict[str, bool]:
-    """The state in which a visitor has opened these numbers under a page."""
-    return {f"numbers_{name.replace(' ', '_')}": True for name in names}
+def opened(*names: str) -> dict[str, Any]:
+    """The state in which a visitor has opened every drawer of a page, and these tables of its data."""
+    return {"drawers": [*ICONS]} | {f"numbers_{name.replace(' ', '_')}": True for name in names}
 
 
 def table(at: AppTest, name: str) -> pd.DataFrame:
     """The full numbers under a page, opened by their name."""
-    (drawer,) = [one for one in at.expander if one.label == f"Numbers: {name}"]
+    (drawer,) = [one for one in at.expander if one.label == name.capitalize()]
     return drawer.dataframe[0].value
 
 

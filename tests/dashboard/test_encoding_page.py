@@ -159,7 +159,7 @@ def test_what_is_too_large_to_draw_is_cut_and_the_page_says_so() -> None:
 def test_worked_example_and_formulas_follow_the_setting() -> None:
     link = {"dim": "96", "heads": "4", "length": "9", "train_length": "5"}
     link |= {"base": "16", "notation": "t, k", "substituted": "true"}
-    state = {"alibi_head": 3, "definition": True, "places": []}
+    state = {"alibi_head": 3, "places": []}
     at = drawn(visit("encoding", link, **state, **pages.opened("worked example")))
     shown = table(at, "worked example")
     assert list(shown["position"]) == [0, 1, 2, 3]

@@ -22,6 +22,7 @@ from streamlit.testing.v1 import AppTest
 import dashboard
 from dashboard.compute import schemes
 from dashboard.controls import pin
+from dashboard.frame import drawers
 from dashboard.pages.pca import data as pca
 from posenc import limits
 from posenc.errors import SchemeArgumentError
@@ -100,12 +101,11 @@ def opened_page(place: str, name: str) -> Visit:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(MemoryMediaFileStorage, "load_and_get_id", record)
-        at = drawn(pages.visit_place(place, SETTINGS[name]))
+        at = drawn(pages.visit_place(place, SETTINGS[name], drawers=[drawers.HOW_TO_READ]))
         sentences = page_texts.page_texts(at)
         assert files == {}  # nothing is sent while its drawer is closed
-        for table in at.session_state["sheet"].tables:
-            at.session_state[f"numbers_{table.replace(' ', '_')}"] = True
-        at.session_state["definition"] = True
+        for key, value in pages.opened(*at.session_state["sheet"].tables).items():
+            at.session_state[key] = value
         drawn(at.run())
     return Visit(at, files, sentences)
 
@@ -134,18 +134,18 @@ def test_page_draws_charts_tables_words_and_downloads_that_fit(place: str, name:
         assert not np.isinf(frame.select_dtypes("number").to_numpy(float)).any()
     no_charts = ("claims", "train", "learn", "context_planner", "layouts", "decoding")
     assert frames or name != "default" or place in no_charts
-    # Around the pictures stand the guide, the formula and code that is Python.
-    boxes = {box.label: box for box in at.expander}
-    assert "How to read this" in boxes
-    definition = boxes["Definition and code"]
-    assert definition.latex
-    assert definition.code
-    for code in definition.code:
-        ast.parse(code.value)
+    # Under the pictures stand the guide, the formula, code that is Python, and the glossary.
+    asked = {drawers.HOW_TO_READ, drawers.DEFINITION, drawers.CODE, drawers.GLOSSARY}
+    assert asked <= {*(at.button_group(key=drawers.KEY).value or ())}
+    assert at.latex
+    codes = [code.value for code in at.main.code if code.language == "python"]
+    assert codes
+    for code in codes:
+        ast.parse(code)
     # Every table has its numbers as CSV, in full.
-    tables = [box for label, box in boxes.items() if label.startswith("Numbers: ")]
-    names = [box.label.removeprefix("Numbers: ") for box in tables]
-    assert names == list(at.session_state["sheet"].tables)
+    names = list(at.session_state["sheet"].tables)
+    boxes = {box.label: box for box in at.expander}
+    tables = [boxes[name.capitalize()] for name in names]
     files = [f"posenc-{table.replace(' ', '-')}.csv" for table in names]
     assert {*page.files} == {*files}
     for file, box in zip(files, tables, strict=True):

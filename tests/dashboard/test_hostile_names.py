@@ -114,8 +114,8 @@ def test_hostile_table_is_text_on_every_page(page: str) -> None:
     at = use_table(f"{name}.safetensors", f"{name}.wpe", f"{name}.position_embeddings")
     at.query_params["part"] = DECODING  # the part of Check my encoding that names it
     at = drawn(turn_to(at, page).run())
-    for drawer in opened(*at.session_state["sheet"].tables):
-        at.session_state[drawer] = True
+    for drawer, state in opened(*at.session_state["sheet"].tables).items():
+        at.session_state[drawer] = state
     assert_text(drawn(at.run()))
     assert shows(at, "onerror=window") == (page not in ("train", "context_planner"))
     for frame in [*(element.value for element in at.dataframe), *charts(at)]:

@@ -149,7 +149,8 @@ def test_page_does_not_change_what_it_has_read(page: str) -> None:
     """Alone, beside a pin, with every drawer and menu open, exported, and in quiz mode."""
     alone = {"dim": "16", "heads": "2", "length": "12", "train_length": "8"}
     link = alone | {"schemes": "learned,rope,alibi,kerple_log", "a": "dim~32~length~9~heads~2"}
-    menus = dict.fromkeys(("definition", "from_one_position", "menu_python", "menu_export"), True)
+    menus: dict[str, Any] = dict.fromkeys(("from_one_position", "menu_python", "menu_export"), True)
+    menus |= {"drawers": ["Definition", "Code"]}
     before = torch.is_warn_always_enabled()
     torch.set_warn_always(True)
     try:
@@ -159,8 +160,8 @@ def test_page_does_not_change_what_it_has_read(page: str) -> None:
             # Beside a pin every frame is a copy; alone, frames are those that were read.
             for asked in (link, alone | {"schemes": link["schemes"]}):
                 at = visit(page, asked, **menus)
-                for name in opened(*at.session_state["sheet"].tables):
-                    at.session_state[name] = True
+                for name, state in opened(*at.session_state["sheet"].tables).items():
+                    at.session_state[name] = state
                 drawn(at.run())
             if page == "encoding":  # charts and matrices; drawing them as files takes long
                 compared = Pair(setting(at), pin.read(at.session_state["a"])[0])

@@ -39,9 +39,8 @@ def draw() -> None:
         return
     if st.session_state.get("check_answered") != chosen.table not in EXAMPLES:
         # It can take a minute: no answer on another table is shown meanwhile.
-        with header.container():
-            st.title(TITLE, anchor=False)
-            st.info("The uploaded table is being checked.", icon=":material/hourglass_top:")
+        page.title(TITLE)
+        header.info("The uploaded table is being checked.", icon=":material/hourglass_top:")
         result.empty()
     if part == DECODING:
         decoded = settings.map(lambda setting: data.decoding(setting, chosen.table))
