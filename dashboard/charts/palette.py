@@ -1,4 +1,4 @@
-"""One colour and one stroke per scheme, by its place in the registry, the same on every page and ground.
+"""One colour and one stroke per scheme, the same on every page and ground.
 
 The planner draws no schemes but ways to read a model: those have strokes of their own, unscaled grey.
 
@@ -9,6 +9,8 @@ one farthest, in OKLab, from all before it as seen with normal sight and with pr
 and tritanopia (Machado et al. 2009). So many colours on two grounds cannot all be told apart by
 everybody: no two schemes share a stroke before the twelfth, and no two share both.
 """
+
+from collections.abc import Iterable
 
 from posenc.planner import METHODS
 from posenc.planner.methods import CONFIGURED, LARGER_BASE, UNSCALED
@@ -24,8 +26,30 @@ DASHES = (
     [14, 6], [6, 2, 6, 2, 1, 2],
 )  # fmt: skip
 
-COLOURS = {kind: PALETTE[n % len(PALETTE)] for n, kind in enumerate(SCHEMES)}
-STROKES = {kind: DASHES[n % len(DASHES)] for n, kind in enumerate(SCHEMES)}
+# The schemes in the order in which they took their colours. A new one is added at the end: whatever its
+# place in the registry, it changes no colour of the others.
+ORDER = (
+    "learned", "sinusoidal", "rope", "alibi", "none", "rope_linear", "rope_ntk", "rope_dynamic",
+    "rope_yarn", "rope_yarn_paper", "rope_longrope", "rope_llama3", "rope_proportional",
+    "rope_sections", "shaw", "transformer_xl", "t5", "kerple_log", "kerple_power", "fire",
+    "sandwich", "xpos", "cope",
+)  # fmt: skip
+
+
+def looks(kinds: Iterable[str]) -> dict[str, tuple[str, list[int]]]:
+    """Return the colour and the stroke of each scheme, those that ORDER does not name last."""
+    names = tuple(kinds)
+    ordered = (*ORDER, *(kind for kind in names if kind not in ORDER))
+    places = {kind: n for n, kind in enumerate(ordered)}
+    return {
+        kind: (PALETTE[places[kind] % len(PALETTE)], DASHES[places[kind] % len(DASHES)])
+        for kind in names
+    }
+
+
+_LOOKS = looks(SCHEMES)
+COLOURS = {kind: colour for kind, (colour, _) in _LOOKS.items()}
+STROKES = {kind: dash for kind, (_, dash) in _LOOKS.items()}
 
 # What a plan compares, the scalings last: one more changes no colour of the others.
 _NAMES = tuple(dict.fromkeys((UNSCALED.name, LARGER_BASE.name, CONFIGURED, *METHODS)))

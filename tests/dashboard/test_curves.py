@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dashboard.charts.palette import COLOURS, DASHES, PALETTE, STROKES
+from dashboard.charts.palette import COLOURS, DASHES, ORDER, PALETTE, STROKES, looks
 from dashboard.frame import coinciding
 from posenc.schemes import SCHEMES
 from tests.dashboard.pages import captions, charts, drawn, of, visit
@@ -101,3 +101,12 @@ def test_colour_and_stroke_tell_all_schemes_apart() -> None:
     # Strokes differ in what is drawn of them: parts, length or first dash.
     assert len({(len(dash), sum(dash), dash[:1]) for dash in map(tuple, DASHES)}) == len(DASHES)
     assert len({(COLOURS[kind], tuple(STROKES[kind])) for kind in SCHEMES}) == len(SCHEMES)
+
+
+def test_new_scheme_anywhere_in_the_registry_recolours_no_other() -> None:
+    kinds = [*SCHEMES]
+    assert {*kinds} == {*ORDER}
+    for place in (0, 3, len(kinds)):
+        more = looks([*kinds[:place], "new", *kinds[place:]])
+        assert more.pop("new")[0] not in COLOURS.values()
+        assert more == {kind: (COLOURS[kind], STROKES[kind]) for kind in kinds}
