@@ -166,7 +166,7 @@ def _past(guess: str) -> Lesson:
         "Read past the training length",
         asked
         if guess == "not yet"
-        else f"{verdict}: it is {best}. Loss in nats per byte: {rises}.{ends}",
+        else f"{verdict}: it is {best}. Loss change in nats per byte: {rises}.{ends}",
         "Does a formula that is defined at every position promise a model that works there?",
         f"No. {listed(broken) if broken else 'None'} breaks although the formula has a value at every "
         "position. A model only learns what it meets in training.",

@@ -61,31 +61,27 @@ DEFINITIONS: dict[str, tuple[str, str, Callable[..., Any]]] = {
 def draw() -> None:
     """Draw the step that is chosen."""
     header = st.container()
-    row = st.container(horizontal=True, vertical_alignment="bottom", gap="large")
-    step = sidebar.choices(page_options.LessonChoice, row).step
+    picture, beside = st.columns([3, 2], gap="large")
+    step = sidebar.choices(page_options.LessonChoice, beside).step
     chosen = None
     if step in CONTROLS:
         owner, name = CONTROLS[step]
-        chosen = getattr(sidebar.choices(owner, row), name)
+        chosen = getattr(sidebar.choices(owner, beside), name)
     lesson = data.read(step, chosen)
     with header:
         page.head(f"Step {step} of 5: {lesson.title}", lesson.sentences)
-    if step != "5" or chosen != "not yet":
-        PICTURES[step](lesson)
-        st.markdown(f"**Question.** {lesson.question}")
-        with st.expander("Answer", key=f"answer_of_step_{step}"):
-            st.markdown(lesson.answer)
-    links = st.container(horizontal=True, vertical_alignment="center")
-    for folder, label in LINKS[step]:
-        links.page_link(f"pages/{folder}/page.py", label=label, icon=":material/arrow_outward:")
-    if step != "5":
-        links.button(
-            "Next step",
-            key="next_step",
-            on_click=_turn_to,
-            args=(str(int(step) + 1),),
-            icon=":material/arrow_forward:",
-        )
+    is_waiting = step == "5" and chosen == "not yet"
+    with picture:
+        if is_waiting:
+            st.caption("The measured curves are drawn here after your guess.")
+        else:
+            PICTURES[step](lesson)
+    with beside:
+        if not is_waiting:
+            st.markdown(f"**Question.** {lesson.question}")
+            with st.expander("Answer", key=f"answer_of_step_{step}"):
+                st.markdown(lesson.answer)
+        _links(step)
     page.how_to_read(
         "Each step has one picture, one control and one question. Answer the question before you open the "
         "answer. Present, above, enlarges the page for a projector. The address names the step. The steps "
@@ -93,6 +89,21 @@ def draw() -> None:
     )
     formula, words, function = DEFINITIONS[step]
     page.definition(formula, words, function)
+
+
+def _links(step: str) -> None:
+    """Draw the ways to the full pages and to the next step."""
+    row = st.container(horizontal=True, vertical_alignment="center")
+    for folder, label in LINKS[step]:
+        row.page_link(f"pages/{folder}/page.py", label=label, icon=":material/arrow_outward:")
+    if step != "5":
+        row.button(
+            "Next step",
+            key="next_step",
+            on_click=_turn_to,
+            args=(str(int(step) + 1),),
+            icon=":material/arrow_forward:",
+        )
 
 
 @answered
@@ -111,7 +122,7 @@ def _orders(lesson: data.Lesson) -> None:
         scale=Scale(0.0, 1.0, "sequential", "attention weight"),
         row_label="query",
         column_label="key",
-        height=180,
+        height=150,
         together=2,
         text_alternative="Attention weights in both orders, each word in the same place.",
     )
