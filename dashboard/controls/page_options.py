@@ -3,14 +3,6 @@
 import unicodedata
 from dataclasses import dataclass
 
-from dashboard.limits import (
-    MAX_RUN_HEADS,
-    MAX_RUN_LAYERS,
-    MAX_RUN_LENGTH,
-    MAX_RUN_SEEDS,
-    MAX_RUN_STEPS,
-    MAX_RUN_WIDTH,
-)
 from dashboard.pages.check_my_encoding.options import CheckChoice, CheckPart
 from dashboard.pages.encoding.options import EncodingChoice
 from dashboard.pages.extrapolation.options import (
@@ -21,9 +13,9 @@ from dashboard.pages.extrapolation.options import (
 )
 from dashboard.pages.pca.options import PcaChoice
 from dashboard.pages.similarity.options import SimilarityChoice
+from dashboard.pages.train.options import TrainingChoice
 from posenc import fields, limits
 from posenc.claims import THEMES
-from posenc.lab.tasks import TASKS, Language
 from posenc.planner import METHODS
 from posenc.settings.setting import MAX_SHOWN_HEADS
 from posenc.text import with_advanced
@@ -93,45 +85,6 @@ class OffsetChoice:
         label="Second offset",
         help="For the composition: two steps in a row against one long one.",
     ).field(2)
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainingChoice:
-    """What the Train page asks; schemes and base are the sidebar's."""
-
-    task: str = fields.Choice(
-        options=tuple(TASKS),
-        label="Task",
-        help="Next byte of a text; the value that belongs to a key seen before; a string again.",
-    ).field(Language.kind)
-    run_length: int = fields.IntRange(
-        low=limits.MIN_RUN_TOKENS,
-        high=MAX_RUN_LENGTH,
-        label="Trained on tokens",
-        help="The training length (copy: letters of the longest string).",
-    ).field(32)
-    steps: int = fields.IntRange(
-        low=1, high=MAX_RUN_STEPS, label="Steps", help="Of 32 sequences."
-    ).field(300)
-    width: int = fields.IntRange(
-        low=8,
-        high=MAX_RUN_WIDTH,
-        multiple_of=2,
-        label="Width",
-        help="Of the model, a multiple of twice its heads.",
-    ).field(64)
-    layers: int = fields.IntRange(
-        low=1, high=MAX_RUN_LAYERS, label="Layers", help="Of the model."
-    ).field(2)
-    run_heads: int = fields.IntRange(
-        low=1, high=MAX_RUN_HEADS, label="Heads", help="Of every layer."
-    ).field(4)
-    seeds: int = fields.IntRange(
-        low=1,
-        high=MAX_RUN_SEEDS,
-        label="Seeds",
-        help="Trainings of each scheme, which differ in their random start and data order.",
-    ).field(1)
 
 
 @dataclass(frozen=True, kw_only=True)

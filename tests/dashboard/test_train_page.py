@@ -71,8 +71,30 @@ def test_plan_states_its_time_and_what_takes_too_long_cannot_start(
     assert [text.startswith(plan) for text in texts(at)].count(True) == 1
     monkeypatch.setattr(form, "speed", lambda: Speed(6_000.0, 0.0, 0.0))
     at.run()
-    assert ["One start may take 4.0 h" in box.value for box in at.warning] == [True]
+    assert ["One start may take at most 4.0 h" in box.value for box in at.warning] == [True]
     assert at.button(key="start_training").disabled
+
+
+def test_presets_fill_in_the_form_and_shipped_runs_are_shown(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(form, "speed", lambda: Speed(3e-3, 3e-10, 1e-11))
+    at = drawn(visit("train", {"schemes": "rope"}))
+    drawn(press(at, "preset_10 seconds"))
+    assert [at.session_state[name] for name in ("run_length", "width", "seeds")] == [16, 32, 1]
+    assert [text.split("**")[1] for text in texts(at) if "per step" in text] == ["about 10 s"]
+    drawn(press(at, "preset_2 minutes"))
+    assert [at.session_state[name] for name in ("run_length", "width", "seeds")] == [32, 64, 1]
+    assert [text.split("**")[1] for text in texts(at) if "per step" in text] == ["about 2 min"]
+    drawn(press(at, "preset_as shipped"))
+    assert "Already trained." in captions(at)
+    assert any(
+        text.startswith("**Trained on 64 tokens, evaluated at 1,024: RoPE") for text in texts(at)
+    )
+    (link,) = [
+        one.proto for one in at.get("page_link") if one.proto.label == "Open in Extrapolation"
+    ]
+    assert "comparison=language-64-" in link.query_string
 
 
 def test_start_is_shared_by_all_visitors_and_any_of_them_stops_it(queue: Queue) -> None:
@@ -81,7 +103,7 @@ def test_start_is_shared_by_all_visitors_and_any_of_them_stops_it(queue: Queue) 
     (entry,) = queue.jobs()
     assert [one.scheme.kind for one in entry.specifications] == ["rope", "alibi"]
     assert entry.state is JobState.QUEUED
-    assert "2 runs of this start: in training, below." in captions(at)
+    assert "In training, below: 2 runs of these." in captions(at)
     assert "start_training" not in keys_of_buttons(at)
     press(earlier)  # the same start, from a page that was open before
     assert len(queue.jobs()) == 1
@@ -264,7 +286,8 @@ def test_private_server_links_names_and_hides_its_own_runs(queue: Queue) -> None
     assert "My first try." in captions(visit("train"))
     run = train_waiting(queue)
     at = drawn(visit("train", LINK, own_runs=True))
-    assert "1 of 1 run is there already." in captions(at)
+    assert "Already trained." in captions(at)
+    assert len(charts(at)) == 1
     specification = Store().read(run).specification
     name = comparison(specification)
     links = [element.proto.query_string for element in at.get("page_link")]
@@ -288,7 +311,7 @@ def test_private_server_links_names_and_hides_its_own_runs(queue: Queue) -> None
     offered = " ".join(other.segmented_control(key="comparison_control").options)
     assert "Text, trained on 64 tokens" in offered
     assert comparison_title(specification) not in offered
-    assert "1 of 1 run is there already." in captions(visit("train", LINK))
+    assert "Already trained." in captions(visit("train", LINK))
 
 
 def test_only_the_owner_renames_hides_and_stops(queue: Queue, visit_as: SharedServer) -> None:

@@ -68,7 +68,7 @@ def draw(settings: Pair[Setting], header: DeltaGenerator, row: DeltaGenerator) -
     asked = questions.of_losses(curves) if language else _reach_questions(curves)
     shows = quiz.ask("measured", (shown, name), asked, curves)
     with header:
-        said = settings.map(lambda of: _headline(of, found)) if shows else quiz.WITHHELD
+        said = settings.map(lambda of: _headline(of.schemes, found)) if shows else quiz.WITHHELD
         page.head("Extrapolation", said)
     if shows and curves:
         with picture:
@@ -144,11 +144,20 @@ def _table(whole: list[RunInfo]) -> None:
         page.table(accuracy.table(run_frames.curves(whole, whole[0].specification.task)))
 
 
-def _headline(setting: Setting, every: list[RunInfo]) -> str:
-    """Return what the runs of one setting's schemes measured."""
-    found = _of(setting.schemes, every)
+def draw_result(found: list[RunInfo]) -> None:
+    """Draw the headline and the picture of finished runs, for a page that has just trained them."""
+    kinds = tuple(kind for kind in SCHEMES if any(run_frames.is_of(run, kind) for run in found))
+    if found:
+        st.markdown(f"**{_headline(kinds, found)}**")
+    if any(run.stopped is None for run in found):
+        _picture(found, kinds, LossChoice())
+
+
+def _headline(schemes: tuple[str, ...], every: list[RunInfo]) -> str:
+    """Return what the runs of these schemes measured."""
+    found = _of(schemes, every)
     if not found:
-        return f"No model of {page.names(setting.schemes)} is in this comparison."
+        return f"No model of {page.names(schemes)} is in this comparison."
     one = found[0].specification
     language = one.task == Language.kind
     curves = run_frames.curves(found, "context" if language else one.task)

@@ -8,6 +8,7 @@ import streamlit as st
 from dashboard.compute import run_names, run_words, runs
 from dashboard.controls.widgets import pressed
 from dashboard.frame import page
+from dashboard.pages.extrapolation import comparison
 from dashboard.pages.train import charts
 from dashboard.server import incidents, settings
 from dashboard.server.logs import event
@@ -77,13 +78,13 @@ def _row(queue: Queue, entry: Job) -> None:
         if entry.state is JobState.FAILED:
             st.error(plain(entry.error or ""), icon=":material/error:")
         elif entry.state is JobState.QUEUED:
-            st.caption(f"Waits; about {duration(entry.estimate)} of its own.")
+            st.caption(f"Queued; about {duration(entry.estimate)} to run.")
         else:
             share = 1 - planned(entry, progress) / max(entry.estimate, 1e-9)
             text = _far(progress.run, len(specs), one, progress.step)
             st.progress(min(max(share, 0.0), 1.0), text=text)
             left = remaining(entry, progress)
-            said = "Reads the trained model past its length. " if progress.evaluating else ""
+            said = "Evaluating past the training length. " if progress.evaluating else ""
             st.caption(f"{said}About {duration(left)} left.")
         if progress.points:
             frame = pd.DataFrame(progress.points, columns=["step", "loss"])
@@ -122,13 +123,13 @@ def remaining(entry: Job, progress: Progress) -> float:
     return planned(entry, progress) * slower
 
 
-def finished(name: str, asked: list[Specification]) -> None:
-    """Draw the link to a comparison."""
+def finished(name: str, asked: list[Specification], label: str = "") -> None:
+    """Draw the link to a comparison. label: of the link, else the task and the schemes."""
     made = {one.scheme.kind for one in asked}
     kinds = tuple(kind for kind in SCHEMES if kind in made)
     st.page_link(
         "pages/extrapolation/page.py",
-        label=page.names(kinds),
+        label=label or f"{comparison.title(asked[0])}: {page.names(kinds)}",
         icon=":material/trending_up:",
         query_params=[("half", "measured"), ("comparison", name)]
         + [("schemes", page.label(kind)) for kind in kinds],
@@ -152,7 +153,7 @@ def shelf(linked: str | None) -> None:
     for name, specs in [*own.items()][:SHELF]:
         finished(name, specs)
     if len(own) > SHELF:
-        st.caption(f"And {len(own) - SHELF:,} more, under Extrapolation, measured.")
+        st.caption(f"And {len(own) - SHELF:,} more, on Extrapolation.")
 
 
 def _far(run: int, count: int, one: Specification, step: int) -> str:

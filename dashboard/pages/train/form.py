@@ -7,9 +7,11 @@ from dataclasses import replace
 import streamlit as st
 
 from dashboard.compute import run_names, runs
-from dashboard.controls import page_options, uploads
+from dashboard.controls import uploads
 from dashboard.controls.widgets import pressed
+from dashboard.pages.extrapolation import measured
 from dashboard.pages.train import board
+from dashboard.pages.train.options import TrainingChoice
 from dashboard.server import counters, settings, visitor
 from dashboard.server.logs import event
 from dashboard.server.workers import server_workers
@@ -35,9 +37,7 @@ def speed() -> Speed:
     return calibrate()
 
 
-def plan(
-    setting: Setting, chosen: page_options.TrainingChoice, corpus: Corpus | None
-) -> list[Specification]:
+def plan(setting: Setting, chosen: TrainingChoice, corpus: Corpus | None) -> list[Specification]:
     """Return the runs that the controls mean. Raises ConfigError for sizes that do not fit."""
     return specifications(
         setting.schemes,
@@ -53,7 +53,7 @@ def plan(
     )
 
 
-def fitted(chosen: page_options.TrainingChoice) -> page_options.TrainingChoice:
+def fitted(chosen: TrainingChoice) -> TrainingChoice:
     """Return the choice with the nearest width that gives every head an even one."""
     rule = fields.rules(chosen)["width"]
     assert isinstance(rule, fields.IntRange)
@@ -95,7 +95,7 @@ def _text(name: str, digest: str, _content: bytes) -> Corpus:
     return from_text(name, _content)
 
 
-def offer(setting: Setting, chosen: page_options.TrainingChoice) -> str | None:
+def offer(setting: Setting, chosen: TrainingChoice) -> str | None:
     """Draw what a start would train and take, and the button that starts it.
 
     Returns the comparison that was linked to, because some of its runs are there already.
@@ -108,7 +108,7 @@ def offer(setting: Setting, chosen: page_options.TrainingChoice) -> str | None:
     asked_for, chosen = chosen.width, fitted(chosen)
     if chosen.width != asked_for:
         st.caption(
-            f"Width {chosen.width} is used instead of {asked_for}: it must be a multiple of twice the "
+            f"Width {chosen.width} replaces {asked_for}: the width must be a multiple of twice the "
             f"heads ({2 * chosen.run_heads})."
         )
     try:
@@ -127,11 +127,8 @@ def offer(setting: Setting, chosen: page_options.TrainingChoice) -> str | None:
     made = [one for one in asked if one.run_id in names]
     linked = None
     if made:
-        st.caption(
-            f"{len(made)} of {_runs(len(asked))} {'is' if len(made) == 1 else 'are'} there already."
-        )
         linked = summary.comparison(made[0])
-        board.finished(linked, made)
+        _result(linked, made, len(asked))
     underway = {
         one.run_id
         for entry in server_workers().queue.jobs()
@@ -141,22 +138,20 @@ def offer(setting: Setting, chosen: page_options.TrainingChoice) -> str | None:
     } - names
     left = [one for one in asked if one.run_id not in names | underway]
     if len(made) + len(left) < len(asked):
-        st.caption(
-            f"{_runs(len(asked) - len(made) - len(left))} of this start: in training, below."
-        )
+        st.caption(f"In training, below: {_runs(len(asked) - len(made) - len(left))} of these.")
     if not left:
         return linked
     timed = speed()
     seconds = sum(timed.seconds(one) for one in left)
     st.markdown(
-        f"{_runs(len(left))} of {_steps(left[0])}: **about {duration(seconds)}** on this machine, at "
-        f"{_short(timed.step(left[0]))} for a step."
+        f"{_runs(len(left))} of {_steps(left[0])}: **about {duration(seconds)}** on this machine, "
+        f"{_short(timed.step(left[0]))} per step."
     )
     too_long = seconds > allowed.run_seconds
     if too_long:
         st.warning(
-            f"One start may take {duration(allowed.run_seconds)} by this estimate: take fewer "
-            "steps, seeds or schemes, or a smaller model.",
+            f"One start may take at most {duration(allowed.run_seconds)}. Choose fewer steps, seeds or "
+            "schemes, or a smaller model.",
             icon=":material/block:",
         )
     called = run_names.name_field()
@@ -195,8 +190,16 @@ def offer(setting: Setting, chosen: page_options.TrainingChoice) -> str | None:
     return linked
 
 
+def _result(comparison: str, made: list[Specification], asked: int) -> None:
+    """Draw what the finished runs of a plan measured, and the link to all of it."""
+    every = len(made) == asked
+    st.caption("Already trained." if every else f"Already trained: {len(made)} of {_runs(asked)}.")
+    measured.draw_result(runs.headings(tuple(one.run_id for one in made)))
+    board.finished(comparison, made, label="Open in Extrapolation")
+
+
 def _started() -> list[str]:
-    """The entries that this session put in the queue: the starts of somebody whom nothing names."""
+    """Return the jobs that this session put in the queue, for a visitor without a name."""
     started: list[str] = st.session_state.setdefault("entries_started", [])
     return started
 

@@ -1,6 +1,6 @@
 """Train as Python."""
 
-from dashboard.controls.page_options import TrainingChoice
+from dashboard.pages.train.options import TrainingChoice
 from posenc.settings import Setting
 
 BODY = """
