@@ -160,7 +160,6 @@ main(sys.argv[1:])
 """
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a system without /dev/full")
 def test_file_of_proc_and_full_disk_end_with_one_sentence(llama: str) -> None:
     result = run("inspect", "/proc/kmsg")  # for root a regular file of size 0 that never ends
