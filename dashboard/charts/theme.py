@@ -5,6 +5,8 @@ data alone and the browser keeps its view. Built with Altair once and kept.
 """
 
 import functools
+import json
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import altair as alt
@@ -46,8 +48,8 @@ def scheme_dash(kinds: tuple[str, ...]) -> alt.StrokeDash:
     )
 
 
-# The pinned setting, A, is drawn thin and pale under the one at hand, B.
 SETTINGS = ("A", "B")
+SETTING_NAMES = {"A": "A (pinned)", "B": "B (current)"}
 
 
 def by_setting(pinned: bool, orient: Literal["top", "bottom"] = "top") -> dict[str, Any]:
@@ -57,8 +59,7 @@ def by_setting(pinned: bool, orient: Literal["top", "bottom"] = "top") -> dict[s
     """
     if not pinned:
         return {}
-    words = "datum.label == 'A' ? 'A, pinned' : 'B, now'"
-    legend = alt.Legend(title=None, orient=orient, labelExpr=words, symbolType="stroke")
+    legend = _setting_legend(orient)
     return {
         "opacity": alt.Opacity(
             "setting:N", scale=alt.Scale(domain=SETTINGS, range=[0.45, 1.0]), legend=legend
@@ -67,6 +68,73 @@ def by_setting(pinned: bool, orient: Literal["top", "bottom"] = "top") -> dict[s
             "setting:N", scale=alt.Scale(domain=SETTINGS, range=[4.5, 1.8]), legend=legend
         ),
     }
+
+
+def _setting_legend(orient: Literal["top", "bottom"] = "top") -> alt.Legend:
+    words = _setting_words(SETTING_NAMES)
+    return alt.Legend(title=None, orient=orient, labelExpr=words, symbolType="stroke")
+
+
+def _setting_words(names: Mapping[str, str]) -> str:
+    return f"datum.label == 'A' ? {json.dumps(names['A'])} : {json.dumps(names['B'])}"
+
+
+def name_settings(spec: Spec, names: Mapping[str, str]) -> Spec:
+    """Return a specification whose legend says in what A and B differ."""
+    old, new = (json.dumps(_setting_words(one)) for one in (SETTING_NAMES, names))
+    named: Spec = json.loads(json.dumps(spec).replace(old, new))
+    return named
+
+
+def line_style(kinds: tuple[str, ...], pinned: bool) -> dict[str, Any]:
+    """Encodings of lines: strokes by scheme; beside a pinned setting B is solid and A is dashed."""
+    if not pinned:
+        return {"strokeDash": scheme_dash(kinds), **widths(False)}
+    scale = alt.Scale(domain=SETTINGS, range=[[5, 4], [1, 0]])
+    return {
+        "strokeDash": alt.StrokeDash("setting:N", scale=scale, legend=_setting_legend()),
+        "size": alt.value(2),
+    }
+
+
+def shown(kinds: tuple[str, ...], style: dict[str, Any]) -> tuple[alt.Parameter, dict[str, Any]]:
+    """Return what a click on the legend changes, and the style in which it hides or shows a scheme."""
+    every = [{"scheme": SCHEMES[kind].label} for kind in kinds]
+    chosen = alt.selection_point(
+        name="shown", fields=["scheme"], bind="legend", toggle="true", value=every, clear=False,
+        empty=False,
+    )  # fmt: skip
+    strength = style.get("opacity", alt.value(1))
+    return chosen, style | {"opacity": alt.when(chosen).then(strength).otherwise(alt.value(0))}
+
+
+def readout(
+    kinds: tuple[str, ...], x: alt.X, y: str, x_title: str, pinned: bool, form: str = ".3g"
+) -> alt.Chart:
+    """A vertical rule at the pointer whose tooltip names the place once and lists every scheme."""
+    field = str(x.shorthand).partition(":")[0]
+    nearest = alt.selection_point(
+        name="nearest", on="pointerover", clear="pointerout", nearest=True, empty=False,
+        fields=[field],
+    )  # fmt: skip
+    column, names = "scheme", [SCHEMES[kind].label for kind in kinds]
+    chart = alt.Chart()
+    if pinned:
+        column = "line"
+        names = [f"{name}, {setting}" for name in names for setting in reversed(SETTINGS)]
+        chart = chart.transform_calculate(line="datum.scheme + ', ' + datum.setting")
+    rows = [alt.Tooltip(f"{name}:Q", title=name, format=form) for name in names]
+    place = alt.Tooltip(str(x.shorthand), title=x_title, format=",")
+    return (
+        chart.transform_pivot(column, value=y, groupby=[field])
+        .mark_rule(aria=False, color="gray")
+        .encode(
+            x=x,
+            opacity=alt.when(nearest).then(alt.value(0.7)).otherwise(alt.value(0)),
+            tooltip=[place, *rows],
+        )
+        .add_params(nearest)
+    )
 
 
 def widths(pinned: bool) -> dict[str, Any]:
@@ -102,7 +170,7 @@ def decades(form: str) -> alt.Axis:
 def told(pinned: bool) -> list[alt.Tooltip]:
     """Return what a tooltip says of whose line it is."""
     scheme = alt.Tooltip("scheme:N", title="scheme")
-    setting = alt.Tooltip("setting:N", title="setting (B now, A pinned)")
+    setting = alt.Tooltip("setting:N", title="setting")
     return [scheme, setting] if pinned else [scheme]
 
 
@@ -110,7 +178,7 @@ def boundary_rule() -> alt.Chart:
     """The training length, drawn where the frame says; a frame without it draws none."""
     return (
         alt.Chart()
-        .mark_rule(aria=False, strokeDash=[5, 4], opacity=0.7, color="gray")
+        .mark_rule(aria=False, strokeDash=[5, 4], opacity=0.7, color="gray", tooltip=None)
         .encode(x="min(boundary):Q")
     )
 
@@ -156,26 +224,27 @@ def by_offset(
 ) -> Spec:
     """Lines over offset or position, one per scheme, with a band from low to high and a boundary.
 
-    Frame: scheme, x, y, low, high, boundary, width, strength; pinned: setting, too. What Vega would work
-    out for every point is left out or said once, for a moved slider waits for it: a description, and a
-    tooltip, which on a line is that of its first point wherever the pointer is, and names what the legend
-    names.
+    Frame: scheme, x, y, low, high, boundary, width, strength; pinned: setting, too.
     """
     x = alt.X("x:Q", title=x_title, scale=alt.Scale(nice=False, zero=False))
     y = alt.Y("y:Q", title=y_title, scale=alt.Scale(zero=False))
     colour = scheme_colour(kinds)
+    chosen, style = shown(kinds, line_style(kinds, pinned))
     line = (
         alt.Chart()
-        .mark_line(interpolate="linear", description="a line per scheme")
-        .encode(x=x, y=y, color=colour, strokeDash=scheme_dash(kinds), **widths(pinned))
+        .mark_line(interpolate="linear", description="a line per scheme", tooltip=None)
+        .encode(x=x, y=y, color=colour, **style)
+        .add_params(chosen)
     )
-    layers = [line, boundary_rule()]
+    layers = [line, boundary_rule(), readout(kinds, x, "y", x_title, pinned)]
     if band:
         # Where lowest and highest are one there is nothing to fill.
         area = alt.Chart().transform_filter("datum.low < datum.high")
-        area = area.mark_area(opacity=0.1 if pinned else 0.18, description="from lowest to highest")
+        area = area.mark_area(tooltip=None, description="from lowest to highest")
+        strength = alt.when(chosen).then(alt.value(0.1 if pinned else 0.18)).otherwise(alt.value(0))
         apart = {"detail": "setting:N"} if pinned else {}
-        layers.insert(0, area.encode(x=x, y="low:Q", y2="high:Q", color=colour, **apart))
+        area = area.encode(x=x, y="low:Q", y2="high:Q", color=colour, opacity=strength, **apart)
+        layers.insert(0, area)
     return in_order(spec_of(alt.layer(*layers).properties(height=height)))
 
 

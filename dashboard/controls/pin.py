@@ -1,5 +1,7 @@
 """The pinned setting, A: a whole setting as one word of the link, so that a link shares both."""
 
+from typing import Any
+
 import streamlit as st
 
 from dashboard.ab import Pair
@@ -59,18 +61,41 @@ def word() -> str:
     return found
 
 
+def _changed(settings: Pair[Setting]) -> list[tuple[str, str, str]]:
+    """Return what differs between A and B: label, A's value, B's value."""
+    if settings.pinned is None:
+        return []
+    rules = fields.rules(Setting) | own_rules()
+    ours, theirs = record(settings.now), record(settings.pinned)
+    return [
+        (rule.label.lower(), _value(rule, theirs[name]), _value(rule, ours[name]))
+        for name, rule in rules.items()
+        if ours[name] != theirs[name]
+    ]
+
+
+def _value(rule: fields.Rule, value: Any) -> str:
+    is_number = isinstance(rule, fields.IntRange | fields.FloatRange)
+    return f"{value:,.10g}" if is_number else rule.describe(value)
+
+
 def differences(settings: Pair[Setting]) -> str:
     """Say in which fields the pinned setting differs from the one at hand."""
     if settings.pinned is None:
         return "Nothing is pinned."
-    rules = fields.rules(Setting) | own_rules()
-    ours, theirs = record(settings.now), record(settings.pinned)
-    parts = [
-        f"{rule.label.lower()} {rule.describe(theirs[name])}"
-        for name, rule in rules.items()
-        if ours[name] != theirs[name]
-    ]
+    parts = [f"{label} {theirs}" for label, theirs, _ in _changed(settings)]
     return f"A has {listed(parts)}." if parts else "A and B are the same so far: change something."
+
+
+def names(settings: Pair[Setting]) -> dict[str, str]:
+    """Return what a legend calls A and B: by what differs, the first two things where it is more."""
+    changed = _changed(settings)
+    if not changed:
+        return {"A": "A (pinned)", "B": "B (current)"}
+    more = [f"{len(changed) - 2} more"] if len(changed) > 2 else []
+    ours = [f"{label} {now}" for label, _, now in changed[:2]]
+    theirs = [f"{label} {then}" for label, then, _ in changed[:2]]
+    return {"A": f"A: {', '.join(theirs + more)}", "B": f"B: {', '.join(ours + more)}"}
 
 
 def control(setting: Setting) -> None:

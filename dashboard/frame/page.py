@@ -88,7 +88,10 @@ def chart(
     frames: Pair[pd.DataFrame], build: Callable[..., Spec], *arguments: Any, key: str, **more: Any
 ) -> None:
     """Draw a chart of both settings' frames; `build` makes its specification of the arguments."""
-    picture(named(side_by_side(frames)), build(*arguments, pinned=frames.compared, **more), key=key)
+    spec = build(*arguments, pinned=frames.compared, **more)
+    if frames.compared:
+        spec = theme.name_settings(spec, pin.names(settings()))
+    picture(named(side_by_side(frames)), spec, key=key)
 
 
 def picture(frame: pd.DataFrame, spec: Spec, *, key: str, alt: str | None = None) -> None:

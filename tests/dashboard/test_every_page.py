@@ -129,7 +129,9 @@ def test_page_draws_charts_tables_words_and_downloads_that_fit(place: str, name:
     # A chart draws nothing for a field that its frame lacks, and no infinite number.
     frames = charts(at)
     for element, frame in zip(at.get("vega_lite_chart"), frames, strict=True):
-        derived: set[str] = set()
+        # A tooltip has a field for each scheme, beside a pinned setting for each line of it.
+        derived = {str(name) for name in frame.get("scheme", ())}
+        derived |= {f"{name}, {setting}" for name in derived for setting in ("A", "B")}
         assert fields_read(json.loads(element.proto.spec), derived) - derived <= {*frame.columns}
         assert not np.isinf(frame.select_dtypes("number").to_numpy(float)).any()
     no_charts = ("claims", "train", "learn", "context_planner", "layouts", "decoding")
