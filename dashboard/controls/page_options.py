@@ -167,7 +167,7 @@ class ExerciseChoice:
     """Whether a page asks before it shows."""
 
     predict: bool = fields.Flag(
-        label="Predict, then look",
+        label="Quiz mode",
         help="A question first; the headline, pictures and numbers come with your answer.",
     ).field(False)
 

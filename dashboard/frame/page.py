@@ -128,7 +128,7 @@ def side_by_side(frames: Pair[pd.DataFrame]) -> pd.DataFrame:
 
 
 def panel_note(setting: Setting, kind: str, provenance: str = "", *, rounded: bool = True) -> str:
-    """Say what a panel really is: its width, where its numbers come from, what it ignores.
+    """Say what a panel really is: its width and where its numbers come from.
 
     rounded: whether the panel's numbers went through the precision that was asked for.
     """
@@ -143,20 +143,15 @@ def panel_note(setting: Setting, kind: str, provenance: str = "", *, rounded: bo
     elif model is not None:
         pass
     elif width == "rope_width" and not setting.equal_width:
-        parts.append(f"width {setting.rope_width} = {setting.dim} / {setting.heads}")
+        parts.append(f"{setting.rope_width:,} dimensions per head")
     elif width is not None:
-        parts.append(f"width {getattr(setting, width)}")
+        parts.append(f"{getattr(setting, width):,} dimensions")
     if "heads" in config.shared:
         head = "mean of" if setting.alibi_head == 0 else f"head {setting.alibi_head} of"
         heads = getattr(config, "heads", setting.heads)
         parts.append("one head" if heads == 1 else f"{head} {heads} heads")
-    if provenance and "source" in config.shared and "learned_rows" not in config.uses:
-        parts.append("trained on all its rows, whatever the training length here")
     if rounded and setting.table_dtype is not None and config.uses:
         parts.append(f"rounded to {setting.precision}")
-    ignored = setting.ignored_by(kind)
-    if ignored:
-        parts.append(f"{listed(ignored).lower()} change nothing here")
     return "; ".join(parts)
 
 

@@ -1,4 +1,4 @@
-"""Predict, then look: a question on the page's own numbers, answered before the page shows them.
+"""Quiz mode: a question on the page's own numbers, answered before the page shows them.
 
 Off unless asked for. A question is a value: its words, its control, and the function that takes the
 truth from the page's results. An answer counts for one question at one setting; a new setting asks
@@ -21,7 +21,7 @@ Found = TypeVar("Found")
 Answer = float | str
 Truth = float | str | frozenset[str]
 
-WITHHELD = "Predict first: the headline, the pictures and their numbers appear with your answer."
+WITHHELD = "Answer the question first. The results appear with your answer."
 KEPT = 64  # answers that a session remembers
 
 
@@ -129,7 +129,7 @@ def ask(page: str, setting: Hashable, questions: Sequence[Question[Found]], foun
     if not sidebar.choices(page_options.ExerciseChoice).predict:
         return True
     if not questions:
-        st.caption("There is nothing to predict at this setting.")
+        st.caption("No question at this setting.")
         return True
     answers: dict[Hashable, Answer] = st.session_state.setdefault("predictions", {})
     with st.container(border=True):
@@ -151,7 +151,7 @@ def ask(page: str, setting: Hashable, questions: Sequence[Question[Found]], foun
         show = st.success if verdict.right else st.info
         icon = ":material/check_circle:" if verdict.right else ":material/straighten:"
         show(("Right. " if verdict.right else "Not quite. ") + plain(verdict.text), icon=icon)
-        st.button("Predict again", key=f"again_{page}", on_click=_forget, args=(name,))
+        st.button("Try again", key=f"again_{page}", on_click=_forget, args=(name,))
     return True
 
 
@@ -220,7 +220,7 @@ def _control(page: str, question: Question[Found], name: Hashable) -> None:
             help=f"The last stop is \u201c{control.beyond}\u201d." if control.beyond else None,
         )
     st.button(
-        "Look",
+        "Check answer",
         key=f"look_{page}",
         type="primary",
         disabled=answer is None,

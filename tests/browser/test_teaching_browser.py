@@ -76,7 +76,7 @@ def test_question_is_answered_before_anything_is_drawn(visitor: Visit) -> None:
     expect(headline(page)).to_have_text(WITHHELD)
     assert page.locator(".matrix-row, .stVegaLiteChart").count() == 0
     page.locator("[data-testid=stMain] input[type=range]").first.press("ArrowRight")
-    click(page, page.get_by_role("button", name="Look", exact=True))
+    click(page, page.get_by_role("button", name="Check answer", exact=True))
     expect(row(page, "similarity").locator(".panel")).to_have_count(4)
     expect(headline(page)).not_to_have_text(WITHHELD)
     assert asked(page)["predict"] == "true"

@@ -243,12 +243,13 @@ def notes(at: AppTest) -> list[str]:
 @pytest.mark.parametrize("page", SCHEME_PAGES)
 def test_panels_say_real_width_heads_and_rounding(page: str) -> None:
     shown = notes(opened_page(page, "default").at)
-    for facts in (("width 512", "heads"), ("width 64 = 512 / 8",), ("mean of 8 heads", "base")):
-        assert any(all(fact in note for fact in facts) for note in shown), facts
+    for fact in ("512 dimensions", "64 dimensions per head", "mean of 8 heads"):
+        assert any(fact in note for note in shown), fact
     assert not any("rounded" in note for note in shown)
     odd = notes(opened_page(page, "odd").at)
     assert any("head 2 of 3 heads" in note for note in odd)
-    assert sum("width 96" in note for note in odd) >= 2  # equal width: RoPE has the whole dimension
+    # At equal width RoPE has the whole dimension.
+    assert sum("96 dimensions" in note for note in odd) >= 2
     rounded = any("rounded to bfloat16" in note for note in odd)
     assert rounded == (page != "extrapolation")  # which reads formulas exactly
 

@@ -100,8 +100,8 @@ def test_chosen_model_draws_its_own_numbers_and_hides_controls_it_ignores() -> N
     at = drawn(choose(visit("similarity", link), "llama-3-8b"))
     header, shown = matrices(at)
     subtitles = {panel["title"]: panel["subtitle"] for panel in header["panels"]}
-    assert subtitles["RoPE"].startswith("Llama-3-8B: width 128, base 500,000;")
-    assert subtitles["Sinusoidal"].startswith("width 512")
+    assert subtitles["RoPE"].startswith("Llama-3-8B: width 128, base 500,000")
+    assert subtitles["Sinusoidal"].startswith("512 dimensions")
     angles = np.arange(48)[:, None] * 5e5 ** (-np.arange(0, 128, 2) / 128)
     expected = np.cos(angles[:, None] - angles[None]).mean(-1)
     assert np.allclose(shown["RoPE"], expected, atol=1e-6)
