@@ -66,7 +66,9 @@ def test_pinned_cell_is_in_the_link_and_opens_pinned(visitor: Visit) -> None:
     assert asked(page)["reference"] == 33
     text = row(page, "similarity").locator(".readout").inner_text()
     assert text.startswith("query 33, key 34, distance 1: 0.")
-    caption = page.get_by_text("Query 33, key 34, distance 1: ")
+    caption = page.get_by_test_id("stCaptionContainer").filter(
+        has_text="Query 33, key 34, distance 1: "
+    )
     assert text.partition(": ")[2] in caption.inner_text()
     other = visitor().open(copied_link(page))
     assert row(other, "similarity").locator(".readout").inner_text() == text
