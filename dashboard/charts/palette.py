@@ -1,7 +1,5 @@
 """One colour and one stroke per scheme, the same on every page and ground.
 
-The planner draws no schemes but ways to read a model: those have strokes of their own, unscaled grey.
-
 The first five are Okabe and Ito's (2008, "Color universal design"), moved to one lightness so that each
 reads on white and on near-black. Those after them were taken one by one from the sRGB colours of at
 least 3:1 against both grounds (WCAG 2.2, 1.4.11) and of a chroma that sits beside the first: each the
@@ -12,8 +10,6 @@ everybody: no two schemes share a stroke before the twelfth, and no two share bo
 
 from collections.abc import Iterable
 
-from posenc.planner import METHODS
-from posenc.planner.methods import CONFIGURED, LARGER_BASE, UNSCALED
 from posenc.schemes import SCHEMES
 
 PALETTE = (
@@ -50,12 +46,3 @@ def looks(kinds: Iterable[str]) -> dict[str, tuple[str, list[int]]]:
 _LOOKS = looks(SCHEMES)
 COLOURS = {kind: colour for kind, (colour, _) in _LOOKS.items()}
 STROKES = {kind: dash for kind, (_, dash) in _LOOKS.items()}
-
-# What a plan compares, the scalings last: one more changes no colour of the others.
-_NAMES = tuple(dict.fromkeys((UNSCALED.name, LARGER_BASE.name, CONFIGURED, *METHODS)))
-_GREY = PALETTE.index("#8b8f96")
-_SHADES = (PALETTE[_GREY], *(one for n, one in enumerate(PALETTE) if n != _GREY))
-METHOD_COLOURS = {name: _SHADES[n % len(_SHADES)] for n, name in enumerate(_NAMES)}
-# A table has room for a short stroke: those with more gap than line are left out.
-_FULL = tuple(dash for dash in DASHES if dash[0] >= dash[1])
-METHOD_STROKES = {name: _FULL[n % len(_FULL)] for n, name in enumerate(_NAMES)}

@@ -143,7 +143,11 @@ def written(setting: Setting) -> dict[str, list[str]]:
     for owner in st.session_state.get("owners", ()):
         chosen = fields.rules(owner)
         rules |= chosen
-        values |= {name: st.session_state[name] for name in chosen if name in st.session_state}
+        values |= {
+            name: st.session_state[name]
+            for name in chosen
+            if st.session_state.get(name) is not None  # an empty field stands for its default
+        }
     return {name: _link(rule, values[name]) for name, rule in rules.items() if name in values}
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from dashboard.pages.check_my_encoding.options import CheckChoice, CheckPart
 from dashboard.pages.encoding.options import EncodingChoice
+from dashboard.pages.extend_context.options import PlanChoice
 from dashboard.pages.extrapolation.options import (
     ExtrapolationChoice,
     FormulaChoice,
@@ -14,11 +15,9 @@ from dashboard.pages.extrapolation.options import (
 from dashboard.pages.pca.options import PcaChoice
 from dashboard.pages.similarity.options import SimilarityChoice
 from dashboard.pages.train.options import TrainingChoice
-from posenc import fields, limits
+from posenc import fields
 from posenc.claims import THEMES
-from posenc.planner import METHODS
 from posenc.settings.setting import MAX_SHOWN_HEADS
-from posenc.text import with_advanced
 
 # Joiners and the marks of flags belong to words and emoji; other format characters reorder or hide text.
 _FORMAT = {0x200C, 0x200D, *range(0xE0020, 0xE0080)}
@@ -204,35 +203,6 @@ class PredictionChoice:
         in_words="none, or said and the answer that was given",
         label="Answer",
     ).field("none")
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlanChoice:
-    """To which length the Context planner plans for the setting's model, and by which methods."""
-
-    context: int = fields.IntRange(
-        low=1,
-        high=limits.MAX_TRAIN_LENGTH,
-        label="Target context",
-        help="How many tokens the model is to read.",
-    ).field(131_072)
-    trained: int = fields.IntRange(
-        low=0,
-        high=limits.MAX_TRAIN_LENGTH,
-        label="Trained length",
-        help="Tokens of a training text, for a model of which it is not known. At 0 that is what its "
-        "makers or its config say, or else its context.",
-    ).field(0)
-    methods: tuple[str, ...] = fields.MultiChoice(
-        options=tuple(METHODS),
-        labels=tuple(method.label for method in METHODS.values()),
-        most=len(METHODS),
-        label="Methods",
-        help=with_advanced(
-            "Ways to read a longer context, compared below.",
-            (method.label for method in METHODS.values() if method.advanced),
-        ),
-    ).field(("none", "linear", "ntk", "yarn", "llama3", "base"))
 
 
 PAGE_CHOICES: tuple[type, ...] = (

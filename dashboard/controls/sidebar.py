@@ -216,15 +216,17 @@ def choices(
     owner: type[Owner],
     place: DeltaGenerator | Mapping[str, DeltaGenerator] | None = None,
     words: Sequence[str] = (),
+    empty: Mapping[str, str] | None = None,
 ) -> Owner:
     """Draw the controls of one page in a row, or each in its own place, and return what was chosen.
 
-    words: what a field of free words can be right now.
+    words: what a field of free words can be right now. empty: what a number's field says while it is
+    empty, which stands for its default.
     """
     row = None if isinstance(place, Mapping) else place
     if place is None:
         row = st.container(horizontal=True, vertical_alignment="top")
-    values = {}
+    values: dict[str, Any] = {}
     st.session_state.setdefault("owners", []).append(owner)
     link.take_up(owner)
     for name, rule in fields.rules(owner).items():
@@ -233,6 +235,14 @@ def choices(
         assert target is not None
         if isinstance(rule, fields.Word):
             values[name] = _one_of(target, name, rule, default, words)
+            continue
+        if empty and name in empty:
+            assert isinstance(rule, fields.IntRange)
+            number = target.number_input(
+                rule.label, rule.low, rule.high, None, key=name, help=rule.help or None,
+                placeholder=empty[name], bind="query-params",
+            )  # fmt: skip
+            values[name] = default if number is None else number
             continue
         chosen = widget(target, rule, default, key=name, bind="query-params")
         if isinstance(rule, fields.MultiChoice):  # of nothing at all, or too much, the nearest

@@ -57,7 +57,7 @@ PAGES = {
     "relative_offsets": ("Relative offsets", "Relative offsets"),
     "extrapolation": ("Extrapolation", "Extrapolation"),
     "train": ("Train", "Train your own"),
-    "context_planner": ("Extend a model's context", "Context planner"),
+    "context_planner": ("Extend a model's context", "Extend a model's context"),
     "check_my_encoding": ("Check my encoding", "Check my encoding"),
 }
 

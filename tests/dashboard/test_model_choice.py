@@ -13,8 +13,8 @@ from streamlit.testing.v1.element_tree import Toggle
 
 from dashboard.controls import learned_table
 from dashboard.controls import pin as pinned
-from dashboard.controls.page_options import PlanChoice
 from dashboard.pages.extend_context import script as planner_script
+from dashboard.pages.extend_context.options import PlanChoice
 from posenc import limits
 from posenc.checkpoints import hub_is_enabled
 from posenc.checkpoints.position_table import PositionTable, read_position_table

@@ -1,4 +1,4 @@
-"""The Context planner: its page and its command show the plan of the library, with every source."""
+"""Extend a model's context: its page and its command show the plan of the library, with every source."""
 
 import importlib
 import json
@@ -11,14 +11,15 @@ from click.testing import CliRunner
 from streamlit.testing.v1 import AppTest
 
 from dashboard.controls import pin as pinned
-from dashboard.controls.page_options import PlanChoice
 from dashboard.pages.extend_context import data
+from dashboard.pages.extend_context.options import PlanChoice
 from posenc import __main__ as command
 from posenc import rope_frequencies
 from posenc.analysis import smallest_base
 from posenc.models import read_config
 from posenc.models.presets import MODELS
 from posenc.planner import COLUMNS, RANKING, layer_notes, plan, recommendation, warnings_of
+from posenc.planner.methods import Readiness
 from posenc.planner.report import plan_record, ranked
 from posenc.settings import Setting
 from tests.dashboard.pages import as_read, captions, charts, drawn, headline, visit
@@ -35,8 +36,11 @@ def test_page_shows_the_plan_of_the_library_whatever_the_sidebar_says() -> None:
     at = drawn(visit(PAGE, {"context": "16384"} | sidebar))
     preset = MODELS["llama-3-8b"]
     expected = plan(preset.read(), 16_384, name=preset.label, methods=SHORT.methods)
-    assert as_read(headline(at)) == recommendation(expected)
-    costs, sees, cache = (box.value for box in at.dataframe[:3])
+    assert recommendation(expected) in [as_read(box.value) for box in at.markdown]
+    (unscaled,) = [row.pairs for row in expected.methods if row.method.name == "none"]
+    seen = f"Unscaled, {unscaled.unseen_count} of {len(unscaled.before)} pairs reach angles unseen"
+    assert as_read(headline(at)).startswith(f"2x longer. {seen} in training: ")
+    cache, costs, sees = (box.value for box in at.dataframe[:3])
     for rows in (costs, sees):
         assert list(rows["method"]) == [row.method.label for row in expected.methods]
     for row, shown in zip(expected.methods, sees["B(k) < 0 at"], strict=True):
@@ -55,7 +59,7 @@ def test_every_kind_of_model_and_target_has_a_plan() -> None:
     for name in kinds.values():
         choice = PlanChoice(context=1_024, trained=256, methods=("none", "ntk"))
         read = data.read(Setting(model=name), choice)
-        assert MODELS[name].label in read.headline
+        assert MODELS[name].label in read.summary
         assert MODELS[name].source in read.about
     for context in (1, 2, 5):
         choice = PlanChoice(context=context, methods=("none", "linear"))
@@ -80,7 +84,7 @@ def test_model_without_rope_needs_no_scaling() -> None:
     assert texts.count("ALiBi needs no scaling") == 1
     assert not at.dataframe[1:]
     compared = drawn(visit(PAGE, link | {"a": pinned.written(Setting(model="llama-2-7b"))}))
-    assert set(compared.dataframe[0].value["setting"]) == {"A"}
+    assert set(compared.dataframe[1].value["setting"]) == {"A"}
 
 
 def test_pinned_model_is_compared_in_headline_tables_and_charts() -> None:
@@ -88,10 +92,10 @@ def test_pinned_model_is_compared_in_headline_tables_and_charts() -> None:
     link = {"context": "16384", "methods": ["Unscaled", "YaRN", "Larger base"]}
     at = drawn(visit(PAGE, link | {"a": pinned.written(pin)}))
     choice = PlanChoice(context=16_384, methods=("none", "yarn", "base"))
-    current, other = (data.made(setting, choice) for setting in (Setting(), pin))
-    assert as_read(headline(at)) == recommendation(current)
-    assert any(recommendation(other) in as_read(text) for text in captions(at))
-    sees = at.dataframe[1].value
+    current, other = (data.context_plan(setting, choice) for setting in (Setting(), pin))
+    assert as_read(headline(at)) == data.read(Setting(), choice).headline
+    assert any(data.read(pin, choice).headline in text for text in captions(at))
+    sees = at.dataframe[2].value
     for method in current.methods:
         label = method.method.label
         column = sees[sees["method"] == label].set_index("setting")["K at the end"]
@@ -102,6 +106,69 @@ def test_pinned_model_is_compared_in_headline_tables_and_charts() -> None:
         assert column["A"] == f"{of_a:.3f}"
         assert column["B - A"] == (f"{of_b - of_a:+.3f}" if of_b != of_a else "0")
     assert all(set(frame["setting"]) == {"A", "B"} for frame in charts(at)[:5])
+
+
+def test_verdict_counts_unscaled_pairs_past_their_trained_angles() -> None:
+    """By the definition: less than a turn in training, and a larger angle at the target."""
+    read = data.read(Setting(), PlanChoice(methods=("yarn", "ntk")))  # counted without "none", too
+    theta = 500_000.0 ** (-np.arange(64) / 64)
+    unseen = int((theta * 8_192 < 2 * np.pi).sum())
+    assert read.headline == (
+        f"16x longer. Unscaled, {unseen} of 64 pairs reach angles unseen in training: plan to fine-tune."
+    )
+
+
+@pytest.mark.parametrize("name", ["llama-3-8b", "qwen2.5-7b", "mistral-7b-v0.1", "llama-2-7b"])
+@pytest.mark.parametrize("factor", [2, 8, 16])
+def test_advice_names_the_highest_ranked_method_that_a_source_supports(
+    name: str, factor: int
+) -> None:
+    choice = PlanChoice(context=factor * 4_096)
+    setting = Setting(model=name)
+    found, advice = data.context_plan(setting, choice), data.read(setting, choice).advice
+    if not found.longer:
+        assert advice == ()
+        return
+    assert [one.title for one in advice] == [
+        "No training",
+        "Light fine-tuning",
+        "Continued training",
+    ]
+    methods = {one.method.label: one for one in found.methods}
+    sources = {source for one in found.methods for _, source in one.statements}
+    for one in advice:
+        if not one.method:
+            assert "No source" in one.sentence
+            continue
+        method = methods[one.method]
+        assert one.source in sources
+        assert one.short == f"mean {method.short.mean:.3f}, largest {method.short.worst:.3f}"
+        needs_training = method.readiness is Readiness.TRAINED
+        assert needs_training == (one.title != "No training")
+        # No method is named before one that meets fewer unseen angles and is as ready.
+        better = [other for other in found.methods if other.readiness is method.readiness]
+        same_kind = [other for other in better if (other.method.name in ("llama3", "base"))
+                     == (one.title == "Continued training")]  # fmt: skip
+        if needs_training:
+            assert method.pairs.unseen_count == min(m.pairs.unseen_count for m in same_kind)
+        assert (method.pairs.unseen_count > 0) == ("unseen in training" in one.sentence)
+
+
+def test_empty_trained_length_shows_what_it_stands_for() -> None:
+    for link, hint in (
+        ({}, "8,192 from config"),
+        ({"model": "qwen2.5-7b"}, "32,768 from makers"),
+        ({"model": "bloom-176b"}, "2,048 from config"),
+    ):
+        at = drawn(visit(PAGE, link | {"context": "4096"}))
+        field = at.number_input(key="trained")
+        assert field.value is None
+        assert field.placeholder == hint
+    entered = drawn(visit(PAGE, {"context": "16384", "trained": "4096"}))
+    assert entered.number_input(key="trained").value == 4_096
+    assert as_read(headline(entered)).startswith("4x longer. ")
+    old_link = drawn(visit(PAGE, {"context": "16384", "trained": "0"}))
+    assert as_read(headline(old_link)).startswith("2x longer. ")
 
 
 # What is computed, and when -----------------------------------------------------------------------
@@ -138,7 +205,7 @@ def test_trained_length_is_entered_published_or_assumed() -> None:
     ):
         choice = PlanChoice(context=context, methods=("none",), trained=trained)
         read = data.read(Setting(model=model), choice)
-        assert fact in read.headline
+        assert fact in read.summary
         assert ("does not say how long" in read.assumed) == ("taken as" in fact)
 
 
@@ -146,7 +213,7 @@ def test_trained_length_is_entered_published_or_assumed() -> None:
 
 
 def test_tables_pairs_and_kernels_are_those_of_the_planned_schemes() -> None:
-    found, read = data.made(Setting(), SHORT), data.read(Setting(), SHORT)
+    found, read = data.context_plan(Setting(), SHORT), data.read(Setting(), SHORT)
     assert list(read.methods) == [column.title for column in COLUMNS]
     for part, rows in ranked(found).items():
         assert read.ranked[part].to_dict("records") == rows
@@ -197,13 +264,14 @@ PLANS = (("gemma-2-9b", 131_072), ("mistral-7b-v0.1", 9_000), ("transformer", 9_
 
 
 def draw_warnings(name: str, context: int, methods: tuple[str, ...]) -> None:
-    from dashboard.ab import Pair
-    from dashboard.controls.page_options import PlanChoice
     from dashboard.pages.extend_context import data, panels
+    from dashboard.pages.extend_context.options import PlanChoice
     from posenc.settings import Setting
 
     chosen = PlanChoice(context=context, methods=methods)
-    panels.beware(Pair(data.read(Setting(model=name), chosen), None))
+    read = data.read(Setting(model=name), chosen)
+    panels.warnings(read)
+    panels.layers(read)
 
 
 @pytest.mark.parametrize(("name", "target"), PLANS)
@@ -216,14 +284,14 @@ def test_page_states_rule_and_source_of_each_warning_and_layer(name: str, target
         assert caution.rule.strip()
         assert caution.source.strip()
         assert text.endswith(f"{caution.rule} Source: {caution.source}.*")
-        is_repeated = caution.sentence in read.headline + read.assumed
+        is_repeated = caution.sentence in read.headline + read.summary + read.assumed
         assert text.startswith(caution.sentence) == (not is_repeated)
     warned = {caution.sentence for caution in read.cautions}
     for note, text in zip(read.layers, texts[len(read.cautions) :], strict=True):
         assert note.source.strip()
         assert text.startswith(f"**{note.layers}**: ")
         assert text.endswith(f" Source: {note.source}.")
-        is_repeated = note.sentence in read.headline or note.sentence in warned
+        is_repeated = note.sentence in read.headline + read.summary or note.sentence in warned
         assert (note.sentence in text) == (not is_repeated)
 
 

@@ -1,6 +1,6 @@
-"""What the Context planner draws: one colour and stroke per method, the trained length dashed.
+"""Charts of the page Extend a model's context: one colour and stroke per method, unscaled grey.
 
-With a pinned setting its curves, A, stand pale beside those of the setting at hand.
+With a pinned setting, A, its curves stand pale beside those of the current one.
 """
 
 import functools
@@ -9,12 +9,20 @@ from typing import Any
 import altair as alt
 
 from dashboard.charts import theme
-from dashboard.charts.palette import METHOD_COLOURS, METHOD_STROKES
+from dashboard.charts.palette import DASHES, PALETTE
 from dashboard.pages.extend_context.data import AS_TRAINED, DEMANDED
 from posenc.planner import METHODS
 from posenc.planner.methods import CONFIGURED, CONFIGURED_LABEL, LARGER_BASE, UNSCALED
 
 NAMES = {method.label: name for name, method in METHODS.items()} | {CONFIGURED_LABEL: CONFIGURED}
+# The scalings last: one more changes no colour of the others.
+_NAMES = tuple(dict.fromkeys((UNSCALED.name, LARGER_BASE.name, CONFIGURED, *METHODS)))
+_GREY = PALETTE.index("#8b8f96")
+_SHADES = (PALETTE[_GREY], *(one for n, one in enumerate(PALETTE) if n != _GREY))
+METHOD_COLOURS = {name: _SHADES[n % len(_SHADES)] for n, name in enumerate(_NAMES)}
+# A table has room for a short stroke: those with more gap than line are left out.
+_FULL = tuple(dash for dash in DASHES if dash[0] >= dash[1])
+METHOD_STROKES = {name: _FULL[n % len(_FULL)] for n, name in enumerate(_NAMES)}
 _LADDERS = {AS_TRAINED: UNSCALED.name, DEMANDED: LARGER_BASE.name}  # drawn as these methods are
 _HEIGHT = theme.HEIGHT + 40  # of which the legend of six methods takes a part
 _LETTERS = 50  # taken by the legend of A and B
@@ -54,7 +62,7 @@ def _methods(labels: tuple[str, ...]) -> dict[str, Any]:
 
 def _line(pinned: bool, *more: Any, **encodings: Any) -> alt.Chart:
     """A line of each method, and of A where something is pinned; more: of its tooltip."""
-    setting = [alt.Tooltip("setting:N", title="setting (B now, A pinned)")] if pinned else []
+    setting = [alt.Tooltip("setting:N", title="setting (B current, A pinned)")] if pinned else []
     return (
         alt.Chart()
         .mark_line(strokeWidth=1.8)
@@ -76,7 +84,7 @@ def _spec(pinned: bool, *layers: alt.Chart) -> theme.Spec:
 
 @functools.cache
 def wavelengths(labels: tuple[str, ...], *, pinned: bool = False) -> theme.Spec:
-    """Wavelength by pair as read at the target. Frame: method, pair, wavelength, before,
+    """Wavelength by pair at the target. Frame: method, pair, wavelength, before,
     inv_freq, trained_inv_freq, boundary."""
     line = _line(
         pinned, "method:N", "pair:Q", alt.Tooltip("wavelength:Q", format=",.6g"),

@@ -1,7 +1,7 @@
-"""What the Context planner shows of one model, one target and some methods: frames, words, blocks."""
+"""What Extend a model's context shows of a model, a target and methods: frames, sentences, blocks."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +10,7 @@ import streamlit as st
 
 from dashboard.compute.schemes import CACHE
 from dashboard.controls.model_picker import about
-from dashboard.controls.page_options import PlanChoice
+from dashboard.pages.extend_context.options import PlanChoice
 from posenc import rope_frequencies
 from posenc.analysis import base_bound_curve, known_base
 from posenc.models.model_config import full_cache_note
@@ -27,12 +27,14 @@ from posenc.planner import (
     recommendation,
     warnings_of,
 )
-from posenc.planner.methods import UNSCALED
+from posenc.planner.methods import LARGER_BASE, UNSCALED, Readiness
+from posenc.planner.plan import MethodPlan
 from posenc.planner.report import ranked
-from posenc.planner.scaling_effects import distinct_positions, kernel_at
+from posenc.planner.scaling_effects import compare_pairs, distinct_positions, kernel_at
 from posenc.planner.warnings import bound_sentence, precision_sentence
 from posenc.schemes.rope import RopeConfig
 from posenc.settings import ChosenModel, Setting, chosen_model
+from posenc.text import as_factor, count_of
 
 DEFAULT = "llama-3-8b"  # where no model is chosen
 SEARCHED = 16_384  # up to here a page searches and scans every distance before it is asked
@@ -54,6 +56,20 @@ class Pasted:
 
 
 @dataclass(frozen=True)
+class Advice:
+    """What to do with one amount of training. method: its label, "" where nothing is known of one.
+
+    short: the expected change on short context. sentence: what is known. source: of the sentence.
+    """
+
+    title: str
+    method: str
+    short: str
+    sentence: str
+    source: str
+
+
+@dataclass(frozen=True)
 class PlannerRead:
     """Everything on the page. Frames are empty where the model has no RoPE.
 
@@ -63,6 +79,8 @@ class PlannerRead:
     """
 
     headline: str
+    summary: str
+    advice: tuple[Advice, ...]
     about: str
     methods: pd.DataFrame
     ranked: Mapping[str, pd.DataFrame]
@@ -111,8 +129,8 @@ def takes_long(word: str, chosen: PlanChoice) -> bool:
     return chosen.context > SCANNED_AT_ONCE
 
 
-def told_length(chosen: PlanChoice) -> int | None:
-    """Return the trained length that a visitor told, None for what is known of the model."""
+def entered_length(chosen: PlanChoice) -> int | None:
+    """Return the trained length that a visitor entered, None for what is known of the model."""
     return max(chosen.trained, 2) if chosen.trained else None
 
 
@@ -121,7 +139,7 @@ def planned(setting: Setting) -> str:
     return setting.model or DEFAULT
 
 
-def made(setting: Setting, chosen: PlanChoice, every: bool = False) -> ContextPlan:
+def context_plan(setting: Setting, chosen: PlanChoice, every: bool = False) -> ContextPlan:
     """Return the plan itself."""
     word = planned(setting)
     return _plan(word, chosen, every or not takes_long(word, chosen))
@@ -133,7 +151,7 @@ def _plan(word: str, chosen: PlanChoice, every: bool) -> ContextPlan:
         model.config,
         chosen.context,
         name=model.preset.label,
-        trained_length=told_length(chosen) or model.preset.trained_length,
+        trained_length=entered_length(chosen) or model.preset.trained_length,
         methods=chosen.methods,
         search_base=every,
         scan=None if every else SCANNED,
@@ -145,7 +163,9 @@ def _read(word: str, chosen: PlanChoice, every: bool) -> PlannerRead:
     found = _plan(word, chosen, every)
     notes = tuple(layer_notes(found.model, found.target, found.trained_length))
     return PlannerRead(
-        headline=recommendation(found),
+        headline=_verdict(found),
+        summary=recommendation(found),
+        advice=_advice(found) if found.longer and found.methods else (),
         about=about(chosen_model(word)),
         methods=methods_frame(found),
         ranked={part: pd.DataFrame(rows) for part, rows in ranked(found).items()},
@@ -178,14 +198,65 @@ def _read(word: str, chosen: PlanChoice, every: bool) -> PlannerRead:
     )
 
 
+def _verdict(found: ContextPlan) -> str:
+    """Return how much longer the target is, what happens unscaled, and what to plan, in one sentence."""
+    trained, length = found.trained, found.trained_length
+    if trained is None or length is None or not found.longer or not found.methods:
+        return recommendation(found)
+    stretch = found.reach / length
+    sizes = {"trained_length": length, "text": found.target, "reach": found.reach}
+    unscaled = compare_pairs(trained, trained, factor=stretch, **sizes)
+    verb = "reaches" if unscaled.unseen_count == 1 else "reach"
+    pairs = f"{unscaled.unseen_count} of {count_of(len(unscaled.before), 'pair')} {verb}"
+    is_tuned = any(one.readiness is Readiness.TRAINED for one in found.methods)
+    otherwise = "plan to fine-tune" if is_tuned else "plan to train and to measure"
+    todo = _TO_DO.get(found.methods[0].readiness, otherwise)
+    longer = as_factor(stretch).removeprefix("x")
+    return f"{longer}x longer. Unscaled, {pairs} angles unseen in training: {todo}."
+
+
+# By the readiness of the method that is ranked first.
+_TO_DO = {
+    Readiness.OWN_SCALING: "the model's own scaling is made for it",
+    Readiness.RECOMMENDED: "use the scaling that its makers recommend",
+    Readiness.UNTRAINED: "measure without training first",
+}
+# Methods whose sources trained on billions of tokens; the others took some hundred steps of fine-tuning.
+_CONTINUED = ("llama3", LARGER_BASE.name)
+
+
+def _advice(found: ContextPlan) -> tuple[Advice, ...]:
+    """Return the highest-ranked method for each amount of training that a source supports."""
+    tuned = [one for one in found.methods if one.readiness is Readiness.TRAINED]
+    choices = {
+        "No training": [one for one in found.methods if one.readiness in _TO_DO],
+        "Light fine-tuning": [one for one in tuned if one.method.name not in _CONTINUED],
+        "Continued training": [one for one in tuned if one.method.name in _CONTINUED],
+    }
+    return tuple(_advice_of(title, methods) for title, methods in choices.items())
+
+
+def _advice_of(title: str, methods: Sequence[MethodPlan]) -> Advice:
+    if not methods:
+        unknown = "No source reports a compared method at this factor."
+        return Advice(title, "", "", unknown, "")
+    first = methods[0]
+    sentence, source = first.statements[0] if first.advice is None else first.statements[-1]
+    if unseen := first.pairs.unseen_count:
+        verb = "reaches" if unseen == 1 else "reach"
+        sentence = f"{count_of(unseen, 'pair')} {verb} angles unseen in training. {sentence}"
+    short = f"mean {first.short.mean:.3f}, largest {first.short.worst:.3f}"
+    return Advice(title, first.method.label, short, sentence, source)
+
+
 def _assumed(found: ContextPlan, model: ChosenModel, chosen: PlanChoice) -> str:
-    """Say what a trained length of 0 stands for, "" where one is told or none matters."""
-    if found.trained is None or told_length(chosen) is not None:
+    """Say what a trained length of 0 stands for, "" where one is entered or none matters."""
+    if found.trained is None or entered_length(chosen) is not None:
         return ""
     if model.preset.trained_length is not None:
         return ""  # which `about` tells
     if found.assumed:
-        return f"{' '.join(found.assumed)} Type the trained length if you know it."
+        return f"{' '.join(found.assumed)} Enter the trained length if you know it."
     if found.model.trained_length is not None:
         what = "that its scaling starts from" if found.own_length else "a trained length of"
         return f"Its config says {what} {found.trained_length:,} tokens."
@@ -194,10 +265,19 @@ def _assumed(found: ContextPlan, model: ChosenModel, chosen: PlanChoice) -> str:
 
 def _partial(found: ContextPlan) -> str:
     """Say what was left for later, in a sentence."""
-    said = "the base that satisfies B(k) is not searched."
+    skipped = "the base that satisfies B(k) is not searched"
     if found.scanned < found.reach:
-        said = f"the sign of B(k) is looked at up to {found.scanned:,} only, and {said}"
-    return f"So that the page opens at once, {said}"
+        skipped = f"B(k) is computed up to {found.scanned:,} only, and {skipped}"
+    return f"To open at once, {skipped}."
+
+
+def length_hint(setting: Setting) -> str:
+    """Return the trained length that an empty field stands for, with its source."""
+    model = chosen_model(planned(setting))
+    if model.preset.trained_length is not None:
+        return f"{model.preset.trained_length:,} from makers"
+    length = _plan(planned(setting), PlanChoice(context=2, methods=("none",)), False).trained_length
+    return f"{length:,} from config" if length else "not known"
 
 
 def methods_frame(found: ContextPlan) -> pd.DataFrame:

@@ -1,18 +1,21 @@
-"""The parts of the Context planner under its headline: six pictures, what to beware of, what to paste."""
+"""The parts of Extend a model's context: verdict, what to paste, KV cache, pictures, warnings."""
+
+from collections.abc import Callable
 
 import pandas as pd
 import streamlit as st
 
 from dashboard.ab import Pair
-from dashboard.controls.page_options import PlanChoice
 from dashboard.frame import page
 from dashboard.pages.extend_context import charts, table
 from dashboard.pages.extend_context.data import PlannerRead, planned
+from dashboard.pages.extend_context.options import PlanChoice
 from dashboard.server.incidents import answered
 from dashboard.text import plain
 from posenc.planner.paste import LLAMA_CPP_SOURCE, VLLM_SOURCE
 from posenc.planner.report import COLUMNS
 from posenc.settings import Setting
+from posenc.text import count_of
 
 _ASKED = "plan_searched"  # the model and the target whose long search was asked for
 
@@ -42,8 +45,40 @@ def _ask(word: str, context: int) -> None:
     st.session_state[_ASKED] = (word, context)
 
 
-def tables(found: Pair[PlannerRead]) -> None:
-    """Draw the ranked methods as two tables, the method always in sight."""
+def verdict(both: Pair[PlannerRead]) -> None:
+    """Draw the summary and a recommendation for each amount of training."""
+    found = both.now
+    if found.assumed:
+        st.caption(plain(found.assumed))
+    if not found.advice:
+        return
+    for place, advice in zip(st.columns(len(found.advice)), found.advice, strict=True):
+        with place.container(border=True, height="stretch"):
+            st.caption(advice.title)
+            st.markdown(f"**{plain(advice.method or 'Nothing known')}**")
+            if advice.short:
+                st.markdown(f"Logit change on short context: {advice.short}")
+            st.caption(plain(advice.sentence))
+            if advice.source:
+                st.caption(f"Source: {plain(advice.source)}")
+
+
+def paste_and_cache(both: Pair[PlannerRead]) -> None:
+    """Draw what to paste beside the KV cache."""
+    left, right = st.columns([2, 1]) if both.now.pasted else (None, st.container())
+    if left is not None:
+        with left:
+            _paste(both.now)
+    with right:
+        st.subheader("KV cache per sequence", anchor=False)
+        page.table(both.map(lambda one: one.cache))
+        if both.now.windows:
+            st.caption(plain(both.now.windows))
+        layers(both.now)
+
+
+def _table(frame: pd.DataFrame) -> None:
+    """Draw a table of the ranked methods, the method always in sight."""
     columns = {
         table.STROKE: st.column_config.ImageColumn("", width=60, pinned=True),
         table.METHOD: st.column_config.TextColumn(pinned=True),
@@ -53,53 +88,55 @@ def tables(found: Pair[PlannerRead]) -> None:
         for column in COLUMNS
         if column.help
     }
-    for title, frame in table.tables(found).items():
-        st.subheader(title, anchor=False)
-        st.dataframe(frame, hide_index=True, column_config=columns, height="content")
-    st.caption(found.now.ranking)
+    st.dataframe(frame, hide_index=True, column_config=columns, height="content")
 
 
-def pictures(found: Pair[PlannerRead]) -> None:
-    """Draw the six panels, two beside each other."""
-    labels = table.methods(found)
-    pairs = found.map(lambda one: one.pairs)
-    left, right = st.columns(2)
-    with left:
-        st.subheader("Wavelengths at the target", anchor=False)
+def pictures(both: Pair[PlannerRead], offer_search: Callable[[], None]) -> None:
+    """Draw the compared methods and six pictures, a tab for each."""
+    if not any(len(one.methods) for one in both.each):
+        return
+    labels = table.methods(both)
+    pairs = both.map(lambda one: one.pairs)
+    compared = table.tables(both)
+    *places, waves, ratios, turns, logits, bound, precision = st.tabs(
+        [
+            *compared, "Wavelengths", "Change per pair", "Turns in training", "Expected logit",
+            "B(k) and base", "bfloat16 positions",
+        ]
+    )  # fmt: skip
+    for place, frame in zip(places, compared.values(), strict=True):
+        with place:
+            _table(frame)
+            st.caption(both.now.ranking)
+    with waves:
         st.caption(
-            "Positions per full turn of each pair. Dashed level: the trained length; waves above it "
-            "never closed in training."
+            "Positions per full turn of each pair at the target. Dashed: the trained length. Longer waves "
+            "never completed a turn in training."
         )
         page.chart(pairs, charts.wavelengths, labels, key="plan_wavelengths")
-    with right:
-        st.subheader("What happens to each pair", anchor=False)
-        st.caption("1 is a frequency kept as trained; the lowest level is divided by the factor.")
+    with ratios:
+        st.caption("1: frequency as trained. The lowest level: divided by the factor.")
         page.chart(pairs, charts.ramps, labels, key="plan_ramps")
-    left, right = st.columns(2)
-    with left:
-        st.subheader("Turns completed in training", anchor=False)
-        st.caption("Pairs under the dashed line saw only a part of their circle.")
+    with turns:
+        st.caption("Pairs under the dashed line completed less than one turn in training.")
         page.chart(pairs.map(_of_one), charts.turns, key="plan_turns")
-    with right:
-        st.subheader("Expected logit to the target", anchor=False)
-        st.caption("Of equal unit content by distance; the dashed line is the trained length.")
-        page.chart(found.map(lambda one: one.kernel), charts.kernels, labels, key="plan_kernels")
-    left, right = st.columns(2)
-    with left:
-        st.subheader("B(k) and the base it demands", anchor=False)
+    with logits:
+        st.caption("Of equal unit content, by distance. Dashed: the trained length.")
+        page.chart(both.map(lambda one: one.kernel), charts.kernels, labels, key="plan_kernels")
+    with bound:
         st.caption(
-            "The lowest value of every step; below 0, an unlike token outweighs a like one. "
-            f"{plain(found.now.base_bound)}"
+            "The lowest value of every step. Below 0, a dissimilar token scores higher than a similar one. "
+            f"{plain(both.now.base_bound)}"
         )
-        bounds = found.map(lambda one: one.bound)
+        bounds = both.map(lambda one: one.bound)
         ladders = tuple(
             dict.fromkeys(name for one in bounds.each if len(one) for name in one["ladder"])
         )
         page.chart(bounds, charts.bounds, ladders, key="plan_bounds")
-    with right:
-        st.subheader("Positions as bfloat16", anchor=False)
-        st.caption(f"Dashed: a number for every position. {plain(found.now.apart)}")
-        page.picture(found.now.resolution, charts.resolution(), key="plan_resolution")
+        offer_search()
+    with precision:
+        st.caption(f"Dashed: one number per position. {plain(both.now.apart)}")
+        page.picture(both.now.resolution, charts.resolution(), key="plan_resolution")
 
 
 def _of_one(pairs: pd.DataFrame) -> pd.DataFrame:
@@ -108,68 +145,66 @@ def _of_one(pairs: pd.DataFrame) -> pd.DataFrame:
 
 
 def sources(found: PlannerRead) -> None:
-    """Say where each statement about training comes from."""
+    """Say what is known of each method, and where it comes from."""
     if not found.evidence:
         return
-    with st.expander("What is published and measured of each method", icon=":material/menu_book:"):
+    with st.expander("Published and measured results", icon=":material/menu_book:"):
+        if found.advice:
+            st.markdown(plain(found.summary))
         st.markdown(
-            "\n".join(f"- **{plain(label)}**: {plain(said)} *{plain(source)}*"
-                      for label, said, source in found.evidence)
+            "\n".join(f"- **{plain(label)}**: {plain(sentence)} *{plain(source)}*"
+                      for label, sentence, source in found.evidence)
         )  # fmt: skip
 
 
-def beware(both: Pair[PlannerRead]) -> None:
-    """List what to beware of, each with its rule and source, and the layers; memory of A, too."""
-    found = both.now
-    left, right = st.columns(2)
-    with left:
-        st.subheader("Warnings", anchor=False)
-        for caution in found.cautions:
-            said = caution.sentence
-            if said in found.headline or said in found.assumed:
-                said = "As said above."
-            st.markdown(
-                f"{plain(said)}  \n*{plain(caution.rule)} Source: {plain(caution.source)}.*"
+def warnings(found: PlannerRead) -> None:
+    """List the warnings, each with its rule and source, and the methods that are left out."""
+    label = count_of(len(found.cautions), "warning")
+    with st.expander(label, icon=":material/warning:"):
+        columns = st.columns(2)
+        for n, warning in enumerate(found.cautions):
+            is_repeated = warning.sentence in found.headline + found.summary + found.assumed
+            sentence = "As said above." if is_repeated else warning.sentence
+            columns[n >= (len(found.cautions) + 1) // 2].markdown(
+                f"{plain(sentence)}  \n*{plain(warning.rule)} Source: {plain(warning.source)}.*"
             )
-        if not found.cautions:
-            st.caption("Nothing was found.")
         for reason in found.left_out:
             st.caption(plain(reason))
-    with right:
-        st.subheader("Keys and values of one sequence", anchor=False)
-        page.table(both.map(lambda one: one.cache))
-        if found.windows:
-            st.caption(plain(found.windows))
-        st.subheader("Layers", anchor=False)
-        bewared = {caution.sentence for caution in found.cautions}
-        for note in found.layers:
-            said = note.sentence
-            if said in found.headline:
-                said = "as said above."
-            elif said in bewared:
-                said = "as listed under Warnings."
-            st.markdown(f"**{plain(note.layers)}**: {plain(said)} Source: {plain(note.source)}.")
 
 
-def paste(found: PlannerRead) -> None:
+def layers(found: PlannerRead) -> None:
+    """List what the target means for each kind of layer."""
+    st.subheader("Layers", anchor=False)
+    warned = {warning.sentence for warning in found.cautions}
+    for note in found.layers:
+        sentence = note.sentence
+        if sentence in found.headline + found.summary:
+            sentence = "as said above."
+        elif sentence in warned:
+            sentence = "as listed under Warnings."
+        st.markdown(f"**{plain(note.layers)}**: {plain(sentence)} Source: {plain(note.source)}.")
+
+
+def _paste(found: PlannerRead) -> None:
     """Draw what to paste, a tab for each method."""
-    if not found.pasted:
-        return
-    st.subheader("Ready to paste", anchor=False)
-    if where := next((one.where for one in found.pasted.values() if one.where), ""):
-        st.caption(f"Keys of config.json: {plain(where)}")
+    where = next((one.where for one in found.pasted.values() if one.where), "")
+    st.subheader(
+        "What to paste",
+        anchor=False,
+        help=f"Keys of config.json: {plain(where)}\n\nReplace MODEL. vLLM: {VLLM_SOURCE}. llama.cpp: "
+        f"{LLAMA_CPP_SOURCE}.",
+    )
     for tab, (label, pasted) in zip(st.tabs([*found.pasted]), found.pasted.items(), strict=True):
         with tab:
-            for title, text in pasted.texts.items():
-                st.caption(title)
-                st.code(text, language="json" if text.startswith("{") else "bash", wrap_lines=True)
+            blocks = [*pasted.texts.items()]
+            for place, (_, text) in zip(
+                st.tabs([title for title, _ in blocks]) if blocks else (), blocks, strict=True
+            ):
+                language = "json" if text.startswith("{") else "bash"
+                place.code(text, language=language, wrap_lines=True)
             for reason in pasted.why:
                 st.caption(plain(reason))
             if pasted.script:
-                st.caption(
-                    "A script that measures loss by position on your own checkpoint, as it is and "
-                    "as planned."
-                )
                 st.download_button(
                     "Download loss_by_position.py",
                     pasted.script.encode,  # sent only once somebody asks
@@ -178,5 +213,5 @@ def paste(found: PlannerRead) -> None:
                     key=f"loss_script_{label}",
                     on_click="ignore",
                     icon=":material/download:",
+                    help="Measures loss by position on your own checkpoint, as it is and as planned.",
                 )
-    st.caption(f"vLLM: {VLLM_SOURCE}. llama.cpp: {LLAMA_CPP_SOURCE}. MODEL stands for your own.")

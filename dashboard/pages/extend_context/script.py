@@ -1,7 +1,7 @@
-"""The Context planner as Python: every method of a plan, ranked, as CSV."""
+"""Extend a model's context as Python: every method of a plan, ranked, as CSV."""
 
-from dashboard.controls.page_options import PlanChoice
-from dashboard.pages.extend_context.data import SCANNED, planned, takes_long, told_length
+from dashboard.pages.extend_context.data import SCANNED, entered_length, planned, takes_long
+from dashboard.pages.extend_context.options import PlanChoice
 from posenc.settings import Setting, chosen_model
 
 _SCRIPT = """\
@@ -29,7 +29,7 @@ _ASSUMPTION = "print(model.config.assumption, file=sys.stderr)\n"
 def script(setting: Setting, chosen: PlanChoice, every: bool = False) -> str:
     """Return a script that prints the ranked table of the setting's model."""
     model = planned(setting)
-    told = told_length(chosen)
+    told = entered_length(chosen)
     every = every or not takes_long(model, chosen)
     return _SCRIPT.format(
         model=model,

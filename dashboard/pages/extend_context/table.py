@@ -9,8 +9,7 @@ from typing import Any
 import pandas as pd
 
 from dashboard.ab import Pair
-from dashboard.charts.palette import METHOD_COLOURS, METHOD_STROKES
-from dashboard.pages.extend_context.charts import NAMES
+from dashboard.pages.extend_context.charts import METHOD_COLOURS, METHOD_STROKES, NAMES
 from dashboard.pages.extend_context.data import PlannerRead
 from posenc.planner.report import COLUMNS
 

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from dashboard.charts import theme
-from dashboard.charts.palette import METHOD_COLOURS
+from dashboard.pages.extend_context.charts import METHOD_COLOURS
 from posenc import SCHEMES
 from posenc.__main__ import main
 from posenc.models import read_config
