@@ -1,0 +1,84 @@
+"""One run of the script for a visitor: navigation, shared controls, toolbar and the chosen page."""
+
+import importlib
+from collections.abc import Mapping, Sequence
+
+import streamlit as st
+
+from dashboard.components import history
+from dashboard.controls import link, model_picker, pin, uploads
+from dashboard.frame import drawers, login, page_contents
+from dashboard.frame.toolbar import Toolbar, follow_link, presenting
+from dashboard.server import counters, identity, incidents, run_queue, workers
+
+# One colour and one file for both themes: a picture takes no colour from the page around it.
+LOGO = """<svg xmlns="http://www.w3.org/2000/svg" width="116" height="32" viewBox="0 0 116 32">
+<g fill="none" stroke="#2f86c6" stroke-width="2.5" stroke-linecap="round">
+<path d="M2 16q3.5-16 7 0t7 0 7 0" /><path d="M2 26q10.5-8 21 0" opacity="0.55" /></g>
+<text x="31" y="22" font-family="sans-serif" font-size="20" font-weight="600" fill="#2f86c6">posenc</text>
+</svg>"""
+
+
+def draw(
+    sections: Mapping[str, Sequence[tuple[str, str, str]]], addresses: Mapping[str, str]
+) -> None:
+    """Draw the page of the address.
+
+    sections: folder, title and icon of every page, by the section of the menu. addresses: by folder, of the
+    pages whose address is not their folder.
+    """
+    follow_link()
+    st.set_page_config(
+        page_icon="📐", layout="wide", initial_sidebar_state="collapsed" if presenting() else "auto"
+    )
+    folders = {
+        addresses.get(folder, folder): folder for pages in sections.values() for folder, *_ in pages
+    }
+    menu = {
+        section: [
+            st.Page(
+                f"pages/{folder}/page.py",
+                title=title,
+                icon=f":material/{icon}:",
+                url_path=addresses.get(folder, folder),
+                default=folder == "start",
+            )
+            for folder, title, icon in pages
+        ]
+        for section, pages in sections.items()
+    }
+    begun = False
+    with incidents.kind_errors():
+        uploads.bound()
+        identity.offered()  # a setting that cannot be used is all that there is to say
+        counters.visited()
+        link.keep()
+        begun = True
+    chosen = st.navigation(menu, position="top")
+    st.set_page_config(page_title=f"{chosen.title} - posenc")
+    st.logo(LOGO, size="large")
+    # After the navigation: a rerun before it would forget which page the link named.
+    with run_queue.server.turn(run_queue.standing()), incidents.kind_errors():
+        if not begun:
+            raise incidents.Ended
+        counters.here.count("reruns", chosen.url_path or "start")
+        link.turn_to(chosen.url_path)
+        page_contents.begin()
+        link.restore()
+        toolbar = Toolbar()
+        if not presenting():
+            with st.sidebar:
+                login.draw()
+        setting = toolbar.shared()
+        st.session_state["setting"] = setting
+        toolbar.before(setting)
+        model_picker.tell_assumption(pin.pair(setting))
+        workers.resume()
+        with incidents.kind_errors():
+            # Not `chosen.run()`: it gives each page its own widgets, and a control that two pages share
+            # would lose its value on the way between them.
+            importlib.import_module(f"dashboard.pages.{folders[chosen.url_path]}.page").draw()
+        with incidents.kind_errors():
+            drawers.draw()
+        toolbar.after(setting)
+        history.in_place()

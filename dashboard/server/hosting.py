@@ -1,0 +1,55 @@
+"""What the server does before its first visitor."""
+
+import contextlib
+import importlib
+import os
+import socket
+import stat
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import streamlit as st
+from streamlit.runtime.pages_manager import PagesManager
+
+# Their import takes seconds, which the first visitor would wait for.
+_SLOW = (
+    "altair",
+    "sklearn.decomposition",
+    "posenc.analysis",
+    "posenc.claims",
+    "posenc.identification",
+    "posenc.lab.runs",
+    "posenc.planner",
+)
+OPEN_FILES = Path("/dev/fd")  # of this process; not on Windows
+
+
+@contextlib.asynccontextmanager
+async def lifespan(app: st.App) -> AsyncIterator[None]:
+    """Prepare the server: import what is slow, and send small messages at once."""
+    # Until the first run calls `st.navigation`, Streamlit takes our folder `pages` for its older kind of
+    # app and tells whoever comes by a link that the page does not exist.
+    PagesManager.uses_pages_directory = False
+    for module in _SLOW:
+        importlib.import_module(module)
+    disable_nagle()
+    yield
+
+
+def disable_nagle() -> None:
+    """Set TCP_NODELAY on the server's listening socket, from which every connection inherits it.
+
+    A rerun is some seventy small messages. With Nagle's algorithm the last of them wait up to 40 ms for an
+    acknowledgement. asyncio disables it for sockets that it binds itself; Streamlit 1.67 binds its own
+    (as in https://github.com/Kludex/uvicorn/issues/3149) and has no option for it.
+    """
+    port = st.get_option("server.port")
+    files = [int(file.name) for file in OPEN_FILES.iterdir()] if OPEN_FILES.is_dir() else []
+    for file in files:
+        with contextlib.suppress(OSError):  # the file by which the folder was read is closed again
+            if not stat.S_ISSOCK(os.fstat(file).st_mode):
+                continue
+            # `dup`: closing the socket object must not close the server's own.
+            with socket.socket(fileno=os.dup(file)) as candidate:
+                if candidate.type == socket.SOCK_STREAM and candidate.getsockname()[1:2] == (port,):
+                    candidate.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -1,0 +1,39 @@
+"""What the server does before its first visitor."""
+
+import asyncio
+import socket
+from contextlib import ExitStack
+
+import pytest
+
+from dashboard.server import hosting
+
+
+def test_new_connections_of_the_server_and_no_other_send_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def start() -> None:
+        async with hosting.lifespan(None):  # type: ignore[arg-type]
+            pass
+
+    def sends_at_once(listening: socket.socket) -> bool:
+        stack.enter_context(socket.create_connection(listening.getsockname()))
+        accepted = stack.enter_context(listening.accept()[0])
+        assert accepted.proto == 0  # by which asyncio does not know it for TCP
+        return bool(accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+
+    with ExitStack() as stack:
+        ours, other = (stack.enter_context(socket.socket(socket.AF_INET)) for _ in range(2))
+        for listening in (ours, other):
+            listening.bind(("127.0.0.1", 0))
+            listening.listen()
+        monkeypatch.setattr(hosting.st, "get_option", {"server.port": ours.getsockname()[1]}.get)
+        with monkeypatch.context() as patched:
+            patched.setattr(
+                hosting, "OPEN_FILES", hosting.Path("/nowhere")
+            )  # a system without /dev/fd
+            asyncio.run(start())
+        assert not sends_at_once(ours)
+        asyncio.run(start())
+        assert sends_at_once(ours)
+        assert not sends_at_once(other)
