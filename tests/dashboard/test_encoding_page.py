@@ -153,7 +153,7 @@ def test_what_is_too_large_to_draw_is_cut_and_the_page_says_so() -> None:
     assert sizes == {512, 96}
     assert "the first 512 of 1,100 positions" in cut["RoPE"]["subtitle"]
     assert "the first 512 of 768 dimensions" in cut["Sinusoidal"]["subtitle"]
-    assert "dimensions" not in cut["RoPE"]["subtitle"]
+    assert " of 96 dimensions" not in cut["RoPE"]["subtitle"]
 
 
 def test_worked_example_and_formulas_follow_the_setting() -> None:

@@ -32,7 +32,12 @@ FOLDERS = {
 }
 FAULTS: dict[str, tuple[str, str, str, dict[str, str]]] = {
     **{page: (page, f"pages.{FOLDERS.get(page, page)}.data", "read", {}) for page in PAGES},
-    "check_my_encoding": ("check_my_encoding", "pages.check_my_encoding.data", "answer", {"part": "x"}),
+    "check_my_encoding": (
+        "check_my_encoding",
+        "pages.check_my_encoding.data",
+        "answer",
+        {"part": "x"},
+    ),
     "extrapolation": ("extrapolation", "pages.extrapolation.formula_view", "read", {}),
     "train": ("train", "pages.train.form", "offer", {}),
     "extrapolation, measured": (
