@@ -236,7 +236,7 @@ def opened(*names: str) -> dict[str, Any]:
 
 def table(at: AppTest, name: str) -> pd.DataFrame:
     """The full numbers under a page, opened by their name."""
-    (drawer,) = [one for one in at.expander if one.label == name.capitalize()]
+    *_, drawer = [one for one in at.expander if one.label == name.capitalize()]  # of Data
     return drawer.dataframe[0].value
 
 
