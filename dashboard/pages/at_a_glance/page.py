@@ -25,7 +25,8 @@ def draw() -> None:
     page.head(TITLE, read.map(lambda one: one.headline))
     sentences.show_notices(now.found)
     st.table(now.comparison.set_index("scheme").T)
-    if settings.now.equal_width and settings.now.of_model("rope") is None:
+    both = {"sinusoidal", "rope"} <= {*now.found}
+    if both and settings.now.equal_width and settings.now.of_model("rope") is None:
         st.markdown(_equal_width(now))
     for column, kind in columns(data.shown(read), most=3 if read.compared else 4):
         with column:
@@ -92,8 +93,6 @@ def _draw_properties(read: Pair[data.Read]) -> None:
 
 def _equal_width(read: data.Read) -> str:
     """Say how far sinusoidal and RoPE similarities differ where their widths are equal."""
-    if not {"sinusoidal", "rope"} <= {*read.found}:
-        return ""
     gap = float(np.abs(read.found["sinusoidal"].mean - read.found["rope"].mean).max())
     if gap < properties.OFFSET_ONLY:
         return (
