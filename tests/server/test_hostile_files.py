@@ -131,7 +131,7 @@ def test_text_beyond_the_cap_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "text.txt"
     with path.open("wb") as file:
         file.truncate(2**31 + 1)  # a hole: it takes no room
-    with pytest.raises(ValueError, match="at most 2,147,483,648 bytes are read"):
+    with pytest.raises(ValueError, match="at most 2,147,483,648 are read"):
         read_text(str(path))
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 import pytest
@@ -12,9 +13,13 @@ from dashboard.server import hosting
 def test_new_connections_of_the_server_and_no_other_send_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def start() -> None:
+    async def serve() -> None:
         async with hosting.lifespan(None):  # type: ignore[arg-type]
             pass
+
+    def start() -> None:
+        with ThreadPoolExecutor() as pool:  # a browser's tests have an event loop in this thread
+            pool.submit(asyncio.run, serve()).result()
 
     def sends_at_once(listening: socket.socket) -> bool:
         stack.enter_context(socket.create_connection(listening.getsockname()))
@@ -32,8 +37,8 @@ def test_new_connections_of_the_server_and_no_other_send_at_once(
             patched.setattr(
                 hosting, "OPEN_FILES", hosting.Path("/nowhere")
             )  # a system without /dev/fd
-            asyncio.run(start())
+            start()
         assert not sends_at_once(ours)
-        asyncio.run(start())
+        start()
         assert sends_at_once(ours)
         assert not sends_at_once(other)
