@@ -48,8 +48,11 @@ def on_phone() -> bool:
 
 
 def title(text: str) -> None:
-    """Draw the page's title at its place beside the tools."""
-    (page_contents.current().heading or st).title(text, anchor=False)
+    """Draw the page's title, once in a run, at its place beside the tools."""
+    contents = page_contents.current()
+    if contents.title != text:
+        contents.title = text
+        (contents.heading or st).title(text, anchor=False)
 
 
 def head(text: str, headline: str | Pair[str], assumed: str = "") -> None:
@@ -69,7 +72,6 @@ def head(text: str, headline: str | Pair[str], assumed: str = "") -> None:
         st.caption("The same of the pinned setting, A: no change." if said.pinned == said.now else
                    f"Pinned setting, A: {said.pinned}")  # fmt: skip
     page = page_contents.current()
-    page.title = text
     page.sentences.append(said.now)
     if said.pinned is not None:
         page.pinned.append(f"Pinned setting, A (pinned.json): {said.pinned}")

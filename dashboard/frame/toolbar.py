@@ -56,7 +56,7 @@ class Toolbar:
             gap="small",
         )
         place = row.container(width="stretch" if phone else "content")
-        page_contents.current().heading = place.empty()
+        page_contents.current().heading = place.container()
         tools: Any = row.container(horizontal=True, vertical_alignment="center", width="content")
         if phone:
             tools = tools.popover("Tools", icon=":material/more_vert:", type="tertiary")

@@ -51,7 +51,7 @@ PAGES = {
     "why_position": ("Why order matters", "Why position"),
     "encoding": ("Encoding", "Encoding"),
     "claims": ("Claims", "Claims, tested"),
-    "overview": ("At a glance", "The schemes side by side"),
+    "overview": ("At a glance", "At a glance"),
     "similarity": ("Similarity", "Similarity"),
     "pca": ("PCA", "PCA"),
     "relative_offsets": ("Relative offsets", "Relative offsets"),
@@ -73,7 +73,9 @@ DRAWN = """() => {
   if (app.dataset.testConnectionState !== "CONNECTED") return false;
   if (!document.querySelector("[data-testid=stMain] h1")) return false;
   if (document.querySelector("[data-testid=stSkeleton]")) return false;
-  const charts = [...document.querySelectorAll(".stVegaLiteChart")];
+  // A chart in a tab that is not chosen has no size, and is drawn once it is chosen.
+  const charts = [...document.querySelectorAll(".stVegaLiteChart")].filter(
+    (chart) => chart.checkVisibility());
   if (!charts.every((chart) => chart.querySelector("canvas, svg"))) return false;
   const rows = [...document.querySelectorAll("[data-testid=stBidiComponentIsolated]")];
   const drawn = rows.map((host) => host.shadowRoot?.querySelector(".matrix-row"));

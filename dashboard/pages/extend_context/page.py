@@ -34,7 +34,7 @@ def draw() -> None:
     with header:
         loading = st.empty()
         with loading.container():
-            st.title(TITLE, anchor=False)
+            page.title(TITLE)
             with st.spinner("Planning"):
                 both = settings.map(lambda setting: data.read(setting, chosen, every))
         found = both.now
