@@ -99,7 +99,9 @@ class ShortCost:
     compared: int
 
 
-def kernel_at(config: RopeConfig, offsets: Tensor | Array | Sequence[int], length: int) -> Array:
+def kernel_at(
+    config: RopeConfig, offsets: Tensor | npt.NDArray[np.int64] | Sequence[int], length: int
+) -> Array:
     """Return the expected logit K at some distances in a text of `length` positions, float64.
 
     K(k) = (2 a^2 B(k) + d - r) / d with B(k) the sum of cos(k theta), a the attention factor, d the

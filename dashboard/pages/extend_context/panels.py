@@ -200,8 +200,9 @@ def _paste(found: PlannerRead) -> None:
             for place, (_, text) in zip(
                 st.tabs([title for title, _ in blocks]) if blocks else (), blocks, strict=True
             ):
-                language = "json" if text.startswith("{") else "bash"
-                place.code(text, language=language, wrap_lines=True)
+                place.code(
+                    text, language=None, wrap_lines=True
+                )  # highlighting has too little contrast
             for reason in pasted.why:
                 st.caption(plain(reason))
             if pasted.script:
