@@ -243,7 +243,7 @@ def test_failing_jobs_do_not_stop_the_others(places: dict[str, Any]) -> None:
     errors = {o.specification.scheme.kind: o.error for o in sweep(jobs, LosingExecutor())}
     assert errors == {
         "alibi": "ConnectionError: the worker is gone",
-        "rope": "The text cannot be read: No such file or directory.",
+        "rope": "The text cannot be read. The file cannot be opened: no such file or directory.",
         "none": "ConnectionError: the worker is gone",
         "learned": None,
     }
