@@ -13,6 +13,7 @@ from dashboard.controls.widgets import control
 from dashboard.frame import coinciding, page, sentences
 from dashboard.pages.similarity import script
 from dashboard.pages.start import data, diagram
+from dashboard.text import plain
 from posenc import fields
 from posenc.analysis import similarity
 from posenc.lab.summary import Curve
@@ -114,7 +115,7 @@ def _similarity(settings: Pair[Setting], read: Pair[data.Start]) -> None:
         "Position similarity by distance",
         anchor=False,
         help="\n".join(
-            f"- {page.label(kind)}: {page.panel_note(settings.now, kind, text)}"
+            f"- {page.label(kind)}: {plain(page.panel_note(settings.now, kind, text))}"
             for kind, text in notes.items()
         ),
     )
