@@ -12,6 +12,8 @@ import sys
 import threading
 from pathlib import Path
 
+from pandas._libs.internals import BlockValuesRefs
+
 LEAST = 4  # held by a container that is counted
 _CONTAINERS = (dict, list, set, collections.deque)
 
@@ -20,8 +22,17 @@ def census() -> dict[str, tuple[str, int]]:
     """Return the containers of this process by their address: type with a hint, and length."""
     gc.collect()
     found = {}
-    for one in gc.get_objects():
+    objects = gc.get_objects()
+    # Weak references to the views of a frame's block: pandas drops the dead ones past 500.
+    views = {
+        id(part)
+        for one in objects
+        if isinstance(one, BlockValuesRefs)
+        for part in gc.get_referents(one)
+    }
+    for one in objects:
         bounded = isinstance(one, collections.deque) and one.maxlen is not None
+        bounded = bounded or (isinstance(one, list) and _refers_to_blocks(one))
         if isinstance(one, _CONTAINERS) and len(one) >= LEAST and not bounded:
             found[str(id(one))] = (_told(one), len(one))
     return found
