@@ -7,6 +7,7 @@ variable. `--check` says what the settings are and ends.
 import itertools
 import json
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -88,6 +89,8 @@ def main(arguments: list[str]) -> int:
     safe_stdout.install()  # before the log, which keeps where it writes
     logs.install()
     counters.here.serve()
+    # The server ends in good order on SIGTERM and then raises it again, which would end this process at once.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
         cli.main(["run", str(FOLDER / "app.py"), *ours, *arguments], prog_name="dashboard")
     finally:

@@ -32,7 +32,7 @@ def census() -> dict[str, tuple[str, int]]:
     }
     for one in objects:
         bounded = isinstance(one, collections.deque) and one.maxlen is not None
-        bounded = bounded or (isinstance(one, list) and _refers_to_blocks(one))
+        bounded = bounded or id(one) in views
         if isinstance(one, _CONTAINERS) and len(one) >= LEAST and not bounded:
             found[str(id(one))] = (_told(one), len(one))
     return found
