@@ -89,7 +89,7 @@ def main(arguments: list[str]) -> int:
     safe_stdout.install()  # before the log, which keeps where it writes
     logs.install()
     counters.here.serve()
-    # The server ends in good order on SIGTERM and then raises it again, which would end this process at once.
+    # On SIGTERM the server ends in good order and raises it again, which would end this process at once.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
         cli.main(["run", str(FOLDER / "app.py"), *ours, *arguments], prog_name="dashboard")
