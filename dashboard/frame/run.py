@@ -54,7 +54,7 @@ def draw(
         counters.visited()
         link.keep()
         begun = True
-    chosen = st.navigation(menu, position="top")
+    chosen = st.navigation(menu, position="top", expanded=True)  # expanded: on a phone
     st.set_page_config(page_title=f"{chosen.title} - posenc")
     st.logo(LOGO, size="large")
     # After the navigation: a rerun before it would forget which page the link named.
