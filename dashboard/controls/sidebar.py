@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import streamlit as st
@@ -9,7 +10,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.compute import schemes
 from dashboard.controls import learned_table, link, model_picker, page_controls
-from dashboard.controls.page_options import Sentence
+from dashboard.controls.sentence_rule import Sentence
 from dashboard.controls.widgets import (
     control,
     dial,
@@ -217,11 +218,13 @@ def choices(
     place: DeltaGenerator | Mapping[str, DeltaGenerator] | None = None,
     words: Sequence[str] = (),
     empty: Mapping[str, str] | None = None,
+    narrowed: Mapping[str, Sequence[str]] | None = None,
 ) -> Owner:
     """Draw the controls of one page in a row, or each in its own place, and return what was chosen.
 
     words: what a field of free words can be right now. empty: what a number's field says while it is
-    empty, which stands for its default.
+    empty, which stands for its default. narrowed: the options that are offered of a choice, where they
+    are fewer than its rule allows; the first replaces a default that is not offered.
     """
     row = None if isinstance(place, Mapping) else place
     if place is None:
@@ -244,6 +247,9 @@ def choices(
             )  # fmt: skip
             values[name] = default if number is None else number
             continue
+        if narrowed and name in narrowed and isinstance(rule, fields.Choice):
+            rule = replace(rule, options=tuple(narrowed[name]))
+            default = default if rule.accepts(default) else rule.options[0]
         chosen = widget(target, rule, default, key=name, bind="query-params")
         if isinstance(rule, fields.MultiChoice):  # of nothing at all, or too much, the nearest
             chosen = rule.nearest(",".join(chosen)) or default

@@ -48,7 +48,7 @@ SCREENS: dict[int, dict[str, Any]] = {
 PAGES = {
     "": ("Start", "How Transformers know where words are"),
     "learn": ("Learn in five steps", "Step 1 of 5: Swap two words"),
-    "why_position": ("Why order matters", "Why position"),
+    "why_position": ("Why order matters", "Why order matters"),
     "encoding": ("Encoding", "Encoding"),
     "claims": ("Claims", "Claims, tested"),
     "overview": ("At a glance", "At a glance"),

@@ -1,6 +1,7 @@
 """The Claims page: verdicts of the library, filtered, counted, drawn, and as a script."""
 
 import re
+from collections.abc import Iterable
 from itertools import product
 
 import numpy as np
@@ -8,8 +9,8 @@ import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard.controls.page_options import ClaimsChoice
-from dashboard.pages.claims import data
+from dashboard.pages.claims import cards, data
+from dashboard.pages.claims.options import ClaimsChoice
 from posenc.claims import CLAIMS, THEMES, Status
 from posenc.claims.distances import two_ahead_control, two_ahead_weights
 from posenc.settings import Setting
@@ -18,11 +19,26 @@ from tests.dashboard.pages import as_read, drawn, headline, matrices, opened, se
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
 
-def shown(at: AppTest) -> list[str]:
-    """The ids of the claims whose sentences stand on the page, in order."""
-    ids = {claim.sentence: claim.id for claim in CLAIMS.values()}
-    texts = [as_read(text.value).strip("*") for text in at.main.markdown]
-    return [ids[text] for text in texts if text in ids]
+def lines(at: AppTest) -> dict[str, str]:
+    """The lines of the page as read, by the ids of their claims, in order."""
+    found = {}
+    for expander in at.main.expander:
+        text = as_read(expander.label)
+        found |= {claim.id: text for claim in CLAIMS.values() if f"] {claim.sentence}" in text}
+    return found
+
+
+def by_rank(names: Iterable[str], setting: Setting) -> list[str]:
+    """Claims in the order of the page: false, false in small models, partly true, true, undecided."""
+    places = {state: n for n, states in enumerate(data.GROUPS.values()) for state in states}
+    last = len(data.FIRST) + 1
+
+    def rank(name: str) -> tuple[int, int]:
+        place = data.FIRST.index(name) if name in data.FIRST else len(data.FIRST)
+        place = last + data.LAST.index(name) if name in data.LAST else place
+        return places[data.judge(CLAIMS[name], setting).status], place
+
+    return sorted(names, key=rank)
 
 
 def test_page_shows_every_verdict_and_counts_them() -> None:
@@ -33,65 +49,56 @@ def test_page_shows_every_verdict_and_counts_them() -> None:
         "rope.layout": "half",
     }  # fmt: skip
     at = drawn(visit("claims", link, **opened("claims")))
-    assert shown(at) == [*CLAIMS]
-    verdicts = [claim.test(setting(at)) for claim in CLAIMS.values()]
-    read = [as_read(text.value) for text in at.main.markdown]
-    badges = [text for text in read if "-badge[" in text]
-    sources = [text for text in read if text.startswith(":small[")]
-    numbers = table(at, "claims").to_dict("records")
-    for claim, verdict, badge, source, row in zip(
-        CLAIMS.values(), verdicts, badges, sources, numbers, strict=True
-    ):
-        assert verdict.sentence in read, claim.id
-        assert badge.endswith(f" {verdict.status.capitalize()}]")
-        assert f"]({claim.link})" in source
-        assert ("Control: " in source) == (verdict.control is not None)
-        if verdict.control:
-            assert verdict.control.text in source
-        assert (row["id"], row["state"]) == (claim.id, str(verdict.status))
+    found = lines(at)
+    assert [*found] == by_rank(CLAIMS, setting(at))
+    verdicts = {name: claim.test(setting(at)) for name, claim in CLAIMS.items()}
+    numbers = {row["id"]: row for row in table(at, "claims").to_dict("records")}
+    for name, verdict in verdicts.items():
+        word, _ = cards.BADGES[verdict.status]
+        assert f" {word}] {CLAIMS[name].sentence}" in found[name]
+        row = numbers[name]
+        assert row["state"] == str(verdict.status)
         if verdict.decides:
-            assert f"### {verdict.decides.text}" in read
+            assert found[name].endswith(f"**{verdict.decides.text}**")
             number, value = pd.to_numeric([row["number"], verdict.decides.value])
             assert number == pytest.approx(value, rel=1e-12, abs=1e-13, nan_ok=True)
-    states = [verdict.status for verdict in verdicts]
+    states = [verdict.status for verdict in verdicts.values()]
     said = headline(at)
-    assert f"Of {len(CLAIMS)} sentences" in said
-    proofs = states.count(Status.THEOREM)
-    assert f"{states.count(Status.HOLDS) + proofs} hold" in said
-    assert f"({proofs} of them by proof)" in said
-    for state, words in (
-        (Status.PARTLY, "in part"),
-        (Status.FALSE, "false"),
-        (Status.NOT_HERE, "not so in the small models"),
-        (Status.NOT_MEASURED, "not measured"),
-        (Status.UNDECIDED, "nothing to decide"),
-    ):
-        counted = re.findall(rf"(\d+) \w+ {words}", said)
-        assert [int(text) for text in counted] == [states.count(state)] * (state in states)
+    assert said.startswith(f"{len(CLAIMS)} common claims: ")
+    for group, words in data.COUNTED.items():
+        count = sum(states.count(state) for state in data.GROUPS[group])
+        assert re.findall(rf"(\d+) {words}(?=[,.])", said) == [str(count)] * (count > 0)
 
 
 def test_filters_by_verdict_and_theme_leave_what_they_name() -> None:
     for verdict, theme in [*product(data.FILTERS, ("all", THEMES[0])), *product(["all"], THEMES)]:
         read = data.read(Setting(base=500.0), ClaimsChoice(verdict=verdict, theme=theme))
-        assert [*read.shown] == [
+        names = [
             claim.id
             for claim in CLAIMS.values()
             if read.verdicts[claim.id].status in data.FILTERS[verdict]
             and theme in ("all", claim.theme)
         ]
+        assert [*read.shown] == by_rank(names, Setting(base=500.0))
     assert {state for states in data.FILTERS.values() for state in states} == {*Status}
-    assert shown(drawn(visit("claims", {"theme": "models", "verdict": "partly"}))) == []
+    assert lines(drawn(visit("claims", {"theme": "models", "verdict": "partly"}))) == {}
     at = drawn(visit("claims", {"theme": THEMES[0]}))
-    assert shown(at) == [claim.id for claim in CLAIMS.values() if claim.theme == THEMES[0]]
+    assert {*lines(at)} == {claim.id for claim in CLAIMS.values() if claim.theme == THEMES[0]}
 
 
-def test_opened_claim_shows_its_code_its_numbers_and_its_attention_weights() -> None:
+def test_opened_claim_shows_its_evidence_its_numbers_and_its_code() -> None:
     at = drawn(visit("claims", claim_code_slowest=True))
     assert any(code.value.startswith("def slowest") for code in at.main.code)
+    verdict = CLAIMS["slowest"].test(Setting())
+    assert verdict.sentence in [as_read(text.value) for text in at.main.markdown]
+    assert any(f"]({CLAIMS['slowest'].link})" in text.value for text in at.main.caption)
     (numbers,) = [frame.value for frame in at.main.table]
     # 2 pi 10,000^(510/512), and the 2 pi 10,000 that is often quoted
     assert [as_read(text) for text in numbers["found"]] == ["60,611 positions", "62,832 positions"]
-    _, found = matrices(at)
+
+
+def test_opened_two_right_draws_its_attention_weights() -> None:
+    _, found = matrices(drawn(visit("claims", claim_code_two_right=True)))
     for title, weights in (
         ("Sinusoidal rows", two_ahead_weights(Setting())),
         ("Random rows", two_ahead_control(Setting())),

@@ -1,5 +1,6 @@
-"""The Why position page: its numbers, a visitor's sentence and its link."""
+"""The page Why order matters: its numbers, a visitor's sentence and its link."""
 
+import re
 from itertools import product
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from dashboard.controls import pin
-from dashboard.controls.page_options import OrderChoice
+from dashboard.pages.why_order_matters.options import OrderChoice
 from posenc import fields
 from posenc.analysis import RandomLayer, read_orders
 from posenc.settings import Query, Setting, to_text
@@ -32,22 +33,30 @@ SMALL = Setting(
     dim=48, heads=3, base=100.0, train_length=20, seed=7, learned_source="random", schemes=KINDS
 )
 ORDERS = {
+    "first and third swapped": (2, 1, 0, 3, 4, 5),
     "reversed": (5, 4, 3, 2, 1, 0),
     "ends swapped": (5, 1, 2, 3, 4, 0),
     "first word last": (1, 2, 3, 4, 5, 0),
 }
 
 
+def chips(at: AppTest) -> list[list[str]]:
+    """The chips as read: without position, and with the scheme that is shown."""
+    rows = [pages.as_read(text.value) for text in at.main.markdown if "-badge[" in text.value]
+    return [re.findall(r":(?:gray|orange)-badge\[(.*?)\]", row) for row in rows]
+
+
 @pytest.mark.parametrize("how", ORDERS)
 def test_every_number_is_that_of_the_layer_in_both_orders(how: str) -> None:
     """tests/library/test_order.py has the layer's own proofs."""
-    names = (BY_WORD, "outputs by word", "attention weights")
+    names = ("largest difference", BY_WORD, "outputs by word", "attention weights")
     link = to_text(SMALL) | {"sentence": " ".join(WORDS), "reorder": how, "pattern_head": "2"}
+    link["order_scheme"] = "ALiBi"
     masked = how == "ends swapped"
     at = drawn(visit(PAGE, link | {"causal": str(masked).lower()}, **pages.opened(*names)))
-    differences, outputs, weights = (pages.table(at, name) for name in names)
+    summary, differences, outputs, weights = (pages.table(at, name) for name in names)
     header, shown = matrices(at)
-    summary: Any = at.dataframe[0].value.set_index("scheme")
+    summary = summary.set_index("scheme")
     said = headline_text(at)
     for kind, (mask, causal) in product(KINDS, (("no mask", False), ("causal mask", True))):
         scheme = Query.of(SMALL, kind, "cpu", 6).build()
@@ -64,16 +73,23 @@ def test_every_number_is_that_of_the_layer_in_both_orders(how: str) -> None:
             assert summary.loc[LABELS[kind], mask] == own["difference"].max()
             blind = kind == "none" or (kind == "alibi" and how == "reversed")
             assert (expected.largest < 1e-13) == blind
-            assert blind or f"{LABELS[kind]} by {expected.largest:.3g}" in said
         if causal == masked:  # patterns are drawn of one mask
             both = of(weights, kind).set_index("order")["weight"]
             for order, values in (("first", expected.patterns), ("other", expected.other_patterns)):
-                assert np.allclose(shown[f"{LABELS[kind]}, {order} order"], values[1], atol=1e-7)
                 assert np.allclose(both[order], values[1].flatten())
+                if kind == "alibi":
+                    assert np.allclose(shown[f"ALiBi, {order} order"], values[1], atol=1e-7)
+            if kind == "alibi":
+                changed = [gap >= 1e-12 for gap in expected.differences.tolist()]
+                assert chips(at)[1] == [
+                    f"{word}: {'changed' if one else 'unchanged'}"
+                    for word, one in zip(NAMED, changed, strict=True)
+                ]
+                assert (f"by up to {expected.largest:.3g}" in said) == any(changed)
     for panel in header["panels"]:
         assert panel["subtitle"] == "head 2 of 3"
         assert [text for _, text in panel["columns"]["ticks"]] == NAMED
-    assert ("Still the same with ALiBi (" in said) == (how == "reversed")
+    assert ("With ALiBi too, every word keeps its output" in said) == (how == "reversed")
 
 
 # Sentences of visitors ----------------------------------------------------------------------------
@@ -88,8 +104,8 @@ FINE = {
     "spaces and percent": "  100%   &sentence=x +1 ",
 }
 CHANGED = {
-    "blank": ("   ", "dog bites man"),
-    "one word": ("dog", "dog bites man"),
+    "blank": ("   ", "dog bites man today"),
+    "one word": ("dog", "dog bites man today"),
     "thirteen": ("a b c d e f g h i j k l m", "a b c d e f g h i j k l"),
     "controls": ("dog\x00bites\x1b[31m man", "dog bites [31m man"),
     "turned around": ("dog \u202eetib\u202c man", "dog etib man"),
@@ -144,10 +160,10 @@ def test_rule_refuses_what_is_no_sentence(value: object) -> None:
 
 
 def test_equal_width_leaves_rope_one_head_and_the_page_says_so() -> None:
-    at = drawn(visit(PAGE, {"equal_width": "true", "dim": "64"}, learned_source="minilm"))
-    subtitles = {panel["title"]: panel["subtitle"] for panel in matrices(at)[0]["panels"]}
-    assert subtitles["RoPE, first order"] == "one head"
-    assert subtitles["ALiBi, first order"] == "head 1 of 8"
+    link = {"equal_width": "true", "dim": "64"}
+    for label, expected in (("RoPE", "one head"), ("ALiBi", "head 1 of 8")):
+        at = drawn(visit(PAGE, link | {"order_scheme": label}, learned_source="minilm"))
+        assert [panel["subtitle"] for panel in matrices(at)[0]["panels"]] == [expected] * 2
     assert any("token vectors of width 384" in text for text in pages.captions(at))
 
 
@@ -155,12 +171,13 @@ SHORT: dict[str, Any] = {"train_length": 2, "learned_source": "random"}
 
 
 def test_table_too_short_for_the_sentence_is_named_and_the_others_stay() -> None:
-    at = drawn(visit(PAGE, SHORT))
+    at = drawn(visit(PAGE, SHORT, **pages.opened(BY_WORD)))
     (box,) = at.info
     assert "Learned" in box.value
-    assert "position 2 has none" in pages.as_read(box.value)
+    assert "position 3 has none" in pages.as_read(box.value)
     assert "Learned" not in headline_text(at)
-    assert len(matrices(at)[1]) == 8
+    assert len(matrices(at)[1]) == 2
+    assert "Learned" not in pages.table(drawn(at), BY_WORD)["scheme"].tolist()
     (box,) = drawn(visit(PAGE, {"a": pin.written(Setting(**SHORT))})).info
     assert box.value.startswith("Pinned setting, A: The learned table")
-    assert "position 2 has none" in pages.as_read(box.value)
+    assert "position 3 has none" in pages.as_read(box.value)

@@ -129,3 +129,32 @@ def test_outputs_are_those_of_attention_in_both_orders(scheme: Scheme) -> None:
         assert reading.largest == pytest.approx(gaps.max().item(), abs=1e-11)
         pooled = (first.mean(dim=0) - other.mean(dim=0)).abs().max().item()
         assert reading.pooled == pytest.approx(pooled, abs=1e-11)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@for_schemes(among=("none", "rope", "alibi"))
+def test_repeated_words_are_followed_to_their_new_places(scheme: Scheme, causal: bool) -> None:
+    """A plain loop over places; of a reversed sentence ALiBi without a mask sees nothing."""
+    words, order = ("the", "cat", "sat", "on", "the", "mat"), (5, 4, 3, 2, 1, 0)
+    layer = layer_of(scheme)
+    tokens = layer.tokens(words)
+
+    def by_hand(sentence: list[int]) -> dict[int, Tensor]:
+        q, k, v = layer.project(scheme.embed(tokens[sentence][None]))
+        scores = scheme.scores(q, k)[0]
+        found = {}
+        for place, word in enumerate(sentence):
+            keys = range(place + 1 if causal else len(sentence))
+            outputs = []
+            for head in range(layer.heads):
+                powers = [float(scores[head, place, key].exp()) for key in keys]
+                parts = [power * v[0, head, key] for key, power in zip(keys, powers, strict=True)]
+                outputs.append(torch.stack(parts).sum(dim=0) / sum(powers))
+            found[word] = torch.cat(outputs)
+        return found
+
+    first, other = by_hand([0, 1, 2, 3, 4, 5]), by_hand([*order])
+    reading = read_orders(scheme, layer, words, order, causal=causal)
+    gaps = torch.stack([(first[word] - other[word]).abs().max() for word in range(6)])
+    assert_close(reading.differences, gaps, atol=1e-11)
+    assert (reading.largest < SAME) == (scheme.config.kind in SAME_MIRRORED and not causal)

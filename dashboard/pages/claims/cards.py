@@ -1,8 +1,8 @@
-"""Claims as cards: the sentence, its verdict as a word with an icon, the number, what was found."""
+"""Claims as lines: verdict, sentence and number; each opens to evidence, control, source and code."""
 
 import inspect
+import itertools
 from collections.abc import Sequence
-from typing import Literal
 
 import pandas as pd
 import streamlit as st
@@ -15,67 +15,73 @@ from dashboard.pages.claims import data
 from dashboard.text import plain
 from posenc.claims import CLAIMS, Claim, Number, Status, Verdict
 
-Colour = Literal["green", "blue", "orange", "red", "gray"]
-
-BADGES: dict[Status, tuple[str, Colour]] = {
-    Status.HOLDS: (":material/check:", "green"),
-    Status.THEOREM: (":material/done_all:", "blue"),
-    Status.PARTLY: (":material/contrast:", "orange"),
-    Status.FALSE: (":material/close:", "red"),
-    Status.NOT_HERE: (":material/model_training:", "orange"),
-    Status.NOT_MEASURED: (":material/hourglass_empty:", "gray"),
-    Status.UNDECIDED: (":material/remove:", "gray"),
-}
-HEADINGS = {
-    "values": "The table's values",
-    "content": "Beside content",
-    "wavelengths": "Wavelengths",
-    "distance": "Distance",
-    "order": "Order",
-    "tables": "Learned tables",
-    "biases": "Biases on the logit",
-    "models": "Trained models",
+# The word, and the colour and icon of its badge.
+BADGES: dict[Status, tuple[str, str]] = {
+    Status.HOLDS: ("True", "green-badge[:material/check:"),
+    Status.THEOREM: ("Proven", "blue-badge[:material/done_all:"),
+    Status.PARTLY: ("Partly true", "orange-badge[:material/contrast:"),
+    Status.FALSE: ("False", "red-badge[:material/close:"),
+    Status.NOT_HERE: ("False in small models", "orange-badge[:material/model_training:"),
+    Status.NOT_MEASURED: ("Not measured", "gray-badge[:material/hourglass_empty:"),
+    Status.UNDECIDED: ("Undecided", "gray-badge[:material/remove:"),
 }
 WEIGHTS = Scale(0.0, 1.0, "sequential", "attention weight")
 
 
 def draw(both: Pair[data.ClaimsRead]) -> None:
-    """Draw the cards that the filters leave, under the heading of their theme."""
-    found, theme = both.now, ""
-    for name in found.shown:
-        claim = CLAIMS[name]
-        if claim.theme != theme:
-            theme = claim.theme
-            st.subheader(HEADINGS[theme], anchor=False)
-        with st.container(border=True, key=f"claim_{name}", gap="small"):
-            card(claim, found.verdicts[name])
-            if both.pinned is not None:
-                st.caption(pinned(found.verdicts[name], both.pinned.verdicts[name]))
-            if name == data.DRAWN and found.weights is not None:
-                picture(*found.weights)
-            drawer(claim, found.verdicts[name])
+    """Draw a line per claim that the filters leave, grouped by verdict."""
+    found = both.now
+    for group, names in itertools.groupby(
+        found.shown, lambda name: data.GROUP_OF[found.verdicts[name].status]
+    ):
+        own = [*names]
+        st.subheader(f"{group} ({len(own)})", anchor=False)
+        with st.container(gap="xsmall"):
+            for name in own:
+                then = None if both.pinned is None else both.pinned.verdicts[name]
+                _draw_claim(CLAIMS[name], found, then)
 
 
-def card(claim: Claim, verdict: Verdict) -> None:
-    """Draw the sentence with its verdict, what was found, and the number that decides."""
-    icon, colour = BADGES[verdict.status]
-    words, number = st.columns([3, 1], vertical_alignment="top")
-    with words:
-        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-            st.badge(verdict.status.capitalize(), icon=icon, color=colour)
-            st.markdown(f"**{plain(claim.sentence)}**", width="content")
+def _draw_claim(claim: Claim, found: data.ClaimsRead, then: Verdict | None) -> None:
+    """Draw one line; evidence, control, source and code are sent once it is opened.
+
+    then: the verdict of the pinned setting.
+    """
+    verdict = found.verdicts[claim.id]
+    drawer = st.expander(
+        line(claim, verdict, then), key=f"claim_code_{claim.id}", on_change="rerun", type="compact"
+    )
+    if not drawer.open:
+        return
+    with drawer:
         st.markdown(plain(verdict.sentence))
-        st.markdown(f":small[{source(claim)}{control(verdict)}]")
-    decides = verdict.decides
-    if decides is not None:
-        with number, st.container(gap=None):
-            st.markdown(f"### {plain(decides.text)}")
-            st.caption(plain(decides.name))
+        st.caption(f"Source: [{plain(claim.source)}]({claim.link}).")
+        if then is not None:
+            st.caption(pinned(verdict, then))
+        if claim.id == data.DRAWN and found.weights is not None:
+            picture(*found.weights)
+        if verdict.numbers:
+            st.table(numbers(verdict.numbers, verdict.control))
+        st.caption(f"How it is tested. The verdict depends on {plain(data.reads(claim))}.")
+        for function in (claim.test, *claim.steps):
+            code = inspect.getsource(function)
+            st.code(code[code.index("def ") :], language="python")  # without its decorator
+
+
+def line(claim: Claim, verdict: Verdict, then: Verdict | None) -> str:
+    """Return verdict, claim and deciding number in a line of Markdown."""
+    word, badge = BADGES[verdict.status]
+    text = f":{badge} {word}] {plain(claim.sentence)}"
+    if verdict.decides is not None:
+        text += f" **{plain(verdict.decides.text)}**"
+    if then is not None and then.status != verdict.status:
+        text += f" :gray-badge[A: {BADGES[then.status][0]}]"
+    return text
 
 
 def pinned(now: Verdict, then: Verdict) -> str:
     """Say what the verdict of the pinned setting is, and how far the number moved."""
-    said = f"A: {then.status.capitalize()}"
+    said = f"A: {BADGES[then.status][0]}"
     ours, theirs = now.decides, then.decides
     if theirs is not None:
         said += f", {plain(theirs.text)}"
@@ -84,33 +90,6 @@ def pinned(now: Verdict, then: Verdict) -> str:
     if ours.name == theirs.name:
         said += f"; B minus A: {plain(f'{ours.value - theirs.value:.4g}')}"
     return said + "."
-
-
-def source(claim: Claim) -> str:
-    """The source, as a link."""
-    return f"Source: [{plain(claim.source)}]({claim.link})."
-
-
-def control(verdict: Verdict) -> str:
-    """The control and its number, where there is one."""
-    found = verdict.control
-    return "" if found is None else f" Control: {plain(f'{found.name}: {found.text}')}."
-
-
-def drawer(claim: Claim, verdict: Verdict) -> None:
-    """Draw every number and the code of the test; sent only once somebody opens it."""
-    more = st.expander(
-        "Test and code", key=f"claim_code_{claim.id}", on_change="rerun", type="compact"
-    )
-    if not more.open:
-        return
-    with more:
-        if verdict.numbers:
-            st.table(numbers(verdict.numbers, verdict.control))
-        st.caption(f"The verdict depends on {plain(data.reads(claim))}.")
-        for function in (claim.test, *claim.steps):
-            code = inspect.getsource(function)
-            st.code(code[code.index("def ") :], language="python")  # without its decorator
 
 
 def numbers(found: Sequence[Number], control: Number | None) -> pd.DataFrame:

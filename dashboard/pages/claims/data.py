@@ -8,7 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.compute.schemes import CACHE, MANY, Array
-from dashboard.controls.page_options import ClaimsChoice
+from dashboard.pages.claims.options import ClaimsChoice
 from dashboard.text import listed
 from posenc import PosencError, fields
 from posenc.claims import CLAIMS, Claim, Status, Verdict
@@ -22,6 +22,29 @@ FILTERS: dict[str, tuple[Status, ...]] = {
     "false": (Status.FALSE,),
     "open": (Status.NOT_HERE, Status.NOT_MEASURED, Status.UNDECIDED),
 }
+# Headings in the order of the page, and the outcomes under each.
+GROUPS: dict[str, tuple[Status, ...]] = {
+    "False": (Status.FALSE,),
+    "False in small models": (Status.NOT_HERE,),
+    "Partly true": (Status.PARTLY,),
+    "True": (Status.HOLDS, Status.THEOREM),
+    "Undecided": (Status.NOT_MEASURED, Status.UNDECIDED),
+}
+GROUP_OF = {status: group for group, states in GROUPS.items() for status in states}
+COUNTED = {  # in the headline
+    "True": "true here",
+    "Partly true": "partly true",
+    "False": "false",
+    "False in small models": "false in the small models trained here",
+    "Undecided": "undecided",
+}
+# By fame and surprise, numerics last; a claim that is not named here stands before those.
+FIRST = (
+    "slowest", "sinusoids_extrapolate", "rope_extrapolates", "alibi_extrapolates", "dominating",
+    "permutation", "falls", "near", "blind", "linear_map", "offset_only", "alike", "t5_shaw",
+    "two_right", "sqrt_scale", "overwritten", "own_frequency", "nearly_linear", "hour_hand",
+)  # fmt: skip
+LAST = ("bounded", "unique", "one_hot", "overflow", "exp_of_log")
 DRAWN = "two_right"  # the claim that is drawn
 DRAWN_POSITIONS = 16  # few, so that a step of two is seen
 
@@ -44,9 +67,20 @@ def read(setting: Setting, chosen: ClaimsChoice) -> ClaimsRead:
         for name, found in verdicts.items()
         if found.status in FILTERS[chosen.verdict] and chosen.theme in ("all", CLAIMS[name].theme)
     )
+    groups = [*GROUPS]
+    shown = tuple(
+        sorted(shown, key=lambda name: (groups.index(GROUP_OF[verdicts[name].status]), _rank(name)))
+    )
     drawn = DRAWN in shown and verdicts[DRAWN].numbers
     weights = _weights(CLAIMS[DRAWN].relevant(setting)) if drawn else None
     return ClaimsRead(verdicts, shown, frame(verdicts), weights)
+
+
+def _rank(name: str) -> int:
+    """Return the place of a claim among those of one verdict."""
+    if name in LAST:
+        return len(CLAIMS) + LAST.index(name)
+    return FIRST.index(name) if name in FIRST else len(FIRST)
 
 
 def judge(claim: Claim, setting: Setting) -> Verdict:
@@ -92,24 +126,9 @@ def frame(verdicts: Mapping[str, Verdict]) -> pd.DataFrame:
 
 def headline(verdicts: Mapping[str, Verdict]) -> str:
     """Count the verdicts in a sentence."""
-    counts = Counter(found.status for found in verdicts.values())
-    hold = counts[Status.HOLDS] + counts[Status.THEOREM]
-    proven = f" ({counts[Status.THEOREM]} of them by proof)" if counts[Status.THEOREM] else ""
-    parts = [f"{hold} {'holds' if hold == 1 else 'hold'} at these settings{proven}"]
-    said = {
-        Status.PARTLY: ("holds in part", "hold in part"),
-        Status.FALSE: ("is false", "are false"),
-        Status.NOT_HERE: (
-            "is not so in the small models trained here",
-            "are not so in the small models trained here",
-        ),
-        Status.NOT_MEASURED: ("is not measured", "are not measured"),
-        Status.UNDECIDED: ("has nothing to decide", "have nothing to decide"),
-    }
-    for state, (one, several) in said.items():
-        if counts[state]:
-            parts.append(f"{counts[state]} {one if counts[state] == 1 else several}")
-    return f"Of {len(verdicts)} sentences that are often repeated, {listed(parts)}."
+    counts = Counter(GROUP_OF[found.status] for found in verdicts.values())
+    parts = [f"{counts[group]} {COUNTED[group]}" for group in COUNTED if counts[group]]
+    return f"{len(verdicts)} common claims: {', '.join(parts)}."
 
 
 def reads(claim: Claim) -> str:

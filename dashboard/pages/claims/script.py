@@ -1,6 +1,6 @@
 """The Claims page as Python: every verdict at one setting, as CSV."""
 
-from dashboard.controls.page_options import ClaimsChoice
+from dashboard.pages.claims.options import ClaimsChoice
 from posenc import fields
 from posenc.settings import Setting
 

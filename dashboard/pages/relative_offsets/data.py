@@ -8,9 +8,9 @@ import pandas as pd
 from dashboard.charts import frames
 from dashboard.compute import schemes
 from dashboard.compute.result_cache import kept, once
-from dashboard.controls.page_options import OffsetChoice
 from dashboard.frame import coinciding, sentences
 from dashboard.pages.relative_offsets import frames as offset_frames
+from dashboard.pages.relative_offsets.options import OffsetChoice
 from posenc.analysis import OffsetClaims, OffsetMap
 from posenc.settings import Query, Setting
 

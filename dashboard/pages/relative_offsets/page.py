@@ -5,9 +5,10 @@ import streamlit as st
 
 from dashboard.charts import theme
 from dashboard.compute import schemes
-from dashboard.controls import page_options, sidebar
+from dashboard.controls import sidebar
 from dashboard.frame import coinciding, page, panels
 from dashboard.pages.relative_offsets import data, frames, script
+from dashboard.pages.relative_offsets.options import OffsetChoice
 from posenc import rotation
 from posenc.analysis import linear_map
 from posenc.analysis.offset_checks import OFFSETS
@@ -18,7 +19,7 @@ def draw() -> None:
     """Draw the page."""
     settings = page.settings()
     header = st.container()
-    chosen = sidebar.choices(page_options.OffsetChoice)
+    chosen = sidebar.choices(OffsetChoice)
     read = settings.map(lambda setting: data.read(setting, chosen))
     now = read.now
     with header:

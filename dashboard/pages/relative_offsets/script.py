@@ -1,7 +1,7 @@
 """Relative offsets as Python."""
 
-from dashboard.controls.page_options import OffsetChoice
 from dashboard.frame.script import script as whole
+from dashboard.pages.relative_offsets.options import OffsetChoice
 from posenc.settings import Setting
 
 IMPORTS = """

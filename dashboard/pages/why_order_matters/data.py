@@ -1,4 +1,4 @@
-"""Why position: one attention layer reads a sentence in two orders, with and without position."""
+"""Why order matters: one attention layer reads a sentence in two orders, with and without position."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,13 +6,11 @@ from dataclasses import dataclass
 import pandas as pd
 import streamlit as st
 
-from dashboard.ab import Pair
 from dashboard.compute.schemes import CACHE, Array
-from dashboard.controls.page_options import OrderChoice
 from dashboard.pages.why_order_matters import frames
+from dashboard.pages.why_order_matters.options import OrderChoice, order_of
 from posenc.analysis import OrderReading, RandomLayer, read_orders
 from posenc.errors import CheckpointError, PositionOutOfRange
-from posenc.schemes import SCHEMES
 from posenc.settings import Query, Setting
 
 NO_POSITION = "none"  # shown first, whatever is chosen: every scheme is held against it
@@ -61,7 +59,7 @@ class Seen:
 class WhyPosition:
     """All that the page shows of one setting.
 
-    order: the other order as a permutation; `other[i]` is `words[order[i]]`.
+    order: the other order as a permutation; `other[i]` is `words[order[i]]`. mask: that of `patterns`.
     patterns: by scheme, the weights (n, n) of the head drawn, in the first order and in the other.
     summary: a row per scheme. differences: a row per scheme, mask and word. outputs: the first
     features. weights: `patterns`, a row per pair of words.
@@ -70,6 +68,7 @@ class WhyPosition:
     words: tuple[str, ...]
     other: tuple[str, ...]
     order: tuple[int, ...]
+    mask: str
     seen: Mapping[str, Seen]
     reasons: Mapping[str, str]
     patterns: Mapping[str, tuple[Array, Array]]
@@ -79,21 +78,14 @@ class WhyPosition:
     outputs: pd.DataFrame
     weights: pd.DataFrame
 
+    @property
+    def mirrored(self) -> bool:
+        """Whether the other order is the first one reversed."""
+        return self.order == tuple(range(len(self.words)))[::-1]
 
-def kinds(both: Pair[WhyPosition]) -> tuple[str, ...]:
-    """Return the schemes that either setting shows, no position first."""
-    seen = {*both.now.seen, *(both.pinned.seen if both.pinned else ())}
-    return (NO_POSITION, *(kind for kind in SCHEMES if kind in seen and kind != NO_POSITION))
-
-
-def order_of(count: int, how: str) -> tuple[int, ...]:
-    """Return a change of order as a permutation: the index of the word at each place after it."""
-    first = tuple(range(count))
-    return {
-        "reversed": first[::-1],
-        "ends swapped": (count - 1, *first[1:-1], 0),
-        "first word last": (*first[1:], 0),
-    }[how]
+    def reading(self, kind: str) -> Reading:
+        """Return what a scheme's layer gives under the mask that is shown."""
+        return self.seen[kind].by_mask[self.mask]
 
 
 def read(setting: Setting, chosen: OrderChoice) -> WhyPosition:
@@ -122,6 +114,7 @@ def read(setting: Setting, chosen: OrderChoice) -> WhyPosition:
         words=words,
         other=tuple(words[index] for index in order),
         order=order,
+        mask=mask,
         seen=seen,
         reasons=reasons,
         patterns=patterns,

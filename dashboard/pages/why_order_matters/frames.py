@@ -1,4 +1,4 @@
-"""Why position as tidy frames: a word's outputs in both orders, and who looks at whom."""
+"""Why order matters as tidy frames: a word's outputs in both orders, and attention weights."""
 
 from __future__ import annotations
 

@@ -1,78 +1,126 @@
-"""Why position: what one attention layer makes of a sentence whose words change places."""
+"""Why order matters: what one attention layer makes of a sentence whose words change places."""
 
 import streamlit as st
 
-from dashboard.controls import page_options, sidebar
-from dashboard.frame import page
-from dashboard.pages.why_order_matters import charts as drawn
-from dashboard.pages.why_order_matters import data as why
-from dashboard.pages.why_order_matters import script
-from dashboard.pages.why_order_matters import sentences as said
+from dashboard.ab import Pair
+from dashboard.charts import theme
+from dashboard.components.matrix import Full, Panel, Scale
+from dashboard.controls import sidebar
+from dashboard.frame import page, panels
+from dashboard.pages.why_order_matters import data, script, sentences
+from dashboard.pages.why_order_matters.data import NO_POSITION, WhyPosition
+from dashboard.pages.why_order_matters.frames import labels
+from dashboard.pages.why_order_matters.options import OrderChoice
 from dashboard.text import plain
 from posenc import attention
 from posenc.analysis import word_order
+from posenc.schemes import SCHEMES
+
+WEIGHT = Scale(0.0, 1.0, "sequential", "attention weight")
+LONGEST_TICK = 10  # letters of a word beside a matrix
 
 
 def draw() -> None:
     """Draw the page."""
     settings = page.settings()
     header = st.container()
-    chosen = sidebar.choices(page_options.OrderChoice)
-    both = settings.map(lambda setting: why.read(setting, chosen))
+    kinds = tuple(dict.fromkeys((*page.kinds(settings), NO_POSITION)))
+    chosen = sidebar.choices(
+        OrderChoice, narrowed={"order_scheme": [SCHEMES[kind].label for kind in kinds]}
+    )
+    shown = next(kind for kind in kinds if SCHEMES[kind].label == chosen.order_scheme)
+    both = settings.map(lambda setting: data.read(setting, chosen))
     found = both.now
     with header:
-        page.head("Why position", both.map(said.headline))
+        page.head("Why order matters", both.map(lambda one: sentences.headline(one, shown)))
     for reason in dict.fromkeys(page.reasons(both).values()):
         st.info(f"Pinned setting, A: {plain(reason)}", icon=":material/info:")
     for kind, reason in found.reasons.items():
         st.info(f"{page.label(kind)}: {plain(reason)}", icon=":material/info:")
 
-    left, right = st.columns(2)
-    with left:
-        st.subheader("How far a word's output moves", anchor=False)
+    st.subheader("Does reordering change a word's output?", anchor=False)
+    _draw_chips(both, shown)
+    if found.mirrored and found.words != found.other:
         st.caption(
-            "A mark per word: the largest difference between its output in one order and in the other. "
-            "Left of the dashed line is rounding."
+            "Reversing keeps the distance between every two words. Without a causal mask, a scheme that "
+            "sees distance alone, such as ALiBi, cannot notice it."
         )
-        page.chart(
-            both.map(lambda one: drawn.marks(one.differences)),
-            drawn.differences,
-            why.kinds(both),
-            key="differences",
-        )
-    with right:
-        st.subheader("Largest difference", anchor=False)
-        st.caption("Of all words, without a mask and with later words hidden; and of their mean.")
-        page.table(both.map(lambda one: one.summary))
-        st.caption(said.caveat(found))
-    st.subheader("Who looks at whom", anchor=False)
-    st.caption(said.pattern_caption(found, chosen))
-    drawn.pattern_row(both)
-    st.caption(said.layers(settings.now, found))
+    if any(shown in one.seen for one in both.each):
+        st.subheader(f"Attention weights, {page.label(shown)}", anchor=False)
+        _draw_patterns(both, shown)
+        st.caption(f"{sentences.pattern_caption(found)} {sentences.layers(settings.now, found)}")
 
     page.how_to_read(
-        "Both orders go through the same layer. Outputs are compared word by word: that of a word in the "
-        "first order against that of the same word in the other. Each word is followed to its new place, "
-        "also one that stands twice; words are never matched by their letters. "
-        "Without position the outputs only move with their words: "
-        "attention is *equivariant*, not invariant. Invariant is what forgets who is who, such as the "
-        "mean of all outputs. A causal mask breaks this by itself: the first word sees one word, the last "
-        "sees all. Weights are random, so that a difference is 0 or is not says something about the "
-        "scheme; its size says as much about the weights."
+        "Both orders go through the same layer. Outputs are compared word by word. Each word is followed "
+        "to its new place by its index, also a word that occurs twice. A word is unchanged where its two "
+        "outputs agree up to float64 rounding.\n\n"
+        "Without position the outputs only move with their words: attention is *equivariant*, not "
+        "*invariant*. Invariant is a mean over all words. A causal mask breaks this by itself: the "
+        "first word sees one word, the last sees all. The weights are random, so the size of a "
+        "change depends on them too."
     )
     page.definition(
         r"\mathrm{Attn}(P X) = P\,\mathrm{Attn}(X), \qquad "
         r"\mathrm{Attn}(X) = \mathrm{softmax}\!\left(\tfrac{X W_q (X W_k)^\top}{\sqrt{d}}\right) X W_v",
-        "P puts the words into another order. The left side holds for every P without position (Lee et al. "
-        "2019, arXiv 1810.00825; Yun et al. 2020, arXiv 1912.10077) and for no scheme that tells places "
-        "apart. Without a mask a bias by distance alone (ALiBi) still holds it for the mirrored "
-        "order: every "
-        "two words keep their distance. Under a causal mask it does not, for other words are hidden.",
+        "P reorders the words. The equation holds for every P without position (Lee et al. 2019, arXiv "
+        "1810.00825; Yun et al. 2020, arXiv 1912.10077). Without a mask, a bias by distance alone "
+        "(ALiBi) satisfies it for the reversed order.",
         word_order.read_orders,
         word_order.RandomLayer,
         attention,
     )
+    page.numbers(both.map(lambda one: one.summary), "largest difference")
     page.numbers(both.map(lambda one: one.differences), "difference by word")
     page.numbers(both.map(lambda one: one.outputs), "outputs by word")
     page.numbers(both.map(lambda one: one.weights), "attention weights")
     page.script(script.script(settings.now, chosen))
+
+
+def _draw_chips(both: Pair[WhyPosition], shown: str) -> None:
+    """Draw a row of chips without position and one with the scheme, of B and of A."""
+    words = labels(both.now.words)
+    for kind in dict.fromkeys((NO_POSITION, shown)):
+        name = "Without position" if kind == NO_POSITION else page.label(kind)
+        for one, setting in ((both.now, ""), (both.pinned, ", A")):
+            if one is not None and kind in one.seen:
+                title, row = st.columns([1, 5], vertical_alignment="center")
+                title.markdown(f"**{name}{setting}**")
+                row.markdown(sentences.chips(words, one, kind))
+
+
+def _draw_patterns(both: Pair[WhyPosition], kind: str) -> None:
+    """Draw the attention weights of one scheme in both orders, words in the same places."""
+    panels.rows_of_both(
+        both.map(lambda one: _panels(one, kind)),
+        lambda _: WEIGHT,
+        key="order_patterns",
+        unit="weights",
+        row_label="query",
+        column_label="key",
+        together=2,
+        height=max(180, 27 * len(both.now.words)),
+        text_alternative=(
+            f"Attention weights between {len(both.now.words)} words for {page.label(kind)} in both "
+            "orders, from 0 to 1; the arrow keys read a cell."
+        ),
+    )
+
+
+def _panels(found: WhyPosition, kind: str) -> list[Panel]:
+    if kind not in found.patterns:
+        return []
+    ticks = [
+        (n, word if len(word) <= LONGEST_TICK else word[: LONGEST_TICK - 1] + "\u2026")
+        for n, word in enumerate(labels(found.words))
+    ]
+    return [
+        Panel(
+            title=f"{SCHEMES[kind].label}, {order}",
+            values=Full(values),
+            subtitle=found.heads[kind],
+            row_ticks=ticks,
+            column_ticks=ticks,
+            color=theme.COLOURS[kind],
+        )
+        for order, values in zip(("first order", "other order"), found.patterns[kind], strict=True)
+    ]

@@ -1,7 +1,7 @@
-"""Why position as Python: the differences between a word's two outputs, as CSV."""
+"""Why order matters as Python: the differences between a word's two outputs, as CSV."""
 
-from dashboard.controls.page_options import OrderChoice
-from dashboard.pages.why_order_matters.data import NO_POSITION, order_of
+from dashboard.pages.why_order_matters.data import NO_POSITION
+from dashboard.pages.why_order_matters.options import OrderChoice, order_of
 from posenc import fields
 from posenc.settings import Setting
 

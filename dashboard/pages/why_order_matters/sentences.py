@@ -1,67 +1,59 @@
-"""Why position in words: every sentence is made from its numbers and changes with them."""
+"""Why order matters in words: every sentence is computed from the page's numbers."""
 
-import numpy as np
-
-from dashboard.controls.page_options import OrderChoice
 from dashboard.frame.sentences import number
 from dashboard.pages.why_order_matters.data import NO_POSITION, SAME, WhyPosition
-from dashboard.text import listed, plain
+from dashboard.text import plain
 from posenc.analysis import RandomLayer
 from posenc.schemes import SCHEMES
 from posenc.settings import Setting
 
+CAUSAL = "causal mask"
 
-def headline(found: WhyPosition) -> str:
-    """Say for which schemes the order of the words changes what a word becomes."""
-    words, other, seen = found.words, found.other, found.seen
-    if words == other:
-        return (
-            f"In this other order {quoted(words)} reads the same: the layer gets the same input twice. "
-            "The differences below are those of equal words that changed places."
+
+def headline(found: WhyPosition, kind: str) -> str:
+    """Say what reordering does without position, and with one scheme."""
+    if found.words == found.other:
+        return f"In this other order {quoted(found.words)} reads the same."
+    orders = f"{quoted(found.words)} and {quoted(found.other)}"
+    if found.mask == CAUSAL:
+        gap = found.reading(NO_POSITION).largest
+        first = (
+            f"A causal mask alone tells {orders} apart: a word's output changes by {number(gap)}."
         )
-    free = {kind: one.by_mask["no mask"].largest for kind, one in seen.items()}
-    none = free.pop(NO_POSITION)
-    parts = [
-        f"Without position {quoted(words)} and {quoted(other)} give every word the same output "
-        f"(largest difference {number(none)})."
-        if none < SAME
-        else f"Without position a word's output differs by up to {number(none)}."
-    ]
-    told = [f"{SCHEMES[kind].label} by {number(gap)}" for kind, gap in free.items() if gap >= SAME]
-    blind = {kind: gap for kind, gap in free.items() if gap < SAME}
-    lost = [SCHEMES[kind].label for kind, gap in free.items() if not np.isfinite(gap)]
-    if told:
-        parts.append(f"With position they differ: {', '.join(told)}.")
-    if blind:
-        mirrored = found.order == tuple(range(len(words)))[::-1]
-        why = ": a mirrored sentence keeps every distance" if mirrored else ""
-        named = [f"{SCHEMES[kind].label} ({number(gap)})" for kind, gap in blind.items()]
-        parts.append(f"Still the same with {listed(named)}{why}.")
-    if lost:
-        parts.append(f"No finite output with {listed(lost)}.")
-    masked = {kind: seen[kind].by_mask["causal mask"].largest for kind in (NO_POSITION, *blind)}
-    by = [
-        f"by {number(gap)} {'without position' if kind == NO_POSITION else f'with {SCHEMES[kind].label}'}"
-        for kind, gap in masked.items()
-    ]
-    parts.append(
-        f"All of this is without a mask. A causal mask alone shows the order: {listed(by)}."
-    )
-    return " ".join(parts)
+    else:
+        first = (
+            f"Without position, attention gives every word the same output in {orders} "
+            "(permutation equivariance)."
+        )
+    if kind == NO_POSITION or kind not in found.seen:
+        return first
+    return f"{first} {_changed(found, kind)}"
 
 
-def caveat(found: WhyPosition) -> str:
-    """Say that attention without position is equivariant, and what of it would be invariant."""
-    none = found.seen[NO_POSITION].by_mask["no mask"]
-    return (
-        "Equivariant, not invariant: without position the outputs change places with their words. Only "
-        f"what forgets which word is which stays: their mean moves by {number(none.pooled)}, where an "
-        f"output's entries are about {number(none.size, 2)}."
-    )
+def _changed(found: WhyPosition, kind: str) -> str:
+    """Say how many words get another output with a scheme."""
+    label, reading = SCHEMES[kind].label, found.reading(kind)
+    changed, count = int((~(reading.differences < SAME)).sum()), len(found.words)
+    if not changed:
+        why = ": reversing keeps every distance" if found.mirrored else ""
+        return f"With {label} too, every word keeps its output{why}."
+    if changed < count:
+        return f"With {label}, {changed} of {count} outputs change, by up to {number(reading.largest)}."
+    return f"With {label}, every output changes, by up to {number(reading.largest)}."
+
+
+def chips(words: list[str], found: WhyPosition, kind: str) -> str:
+    """Return a chip per word in Markdown: whether its output changes."""
+    chips = []
+    for word, gap in zip(words, found.reading(kind).differences, strict=True):
+        same = gap < SAME
+        colour, says = ("gray", "unchanged") if same else ("orange", "changed")
+        chips.append(f":{colour}-badge[{plain(word)}: {says}]")
+    return " ".join(chips)
 
 
 def layers(setting: Setting, found: WhyPosition) -> str:
-    """Say what the layer is, for which schemes it is another, and which controls change nothing."""
+    """Say what the layer is, and for which schemes it is another."""
     usual = found.seen[NO_POSITION].layer
     own = []
     for kind, one in found.seen.items():
@@ -73,9 +65,8 @@ def layers(setting: Setting, found: WhyPosition) -> str:
         if parts:
             own.append(f" {SCHEMES[kind].label}: {', '.join(parts)}.")
     return (
-        f"One layer of attention, width {usual.width:,}, {_heads(usual)}, random weights from seed "
-        f"{setting.seed}; computed in float64.{''.join(own)} Positions shown, precision, device and "
-        "the head shown change nothing on this page."
+        f"One attention layer, width {usual.width:,}, {_heads(usual)}, random weights from seed "
+        f"{setting.seed}.{''.join(own)}"
     )
 
 
@@ -83,12 +74,11 @@ def _heads(layer: RandomLayer) -> str:
     return "one head" if layer.heads == 1 else f"{layer.heads} heads of {layer.head_dim}"
 
 
-def pattern_caption(found: WhyPosition, chosen: OrderChoice) -> str:
-    """Say how the pairs of patterns are to be compared."""
-    mask = "under a causal mask" if chosen.causal else "without a mask"
+def pattern_caption(found: WhyPosition) -> str:
+    """Say how the two patterns are to be compared."""
     return (
-        f"Attention weights {mask}: each row sums to 1. The other order is {quoted(found.other)}; its "
-        "rows and columns are sorted back, so that a word has the same place in both pictures."
+        f"Each row sums to 1. In {quoted(found.other)} rows and columns are sorted back: a word has the "
+        "same place in both pictures."
     )
 
 
