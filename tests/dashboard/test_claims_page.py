@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
 def lines(at: AppTest) -> dict[str, str]:
     """The lines of the page as read, by the ids of their claims, in order."""
-    found = {}
+    found: dict[str, str] = {}
     for expander in at.main.expander:
         text = as_read(expander.label)
         found |= {claim.id: text for claim in CLAIMS.values() if f"] {claim.sentence}" in text}
