@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,11 +13,9 @@ from dashboard.ab import Pair
 from dashboard.charts import theme
 from dashboard.components.matrix import Full, MatrixValues, Panel, Scale, Waves, minus
 from dashboard.frame import page
-from posenc.analysis import OffsetMap
 from posenc.schemes import SCHEMES
 from posenc.settings import Setting
 
-ENTRY = Scale(-1.0, 1.0, "diverging", "entry of M")
 COLUMN = 240  # CSS pixels: four beside each other on a desk
 NOW, PINNED = "The setting at hand, B.", "The pinned setting, A."
 
@@ -117,35 +115,3 @@ def _first(values: MatrixValues, rows: int, columns: int) -> MatrixValues:
     if isinstance(values, Waves):
         return values.first(rows, columns)
     return Full(values.dense()[:rows, :columns])
-
-
-def map_rows(found: Pair[tuple[Setting, Mapping[str, OffsetMap]]], offset: int) -> None:
-    """Draw the first entries of every scheme's matrix for one offset: of B, of A, their difference."""
-    said = f"M for offset {offset}, its first entries"
-    panels = found.map(lambda one: _map_panels(one[1], said))
-    if panels.now:
-        rows_of_both(
-            panels,
-            lambda _: ENTRY,
-            key="offset_maps",
-            unit="entries",
-            row_label="feature after",
-            column_label="feature before",
-            text_alternative=(
-                f"The matrix that moves every position by {offset}, for "
-                f"{', '.join(one.title for one in panels.now)}: entries from -1 to 1."
-            ),
-        )
-
-
-def _map_panels(found: Mapping[str, OffsetMap], said: str) -> list[Panel]:
-    return [
-        Panel(
-            title=SCHEMES[kind].label,
-            values=Full(one.corner.numpy()),
-            subtitle=said,
-            color=theme.COLOURS[kind],
-        )
-        for kind, one in found.items()
-        if one.corner is not None
-    ]

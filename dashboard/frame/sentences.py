@@ -7,12 +7,10 @@ import streamlit as st
 
 from dashboard.compute.schemes import Similarity
 from dashboard.text import listed
-from posenc.analysis import OffsetClaims, OffsetMap
 from posenc.claims.claim import figure
 from posenc.schemes import SCHEMES
 
 _ROUNDING = 1e-6  # of float32 read-outs
-OFFSET_ONLY = 1e-6  # spread along diagonals that rounding alone leaves
 
 
 def number(value: float, digits: int = 3) -> str:
@@ -58,24 +56,3 @@ def past_one(found: Mapping[str, Similarity]) -> str:
         f"Past 1, where the colours end: {named}. As {its} {kernel} no inner product of vectors, the ratio "
         "to the diagonal is the cosine of no angle; tables and the read-out have the exact values."
     )
-
-
-def offsets(maps: Mapping[str, OffsetMap], claims: Mapping[str, OffsetClaims]) -> str:
-    """Say which schemes meet which of the three claims."""
-    groups: dict[str, list[str]] = {}
-    for kind, one in maps.items():
-        groups.setdefault(one.verdict, []).append(SCHEMES[kind].label)
-    parts = [f"{listed(labels)}: {verdict}" for verdict, labels in groups.items() if verdict]
-    straight = [
-        SCHEMES[kind].label
-        for kind, claim in claims.items()
-        if claim.straight.r_squared is not None and claim.straight.r_squared > 1 - 1e-9
-    ]
-    alone = [
-        SCHEMES[kind].label
-        for kind, claim in claims.items()
-        if claim.only.error is not None and claim.only.error < OFFSET_ONLY
-    ]
-    only = f" Depends on the offset only: {listed(alone)}." if alone else ""
-    line = f" A straight line in the offset: {listed(straight)} only." if straight else ""
-    return "One matrix per offset. " + "; ".join(parts) + "." + only + line

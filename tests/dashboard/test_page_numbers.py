@@ -13,6 +13,7 @@ import torch
 from streamlit.testing.v1 import AppTest
 
 from dashboard.ab import Pair
+from dashboard.frame.sentences import number
 from dashboard.pages.pca import data
 from dashboard.pages.pca.options import FIRST
 from dashboard.pages.pca.panels import panels
@@ -211,6 +212,7 @@ def test_offsets_page_shows_shifts_spreads_and_lines(small: Small) -> None:
     maps, only, straight = (table(at, name) for name in names)
     _, pictures = matrices(at)
     check_lines(at, only, straight, small)
+    check_cards(at, maps, only, straight)
     exact = small["precision"] == "float32"
     for kind in ("sinusoidal", "rope"):
         first: Any = "cos" if kind == "rope" else "sin"
@@ -239,6 +241,32 @@ def test_offsets_page_shows_shifts_spreads_and_lines(small: Small) -> None:
     assert ("too few positions" in own["verdict"]) == few
     assert np.isnan(own["closed form"])
     assert np.isnan(of(maps, "none")["closed form"][0])
+
+
+def check_cards(
+    at: AppTest, maps: pd.DataFrame, only: pd.DataFrame, straight: pd.DataFrame
+) -> None:
+    """Compare the three cards with the tables: a line per scheme, its number and its control."""
+    found = [pages.as_read(text.value) for text in at.main.markdown]
+    lines = [text for text in found if text.startswith((":green-badge[", ":red-badge[", ":gray"))]
+    closed = maps["closed form"].fillna(maps["fitted matrix"])
+    controls = maps["closed form, random table"].where(
+        maps["closed form"].notna(), maps["fitted matrix, random table"]
+    )
+    expected = [
+        *zip(maps["scheme"], closed, controls, strict=True),
+        *only[["scheme", "spread along diagonals / overall", "random table"]].itertuples(
+            index=False
+        ),
+        *straight[["scheme", "R squared", "R squared of noise"]].itertuples(index=False),
+    ]
+    for line, (scheme, value, control) in zip(lines, expected, strict=True):
+        assert f"] {scheme}" in line
+        if pd.isna(value):
+            assert line.startswith(":gray-badge[")
+        else:
+            assert f"] {scheme}: {number(value)}" in line
+            assert pd.isna(control) or f"(control: {number(control)})" in line
 
 
 def test_wide_vectors_are_checked_at_every_third_offset() -> None:

@@ -1,5 +1,6 @@
 """What the Relative offsets page says of a setting."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,11 +9,15 @@ import pandas as pd
 from dashboard.charts import frames
 from dashboard.compute import schemes
 from dashboard.compute.result_cache import kept, once
-from dashboard.frame import coinciding, sentences
+from dashboard.frame import coinciding
 from dashboard.pages.relative_offsets import frames as offset_frames
 from dashboard.pages.relative_offsets.options import OffsetChoice
+from dashboard.text import listed
 from posenc.analysis import OffsetClaims, OffsetMap
+from posenc.schemes import SCHEMES
 from posenc.settings import Query, Setting
+
+OFFSET_ONLY = 1e-6  # spread along diagonals that rounding alone leaves
 
 
 @dataclass(frozen=True)
@@ -57,7 +62,7 @@ def read(setting: Setting, chosen: OffsetChoice) -> Read:
         claims=claims,
         reasons=reasons,
         maps=maps,
-        headline=sentences.offsets(maps, claims),
+        headline=_headline(maps, claims),
         map_table=offset_frames.offset_maps(maps),
         errors=errors,
         by_offset=offset_frames.map_errors(errors),
@@ -70,3 +75,28 @@ def read(setting: Setting, chosen: OffsetChoice) -> Read:
 def errors(read: Read) -> coinciding.Lines:
     """Return the errors by offset as they are drawn."""
     return coinciding.lines(frames.dotted(read.by_offset), "offset", "error", log=True)
+
+
+def _headline(maps: Mapping[str, OffsetMap], claims: Mapping[str, OffsetClaims]) -> str:
+    """Say which schemes meet which of the three claims."""
+    linear = [kind for kind, one in maps.items() if one.verdict.startswith("exact")]
+    alone = [kind for kind, one in claims.items() if is_small(one.only.error)]
+    straight = [kind for kind, one in claims.items() if is_line(one)]
+
+    def names(kinds: list[str]) -> str:
+        return listed([SCHEMES[kind].label for kind in kinds]) if kinds else "no scheme here"
+
+    return (
+        f"A shift is exactly linear for {names(linear)}. Depends on the offset only: {names(alone)}. "
+        f"A straight line in the offset: {names(straight)}{' only' if straight else ''}."
+    )
+
+
+def is_small(error: float | None) -> bool:
+    """Whether a spread along the diagonals is rounding alone."""
+    return error is not None and error < OFFSET_ONLY
+
+
+def is_line(claims: OffsetClaims) -> bool:
+    """Whether what position adds to a logit is a straight line in the distance."""
+    return claims.straight.r_squared is not None and claims.straight.r_squared > 1 - 1e-9

@@ -3,94 +3,54 @@
 import numpy as np
 import streamlit as st
 
+from dashboard.ab import Pair
 from dashboard.charts import theme
+from dashboard.components.matrix import Full, Panel, Scale
 from dashboard.compute import schemes
 from dashboard.controls import sidebar
 from dashboard.frame import coinciding, page, panels
-from dashboard.pages.relative_offsets import data, frames, script
+from dashboard.frame.sentences import number
+from dashboard.pages.relative_offsets import charts, data, frames, script
 from dashboard.pages.relative_offsets.options import OffsetChoice
+from dashboard.text import plain
 from posenc import rotation
 from posenc.analysis import linear_map
 from posenc.analysis.offset_checks import OFFSETS
 from posenc.schemes import alibi
 
+ENTRY = Scale(-1.0, 1.0, "diverging", "entry of M")
+
 
 def draw() -> None:
     """Draw the page."""
     settings = page.settings()
-    header = st.container()
+    header, cards = st.container(), st.container()
+    st.subheader("The matrix of one offset", anchor=False)
     chosen = sidebar.choices(OffsetChoice)
     read = settings.map(lambda setting: data.read(setting, chosen))
     now = read.now
     with header:
         page.left_out(now.reasons, now.claims, "Relative offsets", page.reasons(read))
         page.head("Relative offsets", read.map(lambda one: one.headline))
-
-    st.subheader("One matrix per offset", anchor=False)
-    st.caption(
-        f"Is phi(i + {chosen.offset}) = M phi(i) with one M for every position i? phi(i) is the vector of "
-        "position i: the row PE(i), or for RoPE a fixed content turned to position i. Relative errors: "
-        "predicting nothing gives 1. Beside each stands the same on a random table of the same shape: "
-        "about 1 or more."
-    )
-    page.table(read.map(lambda one: one.map_table.drop(columns="verdict", errors="ignore")))
+    with cards:
+        _draw_cards(read.now, "")
+        if read.pinned is not None and read.pinned.claims:
+            st.caption("The pinned setting, A.")
+            _draw_cards(read.pinned, "A: ")
+        page.notes(
+            settings.now, {kind: schemes.provenance(query) for kind, query in now.queries.items()}
+        )
     st.markdown(
-        "\n".join(f"- **{row.scheme}**: {row.verdict}" for row in now.map_table.itertuples())
+        rf"$M_{{{chosen.offset}}}$, its first entries. $M_{{{chosen.offset}}}\,M_{{{chosen.second}}} = "
+        rf"M_{{{chosen.offset + chosen.second}}}$ with relative residual {_composed(now)}."
     )
-    page.notes(
-        settings.now, {kind: schemes.provenance(query) for kind, query in now.queries.items()}
-    )
-    lines = tuple(
-        kind
-        for kind in page.kinds(settings)
-        if any(
-            kind in one.errors and np.isfinite(one.errors[kind]["error"]).any()
-            for one in (now, read.pinned)
-            if one is not None
-        )
-    )
-    if lines:
-        coinciding.draw(
-            read.map(data.errors), theme.map_errors, lines, key="map_errors",
-        )  # fmt: skip
-        st.caption(
-            "The error that each verdict rests on: of the closed form, for Learned of the fitted matrix. "
-            "Thin grey dashes: the mean of their random tables."
-        )
-    wide = tuple(kind for kind, one in now.errors.items() if len(one["offset"]) < len(OFFSETS))
-    if wide:
-        st.caption(f"Every third offset for the wide vectors of {page.names(wide)}.")
-    panels.map_rows(read.map(lambda one: (one.setting, one.maps)), chosen.offset)
-
-    fitting = st.toggle(
-        "Fit one matrix without knowing the scheme",
-        key="dense",
-        help="Takes some seconds: least squares on half the positions, scored on the others.",
-    )
-    st.caption("It is not in the link: opening a link never starts anything heavy.")
-    if fitting:
-        fits = read.map(
-            lambda one: {
-                kind: schemes.dense_fit(query, chosen.offset) for kind, query in one.queries.items()
-            }
-        )
-        dense = fits.map(frames.dense_fits)
-        page.table(dense)
-        page.numbers(dense, "dense fits")
-        page.lines({kind: fit.reason for kind, fit in fits.now.items() if fit.reason})
-
-    st.subheader("Depends on the offset only", anchor=False)
-    st.caption("Spread of K(i, i + k) along its diagonals over the overall spread: 0 is exact.")
-    page.table(read.map(lambda one: one.only))
-
-    st.subheader("Straight line in the offset", anchor=False)
-    st.caption(
-        "R squared of what position adds to a logit against the distance: 1 is a straight line."
-    )
-    page.table(read.map(lambda one: one.straight))
+    _draw_maps(read, chosen.offset)
+    _draw_errors(read, page.kinds(settings))
+    _draw_fits(read, chosen.offset)
 
     page.how_to_read(
-        "The three claims are often told as one, and a scheme can meet one without the others. Existence "
+        "A scheme can meet one of the three claims without the others. Residuals are relative: 1 is no "
+        "better than predicting zero. Existence "
         "of a matrix is not the question: every kernel that depends on the offset alone has an exact "
         "shift. What differs is whether one finite matrix can be recovered from some positions and then "
         "holds for others. Every fit stands beside the same fit on a random table; a closed form "
@@ -112,3 +72,112 @@ def draw() -> None:
     page.numbers(read.map(lambda one: one.only), "offset only")
     page.numbers(read.map(lambda one: one.straight), "straight line")
     page.script(script.script(settings.now, chosen))
+
+
+def _draw_cards(read: data.Read, prefix: str) -> None:
+    """Draw the three claims beside each other: question, and per scheme verdict, number and control."""
+    first, second, third = (
+        column.container(border=True, height="stretch") for column in st.columns(3)
+    )
+    with first:
+        st.markdown(rf"**{prefix}Is a shift linear?** $\varphi(i+k) = M_k\,\varphi(i)$")
+        for kind, one in read.maps.items():
+            error = one.fitted if one.closed is None else one.closed
+            control = one.fitted_control if one.closed is None else one.closed_control
+            _line(kind, one.verdict.startswith("exact"), error, control, note=one.verdict)
+        st.caption("Relative residual; control: random table.")
+    with second:
+        st.markdown(rf"**{prefix}Depends on the offset only?** $K(i, i+k) = f(k)$")
+        for kind, claim in read.claims.items():
+            only = claim.only
+            _line(kind, data.is_small(only.error), only.error, only.control, note=only.reason or "")
+        st.caption("Spread along diagonals over overall spread; control: random table.")
+    with third:
+        st.markdown(rf"**{prefix}A straight line?** $f(k) = a - s\,k$")
+        for kind, claim in read.claims.items():
+            line = claim.straight
+            _line(kind, data.is_line(claim), line.r_squared, line.control, note=line.reason or "")
+        st.caption("$R^2$ against the distance; control: noise.")
+
+
+def _line(kind: str, holds: bool, value: float | None, control: float | None, *, note: str) -> None:
+    """Draw one scheme's verdict; the reason is its tooltip."""
+    if value is None:
+        st.markdown(f":gray-badge[–] {page.label(kind)}", help=plain(note) or None)
+        return
+    badge = ":green-badge[:material/check: yes]" if holds else ":red-badge[:material/close: no]"
+    beside = "" if control is None else f" :small[(control: {number(control)})]"
+    st.markdown(f"{badge} {page.label(kind)}: {number(value)}{beside}", help=plain(note) or None)
+
+
+def _composed(read: data.Read) -> str:
+    """Return the largest residual of the composition, of the schemes that have one."""
+    found = [one.composed for one in read.maps.values() if one.composed is not None]
+    return f"{number(max(found))} at most" if found else "of no scheme here"
+
+
+def _draw_maps(read: Pair[data.Read], offset: int) -> None:
+    """Draw the first entries of every scheme's matrix for one offset: of B, of A, their difference."""
+    shown = read.map(lambda one: _panels(one, offset))
+    if shown.now:
+        panels.rows_of_both(
+            shown,
+            lambda _: ENTRY,
+            key="offset_maps",
+            unit="entries",
+            row_label="feature after",
+            column_label="feature before",
+            text_alternative=(
+                f"The matrix that moves every position by {offset}, for "
+                f"{', '.join(one.title for one in shown.now)}: entries from -1 to 1."
+            ),
+        )
+
+
+def _panels(read: data.Read, offset: int) -> list[Panel]:
+    return [
+        Panel(
+            title=page.label(kind),
+            values=Full(one.corner.numpy()),
+            subtitle=f"M for offset {offset}",
+            color=theme.COLOURS[kind],
+        )
+        for kind, one in read.maps.items()
+        if one.corner is not None
+    ]
+
+
+def _draw_errors(read: Pair[data.Read], kinds: tuple[str, ...]) -> None:
+    """Draw the residual by offset."""
+    lines = tuple(
+        kind
+        for kind in kinds
+        if any(
+            kind in one.errors and np.isfinite(one.errors[kind]["error"]).any() for one in read.each
+        )
+    )
+    if lines:
+        st.subheader("Residual by offset", anchor=False)
+        coinciding.draw(read.map(data.errors), charts.map_errors, lines, key="map_errors")
+        st.caption("Thin grey dashes: control, the mean of random tables.")
+    wide = tuple(kind for kind, one in read.now.errors.items() if len(one["offset"]) < len(OFFSETS))
+    if wide:
+        st.caption(f"Every third offset for the wide vectors of {page.names(wide)}.")
+
+
+def _draw_fits(read: Pair[data.Read], offset: int) -> None:
+    """Fit one matrix per scheme by least squares, once somebody asks."""
+    fitting = st.toggle(
+        "Fit by least squares",
+        key="dense",
+        help="Takes some seconds. Fits half of the positions, scores the others. Not saved in links.",
+    )
+    if not fitting:
+        return
+    fits = read.map(
+        lambda one: {kind: schemes.dense_fit(query, offset) for kind, query in one.queries.items()}
+    )
+    dense = fits.map(frames.dense_fits)
+    page.table(dense)
+    page.numbers(dense, "dense fits")
+    page.lines({kind: fit.reason for kind, fit in fits.now.items() if fit.reason})
