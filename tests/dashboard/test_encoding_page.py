@@ -197,3 +197,14 @@ def test_clock_face_with_impossible_values_is_refused() -> None:
     for faces, last, trained in ((1, 0, 1), (1, 4, 0), (0, 1, 1)):
         with pytest.raises(SchemeArgumentError):
             encode([Face(**good)] * faces, text_alternative="", last=last, trained=trained)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("unit", ["logit", "entry of a vector"])
+def test_matrices_without_a_finite_entry_have_the_unit_scale(unit: str) -> None:
+    for entry in (np.nan, -np.inf):
+        found = encoding.scale(unit, [np.full((3, 3), entry, np.float32)])
+        assert (found.low, found.high) == ((-1.0, 0.0) if unit == "logit" else (-1.0, 1.0))
+    beside = [np.full((2, 2), np.nan, np.float32), np.array([[0.0, -4.0]], np.float32)]
+    found = encoding.scale("logit", beside)
+    assert (found.low, found.high) == (-4.0, 0.0)

@@ -193,8 +193,8 @@ def scale(unit: str, pictures: list[Array]) -> Scale:
     entries = np.abs(np.concatenate([picture.ravel() for picture in pictures]))
     entries = entries[np.isfinite(entries)]
     if unit == "logit":
-        largest = float(entries.max()) or 1.0
-        if all(np.nanmax(picture) <= 0 for picture in pictures):
+        largest = float(entries.max(initial=0.0)) or 1.0
+        if not any((picture > 0).any() for picture in pictures):
             return Scale(-largest, 0.0, "sequential", unit)
         return Scale(-largest, largest, "diverging", unit)
     most = float(np.quantile(entries, OUTLIERS, method="higher")) if len(entries) else 1.0
