@@ -24,7 +24,7 @@ def lines(at: AppTest) -> dict[str, str]:
     found: dict[str, str] = {}
     for expander in at.main.expander:
         text = as_read(expander.label)
-        found |= {claim.id: text for claim in CLAIMS.values() if f"] {claim.sentence}" in text}
+        found |= {claim.id: text for claim in CLAIMS.values() if f".** {claim.sentence}" in text}
     return found
 
 
@@ -54,8 +54,8 @@ def test_page_shows_every_verdict_and_counts_them() -> None:
     verdicts = {name: claim.test(setting(at)) for name, claim in CLAIMS.items()}
     numbers = {row["id"]: row for row in table(at, "claims").to_dict("records")}
     for name, verdict in verdicts.items():
-        word, _ = cards.BADGES[verdict.status]
-        assert f" {word}] {CLAIMS[name].sentence}" in found[name]
+        word, _ = cards.VERDICTS[verdict.status]
+        assert f" **{word}.** {CLAIMS[name].sentence}" in found[name]
         row = numbers[name]
         assert row["state"] == str(verdict.status)
         if verdict.decides:

@@ -15,15 +15,15 @@ from dashboard.pages.claims import data
 from dashboard.text import plain
 from posenc.claims import CLAIMS, Claim, Number, Status, Verdict
 
-# The word, and the colour and icon of its badge.
-BADGES: dict[Status, tuple[str, str]] = {
-    Status.HOLDS: ("True", "green-badge[:material/check:"),
-    Status.THEOREM: ("Proven", "blue-badge[:material/done_all:"),
-    Status.PARTLY: ("Partly true", "orange-badge[:material/contrast:"),
-    Status.FALSE: ("False", "red-badge[:material/close:"),
-    Status.NOT_HERE: ("False in small models", "orange-badge[:material/model_training:"),
-    Status.NOT_MEASURED: ("Not measured", "gray-badge[:material/hourglass_empty:"),
-    Status.UNDECIDED: ("Undecided", "gray-badge[:material/remove:"),
+# The word and its icon; a coloured badge in a closed line has too little contrast.
+VERDICTS: dict[Status, tuple[str, str]] = {
+    Status.HOLDS: ("True", "check"),
+    Status.THEOREM: ("Proven", "done_all"),
+    Status.PARTLY: ("Partly true", "contrast"),
+    Status.FALSE: ("False", "close"),
+    Status.NOT_HERE: ("False in small models", "model_training"),
+    Status.NOT_MEASURED: ("Not measured", "hourglass_empty"),
+    Status.UNDECIDED: ("Undecided", "remove"),
 }
 WEIGHTS = Scale(0.0, 1.0, "sequential", "attention weight")
 
@@ -70,18 +70,18 @@ def _draw_claim(claim: Claim, found: data.ClaimsRead, then: Verdict | None) -> N
 
 def line(claim: Claim, verdict: Verdict, then: Verdict | None) -> str:
     """Return verdict, claim and deciding number in a line of Markdown."""
-    word, badge = BADGES[verdict.status]
-    text = f":{badge} {word}] {plain(claim.sentence)}"
+    word, icon = VERDICTS[verdict.status]
+    text = f":material/{icon}: **{word}.** {plain(claim.sentence)}"
     if verdict.decides is not None:
         text += f" **{plain(verdict.decides.text)}**"
     if then is not None and then.status != verdict.status:
-        text += f" :gray-badge[A: {BADGES[then.status][0]}]"
+        text += f" (A: {VERDICTS[then.status][0]})"
     return text
 
 
 def pinned(now: Verdict, then: Verdict) -> str:
     """Say what the verdict of the pinned setting is, and how far the number moved."""
-    said = f"A: {BADGES[then.status][0]}"
+    said = f"A: {VERDICTS[then.status][0]}"
     ours, theirs = now.decides, then.decides
     if theirs is not None:
         said += f", {plain(theirs.text)}"
