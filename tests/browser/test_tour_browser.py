@@ -7,7 +7,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
-from tests.browser.browser import PAGES, SCREENS, Visit, go
+from tests.browser.browser import PAGES, SCREENS, Visit, go, settled
 from tests.browser.browser_page import CANVASES, INK, alerts, click
 from tests.longer import mostly
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.browser
 DRAWN = {
     "": (2, 0), "why_position": (0, 2), "encoding": (5, 10), "claims": (0, 0), "overview": (4, 0),
     "similarity": (2, 4), "pca": (5, 0), "relative_offsets": (1, 3), "extrapolation": (1, 0),
-    "train": (0, 0), "context_planner": (0, 0), "check_my_encoding": (1, 2),
+    "train": (0, 0), "context_planner": (6, 0), "check_my_encoding": (1, 2),
     "learn": (0, 4),
 }  # fmt: skip
 
@@ -71,9 +71,13 @@ def is_dark(page: Page) -> bool:
 def check_drawn(page: Page, path: str) -> None:
     """Assert that all charts and matrices of a page are there and hold a picture."""
     charts, matrices = DRAWN[path]
-    ink = page.evaluate(INK)
-    assert len(ink) == charts, path
-    assert all(marks >= 1 for marks in ink), path
+    assert len(page.evaluate(INK)) == charts, path
+    tabs = page.get_by_test_id("stMain").get_by_role("tab")
+    for tab in [None, *tabs.all()]:  # as it opens, then every tab that can be seen
+        if tab is not None and tab.is_visible():
+            tab.click()
+            settled(page)
+        assert all(marks is None or marks >= 1 for marks in page.evaluate(INK)), path
     shown = page.locator(".matrix-row canvas[role=img]").evaluate_all(CANVASES)
     assert len(shown) == matrices, path
     fewest = 2 if path == "claims" else 3  # there a matrix is of zeros and ones

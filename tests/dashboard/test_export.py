@@ -21,6 +21,7 @@ from dashboard.controls import pin
 from dashboard.frame import export as take_away
 from dashboard.frame.page_contents import Sheet
 from dashboard.frame.toolbar import address
+from dashboard.pages.claims.data import DRAWN
 from posenc import fields
 from posenc.models import config_token
 from posenc.planner import METHODS
@@ -212,9 +213,12 @@ def export(at: AppTest) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("page", mostly(EXPORTED, "pca"))
 def test_zip_holds_figures_numbers_settings_and_script(page: str) -> None:
-    at = drawn(visit(page, {"length": "24", "train_length": "16", "dim": "32", "heads": "2"}))
+    small = {"length": "24", "train_length": "16", "dim": "32", "heads": "2"}
+    at = drawn(
+        visit(page, small, **{f"claim_code_{DRAWN}": True})
+    )  # the claim with a picture, opened
     contents, files = sheet(at), export(at)
-    assert contents.pictures or page == "claims"  # which draws one once a claim is opened
+    assert contents.pictures
     assert json.loads(files["settings.json"])["dim"] == 32
     assert files["script.py"].decode() == contents.script
     assert headline(at) in files["README.txt"].decode()
