@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from dashboard.compute.result_cache import once
+from dashboard.compute.result_cache import memoize_on
 from dashboard.compute.schemes import Array, Similarity
 from posenc.schemes import SCHEMES
 from posenc.settings import Setting
@@ -124,7 +124,7 @@ def _is_text(values: "pd.Series[Any]") -> bool:
     return values.dtype.kind == "O" and not isinstance(values.dtype, pd.CategoricalDtype)
 
 
-@once
+@memoize_on
 def named(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the frame with its names as numbers, as `drawn` does: joined frames may have lost them."""
     words = {str(name): _narrow(values) for name, values in frame.items() if _is_text(values)}
@@ -141,14 +141,14 @@ def plotless(frame: pd.DataFrame, renamed: Mapping[str, str]) -> pd.DataFrame:
     return shown.rename(columns=dict(renamed))
 
 
-@once
+@memoize_on
 def filled(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the columns of a frame that hold anything."""
     held = [bool((values.notna() & (values != "")).any()) for _, values in frame.items()]
     return frame if all(held) else frame.loc[:, held]
 
 
-@once
+@memoize_on
 def arrow(frame: pd.DataFrame) -> pa.Table | pd.DataFrame:
     """Return the frame as it is sent, made once for as long as the frame lives.
 

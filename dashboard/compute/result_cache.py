@@ -73,7 +73,7 @@ class ResultCache(cachetools.LRUCache[Any, Any]):
 RESULTS = ResultCache(MAX_BYTES)
 
 
-def kept(read: Callable[..., Result]) -> Callable[..., Result]:
+def cache_result(read: Callable[..., Result]) -> Callable[..., Result]:
     """Cache a page's `read`, a function of a setting and options alone.
 
     A result that leaves out a scheme is computed anew each time, because a missing table may be uploaded.
@@ -98,7 +98,7 @@ def kept(read: Callable[..., Result]) -> Callable[..., Result]:
 _MEMO_LOCK = threading.Lock()
 
 
-def once(make: Callable[..., Result]) -> Callable[..., Result]:
+def memoize_on(make: Callable[..., Result]) -> Callable[..., Result]:
     """Compute what is drawn of a result once, and store it on that result for as long as it lives."""
 
     @functools.wraps(make)

@@ -10,27 +10,11 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.ab import Pair
-from dashboard.charts import theme
 from dashboard.components.matrix import Full, MatrixValues, Panel, Scale, Waves, minus
 from dashboard.frame import page
-from posenc.schemes import SCHEMES
-from posenc.settings import Setting
 
 COLUMN = 240  # CSS pixels: four beside each other on a desk
 NOW, PINNED = "The setting at hand, B.", "The pinned setting, A."
-
-
-def panel(
-    setting: Setting, kind: str, values: MatrixValues, subtitle: str, boundary: int | None = None
-) -> Panel:
-    """Return one scheme's panel under its fixed title and colour."""
-    return Panel(
-        title=SCHEMES[kind].label,
-        values=values,
-        subtitle=subtitle,
-        boundary=boundary,
-        color=theme.COLOURS[kind],
-    )
 
 
 def columns(kinds: Sequence[str], most: int) -> Iterator[tuple[DeltaGenerator, str]]:

@@ -33,11 +33,11 @@ def show_notices(found: Mapping[str, Similarity]) -> None:
                 "because their vector is zero or not finite.",
                 icon=":material/info:",
             )
-    if past := past_one(found):
+    if past := kernels_beyond_one(found):
         st.info(past, icon=":material/info:")
 
 
-def past_one(found: Mapping[str, Similarity]) -> str:
+def kernels_beyond_one(found: Mapping[str, Similarity]) -> str:
     """Say which kernels scaled to their diagonal leave -1 .. 1, "" where none does.
 
     Only a kernel that is no Gram matrix does, so that its ratio is the cosine of no angle.

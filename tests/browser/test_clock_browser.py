@@ -179,7 +179,7 @@ def test_page_keeps_zoom_and_position_over_a_rerun(visitor: Visit) -> None:
         page.keyboard.press(key)
     region, (i, j, _) = zoom(page, "encoding_entry"), readouts(page, "encoding_entry")[0]
     assert region is not None
-    box = page.get_by_role("spinbutton", name="And pair number")
+    box = page.get_by_role("spinbutton", name="Add pair")
     box.fill("3")
     box.press("Enter")
     expect(clock.locator(".face").first.locator(".arm")).to_have_count(5)

@@ -155,5 +155,5 @@ def test_page_names_schemes_whose_similarity_exceeds_one() -> None:
     curve = offset_curve(setting.config("t5").build(), 64)
     highest = float((curve / curve[63]).max())
     assert highest > 1
-    assert f"T5 bias ({highest:.4g})" in sentences.past_one(found)
-    assert "ALiBi" not in sentences.past_one(found)
+    assert f"T5 bias ({highest:.4g})" in sentences.kernels_beyond_one(found)
+    assert "ALiBi" not in sentences.kernels_beyond_one(found)

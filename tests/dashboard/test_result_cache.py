@@ -88,12 +88,12 @@ def test_least_recently_used_and_too_large_results_are_evicted() -> None:
 def test_drawing_is_prepared_once_for_each_result_and_freed_with_it() -> None:
     calls: list[str] = []
 
-    @result_cache.once
+    @result_cache.memoize_on
     def drawing(frame: pd.DataFrame, word: str) -> str:
         calls.append(word)
         return f"{len(frame)} {word}"
 
-    @result_cache.once
+    @result_cache.memoize_on
     def itself(frame: pd.DataFrame) -> pd.DataFrame:
         return frame
 

@@ -9,7 +9,7 @@ import pandas as pd
 from dashboard.ab import Pair
 from dashboard.charts import frames
 from dashboard.compute import schemes
-from dashboard.compute.result_cache import kept, once
+from dashboard.compute.result_cache import cache_result, memoize_on
 from dashboard.compute.schemes import Similarity
 from dashboard.pages.at_a_glance import comparison, properties
 from dashboard.text import listed
@@ -32,7 +32,7 @@ class Read:
     headline: str
 
 
-@kept
+@cache_result
 def read(setting: Setting) -> Read:
     """Return what the page shows of a setting."""
     queries = {kind: schemes.query(setting, kind) for kind in setting.schemes}
@@ -92,22 +92,22 @@ def _of_scheme(query: Query) -> tuple[Similarity, Properties]:
     return schemes.cosine(query), schemes.measured(query)
 
 
-@once
+@memoize_on
 def curve(read: Read, kind: str) -> pd.DataFrame:
     """Return the curve of one scheme as it is drawn, nothing of one that is not shown."""
     if kind not in read.found:
         return pd.DataFrame()
     one = read.found[kind]
-    kept = frames.evenly(len(one.offsets))
+    cache_result = frames.evenly(len(one.offsets))
     shown = {"x": one.offsets, "y": one.mean, "low": one.low, "high": one.high}
-    drawn = {name: values[kept].astype(np.float32) for name, values in shown.items()}
-    whose = {"scheme": frames.word(SCHEMES[kind].label, len(kept))}
+    drawn = {name: values[cache_result].astype(np.float32) for name, values in shown.items()}
+    whose = {"scheme": frames.word(SCHEMES[kind].label, len(cache_result))}
     return pd.DataFrame(
         whose | drawn | {name: np.float32(end) for name, end in _ends(read).items()}
     )
 
 
-@once
+@memoize_on
 def _ends(read: Read) -> dict[str, float]:
     """Return what the curves of all schemes share: the training length, and where their axes end."""
     numbers = read.curves

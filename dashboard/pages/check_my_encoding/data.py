@@ -157,7 +157,7 @@ def _answer(name: str, setting: Setting) -> Answer:
         also=result.also,
         matches=matches,
         code=corrected_code(result),
-        found=frames.found(result),
+        found=frames.identified(result),
         facts=frames.facts(result),
         by_column=frames.by_column(result, error),
         tables=frames.tables(result, table, sines),

@@ -36,7 +36,7 @@ class TablePicture:
     values: MatrixValues
 
 
-def found(result: Identification) -> pd.DataFrame:
+def identified(result: Identification) -> pd.DataFrame:
     """Return everything that was found, one row, in full precision."""
     values = record(result)
     scheme = (values["config"] or {}).get("kind")

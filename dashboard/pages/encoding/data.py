@@ -11,7 +11,7 @@ import torch
 from dashboard import limits
 from dashboard.components.matrix import Full, MatrixValues, Scale, Waves, smallest
 from dashboard.compute import schemes
-from dashboard.compute.result_cache import kept
+from dashboard.compute.result_cache import cache_result
 from dashboard.compute.schemes import CACHE, Array
 from dashboard.pages.encoding import frames
 from dashboard.pages.encoding.notation import formulas, notation_of
@@ -107,7 +107,7 @@ class EncodingPage:
     corner: pd.DataFrame
 
 
-@kept
+@cache_result
 def read(setting: Setting, chosen: EncodingChoice) -> EncodingPage:
     """Return everything that the page shows."""
     queries = {kind: schemes.query(setting, kind) for kind in setting.schemes}
@@ -204,7 +204,7 @@ def scale(unit: str, pictures: list[Array]) -> Scale:
 def chosen_pairs(chosen: EncodingChoice, count: int) -> tuple[int, ...]:
     """Return the chosen pairs of a ladder of `count`, fastest first, none twice.
 
-    A place on the ladder means the nearest pair; a number past the last pair means the last.
+    A place among the frequencies means the nearest pair; a number past the last pair means the last.
     """
     found = {round(PLACES[place] * (count - 1)) for place in chosen.places}
     return tuple(sorted(found | {min(chosen.pair, count - 1)}))

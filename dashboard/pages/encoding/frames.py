@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from dashboard.charts.frames import stacked
-from dashboard.compute.result_cache import once
+from dashboard.compute.result_cache import memoize_on
 from posenc.analysis import STARTS
 from posenc.schemes import SCHEMES
 
@@ -50,7 +50,7 @@ def waves(
 
 
 def spectrum(ladders: Mapping[str, Ladder], train_length: int) -> pd.DataFrame:
-    """Every pair: its place on the ladder, wavelength, turns and share of a turn in training."""
+    """Every pair: its place among the frequencies, wavelength, turns and share of a turn in training."""
     parts = [
         {
             "scheme": SCHEMES[kind].label,
@@ -116,13 +116,13 @@ def sum_marks(found: Mapping[str, Sum]) -> pd.DataFrame:
     return stacked(parts, ["scheme", "tokens start as", "factor", "ratio"])
 
 
-@once
+@memoize_on
 def numbers_of_pairs(found: EncodingPage) -> pd.DataFrame:
     """Every pair, without what only places it in the picture."""
     return found.spectrum.drop(columns=["place", "trained"], errors="ignore")
 
 
-@once
+@memoize_on
 def numbers_of_waves(found: EncodingPage) -> pd.DataFrame:
     """Every wave, its scheme by its name alone."""
     return found.waves.drop(columns="kind", errors="ignore")

@@ -7,7 +7,7 @@ from posenc.analysis import STARTS
 from posenc.formula import NOTATIONS
 from posenc.settings.chosen_model import MAX_SHOWN_DIM
 
-# A place on a ladder of frequencies, from the fastest pair (0) to the slowest (1).
+# A place among a scheme's frequencies, from the fastest pair (0) to the slowest (1).
 PLACES = {"fastest": 0.0} | {f"{n}0%": n / 10 for n in range(1, 10)} | {"slowest": 1.0}
 
 
@@ -15,20 +15,20 @@ PLACES = {"fastest": 0.0} | {f"{n}0%": n / 10 for n in range(1, 10)} | {"slowest
 class EncodingChoice:
     """What the Encoding page asks beside the shared numbers.
 
-    places: where on the ladder of frequencies pairs are drawn; `pair` is one more, by its number.
+    places: which frequencies are drawn, fast to slow; `pair` is one more, by its number.
     """
 
     places: tuple[str, ...] = fields.MultiChoice(
         options=tuple(PLACES),
         labels=tuple(PLACES),
         most=5,
-        label="Pairs drawn, by their place on the ladder",
+        label="Frequencies shown, fast to slow",
         help="At most five: the fastest pair, the slowest, or what lies between, in tenths.",
     ).field(("fastest", "30%", "60%", "slowest"))
     pair: int = fields.IntRange(
         low=0,
         high=MAX_SHOWN_DIM // 2 - 1,
-        label="And pair number",
+        label="Add pair",
         help="One pair more; 0 is the fastest. A scheme with fewer pairs shows its last.",
     ).field(0)
     start: str = fields.Choice(

@@ -9,7 +9,7 @@ import streamlit as st
 from dashboard.ab import Pair
 from dashboard.charts import frames, theme
 from dashboard.components.clock import Face, clock_row
-from dashboard.compute.result_cache import once
+from dashboard.compute.result_cache import memoize_on
 from dashboard.frame import coinciding, page
 from dashboard.frame.sentences import number
 from dashboard.pages.encoding import charts as encoding_charts
@@ -60,7 +60,7 @@ def _whose(now: bool) -> str:
     return "" if now else ", of the pinned setting, A, alone"
 
 
-@once
+@memoize_on
 def _waves_of(found: EncodingPage, kind: str, names: str) -> pd.DataFrame:
     """Return the waves of one scheme as they are drawn, none where it is not shown.
 
@@ -142,16 +142,16 @@ def spectrum(both: Pair[EncodingPage]) -> None:
         coinciding.draw(both.map(_shares), encoding_charts.shares, kinds, key="shares")
 
 
-@once
+@memoize_on
 def _ladders(found: EncodingPage) -> pd.DataFrame:
     return frames.dotted(frames.drawn(found.spectrum, "place"))
 
 
-@once
+@memoize_on
 def _wavelengths(found: EncodingPage) -> coinciding.Lines:
     return coinciding.lines(_ladders(found), "place", "wavelength", log=True)
 
 
-@once
+@memoize_on
 def _shares(found: EncodingPage) -> coinciding.Lines:
     return coinciding.lines(_ladders(found), "place", "share")

@@ -8,7 +8,7 @@ import streamlit as st
 from dashboard.ab import Pair
 from dashboard.charts import theme
 from dashboard.components.matrix import Full, Panel
-from dashboard.compute.result_cache import once
+from dashboard.compute.result_cache import memoize_on
 from dashboard.frame import page, panels
 from dashboard.pages.encoding import charts as encoding_charts
 from dashboard.pages.encoding import data, frames, sentences
@@ -83,7 +83,7 @@ def _row(unit: str, drawn: dict[str, Drawn], both: Pair[EncodingPage]) -> None:
     )
 
 
-@once
+@memoize_on
 def _panel(found: EncodingPage, kind: str) -> Panel:
     one = found.drawn[kind]
     setting, provenance = found.setting, found.provenances[kind]
@@ -156,12 +156,12 @@ def sums(both: Pair[EncodingPage], start: str, *, scaled: bool) -> None:
     )
 
 
-@once
+@memoize_on
 def _ratios(found: EncodingPage) -> pd.DataFrame:
     return frames.sum_marks(found.sums)
 
 
-@once
+@memoize_on
 def _sum_panels(found: EncodingPage, kind: str, start: str, factor: str) -> list[Panel]:
     if kind not in found.sums:
         return []

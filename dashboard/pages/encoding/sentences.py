@@ -3,7 +3,7 @@
 import math
 
 from dashboard import limits
-from dashboard.compute.result_cache import once
+from dashboard.compute.result_cache import memoize_on
 from dashboard.frame.sentences import number
 from dashboard.pages.encoding.data import EncodingPage
 from dashboard.text import listed
@@ -14,7 +14,7 @@ from posenc.settings import Setting
 from posenc.text import count_of
 
 
-@once
+@memoize_on
 def headline(found: EncodingPage) -> str:
     """Say of every scheme what its numbers do within the training length, or that it has none."""
     setting, parts = found.setting, []
@@ -36,7 +36,7 @@ def headline(found: EncodingPage) -> str:
             parts.append(f"{label} {moved} a logit at distance {last:,}{start}")
         else:
             noise = f", {one.untrained}" if one.untrained else ""
-            parts.append(f"{label}'s entries spread by {number(one.told)}{noise}")
+            parts.append(f"{label}'s entries have standard deviation {number(one.told)}{noise}")
     parts += [f"{SCHEMES[kind].label} puts nothing in" for kind in found.absent]
     trained = count_of(setting.train_length, "trained position")
     return f"Within {trained}: " + "; ".join(parts) + "."

@@ -8,7 +8,7 @@ import pandas as pd
 
 from dashboard.charts.frames import lines
 from dashboard.compute import schemes
-from dashboard.compute.result_cache import kept
+from dashboard.compute.result_cache import cache_result
 from dashboard.pages.extrapolation.options import FormulaChoice
 from dashboard.text import listed
 from posenc.analysis import SchemeCoverage, SchemeKernelPast
@@ -39,7 +39,7 @@ class Read:
         return {kind for kind, one in self.past.items() if len(one.distances)}
 
 
-@kept
+@cache_result
 def read(setting: Setting, chosen: FormulaChoice) -> Read:
     """Return what the formulas of a setting give."""
     # Formulas are evaluated exactly: other pages are about rounding.

@@ -6,7 +6,7 @@ from streamlit.delta_generator import DeltaGenerator
 from dashboard.ab import Pair
 from dashboard.charts import frames, theme
 from dashboard.compute import schemes
-from dashboard.compute.result_cache import once
+from dashboard.compute.result_cache import memoize_on
 from dashboard.controls import sidebar
 from dashboard.frame import coinciding, page, quiz
 from dashboard.pages.extrapolation import charts, questions, script
@@ -99,17 +99,17 @@ def _picture(settings: Pair[Setting], results: Pair[Read], reason: str) -> None:
     st.caption(f"{CAPTIONS[reason]} {coverage_sentence(now.past, now.length)}")
 
 
-@once
+@memoize_on
 def _past(read: Read) -> coinciding.Lines:
     return coinciding.lines(frames.drawn(read.curves, most=SAMPLED_DISTANCES))
 
 
-@once
+@memoize_on
 def _nearest(read: Read) -> coinciding.Lines:
     return coinciding.lines(frames.drawn(read.nearest))
 
 
-@once
+@memoize_on
 def _turns(read: Read) -> coinciding.Lines:
     return coinciding.lines(
         frames.dotted(frames.drawn(read.turns, "pair")), "pair", "turns", log=True

@@ -10,7 +10,7 @@ import pandas as pd
 import torch
 
 from dashboard.compute import runs
-from dashboard.compute.result_cache import kept
+from dashboard.compute.result_cache import cache_result
 from dashboard.compute.schemes import Array
 from dashboard.frame.sentences import number
 from dashboard.text import listed, plain
@@ -41,7 +41,7 @@ class Lesson:
     words: tuple[str, ...] = ()
 
 
-@kept
+@cache_result
 def read(step: str, chosen: Any) -> Lesson:
     """Return a step of "1" to "5". chosen: what its control says."""
     return STEPS[step](chosen)

@@ -9,7 +9,7 @@ import pandas as pd
 from dashboard.ab import Pair
 from dashboard.charts import frames
 from dashboard.compute import schemes
-from dashboard.compute.result_cache import kept, once
+from dashboard.compute.result_cache import cache_result, memoize_on
 from dashboard.frame import coinciding
 from dashboard.pages.pca.projected import Projected, projected
 from posenc.schemes import SCHEMES
@@ -35,7 +35,7 @@ def shown(both: Pair[Read]) -> tuple[str, ...]:
     return tuple(kind for kind in SCHEMES if any(kind in one.found for one in both.each))
 
 
-@kept
+@cache_result
 def read(setting: Setting, fit: str) -> Read:
     """Return what the page shows of a setting. fit: seen or all, as the page's choice has it."""
     fitted = setting.length if fit == "all" else min(setting.train_length, setting.length)
@@ -88,7 +88,7 @@ def variance(found: Mapping[str, Projected]) -> pd.DataFrame:
     return frames.stacked(parts, ["scheme", "component", "own", "share"])
 
 
-@once
+@memoize_on
 def variance_lines(read: Read) -> coinciding.Lines:
     """Return the variance explained as it is drawn."""
     return coinciding.lines(frames.dotted(read.variance), "component", "share")

@@ -8,7 +8,7 @@ import pandas as pd
 
 from dashboard.charts import frames
 from dashboard.compute import schemes
-from dashboard.compute.result_cache import kept, once
+from dashboard.compute.result_cache import cache_result, memoize_on
 from dashboard.frame import coinciding
 from dashboard.pages.relative_offsets import frames as offset_frames
 from dashboard.pages.relative_offsets.options import OffsetChoice
@@ -40,7 +40,7 @@ class Read:
     straight: pd.DataFrame
 
 
-@kept
+@cache_result
 def read(setting: Setting, chosen: OffsetChoice) -> Read:
     """Return what the page shows of a setting."""
     queries = {kind: schemes.query(setting, kind) for kind in setting.schemes}
@@ -71,7 +71,7 @@ def read(setting: Setting, chosen: OffsetChoice) -> Read:
     )
 
 
-@once
+@memoize_on
 def errors(read: Read) -> coinciding.Lines:
     """Return the errors by offset as they are drawn."""
     return coinciding.lines(frames.dotted(read.by_offset), "offset", "error", log=True)

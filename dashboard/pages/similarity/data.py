@@ -8,7 +8,7 @@ import pandas as pd
 
 from dashboard.charts import frames
 from dashboard.compute import schemes
-from dashboard.compute.result_cache import kept, once
+from dashboard.compute.result_cache import cache_result, memoize_on
 from dashboard.compute.schemes import Array, Similarity
 from dashboard.frame import coinciding
 from dashboard.pages.similarity.options import SimilarityChoice
@@ -36,7 +36,7 @@ class Read:
     missing: tuple[str, ...]
 
 
-@kept
+@cache_result
 def read(setting: Setting, chosen: SimilarityChoice) -> Read:
     """Return what the page shows of a setting."""
     queries = {kind: schemes.query(setting, kind) for kind in setting.schemes}
@@ -97,7 +97,7 @@ def cell(rows: Mapping[str, tuple[Array, Array] | None], query: int, key: int) -
     return f"{place}: {', '.join(values)}" if values else f"{place}: no scheme has a value"
 
 
-@once
+@memoize_on
 def by_distance(read: Read) -> coinciding.Lines:
     """Return the curves by distance as they are drawn."""
     return coinciding.lines(frames.drawn(read.by_offset))

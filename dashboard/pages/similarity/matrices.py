@@ -11,7 +11,7 @@ from dashboard.components.matrix import Panel, Scale
 from dashboard.compute import schemes
 from dashboard.compute.schemes import Similarity
 from dashboard.frame import page
-from dashboard.frame.panels import NOW, PINNED, beside, panel
+from dashboard.frame.panels import NOW, PINNED, beside
 from dashboard.pages.similarity.data import Read
 from dashboard.pages.similarity.options import SimilarityChoice
 from dashboard.server.incidents import answered
@@ -76,12 +76,12 @@ def _panels(setting: Setting, found: Mapping[str, Similarity]) -> list[Panel]:
     boundary = setting.train_length if setting.train_length < drawn else None
     cut = f"; the first {drawn} of {setting.length:,} positions" if drawn < setting.length else ""
     return [
-        panel(
-            setting,
-            kind,
-            result.matrix,
-            page.panel_note(setting, kind, result.kernel.provenance) + cut,
-            boundary,
+        Panel(
+            title=SCHEMES[kind].label,
+            values=result.matrix,
+            subtitle=page.panel_note(setting, kind, result.kernel.provenance) + cut,
+            boundary=boundary,
+            color=theme.COLOURS[kind],
         )
         for kind, result in found.items()
     ]

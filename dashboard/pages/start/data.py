@@ -7,7 +7,7 @@ import pandas as pd
 
 from dashboard.charts import frames
 from dashboard.compute import schemes
-from dashboard.compute.result_cache import kept, once
+from dashboard.compute.result_cache import cache_result, memoize_on
 from dashboard.compute.scheme_facts import place
 from dashboard.compute.schemes import Similarity
 from dashboard.frame import coinciding
@@ -37,7 +37,7 @@ class Start:
     places: dict[str, str]
 
 
-@kept
+@cache_result
 def read(setting: Setting) -> Start:
     """Return what the page shows of a setting."""
     queries = {kind: schemes.query(setting, kind) for kind in setting.schemes}
@@ -47,7 +47,7 @@ def read(setting: Setting) -> Start:
     return Start(found, reasons, curves, places)
 
 
-@once
+@memoize_on
 def lines(read: Start) -> coinciding.Lines:
     """Return the curves of a setting as they are drawn."""
     return coinciding.lines(frames.drawn(read.curves))
