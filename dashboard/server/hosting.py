@@ -12,7 +12,7 @@ import streamlit as st
 from streamlit.runtime.pages_manager import PagesManager
 
 # Their import takes seconds, which the first visitor would wait for.
-_SLOW = (
+SLOW_IMPORTS = (
     "altair",
     "sklearn.decomposition",
     "posenc.analysis",
@@ -30,7 +30,7 @@ async def lifespan(app: st.App) -> AsyncIterator[None]:
     # Until the first run calls `st.navigation`, Streamlit takes our folder `pages` for its older kind of
     # app and tells whoever comes by a link that the page does not exist.
     PagesManager.uses_pages_directory = False
-    for module in _SLOW:
+    for module in SLOW_IMPORTS:
         importlib.import_module(module)
     disable_nagle()
     yield

@@ -11,6 +11,14 @@ from pathlib import Path
 from tests.server.served_process import server
 
 
+def resident_memory(process: int | str) -> float:
+    """Return the resident memory of a process in MB (10^6 bytes); "self" is this one."""
+    for line in Path(f"/proc/{process}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1_024 / 1e6
+    raise ProcessLookupError(process)
+
+
 @dataclass(frozen=True)
 class Served:
     """A running app. address: of it. pid: of its process. inside: the socket that answers `census`."""
@@ -25,10 +33,7 @@ class Served:
 
     def memory(self) -> float:
         """Return the resident memory of the server's process in MB (10^6 bytes)."""
-        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
-            if line.startswith("VmRSS:"):
-                return int(line.split()[1]) * 1_024 / 1e6
-        raise ProcessLookupError(self.pid)
+        return resident_memory(self.pid)
 
     def cpu(self) -> float:
         """Return the seconds of processor time that the server's process has used."""
