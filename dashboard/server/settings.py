@@ -36,7 +36,9 @@ PRIVATE, SHARED = "private", "shared"
 LOGS = log_lines.VARIABLE
 MB = 2**20
 _PLACE = r"[^\x00-\x1f]{0,1024}"
-_PLACE_SAID = "of up to 1,024 characters, none of them a line break or another control character"
+_PLACE_IN_WORDS = (
+    "of up to 1,024 characters, none of them a line break or another control character"
+)
 _HOST = r"(?:\*\.)?[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?"
 
 
@@ -44,186 +46,113 @@ class ServerSettingError(PosencError):
     """A variable of the server cannot be used; the message names it and what it may be."""
 
 
-def _setting(
-    rule: Rule, private: Any, shared: Any, *, otherwise: str = "", repeatable: bool = True
-) -> Any:
+def _setting(rule: Rule, private: Any, shared: Any, empty: str = "", secret: bool = False) -> Any:
     """Make a field; its rule's label is the variable.
 
-    otherwise: what an empty word stands for. repeatable: whether a refusal may repeat what was set, which
-    in the URL of a store holds a password.
+    empty: what an empty word stands for. secret: whether a refusal must not repeat the value, which in the
+    URL of a store holds a password.
     """
-    facts = {"rule": rule, SHARED: shared, "otherwise": otherwise, "repeatable": repeatable}
+    facts = {"rule": rule, SHARED: shared, "empty": empty, "secret": secret}
     return field(default=private, metadata=facts)
+
+
+def _choice(variable: str, private: str, shared: str, help: str) -> Any:
+    return _setting(Choice(label=variable, help=help, options=(private, shared)), private, shared)
+
+
+def _flag(variable: str, private: bool, shared: bool, help: str) -> Any:
+    return _setting(Flag(label=variable, help=help), private, shared)
+
+
+def _number(
+    variable: str, low: int, high: int, shared: int, help: str, *, private: int | None = None
+) -> Any:
+    """Make a field of a whole number; private: the largest one if not given."""
+    rule = IntRange(label=variable, help=help, low=low, high=high)
+    return _setting(rule, high if private is None else private, shared)
+
+
+def _text(
+    variable: str, pattern: str, in_words: str, empty: str, help: str, *, secret: bool = False
+) -> Any:
+    rule = Word(label=variable, help=help, pattern=pattern, in_words=in_words)
+    return _setting(rule, "", "", empty, secret)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServerSettings:
     """What this server allows its visitors, where it keeps things, and how it knows people."""
 
-    profile: str = _setting(
-        Choice(
-            label="POSENC_PROFILE",
-            options=(PRIVATE, SHARED),
-            help="What holds for every variable that is not set.",
-        ),
-        PRIVATE,
-        SHARED,
+    profile: str = _choice(
+        "POSENC_PROFILE", PRIVATE, SHARED, "What holds for every variable that is not set."
     )
-    uploads: bool = _setting(
-        Flag(label="POSENC_UPLOADS", help="Whether visitors may upload files."), True, False
+    uploads: bool = _flag("POSENC_UPLOADS", True, False, "Whether visitors may upload files.")
+    upload_mb: int = _number(
+        "POSENC_UPLOAD_MB", 1, MAX_UPLOAD_BYTES // MB, 10, "Largest file, in MB."
     )
-    upload_mb: int = _setting(
-        IntRange(
-            label="POSENC_UPLOAD_MB",
-            low=1,
-            high=MAX_UPLOAD_BYTES // MB,
-            help="Largest file, in MB.",
-        ),
-        MAX_UPLOAD_BYTES // MB,
-        10,
+    text_mb: int = _number(
+        "POSENC_TEXT_MB", 1, MAX_TEXT_BYTES // MB, 2, "Largest text to train on, in MB."
     )
-    text_mb: int = _setting(
-        IntRange(
-            label="POSENC_TEXT_MB",
-            low=1,
-            high=MAX_TEXT_BYTES // MB,
-            help="Largest text to train on, in MB.",
-        ),
-        MAX_TEXT_BYTES // MB,
-        2,
+    positions: int = _number(
+        "POSENC_POSITIONS", 2, MAX_SHOWN_LENGTH, 1_024, "Most positions that a page shows."
     )
-    positions: int = _setting(
-        IntRange(
-            label="POSENC_POSITIONS",
-            low=2,
-            high=MAX_SHOWN_LENGTH,
-            help="Most positions that a page shows.",
-        ),
-        MAX_SHOWN_LENGTH,
-        1_024,
-    )
-    running: int = _setting(
-        IntRange(
-            label="POSENC_RUNNING",
-            low=0,
-            high=MAX_WORKERS,
-            help="Trainings at a time; 0 switches starting off: what is finished is shown.",
-        ),
-        MAX_RUNNING,
+    running: int = _number(
+        "POSENC_RUNNING", 0, MAX_WORKERS, 0,
+        "Trainings at a time; 0 switches starting off: what is finished is shown.",
+        private=MAX_RUNNING,
+    )  # fmt: skip
+    waiting: int = _number(
+        "POSENC_WAITING",
         0,
-    )
-    waiting: int = _setting(
-        IntRange(
-            label="POSENC_WAITING",
-            low=0,
-            high=MAX_WORKERS,
-            help="Starts of training that may wait.",
-        ),
-        MAX_WAITING,
+        MAX_WORKERS,
         4,
+        "Starts of training that may wait.",
+        private=MAX_WAITING,
     )
-    each: int = _setting(
-        IntRange(
-            label="POSENC_EACH",
-            low=1,
-            high=2 * MAX_WORKERS,
-            help="Starts that one person may have there at a time; where nobody is known, one session.",
-        ),
-        2 * MAX_WORKERS,
-        2,
-    )
-    run_minutes: int = _setting(
-        IntRange(
-            label="POSENC_RUN_MINUTES",
-            low=1,
-            high=MAX_RUN_SECONDS // 60,
-            help="Longest start of training, by the estimate made before it, in minutes.",
-        ),
-        MAX_RUN_SECONDS // 60,
-        30,
-    )
-    busy_training: bool = _setting(
-        Flag(
-            label="POSENC_BUSY_TRAINING",
-            help="Whether a training goes on, niced, while no core is idle (asked on Linux alone).",
-        ),
-        True,
-        False,
-    )
-    hub: bool = _setting(
-        Flag(
-            label="POSENC_HUB",
-            help="Whether visitors may have a learned table fetched from the Hugging Face Hub.",
-        ),
-        False,
-        False,
-    )
-    store: str = _setting(
-        Word(
-            label=ENVIRONMENT,
-            pattern=_PLACE,
-            in_words=f"a folder or an fsspec URL {_PLACE_SAID}",
-            help="Where finished runs and their names are: a folder, or any fsspec URL.",
-        ),
-        "",
-        "",
-        otherwise="the user's data folder",
-        repeatable=False,
-    )
-    work: str = _setting(
-        Word(
-            label=WORK_ENVIRONMENT,
-            pattern=_PLACE,
-            in_words=f"a folder {_PLACE_SAID}",
-            help="Folder of the queue, of checkpoints and of the operator's counters.",
-        ),
-        "",
-        "",
-        otherwise="the user's cache",
-        repeatable=False,
-    )
-    user_header: str = _setting(
-        Word(
-            label="POSENC_USER_HEADER",
-            pattern="(?:(?!(?i:cookie|host|authorization)$)[A-Za-z][A-Za-z0-9-]{0,63})?",
-            in_words="the name of an HTTP header of its own",
-            help="Header in which the proxy says who a visitor is; it must drop what clients send.",
-        ),
-        "",
-        "",
-        otherwise="none",
-    )
-    hosts: str = _setting(
-        Word(
-            label="POSENC_HOSTS",
-            pattern=rf"(?:{_HOST}(?:,{_HOST}){{0,31}})?",
-            in_words="host names with commas between them, such as demo.example.org,*.example.org",
-            help="Host names under which pages connect; files and uploads answer any: see Proxy.",
-        ),
-        "",
-        "",
-        otherwise="any",
-    )
-    base_path: str = _setting(
-        Word(
-            label="POSENC_PATH",
-            pattern=r"(?:[A-Za-z0-9_-]+(?:/[A-Za-z0-9_-]+){0,7})?",
-            in_words="a path without slashes at its ends, such as tools/posenc",
-            help="Path under which the proxy has it.",
-        ),
-        "",
-        "",
-        otherwise="the root",
-    )
-    logs: str = _setting(
-        Choice(
-            label=LOGS,
-            options=("text", "lines"),
-            help="Log for people, with traces, or JSON lines without a word of what visitors wrote.",
-        ),
-        "text",
-        "lines",
-    )
+    each: int = _number(
+        "POSENC_EACH", 1, 2 * MAX_WORKERS, 2,
+        "Starts that one person may have there at a time; where nobody is known, one session.",
+    )  # fmt: skip
+    run_minutes: int = _number(
+        "POSENC_RUN_MINUTES", 1, MAX_RUN_SECONDS // 60, 30,
+        "Longest start of training, by the estimate made before it, in minutes.",
+    )  # fmt: skip
+    busy_training: bool = _flag(
+        "POSENC_BUSY_TRAINING", True, False,
+        "Whether a training goes on, niced, while no core is idle (asked on Linux alone).",
+    )  # fmt: skip
+    hub: bool = _flag(
+        "POSENC_HUB", False, False,
+        "Whether visitors may have a learned table fetched from the Hugging Face Hub.",
+    )  # fmt: skip
+    store: str = _text(
+        ENVIRONMENT, _PLACE, f"a folder or an fsspec URL {_PLACE_IN_WORDS}", "the user's data folder",
+        "Where finished runs and their names are: a folder, or any fsspec URL.", secret=True,
+    )  # fmt: skip
+    work: str = _text(
+        WORK_ENVIRONMENT, _PLACE, f"a folder {_PLACE_IN_WORDS}", "the user's cache",
+        "Folder of the queue and of checkpoints.", secret=True,
+    )  # fmt: skip
+    user_header: str = _text(
+        "POSENC_USER_HEADER",
+        "(?:(?!(?i:cookie|host|authorization)$)[A-Za-z][A-Za-z0-9-]{0,63})?",
+        "the name of an HTTP header of its own", "none",
+        "Header in which the proxy says who a visitor is; it must drop what clients send.",
+    )  # fmt: skip
+    hosts: str = _text(
+        "POSENC_HOSTS", rf"(?:{_HOST}(?:,{_HOST}){{0,31}})?",
+        "host names with commas between them, such as demo.example.org,*.example.org", "any",
+        "Host names under which pages connect; files and uploads answer any: see Proxy.",
+    )  # fmt: skip
+    base_path: str = _text(
+        "POSENC_PATH", r"(?:[A-Za-z0-9_-]+(?:/[A-Za-z0-9_-]+){0,7})?",
+        "a path without slashes at its ends, such as tools/posenc", "the root",
+        "Path under which the proxy has it.",
+    )  # fmt: skip
+    logs: str = _choice(
+        LOGS, "text", "lines",
+        "Log for people, with traces, or JSON lines without a word of what visitors wrote.",
+    )  # fmt: skip
 
     @property
     def upload_bytes(self) -> int:
@@ -257,9 +186,7 @@ FIELDS = {one.metadata["rule"].label: one for one in fields(ServerSettings)}  # 
 def read(said: Mapping[str, str]) -> ServerSettings:
     """Return the settings that these variables mean. Raises ServerSettingError for a bad value."""
     values = {
-        one.name: _value(
-            one.metadata["rule"], said[variable], repeatable=one.metadata["repeatable"]
-        )
+        one.name: _value(one.metadata["rule"], said[variable], secret=one.metadata["secret"])
         for variable, one in FIELDS.items()
         if variable in said
     }
@@ -346,17 +273,7 @@ def within(setting: Setting) -> tuple[Setting, list[str]]:
     return setting.replace(length=most), [said]
 
 
-def table() -> str:
-    """Return all settings as a table in Markdown, as README shows it."""
-    lines = ["| variable | private | shared | what it sets |", "|---|---|---|---|"]
-    for variable, one in FIELDS.items():
-        otherwise = one.metadata["otherwise"]
-        private, shared = (_told(of, otherwise) for of in (one.default, one.metadata[SHARED]))
-        lines.append(f"| `{variable}` | {private} | {shared} | {one.metadata['rule'].help} |")
-    return "\n".join(lines)
-
-
-def _value(rule: Rule, text: str, *, repeatable: bool) -> Any:
+def _value(rule: Rule, text: str, *, secret: bool) -> Any:
     value: Any = text
     allowed = rule.allowed()
     if isinstance(rule, Flag):
@@ -364,14 +281,6 @@ def _value(rule: Rule, text: str, *, repeatable: bool) -> Any:
     elif isinstance(rule, IntRange):
         value = int(text) if re.fullmatch("[0-9]{1,9}", text) else None
     if not rule.accepts(value):
-        got = f", got {quoted(text)}" if repeatable else ""
+        got = "" if secret else f", got {quoted(text)}"
         raise ServerSettingError(f"{rule.label} must be {allowed}{got}.")
     return value
-
-
-def _told(value: Any, otherwise: str) -> str:
-    if isinstance(value, bool):
-        return str(int(value))
-    if isinstance(value, int):
-        return f"{value:,}"
-    return value or otherwise
