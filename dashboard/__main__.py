@@ -15,7 +15,7 @@ from pathlib import Path
 from streamlit import config
 from streamlit.web import cli
 
-from dashboard.server import counters, identity, logs, safe_stdout, settings, visitor, workers
+from dashboard.server import identity, logs, safe_stdout, settings, visitor, workers
 from dashboard.server.settings import ServerSettingError, ServerSettings
 from posenc.checkpoints.file_store import ENVIRONMENT, WORK_ENVIRONMENT
 
@@ -88,7 +88,6 @@ def main(arguments: list[str]) -> int:
         os.environ.setdefault("WEBSOCKETS_MAX_LINE_LENGTH", str(MOST_COOKIES))
     safe_stdout.install()  # before the log, which keeps where it writes
     logs.install()
-    counters.here.serve()
     # On SIGTERM the server ends in good order and raises it again, which would end this process at once.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:

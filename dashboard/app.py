@@ -39,9 +39,12 @@ ADDRESSES = {
 
 # Each branch imports its own part: Streamlit warns about caches that are made before the server runs.
 if get_script_run_ctx(suppress_warning=True) is None:
-    from dashboard.server import hosting
+    from starlette.middleware import Middleware
 
-    app = st.App(__file__, lifespan=hosting.lifespan)
+    from dashboard.server import hosting
+    from dashboard.server.upload_limit import UploadLimit
+
+    app = st.App(__file__, lifespan=hosting.lifespan, middleware=[Middleware(UploadLimit)])
 else:
     from dashboard.frame import run
 

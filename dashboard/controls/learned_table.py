@@ -139,10 +139,6 @@ def take(file_name: str, content: bytes, key: str = "use_upload") -> None:
 
     key: of the button that does so; a page may have two uploaders.
     """
-    refused = uploads.too_large("A file", len(content))
-    if refused:
-        st.error(refused)
-        return
     try:
         found = find_position_tables(read_header(content))
         chosen = found[0]

@@ -13,7 +13,6 @@ from dashboard.ab import Pair
 from dashboard.controls import learned_table, page_controls, uploads
 from dashboard.controls.widgets import pressed, show
 from dashboard.frame import page_contents
-from dashboard.server import settings as server_settings
 from dashboard.server.incidents import answered
 from dashboard.text import listed, plain
 from posenc import limits
@@ -296,9 +295,9 @@ def _upload() -> None:
         return
     name = printable_name(file.name)
     is_config = name.lower().endswith((".json", ".txt"))
-    most = limits.MAX_CONFIG_BYTES if is_config else server_settings.current().upload_bytes
-    if file.size > most:
-        st.error(plain(f"{name} is larger than {most // 2**20} MB, the most that is read of it."))
+    if is_config and file.size > limits.MAX_CONFIG_BYTES:
+        most = limits.MAX_CONFIG_BYTES // 2**20
+        st.error(plain(f"{name} is larger than {most} MB, the most that is read of it."))
         return
     content = file.getvalue()
     if is_config or content[:64].lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):

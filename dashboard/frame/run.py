@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import streamlit as st
 
 from dashboard.components import history
-from dashboard.controls import link, model_picker, pin, uploads
+from dashboard.controls import link, model_picker, pin
 from dashboard.frame import drawers, login, page_contents
 from dashboard.frame.toolbar import Toolbar, follow_link, presenting
 from dashboard.server import counters, identity, incidents, run_queue, workers
@@ -49,7 +49,6 @@ def draw(
     }
     begun = False
     with incidents.kind_errors():
-        uploads.bound()
         identity.offered()  # a setting that cannot be used is all that there is to say
         counters.visited()
         link.keep()

@@ -9,7 +9,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import streamlit as st
+from streamlit import runtime
 from streamlit.runtime.pages_manager import PagesManager
+
+from dashboard.server import counters
 
 # Their import takes seconds, which the first visitor would wait for.
 SLOW_IMPORTS = (
@@ -33,6 +36,8 @@ async def lifespan(app: st.App) -> AsyncIterator[None]:
     for module in SLOW_IMPORTS:
         importlib.import_module(module)
     disable_nagle()
+    if runtime.exists():
+        runtime.get_instance().stats_mgr.register_provider(counters.here)
     yield
 
 

@@ -160,11 +160,6 @@ class ServerSettings:
         return self.upload_mb * MB
 
     @property
-    def text_bytes(self) -> int:
-        """Bytes of the largest text to train on."""
-        return self.text_mb * MB
-
-    @property
     def run_seconds(self) -> int:
         """Seconds of the longest start of training."""
         return self.run_minutes * 60

@@ -1,22 +1,24 @@
 """What is held of visitors' files: tables, numbers and the files themselves, for one owner and for all."""
 
+import asyncio
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from starlette.exceptions import HTTPException
-from streamlit.proto.Common_pb2 import FileURLs
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
 from streamlit.runtime.memory_uploaded_file_manager import MemoryUploadedFileManager
-from streamlit.runtime.uploaded_file_manager import UploadedFile, UploadedFileRec
+from streamlit.runtime.uploaded_file_manager import UploadedFileRec
 
 from dashboard import limits
 from dashboard.compute import uploaded_numbers
 from dashboard.compute.upload_cache import UploadCache, cache_table, is_cached
-from dashboard.controls import uploads
+from dashboard.server import upload_limit
+from dashboard.server.settings import ServerSettingError
+from dashboard.server.upload_limit import LEAST, UploadLimit
 from posenc.checkpoints.array_files import NumberTable
 from posenc.checkpoints.sources import named_table
 from posenc.errors import CheckpointError
@@ -94,103 +96,111 @@ def test_name_of_uploaded_numbers_depends_on_all_that_is_shown() -> None:
     assert len({*names}) == len(asked)
 
 
-ENDPOINT = "/_stcore/upload_file"
-
-
 def file_record(file_id: str, size: int, name: str = "a.npy") -> UploadedFileRec:
     return UploadedFileRec(file_id, name, "", bytes(size))
 
 
+class Server:
+    """The limit in front of a server that stores every file that comes in, a moment later."""
+
+    def __init__(self) -> None:
+        self.manager = MemoryUploadedFileManager("/_stcore/upload_file")
+        self._limit = UploadLimit(self._store)
+
+    async def _store(self, scope: Scope, receive: Receive, send: Send) -> None:
+        *_, session, file_id = scope["path"].split("/")
+        await asyncio.sleep(0)
+        self.manager.add_file(session, file_record(file_id, (await receive())["size"]))
+        await Response(status_code=204)(scope, receive, send)
+
+    async def _put(self, session: str, file_id: str, size: int, length: str | None) -> str:
+        sent: list[Message] = []
+
+        async def receive() -> Message:
+            return {"size": size, "more_body": False}
+
+        async def send(message: Message) -> None:
+            sent.append(message)
+
+        headers = [] if length is None else [(b"content-length", length.encode())]
+        path = f"/posenc/_stcore/upload_file/{session}/{file_id}"
+        scope = {"type": "http", "method": "PUT", "path": path, "headers": headers}
+        await self._limit(scope, receive, send)
+        start, body = sent
+        return f"{start['status']} {body.get('body', b'').decode()}".strip()
+
+    def put(self, *files: tuple[str, str, int], length: str | None = "") -> list[str]:
+        """Send files of a session, an id and a size at once; return the answers. length: as stated."""
+
+        async def at_once() -> list[str]:
+            requests = [self._put(*one, str(one[-1]) if length == "" else length) for one in files]
+            return [*await asyncio.gather(*requests)]
+
+        with ThreadPoolExecutor() as pool:  # a browser's tests have an event loop in this thread
+            return pool.submit(asyncio.run, at_once()).result()
+
+
 @pytest.fixture
-def store(monkeypatch: pytest.MonkeyPatch) -> MemoryUploadedFileManager:
-    """A store whose calls come from a page of the session "ours"."""
-    made = MemoryUploadedFileManager(ENDPOINT)
-    run = SimpleNamespace(uploaded_file_mgr=made, session_id="ours")
-    monkeypatch.setattr(uploads, "get_script_run_ctx", lambda: run)
+def server(monkeypatch: pytest.MonkeyPatch) -> Server:
+    """A server with room for ten files of the least size that counts."""
+    made = Server()
+    instance = SimpleNamespace(uploaded_file_mgr=made.manager)
+    running = SimpleNamespace(exists=lambda: True, get_instance=lambda: instance)
+    monkeypatch.setattr(upload_limit, "runtime", running)
+    monkeypatch.setattr(limits, "MAX_HELD_UPLOADS", 10 * LEAST)
+    monkeypatch.setattr(limits, "MAX_UPLOAD_BYTES", 0)
     return made
 
 
-def test_dropped_file_leaves_its_session_alone(store: MemoryUploadedFileManager) -> None:
-    record = file_record("x", 20)
-    store.add_file("ours", record)
-    store.add_file("theirs", record)
-    assert uploads.held() == 40
-    uploads._drop(UploadedFile(record, FileURLs()))
-    assert uploads.held() == 20
-    assert store.get_files("theirs", ["x"]) == [record]
+FULL = f"503 {upload_limit.FULL}"
 
 
-def test_store_refuses_files_past_its_limit_or_all(
-    store: MemoryUploadedFileManager, monkeypatch: pytest.MonkeyPatch
+def test_files_past_the_limit_of_all_are_refused(server: Server) -> None:
+    assert server.put(("ours", "a", 6 * LEAST), ("theirs", "b", 0)) == ["204", "204"]
+    assert server.put(("theirs", "c", 4 * LEAST)) == [FULL]
+    assert server.put(("theirs", "c", 3 * LEAST - 1_000)) == ["204"]
+    assert server.put(("ours", "d", 0)) == [FULL]
+    server.manager.remove_session_files("ours")
+    assert server.put(("ours", "d", 0)) == ["204"]
+    server.manager.add_file(
+        "ours", file_record("e", 0, "x" * 5 * LEAST)
+    )  # its name takes memory as well
+    assert server.put(("ours", "f", 0)) == [FULL]
+
+
+def test_files_that_arrive_at_once_are_limited_together(server: Server) -> None:
+    """Empty ones count, too; what was refused or has failed takes no room."""
+    for _ in range(2):
+        answers = server.put(*[(f"session {n}", "a", 9) for n in range(200)])
+        assert (answers.count("204"), answers.count(FULL)) == (10, 190)
+        for session in [*server.manager.file_storage]:
+            server.manager.remove_session_files(session)
+
+
+def test_uploads_without_a_length_or_switched_off_are_refused(
+    server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "MAX_HELD_UPLOADS", 1_000_000)
-    monkeypatch.setattr(limits, "MAX_UPLOAD_BYTES", 200_000)  # two of them may come in besides
-    store.add_file("ours", file_record("before", 300_000))
-    uploads.bound()
-    uploads.bound()
-    assert type(store) is uploads.Bounded
-    store.add_file("ours", file_record("a", 600_000))
-    with pytest.raises(HTTPException) as refused:
-        store.add_file("theirs", file_record("b", 500_001))
-    assert (refused.value.status_code, refused.value.detail) == (503, uploads.FULL)
-    store.add_file("ours", file_record("a", 1_000_000))  # takes the place of the other
-    assert uploads.held() == 1_300_000
-    store.remove_session_files("ours")
-    for n in range(21):  # each counts as 65,536 bytes, though it is empty
-        store.add_file("ours", file_record(str(n), 0))
-    with pytest.raises(HTTPException):
-        store.add_file("ours", file_record("21", 0))
-    store.remove_session_files("ours")
-    with pytest.raises(HTTPException):  # a long name takes memory as well
-        store.add_file("ours", file_record("a", 0, "x" * 1_400_000))
-    store.remove_session_files("ours")
-    for off in ("0", "no such setting"):
-        monkeypatch.setenv("POSENC_UPLOADS", off)
-        with pytest.raises(HTTPException) as refused:
-            store.add_file("ours", file_record("a", 1))
-        assert (refused.value.status_code, refused.value.detail) == (403, uploads.SWITCHED_OFF)
-    assert uploads.held() == 0
-
-
-def test_files_that_arrive_at_once_are_limited_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    store = uploads.Bounded(ENDPOINT)
-    monkeypatch.setattr(limits, "MAX_HELD_UPLOADS", 10 * uploads.LEAST)
-    monkeypatch.setattr(limits, "MAX_UPLOAD_BYTES", 0)
-
-    def add(n: int) -> None:
-        with suppress(HTTPException):
-            store.add_file(f"session {n}", file_record("a", 9))
-
-    with ThreadPoolExecutor(16) as pool:
-        assert len([*pool.map(add, range(200))]) == 200
-    assert len(store.file_storage) == 10
+    for length in (None, "-1", "x", "1e3", "²"):
+        (answer,) = server.put(("ours", "a", 1), length=length)
+        assert answer == f"411 {upload_limit.NO_LENGTH}"
+    monkeypatch.setenv("POSENC_UPLOAD_MB", "1")
+    assert server.put(("ours", "a", 2**20 + 1)) == ["413 A file may have 1 MB, this one has more."]
+    monkeypatch.setenv("POSENC_UPLOADS", "0")
+    assert server.put(("ours", "a", 1)) == [f"403 {upload_limit.SWITCHED_OFF}"]
+    monkeypatch.setenv("POSENC_UPLOADS", "no such setting")
+    with pytest.raises(ServerSettingError):  # the web server answers 500
+        server.put(("ours", "a", 1))
+    assert upload_limit.held() == 0
 
 
 @pytest.mark.usefixtures("shared")
-def test_session_over_its_share_loses_its_own_oldest_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 10 MiB in all, a session of a shared server has 2.5 MiB."""
-    monkeypatch.setattr(limits, "MAX_HELD_UPLOADS", 8 * 2**20)
-    monkeypatch.setattr(limits, "MAX_UPLOAD_BYTES", 2**20)
+def test_session_of_a_shared_server_has_a_quarter_of_the_room(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "MAX_HELD_UPLOADS", 16 * 2**20)
     monkeypatch.setenv("POSENC_UPLOAD_MB", "1")
-    store = uploads.Bounded(ENDPOINT)
-
-    def add(session: str, file_id: str, kib: int) -> None:
-        store.add_file(session, file_record(file_id, kib * 2**10))
-
-    def file_ids(session: str) -> list[str]:
-        return [*store.file_storage[session]]
-
-    add("theirs", "a", 900)
-    for n in range(10):
-        add("ours", f"{n}", 600)
-        assert file_ids("ours") == [f"{m}" for m in range(max(0, n - 3), n + 1)]
-    assert file_ids("theirs") == ["a"]
-    for n in range(3):
-        add(f"other {n}", "a", 1_000)
-        add(f"other {n}", "b", 1_000)
-    for session, kib in (("last", 1_200), ("ours", 3_600)):
-        with pytest.raises(HTTPException):
-            add(session, "large", kib)
-    assert file_ids("ours") == ["6", "7", "8", "9"]  # nothing goes for a file that is refused
-    monkeypatch.setenv("POSENC_UPLOAD_MB", "3")  # two files of full size are always allowed
-    assert uploads.most_of_one() == 2 * (3 * 2**20 + uploads.LEAST)
+    answers = server.put(*[("ours", f"{n}", 2**20) for n in range(5)], ("theirs", "a", 2**20))
+    assert answers == ["204"] * 4 + [FULL, "204"]
+    server.manager.remove_session_files("ours")
+    monkeypatch.setattr(limits, "MAX_HELD_UPLOADS", 8 * 2**20)
+    assert server.put(("third", "a", 2**20), ("third", "b", 2**20)) == ["204"] * 2  # two always

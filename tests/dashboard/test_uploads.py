@@ -14,6 +14,7 @@ from streamlit.testing.v1 import AppTest
 from dashboard import limits
 from dashboard.compute.upload_cache import UploadCache, cache_table
 from dashboard.controls import learned_table, uploads
+from dashboard.server import upload_limit
 from posenc.checkpoints import PositionTable, read_position_table
 from posenc.checkpoints.file_store import ENVIRONMENT
 from posenc.checkpoints.sources import RESULTS, TRAINED, named_table
@@ -131,11 +132,11 @@ def test_file_without_table_is_refused_until_it_is_cleared(content: bytes, reaso
 
 def test_file_past_the_limit_of_all_or_lost_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     content = save({"wpe.weight": np.eye(4, dtype=np.float32)})
-    monkeypatch.setattr(limits, "MAX_HELD_UPLOADS", len(content) - 1)
+    monkeypatch.setattr(upload_limit, "held", lambda: limits.MAX_HELD_UPLOADS + 1)
     at = uploaded(content)
-    assert [as_read(box.value) for box in at.error] == [uploads.FULL]
+    assert [as_read(box.value) for box in at.error] == [upload_limit.FULL]
     assert not is_offered(at)
-    monkeypatch.setattr(limits, "MAX_HELD_UPLOADS", len(content))
+    monkeypatch.setattr(upload_limit, "held", lambda: limits.MAX_HELD_UPLOADS)
     upload(at, content)
     assert is_offered(at)
     monkeypatch.setattr(MemoryUploadedFileManager, "get_files", lambda *args, **named: [])

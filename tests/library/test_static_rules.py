@@ -20,7 +20,6 @@ VALUES = {("allow_pickle", True), ("weights_only", False), ("shell", True)}
 
 # Who removes files; a finished run is removed by nobody.
 REMOVERS = {
-    "dashboard/server/counters.py",  # sockets of servers that ended
     "posenc/lab/jobs.py",  # jobs that ended, the note of who works on one, old checkpoints and leftovers
     "posenc/lab/run_once.py",  # the checkpoint of a run that is stored
     "posenc/checkpoints/file_store.py",  # the temporary file of a write that failed

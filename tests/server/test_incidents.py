@@ -59,6 +59,10 @@ FORGED = "incident 00000000: all is well"
 MESSAGE = f"cannot read {SECRET}\r\n{FORGED}\x1b[2J\u2028<img src=x onerror=alert(1)>"
 
 
+def incidents_counted() -> int:
+    return sum(one.value for one in counters.here.get_stats()["posenc_incidents"])
+
+
 def raising(error: BaseException) -> Mock:
     return Mock(side_effect=error)
 
@@ -111,9 +115,9 @@ def test_unexpected_fault_is_an_incident_wherever_it_happens(
 ) -> None:
     page, module, name, link = FAULTS[fault]
     monkeypatch.setattr(f"dashboard.{module}.{name}", raising(Exception(MESSAGE)))
-    before = counters.here.read()["incidents"]
+    before = incidents_counted()
     assert_an_incident(visit(page, link), log, "Exception")
-    assert counters.here.read()["incidents"] == before + 1
+    assert incidents_counted() == before + 1
 
 
 @pytest.mark.parametrize("error", [SafetensorError, RecursionError])

@@ -1,4 +1,4 @@
-"""The log of a server is JSON lines without a visitor's words; its counters are its operator's alone."""
+"""The log of a server is JSON lines without a visitor's words; its counters are in its metrics."""
 
 import json
 import logging
@@ -7,9 +7,7 @@ import re
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
-import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,11 +15,9 @@ from typing import Any
 
 import pytest
 import streamlit.logger
-from click.testing import CliRunner
 
 from dashboard.compute import result_cache
 from dashboard.server import counters, log_lines, logs
-from dashboard.server.counters import Counters, ask
 from posenc.lab.jobs import Queue
 from tests.dashboard.pages import visit
 from tests.lab.small_runs import make_small_run, small_spec
@@ -125,29 +121,24 @@ def test_every_record_is_one_json_line(capsys: pytest.CaptureFixture[str]) -> No
     assert "xyzzy" not in json.dumps(found)
 
 
-@pytest.fixture
-def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The folder of sockets, whose paths may have some hundred characters."""
-    with tempfile.TemporaryDirectory() as place:
-        monkeypatch.setenv("POSENC_WORK", place)
-        yield Path(place) / counters.FOLDER
+def counts(family: str, label: str) -> dict[str, int]:
+    """Return the values of a family of the metrics by the value of a label."""
+    found = counters.here.get_stats()[f"posenc_{family}"]
+    return {(one.labels or {}).get(label, ""): one.value for one in found}
 
 
 def test_counters_count_pages_sessions_and_cached_bytes() -> None:
     result_cache.RESULTS.clear()
-    before = counters.here.read()
-    assert before["cache_bytes"]["results"] == 0
+    assert counts("results_bytes", "") == {"": 0}
+    sessions, pages = counts("sessions", ""), counts("reruns", "page")
     visit("similarity", {"length": "12", "dim": "16", "heads": "2"}).run()
     visit("start")
-    after = counters.here.read()
-    pages, earlier = after["reruns_by_page"], before["reruns_by_page"]
-    assert after["sessions_begun"] == before["sessions_begun"] + 2
-    assert pages["similarity"] >= earlier.get("similarity", 0) + 2
-    assert after["reruns"] == sum(pages.values())
-    of_readings = sum(
-        result_cache.size_in_bytes(result) for result in result_cache.RESULTS.values()
-    )
-    assert after["cache_bytes"]["results"] == of_readings > 0
+    assert counts("sessions", "")[""] == sessions.get("", 0) + 2
+    assert counts("reruns", "page")["similarity"] >= pages.get("similarity", 0) + 2
+    of_results = sum(map(result_cache.size_in_bytes, result_cache.RESULTS.values()))
+    assert counts("results_bytes", "") == {"": of_results}
+    assert of_results > 0
+    assert {*counters.here.get_stats()} == {*counters.Counters.stats_families}
 
 
 def test_counters_report_states_of_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,64 +148,13 @@ def test_counters_report_states_of_runs(tmp_path: Path, monkeypatch: pytest.Monk
     queue = Queue()
     for scheme in ("alibi", "none"):
         queue.add([small_spec(scheme)])
-    assert counters.here.read()["runs"] == {"queued": 2, "running": 0, "failed": 0, "finished": 1}
+    none_yet = {"queued": 0, "running": 0, "failed": 0, "finished": 1}
+    assert counts("runs", "state") == none_yet | {"queued": 2}
     with queue.take() as entry:
-        assert counters.here.read()["runs"]["running"] == 1
+        assert counts("runs", "state") == none_yet | {"queued": 1, "running": 1}
         assert entry is not None
         queue.fail(entry.name, "It did.")
-    assert counters.here.read()["runs"] == {"queued": 1, "running": 0, "failed": 1, "finished": 1}
-
-
-def test_two_servers_with_one_process_number_both_answer(folder: Path) -> None:
-    servers = [Counters(), Counters()]  # as two containers are, each of which calls its server 1
-    for times, one in enumerate(servers, start=1):
-        for _ in range(times):
-            one.count("uploads")
-        one.serve()
-        one.serve()  # again is once
-    assert len(list(folder.glob("*.sock"))) == 2
-    assert sorted(one["uploads"] for one in ask()) == [1, 2]
-    assert {(one["process"], one["host"]) for one in ask()} == {(os.getpid(), socket.gethostname())}
-
-
-def bound(path: Path, age: float) -> socket.socket:
-    """A socket that has its name and is not listened at."""
-    made = socket.socket(socket.AF_UNIX)
-    made.bind(str(path))
-    os.utime(path, (time.time() - age, time.time() - age))
-    return made
-
-
-def test_sockets_of_killed_servers_are_removed(folder: Path) -> None:
-    folder.mkdir(parents=True)
-    bound(folder / "1-dead.sock", 3_600).close()
-    (folder / "4-no-socket.sock").write_text("x")
-    with bound(folder / "2-starting.sock", 0), bound(folder / "3-living.sock", 3_600) as living:
-        living.listen()
-        one = Counters()
-        one.serve()
-        left = {path.name for path in folder.iterdir()} - {Path(one._serving or "").name}
-        assert left == {"2-starting.sock", "3-living.sock", "4-no-socket.sock"}
-        (folder / "3-living.sock").unlink()
-        assert len(list(ask())) == 1
-    assert not (folder / "2-starting.sock").exists()
-
-
-def test_counters_command_prints_text_and_json_and_says_when_it_cannot(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    nobody = CliRunner().invoke(counters.main, [])
-    assert (nobody.exit_code, nobody.stdout) == (1, "")
-    assert nobody.stderr == f"No server answers in {folder}.\n"
-    Counters().serve()
-    (told,) = map(json.loads, CliRunner().invoke(counters.main, ["--json"]).stdout.splitlines())
-    assert told["process"] == os.getpid()
-    shown = CliRunner().invoke(counters.main, []).stdout
-    assert re.search(rf"^process +{os.getpid()}$", shown, re.MULTILINE)
-    monkeypatch.setenv("POSENC_UPLOADS", "maybe")
-    slip = CliRunner().invoke(counters.main, [])
-    assert slip.exit_code == 2
-    assert slip.stderr == "posenc: POSENC_UPLOADS must be 0 or 1, got 'maybe'.\n"
+    assert counts("runs", "state") == none_yet | {"queued": 1, "failed": 1}
 
 
 @pytest.mark.long

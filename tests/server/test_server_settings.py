@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,9 +17,9 @@ from safetensors.numpy import save
 from streamlit.testing.v1 import AppTest
 
 from dashboard import __main__ as launcher
-from dashboard.controls import pin, uploads
+from dashboard.controls import pin
 from dashboard.limits import MAX_UPLOAD_BYTES, MAX_WAITING
-from dashboard.server import settings, workers
+from dashboard.server import settings, upload_limit, workers
 from dashboard.server.log_lines import JsonLines
 from dashboard.server.settings import FIELDS, ServerSettingError, ServerSettings, read
 from posenc.checkpoints import hub_is_enabled
@@ -86,11 +87,13 @@ def test_refused_address_is_not_logged_because_it_may_hold_a_password(
 def test_readme_has_the_table_of_settings() -> None:
     readme = (ROOT / ".deploy/README.md").read_text()
     for variable, one in FIELDS.items():
-        defaults = [
-            str(int(value)) if isinstance(value, bool) else f"{value:,}" if isinstance(value, int)
-            else value or one.metadata["empty"]
-            for value in (one.default, one.metadata["shared"])
-        ]  # fmt: skip
+        defaults: list[str] = []
+        value: Any
+        for value in (one.default, one.metadata["shared"]):
+            if isinstance(value, str):
+                defaults.append(value or one.metadata["empty"])
+            else:
+                defaults.append(f"{int(value):,}")
         row = " | ".join([f"`{variable}`", *defaults, one.metadata["rule"].help])
         assert f"\n| {row} |\n" in readme
         assert all(map(one.metadata["rule"].accepts, (one.default, one.metadata["shared"])))
@@ -191,7 +194,7 @@ def test_uploads_switched_off_are_a_sentence(page: str, monkeypatch: pytest.Monk
     monkeypatch.setenv("POSENC_UPLOADS", "0")
     at = visit(page, link, **OPENED)
     assert not at.file_uploader
-    assert [caption.value for caption in at.caption].count(uploads.SWITCHED_OFF) == had > 0
+    assert [caption.value for caption in at.caption].count(upload_limit.SWITCHED_OFF) == had > 0
 
 
 def test_upload_over_the_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,7 +220,7 @@ def test_text_over_the_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None
     at = visit("train", {"run_length": "16", "steps": "5", "width": "16", "layers": "1"})
     (box,) = [one for one in at.file_uploader if one.key == "text_upload"]
     at = box.set_value(("text.txt", sentences(count=60_000), "")).run()
-    assert [as_read(one.value) for one in at.error] == ["A text may have 1 MB, this one has 1.5."]
+    assert [as_read(one.value) for one in at.error] == ["A file may have 1 MB, this one has more."]
 
 
 def test_limit_of_positions_holds_in_links_controls_pins(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,7 +263,6 @@ def test_settings_become_options_of_streamlit_and_a_bad_value_stops_the_server(
     monkeypatch.setattr(launcher.cli, "main", lambda words, **more: asked.append(words))
     for owner in (launcher.safe_stdout, launcher.logs):
         monkeypatch.setattr(owner, "install", lambda: None)
-    monkeypatch.setattr(launcher.counters.here, "serve", lambda: None)
     monkeypatch.setattr(os, "chdir", lambda place: None)
     monkeypatch.delenv("STREAMLIT_SERVER_ADDRESS", raising=False)
     monkeypatch.setenv("POSENC_PROFILE", "shared")

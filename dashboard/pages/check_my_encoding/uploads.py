@@ -125,7 +125,6 @@ def _refused(name: str, file_id: str) -> str:
 
 def _read_file(file: UploadedFile, place: DeltaGenerator) -> _TableFile:
     """Return the table of a file; of several the one that is chosen in `place`."""
-    _check_size(file)
     name = printable_name(file.name)
     (digest,) = digests([file])
     if bytes(file.getbuffer()[:6]).startswith(b"\x93NUMPY"):
@@ -162,15 +161,8 @@ def _with_sines(cosines: UploadedNumbers, file: UploadedFile) -> _TableFile:
         sines = without_extra_rows(sines)
         return NumberTable(cosines.table, sines.table, "", cosines.notes)
 
-    _check_size(file)
     read = reading((chosen(), *digests([file])), both)
     return _TableFile(read, f"{cosines.source} and {second}", (*cosines.files, second))
-
-
-def _check_size(file: UploadedFile) -> None:
-    refused = uploads.too_large("a file", file.size)
-    if refused:
-        raise CheckpointError(refused)
 
 
 @st.cache_data(max_entries=32, show_spinner=False)

@@ -17,7 +17,7 @@ from dashboard.server.logs import event
 from dashboard.server.workers import server_workers
 from dashboard.text import duration, plain
 from posenc import fields
-from posenc.errors import ConfigError, PosencError, QueueUnwritable, RunError
+from posenc.errors import PosencError, QueueUnwritable, RunError
 from posenc.lab import summary
 from posenc.lab.jobs import JobState
 from posenc.lab.run_once import Speed, calibrate
@@ -78,15 +78,10 @@ def upload() -> tuple[bytes, str] | None:
 
 
 def corpus_of(uploaded: tuple[bytes, str] | None) -> Corpus:
-    """Return the corpus that was chosen. Raises CorpusError, ConfigError for what is no text."""
+    """Return the corpus that was chosen. Raises CorpusError for what is no text."""
     if uploaded is None:
         return standard_library()
     content, name = uploaded
-    most = settings.current()
-    if len(content) > most.text_bytes:
-        raise ConfigError(
-            f"A text may have {most.text_mb} MB, this one has {len(content) / 2**20:.1f}."
-        )
     return _text(name, hashlib.sha256(content).hexdigest(), content)
 
 
