@@ -15,7 +15,7 @@ from pathlib import Path
 from streamlit import config
 from streamlit.web import cli
 
-from dashboard.server import identity, logs, safe_stdout, settings, visitor, workers
+from dashboard.server import identity, logs, settings, visitor, workers
 from dashboard.server.settings import ServerSettingError, ServerSettings
 from posenc.checkpoints.file_store import ENVIRONMENT, WORK_ENVIRONMENT
 
@@ -86,7 +86,7 @@ def main(arguments: list[str]) -> int:
     if identity.offered():
         # The cookies of somebody in many groups; else a page of theirs would never connect again.
         os.environ.setdefault("WEBSOCKETS_MAX_LINE_LENGTH", str(MOST_COOKIES))
-    safe_stdout.install()  # before the log, which keeps where it writes
+    logs.make_output_safe()  # before the log, which keeps where it writes
     logs.install()
     # On SIGTERM the server ends in good order and raises it again, which would end this process at once.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))

@@ -1,6 +1,8 @@
 """What may go wrong on a page: a library error is its sentence, a fault of ours an incident."""
 
 import logging
+import traceback
+import unicodedata
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,12 +10,14 @@ from contextlib import contextmanager
 import streamlit as st
 
 from dashboard.server import counters
-from dashboard.server.log_text import of_fault
 from dashboard.server.settings import ServerSettingError
 from dashboard.text import plain
 from posenc import PosencError
 
 log = logging.getLogger("dashboard")
+
+MOST_CHARACTERS = 2_000  # of one line of the log
+MOST_LINES = 200  # of one fault, the last ones, which say what happened
 
 # Whatever it is: readers of files have errors that derive from nothing narrower. Streamlit's control
 # flow (rerun, stop) is no Exception and passes through.
@@ -63,3 +67,29 @@ def _logged(error: Exception, **facts: str) -> str:
     known = {"event": "incident", "facts": {"incident": incident, **facts}, "fault": error}
     log.error("%s", of_fault(incident, error), extra=known)
     return incident
+
+
+def of_fault(incident: str, error: BaseException) -> str:
+    """Return a fault with its trace, every line under the incident's id.
+
+    A message may quote what a visitor wrote: no made-up line break begins a record of its own. The trace's
+    own lines are taken apart before what an error says, which may hold line ends.
+    """
+    kind = type(error)
+    lines = [f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")]
+    for part in traceback.format_exception(error, limit=-MOST_LINES):
+        # A frame is one part of two or three lines, all of them ours; a message is a part by itself.
+        frame = part.startswith("  File ")
+        lines += part.rstrip("\n").split("\n") if frame else [part.strip("\n")]
+    return "\n".join(f"incident {incident}: {one_line(line)}" for line in lines[-MOST_LINES:])
+
+
+def one_line(text: str) -> str:
+    """Return a text as one printable line: controls, line ends and lone surrogates as escapes."""
+    shown = "".join(
+        letter.encode("unicode_escape").decode("ascii")
+        if unicodedata.category(letter) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
+        else letter
+        for letter in text[:MOST_CHARACTERS]
+    )
+    return shown if len(text) <= MOST_CHARACTERS else shown + "…"

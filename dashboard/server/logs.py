@@ -1,7 +1,11 @@
-"""The log of a server: one line for each event, of this code and of Streamlit's alike."""
+"""What a server writes: its log, of this code and of Streamlit's alike, and what Streamlit prints."""
 
+import contextlib
+import io
 import logging
+import sys
 from functools import partial
+from typing import Any
 
 import streamlit.logger
 import uvicorn.config
@@ -43,3 +47,36 @@ def _plain(logger: logging.Logger) -> None:
     for handler in [*logger.handlers]:
         logger.removeHandler(handler)
     logger.propagate = True
+
+
+class Lenient(io.FileIO):
+    """A file of the system that forgets what it cannot write."""
+
+    def write(self, data: Any, /) -> int:
+        """Write what can be written, and say that it was all."""
+        left = memoryview(data).cast("B")
+        size = left.nbytes
+        with contextlib.suppress(OSError):
+            while left and (written := super().write(left)):  # None: nobody takes it just now
+                left = left[written:]
+        return size
+
+
+def make_output_safe() -> None:
+    """Let nothing that this process prints fail, whatever has become of where it goes.
+
+    Streamlit 1.67 prints its addresses once it serves, and that it stops before it does: a pipe that its
+    reader has closed, a terminal that is gone or a full disk would end the one and prevent the other.
+    """
+    for name in ("stdout", "stderr"):
+        now = getattr(sys, name)
+        try:
+            file = Lenient(now.fileno(), "w", closefd=False)
+        except (AttributeError, OSError):  # there is none, or it is no file of the system
+            continue
+        with contextlib.suppress(OSError):
+            now.flush()
+        written = io.TextIOWrapper(
+            io.BufferedWriter(file), encoding=now.encoding, errors=now.errors, line_buffering=True
+        )
+        setattr(sys, name, written)

@@ -26,7 +26,7 @@ MUTANTS_OF_LOAD = (
             finally:
                 session.long = time.monotonic()""", ("turns",)),
     Mutant("words put into a library's message are logged", "dashboard/server/log_lines.py",
-           "isinstance(given, tuple) and all(", "isinstance(given, tuple) or all(", ("logs",)),
+           "str(record.msg)[:200] if record.args", "record.getMessage() if record.args", ("logs",)),
     Mutant("a server's setting is told to visitors", "dashboard/server/incidents.py",
            "except ServerSettingError as error:", "except ZeroDivisionError as error:",
            ("incidents",)),

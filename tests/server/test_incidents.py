@@ -13,8 +13,8 @@ from safetensors import SafetensorError
 from streamlit.testing.v1 import AppTest
 
 from dashboard.server import counters, identity
+from dashboard.server.incidents import of_fault, one_line
 from dashboard.server.log_lines import JsonLines
-from dashboard.server.log_text import of_fault, one_line
 from posenc.errors import SchemeArgumentError
 from posenc.lab.jobs import Queue
 from tests.dashboard.pages import PAGES, as_read, visit

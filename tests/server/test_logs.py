@@ -57,14 +57,12 @@ def test_log_line_has_time_level_logger_event_and_the_class_and_place_of_a_fault
     assert found == event | {"level": "ERROR", "logger": "dashboard"}
 
 
-def test_only_integers_of_library_messages_are_logged() -> None:
+def test_words_put_into_library_messages_are_not_logged() -> None:
     for message, given, event in (
-        ("Port %s is not available", (8501,), "Port 8501 is not available"),
+        ("Port %s is not available", (8501,), "Port %s is not available"),
         ("started on %s:%s", ("demo.example.org", 8501), "started on %s:%s"),
         ("cannot read %s", (SECRET,), "cannot read %s"),
         (f"cannot read {SECRET}", (), "log"),
-        ("sent %s", (True,), "sent %s"),  # no number
-        ("took %d", (10**5_000,), "took %d"),
         ("one %d of %d", (1,), "one %d of %d"),  # a slip of theirs
         ("%(port)s", ({"port": 1},), "%(port)s"),
     ):
@@ -89,7 +87,6 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     streams = {name: (one.handlers[:], one.propagate) for name, one in own.items()}
     monkeypatch.setattr(sys, "excepthook", sys.excepthook)
     monkeypatch.setattr(threading, "excepthook", threading.excepthook)
-    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
     monkeypatch.setattr(streamlit.logger, "setup_formatter", streamlit.logger.setup_formatter)
     monkeypatch.setenv("POSENC_PROFILE", "shared")
     yield
@@ -114,10 +111,10 @@ def test_every_record_is_one_json_line(capsys: pytest.CaptureFixture[str]) -> No
     log_lines.event(logging.getLogger("posenc.worker"), "run_begun", run="0" * 20)
     found = [json.loads(text) for text in capsys.readouterr().err.splitlines()]
     events = [one["event"] for one in found]
-    assert events == ["about %s", "log", "warning", "uncaught", "run_begun"]
+    assert events == ["about %s", "log", "log", "uncaught", "run_begun"]
     _, fell, warned, uncaught, begun = found
     assert (fell["fault"], uncaught["fault"]) == (["ValueError", "KeyError"], ["ValueError"])
-    assert (warned["kind"], begun["run"]) == ("UserWarning", "0" * 20)
+    assert (warned["logger"], begun["run"]) == ("py.warnings", "0" * 20)
     assert "xyzzy" not in json.dumps(found)
 
 
@@ -167,4 +164,4 @@ def test_server_on_a_taken_port_ends_with_the_reason(tmp_path: Path) -> None:
             env=os.environ | {"POSENC_LOGS": "lines", "POSENC_WORK": str(tmp_path)},
         )  # fmt: skip
     event = json.loads(ran.stderr.splitlines()[-1])["event"]
-    assert (ran.returncode, event) == (1, f"Port {port} is not available")
+    assert (ran.returncode, event) == (1, "Port %s is not available")

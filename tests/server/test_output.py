@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dashboard.server import safe_stdout
+from dashboard.server import logs
 from posenc.lab.jobs import JobState, Queue
 from tests.lab.small_runs import small_spec
 from tests.lab.worker_processes import PATIENCE, ROOT, alive, running_at, wait
@@ -16,9 +16,9 @@ from tests.server.served_process import server, visiting
 
 PRINTS = """
 import sys
-from dashboard.server import safe_stdout
+from dashboard.server import logs
 sys.stdout.write("before ")
-safe_stdout.install()
+logs.make_output_safe()
 sys.stdout.write("ö" * 10_000)
 print("after")
 print("fault", file=sys.stderr)
@@ -47,7 +47,7 @@ def test_streams_that_are_no_files_are_left_unchanged(monkeypatch: pytest.Monkey
     stream = io.StringIO()
     monkeypatch.setattr(sys, "stdout", stream)
     monkeypatch.setattr(sys, "stderr", None)
-    safe_stdout.install()
+    logs.make_output_safe()
     assert (sys.stdout, sys.stderr) == (stream, None)
 
 

@@ -261,8 +261,8 @@ def test_settings_become_options_of_streamlit_and_a_bad_value_stops_the_server(
 ) -> None:
     asked: list[list[str]] = []
     monkeypatch.setattr(launcher.cli, "main", lambda words, **more: asked.append(words))
-    for owner in (launcher.safe_stdout, launcher.logs):
-        monkeypatch.setattr(owner, "install", lambda: None)
+    for name in ("install", "make_output_safe"):
+        monkeypatch.setattr(launcher.logs, name, lambda: None)
     monkeypatch.setattr(os, "chdir", lambda place: None)
     monkeypatch.delenv("STREAMLIT_SERVER_ADDRESS", raising=False)
     monkeypatch.setenv("POSENC_PROFILE", "shared")
