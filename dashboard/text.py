@@ -1,6 +1,8 @@
-"""Text of visitors and files as literal text: nothing of it is ever read as formatting."""
+"""Text on pages: numbers and lists in words, and text of visitors and files, never read as formatting."""
 
 import re
+
+from posenc.claims.claim import figure
 
 # GitHub's Markdown makes links of bare addresses after it has taken the backslashes away: an invisible
 # joiner inside each keeps it text.
@@ -34,3 +36,12 @@ def duration(seconds: float) -> str:
     if seconds < 90 * 60:
         return f"{round(seconds / 60)} min"
     return f"{seconds / 3600:.1f} h"
+
+
+def number(value: float, digits: int = 3) -> str:
+    """Write a measured number with a few significant digits, small ones as a power of ten."""
+    if value == 0:
+        return "0"
+    if abs(value) < 10.0**-digits:
+        return figure(value)
+    return f"{value:,.{digits}g}" if abs(value) < 1000 else f"{value:,.0f}"

@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Callable, Mapping
 from typing import Any, ParamSpec, Protocol
 
+import numpy as np
 import pandas as pd
 import streamlit as st
 
@@ -14,6 +15,7 @@ from dashboard.charts import theme
 from dashboard.charts.frames import arrow, compared, filled, named, plotless
 from dashboard.charts.theme import Spec
 from dashboard.components.matrix import Row, matrix_row
+from dashboard.compute.schemes import Similarity
 from dashboard.controls import model_picker, pin
 from dashboard.frame import drawers, page_contents
 from dashboard.frame.script import assumed, uploaded
@@ -23,6 +25,7 @@ from posenc.schemes import SCHEMES
 from posenc.settings import Setting
 
 Drawing = ParamSpec("Drawing")
+_ROUNDING = 1e-6  # of float32 read-outs
 
 
 def setting() -> Setting:
@@ -197,6 +200,42 @@ def lines(texts: Mapping[str, str]) -> None:
 def notes(setting: Setting, provenances: Mapping[str, str]) -> None:
     """Say of every scheme on a page without panels of their own what it really is."""
     lines({kind: panel_note(setting, kind, text) for kind, text in provenances.items()})
+
+
+def show_notices(found: Mapping[str, Similarity]) -> None:
+    """Tell what a person must know before believing a panel: untrained, moved, undefined."""
+    for kind, result in found.items():
+        if result.kernel.notice:
+            st.warning(result.kernel.notice, icon=":material/memory:")
+        if result.undefined:
+            st.warning(
+                f"{SCHEMES[kind].label}: {result.undefined} positions have no cosine similarity, "
+                "because their vector is zero or not finite.",
+                icon=":material/info:",
+            )
+    if past := kernels_beyond_one(found):
+        st.info(past, icon=":material/info:")
+
+
+def kernels_beyond_one(found: Mapping[str, Similarity]) -> str:
+    """Say which kernels scaled to their diagonal leave -1 .. 1, "" where none does.
+
+    Only a kernel that is no Gram matrix does, so that its ratio is the cosine of no angle.
+    """
+    far = {}
+    for kind, result in found.items():
+        drawn = np.abs(result.matrix.values)
+        farthest = np.fmax.reduce(drawn, axis=None, initial=0)  # NaN: a cell without a value
+        if farthest > 1 + _ROUNDING:
+            far[kind] = farthest
+    if not far:
+        return ""
+    named = listed([f"{SCHEMES[kind].label} ({value:.4g})" for kind, value in far.items()])
+    its, kernel = ("their", "kernels are") if len(far) > 1 else ("its", "kernel is")
+    return (
+        f"Past 1, where the colours end: {named}. As {its} {kernel} no inner product of vectors, the ratio "
+        "to the diagonal is the cosine of no angle; tables and the read-out have the exact values."
+    )
 
 
 def how_to_read(text: str) -> None:

@@ -13,11 +13,11 @@ import torch
 from streamlit.testing.v1 import AppTest
 
 from dashboard.ab import Pair
-from dashboard.frame.sentences import number
 from dashboard.pages.pca import data
 from dashboard.pages.pca.options import FIRST
 from dashboard.pages.pca.panels import panels
 from dashboard.pages.pca.projected import Projected
+from dashboard.text import number
 from posenc import analysis
 from posenc.rotation import pair_matrix
 from posenc.settings import Setting

@@ -6,10 +6,10 @@ import numpy as np
 import streamlit as st
 
 from dashboard.ab import Pair
-from dashboard.frame import page, sentences
+from dashboard.frame import page
 from dashboard.frame.panels import columns
 from dashboard.pages.at_a_glance import charts, data, properties, script
-from dashboard.text import plain
+from dashboard.text import number, plain
 from posenc.analysis import properties as analysis
 from posenc.analysis import similarity
 
@@ -23,7 +23,7 @@ def draw() -> None:
     now = read.now
     page.left_out(now.reasons, now.found, TITLE, page.reasons(read))
     page.head(TITLE, read.map(lambda one: one.headline))
-    sentences.show_notices(now.found)
+    page.show_notices(now.found)
     st.table(now.comparison.set_index("scheme").T)
     both = {"sinusoidal", "rope"} <= {*now.found}
     if both and settings.now.equal_width and settings.now.of_model("rope") is None:
@@ -97,9 +97,9 @@ def _equal_width(read: data.Read) -> str:
     if gap < properties.OFFSET_ONLY:
         return (
             "At equal base and width, sinusoidal and RoPE have the same position similarity: the largest "
-            f"measured difference is {sentences.number(gap)}."
+            f"measured difference is {number(gap)}."
         )
     return (
         "At equal base and width, sinusoidal and RoPE have the same position similarity if RoPE rotates "
-        f"all features exactly. At this setting they differ by up to {sentences.number(gap)}."
+        f"all features exactly. At this setting they differ by up to {number(gap)}."
     )

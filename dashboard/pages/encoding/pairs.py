@@ -11,10 +11,10 @@ from dashboard.charts import frames, theme
 from dashboard.components.clock import Face, clock_row
 from dashboard.compute.result_cache import memoize_on
 from dashboard.frame import coinciding, page
-from dashboard.frame.sentences import number
 from dashboard.pages.encoding import charts as encoding_charts
 from dashboard.pages.encoding import sentences
 from dashboard.pages.encoding.data import EncodingPage
+from dashboard.text import number
 from posenc.schemes import SCHEMES
 
 LANE = 2.9  # from one wave to the next below it, where a wave goes from -1 to 1

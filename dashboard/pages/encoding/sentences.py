@@ -4,9 +4,8 @@ import math
 
 from dashboard import limits
 from dashboard.compute.result_cache import memoize_on
-from dashboard.frame.sentences import number
 from dashboard.pages.encoding.data import EncodingPage
-from dashboard.text import listed
+from dashboard.text import listed, number
 from posenc.analysis import STARTS
 from posenc.formula import number as latex_number
 from posenc.schemes import SCHEMES

@@ -12,8 +12,7 @@ import torch
 from dashboard.compute import runs
 from dashboard.compute.result_cache import cache_result
 from dashboard.compute.schemes import Array
-from dashboard.frame.sentences import number
-from dashboard.text import listed, plain
+from dashboard.text import listed, number, plain
 from posenc import alibi_slopes, sinusoidal_table
 from posenc.analysis import RandomLayer, read_orders
 from posenc.lab import summary

@@ -9,10 +9,9 @@ from dashboard.components.matrix import Full, Panel, Scale
 from dashboard.compute import schemes
 from dashboard.controls import sidebar
 from dashboard.frame import coinciding, page, panels
-from dashboard.frame.sentences import number
 from dashboard.pages.relative_offsets import charts, data, frames, script
 from dashboard.pages.relative_offsets.options import OffsetChoice
-from dashboard.text import plain
+from dashboard.text import number, plain
 from posenc import rotation
 from posenc.analysis import linear_map
 from posenc.analysis.offset_checks import OFFSETS

@@ -4,7 +4,7 @@ import streamlit as st
 
 from dashboard.charts import frames, theme
 from dashboard.controls import sidebar
-from dashboard.frame import coinciding, page, quiz, sentences
+from dashboard.frame import coinciding, page, quiz
 from dashboard.pages.similarity import data, matrices, script
 from dashboard.pages.similarity.options import SimilarityChoice
 from dashboard.pages.similarity.questions import questions
@@ -30,7 +30,7 @@ def draw() -> None:
         looks = quiz.ask("similarity", settings.now, asked, now.found)
     with header:
         page.head("Similarity", read.map(lambda one: one.headline) if looks else quiz.WITHHELD)
-        sentences.show_notices(now.found)
+        page.show_notices(now.found)
     with pictures:
         if looks:
             matrices.draw(read, from_zero=chosen.from_zero)

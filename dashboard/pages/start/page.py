@@ -10,7 +10,7 @@ from dashboard.compute import runs
 from dashboard.compute.scheme_facts import compact_formula
 from dashboard.controls import sidebar
 from dashboard.controls.widgets import control
-from dashboard.frame import coinciding, page, sentences
+from dashboard.frame import coinciding, page
 from dashboard.pages.similarity import script
 from dashboard.pages.start import data, diagram
 from dashboard.text import plain
@@ -38,7 +38,7 @@ def draw() -> None:
     read = settings.map(data.read)
     page.left_out(read.now.reasons, read.now.found, TITLE, page.reasons(read))
     page.head(TITLE, settings.map(_headline))
-    sentences.show_notices(read.now.found)
+    page.show_notices(read.now.found)
     measured = settings.map(lambda one: runs.shipped_loss(one.schemes))
     _cards(
         settings.now, read.now.places, {one.specification.scheme.kind: one for one in measured.now}

@@ -1,8 +1,7 @@
 """Why order matters in words: every sentence is computed from the page's numbers."""
 
-from dashboard.frame.sentences import number
 from dashboard.pages.why_order_matters.data import NO_POSITION, SAME, WhyPosition
-from dashboard.text import plain
+from dashboard.text import number, plain
 from posenc.analysis import RandomLayer
 from posenc.schemes import SCHEMES
 from posenc.settings import Setting
