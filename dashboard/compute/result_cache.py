@@ -16,11 +16,8 @@ from posenc.settings import Setting
 
 Result = TypeVar("Result")
 
-MAX_BYTES = (
-    64 * 2**20
-)  # of all results; what is derived from them for drawing takes up to twice as much
+MAX_BYTES = 64 * 2**20  # of all results; what is derived for drawing takes up to twice as much
 _SMALL = 64  # bytes of an object beside its arrays
-_SELF = object()
 
 
 def size_in_bytes(result: Any) -> int:
@@ -95,23 +92,18 @@ def cache_result(read: Callable[..., Result]) -> Callable[..., Result]:
     return cached
 
 
-_MEMO_LOCK = threading.Lock()
-
-
 def memoize_on(make: Callable[..., Result]) -> Callable[..., Result]:
     """Compute what is drawn of a result once, and store it on that result for as long as it lives."""
 
     @functools.wraps(make)
     def memoized(result: Any, *asked: Any, **named: Any) -> Result:
         key = make.__module__, make.__qualname__, *asked, *named.items()
-        with _MEMO_LOCK:
-            memo: dict[Any, Any] = vars(result).setdefault("_memo", {})
-            known = memo.get(key)
-        if known is None:
-            known = make(result, *asked, **named)
-            with _MEMO_LOCK:  # a result that referred to itself would outlive its eviction
-                memo[key] = _SELF if known is result else known
-        derived: Result = result if known is _SELF else known
+        memo: dict[Any, Result] = vars(result).setdefault("_memo", {})
+        if key in memo:
+            return memo[key]
+        derived = make(result, *asked, **named)
+        if derived is not result:  # a result that referred to itself would outlive its eviction
+            memo[key] = derived
         return derived
 
     return memoized

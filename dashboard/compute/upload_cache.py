@@ -6,8 +6,6 @@ import threading
 from collections.abc import Callable
 from typing import Generic, NamedTuple, TypeVar
 
-from cachetools import LRUCache
-
 from posenc import limits
 from posenc.checkpoints.position_table import PositionTable
 from posenc.checkpoints.sources import add_finder
@@ -32,11 +30,10 @@ class UploadCache(Generic[Value]):
     """
 
     def __init__(self, max_items: int, max_bytes: int, size: Callable[[Value], int]) -> None:
-        self._max_items = max_items
-        self._size = size
-        self._entries: LRUCache[str, _Entry[Value]] = LRUCache(
-            max_bytes, lambda entry: size(entry.value)
-        )
+        self.max_items = max_items
+        self.max_bytes = max_bytes
+        self.size = size
+        self._entries: dict[str, _Entry[Value]] = {}  # from the least to the most recently used
         self._lock = threading.Lock()
 
     def __contains__(self, name: str) -> bool:
@@ -57,36 +54,29 @@ class UploadCache(Generic[Value]):
                 owner = None
             self._entries[name] = _Entry(value, owner)
             if owner is not None:
-                self._evict_beyond_share(owner)
-            while len(self._entries) > self._max_items:
-                self._entries.popitem()
+                own = [name for name, entry in self._entries.items() if entry.owner == owner]
+                self._evict(own, self.max_items // SHARE, self.max_bytes // SHARE)
+            self._evict([*self._entries], self.max_items, self.max_bytes)
 
-    def _evict_beyond_share(self, owner: str) -> None:
-        # From the least to the most recently used, because every use puts an entry at the end.
-        own = [name for name, entry in self._entries.items() if entry.owner == owner]
-        sizes = [self._size(self._entries[name].value) for name in own]
-        while len(own) > 1 and (
-            len(own) > self._max_items // SHARE or sum(sizes) > self._entries.maxsize // SHARE
-        ):
-            del self._entries[own.pop(0)]
+    def _evict(self, names: list[str], max_items: int, max_bytes: int) -> None:
+        sizes = [self.size(self._entries[name].value) for name in names]
+        while len(names) > 1 and (len(names) > max_items or sum(sizes) > max_bytes):
+            del self._entries[names.pop(0)]
             sizes.pop(0)
 
-    def get(self, name: str) -> Value | None:
-        """Return the value of a name, None where there is none."""
+    def get(self, name: str) -> Value:
+        """Return the value of a name; raises CheckpointError where it is not in memory."""
         with self._lock:
             entry = self._entries.pop(name, None)
             if entry is None:
-                return None
+                raise CheckpointError(
+                    f"The uploaded table {name} is not held by this server; upload its file again."
+                )
             self._entries[name] = entry
             return entry.value
 
-    def size(self) -> int:
-        """Return the bytes of all values."""
-        with self._lock:
-            return int(self._entries.currsize)
 
-
-_tables: UploadCache[PositionTable] = UploadCache(
+cached_tables: UploadCache[PositionTable] = UploadCache(
     MAX_TABLES, MAX_BYTES, lambda table: table.table.nbytes
 )
 
@@ -97,29 +87,13 @@ def cache_table(table: PositionTable, owner: str | None = None) -> str:
     content = repr((table.sha256, table.first_row, table.table.shape, table.source_dtype))
     content += repr((table.tensor, table.provenance))
     name = f"table-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
-    _tables.put(name, table, owner)
+    cached_tables.put(name, table, owner)
     return name
-
-
-def is_cached(name: str) -> bool:
-    """Whether the uploaded table of this name is in memory now."""
-    return name in _tables
 
 
 def is_evicted(source: str) -> bool:
     """Whether this names an uploaded table that is not in memory."""
-    return re.fullmatch(limits.TABLE, source) is not None and not is_cached(source)
+    return re.fullmatch(limits.TABLE, source) is not None and source not in cached_tables
 
 
-def _find(source: str) -> PositionTable | None:
-    if not re.fullmatch(limits.TABLE, source):
-        return None
-    table = _tables.get(source)
-    if table is None:
-        raise CheckpointError(
-            f"The uploaded table {source} is not held by this server; upload its file again."
-        )
-    return table
-
-
-add_finder(_find)
+add_finder(lambda source: cached_tables.get(source) if re.fullmatch(limits.TABLE, source) else None)

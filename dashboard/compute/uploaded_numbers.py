@@ -32,15 +32,12 @@ class UploadedNumbers:
     files: tuple[str, ...] = ()
     tensor: str | None = None
 
-    @property
-    def size(self) -> int:
-        """Bytes of its numbers."""
-        return self.table.nbytes + (0 if self.sines is None else self.sines.nbytes)
+
+def _size(one: UploadedNumbers) -> int:
+    return one.table.nbytes + (0 if one.sines is None else one.sines.nbytes)
 
 
-_cache: UploadCache[UploadedNumbers] = UploadCache(
-    MAX_TABLES, MAX_BYTES, lambda numbers: numbers.size
-)
+cached_numbers: UploadCache[UploadedNumbers] = UploadCache(MAX_TABLES, MAX_BYTES, _size)
 
 
 def max_rows(width: int) -> int:
@@ -54,12 +51,12 @@ def without_extra_rows(table: NumberTable) -> NumberTable:
     Raises CheckpointError for more than 16,384 columns, for an array without rows and columns, and for
     cosines and sines of different shapes.
     """
-    numbers = _matrix(table.table)
+    matrix = _matrix(table.table)
     sines = None if table.sines is None else _matrix(table.sines)
-    rows, width = numbers.shape
-    if sines is not None and sines.shape != numbers.shape:
+    rows, width = matrix.shape
+    if sines is not None and sines.shape != matrix.shape:
         raise CheckpointError(
-            f"Cosines and sines must have one shape, these have {tuple(numbers.shape)} and "
+            f"Cosines and sines must have one shape, these have {tuple(matrix.shape)} and "
             f"{tuple(sines.shape)}."
         )
     if width > MAX_COLUMNS:
@@ -69,7 +66,7 @@ def without_extra_rows(table: NumberTable) -> NumberTable:
         notes = (*notes, f"Only the first {cached:,} of {rows:,} rows are looked at.")
     return replace(
         table,
-        table=numbers[:cached].clone(),
+        table=matrix[:cached].clone(),
         sines=None if sines is None else sines[:cached].clone(),
         notes=notes,
     )
@@ -79,39 +76,22 @@ def cache_numbers(
     table: NumberTable, source: str, *, files: tuple[str, ...] = (), tensor: str | None = None,
     owner: str | None = None,
 ) -> str:  # fmt: skip
-    """Cache a table and return its name, which is the same in every process.
+    """Cache a table without extra rows and return its name, which is the same in every process.
 
     Equal numbers from another file have another name, so that nobody sees the name of somebody else's
-    file. source: the file as people see it. files, tensor: what a script reads again. Raises
-    CheckpointError as `without_extra_rows` does.
+    file. source: the file as people see it. files, tensor: what a script reads again.
     """
-    table = without_extra_rows(table)
-    numbers = UploadedNumbers(table.table, table.sines, source, table.notes, files, tensor)
+    one = UploadedNumbers(table.table, table.sines, source, table.notes, files, tensor)
     # Everything that a visitor sees of it: results are cached by the name.
-    visible = (numbers.table.shape, numbers.table.dtype, source, numbers.notes, files, tensor)
+    visible = (one.table.shape, one.table.dtype, source, one.notes, files, tensor)
     content = hashlib.sha256(repr(visible).encode())
-    for part in (numbers.table, numbers.sines):
+    for part in (one.table, one.sines):
         if part is not None:
             content.update(b"\0")
             content.update(part.contiguous().view(torch.uint8).numpy().tobytes())
     name = f"array-{content.hexdigest()[:12]}"
-    _cache.put(name, numbers, owner)
+    cached_numbers.put(name, one, owner)
     return name
-
-
-def are_cached(name: str) -> bool:
-    """Whether the numbers of this name are in memory now."""
-    return name in _cache
-
-
-def cached_numbers(name: str) -> UploadedNumbers:
-    """Return the numbers of a name; raises CheckpointError where they are not in memory."""
-    numbers = _cache.get(name)
-    if numbers is None:
-        raise CheckpointError(
-            f"The uploaded table {name} is not held by this server; upload its file again."
-        )
-    return numbers
 
 
 def _matrix(table: Tensor) -> Tensor:

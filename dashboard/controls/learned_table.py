@@ -5,7 +5,7 @@ import functools
 import streamlit as st
 
 from dashboard.compute import run_names, run_words, runs
-from dashboard.compute.upload_cache import cache_table, is_cached
+from dashboard.compute.upload_cache import cache_table, cached_tables
 from dashboard.controls import uploads
 from dashboard.controls.widgets import pressed, show
 from dashboard.server import settings
@@ -43,7 +43,7 @@ def available() -> tuple[str, ...]:
     asked: str = st.session_state.get("learned_source", "")
     candidates = (*uploaded, asked) if asked.startswith("table-") else uploaded
     packaged = ("minilm",) if minilm_installed() else ()
-    held = (name for name in candidates if name.startswith("table-") and is_cached(name))
+    held = (name for name in candidates if name.startswith("table-") and name in cached_tables)
     shown = runs.listed(run_names.hidden_runs())
     made = (f"run-{name}" for name in runs.with_learned_table(shown) if name != TRAINED)
     return tuple(dict.fromkeys(("trained", "random", *packaged, *held, *made)))

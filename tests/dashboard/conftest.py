@@ -47,11 +47,9 @@ def shared(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def tables(monkeypatch: pytest.MonkeyPatch) -> UploadCache[PositionTable]:
-    """The empty cache of uploaded tables, as large as usual."""
-    usual = upload_cache._tables
-    empty = UploadCache(usual._max_items, int(usual._entries.maxsize), usual._size)
-    monkeypatch.setattr(upload_cache, "_tables", empty)
-    return empty
+    """The cache of uploaded tables, empty."""
+    monkeypatch.setattr(upload_cache.cached_tables, "_entries", {})
+    return upload_cache.cached_tables
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from streamlit.runtime.uploaded_file_manager import UploadedFileRec
 
 from dashboard import limits
 from dashboard.compute import uploaded_numbers
-from dashboard.compute.upload_cache import UploadCache, cache_table, is_cached
+from dashboard.compute.upload_cache import UploadCache, cache_table, cached_tables
 from dashboard.server import upload_limit
 from dashboard.server.settings import ServerSettingError
 from dashboard.server.upload_limit import LEAST, UploadLimit
@@ -32,17 +32,17 @@ def test_uploaded_tables_are_limited_for_all_and_for_one_owner() -> None:
     table = named_table("trained")
     theirs = [cache_table(replace(table, sha256=f"theirs {n}"), "them") for n in range(3)]
     ours = [cache_table(replace(table, sha256=f"ours {n}"), "us") for n in range(12)]
-    assert [name for name in ours if is_cached(name)] == ours[-8:]
+    assert [name for name in ours if name in cached_tables] == ours[-8:]
     last = cache_table(replace(table, table=torch.empty(2**15, 2**9), sha256="of 64 MiB"), "us")
-    assert [name for name in (*ours, last) if is_cached(name)] == [last]
-    assert all(map(is_cached, theirs))
+    assert [name for name in (*ours, last) if name in cached_tables] == [last]
+    assert all(name in cached_tables for name in theirs)
     with pytest.raises(CheckpointError, match=f"The uploaded table {ours[0]} is not held"):
         named_table(ours[0])
     mib128 = torch.empty(2**15, 2**10)
     names = [cache_table(replace(table, table=mib128, sha256=f"{n}")) for n in range(3)]
-    assert [is_cached(name) for name in names] == [False, True, True]
+    assert [name in cached_tables for name in names] == [False, True, True]
     small = [cache_table(replace(table, sha256=f"small {n}")) for n in range(40)]
-    assert sum(map(is_cached, (*names, *small))) == 32
+    assert sum(name in cached_tables for name in (*names, *small)) == 32
 
 
 def test_eviction_spares_values_with_two_owners_or_read_last() -> None:
@@ -53,26 +53,29 @@ def test_eviction_spares_values_with_two_owners_or_read_last() -> None:
         for n in range(2):
             cache.put(f"{owner} {n}", b"22", owner)
     assert "of both" in cache
-    assert cache.size() == 9  # the last four of 2 bytes each
+    assert [*cache._entries] == [
+        "of both",
+        "y 0",
+        "y 1",
+        "x 0",
+        "x 1",
+    ]  # the last four of 2 bytes each
     assert cache.get("of both") == b"1"
     for n in range(7):
         cache.put(f"{n}", b"3")
     assert cache.get("of both") == b"1"  # though it came first
-    assert cache.get("x 0") is None
+    assert "x 0" not in cache
 
 
 def test_number_tables_are_limited_and_long_ones_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    size = uploaded_numbers._cache._size
-    monkeypatch.setattr(uploaded_numbers, "_cache", UploadCache(3, 200, size))
-
-    def cache_numbers(value: float, rows: int = 4) -> str:
-        table = torch.full((rows, 4), value)
-        return uploaded_numbers.cache_numbers(NumberTable(table, None, ""), "x")
-
-    names = [cache_numbers(float(n)) for n in range(4)]  # of 64 bytes each
-    assert [uploaded_numbers.are_cached(name) for name in names] == [False, True, True, True]
+    cache = uploaded_numbers.cached_numbers
+    for name, value in (("_entries", {}), ("max_items", 4), ("max_bytes", 200)):
+        monkeypatch.setattr(cache, name, value)
+    tables = [NumberTable(torch.full((4, 4), float(n)), None, "") for n in range(4)]
+    names = [uploaded_numbers.cache_numbers(table, "x") for table in tables]  # of 64 bytes each
+    assert [name in cache for name in names] == [False, True, True, True]
     monkeypatch.setattr(uploaded_numbers, "MAX_NUMBERS", 16)
-    cut = uploaded_numbers.cached_numbers(cache_numbers(9.0, rows=8))
+    cut = uploaded_numbers.without_extra_rows(NumberTable(torch.zeros(8, 4), None, ""))
     assert cut.table.shape == (4, 4)
     assert cut.notes == ("Only the first 4 of 8 rows are looked at.",)
 

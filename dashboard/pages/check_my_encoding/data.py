@@ -83,7 +83,7 @@ def answer(setting: Setting, name: str) -> Answer:
     try:
         if name in EXAMPLES:
             return _answer(name, without_model(setting))
-        cached_numbers(name)
+        cached_numbers.get(name)
         return _answer(name, Setting())
     except CheckpointError as error:
         return Answer(NO_TABLE, f"{error} Nothing is shown in its place.")
@@ -127,7 +127,7 @@ def tables(name: str, setting: Setting) -> Tables:
     """Return the table of a name, or its cosines and sines; raises CheckpointError if it is gone."""
     if name in EXAMPLES:
         return EXAMPLES[name].make(setting)
-    uploaded = cached_numbers(name)
+    uploaded = cached_numbers.get(name)
     return uploaded.table, uploaded.sines
 
 
@@ -142,7 +142,7 @@ def _answer(name: str, setting: Setting) -> Answer:
         )
         start, about = "", f"Example: {EXAMPLES[name].sentence}{rounded}"
     else:
-        uploaded = cached_numbers(name)
+        uploaded = cached_numbers.get(name)
         start, about = f"{uploaded.source}: ", " ".join(uploaded.notes)
     matches = ""
     if result.known and not result.deviations:
@@ -185,7 +185,7 @@ def _probe_learned(query: Query, seed: int) -> tuple[str, pd.DataFrame]:
 
 @st.cache_data(**CACHE)
 def _probe_upload(name: str, seed: int) -> tuple[str, pd.DataFrame]:
-    uploaded = cached_numbers(name)
+    uploaded = cached_numbers.get(name)
     rows = TableInput.of(uploaded.table, uploaded.sines).columns
     return _probe(f"table in {uploaded.source}", rows, len(rows), seed)
 

@@ -73,7 +73,7 @@ def script(setting: Setting, chosen: CheckChoice) -> str:
         probes = ""
     else:
         try:
-            numbers = cached_numbers(chosen.table)
+            numbers = cached_numbers.get(chosen.table)
         except CheckpointError:
             numbers = None
         imports, table = _PROBE_IMPORTS, _of_upload(chosen.table, numbers)

@@ -9,7 +9,6 @@ from streamlit.typing import UploadedFile
 
 from dashboard.compute.uploaded_numbers import (
     UploadedNumbers,
-    are_cached,
     cache_numbers,
     cached_numbers,
     without_extra_rows,
@@ -32,7 +31,7 @@ _MOST_OFFERED = 400  # tensors of one file
 
 def names() -> list[str]:
     """Return what can be chosen: the examples, this visitor's uploads, and what the link names."""
-    own = [name for name in st.session_state.get(_UPLOADS, ()) if are_cached(name)]
+    own = [name for name in st.session_state.get(_UPLOADS, ()) if name in cached_numbers]
     return [*dict.fromkeys((*EXAMPLES, *own, chosen()))]
 
 
@@ -143,9 +142,9 @@ def _read_file(file: UploadedFile, place: DeltaGenerator) -> _TableFile:
 def _cosines() -> UploadedNumbers | None:
     """Return the chosen table where it may be cosines alone: of real numbers, from one .npy file."""
     name = chosen()
-    if name in EXAMPLES or not are_cached(name):
+    if name in EXAMPLES or name not in cached_numbers:
         return None
-    held = cached_numbers(name)
+    held = cached_numbers.get(name)
     alone = held.sines is None and not held.table.is_complex() and held.files == (held.source,)
     return held if alone else None
 
