@@ -57,7 +57,7 @@ def draw(
     st.set_page_config(page_title=f"{chosen.title} - posenc")
     st.logo(LOGO, size="large")
     # After the navigation: a rerun before it would forget which page the link named.
-    with run_queue.server.turn(run_queue.standing()), incidents.kind_errors():
+    with run_queue.server.turn(), incidents.kind_errors():
         if not begun:
             raise incidents.Ended
         counters.here.count("reruns", chosen.url_path or "start")

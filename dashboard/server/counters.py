@@ -5,7 +5,6 @@
 
 import os
 import threading
-import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -29,7 +28,6 @@ HELP = {
     "posenc_runs": "Trainings, by their state.",
     "posenc_results_bytes": "Results of pages in memory.",
     "process_resident_memory_bytes": "Memory of this server.",
-    "process_start_time_seconds": "Start of this server since 1970.",
 }
 
 
@@ -41,7 +39,6 @@ class Counters:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._counts: Counter[tuple[str, str]] = Counter()
-        self._began = int(time.time())
 
     def count(self, what: str, page: str = "") -> None:
         """Count one more of something, such as a rerun of a page."""
@@ -61,7 +58,6 @@ class Counters:
         gauges = [("posenc_runs", number, {"state": state}) for state, number in _runs().items()]
         gauges.append(("posenc_results_bytes", int(result_cache.RESULTS.currsize), {}))
         gauges += [("process_resident_memory_bytes", size, {}) for size in _memory()]
-        gauges.append(("process_start_time_seconds", self._began, {}))
         for family, number, labels in gauges:
             found[family].append(GaugeStat(family, number, labels, help=HELP[family]))
         return found

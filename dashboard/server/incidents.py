@@ -2,7 +2,6 @@
 
 import logging
 import traceback
-import unicodedata
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -72,24 +71,19 @@ def _logged(error: Exception, **facts: str) -> str:
 def of_fault(incident: str, error: BaseException) -> str:
     """Return a fault with its trace, every line under the incident's id.
 
-    A message may quote what a visitor wrote: no made-up line break begins a record of its own. The trace's
-    own lines are taken apart before what an error says, which may hold line ends.
+    A message may quote what a visitor wrote: no line of it can pass for a record of its own.
     """
-    kind = type(error)
-    lines = [f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")]
-    for part in traceback.format_exception(error, limit=-MOST_LINES):
-        # A frame is one part of two or three lines, all of them ours; a message is a part by itself.
-        frame = part.startswith("  File ")
-        lines += part.rstrip("\n").split("\n") if frame else [part.strip("\n")]
-    return "\n".join(f"incident {incident}: {one_line(line)}" for line in lines[-MOST_LINES:])
+    kind = f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins.")
+    trace = "".join(traceback.format_exception(error, limit=-MOST_LINES)).splitlines()
+    return "\n".join(
+        f"incident {incident}: {one_line(line)}" for line in [kind, *trace[-MOST_LINES:]]
+    )
 
 
 def one_line(text: str) -> str:
     """Return a text as one printable line: controls, line ends and lone surrogates as escapes."""
     shown = "".join(
-        letter.encode("unicode_escape").decode("ascii")
-        if unicodedata.category(letter) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
-        else letter
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii")
         for letter in text[:MOST_CHARACTERS]
     )
     return shown if len(text) <= MOST_CHARACTERS else shown + "…"

@@ -1,7 +1,6 @@
 """What a server writes: its log, of this code and of Streamlit's alike, and what Streamlit prints."""
 
 import contextlib
-import io
 import logging
 import sys
 from functools import partial
@@ -49,34 +48,31 @@ def _plain(logger: logging.Logger) -> None:
     logger.propagate = True
 
 
-class Lenient(io.FileIO):
-    """A file of the system that forgets what it cannot write."""
-
-    def write(self, data: Any, /) -> int:
-        """Write what can be written, and say that it was all."""
-        left = memoryview(data).cast("B")
-        size = left.nbytes
-        with contextlib.suppress(OSError):
-            while left and (written := super().write(left)):  # None: nobody takes it just now
-                left = left[written:]
-        return size
-
-
-def make_output_safe() -> None:
-    """Let nothing that this process prints fail, whatever has become of where it goes.
+class SafeOutput:
+    """A stream that drops what it cannot write.
 
     Streamlit 1.67 prints its addresses once it serves, and that it stops before it does: a pipe that its
     reader has closed, a terminal that is gone or a full disk would end the one and prevent the other.
     """
-    for name in ("stdout", "stderr"):
-        now = getattr(sys, name)
-        try:
-            file = Lenient(now.fileno(), "w", closefd=False)
-        except (AttributeError, OSError):  # there is none, or it is no file of the system
-            continue
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write what can be written, and say that it was all."""
         with contextlib.suppress(OSError):
-            now.flush()
-        written = io.TextIOWrapper(
-            io.BufferedWriter(file), encoding=now.encoding, errors=now.errors, line_buffering=True
-        )
-        setattr(sys, name, written)
+            self._stream.write(text)
+            self._stream.flush()
+        return len(text)
+
+    def flush(self) -> None:
+        """Do nothing: every text is written at once."""
+
+    def __getattr__(self, name: str) -> Any:
+        """Return any other attribute of the stream."""
+        return getattr(self._stream, name)
+
+
+def make_output_safe() -> None:
+    """Let nothing that this process prints fail, whatever has become of where it goes."""
+    sys.stdout, sys.stderr = SafeOutput(sys.stdout), SafeOutput(sys.stderr)

@@ -9,22 +9,11 @@ MUTANTS_OF_LOAD = (
            "and len(own) >= owner_limit", "and len(own) > owner_limit", ("queue",)),
     Mutant("a cached result can be written", "dashboard/compute/result_cache.py",
            "result.flags.writeable = False", "result.flags.writeable = True", ("result_cache",)),
-    Mutant("a session that takes long waits with all others", "dashboard/server/run_queue.py",
-           "if session.long:", "if False:", ("turns",)),
-    Mutant("a script that is called off goes to the end of the queue", "dashboard/server/run_queue.py",
-           "self._waiting.appendleft if session.anew else", "self._waiting.append if True else",
-           ("turns",)),
-    Mutant("the time of others makes a session's script long", "dashboard/server/run_queue.py",
-           """worked = time.thread_time()  # not the time that others took meanwhile
-            try:
-                yield
-            finally:
-                session.long = time.thread_time()""",
-           """worked = time.monotonic()
-            try:
-                yield
-            finally:
-                session.long = time.monotonic()""", ("turns",)),
+    Mutant("a long script keeps all others waiting", "dashboard/server/run_queue.py",
+           "return max(0.0, self._began + self._longest - time.monotonic())", "return self._longest",
+           ("run_queue",)),
+    Mutant("the end of a long script ends the turn of the next", "dashboard/server/run_queue.py",
+           "if self._running is mine:", "if True:", ("run_queue",)),
     Mutant("words put into a library's message are logged", "dashboard/server/log_lines.py",
            "str(record.msg)[:200] if record.args", "record.getMessage() if record.args", ("logs",)),
     Mutant("a server's setting is told to visitors", "dashboard/server/incidents.py",

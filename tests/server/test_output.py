@@ -1,6 +1,5 @@
 """A server whose output nobody can take serves, ends when it is told to, and its trainings save."""
 
-import io
 import os
 import subprocess
 import sys
@@ -8,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from dashboard.server import logs
 from posenc.lab.jobs import JobState, Queue
 from tests.lab.small_runs import small_spec
 from tests.lab.worker_processes import PATIENCE, ROOT, alive, running_at, wait
@@ -41,14 +39,6 @@ def test_output_without_a_reader_is_dropped(tmp_path: Path) -> None:
             stream.close()
         assert process.wait(60) == 0
     assert (tmp_path / "end").read_text() == "went on"
-
-
-def test_streams_that_are_no_files_are_left_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
-    stream = io.StringIO()
-    monkeypatch.setattr(sys, "stdout", stream)
-    monkeypatch.setattr(sys, "stderr", None)
-    logs.make_output_safe()
-    assert (sys.stdout, sys.stderr) == (stream, None)
 
 
 @pytest.mark.long
