@@ -4,7 +4,6 @@ A specification depends on which schemes are shown and on nothing else, so a mov
 data alone and the browser keeps its view. Built with Altair once and kept.
 """
 
-import functools
 import json
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -89,7 +88,7 @@ def name_settings(spec: Spec, names: Mapping[str, str]) -> Spec:
 def line_style(kinds: tuple[str, ...], pinned: bool) -> dict[str, Any]:
     """Encodings of lines: strokes by scheme; beside a pinned setting B is solid and A is dashed."""
     if not pinned:
-        return {"strokeDash": scheme_dash(kinds), **widths(False)}
+        return {"strokeDash": scheme_dash(kinds), "size": alt.value(2)}
     scale = alt.Scale(domain=SETTINGS, range=[[5, 4], [1, 0]])
     return {
         "strokeDash": alt.StrokeDash("setting:N", scale=scale, legend=_setting_legend()),
@@ -135,19 +134,6 @@ def readout(
         )
         .add_params(nearest)
     )
-
-
-def widths(pinned: bool) -> dict[str, Any]:
-    """Encodings of lines that may lie on each other, as the frame says (`coinciding.seen`).
-
-    Beside a pinned setting widths and strengths tell A from B.
-    """
-    if pinned:
-        return by_setting(True)
-    return {
-        "size": alt.Size("width:Q", scale=None, legend=None),
-        "opacity": alt.Opacity("strength:Q", scale=None, legend=None),
-    }
 
 
 def dots(x: alt.X, y: alt.Y, kinds: tuple[str, ...], tooltip: list[alt.Tooltip]) -> alt.Chart:
@@ -210,39 +196,3 @@ def _without(node: Any, keys: tuple[str, ...]) -> Any:
     if isinstance(node, dict):
         return {key: _without(value, keys) for key, value in node.items() if key not in keys}
     return [_without(item, keys) for item in node] if isinstance(node, list) else node
-
-
-@functools.cache
-def by_offset(
-    kinds: tuple[str, ...],
-    x_title: str,
-    y_title: str,
-    *,
-    band: bool = True,
-    height: int = HEIGHT,
-    pinned: bool = False,
-) -> Spec:
-    """Lines over offset or position, one per scheme, with a band from low to high and a boundary.
-
-    Frame: scheme, x, y, low, high, boundary, width, strength; pinned: setting, too.
-    """
-    x = alt.X("x:Q", title=x_title, scale=alt.Scale(nice=False, zero=False))
-    y = alt.Y("y:Q", title=y_title, scale=alt.Scale(zero=False))
-    colour = scheme_colour(kinds)
-    chosen, style = shown(kinds, line_style(kinds, pinned))
-    line = (
-        alt.Chart()
-        .mark_line(interpolate="linear", description="a line per scheme", tooltip=None)
-        .encode(x=x, y=y, color=colour, **style)
-        .add_params(chosen)
-    )
-    layers = [line, boundary_rule(), readout(kinds, x, "y", x_title, pinned)]
-    if band:
-        # Where lowest and highest are one there is nothing to fill.
-        area = alt.Chart().transform_filter("datum.low < datum.high")
-        area = area.mark_area(tooltip=None, description="from lowest to highest")
-        strength = alt.when(chosen).then(alt.value(0.1 if pinned else 0.18)).otherwise(alt.value(0))
-        apart = {"detail": "setting:N"} if pinned else {}
-        area = area.encode(x=x, y="low:Q", y2="high:Q", color=colour, opacity=strength, **apart)
-        layers.insert(0, area)
-    return in_order(spec_of(alt.layer(*layers).properties(height=height)))

@@ -13,6 +13,7 @@ import streamlit as st
 from dashboard.ab import Pair
 from dashboard.charts import theme
 from dashboard.charts.frames import arrow, compared, filled, named, plotless
+from dashboard.charts.lines import coinciding
 from dashboard.charts.theme import Spec
 from dashboard.components.matrix import Row, matrix_row
 from dashboard.compute.schemes import Similarity
@@ -97,6 +98,24 @@ def chart(
     if frames.compared:
         spec = theme.name_settings(spec, pin.names(settings()))
     picture(named(side_by_side(frames)), spec, key=key)
+
+
+def curves(
+    frames: Pair[pd.DataFrame],
+    build: Callable[..., Spec],
+    *arguments: Any,
+    key: str,
+    fields: tuple[str, str] = ("x", "y"),
+    log: bool = False,
+    **more: Any,
+) -> None:
+    """Draw lines as `chart` does, and say which coincide.
+
+    fields: x and y of the frames. log: whether y is drawn on a log scale.
+    """
+    chart(frames, build, *arguments, key=key, **more)
+    if said := coinciding(frames.now, *fields, log=log):
+        st.caption(said)
 
 
 def picture(frame: pd.DataFrame, spec: Spec, *, key: str, alt: str | None = None) -> None:

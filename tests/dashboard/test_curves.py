@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from dashboard.charts.lines import coinciding
 from dashboard.charts.palette import COLOURS, DASHES, ORDER, PALETTE, STROKES, looks
-from dashboard.frame import coinciding
 from posenc.schemes import SCHEMES
-from tests.dashboard.pages import captions, charts, drawn, of, visit
+from tests.dashboard.pages import captions, drawn, visit
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
@@ -38,39 +38,26 @@ X, FINE = [0.0, 1.0, 2.0, 3.0], [0.0, 0.5, 1.0, 1.5, 2.0]
     ],
 )
 def test_curves_less_than_a_line_apart_coincide(other: Curve, coincide: bool) -> None:
-    found = coinciding.groups(frame(A=(X, [0.0, 1.0, 2.0, 8.0]), B=other))
-    assert found == ([["A", "B"]] if coincide else [])
+    said = coinciding(frame(A=(X, [0.0, 1.0, 2.0, 8.0]), B=other))
+    assert said == ("A and B coincide." if coincide else "")
 
 
 def test_on_a_log_scale_ratios_count() -> None:
     x = [0.0, 1.0, 2.0]
     both = frame(A=(x, [1.0, 10.0, 1e6]), B=(x, [2.0, 10.0, 1e6]))
-    assert coinciding.groups(both) == [["A", "B"]]
-    assert coinciding.groups(both, log=True) == []
+    assert coinciding(both) == "A and B coincide."
+    assert coinciding(both, log=True) == ""
 
 
-def test_curves_hidden_under_others_are_drawn_wider_and_named() -> None:
+def test_every_curve_of_a_group_is_named() -> None:
     x = [0.0, 1.0]
     both = frame(**{name: (x, [1.0, 2.0]) for name in "ACD"}, B=(x, [5.0, 0.0]))
-    found = coinciding.groups(both)
-    assert found == [["A", "C", "D"]]
-    widths = coinciding.seen(both, found).groupby("scheme")["width"].first()
-    assert widths["A"] > widths["C"] > widths["D"] == widths["B"]
-    assert coinciding.said(found).startswith("A, C and D coincide")
-
-
-SAID = "Sinusoidal and RoPE coincide: the one beneath is drawn wider."
+    assert coinciding(both) == "A, C and D coincide."
 
 
 def test_pages_say_which_curves_coincide() -> None:
-    few = drawn(visit("encoding", {"dim": "128", "length": "24"}))  # RoPE has 8 pairs
-    assert SAID in captions(few)
-    spectra = [one for one in charts(few) if "wavelength" in one]
-    assert len(spectra) == 2
-    for spectrum in spectra:
-        assert of(spectrum, "sinusoidal")["width"].iloc[0] > of(spectrum, "rope")["width"].iloc[0]
-        assert of(spectrum, "rope")["dot"].all()
-    assert SAID in captions(drawn(visit("start", {"equal_width": "true"})))
+    at = drawn(visit("similarity", {"equal_width": "true"}))
+    assert "Sinusoidal and RoPE coincide." in captions(at)
 
 
 THEME = tomllib.loads((Path(__file__).parents[2] / ".streamlit/config.toml").read_text())["theme"]

@@ -67,7 +67,7 @@ def test_page_shows_the_scheme_alone_or_says_why_it_cannot(kind: str, page: str)
 
 def rows_by_scheme(at: AppTest) -> list[pd.DataFrame]:
     """The rows of each of the main four in every chart, but for what all lines of it share."""
-    shared = ["boundary", "last", "least", "highest", "width", "strength", "dot"]
+    shared = ["boundary", "last", "least", "highest", "dot"]
     return [
         own.drop(columns=shared, errors="ignore").astype({"scheme": str}).reset_index(drop=True)
         for frame in charts(at)

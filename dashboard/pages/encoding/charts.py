@@ -12,11 +12,10 @@ from dashboard.charts.theme import (
     by_setting,
     decades,
     dots,
+    line_style,
     scheme_colour,
-    scheme_dash,
     spec_of,
     told,
-    widths,
 )
 
 
@@ -66,7 +65,7 @@ def waves(kind: str, *, pinned: bool = False) -> Spec:
 def wavelengths(kinds: tuple[str, ...], *, pinned: bool = False) -> Spec:
     """Wavelength of every pair, log scale, the training length as a dashed line.
 
-    Frame: scheme, pair, place, wavelength, trained, width, strength, dot.
+    Frame: scheme, pair, place, wavelength, trained, dot.
     """
     return _over_ladder(
         kinds, "wavelength:Q", alt.Scale(type="log"), "positions per turn", decades("~s"),
@@ -79,7 +78,7 @@ def wavelengths(kinds: tuple[str, ...], *, pinned: bool = False) -> Spec:
 def shares(kinds: tuple[str, ...], *, pinned: bool = False) -> Spec:
     """Share of a full turn that every pair makes in training.
 
-    Frame: scheme, pair, place, share, width, strength, dot.
+    Frame: scheme, pair, place, share, dot.
     """
     scale = alt.Scale(domain=[0, 1])
     return _over_ladder(
@@ -118,9 +117,7 @@ def _over_ladder(
         alt.Tooltip("share:Q", format=".4%", title="share of a turn in training"),
     ]
     line = alt.Chart().mark_line(tooltip=None)
-    line = line.encode(
-        x=x, y=y, color=scheme_colour(kinds), strokeDash=scheme_dash(kinds), **widths(pinned)
-    )
+    line = line.encode(x=x, y=y, color=scheme_colour(kinds), **line_style(kinds, pinned))
     layers = [line, dots(x, y, kinds, tip)]
     if rule:
         layers.append(

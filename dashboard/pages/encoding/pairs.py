@@ -10,7 +10,7 @@ from dashboard.ab import Pair
 from dashboard.charts import frames, theme
 from dashboard.components.clock import Face, clock_row
 from dashboard.compute.result_cache import memoize_on
-from dashboard.frame import coinciding, page
+from dashboard.frame import page
 from dashboard.pages.encoding import charts as encoding_charts
 from dashboard.pages.encoding import sentences
 from dashboard.pages.encoding.data import EncodingPage
@@ -134,24 +134,21 @@ def spectrum(both: Pair[EncodingPage]) -> None:
     left, right = st.columns(2)
     with left:
         st.caption("Wavelength of every pair; the dashed line is the training length.")
-        coinciding.draw(
-            both.map(_wavelengths), encoding_charts.wavelengths, kinds, key="wavelengths",
+        page.curves(
+            both.map(_ladders), encoding_charts.wavelengths, kinds, key="wavelengths",
+            fields=("place", "wavelength"), log=True,
         )  # fmt: skip
     with right:
         st.caption("Share of a full turn that every pair makes within the training length.")
-        coinciding.draw(both.map(_shares), encoding_charts.shares, kinds, key="shares")
+        page.curves(
+            both.map(_ladders),
+            encoding_charts.shares,
+            kinds,
+            key="shares",
+            fields=("place", "share"),
+        )
 
 
 @memoize_on
 def _ladders(found: EncodingPage) -> pd.DataFrame:
     return frames.dotted(frames.drawn(found.spectrum, "place"))
-
-
-@memoize_on
-def _wavelengths(found: EncodingPage) -> coinciding.Lines:
-    return coinciding.lines(_ladders(found), "place", "wavelength", log=True)
-
-
-@memoize_on
-def _shares(found: EncodingPage) -> coinciding.Lines:
-    return coinciding.lines(_ladders(found), "place", "share")

@@ -10,11 +10,10 @@ from dashboard.charts.theme import (
     boundary_rule,
     decades,
     dots,
+    line_style,
     scheme_colour,
-    scheme_dash,
     spec_of,
     told,
-    widths,
 )
 
 # The first is a model as it was trained.
@@ -106,7 +105,7 @@ def strokes(reads: tuple[str, ...]) -> str:
 def turns(kinds: tuple[str, ...], *, pinned: bool = False) -> Spec:
     """Full turns that each pair makes within the training length, log scale, with one turn marked.
 
-    Frame: scheme, pair, turns, width, strength, dot; pinned: setting, too.
+    Frame: scheme, pair, turns, dot; pinned: setting, too.
     """
     x = alt.X("pair:Q", title="pair (0: highest frequency)")
     y = alt.Y(
@@ -121,9 +120,7 @@ def turns(kinds: tuple[str, ...], *, pinned: bool = False) -> Spec:
         alt.Tooltip("turns:Q", format=".4g", title="turns in training"),
     ]
     line = alt.Chart().mark_line(tooltip=None)
-    line = line.encode(
-        x=x, y=y, color=scheme_colour(kinds), strokeDash=scheme_dash(kinds), **widths(pinned)
-    )
+    line = line.encode(x=x, y=y, color=scheme_colour(kinds), **line_style(kinds, pinned))
     points = dots(x, y, kinds, tip)
     one = alt.Chart().mark_rule(aria=False, strokeDash=[5, 4], color="gray").encode(y=alt.datum(1))
     return spec_of(alt.layer(line, points, one).properties(height=HEIGHT))

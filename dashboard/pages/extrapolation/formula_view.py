@@ -1,14 +1,15 @@
 """The formula view of Extrapolation: why schemes hold or break past the training length."""
 
+import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.ab import Pair
-from dashboard.charts import frames, theme
+from dashboard.charts import frames, lines
 from dashboard.compute import schemes
 from dashboard.compute.result_cache import memoize_on
 from dashboard.controls import sidebar
-from dashboard.frame import coinciding, page, quiz
+from dashboard.frame import page, quiz
 from dashboard.pages.extrapolation import charts, questions, script
 from dashboard.pages.extrapolation.formula import Read, coverage_sentence, read
 from dashboard.pages.extrapolation.options import FormulaChoice
@@ -83,13 +84,20 @@ def _picture(settings: Pair[Setting], results: Pair[Read], reason: str) -> None:
     if not drawn:
         st.caption("No scheme shown has this picture at these settings.")
     elif reason == "turns per pair":
-        coinciding.draw(results.map(_turns), charts.turns, drawn, key="turns")
+        page.curves(
+            results.map(_turns),
+            charts.turns,
+            drawn,
+            key="turns",
+            fields=("pair", "turns"),
+            log=True,
+        )
         page.table(results.map(lambda one: one.table))
     else:
         past = reason == "similarity"
-        coinciding.draw(
+        page.curves(
             results.map(_past if past else _nearest),
-            theme.by_offset,
+            lines.by_offset,
             drawn,
             "query-key distance (tokens)" if past else "position",
             "position similarity" if past else "distance / norm",
@@ -100,20 +108,18 @@ def _picture(settings: Pair[Setting], results: Pair[Read], reason: str) -> None:
 
 
 @memoize_on
-def _past(read: Read) -> coinciding.Lines:
-    return coinciding.lines(frames.drawn(read.curves, most=SAMPLED_DISTANCES))
+def _past(read: Read) -> pd.DataFrame:
+    return frames.drawn(read.curves, most=SAMPLED_DISTANCES)
 
 
 @memoize_on
-def _nearest(read: Read) -> coinciding.Lines:
-    return coinciding.lines(frames.drawn(read.nearest))
+def _nearest(read: Read) -> pd.DataFrame:
+    return frames.drawn(read.nearest)
 
 
 @memoize_on
-def _turns(read: Read) -> coinciding.Lines:
-    return coinciding.lines(
-        frames.dotted(frames.drawn(read.turns, "pair")), "pair", "turns", log=True
-    )
+def _turns(read: Read) -> pd.DataFrame:
+    return frames.dotted(frames.drawn(read.turns, "pair"))
 
 
 def _numbers(results: Pair[Read]) -> None:

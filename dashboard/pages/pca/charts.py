@@ -6,7 +6,8 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from dashboard.charts.theme import Spec, dots, scheme_colour, scheme_dash, spec_of, told, widths
+from dashboard.charts.lines import line_spec
+from dashboard.charts.theme import Spec, spec_of
 
 # Plot area in CSS pixels, (width, height): two fit in a row of a window 1,280 wide, beside the sidebar.
 DESKTOP, PHONE = (350, 250), (270, 270)
@@ -96,24 +97,12 @@ def legend_frame(*, wrapped: bool) -> pd.DataFrame:
 
 @functools.cache
 def explained(kinds: tuple[str, ...], *, pinned: bool = False) -> Spec:
-    """Cumulative explained variance by component.
-
-    Frame: scheme, component, share, width, strength, dot; pinned: setting, too.
-    """
-    x = alt.X("component:Q", title="component", axis=alt.Axis(tickMinStep=1))
+    """Return cumulative variance by component. Frame: scheme, x, y; pinned: setting, too."""
+    x = alt.X("x:Q", title="component", axis=alt.Axis(tickMinStep=1))
     y = alt.Y(
-        "share:Q",
+        "y:Q",
         title="cumulative variance",
         scale=alt.Scale(domain=[0, 1]),
         axis=alt.Axis(format="%"),
     )
-    tip = [
-        *told(pinned),
-        alt.Tooltip("component:Q", title="component"),
-        alt.Tooltip("share:Q", format=".1%", title="cumulative variance"),
-    ]
-    line = alt.Chart().mark_line(tooltip=None)
-    line = line.encode(
-        x=x, y=y, color=scheme_colour(kinds), strokeDash=scheme_dash(kinds), **widths(pinned)
-    )
-    return spec_of(alt.layer(line, dots(x, y, kinds, tip)).properties(height=320))
+    return line_spec(kinds, x, y, "component", form=".1%", points=True, height=320, pinned=pinned)

@@ -10,7 +10,6 @@ from dashboard.ab import Pair
 from dashboard.charts import frames
 from dashboard.compute import schemes
 from dashboard.compute.result_cache import cache_result, memoize_on
-from dashboard.frame import coinciding
 from dashboard.pages.pca.projected import Projected, projected
 from posenc.schemes import SCHEMES
 from posenc.settings import Setting
@@ -89,9 +88,9 @@ def variance(found: Mapping[str, Projected]) -> pd.DataFrame:
 
 
 @memoize_on
-def variance_lines(read: Read) -> coinciding.Lines:
-    """Return the variance explained as it is drawn."""
-    return coinciding.lines(frames.dotted(read.variance), "component", "share")
+def variance_lines(read: Read) -> pd.DataFrame:
+    """Return the cumulative variance as it is drawn."""
+    return frames.drawn(read.variance.rename(columns={"component": "x", "share": "y"}))
 
 
 def numbers(both: Pair[Read]) -> pd.DataFrame:

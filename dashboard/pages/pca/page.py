@@ -6,7 +6,7 @@ import streamlit as st
 
 from dashboard.ab import Pair
 from dashboard.controls import sidebar
-from dashboard.frame import coinciding, page
+from dashboard.frame import page
 from dashboard.pages.pca import charts, data, script
 from dashboard.pages.pca.options import PLANES, VARIANCE, PcaChoice
 from dashboard.pages.pca.panels import Panel, panels
@@ -31,7 +31,7 @@ def draw() -> None:
         page.left_out(now.reasons, now.found, "PCA", page.reasons(read))
         page.head("PCA", read.map(lambda one: one.headline))
     if chosen.plot == VARIANCE:
-        coinciding.draw(
+        page.curves(
             read.map(data.variance_lines), charts.explained, page.kinds(settings), key="explained"
         )
     else:

@@ -9,7 +9,6 @@ import pandas as pd
 from dashboard.charts import frames
 from dashboard.compute import schemes
 from dashboard.compute.result_cache import cache_result, memoize_on
-from dashboard.frame import coinciding
 from dashboard.pages.relative_offsets import frames as offset_frames
 from dashboard.pages.relative_offsets.options import OffsetChoice
 from dashboard.text import listed
@@ -72,9 +71,9 @@ def read(setting: Setting, chosen: OffsetChoice) -> Read:
 
 
 @memoize_on
-def errors(read: Read) -> coinciding.Lines:
+def errors(read: Read) -> pd.DataFrame:
     """Return the errors by offset as they are drawn."""
-    return coinciding.lines(frames.dotted(read.by_offset), "offset", "error", log=True)
+    return frames.drawn(read.by_offset.rename(columns={"offset": "x", "error": "y"}))
 
 
 def _headline(maps: Mapping[str, OffsetMap], claims: Mapping[str, OffsetClaims]) -> str:

@@ -8,7 +8,7 @@ from dashboard.charts import theme
 from dashboard.components.matrix import Full, Panel, Scale
 from dashboard.compute import schemes
 from dashboard.controls import sidebar
-from dashboard.frame import coinciding, page, panels
+from dashboard.frame import page, panels
 from dashboard.pages.relative_offsets import charts, data, frames, script
 from dashboard.pages.relative_offsets.options import OffsetChoice
 from dashboard.text import number, plain
@@ -157,7 +157,7 @@ def _draw_errors(read: Pair[data.Read], kinds: tuple[str, ...]) -> None:
     )
     if lines:
         st.subheader("Residual by offset", anchor=False)
-        coinciding.draw(read.map(data.errors), charts.map_errors, lines, key="map_errors")
+        page.curves(read.map(data.errors), charts.map_errors, lines, key="map_errors", log=True)
         st.caption("Thin grey dashes: control, the mean of random tables.")
     wide = tuple(kind for kind, one in read.now.errors.items() if len(one["offset"]) < len(OFFSETS))
     if wide:

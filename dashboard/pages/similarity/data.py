@@ -10,7 +10,6 @@ from dashboard.charts import frames
 from dashboard.compute import schemes
 from dashboard.compute.result_cache import cache_result, memoize_on
 from dashboard.compute.schemes import Array, Similarity
-from dashboard.frame import coinciding
 from dashboard.pages.similarity.options import SimilarityChoice
 from posenc.schemes import SCHEMES
 from posenc.settings import Setting
@@ -98,6 +97,6 @@ def cell(rows: Mapping[str, tuple[Array, Array] | None], query: int, key: int) -
 
 
 @memoize_on
-def by_distance(read: Read) -> coinciding.Lines:
+def by_distance(read: Read) -> pd.DataFrame:
     """Return the curves by distance as they are drawn."""
-    return coinciding.lines(frames.drawn(read.by_offset))
+    return frames.drawn(read.by_offset)

@@ -2,9 +2,9 @@
 
 import streamlit as st
 
-from dashboard.charts import frames, theme
+from dashboard.charts import frames, lines
 from dashboard.controls import sidebar
-from dashboard.frame import coinciding, page, quiz
+from dashboard.frame import page, quiz
 from dashboard.pages.similarity import data, matrices, script
 from dashboard.pages.similarity.options import SimilarityChoice
 from dashboard.pages.similarity.questions import questions
@@ -45,17 +45,17 @@ def draw() -> None:
             "heads are averaged."
         )
         if looks:
-            coinciding.draw(
+            page.curves(
                 read.map(data.by_distance),
-                theme.by_offset, kinds, "query-key distance (tokens)", "position similarity",
+                lines.by_offset, kinds, "query-key distance (tokens)", "position similarity",
                 key="by_offset",
             )  # fmt: skip
     with one_position:
         if looks:
             st.caption(f"{now.cell[0].upper()}{now.cell[1:]}.")
-            coinciding.draw(
-                read.map(lambda one: coinciding.lines(frames.drawn(one.one_row))),
-                theme.by_offset, kinds, "key position", "position similarity", band=False,
+            page.curves(
+                read.map(lambda one: frames.drawn(one.one_row)),
+                lines.by_offset, kinds, "key position", "position similarity", band=False,
                 key="one_row",
             )  # fmt: skip
         if chosen.reference != now.reference:

@@ -10,7 +10,6 @@ from dashboard.compute import schemes
 from dashboard.compute.result_cache import cache_result, memoize_on
 from dashboard.compute.scheme_facts import place
 from dashboard.compute.schemes import Similarity
-from dashboard.frame import coinciding
 from posenc.lab import summary
 from posenc.lab.summary import Curve, Effect
 from posenc.settings import Setting
@@ -48,9 +47,9 @@ def read(setting: Setting) -> Start:
 
 
 @memoize_on
-def lines(read: Start) -> coinciding.Lines:
+def lines(read: Start) -> pd.DataFrame:
     """Return the curves of a setting as they are drawn."""
-    return coinciding.lines(frames.drawn(read.curves))
+    return frames.drawn(read.curves)
 
 
 def badge(curve: Curve) -> tuple[str, Colour]:

@@ -5,12 +5,12 @@ from collections.abc import Mapping
 import streamlit as st
 
 from dashboard.ab import Pair
-from dashboard.charts import loss, theme
+from dashboard.charts import lines, loss, theme
 from dashboard.compute import runs
 from dashboard.compute.scheme_facts import compact_formula
 from dashboard.controls import sidebar
 from dashboard.controls.widgets import control
-from dashboard.frame import coinciding, page
+from dashboard.frame import page
 from dashboard.pages.similarity import script
 from dashboard.pages.start import data, diagram
 from dashboard.text import plain
@@ -119,9 +119,9 @@ def _similarity(settings: Pair[Setting], read: Pair[data.Start]) -> None:
             for kind, text in notes.items()
         ),
     )
-    coinciding.draw(
+    page.curves(
         read.map(data.lines),
-        theme.by_offset,
+        lines.by_offset,
         page.kinds(settings),
         "query-key distance (tokens)",
         "position similarity",
