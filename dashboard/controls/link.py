@@ -34,7 +34,9 @@ def keep() -> None:
             for name, rule in rules.items()
             if name in st.query_params
         }
-        hold(record(from_text(raw)[0]))
+        setting, notices = from_text(raw)
+        hold(record(setting))
+        st.session_state["link_notices"] += notices
         st.session_state[pin.KEY] = pin.normal(st.query_params.get(pin.KEY, ""))[0]
     elif pin.word() and pin.KEY not in st.query_params:
         st.query_params[pin.KEY] = pin.word()

@@ -6,6 +6,7 @@ from typing import Any
 from urllib.parse import urlencode, urlparse
 
 import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from dashboard.components.copy_link import copy_link
 from dashboard.controls import link as links
@@ -38,7 +39,9 @@ def follow_link() -> None:
     asked = st.query_params.get(PRESENT) == "true"
     if asked and st.session_state.get(PRESENT) is False and not st.session_state.get("presented"):
         st.session_state[PRESENT] = True
-    st.session_state["presented"] = presenting()
+    run = get_script_run_ctx()
+    back = run is not None and run.is_history_navigation  # the toggle still has its old value
+    st.session_state["presented"] = asked if back else presenting()
 
 
 class Toolbar:
@@ -124,9 +127,9 @@ def _export(shown: Sheet, setting: Setting, address: str) -> None:
         st.caption("Nothing to export on this page.")
         return
     st.caption(
-        f"One zip: {count_of(len(shown.pictures), 'figure')} as PNG and SVG, "
-        f"{count_of(len(shown.tables), 'table')} as CSV, the settings, the script and the "
-        "link. Drawing takes a few seconds."
+        f"One zip: {count_of(len(shown.pictures), 'figure')}, "
+        f"{count_of(len(shown.tables), 'table')} as CSV, the settings, the script and the link. "
+        "Drawing the figures takes up to 3 seconds."
     )
     st.download_button(
         "Download this page",

@@ -12,7 +12,7 @@ from dashboard.charts import csv_file
 from dashboard.components.matrix import Row, Scale
 from dashboard.components.matrix.payload import Panel
 from dashboard.components.matrix.values import Full
-from dashboard.frame import figures
+from dashboard.frame import export
 from posenc.text import csv_cell
 
 CELLS = {
@@ -64,7 +64,7 @@ def test_cells_of_a_matrix_are_marked_and_exact() -> None:
     ticks = ((0, "=1+1"), (1, "-3"))
     panel = Panel(title="@SUM(A1)", values=Full(values), row_ticks=ticks)
     row = Row(panels=(panel,), key="m", scale=Scale(low=-2.0, high=4.0), text_alternative="m")
-    cells = [*csv.DictReader(io.StringIO(figures.cells(row).decode()))]
+    cells = [*csv.DictReader(io.StringIO(export.matrix_csv(row).decode()))]
     assert [line["panel"] for line in cells] == ["'@SUM(A1)"] * 4
     assert [line["row name"] for line in cells] == ["'=1+1", "'=1+1", "-3", "-3"]
     assert [np.float32(line["value"]) for line in cells] == [*values.astype(np.float32).ravel()]
