@@ -44,7 +44,7 @@ _HTML = """<!doctype html>
   const code = { matrix, clock }, component = { matrix: matrixRow, clock: clockRow };
   const unused = () => { throw new Error("the component sends nothing to the server"); };
   window.bringCode = (kind, style) => code[kind]({ data: { style } });
-  window.show = (kind, key, text) => {
+  window.show = (kind, key, data) => {
     let host = document.querySelector(`.st-key-${key}`);
     if (!host) {
       host = document.createElement("div");
@@ -52,10 +52,11 @@ _HTML = """<!doctype html>
       host.attachShadow({ mode: "open" });
       document.body.append(host);
     }
-    // As in a message of Streamlit, the bytes start at an odd address.
-    const bytes = Uint8Array.from("\\0" + atob(text), (c) => c.charCodeAt(0)).subarray(1);
+    // As in a message of Streamlit, bytes start at an odd address.
+    if (typeof data === "string")
+      data = Uint8Array.from("\\0" + atob(data), (c) => c.charCodeAt(0)).subarray(1);
     component[kind]({
-      parentElement: host.shadowRoot, data: bytes, key,
+      parentElement: host.shadowRoot, data, key,
       setStateValue: unused, setTriggerValue: unused,
     });
   };
@@ -97,9 +98,10 @@ def bring_code(page: Page, kind: str) -> None:
     page.evaluate("([kind, style]) => bringCode(kind, style)", [kind, STYLES[kind]])
 
 
-def show_bytes(page: Page, kind: str, key: str, data: bytes) -> None:
-    """Call the row component with these bytes; with the same key this is a rerun."""
-    page.evaluate("args => show(...args)", [kind, key, base64.b64encode(data).decode()])
+def show_data(page: Page, kind: str, key: str, data: bytes | dict[str, Any]) -> None:
+    """Call the row component with this data; with the same key this is a rerun."""
+    sent = base64.b64encode(data).decode() if isinstance(data, bytes) else data
+    page.evaluate("args => show(...args)", [kind, key, sent])
 
 
 def show_row(
@@ -110,7 +112,7 @@ def show_row(
     scale = scale or Scale(-1.0, 1.0, "diverging", "cosine similarity")
     sent = Row(panels=panels, key=key, scale=scale, text_alternative="Three forms side by side",
                height=height)  # fmt: skip
-    show_bytes(page, "matrix", key, encode(sent))
+    show_data(page, "matrix", key, encode(sent))
 
 
 def example_matrices(base: float = 3.0, length: int = LENGTH) -> list[MatrixValues]:

@@ -7,8 +7,7 @@ import pytest
 import torch
 from playwright.sync_api import Locator, Page, expect
 
-from dashboard.components.clock import Face
-from dashboard.components.clock.payload import encode
+from dashboard.components.clock import Face, encode
 from posenc import sinusoidal_table
 from posenc.settings import Setting
 from posenc.tables import cos_sin
@@ -34,8 +33,8 @@ def show_clocks(page: Page, pairs: Mapping[str, tuple[int, ...]] = PAIRS) -> Loc
             Face(title=kind, subtitle="<b>small</b>", color="#0072b2", pairs=numbers,
                  inv_freq=chosen, wavelengths=period, turns=SETTING.train_length / period)
         )  # fmt: skip
-    data = encode(faces, last=299, trained=SETTING.train_length, text_alternative="Two clocks")
-    bare_page.show_bytes(page, "clock", "clocks", data)
+    data = encode(faces, 299, SETTING.train_length, "Two clocks")
+    bare_page.show_data(page, "clock", "clocks", data)
     return page.locator(".clock")
 
 

@@ -5,13 +5,16 @@ matrices, the code is a component of its own whose message never changes, so it 
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import streamlit as st
 
-from dashboard.components.clock.payload import MOST_HANDS, Face, encode
-
-__all__ = ["MOST_HANDS", "Face", "clock_row"]
+Array = npt.NDArray[np.float64]
+MOST_HANDS = 8  # of one face: more cannot be told apart
 
 # Hands the data to the code, or leaves it where the code looks on arrival: the newest wins.
 HAND_OVER = """
@@ -31,6 +34,23 @@ _code = st.components.v2.component(
 _style = (FOLDER / "clock.css").read_text(encoding="utf-8")
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Face:
+    """One clock: a hand per chosen pair of one scheme, MOST_HANDS at most.
+
+    pairs: the number of each hand's pair. inv_freq, wavelengths, turns: (hands,) float64: radians per
+    position, positions per full turn, turns within the training length. color: #rrggbb.
+    """
+
+    title: str
+    subtitle: str
+    color: str
+    pairs: tuple[int, ...]
+    inv_freq: Array
+    wavelengths: Array
+    turns: Array
+
+
 def clock_row(
     faces: Sequence[Face], *, key: str, last: int, trained: int, text_alternative: str
 ) -> None:
@@ -38,9 +58,35 @@ def clock_row(
 
     last: the slider's last position; trained: the training length, marked on it. With the same `key` a
     rerun changes the hands and leaves the position where it is.
-    Raises SchemeArgumentError for an empty row or positions outside 1 to 2^31 - 1.
     """
-    data = encode(faces, last=last, trained=trained, text_alternative=text_alternative)
     with st.container(gap=None):
-        _row(key=key, data=data)
+        _row(key=key, data=encode(faces, last, trained, text_alternative))
         _code(key=f"{key}-code", data={"style": _style})
+
+
+def encode(faces: Sequence[Face], last: int, trained: int, text: str) -> dict[str, Any]:
+    """Return what the browser draws; every float64 arrives exactly, infinite ones as null."""
+    return {
+        "text": text,
+        "last": last,
+        "trained": trained,
+        "faces": [
+            {
+                "title": face.title,
+                "subtitle": face.subtitle,
+                "color": face.color,
+                "hands": [
+                    {
+                        "pair": pair,
+                        "frequency": float(frequency),
+                        "period": float(period) if np.isfinite(period) else None,
+                        "turns": float(turns),
+                    }
+                    for pair, frequency, period, turns in zip(
+                        face.pairs, face.inv_freq, face.wavelengths, face.turns, strict=True
+                    )
+                ],
+            }
+            for face in faces
+        ],
+    }

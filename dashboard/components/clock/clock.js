@@ -15,26 +15,11 @@ const NAMESPACE = "http://www.w3.org/2000/svg";
 
 // ---- Data ------------------------------------------------------------------------------------
 
-/** Split the payload into its header and the three numbers of every hand (layout: payload.py). */
-function decode(bytes) {
-  const buffer = bytes.slice().buffer; // aligned
-  const length = new DataView(buffer).getUint32(0, true);
-  const row = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length)));
-  const values = new Float64Array(buffer, 4 + length);
-  let at = 0;
-  for (const face of row.faces) {
-    face.hands = face.pairs.map((pair) => {
-      const [frequency, period, turns] = values.subarray(at, (at += 3));
-      return { pair, frequency, period, turns };
-    });
-  }
-  return row;
-}
-
 const angleOf = (hand, position) => (position * hand.frequency) % TURN;
 
 /** A number in a few significant digits, large ones whole. */
 function brief(value) {
+  if (value === null) return "∞"; // no finite number travels as JSON
   if (value >= 1000) return Math.round(value).toLocaleString("en-US");
   return value >= 1e-4 ? String(Number(value.toPrecision(3))) : value.toExponential(1);
 }
@@ -277,7 +262,7 @@ function hand({ parentElement, data }, style) {
   if (!data) return;
   let clock = clocks.get(parentElement);
   if (!clock) clocks.set(parentElement, (clock = new Clock(parentElement, style)));
-  clock.show(decode(data));
+  clock.show(data);
 }
 
 /** Called with the style sheet when this code arrives; clocks that came first are waiting. */

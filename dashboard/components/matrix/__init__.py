@@ -16,14 +16,20 @@ import streamlit as st
 
 from dashboard.components.matrix.colours import KINDS, shades
 from dashboard.components.matrix.payload import Panel, Row, Scale, encode
-from dashboard.components.matrix.values import Curve, Full, MatrixValues, Triangle, minus, smallest
-from dashboard.components.matrix.waves import Difference, Waves
+from dashboard.components.matrix.values import (
+    Curve,
+    Full,
+    MatrixValues,
+    Triangle,
+    Waves,
+    minus,
+    smallest,
+)
 
 __all__ = [
     "CODE_COMPONENT",
     "ROW_COMPONENT",
     "Curve",
-    "Difference",
     "Full",
     "MatrixValues",
     "Panel",
@@ -91,8 +97,6 @@ def matrix_row(
     `together` is how many panels in a row belong together: no line ends between them where there
     is room for one group. `on_cell` is called when a visitor pins a cell, which is then
     `st.session_state[key].cell`, query and key; `cell` is the one pinned now. Returns what was drawn.
-    Raises SchemeArgumentError for an empty row or a height outside 80 to 4,000, or a
-    larger group.
     """
     row = Row(
         panels=panels,

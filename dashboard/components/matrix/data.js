@@ -18,8 +18,8 @@ function decode(bytes) {
   for (const panel of row.panels) {
     const words = new Float32Array(buffer, offset, panel.count);
     offset += 4 * panel.count;
-    if (panel.kind in EXPAND) {
-      panel.values = EXPAND[panel.kind](words, panel);
+    if (panel.kind === "waves") {
+      panel.values = waves(words, panel);
       panel.kind = "full";
       continue;
     }
@@ -30,36 +30,16 @@ function decode(bytes) {
   return row;
 }
 
-/** Kinds that are worked out here and drawn in full (waves.py does the same). */
-const EXPAND = {
-  waves: turned,
-  difference(words, panel) {
-    const [own] = panel.parts;
-    const found = turned(words.subarray(0, own), panel);
-    const before = turned(words.subarray(own), panel);
-    return found.map((value, n) => value - before[n]);
-  },
-};
-
-/** A table of waves: each column is a point turned by one angle from row to row, in 64 bits. */
-function turned(words, { rows, columns }) {
-  const { buffer } = words.slice(); // aligned
-  const count = columns.count;
-  const [x, y, cosine, sine] = [0, 1, 2, 3].map((n) => new Float64Array(buffer, 8 * n * count, count));
-  const found = new Float32Array(rows.count * count);
-  for (let r = 0, n = 0; r < rows.count; r++) {
-    for (let c = 0; c < count; c++, n++) {
-      found[n] = x[c];
-      const next = x[c] * cosine[c] + y[c] * sine[c];
-      y[c] = y[c] * cosine[c] - x[c] * sine[c];
-      x[c] = next;
-    }
+/** A table of sines and cosines (values.py): radians per row of each column, and whether it is a sine. */
+function waves(words, { rows, columns }) {
+  const { count } = columns;
+  const numbers = new Float64Array(words.slice().buffer); // aligned
+  const values = new Float32Array(rows.count * count);
+  for (let c = 0; c < count; c++) {
+    const wave = numbers[count + c] ? Math.sin : Math.cos;
+    for (let r = 0; r < rows.count; r++) values[r * count + c] = wave(r * numbers[c]);
   }
-  const corrections = (words.length - 8 * count) / 2;
-  const at = new Uint32Array(buffer, 32 * count, corrections);
-  const value = new Float32Array(buffer, 32 * count + 4 * corrections, corrections);
-  for (let n = 0; n < corrections; n++) found[at[n]] = value[n];
-  return found;
+  return values;
 }
 
 /** Where entry (r, c), counted from 0, lies in each kind's values. */

@@ -1,7 +1,7 @@
 """What one row of matrices holds, and its encoding to bytes: a JSON header, then float32 values.
 
 A stationary matrix travels as its curve by offset (2 T - 1 values), a symmetric one as its lower
-triangle, sines and cosines as one turn per column (waves.py), any other in full; the browser expands
+triangle, sines and cosines as one angle per column, any other in full; the browser expands
 them. Nothing is rounded after float32.
 Blanks at the end of the values are not sent: a table shorter than its matrix costs what it holds.
 Layout: uint32 header length | header, space-padded so that values start 4-aligned | values.
@@ -10,20 +10,16 @@ Everything is little-endian. NaN means "no value here" and is drawn as a blank.
 
 import json
 import math
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
 
-from dashboard.components.matrix.values import Array, MatrixValues
-from dashboard.components.matrix.waves import Difference, Waves
+from dashboard.components.matrix.values import Array, MatrixValues, Waves
 from posenc.errors import SchemeArgumentError
-from posenc.limits import check_count
 
 Tick = tuple[int, str]
-COLOR = re.compile(r"#[0-9a-fA-F]{6}")
 
 
 @dataclass(frozen=True)
@@ -84,21 +80,12 @@ class Panel:
     color: str | None = None
     features: bool = False
 
-    def __post_init__(self) -> None:
-        if self.color is not None and not COLOR.fullmatch(self.color):
-            raise SchemeArgumentError(f"color must be written #rrggbb, got {self.color!r}.")
-        rows, columns = self.values.shape
-        check_ticks("row_ticks", self.row_ticks, rows)
-        check_ticks("column_ticks", self.column_ticks, columns)
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Row:
     """Panels side by side on one colour scale, and what is said of all of them; see `matrix_row`.
 
     cell: the pinned query and key of a row that tells the page which cell is pinned; (0, 0) is none.
-    Raises SchemeArgumentError for an empty row, a height outside 80 to 4,000, or a group of more
-    panels than there are.
     """
 
     panels: Sequence[Panel]
@@ -110,13 +97,6 @@ class Row:
     height: int | None = None
     together: int = 1
     cell: tuple[int, int] | None = None
-
-    def __post_init__(self) -> None:
-        if not self.panels:
-            raise SchemeArgumentError("a row needs at least one panel, got none.")
-        if self.height is not None:
-            check_count("height", self.height, 80, 4_000)
-        check_count("together", self.together, 1, len(self.panels))
 
 
 def encode(row: Row) -> bytes:
@@ -143,11 +123,7 @@ def encode(row: Row) -> bytes:
 
 def words(values: MatrixValues) -> Array:
     """Return what is sent of a matrix, in 32-bit words."""
-    return (
-        values.words
-        if isinstance(values, Waves | Difference)
-        else without_last_blanks(values.values)
-    )
+    return values.words if isinstance(values, Waves) else without_last_blanks(values.values)
 
 
 def without_last_blanks(values: Array) -> Array:
@@ -160,25 +136,17 @@ def without_last_blanks(values: Array) -> Array:
 def panel_header(panel: Panel, row_label: str, column_label: str) -> dict[str, Any]:
     """Return what the browser is told of a panel besides its values."""
     rows, columns = panel.values.shape
-    features = {"features": True} if panel.features else {}
-    parts = {"parts": list(panel.values.parts)} if isinstance(panel.values, Difference) else {}
-    return (
-        features
-        | parts
-        | {
-            "title": panel.title,
-            "subtitle": panel.subtitle,
-            "color": panel.color,
-            "kind": type(panel.values).__name__.lower(),
-            "boundary": panel.boundary,
-            "rows": axis_header(
-                rows, panel.row_start, panel.row_label or row_label, panel.row_ticks
-            ),
-            "columns": axis_header(
-                columns, panel.column_start, panel.column_label or column_label, panel.column_ticks
-            ),
-        }
-    )
+    return {
+        "title": panel.title,
+        "subtitle": panel.subtitle,
+        "color": panel.color,
+        "kind": type(panel.values).__name__.lower(),
+        "boundary": panel.boundary,
+        "rows": axis_header(rows, panel.row_start, panel.row_label or row_label, panel.row_ticks),
+        "columns": axis_header(
+            columns, panel.column_start, panel.column_label or column_label, panel.column_ticks
+        ),
+    } | ({"features": True} if panel.features else {})
 
 
 def axis_header(count: int, start: int, label: str, ticks: Sequence[Tick] | None) -> dict[str, Any]:
@@ -189,12 +157,3 @@ def axis_header(count: int, start: int, label: str, ticks: Sequence[Tick] | None
         "label": label,
         "ticks": None if ticks is None else [list(tick) for tick in ticks],
     }
-
-
-def check_ticks(name: str, ticks: Sequence[Tick] | None, count: int) -> None:
-    """Raise SchemeArgumentError for a tick outside the axis."""
-    for index, _ in ticks or ():
-        if not 0 <= index < count:
-            raise SchemeArgumentError(
-                f"{name} must lie in 0 to {count - 1}, the axis they label, got {index}."
-            )

@@ -4,25 +4,24 @@ NaN means "no value here". Nothing is rounded after float32.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from dashboard.components.matrix.waves import Difference, Waves
-from dashboard.limits import MAX_DRAWN_CELLS
 from posenc.errors import SchemeArgumentError
-from posenc.limits import check_count
 
 Array = npt.NDArray[np.float32]
+CLOSE = 2.0**-23  # a float32 near 1 and its neighbour
 
 
 def float32(values: npt.ArrayLike | Tensor) -> Array:
     """Return a read-only contiguous float32 copy; float64 is rounded once, to nearest."""
     if isinstance(values, Tensor):
-        values = values.detach().to("cpu", torch.float32).numpy()
+        values = values.detach().cpu().float().numpy()
     # C order also for a transposed input: the bytes are sent as they lie.
     array = np.array(values, dtype=np.float32, order="C")
     array.setflags(write=False)
@@ -34,25 +33,18 @@ class Curve:
     """A stationary (length, length) matrix: entry (i, j) is `values[j - i + length - 1]`.
 
     `values` is (2 length - 1,), by offset = key minus query from -(length - 1) to length - 1.
-    Raises SchemeArgumentError where the two do not fit.
     """
 
     values: Array
     length: int
 
     def __post_init__(self) -> None:
-        check_count("length of a drawn matrix", self.length, 1, MAX_DRAWN_CELLS)
         object.__setattr__(self, "values", float32(self.values))
-        check_shape("a curve", self.values, (2 * self.length - 1,))
 
     @classmethod
-    def from_tensor(cls, curve: Float[Tensor, " offsets"]) -> "Curve":
+    def from_tensor(cls, curve: Float[Tensor, " offsets"]) -> Self:
         """Make a curve from its (2 T - 1,) values by offset; the length follows from them."""
-        if curve.ndim != 1 or curve.shape[0] % 2 == 0:
-            raise SchemeArgumentError(
-                f"a curve needs an odd number of values, 2 T - 1, got shape {tuple(curve.shape)}."
-            )
-        return cls(float32(curve), (curve.shape[0] + 1) // 2)
+        return cls(float32(curve), (len(curve) + 1) // 2)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -69,29 +61,13 @@ class Triangle:
     """A symmetric (length, length) matrix: entry (i, j <= i) is `values[i (i + 1) / 2 + j]`.
 
     `values` is (length (length + 1) / 2,), the lower triangle row by row.
-    Raises SchemeArgumentError where the two do not fit.
     """
 
     values: Array
     length: int
 
     def __post_init__(self) -> None:
-        check_count("length of a drawn matrix", self.length, 1, MAX_DRAWN_CELLS)
         object.__setattr__(self, "values", float32(self.values))
-        check_shape("a triangle", self.values, (self.length * (self.length + 1) // 2,))
-
-    @classmethod
-    def from_matrix(cls, matrix: Float[Tensor, "n n"] | Float[np.ndarray, "n n"]) -> "Triangle":
-        """Make a triangle from a (T, T) matrix that is symmetric to the last bit of float32.
-
-        Raises SchemeArgumentError for any other; `smallest` sends such a matrix in full.
-        """
-        array = float32(matrix)
-        if not is_symmetric(array):
-            raise SchemeArgumentError(
-                f"a triangle needs a symmetric matrix, got {array.shape} with unequal halves."
-            )
-        return cls(array[np.tril_indices(len(array))], len(array))
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -113,15 +89,9 @@ class Full:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "values", float32(self.values))
-        if self.values.ndim != 2:
-            raise SchemeArgumentError(
-                f"a matrix needs two axes, rows and columns, got shape {self.values.shape}."
-            )
-        check_count("rows of a drawn matrix", self.values.shape[0], 1, MAX_DRAWN_CELLS)
-        check_count("columns of a drawn matrix", self.values.shape[1], 1, MAX_DRAWN_CELLS)
 
     @classmethod
-    def from_tensor(cls, matrix: Float[Tensor, "rows columns"]) -> "Full":
+    def from_tensor(cls, matrix: Float[Tensor, "rows columns"]) -> Self:
         """Make a full matrix from a tensor of any float dtype, on any device."""
         return cls(float32(matrix))
 
@@ -134,7 +104,53 @@ class Full:
         return self.values
 
 
-MatrixValues = Curve | Triangle | Full | Waves | Difference
+@dataclass(frozen=True, eq=False)
+class Waves:
+    """A (rows, columns) table: entry (i, j) is the sine or cosine of i times the angle of column j.
+
+    angles: (columns,) radians per row. sines: (columns,) whether a column is a sine. Only these travel:
+    the browser computes the sines in float64, as here, so that the last bit may differ.
+    """
+
+    rows: int
+    angles: npt.NDArray[np.float64]
+    sines: npt.NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, table: Array, angles: npt.ArrayLike, sines: npt.ArrayLike) -> Self | None:
+        """Return this form of a (rows, columns) table, None where its numbers are others."""
+        waves = cls(len(table), np.asarray(angles, np.float64), np.asarray(sines, np.bool_))
+        return waves if np.all(np.abs(waves.values - table) <= CLOSE) else None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.rows, len(self.angles)
+
+    @cached_property
+    def values(self) -> Array:
+        """The (rows, columns) matrix that the browser computes."""
+        turned = np.arange(self.rows)[:, None] * self.angles
+        table = np.empty(self.shape, np.float32)
+        table[:, self.sines] = np.sin(turned[:, self.sines])
+        table[:, ~self.sines] = np.cos(turned[:, ~self.sines])
+        table.setflags(write=False)
+        return table
+
+    def dense(self) -> Array:
+        """Return the (rows, columns) matrix that the browser draws."""
+        return self.values
+
+    def first(self, rows: int, columns: int) -> "Waves":
+        """Return the first rows and columns, as many as there are."""
+        return Waves(min(rows, self.rows), self.angles[:columns], self.sines[:columns])
+
+    @property
+    def words(self) -> Array:
+        """What is sent, as 32-bit words: an angle and 1 or 0 for a sine or cosine, in float64."""
+        return np.concatenate([self.angles, self.sines.astype("<f8")]).astype("<f8").view("<f4")
+
+
+MatrixValues = Curve | Triangle | Full | Waves
 
 
 def smallest(
@@ -145,51 +161,28 @@ def smallest(
     Bits decide, not a flag: a table in low precision is not exactly stationary and goes in full.
     """
     array = float32(matrix)
-    if array.ndim == 2 and array.shape[0] == array.shape[1] > 0:
-        if same_bits(array[1:, 1:], array[:-1, :-1]):
-            return Curve(np.concatenate([array[:0:-1, 0], array[0]]), len(array))
-        if is_symmetric(array):
-            return Triangle.from_matrix(matrix)
+    rows, columns = array.shape
+    if rows == columns > 0:
+        if _same_bits(array[1:, 1:], array[:-1, :-1]):
+            return Curve(np.concatenate([array[:0:-1, 0], array[0]]), rows)
+        if _same_bits(array, array.T):
+            return Triangle(array[np.tril_indices(rows)], rows)
     return Full(array)
 
 
 def minus(after: MatrixValues, before: MatrixValues) -> MatrixValues:
-    """Return `after - before`, entry by entry: what is drawn, subtracted in float64 and rounded once.
+    """Return `after - before`, entry by entry, subtracted in float64 and rounded once.
 
-    Two curves give a curve, two triangles a triangle, two tables of waves their difference; other pairs
-    give the smallest form that fits. A blank on either side stays a blank. Raises SchemeArgumentError
-    for unequal shapes.
+    A blank on either side stays a blank. Raises SchemeArgumentError for unequal shapes.
     """
     if after.shape != before.shape:
         raise SchemeArgumentError(
             f"only matrices of one shape can be subtracted, got {after.shape} and {before.shape}."
         )
-    if isinstance(after, Curve) and isinstance(before, Curve):
-        return Curve(subtracted(after.values, before.values), after.length)
-    if isinstance(after, Triangle) and isinstance(before, Triangle):
-        return Triangle(subtracted(after.values, before.values), after.length)
-    if isinstance(after, Waves) and isinstance(before, Waves):
-        return Difference(after, before)
-    return smallest(torch.tensor(subtracted(after.dense(), before.dense())))
+    return smallest(float32(after.dense().astype(np.float64) - before.dense()))
 
 
-def subtracted(after: Array, before: Array) -> Array:
-    """Return after - before, computed in float64, as float32."""
-    return float32(after.astype(np.float64) - before.astype(np.float64))
-
-
-def check_shape(name: str, values: Array, shape: tuple[int, ...]) -> None:
-    """Raise SchemeArgumentError for values of another shape."""
-    if values.shape != shape:
-        raise SchemeArgumentError(f"{name} needs values of shape {shape}, got {values.shape}.")
-
-
-def is_symmetric(array: Array) -> bool:
-    """Return whether a square array equals its transpose in every bit."""
-    return array.ndim == 2 and array.shape[0] == array.shape[1] and same_bits(array, array.T)
-
-
-def same_bits(left: Array, right: Array) -> bool:
+def _same_bits(left: Array, right: Array) -> bool:
     """Return whether two float32 arrays hold the same bits."""
     # On bits: a NaN equals itself here, and 0.0 differs from -0.0, so nothing is lost.
     return bool(np.array_equal(left.view(np.uint32), right.view(np.uint32)))
