@@ -15,7 +15,7 @@ from pathlib import Path
 from streamlit import config
 from streamlit.web import cli
 
-from dashboard.server import identity, logs, settings, visitor, workers
+from dashboard.server import identity, logs, settings, visitor
 from dashboard.server.settings import ServerSettingError, ServerSettings
 from posenc.checkpoints.file_store import ENVIRONMENT, WORK_ENVIRONMENT
 
@@ -44,10 +44,10 @@ def options(allowed: ServerSettings, arguments: Sequence[str] = ()) -> list[str]
 
 def _has_address(arguments: Sequence[str]) -> bool:
     ours = itertools.takewhile(lambda word: word != "--", arguments)  # what follows is the script's
-    said = any(word.partition("=")[0] == "--server.address" for word in ours)
+    if any(word.partition("=")[0] == "--server.address" for word in ours):
+        return True
     # Streamlit's command line takes the variable as its option: it is not among what is read so far.
-    told = os.environ.get("STREAMLIT_SERVER_ADDRESS") or config.get_option("server.address")
-    return said or bool(told)
+    return bool(os.environ.get("STREAMLIT_SERVER_ADDRESS") or config.get_option("server.address"))
 
 
 def _make_folders_absolute() -> None:
@@ -71,12 +71,11 @@ def main(arguments: list[str]) -> int:
         print(f"posenc: {error}", file=sys.stderr)
         return 2
     if "--check" in arguments:
-        for variable in settings.unknown():
-            said = f"posenc: {variable} is no variable of a server; it changes nothing."
-            print(said, file=sys.stderr)
+        useless = [f"{one} is no variable of a server; it" for one in settings.unknown()]
         if identity.passed_over():
-            said = "[auth] of secrets.toml changes nothing while POSENC_USER_HEADER is set"
-            print(f"posenc: {said}.", file=sys.stderr)
+            useless.append("[auth] of secrets.toml")
+        for one in useless:
+            print(f"posenc: {one} changes nothing.", file=sys.stderr)
         for variable, text in settings.written(allowed).items():
             print(f"{variable}={text}")
         return 0
@@ -90,10 +89,7 @@ def main(arguments: list[str]) -> int:
     logs.install()
     # On SIGTERM the server ends in good order and raises it again, which would end this process at once.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    try:
-        cli.main(["run", str(FOLDER / "app.py"), *ours, *arguments], prog_name="dashboard")
-    finally:
-        workers.leave()
+    cli.main(["run", str(FOLDER / "app.py"), *ours, *arguments], prog_name="dashboard")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""What the server does before its first visitor."""
+"""What the server does before its first visitor and after its last one."""
 
 import contextlib
 import importlib
@@ -12,7 +12,7 @@ import streamlit as st
 from streamlit import runtime
 from streamlit.runtime.pages_manager import PagesManager
 
-from dashboard.server import counters
+from dashboard.server import counters, workers
 
 # Their import takes seconds, which the first visitor would wait for.
 SLOW_IMPORTS = (
@@ -29,7 +29,7 @@ OPEN_FILES = Path("/dev/fd")  # of this process; not on Windows
 
 @contextlib.asynccontextmanager
 async def lifespan(app: st.App) -> AsyncIterator[None]:
-    """Prepare the server: import what is slow, and send small messages at once."""
+    """Import what is slow and send small messages at once; when the server ends, let trainings save."""
     # Until the first run calls `st.navigation`, Streamlit takes our folder `pages` for its older kind of
     # app and tells whoever comes by a link that the page does not exist.
     PagesManager.uses_pages_directory = False
@@ -39,6 +39,7 @@ async def lifespan(app: st.App) -> AsyncIterator[None]:
     if runtime.exists():
         runtime.get_instance().stats_mgr.register_provider(counters.here)
     yield
+    workers.leave()
 
 
 def disable_nagle() -> None:

@@ -3,7 +3,6 @@
 import contextlib
 import logging
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -40,8 +39,7 @@ class Workers:
         self._code: int | None = 0  # of the process that ended last
         self._left = False
         _crews.add(self)
-        self._looking = threading.Lock()
-        self._looked = -RESUME_EVERY
+        self.looked = -RESUME_EVERY  # when a page last looked whether something waits
 
     @property
     def failed(self) -> bool:
@@ -52,18 +50,6 @@ class Workers:
     def unwritable(self) -> bool:
         """Whether it ended because the queue could not be written, as on a full disk."""
         return self.failed and self._code == UNWRITABLE
-
-    def look(self) -> None:
-        """Do as `ensure`, for those that ask all the time: mostly this reads a clock, and no more."""
-        if not self._looking.acquire(blocking=False):
-            return  # somebody looks right now
-        try:
-            if time.monotonic() - self._looked < RESUME_EVERY:
-                return
-            self._looked = time.monotonic()  # also of a look that fails
-            self.ensure()
-        finally:
-            self._looking.release()
 
     def ensure(self) -> None:
         """See to it that what waits is done: start a process if one may be started.
@@ -90,9 +76,8 @@ class Workers:
                 # shares time out among sessions first, and niceness would count within the worker's alone.
                 process_group=0 if os.name == "posix" else None,
             )
-            _give_way(
-                process.pid, wholly=not allowed.busy_training
-            )  # at once: loading torch is work
+            # At once: loading torch is work.
+            _give_way(process.pid, wholly=not allowed.busy_training)
             self._processes.append(process)
         threading.Thread(target=self._await, args=(process,), daemon=True).start()
 
@@ -115,7 +100,7 @@ class Workers:
         """Wait for the end of a process; what was put in the queue meanwhile needs the next one."""
         code: int | None = None
         try:
-            code = self._watched(process)
+            code = self._watch(process)
         finally:  # one that stays in the list keeps all others out
             if process.stdin is not None:
                 process.stdin.close()
@@ -133,27 +118,36 @@ class Workers:
         except (PosencError, OSError):  # the next page that is opened tries again
             log.exception("no process can be started for what waits")
 
-    def _watched(self, process: subprocess.Popen[bytes]) -> int:
+    def _watch(self, process: subprocess.Popen[bytes]) -> int:
         """Return the exit code of a process, which is ended if it hangs; a fault of the queue waits."""
-        said = False
-        while (code := _ended(process)) is None:
+        logged = False
+        while True:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return process.wait(LOOK_EVERY)
             try:
                 hung = self.queue.hung_job(process.pid)
             except (PosencError, OSError):
-                if not said:  # it may last, and is looked at again in a moment
+                if not logged:  # it may last, and is looked at again in a moment
                     log.exception("whether process %d hangs cannot be read", process.pid)
-                said = True
+                logged = True
                 continue
-            if hung is None:
-                continue
-            log.error("process %d hangs with %s and is ended", process.pid, hung)
-            code = _end(process)
-            try:
-                if self.queue.is_cancelled(hung):
-                    self.queue.cancel(hung)  # nobody has it any more: gone at once
-            except (PosencError, OSError):  # the next process finds that it is to be stopped
-                log.exception("%s cannot be removed now", hung)
-            return code
+            if hung is not None:
+                return self._end(process, hung)
+
+    def _end(self, process: subprocess.Popen[bytes], hung: str) -> int:
+        """End a process that hangs with a job, which is removed if it was to be stopped."""
+        log.error("process %d hangs with %s and is ended", process.pid, hung)
+        process.terminate()
+        try:
+            code = process.wait(HEARD_WITHIN + GRACE + 1)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            code = process.wait()
+        try:
+            if self.queue.is_cancelled(hung):
+                self.queue.cancel(hung)  # nobody has it any more: gone at once
+        except (PosencError, OSError):  # the next process finds that it is to be stopped
+            log.exception("%s cannot be removed now", hung)
         return code
 
 
@@ -167,29 +161,6 @@ def _give_way(pid: int, *, wholly: bool) -> None:
     if wholly:
         with contextlib.suppress(OSError, AttributeError):
             os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0))
-
-
-def _ended(process: subprocess.Popen[bytes]) -> int | None:
-    """Wait a little for the end of a process; None while it lives."""
-    try:
-        return process.wait(LOOK_EVERY)
-    except subprocess.TimeoutExpired:
-        return None
-
-
-def _end(process: subprocess.Popen[bytes]) -> int:
-    """End a process and those that it started: asked first, killed where it does not hear that."""
-    with contextlib.suppress(OSError):
-        process.terminate()
-    try:
-        return process.wait(HEARD_WITHIN + GRACE + 1)
-    except subprocess.TimeoutExpired:
-        if hasattr(os, "killpg"):
-            with contextlib.suppress(OSError):
-                os.killpg(process.pid, signal.SIGKILL)  # it leads a group of its own
-        else:
-            process.kill()
-        return process.wait()
 
 
 @st.cache_resource(max_entries=1, show_spinner=False)
@@ -211,6 +182,9 @@ def resume() -> None:
     A fault of the queue is in the log, and on the page that is about it; no other page needs it.
     """
     try:
-        server_workers().look()
+        workers = server_workers()
+        if time.monotonic() - workers.looked >= RESUME_EVERY:
+            workers.looked = time.monotonic()  # also of a look that fails
+            workers.ensure()
     except (PosencError, OSError):
         log.exception("the queue of trainings cannot be used")

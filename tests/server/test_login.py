@@ -111,7 +111,7 @@ def test_check_names_a_missing_setting_and_a_header_that_overrides_the_login(
     monkeypatch.setenv("POSENC_USER_HEADER", "X-User")
     set_login(monkeypatch, {})  # would not do, and is not asked
     assert launcher.main(["--check"]) == 0
-    told = "[auth] of secrets.toml changes nothing while POSENC_USER_HEADER is set."
+    told = "[auth] of secrets.toml changes nothing."
     assert capsys.readouterr().err == f"posenc: {told}\n"
 
 
