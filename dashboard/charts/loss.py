@@ -1,81 +1,193 @@
-"""Loss of trained models by context length: a line per scheme, named at its end."""
+"""Charts of trained models by length: a line per scheme and variant, named at its end."""
 
 import functools
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import altair as alt
+import numpy as np
 import pandas as pd
 
 from dashboard.charts.theme import Spec, boundary_rule, scheme_colour, spec_of
+from dashboard.compute.run_results import UNITS, farthest
+from posenc.lab import summary
+from posenc.lab.evaluate import TRAINED
 from posenc.lab.summary import Curve
+from posenc.lab.tasks import Copy, Recall
 
-APART = 0.07  # of the range of all losses: what a name at the end of a line takes of the height
-COLUMNS = ("scheme", "x", "y", "seeds", "boundary", "last", "ends", "label_y")
+TALL = 340
+LABEL_GAP = 0.07  # of the range of all values: what a name at the end of a line takes of the height
+DASHES = [[1, 0], [6, 3], [2, 2], [9, 3, 2, 3], [1, 5]]  # the first is a model as it was trained
 
 
-def frame(curves: Sequence[Curve]) -> pd.DataFrame:
-    """Return a row per point; the last of a line has the height of its name, which no other name covers.
+@dataclass(frozen=True)
+class Axes:
+    """How a measure is drawn. chance: the accuracy of guessing, where that is not 0."""
 
-    ends: whether a line ends before others.
-    """
-    losses = [point.mean for curve in curves for point in curve.points]
-    apart = APART * (max(losses) - min(losses)) if losses else 0.0
-    longest = max((curve.points[-1].x for curve in curves), default=0)
-    ends = {curve: curve.points[-1].x < longest for curve in curves}
-    heights: dict[Curve, float] = {}
-    for curve in sorted(curves, key=lambda one: one.points[-1].mean):
-        below = [height for other, height in heights.items() if ends[other] == ends[curve]]
-        heights[curve] = max([curve.points[-1].mean, *(height + apart for height in below)])
+    x: str
+    y: str
+    log: bool = True
+    chance: float | None = None
+
+
+AXES = {
+    "context": Axes("context length (tokens)", "loss (nats per byte)"),
+    "position": Axes("position in one long text", "loss (nats per byte)"),
+    Copy.kind: Axes(UNITS[Copy.kind], "strings copied without an error", log=False),
+    Recall.kind: Axes(UNITS[Recall.kind], "values recalled", chance=Recall.CHANCE),
+}
+PERPLEXITY = "perplexity per byte"
+
+
+def points(curves: Sequence[Curve]) -> pd.DataFrame:
+    """Return a row per point of every curve; a bucket of positions stands at its middle."""
     rows = [
         {
             "scheme": curve.specification.scheme.label,
-            "x": point.x,
+            "read": summary.read_as(curve, curves),
+            "x": (point.x + point.until - 1) / 2 if point.until else point.x,
             "y": point.mean,
+            "low": point.low,
+            "high": point.high,
             "seeds": curve.seeds,
-            "boundary": curve.specification.train_length,
-            "last": point is curve.points[-1],
-            "ends": ends[curve],
-            "label_y": heights[curve],
         }
         for curve in curves
         for point in curve.points
     ]
-    return pd.DataFrame(rows, columns=list(COLUMNS))
+    columns = ["scheme", "read", "x", "y", "low", "high", "seeds"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def frame(curves: Sequence[Curve], *, perplexity: bool = False) -> pd.DataFrame:
+    """Return the points as they are drawn: with the name of their line, and its label at the last.
+
+    label_y: the height of a label, which no other label covers. early: whether the line ends inside.
+    """
+    drawn = points(curves)
+    if perplexity:
+        values = {name: drawn[name].map(summary.perplexity) for name in ("y", "low", "high")}
+        drawn = drawn.assign(**values)
+    trained = drawn["read"] == TRAINED
+    drawn["name"] = name = drawn["scheme"].where(trained, drawn["scheme"] + ", " + drawn["read"])
+    last = ~drawn.duplicated("name", keep="last")
+    drawn["early"] = early = last & trained & (drawn["x"] < drawn["x"].max())
+    ends = np.where(early, name + " ends at " + drawn["x"].map("{:,.0f}".format), name)
+    drawn["label"] = pd.Series(ends, drawn.index).where(last)
+    drawn["label_y"] = drawn["y"].where(last)
+    right = drawn.index[last & ~early]
+    if len(right):
+        heights = drawn.loc[right, "y"].sort_values()
+        gap = LABEL_GAP * float(np.ptp(drawn["y"]))
+        drawn.loc[heights.index, "label_y"] = _apart(heights.tolist(), gap)
+    one = curves[0].specification
+    drawn["boundary"] = float(farthest(one))
+    if (chance := AXES[curves[0].measure].chance) is not None:
+        drawn["chance"] = chance
+    return drawn
+
+
+def _apart(heights: list[float], gap: float) -> list[float]:
+    """Return rising heights at least a gap apart: those that are closer stand around their mean."""
+    groups: list[list[float]] = []
+    for height in heights:
+        groups.append([height])
+        while len(groups) > 1 and _places(groups[-1], gap)[0] - _places(groups[-2], gap)[-1] < gap:
+            groups[-2:] = [groups[-2] + groups[-1]]
+    return [place for group in groups for place in _places(group, gap)]
+
+
+def _places(group: list[float], gap: float) -> list[float]:
+    lowest = sum(group) / len(group) - gap * (len(group) - 1) / 2
+    return [lowest + gap * i for i in range(len(group))]
+
+
+def by_length(
+    drawn: pd.DataFrame,
+    kinds: tuple[str, ...],
+    measure: str,
+    *,
+    perplexity: bool = False,
+    bands: bool = True,
+    labels: bool = True,
+    height: int = TALL,
+) -> Spec:
+    """Return the chart of a frame: lines coloured by scheme, dashed by variant, training marked.
+
+    bands: from the lowest seed to the highest. labels: at the ends of lines, not in a legend.
+    """
+    reads = sorted(drawn["read"].unique(), key=lambda read: (read != TRAINED, read))
+    names = tuple(drawn["name"].unique())
+    return _by_length(kinds, (*reads,), names, measure, perplexity, bands, labels, height)
 
 
 @functools.cache
-def by_context(kinds: tuple[str, ...], *, height: int, pinned: bool = False) -> Spec:
-    """Lines over context length, with the training length marked. Frame: as `frame` returns it."""
-    x = alt.X(
-        "x:Q", title="context length (tokens)", scale=alt.Scale(type="log", base=2, nice=False)
+def _by_length(
+    kinds: tuple[str, ...],
+    reads: tuple[str, ...],
+    names: tuple[str, ...],
+    measure: str,
+    perplexity: bool,
+    bands: bool,
+    labels: bool,
+    height: int,
+) -> Spec:
+    axes = AXES[measure]
+    scale = alt.Scale(type="log", base=2, nice=False) if axes.log else alt.Scale(nice=False)
+    x = alt.X("x:Q", title=axes.x, scale=scale)
+    y = alt.Y("y:Q", title=PERPLEXITY if perplexity else axes.y, scale=alt.Scale(zero=False))
+    colour = scheme_colour(kinds)
+    colour = colour.legend(None) if labels else colour
+    own = {"x": x, "color": colour, "detail": "name:N"}
+    dashes = alt.Scale(
+        domain=list(reads), range=[DASHES[i % len(DASHES)] for i in range(len(reads))]
     )
-    y = alt.Y("y:Q", title="loss (nats per byte)", scale=alt.Scale(zero=False))
-    colour = scheme_colour(kinds).legend(None)
-    lines = (
+    legend = alt.Legend(title=None, orient="top", symbolType="stroke")
+    read = alt.StrokeDash(
+        "read:N", scale=dashes, legend=None if labels or len(reads) < 2 else legend
+    )
+    pale = alt.when(f"datum.read == '{TRAINED}'").then(alt.value(1)).otherwise(alt.value(0.55))
+    line = alt.Chart().mark_line(strokeWidth=2, tooltip=None, point={"size": 18})
+    early = alt.Chart().transform_filter("datum.early")
+    stop = early.mark_point(shape="cross", filled=True, size=90, tooltip=None)
+    layers = [
+        line.encode(y=y, strokeDash=read, opacity=pale, **own),
+        stop.encode(y="y:Q", **own),
+        boundary_rule(),
+        _pointer(x, axes.x, names),
+    ]
+    if bands:
+        band = alt.Chart().mark_area(opacity=0.15, tooltip=None)
+        layers.insert(0, band.encode(y="low:Q", y2="high:Q", **own))
+    if axes.chance is not None:
+        guess = alt.Chart().mark_rule(aria=False, strokeDash=[2, 3], opacity=0.7, color="gray")
+        layers.append(guess.encode(y="min(chance):Q"))
+    if labels:
+        ends = alt.Chart().transform_filter("isValid(datum.label) && !datum.early")
+        texts = [
+            ends.mark_text(align="left", dx=8, fontSize=12, aria=False),
+            early.mark_text(align="right", dx=-2, dy=-12, fontSize=12, aria=False),
+        ]
+        layers += [one.encode(x=x, y="label_y:Q", text="label:N", color=colour) for one in texts]
+    return spec_of(alt.layer(*layers).properties(height=height))
+
+
+def _pointer(x: alt.X, x_title: str, names: tuple[str, ...]) -> alt.Chart:
+    """A vertical rule at the x nearest to the pointer, whose tooltip lists every line there."""
+    at = alt.selection_point(
+        name="at", fields=["x"], nearest=True, on="pointermove", clear="pointerout", empty=False
+    )
+    values = [
+        alt.Tooltip(field=name.replace(".", "\\."), type="quantitative", format=".3~f", title=name)
+        for name in names
+    ]
+    return (
         alt.Chart()
-        .mark_line(strokeWidth=2, point=alt.OverlayMarkDef(size=25))
+        .transform_pivot("name", value="y", groupby=["x"])
+        .mark_rule(color="gray", aria=False)
         .encode(
             x=x,
-            y=y,
-            color=colour,
-            tooltip=[
-                alt.Tooltip("scheme:N"),
-                alt.Tooltip("x:Q", title="context length", format=","),
-                alt.Tooltip("y:Q", title="loss", format=".3f"),
-                alt.Tooltip("seeds:Q"),
-            ],
-            **({"detail": "setting:N"} if pinned else {}),
+            opacity=alt.when(at).then(alt.value(0.6)).otherwise(alt.value(0)),
+            tooltip=[alt.Tooltip("x:Q", format=",", title=x_title), *values],
         )
+        .add_params(at)
     )
-    names = alt.Chart().transform_filter("datum.last").encode(x=x, y="label_y:Q", color=colour)
-    right = names.transform_filter("!datum.ends").mark_text(align="left", dx=7)
-    left = names.transform_filter("datum.ends")
-    above = left.mark_text(align="right", dx=-4, dy=-20)
-    layers = [
-        lines,
-        right.encode(text="scheme:N"),
-        above.encode(text="scheme:N"),
-        left.mark_text(align="right", dx=-4, dy=-9).encode(text=alt.value("ends")),
-        boundary_rule(),
-    ]
-    return spec_of(alt.layer(*layers).properties(height=height))

@@ -28,9 +28,17 @@ def alike(one: Specification) -> str:
 
 
 def whole(one: Specification) -> str:
-    """Say the same of one model, its seed and what it was trained on with it."""
+    """Say the same with the rest of how such models were trained."""
     on = {"cpu": "a CPU", "cuda": "a GPU"}.get(one.device, one.device)
-    return f"{alike(one)}, on {on}"
+    heads = count_of(one.model.heads, "head")
+    return f"{alike(one)} of {one.batch} sequences, {heads}, learning rate {one.learning_rate:g}, on {on}"
+
+
+def title(one: Specification) -> str:
+    """Return a comparison in words: what its models learned, and on how many tokens."""
+    task = {Language.kind: "Text", Recall.kind: "Recall", Copy.kind: "Copy"}[one.task]
+    unit = "letter" if one.task == Copy.kind else "token"
+    return f"{task}, trained on {count_of(one.train_length, unit)}"
 
 
 def of_table(source: str) -> str:

@@ -1,7 +1,7 @@
 """Finished runs for the pages: those that ship with the library, and those of this server's store."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import streamlit as st
 
@@ -17,7 +17,6 @@ from posenc.errors import (
 from posenc.lab import summary
 from posenc.lab.evaluate import TRAINED
 from posenc.lab.runs import Run, RunInfo, Store
-from posenc.lab.specification import Specification
 from posenc.lab.summary import Curve
 from posenc.lab.tasks import TASKS
 from posenc.schemes import SCHEMES
@@ -156,20 +155,12 @@ def headings(names: tuple[str, ...]) -> list[RunInfo]:
     return [one for one in map(_read_info, names) if isinstance(one, RunInfo)]
 
 
-def whole(name: str) -> Run:
-    """Return the run of this name. Raises RunError where it cannot be read now."""
+def run(name: str) -> Run | None:
+    """Return the run of this name, None where it cannot be read now."""
     for one in _stores():
         with contextlib.suppress(RunError):
             return _whole(name, one.url)
-    raise StoreUnavailable(f"Run {name} cannot be read now.")
-
-
-def run(name: str) -> Run | None:
-    """Return the run of this name, None where it cannot be read now."""
-    try:
-        return whole(name)
-    except RunError:
-        return None
+    return None
 
 
 @st.cache_resource(max_entries=8, ttl=BELIEVED_FOR, show_spinner=False)
@@ -197,7 +188,7 @@ def comparisons(names: tuple[str, ...]) -> dict[str, list[RunInfo]]:
     """Return the runs by comparison: language first, what ships first, short lengths first."""
     found: dict[str, list[RunInfo]] = {}
     for one in headings(names):
-        found.setdefault(_comparison(one.run_id, one.specification), []).append(one)
+        found.setdefault(summary.comparison(one.specification), []).append(one)
     tasks, first = list(TASKS), set(shipped())
 
     def order(name: str) -> tuple[int, bool, int, str]:
@@ -208,17 +199,36 @@ def comparisons(names: tuple[str, ...]) -> dict[str, list[RunInfo]]:
     return {name: found[name] for name in sorted(found, key=order)}
 
 
-@st.cache_resource(max_entries=16_384, show_spinner=False)
-def _comparison(name: str, _specification: Specification) -> str:
-    return summary.comparison(_specification)
+def curves(found: list[RunInfo], measure: str) -> list[Curve]:
+    """Return the curves of one measure of these runs, schemes in their fixed order.
+
+    A run that cannot be read now is left out, and is there again when it can.
+    """
+    read = [one for info in found if (one := run(info.run_id)) is not None]
+    return _curves(tuple(one.run_id for one in read), measure, read)
 
 
-@st.cache_resource(max_entries=32, ttl=BELIEVED_FOR, show_spinner=False)
+@st.cache_data(max_entries=64, show_spinner=False)
+def _curves(names: tuple[str, ...], measure: str, _runs: list[Run]) -> list[Curve]:
+    order = list(SCHEMES)
+    return sorted(
+        summary.curves(_runs, measure),
+        key=lambda one: (
+            order.index(one.specification.scheme.kind),
+            repr(one.specification.scheme),
+            one.variant != TRAINED,
+            one.variant,
+        ),
+    )
+
+
+def of_kinds(found: list[RunInfo], kinds: Iterable[str]) -> list[RunInfo]:
+    """Return the runs of these schemes."""
+    wanted = {*kinds}
+    return [one for one in found if one.specification.scheme.kind in wanted]
+
+
 def shipped_loss(kinds: tuple[str, ...]) -> list[Curve]:
     """Return loss by context length of the first shipped comparison, a curve per scheme measured there."""
     first = next(iter(comparisons(shipped()).values()), [])
-    chosen = [one.run_id for one in first if one.specification.scheme.kind in kinds]
-    read = [found for name in chosen if (found := run(name)) is not None]
-    curves = [one for one in summary.curves(read, "context") if one.variant == TRAINED]
-    order = list(SCHEMES)
-    return sorted(curves, key=lambda one: order.index(one.specification.scheme.kind))
+    return [one for one in curves(of_kinds(first, kinds), "context") if one.variant == TRAINED]

@@ -8,26 +8,22 @@ from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import pytest
-from click.testing import CliRunner
 from streamlit.testing.v1 import AppTest
 
 from dashboard.compute import runs
 from dashboard.pages.extrapolation.options import ExtrapolationChoice, MeasuredChoice
 from posenc import fields
-from posenc.__main__ import main
 from posenc.errors import StoreUnavailable
 from posenc.lab import Run, Score, Specification, Store
 from posenc.lab.evaluate import CLAMPED, TRAINED
 from posenc.lab.summary import comparison
-from posenc.schemes.sinusoidal import SinusoidalConfig
 from tests.dashboard import pages
 from tests.dashboard.page_queue import empty_page_caches
 from tests.dashboard.pages import KINDS, LABELS, captions, charts, drawn, headline, table, visit
 from tests.dashboard.shipped_runs import shipped_runs
-from tests.lab.small_runs import CORPUS, small_spec
+from tests.lab.small_runs import small_spec
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
@@ -95,7 +91,7 @@ def test_page_says_who_is_best_and_shows_means_of_the_seeds_with_their_band(stor
     for fact in (
         "Trained on 64 tokens, evaluated at 256",
         "ALiBi (-0.10 nats) holds; RoPE (+2.40 nats) breaks",
-        "the learned table ends at 64",
+        "Learned ends at 64",
     ):
         assert fact in headline(at)
     (details,) = [text for text in captions(at) if text.startswith("Lowest loss")]
@@ -129,11 +125,12 @@ def test_page_says_who_is_best_and_shows_means_of_the_seeds_with_their_band(stor
     assert rope["x"].tolist() == [32, 64, 128, 256]
     assert rope["y"].tolist() == pytest.approx([1.5, 1.3, 2.6, 3.7])
     assert set(context["boundary"]) == {64.0}
-    ends = context.dropna(subset="end").set_index("name")
+    ends = context.dropna(subset="label").set_index("name")
     assert ends["x"].to_dict() == {
         "RoPE": 256, "RoPE, NTK-aware": 256, "ALiBi": 256, "Learned": 64, f"Learned, {CLAMPED}": 256,
     }  # fmt: skip
-    assert ends["stop"].dropna().to_dict() == {"Learned": pytest.approx(1.7)}
+    assert ends.loc["Learned", "label"] == "Learned ends at 64"
+    assert ends["early"].to_dict() == {name: name == "Learned" for name in ends.index}
     at.session_state["unit"] = "perplexity"
     as_perplexity = charts(drawn(at.run()))[0]
     for column in ("y", "high"):
@@ -158,30 +155,6 @@ def test_other_lengths_and_schemes_without_runs_are_named(store: Store) -> None:
     drawn(box.set_value(comparison(ROPE)).run())
     assert "Trained on 64 tokens" in headline(at)
     assert at.query_params["comparison"] == comparison(ROPE)
-
-
-def test_offered_command_makes_runs_of_this_comparison(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    one = small_spec(
-        "rope", train_length=64, compiled=True, learning_rate=0.0012345678, bases=(500.0,)
-    )
-    add_run(store, one, Score("context", TRAINED, 64, 1.0, 1))
-    said = headline(open_measured(comparison=comparison(one), schemes="sinusoidal"))
-    text = Path(store.root) / "FILE"
-    text.write_bytes(b"a text")
-    command = said.split("`")[1].replace("FILE", str(text))
-    assert command.startswith("python -m posenc train ")
-    sweep = mock.Mock(return_value=[])
-    monkeypatch.setattr("posenc.cli.train.sweep_here", sweep)
-    monkeypatch.setattr("posenc.cli.train.read_text", lambda path: CORPUS)
-    ran = CliRunner().invoke(main, command.split()[3:])
-    assert ran.exit_code == 0, ran.output
-    (job,) = sweep.call_args.args[0]
-    planned = Specification.from_record(job.record)
-    assert comparison(planned) == comparison(one)
-    assert isinstance(planned.scheme, SinusoidalConfig)
-    assert planned.scheme.base == 500.0
 
 
 # Stores that fail ---------------------------------------------------------------------------------
@@ -269,20 +242,15 @@ def test_recall_is_shown_with_chance_for_schemes_that_learned_it(store: Store) -
             scores.append(Score("recall", "NTK-aware", 255, 0.6, 400))
         add_run(store, small_spec(kind, task="recall"), *scores)
     name = comparison(small_spec("rope", task="recall"))
-    at = open_measured("measured recall", comparison=name)
+    at = open_measured("measured classes", comparison=name)
     said = headline(at)
     for fact in ("RoPE 99% and ALiBi 70%", "not judged past it: ALiBi", "up to: RoPE 15."):
         assert fact in said
     (frame,) = [one for one in charts(at) if "chance" in one]
     assert set(frame["chance"]) == {0.25}
     assert set(frame["boundary"]) == {13.0}
-    found = table(at, "measured recall")
-    rows = found[["scheme", "read", "in range", "chance"]].round(9).drop_duplicates()
-    assert rows.to_numpy().tolist() == [
-        ["RoPE", TRAINED, 0.99, 0.25],
-        ["RoPE", "NTK-aware", 0.99, 0.25],
-        ["ALiBi", TRAINED, 0.7, 0.25],
-    ]
+    found = table(at, "measured classes").set_index("scheme")["accuracy in training"]
+    assert found.dropna().to_dict() == {"RoPE": pytest.approx(0.99), "ALiBi": pytest.approx(0.7)}
     asks = open_measured(comparison=name, predict="true")
     questions = " ".join(asks.selectbox(key="question_measured").options)
     assert "RoPE" in questions

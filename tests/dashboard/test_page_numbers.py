@@ -308,14 +308,14 @@ def check_lines(at: AppTest, only: pd.DataFrame, straight: pd.DataFrame, small: 
 
 def test_formula_page_reads_schemes_past_the_training_length(small: Small) -> None:
     trained = small["train_length"]
-    names = (
-        "past the training length",
-        "nearest trained position",
-        "turns per pair",
-        "frequencies",
-    )
-    at = open_small("extrapolation", small, *names, reach="2")
-    curves, nearest, turned, summary = (table(at, name) for name in names)
+    names = "past the training length", "nearest trained position", "turns per pair", "frequencies"
+    reasons = "similarity", names[1], names[2], names[2]
+    views = [
+        open_small("extrapolation", small, name, reach="2", reason=reason)
+        for name, reason in zip(names, reasons, strict=True)
+    ]
+    curves, nearest, turned, summary = map(table, views, names)
+    at = views[0]
     read = {**small, "length": 2 * trained, "precision": "float32"}
     assert of(curves, "learned").empty
     assert of(nearest, "learned").empty

@@ -149,7 +149,7 @@ EVERY = TURNING | {("Learned", "A"), ("RoPE", "B"), ("ALiBi", "B")}
         ("overview", "rope,alibi", "y", EVERY),
         ("encoding", "rope,alibi", "lane", TURNING | {("RoPE", "B")}),
         ("encoding", "alibi", "wavelength", TURNING),
-        ("extrapolation", "alibi", "turns", TURNING),
+        ("extrapolation", "alibi", "y", TURNING),
     ],
 )
 def test_charts_show_every_scheme_of_either_setting(

@@ -8,10 +8,8 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from dashboard.compute import runs
-from dashboard.controls.page_options import FormulaChoice
 from dashboard.frame.quiz import WITHHELD, Judgement, OneOf, Question, Slider, judge
-from dashboard.pages.extrapolation import formula, questions, run_frames
-from dashboard.pages.extrapolation.accuracy import TASKS
+from dashboard.pages.extrapolation import formula, questions
 from dashboard.pages.similarity import data
 from dashboard.pages.similarity.options import SimilarityChoice
 from dashboard.pages.similarity.questions import questions as similarity_questions
@@ -162,16 +160,17 @@ def test_similarity_truths_are_those_of_the_kernel(name: str) -> None:
 def test_formula_truths_are_turns_and_what_lies_past_training() -> None:
     small = SETTINGS["exact"] | {"base": 100.0, "train_length": 50}
     setting = Setting(**small, schemes=KINDS)
-    read = formula.read(setting, FormulaChoice())
-    results = (read.past, read.ladders)
-    asked = {question.key: question for question in questions.of_formula(setting, results)}
+    turns = formula.read_turns(setting).coverage
+    of_turns = {question.key: question for question in questions.of_turns(setting, turns)}
     for kind, width in (("sinusoidal", 48), ("rope", rope_width(small))):
         thetas = independent.inverse_frequencies(width, 100.0)
-        question = asked[f"turns.{kind}"]
-        assert question.truth(results) == sum(50 * theta >= 2 * math.pi for theta in thetas)
+        question = of_turns[f"turns.{kind}"]
+        assert question.truth(turns) == sum(50 * theta >= 2 * math.pi for theta in thetas)
         assert f"{width // 2} pairs" in question.text
-    assert "turns.alibi" not in asked
-    past = {kind: asked[f"past.{kind}"].truth(results) for kind in ("learned", "alibi", "none")}
+    assert {*of_turns} == {"turns.sinusoidal", "turns.rope"}
+    read = formula.read(setting, 4).past
+    asked = {question.key: question for question in questions.of_formula(setting, read)}
+    past = {kind: asked[f"past.{kind}"].truth(read) for kind in ("learned", "alibi", "none")}
     ends, leaves, stays = {questions.ENDS}, {questions.LEAVES}, {questions.STAYS}
     assert past == {"learned": ends, "alibi": leaves, "none": stays}
 
@@ -185,7 +184,7 @@ def shipped_curves(task: str, length: int, measure: str) -> list[Curve]:
         if (s := headings[0].specification) and (s.task, s.train_length) == (task, length)
     ]
     main = [one for one in found if one.specification.scheme.kind in KINDS]
-    return run_frames.curves(main, measure)
+    return runs.curves(main, measure)
 
 
 def test_loss_truths_are_those_of_the_runs_that_ship() -> None:
@@ -213,7 +212,7 @@ def test_loss_truths_are_those_of_the_runs_that_ship() -> None:
 def test_reach_truths_are_the_last_length_that_is_half_right(task: str, length: int) -> None:
     curves = shipped_curves(task, length, task)
     shares = {LABELS[kind]: own for kind, own in means(task, length, task).items() if kind in KINDS}
-    asked = questions.of_shares(curves, TASKS[task].unit)
+    asked = questions.of_accuracies(curves)
     assert asked
     for question in asked:
         own = sorted(shares[question.key.removeprefix("reach.")].items())

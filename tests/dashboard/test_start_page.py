@@ -72,18 +72,18 @@ def test_measured_lines_are_the_means_of_the_shipped_runs(at: AppTest) -> None:
     for kind in KINDS[:4]:
         rows, expected = of(measured, kind), LOSS[kind]
         assert dict(zip(rows["x"], rows["y"], strict=True)) == pytest.approx(expected, rel=1e-12)
-        assert rows["ends"].all() == (kind == "learned")
-        assert rows["last"].tolist() == [x == max(expected) for x in rows["x"]]
+        assert rows["early"].any() == (kind == "learned")
+        assert rows["label"].notna().tolist() == [x == max(expected) for x in rows["x"]]
     assert {*measured["boundary"]} == {64}
 
 
 def test_names_at_line_ends_do_not_cover_each_other() -> None:
     frame = loss.frame(runs.shipped_loss(tuple(SCHEMES)))
-    names = frame[frame["last"] & ~frame["ends"]].sort_values("label_y")
+    names = frame[frame["label"].notna() & ~frame["early"]].sort_values("label_y")
     assert len(names) > 10
     gaps = np.diff(names["label_y"]) / (frame["y"].max() - frame["y"].min())
-    assert gaps.min() >= loss.APART - 1e-12
-    assert (names["label_y"] >= names["y"]).all()
+    assert gaps.min() >= loss.LABEL_GAP - 1e-12
+    assert names["y"].is_monotonic_increasing
 
 
 def test_formula_on_a_card_keeps_every_symbol_of_the_formula() -> None:

@@ -13,7 +13,6 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard import limits
 from dashboard.compute import run_names, run_words
-from dashboard.pages.extrapolation.comparison import title as comparison_title
 from dashboard.pages.train import board, form
 from dashboard.server import workers
 from dashboard.server.workers import Workers, server_workers
@@ -24,7 +23,13 @@ from posenc.lab.jobs import JobState, Progress, Queue
 from posenc.lab.labels import FOLDER, Label, Labels
 from posenc.lab.run_once import Speed
 from posenc.lab.summary import comparison
-from tests.dashboard.page_queue import SPEED, TRAIN_LINK, SharedServer, train_waiting
+from tests.dashboard.page_queue import (
+    SPEED,
+    TRAIN_LINK,
+    SharedServer,
+    empty_page_caches,
+    train_waiting,
+)
 from tests.dashboard.pages import as_read, captions, charts, drawn, headline, setting, visit
 from tests.lab.bad_disks import FULL, TAKING_SPACE, bad_disk
 from tests.lab.small_runs import CORPUS, sentences, small_spec
@@ -254,7 +259,7 @@ def test_time_left_follows_the_pace_since_training_resumed(queue: Queue) -> None
         assert board.remaining(entry, progress) == pytest.approx(left)
 
 
-# Who may name, hide and stop ----------------------------------------------------------------------
+# Who may name and stop ----------------------------------------------------------------------
 
 ANN, BOB, NOBODY = "ann@example.org", "bob@example.org", ""
 LINK = TRAIN_LINK | {"schemes": "rope", "task": "copy", "steps": "3"}
@@ -281,11 +286,11 @@ def block_labels() -> None:
     st.cache_resource.clear()
 
 
-def test_private_server_links_names_and_hides_its_own_runs(queue: Queue) -> None:
+def test_finished_runs_are_linked_by_name_and_hidden_ones_in_no_list(queue: Queue) -> None:
     drawn(start("My first try"))
     assert "My first try." in captions(visit("train"))
     run = train_waiting(queue)
-    at = drawn(visit("train", LINK, own_runs=True))
+    at = drawn(visit("train", LINK))
     assert "Already trained." in captions(at)
     assert len(charts(at)) == 1
     specification = Store().read(run).specification
@@ -293,13 +298,9 @@ def test_private_server_links_names_and_hides_its_own_runs(queue: Queue) -> None
     links = [element.proto.query_string for element in at.get("page_link")]
     assert any(f"comparison={name}" in link for link in links)
     assert any(text.startswith("My first try. Task: ") for text in captions(at))
-    at.text_input(key=f"own_name_{run}").set_value("Renamed").run()
-    press(at, "own_rename")
-    assert Labels(store_url()).all() == {run: (Label(run, "", "Renamed"),)}
-    assert any(text.startswith("Renamed. Task: ") for text in captions(at))
-    press(at, "own_hide")
-    assert Labels(store_url()).all()[run][0].hidden
-    assert "Finished on this server" not in [box.value for box in drawn(at).subheader]
+    Labels(store_url()).change(run, "", name="Renamed", hidden=True)
+    empty_page_caches()
+    assert "Finished on this server" not in [box.value for box in drawn(visit("train")).subheader]
     # Hidden runs are in no list, but nothing is deleted: links and the same start find them.
     assert Store().ids() == [run]
     link = {"half": "measured", "comparison": name, "schemes": "rope"}
@@ -310,11 +311,11 @@ def test_private_server_links_names_and_hides_its_own_runs(queue: Queue) -> None
     other = drawn(visit("extrapolation", {"half": "measured"}))
     offered = " ".join(other.segmented_control(key="comparison_control").options)
     assert "Text, trained on 64 tokens" in offered
-    assert comparison_title(specification) not in offered
+    assert run_words.title(specification) not in offered
     assert "Already trained." in captions(visit("train", LINK))
 
 
-def test_only_the_owner_renames_hides_and_stops(queue: Queue, visit_as: SharedServer) -> None:
+def test_only_the_owner_stops(queue: Queue, visit_as: SharedServer) -> None:
     visit_as(ANN)
     start("Anns")
     (entry,) = queue.jobs()
@@ -329,16 +330,6 @@ def test_only_the_owner_renames_hides_and_stops(queue: Queue, visit_as: SharedSe
     assert stop not in keys_of_buttons(visit("train"))
     visit_as(ANN)
     assert stop in keys_of_buttons(visit("train"))
-    run = train_waiting(queue)
-    for stranger in (BOB, NOBODY):
-        visit_as(stranger)
-        at = visit("train", own_runs=True, own_run=run, own_hide_asked=True, own_rename_asked=True)
-        assert "own_hide" not in keys_of_buttons(drawn(at))
-    assert Labels(store_url()).all() == {run: (Label(run, ANN, "Anns"),)}
-    visit_as(ANN)
-    press(visit("train", own_runs=True), "own_hide")
-    assert Labels(store_url()).all() == {run: (Label(run, ANN, "Anns", hidden=True),)}
-    assert Store().ids() == [run]
 
 
 def test_unknown_visitor_names_a_start_once(queue: Queue, visit_as: SharedServer) -> None:

@@ -38,11 +38,11 @@ FAULTS: dict[str, tuple[str, str, str, dict[str, str]]] = {
         "answer",
         {"part": "x"},
     ),
-    "extrapolation": ("extrapolation", "pages.extrapolation.formula_view", "read", {}),
+    "extrapolation": ("extrapolation", "pages.extrapolation.formula", "read", {}),
     "train": ("train", "pages.train.form", "offer", {}),
     "extrapolation, measured": (
         "extrapolation",
-        "pages.extrapolation.run_frames",
+        "compute.run_results",
         "headline",
         {"half": "measured"},
     ),

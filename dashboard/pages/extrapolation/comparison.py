@@ -6,15 +6,13 @@ from typing import Any
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from dashboard.compute import run_words
 from dashboard.controls import link
 from dashboard.pages.extrapolation.options import MeasuredChoice
 from dashboard.server.incidents import answered
 from dashboard.text import plain
 from posenc import fields
 from posenc.lab.runs import RunInfo
-from posenc.lab.specification import Specification
-from posenc.lab.tasks import Copy, Language, Recall
-from posenc.text import count_of
 
 NAME, CONTROL, IN_LINK = "comparison", "comparison_control", "comparison_in_link"
 DEFAULT: str = fields.defaults(MeasuredChoice)[NAME]
@@ -30,16 +28,9 @@ def asked() -> str:
     return name
 
 
-def title(one: Specification) -> str:
-    """Return a comparison in words: what its models learned, and on how many tokens."""
-    task = {Language.kind: "Text", Recall.kind: "Recall", Copy.kind: "Copy"}[one.task]
-    unit = "letter" if one.task == Copy.kind else "token"
-    return f"{task}, trained on {count_of(one.train_length, unit)}"
-
-
 def titles(every: Mapping[str, list[RunInfo]]) -> dict[str, str]:
     """Return the words of every comparison, no two alike."""
-    found = {name: title(infos[0].specification) for name, infos in every.items()}
+    found = {name: run_words.title(infos[0].specification) for name, infos in every.items()}
     words = [*found.values()]
     return {
         name: f"{text}, {name[-8:]}" if words.count(text) > 1 else text

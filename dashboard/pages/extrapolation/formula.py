@@ -1,20 +1,42 @@
-"""What formulas give past the training length: results, frames and sentences of the formula view."""
+"""The view "formula" of Extrapolation: why schemes hold or break past the training length."""
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import altair as alt
 import numpy as np
 import pandas as pd
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
-from dashboard.charts.frames import lines
+from dashboard.ab import Pair
+from dashboard.charts import frames, lines, theme
 from dashboard.compute import schemes
-from dashboard.compute.result_cache import cache_result
-from dashboard.pages.extrapolation.options import FormulaChoice
-from dashboard.text import listed
+from dashboard.compute.result_cache import cache_result, memoize_on
+from dashboard.controls import sidebar
+from dashboard.frame import page, quiz
+from dashboard.pages.extrapolation import questions, script
+from dashboard.pages.extrapolation.options import NEAREST, TURNS, FormulaChoice
+from dashboard.text import listed, plain
+from posenc import analysis
 from posenc.analysis import SchemeCoverage, SchemeKernelPast
+from posenc.analysis.extrapolation import SAMPLED_DISTANCES
 from posenc.schemes import SCHEMES
 from posenc.settings import Query, Setting
-from posenc.text import count_of
+
+STEPS = (
+    "A curve continues past the training length because its formula does. Two warnings come from the "
+    "formula alone. A pair that completed no turn in training meets new angles. RoPE's sum of cosines "
+    "B(k) can turn negative inside the context: a token then attends less to a similar token than to a "
+    "random one. A learned table has rows and no formula, so it has no line."
+)
+CAPTIONS = {
+    TURNS: "A pair below one turn (dashed) meets angles that training never showed.",
+    NEAREST: "Relative to the vector norm. 0: identical to a training position. A bias needs no small "
+    "distance: it adds a number per distance to the logit, and no vector of the position enters the "
+    "model. ALiBi's number keeps falling, so far tokens only fade further.",
+}
 
 
 @dataclass(frozen=True)
@@ -26,80 +48,63 @@ class Read:
     queries: dict[str, Query]
     past: dict[str, SchemeKernelPast]
     reasons: dict[str, str]
-    ladders: dict[str, SchemeCoverage | None]
     headline: str
     curves: pd.DataFrame
     nearest: pd.DataFrame
-    turns: pd.DataFrame
-    table: pd.DataFrame
 
-    @property
-    def formulas(self) -> set[str]:
-        """The schemes that have a formula to evaluate."""
-        return {kind for kind, one in self.past.items() if len(one.distances)}
+
+@dataclass(frozen=True)
+class Turns:
+    """What the frequencies of one setting's schemes do within the training length."""
+
+    coverage: dict[str, SchemeCoverage]
+    curves: pd.DataFrame
+    table: pd.DataFrame
 
 
 @cache_result
-def read(setting: Setting, chosen: FormulaChoice) -> Read:
-    """Return what the formulas of a setting give."""
+def read(setting: Setting, reach: int) -> Read:
+    """Return what the formulas of a setting give up to `reach` times the training length."""
     # Formulas are evaluated exactly: other pages are about rounding.
-    exact = setting.replace(precision="float32")
-    length = int(chosen.reach) * setting.train_length
+    exact, trained = setting.replace(precision="float32"), setting.train_length
+    length = reach * trained
     queries = {kind: schemes.query(exact, kind, length) for kind in exact.schemes}
-    past, reasons = schemes.each(schemes.past, queries, setting.train_length)
-    ladders = {kind: schemes.coverage(queries[kind], setting.train_length) for kind in past}
+    past, reasons = schemes.each(schemes.past, queries, trained)
+    curves = {
+        kind: (one.distances.numpy(), one.cosine.numpy()) if len(one.distances) else None
+        for kind, one in past.items()
+    }
+    nearest = {
+        kind: (one.positions.numpy(), one.relative.numpy()) if len(one.relative) else None
+        for kind, one in past.items()
+    }
     return Read(
         setting=exact,
         length=length,
         queries=queries,
         past=past,
         reasons=reasons,
-        ladders=ladders,
         headline=headline(setting, past) if past else "",
-        curves=past_curves(past, setting.train_length),
-        nearest=nearest(past),
-        turns=turns(ladders),
-        table=frequencies(ladders),
+        curves=frames.lines(curves, trained),
+        nearest=frames.lines(nearest, None),
     )
 
 
-def past_curves(found: Mapping[str, SchemeKernelPast], train_length: int) -> pd.DataFrame:
-    """Cosine similarity past the training length; a scheme without values there has no rows."""
+@cache_result
+def read_turns(setting: Setting) -> Turns:
+    """Return the turns of every pair within the training length."""
+    exact, length = setting.replace(precision="float32"), setting.train_length
+    queries = {kind: schemes.query(exact, kind, length) for kind in exact.schemes}
+    read, _ = schemes.each(schemes.coverage, queries, length)
+    coverage = {kind: one for kind, one in read.items() if one is not None}
     curves = {
-        kind: (one.distances.numpy(), one.cosine.numpy()) if len(one.distances) else None
-        for kind, one in found.items()
+        kind: (np.arange(len(one.turns)), one.turns.numpy()) for kind, one in coverage.items()
     }
-    return lines(curves, train_length)
+    return Turns(coverage, frames.lines(curves, None), frequencies(coverage))
 
 
-def nearest(found: Mapping[str, SchemeKernelPast]) -> pd.DataFrame:
-    """Distance of positions past training to the nearest trained position."""
-    curves = {
-        kind: (one.positions.numpy(), one.relative.numpy()) if len(one.relative) else None
-        for kind, one in found.items()
-    }
-    return lines(curves, None)
-
-
-def turns(ladders: Mapping[str, SchemeCoverage | None]) -> pd.DataFrame:
-    """Turns of every pair within the training length."""
-    parts = [
-        pd.DataFrame(
-            {
-                "scheme": SCHEMES[kind].label,
-                "pair": np.arange(len(one.turns)),
-                "turns": one.turns.numpy(),
-            }
-        )
-        for kind, one in ladders.items()
-        if one
-    ]
-    empty = pd.DataFrame({"scheme": [], "pair": [], "turns": []})
-    return pd.concat(parts, ignore_index=True) if parts else empty
-
-
-def frequencies(found: Mapping[str, SchemeCoverage | None]) -> pd.DataFrame:
-    """What the frequencies do within the training length, one row per scheme that has any."""
+def frequencies(coverage: Mapping[str, SchemeCoverage]) -> pd.DataFrame:
+    """Return a row per scheme: what its frequencies do within the training length."""
     return pd.DataFrame(
         [
             {
@@ -110,8 +115,7 @@ def frequencies(found: Mapping[str, SchemeCoverage | None]) -> pd.DataFrame:
                 if one.first_negative is not None
                 else f"not below {one.scanned:,}",
             }
-            for kind, one in found.items()
-            if one
+            for kind, one in coverage.items()
         ]
     )
 
@@ -122,10 +126,8 @@ def headline(setting: Setting, past: Mapping[str, SchemeKernelPast]) -> str:
     groups: dict[tuple[str, str], list[str]] = {}
     for kind, one in past.items():
         if one.limit is not None:
-            what = (
-                f"ends with its table at {one.limit:,}",
-                f"end with their tables at {one.limit:,}",
-            )
+            words = f"with its table at {one.limit:,}", f"with their tables at {one.limit:,}"
+            what = f"ends {words[0]}", f"end {words[1]}"
         elif not len(one.distances):
             rest = "a value that depends on the query's position, too"
             what = f"has {rest}", f"have {rest}"
@@ -135,8 +137,7 @@ def headline(setting: Setting, past: Mapping[str, SchemeKernelPast]) -> str:
             what = "stays within the values of training", "stay within the values of training"
         else:
             at = "at once" if one.first_outside == length else f"at {one.first_outside:,}"
-            rest = f"the values of training {at}"
-            what = f"leaves {rest}", f"leave {rest}"
+            what = f"leaves the values of training {at}", f"leave the values of training {at}"
         groups.setdefault(what, []).append(SCHEMES[kind].label)
     parts = [
         f"{listed(labels)} {many if len(labels) > 1 else one}"
@@ -145,24 +146,128 @@ def headline(setting: Setting, past: Mapping[str, SchemeKernelPast]) -> str:
     return f"Past the training length, {length:,}: {'; '.join(parts)}."
 
 
-def coverage_sentence(past: Mapping[str, SchemeKernelPast], length: int) -> str:
-    """Return how densely the formulas were evaluated, and which schemes have no curve."""
-    parts = []
-    curves = [one for one in past.values() if len(one.distances)]
-    if curves:
-        scanned = curves[0].outside is not None
-        how = "at every distance" if scanned else "at a sample of distances"
-        parts.append(f"Evaluated up to distance {length - 1:,}, {how}.")
-        if not scanned:
-            parts.append("The nearest trained position is not computed at this length.")
-    parts += [
-        f"{SCHEMES[kind].label} does not depend on the distance alone, so it has no curve."
-        for kind, one in past.items()
-        if one.limit is None and not len(one.distances)
-    ]
-    parts += [
-        f"{SCHEMES[kind].label} is a table of {count_of(one.limit, 'row')} and has no formula."
-        for kind, one in past.items()
-        if one.limit is not None
-    ]
-    return " ".join(parts)
+def draw(settings: Pair[Setting], header: DeltaGenerator, row: DeltaGenerator) -> None:
+    """Draw what the formulas give: the headline in `header`, the controls in `row`."""
+    chosen = sidebar.choices(FormulaChoice, row)
+    results = settings.map(lambda setting: read(setting, int(chosen.reach)))
+    now = results.now
+    page.left_out(now.reasons, now.past, "Extrapolation", page.reasons(results))
+    turns = settings.map(read_turns) if chosen.reason == TURNS else None
+    picture = st.container()
+    same = now.setting.replace(length=2), now.length  # positions shown have no effect here
+    if turns:
+        coverage = turns.now.coverage
+        shows = quiz.ask("formula", same, questions.of_turns(settings.now, coverage), coverage)
+    else:
+        shows = quiz.ask("formula", same, questions.of_formula(settings.now, now.past), now.past)
+    with header:
+        page.head(
+            "Extrapolation", results.map(lambda one: one.headline) if shows else quiz.WITHHELD
+        )
+    if shows:
+        with picture:
+            if turns:
+                _draw_turns(settings, turns, now)
+            else:
+                _draw_curves(settings, results, chosen.reason)
+    st.caption("A formula can be defined where a trained model fails. See Measured.")
+    page.how_to_read(STEPS)
+    page.definition(
+        r"d_\mathrm{crit} = 2\left\lceil \tfrac{d}{2} \log_b \tfrac{L}{2\pi} \right\rceil, \qquad "
+        r"B(k) = \sum_m \cos(k\,\theta_m)",
+        "Critical dimension, twice the pairs that complete a turn: Liu et al. 2023, arXiv 2310.05209. Base "
+        "bound: Men et al. 2024, arXiv 2405.14591. Both are statements about formulas.",
+        analysis.critical_dimension,
+        analysis.first_negative_offset,
+        analysis.spectrum,
+        analysis.kernel_past,
+        analysis.nearest_trained_distance,
+    )
+    if shows:
+        page.script(script.formula(settings.now, chosen))
+
+
+def _title(text: str, now: Read) -> None:
+    """Draw the title of the picture, whose tooltip says what each scheme really is."""
+    notes = {
+        kind: page.panel_note(now.setting, kind, schemes.provenance(now.queries[kind]))
+        for kind in now.past
+    }
+    tooltip = "\n".join(
+        f"- {page.label(kind)}: {plain(note)}" for kind, note in notes.items() if note
+    )
+    st.subheader(text, anchor=False, help=tooltip or None)
+
+
+def _draw_curves(settings: Pair[Setting], results: Pair[Read], reason: str) -> None:
+    """Draw similarity by distance, or the distance of each position to the nearest trained one."""
+    now, nearest = results.now, reason == NEAREST
+    found = results.map(lambda one: one.nearest if nearest else one.curves)
+    labels = {label for frame in found.each for label in frame.get("scheme", ())}
+    kinds = tuple(kind for kind in page.kinds(settings) if SCHEMES[kind].label in labels)
+    _title("Distance to the nearest trained position" if nearest else "Position similarity", now)
+    if not kinds:
+        st.caption("No scheme shown has this picture at these settings.")
+    else:
+        page.curves(
+            results.map(_nearest if nearest else _past),
+            lines.by_offset,
+            kinds,
+            "position" if nearest else "query-key distance (tokens)",
+            "distance / norm" if nearest else "position similarity",
+            band=False,
+            key="nearest" if nearest else "past",
+        )
+    sampled = any(len(one.distances) and one.outside is None for one in now.past.values())
+    how = "at a sample of distances" if sampled else "at every distance"
+    lead = CAPTIONS.get(reason, "The dashed line is the training length.")
+    st.caption(f"{lead} Evaluated up to distance {now.length - 1:,}, {how}.")
+    columns = {"x": "position", "y": "distance"} if nearest else {"x": "distance", "y": "cosine"}
+    page.numbers(found, reason if nearest else "past the training length", columns)
+
+
+@memoize_on
+def _past(read: Read) -> pd.DataFrame:
+    return frames.drawn(read.curves, most=SAMPLED_DISTANCES)
+
+
+@memoize_on
+def _nearest(read: Read) -> pd.DataFrame:
+    return frames.drawn(read.nearest)
+
+
+def _draw_turns(settings: Pair[Setting], turns: Pair[Turns], now: Read) -> None:
+    """Draw the turns of every pair, and what follows from them as a table."""
+    kinds = tuple(
+        kind for kind in page.kinds(settings) if any(kind in one.coverage for one in turns.each)
+    )
+    _title("Turns of each pair within the training length", now)
+    if not kinds:
+        st.caption("No scheme shown has this picture at these settings.")
+        return
+    page.curves(turns.map(_turns), turns_chart, kinds, key="turns", log=True)
+    st.caption(CAPTIONS[TURNS])
+    page.table(turns.map(lambda one: one.table))
+    columns = {"x": "pair", "y": "turns"}
+    page.numbers(turns.map(lambda one: one.curves), "turns per pair", columns)
+    page.numbers(turns.map(lambda one: one.table), "frequencies")
+
+
+@memoize_on
+def _turns(turns: Turns) -> pd.DataFrame:
+    return frames.drawn(turns.curves)
+
+
+@functools.cache
+def turns_chart(kinds: tuple[str, ...], *, pinned: bool = False) -> theme.Spec:
+    """Full turns that each pair makes within the training length, log scale, with one turn marked.
+
+    Frame: scheme, x (pair), y (turns); pinned: setting, too.
+    """
+    x_title = "pair (0: highest frequency)"
+    x = alt.X("x:Q", title=x_title, scale=alt.Scale(nice=False))
+    y_title = "turns within the training length"
+    y = alt.Y("y:Q", title=y_title, scale=alt.Scale(type="log"), axis=theme.decades("~g"))
+    spec = lines.line_spec(kinds, x, y, x_title, pinned=pinned)
+    one = alt.Chart().mark_rule(aria=False, strokeDash=[5, 4], color="gray").encode(y=alt.datum(1))
+    return spec | {"layer": [*spec["layer"], theme.spec_of(one)]}

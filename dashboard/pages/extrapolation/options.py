@@ -44,13 +44,16 @@ class LossChoice:
     ).field("loss")
 
 
+TURNS, NEAREST = "turns per pair", "nearest trained position"
+
+
 @dataclass(frozen=True, kw_only=True)
 class FormulaChoice:
     """What the formula view draws."""
 
     reason: str = fields.Choice(
-        options=("similarity", "turns per pair", "nearest trained position"),
-        label="Picture",
+        options=("similarity", TURNS, NEAREST),
+        label="From the formula: why",
         help="Three ways in which a position past training can differ from those in training.",
     ).field("similarity")
     reach: str = fields.Choice(

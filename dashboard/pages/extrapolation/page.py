@@ -4,7 +4,7 @@ import streamlit as st
 
 from dashboard.controls import sidebar
 from dashboard.frame import page
-from dashboard.pages.extrapolation import formula_view, measured
+from dashboard.pages.extrapolation import formula, measured
 from dashboard.pages.extrapolation.options import ExtrapolationChoice
 
 
@@ -14,5 +14,5 @@ def draw() -> None:
     header = st.container()
     row = st.container(horizontal=True, vertical_alignment="top")
     chosen = sidebar.choices(ExtrapolationChoice, row)
-    view = measured if chosen.half == "measured" else formula_view
+    view = measured if chosen.half == "measured" else formula
     view.draw(settings, header, row)

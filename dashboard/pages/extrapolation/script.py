@@ -2,7 +2,6 @@
 
 from dashboard.frame.script import script as whole
 from dashboard.pages.extrapolation.options import FormulaChoice
-from posenc.lab.tasks import Recall
 from posenc.settings import Setting
 
 FORMULA_IMPORTS = """
@@ -30,19 +29,13 @@ store = Store({store})
 runs = [run for run in store if run.specification.scheme.kind in setting.schemes]
 runs = [run for run in runs if summary.comparison(run.specification) == "{comparison}"]
 curves = summary.curves(runs, "{measure}")
-print("scheme,read,x,mean,low,high,seeds{more_names}")
-for curve in curves:{more}
+print("scheme,read,x,mean,low,high,seeds")
+for curve in curves:
     for point in curve.points:
         label = curve.specification.scheme.label
-        values = point.x, point.mean, point.low, point.high, curve.seeds{more_values}
+        values = point.x, point.mean, point.low, point.high, curve.seeds
         print(label, curve.variant, *values, sep=",")
 """
-# Of recall, the share within the training range of the scheme as trained, and that of guessing.
-RECALL = {
-    "more_names": ",in range,chance",
-    "more": "\n    inside = summary.in_range(curve, curves)",
-    "more_values": ", inside and inside.mean, Recall.CHANCE",
-}
 
 
 def formula(setting: Setting, chosen: FormulaChoice) -> str:
@@ -54,9 +47,5 @@ def formula(setting: Setting, chosen: FormulaChoice) -> str:
 def measured(setting: Setting, comparison: str, measure: str, *, ships: bool) -> str:
     """Return a script that prints the curves of a comparison, of runs that ship or of one's own."""
     store = "str(RESULTS)" if ships else ""
-    more = RECALL if measure == Recall.kind else dict.fromkeys(RECALL, "")
-    body = MEASURED.format(comparison=comparison, measure=measure, store=store, **more)
-    imports = MEASURED_IMPORTS
-    if measure == Recall.kind:
-        imports = imports.replace("import Store,", "import Recall, Store,")
-    return whole(imports, Setting(schemes=setting.schemes), body)
+    body = MEASURED.format(comparison=comparison, measure=measure, store=store)
+    return whole(MEASURED_IMPORTS, Setting(schemes=setting.schemes), body)

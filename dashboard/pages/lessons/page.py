@@ -7,7 +7,6 @@ from typing import Any
 import altair as alt
 import streamlit as st
 
-from dashboard.ab import Pair
 from dashboard.charts import loss, theme
 from dashboard.components.clock import Face, clock_row
 from dashboard.components.matrix import Full, Panel, Scale
@@ -183,9 +182,9 @@ def _slopes(lesson: data.Lesson) -> None:
 def _measured(_: data.Lesson) -> None:
     curves = runs.shipped_loss(data.MAIN)
     if curves:
-        page.chart(
-            Pair(loss.frame(curves)), loss.by_context, data.MAIN, height=HEIGHT, key="lesson_loss"
-        )
+        drawn = loss.frame(curves)
+        spec = loss.by_length(drawn, data.MAIN, "context", bands=False, height=HEIGHT)
+        page.picture(drawn, spec, key="lesson_loss")
 
 
 PICTURES: dict[str, Callable[[data.Lesson], None]] = {

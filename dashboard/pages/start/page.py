@@ -147,8 +147,10 @@ def _loss(settings: Pair[Setting], measured: Pair[list[Curve]]) -> None:
         help=f"Small models, trained on {one.train_length:,} tokens (dashed): "
         f"width {one.model.width:,}, {one.steps:,} steps, mean of {measured.now[0].seeds} seeds.",
     )
-    page.chart(
-        measured.map(loss.frame), loss.by_context, page.kinds(settings), height=HEIGHT, key="loss"
+    kinds = page.kinds(settings)
+    drawn = loss.frame(runs.shipped_loss(kinds))
+    page.picture(
+        drawn, loss.by_length(drawn, kinds, "context", bands=False, height=HEIGHT), key="loss"
     )
     st.page_link(
         "pages/extrapolation/page.py",

@@ -5,11 +5,10 @@ import contextlib
 import pandas as pd
 import streamlit as st
 
+from dashboard.charts.theme import COLOURS
 from dashboard.compute import run_names, run_words, runs
 from dashboard.controls.widgets import pressed
 from dashboard.frame import page
-from dashboard.pages.extrapolation import comparison
-from dashboard.pages.train import charts
 from dashboard.server import incidents, settings
 from dashboard.server.logs import event
 from dashboard.server.workers import server_workers
@@ -87,8 +86,8 @@ def _row(queue: Queue, entry: Job) -> None:
             said = "Evaluating past the training length. " if progress.evaluating else ""
             st.caption(f"{said}About {duration(left)} left.")
         if progress.points:
-            frame = pd.DataFrame(progress.points, columns=["step", "loss"])
-            st.vega_lite_chart(frame, charts.training(one.scheme.kind), key=f"loss_{entry.name}")
+            frame = pd.DataFrame(progress.points, columns=["step", "training loss (nats)"])
+            st.line_chart(frame, x="step", y="training loss (nats)", color=COLOURS[one.scheme.kind])
         stopping = entry.state is JobState.RUNNING and queue.is_cancelled(entry.name)
         said = run_names.called([*specs])
         if said:
@@ -129,7 +128,7 @@ def finished(name: str, asked: list[Specification], label: str = "") -> None:
     kinds = tuple(kind for kind in SCHEMES if kind in made)
     st.page_link(
         "pages/extrapolation/page.py",
-        label=label or f"{comparison.title(asked[0])}: {page.names(kinds)}",
+        label=label or f"{run_words.title(asked[0])}: {page.names(kinds)}",
         icon=":material/trending_up:",
         query_params=[("half", "measured"), ("comparison", name)]
         + [("schemes", page.label(kind)) for kind in kinds],

@@ -3,16 +3,20 @@
 import contextlib
 import hashlib
 from dataclasses import replace
+from typing import Any
 
 import streamlit as st
 
-from dashboard.compute import run_names, runs
+from dashboard.charts import loss
+from dashboard.compute import run_names, run_results, runs
 from dashboard.controls import uploads
 from dashboard.controls.widgets import pressed
-from dashboard.pages.extrapolation import measured
+from dashboard.frame import page
+from dashboard.limits import MAX_RUN_STEPS
 from dashboard.pages.train import board
 from dashboard.pages.train.options import TrainingChoice
 from dashboard.server import counters, settings, visitor
+from dashboard.server.incidents import answered
 from dashboard.server.logs import event
 from dashboard.server.workers import server_workers
 from dashboard.text import duration, plain
@@ -20,6 +24,7 @@ from posenc import fields
 from posenc.errors import PosencError, QueueUnwritable, RunError
 from posenc.lab import summary
 from posenc.lab.jobs import JobState
+from posenc.lab.labels import MAX_NAME, check_name
 from posenc.lab.run_once import Speed, calibrate
 from posenc.lab.specification import Specification
 from posenc.lab.sweep import specifications
@@ -29,6 +34,17 @@ from posenc.text import printable_name
 
 NAME_SHOWN = 60
 SPEED_FOR = 600.0  # seconds that a measurement of this machine is believed
+FEWEST_STEPS = 20
+SMALL = {"run_length": 16, "width": 32, "layers": 1, "run_heads": 2, "seeds": 1}
+MEDIUM = {"run_length": 32, "width": 64, "layers": 2, "run_heads": 4, "seeds": 1}
+# Of the runs that ship, the text models trained on 64 tokens.
+SHIPPED = {"run_length": 64, "width": 128, "layers": 3, "run_heads": 4, "seeds": 3, "steps": 1_200}
+# The values of each preset, and the seconds that its steps should take on this machine.
+PRESETS: dict[str, tuple[dict[str, int], float | None]] = {
+    "10 seconds": (SMALL, 10.0),
+    "2 minutes": (MEDIUM, 120.0),
+    "as shipped": (SHIPPED, None),
+}
 
 
 @st.cache_resource(max_entries=1, ttl=SPEED_FOR, show_spinner="Timing a small model")
@@ -51,6 +67,30 @@ def plan(setting: Setting, chosen: TrainingChoice, corpus: Corpus | None) -> lis
         task=chosen.task,
         steps=chosen.steps,
     )
+
+
+def draw_presets(setting: Setting) -> None:
+    """Draw a button per preset."""
+    row = st.container(horizontal=True)
+    for name in PRESETS:
+        row.button(name.capitalize(), key=f"preset_{name}", on_click=_apply, args=(name, setting))
+
+
+@answered
+def _apply(name: str, setting: Setting) -> None:
+    values, seconds = PRESETS[name]
+    steps = {} if seconds is None else {"steps": steps_within(seconds, setting, values)}
+    st.session_state.update({"task": Language.kind} | values | steps)
+
+
+def steps_within(seconds: float, setting: Setting, values: dict[str, Any]) -> int:
+    """Return how many training steps of every run fit a time, evaluation included."""
+    planned = plan(setting, TrainingChoice(**values, steps=1), standard_library())
+    timed = speed()
+    step = sum(timed.step(run) for run in planned)
+    evaluation = sum(timed.seconds(run) for run in planned) - step
+    steps = round((seconds - evaluation) / step)
+    return min(max(FEWEST_STEPS, steps - steps % 10), MAX_RUN_STEPS)
 
 
 def fitted(chosen: TrainingChoice) -> TrainingChoice:
@@ -149,7 +189,7 @@ def offer(setting: Setting, chosen: TrainingChoice) -> str | None:
             "schemes, or a smaller model.",
             icon=":material/block:",
         )
-    called = run_names.name_field()
+    called = _name_field()
     if called is None:
         return linked
     if pressed(st, "Start", key="start_training", icon=":material/play_arrow:", disabled=too_long):
@@ -185,11 +225,35 @@ def offer(setting: Setting, chosen: TrainingChoice) -> str | None:
     return linked
 
 
+def _name_field() -> str | None:
+    """Draw the field for the name of a start; None where what it holds can be no name."""
+    said: str = st.text_input(
+        "Name, if you like",
+        key="run_name",
+        max_chars=MAX_NAME,
+        help="Every visitor sees it. `python -m posenc label` changes it.",
+        width=400,
+    )
+    try:
+        return check_name(said.strip()) if said.strip() else ""
+    except RunError as error:
+        st.error(plain(str(error)), icon=":material/block:")
+        return None
+
+
 def _result(comparison: str, made: list[Specification], asked: int) -> None:
     """Draw what the finished runs of a plan measured, and the link to all of it."""
     every = len(made) == asked
     st.caption("Already trained." if every else f"Already trained: {len(made)} of {_runs(asked)}.")
-    measured.draw_result(runs.headings(tuple(one.run_id for one in made)))
+    curves = runs.curves(
+        runs.headings(tuple(one.run_id for one in made)), run_results.measure(made[0])
+    )
+    st.markdown(f"**{run_results.headline(curves)}**")
+    if curves:
+        kinds = tuple(dict.fromkeys(one.specification.scheme.kind for one in curves))
+        drawn = loss.frame(curves)
+        spec = loss.by_length(drawn, kinds, curves[0].measure, labels=not page.on_phone())
+        page.picture(drawn, spec, key="trained")
     board.finished(comparison, made, label="Open in Extrapolation")
 
 

@@ -2,10 +2,9 @@
 
 import streamlit as st
 
-from dashboard.compute import run_names
 from dashboard.controls import sidebar
 from dashboard.frame import page
-from dashboard.pages.train import board, form, presets, script
+from dashboard.pages.train import board, form, script
 from dashboard.pages.train.options import TrainingChoice
 from posenc import fields
 from posenc.lab.train import Trainer, learning_rate_at
@@ -19,7 +18,7 @@ def draw() -> None:
         f"Train one small model per scheme ({page.names(setting.schemes)}) and evaluate it past its "
         "training length.",
     )
-    presets.draw(setting)
+    form.draw_presets(setting)
     row = st.container(horizontal=True, gap="small")
     places = {name: row.container(width=240) for name in fields.rules(TrainingChoice)}
     chosen = sidebar.choices(TrainingChoice, places)
@@ -28,7 +27,6 @@ def draw() -> None:
     with place:
         linked = form.offer(setting, chosen)
     board.shelf(linked)
-    run_names.own()
     page.how_to_read(
         "One background process trains at low priority; other jobs are queued. A job continues when you "
         "close this page and is the same for every visitor. Anyone can watch it. Anyone can stop it, "

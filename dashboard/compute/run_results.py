@@ -1,0 +1,167 @@
+"""What trained models measured, in words and tables: losses in three classes, accuracies by reach."""
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from dashboard.text import listed
+from posenc.lab import summary
+from posenc.lab.evaluate import TRAINED
+from posenc.lab.specification import Specification
+from posenc.lab.summary import Curve, Effect
+from posenc.lab.tasks import Copy, Language, Recall
+from posenc.text import count_of
+
+# Of tasks that are scored by accuracy.
+UNITS = {Copy.kind: "letters", Recall.kind: "tokens between value and question"}
+ABOUT = {
+    Copy.kind: "Models copy a string of up to {length} letters in training and up to twice as many here "
+    "(Kazemnejad et al. 2023, arXiv 2305.19466).",
+    Recall.kind: "Four key-value pairs stand at random places; one of the keys asks for its value. "
+    "Training on {length} tokens shows distances up to {farthest}. The dotted line is guessing among "
+    "the four values.",
+}
+
+
+def measure(one: Specification) -> str:
+    """Return the measure by which models of a task are compared first."""
+    return "context" if one.task == Language.kind else one.task
+
+
+def farthest(one: Specification) -> int:
+    """Return the largest length or distance that training shows."""
+    return Recall.farthest(one.train_length) if one.task == Recall.kind else one.train_length
+
+
+def headline(curves: Sequence[Curve]) -> str:
+    """Return how each scheme does past its training, of the schemes as trained."""
+    if not curves:
+        return "Every training of this comparison stopped early."
+    return _classes(curves) if curves[0].measure == "context" else _accuracies(curves)
+
+
+def table(curves: Sequence[Curve]) -> pd.DataFrame:
+    """Return a row per curve: what it measured in training, and past it."""
+    language = bool(curves) and curves[0].measure == "context"
+    return pd.DataFrame([(_loss_row if language else _accuracy_row)(one, curves) for one in curves])
+
+
+def about(curves: Sequence[Curve]) -> str:
+    """Return what lines and bands are, and the rules by which they are judged."""
+    one = curves[0].specification
+    if one.task != Language.kind:
+        return ABOUT[one.task].format(length=one.train_length, farthest=farthest(one))
+    least, most = min(curve.seeds for curve in curves), max(curve.seeds for curve in curves)
+    seeds = f"{least} to {most} seeds" if most > least else count_of(most, "seed")
+    band = (
+        f"Lines: mean of {seeds}; bands: lowest to highest seed." if most > 1 else "One seed each."
+    )
+    rules = " ".join(f"{str(effect).capitalize()}: {effect.rule}." for effect in Effect)
+    return f"{_best(curves)}{band} {rules}"
+
+
+def _classes(curves: Sequence[Curve]) -> str:
+    """Return which class each scheme has past the training length."""
+    length = curves[0].specification.train_length
+    groups: dict[Effect | None, list[str]] = {}
+    for curve in curves:
+        loss = curve.at(length)
+        if curve.variant != TRAINED or loss is None:
+            continue
+        name, effect = summary.label(curve, curves), summary.effect(curve, loss)
+        change = f"{name} ({curve.points[-1].mean - loss:+.2f} nats)" if effect else name
+        groups.setdefault(effect, []).append(change)
+    parts = []
+    for effect in Effect:
+        if names := groups.get(effect):
+            verb = str(effect) if len(names) == 1 else effect.removesuffix("s")
+            parts.append(f"{listed(names)} {verb}")
+    if names := groups.get(None):
+        parts.append(f"{listed(names)} {'ends' if len(names) == 1 else 'end'} at {length:,}")
+    longest = max(point.x for curve in curves for point in curve.points)
+    return f"Trained on {count_of(length, 'token')}, evaluated at {longest:,}: {'; '.join(parts)}."
+
+
+def _loss_row(curve: Curve, curves: Sequence[Curve]) -> dict[str, object]:
+    loss, last = summary.at_training_length(curve, curves), curve.points[-1]
+    row: dict[str, object] = {"scheme": summary.label(curve, curves)}
+    if loss is not None:
+        effect = summary.effect(curve, loss)
+        row |= {
+            "past training": str(effect or "not evaluated"),
+            "breaks at": summary.first_degraded_length(curve, loss) if effect else None,
+            "loss": loss,
+            "perplexity": summary.perplexity(loss),
+            "bits per byte": summary.bits_per_byte(loss),
+            "perplexity ratio": summary.perplexity(last.mean - loss),
+        }
+    return row | {
+        "evaluated to": last.x,
+        "loss there": last.mean,
+        "lowest seed": last.low,
+        "highest seed": last.high,
+        "seeds": curve.seeds,
+    }
+
+
+def _best(curves: Sequence[Curve]) -> str:
+    """Return whose loss is lowest at the training length, and from whose it does not clearly differ."""
+    length = curves[0].specification.train_length
+    lowest = summary.lowest([curve for curve in curves if curve.variant == TRAINED], length)
+    if not lowest:
+        return ""
+    best, *others = (summary.label(curve, curves) for curve in lowest)
+    tie = f", not clearly different from {listed(others)}" if others else ""
+    return f"Lowest loss at {count_of(length, 'token')}: {best}, {lowest[0].at(length):.2f}{tie}. "
+
+
+def judged(curve: Curve) -> bool:
+    """Whether longer distances say anything: recall that was not learned cannot extrapolate."""
+    return curve.measure != Recall.kind or summary.learned(curve)
+
+
+def _in_training(curve: Curve) -> float | None:
+    """Return the accuracy at the training length, of recall the mean over trained distances."""
+    if curve.measure != Recall.kind:
+        return curve.at(curve.specification.train_length)
+    point = summary.in_range(curve)
+    return None if point is None else point.mean
+
+
+def _accuracies(curves: Sequence[Curve]) -> str:
+    """Return the accuracy that each scheme has in training, and how far half of it stays right."""
+    near, failed, far = [], [], []
+    for curve in curves:
+        accuracy = _in_training(curve)
+        if curve.variant != TRAINED or accuracy is None:
+            continue
+        name = summary.label(curve, curves)
+        near.append(f"{name} {accuracy:.0%}")
+        if judged(curve):
+            reach = summary.reach(curve)
+            far.append(f"{name} {'nowhere' if reach is None else f'{reach:,}'}")
+        else:
+            failed.append(name)
+    one = curves[0].specification
+    length = farthest(one)
+    where = f"1 to {length:,}" if one.task == Recall.kind else f"{length:,}"
+    parts = [f"Correct at {where} {UNITS[one.task]}: {listed(near)}."] if near else []
+    if far:
+        parts.append(f"At least half correct up to: {listed(far)}.")
+    if failed:
+        parts.append(
+            f"Not learned in training (below {summary.LEARNED:.0%}), so not judged past it: "
+            f"{listed(failed)}."
+        )
+    return " ".join(parts)
+
+
+def _accuracy_row(curve: Curve, curves: Sequence[Curve]) -> dict[str, object]:
+    return {
+        "scheme": summary.label(curve, curves),
+        "accuracy in training": _in_training(curve),
+        "half correct up to": summary.reach(curve) if judged(curve) else None,
+        "evaluated to": curve.points[-1].x,
+        "accuracy there": curve.points[-1].mean,
+        "seeds": curve.seeds,
+    }
