@@ -42,7 +42,9 @@ def lines(curves: Mapping[str, tuple[Array, Array] | None], boundary: float | No
         for kind, curve in curves.items()
         if curve is not None
     }
-    return _with_boundary(_long(found) if found else pd.DataFrame(columns=list("xy")), boundary)
+    return _with_boundary(
+        _long(found) if found else pd.DataFrame(columns=["scheme", "x", "y"]), boundary
+    )
 
 
 def _long(curves: Mapping[str, Mapping[str, Array]]) -> pd.DataFrame:
