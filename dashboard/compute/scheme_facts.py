@@ -1,6 +1,7 @@
 """What a scheme is, whatever the setting: where it acts, its formula for a narrow place, its users."""
 
 import functools
+import re
 
 from posenc import formula
 from posenc.models import MODELS
@@ -28,6 +29,7 @@ def compact_formula(config: SchemeConfig) -> str:
     text = text.replace(r"\begin{pmatrix}", r"\bigl(\begin{smallmatrix}")
     text = text.replace(r"\end{pmatrix}", r"\end{smallmatrix}\bigr)")
     text = text.replace(r",\quad", r",\\")
+    text = re.sub(r"\\frac\{1\}\{\{?b\}?\^\{([^{}]*)\}\}", r"b^{-\1}", text)  # a line less high
     return rf"\scriptsize \begin{{gathered}} {text} \end{{gathered}}"
 
 

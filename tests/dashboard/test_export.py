@@ -141,7 +141,6 @@ LEARNED = TINY | {"train_length": "2", "table": "learned"}
 PLAN = {"context": "9000", "methods": "none,yarn"}
 FOUND, BY_DISTANCE = "what this table is", "similarity by distance"
 SCRIPTS = [
-    ("start", ODD, "start curves"),
     ("encoding", ODD | {"learned_source": "random"}, "first entries"),
     ("overview", ODD, "measured properties"),
     ("overview", TINY, "measured properties"),

@@ -11,7 +11,6 @@ from dashboard.compute.scheme_facts import compact_formula
 from dashboard.controls import sidebar
 from dashboard.controls.widgets import control
 from dashboard.frame import page
-from dashboard.pages.similarity import script
 from dashboard.pages.start import data, diagram
 from dashboard.text import plain
 from posenc import fields
@@ -21,8 +20,9 @@ from posenc.schemes import SchemeConfig
 from posenc.settings import Setting
 
 TITLE = "How Transformers know where words are"
-HEIGHT = 220
-IN_A_ROW = 4  # cards
+HEIGHT = 240
+DIAL = 135  # CSS pixels of a slider under the left picture
+CARD = 245  # CSS pixels: four in a row on a desk, two on a tablet
 LINKS: tuple[tuple[str, str, str, dict[str, str]], ...] = (
     ("lessons", "Learn in five steps", "school", {}),
     ("lessons", "Present in class", "co_present", {"present": "true"}),
@@ -73,7 +73,6 @@ def draw() -> None:
         similarity.similarity_by_offset,
     )
     page.numbers(read.map(lambda one: one.curves), "start curves", {"x": "distance", "y": "mean"})
-    page.script(script.script(settings.now))
 
 
 def _headline(setting: Setting) -> str:
@@ -83,12 +82,10 @@ def _headline(setting: Setting) -> str:
 
 def _cards(setting: Setting, places: Mapping[str, str], curves: Mapping[str, Curve]) -> None:
     """Draw a card per scheme: where it acts, its formula, and how it does past the training length."""
-    kinds = [*places]
-    for first in range(0, len(kinds), IN_A_ROW):
-        row = kinds[first : first + IN_A_ROW]
-        for column, kind in zip(st.columns(IN_A_ROW), row, strict=False):
-            with column.container(border=True, height="stretch", gap="small"):
-                _card(setting.config(kind), places[kind], curves.get(kind))
+    cards = st.grid(4, min_column_width=CARD, gap="xsmall")
+    for kind, where in places.items():
+        with cards.container(border=True, height="stretch", gap="small"):
+            _card(setting.config(kind), where, curves.get(kind))
 
 
 def _card(config: SchemeConfig, place: str, curve: Curve | None) -> None:
@@ -130,10 +127,10 @@ def _similarity(settings: Pair[Setting], read: Pair[data.Start]) -> None:
         key="start",
     )
     rules, default = fields.rules(Setting), fields.defaults(Setting)
-    base, dim, equal = st.columns([2, 2, 3], gap="medium", vertical_alignment="center")
-    sidebar.dial(base, "base", rules["base"], key="start_base")
-    sidebar.dial(dim, "dim", rules["dim"], key="start_dim")
-    control(equal, "equal_width", rules["equal_width"], default["equal_width"])
+    row = st.container(horizontal=True, vertical_alignment="center")
+    for name in ("base", "dim"):
+        sidebar.dial(row, name, rules[name], key=f"start_{name}", width=DIAL)
+    control(row, "equal_width", rules["equal_width"], default["equal_width"])
 
 
 def _loss(settings: Pair[Setting], measured: Pair[list[Curve]]) -> None:
