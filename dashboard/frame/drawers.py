@@ -9,7 +9,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.charts import csv_file
-from dashboard.frame import glossary, page_contents
+from dashboard.frame import page_contents
 
 HOW_TO_READ, DEFINITION, DATA, CODE, GLOSSARY = (
     "How to read", "Definition", "Data", "Code", "Glossary",
@@ -22,6 +22,25 @@ ICONS = {
     GLOSSARY: "menu_book",
 }
 KEY = "drawers"
+# Terms that are this project's own or have several meanings elsewhere.
+TERMS = {
+    "A and B": "Two settings that are compared: A is pinned, B is the current one. "
+    "A difference is B minus A.",
+    "Base": "The number from which the frequencies of sinusoidal and RoPE are made; 10,000 in the papers.",
+    "Extrapolation": "Use of a model on texts longer than its training length.",
+    "Frequency": "Radians per token by which a pair rotates. Pair 0 is the fastest.",
+    "Head": "One of the parallel attentions of a layer. ALiBi gives each head its own slope.",
+    "Model dimension": "Entries of a token's vector. RoPE acts on the dimensions per head instead.",
+    "Offset": "Query position minus key position, with its sign; the distance is without it.",
+    "Pair": "Two dimensions that share a frequency: a sine and a cosine, or one rotation.",
+    "Position kernel": "The part of the attention logit or weight that positions decide when content is "
+    "fixed, for every query and key.",
+    "Position similarity": "The position kernel scaled to 1 where query and key have the same position.",
+    "Residual": "What a fit leaves unexplained, relative to what it should explain: 0 is exact, 1 is no "
+    "better than predicting zero.",
+    "Training length": "Tokens of the longest text in training. Positions past it were never seen.",
+    "Wavelength": "Tokens until a pair has turned once: 2 pi over its frequency.",
+}
 
 
 def draw() -> None:
@@ -49,7 +68,7 @@ def draw() -> None:
 
 
 def _glossary() -> None:
-    st.markdown(glossary.text())
+    st.markdown("\n".join(f"- **{term}**: {meaning}" for term, meaning in TERMS.items()))
 
 
 def _data() -> None:

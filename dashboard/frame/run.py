@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
-from dashboard.components import history
+from dashboard.components import browser
 from dashboard.controls import link, model_picker, pin
 from dashboard.frame import drawers, login, page_contents
 from dashboard.frame.toolbar import Toolbar, follow_link, presenting
@@ -80,4 +80,4 @@ def draw(
         with incidents.kind_errors():
             drawers.draw()
         toolbar.after(setting)
-        history.in_place()
+        browser.keep_one_step_per_page()

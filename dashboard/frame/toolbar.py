@@ -8,7 +8,7 @@ from urllib.parse import urlencode, urlparse
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from dashboard.components.copy_link import copy_link
+from dashboard.components import browser
 from dashboard.controls import link as links
 from dashboard.controls import page_controls, pin, sidebar
 from dashboard.frame import export, page, page_contents
@@ -17,12 +17,6 @@ from posenc.settings import Setting
 from posenc.text import count_of
 
 PRESENT = "present"
-
-# The one thing that Streamlit's own theme cannot do for one visitor: larger type for a projector.
-# Everything is sized in rem, so the root decides.
-_larger = st.components.v2.component(
-    "posenc_larger_type", css=":root { font-size: 130% !important; }", isolate_styles=False
-)
 
 
 def presenting() -> bool:
@@ -75,7 +69,7 @@ class Toolbar:
             help="Present in class: larger type, and the controls in a menu instead of a sidebar.",
         )
         if presenting():
-            _larger(key="larger_type")
+            browser.larger_type()
 
     def shared(self) -> Setting:
         """Draw the shared controls, in the sidebar or while presenting in a menu; what they mean."""
@@ -93,7 +87,7 @@ class Toolbar:
         """Fill what depends on the page."""
         contents, address = page_contents.current(), link(setting)
         with self.link:
-            copy_link(address)
+            browser.copy_link(address)
         if self.python.open:
             with self.python:
                 _python(contents)

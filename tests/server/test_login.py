@@ -201,7 +201,7 @@ def test_refused_login_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None
     state: dict[str, Any] = {}
     with monkeypatch.context() as message:
         message.setattr(login.st, "session_state", state)
-        login._told()
+        login._refuse()
     set_login(monkeypatch, ONE)
     at = drawn(visit("similarity", **state))
     assert [toast.value for toast in at.toast] == ["You were not logged in."]

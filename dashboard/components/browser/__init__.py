@@ -1,0 +1,60 @@
+"""What only the browser can do: its history, its clipboard, larger type and a link over a login."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+
+def _read(name: str) -> str:
+    return (Path(__file__).parent / name).read_text(encoding="utf-8")
+
+
+_history = st.components.v2.component("posenc_history", js=_read("history.js"))
+_copy_link = st.components.v2.component(
+    "posenc_copy_link",
+    html='<button type="button" title="Reopens exactly this view."></button>',
+    css=_read("copy_link.css"),
+    js=_read("copy_link.js"),
+)
+_login_link = st.components.v2.component("posenc_login_link", js=_read("login_link.js"))
+# Everything is sized in rem, so the root decides.
+_larger_type = st.components.v2.component(
+    "posenc_larger_type", css=":root { font-size: 130% !important; }", isolate_styles=False
+)
+
+
+def keep_one_step_per_page() -> None:
+    """Let a change of the address replace a page's step in the browser's history.
+
+    Streamlit adds a step for every change of the address that the server asks for. Back would then undo
+    a dragged slider stop by stop, or lead to an address that was never drawn.
+    """
+    _history(key="history")
+
+
+def copy_link(link: str) -> None:
+    """Draw the button that copies a link with one click."""
+    _copy_link(key="copy_link", data={"link": link}, width="content", height="content")
+
+
+def larger_type() -> None:
+    """Enlarge all type, for a projector."""
+    _larger_type(key="larger_type")
+
+
+def login_link(
+    data: dict[str, Any], on_kept: Callable[[], None], on_refused: Callable[[], None]
+) -> None:
+    """Keep this tab's link while its visitor logs in or out, and go there afterwards.
+
+    on_kept is called once the link is kept, on_refused where somebody comes back without a login.
+    """
+    _login_link(
+        key="login_link",
+        data=data,
+        on_kept_change=on_kept,
+        on_refused_change=on_refused,
+        width="content",
+    )
