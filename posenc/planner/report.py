@@ -42,12 +42,6 @@ class Column:
             return f"not below {plan.scanned:,}"
         return self.missing if value is None else format(value, self.form)
 
-    def change(self, new: Value, old: Value) -> str:
-        """Return the difference of two numbers as text, "" where either is none."""
-        if isinstance(new, str | None) or isinstance(old, str | None):
-            return ""
-        return format(new - old, f"+{self.form}") if new != old else "0"
-
 
 COLUMNS = (
     Column("method", "label", "", "", lambda x: x.method.label),

@@ -2,6 +2,7 @@
 
 import importlib
 import json
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -11,7 +12,7 @@ from click.testing import CliRunner
 from streamlit.testing.v1 import AppTest
 
 from dashboard.controls import pin as pinned
-from dashboard.pages.extend_context import data
+from dashboard.pages.extend_context import data, panels
 from dashboard.pages.extend_context.options import PlanChoice
 from posenc import __main__ as command
 from posenc import rope_frequencies
@@ -20,7 +21,7 @@ from posenc.models import read_config
 from posenc.models.presets import MODELS
 from posenc.planner import COLUMNS, RANKING, layer_notes, plan, recommendation, warnings_of
 from posenc.planner.methods import Readiness
-from posenc.planner.report import plan_record, ranked
+from posenc.planner.report import COVERAGE, plan_record
 from posenc.settings import Setting
 from tests.dashboard.pages import as_read, captions, charts, drawn, headline, visit
 from tests.models.configs import plan_preset
@@ -29,22 +30,29 @@ pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
 PAGE = "context_planner"
 SHORT = PlanChoice(context=16_384)  # whose base is found at once
+DRAWERS = {"drawers": ["How to read"]}
+
+
+def opened(picture: str, link: dict[str, Any]) -> AppTest:
+    """Open the page at one of its pictures."""
+    return drawn(visit(PAGE, link, plan_pictures=picture))
 
 
 def test_page_shows_the_plan_of_the_library_whatever_the_sidebar_says() -> None:
     sidebar = {"heads": "64", "precision": "bfloat16", "schemes": "none", "length": "2"}
-    at = drawn(visit(PAGE, {"context": "16384"} | sidebar))
+    at = drawn(visit(PAGE, {"context": "16384"} | sidebar, **DRAWERS, plan_paste="YaRN"))
     preset = MODELS["llama-3-8b"]
     expected = plan(preset.read(), 16_384, name=preset.label, methods=SHORT.methods)
-    assert recommendation(expected) in [as_read(box.value) for box in at.markdown]
+    assert any(recommendation(expected) in as_read(box.value) for box in at.markdown)
     (unscaled,) = [row.pairs for row in expected.methods if row.method.name == "none"]
     seen = f"Unscaled, {unscaled.unseen_count} of {len(unscaled.before)} pairs reach angles unseen"
     assert as_read(headline(at)).startswith(f"2x longer. {seen} in training: ")
-    cache, costs, sees = (box.value for box in at.dataframe[:3])
+    cache, costs = (box.value for box in at.dataframe)
+    sees = opened(COVERAGE, {"context": "16384"}).dataframe[1].value
     for rows in (costs, sees):
         assert list(rows["method"]) == [row.method.label for row in expected.methods]
-    for row, shown in zip(expected.methods, sees["B(k) < 0 at"], strict=True):
-        assert shown == ("never" if row.first_negative is None else f"{row.first_negative:,}")
+    assert list(sees["unseen pairs"]) == [row.pairs.unseen_count for row in expected.methods]
+    assert RANKING in [as_read(text) for text in captions(at)]
     # Keys and values of 32 layers of 8 heads of width 128, in 4, 2, 2 and 1 bytes a number.
     numbers = 2 * 32 * 8 * 128 * 16_384
     assert list(cache["GiB"]) == [numbers * size / 2**30 for size in (4, 2, 2, 1)]
@@ -58,23 +66,19 @@ def test_every_kind_of_model_and_target_has_a_plan() -> None:
     assert len(kinds) > 8
     for name in kinds.values():
         choice = PlanChoice(context=1_024, trained=256, methods=("none", "ntk"))
-        read = data.read(Setting(model=name), choice)
-        assert MODELS[name].label in read.summary
-        assert MODELS[name].source in read.about
+        assert MODELS[name].label in recommendation(data.read(Setting(model=name), choice).plan)
     for context in (1, 2, 5):
         choice = PlanChoice(context=context, methods=("none", "linear"))
         assert data.read(Setting(), choice).headline.endswith(".")
 
 
-def test_the_page_tells_the_ranking_and_the_memory_without_windows() -> None:
-    choice = PlanChoice(context=65_536, methods=("none",))
-    shown = data.read(Setting(model="mistral-7b-v0.1"), choice)
-    assert shown.ranking == RANKING
+def test_page_states_the_memory_of_layers_without_their_windows() -> None:
+    link = {"context": "65536", "methods": "none"}
+    texts = " ".join(captions(drawn(visit(PAGE, link | {"model": "mistral-7b-v0.1"}))))
     # 32 layers of 8 heads of keys and values of width 128, in 2 bytes; 4,096 of the tokens are in windows.
     whole = 32 * 2 * 8 * 128 * 65_536 * 2 / 2**30
-    assert f"{whole:g} GiB" in shown.windows
+    assert f"{whole:g} GiB" in texts
     assert plan_preset("mistral-7b-v0.1", 65_536).cache["bfloat16"] == whole * 4_096 / 65_536
-    assert data.read(Setting(model="llama-3-8b"), choice).windows == ""
 
 
 def test_model_without_rope_needs_no_scaling() -> None:
@@ -90,22 +94,29 @@ def test_model_without_rope_needs_no_scaling() -> None:
 def test_pinned_model_is_compared_in_headline_tables_and_charts() -> None:
     pin = Setting(model="llama-2-7b")
     link = {"context": "16384", "methods": ["Unscaled", "YaRN", "Larger base"]}
-    at = drawn(visit(PAGE, link | {"a": pinned.written(pin)}))
+    link["a"] = pinned.written(pin)
+    at = opened(COVERAGE, link)
     choice = PlanChoice(context=16_384, methods=("none", "yarn", "base"))
-    current, other = (data.context_plan(setting, choice) for setting in (Setting(), pin))
+    current, other = (data.read(setting, choice).plan for setting in (Setting(), pin))
     assert as_read(headline(at)) == data.read(Setting(), choice).headline
     assert any(data.read(pin, choice).headline in text for text in captions(at))
-    sees = at.dataframe[2].value
+    sees = at.dataframe[1].value
     for method in current.methods:
         label = method.method.label
         column = sees[sees["method"] == label].set_index("setting")["K at the end"]
         assert list(column.index) == ["B", "A", "B - A"]
         of_a = next(one for one in other.methods if one.method.label == label).kernel[16_383]
         of_b = method.kernel[16_383]
-        assert column["B"] == f"{of_b:.3f}"
-        assert column["A"] == f"{of_a:.3f}"
-        assert column["B - A"] == (f"{of_b - of_a:+.3f}" if of_b != of_a else "0")
-    assert all(set(frame["setting"]) == {"A", "B"} for frame in charts(at)[:5])
+        assert column.to_dict() == {"B": of_b, "A": of_a, "B - A": of_b - of_a}
+    for picture in panels.PICTURES[2:]:
+        (frame,) = charts(opened(picture, link))
+        assert set(frame["setting"]) == {"A", "B"}
+
+
+def test_charts_are_sent_only_when_their_tab_is_opened() -> None:
+    at = drawn(visit(PAGE, {"context": "16384"}))
+    assert charts(at) == []
+    assert len(at.get("download_button")) == 1  # of the method whose block is open
 
 
 def test_verdict_counts_unscaled_pairs_past_their_trained_angles() -> None:
@@ -125,7 +136,8 @@ def test_advice_names_the_highest_ranked_method_that_a_source_supports(
 ) -> None:
     choice = PlanChoice(context=factor * 4_096)
     setting = Setting(model=name)
-    found, advice = data.context_plan(setting, choice), data.read(setting, choice).advice
+    read = data.read(setting, choice)
+    found, advice = read.plan, read.advice
     if not found.longer:
         assert advice == ()
         return
@@ -177,7 +189,7 @@ def test_empty_trained_length_shows_what_it_stands_for() -> None:
 def test_long_search_starts_on_request_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     search = mock.Mock(side_effect=smallest_base)
     monkeypatch.setattr(importlib.import_module("posenc.planner.plan"), "smallest_base", search)
-    at = drawn(visit(PAGE, {"context": "20000", "methods": "none,base"}))
+    at = opened("B(k) and base", {"context": "20000", "methods": "none,base"})
     assert not search.called
     assert any("at 18,438" in text for text in captions(at))  # where B(k) turns negative
     drawn(at.button(key="plan_search").click().run())
@@ -205,7 +217,7 @@ def test_trained_length_is_entered_published_or_assumed() -> None:
     ):
         choice = PlanChoice(context=context, methods=("none",), trained=trained)
         read = data.read(Setting(model=model), choice)
-        assert fact in read.summary
+        assert fact in recommendation(read.plan)
         assert ("does not say how long" in read.assumed) == ("taken as" in fact)
 
 
@@ -213,10 +225,9 @@ def test_trained_length_is_entered_published_or_assumed() -> None:
 
 
 def test_tables_pairs_and_kernels_are_those_of_the_planned_schemes() -> None:
-    found, read = data.context_plan(Setting(), SHORT), data.read(Setting(), SHORT)
+    read = data.read(Setting(), SHORT)
+    found = read.plan
     assert list(read.methods) == [column.title for column in COLUMNS]
-    for part, rows in ranked(found).items():
-        assert read.ranked[part].to_dict("records") == rows
     assert list(read.methods["short texts, worst"]) == [one.short.worst for one in found.methods]
     for method, row in zip(found.methods, plan_record(found)["methods"], strict=True):
         assert {column.key: column.value(method) for column in COLUMNS}.items() <= row.items()
@@ -249,7 +260,8 @@ def test_bound_of_each_step_is_the_lowest_of_all_distances() -> None:
 
 
 def test_bfloat16_resolution_is_counted_at_every_power_of_two() -> None:
-    counts = data.resolution_frame(131_072).set_index("positions")["numbers"]
+    read = data.read(Setting(), PlanChoice(methods=("none",)))
+    counts = read.resolution.set_index("positions")["numbers"]
     for length in (256, 2_048, 131_072):
         positions = torch.arange(length, dtype=torch.float64).bfloat16()
         assert counts[length] == len(positions.unique())
@@ -279,20 +291,19 @@ def test_page_states_rule_and_source_of_each_warning_and_layer(name: str, target
     read = data.read(Setting(model=name), PlanChoice(context=target, methods=FIVE))
     at = AppTest.from_function(draw_warnings, args=(name, target, FIVE)).run()
     texts = [as_read(box.value) for box in at.markdown]
-    assert len(texts) == len(read.cautions) + len(read.layers)
-    for caution, text in zip(read.cautions, texts, strict=False):
+    stated = read.headline + read.assumed
+    cautions = [one for one in warnings_of(read.plan) if one.sentence not in stated]
+    notes = layer_notes(read.plan.model, target, read.plan.trained_length)
+    assert len(texts) == len(cautions) + len(notes)
+    for caution, text in zip(cautions, texts, strict=False):
         assert caution.rule.strip()
         assert caution.source.strip()
-        assert text.endswith(f"{caution.rule} Source: {caution.source}.*")
-        is_repeated = caution.sentence in read.headline + read.summary + read.assumed
-        assert text.startswith(caution.sentence) == (not is_repeated)
-    warned = {caution.sentence for caution in read.cautions}
-    for note, text in zip(read.layers, texts[len(read.cautions) :], strict=True):
+        assert text == f"{caution.sentence}  \n*{caution.rule} Source: {caution.source}.*"
+    for note, text in zip(notes, texts[len(cautions) :], strict=True):
         assert note.source.strip()
         assert text.startswith(f"**{note.layers}**: ")
         assert text.endswith(f" Source: {note.source}.")
-        is_repeated = note.sentence in read.headline + read.summary or note.sentence in warned
-        assert (note.sentence in text) == (not is_repeated)
+        assert (note.sentence in text) == (note.sentence not in read.headline)
 
 
 @pytest.mark.parametrize(("name", "target"), PLANS[:2])

@@ -9,11 +9,13 @@ from dashboard.pages.extend_context.options import PlanChoice
 from dashboard.text import plain
 from posenc.analysis import smallest_base
 from posenc.models.presets import MODELS
-from posenc.planner import plan
+from posenc.planner import plan, recommendation
 from posenc.planner.report import EXPLAINED
 from posenc.planner.scaling_effects import compare_pairs
+from posenc.settings import chosen_model
 
 TITLE = "Extend a model's context"
+_SEARCHED = "plan_searched"  # the model and the target whose long search was asked for
 
 
 def draw() -> None:
@@ -30,29 +32,31 @@ def draw() -> None:
         {"context": row, "trained": row, "methods": pills},
         empty={"trained": data.length_hint(settings.now)},
     )
-    every = panels.asked(settings.now, chosen)
+    token = data.model_token(settings.now)
+    asked = (token, chosen.context)  # never part of a link
+    every = st.session_state.get(_SEARCHED) == asked
     with header:
-        loading = st.empty()
-        with loading.container():
-            page.title(TITLE)
-            with st.spinner("Planning"):
-                both = settings.map(lambda setting: data.read(setting, chosen, every))
-        found = both.now
-        with loading.container():
-            page.head(TITLE, both.map(lambda one: plain(one.headline)))
+        page.title(TITLE)
+        with st.spinner("Planning"):
+            both = settings.map(lambda setting: data.read(setting, chosen, every))
+        page.head(TITLE, both.map(lambda one: plain(one.headline)))
+    found = both.now
     with answer:
-        panels.verdict(both)
+        panels.advice(found)
         panels.paste_and_cache(both)
     with rest:
-        panels.pictures(both, lambda: panels.offer(settings.now, chosen, found))
+        if panels.pictures(both):
+            st.session_state[_SEARCHED] = asked
+            st.rerun()
         panels.warnings(found)
         panels.sources(found)
-        st.caption(plain(found.about))
+        st.caption(plain(model_picker.about(chosen_model(token))))
         if (model := model_picker.chosen()) is not None:
             model_picker.besides(model, assumed=False)
 
-    if found.rope:
+    if found.plan.trained is not None:
         page.how_to_read(
+            f"{plain(recommendation(found.plan))}\n\n"
             "The ranking follows papers, makers, and small models measured here. Only a measurement shows "
             f"whether a method works on *your* model: download the script. {EXPLAINED}"
         )

@@ -1,6 +1,6 @@
 """Extend a model's context as Python: every method of a plan, ranked, as CSV."""
 
-from dashboard.pages.extend_context.data import SCANNED, entered_length, planned, takes_long
+from dashboard.pages.extend_context.data import SCANNED, entered_length, model_token, takes_long
 from dashboard.pages.extend_context.options import PlanChoice
 from posenc.settings import Setting, chosen_model
 
@@ -28,13 +28,13 @@ _ASSUMPTION = "print(model.config.assumption, file=sys.stderr)\n"
 
 def script(setting: Setting, chosen: PlanChoice, every: bool = False) -> str:
     """Return a script that prints the ranked table of the setting's model."""
-    model = planned(setting)
-    told = entered_length(chosen)
+    model = model_token(setting)
+    length = entered_length(chosen)
     every = every or not takes_long(model, chosen)
     return _SCRIPT.format(
         model=model,
         context=chosen.context,
-        trained="model.preset.trained_length" if told is None else told,
+        trained="model.preset.trained_length" if length is None else length,
         methods=list(chosen.methods),
         search=every,
         scan=None if every else SCANNED,
