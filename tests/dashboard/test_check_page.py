@@ -13,15 +13,14 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard.compute import uploaded_numbers
 from dashboard.controls import pin as pinned
-from dashboard.pages.check_my_encoding import data, frames, readings
+from dashboard.pages.check_my_encoding import data, uploads
 from dashboard.pages.check_my_encoding.corrected import corrected_code
-from dashboard.pages.check_my_encoding.examples import EXAMPLES
+from dashboard.pages.check_my_encoding.examples import EXAMPLES, make
 from dashboard.pages.check_my_encoding.options import DECODING, LAYOUTS, CheckChoice
 from dashboard.pages.check_my_encoding.script import script
 from posenc.analysis import inspect_layouts, measure, probe
 from posenc.checkpoints.array_files import NumberTable
 from posenc.checkpoints.sources import RESULTS, named_table
-from posenc.errors import PosencError
 from posenc.frequencies import interleaved_to_half
 from posenc.identification import identify
 from posenc.identification.columns import ARRANGEMENTS
@@ -75,7 +74,7 @@ EXPECTED: dict[str, tuple[tuple[str, ...], set[str], str]] = {
 def test_every_example_is_identified() -> None:
     assert {*EXPECTED} | {"learned", "random numbers"} == {*EXAMPLES}  # those match no formula
     for name, (facts, kinds, other) in EXPECTED.items():
-        found = identify(*EXAMPLES[name].make(Setting(dim=128, heads=2, length=64)))
+        found = identify(*make(name, Setting(dim=128, heads=2, length=64)))
         assert all(fact in identified(found) for fact in facts), identified(found)
         deviations = {deviation.kind for deviation in found.deviations}
         assert deviations - {"unexplained"} == kinds, name  # what rounding leaves may be that
@@ -86,7 +85,7 @@ def test_every_example_is_identified() -> None:
 def test_rounded_cache_is_compared_with_exact_angles_column_by_column() -> None:
     at = drawn(visit(PAGE, SMALL | {"table": BFLOAT16}, **opened(COLUMNS)))
     setting = Setting(dim=64, heads=2, length=48, train_length=32)
-    given_cos, given_sin = EXAMPLES[BFLOAT16].make(setting)
+    given_cos, given_sin = make(BFLOAT16, setting)
     assert given_sin is not None
     cos, sin = waves(48, 32)
     exact = np.concatenate((cos, cos, sin, sin), 1)
@@ -102,9 +101,7 @@ def test_rounded_cache_is_compared_with_exact_angles_column_by_column() -> None:
 
 def faulty_tables() -> dict[str, tuple[torch.Tensor, torch.Tensor | None]]:
     """Every example, every mistaken order of columns, and a scaled cache that begins at position 3."""
-    tables = {
-        name: one.make(Setting(dim=128, heads=2, length=64)) for name, one in EXAMPLES.items()
-    }
+    tables = {name: make(name, Setting(dim=128, heads=2, length=64)) for name in EXAMPLES}
     for arrangement in ARRANGEMENTS:
         if arrangement.fault:
             columns = arrangement.columns(64)
@@ -140,7 +137,7 @@ def test_corrected_code_makes_the_table_without_deviations() -> None:
         assert not again.arrangement.fault
         corrected.add(name)
     assert {"tutorial code", "starts at 1", "tensor2tensor", BFLOAT16, "cs", "YaRN"} <= corrected
-    code = corrected_code(identify(*EXAMPLES[BFLOAT16].make(Setting(dim=64, heads=2, length=48))))
+    code = corrected_code(identify(*make(BFLOAT16, Setting(dim=64, heads=2, length=48))))
     exec(code, names)
     cos, sin = waves(48, 32)
     np.testing.assert_allclose(names["cosines"], np.concatenate((cos, cos), 1), atol=1e-7)
@@ -149,7 +146,7 @@ def test_corrected_code_makes_the_table_without_deviations() -> None:
 
 def test_page_shows_the_corrected_code_or_that_the_table_matches() -> None:
     at = drawn(visit(PAGE, SMALL | {"table": BFLOAT16}))
-    code = corrected_code(identify(*EXAMPLES[BFLOAT16].make(pages.setting(at))))
+    code = corrected_code(identify(*make(BFLOAT16, pages.setting(at))))
     assert code.strip() in [box.value for box in at.main.code]
     assert "1 deviation found" in headline(at)
     at = drawn(visit(PAGE, SMALL))
@@ -172,13 +169,12 @@ def test_table_and_its_formula_are_drawn_and_nothing_is_compared_with_random_num
 def test_chart_of_many_columns_keeps_the_largest_differences() -> None:
     setting = Setting(dim=4096, heads=1, length=64)
     answer = data.answer(setting, BFLOAT16)
-    frame, marks = answer.by_column, frames.drawn_columns(answer.by_column)
+    frame, marks = answer.by_column, data.drawn_columns(answer.by_column)
     assert len(frame) == 8_192
-    assert len(marks) <= 2 * 1_024
-    exact = marks[marks["compared"] == "the formula, angles exact"]
+    assert len(marks) <= 1_024
     # Copied, not computed: equal to the last bit.
-    assert exact["y"].max() == frame["exact angles"].max()
-    assert (exact["y"].to_numpy() == frame.set_index("x")["exact angles"][exact["x"]]).all()
+    assert marks["y"].max() == frame["exact angles"].max()
+    assert (marks["y"].to_numpy() == frame.set_index("x")["exact angles"][marks["x"]]).all()
 
 
 def test_pinned_setting_is_shown_beside_the_current_one() -> None:
@@ -196,7 +192,7 @@ def test_pinned_setting_is_shown_beside_the_current_one() -> None:
 # Probes and layouts -------------------------------------------------------------------------------
 
 
-def test_probes_are_those_of_the_chosen_learned_table() -> None:
+def test_probes_are_those_of_the_chosen_table() -> None:
     """Of a run that ships, other than the default."""
     (run,) = [
         run.run_id
@@ -204,7 +200,7 @@ def test_probes_are_those_of_the_chosen_learned_table() -> None:
         if (run.specification.scheme.kind, run.specification.task) == ("learned", "language")
         and (run.specification.train_length, run.specification.seed) == (128, 1)
     ]
-    frame = data.decoding(Setting(learned_source=f"run-{run}"), "sinusoidal").numbers
+    frame = data.decoding(Setting(learned_source=f"run-{run}"), "learned").numbers
     with safe_open(RESULTS / f"{run}.safetensors", "pt") as file:
         rows = file.get_tensor("scheme.weight").double()
     assert rows.shape == (128, 128)
@@ -263,27 +259,16 @@ def hold(rows: np.ndarray, source: str) -> str:
     return uploaded_numbers.cache_numbers(NumberTable(torch.tensor(rows), None, ""), source)
 
 
-def test_upload_is_probed_beside_the_learned_table() -> None:
+def test_first_rows_of_an_upload_are_probed_and_20_are_needed() -> None:
     walk = np.cumsum(np.random.default_rng(1).normal(size=(600, 12)), 0).astype(np.float32)
-    name = hold(walk, "mine](x).npy")
-    at = drawn(visit(PAGE, SMALL | {"table": name, "part": DECODING}, **opened(PROBES)))
+    link = SMALL | {"part": DECODING}
+    at = drawn(visit(PAGE, link | {"table": hold(walk, "mine](x).npy")}, **opened(PROBES)))
     frame = table(at, PROBES)
-    assert len(frame) == 6
-    assert frame["table"][0] == "table in mine](x).npy"
+    assert len(frame) == 3
+    assert frame["table"][0] == "table: mine](x).npy"
     assert frame["positions"][0] == 512
-    told = [as_read(box.value) for box in at.main.markdown]
-    assert any("mine](x).npy (first 512 of 600 rows)" in text for text in told)
-
-
-def test_tables_of_fewer_than_20_rows_are_not_probed() -> None:
-    name = hold(np.random.default_rng(1).normal(size=(19, 12)), "short.npy")
-    short = SMALL | {"part": DECODING}
-    link = short | {"table": name, "learned_source": "random", "train_length": "19"}
-    at = drawn(visit(PAGE, link))
-    assert ["20 finite rows or more" in as_read(box.value) for box in at.info] == [True, True]
-    pin = Setting(dim=32, heads=2, length=40, learned_source="random", train_length=19)
-    (box,) = drawn(visit(PAGE, short | {"a": pinned.written(pin)})).info
-    assert as_read(box.value).startswith("Pinned setting, A: ")
+    assert as_read(headline(at)).startswith("mine](x).npy (first 512 of 600 rows): ")
+    (box,) = drawn(visit(PAGE, link | {"table": hold(walk[:19], "short.npy")})).info
     assert "20 finite rows or more" in as_read(box.value)
 
 
@@ -396,23 +381,18 @@ def test_link_to_a_missing_upload_asks_for_it_and_shows_no_other() -> None:
     assert charts(at) == []
 
 
-def test_reading_is_cached_by_content_with_its_refusal_and_without_the_rows_left_out(
+def test_one_of_several_tables_is_read_once_and_without_the_rows_left_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(readings, "MOST_READINGS", 2)
     monkeypatch.setattr(uploaded_numbers, "MAX_NUMBERS", 64)
-    rows = torch.randn(40, 4, generator=torch.Generator().manual_seed(0))
-    rows[20:] = torch.nan  # rows past the first 16 are not looked at
-    make = mock.Mock(side_effect=lambda: NumberTable(rows, None, ""))
-    refuse = mock.Mock(side_effect=lambda: NumberTable(rows * torch.nan, None, ""))
-    for _ in range(2):
-        assert "first 16 of 40 rows" in readings.reading(("cut",), make).notes[0]
-        with pytest.raises(PosencError, match="finite"):
-            readings.reading(("broken",), refuse)
-    assert (make.call_count, refuse.call_count) == (1, 1)
-    for name in ("other", "cut"):
-        readings.reading((name,), make)
-    assert make.call_count == 3  # the oldest was evicted
+    read = mock.Mock(side_effect=uploads.read_number_table)
+    monkeypatch.setattr(uploads, "read_number_table", read)
+    rows = np.random.default_rng(0).normal(size=(40, 4)).astype(np.float32)
+    rows[20:] = np.nan  # rows past the first 16 are not looked at
+    at = drawn(upload(open_uploader(), save({"a.pe": rows, "b.pe": rows + 1}), "m.safetensors"))
+    drawn(at.run())
+    assert read.call_count == 1
+    assert any("first 16 of 40 rows" in text for text in pages.captions(at))
 
 
 def test_visitor_never_sees_the_name_of_another_visitor_s_equal_file() -> None:

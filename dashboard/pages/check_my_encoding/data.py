@@ -7,26 +7,40 @@ import streamlit as st
 import torch
 from torch import Tensor
 
+from dashboard.charts.frames import MOST_POINTS
+from dashboard.components.matrix import Full, Panel
 from dashboard.compute.schemes import CACHE
 from dashboard.compute.uploaded_numbers import cached_numbers
-from dashboard.limits import MAX_PROBED_ROWS, probed_rows
-from dashboard.pages.check_my_encoding import frames
+from dashboard.limits import MAX_DRAWN_CELLS, probed_rows
+from dashboard.pages.check_my_encoding import examples
 from dashboard.pages.check_my_encoding.corrected import corrected_code
 from dashboard.pages.check_my_encoding.examples import EXAMPLES, Tables
-from dashboard.pages.check_my_encoding.frames import TablePicture
 from dashboard.pages.pca.projected import one_thread_for_numpy
-from posenc.analysis import inspect_layouts, probe_each
+from posenc.analysis import LayoutInspection, Probes, inspect_layouts, probe_each
 from posenc.errors import CheckpointError, PosencError
-from posenc.identification import identify
+from posenc.identification import Identification, identify
 from posenc.identification.columns import TableInput
-from posenc.identification.identify import error_sentence, fit_sentence, from_exact, headline
-from posenc.kernel import position_vectors
-from posenc.schemes import SCHEMES
-from posenc.settings import Query, Setting, known
+from posenc.identification.deviations import Differences
+from posenc.identification.identify import (
+    base_words,
+    error_sentence,
+    fit_sentence,
+    from_exact,
+    headline,
+    reconstruct,
+    record,
+    scheme_name,
+)
+from posenc.settings import Setting
 from posenc.tables import sinusoidal_table
+from posenc.text import count_of
 
 LAYOUT_POSITIONS = 96  # of the scores of two layouts; more shows nothing else
 NO_TABLE = "There is no table to check."
+FIELDS = (
+    "arrangement", "layout", "base", "base_within", "start", "scale", "size", "sense", "angles", "format",
+    "rows", "width", "residual", "largest_difference", "row", "column",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -34,24 +48,21 @@ class Answer:
     """What one table is, or why there is no answer.
 
     largest, worst: the largest error against exact angles, and the sentence on where it is; None and ""
-    if no formula fits. deviations: kind and sentence. code: PyTorch without them. found: one row in full;
-    facts: the same in words. by_column: largest differences of each column. tables: pictures.
+    if no formula fits. code: PyTorch without the deviations. notes: what was assumed, how near the formula
+    comes. found: one row in full; facts: the same in words. by_column: largest differences of each column.
     """
 
     headline: str
     reason: str = ""
-    about: str = ""
-    fit: str = ""
+    result: Identification | None = None
     largest: float | None = None
     worst: str = ""
-    deviations: tuple[tuple[str, str], ...] = ()
-    also: tuple[str, ...] = ()
-    matches: str = ""
     code: str = ""
+    notes: tuple[str, ...] = ()
     found: pd.DataFrame = field(default_factory=pd.DataFrame)
     facts: pd.DataFrame = field(default_factory=pd.DataFrame)
     by_column: pd.DataFrame = field(default_factory=pd.DataFrame)
-    tables: tuple[TablePicture, ...] = ()
+    tables: tuple[Panel, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -60,22 +71,25 @@ class Layouts:
 
     headline: str
     numbers: pd.DataFrame
-    scores: tuple[TablePicture, ...]
+    scores: tuple[Panel, ...]
     conversion: str
 
 
 @dataclass(frozen=True)
 class Decoding:
-    """How well positions are decoded from tables. reasons: why a table has no numbers."""
+    """How well positions are decoded from a table, or why there are no numbers."""
 
-    sentences: tuple[str, ...]
-    numbers: pd.DataFrame
-    reasons: tuple[str, ...]
+    headline: str
+    reason: str = ""
+    numbers: pd.DataFrame = field(default_factory=pd.DataFrame)
 
-    @property
-    def headline(self) -> str:
-        """The sentence on the first table."""
-        return self.sentences[0] if self.sentences else NO_TABLE
+
+# One table ----------------------------------------------------------------------------------
+
+
+def without_model(setting: Setting) -> Setting:
+    """Return a setting without its real model, which examples and probes do not read."""
+    return replace(setting, model="", alibi_head=0)
 
 
 def answer(setting: Setting, name: str) -> Answer:
@@ -83,12 +97,131 @@ def answer(setting: Setting, name: str) -> Answer:
     try:
         if name in EXAMPLES:
             return _answer(name, without_model(setting))
-        cached_numbers.get(name)
+        cached_numbers.get(name)  # raises once the upload is gone, whose answer may still be cached
         return _answer(name, Setting())
     except CheckpointError as error:
         return Answer(NO_TABLE, f"{error} Nothing is shown in its place.")
     except PosencError as error:
         return Answer(NO_TABLE, str(error))
+
+
+def _tables(name: str, setting: Setting) -> Tables:
+    """Return the table of a name, or its cosines and sines; raises CheckpointError if it is gone."""
+    if name in EXAMPLES:
+        return examples.make(name, setting)
+    uploaded = cached_numbers.get(name)
+    return uploaded.table, uploaded.sines
+
+
+@st.cache_data(**CACHE)
+def _answer(name: str, setting: Setting) -> Answer:
+    table, sines = _tables(name, setting)
+    result = identify(table, sines)
+    error = from_exact(result, table, sines) if result.known else None
+    if name in EXAMPLES:
+        source, notes = "", [f"Example: {EXAMPLES[name].__doc__}"]
+        if setting.table_dtype is not None:
+            notes.append(f"All of it rounded to {setting.precision}.")
+    else:
+        uploaded = cached_numbers.get(name)
+        source, notes = f"{uploaded.source}: ", [*uploaded.notes]
+    values = record(result)
+    scheme = (values["config"] or {}).get("kind")
+    return Answer(
+        headline=f"{source}{headline(result)}",
+        result=result,
+        largest=None if error is None else error.largest,
+        worst="" if error is None else error_sentence(result, error),
+        code=corrected_code(result),
+        notes=(*notes, fit_sentence(result)),
+        found=pd.DataFrame([{"scheme": scheme} | {name: values[name] for name in FIELDS}]),
+        facts=_facts(result),
+        by_column=_by_column(result, error),
+        tables=_pictures(result, table, sines),
+    )
+
+
+def _facts(result: Identification) -> pd.DataFrame:
+    """Return what was found in words, a row for each fact; none where no formula fits."""
+    hypothesis, arrangement = result.hypothesis, result.arrangement
+    if hypothesis is None or arrangement is None:
+        return pd.DataFrame()
+    values, within = record(result), f"{result.base_within:.1g}"
+    first = f"position {hypothesis.start:,}"
+    if result.padding:
+        first = f"padding; row {result.padding:,} is {first}"
+    rows = {
+        "Scheme": scheme_name(result) if result.config is not None else "none that is right",
+        "Columns": arrangement.words,
+        "Base": base_words(result),
+        "Relative uncertainty of the base": "any base fits" if within == "inf" else within,
+        "Row 0": first,
+        "Rows x columns": f"{result.rows:,} x {result.width:,}",
+        "Numbers": values["format"],
+        "Angles multiplied by": f"{values['scale']:.6g}",
+        "Numbers multiplied by": f"{hypothesis.size:.6g}",
+        "Angles": values["angles"],
+        "Residual (RMS)": f"{result.residual:.3g}",
+        "Residual (largest)": f"{result.largest:.3g}",
+    }
+    return pd.DataFrame({"what": [*rows], "found": [*rows.values()]})
+
+
+def _by_column(result: Identification, error: Differences | None) -> pd.DataFrame:
+    """Return the largest differences of every column from the formula, none where none fits."""
+    if error is None or result.arrangement is None or result.by_column is None:
+        return pd.DataFrame()
+    sines = result.arrangement.columns(len(result.by_column)).sines.tolist()
+    cache = result.arrangement.form != "table"
+    index = range(len(sines))
+    return pd.DataFrame(
+        {
+            "part": [
+                ("sines" if n >= result.width else "cosines") if cache else "table" for n in index
+            ],
+            "column": [n % result.width for n in index],
+            "x": index,
+            "function": ["sine" if is_sine else "cosine" for is_sine in sines],
+            "as found": result.by_column.numpy(),
+            "exact angles": error.by_column.numpy(),
+        }
+    )
+
+
+def drawn_columns(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the differences from exact angles as a chart has them: x, y; a log scale has no place for 0.
+
+    Of very many columns the farthest of every few are drawn.
+    """
+    if frame.empty:
+        return frame
+    marks = pd.DataFrame({"x": frame["x"].astype("int32"), "y": frame["exact angles"]})
+    if len(frame) > MOST_POINTS:
+        marks = marks.loc[marks.groupby(marks["x"] * MOST_POINTS // len(frame))["y"].idxmax()]
+    return marks[marks["y"] > 0].reset_index(drop=True)
+
+
+def _pictures(result: Identification, table: Tensor, sines: Tensor | None) -> tuple[Panel, ...]:
+    """Return pictures of the first entries of a table and of its formula."""
+    most = MAX_DRAWN_CELLS
+    columns = TableInput.of(table, sines).columns
+    rows, width = columns.shape
+    notes = ["cosines, then sines"] if width > result.width else []
+    notes += [
+        f"the first {most} of {count_of(size, word)}"
+        for size, word in ((rows, "row"), (width, "column"))
+        if size > most
+    ]
+    pictures = {"This table": columns}
+    if result.known:
+        pictures["Its formula, exact"] = reconstruct(result, table, sines, rows=most)
+    return tuple(
+        Panel(title=title, values=Full.from_tensor(values[:most, :most]), subtitle="; ".join(notes))
+        for title, values in pictures.items()
+    )
+
+
+# Layouts ------------------------------------------------------------------------------------
 
 
 def layouts(setting: Setting) -> Layouts:
@@ -97,109 +230,59 @@ def layouts(setting: Setting) -> Layouts:
     return _layouts(min(setting.length, LAYOUT_POSITIONS), width, heads, setting.base, setting.seed)
 
 
-def decoding(setting: Setting, name: str) -> Decoding:
-    """Return how well positions are decoded from an upload, if one is chosen, and the learned table."""
-    setting = without_model(setting)
-    probes = [
-        lambda: _probe_learned(Query.of(setting, "learned", length=MAX_PROBED_ROWS), setting.seed)
-    ]
-    if name not in EXAMPLES:
-        probes.insert(0, lambda: _probe_upload(name, setting.seed))
-    sentences, numbers, reasons = [], [], []
-    for probe in probes:
-        try:
-            sentence, rows = probe()
-        except PosencError as error:
-            reasons.append(str(error))
-        else:
-            sentences.append(sentence)
-            numbers.append(rows)
-    all_numbers = pd.concat(numbers, ignore_index=True) if numbers else pd.DataFrame()
-    return Decoding(tuple(sentences), all_numbers, tuple(reasons))
-
-
-def without_model(setting: Setting) -> Setting:
-    """Return a setting without its real model, which the page has no control of and does not read."""
-    return replace(setting, model="", alibi_head=0)
-
-
-def tables(name: str, setting: Setting) -> Tables:
-    """Return the table of a name, or its cosines and sines; raises CheckpointError if it is gone."""
-    if name in EXAMPLES:
-        return EXAMPLES[name].make(setting)
-    uploaded = cached_numbers.get(name)
-    return uploaded.table, uploaded.sines
-
-
-@st.cache_data(**CACHE)
-def _answer(name: str, setting: Setting) -> Answer:
-    table, sines = tables(name, setting)
-    result = identify(table, sines)
-    error = from_exact(result, table, sines) if result.known else None
-    if name in EXAMPLES:
-        rounded = (
-            "" if setting.table_dtype is None else f" All of it rounded to {setting.precision}."
-        )
-        start, about = "", f"Example: {EXAMPLES[name].sentence}{rounded}"
-    else:
-        uploaded = cached_numbers.get(name)
-        start, about = f"{uploaded.source}: ", " ".join(uploaded.notes)
-    matches = ""
-    if result.known and not result.deviations:
-        matches = f"Matches the formula to {str(result.dtype).removeprefix('torch.')} rounding."
-    return Answer(
-        headline=f"{start}{headline(result)}",
-        about=about,
-        fit=fit_sentence(result),
-        largest=None if error is None else error.largest,
-        worst="" if error is None else error_sentence(result, error),
-        deviations=tuple((each.kind, each.sentence) for each in result.deviations),
-        also=result.also,
-        matches=matches,
-        code=corrected_code(result),
-        found=frames.identified(result),
-        facts=frames.facts(result),
-        by_column=frames.by_column(result, error),
-        tables=frames.tables(result, table, sines),
-    )
-
-
 @st.cache_data(**CACHE)
 def _layouts(positions: int, width: int, heads: int, base: float, seed: int) -> Layouts:
-    inspection = inspect_layouts(positions, width, base, seed=seed)
+    found = inspect_layouts(positions, width, base, seed=seed)
+    uses = (found.mended, *found.mistakes.values())
+    numbers = [
+        {
+            "way": use.words,
+            "change of scores": use.change,
+            "correlation": use.correlation,
+            "change of norms": use.norm_change,
+            "spread at an offset": use.offset_spread,
+        }
+        for use in uses
+    ]
+    titles = ("Permuted", "Wrong in both", "Wrong in queries", "Wrong cache")
+    scores = [
+        Panel(
+            title=title,
+            values=Full.from_tensor(use.alike),
+            subtitle=f"{use.words}: scores change by {_share(use.change)}, correlation "
+            f"{use.correlation:.3f}; norms by {_share(use.norm_change)}, spread at an offset "
+            f"{_share(use.offset_spread)}",
+        )
+        for title, use in zip(titles, uses, strict=True)
+    ]
+    intended = Panel(
+        title="As intended",
+        values=Full.from_tensor(found.alike),
+        subtitle="interleaved pairs, as trained",
+    )
     return Layouts(
-        frames.layout_sentence(inspection, width),
-        frames.layouts(inspection),
-        frames.scores(inspection),
+        _layout_sentence(found, width),
+        pd.DataFrame(numbers),
+        (intended, *scores),
         conversion(heads, width),
     )
 
 
-@st.cache_data(**CACHE)
-def _probe_learned(query: Query, seed: int) -> tuple[str, pd.DataFrame]:
-    scheme = query.build("cpu")
-    rows = position_vectors(scheme, known(scheme, query.length), dtype=query.dtype)
-    name = scheme.provenance or SCHEMES["learned"].label
-    return _probe(name, rows, scheme.max_length or len(rows), seed)
+def _share(value: float) -> str:
+    return "rounding alone" if value < 1e-9 else f"{value:.1%}"
 
 
-@st.cache_data(**CACHE)
-def _probe_upload(name: str, seed: int) -> tuple[str, pd.DataFrame]:
-    uploaded = cached_numbers.get(name)
-    rows = TableInput.of(uploaded.table, uploaded.sines).columns
-    return _probe(f"table in {uploaded.source}", rows, len(rows), seed)
-
-
-def _probe(name: str, rows: Tensor, all_rows: int, seed: int) -> tuple[str, pd.DataFrame]:
-    """Probe the first rows of a table beside a sinusoidal one: a sentence, and a row for each table."""
-    width = rows.shape[1]
-    rows = rows[: probed_rows(width)].double()
-    same = sinusoidal_table(len(rows), width + width % 2, dtype=torch.float64)[:, :width]
-    one_thread_for_numpy()
-    probes, sinusoidal = probe_each([rows, same], seed=seed)
+def _layout_sentence(found: LayoutInspection, width: int) -> str:
+    """Return what a consistent mix-up changes and what tests do not find."""
+    if width == 2:
+        return "A head of width 2 has one pair, so its two layouts are the same."
+    both, single = found.mistakes["both"], found.mistakes["one"]
     return (
-        frames.probe_sentence(name, probes, all_rows),
-        frames.probes(name, width, probes, sinusoidal),
+        f"The wrong layout in queries and keys alike changes the scores by {both.change:.0%} of their size "
+        f"(correlation {both.correlation:.2f}). Tests of norms and offsets pass all the same (changes of "
+        f"{both.norm_change:.1g} and {both.offset_spread:.1g}). In queries alone, the scores at one offset "
+        f"spread by {single.offset_spread:.2g}. Through the permutation, the layouts agree to "
+        f"{found.largest:.1g}."
     )
 
 
@@ -211,3 +294,56 @@ def conversion(heads: int, width: int) -> str:
         f"half = weight.view({heads}, {width}, -1)[:, order].flatten(0, 1)  # neighbours to halves\n"
         f"back = half.view({heads}, {width}, -1)[:, order.argsort()].flatten(0, 1)"
     )
+
+
+# Position decoding --------------------------------------------------------------------------
+
+
+def decoding(setting: Setting, name: str) -> Decoding:
+    """Return how well positions are decoded from the table of a name."""
+    try:
+        if name not in EXAMPLES:
+            cached_numbers.get(name)  # raises once the upload is gone
+        return _decoding(name, without_model(setting))
+    except PosencError as error:
+        return Decoding(NO_TABLE, str(error))
+
+
+@st.cache_data(**CACHE)
+def _decoding(name: str, setting: Setting) -> Decoding:
+    """Probe the first rows of a table beside a sinusoidal one and random numbers of its shape."""
+    vectors = TableInput.of(*_tables(name, setting)).columns
+    all_rows, width = vectors.shape
+    vectors = vectors[: probed_rows(width)]
+    same = sinusoidal_table(len(vectors), width + width % 2, dtype=torch.float64)[:, :width]
+    one_thread_for_numpy()
+    ours, sinusoidal = probe_each([vectors, same], seed=setting.seed)
+    source = name[0].upper() + name[1:] if name in EXAMPLES else cached_numbers.get(name).source
+    index, order, shape = ours.index_error, ours.order_accuracy, f"{ours.positions:,} x {width:,}"
+    first = f" (first {ours.positions:,} of {all_rows:,} rows)" if ours.positions < all_rows else ""
+    sentence = (
+        f"{source}{first}: a linear map decodes a vector's position with an error of {index.value:.2g} "
+        f"(MAE; guessing: {ours.guessing:.3g}, control with random numbers: {index.control:.3g}). It "
+        f"orders {order.value:.0%} of pairs of vectors correctly (control: {order.control:.0%})."
+    )
+    numbers = [
+        _row(f"table: {source}", ours, "value"),
+        _row(f"sinusoidal, {shape}", sinusoidal, "value"),
+        _row(f"random numbers, {shape}", ours, "control"),
+    ]
+    return Decoding(sentence, numbers=pd.DataFrame(numbers))
+
+
+def _row(name: str, probes: Probes, which: str) -> dict[str, object]:
+    """Return the numbers of a table, or of the control of its shape."""
+    measured = probes.properties if which == "value" else probes.control_properties
+    return {
+        "table": name,
+        "positions": probes.positions,
+        "index error (MAE)": getattr(probes.index_error, which),
+        "MAE of guessing": probes.guessing,
+        "order accuracy": getattr(probes.order_accuracy, which),
+        "shift-invariance error": measured.translation_invariance_error,
+        "first rise at distance": measured.first_rise,
+        "rank agreement with distance (Kendall tau)": measured.kendall_tau,
+    }

@@ -2,9 +2,7 @@
 
 import inspect
 import math
-import re
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -15,52 +13,43 @@ from posenc.tables import rope_tables, sinusoidal_table
 
 Tables = tuple[Tensor, Tensor | None]
 
-_IMPORTS = (
-    "import math",
-    "import torch",
-    "from torch import Tensor",
-    "from posenc.kernel import position_vectors",
-    "from posenc.settings import Query, Setting, known",
-    "from posenc.tables import rope_tables, sinusoidal_table",
-)
+IMPORTS = """\
+import math
+import torch
+from torch import Tensor
+from posenc.kernel import position_vectors
+from posenc.settings import Query, Setting, known
+from posenc.tables import rope_tables, sinusoidal_table"""
 
 
-@dataclass(frozen=True)
-class Example:
-    """One table. name: unique. sentence: how it is made. recipe: makes it at a setting's sizes."""
+def make(name: str, setting: Setting) -> Tables:
+    """Return an example (length, width), or cosines and sines, rounded to the setting's precision.
 
-    name: str
-    sentence: str
-    recipe: Callable[[Setting], Tables]
+    Raises CheckpointError where the setting's learned table is not here.
+    """
+    table, sines = EXAMPLES[name](setting)
+    dtype = setting.table_dtype
+    if dtype is None:
+        return table, sines
+    return table.to(dtype), None if sines is None else sines.to(dtype)
 
-    def make(self, setting: Setting) -> Tables:
-        """Return the table (length, width), or cosines and sines, rounded to the setting's precision.
 
-        Raises CheckpointError where the setting's learned table is not here.
-        """
-        table, sines = self.recipe(setting)
-        dtype = setting.table_dtype
-        if dtype is None:
-            return table, sines
-        return table.to(dtype), None if sines is None else sines.to(dtype)
-
-    def code(self) -> tuple[str, str]:
-        """Return the imports and the source of `recipe`, for a script; recipe(setting) makes the table."""
-        source = inspect.getsource(self.recipe)
-        if "_angles(" in source:
-            source = f"{inspect.getsource(_angles)}\n\n{source}"
-        source = source.replace(self.recipe.__name__, "recipe")
-        source = source.replace("-> Tables", "-> tuple[Tensor, Tensor | None]")
-        used = set(re.findall(r"\w+", source)) | {"Tensor"}
-        imports = [line for line in _IMPORTS if used & set(re.findall(r"\w+", line)[1:])]
-        return "\n".join(imports), source
+def code(name: str) -> str:
+    """Return the source of an example, for a script with IMPORTS; recipe(setting) makes it."""
+    function = EXAMPLES[name]
+    source = inspect.getsource(function).replace(function.__name__, "recipe")
+    if "_angles(" in source:
+        source = f"{inspect.getsource(_angles)}\n\n{source}"
+    return source.replace("-> Tables", "-> tuple[Tensor, Tensor | None]")
 
 
 def _sinusoidal(setting: Setting) -> Tables:
+    """The sinusoidal table of these settings, exact."""
     return sinusoidal_table(setting.length, setting.dim, setting.base), None
 
 
 def _tutorial(setting: Setting) -> Tables:
+    """As tutorials make it: float32 exponentials of logarithms, times float32 positions."""
     position = torch.arange(setting.length, dtype=torch.float32).unsqueeze(1)
     even = torch.arange(0, setting.dim, 2, dtype=torch.float32)
     rates = torch.exp(even * (-math.log(setting.base) / setting.dim))
@@ -71,15 +60,18 @@ def _tutorial(setting: Setting) -> Tables:
 
 
 def _from_one(setting: Setting) -> Tables:
+    """The sinusoidal table, its first row for position 1."""
     return sinusoidal_table(setting.length, setting.dim, setting.base, start=1), None
 
 
 def _m_over_d(setting: Setting) -> Tables:
+    """The sinusoidal table with m/d in place of 2m/d."""
     angles = _angles(setting.length, setting.base, torch.arange(setting.dim // 2) / setting.dim)
     return torch.stack((angles.sin(), angles.cos()), -1).flatten(1).float(), None
 
 
 def _tensor2tensor(setting: Setting) -> Tables:
+    """Sines, then cosines, with tensor2tensor's exponent, 2m/(d - 2) in place of 2m/d."""
     pairs = setting.dim // 2
     exponents = torch.arange(pairs) / max(1, pairs - 1)
     angles = _angles(setting.length, setting.base, exponents)
@@ -87,16 +79,19 @@ def _tensor2tensor(setting: Setting) -> Tables:
 
 
 def _swapped(setting: Setting) -> Tables:
+    """All cosines, then all sines."""
     table = sinusoidal_table(setting.length, setting.dim, setting.base, layout="half")
     return table.roll(setting.dim // 2, 1), None
 
 
 def _cache(setting: Setting) -> Tables:
+    """Cosines and sines of one head as transformers keeps them."""
     cos, sin = rope_tables(setting.length, setting.rope_width, setting.base)
     return torch.cat((cos, cos), 1), torch.cat((sin, sin), 1)
 
 
 def _bfloat16(setting: Setting) -> Tables:
+    """Cosines and sines from frequencies kept in bfloat16, as in a model that was cast to it."""
     exponents = torch.arange(0, setting.rope_width, 2).float() / setting.rope_width
     rates = (1.0 / setting.base**exponents).bfloat16().float()
     angles = torch.arange(setting.length).float().unsqueeze(1) * rates
@@ -105,12 +100,14 @@ def _bfloat16(setting: Setting) -> Tables:
 
 
 def _learned(setting: Setting) -> Tables:
+    """The learned table that is chosen in the sidebar."""
     query = Query.of(setting, "learned")
     scheme = query.build("cpu")
     return position_vectors(scheme, known(scheme, query.length)), None
 
 
 def _random(setting: Setting) -> Tables:
+    """Independent normal numbers, which no formula makes."""
     generator = torch.Generator().manual_seed(setting.seed)
     return torch.randn(setting.length, setting.dim, generator=generator), None
 
@@ -119,30 +116,16 @@ def _angles(length: int, base: float, exponents: Tensor) -> Tensor:
     return torch.arange(length).double().unsqueeze(1) * base ** -exponents.double()
 
 
-EXAMPLES = {
-    one.name: one
-    for one in (
-        Example("sinusoidal", "The sinusoidal table of these settings, exact.", _sinusoidal),
-        Example(
-            "tutorial code",
-            "As tutorials make it: float32 exponentials of logarithms, times float32 positions.",
-            _tutorial,
-        ),
-        Example("starts at 1", "The sinusoidal table, its first row for position 1.", _from_one),
-        Example("exponent m/d", "The sinusoidal table with m/d in place of 2m/d.", _m_over_d),
-        Example(
-            "tensor2tensor",
-            "Sines, then cosines, with tensor2tensor's exponent, 2m/(d - 2) in place of 2m/d.",
-            _tensor2tensor,
-        ),
-        Example("swapped halves", "All cosines, then all sines.", _swapped),
-        Example("RoPE cache", "Cosines and sines of one head as transformers keeps them.", _cache),
-        Example(
-            "RoPE cache in bfloat16",
-            "Cosines and sines from frequencies kept in bfloat16, as in a model that was cast to it.",
-            _bfloat16,
-        ),
-        Example("learned", "The learned table that is chosen in the sidebar.", _learned),
-        Example("random numbers", "Independent normal numbers, which no formula makes.", _random),
-    )
+# By name; the docstring says how it is made.
+EXAMPLES: dict[str, Callable[[Setting], Tables]] = {
+    "sinusoidal": _sinusoidal,
+    "tutorial code": _tutorial,
+    "starts at 1": _from_one,
+    "exponent m/d": _m_over_d,
+    "tensor2tensor": _tensor2tensor,
+    "swapped halves": _swapped,
+    "RoPE cache": _cache,
+    "RoPE cache in bfloat16": _bfloat16,
+    "learned": _learned,
+    "random numbers": _random,
 }

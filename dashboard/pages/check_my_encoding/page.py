@@ -1,17 +1,27 @@
 """Check my encoding: what a table is, what a mixed-up layout does, how well positions are decoded."""
 
+import functools
+from typing import Any
+
+import altair as alt
 import streamlit as st
 
+from dashboard.ab import Pair
+from dashboard.charts import theme
+from dashboard.components.matrix import Scale
 from dashboard.controls import sidebar
-from dashboard.frame import page
-from dashboard.pages.check_my_encoding import data, panels, script, uploads
+from dashboard.frame import page, panels
+from dashboard.pages.check_my_encoding import data, script, uploads
+from dashboard.pages.check_my_encoding.data import Answer
 from dashboard.pages.check_my_encoding.examples import EXAMPLES
 from dashboard.pages.check_my_encoding.options import DECODING, LAYOUTS, CheckChoice, CheckPart
 from dashboard.text import plain
 from posenc.analysis import inspect_layouts, probe
 from posenc.identification import identify
+from posenc.settings import Setting
 
 TITLE = "Check my encoding"
+_ANSWERED = "check_answered"  # the table whose answer is drawn
 
 
 def draw() -> None:
@@ -20,12 +30,7 @@ def draw() -> None:
     header = st.empty()
     part = sidebar.choices(CheckPart).part
     if part == LAYOUTS:
-        layouts = settings.map(data.layouts)
-        with header.container():
-            page.head(TITLE, layouts.map(lambda one: one.headline))
-        panels.layouts(layouts)
-        _layout_drawers()
-        page.numbers(layouts.map(lambda one: one.numbers), "scores of two layouts")
+        _layouts(settings, header)
         page.script(script.script(settings.now, CheckChoice(table=uploads.chosen())))
         return
     upload, example, sines = st.columns([3, 2, 3])
@@ -35,39 +40,50 @@ def draw() -> None:
     if refused:
         with header.container():
             page.head(TITLE, plain(refused))
-        st.session_state["check_answered"] = ""
+        st.session_state[_ANSWERED] = ""
         return
-    if st.session_state.get("check_answered") != chosen.table not in EXAMPLES:
+    if st.session_state.get(_ANSWERED) != chosen.table not in EXAMPLES:
         # It can take a minute: no answer on another table is shown meanwhile.
         page.title(TITLE)
         header.info("The uploaded table is being checked.", icon=":material/hourglass_top:")
         result.empty()
-    if part == DECODING:
-        decoded = settings.map(lambda setting: data.decoding(setting, chosen.table))
-        with header.container():
-            page.head(TITLE, decoded.map(lambda one: plain(one.headline)))
-        with result.container():
-            panels.decoding(decoded)
-        _decoding_drawers()
-        page.numbers(decoded.map(lambda one: one.numbers), "probes of positions")
-    else:
-        answers = settings.map(lambda setting: data.answer(setting, chosen.table))
-        with header.container():
-            page.head(TITLE, answers.map(lambda one: plain(one.headline)))
-        with result.container():
-            panels.answer(answers)
-        _table_drawers()
-        page.numbers(answers.map(lambda one: one.found), "what this table is")
-        page.numbers(answers.map(lambda one: one.by_column), "largest difference by column")
-    st.session_state["check_answered"] = chosen.table
+    draw_part = _decoding if part == DECODING else _answer
+    draw_part(settings, chosen.table, header, result)
+    st.session_state[_ANSWERED] = chosen.table
     page.script(script.script(settings.now, chosen))
 
 
-def _table_drawers() -> None:
+def _answer(settings: Pair[Setting], table: str, header: Any, result: Any) -> None:
+    """Draw the largest error, the deviations and the corrected code beside the chart and the facts."""
+    both = settings.map(lambda setting: data.answer(setting, table))
+    now = both.now
+    with header.container():
+        page.head(TITLE, both.map(lambda answer: plain(answer.headline)))
+    with result.container():
+        if now.reason:
+            st.warning(plain(now.reason), icon=":material/upload_file:")
+        left, right = st.columns([3, 2], gap="large")
+        with left:
+            _verdict(both)
+        with right:
+            columns = both.map(lambda answer: data.drawn_columns(answer.by_column))
+            if any(len(frame) for frame in columns.each):
+                page.chart(columns, _differences, key="check_columns")
+            if len(now.facts):
+                st.table(now.facts, border="horizontal", hide_index=True, hide_header=True)
+        panels.rows_of_both(
+            both.map(lambda answer: answer.tables),
+            lambda every: Scale.around_zero([one.values for one in every], "number in the table"),
+            key="check_tables",
+            unit="numbers",
+            row_label="row",
+            column_label="column",
+            text_alternative="The numbers of the table and of the formula found for it, rows by columns.",
+        )
     page.how_to_read(
         "Every column of a table is a wave. The frequencies of the waves, the order of the columns and "
         "the first position name the scheme. The chart shows the largest difference of each column from "
-        "the formula, with exact angles and with the rounding that was found. For your own test suite: "
+        "the formula with exact angles. For your own test suite: "
         "`posenc.testing.assert_matches(table, scheme)`."
     )
     page.definition(
@@ -76,9 +92,74 @@ def _table_drawers() -> None:
         "the columns is one of those in public code.",
         identify,
     )
+    page.numbers(both.map(lambda answer: answer.found), "what this table is")
+    page.numbers(both.map(lambda answer: answer.by_column), "largest difference by column")
 
 
-def _layout_drawers() -> None:
+def _verdict(both: Pair[Answer]) -> None:
+    now = both.now
+    if now.largest is not None:
+        st.metric("Largest error", f"{now.largest:.3g}", width="content")
+        page.also(both.map(lambda answer: answer.worst))
+    if now.result is not None:
+        for deviation in now.result.deviations:
+            st.markdown(f":material/error: {plain(deviation.sentence)}")
+        if now.result.known and not now.result.deviations:
+            number_type = str(now.result.dtype).removeprefix("torch.")
+            st.markdown(f":material/check_circle: Matches the formula to {number_type} rounding.")
+        for words in now.result.also:
+            st.markdown(f":material/alt_route: It may also be {plain(words)}.")
+    if now.code:
+        st.markdown("**Corrected code**")
+        st.code(now.code, language="python", wrap_lines=True)
+    for note in now.notes:
+        st.caption(plain(note))
+
+
+@functools.cache
+def _differences(*, pinned: bool = False) -> theme.Spec:
+    """Largest difference by column, log scale. Frame: x, y."""
+    setting = [alt.Tooltip("setting:N", title="setting (B current, A pinned)")] if pinned else []
+    # Points have no stroke to tell A from B by: A's are pale.
+    style = {"opacity": theme.by_setting(True)["opacity"]} if pinned else {}
+    points = (
+        alt.Chart()
+        .mark_circle(size=14, opacity=1, color=theme.COLOURS["sinusoidal"])
+        .encode(
+            x=alt.X("x:Q", title="column (of a cache: cosines, then sines)", scale=alt.Scale(nice=False)),
+            y=alt.Y(
+                "y:Q", title="largest error", scale=alt.Scale(type="log"),
+                axis=alt.Axis(format=".0e", tickCount=5),
+            ),
+            tooltip=["x:Q", alt.Tooltip("y:Q", format=".3g"), *setting],
+            **style,
+        )
+    )  # fmt: skip
+    return theme.spec_of(alt.layer(points).properties(height=theme.HEIGHT))
+
+
+def _layouts(settings: Pair[Setting], header: Any) -> None:
+    """Draw the scores of both layouts used in every way, and the code that converts a weight."""
+    both = settings.map(data.layouts)
+    with header.container():
+        page.head(TITLE, both.map(lambda layouts: layouts.headline))
+    st.caption(
+        "Scores of one random query and key at every position. If all diagonals have one colour, only "
+        "the offset counts. The table has random queries and keys that differ from row to row."
+    )
+    panels.rows_of_both(
+        both.map(lambda layouts: layouts.scores),
+        lambda every: Scale.around_zero([one.values for one in every], "score"),
+        key="check_layouts",
+        unit="scores",
+        text_alternative=(
+            "Scores of one random query and key at every position: as intended, in the other layout "
+            "through the permutation, and with three mistakes."
+        ),
+    )
+    page.table(both.map(lambda layouts: layouts.numbers))
+    st.markdown("**Convert a weight, head by head.** A bias takes the same order.")
+    st.code(both.now.conversion, language="python", wrap_lines=True)
     page.how_to_read(
         "The same random queries and keys are rotated in both layouts. A consistent mix-up passes tests of "
         "norms and offsets; only the scores show it."
@@ -90,9 +171,19 @@ def _layout_drawers() -> None:
         "between them keeps every score.",
         inspect_layouts,
     )
+    page.numbers(both.map(lambda layouts: layouts.numbers), "scores of two layouts")
 
 
-def _decoding_drawers() -> None:
+def _decoding(settings: Pair[Setting], table: str, header: Any, result: Any) -> None:
+    """Draw how well positions are decoded from a table, beside a sinusoidal one and a control."""
+    both = settings.map(lambda setting: data.decoding(setting, table))
+    with header.container():
+        page.head(TITLE, both.map(lambda decoding: plain(decoding.headline)))
+    with result.container():
+        for reason in dict.fromkeys(decoding.reason for decoding in both.each if decoding.reason):
+            st.info(plain(reason), icon=":material/info:")
+        if any(len(decoding.numbers) for decoding in both.each):
+            page.table(both.map(lambda decoding: decoding.numbers))
     page.how_to_read(
         "A linear map is fitted to decode the position of each vector. An index error (MAE) below that of "
         "guessing means that the vector holds its position. The control is random numbers of the same "
@@ -103,3 +194,4 @@ def _decoding_drawers() -> None:
         "Probes: Wang & Chen 2020, arXiv 2010.04903.",
         probe,
     )
+    page.numbers(both.map(lambda decoding: decoding.numbers), "probes of positions")

@@ -3,9 +3,8 @@
 from dashboard.compute.uploaded_numbers import UploadedNumbers, cached_numbers, max_rows
 from dashboard.frame.script import written
 from dashboard.limits import MAX_PROBED_ROWS, probed_rows
-from dashboard.pages.check_my_encoding.data import without_model
-from dashboard.pages.check_my_encoding.examples import EXAMPLES
-from dashboard.pages.check_my_encoding.frames import FIELDS
+from dashboard.pages.check_my_encoding import examples
+from dashboard.pages.check_my_encoding.data import FIELDS, without_model
 from dashboard.pages.check_my_encoding.options import CheckChoice
 from posenc.errors import CheckpointError
 from posenc.settings import Setting
@@ -29,31 +28,31 @@ apart = from_exact(found, table, sines) if found.known else None
 print(f"{{leading_error(found, apart)}} {{headline(found)}}".strip(), fit_sentence(found), file=sys.stderr)
 for one in found.deviations:
     print(one.sentence, file=sys.stderr)
-said = record(found)
-said["scheme"] = said["config"]["kind"] if said["config"] else None
+values = record(found)
+values["scheme"] = values["config"]["kind"] if values["config"] else None
 names = {names!r}
 rows = csv.writer(sys.stdout, lineterminator="\\n")
 rows.writerow(names)
-rows.writerow([said[name] for name in names])
+rows.writerow([values[name] for name in names])
 {probes}"""
 
 _PROBES = """
 # How well its index and the order of two rows are read back from its rows, beside random numbers.
 vectors = TableInput.of(table, sines).columns
 try:
-    told = probe(vectors[:{rows}], seed={seed})
+    found = probe(vectors[:{rows}], seed={seed})
 except SchemeArgumentError as error:
     sys.exit(str(error))
 rows.writerow([])
 rows.writerow(["positions", "index error (MAE)", "MAE of guessing", "order accuracy",
                "shift-invariance error", "first rise at distance",
                "rank agreement with distance (Kendall tau)"])
-for index, order, shown in (
-    (told.index_error.value, told.order_accuracy.value, told.properties),
-    (told.index_error.control, told.order_accuracy.control, told.control_properties),
+for index, order, numbers in (
+    (found.index_error.value, found.order_accuracy.value, found.properties),
+    (found.index_error.control, found.order_accuracy.control, found.control_properties),
 ):
-    rows.writerow([told.positions, index, told.guessing, order, shown.translation_invariance_error,
-                   shown.first_rise, shown.kendall_tau])
+    rows.writerow([found.positions, index, found.guessing, order, numbers.translation_invariance_error,
+                   numbers.first_rise, numbers.kendall_tau])
 """
 _PROBE_IMPORTS = """\
 from posenc.analysis.probes import probe
@@ -63,14 +62,13 @@ from posenc.checkpoints.array_files import read_number_table"""
 
 def script(setting: Setting, chosen: CheckChoice) -> str:
     """Return a script that prints what the chosen table is; an upload is read from its owner's files."""
-    if chosen.table in EXAMPLES:
-        shared = without_model(setting)
-        imports, recipe = EXAMPLES[chosen.table].code()
+    if chosen.table in examples.EXAMPLES:
+        shared, probes = without_model(setting), ""
+        imports, recipe = examples.IMPORTS, examples.code(chosen.table)
         table = f"\n{recipe}\n\nsetting = {written(shared)}\ntable, sines = recipe(setting)"
         if shared.table_dtype is not None:
             table += f"\ntable = table.to({shared.table_dtype})"
             table += f"\nsines = None if sines is None else sines.to({shared.table_dtype})"
-        probes = ""
     else:
         try:
             numbers = cached_numbers.get(chosen.table)
@@ -85,29 +83,23 @@ def script(setting: Setting, chosen: CheckChoice) -> str:
 def _of_upload(name: str, numbers: UploadedNumbers | None) -> str:
     """Return what reads an upload again: one file or two, by the names they came with."""
     files = (numbers and numbers.files) or ("table.npy",)
-    comment = f"# Uploaded as {name}: put the paths of your own files here.\n"
+    code = f"# Uploaded as {name}: put the paths of your own files here.\n"
     if len(files) == 2:
         cosines, sines = files
-        code = (
+        code += (
             f"cosines, sines = read_number_table({cosines!r}), read_number_table({sines!r})\n"
             "table, sines = cosines.table, sines.table"
         )
     else:
         tensor = "" if numbers is None or numbers.tensor is None else f", {numbers.tensor!r}"
-        code = (
+        code += (
             f"read = read_number_table({files[0]!r}{tensor})\ntable, sines = read.table, read.sines"
         )
-    return comment + code + _first_rows(numbers)
-
-
-def _first_rows(numbers: UploadedNumbers | None) -> str:
-    """Return what leaves out the rows that the page does not look at, "" where it looks at all."""
-    if numbers is None or len(numbers.table) < max_rows(numbers.table.shape[1]):
-        return ""
-    rows, width = numbers.table.shape
-    code = f"\ntable = table.reshape(-1, {width})[:{rows}]"
-    if numbers.sines is not None:
-        code += f"\nsines = sines.reshape(-1, {width})[:{rows}]"
+    if numbers is not None and len(numbers.table) >= max_rows(numbers.table.shape[1]):
+        rows, width = numbers.table.shape  # the page looks at the first rows alone
+        code += f"\ntable = table.reshape(-1, {width})[:{rows}]"
+        if numbers.sines is not None:
+            code += f"\nsines = sines.reshape(-1, {width})[:{rows}]"
     return code
 
 
