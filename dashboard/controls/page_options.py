@@ -3,21 +3,6 @@
 from dataclasses import dataclass
 
 from dashboard.controls.sentence_rule import Sentence
-from dashboard.pages.check_my_encoding.options import CheckChoice, CheckPart
-from dashboard.pages.claims.options import ClaimsChoice
-from dashboard.pages.encoding.options import EncodingChoice
-from dashboard.pages.extend_context.options import PlanChoice
-from dashboard.pages.extrapolation.options import (
-    ExtrapolationChoice,
-    FormulaChoice,
-    LossChoice,
-    MeasuredChoice,
-)
-from dashboard.pages.pca.options import PcaChoice
-from dashboard.pages.relative_offsets.options import OffsetChoice
-from dashboard.pages.similarity.options import SimilarityChoice
-from dashboard.pages.train.options import TrainingChoice
-from dashboard.pages.why_order_matters.options import OrderChoice
 from posenc import fields
 
 
@@ -96,28 +81,3 @@ class PredictionChoice:
         in_words="none, or said and the answer that was given",
         label="Answer",
     ).field("none")
-
-
-PAGE_CHOICES: tuple[type, ...] = (
-    EncodingChoice,
-    ClaimsChoice,
-    SimilarityChoice,
-    PcaChoice,
-    OffsetChoice,
-    ExtrapolationChoice,
-    FormulaChoice,
-    MeasuredChoice,
-    LossChoice,
-    TrainingChoice,
-    OrderChoice,
-    LessonChoice,
-    SwapChoice,
-    WaveChoice,
-    SlopeChoice,
-    GuessChoice,
-    ExerciseChoice,
-    PredictionChoice,
-    PlanChoice,
-    CheckPart,
-    CheckChoice,
-)

@@ -18,16 +18,22 @@ SEPARATOR = "~"  # in no value, and written into a link as it is
 MOST_CHARACTERS = 3_000 + MAX_TOKEN
 
 
-def written(setting: Setting) -> str:
-    """Return the word of a setting: every field by its name, defaults too.
+def named_values(setting: Setting) -> dict[str, Any]:
+    """Return every field that a link names, with its value, defaults too.
 
-    Of schemes that it does not show only what is no default: their defaults change nothing.
+    Of schemes that are not shown only what is no default: some forty fields would make a link that
+    messages cut off.
     """
+    names = {f"{kind}.{name}" for kind in setting.schemes for name in SCHEMES[kind].own_rules()}
+    names |= {*fields.rules(Setting), *dict(setting.own)}
+    return {name: value for name, value in record(setting).items() if name in names}
+
+
+def written(setting: Setting) -> str:
+    """Return the token of a setting: every field by its name, defaults too."""
     rules = fields.rules(Setting) | own_rules()
-    held = {f"{kind}.{name}" for kind in setting.schemes for name in SCHEMES[kind].own_rules()}
-    held |= {*fields.rules(Setting), *dict(setting.own)}
-    said = {name: rules[name].write(record(setting)[name]) for name in rules if name in held}
-    return SEPARATOR.join(part for pair in said.items() for part in pair)
+    texts = {name: rules[name].write(value) for name, value in named_values(setting).items()}
+    return SEPARATOR.join(part for pair in texts.items() for part in pair)
 
 
 def read(word: str) -> tuple[Setting | None, list[str]]:
@@ -118,9 +124,4 @@ def control(setting: Setting) -> None:
 
 @answered
 def _pin(word: str) -> None:
-    # No widget holds it: one in a closed menu is not in the browser, which would then forget it.
     st.session_state[KEY] = word
-    if word:
-        st.query_params[KEY] = word
-    elif KEY in st.query_params:
-        del st.query_params[KEY]

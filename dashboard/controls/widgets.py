@@ -1,10 +1,6 @@
-"""Ruled fields become widgets: of a page, bound to the link; of the sidebar, drawn from the session.
+"""Ruled fields become widgets: of a page, bound to the link; shared ones, drawn from the session."""
 
-A shared control's value lives in the session under the field's name, whether or not it is drawn; its
-widget has a key of its own, so that Streamlit forgets nothing when the widget is not drawn.
-"""
-
-from typing import Any
+from typing import Any, TypeGuard
 
 import streamlit as st
 
@@ -13,6 +9,7 @@ from dashboard.text import plain
 from posenc import fields
 
 FEW = 64  # steps that a slider still tells apart
+MANY = 12  # words that stand side by side; more are a list to choose from
 
 
 def pressed(place: Any, label: str, *, key: str, **look: Any) -> bool:
@@ -34,10 +31,19 @@ def _remember(name: str) -> None:
 def widget(place: Any, rule: fields.Rule, default: Any, **common: Any) -> Any:
     """Draw the widget of one ruled field and return what it holds; free text is its text.
 
-    common: what every widget takes: key, bind or on_change.
+    default: as the widget holds it. common: what every widget takes: key, bind or on_change.
     """
     common["help"] = rule.help or None
     match rule:
+        case fields.MultiChoice() if len(rule.options) > MANY:
+            return place.multiselect(
+                rule.label,
+                rule.options,
+                list(default),
+                format_func=labels(rule).__getitem__,
+                max_selections=rule.most,
+                **common,
+            )
         case fields.MultiChoice():
             return place.pills(
                 rule.label,
@@ -68,7 +74,7 @@ def widget(place: Any, rule: fields.Rule, default: Any, **common: Any) -> Any:
                 rule.label, least, rule.high, default, step=step, format="%.10g", **common
             )
     longest = getattr(rule, "longest", None)
-    return place.text_input(rule.label, rule.write(default), max_chars=longest, width=280, **common)
+    return place.text_input(rule.label, default, max_chars=longest, width=280, **common)
 
 
 def typed(rule: fields.Rule) -> bool:
@@ -97,18 +103,31 @@ def labels(rule: fields.MultiChoice) -> dict[str, str]:
     return dict(zip(rule.options, rule.labels, strict=True))
 
 
-def control(place: Any, name: str, rule: fields.Rule, default: Any) -> None:
-    """Draw the control of one shared field, whose value is the session's of that name."""
-    key, value = f"{name}_control", st.session_state[name]
-    if not typed(rule):
-        show(key, value)
-        widget(place, rule, default, key=key, on_change=_take, args=(name, key))
+def control(place: Any, name: str, rule: fields.Rule, *, exact: bool = False) -> None:
+    """Draw the control of one shared field, whose value is the session's of that name, drawn or not.
+
+    Of a number with usual values a slider over them; exact: a field for any number instead.
+    """
+    key, value = f"{name}_{'exact' if exact else 'control'}", st.session_state[name]
+    show(key, value)
+    # Its default is what it shows: a browser that draws it anew, in another place, begins there.
+    common: dict[str, Any] = {"key": key, "on_change": _take, "args": (name, key)}
+    if exact or not has_stops(rule):
+        widget(place, rule, value, **common)
         return
-    text = st.session_state.get(key)
-    if text is None or understood(rule, default, text) != value:
-        st.session_state[key] = text = rule.write(value)
-    widget(place, rule, default, key=key, on_change=_read, args=(name, key, rule, default))
-    tell_changed(rule, text, value)
+    place.select_slider(
+        rule.label,
+        sorted({*rule.grid, value}),  # an exact value is a stop while it is chosen
+        value,
+        help=rule.help,
+        format_func=lambda stop: f"{stop:,.15g}",
+        **common,
+    )
+
+
+@answered
+def _take(name: str, key: str) -> None:
+    st.session_state[name] = st.session_state[key]
 
 
 def show(key: str, value: Any) -> None:
@@ -120,35 +139,20 @@ def show(key: str, value: Any) -> None:
         st.session_state[key] = value
 
 
-def dial(place: Any, name: str, rule: fields.Rule, *, key: str, **layout: Any) -> None:
-    """A slider over the usual values of a shared number; the exact number is the session's."""
-    assert isinstance(rule, fields.IntRange | fields.FloatRange)
-    exact = st.session_state[name]
-    nearest = _nearest_stop(rule, exact)
-    label = rule.label if exact == nearest else f"{rule.label}, exactly {exact:,.10g}"
-    show(key, nearest)
-    place.select_slider(
-        label,
-        rule.grid,
-        key=key,
-        help=rule.help,
-        format_func=lambda value: f"{value:,.10g}",
-        on_change=_take,
-        args=(name, key),
-        **layout,
-    )
+def has_stops(rule: fields.Rule) -> TypeGuard[fields.IntRange | fields.FloatRange]:
+    """Whether a number is drawn as a slider over its usual values."""
+    return isinstance(rule, fields.IntRange | fields.FloatRange) and bool(rule.grid)
 
 
-@answered
-def _take(name: str, key: str) -> None:
-    st.session_state[name] = st.session_state[key]
+def widget_value(rule: fields.Rule, value: Any) -> Any:
+    """Return a value as its widget holds it: several words as a list, free text as its text."""
+    if isinstance(rule, fields.MultiChoice):
+        return list(value)
+    return rule.write(value) if typed(rule) else value
 
 
-@answered
-def _read(name: str, key: str, rule: fields.Rule, default: Any) -> None:
-    st.session_state[name] = understood(rule, default, st.session_state[key])
-
-
-def _nearest_stop(rule: fields.IntRange | fields.FloatRange, value: float) -> float:
-    """Return the slider's stop nearest to a value, by ratio."""
-    return min(rule.grid, key=lambda stop: max(stop, value) / min(stop, value))
+def widget_text(rule: fields.Rule, value: Any) -> str:
+    """Return the text that the rule reads of what a widget holds."""
+    if isinstance(rule, fields.MultiChoice):
+        return ",".join(value)
+    return value if typed(rule) else rule.write(value)

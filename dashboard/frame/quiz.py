@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 import streamlit as st
 
-from dashboard.controls import page_options, sidebar
+from dashboard.controls import link, page_options, sidebar
 from dashboard.server.incidents import answered
 from dashboard.text import listed, plain
 from posenc import fields
@@ -132,6 +132,7 @@ def ask(page: str, setting: Hashable, questions: Sequence[Question[Found]], foun
         st.caption("No question at this setting.")
         return True
     answers: dict[Hashable, Answer] = st.session_state.setdefault("predictions", {})
+    link.read_options(page_options.PredictionChoice)
     with st.container(border=True):
         texts = {question.key: question.text for question in questions}
         _take_up_question(page, [*texts])

@@ -61,7 +61,7 @@ def draw(
         if not begun:
             raise incidents.Ended
         counters.here.count("reruns", chosen.url_path or "start")
-        link.turn_to(chosen.url_path)
+        st.session_state["page"], st.session_state["owners"] = chosen.url_path, []
         page_contents.begin()
         link.restore()
         toolbar = Toolbar()
@@ -80,4 +80,5 @@ def draw(
         with incidents.kind_errors():
             drawers.draw()
         toolbar.after(setting)
+        st.session_state["link_notices"] = []  # now: a page may run again before it is drawn
         browser.keep_one_step_per_page()

@@ -33,10 +33,11 @@ def facts(page: Page) -> list[str]:
 def test_copied_link_with_every_number_and_choice_opens_the_same_view(visitor: Visit) -> None:
     page = visitor().open(f"similarity?{urlencode(LINK)}")
     assert alerts(page) == []
-    sidebar = page.get_by_test_id("stSidebar")
-    for name in ("Sinusoidal", "NoPE"):  # one leaves, one joins
-        click(page, sidebar.get_by_role("button", name=name, exact=True))
-        settled(page)
+    page.get_by_role("combobox", name="Schemes").press("Backspace")  # ALiBi leaves, NoPE joins
+    settled(page)
+    browser_page.choose(page, "Schemes", "NoPE")
+    page.keyboard.press("Escape")  # its list stays open for more
+    settled(page)
     browser_page.choose(page, "Learned table", "MiniLM")
     expect(row(page, "similarity").locator(".subtitle").first).to_contain_text("512x384")
     settled(page)
@@ -44,7 +45,7 @@ def test_copied_link_with_every_number_and_choice_opens_the_same_view(visitor: V
     other = visitor().open(link)
     assert alerts(other) == []
     assert [title.split()[0] for title in row(other, "similarity").locator(".title").all_inner_texts()] == [
-        "Learned", "RoPE", "ALiBi", "NoPE"
+        "Learned", "Sinusoidal", "RoPE", "NoPE"
     ]  # fmt: skip
     assert facts(other) == facts(page)
     assert lines(other) == lines(page)
@@ -53,6 +54,36 @@ def test_copied_link_with_every_number_and_choice_opens_the_same_view(visitor: V
     go(other, "relative_offsets")  # the shared numbers follow to other pages
     assert asked(other).items() >= {"dim": 96, "base": 777.5, "rope.layout": "half"}.items()
     assert "reference" not in asked(other)
+
+
+def test_controls_keep_step_with_the_address_from_page_to_page(visitor: Visit) -> None:
+    """Through pages that draw a control elsewhere or not at all, back, and by a reload."""
+    page = visitor().open("similarity?base=500&seed=4&rope.layout=half")
+    shared = {"base": 500, "seed": 4, "rope.layout": "half"}
+    for path, stop in (
+        ("", 630),
+        ("pca", 800),
+        ("train", 1000),
+        ("learn", None),
+        ("similarity", 1250),
+    ):
+        go(page, path)
+        assert asked(page) == shared
+        if stop:
+            press(page, "Base", "ArrowRight")
+            page.wait_for_function(f"location.search.includes('base={stop}')")
+            settled(page)
+            shared |= {"base": stop}
+    go(page, "learn")
+    page.reload()
+    settled(page)
+    assert asked(page) == shared
+    page.go_back()
+    expect(page.get_by_test_id("stSidebar").get_by_test_id("stSlider").first).to_contain_text(
+        "1,250"
+    )
+    settled(page)
+    assert asked(page) == shared
 
 
 def test_pinned_cell_is_in_the_link_and_opens_pinned(visitor: Visit) -> None:

@@ -1,9 +1,12 @@
 """The dashboard's pages without a browser: opened by link, read as frames, matrices and sentences."""
 
+import importlib
 import io
 import json
+import pkgutil
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
@@ -15,8 +18,10 @@ from streamlit.components.v2.component_manager import BidiComponentManager
 from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
 
+import dashboard
 from dashboard.frame.drawers import ICONS
 from dashboard.text import JOINER
+from posenc import fields
 from posenc.settings import Setting
 
 DASHBOARD = Path(__file__).parents[2] / "dashboard"
@@ -42,6 +47,20 @@ DEFAULT = {
 
 # A page that opens on trained models is visited at its formulas, unless a test says otherwise.
 VIEWS = {"extrapolation": {"half": "formula"}}
+
+
+def _option_classes() -> tuple[type, ...]:
+    """Return every class of page options: what pages and their frame define with ruled fields."""
+    found: list[type] = []
+    for entry in pkgutil.walk_packages(dashboard.__path__, "dashboard."):
+        if entry.name.split(".")[1] in ("pages", "frame", "controls"):
+            module = vars(importlib.import_module(entry.name))
+            classes = [one for one in module.values() if isinstance(one, type)]
+            found += [one for one in classes if one.__module__ == entry.name and is_dataclass(one)]
+    return tuple(one for one in found if fields.rules(one))
+
+
+OPTIONS = _option_classes()
 
 
 def turn_to(at: AppTest, page: str) -> AppTest:

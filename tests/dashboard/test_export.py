@@ -92,7 +92,7 @@ def test_pin_and_presentation_are_in_the_link_and_keep_every_control() -> None:
     copied = copied_link(drawn(at))
     assert copied["present"] == "true"
     assert "base~777.5" in copied["a"]
-    at.select_slider(key="base_dial").set_value(500.0).run()
+    at.select_slider(key="base_control").set_value(500.0).run()
     at.toggle(key="present").set_value(False).run()
     assert (setting(drawn(at)).base, setting(at).heads) == (500, 3)
     at.button(key="reset").click().run()

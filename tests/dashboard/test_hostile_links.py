@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 from dashboard.compute import schemes
 from dashboard.controls import link as links
 from dashboard.controls import pin
-from dashboard.controls.page_options import PAGE_CHOICES
 from dashboard.server.workers import server_workers
 from posenc import best_device, fields
 from posenc.checkpoints.file_store import ENVIRONMENT
@@ -27,13 +26,14 @@ from posenc.schemes import SCHEMES
 from posenc.settings import Setting, own_rules, record
 from posenc.settings.chosen_model import MAX_SHOWN_DIM
 from posenc.settings.setting import MAX_SHOWN_ELEMENTS, MAX_SHOWN_LENGTH
+from tests.dashboard.pages import OPTIONS as OPTION_CLASSES
 from tests.dashboard.pages import PAGES, as_read, drawn, notices, setting, visit
 from tests.library.test_setting import HOSTILE, within
 from tests.longer import mostly
 
 pytestmark = pytest.mark.usefixtures("no_shape_checks", "fixed_speed")
 
-OF_PAGES = {name: rule for owner in PAGE_CHOICES for name, rule in fields.rules(owner).items()}
+OF_PAGES = {name: rule for owner in OPTION_CLASSES for name, rule in fields.rules(owner).items()}
 RULES = fields.rules(Setting) | own_rules() | OF_PAGES
 
 
@@ -73,15 +73,15 @@ def queries(draw: st.DrawFn) -> str:
     return "&".join(parts)
 
 
-def read(query: str) -> links.Meant:
+def read(query: str) -> links.ParsedLink:
     """Read a query as Streamlit and `links` do."""
-    return links.meant(parse_qs(query, keep_blank_values=True))
+    return links.parse(parse_qs(query, keep_blank_values=True), *OPTION_CLASSES)
 
 
-def assert_legal(found: links.Meant) -> None:
+def assert_legal(found: links.ParsedLink) -> None:
     within(found.setting)
-    assert found.choices.keys() == OF_PAGES.keys()
-    for name, value in found.choices.items():
+    assert found.options.keys() == OF_PAGES.keys()
+    for name, value in found.options.items():
         assert OF_PAGES[name].accepts(value), name
     assert found.setting.length <= MAX_SHOWN_LENGTH
     assert found.setting.dim <= MAX_SHOWN_DIM
@@ -99,9 +99,11 @@ def assert_survives(query: str) -> None:
     """Assert that a query is read as a legal state, whose own link reads back without a notice."""
     state = read(query)
     assert_legal(state)
-    again = read(urlencode(links.address(state), doseq=True))
-    assert (again.setting, again.choices, again.pinned) == (
-        state.setting, state.choices, state.pinned,
+    values = record(state.setting) | state.options
+    texts = {name: RULES[name].write(value) for name, value in values.items()}
+    again = read(urlencode(texts | {pin.KEY: state.pinned}))
+    assert (again.setting, again.options, again.pinned) == (
+        state.setting, state.options, state.pinned,
     )  # fmt: skip
     assert again.notices == ()
 
@@ -215,7 +217,7 @@ RANGES: dict[str, tuple[float, float, float]] = {
 
 def read_one(name: str, text: str) -> tuple[Any, tuple[str, ...]]:
     """What a link that names one number gives it, and the notices."""
-    found = links.meant({name: [text]})
+    found = links.parse({name: [text]})
     return record(found.setting)[name], found.notices
 
 
@@ -239,10 +241,10 @@ def test_number_in_a_link_becomes_the_nearest_legal_one(name: str) -> None:
 @pytest.mark.parametrize("text", ["nan", "", "9" * 5_000, "</script>", "../x", "C:\\x"])
 def test_nonsense_gives_every_control_its_default_and_a_notice(text: str) -> None:
     every = [*fields.rules(Setting), *OF_PAGES]
-    found = links.meant({name: [text] for name in every})
+    found = links.parse({name: [text] for name in every}, *OPTION_CLASSES)
     assert found.setting == Setting()
-    defaults = [fields.defaults(owner).items() for owner in PAGE_CHOICES]
-    assert found.choices == dict(itertools.chain(*defaults))
+    defaults = [fields.defaults(owner).items() for owner in OPTION_CLASSES]
+    assert found.options == dict(itertools.chain(*defaults))
     # An empty text is no nonsense for `model`: it says that none is chosen.
     assert len(found.notices) == len(every) - (text == "")
 
@@ -264,7 +266,7 @@ def test_page_tells_once_what_it_changed_and_passes_over_unknown_names() -> None
 
 def test_switching_every_scheme_off_falls_back_with_a_notice() -> None:
     at = drawn(visit("similarity", SMALL))
-    at.button_group(key="schemes_control").set_value([]).run()
+    at.multiselect(key="schemes_control").set_value([]).run()
     assert setting(drawn(at)).schemes == ("learned", "sinusoidal", "rope", "alibi")
     assert len(notices(at)) == 1
 
@@ -272,10 +274,12 @@ def test_switching_every_scheme_off_falls_back_with_a_notice() -> None:
 def test_slider_and_exact_value_set_each_other() -> None:
     small = SMALL | {"dim": "500", "heads": "2"}
     at = drawn(visit("similarity", small, exact_values=True, more=True))
-    assert at.sidebar.select_slider[1].label == "Model dimension, exactly 500"
-    at.number_input(key="base_control").set_value(12345.0).run()
+    assert at.sidebar.select_slider[1].value == 500  # between two stops: a stop of its own
+    at.number_input(key="base_exact").set_value(12345.0).run()
     assert setting(drawn(at)).base == 12345
-    assert at.select_slider(key="base_dial").value == 12500
+    assert at.select_slider(key="base_control").value == 12345
+    at.select_slider(key="base_control").set_value(12500.0).run()
+    assert setting(drawn(at)).base == at.number_input(key="base_exact").value == 12500
     at.slider(key="heads_control").set_value(7).run()  # 500 is no multiple of 14
     assert setting(drawn(at)).dim % 14 == 0
     assert any("twice the heads (14)" in as_read(notice) for notice in notices(at))

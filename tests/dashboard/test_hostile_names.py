@@ -17,7 +17,6 @@ import pytest
 from safetensors.numpy import save
 from streamlit.testing.v1 import AppTest
 
-from dashboard.controls.page_options import PAGE_CHOICES
 from dashboard.pages.check_my_encoding.options import DECODING
 from posenc import fields
 from posenc.checkpoints.file_store import ENVIRONMENT
@@ -28,6 +27,7 @@ from posenc.lab.summary import comparison
 from posenc.settings import Setting, own_rules
 from tests.dashboard.page_queue import empty_page_caches
 from tests.dashboard.pages import (
+    OPTIONS,
     PAGES,
     as_read,
     charts,
@@ -183,7 +183,7 @@ def test_texts_of_a_stored_run_are_text(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_values_of_a_link_are_text_in_every_key() -> None:
     keys = [*fields.rules(Setting), *own_rules()]
-    keys += [key for choice in PAGE_CHOICES for key in fields.rules(choice)]
+    keys += [key for choice in OPTIONS for key in fields.rules(choice)]
     name = NAMES["HTML"]
     at = visit("why_position", dict.fromkeys([*keys, "a", name], name))
     assert_text(at)

@@ -105,7 +105,7 @@ def test_chosen_model_draws_its_own_numbers_and_hides_controls_it_ignores() -> N
     angles = np.arange(48)[:, None] * 5e5 ** (-np.arange(0, 128, 2) / 128)
     expected = np.cos(angles[:, None] - angles[None]).mean(-1)
     assert np.allclose(shown["RoPE"], expected, atol=1e-6)
-    at.button_group(key="schemes_control").set_value(["rope"]).run()
+    at.multiselect(key="schemes_control").set_value(["rope"]).run()
     assert not {"Base", "Model dimension"} & {slider.label for slider in at.select_slider}
 
 

@@ -112,7 +112,7 @@ def test_pinning_and_unpinning_by_hand() -> None:
     at = drawn(visit("similarity", NOW, menu_compare=True))
     before = pages.setting(at)
     at.button(key="pin").click().run()
-    at.select_slider(key="base_dial").set_value(500.0).run()
+    at.select_slider(key="base_control").set_value(500.0).run()
     assert len(rows_of_matrices(drawn(at))) == 3
     turn_to(at, "why_position").run()
     turn_to(at, "similarity").run()

@@ -104,10 +104,10 @@ def test_another_setting_or_question_asks_again_and_the_first_is_remembered() ->
     at = open_quiz("similarity", {"question": "half.rope", "answer": "said 3"}, exact_values=True)
     first = (headline(at), verdict(at))
     assert "You said 3;" in first[1]
-    at.number_input(key="base_control").set_value(50.0).run()
+    at.number_input(key="base_exact").set_value(50.0).run()
     assert withheld(drawn(at))
     assert quiz_link(at)["answer"] == "none"
-    at.number_input(key="base_control").set_value(10000.0).run()
+    at.number_input(key="base_exact").set_value(10000.0).run()
     assert (headline(drawn(at)), verdict(at)) == first
     assert quiz_link(at)["answer"] == "said 3"
     box = question_box(at, "similarity")

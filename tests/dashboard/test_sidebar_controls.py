@@ -1,5 +1,6 @@
 """The sidebar: a page draws what it uses; what it hides keeps its value and changes nothing."""
 
+import re
 from typing import Any
 
 import pandas as pd
@@ -9,8 +10,7 @@ from streamlit.delta_generator import DeltaGenerator
 from streamlit.runtime.state import SessionState
 from streamlit.testing.v1 import AppTest
 
-from dashboard.controls import page_controls, sidebar
-from dashboard.controls.sidebar import DIALS
+from dashboard.controls import page_controls
 from posenc import fields
 from posenc.schemes import SCHEMES
 from posenc.settings import PRESETS, Setting, own_rules, record
@@ -44,17 +44,19 @@ def path(page: str) -> str:
 
 
 def schemes_box(at: AppTest) -> Any:
-    return at.button_group(key="schemes_control")
+    return at.multiselect(key="schemes_control")
 
 
 def drawn_controls(at: AppTest) -> tuple[set[str], set[str]]:
     """The fields that the sidebar's controls set, dials among them; and those of the dials."""
     keys = {str(widget.key) for widget in at.sidebar if getattr(widget, "key", None)}
     for kind in ("number_input", "slider", "select_slider", "toggle", "button_group", "selectbox",
-                 "text_input"):  # fmt: skip
+                 "text_input", "multiselect"):  # fmt: skip
         keys |= {str(widget.key) for widget in getattr(at.sidebar, kind)}
-    dials = {key.removesuffix("_dial") for key in keys if key.endswith("_dial")}
-    return dials | {key.removesuffix("_control") for key in keys if key.endswith("_control")}, dials
+    names = {
+        re.sub("_(control|exact)$", "", key) for key in keys if re.search("_(control|exact)$", key)
+    }
+    return names, {str(box.key).removesuffix("_control") for box in at.sidebar.select_slider}
 
 
 def choose_from_menu(monkeypatch: pytest.MonkeyPatch, key: str, option: str) -> None:
@@ -88,7 +90,7 @@ def test_sidebar_draws_what_is_used_and_nothing_else_matters(page: str) -> None:
     wanted = page_controls.controls(path(page), setting(usual))
     itself = {*page_controls.PAGES[path(page)].drawn}
     keys, dials = drawn_controls(usual)
-    assert keys == wanted - (itself - {*DIALS})  # numbers stay under Exact values
+    assert keys == wanted - (itself - {"base", "dim"})  # numbers stay under Exact values
     assert not itself & dials
     if page != "claims":  # whose sentences are about schemes of their own
         assert {name.split(".")[0] for name in keys if "." in name} <= {*schemes}
@@ -126,7 +128,7 @@ def test_reset_and_presets_set_what_is_not_drawn(monkeypatch: pytest.MonkeyPatch
     assert setting(drawn(at)) == Setting()
     assert at.query_params == {}
     choose_from_menu(monkeypatch, "preset", "bert")
-    bert = setting(drawn(at.run()))
+    bert = setting(drawn(at.run().run()))  # AppTest presses it after the setting is read
     assert bert == Setting().replace(**PRESETS["bert"].changes)
     monkeypatch.undo()
     source = f"{PRESETS['bert'].label}: {PRESETS['bert'].source}."
@@ -135,35 +137,15 @@ def test_reset_and_presets_set_what_is_not_drawn(monkeypatch: pytest.MonkeyPatch
         assert source in [pages.as_read(caption.value) for caption in at.sidebar.caption]
 
 
-def test_scheme_of_the_menu_is_added_and_chosen_ones_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sidebar, "AT_ONCE", 2)
-    at = drawn(visit("similarity", SMALL | {"schemes": ["Learned", "ALiBi"]}))
-    assert [*schemes_box(at).options] == ["Learned", "Sinusoidal", "ALiBi"]
-    drawn(schemes_box(at).set_value(["learned"]).run())
-    assert [*schemes_box(at).options] == ["Learned", "Sinusoidal"]
-    (menu,) = [box for box in at.sidebar if getattr(box, "label", "") == "More schemes"]
-    (marked,) = [str(option) for option in menu.proto.options if "advanced" in str(option)]
-    assert "RoPE YaRN as printed" in marked
-    choose_from_menu(monkeypatch, "add_scheme", "none")
-    assert setting(drawn(at.run())).schemes == ("learned", "none")
-    assert notices(at) == []
-
-
-def test_seventh_scheme_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_seventh_scheme_cannot_be_chosen_and_one_of_a_link_is_left_out() -> None:
     kinds = [*SCHEMES]
-    six = kinds[:1] + kinds[2:7]  # the second stands beside them as a pill that can be pressed
-    at = drawn(visit("similarity", SMALL | {"schemes": ",".join(six)}))
-    assert notices(at) == []
-    schemes_box(at).set_value([*six, kinds[1]]).run()
-    assert [*setting(drawn(at)).schemes] == six
-    (notice,) = notices(at)
-    assert "At most 6 schemes" in notice
-    assert SCHEMES[kinds[1]].label in notice
-    choose_from_menu(monkeypatch, "add_scheme", kinds[8])
-    assert [*setting(drawn(at.run())).schemes] == six
     at = drawn(visit("similarity", SMALL | {"schemes": ",".join(kinds[:7])}))
     assert [*setting(at).schemes] == kinds[:6]
     assert "1 to 6" in notices(at)[0]
+    assert schemes_box(at).proto.max_selections == 6
+    drawn(schemes_box(at).set_value([kinds[8], kinds[0]]).run())
+    assert setting(at).schemes == (kinds[0], kinds[8])  # in the registry's order
+    assert notices(at) == []
 
 
 def test_list_of_numbers_is_typed_and_nonsense_gets_a_notice() -> None:

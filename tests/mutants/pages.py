@@ -8,7 +8,7 @@ MUTANTS_OF_PAGES = (
            '{"A": both.now} | ({} if both.pinned is None else {"B": both.pinned})',
            ("pinned_setting",)),
     Mutant("a pinned setting without its shared fields", "dashboard/controls/pin.py",
-           "held |= {*fields.rules(Setting), *dict(setting.own)}", "held |= {*dict(setting.own)}",
+           "names |= {*fields.rules(Setting), *dict(setting.own)}", "names |= {*dict(setting.own)}",
            ("pinned_setting",)),
     Mutant("an error of a map beside itself for a control", "dashboard/pages/relative_offsets/frames.py",
            '"control": errors["control"]', '"control": errors["error"]', ("page_numbers",)),
@@ -17,6 +17,6 @@ MUTANTS_OF_PAGES = (
     Mutant("one component said to be two", "dashboard/pages/pca/data.py",
            "result.explained[:2].sum()", "result.explained[:1].sum()", ("page_numbers",)),
     Mutant("a value stays in the address after its control is reset", "dashboard/controls/link.py",
-           "for name in {*st.query_params} & rules.keys() - wanted.keys():", "for name in ():",
+           "for name in {*st.query_params} & {*RULES, pin.KEY} - texts.keys():", "for name in ():",
            ("sidebar_controls",)),
 )  # fmt: skip

@@ -40,8 +40,8 @@ def titles(every: Mapping[str, list[RunInfo]]) -> dict[str, str]:
 
 def choose(place: DeltaGenerator, every: Mapping[str, list[RunInfo]]) -> str:
     """Draw the choice of a comparison and return its name."""
-    st.session_state.setdefault("owners", []).append(MeasuredChoice)
-    link.take_up(MeasuredChoice)
+    st.session_state["owners"].append(MeasuredChoice)
+    link.read_options(MeasuredChoice)
     words = titles(every)
     options = [*words] if DEFAULT in words else [DEFAULT, *words]
     name = asked()
@@ -76,7 +76,6 @@ def _take() -> None:
 def _write(name: str) -> None:
     """Put the comparison into the address, where it is not the default."""
     st.session_state[IN_LINK] = name
-    st.session_state.setdefault("kept_choices", {})[NAME] = name
     if name == DEFAULT:
         st.query_params.pop(NAME, None)
     elif st.query_params.get(NAME) != name:

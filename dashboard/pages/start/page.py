@@ -8,7 +8,6 @@ from dashboard.ab import Pair
 from dashboard.charts import lines, loss, theme
 from dashboard.compute import runs
 from dashboard.compute.scheme_facts import compact_formula
-from dashboard.controls import sidebar
 from dashboard.controls.widgets import control
 from dashboard.frame import page
 from dashboard.pages.start import data, diagram
@@ -126,11 +125,11 @@ def _similarity(settings: Pair[Setting], read: Pair[data.Start]) -> None:
         height=HEIGHT,
         key="start",
     )
-    rules, default = fields.rules(Setting), fields.defaults(Setting)
+    rules = fields.rules(Setting)
     row = st.container(horizontal=True, vertical_alignment="center")
     for name in ("base", "dim"):
-        sidebar.dial(row, name, rules[name], key=f"start_{name}", width=DIAL)
-    control(row, "equal_width", rules["equal_width"], default["equal_width"])
+        control(row.container(width=DIAL), name, rules[name])
+    control(row, "equal_width", rules["equal_width"])
 
 
 def _loss(settings: Pair[Setting], measured: Pair[list[Curve]]) -> None:
