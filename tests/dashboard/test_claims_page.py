@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard.pages.claims import cards, data
+from dashboard.pages.claims import data, page
 from dashboard.pages.claims.options import ClaimsChoice
 from posenc.claims import CLAIMS, THEMES, Status
 from posenc.claims.distances import two_ahead_control, two_ahead_weights
@@ -54,7 +54,7 @@ def test_page_shows_every_verdict_and_counts_them() -> None:
     verdicts = {name: claim.test(setting(at)) for name, claim in CLAIMS.items()}
     numbers = {row["id"]: row for row in table(at, "claims").to_dict("records")}
     for name, verdict in verdicts.items():
-        word, _ = cards.VERDICTS[verdict.status]
+        word, _ = page.VERDICTS[verdict.status]
         assert f" **{word}.** {CLAIMS[name].sentence}" in found[name]
         row = numbers[name]
         assert row["state"] == str(verdict.status)

@@ -1,12 +1,33 @@
-"""Claims, tested: claims that are often repeated, each with the number that decides it here."""
+"""Claims, tested: a line for each repeated claim, with the number that decides it at these settings."""
 
+import inspect
+import itertools
+from collections.abc import Sequence
+
+import pandas as pd
 import streamlit as st
 
+from dashboard.ab import Pair
+from dashboard.components.matrix import Full, Panel, Scale
+from dashboard.compute.schemes import Array
 from dashboard.controls import sidebar
 from dashboard.frame import page
-from dashboard.pages.claims import cards, data, script
+from dashboard.pages.claims import data, script
 from dashboard.pages.claims.options import ClaimsChoice
-from posenc.claims import Claim, Verdict, training
+from dashboard.text import plain
+from posenc.claims import CLAIMS, Claim, Number, Status, Verdict, training
+
+# The word and its icon; a coloured badge in a closed line has too little contrast.
+VERDICTS: dict[Status, tuple[str, str]] = {
+    Status.HOLDS: ("True", "check"),
+    Status.THEOREM: ("Proven", "done_all"),
+    Status.PARTLY: ("Partly true", "contrast"),
+    Status.FALSE: ("False", "close"),
+    Status.NOT_HERE: ("False in small models", "model_training"),
+    Status.NOT_MEASURED: ("Not measured", "hourglass_empty"),
+    Status.UNDECIDED: ("Undecided", "remove"),
+}
+WEIGHTS = Scale(0.0, 1.0, "sequential", "attention weight")
 
 
 def draw() -> None:
@@ -22,7 +43,7 @@ def draw() -> None:
         st.caption("Computed at the current settings. Open a line for evidence, source and code.")
     if not found.shown:
         st.info("No claim has this verdict and this theme here.", icon=":material/filter_alt_off:")
-    cards.draw(both)
+    _draw_claims(both)
 
     page.how_to_read(
         "A verdict holds at these settings. *True* and *false*: the number decides. *Proven*: true at "
@@ -43,4 +64,102 @@ def draw() -> None:
         training.extrapolates,
     )
     page.numbers(both.map(lambda one: one.numbers), "claims")
-    page.script(script.script(settings.now, chosen))
+    page.script(script.script(settings.now))
+
+
+def _draw_claims(both: Pair[data.ClaimsRead]) -> None:
+    """Draw a line per claim that the filters leave, grouped by verdict."""
+    found = both.now
+    for group, names in itertools.groupby(
+        found.shown, lambda name: data.GROUP_OF[found.verdicts[name].status]
+    ):
+        own = [*names]
+        st.subheader(f"{group} ({len(own)})", anchor=False)
+        with st.container(gap="xsmall"):
+            for name in own:
+                then = None if both.pinned is None else both.pinned.verdicts[name]
+                _draw_claim(CLAIMS[name], found, then)
+
+
+def _draw_claim(claim: Claim, found: data.ClaimsRead, then: Verdict | None) -> None:
+    """Draw one line; evidence, control, source and code are sent once it is opened.
+
+    then: the verdict of the pinned setting.
+    """
+    verdict = found.verdicts[claim.id]
+    drawer = st.expander(
+        line(claim, verdict, then), key=f"claim_code_{claim.id}", on_change="rerun", type="compact"
+    )
+    if not drawer.open:
+        return
+    with drawer:
+        st.markdown(plain(verdict.sentence))
+        st.caption(f"Source: [{plain(claim.source)}]({claim.link}).")
+        if then is not None:
+            st.caption(pinned(verdict, then))
+        if claim.id == data.DRAWN and found.weights is not None:
+            picture(*found.weights)
+        if verdict.numbers:
+            st.table(numbers(verdict.numbers, verdict.control))
+        st.caption(f"How it is tested. The verdict depends on {plain(data.reads(claim))}.")
+        for function in (claim.test, *claim.steps):
+            code = inspect.getsource(function)
+            st.code(code[code.index("def ") :], language="python")  # without its decorator
+
+
+def line(claim: Claim, verdict: Verdict, then: Verdict | None) -> str:
+    """Return verdict, claim and deciding number in a line of Markdown."""
+    word, icon = VERDICTS[verdict.status]
+    text = f":material/{icon}: **{word}.** {plain(claim.sentence)}"
+    if verdict.decides is not None:
+        text += f" **{plain(verdict.decides.text)}**"
+    if then is not None and then.status != verdict.status:
+        text += f" (A: {VERDICTS[then.status][0]})"
+    return text
+
+
+def pinned(now: Verdict, then: Verdict) -> str:
+    """Say what the verdict of the pinned setting is, and how far the number moved."""
+    said = f"A: {VERDICTS[then.status][0]}"
+    ours, theirs = now.decides, then.decides
+    if theirs is not None:
+        said += f", {plain(theirs.text)}"
+    if ours is None or theirs is None or ours.value is None or theirs.value is None:
+        return said + "."
+    if ours.name == theirs.name:
+        said += f"; B minus A: {plain(f'{ours.value - theirs.value:.4g}')}"
+    return said + "."
+
+
+def numbers(found: Sequence[Number], control: Number | None) -> pd.DataFrame:
+    """All numbers of a verdict as text, the control last."""
+    rows = {plain(number.name): plain(number.text) for number in found}
+    if control is not None:
+        rows[f"control: {plain(control.name)}"] = plain(control.text)
+    return pd.DataFrame({"found": rows})
+
+
+def picture(weights: Array, random: Array, whole: int) -> None:
+    """Draw the attention weights of the drawn claim beside those of its control."""
+    most = data.DRAWN_POSITIONS
+    page.matrices(
+        [
+            Panel(
+                title="Sinusoidal rows",
+                values=Full(weights),
+                subtitle=f"{whole:,} positions" + (f", the first {most}" if whole > most else ""),
+            ),
+            Panel(
+                title="Random rows",
+                values=Full(random),
+                subtitle="control: the same key map",
+            ),
+        ],
+        key="two_right",
+        scale=WEIGHTS,
+        height=280,
+        text_alternative=(
+            "Attention weights by query and key, from 0 to 1: with sinusoidal rows every query looks "
+            "two positions to its right, with random rows it does not."
+        ),
+    )

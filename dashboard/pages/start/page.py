@@ -19,7 +19,7 @@ from posenc.schemes import SchemeConfig
 from posenc.settings import Setting
 
 TITLE = "How Transformers know where words are"
-HEIGHT = 240
+HEIGHT = 228
 DIAL = 135  # CSS pixels of a slider under the left picture
 CARD = 245  # CSS pixels: four in a row on a desk, two on a tablet
 LINKS: tuple[tuple[str, str, str, dict[str, str]], ...] = (

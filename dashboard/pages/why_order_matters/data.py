@@ -1,58 +1,33 @@
 """Why order matters: one attention layer reads a sentence in two orders, with and without position."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
-import streamlit as st
 
-from dashboard.compute.schemes import CACHE, Array
-from dashboard.pages.why_order_matters import frames
+from dashboard.compute.result_cache import cache_result
+from dashboard.compute.schemes import Array
 from dashboard.pages.why_order_matters.options import OrderChoice, order_of
 from posenc.analysis import OrderReading, RandomLayer, read_orders
 from posenc.errors import CheckpointError, PositionOutOfRange
+from posenc.schemes import SCHEMES
 from posenc.settings import Query, Setting
 
-NO_POSITION = "none"  # shown first, whatever is chosen: every scheme is held against it
+NO_POSITION = "none"  # first, whatever is chosen: every scheme is compared with it
 MASKS = ("no mask", "causal mask")
 SAME = 1e-12  # what rounding in float64 leaves of outputs about 1
+FEATURES = 4  # of every output, in the table of outputs
 
 
 @dataclass(frozen=True, eq=False)
-class Reading:
-    """What one scheme's layer gives under one mask, each array by word of the first order."""
-
-    outputs: Array  # (n, w)
-    other_outputs: Array
-    patterns: Array  # (heads, n, n)
-    other_patterns: Array
-    differences: Array  # (n,)
-    largest: float
-    pooled: float
-    size: float
-
-    @classmethod
-    def of(cls, found: OrderReading) -> "Reading":
-        """Hold a reading as arrays."""
-        return cls(
-            outputs=found.outputs.numpy(),
-            other_outputs=found.other_outputs.numpy(),
-            patterns=found.patterns.numpy(),
-            other_patterns=found.other_patterns.numpy(),
-            differences=found.differences.numpy(),
-            largest=found.largest,
-            pooled=found.pooled,
-            size=found.size,
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class Seen:
+class SchemeOutputs:
     """What one scheme's layer gives, by mask; the layer and where a table's numbers come from."""
 
     layer: RandomLayer
     provenance: str
-    by_mask: Mapping[str, Reading]
+    by_mask: Mapping[str, OrderReading]
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +44,7 @@ class WhyPosition:
     other: tuple[str, ...]
     order: tuple[int, ...]
     mask: str
-    seen: Mapping[str, Seen]
+    schemes: Mapping[str, SchemeOutputs]
     reasons: Mapping[str, str]
     patterns: Mapping[str, tuple[Array, Array]]
     heads: Mapping[str, str]
@@ -83,81 +58,140 @@ class WhyPosition:
         """Whether the other order is the first one reversed."""
         return self.order == tuple(range(len(self.words)))[::-1]
 
-    def reading(self, kind: str) -> Reading:
-        """Return what a scheme's layer gives under the mask that is shown."""
-        return self.seen[kind].by_mask[self.mask]
+    def reading(self, kind: str) -> OrderReading:
+        """Return what a scheme's layer gives under the mask of the page."""
+        return self.schemes[kind].by_mask[self.mask]
 
 
+@cache_result
 def read(setting: Setting, chosen: OrderChoice) -> WhyPosition:
     """Return everything the page shows of a setting and its choices."""
     words = tuple(chosen.sentence.split())
     order = order_of(len(words), chosen.reorder)
-    seen: dict[str, Seen] = {}
+    names = ("dim", "heads", "equal_width", "seed", "learned_source")
+    layer_setting = Setting(length=2, **{name: getattr(setting, name) for name in names})
+    schemes: dict[str, SchemeOutputs] = {}
     reasons: dict[str, str] = {}
     for kind in dict.fromkeys((NO_POSITION, *setting.schemes)):
         query = Query.of(setting, kind, "cpu", len(words))
         try:
-            seen[kind] = _seen(
-                query,
-                setting.dim,
-                setting.heads,
-                int(setting.equal_width),
-                setting.seed,
-                words,
-                order,
-            )
+            schemes[kind] = _read_scheme(query, layer_setting, words, order)
         except (CheckpointError, PositionOutOfRange) as reason:
             reasons[kind] = str(reason)
-    mask = MASKS[chosen.causal]
-    patterns = {kind: _drawn(one.by_mask[mask], chosen.pattern_head) for kind, one in seen.items()}
+    mask, head, named = MASKS[chosen.causal], chosen.pattern_head, labels(words)
+    patterns = {kind: _pattern(one.by_mask[mask], head) for kind, one in schemes.items()}
     return WhyPosition(
         words=words,
         other=tuple(words[index] for index in order),
         order=order,
         mask=mask,
-        seen=seen,
+        schemes=schemes,
         reasons=reasons,
         patterns=patterns,
-        heads={kind: _head(one.layer.heads, chosen.pattern_head) for kind, one in seen.items()},
-        summary=frames.summary(seen),
-        differences=frames.differences(words, seen),
-        outputs=frames.outputs(words, seen),
-        weights=frames.weights(words, patterns),
+        heads={kind: _head(one.layer.heads, head) for kind, one in schemes.items()},
+        summary=_summary(schemes),
+        differences=_differences(named, schemes),
+        outputs=_outputs(named, schemes),
+        weights=_weights(named, patterns),
     )
 
 
-@st.cache_data(**CACHE)
-def _seen(
-    query: Query,
-    dim: int,
-    heads: int,
-    equal_width: int,
-    seed: int,
-    words: tuple[str, ...],
-    order: tuple[int, ...],
-) -> Seen:
-    """Return what one scheme's layer gives; only what changes it is a key."""
-    setting = Setting(dim=dim, heads=heads, equal_width=bool(equal_width), seed=seed, length=2)
+@cache_result
+def _read_scheme(
+    query: Query, setting: Setting, words: tuple[str, ...], order: tuple[int, ...]
+) -> SchemeOutputs:
+    """Return what one scheme's layer gives; `setting` holds only what changes the layer."""
     scheme = query.build("cpu")
     layer = RandomLayer.of(setting, scheme)
     by_mask = {
-        mask: Reading.of(read_orders(scheme, layer, words, order, causal=mask == "causal mask"))
+        mask: read_orders(scheme, layer, words, order, causal=mask == "causal mask")
         for mask in MASKS
     }
-    return Seen(layer, scheme.provenance, by_mask)
+    return SchemeOutputs(layer, scheme.provenance, by_mask)
 
 
-def _head(heads: int, asked: int) -> str:
+def labels(words: tuple[str, ...]) -> list[str]:
+    """Return a name for every word: itself, with its occurrence where it stands more than once."""
+    count, place = Counter(words), Counter[str]()
+    named = []
+    for word in words:
+        place[word] += 1
+        named.append(word if count[word] == 1 else f"{word} ({place[word]})")
+    return named
+
+
+def _head(heads: int, chosen: int) -> str:
     """Say which head is drawn of a layer with so many."""
     if heads == 1:
         return "one head"
-    return f"mean of {heads} heads" if asked == 0 else f"head {min(asked, heads)} of {heads}"
+    return f"mean of {heads} heads" if chosen == 0 else f"head {min(chosen, heads)} of {heads}"
 
 
-def _drawn(found: Reading, asked: int) -> tuple[Array, Array]:
+def _pattern(reading: OrderReading, chosen: int) -> tuple[Array, Array]:
     """Return the weights of one head, or their mean over heads, in both orders."""
-    both = (found.patterns, found.other_patterns)
-    if asked == 0:
-        return both[0].mean(axis=0), both[1].mean(axis=0)
-    head = min(asked, len(both[0])) - 1
-    return both[0][head], both[1][head]
+    first, other = reading.patterns.numpy(), reading.other_patterns.numpy()
+    if chosen == 0:
+        return first.mean(axis=0), other.mean(axis=0)
+    head = min(chosen, len(first)) - 1
+    return first[head], other[head]
+
+
+def _summary(schemes: Mapping[str, SchemeOutputs]) -> pd.DataFrame:
+    """Return one row for each scheme: the largest differences by mask, and the size of an output."""
+    rows = []
+    for kind, one in schemes.items():
+        free, masked = one.by_mask["no mask"], one.by_mask["causal mask"]
+        rows.append(
+            {
+                "scheme": SCHEMES[kind].label,
+                "no mask": free.largest,
+                "causal mask": masked.largest,
+                "mean of all words, no mask": free.pooled,
+                "size of an output": free.size,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _differences(named: list[str], schemes: Mapping[str, SchemeOutputs]) -> pd.DataFrame:
+    """Return the change of each output, by scheme, mask and word."""
+    rows = [
+        {"scheme": SCHEMES[kind].label, "mask": mask, "word": word, "difference": difference}
+        for kind, one in schemes.items()
+        for mask, reading in one.by_mask.items()
+        for word, difference in zip(named, reading.differences.tolist(), strict=True)
+    ]
+    return pd.DataFrame(rows)
+
+
+def _outputs(named: list[str], schemes: Mapping[str, SchemeOutputs]) -> pd.DataFrame:
+    """Return the first features of the outputs in both orders."""
+    rows = []
+    for kind, one in schemes.items():
+        for mask, reading in one.by_mask.items():
+            both = (("first", reading.outputs), ("other", reading.other_outputs))
+            for order, outputs in both:
+                for word, features in zip(named, outputs[:, :FEATURES].tolist(), strict=True):
+                    numbers = {f"feature {n}": value for n, value in enumerate(features)}
+                    names = {"scheme": SCHEMES[kind].label, "mask": mask, "order": order}
+                    rows.append(names | {"word": word} | numbers)
+    return pd.DataFrame(rows)
+
+
+def _weights(named: list[str], patterns: Mapping[str, tuple[Array, Array]]) -> pd.DataFrame:
+    """Return the attention weights of both orders."""
+    count = len(named)
+    parts = [
+        pd.DataFrame(
+            {
+                "scheme": SCHEMES[kind].label,
+                "order": order,
+                "word": np.repeat(named, count),
+                "looks at": np.tile(named, count),
+                "weight": values.ravel(),
+            }
+        )
+        for kind, both in patterns.items()
+        for order, values in zip(("first", "other"), both, strict=True)
+    ]
+    return pd.concat(parts, ignore_index=True)

@@ -8,8 +8,7 @@ from dashboard.components.matrix import Full, Panel, Scale
 from dashboard.controls import sidebar
 from dashboard.frame import page, panels
 from dashboard.pages.why_order_matters import data, script, sentences
-from dashboard.pages.why_order_matters.data import NO_POSITION, WhyPosition
-from dashboard.pages.why_order_matters.frames import labels
+from dashboard.pages.why_order_matters.data import NO_POSITION, WhyPosition, labels
 from dashboard.pages.why_order_matters.options import OrderChoice
 from dashboard.text import plain
 from posenc import attention
@@ -45,7 +44,7 @@ def draw() -> None:
             "Reversing keeps the distance between every two words. Without a causal mask, a scheme that "
             "sees distance alone, such as ALiBi, cannot notice it."
         )
-    if any(shown in one.seen for one in both.each):
+    if any(shown in one.schemes for one in both.each):
         st.subheader(f"Attention weights, {page.label(shown)}", anchor=False)
         _draw_patterns(both, shown)
         st.caption(f"{sentences.pattern_caption(found)} {sentences.layers(settings.now, found)}")
@@ -82,7 +81,7 @@ def _draw_chips(both: Pair[WhyPosition], shown: str) -> None:
     for kind in dict.fromkeys((NO_POSITION, shown)):
         name = "Without position" if kind == NO_POSITION else page.label(kind)
         for one, setting in ((both.now, ""), (both.pinned, ", A")):
-            if one is not None and kind in one.seen:
+            if one is not None and kind in one.schemes:
                 title, row = st.columns([1, 5], vertical_alignment="center")
                 title.markdown(f"**{name}{setting}**")
                 row.markdown(sentences.chips(words, one, kind))

@@ -24,7 +24,7 @@ def headline(found: WhyPosition, kind: str) -> str:
             f"Without position, attention gives every word the same output in {orders} "
             "(permutation equivariance)."
         )
-    if kind == NO_POSITION or kind not in found.seen:
+    if kind == NO_POSITION or kind not in found.schemes:
         return first
     return f"{first} {_changed(found, kind)}"
 
@@ -53,9 +53,9 @@ def chips(words: list[str], found: WhyPosition, kind: str) -> str:
 
 def layers(setting: Setting, found: WhyPosition) -> str:
     """Say what the layer is, and for which schemes it is another."""
-    usual = found.seen[NO_POSITION].layer
+    usual = found.schemes[NO_POSITION].layer
     own = []
-    for kind, one in found.seen.items():
+    for kind, one in found.schemes.items():
         parts = [plain(one.provenance)] if one.provenance else []
         if one.layer.width != usual.width:
             parts.append(f"so token vectors of width {one.layer.width:,}")
