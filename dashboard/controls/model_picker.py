@@ -9,10 +9,8 @@ from typing import Any, Literal
 
 import streamlit as st
 
-from dashboard.ab import Pair
 from dashboard.controls import learned_table, page_controls, uploads
 from dashboard.controls.widgets import pressed, show
-from dashboard.frame import page_contents
 from dashboard.server.incidents import answered
 from dashboard.text import listed, plain
 from posenc import limits
@@ -67,17 +65,6 @@ def assumption(setting: Setting) -> str:
     if "model" not in page_controls.here(setting) or setting.real_model is None:
         return ""
     return setting.real_model.config.assumption
-
-
-def tell_assumption(settings: Pair[Setting]) -> None:
-    """Say above a page what the models of its numbers rest on, where one was read on request alone."""
-    said = settings.map(assumption)
-    if said.now:
-        st.warning(plain(said.now), icon=":material/warning:")
-        page_contents.current().sentences.append(said.now)
-    if said.pinned and said.pinned != said.now:
-        st.warning(f"Pinned setting, A: {plain(said.pinned)}", icon=":material/warning:")
-        page_contents.current().pinned.append(f"Pinned setting, A: {said.pinned}")
 
 
 def select(

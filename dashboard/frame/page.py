@@ -3,8 +3,8 @@
 import functools
 import inspect
 import textwrap
-from collections.abc import Callable, Mapping
-from typing import Any, ParamSpec, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,7 +15,7 @@ from dashboard.charts import theme
 from dashboard.charts.frames import arrow, compared, filled, named, plotless
 from dashboard.charts.lines import coinciding
 from dashboard.charts.theme import Spec
-from dashboard.components.matrix import Row, matrix_row
+from dashboard.components.matrix import Panel, matrix_row
 from dashboard.compute.schemes import Similarity
 from dashboard.controls import model_picker, pin
 from dashboard.frame import drawers, page_contents
@@ -25,7 +25,6 @@ from dashboard.text import listed, plain
 from posenc.schemes import SCHEMES
 from posenc.settings import Setting
 
-Drawing = ParamSpec("Drawing")
 _ROUNDING = 1e-6  # of float32 read-outs
 
 
@@ -81,6 +80,17 @@ def head(text: str, headline: str | Pair[str], assumed: str = "") -> None:
         page.pinned.append(f"Pinned setting, A (pinned.json): {said.pinned}")
 
 
+def show_assumption(settings: Pair[Setting]) -> None:
+    """Warn above a page what its model rests on, where its words were read on request alone."""
+    sentence, page = settings.map(model_picker.assumption), page_contents.current()
+    if sentence.now:
+        st.warning(plain(sentence.now), icon=":material/warning:")
+        page.sentences.append(sentence.now)
+    if sentence.pinned and sentence.pinned != sentence.now:
+        st.warning(f"Pinned setting, A: {plain(sentence.pinned)}", icon=":material/warning:")
+        page.pinned.append(f"Pinned setting, A: {sentence.pinned}")
+
+
 def also(sentence: Pair[str], *, literal: bool = False) -> None:
     """Say a second thing under the headline, of A and of B. literal: names of files stand in it."""
     shown = plain if literal else str
@@ -128,18 +138,10 @@ def picture(frame: pd.DataFrame, spec: Spec, *, key: str, alt: str | None = None
     page_contents.current().pictures[key] = page_contents.Picture(spec, frame)
 
 
-def _noted(draw: Callable[Drawing, Row]) -> Callable[Drawing, None]:
-    """Return what draws a row of matrices and notes it on the page's sheet."""
-
-    @functools.wraps(draw)
-    def noted(*args: Drawing.args, **kwargs: Drawing.kwargs) -> None:
-        row = draw(*args, **kwargs)
-        page_contents.current().pictures[row.key] = row
-
-    return noted
-
-
-matrices = _noted(matrix_row)
+def matrices(panels: Sequence[Panel], **layout: Any) -> None:
+    """Draw a row of matrices as `matrix_row` does, and note it for the export."""
+    row = matrix_row(panels, **layout)
+    page_contents.current().pictures[row.key] = row
 
 
 def side_by_side(frames: Pair[pd.DataFrame]) -> pd.DataFrame:
@@ -179,14 +181,7 @@ def panel_note(setting: Setting, kind: str, provenance: str = "", *, rounded: bo
     return "; ".join(parts)
 
 
-class Reasoned(Protocol):
-    """What a page read of a setting: it knows why a scheme is left out."""
-
-    @property
-    def reasons(self) -> Mapping[str, str]: ...
-
-
-def reasons(read: Pair[Reasoned]) -> Mapping[str, str]:
+def reasons(read: Pair[Any]) -> Mapping[str, str]:
     """Return why schemes of the pinned setting are left out."""
     return {} if read.pinned is None else read.pinned.reasons
 

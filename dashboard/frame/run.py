@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 import streamlit as st
 
 from dashboard.components import browser
-from dashboard.controls import link, model_picker, pin
-from dashboard.frame import drawers, login, page_contents
+from dashboard.controls import link, pin
+from dashboard.frame import drawers, login, page, page_contents
 from dashboard.frame.toolbar import Toolbar, follow_link, presenting
 from dashboard.server import counters, identity, incidents, run_queue, workers
 
@@ -71,7 +71,7 @@ def draw(
         setting = toolbar.shared()
         st.session_state["setting"] = setting
         toolbar.before(setting)
-        model_picker.tell_assumption(pin.pair(setting))
+        page.show_assumption(pin.pair(setting))
         workers.resume()
         with incidents.kind_errors():
             # Not `chosen.run()`: it gives each page its own widgets, and a control that two pages share
