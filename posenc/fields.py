@@ -115,9 +115,10 @@ class FloatRange(Rule):
 
 @dataclass(frozen=True, kw_only=True)
 class Choice(Rule):
-    """One of a few words."""
+    """One of a few words. labels: the words as people read them, where those differ."""
 
     options: tuple[str, ...]
+    labels: tuple[str, ...] = ()
 
     def allowed(self) -> str:
         return "one of " + ", ".join(self.options)

@@ -54,8 +54,15 @@ def widget(place: Any, rule: fields.Rule, default: Any, **common: Any) -> Any:
                 **common,
             )
         case fields.Choice():
+            words = dict(zip(rule.options, rule.labels or rule.options, strict=True))
             return place.segmented_control(
-                rule.label, rule.options, default=default, required=True, wrap=True, **common
+                rule.label,
+                rule.options,
+                default=default,
+                format_func=words.__getitem__,
+                required=True,
+                wrap=True,
+                **common,
             )
         case fields.Flag():
             return place.toggle(rule.label, default, **common)

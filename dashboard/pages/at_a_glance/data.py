@@ -1,4 +1,4 @@
-"""What the page At a glance says of a setting."""
+"""What the page At a glance says of a setting, and the same as Python."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,11 +11,29 @@ from dashboard.charts import frames
 from dashboard.compute import schemes
 from dashboard.compute.result_cache import cache_result, memoize_on
 from dashboard.compute.schemes import Similarity
+from dashboard.frame.script import script as whole
 from dashboard.pages.at_a_glance import comparison, properties
 from dashboard.text import listed
 from posenc.analysis import Properties
 from posenc.schemes import SCHEMES
 from posenc.settings import Query, Setting
+
+IMPORTS = """
+import posenc
+from posenc.analysis import scheme_properties
+from posenc.settings import Query, Setting
+"""
+BODY = """
+names = (
+    "positions", "smallest_distance", "neighbour_mean", "norm_low", "norm_high", "value_low",
+    "value_high", "translation_invariance_error", "first_rise", "kendall_tau",
+)
+print("scheme", *names, sep=",")
+for kind in setting.schemes:
+    found = scheme_properties(Query.of(setting, kind))
+    values = [getattr(found, name) for name in names]
+    print(posenc.SCHEMES[kind].label, *("" if v is None else v for v in values), sep=",")
+"""
 
 
 @dataclass(frozen=True)
@@ -94,25 +112,19 @@ def _of_scheme(query: Query) -> tuple[Similarity, Properties]:
 
 @memoize_on
 def curve(read: Read, kind: str) -> pd.DataFrame:
-    """Return the curve of one scheme as it is drawn, nothing of one that is not shown."""
+    """Return the curve of one scheme as it is drawn, nothing of one that is not shown.
+
+    last, least: where the axes of all schemes end.
+    """
     if kind not in read.found:
         return pd.DataFrame()
-    one = read.found[kind]
-    cache_result = frames.evenly(len(one.offsets))
-    shown = {"x": one.offsets, "y": one.mean, "low": one.low, "high": one.high}
-    drawn = {name: values[cache_result].astype(np.float32) for name, values in shown.items()}
-    whose = {"scheme": frames.word(SCHEMES[kind].label, len(cache_result))}
-    return pd.DataFrame(
-        whose | drawn | {name: np.float32(end) for name, end in _ends(read).items()}
+    own = read.curves[(read.curves["scheme"] == SCHEMES[kind].label).to_numpy()]
+    least = np.nanmin(read.curves[["y", "low"]].to_numpy(float))
+    return frames.drawn(own).assign(
+        last=np.float32(read.curves["last"].iloc[0]), least=np.float32(least)
     )
 
 
-@memoize_on
-def _ends(read: Read) -> dict[str, float]:
-    """Return what the curves of all schemes share: the training length, and where their axes end."""
-    numbers = read.curves
-    return {
-        "boundary": numbers["boundary"].iloc[0],
-        "last": numbers["last"].iloc[0],
-        "least": np.nanmin(numbers[["y", "low"]].to_numpy(float)),
-    }
+def script(setting: Setting) -> str:
+    """Return a script that prints the numbers called "measured properties"."""
+    return whole(IMPORTS, setting, BODY)

@@ -7,8 +7,7 @@ import streamlit as st
 
 from dashboard.ab import Pair
 from dashboard.frame import page
-from dashboard.frame.panels import columns
-from dashboard.pages.at_a_glance import charts, data, properties, script
+from dashboard.pages.at_a_glance import charts, data, properties
 from dashboard.text import number, plain
 from posenc.analysis import properties as analysis
 from posenc.analysis import similarity
@@ -28,8 +27,10 @@ def draw() -> None:
     both = {"sinusoidal", "rope"} <= {*now.found}
     if both and settings.now.equal_width and settings.now.of_model("rope") is None:
         st.markdown(_equal_width(now))
-    for column, kind in columns(data.shown(read), most=3 if read.compared else 4):
-        with column:
+    row = st.container(horizontal=not page.on_phone(), gap="small")
+    size = 330 if read.compared else 240
+    for kind in data.shown(read):
+        with row.container(width="stretch" if page.on_phone() else size):
             _draw_scheme(read, kind)
     _draw_properties(read)
 
@@ -56,7 +57,7 @@ def draw() -> None:
     )
     page.numbers(read.map(lambda one: one.properties), "measured properties")
     page.numbers(read.map(lambda one: one.comparison), "comparison")
-    page.script(script.script(settings.now))
+    page.script(data.script(settings.now))
 
 
 def _draw_scheme(read: Pair[data.Read], kind: str) -> None:

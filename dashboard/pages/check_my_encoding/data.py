@@ -15,7 +15,7 @@ from dashboard.limits import MAX_DRAWN_CELLS, probed_rows
 from dashboard.pages.check_my_encoding import examples
 from dashboard.pages.check_my_encoding.corrected import corrected_code
 from dashboard.pages.check_my_encoding.examples import EXAMPLES, Tables
-from dashboard.pages.pca.projected import one_thread_for_numpy
+from dashboard.pages.pca.data import one_thread_for_numpy
 from posenc.analysis import LayoutInspection, Probes, inspect_layouts, probe_each
 from posenc.errors import CheckpointError, PosencError
 from posenc.identification import Identification, identify

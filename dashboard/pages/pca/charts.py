@@ -4,14 +4,35 @@ import functools
 from typing import Any
 
 import altair as alt
-import pandas as pd
 
 from dashboard.charts.lines import line_spec
 from dashboard.charts.theme import Spec, spec_of
 
 # Plot area in CSS pixels, (width, height): two fit in a row of a window 1,280 wide, beside the sidebar.
 DESKTOP, PHONE = (350, 250), (270, 270)
+MIDDLE = "#21918c"  # of viridis
 GRAY = "#808495"  # of text, on a dark and on a white ground
+
+
+def legend() -> list[str]:
+    """Return the one legend of all plots: drawings side by side, which wrap on a phone."""
+    bar = "".join(
+        f'<circle cx="{100 + 4 * n}" cy="9" r="4" fill="{colour}" />'
+        for n, colour in enumerate(("#482475", "#414487", "#355f8d", "#2a788e", "#21918c",
+                                    "#22a884", "#42be71", "#7ad151", "#bddf26"))
+    )  # fmt: skip
+    parts = (
+        (176, f'<text x="0" y="13">position: first</text>{bar}<text x="142" y="13">last</text>'),
+        (150, f'<circle cx="6" cy="9" r="4" fill="{MIDDLE}" />'
+              '<text x="16" y="13">training positions</text>'),
+        (180, f'<circle cx="6" cy="9" r="4" fill="none" stroke="{MIDDLE}" stroke-width="1.5" />'
+              '<text x="16" y="13">past the training length</text>'),
+    )  # fmt: skip
+    return [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="18" font-size="13" '
+        f'font-family="sans-serif" fill="{GRAY}">{drawing}</svg>'
+        for width, drawing in parts
+    ]
 
 
 @functools.cache
@@ -59,40 +80,6 @@ def _by_place() -> dict[str, Any]:
         "fill": alt.Fill("place:Q", scale=scale, legend=None),
         "fillOpacity": alt.condition("datum.past", alt.value(0), alt.value(0.9)),
     }
-
-
-@functools.cache
-def legend(width: int, height: int) -> Spec:
-    """Return the one legend of all plots of positions; frame: that of legend_frame."""
-    x, y = alt.X("x:Q", scale=None, axis=None), alt.Y("y:Q", scale=None, axis=None)
-    dot = alt.Chart().transform_filter("datum.place != null").mark_point(strokeWidth=1.2)
-    text = alt.Chart().transform_filter("datum.text != null")
-    text = text.mark_text(align="left", fontSize=13, color=GRAY, tooltip=None)
-    layers = alt.layer(
-        dot.encode(
-            x=x, y=y, size=alt.Size("size:Q", scale=None), tooltip=alt.value(None), **_by_place()
-        ),
-        text.encode(x=x, y=y, text="text:N"),
-    )
-    return spec_of(layers.properties(width=width, height=height))
-
-
-@functools.cache
-def legend_frame(*, wrapped: bool) -> pd.DataFrame:
-    """Return what stands in the legend: x and y in pixels, place, past, size, text. wrapped: two lines."""
-    strip = [
-        {"x": 96 + 4 * n, "y": 8, "place": n / 24, "past": False, "size": 40} for n in range(25)
-    ]
-    left, y = (0, 28) if wrapped else (260, 8)
-    dots = [
-        {"x": left + 4, "y": y, "place": 0.5, "past": False, "size": 40},
-        {"x": left + 160, "y": y, "place": 0.5, "past": True, "size": 40},
-    ]
-    words = {0: "position: first", 202: "last"}
-    texts = [{"x": at, "y": 8, "text": text} for at, text in words.items()]
-    words = {left + 14: "training positions", left + 170: "past the training length"}
-    texts += [{"x": at, "y": y, "text": text} for at, text in words.items()]
-    return pd.DataFrame([*strip, *dots, *texts])
 
 
 @functools.cache

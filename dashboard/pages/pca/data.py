@@ -1,21 +1,80 @@
-"""What the PCA page says of a setting: scores, explained variance, and both in words."""
+"""What the PCA page says of a setting: scores, explained variance, both in words, and as Python."""
 
+import functools
+import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+import streamlit as st
 
 from dashboard.ab import Pair
 from dashboard.charts import frames
 from dashboard.compute import schemes
 from dashboard.compute.result_cache import cache_result, memoize_on
-from dashboard.pages.pca.projected import Projected, projected
+from dashboard.compute.schemes import CACHE, Array, check_table, provenance
+from dashboard.frame.script import script as whole
+from dashboard.pages.pca.options import PcaChoice
+from posenc.analysis import scheme_projection
 from posenc.schemes import SCHEMES
-from posenc.settings import Setting
+from posenc.settings import Query, Setting
 
 COMPONENTS = 12
 AXES = ("PC1", "PC2", "PC3")
+
+IMPORTS = """
+from posenc.analysis import scheme_projection
+from posenc.settings import Query, Setting
+"""
+BODY = """
+fitted = {fitted}
+print("kind,position,PC1,PC2,PC3")
+for kind in setting.schemes:
+    found = scheme_projection(Query.of(setting, kind), fitted, components={components})
+    for position, scores in enumerate(found.scores[:, :3].tolist()):
+        print(kind, position, *scores, sep=",")
+"""
+
+
+@functools.cache
+def one_thread_for_numpy() -> None:
+    """Bound the threads of scikit-learn's linear algebra like torch's; it has to be loaded first."""
+    from threadpoolctl import threadpool_limits
+
+    importlib.import_module("sklearn.decomposition")
+    threadpool_limits(limits=1)
+
+
+@dataclass(frozen=True)
+class Projected:
+    """Positions on their principal components, in units of the vectors' root mean square norm."""
+
+    scores: Array  # (n, 3)
+    explained: Array  # (k,) share of variance per component
+    missing: int
+    fitted: int  # positions inside the fitted range that are finite
+    past: int  # positions past that range
+    note: str
+    rounded: bool = False  # whether the precision asked for had a part in it
+
+
+@st.cache_data(**CACHE)
+def projected(query: Query, fitted: int, components: int) -> Projected:
+    """Return principal components fitted on the first `fitted` positions, all of them projected."""
+    check_table(query)
+    one_thread_for_numpy()
+    read = scheme_projection(query, fitted, components)
+    found = read.projection
+    return Projected(
+        scores=read.scores[:, :3].numpy(),
+        explained=found.explained_variance_ratio.numpy(),
+        missing=int(found.missing.sum()),
+        fitted=int(found.fitted.sum()),
+        past=read.past,
+        note=provenance(query),
+        rounded=read.rounded,
+    )
 
 
 @dataclass(frozen=True)
@@ -107,3 +166,10 @@ def numbers(both: Pair[Read]) -> pd.DataFrame:
             )
     frame = frames.stacked(parts, ["kind", "position", *AXES, "seen", "setting"])
     return frame if both.compared else frame.drop(columns="setting")
+
+
+def script(setting: Setting, chosen: PcaChoice) -> str:
+    """Return a script that prints the numbers called "scores"."""
+    seen = "min(setting.train_length, setting.length)"
+    fitted = "setting.length" if chosen.fit == "all" else seen
+    return whole(IMPORTS, setting, BODY.format(fitted=fitted, components=COMPONENTS))

@@ -19,8 +19,9 @@ class PcaChoice:
     ).field(FIRST)
     fit: str = fields.Choice(
         options=("seen", "all"),
-        label="Fit PCA on positions",
-        help="Seen: those inside the training length; the others are projected. All: every position.",
+        labels=("training positions", "all positions"),
+        label="Fit PCA on",
+        help="Positions past the training length are projected on components of the training positions.",
     ).field("seen")
     same_scale: bool = fields.Flag(
         label="Same scale for all",

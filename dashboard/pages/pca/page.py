@@ -7,7 +7,7 @@ import streamlit as st
 from dashboard.ab import Pair
 from dashboard.controls import sidebar
 from dashboard.frame import page
-from dashboard.pages.pca import charts, data, script
+from dashboard.pages.pca import charts, data
 from dashboard.pages.pca.options import PLANES, VARIANCE, PcaChoice
 from dashboard.pages.pca.panels import Panel, panels
 from dashboard.text import plain
@@ -58,19 +58,15 @@ def draw() -> None:
     )
     page.numbers(data.numbers(read), "scores")
     page.numbers(read.map(lambda one: one.variance), "explained variance")
-    page.script(script.script(settings.now, chosen, data.COMPONENTS))
+    page.script(data.script(settings.now, chosen))
 
 
 def _draw_positions(read: Pair[data.Read], chosen: PcaChoice) -> None:
     """Draw a plot per scheme; with a pinned setting two, B beside A."""
     size = charts.PHONE if page.on_phone() else charts.DESKTOP
-    page.picture(
-        charts.legend_frame(wrapped=page.on_phone()),
-        charts.legend(*((340, 36) if page.on_phone() else (590, 16))),
-        key="projection_legend",
-        alt="Colour: position, from the first to the last. Filled: training positions. Hollow: past "
-        "the training length.",
-    )
+    parts = st.container(horizontal=True)
+    for drawing in charts.legend():
+        parts.image(drawing, width="content")
     drawn = panels(read, chosen.plot, same_scale=chosen.same_scale, aspect=size[0] / size[1])
     build = functools.partial(charts.positions, *PLANES[chosen.plot], size)
     row = st.container(horizontal=True, gap="medium")

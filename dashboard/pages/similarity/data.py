@@ -1,4 +1,4 @@
-"""What the Similarity page says of a setting."""
+"""What the Similarity page says of a setting, and the same as Python."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,9 +10,24 @@ from dashboard.charts import frames
 from dashboard.compute import schemes
 from dashboard.compute.result_cache import cache_result, memoize_on
 from dashboard.compute.schemes import Array, Similarity
+from dashboard.frame.script import script as whole
 from dashboard.pages.similarity.options import SimilarityChoice
 from posenc.schemes import SCHEMES
 from posenc.settings import Setting
+
+IMPORTS = """
+import posenc
+from posenc.analysis import scheme_similarity
+from posenc.settings import Query, Setting
+"""
+CURVES = """
+print("scheme,distance,mean,low,high,spread")
+for kind in setting.schemes:
+    found = scheme_similarity(Query.of(setting, kind))
+    rows = zip(found.distances, found.mean, found.low, found.high, found.deviation)
+    for row in rows:
+        print(posenc.SCHEMES[kind].label, *(value.item() for value in row), sep=",")
+"""
 
 
 @dataclass(frozen=True)
@@ -100,3 +115,14 @@ def cell(rows: Mapping[str, tuple[Array, Array] | None], query: int, key: int) -
 def by_distance(read: Read) -> pd.DataFrame:
     """Return the curves by distance as they are drawn."""
     return frames.drawn(read.by_offset)
+
+
+@memoize_on
+def from_one_position(read: Read) -> pd.DataFrame:
+    """Return the curves from one position as they are drawn."""
+    return frames.drawn(read.one_row)
+
+
+def script(setting: Setting) -> str:
+    """Return a script that prints the numbers called "similarity by distance"."""
+    return whole(IMPORTS, setting, CURVES)

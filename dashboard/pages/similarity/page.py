@@ -2,13 +2,23 @@
 
 import streamlit as st
 
-from dashboard.charts import frames, lines
+from dashboard.ab import Pair
+from dashboard.charts import lines, theme
+from dashboard.components.matrix import MatrixValues, Panel, Scale
+from dashboard.compute import schemes
 from dashboard.controls import sidebar
-from dashboard.frame import page, quiz
-from dashboard.pages.similarity import data, matrices, script
+from dashboard.frame import page, panels, quiz
+from dashboard.pages.similarity import data
 from dashboard.pages.similarity.options import SimilarityChoice
 from dashboard.pages.similarity.questions import questions
+from dashboard.server.incidents import answered
+from posenc import fields
 from posenc.analysis import similarity
+from posenc.schemes import SCHEMES
+
+KEY = "similarity"
+SHARED = Scale(-1.0, 1.0, "diverging", "position similarity")
+FROM_ZERO = Scale(0.0, 1.0, "sequential", "position similarity")
 
 
 def draw() -> None:
@@ -33,7 +43,7 @@ def draw() -> None:
         page.show_notices(now.found)
     with pictures:
         if looks:
-            matrices.draw(read, from_zero=chosen.from_zero)
+            _draw_matrices(read, FROM_ZERO if chosen.from_zero else SHARED)
         else:
             notes = {kind: one.kernel.provenance for kind, one in now.found.items()}
             page.notes(settings.now, notes)
@@ -54,7 +64,7 @@ def draw() -> None:
         if looks:
             st.caption(f"{now.cell[0].upper()}{now.cell[1:]}.")
             page.curves(
-                read.map(lambda one: frames.drawn(one.one_row)),
+                read.map(data.from_one_position),
                 lines.by_offset, kinds, "key position", "position similarity", band=False,
                 key="one_row",
             )  # fmt: skip
@@ -93,4 +103,59 @@ def draw() -> None:
             "similarity to one position",
             {"x": "position", "y": "cosine"},
         )
-        page.script(script.script(settings.now, chosen))
+        page.script(data.script(settings.now))
+
+
+def _draw_matrices(read: Pair[data.Read], scale: Scale) -> None:
+    """Draw similarity of B, and where a setting is pinned of A and their difference."""
+    settings = read.map(lambda one: one.setting)
+
+    def change(now: Panel, _: Panel) -> MatrixValues:
+        (kind,) = (kind for kind in read.now.found if SCHEMES[kind].label == now.title)
+        queries = settings.map(lambda setting: schemes.query(setting, kind))
+        return schemes.cosine_change(queries.now, queries.pinned or queries.now)
+
+    panels.rows_of_both(
+        read.map(_panels),
+        lambda _: scale,
+        key=KEY,
+        unit="similarity",
+        of_b={"cell": (read.now.reference, read.now.key), "on_cell": pin_cell},
+        change=change,
+        text_alternative=(
+            f"Position similarity of query and key for {page.names(tuple(read.now.found))}, from "
+            f"{scale.low:g} to 1; the arrow keys read a cell, and the tables below hold the numbers of "
+            "the curves."
+        ),
+    )
+
+
+@answered
+def pin_cell() -> None:
+    """Take the cell that a visitor pinned as the page's query and key."""
+    cell = st.session_state[KEY].cell
+    rules = fields.rules(SimilarityChoice)
+    for name, position in zip(("reference", "key_position"), cell or (), strict=False):
+        if rules[name].accepts(position):
+            st.session_state[name] = position
+
+
+def _panels(read: data.Read) -> list[Panel]:
+    """Return the panels of similarity, the training length drawn where it is inside."""
+    setting = read.setting
+    return [
+        Panel(
+            title=SCHEMES[kind].label,
+            values=one.matrix,
+            subtitle=page.panel_note(setting, kind, one.kernel.provenance) + _cut(read, kind),
+            boundary=setting.train_length if setting.train_length < one.matrix.shape[0] else None,
+            color=theme.COLOURS[kind],
+        )
+        for kind, one in read.found.items()
+    ]
+
+
+def _cut(read: data.Read, kind: str) -> str:
+    """Say how many positions of a long setting are drawn, "" where all are."""
+    drawn, length = read.found[kind].matrix.shape[0], read.setting.length
+    return f"; the first {drawn} of {length:,} positions" if drawn < length else ""
