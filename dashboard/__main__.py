@@ -21,7 +21,7 @@ from posenc.checkpoints.file_store import ENVIRONMENT, WORK_ENVIRONMENT
 
 FOLDER = Path(__file__).parent
 THIS_MACHINE = "127.0.0.1"
-MOST_COOKIES = 64 * 2**10  # bytes, as the proxy that .deploy writes takes
+MOST_COOKIES = 64 * 2**10  # bytes, as the proxy of .deploy takes
 
 
 def options(allowed: ServerSettings, arguments: Sequence[str] = ()) -> list[str]:

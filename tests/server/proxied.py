@@ -21,7 +21,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from playwright.sync_api import Browser, BrowserContext, Page
 
 from tests.browser.browser import DRAWN, SCREENS, find_nginx, settled
-from tests.server.served_process import HOST, ROOT, Served, free_port, load_script, server
+from tests.server.served_process import HOST, ROOT, Served, free_port, server
 
 PATH = "tools/posenc"
 PATIENCE = 200_000  # milliseconds, on a busy machine
@@ -41,7 +41,33 @@ document.addEventListener("securitypolicyviolation", (event) =>
 """
 
 
-configure = load_script(ROOT / ".deploy" / "configure.py")
+EXAMPLE = (ROOT / ".deploy" / "nginx.conf").read_text()
+# What a page may load, as the example puts it together.
+POLICY = "".join(re.findall(r'^ *set \$policy "(?:\$policy)?(.*)";$', EXAMPLE, re.MULTILINE))
+
+
+def configuration(
+    *, servers: list[str], listen: str, folder: str, host: str = HOST, path: str = "",
+    login: str = "none", login_url: str = "http://127.0.0.1:4180",
+) -> str:  # fmt: skip
+    """Return the example after the changes that its head describes."""
+    text = EXAMPLE.replace(f"#{login} ", "")
+    known = {"none": "''", "basic": "$remote_user", "request": "$login_user"}[login]
+    addresses = "\n".join(f"        server {one} max_fails=1 fail_timeout=5s;" for one in servers)
+    text = re.sub(r"(?m)(^ *server 127\.0\.0\.1:850\d .*\n?)+", addresses + "\n", text)
+    if not path:
+        text = re.sub(r"(?m)^.*# with a path$", "", text)
+    for old, new in (
+        ("demo.example.org", host),
+        ("127.0.0.1:8080", listen),
+        ("/var/lib/posenc-proxy", folder),
+        ("/tools/posenc", f"/{path}" if path else ""),
+        ("proxy_set_header X-Posenc-User ''", f"proxy_set_header X-Posenc-User {known}"),
+        ("http://127.0.0.1:4180", login_url),
+    ):
+        assert old in text, old
+        text = text.replace(old, new)
+    return text
 
 
 @dataclass
@@ -180,7 +206,7 @@ def team(folder: Path, chromium: Browser, **settings: Any) -> Iterator[Team]:
         port = stack.enter_context(
             proxy(
                 place, servers=[f"{HOST}:{one.port}" for one in servers], path=PATH,
-                user_header=HEADER, login="basic", login_file=str(people), **settings,
+                login="basic", **settings,
             )
         )  # fmt: skip
         found = Team(port, place, servers, chromium)
@@ -206,7 +232,7 @@ def proxy(place: Path, *, port: int = 0, **settings: Any) -> Iterator[int]:
     nginx, port = find_nginx(), port or free_port()
     assert nginx is not None
     (place / "nginx.conf").write_text(
-        configure.configuration(host=HOST, listen=f"{HOST}:{port}", folder=str(place), **settings)
+        configuration(listen=f"{HOST}:{port}", folder=str(place), **settings)
     )
     command = [nginx, "-p", str(place), "-c", str(place / "nginx.conf"), "-g", "daemon off;"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE)

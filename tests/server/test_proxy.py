@@ -7,7 +7,6 @@ import http.client
 import json
 import re
 import subprocess
-import sys
 import threading
 import time
 import uuid
@@ -42,97 +41,59 @@ from tests.server.played_provider import provider
 from tests.server.proxied import (
     LISTEN,
     PATH,
+    POLICY,
     Doors,
     Guest,
     Team,
     answering,
     ask,
-    configure,
+    configuration,
     proxy,
     proxy_folder,
     reply,
     team,
 )
-from tests.server.served_process import HOST, ROOT, Served, free_port, server
+from tests.server.served_process import HOST, Served, free_port, server
 from tests.server.test_login_served import go_through
 
 pytestmark = pytest.mark.timeout(900)  # servers and browsers on a busy machine
 
-WORDS = {"host": "demo.example.org", "servers": ["127.0.0.1:8501"], "listen": "127.0.0.1:80"}
+WORDS: dict[str, Any] = {"servers": ["127.0.0.1:8501"], "listen": "127.0.0.1:80"}
 
 
 def test_policy_has_the_hash_of_streamlits_inline_script() -> None:
     page = (Path(streamlit.__file__).parent / "static" / "index.html").read_text()
     inside = re.findall(r"<script(?![^>]*\bsrc=)[^>]*>(.*?)</script>", page, re.DOTALL)
     hashes = [base64.b64encode(hashlib.sha256(one.encode()).digest()).decode() for one in inside]
-    assert [f"'sha256-{one}'" for one in hashes] == [configure.BOOT]
-
-
-BAD = json.loads(Path(__file__).with_name("bad_settings.json").read_text())["nginx"]
-
-
-@pytest.mark.parametrize("name", BAD)
-def test_value_unsafe_for_nginx_is_refused(name: str) -> None:
-    words = {**WORDS, "folder": "/tmp", "certificate": "/etc/a", "key": "/etc/b"}
-    configure.configuration(**words)
-    option = "--" + name.replace("servers", "server").replace("_", "-")
-    for bad in BAD[name]:
-        with pytest.raises(ValueError, match=rf"^{option} must be .*\.$"):
-            configure.configuration(**{**words, name: bad})
-
-
-def test_incomplete_login_options_are_refused() -> None:
-    asked = {"login": "request", "login_url": "http://a:1"}
-    for words, said in (
-        ({"login": "basic"}, "--login-file must be a path"),
-        ({"login": "request"}, "--login-url must be an address"),
-        ({**asked, "path": "oauth2/x"}, "--path must not begin with oauth2"),
-        ({"certificate": "/etc/a"}, "--key must be "),
-        ({"key": "/etc/a"}, "--certificate must be "),
-    ):
-        with pytest.raises(ValueError, match=f"^{said}"):
-            configure.configuration(**WORDS, folder="/tmp", **words)
+    assert [f"'sha256-{one}'" for one in hashes] == re.findall(r"'sha256-.*?'", POLICY)
 
 
 KINDS: dict[str, dict[str, Any]] = {
     "plain": {},
     "path": {"path": "tools/posenc"},
     "two": {"servers": ["10.0.0.1:8501", "10.0.0.2:8501"]},
-    "no uploads": {"uploads": False},
-    "basic": {"login": "basic", "login_file": "/etc/people"},
-    "request": {"login": "request", "login_url": "http://127.0.0.1:4180"},
+    "basic": {"login": "basic"},
+    "request": {"login": "request"},
 }
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_configuration_overwrites_identity_headers_of_clients(kind: str) -> None:
-    text = configure.configuration(**{**WORDS, "folder": "/tmp", **KINDS[kind]})
-    known = {"basic": "$remote_user", "request": "$login_user"}.get(kind, '""')
-    assert text.count(f"proxy_set_header X-Posenc-User {known};") == 1
+    text = configuration(**{**WORDS, "folder": "/tmp", **KINDS[kind]})
+    known = {"basic": "$remote_user", "request": "$login_user"}.get(kind, "''")
+    assert re.findall(r"proxy_set_header X-Posenc-User (.*);", text) == [known]
     assert "proxy_set_header Authorization '';" in text
-    assert ("upload_file { return 403; }" in text) is (kind == "no uploads")
-    assert "$known_user" not in text.split("http {")[1]
+    assert f"#{kind} " not in text
 
 
 @pytest.mark.proxy
 def test_nginx_accepts_the_configuration(tmp_path: Path) -> None:
     for kind, words in KINDS.items():
         place = tmp_path / "nginx.conf"
-        place.write_text(configure.configuration(**{**WORDS, "folder": str(tmp_path), **words}))
+        place.write_text(configuration(**{**WORDS, "folder": str(tmp_path), **words}))
         command = [find_nginx() or "", "-t", "-p", str(tmp_path), "-c", str(place)]
         ran = subprocess.run(command, capture_output=True, text=True, check=False)
         assert ran.returncode == 0, (kind, ran.stderr)
-
-
-def test_command_prints_the_configuration_or_a_refusal() -> None:
-    command = [sys.executable, str(ROOT / ".deploy" / "configure.py"), "--host", "demo.example.org"]
-    command += ["--server", "127.0.0.1:8501", "--folder", "/tmp", "--listen", "127.0.0.1:80"]
-    ran = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert ran.stdout == configure.configuration(**WORDS, folder="/tmp")
-    command += ["--path", "/posenc/"]
-    refused = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (refused.returncode, refused.stdout) == (2, "")
-    assert refused.stderr.startswith("--path must be a path without slashes at its ends")
 
 
 START = "train?schemes=rope&task=copy&run_length=16&width=16&layers=1&run_heads=2&steps=4000"
@@ -171,7 +132,7 @@ def test_unknown_visitor_is_redirected_to_sign_in_and_back(doors: Doors) -> None
         assert answer.url == doors.address + LINK
         assert answer.read() == f"the page at {path}{LINK}".encode()
         assert "_oauth2_proxy=bob" in str(answer.headers.get_all("Set-Cookie"))  # renewed by it
-        assert answer.headers["Content-Security-Policy"] == configure.policy()
+        assert answer.headers["Content-Security-Policy"] == POLICY
     assert [one["x-posenc-user"] for one in doors.known] == ["bob"]
     # Logged out, one comes back to the start, not to the address that logs out.
     status, headers, _ = ask(f"{doors.host}/oauth2/sign_out")
@@ -289,10 +250,10 @@ class TestTeam:
     def test_responses_have_security_headers(self, served: Team) -> None:
         status, headers, body = served.asked("/")
         assert (status, b"<title>Streamlit</title>" in body) == (200, True)
-        assert headers["Content-Security-Policy"] == configure.policy()
+        assert headers["Content-Security-Policy"] == POLICY
         told = ("X-Content-Type-Options", "X-Frame-Options", "Referrer-Policy", "Server")
         assert [headers[name] for name in told] == ["nosniff", "DENY", "no-referrer", "nginx"]
-        assert f"Path=/{PATH}; HttpOnly; SameSite=Lax" in headers["Set-Cookie"]
+        assert f"Path=/{PATH}/; HttpOnly; SameSite=Lax" in headers["Set-Cookie"]
         assert "Set-Cookie" not in served.asked("/", Cookie="posenc_place=mine")[1]
         assert served.asked("/", Host="evil.example")[0] == 421
         assert served.asked("/", user="")[0] == 401
