@@ -15,7 +15,7 @@ from posenc.lab.evaluate import TRAINED
 from posenc.lab.summary import Curve
 from posenc.lab.tasks import Copy, Recall
 
-TALL = 340
+TALL = 300
 LABEL_GAP = 0.07  # of the range of all values: what a name at the end of a line takes of the height
 DASHES = [[1, 0], [6, 3], [2, 2], [9, 3, 2, 3], [1, 5]]  # the first is a model as it was trained
 
@@ -141,7 +141,7 @@ def _by_length(
     dashes = alt.Scale(
         domain=list(reads), range=[DASHES[i % len(DASHES)] for i in range(len(reads))]
     )
-    legend = alt.Legend(title=None, orient="top", symbolType="stroke")
+    legend = alt.Legend(title=None, orient="bottom", columns=2, symbolType="stroke")
     read = alt.StrokeDash(
         "read:N", scale=dashes, legend=None if labels or len(reads) < 2 else legend
     )

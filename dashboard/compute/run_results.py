@@ -43,7 +43,9 @@ def headline(curves: Sequence[Curve]) -> str:
 def table(curves: Sequence[Curve]) -> pd.DataFrame:
     """Return a row per curve: what it measured in training, and past it."""
     language = bool(curves) and curves[0].measure == "context"
-    return pd.DataFrame([(_loss_row if language else _accuracy_row)(one, curves) for one in curves])
+    row, length = (_loss_row, "breaks at") if language else (_accuracy_row, "half correct up to")
+    found = pd.DataFrame([row(one, curves) for one in curves])
+    return found.astype({length: "Int64"}) if length in found else found  # or nothing, as a length
 
 
 def about(curves: Sequence[Curve]) -> str:

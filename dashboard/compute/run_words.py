@@ -38,7 +38,7 @@ def title(one: Specification) -> str:
     """Return a comparison in words: what its models learned, and on how many tokens."""
     task = {Language.kind: "Text", Recall.kind: "Recall", Copy.kind: "Copy"}[one.task]
     unit = "letter" if one.task == Copy.kind else "token"
-    return f"{task}, trained on {count_of(one.train_length, unit)}"
+    return f"{task}, {count_of(one.train_length, unit)}"
 
 
 def of_table(source: str) -> str:

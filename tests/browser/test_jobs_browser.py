@@ -23,7 +23,7 @@ def test_training_goes_on_when_its_tab_is_closed_and_others_see_its_result(visit
     page.close()
     expect(watched.get_by_text("RoPE, seed 0")).to_be_visible(timeout=60_000)
     link = watched.get_by_test_id("stMain").get_by_role(
-        "link", name="Text, trained on 16 tokens: RoPE"
+        "link", name="Text, 16 tokens: RoPE"
     )
     expect(link).to_be_visible(timeout=120_000)
     expect(watched.get_by_text("Nothing is being trained on this server.")).to_be_visible()

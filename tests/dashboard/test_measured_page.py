@@ -151,7 +151,7 @@ def test_other_lengths_and_schemes_without_runs_are_named(store: Store) -> None:
     at = open_measured(comparison=comparison(other))
     assert any(text.startswith("Lowest loss at 128 tokens: RoPE, 1.00.") for text in captions(at))
     box = at.segmented_control(key="comparison_control")
-    assert {"Text, trained on 64 tokens", "Text, trained on 128 tokens"} <= {*box.options}
+    assert {"Text, 64 tokens", "Text, 128 tokens"} <= {*box.options}
     drawn(box.set_value(comparison(ROPE)).run())
     assert "Trained on 64 tokens" in headline(at)
     assert at.query_params["comparison"] == comparison(ROPE)

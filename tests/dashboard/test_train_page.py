@@ -87,10 +87,14 @@ def test_presets_fill_in_the_form_and_shipped_runs_are_shown(
     at = drawn(visit("train", {"schemes": "rope"}))
     drawn(press(at, "preset_10 seconds"))
     assert [at.session_state[name] for name in ("run_length", "width", "seeds")] == [16, 32, 1]
-    assert [text.split("**")[1] for text in texts(at) if "per step" in text] == ["about 10 s"]
+    assert [text.split("**")[1] for text in texts(at) if "on this machine" in text] == [
+        "about 10 s"
+    ]
     drawn(press(at, "preset_2 minutes"))
     assert [at.session_state[name] for name in ("run_length", "width", "seeds")] == [32, 64, 1]
-    assert [text.split("**")[1] for text in texts(at) if "per step" in text] == ["about 2 min"]
+    assert [text.split("**")[1] for text in texts(at) if "on this machine" in text] == [
+        "about 2 min"
+    ]
     drawn(press(at, "preset_as shipped"))
     assert "Already trained." in captions(at)
     assert any(
@@ -310,7 +314,7 @@ def test_finished_runs_are_linked_by_name_and_hidden_ones_in_no_list(queue: Queu
     assert any(run_words.alike(specification) in text for text in captions(measured))
     other = drawn(visit("extrapolation", {"half": "measured"}))
     offered = " ".join(other.segmented_control(key="comparison_control").options)
-    assert "Text, trained on 64 tokens" in offered
+    assert "Text, 64 tokens" in offered
     assert run_words.title(specification) not in offered
     assert "Already trained." in captions(visit("train", LINK))
 

@@ -187,16 +187,14 @@ def draw(settings: Pair[Setting], header: DeltaGenerator, row: DeltaGenerator) -
         page.script(script.formula(settings.now, chosen))
 
 
-def _title(text: str, now: Read) -> None:
-    """Draw the title of the picture, whose tooltip says what each scheme really is."""
+def _caption(text: str, now: Read) -> None:
+    """Draw the caption of a picture; its tooltip says what each scheme really is."""
     notes = {
         kind: page.panel_note(now.setting, kind, schemes.provenance(now.queries[kind]))
         for kind in now.past
     }
-    tooltip = "\n".join(
-        f"- {page.label(kind)}: {plain(note)}" for kind, note in notes.items() if note
-    )
-    st.subheader(text, anchor=False, help=tooltip or None)
+    lines = [f"- {page.label(kind)}: {plain(note)}" for kind, note in notes.items() if note]
+    st.caption(text, help="\n".join(lines) or None)
 
 
 def _draw_curves(settings: Pair[Setting], results: Pair[Read], reason: str) -> None:
@@ -205,7 +203,6 @@ def _draw_curves(settings: Pair[Setting], results: Pair[Read], reason: str) -> N
     found = results.map(lambda one: one.nearest if nearest else one.curves)
     labels = {label for frame in found.each for label in frame.get("scheme", ())}
     kinds = tuple(kind for kind in page.kinds(settings) if SCHEMES[kind].label in labels)
-    _title("Distance to the nearest trained position" if nearest else "Position similarity", now)
     if not kinds:
         st.caption("No scheme shown has this picture at these settings.")
     else:
@@ -221,7 +218,7 @@ def _draw_curves(settings: Pair[Setting], results: Pair[Read], reason: str) -> N
     sampled = any(len(one.distances) and one.outside is None for one in now.past.values())
     how = "at a sample of distances" if sampled else "at every distance"
     lead = CAPTIONS.get(reason, "The dashed line is the training length.")
-    st.caption(f"{lead} Evaluated up to distance {now.length - 1:,}, {how}.")
+    _caption(f"{lead} Evaluated up to distance {now.length - 1:,}, {how}.", now)
     columns = {"x": "position", "y": "distance"} if nearest else {"x": "distance", "y": "cosine"}
     page.numbers(found, reason if nearest else "past the training length", columns)
 
@@ -241,12 +238,11 @@ def _draw_turns(settings: Pair[Setting], turns: Pair[Turns], now: Read) -> None:
     kinds = tuple(
         kind for kind in page.kinds(settings) if any(kind in one.coverage for one in turns.each)
     )
-    _title("Turns of each pair within the training length", now)
     if not kinds:
         st.caption("No scheme shown has this picture at these settings.")
         return
     page.curves(turns.map(_turns), turns_chart, kinds, key="turns", log=True)
-    st.caption(CAPTIONS[TURNS])
+    _caption(CAPTIONS[TURNS], now)
     page.table(turns.map(lambda one: one.table))
     columns = {"x": "pair", "y": "turns"}
     page.numbers(turns.map(lambda one: one.curves), "turns per pair", columns)

@@ -23,7 +23,7 @@ class MeasuredChoice:
     comparison: str = fields.Word(
         pattern=r"(?:language|recall|copy)-[0-9]{1,5}-[0-9a-f]{8}",
         in_words="the name of a comparison of runs, such as language-64-9df31a1c",
-        label="Trained models",
+        label="Models trained on",
         help="The models of a comparison differ only in scheme and seed.",
     ).field("language-64-9df31a1c")
 

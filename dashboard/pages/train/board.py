@@ -80,7 +80,8 @@ def _row(queue: Queue, entry: Job) -> None:
             st.caption(f"Queued; about {duration(entry.estimate)} to run.")
         else:
             share = 1 - planned(entry, progress) / max(entry.estimate, 1e-9)
-            text = _far(progress.run, len(specs), one, progress.step)
+            place = f"run {progress.run + 1} of {len(specs)}, " if len(specs) > 1 else ""
+            text = f"{place}{one.scheme.label}, seed {one.seed}: step {progress.step:,} of {one.steps:,}"
             st.progress(min(max(share, 0.0), 1.0), text=text)
             left = remaining(entry, progress)
             said = "Evaluating past the training length. " if progress.evaluating else ""
@@ -153,8 +154,3 @@ def shelf(linked: str | None) -> None:
         finished(name, specs)
     if len(own) > SHELF:
         st.caption(f"And {len(own) - SHELF:,} more, on Extrapolation.")
-
-
-def _far(run: int, count: int, one: Specification, step: int) -> str:
-    place = f"run {run + 1} of {count}, " if count > 1 else ""
-    return f"{place}{one.scheme.label}, seed {one.seed}: step {step:,} of {one.steps:,}"

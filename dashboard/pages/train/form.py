@@ -30,7 +30,7 @@ from posenc.lab.specification import Specification
 from posenc.lab.sweep import specifications
 from posenc.lab.tasks import Corpus, Language, from_text, standard_library
 from posenc.settings import Setting
-from posenc.text import printable_name
+from posenc.text import count_of, printable_name
 
 NAME_SHOWN = 60
 SPEED_FOR = 600.0  # seconds that a measurement of this machine is believed
@@ -173,14 +173,16 @@ def offer(setting: Setting, chosen: TrainingChoice) -> str | None:
     } - names
     left = [one for one in asked if one.run_id not in names | underway]
     if len(made) + len(left) < len(asked):
-        st.caption(f"In training, below: {_runs(len(asked) - len(made) - len(left))} of these.")
+        st.caption(
+            f"In training, below: {count_of(len(asked) - len(made) - len(left), 'run')} of these."
+        )
     if not left:
         return linked
     timed = speed()
     seconds = sum(timed.seconds(one) for one in left)
     st.markdown(
-        f"{_runs(len(left))} of {_steps(left[0])}: **about {duration(seconds)}** on this machine, "
-        f"{_short(timed.step(left[0]))} per step."
+        f"{count_of(len(left), 'run')} of {count_of(left[0].steps, 'step')}: "
+        f"**about {duration(seconds)}** on this machine."
     )
     too_long = seconds > allowed.run_seconds
     if too_long:
@@ -244,7 +246,11 @@ def _name_field() -> str | None:
 def _result(comparison: str, made: list[Specification], asked: int) -> None:
     """Draw what the finished runs of a plan measured, and the link to all of it."""
     every = len(made) == asked
-    st.caption("Already trained." if every else f"Already trained: {len(made)} of {_runs(asked)}.")
+    st.caption(
+        "Already trained."
+        if every
+        else f"Already trained: {len(made)} of {count_of(asked, 'run')}."
+    )
     curves = runs.curves(
         runs.headings(tuple(one.run_id for one in made)), run_results.measure(made[0])
     )
@@ -261,15 +267,3 @@ def _started() -> list[str]:
     """Return the jobs that this session put in the queue, for a visitor without a name."""
     started: list[str] = st.session_state.setdefault("entries_started", [])
     return started
-
-
-def _runs(count: int) -> str:
-    return f"{count} {'run' if count == 1 else 'runs'}"
-
-
-def _short(seconds: float) -> str:
-    return f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:,.3g} s"
-
-
-def _steps(one: Specification) -> str:
-    return f"{one.steps:,} {'step' if one.steps == 1 else 'steps'}"
