@@ -22,9 +22,7 @@ def test_training_goes_on_when_its_tab_is_closed_and_others_see_its_result(visit
     expect(page.get_by_role("button", name="Stop")).to_be_visible()
     page.close()
     expect(watched.get_by_text("RoPE, seed 0")).to_be_visible(timeout=60_000)
-    link = watched.get_by_test_id("stMain").get_by_role(
-        "link", name="Text, 16 tokens: RoPE"
-    )
+    link = watched.get_by_test_id("stMain").get_by_role("link", name="Text, 16 tokens: RoPE")
     expect(link).to_be_visible(timeout=120_000)
     expect(watched.get_by_text("Nothing is being trained on this server.")).to_be_visible()
     expect(watched.locator(".stVegaLiteChart")).to_have_count(0)
