@@ -10,6 +10,7 @@ import streamlit as st
 
 from dashboard.charts import csv_file
 from dashboard.frame import page_contents
+from dashboard.server import incidents
 
 HOW_TO_READ, DEFINITION, DATA, CODE, GLOSSARY = (
     "How to read", "Definition", "Data", "Code", "Glossary",
@@ -43,8 +44,10 @@ TERMS = {
 }
 
 
+@st.fragment
+@incidents.kind_errors()
 def draw() -> None:
-    """Draw the row and what is open of it."""
+    """Draw the row and what is open of it; to open a drawer does not run the page again."""
     contents = page_contents.current()
     drawers = contents.drawers | {GLOSSARY: _glossary}
     if contents.tables:

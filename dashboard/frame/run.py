@@ -77,8 +77,7 @@ def draw(
             # Not `chosen.run()`: it gives each page its own widgets, and a control that two pages share
             # would lose its value on the way between them.
             importlib.import_module(f"dashboard.pages.{folders[chosen.url_path]}.page").draw()
-        with incidents.kind_errors():
-            drawers.draw()
+        drawers.draw()
         toolbar.after(setting)
         st.session_state["link_notices"] = []  # now: a page may run again before it is drawn
         browser.keep_one_step_per_page()
