@@ -52,6 +52,7 @@ PAGES: dict[str, Used] = {
     "context_planner": Used(("model",), schemes=False, drawn=("model",)),
     "check_my_encoding": Used(
         (
+            "model",
             "dim",
             "base",
             "length",
@@ -63,6 +64,7 @@ PAGES: dict[str, Used] = {
             "precision",
         ),
         schemes=False,
+        drawn=("model",),
     ),
 }
 

@@ -11,7 +11,7 @@ from posenc import limits
 from posenc.checkpoints.array_files import read_number_table
 from posenc.device import fixed_threads
 from posenc.errors import PosencError
-from posenc.identification import identify
+from posenc.identification import identify, match_model
 from posenc.identification.identify import fit_sentence, from_exact, headline, leading_error, record
 from posenc.models import read_config
 from posenc.models.model_config import ModelConfig, full_cache_note
@@ -118,8 +118,12 @@ def plan_context(
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="A file of the sines, where FILE holds the cosines.",
 )
+@click.option("--config", help="A config.json: does the table belong to this model? - is stdin.")
 @click.option("--json", "as_json", is_flag=True, help="Every number, in full.")
-def identify_table(file: Path, tensor: str | None, sines: Path | None, as_json: bool) -> None:
+def identify_table(
+    file: Path, tensor: str | None, sines: Path | None, config: str | None, as_json: bool
+) -> None:
+    model = None if config is None else _read(config, None)[0]
     try:
         table = read_number_table(file, tensor)
         second = table.sines if sines is None else read_number_table(sines).table
@@ -127,8 +131,13 @@ def identify_table(file: Path, tensor: str | None, sines: Path | None, as_json: 
         exact = from_exact(result, table.table, second) if result.known else None
     except OSError as error:
         raise click.ClickException(f"{file} cannot be read: {error.strerror}.") from None
+    belongs, match = None, ""
+    if model is not None:
+        schemes = {kind.name: kind.scheme for kind in model.layer_kinds}
+        belongs, match = match_model(result, schemes)
     if as_json:
         values = record(result) | {
+            "belongs": belongs,
             "largest_error": None if exact is None else exact.largest,
             "tensor": table.name,
             "notes": list(table.notes),
@@ -139,6 +148,8 @@ def identify_table(file: Path, tensor: str | None, sines: Path | None, as_json: 
         click.echo(leading)
     click.echo(headline(result))
     click.echo(fit_sentence(result))
+    if match:
+        click.echo(match)
     also = [f"It may also be {words}." for words in result.also]
     for line in (*(deviation.sentence for deviation in result.deviations), *also, *table.notes):
         click.echo(f"  {line}")

@@ -9,7 +9,7 @@ import streamlit as st
 from dashboard.ab import Pair
 from dashboard.charts import theme
 from dashboard.components.matrix import Scale
-from dashboard.controls import sidebar
+from dashboard.controls import model_picker, sidebar
 from dashboard.frame import page, panels
 from dashboard.pages.check_my_encoding import data, script, uploads
 from dashboard.pages.check_my_encoding.data import Answer
@@ -17,7 +17,7 @@ from dashboard.pages.check_my_encoding.examples import EXAMPLES
 from dashboard.pages.check_my_encoding.options import DECODING, LAYOUTS, CheckChoice, CheckPart
 from dashboard.text import plain
 from posenc.analysis import inspect_layouts, probe
-from posenc.identification import identify
+from posenc.identification import Identification, identify, match_model
 from posenc.settings import Setting
 
 TITLE = "Check my encoding"
@@ -114,6 +114,20 @@ def _verdict(both: Pair[Answer]) -> None:
         st.code(now.code, language="python", wrap_lines=True)
     for note in now.notes:
         st.caption(plain(note))
+    if now.result is not None and now.result.known:
+        _belongs(now.result)
+
+
+def _belongs(result: Identification) -> None:
+    """Draw the choice of a model, or of its config.json, and whether the table belongs to it."""
+    st.markdown("**Does this cache belong to a model?**")
+    model_picker.select(st, "model_here_control")
+    model_picker.own()
+    model = model_picker.chosen()
+    if model is not None:
+        schemes = {kind.name: kind.scheme for kind in model.config.layer_kinds}
+        belongs, sentence = match_model(result, schemes)
+        st.markdown(f":material/{'check_circle' if belongs else 'error'}: {plain(sentence)}")
 
 
 @functools.cache
