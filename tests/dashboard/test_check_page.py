@@ -154,6 +154,15 @@ def test_page_shows_the_corrected_code_or_that_the_table_matches() -> None:
     assert any("Matches the formula to float32 rounding." in box.value for box in at.main.markdown)
 
 
+def test_page_says_whether_a_cache_belongs_to_the_chosen_model() -> None:
+    link = {"table": "RoPE cache", "dim": "128", "heads": "1", "length": "48"}
+    for model, words in (("llama-2-7b", "belongs to"), ("llama-3-8b", "does not belong to")):
+        texts = [
+            as_read(box.value) for box in drawn(visit(PAGE, link | {"model": model})).main.markdown
+        ]
+        assert any(f"This table {words} the model" in text for text in texts)
+
+
 def test_table_and_its_formula_are_drawn_and_nothing_is_compared_with_random_numbers() -> None:
     at = drawn(visit(PAGE, SMALL | {"table": "swapped halves"}))
     expected = np.concatenate(waves(48, 64), 1)

@@ -1,0 +1,64 @@
+"""A cache of cosines and sines belongs to the model whose config makes its frequencies, and to no other."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from click.testing import CliRunner
+
+from posenc.__main__ import main
+from posenc.identification import identify, match_model
+from posenc.models.presets import MODELS
+from posenc.schemes.rope import RopeConfig, rope_frequencies
+from posenc.tables import rope_tables
+from tests.library.crafted_files import npy
+
+
+def schemes(name: str) -> dict[str, RopeConfig]:
+    """Return the RoPE of each kind of layer of a model."""
+    kinds = MODELS[name].read().layer_kinds
+    return {kind.name: kind.scheme for kind in kinds if isinstance(kind.scheme, RopeConfig)}
+
+
+def cache(config: RopeConfig) -> tuple[torch.Tensor, torch.Tensor]:
+    frequencies, factor = rope_frequencies(config, length=200)
+    angles = torch.arange(200, dtype=torch.float64)[:, None] * frequencies
+    return (factor * angles.cos()).float(), (factor * angles.sin()).float()
+
+
+@pytest.mark.parametrize(
+    "name", ["llama-2-7b", "llama-3.1-8b", "gemma-3-4b", "phi-2", "gpt-oss-20b"]
+)
+def test_cache_belongs_to_its_model_alone(name: str) -> None:
+    for kind, config in schemes(name).items():
+        result = identify(*cache(config))
+        belongs, sentence = match_model(result, {kind: config})
+        assert belongs
+        assert f"{config.base:,.10g}" in sentence
+        other = config.replace(base=config.base * 1.01)
+        assert not match_model(result, {kind: other})[0]
+
+
+def test_sentence_names_what_differs() -> None:
+    result = identify(*rope_tables(64, 128, 10_000.0))
+    belongs, sentence = match_model(result, {"full": RopeConfig(dim=128, base=5e5), "local": None})
+    assert not belongs
+    assert "has width 128 and base 10,000; the model's full layers have RoPE" in sentence
+    assert sentence.endswith("base 500,000; its local layers have no RoPE.")
+    noise = identify(torch.randn(40, 6, generator=torch.Generator().manual_seed(0)))
+    assert not match_model(noise, {})[0]
+
+
+def test_command_says_whether_a_table_belongs_to_a_config(tmp_path: Path) -> None:
+    for name, part in zip(
+        ("cos", "sin"), cache(schemes("llama-2-7b")["full_attention"]), strict=True
+    ):
+        (tmp_path / f"{name}.npy").write_bytes(npy(part.numpy()))
+    files = [str(tmp_path / "cos.npy"), "--sines", str(tmp_path / "sin.npy"), "--config", "-"]
+    for name, belongs in (("llama-2-7b", True), ("llama-3-8b", False)):
+        config = json.dumps(MODELS[name].config)
+        found = CliRunner().invoke(main, ["identify", *files, "--json"], input=config)
+        assert json.loads(found.output)["belongs"] is belongs
+        said = CliRunner().invoke(main, ["identify", *files], input=config).output
+        assert ("This table belongs to the model" in said) == belongs
