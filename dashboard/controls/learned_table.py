@@ -49,17 +49,6 @@ def available() -> tuple[str, ...]:
     return tuple(dict.fromkeys(("trained", "random", *packaged, *held, *made)))
 
 
-def missing(source: str) -> str | None:
-    """Say why a table cannot be shown and what to do, None where it is here."""
-    if source in ("trained", "random"):
-        return None
-    try:
-        named_table(source)
-    except CheckpointError as error:
-        return f"{error} Nothing is shown in its place."
-    return None
-
-
 def picker(rule: fields.Rule) -> None:
     """Draw the choice of the learned table, and the upload that adds to it."""
     chosen = st.session_state["learned_source"]
@@ -75,27 +64,18 @@ def picker(rule: fields.Rule) -> None:
         help=rule.help,
         on_change=_take_source,
     )
-    gone = missing(chosen)
-    if gone is not None:
-        st.warning(plain(gone), icon=":material/upload_file:")
-    else:
-        st.caption(source_label(chosen))
+    try:
+        st.caption(_label(chosen))
         for note in _notes(chosen):
             st.caption(plain(note))
+    except CheckpointError as error:
+        st.warning(plain(f"{error} Nothing is shown in its place."), icon=":material/upload_file:")
     if settings.current().hub:
         _hub()
     drawer = st.expander("Upload a table", key="upload_table", on_change="rerun")
-    if not drawer.open:
-        return
-    with drawer:
-        upload = uploads.uploader(
-            st,
-            "Checkpoint (.safetensors)",
-            key=f"upload_{st.session_state.get('uploads', 0)}",
-            help="Only its position table is kept, in memory; the file itself is dropped.",
-        )
-        if upload is not None:
-            take(upload.name, upload.getvalue())
+    if drawer.open:
+        with drawer:
+            _upload()
 
 
 def _hub() -> None:
@@ -125,7 +105,7 @@ def _take_source() -> None:
     st.session_state["learned_source"] = st.session_state["learned_source_control"]
 
 
-def source_label(source: str) -> str:
+def _label(source: str) -> str:
     """Return what a person calls this table."""
     if source in NAMES:
         return NAMES[source]
@@ -134,30 +114,35 @@ def source_label(source: str) -> str:
     return f"{what}, {rows} x {width}."
 
 
-def take(file_name: str, content: bytes, key: str = "use_upload") -> None:
-    """Read the uploaded checkpoint's table, hold it and choose it; say plainly what is wrong.
-
-    key: of the button that does so; a page may have two uploaders.
-    """
+def _upload() -> None:
+    """Draw the upload of a checkpoint, whose table is read once that is asked for."""
+    file = uploads.uploader(
+        st,
+        "Checkpoint (.safetensors)",
+        key=f"upload_{st.session_state.get('uploads', 0)}",
+        help="Only its position table is kept, in memory; the file itself is dropped.",
+    )
+    if file is None:
+        return
+    content, name = file.getvalue(), printable_name(file.name)
     try:
         found = find_position_tables(read_header(content))
         chosen = found[0]
         if len(found) > 1:
             chosen = st.selectbox(
-                "Several position tables", found, format_func=_candidate_label, key=f"{key}_which"
+                "Several position tables",
+                found,
+                format_func=_candidate_label,
+                key="use_upload_which",
             )
-        if not pressed(st, "Use this table", key=key):
-            st.caption(plain(_candidate_label(chosen)))
-            return
-        table = read_position_table(content, chosen.name, file_name=printable_name(file_name))
+        if pressed(st, "Use this table", key="use_upload"):
+            _choose(read_position_table(content, chosen.name, file_name=name))
+        st.caption(plain(_candidate_label(chosen)))
     except PickleRefused as error:
-        st.error(plain(f"{printable_name(file_name)}: {error.sentence}"), icon=":material/block:")
+        st.error(plain(f"{name}: {error.sentence}"), icon=":material/block:")
         st.code(error.conversion, language="python", wrap_lines=True)
-        return
     except CheckpointError as error:
-        st.error(plain(f"{printable_name(file_name)}: {error}"), icon=":material/block:")
-        return
-    _choose(table)
+        st.error(plain(f"{name}: {error}"), icon=":material/block:")
 
 
 def _choose(table: PositionTable) -> None:

@@ -62,7 +62,7 @@ def keep() -> None:
         st.session_state["link_notices"] += link.notices
         set_state(record(link.setting))
         st.session_state[pin.KEY] = link.pinned
-    _write(read_setting()[0])
+    write(read_setting()[0])
 
 
 def restore() -> None:
@@ -74,10 +74,10 @@ def restore() -> None:
     st.session_state[pin.KEY] = link.pinned
     values = record(link.setting)
     set_state({name: value for name, value in values.items() if name not in st.session_state})
-    _write(read_setting()[0])
+    write(read_setting()[0])
 
 
-def _write(setting: Setting) -> None:
+def write(setting: Setting) -> None:
     """Make the address name every shared value that is not at its default, and the pinned setting."""
     texts = {
         name: _words(RULES[name], value)

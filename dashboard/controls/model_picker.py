@@ -9,13 +9,13 @@ from typing import Any, Literal
 
 import streamlit as st
 
-from dashboard.controls import learned_table, page_controls, uploads
+from dashboard.controls import page_controls, uploads
 from dashboard.controls.widgets import pressed, show
 from dashboard.server.incidents import answered
 from dashboard.text import listed, plain
 from posenc import limits
 from posenc.errors import ConfigFileError
-from posenc.models import LayerKind, config_token
+from posenc.models import config_token
 from posenc.models.presets import MODELS
 from posenc.schemes import SCHEMES
 from posenc.schemes.base import SchemeConfig
@@ -35,20 +35,50 @@ def picker() -> None:
     model = chosen()
     if model is not None:
         st.caption(plain(about(model)))
-        _tell_panel(model)
+        if model.scheme is not None and model.scheme.kind not in st.session_state["schemes"]:
+            _offer(model.scheme)
+        else:
+            st.caption(plain(_panel_note(model)))
+        if others := other_layers(model):
+            st.caption(plain(others))
         besides(model)
     own()
 
 
 def own() -> None:
-    """Draw what takes the visitor's own model, once somebody opens it."""
+    """Draw what takes the visitor's own config, once somebody opens it."""
     drawer = st.expander(
         "Your own model", key="your_model", on_change="rerun", icon=":material/upload_file:"
     )
-    if drawer.open:
-        with drawer:
-            _paste()
-            _upload()
+    if not drawer.open:
+        return
+    with drawer:
+        # Fresh fields once a config was taken, so that nothing of its text stays.
+        taken = st.session_state.get("configs_taken", 0)
+        text = st.text_area(
+            "Paste its config.json",
+            key=f"config_text_{taken}",
+            height=140,
+            max_chars=limits.MAX_CONFIG_BYTES,
+            placeholder='{"model_type": "llama", ...}',
+            help="Of the text only the keys that bear on position are kept, and they stand in the link.",
+        )
+        file = uploads.uploader(
+            st,
+            "Or upload its config.json",
+            key=f"model_file_{taken}",
+            help="Not a checkpoint: it holds no number of RoPE or ALiBi.",
+            most_mb=limits.MAX_CONFIG_BYTES // 2**20,
+        )
+        asked = pressed(st, "Use this config", key="use_config", icon=":material/check:")
+        content = text.encode("utf-8", "replace") if file is None else file.getvalue()
+        if not content.strip():
+            return
+        word = _word(content, "" if file is None else printable_name(file.name))
+        if asked and word:
+            _choose(word)
+            st.session_state["configs_taken"] = taken + 1
+            st.rerun()
 
 
 def chosen() -> ChosenModel | None:
@@ -166,72 +196,51 @@ def numbers_of(model: ChosenModel) -> str:
 
 def other_layers(model: ChosenModel) -> str:
     """Return one sentence on the layers that are not shown, "" where all are."""
-    kinds = [kind for kind in model.config.layer_kinds if kind is not model.layer_kind]
-    if not kinds:
+    names = []
+    for kind in model.config.layer_kinds:
+        base = f", base {kind.scheme.base:,.10g}" if isinstance(kind.scheme, RopeConfig) else ""
+        window = f", {kind.window:,} tokens seen" if kind.window else ""
+        scheme = f" ({kind.scheme.label}{base}{window})" if kind.scheme is not None else ""
+        layers = count_of(len(kind.layers), f"{kind.name} layer")
+        if kind is model.layer_kind:
+            shown = layers
+        else:
+            names.append(f"{layers}{scheme}")
+    if not names:
         return ""
-    verb = "differ" if len(kinds) > 1 or len(kinds[0].layers) > 1 else "differs"
-    return (
-        f"That is of its {_counted(model.layer_kind)}, which see farthest; "
-        f"{' and '.join(_described(kind) for kind in kinds)} {verb}."
+    return f"That is of its {shown}, which see farthest. Not shown: {' and '.join(names)}."
+
+
+def _offer(scheme: SchemeConfig) -> None:
+    """Say that a model's scheme is not among those that are shown, and offer to show it."""
+    full = len(st.session_state["schemes"]) >= MAX_SCHEMES
+    st.caption(
+        f"Its scheme, {scheme.label}, is not among those shown"
+        + (": take one away first." if full else ".")
     )
+    st.button(
+        f"Show {scheme.label}", key="show_scheme", on_click=_show, args=(scheme.kind,),
+        disabled=full, icon=":material/add:",
+    )  # fmt: skip
 
 
-def _counted(kind: LayerKind) -> str:
-    return count_of(len(kind.layers), f"{kind.name} layer")
-
-
-def _described(kind: LayerKind) -> str:
-    if kind.scheme is None:
-        return _counted(kind)
-    base = f", base {kind.scheme.base:,.10g}" if isinstance(kind.scheme, RopeConfig) else ""
-    window = f", {kind.window:,} tokens seen" if kind.window else ""
-    return f"{_counted(kind)} ({kind.scheme.label}{base}{window})"
-
-
-def _tell_panel(model: ChosenModel) -> None:
-    """Say which panel shows a model, and why none does."""
-    kind = model.layer_kind
-    if kind.scheme is None:
-        st.info(plain(f"No panel shows it. {kind.unsupported}"), icon=":material/info:")
-    elif model.scheme is None:
-        st.info(plain(f"No panel shows it. {model.too_large}"), icon=":material/info:")
-    else:
-        _tell_scheme(model, model.scheme)
-    if others := other_layers(model):
-        st.caption(plain(others))
-
-
-def _tell_scheme(model: ChosenModel, scheme: SchemeConfig) -> None:
-    shown = st.session_state["schemes"]
-    if scheme.kind not in shown:
-        full = len(shown) >= MAX_SCHEMES
-        st.caption(
-            f"Its scheme, {scheme.label}, is not among those shown"
-            + (": take one away first." if full else ".")
-        )
-        st.button(
-            f"Show {scheme.label}", key="show_scheme", on_click=_show, args=(scheme.kind,),
-            disabled=full, icon=":material/add:",
-        )  # fmt: skip
-    elif isinstance(scheme, LearnedConfig):
-        st.caption(
+def _panel_note(model: ChosenModel) -> str:
+    """Say which panel shows a model, or why none does."""
+    scheme = model.scheme
+    if scheme is None:
+        return f"No panel shows it. {model.layer_kind.unsupported or model.too_large}"
+    if isinstance(scheme, LearnedConfig):
+        return (
             "Its config holds the shape of the learned table, not its rows: a random start has that "
             "shape; upload its checkpoint for the rows."
         )
-    elif isinstance(scheme, TrainableConfig):
-        st.caption(
-            plain(
-                f"The {scheme.label} panel has its {numbers_of(model)}; its config holds no trained "
-                "numbers, so a random start of that shape is shown."
-            )
+    numbers = numbers_of(model) or f"{getattr(scheme, 'heads', 0):,} heads"
+    if isinstance(scheme, TrainableConfig):
+        return (
+            f"The {scheme.label} panel has its {numbers}; its config holds no trained numbers, so a "
+            "random start of that shape is shown."
         )
-    else:
-        numbers = numbers_of(model) or f"{getattr(scheme, 'heads', 0):,} heads"
-        st.caption(
-            plain(
-                f"The {scheme.label} panel has its numbers: {numbers}. Others keep those of the sidebar."
-            )
-        )
+    return f"The {scheme.label} panel has its numbers: {numbers}. Others keep those of the sidebar."
 
 
 def besides(model: ChosenModel, *, assumed: bool = True) -> None:
@@ -249,57 +258,7 @@ def besides(model: ChosenModel, *, assumed: bool = True) -> None:
             st.markdown(f"- {plain(sentence)}")
 
 
-def _paste() -> None:
-    """Draw the field for the text of a config.json."""
-    text = st.text_area(
-        "Paste its config.json",
-        # A fresh field once the text was taken, so that nothing of it stays.
-        key=f"config_text_{st.session_state.get('configs_taken', 0)}",
-        height=140,
-        max_chars=limits.MAX_CONFIG_BYTES,
-        placeholder='{"model_type": "llama", ...}',
-        help="Of the text only the keys that bear on position are kept, and they stand in the link.",
-    )
-    asked = pressed(st, "Use this config", key="use_config", icon=":material/check:")
-    if text.strip():
-        word = _word(text.encode("utf-8", "replace"))
-        if asked and word:
-            _adopt(word)
-    elif asked:
-        st.caption("Paste the text of a config.json first.")
-
-
-def _upload() -> None:
-    """Draw the uploader of a config.json or a checkpoint."""
-    file = uploads.uploader(
-        st,
-        "Or upload config.json or .safetensors",
-        key=f"model_file_{st.session_state.get('configs_taken', 0)}"
-        f"_{st.session_state.get('uploads', 0)}",
-        help="Of a config the keys that bear on position are kept, of a checkpoint its learned table.",
-    )
-    if file is None:
-        return
-    name = printable_name(file.name)
-    is_config = name.lower().endswith((".json", ".txt"))
-    if is_config and file.size > limits.MAX_CONFIG_BYTES:
-        most = limits.MAX_CONFIG_BYTES // 2**20
-        st.error(plain(f"{name} is larger than {most} MB, the most that is read of it."))
-        return
-    content = file.getvalue()
-    if is_config or content[:64].lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
-        word = _word(content, name)
-        if word and pressed(st, "Use this config", key="use_config_file", icon=":material/check:"):
-            _adopt(word)
-        return
-    st.caption(
-        "A checkpoint holds the rows of a learned table. RoPE and ALiBi store none: such a model is read "
-        "from its config.json."
-    )
-    learned_table.take(file.name, content, key="use_model_file")
-
-
-def _word(content: bytes, name: str = "") -> str:
+def _word(content: bytes, name: str) -> str:
     """Return the token of a config and say what it is; "" where it cannot be used, and say why.
 
     A config that can be read on request alone is refused with a switch for that request.
@@ -308,31 +267,23 @@ def _word(content: bytes, name: str = "") -> str:
         try:
             word = config_token(content)
         except ConfigFileError as error:
-            if not error.assume:
+            if not error.assume or not _asked_to_assume(error, content):
                 raise
-            place = st.container()
-            if not _asked_to_assume(error, content):
-                with place:
-                    _refuse(error.problem, name)
-                return ""
             word = config_token(content, error.assume)
         model = chosen_model(word)
     except ConfigFileError as error:
-        _refuse(str(error), name)
+        st.error(
+            plain(f"{name or 'This config cannot be used'}: {error.problem}"),
+            icon=":material/block:",
+        )
         return ""
     if model.config.assumption:
         st.warning(plain(model.config.assumption), icon=":material/warning:")
     scheme = model.scheme
-    told = "no scheme that is drawn" if scheme is None else f"{scheme.label}, {numbers_of(model)}"
-    read = f"{model.preset.label}, {model.config.layers:,} layers, {told}"
+    shown = "no scheme that is drawn" if scheme is None else f"{scheme.label}, {numbers_of(model)}"
+    read = f"{model.preset.label}, {model.config.layers:,} layers, {shown}"
     st.caption(plain(f"Read, but not used yet: {read}. Press Use this config to see its numbers."))
     return word
-
-
-def _refuse(problem: str, name: str) -> None:
-    """Say why a config cannot be used. name: of its file, "" where it was pasted."""
-    said = f"{name}: {problem}" if name else f"This config cannot be used: {problem}"
-    st.error(plain(said), icon=":material/block:")
 
 
 def _asked_to_assume(error: ConfigFileError, content: bytes) -> bool:
@@ -344,10 +295,3 @@ def _asked_to_assume(error: ConfigFileError, content: bytes) -> bool:
         key=f"assume_{hashlib.sha256(content).hexdigest()[:16]}",
         help="Its numbers then rest on that assumption, which stands above them and in the link.",
     )
-
-
-def _adopt(word: str) -> None:
-    """Choose a config's word and forget its text."""
-    _choose(word)
-    st.session_state["configs_taken"] = st.session_state.get("configs_taken", 0) + 1
-    st.rerun()

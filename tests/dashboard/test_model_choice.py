@@ -187,20 +187,16 @@ def test_unusable_config_is_refused_with_the_key_at_fault() -> None:
         assert at.text_area(key="config_text_0").value == text  # still there to be corrected
 
 
-def test_uploaded_config_or_checkpoint_is_used_once_a_button_is_pressed() -> None:
+def test_uploaded_config_is_used_once_a_button_is_pressed() -> None:
     at = upload(open_own_model(), "config.json", b" " * (limits.MAX_CONFIG_BYTES + 1))
-    assert "larger than 1 MB" in as_read(at.error[0].value)
+    assert "may have 1 MB" in as_read(at.error[0].value)
+    upload(at, "model.pt", zipped_pickle({"wpe.weight": torch.zeros(4, 4)}))
+    assert "model.pt: the config is not UTF-8 text" in as_read(at.error[0].value)
     upload(at, "config.json", json.dumps(PLAIN).encode())
     assert "Read, but not used yet: Your model (llama), 24 layers, RoPE" in sidebar(at)
-    at.button(key="use_config_file").click().run()
+    at.button(key="use_config").click().run()
     assert setting(drawn(at)).model == config_token(PLAIN)
     assert "base 250,000" in matrices(at)[0]["panels"][0]["subtitle"]
-    upload(at, "model.pt", zipped_pickle({"wpe.weight": torch.zeros(4, 4)}))
-    assert "pickle" in at.error[0].value
-    rows = np.random.default_rng(3).normal(size=(40, 16)).astype(np.float32)
-    upload(at, "model.safetensors", save({"wpe.weight": rows}))
-    at.button(key="use_model_file").click().run()
-    assert setting(drawn(at)).learned_source.startswith("table-")
 
 
 UNKNOWN = PLAIN | {"model_type": "brand_new", "attention_chunk_size": 4_096}
