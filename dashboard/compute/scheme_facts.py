@@ -3,10 +3,10 @@
 import functools
 import re
 
-from posenc import formula
+from posenc.formula import Notation, formula
 from posenc.models import MODELS
 from posenc.schemes import SchemeConfig
-from posenc.schemes.base import Scheme
+from posenc.schemes.base import Head, Scheme
 
 EMBEDDING, ROTATION, BIAS = "token embedding", "queries and keys", "logits"
 # What a scheme overrides of `Scheme`, and where in an attention block that is called.
@@ -23,9 +23,15 @@ def place(scheme: Scheme) -> str:
     return next(own, "")
 
 
-def compact_formula(config: SchemeConfig) -> str:
+def compact_formula(
+    config: SchemeConfig,
+    notation: Notation = "t, k",
+    *,
+    numbers: bool = False,
+    head: Head = "mean",
+) -> str:
     """Return a scheme's formula narrow enough for a card: small matrices, one equation a line."""
-    text = formula(config, "t, k")
+    text = formula(config, notation, numbers=numbers, head=head)
     text = text.replace(r"\begin{pmatrix}", r"\bigl(\begin{smallmatrix}")
     text = text.replace(r"\end{pmatrix}", r"\end{smallmatrix}\bigr)")
     text = text.replace(r",\quad", r",\\")

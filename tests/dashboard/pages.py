@@ -186,8 +186,11 @@ def _row(row: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     for panel in header["panels"]:
         own, used = values[used : used + panel["count"]], used + panel["count"]
         rows, columns = panel["rows"]["count"], panel["columns"]["count"]
-        if panel["kind"] in ("waves", "difference"):
-            found[panel["title"]] = _turned(panel, own)
+        if panel["kind"] == "waves":
+            angles, sines = np.frombuffer(own.tobytes(), "<f8").reshape(2, columns)
+            turned = np.arange(rows)[:, None] * angles
+            waves = np.where(sines, np.sin(turned), np.cos(turned))
+            found[panel["title"]] = waves.astype(np.float32).astype(float)
             continue
         i, j = np.indices((rows, columns))
         low, high = np.minimum(i, j), np.maximum(i, j)
@@ -199,31 +202,6 @@ def _row(row: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         blanks = np.full(size - len(own), np.nan)  # those at the end do not travel
         found[panel["title"]] = np.concatenate([own, blanks])[place].astype(float)
     return header, found
-
-
-def _turned(panel: dict[str, Any], words: np.ndarray) -> np.ndarray:
-    """Expand sines and cosines entry by entry, as the browser does."""
-    rows, columns = panel["rows"]["count"], panel["columns"]["count"]
-    if panel["kind"] == "difference":
-        first, second = panel["parts"]
-        assert len(words) == first + second
-        after, before = (
-            _turned(panel | {"kind": "waves"}, part) for part in (words[:first], words[first:])
-        )
-        return (after - before).astype(np.float32).astype(float)
-    raw = words.tobytes()
-    points = np.frombuffer(raw, "<f8", 4 * columns).reshape(4, columns)
-    many = (len(words) - 8 * columns) // 2
-    at = np.frombuffer(raw, "<u4", many, 32 * columns)
-    value = np.frombuffer(raw, "<f4", many, 32 * columns + 4 * many)
-    whole = np.empty((rows, columns))
-    for j in range(columns):
-        x, y, cosine, sine = (float(one) for one in points[:, j])
-        for i in range(rows):
-            whole[i, j] = np.float32(x)
-            x, y = x * cosine + y * sine, y * cosine - x * sine
-    whole.reshape(-1)[at] = value
-    return whole
 
 
 def messages(at: AppTest) -> Iterator[Any]:

@@ -2,7 +2,6 @@
 
 import json
 import math
-import struct
 from typing import Any
 
 import numpy as np
@@ -10,35 +9,28 @@ import pytest
 from mpmath import mp
 from streamlit.testing.v1 import AppTest
 
-from dashboard.components.clock import Face
-from dashboard.components.clock.payload import encode
 from dashboard.pages.encoding import data as encoding
 from dashboard.pages.encoding.options import PLACES, EncodingChoice
 from posenc.analysis import STARTS, content_and_position
-from posenc.errors import SchemeArgumentError
 from tests.dashboard import independent_kernels as by_hand
 from tests.dashboard import pages
 from tests.dashboard.independent_kernels import SETTINGS, Small, entries, open_small
 from tests.dashboard.pages import LABELS, drawn, headline, of, rows_of_matrices, table, visit
 from tests.library import independent
 
+SUMS, WORKED = "Added to token embeddings", "Worked by hand"
+
 pytestmark = pytest.mark.usefixtures("no_shape_checks")
 
 
-def clocks(at: AppTest) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """What travels to the clocks: the header, and the three numbers of every hand by scheme."""
-    (data,) = [
-        element.proto.bytes
+def clocks(at: AppTest) -> dict[str, dict[str, Any]]:
+    """What travels to the clocks: every face by its scheme."""
+    (row,) = [
+        json.loads(element.proto.json)
         for element in at.get("bidi_component")
         if element.proto.component_name.endswith("posenc_clock_row")
     ]
-    (length,) = struct.unpack("<I", data[:4])
-    header = json.loads(data[4 : 4 + length])
-    numbers = np.frombuffer(data[4 + length :], "<f8").reshape(-1, 3)
-    ends = np.cumsum([len(face["pairs"]) for face in header["faces"]])
-    assert len(numbers) == ends[-1]
-    titles = [face["title"] for face in header["faces"]]
-    return header, dict(zip(titles, np.split(numbers, ends[:-1]), strict=True))
+    return {face["title"]: face for face in row["faces"]}
 
 
 @pytest.mark.parametrize("name", SETTINGS)
@@ -48,7 +40,7 @@ def test_page_shows_the_numbers_of_the_papers(name: str) -> None:
     check_matrices(at, small)
     check_waves_pairs_and_hands(at, small)
     check_sums(at, small)
-    taken = float(headline(at).split("ALiBi takes")[1].split(" off a logit")[0].split()[-1])
+    taken = float(headline(at).split("ALiBi subtracts ")[1].split(" from the logit")[0])
     mean = np.mean(by_hand.slopes_shown(small)) * (small["train_length"] - 1)
     assert taken == pytest.approx(mean, rel=6e-3)
 
@@ -57,11 +49,15 @@ def check_matrices(at: AppTest, small: Small) -> None:
     rows = rows_of_matrices(at)[:3]
     shown = {title: matrix for _, found in rows for title, matrix in found.items()}
     expected = {LABELS[kind]: entries(kind, small) for kind in ("learned", "sinusoidal", "rope")}
-    expected["ALiBi"] = by_hand.biases(small).mean(axis=0)
+    biases = by_hand.biases(small).mean(axis=0)
+    future = np.triu(np.ones_like(biases, bool), 1)  # what a causal model does not read
+    expected["ALiBi"] = np.where(future, np.nan, biases)
     assert {*shown} == {*expected}
     for title, matrix in expected.items():
         known = len(matrix)
-        assert np.allclose(shown[title][:known], matrix, rtol=1e-6, atol=1e-7), title
+        assert np.allclose(shown[title][:known], matrix, rtol=1e-6, atol=1e-7, equal_nan=True), (
+            title
+        )
         assert np.isnan(shown[title][known:]).all()
     # One scale for each unit, which holds all but the outliers.
     for header, found in rows:
@@ -74,13 +70,8 @@ def check_matrices(at: AppTest, small: Small) -> None:
 
 def check_waves_pairs_and_hands(at: AppTest, small: Small) -> None:
     waves, pairs, trained = table(at, "waves"), table(at, "pairs"), small["train_length"]
-    header, hands = clocks(at)
-    for kind, width, face in zip(
-        ("sinusoidal", "rope"),
-        (small["dim"], by_hand.rope_width(small)),
-        header["faces"],
-        strict=True,
-    ):
+    faces = clocks(at)
+    for kind, width in (("sinusoidal", small["dim"]), ("rope", by_hand.rope_width(small))):
         count, thetas = width // 2, independent.inverse_frequencies(width, small["base"])
         own = of(waves, kind)
         places = {round(share * (count - 1)) for share in (0.0, 0.3, 0.6, 1.0)}
@@ -108,10 +99,10 @@ def check_waves_pairs_and_hands(at: AppTest, small: Small) -> None:
         full, label = int((columns["turns"] >= 1).sum()), LABELS[kind]
         said = f"{full:,} of {label}'s {count:,} pairs complete{'s' * (full == 1)} a turn"
         assert said in headline(at)
-        shown = np.stack([numbers[face["pairs"]] for numbers in columns.values()], 1)
-        # Within one unit in the last place of a frequency.
-        assert np.allclose(hands[label][:, 0], shown[:, 0], rtol=2.3e-16, atol=0)
-        assert np.allclose(hands[label], shown, rtol=1e-15, atol=0)
+        for hand in faces[label]["hands"]:
+            exact = [numbers[hand["pair"]] for numbers in columns.values()]
+            sent = [hand["frequency"], hand["period"], hand["turns"]]
+            assert np.allclose(sent, exact, rtol=1e-15, atol=0)
     assert {x for frame in pages.charts(at)[:2] for x in frame["boundary"].dropna()} == {trained}
 
 
@@ -136,8 +127,11 @@ def check_sums(at: AppTest, small: Small) -> None:
 @pytest.mark.parametrize("scaled", ["true", "false"])
 def test_pictured_sum_is_content_plus_position(scaled: str) -> None:
     link = {"dim": "64", "heads": "4", "length": "40", "start": "1", "scaled": scaled}
-    at = drawn(visit("encoding", link | {"sinusoidal.layout": "half"}, schemes=["sinusoidal"]))
-    (_, first), (_, summed) = rows_of_matrices(at)
+    link |= {"sinusoidal.layout": "half"}
+    at = drawn(visit("encoding", link, schemes=["sinusoidal"]))
+    ((_, first),) = rows_of_matrices(at)
+    at = drawn(visit("encoding", link, schemes=["sinusoidal"], encoding_tab=SUMS))
+    ((_, summed),) = rows_of_matrices(at)
     content, position, total = summed.values()
     paper = independent.sinusoidal(range(40), 64, layout="half").numpy()
     assert np.allclose(first["Sinusoidal"], paper, atol=1e-7)
@@ -159,14 +153,14 @@ def test_what_is_too_large_to_draw_is_cut_and_the_page_says_so() -> None:
 def test_worked_example_and_formulas_follow_the_setting() -> None:
     link = {"dim": "96", "heads": "4", "length": "9", "train_length": "5"}
     link |= {"base": "16", "notation": "t, k", "substituted": "true"}
-    state = {"alibi_head": 3, "places": []}
+    state = {"alibi_head": 3, "places": [], "encoding_tab": WORKED}
     at = drawn(visit("encoding", link, **state, **pages.opened("worked example")))
     shown = table(at, "worked example")
     assert list(shown["position"]) == [0, 1, 2, 3]
     angles = np.outer(range(4), [1, 1 / 2, 1 / 4, 1 / 8])
     by_hand = np.stack((np.sin(angles), np.cos(angles)), -1).reshape(4, 8)
     assert np.allclose(shown.drop(columns="position"), by_hand, rtol=0, atol=1e-15)
-    assert "1, 0.5, 0.25 and 0.125 radians" in " ".join(pages.captions(at))
+    assert "1, 0.5, 0.25 and 0.125 radians per position" in " ".join(pages.captions(at))
     formulas = " ".join(formula.value for formula in at.latex)
     assert r"\sin(1.5) = 0.9975" in formulas
     assert r"\mathrm{pos}" not in formulas
@@ -175,8 +169,10 @@ def test_worked_example_and_formulas_follow_the_setting() -> None:
         assert f"{{16}}^{{2k/{width}}}" in formulas
     assert r"2^{-8 \cdot 3/4} = 0.015625" in formulas
     # No place on the scale of frequencies is chosen: the default choice.
-    faces = {face["title"]: len(face["pairs"]) for face in clocks(at)[0]["faces"]}
-    assert faces == {"Sinusoidal": 4, "RoPE": 4}
+    assert {label: len(face["hands"]) for label, face in clocks(at).items()} == {
+        "Sinusoidal": 4,
+        "RoPE": 4,
+    }
 
 
 def test_places_on_the_frequency_scale_are_the_nearest_pairs_each_once() -> None:
@@ -184,19 +180,6 @@ def test_places_on_the_frequency_scale_are_the_nearest_pairs_each_once() -> None
     assert encoding.chosen_pairs(chosen, 1) == (0,)
     assert encoding.chosen_pairs(chosen, 101) == (0, 10, 20, 30, 40, 100)
     assert encoding.chosen_pairs(EncodingChoice(places=("slowest",)), 32) == (0, 31)
-
-
-def test_clock_face_with_impossible_values_is_refused() -> None:
-    good: dict[str, Any] = {
-        "title": "x", "subtitle": "", "color": "#0072b2", "pairs": (0, 1),
-        "inv_freq": np.ones(2), "wavelengths": np.ones(2), "turns": np.ones(2),
-    }  # fmt: skip
-    for fault in ({"pairs": ()}, {"color": "red"}, {"turns": np.ones(3)}, {"pairs": (*range(9),)}):
-        with pytest.raises(SchemeArgumentError):
-            Face(**good | fault)
-    for faces, last, trained in ((1, 0, 1), (1, 4, 0), (0, 1, 1)):
-        with pytest.raises(SchemeArgumentError):
-            encode([Face(**good)] * faces, text_alternative="", last=last, trained=trained)
 
 
 @pytest.mark.filterwarnings("error")

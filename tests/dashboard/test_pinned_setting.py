@@ -139,6 +139,7 @@ def lines(at: AppTest, column: str) -> set[tuple[str, str]]:
     }
 
 
+TABS = {"wavelength": {"encoding_tab": "Wavelengths"}}
 TURNING = {("Sinusoidal", "A"), ("RoPE", "A")}
 EVERY = TURNING | {("Learned", "A"), ("RoPE", "B"), ("ALiBi", "B")}
 
@@ -156,7 +157,7 @@ def test_charts_show_every_scheme_of_either_setting(
     page: str, schemes: str, column: str, expected: set[tuple[str, str]]
 ) -> None:
     link = LINK | {"schemes": schemes, "reason": "turns per pair"}
-    at = drawn(visit(page, link))
+    at = drawn(visit(page, link, **TABS.get(column, {})))
     assert lines(at, column) == expected
     rows = [set(matrices) for _, matrices in rows_of_matrices(at)]
     if column == "lane":  # B, A and the difference, alone in their unit

@@ -11,7 +11,6 @@ from dashboard.charts.theme import (
     boundary_rule,
     by_setting,
     decades,
-    dots,
     line_style,
     scheme_colour,
     spec_of,
@@ -58,112 +57,58 @@ def waves(kind: str, *, pinned: bool = False) -> Spec:
         )
         .encode(x="min(x):Q", y=alt.Y("max(ceiling):Q", axis=None), text="name:N")
     )
-    return spec_of(alt.layer(zero, line, boundary_rule(), name).properties(height=HEIGHT + 80))
+    return spec_of(alt.layer(zero, line, boundary_rule(), name).properties(height=HEIGHT))
+
+
+@functools.cache
+def slopes(*, pinned: bool = False) -> Spec:
+    """The slope of every head as a bar. Frame: scheme, head, slope."""
+    bars = (
+        alt.Chart()
+        .mark_bar(color=COLOURS["alibi"])
+        .encode(
+            x=alt.X("head:O", title="head", axis=alt.Axis(labelAngle=0, labelOverlap=True)),
+            y=alt.Y("slope:Q", title="subtracted per token of distance"),
+            tooltip=[*told(pinned), "head:Q", alt.Tooltip("slope:Q", format=".3g")],
+            **({"xOffset": "setting:N", "opacity": by_setting(True)["opacity"]} if pinned else {}),
+        )
+    )
+    return spec_of(bars.properties(height=HEIGHT))
 
 
 @functools.cache
 def wavelengths(kinds: tuple[str, ...], *, pinned: bool = False) -> Spec:
     """Wavelength of every pair, log scale, the training length as a dashed line.
 
-    Frame: scheme, pair, place, wavelength, trained, dot.
+    Frame: scheme, pair, place, wavelength, turns, share, trained.
     """
-    return _over_ladder(
-        kinds, "wavelength:Q", alt.Scale(type="log"), "positions per turn", decades("~s"),
-        "min(trained):Q",
-        pinned=pinned,
-    )  # fmt: skip
-
-
-@functools.cache
-def shares(kinds: tuple[str, ...], *, pinned: bool = False) -> Spec:
-    """Share of a full turn that every pair makes in training.
-
-    Frame: scheme, pair, place, share, dot.
-    """
-    scale = alt.Scale(domain=[0, 1])
-    return _over_ladder(
-        kinds,
-        "share:Q",
-        scale,
-        "share of a full turn in training",
-        alt.Axis(format="%"),
-        None,
-        pinned=pinned,
-    )
-
-
-def _over_ladder(
-    kinds: tuple[str, ...],
-    field: str,
-    scale: alt.Scale,
-    title: str,
-    axis: alt.Axis,
-    rule: str | None,
-    *,
-    pinned: bool,
-) -> Spec:
-    x = alt.X(
-        "place:Q",
-        title="dimension / width, fastest pair first",
-        scale=alt.Scale(domain=[0, 1]),
-        axis=alt.Axis(format="%", tickCount=5),
-    )
-    y = alt.Y(field, title=title, scale=scale, axis=axis)
-    tip = [
-        *told(pinned),
-        alt.Tooltip("pair:Q", title="pair"),
-        alt.Tooltip("wavelength:Q", format=".6g", title="positions per turn"),
-        alt.Tooltip("turns:Q", format=".4g", title="turns in training"),
-        alt.Tooltip("share:Q", format=".4%", title="share of a turn in training"),
-    ]
-    line = alt.Chart().mark_line(tooltip=None)
-    line = line.encode(x=x, y=y, color=scheme_colour(kinds), **line_style(kinds, pinned))
-    layers = [line, dots(x, y, kinds, tip)]
-    if rule:
-        layers.append(
-            alt.Chart().mark_rule(aria=False, strokeDash=[5, 4], color="gray").encode(y=rule)
-        )
-    return spec_of(alt.layer(*layers).properties(height=HEIGHT))
-
-
-@functools.cache
-def ratios(kinds: tuple[str, ...], *, pinned: bool = False) -> Spec:
-    """Token norm over position norm by start, log scale, with equality marked.
-
-    Frame: scheme, tokens start as, factor ("plain", "times sqrt(d)"), ratio.
-    """
-    marks = (
+    line = (
         alt.Chart()
-        .mark_point(size=90, filled=False, strokeWidth=2.5, opacity=1)
+        .mark_line(point={"filled": True, "size": 22})
         .encode(
             x=alt.X(
-                "ratio:Q",
-                title="token norm / position norm",
-                scale=alt.Scale(type="log", padding=14),
-                axis=alt.Axis(format="~g", tickCount=6),
+                "place:Q",
+                title="pair / number of pairs, fastest first",
+                scale=alt.Scale(domain=[0, 1]),
+                axis=alt.Axis(format="%", tickCount=5),
             ),
             y=alt.Y(
-                "tokens start as:N",
-                title=None,
-                sort=None,
-                axis=alt.Axis(labelLimit=140, labelOverlap=False),
-            ),
-            shape=alt.Shape(
-                "factor:N",
-                scale=alt.Scale(
-                    domain=["plain", "times sqrt(d)"], range=["circle", "triangle-right"]
-                ),
-                legend=alt.Legend(title=None, orient="bottom"),  # a phone has no room beside
+                "wavelength:Q",
+                title="positions per turn",
+                scale=alt.Scale(type="log"),
+                axis=decades("~s"),
             ),
             color=scheme_colour(kinds),
-            **({"opacity": by_setting(pinned)["opacity"]} if pinned else {}),
             tooltip=[
                 *told(pinned),
-                "tokens start as:N",
-                "factor:N",
-                alt.Tooltip("ratio:Q", format=".4g", title="token norm / position norm"),
+                alt.Tooltip("pair:Q", title="pair"),
+                alt.Tooltip("wavelength:Q", format=".3s", title="positions per turn"),
+                alt.Tooltip("turns:Q", format=".3g", title="turns in training"),
+                alt.Tooltip("share:Q", format=".3~%", title="share of a turn in training"),
             ],
+            **line_style(kinds, pinned),
         )
     )
-    one = alt.Chart().mark_rule(aria=False, strokeDash=[5, 4], color="gray").encode(x=alt.datum(1))
-    return spec_of(alt.layer(marks, one).properties(height=300))
+    trained = alt.Chart().mark_rule(aria=False, strokeDash=[5, 4], color="gray")
+    trained = trained.encode(y="min(trained):Q")
+    return spec_of(alt.layer(line, trained).properties(height=HEIGHT))

@@ -5,19 +5,22 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-import streamlit as st
 import torch
 
 from dashboard import limits
+from dashboard.charts.frames import stacked
 from dashboard.components.matrix import Full, MatrixValues, Scale, Waves, smallest
 from dashboard.compute import schemes
 from dashboard.compute.result_cache import cache_result
-from dashboard.compute.schemes import CACHE, Array
-from dashboard.pages.encoding import frames
-from dashboard.pages.encoding.notation import formulas, notation_of
+from dashboard.compute.scheme_facts import compact_formula
+from dashboard.compute.schemes import Array
 from dashboard.pages.encoding.options import PLACES, EncodingChoice
 from posenc import encoding, formula, position_vectors, sinusoidal_table
-from posenc.analysis import embedding_sum, spectrum
+from posenc.analysis import STARTS, embedding_sum, spectrum
+from posenc.encoding import Encoding
+from posenc.formula import NOTATIONS, Notation
+from posenc.schemes import SCHEMES
+from posenc.schemes.alibi import Alibi
 from posenc.schemes.base import Scheme
 from posenc.schemes.sinusoidal import SinusoidalConfig
 from posenc.settings import Query, Setting, known
@@ -25,53 +28,30 @@ from posenc.settings import Query, Setting, known
 MOST_WAVE_POSITIONS = 1_024  # points of one wave: thinned ones would beat
 EXAMPLE_POSITIONS, EXAMPLE_WIDTH = 4, 8
 SUM_WINDOW = 48  # positions and dimensions of the pictured sum
+CORNER = 12  # rows and columns of every matrix in the table of numbers
 OUTLIERS = 0.999  # of the entries within the colours' ends; the others take the end's colour
 WAVES = "cosine or sine"  # the unit of numbers from -1 to 1
 
 
 @dataclass(frozen=True)
-class Numbers:
-    """The numbers that one scheme puts in: (rows, columns), NaN where there is no row."""
+class Matrix:
+    """The numbers that one scheme puts in, as far as they are drawn."""
 
-    values: Array
+    values: MatrixValues
+    shape: tuple[int, int]  # of all numbers
+    size: float  # of a bias: at the last trained distance; else the deviation of trained entries
     unit: str
     features: tuple[str, ...]  # none of a bias, whose columns are keys
     untrained: str  # what untrained numbers are, "" for others
 
-    @property
-    def picture(self) -> Array:
-        """The rows and columns that are drawn, in the precision in which they are sent."""
-        return np.ascontiguousarray(
-            self.values[: limits.MAX_DRAWN_CELLS, : limits.MAX_DRAWN_CELLS], np.float32
-        )
-
 
 @dataclass(frozen=True)
-class Drawn:
-    """What is shown of a scheme's numbers; of all of them a reading would hold megabytes."""
-
-    matrix: MatrixValues  # the picture, in its smallest form
-    shape: tuple[int, int]  # of all numbers
-    told: (
-        float  # of a bias: at the last trained distance; else the deviation of all trained entries
-    )
-    unit: str
-    features: tuple[str, ...]
-    untrained: str
-
-
-@dataclass(frozen=True)
-class Ladder:
+class Frequencies:
     """The pairs of one scheme, pair 0 the fastest: what each does within the training length."""
 
     inv_freq: Array
     wavelengths: Array  # positions per full turn
     turns: Array  # within the training length
-
-    @property
-    def shares(self) -> Array:
-        """Share of a full turn within the training length, at most 1."""
-        return np.minimum(self.turns, 1.0)
 
 
 @dataclass(frozen=True)
@@ -80,8 +60,23 @@ class Sum:
 
     width: int
     norm: float  # root mean square of the finite rows, NaN without one
-    found: dict[str, embedding_sum.EmbeddingSum]  # by start
+    by_start: dict[str, embedding_sum.EmbeddingSum]
     pictures: tuple[Array, Array, Array]  # content, position and their sum, a window
+
+
+@dataclass(frozen=True)
+class SchemeEncoding:
+    """What one scheme puts in."""
+
+    provenance: str
+    formula: str
+    matrix: Matrix | None
+    corner: pd.DataFrame  # the first rows and columns, in full precision
+    frequencies: Frequencies | None
+    pairs: tuple[int, ...]  # the chosen pairs
+    waves: pd.DataFrame
+    slopes: Array | None  # of every head
+    sum: Sum | None
 
 
 @dataclass(frozen=True)
@@ -90,100 +85,255 @@ class EncodingPage:
 
     setting: Setting
     reasons: dict[str, str]  # why a scheme has no numbers to show, such as a table that is not here
-    drawn: dict[str, Drawn]
-    scales: dict[str, Scale]  # of every unit
-    absent: tuple[str, ...]  # schemes that put no numbers in
-    provenances: dict[str, str]
-    ladders: dict[str, Ladder]
-    pairs: dict[str, tuple[int, ...]]  # the chosen pairs of every scheme that has any
-    waves: pd.DataFrame
+    schemes: dict[str, SchemeEncoding]
     spectrum: pd.DataFrame
+    slopes: pd.DataFrame
     example: pd.DataFrame
     example_inv_freq: Array
     example_formula: str
-    sums: dict[str, Sum]
     sum_table: pd.DataFrame
-    formulas: dict[str, str]
-    corner: pd.DataFrame
+
+    @property
+    def provenances(self) -> dict[str, str]:
+        return {kind: one.provenance for kind, one in self.schemes.items()}
+
+    @property
+    def matrices(self) -> dict[str, Matrix]:
+        return {kind: one.matrix for kind, one in self.schemes.items() if one.matrix is not None}
+
+    @property
+    def frequencies(self) -> dict[str, Frequencies]:
+        return {kind: one.frequencies for kind, one in self.schemes.items() if one.frequencies}
+
+    @property
+    def pairs(self) -> dict[str, tuple[int, ...]]:
+        return {kind: one.pairs for kind, one in self.schemes.items() if one.pairs}
+
+    @property
+    def sums(self) -> dict[str, Sum]:
+        return {kind: one.sum for kind, one in self.schemes.items() if one.sum is not None}
 
 
 @cache_result
 def read(setting: Setting, chosen: EncodingChoice) -> EncodingPage:
     """Return everything that the page shows."""
     queries = {kind: schemes.query(setting, kind) for kind in setting.schemes}
-    found, reasons = schemes.each(values, queries)
-    queries = {kind: queries[kind] for kind in found}
-    numbers = {kind: one for kind, one in found.items() if one is not None}
-    ladders = {
-        kind: one
-        for kind, query in queries.items()
-        if (one := ladder(query, setting.train_length)) is not None
-    }
-    pairs = {
-        kind: chosen_pairs(chosen, len(one.inv_freq))
-        for kind, one in ladders.items()
-        if kind in numbers
-    }
-    sums = {
-        kind: one
-        for kind, query in queries.items()
-        if (one := added(query, chosen.start, "scaled" if chosen.scaled else "plain", setting.seed))
-    }
+    encodings, reasons = schemes.each(scheme_encoding, queries, setting, chosen)
+    labels = {SCHEMES[kind].label: one for kind, one in encodings.items()}
     example = SinusoidalConfig(dim=EXAMPLE_WIDTH, base=setting.base)
     return EncodingPage(
         setting=setting,
         reasons=reasons,
-        drawn={
-            kind: _drawn(one, setting.train_length, ladders.get(kind))
-            for kind, one in numbers.items()
-        },
-        scales={
-            unit: scale(unit, [one.picture for one in numbers.values() if one.unit == unit])
-            for unit in dict.fromkeys(one.unit for one in numbers.values())
-        },
-        absent=tuple(kind for kind in queries if kind not in numbers),
-        provenances={kind: schemes.provenance(query) for kind, query in queries.items()},
-        ladders=ladders,
-        pairs=pairs,
-        waves=frames.waves(
-            {kind: numbers[kind] for kind in pairs},
-            pairs,
-            setting.train_length,
-            MOST_WAVE_POSITIONS,
-        ),
-        spectrum=frames.spectrum(ladders, setting.train_length),
+        schemes=encodings,
+        spectrum=_spectrum(labels, setting.train_length),
+        slopes=_slopes(labels),
         example=worked_example(setting.base),
         example_inv_freq=example.build().frequencies.inv_freq.numpy(),
-        example_formula=formula(example, notation_of(chosen.notation), numbers=chosen.substituted),
-        sums=sums,
-        sum_table=frames.sums(sums),
-        formulas=formulas(setting, queries, chosen.notation, numbers=chosen.substituted),
-        corner=frames.corner(numbers),
+        example_formula=formula(example, _notation(chosen), numbers=chosen.substituted),
+        sum_table=_sum_table(labels),
     )
 
 
-def _drawn(numbers: Numbers, train_length: int, pairs: Ladder | None) -> Drawn:
-    """Return what is shown of a scheme's numbers. pairs: its frequencies, where it has any."""
-    values, picture = numbers.values, numbers.picture
-    if not numbers.features:
-        told = float(values[min(train_length, len(values)) - 1, 0])
-        matrix = smallest(picture)
+def scheme_encoding(query: Query, setting: Setting, chosen: EncodingChoice) -> SchemeEncoding:
+    """Return what one scheme puts in, as many positions as are drawn."""
+    scheme = query.build("cpu")
+    # What is built knows its shape: a file's table has another width than the setting.
+    text = compact_formula(
+        scheme.config, _notation(chosen), numbers=chosen.substituted, head=query.head
+    )
+    frequencies = matrix = None
+    pairs: tuple[int, ...] = ()
+    waves = corner = pd.DataFrame()
+    if scheme.inv_freq is not None:
+        found = spectrum(scheme.inv_freq, setting.train_length)
+        frequencies = Frequencies(
+            scheme.inv_freq.numpy(), found.wavelengths.numpy(), found.turns.numpy()
+        )
+    asked = min(query.length, MOST_WAVE_POSITIONS)
+    numbers = encoding(scheme, known(scheme, asked), head=query.head, dtype=query.dtype)
+    if numbers is not None:
+        if numbers.is_bias:
+            rows = numbers.values[: limits.MAX_DRAWN_CELLS, : limits.MAX_DRAWN_CELLS]
+        else:
+            rows = numbers.values.new_full((asked, numbers.values.shape[1]), torch.nan)
+            rows[: len(numbers.values)] = numbers.values
+        values = rows.numpy()
+        untrained = scheme.config.start if scheme.untrained else ""
+        matrix = _matrix(values, numbers, setting.train_length, frequencies, untrained)
+        corner = _corner(scheme.config.label, values, numbers.features)
+        if frequencies is not None:
+            pairs = chosen_pairs(chosen, len(frequencies.inv_freq))
+            waves = _waves(
+                scheme.config.label, values, numbers.features, pairs, setting.train_length
+            )
+    return SchemeEncoding(
+        provenance=scheme.provenance,
+        formula=text,
+        matrix=matrix,
+        corner=corner,
+        frequencies=frequencies,
+        pairs=pairs,
+        waves=waves,
+        slopes=scheme.slopes.numpy() if isinstance(scheme, Alibi) else None,
+        sum=_sum(scheme, query, setting.seed, chosen),
+    )
+
+
+def _matrix(
+    values: Array,
+    numbers: Encoding,
+    train_length: int,
+    frequencies: Frequencies | None,
+    untrained: str,
+) -> Matrix:
+    most = limits.MAX_DRAWN_CELLS
+    picture = np.ascontiguousarray(values[:most, :most], np.float32)
+    if numbers.is_bias:
+        size = float(values[min(train_length, len(values)) - 1, 0])
+        if np.array_equal(picture, picture.T):  # nothing is lost of what a causal model reads
+            picture[np.triu_indices(len(picture), 1)] = np.nan
+        drawn = smallest(picture)
     else:
         trained = values[:train_length]
-        told = float(np.nanstd(trained)) if np.isfinite(trained).any() else math.nan
-        matrix = _as_waves(numbers, pairs) or Full(picture)
+        size = float(np.nanstd(trained)) if np.isfinite(trained).any() else math.nan
+        drawn = _as_waves(picture, numbers.features, frequencies) or Full(picture)
     shape = values.shape[0], values.shape[1]
-    return Drawn(matrix, shape, told, numbers.unit, numbers.features, numbers.untrained)
+    return Matrix(drawn, shape, size, numbers.unit, numbers.features, untrained)
 
 
-def _as_waves(numbers: Numbers, pairs: Ladder | None) -> Waves | None:
+def _as_waves(
+    picture: Array, features: tuple[str, ...], frequencies: Frequencies | None
+) -> Waves | None:
     """Return sines and cosines as waves, None for numbers that are no waves."""
-    picture = numbers.picture
-    names = [name.split() for name in numbers.features[: picture.shape[1]]]
-    if pairs is None or any(name[0] not in ("sin", "cos") for name in names):
+    names = [name.split() for name in features[: picture.shape[1]]]
+    if frequencies is None or any(name[0] not in ("sin", "cos") for name in names):
         return None
-    angles = pairs.inv_freq[[int(name[1]) for name in names]]
+    angles = frequencies.inv_freq[[int(name[1]) for name in names]]
     return Waves.of(picture, angles, [name[0] == "sin" for name in names])
+
+
+def _corner(label: str, values: Array, features: tuple[str, ...]) -> pd.DataFrame:
+    values = values[:CORNER, :CORNER]
+    rows, columns = np.indices(values.shape).reshape(2, -1)
+    names = [features[j] if features else f"key {j}" for j in columns]
+    numbers = {"position": rows, "column": columns, "name": names, "value": values.ravel()}
+    return pd.DataFrame({"scheme": label} | numbers)
+
+
+def _waves(
+    label: str, values: Array, features: tuple[str, ...], pairs: tuple[int, ...], train_length: int
+) -> pd.DataFrame:
+    """Return sine and cosine of chosen pairs by position, read off the columns of the numbers.
+
+    boundary: the training length where it lies inside.
+    """
+    parts = [
+        {
+            "scheme": label,
+            "pair": pair,
+            "wave": wave,
+            "x": np.arange(len(values)),
+            "y": values[:, features.index(f"{wave} {pair}")],
+            "boundary": float(train_length) if train_length < len(values) else np.nan,
+        }
+        for pair in pairs
+        for wave in ("sin", "cos")
+    ]
+    return stacked(parts, ["scheme", "pair", "wave", "x", "y", "boundary"])
+
+
+def _notation(chosen: EncodingChoice) -> Notation:
+    return next(notation for notation in NOTATIONS if notation == chosen.notation)
+
+
+def chosen_pairs(chosen: EncodingChoice, count: int) -> tuple[int, ...]:
+    """Return the chosen pairs of `count`, fastest first, none twice.
+
+    A place among the frequencies means the nearest pair; a number past the last pair means the last.
+    """
+    places = {round(PLACES[place] * (count - 1)) for place in chosen.places}
+    return tuple(sorted(places | {min(chosen.pair, count - 1)}))
+
+
+def _spectrum(labels: dict[str, SchemeEncoding], train_length: int) -> pd.DataFrame:
+    """Every pair: its place among the frequencies, wavelength, turns and share of a turn in training."""
+    parts = [
+        {
+            "scheme": label,
+            "pair": np.arange(len(one.inv_freq)),
+            "place": np.arange(len(one.inv_freq)) / len(one.inv_freq),
+            "inv_freq": one.inv_freq,
+            "wavelength": one.wavelengths,
+            "turns": one.turns,
+            "share": np.minimum(one.turns, 1.0),
+            "trained": float(train_length),
+        }
+        for label, encodings in labels.items()
+        if (one := encodings.frequencies) is not None
+    ]
+    columns = ["scheme", "pair", "place", "inv_freq", "wavelength", "turns", "share", "trained"]
+    return stacked(parts, columns)
+
+
+def _slopes(labels: dict[str, SchemeEncoding]) -> pd.DataFrame:
+    """What each head subtracts from a logit for every token of distance."""
+    parts = [
+        {"scheme": label, "head": np.arange(1, len(one.slopes) + 1), "slope": one.slopes}
+        for label, one in labels.items()
+        if one.slopes is not None
+    ]
+    return stacked(parts, ["scheme", "head", "slope"])
+
+
+def _sum(scheme: Scheme, query: Query, seed: int, chosen: EncodingChoice) -> Sum | None:
+    """Return position beside content where a scheme adds rows to token vectors, else None."""
+    if type(scheme).embed is Scheme.embed:
+        return None
+    rows = position_vectors(scheme, known(scheme, query.length), dtype=query.dtype)
+    width = rows.shape[1]
+    norm = embedding_sum.row_norm(rows)
+    window = rows[:SUM_WINDOW, :SUM_WINDOW]
+    generator = torch.Generator("cpu").manual_seed(seed)
+    tokens = embedding_sum.draw_tokens(chosen.start, len(window), width, generator)
+    content = tokens[:, :SUM_WINDOW] * (width**0.5 if chosen.scaled else 1.0)
+    return Sum(
+        width=width,
+        norm=norm,
+        by_start={
+            start: embedding_sum.content_and_position(norm, width, start) for start in STARTS
+        },
+        pictures=(content.numpy(), window.numpy(), (content + window).numpy()),
+    )
+
+
+SUM_COLUMNS = {
+    "token": "token norm",
+    "position": "position norm",
+    "ratio_scaled": "ratio, times sqrt(d)",
+    "ratio_plain": "ratio, plain",
+    "share_scaled": "share, times sqrt(d)",
+    "share_plain": "share, plain",
+}
+
+
+def _sum_table(labels: dict[str, SchemeEncoding]) -> pd.DataFrame:
+    """Position beside content, one row per scheme and start of the token embeddings."""
+    rows = [
+        {"scheme": label, "d": one.sum.width, "tokens start as": STARTS[start]}
+        | {name: getattr(compared, field) for field, name in SUM_COLUMNS.items()}
+        for label, one in labels.items()
+        if one.sum is not None
+        for start, compared in one.sum.by_start.items()
+    ]
+    return pd.DataFrame(rows)
+
+
+def worked_example(base: float) -> pd.DataFrame:
+    """Return the sinusoidal table of 4 positions and 8 dimensions, full precision."""
+    table = sinusoidal_table(EXAMPLE_POSITIONS, EXAMPLE_WIDTH, base, dtype=torch.float64)
+    frame = pd.DataFrame(table.numpy(), columns=[str(i) for i in range(EXAMPLE_WIDTH)])
+    frame.insert(0, "position", np.arange(EXAMPLE_POSITIONS))
+    return frame
 
 
 def scale(unit: str, pictures: list[Array]) -> Scale:
@@ -199,75 +349,3 @@ def scale(unit: str, pictures: list[Array]) -> Scale:
         return Scale(-largest, largest, "diverging", unit)
     most = float(np.quantile(entries, OUTLIERS, method="higher")) if len(entries) else 1.0
     return Scale(-most or -1.0, most or 1.0, "diverging", unit)
-
-
-def chosen_pairs(chosen: EncodingChoice, count: int) -> tuple[int, ...]:
-    """Return the chosen pairs of a ladder of `count`, fastest first, none twice.
-
-    A place among the frequencies means the nearest pair; a number past the last pair means the last.
-    """
-    found = {round(PLACES[place] * (count - 1)) for place in chosen.places}
-    return tuple(sorted(found | {min(chosen.pair, count - 1)}))
-
-
-def worked_example(base: float) -> pd.DataFrame:
-    """Return the sinusoidal table of 4 positions and 8 dimensions, full precision."""
-    table = sinusoidal_table(EXAMPLE_POSITIONS, EXAMPLE_WIDTH, base, dtype=torch.float64)
-    frame = pd.DataFrame(table.numpy(), columns=[str(i) for i in range(EXAMPLE_WIDTH)])
-    frame.insert(0, "position", np.arange(EXAMPLE_POSITIONS))
-    return frame
-
-
-@st.cache_data(**CACHE)
-def values(query: Query) -> Numbers | None:
-    """Return the numbers a scheme puts in, as many positions as are drawn; None where there are none."""
-    scheme = query.build("cpu")
-    asked = min(query.length, MOST_WAVE_POSITIONS)
-    found = encoding(scheme, known(scheme, asked), head=query.head, dtype=query.dtype)
-    if found is None:
-        return None
-    if found.is_bias:
-        rows = found.values[: limits.MAX_DRAWN_CELLS, : limits.MAX_DRAWN_CELLS]
-    else:
-        rows = found.values.new_full((asked, found.values.shape[1]), torch.nan)
-        rows[: len(found.values)] = found.values
-    return Numbers(
-        values=rows.numpy(),
-        unit=found.unit,
-        features=found.features,
-        untrained=scheme.config.start if scheme.untrained else "",
-    )
-
-
-@st.cache_data(**CACHE)
-def ladder(query: Query, train_length: int) -> Ladder | None:
-    """Return what the frequencies do within the training length, None for a scheme without any."""
-    inv_freq = query.build("cpu").inv_freq
-    if inv_freq is None:
-        return None
-    found = spectrum(inv_freq, train_length)
-    return Ladder(inv_freq.numpy(), found.wavelengths.numpy(), found.turns.numpy())
-
-
-@st.cache_data(**CACHE)
-def added(query: Query, start: str, factor: str, seed: int) -> Sum | None:
-    """Return position beside content where a scheme adds rows to token vectors, else None."""
-    scheme = query.build("cpu")
-    if type(scheme).embed is Scheme.embed:
-        return None
-    rows = position_vectors(scheme, known(scheme, query.length), dtype=query.dtype)
-    width = rows.shape[1]
-    norm = embedding_sum.row_norm(rows)
-    window = rows[:SUM_WINDOW, :SUM_WINDOW]
-    generator = torch.Generator("cpu").manual_seed(seed)
-    tokens = embedding_sum.draw_tokens(start, len(window), width, generator)[:, :SUM_WINDOW]
-    content = tokens * width**0.5 if factor == "scaled" else tokens
-    return Sum(
-        width=width,
-        norm=norm,
-        found={
-            one: embedding_sum.content_and_position(norm, width, one)
-            for one in embedding_sum.STARTS
-        },
-        pictures=(content.numpy(), window.numpy(), (content + window).numpy()),
-    )

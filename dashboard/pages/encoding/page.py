@@ -1,73 +1,237 @@
-"""Encoding: the numbers that each scheme puts in, as matrix, waves, hands, wavelengths and formula."""
+"""Encoding: the numbers that each scheme puts in, as formulas, clocks, waves and matrices."""
 
+from collections.abc import Callable, Collection
+
+import numpy as np
+import pandas as pd
 import streamlit as st
 
+from dashboard.ab import Pair
+from dashboard.charts import frames, theme
+from dashboard.components.clock import Face, clock_row
+from dashboard.compute.result_cache import memoize_on
 from dashboard.controls import sidebar
 from dashboard.frame import page
-from dashboard.pages.encoding import data, frames, panels, script, sentences
-from dashboard.pages.encoding import pairs as encoding_pairs
+from dashboard.pages.encoding import charts, data, matrices, script, sentences
+from dashboard.pages.encoding.data import EncodingPage
 from dashboard.pages.encoding.options import EncodingChoice
+from dashboard.text import number
 from posenc.analysis import embedding_sum, spectrum
-from posenc.encoding import encoding as encoding_of
+from posenc.encoding import encoding
+from posenc.schemes import SCHEMES
+
+LANE = 2.9  # from one wave to the next below it, where a wave goes from -1 to 1
+TABS = ("Matrix", "Wavelengths", "Added to token embeddings", "Worked by hand")
 
 
 def draw() -> None:
     """Draw the page."""
     settings = page.settings()
-    header, matrices = st.container(), st.container()
-    st.subheader("Pairs as waves", anchor=False)
-    # Pills beside something else are cut where there is little room.
-    ladder, pairs, waves = st.container(), st.container(horizontal=True), st.container()
-    clocks, turning = st.container(), st.container()
-    st.subheader("Worked by hand", anchor=False)
-    letters, example = st.container(horizontal=True), st.container()
-    st.subheader("Added to token embeddings", anchor=False)
-    tokens, sums = st.container(horizontal=True), st.container()
-    places = {"places": ladder, "pair": pairs} | dict.fromkeys(("start", "scaled"), tokens)
-    places |= dict.fromkeys(("notation", "substituted"), letters)
-    chosen = sidebar.choices(EncodingChoice, places)
-    found = settings.map(lambda setting: data.read(setting, chosen))
-    setting, now = settings.now, found.now
+    header, clocks = st.container(), st.container()
+    places, pair, right = st.columns([4, 1.5, 1], vertical_alignment="bottom")
+    formulas = right.popover("Formulas", icon=":material/function:")
+    waves = st.container()
+    matrix, wavelengths, sums, worked = st.tabs(TABS, key="encoding_tab", on_change="rerun")
+    tokens = sums.container(horizontal=True)
+    controls = {"places": places, "pair": pair} | dict.fromkeys(("start", "scaled"), tokens)
+    controls |= dict.fromkeys(("notation", "substituted"), formulas)
+    chosen = sidebar.choices(EncodingChoice, controls)
+    both = settings.map(lambda setting: data.read(setting, chosen))
+    now = both.now
 
     with header:
-        page.left_out(now.reasons, now.provenances, "Encoding", page.reasons(found))
-        page.head("Encoding", found.map(sentences.headline))
-    with matrices:
-        panels.matrices(found)
-    with waves:
-        encoding_pairs.waves(found)
-        panels.said(sentences.without_pairs(now))
+        page.left_out(now.reasons, now.provenances, "Encoding", page.reasons(both))
+        page.head("Encoding", both.map(sentences.headline))
+        _cards(now)
     with clocks:
-        encoding_pairs.clocks(found)
-    with turning:
-        encoding_pairs.spectrum(found)
-        panels.said(sentences.turning(setting, now))
-    with example:
-        panels.example(now, setting.base)
-    with sums:
-        panels.sums(found, chosen.start, scaled=chosen.scaled)
-        panels.said(sentences.nothing_added(now))
+        _clocks(both)
+    with waves:
+        _waves(both)
+    if matrix.open:
+        with matrix:
+            matrices.draw(both)
+    if wavelengths.open:
+        with wavelengths:
+            _wavelengths(both)
+    if sums.open:
+        with sums:
+            matrices.draw_sums(both, chosen.start, scaled=chosen.scaled)
+    if worked.open:
+        with worked:
+            _worked_example(now)
 
     page.how_to_read(
-        "Rows of a matrix are positions, columns the features that the scheme works on: rows of learned "
-        "and sinusoidal are added to the tokens, RoPE's table holds the cosine and sine by which pairs of "
-        "queries and keys are turned, ALiBi's bias is added to logits (query by key; a causal model reads "
-        "the lower half). Matrices of one unit share their colours. Every pair is a wave, and a hand: its "
-        "angle is position times frequency, from the top and clockwise. The thick arc is what training "
-        "shows of it."
+        "A pair is a wave, and a hand of a clock: its angle is position times frequency, from the top and "
+        "clockwise. The thick arc is what training shows of it. Rows of a matrix are positions, columns "
+        "the features of a scheme. Rows of learned and sinusoidal are added to the tokens; RoPE's table "
+        "holds the cosine and sine that turn queries and keys; ALiBi's bias is added to logits (query by "
+        "key), here the half that a causal model reads. Matrices of one unit share their colours."
     )
-    lines = "\n\\\\[6pt] ".join(now.formulas.values())
+    lines = "\n\\\\[6pt] ".join(one.formula for one in now.schemes.values())
     page.definition(
         rf"\begin{{gathered}} {lines} \end{{gathered}}",
         "One line per scheme. In the sum, squared norms add, because content has mean 0 and knows nothing "
         "of position: of entries of deviation s a token has norm $s \\sqrt d$, multiplied $s\\,d$.",
-        encoding_of,
+        encoding,
         spectrum,
         embedding_sum.content_and_position,
     )
-    page.numbers(found.map(lambda one: one.corner), "first entries")
-    page.numbers(found.map(frames.numbers_of_pairs), "pairs")
-    page.numbers(found.map(frames.numbers_of_waves), "waves")
-    page.numbers(found.map(lambda one: one.example), "worked example")
-    page.numbers(found.map(lambda one: one.sum_table), "position beside content")
-    page.script(script.script(setting, chosen))
+    page.numbers(both.map(lambda one: _joined(one, "corner")), "first entries")
+    page.numbers(both.map(_pair_numbers), "pairs")
+    page.numbers(both.map(lambda one: _joined(one, "waves")), "waves")
+    page.numbers(both.map(lambda one: one.slopes), "slopes")
+    page.numbers(both.map(lambda one: one.example), "worked example")
+    page.numbers(both.map(lambda one: one.sum_table), "position beside content")
+    page.script(script.script(settings.now, chosen))
+
+
+@memoize_on
+def _pair_numbers(read: EncodingPage) -> pd.DataFrame:
+    return read.spectrum.drop(columns=["place", "trained"], errors="ignore")
+
+
+@memoize_on
+def _joined(read: EncodingPage, name: str) -> pd.DataFrame:
+    """Return a table of every scheme under each other."""
+    tables = [table for one in read.schemes.values() if len(table := getattr(one, name))]
+    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+
+
+def _of_either(
+    both: Pair[EncodingPage], of: Callable[[EncodingPage], Collection[str]]
+) -> tuple[str, ...]:
+    """Return the schemes that have something in either setting, in their fixed order."""
+    return tuple(kind for kind in SCHEMES if any(kind in of(one) for one in both.each))
+
+
+def _cards(read: EncodingPage) -> None:
+    """Draw the formula of every scheme, as many beside each other as fit."""
+    row = st.container(horizontal=True, horizontal_alignment="distribute", gap="small")
+    for kind, one in read.schemes.items():
+        with row.container(width="content", gap=None):
+            st.markdown(f"**{SCHEMES[kind].label}**", help=SCHEMES[kind].summary)
+            st.latex(one.formula, width="content")
+
+
+def _clocks(both: Pair[EncodingPage]) -> None:
+    """Draw the chosen pairs as hands that turn, of A under those of B."""
+    for read, key in zip(both.each, ("clocks", "clocks_pinned"), strict=False):
+        if not read.pairs:
+            continue
+        if key == "clocks_pinned":
+            st.caption("Pinned setting, A.")
+        setting = read.setting
+        faces = [
+            Face(
+                title=SCHEMES[kind].label,
+                subtitle=page.panel_note(setting, kind, rounded=False),
+                color=theme.COLOURS[kind],
+                pairs=pairs,
+                inv_freq=read.frequencies[kind].inv_freq[[*pairs]],
+                wavelengths=read.frequencies[kind].wavelengths[[*pairs]],
+                turns=read.frequencies[kind].turns[[*pairs]],
+            )
+            for kind, pairs in read.pairs.items()
+        ]
+        clock_row(
+            faces,
+            key=key,
+            last=max(setting.length - 1, setting.train_length),
+            trained=setting.train_length,
+            text_alternative=sentences.clocks(read),
+        )
+
+
+def _waves(both: Pair[EncodingPage]) -> None:
+    """Draw the chosen pairs of every scheme that has any as waves, and the slopes of ALiBi beside them."""
+    read, setting = both.now, both.now.setting
+    kinds = _of_either(both, lambda one: one.pairs)
+    has_slopes = any(len(one.slopes) for one in both.each)
+    columns = st.columns(max(2, len(kinds) + has_slopes))
+    for column, kind in zip(columns, kinds, strict=False):
+        with column:
+            st.markdown(f"**{SCHEMES[kind].label}: sine solid, cosine dotted**")
+            # Where both have it, B's names stand for both.
+            names = "nameless" if kind in read.pairs else "named"
+            pinned = None if both.pinned is None else _waves_of(both.pinned, kind, names)
+            page.chart(
+                Pair(_waves_of(read, kind, "named"), pinned),
+                charts.waves,
+                kind,
+                key=f"waves_{kind}",
+            )
+    if has_slopes:
+        with columns[len(kinds)]:
+            st.markdown("**ALiBi: slope of each head**")
+            page.chart(both.map(lambda one: one.slopes), charts.slopes, key="slopes")
+    if kinds and setting.length > (most := data.MOST_WAVE_POSITIONS):
+        st.caption(f"Waves are drawn over the first {most:,} of {setting.length:,} positions.")
+
+
+@memoize_on
+def _waves_of(read: EncodingPage, kind: str, names: str) -> pd.DataFrame:
+    """Return the waves of one scheme as they are drawn, none where it is not shown.
+
+    names: "named" or "nameless", where another setting's names stand for them.
+    """
+    if kind not in read.pairs:
+        return pd.DataFrame()
+    own = read.schemes[kind].waves
+    pairs, wavelengths = read.pairs[kind], read.frequencies[kind].wavelengths
+    level = own["y"].to_numpy()
+    which = np.searchsorted(pairs, own["pair"].to_numpy())
+    lane = -LANE * which  # every pair under the one before it
+    texts = [f"pair {pair}: {number(wavelengths[pair])} positions per turn" for pair in pairs]
+    numbers = {"y": level, "lane": lane, "level": lane + level, "ceiling": lane + 1.05}
+    return pd.DataFrame(
+        {
+            "scheme": frames.word(SCHEMES[kind].label, len(own)),
+            "pair": own["pair"].to_numpy(np.int32),
+            "wave": own["wave"].array,
+            "x": own["x"].to_numpy(np.int32),
+            "boundary": own["boundary"].to_numpy(np.float32),
+            "name": pd.Categorical.from_codes(which, pd.Index(texts))
+            if names == "named"
+            else frames.word("", len(own)),
+        }
+        | {name: column.astype(np.float32) for name, column in numbers.items()}
+    )
+
+
+def _wavelengths(both: Pair[EncodingPage]) -> None:
+    """Draw the wavelength of every pair."""
+    kinds = _of_either(both, lambda one: one.frequencies)
+    if not kinds:
+        st.caption("None of these schemes has pairs.")
+        return
+    if both.now.frequencies:
+        st.caption(sentences.turns(both.now))
+    page.curves(
+        both.map(_wavelength_lines),
+        charts.wavelengths,
+        kinds,
+        key="wavelengths",
+        fields=("place", "wavelength"),
+        log=True,
+    )
+
+
+@memoize_on
+def _wavelength_lines(read: EncodingPage) -> pd.DataFrame:
+    return frames.drawn(read.spectrum, "place")
+
+
+def _worked_example(read: EncodingPage) -> None:
+    """Draw the formula beside its numbers at 4 positions and 8 dimensions."""
+    left, right = st.columns(2)
+    with left:
+        st.latex(read.example_formula)
+        st.latex(sentences.example_step(read))
+    with right:
+        st.caption(sentences.example(read))
+        numbers = {
+            name: st.column_config.NumberColumn(format="%.4f")
+            for name in read.example.columns
+            if name != "position"
+        }
+        page.small_table(read.example, numbers)

@@ -1,7 +1,7 @@
 """The Encoding page as a script on `posenc` alone: prints the first entries of every matrix as CSV."""
 
 from dashboard.compute import schemes
-from dashboard.pages.encoding.frames import CORNER
+from dashboard.pages.encoding.data import CORNER
 from dashboard.pages.encoding.options import EncodingChoice
 from posenc import fields
 from posenc.settings import Setting
