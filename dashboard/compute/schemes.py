@@ -5,6 +5,8 @@ entries, those of results in pickled bytes too; `server.maxCacheDataSize` bounds
 caches together. Pages' whole readings lie beside them, in `kept.readings`, which has a bound of its own.
 """
 
+import functools
+import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -278,3 +280,12 @@ def _padded(matrix: torch.Tensor, size: int) -> torch.Tensor:
     whole = matrix.new_full((size, size), torch.nan)
     whole[: len(matrix), : len(matrix)] = matrix
     return whole
+
+
+@functools.cache
+def one_thread_for_numpy() -> None:
+    """Bound the threads of scikit-learn's linear algebra like torch's; it has to be loaded first."""
+    from threadpoolctl import threadpool_limits
+
+    importlib.import_module("sklearn.decomposition")
+    threadpool_limits(limits=1)

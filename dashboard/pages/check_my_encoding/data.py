@@ -9,13 +9,12 @@ from torch import Tensor
 
 from dashboard.charts.frames import MOST_POINTS
 from dashboard.components.matrix import Full, Panel
-from dashboard.compute.schemes import CACHE
+from dashboard.compute.schemes import CACHE, one_thread_for_numpy
 from dashboard.compute.uploaded_numbers import cached_numbers
 from dashboard.limits import MAX_DRAWN_CELLS, probed_rows
 from dashboard.pages.check_my_encoding import examples
 from dashboard.pages.check_my_encoding.corrected import corrected_code
 from dashboard.pages.check_my_encoding.examples import EXAMPLES, Tables
-from dashboard.pages.pca.data import one_thread_for_numpy
 from posenc.analysis import LayoutInspection, Probes, inspect_layouts, probe_each
 from posenc.errors import CheckpointError, PosencError
 from posenc.identification import Identification, identify

@@ -1,7 +1,5 @@
 """What the PCA page says of a setting: scores, explained variance, both in words, and as Python."""
 
-import functools
-import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -37,15 +35,6 @@ for kind in setting.schemes:
 """
 
 
-@functools.cache
-def one_thread_for_numpy() -> None:
-    """Bound the threads of scikit-learn's linear algebra like torch's; it has to be loaded first."""
-    from threadpoolctl import threadpool_limits
-
-    importlib.import_module("sklearn.decomposition")
-    threadpool_limits(limits=1)
-
-
 @dataclass(frozen=True)
 class Projected:
     """Positions on their principal components, in units of the vectors' root mean square norm."""
@@ -63,7 +52,7 @@ class Projected:
 def projected(query: Query, fitted: int, components: int) -> Projected:
     """Return principal components fitted on the first `fitted` positions, all of them projected."""
     check_table(query)
-    one_thread_for_numpy()
+    schemes.one_thread_for_numpy()
     read = scheme_projection(query, fitted, components)
     found = read.projection
     return Projected(
