@@ -46,113 +46,71 @@ class ServerSettingError(PosencError):
     """A variable of the server cannot be used; the message names it and what it may be."""
 
 
-def _setting(rule: Rule, private: Any, shared: Any, empty: str = "", secret: bool = False) -> Any:
+def _setting(rule: Rule, private: Any, shared: Any, *, secret: bool = False) -> Any:
     """Make a field; its rule's label is the variable.
 
-    empty: what an empty word stands for. secret: whether a refusal must not repeat the value, which in the
-    URL of a store holds a password.
+    secret: whether a refusal must not repeat the value, which in the URL of a store holds a password.
     """
-    facts = {"rule": rule, SHARED: shared, "empty": empty, "secret": secret}
-    return field(default=private, metadata=facts)
+    return field(default=private, metadata={"rule": rule, SHARED: shared, "secret": secret})
 
 
-def _choice(variable: str, private: str, shared: str, help: str) -> Any:
-    return _setting(Choice(label=variable, help=help, options=(private, shared)), private, shared)
+def _choice(variable: str, private: str, shared: str) -> Any:
+    return _setting(Choice(label=variable, options=(private, shared)), private, shared)
 
 
-def _flag(variable: str, private: bool, shared: bool, help: str) -> Any:
-    return _setting(Flag(label=variable, help=help), private, shared)
+def _flag(variable: str, *, private: bool, shared: bool) -> Any:
+    return _setting(Flag(label=variable), private, shared)
 
 
-def _number(
-    variable: str, low: int, high: int, shared: int, help: str, *, private: int | None = None
-) -> Any:
+def _number(variable: str, low: int, high: int, *, shared: int, private: int | None = None) -> Any:
     """Make a field of a whole number; private: the largest one if not given."""
-    rule = IntRange(label=variable, help=help, low=low, high=high)
+    rule = IntRange(label=variable, low=low, high=high)
     return _setting(rule, high if private is None else private, shared)
 
 
-def _text(
-    variable: str, pattern: str, in_words: str, empty: str, help: str, *, secret: bool = False
-) -> Any:
-    rule = Word(label=variable, help=help, pattern=pattern, in_words=in_words)
-    return _setting(rule, "", "", empty, secret)
+def _text(variable: str, pattern: str, in_words: str, *, secret: bool = False) -> Any:
+    rule = Word(label=variable, pattern=pattern, in_words=in_words)
+    return _setting(rule, "", "", secret=secret)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServerSettings:
-    """What this server allows its visitors, where it keeps things, and how it knows people."""
+    """What this server allows its visitors, where it keeps things, and how it knows people.
 
-    profile: str = _choice(
-        "POSENC_PROFILE", PRIVATE, SHARED, "What holds for every variable that is not set."
-    )
-    uploads: bool = _flag("POSENC_UPLOADS", True, False, "Whether visitors may upload files.")
-    upload_mb: int = _number(
-        "POSENC_UPLOAD_MB", 1, MAX_UPLOAD_BYTES // MB, 10, "Largest file, in MB."
-    )
-    text_mb: int = _number(
-        "POSENC_TEXT_MB", 1, MAX_TEXT_BYTES // MB, 2, "Largest text to train on, in MB."
-    )
-    positions: int = _number(
-        "POSENC_POSITIONS", 2, MAX_SHOWN_LENGTH, 1_024, "Most positions that a page shows."
-    )
-    running: int = _number(
-        "POSENC_RUNNING", 0, MAX_WORKERS, 0,
-        "Trainings at a time; 0 switches starting off: what is finished is shown.",
-        private=MAX_RUNNING,
-    )  # fmt: skip
-    waiting: int = _number(
-        "POSENC_WAITING",
-        0,
-        MAX_WORKERS,
-        4,
-        "Starts of training that may wait.",
-        private=MAX_WAITING,
-    )
-    each: int = _number(
-        "POSENC_EACH", 1, 2 * MAX_WORKERS, 2,
-        "Starts that one person may have there at a time; where nobody is known, one session.",
-    )  # fmt: skip
-    run_minutes: int = _number(
-        "POSENC_RUN_MINUTES", 1, MAX_RUN_SECONDS // 60, 30,
-        "Longest start of training, by the estimate made before it, in minutes.",
-    )  # fmt: skip
-    busy_training: bool = _flag(
-        "POSENC_BUSY_TRAINING", True, False,
-        "Whether a training goes on, niced, while no core is idle (asked on Linux alone).",
-    )  # fmt: skip
-    hub: bool = _flag(
-        "POSENC_HUB", False, False,
-        "Whether visitors may have a learned table fetched from the Hugging Face Hub.",
-    )  # fmt: skip
+    The table in .deploy/README.md says what every variable sets.
+    """
+
+    profile: str = _choice("POSENC_PROFILE", PRIVATE, SHARED)
+    uploads: bool = _flag("POSENC_UPLOADS", private=True, shared=False)
+    upload_mb: int = _number("POSENC_UPLOAD_MB", 1, MAX_UPLOAD_BYTES // MB, shared=10)
+    text_mb: int = _number("POSENC_TEXT_MB", 1, MAX_TEXT_BYTES // MB, shared=2)
+    positions: int = _number("POSENC_POSITIONS", 2, MAX_SHOWN_LENGTH, shared=1_024)
+    running: int = _number("POSENC_RUNNING", 0, MAX_WORKERS, private=MAX_RUNNING, shared=0)
+    waiting: int = _number("POSENC_WAITING", 0, MAX_WORKERS, private=MAX_WAITING, shared=4)
+    each: int = _number("POSENC_EACH", 1, 2 * MAX_WORKERS, shared=2)
+    run_minutes: int = _number("POSENC_RUN_MINUTES", 1, MAX_RUN_SECONDS // 60, shared=30)
+    busy_training: bool = _flag("POSENC_BUSY_TRAINING", private=True, shared=False)
+    hub: bool = _flag("POSENC_HUB", private=False, shared=False)
     store: str = _text(
-        ENVIRONMENT, _PLACE, f"a folder or an fsspec URL {_PLACE_IN_WORDS}", "the user's data folder",
-        "Where finished runs and their names are: a folder, or any fsspec URL.", secret=True,
-    )  # fmt: skip
-    work: str = _text(
-        WORK_ENVIRONMENT, _PLACE, f"a folder {_PLACE_IN_WORDS}", "the user's cache",
-        "Folder of the queue and of checkpoints.", secret=True,
-    )  # fmt: skip
+        ENVIRONMENT, _PLACE, f"a folder or an fsspec URL {_PLACE_IN_WORDS}", secret=True
+    )
+    work: str = _text(WORK_ENVIRONMENT, _PLACE, f"a folder {_PLACE_IN_WORDS}", secret=True)
     user_header: str = _text(
         "POSENC_USER_HEADER",
         "(?:(?!(?i:cookie|host|authorization)$)[A-Za-z][A-Za-z0-9-]{0,63})?",
-        "the name of an HTTP header of its own", "none",
-        "Header in which the proxy says who a visitor is; it must drop what clients send.",
-    )  # fmt: skip
+        "the name of an HTTP header of its own",
+    )
     hosts: str = _text(
-        "POSENC_HOSTS", rf"(?:{_HOST}(?:,{_HOST}){{0,31}})?",
-        "host names with commas between them, such as demo.example.org,*.example.org", "any",
-        "Host names under which pages connect; files and uploads answer any: see Proxy.",
-    )  # fmt: skip
+        "POSENC_HOSTS",
+        rf"(?:{_HOST}(?:,{_HOST}){{0,31}})?",
+        "host names with commas between them, such as demo.example.org,*.example.org",
+    )
     base_path: str = _text(
-        "POSENC_PATH", r"(?:[A-Za-z0-9_-]+(?:/[A-Za-z0-9_-]+){0,7})?",
-        "a path without slashes at its ends, such as tools/posenc", "the root",
-        "Path under which the proxy has it.",
-    )  # fmt: skip
-    logs: str = _choice(
-        LOGS, "text", "lines",
-        "Log for people, with traces, or JSON lines without a word of what visitors wrote.",
-    )  # fmt: skip
+        "POSENC_PATH",
+        r"(?:[A-Za-z0-9_-]+(?:/[A-Za-z0-9_-]+){0,7})?",
+        "a path without slashes at its ends, such as tools/posenc",
+    )
+    logs: str = _choice(LOGS, "text", "lines")
 
     @property
     def upload_bytes(self) -> int:
