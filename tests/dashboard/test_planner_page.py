@@ -259,14 +259,6 @@ def test_bound_of_each_step_is_the_lowest_of_all_distances() -> None:
     assert trained < 0 <= demanded
 
 
-def test_bfloat16_resolution_is_counted_at_every_power_of_two() -> None:
-    read = data.read(Setting(), PlanChoice(methods=("none",)))
-    counts = read.resolution.set_index("positions")["numbers"]
-    for length in (256, 2_048, 131_072):
-        positions = torch.arange(length, dtype=torch.float64).bfloat16()
-        assert counts[length] == len(positions.unique())
-
-
 # Warnings -----------------------------------------------------------------------------------------
 
 FIVE = ("none", "linear", "dynamic", "yarn", "yarn_paper")

@@ -21,14 +21,12 @@ from posenc.identification import Identification, identify
 from posenc.identification.columns import TableInput
 from posenc.identification.deviations import Differences
 from posenc.identification.identify import (
-    base_words,
     error_sentence,
     fit_sentence,
     from_exact,
     headline,
     reconstruct,
     record,
-    scheme_name,
 )
 from posenc.settings import Setting
 from posenc.tables import sinusoidal_table
@@ -48,7 +46,7 @@ class Answer:
 
     largest, worst: the largest error against exact angles, and the sentence on where it is; None and ""
     if no formula fits. code: PyTorch without the deviations. notes: what was assumed, how near the formula
-    comes. found: one row in full; facts: the same in words. by_column: largest differences of each column.
+    comes. found: one row in full. by_column: largest differences of each column.
     """
 
     headline: str
@@ -59,7 +57,6 @@ class Answer:
     code: str = ""
     notes: tuple[str, ...] = ()
     found: pd.DataFrame = field(default_factory=pd.DataFrame)
-    facts: pd.DataFrame = field(default_factory=pd.DataFrame)
     by_column: pd.DataFrame = field(default_factory=pd.DataFrame)
     tables: tuple[Panel, ...] = ()
 
@@ -134,36 +131,9 @@ def _answer(name: str, setting: Setting) -> Answer:
         code=corrected_code(result),
         notes=(*notes, fit_sentence(result)),
         found=pd.DataFrame([{"scheme": scheme} | {name: values[name] for name in FIELDS}]),
-        facts=_facts(result),
         by_column=_by_column(result, error),
         tables=_pictures(result, table, sines),
     )
-
-
-def _facts(result: Identification) -> pd.DataFrame:
-    """Return what was found in words, a row for each fact; none where no formula fits."""
-    hypothesis, arrangement = result.hypothesis, result.arrangement
-    if hypothesis is None or arrangement is None:
-        return pd.DataFrame()
-    values, within = record(result), f"{result.base_within:.1g}"
-    first = f"position {hypothesis.start:,}"
-    if result.padding:
-        first = f"padding; row {result.padding:,} is {first}"
-    rows = {
-        "Scheme": scheme_name(result) if result.config is not None else "none that is right",
-        "Columns": arrangement.words,
-        "Base": base_words(result),
-        "Relative uncertainty of the base": "any base fits" if within == "inf" else within,
-        "Row 0": first,
-        "Rows x columns": f"{result.rows:,} x {result.width:,}",
-        "Numbers": values["format"],
-        "Angles multiplied by": f"{values['scale']:.6g}",
-        "Numbers multiplied by": f"{hypothesis.size:.6g}",
-        "Angles": values["angles"],
-        "Residual (RMS)": f"{result.residual:.3g}",
-        "Residual (largest)": f"{result.largest:.3g}",
-    }
-    return pd.DataFrame({"what": [*rows], "found": [*rows.values()]})
 
 
 def _by_column(result: Identification, error: Differences | None) -> pd.DataFrame:
@@ -248,9 +218,7 @@ def _layouts(positions: int, width: int, heads: int, base: float, seed: int) -> 
         Panel(
             title=title,
             values=Full.from_tensor(use.alike),
-            subtitle=f"{use.words}: scores change by {_share(use.change)}, correlation "
-            f"{use.correlation:.3f}; norms by {_share(use.norm_change)}, spread at an offset "
-            f"{_share(use.offset_spread)}",
+            subtitle=use.words,
         )
         for title, use in zip(titles, uses, strict=True)
     ]
@@ -265,10 +233,6 @@ def _layouts(positions: int, width: int, heads: int, base: float, seed: int) -> 
         (intended, *scores),
         conversion(heads, width),
     )
-
-
-def _share(value: float) -> str:
-    return "rounding alone" if value < 1e-9 else f"{value:.1%}"
 
 
 def _layout_sentence(found: LayoutInspection, width: int) -> str:

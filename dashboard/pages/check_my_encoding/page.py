@@ -50,11 +50,11 @@ def draw() -> None:
     draw_part = _decoding if part == DECODING else _answer
     draw_part(settings, chosen.table, header, result)
     st.session_state[_ANSWERED] = chosen.table
-    page.script(script.script(settings.now, chosen))
+    page.script(script.script(settings.now, chosen, part))
 
 
 def _answer(settings: Pair[Setting], table: str, header: Any, result: Any) -> None:
-    """Draw the largest error, the deviations and the corrected code beside the chart and the facts."""
+    """Draw the largest error, the deviations and the corrected code beside the chart."""
     both = settings.map(lambda setting: data.answer(setting, table))
     now = both.now
     with header.container():
@@ -69,8 +69,8 @@ def _answer(settings: Pair[Setting], table: str, header: Any, result: Any) -> No
             columns = both.map(lambda answer: data.drawn_columns(answer.by_column))
             if any(len(frame) for frame in columns.each):
                 page.chart(columns, _differences, key="check_columns")
-            if len(now.facts):
-                st.table(now.facts, border="horizontal", hide_index=True, hide_header=True)
+            if now.result is not None and now.result.known:
+                _belongs(now.result)
         panels.rows_of_both(
             both.map(lambda answer: answer.tables),
             lambda every: Scale.around_zero([one.values for one in every], "number in the table"),
@@ -114,8 +114,6 @@ def _verdict(both: Pair[Answer]) -> None:
         st.code(now.code, language="python", wrap_lines=True)
     for note in now.notes:
         st.caption(plain(note))
-    if now.result is not None and now.result.known:
-        _belongs(now.result)
 
 
 def _belongs(result: Identification) -> None:

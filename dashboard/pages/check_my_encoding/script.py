@@ -1,49 +1,47 @@
-"""Check my encoding as Python: what the chosen table is and what it tells of position, as CSV."""
+"""Check my encoding as Python: what the chosen table is, or how well positions are decoded, as CSV."""
 
 from dashboard.compute.uploaded_numbers import UploadedNumbers, cached_numbers, max_rows
 from dashboard.frame.script import written
-from dashboard.limits import MAX_PROBED_ROWS, probed_rows
+from dashboard.limits import MAX_PROBED_ROWS
 from dashboard.pages.check_my_encoding import examples
 from dashboard.pages.check_my_encoding.data import FIELDS, without_model
-from dashboard.pages.check_my_encoding.options import CheckChoice
+from dashboard.pages.check_my_encoding.options import DECODING, TABLE, CheckChoice
 from posenc.errors import CheckpointError
 from posenc.settings import Setting
+from posenc.settings.setting import MAX_SHOWN_ELEMENTS
 
 _SCRIPT = """\
 import csv
 import sys
 
 {imports}
+from posenc.analysis.probes import probe
 from posenc.errors import SchemeArgumentError
 from posenc.identification import identify
+from posenc.identification.columns import TableInput
 from posenc.identification.identify import from_exact, leading_error
 from posenc.identification.identify import fit_sentence, headline, record
 
 {table}
+rows = csv.writer(sys.stdout, lineterminator="\\n")
 try:
-    found = identify(table, sines)
+    found = {call}
 except SchemeArgumentError as error:
     sys.exit(str(error))
+"""
+_IDENTIFY = """\
 apart = from_exact(found, table, sines) if found.known else None
-print(f"{{leading_error(found, apart)}} {{headline(found)}}".strip(), fit_sentence(found), file=sys.stderr)
+print(f"{leading_error(found, apart)} {headline(found)}".strip(), fit_sentence(found), file=sys.stderr)
 for one in found.deviations:
     print(one.sentence, file=sys.stderr)
 values = record(found)
 values["scheme"] = values["config"]["kind"] if values["config"] else None
-names = {names!r}
-rows = csv.writer(sys.stdout, lineterminator="\\n")
+names = NAMES
 rows.writerow(names)
 rows.writerow([values[name] for name in names])
-{probes}"""
-
-_PROBES = """
-# How well its index and the order of two rows are read back from its rows, beside random numbers.
-vectors = TableInput.of(table, sines).columns
-try:
-    found = probe(vectors[:{rows}], seed={seed})
-except SchemeArgumentError as error:
-    sys.exit(str(error))
-rows.writerow([])
+"""
+_PROBE = """\
+# The table, then random numbers of its shape.
 rows.writerow(["positions", "index error (MAE)", "MAE of guessing", "order accuracy",
                "shift-invariance error", "first rise at distance",
                "rank agreement with distance (Kendall tau)"])
@@ -54,16 +52,12 @@ for index, order, numbers in (
     rows.writerow([found.positions, index, found.guessing, order, numbers.translation_invariance_error,
                    numbers.first_rise, numbers.kendall_tau])
 """
-_PROBE_IMPORTS = """\
-from posenc.analysis.probes import probe
-from posenc.identification.columns import TableInput
-from posenc.checkpoints.array_files import read_number_table"""
 
 
-def script(setting: Setting, chosen: CheckChoice) -> str:
-    """Return a script that prints what the chosen table is; an upload is read from its owner's files."""
+def script(setting: Setting, chosen: CheckChoice, part: str = TABLE) -> str:
+    """Return a script that checks the chosen table; an upload is read from its owner's files."""
     if chosen.table in examples.EXAMPLES:
-        shared, probes = without_model(setting), ""
+        shared = without_model(setting)
         imports, recipe = examples.IMPORTS, examples.code(chosen.table)
         table = f"\n{recipe}\n\nsetting = {written(shared)}\ntable, sines = recipe(setting)"
         if shared.table_dtype is not None:
@@ -74,10 +68,14 @@ def script(setting: Setting, chosen: CheckChoice) -> str:
             numbers = cached_numbers.get(chosen.table)
         except CheckpointError:
             numbers = None
-        imports, table = _PROBE_IMPORTS, _of_upload(chosen.table, numbers)
-        probes = _PROBES.format(seed=setting.seed, rows=_probed_rows(numbers))
-    names = ["scheme", *FIELDS]
-    return _SCRIPT.format(imports=imports, table=table, names=names, probes=probes)
+        imports = "from posenc.checkpoints.array_files import read_number_table"
+        table = _of_upload(chosen.table, numbers)
+    call, body = "identify(table, sines)", _IDENTIFY.replace("NAMES", repr(["scheme", *FIELDS]))
+    if part == DECODING:
+        rows = f"min({MAX_PROBED_ROWS}, {MAX_SHOWN_ELEMENTS} // vectors.shape[1])"
+        table += "\nvectors = TableInput.of(table, sines).columns"
+        call, body = f"probe(vectors[: {rows}], seed={setting.seed})", _PROBE
+    return _SCRIPT.format(imports=imports, table=table, call=call) + body
 
 
 def _of_upload(name: str, numbers: UploadedNumbers | None) -> str:
@@ -101,10 +99,3 @@ def _of_upload(name: str, numbers: UploadedNumbers | None) -> str:
         if numbers.sines is not None:
             code += f"\nsines = sines.reshape(-1, {width})[:{rows}]"
     return code
-
-
-def _probed_rows(numbers: UploadedNumbers | None) -> int:
-    if numbers is None:
-        return MAX_PROBED_ROWS
-    parts = 1 if numbers.sines is None and not numbers.table.is_complex() else 2
-    return probed_rows(parts * numbers.table.shape[1])

@@ -15,7 +15,7 @@ from posenc.analysis import base_bound_curve, known_base
 from posenc.planner import COLUMNS, ContextPlan, plan, recommendation
 from posenc.planner.methods import LARGER_BASE, Readiness
 from posenc.planner.plan import MethodPlan
-from posenc.planner.scaling_effects import compare_pairs, distinct_positions, kernel_at
+from posenc.planner.scaling_effects import compare_pairs, kernel_at
 from posenc.schemes.rope import RopeConfig
 from posenc.settings import Setting, chosen_model
 from posenc.text import as_factor, count_of
@@ -50,7 +50,7 @@ class PlannerRead:
 
     assumed: what the trained length rests on. partial: what is computed on request alone.
     methods: one row each, ranked. pairs: method, pair, wavelength, inv_freq, ratio, turns. kernel: method,
-    x, y. bound: ladder, x, y (the lowest B(k) of each step). resolution: positions, numbers.
+    x, y. bound: ladder, x, y (the lowest B(k) of each step).
     """
 
     plan: ContextPlan
@@ -62,7 +62,6 @@ class PlannerRead:
     pairs: pd.DataFrame
     kernel: pd.DataFrame
     bound: pd.DataFrame
-    resolution: pd.DataFrame
 
 
 def read(setting: Setting, chosen: PlanChoice, every: bool = False) -> PlannerRead:
@@ -131,7 +130,6 @@ def _read(token: str, chosen: PlanChoice, every: bool) -> PlannerRead:
         pairs=_pairs(found),
         kernel=_kernel(found),
         bound=_bound(found),
-        resolution=_resolution(found.target),
     )
 
 
@@ -262,14 +260,6 @@ def _bound(found: ContextPlan) -> pd.DataFrame:
         lowest = np.minimum.reduceat(values, edges)
         parts.append(pd.DataFrame({"ladder": name, "x": edges, "y": lowest}))
     return pd.concat(parts, ignore_index=True)
-
-
-def _resolution(target: int) -> pd.DataFrame:
-    """Return how many bfloat16 numbers positions below each power of two become."""
-    lengths = [2**power for power in range(target.bit_length()) if 2**power < target] + [target]
-    return pd.DataFrame(
-        {"positions": lengths, "numbers": [distinct_positions(length) for length in lengths]}
-    )
 
 
 def _steps(reach: int) -> np.ndarray:

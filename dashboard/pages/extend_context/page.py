@@ -74,5 +74,4 @@ def draw() -> None:
     page.numbers(both.map(lambda one: one.pairs), "pairs")
     page.numbers(both.map(lambda one: one.kernel), "expected logit to the target")
     page.numbers(both.map(lambda one: one.bound), "base bound by distance")
-    page.numbers(found.resolution, "position resolution")
     page.script(script.script(settings.now, chosen, every))
