@@ -20,6 +20,8 @@ from posenc.toeplitz import toeplitz
 
 Side = Literal["after", "before", "both"]
 
+DIAGONALS_AT_ONCE = 256  # bounds the memory of a long kernel's statistics
+
 
 @dataclass(frozen=True, eq=False)
 class OffsetProfile:
@@ -141,8 +143,8 @@ def similarity_by_offset(
         mean = source[offsets + count - 1]
         mean.masked_fill_(mean.isinf(), torch.nan)
         return OffsetProfile(offsets, mean, 0.0 * mean, mean, mean)
-    diagonals = [_statistics(source.diagonal(offset)) for offset in sides[side]]
-    return OffsetProfile(offsets, *torch.stack(diagonals, dim=1))
+    parts = [_statistics(source, some) for some in offsets.split(DIAGONALS_AT_ONCE)]
+    return OffsetProfile(offsets, *torch.cat(parts, dim=1))
 
 
 def _norms(kernel: Tensor) -> Tensor:
@@ -151,15 +153,28 @@ def _norms(kernel: Tensor) -> Tensor:
     return diagonal.masked_fill(~(diagonal.isfinite() & (diagonal > 0)), torch.nan).sqrt()
 
 
-def _statistics(values: Tensor) -> Tensor:
-    """Mean, standard deviation, lowest and highest of the finite values."""
-    values = values[values.isfinite()]
-    if not len(values):
-        return values.new_full((4,), torch.nan)
-    above = values - values[0]  # of equal values the mean has no rounding
-    mean = above.mean()
-    deviation = (above - mean).square().mean().sqrt()
-    return torch.stack((values[0] + mean, deviation, *values.aminmax()))
+def _statistics(kernel: Tensor, offsets: Tensor) -> Tensor:
+    """Mean, standard deviation, lowest and highest of the finite values on each of these diagonals."""
+    count = len(kernel)
+    row = torch.arange(count, device=kernel.device)
+    column = row + offsets[:, None]
+    values = kernel[row, column.clamp(0, count - 1)]
+    counted = (column >= 0) & (column < count) & values.isfinite()
+    number = counted.sum(dim=1, keepdim=True)
+    first = values.gather(1, counted.int().argmax(dim=1, keepdim=True))
+    above = (values - first).where(counted, 0)  # of equal values the mean has no rounding
+    mean = above.sum(dim=1, keepdim=True) / number
+    squares = (above - mean).where(counted, 0).square()
+    found = torch.cat(
+        (
+            first + mean,
+            (squares.sum(dim=1, keepdim=True) / number).sqrt(),
+            values.where(counted, torch.inf).amin(dim=1, keepdim=True),
+            values.where(counted, -torch.inf).amax(dim=1, keepdim=True),
+        ),
+        dim=1,
+    )
+    return found.masked_fill(number == 0, torch.nan).T
 
 
 def squared_distances(source: Tensor, is_curve: bool) -> Tensor:
