@@ -93,13 +93,18 @@ def composition_error(
             "the three matrices must compose, got shapes "
             f"{tuple(first.shape)}, {tuple(second.shape)} and {tuple(both.shape)}."
         )
-    with warnings.catch_warnings():
-        # A sparse product passes through torch's CSR form, which it calls beta once per process.
-        warnings.filterwarnings("ignore", message="Sparse CSR tensor support")
-        product = first @ second
+    product = multiply(first, second)
     if not (product.is_sparse and both.is_sparse):
         return _relative_norm(product.to_dense() - both.to_dense(), both.to_dense())
     return _relative_norm((product - both).coalesce().values(), both.coalesce().values())
+
+
+def multiply(first: Tensor, second: Tensor) -> Tensor:
+    """Return the product of two matrices, each dense or sparse."""
+    with warnings.catch_warnings():
+        # A sparse product passes through torch's CSR form, which it calls beta once per process.
+        warnings.filterwarnings("ignore", message="Sparse CSR tensor support")
+        return first @ second
 
 
 def fit_pairs(

@@ -19,6 +19,7 @@ from posenc.analysis.linear_map import (
     fit_dense,
     fit_kernel,
     fit_pairs,
+    multiply,
     verify_map,
 )
 from posenc.analysis.similarity import similarity_by_offset
@@ -80,7 +81,8 @@ class OffsetMap:
     `closed`: of the scheme's own M_k, None where it has none. `fitted`: held out, of a matrix fitted
     to half of the positions, where none is closed. `pairs`: held out, of two numbers fitted per pair
     of features. `composed`: of M_k M_second against M_(k + second). A `*_control` is the same on a
-    random table with the zeros of the scheme's own. `corner`: the first rows and columns of M_k.
+    random table with the zeros of the scheme's own. `corner`: the first rows and columns of M_k;
+    `composed_corner`: those of M_k M_second.
     """
 
     verdict: str
@@ -92,6 +94,7 @@ class OffsetMap:
     pairs_control: float | None = None
     composed: float | None = None
     corner: Float[Tensor, "a b"] | None = None
+    composed_corner: Float[Tensor, "a b"] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,11 +234,15 @@ def scheme_offset_map(query: Query, offset: int, second: int) -> OffsetMap:
         fit, matrix = None, scheme.offset_map(offset, size=CORNER, head=head)
         half = position_vectors(scheme, max(1, length // 2), head=head, dtype=query.dtype)
         growing = vectors.shape[1] > half.shape[1]
-    composed = corner = None
+    composed = corner = composed_corner = None
     if matrix is not None:
         composed = _composition(checked, offset, second)
-        index = torch.arange(min(CORNER, *matrix.shape))
-        corner = matrix.index_select(0, index).index_select(1, index).to_dense()
+        corner = _corner(matrix)
+        # A growing matrix reaches `second` dimensions further than the one after it.
+        reach = scheme.offset_map(offset, size=CORNER + second, head=head)
+        after = scheme.offset_map(second, size=CORNER, head=head)
+        if reach is not None and after is not None:
+            composed_corner = _corner(multiply(reach, after))
     error = fit.held_out_error if fit else closed
     dimension = fit.dimension if fit else vectors.shape[1]
     return OffsetMap(
@@ -248,7 +255,14 @@ def scheme_offset_map(query: Query, offset: int, second: int) -> OffsetMap:
         pairs_control=pairs.control_held_out if pairs else None,
         composed=composed,
         corner=corner,
+        composed_corner=composed_corner,
     )
+
+
+def _corner(matrix: Tensor) -> Tensor:
+    """The first rows and columns of a matrix, dense or sparse."""
+    index = torch.arange(min(CORNER, *matrix.shape))
+    return matrix.index_select(0, index).index_select(1, index).to_dense()
 
 
 def scheme_map_errors(query: Query) -> MapErrors:

@@ -139,6 +139,7 @@ def test_page_draws_charts_tables_words_and_downloads_that_fit(place: str, name:
         "why_position",
         "train",
         "learn",
+        "relative_offsets",
         "context_planner",
         "layouts",
         "decoding",
@@ -207,7 +208,7 @@ def test_pinned_setting_has_its_own_sentence_and_b_stays(place: str) -> None:
     assert headline(at) == headline(alone)
     if place == "pca":  # its charts are one per scheme and setting
         return
-    assert charts(at) or place in ("claims", "why_position")
+    assert charts(at) or place in ("claims", "why_position", "relative_offsets")
     for frame, both in zip(charts(alone), charts(at), strict=True):
         own = both[both["setting"] == "B"].drop(columns="setting").reset_index(drop=True)
         expected = frame[own.columns].reset_index(drop=True)

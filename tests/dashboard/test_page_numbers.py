@@ -222,6 +222,10 @@ def test_offsets_page_shows_shifts_spreads_and_lines(small: Small) -> None:
         angles = frequencies(kind, small) * OFFSET
         shift: Any = pair_matrix(angles.cos(), angles.sin(), "interleaved", first, 0)
         assert np.allclose(pictures[LABELS[kind]], shift.to_dense()[:32, :32], atol=1e-7)
+        angles = frequencies(kind, small) * (OFFSET + 3)
+        both: Any = pair_matrix(angles.cos(), angles.sin(), "interleaved", first, 0)
+        composed = pictures[f"{LABELS[kind]}, composed"]
+        assert np.allclose(composed, both.to_dense()[:32, :32], atol=1e-7)
         (own,) = of(maps, kind).to_dict("records")
         error = analysis.verify_map(tensor(by_hand.entries(kind, small)), shift, OFFSET)
         assert own["closed form"] == pytest.approx(error, rel=1e-6, abs=1e-14)
@@ -275,7 +279,9 @@ def check_cards(
 def test_wide_vectors_are_checked_at_every_third_offset() -> None:
     link = {"schemes": "sinusoidal,rope", "dim": "4096", "heads": "32", "train_length": "24"}
     name = "map errors by offset"
-    at = pages.drawn(pages.visit("relative_offsets", link, **pages.opened(name)))
+    at = pages.drawn(
+        pages.visit("relative_offsets", link, map_errors_open=True, **pages.opened(name))
+    )
     assert "Every third offset for the wide vectors of Sinusoidal." in pages.captions(at)
     for kind, offsets in (("sinusoidal", [1, 8, 64]), ("rope", [1, 2, 4, 8, 16, 32, 64])):
         rows = of(table(at, name), kind)

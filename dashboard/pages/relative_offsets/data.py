@@ -1,14 +1,14 @@
-"""What the Relative offsets page says of a setting."""
+"""What the Relative offsets page says of a setting, and the same as Python."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
 import pandas as pd
 
 from dashboard.charts import frames
 from dashboard.compute import schemes
 from dashboard.compute.result_cache import cache_result, memoize_on
+from dashboard.frame.script import script as whole
 from dashboard.pages.relative_offsets import frames as offset_frames
 from dashboard.pages.relative_offsets.options import OffsetChoice
 from dashboard.text import listed
@@ -18,13 +18,27 @@ from posenc.settings import Query, Setting
 
 OFFSET_ONLY = 1e-6  # spread along diagonals that rounding alone leaves
 
+IMPORTS = """
+import posenc
+from posenc.analysis import scheme_offset_claims, scheme_offset_map
+from posenc.settings import Query, Setting
+"""
+BODY = """
+offset, second = {offset}, {second}
+print("scheme,closed,fitted,pairs,composed,spread along diagonals / overall,R squared")
+for kind in setting.schemes:
+    query = Query.of(setting, kind)
+    found = scheme_offset_map(query, offset, second)
+    claims = scheme_offset_claims(query)
+    numbers = [found.closed, found.fitted, found.pairs, found.composed]
+    numbers += [claims.only.error, claims.straight.r_squared]
+    print(posenc.SCHEMES[kind].label, *("" if n is None else n for n in numbers), sep=",")
+"""
+
 
 @dataclass(frozen=True)
 class Read:
-    """The three claims of every scheme, as results and frames.
-
-    lines: schemes with an error to draw. wide: schemes whose vectors are checked at fewer offsets.
-    """
+    """The three claims of every scheme, as results and frames."""
 
     setting: Setting
     queries: dict[str, Query]
@@ -33,8 +47,6 @@ class Read:
     maps: dict[str, OffsetMap]
     headline: str
     map_table: pd.DataFrame
-    errors: dict[str, dict[str, np.ndarray]]
-    by_offset: pd.DataFrame
     only: pd.DataFrame
     straight: pd.DataFrame
 
@@ -47,14 +59,11 @@ def read(setting: Setting, chosen: OffsetChoice) -> Read:
     queries = {kind: queries[kind] for kind in claims}
     nothing = pd.DataFrame()
     if not claims:
-        return Read(
-            setting, queries, claims, reasons, {}, "", nothing, {}, nothing, nothing, nothing
-        )
+        return Read(setting, queries, claims, reasons, {}, "", nothing, nothing, nothing)
     maps = {
         kind: schemes.offset_map(query, chosen.offset, chosen.second)
         for kind, query in queries.items()
     }
-    errors = {kind: schemes.map_errors(query) for kind, query in queries.items()}
     return Read(
         setting=setting,
         queries=queries,
@@ -63,17 +72,23 @@ def read(setting: Setting, chosen: OffsetChoice) -> Read:
         maps=maps,
         headline=_headline(maps, claims),
         map_table=offset_frames.offset_maps(maps),
-        errors=errors,
-        by_offset=offset_frames.map_errors(errors),
         only=offset_frames.offset_only(claims),
         straight=offset_frames.straight_line(claims),
     )
 
 
 @memoize_on
+def by_offset(read: Read) -> pd.DataFrame:
+    """Return the residuals of every scheme over the offsets."""
+    return offset_frames.map_errors(
+        {kind: schemes.map_errors(query) for kind, query in read.queries.items()}
+    )
+
+
+@memoize_on
 def errors(read: Read) -> pd.DataFrame:
-    """Return the errors by offset as they are drawn."""
-    return frames.drawn(read.by_offset.rename(columns={"offset": "x", "error": "y"}))
+    """Return the residuals by offset as they are drawn."""
+    return frames.drawn(by_offset(read).rename(columns={"offset": "x", "error": "y"}))
 
 
 def _headline(maps: Mapping[str, OffsetMap], claims: Mapping[str, OffsetClaims]) -> str:
@@ -99,3 +114,8 @@ def is_small(error: float | None) -> bool:
 def is_line(claims: OffsetClaims) -> bool:
     """Whether what position adds to a logit is a straight line in the distance."""
     return claims.straight.r_squared is not None and claims.straight.r_squared > 1 - 1e-9
+
+
+def script(setting: Setting, chosen: OffsetChoice) -> str:
+    """Return a script that prints the decisive number of every check."""
+    return whole(IMPORTS, setting, BODY.format(offset=chosen.offset, second=chosen.second))

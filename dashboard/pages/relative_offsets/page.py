@@ -1,6 +1,6 @@
 """Relative offsets: three separate claims, each with a control, each able to fail."""
 
-import numpy as np
+import pandas as pd
 import streamlit as st
 
 from dashboard.ab import Pair
@@ -9,9 +9,9 @@ from dashboard.components.matrix import Full, Panel, Scale
 from dashboard.compute import schemes
 from dashboard.controls import sidebar
 from dashboard.frame import page, panels
-from dashboard.pages.relative_offsets import charts, data, frames, script
+from dashboard.pages.relative_offsets import charts, data, frames
 from dashboard.pages.relative_offsets.options import OffsetChoice
-from dashboard.text import number, plain
+from dashboard.text import listed, number, plain
 from posenc import rotation
 from posenc.analysis import linear_map
 from posenc.analysis.offset_checks import OFFSETS
@@ -23,8 +23,7 @@ ENTRY = Scale(-1.0, 1.0, "diverging", "entry of M")
 def draw() -> None:
     """Draw the page."""
     settings = page.settings()
-    header, cards = st.container(), st.container()
-    st.subheader("The matrix of one offset", anchor=False)
+    header, cards, title = st.container(), st.container(), st.container()
     chosen = sidebar.choices(OffsetChoice)
     read = settings.map(lambda setting: data.read(setting, chosen))
     now = read.now
@@ -36,14 +35,16 @@ def draw() -> None:
         if read.pinned is not None and read.pinned.claims:
             st.caption("The pinned setting, A.")
             _draw_cards(read.pinned, "A: ")
-        page.notes(
-            settings.now, {kind: schemes.provenance(query) for kind, query in now.queries.items()}
-        )
+    notes = "; ".join(
+        f"{page.label(kind)}: {page.panel_note(settings.now, kind, schemes.provenance(query))}"
+        for kind, query in now.queries.items()
+    )
+    title.subheader("The matrix of an offset, and of two in a row", anchor=False, help=plain(notes))
     st.markdown(
-        rf"$M_{{{chosen.offset}}}$, its first entries. $M_{{{chosen.offset}}}\,M_{{{chosen.second}}} = "
+        rf"$M_{{{chosen.offset}}}\,M_{{{chosen.second}}} = "
         rf"M_{{{chosen.offset + chosen.second}}}$ with relative residual {_composed(now)}."
     )
-    _draw_maps(read, chosen.offset)
+    _draw_maps(read, chosen)
     _draw_errors(read, page.kinds(settings))
     _draw_fits(read, chosen.offset)
 
@@ -67,10 +68,9 @@ def draw() -> None:
         linear_map.verify_map,
     )
     page.numbers(read.map(lambda one: one.map_table), "one matrix per offset")
-    page.numbers(read.map(lambda one: one.by_offset), "map errors by offset")
     page.numbers(read.map(lambda one: one.only), "offset only")
     page.numbers(read.map(lambda one: one.straight), "straight line")
-    page.script(script.script(settings.now, chosen))
+    page.script(data.script(settings.now, chosen))
 
 
 def _draw_cards(read: data.Read, prefix: str) -> None:
@@ -115,53 +115,63 @@ def _composed(read: data.Read) -> str:
     return f"{number(max(found))} at most" if found else "of no scheme here"
 
 
-def _draw_maps(read: Pair[data.Read], offset: int) -> None:
-    """Draw the first entries of every scheme's matrix for one offset: of B, of A, their difference."""
-    shown = read.map(lambda one: _panels(one, offset))
-    if shown.now:
+def _draw_maps(read: Pair[data.Read], chosen: OffsetChoice) -> None:
+    """Draw the first entries of every scheme's M_a and M_a M_b: of B, of A, their difference."""
+    drawn = read.map(lambda one: _panels(one, chosen))
+    if drawn.now:
         panels.rows_of_both(
-            shown,
+            drawn,
             lambda _: ENTRY,
             key="offset_maps",
             unit="entries",
             row_label="feature after",
             column_label="feature before",
+            together=2,
+            height=220,
             text_alternative=(
-                f"The matrix that moves every position by {offset}, for "
-                f"{', '.join(one.title for one in shown.now)}: entries from -1 to 1."
+                f"The matrix that moves every position by {chosen.offset}, and by {chosen.second} "
+                f"before that, for {', '.join(one.title for one in drawn.now[::2])}: entries from "
+                "-1 to 1."
             ),
         )
 
 
-def _panels(read: data.Read, offset: int) -> list[Panel]:
+def _panels(read: data.Read, chosen: OffsetChoice) -> list[Panel]:
+    both = f"M_{chosen.offset} M_{chosen.second}"
     return [
         Panel(
-            title=page.label(kind),
-            values=Full(one.corner.numpy()),
-            subtitle=f"M for offset {offset}",
+            title=page.label(kind) + added,
+            values=Full(corner.numpy()),
+            subtitle=text,
             color=theme.COLOURS[kind],
         )
         for kind, one in read.maps.items()
-        if one.corner is not None
+        for added, text, corner in (
+            ("", f"M_{chosen.offset}", one.corner),
+            (", composed", both, one.composed_corner),
+        )
+        if corner is not None
     ]
 
 
 def _draw_errors(read: Pair[data.Read], kinds: tuple[str, ...]) -> None:
-    """Draw the residual by offset."""
-    lines = tuple(
-        kind
-        for kind in kinds
-        if any(
-            kind in one.errors and np.isfinite(one.errors[kind]["error"]).any() for one in read.each
-        )
+    """Draw the residual by offset once somebody opens it: a matrix per offset takes long."""
+    drawer = st.expander(
+        "Residual by offset", key="map_errors_open", on_change="rerun", icon=":material/show_chart:"
     )
-    if lines:
-        st.subheader("Residual by offset", anchor=False)
-        page.curves(read.map(data.errors), charts.map_errors, lines, key="map_errors", log=True)
-        st.caption("Thin grey dashes: control, the mean of random tables.")
-    wide = tuple(kind for kind, one in read.now.errors.items() if len(one["offset"]) < len(OFFSETS))
-    if wide:
-        st.caption(f"Every third offset for the wide vectors of {page.names(wide)}.")
+    if not drawer.open:
+        return
+    found = read.map(data.by_offset)
+    checked = pd.concat([one.dropna(subset="error") for one in found.each])
+    lines = tuple(kind for kind in kinds if (checked["scheme"] == page.label(kind)).any())
+    with drawer:
+        if lines:
+            page.curves(read.map(data.errors), charts.map_errors, lines, key="map_errors", log=True)
+            st.caption("Thin grey dashes: control, the mean of random tables.")
+        rows = found.now.groupby("scheme", sort=False).size()
+        if wide := [str(name) for name, count in rows.items() if count < len(OFFSETS)]:
+            st.caption(f"Every third offset for the wide vectors of {listed(wide)}.")
+    page.numbers(found, "map errors by offset")
 
 
 def _draw_fits(read: Pair[data.Read], offset: int) -> None:
