@@ -91,7 +91,7 @@ def line_style(kinds: tuple[str, ...], pinned: bool) -> dict[str, Any]:
         return {"strokeDash": scheme_dash(kinds), "size": alt.value(2)}
     scale = alt.Scale(domain=SETTINGS, range=[[5, 4], [1, 0]])
     return {
-        "strokeDash": alt.StrokeDash("setting:N", scale=scale, legend=_setting_legend()),
+        "strokeDash": alt.StrokeDash("setting:N", scale=scale, legend=_setting_legend("bottom")),
         "size": alt.value(2),
     }
 

@@ -5,7 +5,7 @@ import functools
 import altair as alt
 
 from dashboard.charts.palette import COLOURS
-from dashboard.charts.theme import Spec, boundary_rule, by_setting, spec_of, told
+from dashboard.charts.theme import Spec, boundary_rule, line_style, spec_of, told
 
 
 @functools.cache
@@ -25,12 +25,13 @@ def small_curve(kind: str, *, pinned: bool = False) -> Spec:
     apart = {"detail": "setting:N"} if pinned else {}
     band = alt.Chart().mark_area(opacity=0.1 if pinned else 0.2, color=COLOURS[kind])
     line = alt.Chart().mark_line(color=COLOURS[kind], strokeWidth=2)
+    style = line_style((kind,), pinned=True) if pinned else {}
     ends = alt.Chart().mark_point(opacity=0, tooltip=None)
     layers = [
         band.encode(x=x, y="low:Q", y2="high:Q", **apart),
-        line.encode(x=x, y=y, tooltip=tip, **by_setting(pinned)),
+        line.encode(x=x, y=y, tooltip=tip, **style),
         boundary_rule(),
         ends.encode(x=alt.X("max(last):Q"), y=alt.Y("min(least):Q")),
     ]
-    height = 190 if pinned else 160  # its legend stands above
+    height = 220 if pinned else 160  # its legend stands below
     return spec_of(alt.layer(*layers).properties(height=height))

@@ -28,7 +28,7 @@ def draw() -> None:
     if both and settings.now.equal_width and settings.now.of_model("rope") is None:
         st.markdown(_equal_width(now))
     row = st.container(horizontal=not page.on_phone(), gap="small")
-    size = 330 if read.compared else 240
+    size = 320 if read.compared else 240
     for kind in data.shown(read):
         with row.container(width="stretch" if page.on_phone() else size):
             _draw_scheme(read, kind)
