@@ -12,7 +12,6 @@ from dashboard.compute.schemes import Array, Similarity
 from posenc.schemes import SCHEMES
 from posenc.settings import Setting
 
-MOST_DOTS = 16  # points of one line that can be told apart
 UNDRAWN = ("spread", "last")  # of a curve by offset: what its lines do not show
 MOST_POINTS = 1_024  # marks of one line; a screen has no more columns
 
@@ -161,14 +160,6 @@ def arrow(frame: pd.DataFrame) -> pa.Table | pd.DataFrame:
         return pa.Table.from_pandas(frame, nthreads=1)
     except pa.ArrowException:
         return frame
-
-
-def dotted(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the frame with whether its points are seen: where a scheme has few."""
-    if "scheme" not in frame:
-        return frame
-    many = frame.groupby("scheme", observed=True)["scheme"].transform("size") > MOST_DOTS
-    return frame.assign(dot=(~many).astype("int8"))
 
 
 def compared(now: pd.DataFrame, then: pd.DataFrame) -> pd.DataFrame:

@@ -136,16 +136,6 @@ def readout(
     )
 
 
-def dots(x: alt.X, y: alt.Y, kinds: tuple[str, ...], tooltip: list[alt.Tooltip]) -> alt.Chart:
-    """The points of lines, which answer the pointer; seen where they are few (`dot` of the frame)."""
-    opacity = alt.Opacity("dot:Q", scale=None, legend=None)
-    return (
-        alt.Chart()
-        .mark_point(filled=True, size=30, strokeWidth=0)
-        .encode(x=x, y=y, color=scheme_colour(kinds), opacity=opacity, tooltip=tooltip)
-    )
-
-
 def decades(form: str) -> alt.Axis:
     """A log axis whose grid marks powers of ten alone."""
     decade = "log(datum.value) / LN10"
