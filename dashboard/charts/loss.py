@@ -168,7 +168,9 @@ def _by_length(
             early.mark_text(align="right", dx=-2, dy=-12, fontSize=12, aria=False),
         ]
         layers += [one.encode(x=x, y="label_y:Q", text="label:N", color=colour) for one in texts]
-    return spec_of(alt.layer(*layers).properties(height=height))
+    # Legends take of the height.
+    layered = alt.layer(*layers).properties(height=height if labels else height + 100)
+    return spec_of(layered)
 
 
 def _pointer(x: alt.X, x_title: str, names: tuple[str, ...]) -> alt.Chart:

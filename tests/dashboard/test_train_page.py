@@ -112,7 +112,7 @@ def test_start_is_shared_by_all_visitors_and_any_of_them_stops_it(queue: Queue) 
     (entry,) = queue.jobs()
     assert [one.scheme.kind for one in entry.specifications] == ["rope", "alibi"]
     assert entry.state is JobState.QUEUED
-    assert "In training, below: 2 runs of these." in captions(at)
+    assert "2 of these 2 runs are in training, below." in captions(at)
     assert "start_training" not in keys_of_buttons(at)
     press(earlier)  # the same start, from a page that was open before
     assert len(queue.jobs()) == 1
@@ -224,7 +224,7 @@ def test_waiting_start_in_a_read_only_folder_is_shown_with_the_reason(
 
 @pytest.mark.parametrize(
     ("code", "reason"),
-    [(worker.UNWRITABLE, "could not be written"), (worker.DEVICE_LOST, "ended by a fault")],
+    [(worker.UNWRITABLE, "could not be written"), (worker.DEVICE_LOST, "ended with an error")],
 )
 def test_worker_that_ended_on_a_full_disk_reads_differently_from_a_fault(
     code: int, reason: str, queue: Queue, monkeypatch: pytest.MonkeyPatch
@@ -240,7 +240,7 @@ def test_worker_that_ended_on_a_full_disk_reads_differently_from_a_fault(
         wait(lambda: crew.failed)
         at = drawn(visit("train"))
     crew.leave()  # no other process is started after the pause
-    reasons = ("could not be written", "ended by a fault")
+    reasons = ("could not be written", "ended with an error")
     shown = [text for text in captions(at) if any(one in text for one in reasons)]
     assert [reason in text for text in shown] == [True]
 
@@ -378,7 +378,7 @@ def test_only_the_owner_stops_a_start_while_labels_cannot_be_written_or_read(
     block_labels()
     visit_as(ANN)
     at = start("Mine")
-    assert ["its name cannot be kept" in toast.value for toast in at.toast] == [True]
+    assert ["its name cannot be saved" in toast.value for toast in at.toast] == [True]
     assert run_names.known() == {}
     assert [entry.owner for entry in queue.jobs()] == [ANN]
     assert stoppers(visit_as) == {ANN}

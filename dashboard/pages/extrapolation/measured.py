@@ -6,6 +6,7 @@ from streamlit.delta_generator import DeltaGenerator
 from dashboard.ab import Pair
 from dashboard.charts import loss
 from dashboard.compute import run_names, run_results, run_words, runs
+from dashboard.compute.run_results import UNITS
 from dashboard.controls import sidebar
 from dashboard.frame import page, quiz
 from dashboard.pages.extrapolation import comparison, questions, script
@@ -70,12 +71,12 @@ def _draw(
     header: DeltaGenerator,
 ) -> None:
     """Draw the runs of the schemes shown, `found`, and the table of all of a comparison, `whole`."""
-    one, shown = found[0].specification, page.kinds(settings)
-    measure = run_results.measure(one)
+    specification, shown = found[0].specification, page.kinds(settings)
+    measure, language = run_results.measure(specification), specification.task == Language.kind
     curves = runs.curves(found, measure)
     picture = st.container()
     row = st.container(horizontal=True, vertical_alignment="top")
-    chosen = sidebar.choices(LossChoice, row) if one.task == Language.kind else LossChoice()
+    chosen = sidebar.choices(LossChoice, row) if language else LossChoice()
     shows = quiz.ask("measured", (shown, name), questions.of_runs(curves), curves)
 
     def headline(setting: Setting) -> str:
@@ -93,12 +94,10 @@ def _draw(
         st.subheader("All measured schemes", anchor=False)
         table = run_results.table(runs.curves(whole, measure))
         page.table(table)
-        for by in ("context", "position") if one.task == Language.kind else (measure,):
-            columns = {"x": by, "y": "loss"} if one.task == Language.kind else {
-                "x": run_results.UNITS[by], "y": "accuracy"}  # fmt: skip
-            points = loss.points(runs.curves(found, by)).rename(columns=columns)
-            title = f"measured loss by {by}" if one.task == Language.kind else f"measured {by}"
-            page.numbers(points, title)
+        for by in ("context", "position") if language else (measure,):
+            columns = {"x": by, "y": "loss"} if language else {"x": UNITS[by], "y": "accuracy"}
+            title = f"measured loss by {by}" if language else f"measured {by}"
+            page.numbers(loss.points(runs.curves(found, by)), title, columns)
         page.numbers(table, "measured classes")
         ships = found[0].run_id in runs.shipped()
         page.script(script.measured(settings.now, name, measure, ships=ships))

@@ -1,4 +1,4 @@
-"""What waits and what is being trained on this server, and links to what was."""
+"""Jobs that are queued or running on this server, and links to what was trained."""
 
 import contextlib
 
@@ -24,7 +24,7 @@ IDLE_POLL = 10.0  # while nothing is, so that another visitor's start shows
 
 
 def board() -> None:
-    """Draw every start that waits or is being done, the same for every visitor."""
+    """Draw every job, the same for every visitor."""
     crew = server_workers()
     with contextlib.suppress(QueueUnwritable):  # the panel says so
         crew.ensure()
@@ -41,9 +41,7 @@ def board() -> None:
         try:
             crew.ensure()
         except QueueUnwritable as error:
-            st.warning(
-                plain(f"{error} Nothing is begun until it can be."), icon=":material/warning:"
-            )
+            st.warning(plain(f"{error} No job starts until it can be."), icon=":material/warning:")
         now = crew.queue.jobs()
         if tuple(entry.name for entry in now) != shown:
             st.rerun()  # one that ended or began: the page around knows of it, too
@@ -51,13 +49,13 @@ def board() -> None:
             st.caption("Nothing is being trained on this server.")
         if crew.unwritable:
             st.caption(
-                "What is trained could not be written down, such as on a full disk: what waits is tried "
-                "again in a minute."
+                "Results could not be written, for example because the disk is full. Queued jobs are "
+                "tried again in a minute."
             )
         elif crew.failed:
             st.caption(
-                "The background process ended by a fault, which the log of the server has; another is "
-                "started in a minute."
+                "The background process ended with an error, which is in the log of the server. A new "
+                "one starts in a minute."
             )
         for entry in now:
             _row(crew.queue, entry)
@@ -84,15 +82,14 @@ def _row(queue: Queue, entry: Job) -> None:
             text = f"{place}{one.scheme.label}, seed {one.seed}: step {progress.step:,} of {one.steps:,}"
             st.progress(min(max(share, 0.0), 1.0), text=text)
             left = remaining(entry, progress)
-            said = "Evaluating past the training length. " if progress.evaluating else ""
-            st.caption(f"{said}About {duration(left)} left.")
+            phase = "Evaluating past the training length. " if progress.evaluating else ""
+            st.caption(f"{phase}About {duration(left)} left.")
         if progress.points:
             frame = pd.DataFrame(progress.points, columns=["step", "training loss (nats)"])
             st.line_chart(frame, x="step", y="training loss (nats)", color=COLOURS[one.scheme.kind])
         stopping = entry.state is JobState.RUNNING and queue.is_cancelled(entry.name)
-        said = run_names.called([*specs])
-        if said:
-            st.caption(plain(f"{said}."))
+        if name := run_names.called([*specs]):
+            st.caption(plain(f"{name}."))
         if not (settings.current().training and run_names.may_stop(entry)):
             return
         word = "Remove" if entry.state is JobState.FAILED else "Stopping" if stopping else "Stop"
@@ -100,7 +97,7 @@ def _row(queue: Queue, entry: Job) -> None:
             queue.cancel(entry.name)
             event("start_stopped", job=entry.name)
             if entry.state is JobState.RUNNING:
-                st.toast("Stopping. The same start later goes on from here.")
+                st.toast("Stopping. The same job started again continues from here.")
             st.rerun()
 
 
@@ -125,8 +122,8 @@ def remaining(entry: Job, progress: Progress) -> float:
 
 def finished(name: str, asked: list[Specification], label: str = "") -> None:
     """Draw the link to a comparison. label: of the link, else the task and the schemes."""
-    made = {one.scheme.kind for one in asked}
-    kinds = tuple(kind for kind in SCHEMES if kind in made)
+    trained = {one.scheme.kind for one in asked}
+    kinds = tuple(kind for kind in SCHEMES if kind in trained)
     st.page_link(
         "pages/extrapolation/page.py",
         label=label or f"{run_words.title(asked[0])}: {page.names(kinds)}",
@@ -134,8 +131,9 @@ def finished(name: str, asked: list[Specification], label: str = "") -> None:
         query_params=[("half", "measured"), ("comparison", name)]
         + [("schemes", page.label(kind)) for kind in kinds],
     )
-    said = run_names.called(asked)
-    st.caption(plain(f"{said}. {run_words.alike(asked[0])}" if said else run_words.alike(asked[0])))
+    names = run_names.called(asked)
+    lead = f"{names}. " if names else ""
+    st.caption(plain(f"{lead}{run_words.alike(asked[0])}"))
 
 
 def shelf(linked: str | None) -> None:

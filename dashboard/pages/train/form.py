@@ -173,9 +173,8 @@ def offer(setting: Setting, chosen: TrainingChoice) -> str | None:
     } - names
     left = [one for one in asked if one.run_id not in names | underway]
     if len(made) + len(left) < len(asked):
-        st.caption(
-            f"In training, below: {count_of(len(asked) - len(made) - len(left), 'run')} of these."
-        )
+        training = len(asked) - len(made) - len(left)
+        st.caption(f"{training} of these {count_of(len(asked), 'run')} are in training, below.")
     if not left:
         return linked
     timed = speed()
@@ -220,7 +219,7 @@ def offer(setting: Setting, chosen: TrainingChoice) -> str | None:
         try:
             run_names.started(left, called)
         except RunError:  # a name is no reason to stop
-            st.toast("It is started, but its name cannot be kept now.", icon=":material/info:")
+            st.toast("Started, but its name cannot be saved now.", icon=":material/info:")
         with contextlib.suppress(QueueUnwritable):  # the panel below says so
             crew.ensure()
         st.rerun()
