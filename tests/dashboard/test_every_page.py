@@ -129,8 +129,8 @@ def test_page_draws_charts_tables_words_and_downloads_that_fit(place: str, name:
     # A chart draws nothing for a field that its frame lacks, and no infinite number.
     frames = charts(at)
     for element, frame in zip(at.get("vega_lite_chart"), frames, strict=True):
-        # A tooltip has a field for each scheme, beside a pinned setting for each line of it.
-        derived = {str(name) for name in frame.get("scheme", ())}
+        # A tooltip has a field for each scheme or named line, beside a pinned setting for each of both.
+        derived = {str(name) for column in ("scheme", "name") for name in frame.get(column, ())}
         derived |= {f"{name}, {setting}" for name in derived for setting in ("A", "B")}
         assert fields_read(json.loads(element.proto.spec), derived) - derived <= {*frame.columns}
         assert not np.isinf(frame.select_dtypes("number").to_numpy(float)).any()
@@ -243,7 +243,8 @@ def test_page_draws_at_the_ends_of_every_range(page: str, name: str) -> None:
 def notes(at: AppTest) -> list[str]:
     """What stands under each panel's title, in its tooltip, or beside each scheme in a list."""
     subtitles = [panel["subtitle"] for panel in pages.panels(at)]
-    texts = [*(as_read(title.proto.help) for title in at.main.subheader), *pages.captions(at)]
+    helped = [*at.main.subheader, *at.main.caption]
+    texts = [*(as_read(element.proto.help) for element in helped), *pages.captions(at)]
     lines = [line for text in texts for line in text.split("\n")]
     labels = "|".join(pages.LABELS.values())
     return subtitles + [re.sub(rf"^- (?:{labels}): ", "", line) for line in lines]
