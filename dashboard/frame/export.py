@@ -18,7 +18,7 @@ from dashboard.charts import csv_file
 from dashboard.charts.theme import own_widths
 from dashboard.components.matrix import Panel, Row, Scale
 from dashboard.components.matrix.colours import coloured
-from dashboard.frame.page_contents import Picture, Sheet
+from dashboard.frame.page_contents import PageContents, Picture
 from posenc.settings import Setting, record
 
 # A file without a date of its own, so that the same page gives the same bytes.
@@ -34,23 +34,23 @@ _CONFIG = {
 }
 
 
-def archive(sheet: Sheet, settings: Pair[Setting], link: str) -> bytes:
+def archive(contents: PageContents, settings: Pair[Setting], link: str) -> bytes:
     """Return the zip of a page: text, figures, tables and matrices as CSV, and what made them.
 
     Charts are PNG and SVG. Of a matrix the cells are a PNG; its axes are in the PNG that the matrix itself
     offers. settings.json is B, which the script prints; a pinned setting stands in pinned.json.
     """
     files: dict[str, bytes] = {
-        "README.txt": _readme(sheet, link).encode(),
+        "README.txt": _readme(contents, link).encode(),
         "settings.json": json.dumps(record(settings.now), indent=2).encode(),
     }
     if settings.pinned is not None:
         files["pinned.json"] = json.dumps(record(settings.pinned), indent=2).encode()
-    if sheet.script:
-        files["script.py"] = sheet.script.encode()
-    for name, table in sheet.tables.items():
+    if contents.script:
+        files["script.py"] = contents.script.encode()
+    for name, table in contents.tables.items():
         files[f"numbers/{file_name(name)}.csv"] = csv_file.written(table())
-    for name, picture in sheet.pictures.items():
+    for name, picture in contents.pictures.items():
         if isinstance(picture, Row):
             for file, panel in _panels(picture):
                 files[file] = _matrix_png(panel, picture.scale)
@@ -97,18 +97,18 @@ def matrix_csv(picture: Row) -> bytes:
     return csv_file.written(cells.astype({"panel": "category"}))  # made safe once, not per cell
 
 
-def _readme(sheet: Sheet, link: str) -> str:
+def _readme(contents: PageContents, link: str) -> str:
     """Return the page's sentences, captions of its matrices and its link."""
     captions = [
         f"{file}: {'; '.join(filter(None, (panel.title, panel.subtitle)))}. "
         f"Colours from {row.scale.low:.3g} to {row.scale.high:.3g}. "
         f"Down: {panel.row_label or row.row_label}. Across: {panel.column_label or row.column_label}."
-        for row in sheet.pictures.values()
+        for row in contents.pictures.values()
         if isinstance(row, Row)
         for file, panel in _panels(row)
     ]
-    parts = [sheet.title, *sheet.sentences, *sheet.pinned, *captions, f"Link: {link}"]
-    if sheet.script:
+    parts = [contents.title, *contents.sentences, *contents.pinned, *captions, f"Link: {link}"]
+    if contents.script:
         parts.append(
             "script.py prints the page's main numbers at settings.json (B); it needs the package posenc."
         )

@@ -19,7 +19,7 @@ from dashboard.components.matrix import Panel, matrix_row
 from dashboard.compute.schemes import Similarity
 from dashboard.controls import model_picker, pin
 from dashboard.frame import drawers, page_contents
-from dashboard.frame.script import assumed, uploaded
+from dashboard.frame.script import uploaded
 from dashboard.server.incidents import Ended
 from dashboard.text import listed, plain
 from posenc.schemes import SCHEMES
@@ -254,11 +254,7 @@ def kernels_beyond_one(found: Mapping[str, Similarity]) -> str:
 
 def how_to_read(text: str) -> None:
     """Put the guide to the pictures of this page into its drawer."""
-
-    def guide() -> None:
-        st.markdown(text)
-
-    page_contents.current().drawers[drawers.HOW_TO_READ] = guide
+    page_contents.current().drawers[drawers.HOW_TO_READ] = functools.partial(st.markdown, text)
 
 
 def definition(formula: str, words: str, *functions: Callable[..., Any]) -> None:
@@ -314,8 +310,9 @@ def numbers(
 
 def script(text: str) -> None:
     """Give the page its script: this as Python, in the toolbar."""
-    lead = assumed(model_picker.assumption(setting())) + uploaded(setting())
-    page_contents.current().script = lead + text
+    assumption = model_picker.assumption(setting())
+    lead = f"# {assumption}\n" if assumption else ""
+    page_contents.current().script = lead + uploaded(setting()) + text
 
 
 def label(kind: str) -> str:

@@ -20,7 +20,7 @@ class Picture:
 
 
 @dataclass
-class Sheet:
+class PageContents:
     """The page as far as it is drawn."""
 
     heading: DeltaGenerator | None = None  # where the title stands, beside the tools
@@ -29,16 +29,16 @@ class Sheet:
     pinned: list[str] = field(default_factory=list)  # the same of A
     pictures: dict[str, Picture | Row] = field(default_factory=dict)
     tables: dict[str, Callable[[], pd.DataFrame]] = field(default_factory=dict)  # made when asked
-    drawers: dict[str, Callable[[], None]] = field(default_factory=dict)  # drawn when opened
+    drawers: dict[str, Callable[[], object]] = field(default_factory=dict)  # drawn when opened
     script: str | None = None
 
 
 def begin() -> None:
-    """Start an empty sheet for this run."""
-    st.session_state["sheet"] = Sheet()
+    """Start empty contents for this run."""
+    st.session_state["sheet"] = PageContents()
 
 
-def current() -> Sheet:
-    """Return the sheet of this run."""
-    found: Sheet = st.session_state.setdefault("sheet", Sheet())
-    return found
+def current() -> PageContents:
+    """Return the contents of this run."""
+    contents: PageContents = st.session_state.setdefault("sheet", PageContents())
+    return contents

@@ -20,11 +20,6 @@ def written(setting: Setting) -> str:
     return f"Setting({', '.join(said)})"
 
 
-def assumed(assumption: str) -> str:
-    """Return a comment on what a model's numbers rest on, "" where they rest on nothing."""
-    return f"# {assumption}\n" if assumption else ""
-
-
 def uploaded(setting: Setting) -> str:
     """Return a comment where the script needs a file that only its owner has."""
     if not setting.learned_source.startswith("table-"):

@@ -12,7 +12,7 @@ from dashboard.components import browser
 from dashboard.controls import link as links
 from dashboard.controls import page_controls, pin, sidebar
 from dashboard.frame import export, page, page_contents
-from dashboard.frame.page_contents import Sheet
+from dashboard.frame.page_contents import PageContents
 from posenc.settings import Setting
 from posenc.text import count_of
 
@@ -108,28 +108,28 @@ def _menu(tools: Any, name: str, icon: str, key: str = "") -> Any:
     return tools.popover(name, type="tertiary", **look)
 
 
-def _python(shown: Sheet) -> None:
-    if shown.script is None:
+def _python(contents: PageContents) -> None:
+    if contents.script is None:
         st.caption("Nothing to reproduce on this page.")
         return
     st.caption("Reproduce these numbers in Python. Needs the package posenc; prints CSV.")
-    st.code(shown.script, language="python")
+    st.code(contents.script, language="python")
 
 
-def _export(shown: Sheet, setting: Setting, address: str) -> None:
-    if not (shown.pictures or shown.tables):
+def _export(contents: PageContents, setting: Setting, address: str) -> None:
+    if not (contents.pictures or contents.tables):
         st.caption("Nothing to export on this page.")
         return
     st.caption(
-        f"One zip: {count_of(len(shown.pictures), 'figure')}, "
-        f"{count_of(len(shown.tables), 'table')} as CSV, the settings, the script and the link. "
+        f"One zip: {count_of(len(contents.pictures), 'figure')}, "
+        f"{count_of(len(contents.tables), 'table')} as CSV, the settings, the script and the link. "
         "Drawing the figures takes up to 3 seconds."
     )
     st.download_button(
         "Download this page",
         # Drawn once somebody asks, from what is shown now.
-        functools.partial(export.archive, shown, pin.pair(setting), address),
-        file_name=f"posenc-{export.file_name(shown.title.split(',')[0] or 'page')}.zip",
+        functools.partial(export.archive, contents, pin.pair(setting), address),
+        file_name=f"posenc-{export.file_name(contents.title.split(',')[0] or 'page')}.zip",
         mime="application/zip",
         key="take_away",
         on_click="ignore",

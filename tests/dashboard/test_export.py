@@ -19,7 +19,7 @@ from dashboard.components.matrix import Row
 from dashboard.components.matrix.colours import coloured
 from dashboard.controls import pin
 from dashboard.frame import export as take_away
-from dashboard.frame.page_contents import Sheet
+from dashboard.frame.page_contents import PageContents
 from dashboard.frame.toolbar import address
 from dashboard.pages.claims.data import DRAWN
 from posenc import fields
@@ -53,8 +53,8 @@ TINY = {"dim": "2", "heads": "1", "length": "2", "train_length": "1", "learned_s
 EXPORTED = (*pages.SCHEME_PAGES, "why_position", "claims", "check_my_encoding")
 
 
-def sheet(at: AppTest) -> Sheet:
-    contents: Sheet = at.session_state["sheet"]
+def sheet(at: AppTest) -> PageContents:
+    contents: PageContents = at.session_state["sheet"]
     return contents
 
 
