@@ -127,6 +127,7 @@ class Choice(Rule):
         return isinstance(value, str) and value in self.options
 
     def nearest(self, text: str) -> str | None:
+        text = dict(zip(self.labels, self.options, strict=False)).get(text, text)
         return text if text in self.options else None
 
 

@@ -103,7 +103,9 @@ def read_options(owner: type) -> None:
     raw = {name: _joined(rule, query[name]) for name, rule in rules.items() if query.get(name)}
     values, notices = fields.snap(owner, raw)
     st.session_state["link_notices"] += notices
-    changed = {n: words for n in raw if (words := _words(rules[n], values[n])) != query[n]}
+    # Streamlit reads the words that people read.
+    wanted = {name: _words(rules[name], values[name], labelled=True) for name in raw}
+    changed = {name: words for name, words in wanted.items() if words != query[name]}
     if changed:  # and run again: a widget is drawn from the address as it was when the run began
         st.query_params.update(changed)
         st.rerun()
@@ -143,8 +145,13 @@ def _joined(rule: fields.Rule | None, texts: Sequence[str]) -> str:
     return ",".join(texts) if isinstance(rule, fields.MultiChoice) else texts[-1]
 
 
-def _words(rule: fields.Rule, value: Any) -> list[str]:
-    """Return how a value stands in a link: several words apart, by their labels."""
+def _words(rule: fields.Rule, value: Any, *, labelled: bool = False) -> list[str]:
+    """Return how a value stands in a link: several words apart, by their labels.
+
+    labelled: one word by its label, too.
+    """
     if isinstance(rule, fields.MultiChoice):
         return [labels(rule)[word] for word in value]
+    if labelled and isinstance(rule, fields.Choice) and rule.labels:
+        return [labels(rule)[value]]
     return [rule.write(value)]

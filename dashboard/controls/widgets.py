@@ -105,7 +105,7 @@ def tell_changed(rule: fields.Rule, text: str, used: Any) -> None:
         )
 
 
-def labels(rule: fields.MultiChoice) -> dict[str, str]:
+def labels(rule: fields.MultiChoice | fields.Choice) -> dict[str, str]:
     """Return the words of a rule as people know them."""
     return dict(zip(rule.options, rule.labels, strict=True))
 
