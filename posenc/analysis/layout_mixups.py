@@ -14,6 +14,7 @@ from torch import Tensor
 
 from posenc.analysis.inputs import Seed, as_generator
 from posenc.analysis.similarity import similarity_by_offset
+from posenc.errors import SchemeArgumentError
 from posenc.frequencies import Layout, interleaved_to_half
 from posenc.limits import check_count
 from posenc.rotation import apply_rope
@@ -47,7 +48,7 @@ class LayoutUse:
 
 @dataclass(frozen=True, eq=False)
 class LayoutInspection:
-    """Random queries and keys, trained for interleaved pairs, used in every way.
+    """Queries and keys, trained for interleaved pairs, used in every way.
 
     scores (n, n), alike (m, m): the right ones. mended: in the half layout, with queries and keys
     permuted. largest: the largest difference between the two, which is rounding. mistakes: "both",
@@ -62,18 +63,32 @@ class LayoutInspection:
 
 
 def inspect_layouts(
-    positions: int, dim: int, base: float = 10_000.0, *, seed: Seed = 0
+    positions: int,
+    dim: int,
+    base: float = 10_000.0,
+    *,
+    seed: Seed = 0,
+    vectors: tuple[Tensor, Tensor] | None = None,
 ) -> LayoutInspection:
-    """Return the scores of the same random queries and keys, rotated in both layouts, float64.
+    """Return the scores of the same queries and keys, rotated in both layouts, float64.
 
-    positions: 2 to 512. dim: even head width. Scores are q . k / sqrt(dim) of independent normal numbers.
-    Raises SchemeArgumentError.
+    positions: 2 to 512. dim: even head width. Scores are q . k / sqrt(dim) of independent normal numbers,
+    or of `vectors`: queries and keys before the rotation, (positions, dim) each. Raises
+    SchemeArgumentError.
     """
     check_count("positions", positions, 2, MAX_POSITIONS)
     tables = rope_tables(positions, dim, base, dtype=torch.float64)
     generator = as_generator(seed)
     q, k = torch.randn(2, positions, dim, generator=generator, dtype=torch.float64)
     single = torch.randn(2, 1, dim, generator=generator, dtype=torch.float64)
+    if vectors is not None:
+        for part in vectors:
+            if part.shape != (positions, dim) or not bool(part.isfinite().all()):
+                raise SchemeArgumentError(
+                    f"Queries and keys must be {positions} x {dim} finite numbers each."
+                )
+        q, k = (part.double() for part in vectors)
+        single = torch.stack((q[:1], k[:1]))
     same_q, same_k = single.expand(2, min(positions, ALIKE_POSITIONS), dim)
     to_half = interleaved_to_half(dim)
 

@@ -252,6 +252,26 @@ def test_page_shows_layouts_of_the_library() -> None:
     assert "one pair" in data.layouts(Setting(dim=16, heads=8)).headline
 
 
+def test_uploaded_queries_and_keys_replace_the_random_ones() -> None:
+    vectors = np.random.default_rng(2).normal(size=(2, 30, 16)).astype(np.float32)
+    at = drawn(visit(PAGE, SMALL | {"part": LAYOUTS}, **opened(SCORES)))
+    drawn(upload(at, npy(vectors), "qk.npy"))
+    parts = torch.tensor(vectors[0]), torch.tensor(vectors[1])
+    expected = inspect_layouts(30, 16, vectors=parts)
+    # By the definition, in NumPy: neighbours are turned together.
+    cos, sin = waves(30, 16)
+    turned = []
+    for part in vectors.astype(float):
+        x, y = part[:, 0::2], part[:, 1::2]
+        turned.append(interleaved(x * cos - y * sin, x * sin + y * cos))
+    np.testing.assert_allclose(expected.scores, turned[0] @ turned[1].T / 4, atol=1e-9)
+    changes = [use.change for use in (expected.mended, *expected.mistakes.values())]
+    assert table(at, SCORES)["change of scores"].tolist() == pytest.approx(changes)
+    for wrong in (vectors[0], vectors[:, :, :15], vectors * np.nan):
+        assert len(upload(at, npy(wrong), "qk.npy").error) == 1
+        assert "changes the scores by" in as_read(headline(at))
+
+
 @pytest.mark.parametrize(("heads", "width"), [(1, 2), (3, 8)])
 def test_conversion_code_moves_a_weight_to_the_other_layout(heads: int, width: int) -> None:
     weight = torch.randn(heads * width, 5, generator=torch.Generator().manual_seed(0))

@@ -16,6 +16,8 @@ from dashboard.pages.check_my_encoding import examples
 from dashboard.pages.check_my_encoding.corrected import corrected_code
 from dashboard.pages.check_my_encoding.examples import EXAMPLES, Tables
 from posenc.analysis import LayoutInspection, Probes, inspect_layouts, probe_each
+from posenc.analysis.layout_mixups import MAX_POSITIONS
+from posenc.checkpoints.array_files import NumberTable
 from posenc.errors import CheckpointError, PosencError
 from posenc.identification import Identification, identify
 from posenc.identification.columns import TableInput
@@ -193,15 +195,27 @@ def _pictures(result: Identification, table: Tensor, sines: Tensor | None) -> tu
 # Layouts ------------------------------------------------------------------------------------
 
 
-def layouts(setting: Setting) -> Layouts:
-    """Return the scores of RoPE's two layouts at a setting's sizes."""
+def layouts(setting: Setting, vectors: NumberTable | None = None) -> Layouts:
+    """Return the scores of RoPE's two layouts at a setting's sizes, or of a visitor's queries and keys."""
     width, heads = setting.rope_width, 1 if setting.equal_width else setting.heads
+    if vectors is not None:
+        if vectors.sines is None:
+            raise CheckpointError(
+                "queries and keys must be an array of 2 x positions x head width."
+            )
+        own = vectors.table[:MAX_POSITIONS], vectors.sines[:MAX_POSITIONS]
+        rows, width = own[0].shape
+        found = inspect_layouts(rows, width, setting.base, vectors=own)
+        return _described(found, heads, width)
     return _layouts(min(setting.length, LAYOUT_POSITIONS), width, heads, setting.base, setting.seed)
 
 
 @st.cache_data(**CACHE)
 def _layouts(positions: int, width: int, heads: int, base: float, seed: int) -> Layouts:
-    found = inspect_layouts(positions, width, base, seed=seed)
+    return _described(inspect_layouts(positions, width, base, seed=seed), heads, width)
+
+
+def _described(found: LayoutInspection, heads: int, width: int) -> Layouts:
     uses = (found.mended, *found.mistakes.values())
     numbers = [
         {

@@ -17,6 +17,7 @@ from dashboard.pages.check_my_encoding.examples import EXAMPLES
 from dashboard.pages.check_my_encoding.options import DECODING, LAYOUTS, CheckChoice, CheckPart
 from dashboard.text import plain
 from posenc.analysis import inspect_layouts, probe
+from posenc.errors import PosencError
 from posenc.identification import Identification, identify, match_model
 from posenc.settings import Setting
 
@@ -152,12 +153,18 @@ def _differences(*, pinned: bool = False) -> theme.Spec:
 
 def _layouts(settings: Pair[Setting], header: Any) -> None:
     """Draw the scores of both layouts used in every way, and the code that converts a weight."""
-    both = settings.map(data.layouts)
+    vectors = uploads.queries_and_keys()
+    try:
+        both = settings.map(lambda setting: data.layouts(setting, vectors))
+    except PosencError as error:
+        st.error(plain(str(error)), icon=":material/block:")
+        both = settings.map(data.layouts)
     with header.container():
         page.head(TITLE, both.map(lambda layouts: layouts.headline))
     st.caption(
-        "Scores of one random query and key at every position. If all diagonals have one colour, only "
-        "the offset counts. The table has random queries and keys that differ from row to row."
+        "Scores of one query and one key at every position; of an upload, its first. If all diagonals have "
+        "one colour, only the offset counts. The table has all queries and keys. They are random without "
+        "an upload."
     )
     panels.rows_of_both(
         both.map(lambda layouts: layouts.scores),

@@ -76,6 +76,24 @@ def picker(place: DeltaGenerator, sines_place: DeltaGenerator) -> str:
     return "" if sines is None else _take(sines, lambda: _with_sines(cosines, sines))
 
 
+def queries_and_keys() -> NumberTable | None:
+    """Draw the uploader of a visitor's queries and keys, and return them; a sentence on a bad file."""
+    file = uploads.uploader(
+        st,
+        "Your queries and keys (.npy, optional)",
+        key="check_vectors",
+        help="Of one head, before the rotation: an array of 2 x positions x head width, queries first. "
+        "The first 512 positions count. Not saved in links.",
+    )
+    if file is None:
+        return None
+    try:
+        return read_number_table(file.getvalue())
+    except PosencError as error:
+        st.error(plain(f"{printable_name(file.name)}: {error}"), icon=":material/block:")
+        return None
+
+
 class _TableFile(NamedTuple):
     """A table of uploaded files: its numbers, its name for people, and the files to read again.
 
