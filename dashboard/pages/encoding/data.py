@@ -55,16 +55,6 @@ class Frequencies:
 
 
 @dataclass(frozen=True)
-class Sum:
-    """Position beside content for a scheme that adds rows, at one start of the token embeddings."""
-
-    width: int
-    norm: float  # root mean square of the finite rows, NaN without one
-    by_start: dict[str, embedding_sum.EmbeddingSum]
-    pictures: tuple[Array, Array, Array]  # content, position and their sum, a window
-
-
-@dataclass(frozen=True)
 class SchemeEncoding:
     """What one scheme puts in."""
 
@@ -76,7 +66,6 @@ class SchemeEncoding:
     pairs: tuple[int, ...]  # the chosen pairs
     waves: pd.DataFrame
     slopes: Array | None  # of every head
-    sum: Sum | None
 
 
 @dataclass(frozen=True)
@@ -88,10 +77,6 @@ class EncodingPage:
     schemes: dict[str, SchemeEncoding]
     spectrum: pd.DataFrame
     slopes: pd.DataFrame
-    example: pd.DataFrame
-    example_inv_freq: Array
-    example_formula: str
-    sum_table: pd.DataFrame
 
     @property
     def provenances(self) -> dict[str, str]:
@@ -109,10 +94,6 @@ class EncodingPage:
     def pairs(self) -> dict[str, tuple[int, ...]]:
         return {kind: one.pairs for kind, one in self.schemes.items() if one.pairs}
 
-    @property
-    def sums(self) -> dict[str, Sum]:
-        return {kind: one.sum for kind, one in self.schemes.items() if one.sum is not None}
-
 
 @cache_result
 def read(setting: Setting, chosen: EncodingChoice) -> EncodingPage:
@@ -120,17 +101,12 @@ def read(setting: Setting, chosen: EncodingChoice) -> EncodingPage:
     queries = {kind: schemes.query(setting, kind) for kind in setting.schemes}
     encodings, reasons = schemes.each(scheme_encoding, queries, setting, chosen)
     labels = {SCHEMES[kind].label: one for kind, one in encodings.items()}
-    example = SinusoidalConfig(dim=EXAMPLE_WIDTH, base=setting.base)
     return EncodingPage(
         setting=setting,
         reasons=reasons,
         schemes=encodings,
         spectrum=_spectrum(labels, setting.train_length),
         slopes=_slopes(labels),
-        example=worked_example(setting.base),
-        example_inv_freq=example.build().frequencies.inv_freq.numpy(),
-        example_formula=formula(example, _notation(chosen), numbers=chosen.substituted),
-        sum_table=_sum_table(labels),
     )
 
 
@@ -175,7 +151,6 @@ def scheme_encoding(query: Query, setting: Setting, chosen: EncodingChoice) -> S
         pairs=pairs,
         waves=waves,
         slopes=scheme.slopes.numpy() if isinstance(scheme, Alibi) else None,
-        sum=_sum(scheme, query, setting.seed, chosen),
     )
 
 
@@ -285,8 +260,52 @@ def _slopes(labels: dict[str, SchemeEncoding]) -> pd.DataFrame:
     return stacked(parts, ["scheme", "head", "slope"])
 
 
-def _sum(scheme: Scheme, query: Query, seed: int, chosen: EncodingChoice) -> Sum | None:
-    """Return position beside content where a scheme adds rows to token vectors, else None."""
+@dataclass(frozen=True)
+class Sum:
+    """Position beside content for a scheme that adds rows, at one start of the token embeddings."""
+
+    width: int
+    norm: float  # root mean square of the finite rows, NaN without one
+    by_start: dict[str, embedding_sum.EmbeddingSum]
+    pictures: tuple[Array, Array, Array]  # content, position and their sum, a window
+
+
+@dataclass(frozen=True)
+class SumsPage:
+    """Position beside content, of every scheme that adds rows to token vectors."""
+
+    sums: dict[str, Sum]
+    others: tuple[str, ...]  # schemes that add nothing
+    table: pd.DataFrame
+
+
+SUM_COLUMNS = {
+    "token": "token norm",
+    "position": "position norm",
+    "ratio_scaled": "ratio, times sqrt(d)",
+    "ratio_plain": "ratio, plain",
+    "share_scaled": "share, times sqrt(d)",
+    "share_plain": "share, plain",
+}
+
+
+@cache_result
+def read_sums(setting: Setting, chosen: EncodingChoice) -> SumsPage:
+    """Return position beside content, for the tab that shows it."""
+    queries = {kind: schemes.query(setting, kind) for kind in setting.schemes}
+    read, _ = schemes.each(_sum, queries, setting.seed, chosen)
+    sums = {kind: one for kind, one in read.items() if one is not None}
+    rows = [
+        {"scheme": SCHEMES[kind].label, "d": one.width, "tokens start as": STARTS[start]}
+        | {name: getattr(compared, field) for field, name in SUM_COLUMNS.items()}
+        for kind, one in sums.items()
+        for start, compared in one.by_start.items()
+    ]
+    return SumsPage(sums, tuple(kind for kind in read if kind not in sums), pd.DataFrame(rows))
+
+
+def _sum(query: Query, seed: int, chosen: EncodingChoice) -> Sum | None:
+    scheme = query.build("cpu")
     if type(scheme).embed is Scheme.embed:
         return None
     rows = position_vectors(scheme, known(scheme, query.length), dtype=query.dtype)
@@ -306,34 +325,29 @@ def _sum(scheme: Scheme, query: Query, seed: int, chosen: EncodingChoice) -> Sum
     )
 
 
-SUM_COLUMNS = {
-    "token": "token norm",
-    "position": "position norm",
-    "ratio_scaled": "ratio, times sqrt(d)",
-    "ratio_plain": "ratio, plain",
-    "share_scaled": "share, times sqrt(d)",
-    "share_plain": "share, plain",
-}
+@dataclass(frozen=True)
+class Example:
+    """The sinusoidal table of 4 positions and 8 dimensions, full precision."""
+
+    base: float
+    formula: str
+    inv_freq: Array
+    table: pd.DataFrame
 
 
-def _sum_table(labels: dict[str, SchemeEncoding]) -> pd.DataFrame:
-    """Position beside content, one row per scheme and start of the token embeddings."""
-    rows = [
-        {"scheme": label, "d": one.sum.width, "tokens start as": STARTS[start]}
-        | {name: getattr(compared, field) for field, name in SUM_COLUMNS.items()}
-        for label, one in labels.items()
-        if one.sum is not None
-        for start, compared in one.sum.by_start.items()
-    ]
-    return pd.DataFrame(rows)
-
-
-def worked_example(base: float) -> pd.DataFrame:
-    """Return the sinusoidal table of 4 positions and 8 dimensions, full precision."""
-    table = sinusoidal_table(EXAMPLE_POSITIONS, EXAMPLE_WIDTH, base, dtype=torch.float64)
-    frame = pd.DataFrame(table.numpy(), columns=[str(i) for i in range(EXAMPLE_WIDTH)])
-    frame.insert(0, "position", np.arange(EXAMPLE_POSITIONS))
-    return frame
+@cache_result
+def read_example(setting: Setting, chosen: EncodingChoice) -> Example:
+    """Return the worked example, for the tab that shows it."""
+    config = SinusoidalConfig(dim=EXAMPLE_WIDTH, base=setting.base)
+    rows = sinusoidal_table(EXAMPLE_POSITIONS, EXAMPLE_WIDTH, setting.base, dtype=torch.float64)
+    table = pd.DataFrame(rows.numpy(), columns=[str(i) for i in range(EXAMPLE_WIDTH)])
+    table.insert(0, "position", np.arange(EXAMPLE_POSITIONS))
+    return Example(
+        base=setting.base,
+        formula=formula(config, _notation(chosen), numbers=chosen.substituted),
+        inv_freq=config.build().frequencies.inv_freq.numpy(),
+        table=table,
+    )
 
 
 def scale(unit: str, pictures: list[Array]) -> Scale:

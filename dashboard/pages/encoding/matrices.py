@@ -11,7 +11,7 @@ from dashboard.components.matrix import Full, Panel
 from dashboard.compute.result_cache import memoize_on
 from dashboard.frame import page, panels
 from dashboard.pages.encoding import data, sentences
-from dashboard.pages.encoding.data import EncodingPage, Matrix
+from dashboard.pages.encoding.data import EncodingPage, Matrix, SumsPage
 from posenc.analysis import STARTS
 from posenc.schemes import SCHEMES
 from posenc.text import count_of
@@ -88,7 +88,7 @@ def _panel(read: EncodingPage, kind: str) -> Panel:
     )
 
 
-def draw_sums(both: Pair[EncodingPage], start: str, *, scaled: bool) -> None:
+def draw_sums(both: Pair[SumsPage], start: str, *, scaled: bool) -> None:
     """Draw content, position and their sum, and how large one is beside the other."""
     texts = both.map(lambda one: sentences.sums(one, scaled=scaled, start=start))
     if texts.now:
@@ -106,7 +106,7 @@ def draw_sums(both: Pair[EncodingPage], start: str, *, scaled: bool) -> None:
             height=SUM_HEIGHT,
             text_alternative=f"Token vectors, positions of {SCHEMES[kind].label} and their sum.",
         )
-    page.table(both.map(_named_sums) if both.compared else both.now.sum_table)
+    page.table(both.map(_named_sums) if both.compared else both.now.table)
     if any(one.sums for one in both.each):
         st.caption(
             "Norms are root mean squares. Ratio: token over position. Share: position's part of the "
@@ -117,9 +117,9 @@ def draw_sums(both: Pair[EncodingPage], start: str, *, scaled: bool) -> None:
 
 
 @memoize_on
-def _named_sums(read: EncodingPage) -> pd.DataFrame:
+def _named_sums(read: SumsPage) -> pd.DataFrame:
     """The table of sums, each row under one name, as a comparison of two settings needs it."""
-    table = read.sum_table
+    table = read.table
     if table.empty:
         return table
     name = table["scheme"] + ", " + table["tokens start as"]
@@ -129,7 +129,7 @@ def _named_sums(read: EncodingPage) -> pd.DataFrame:
 
 
 @memoize_on
-def _sum_panels(read: EncodingPage, kind: str, start: str, scaled: bool) -> list[Panel]:
+def _sum_panels(read: SumsPage, kind: str, start: str, scaled: bool) -> list[Panel]:
     if kind not in read.sums:
         return []
     one = read.sums[kind]

@@ -13,7 +13,7 @@ from dashboard.compute.result_cache import memoize_on
 from dashboard.controls import sidebar
 from dashboard.frame import page
 from dashboard.pages.encoding import charts, data, matrices, script, sentences
-from dashboard.pages.encoding.data import EncodingPage
+from dashboard.pages.encoding.data import EncodingPage, Example
 from dashboard.pages.encoding.options import EncodingChoice
 from dashboard.text import number
 from posenc.analysis import embedding_sum, spectrum
@@ -54,11 +54,15 @@ def draw() -> None:
         with wavelengths:
             _wavelengths(both)
     if sums.open:
+        read_sums = settings.map(lambda setting: data.read_sums(setting, chosen))
         with sums:
-            matrices.draw_sums(both, chosen.start, scaled=chosen.scaled)
+            matrices.draw_sums(read_sums, chosen.start, scaled=chosen.scaled)
+        page.numbers(read_sums.map(lambda one: one.table), "position beside content")
     if worked.open:
+        examples = settings.map(lambda setting: data.read_example(setting, chosen))
         with worked:
-            _worked_example(now)
+            _worked_example(examples.now)
+        page.numbers(examples.map(lambda one: one.table), "worked example")
 
     page.how_to_read(
         "A pair is a wave, and a hand of a clock: its angle is position times frequency, from the top and "
@@ -80,8 +84,6 @@ def draw() -> None:
     page.numbers(both.map(_pair_numbers), "pairs")
     page.numbers(both.map(lambda one: _joined(one, "waves")), "waves")
     page.numbers(both.map(lambda one: one.slopes), "slopes")
-    page.numbers(both.map(lambda one: one.example), "worked example")
-    page.numbers(both.map(lambda one: one.sum_table), "position beside content")
     page.script(script.script(settings.now, chosen))
 
 
@@ -221,17 +223,17 @@ def _wavelength_lines(read: EncodingPage) -> pd.DataFrame:
     return frames.drawn(read.spectrum, "place")
 
 
-def _worked_example(read: EncodingPage) -> None:
+def _worked_example(example: Example) -> None:
     """Draw the formula beside its numbers at 4 positions and 8 dimensions."""
     left, right = st.columns(2)
     with left:
-        st.latex(read.example_formula)
-        st.latex(sentences.example_step(read))
+        st.latex(example.formula)
+        st.latex(sentences.example_step(example))
     with right:
-        st.caption(sentences.example(read))
+        st.caption(sentences.example(example))
         numbers = {
             name: st.column_config.NumberColumn(format="%.4f")
-            for name in read.example.columns
+            for name in example.table.columns
             if name != "position"
         }
-        page.small_table(read.example, numbers)
+        page.small_table(example.table, numbers)

@@ -4,7 +4,7 @@ import math
 
 from dashboard import limits
 from dashboard.compute.result_cache import memoize_on
-from dashboard.pages.encoding.data import EncodingPage
+from dashboard.pages.encoding.data import EncodingPage, Example, SumsPage
 from dashboard.text import listed, number
 from posenc.analysis import STARTS
 from posenc.formula import number as latex_number
@@ -83,10 +83,10 @@ def clocks(read: EncodingPage) -> str:
     return "Clocks whose hands are pairs. " + ". ".join(parts) + "."
 
 
-def example(read: EncodingPage) -> str:
+def example(read: Example) -> str:
     """Say what the worked example is computed for."""
-    base = read.setting.base
-    rates = listed([f"{rate:.4g}" for rate in read.example_inv_freq])
+    base = read.base
+    rates = listed([f"{rate:.4g}" for rate in read.inv_freq])
     usual = " With base 10,000 these are the numbers of Vaswani et al." if base == 10_000 else ""
     return (
         f"Sinusoidal table of 4 positions and 8 dimensions, base {base:,.10g}, sine and cosine side by "
@@ -94,17 +94,17 @@ def example(read: EncodingPage) -> str:
     )
 
 
-def example_step(read: EncodingPage) -> str:
+def example_step(read: Example) -> str:
     """One number of the worked example, position 3 and dimension 2, in LaTeX, step by step."""
-    value = float(read.example["2"].iloc[3])
-    angle = 3 * read.example_inv_freq[1]
+    value = float(read.table["2"].iloc[3])
+    angle = 3 * read.inv_freq[1]
     return (
-        rf"PE_{{(3,\,2)}} = \sin\left(\frac{{3}}{{{{{latex_number(read.setting.base)}}}^{{2/8}}}}\right)"
+        rf"PE_{{(3,\,2)}} = \sin\left(\frac{{3}}{{{{{latex_number(read.base)}}}^{{2/8}}}}\right)"
         rf" = \sin({angle:.6g}) = {value:.4f}"
     )
 
 
-def sums(read: EncodingPage, *, scaled: bool, start: str) -> str:
+def sums(read: SumsPage, *, scaled: bool, start: str) -> str:
     """Say how large position is beside content, as chosen."""
     parts = []
     for kind, one in read.sums.items():
@@ -121,8 +121,8 @@ def sums(read: EncodingPage, *, scaled: bool, start: str) -> str:
     return f"Tokens that start as {STARTS[start]}. " + ". ".join(parts) + "." if parts else ""
 
 
-def nothing_added(read: EncodingPage) -> str:
+def nothing_added(read: SumsPage) -> str:
     """Name the schemes that add no vector to the tokens, "" where all do."""
-    names = [SCHEMES[kind].label for kind in read.provenances if kind not in read.sums]
+    names = [SCHEMES[kind].label for kind in read.others]
     verb = "add" if len(names) > 1 else "adds"
     return f"{listed(names)} {verb} no vector to the tokens." if names else ""

@@ -166,7 +166,7 @@ def _slopes(lesson: data.Lesson) -> None:
     width = alt.condition("datum.chosen", alt.value(4), alt.value(1))
     lines = (
         alt.Chart()
-        .mark_line(clip=True)
+        .mark_line()
         .encode(
             x=alt.X("x:Q", title="query-key distance (tokens)"),
             y=alt.Y("y:Q", title="added to the logit", scale=alt.Scale(domain=[-20, 0])),
@@ -176,7 +176,9 @@ def _slopes(lesson: data.Lesson) -> None:
             tooltip=["head:N", "x:Q", alt.Tooltip("y:Q", format=".3g")],
         )
     )
-    page.picture(lesson.frame, theme.spec_of(lines.properties(height=HEIGHT)), key="lesson_slopes")
+    # The browser would draw lines past the scale over the axis.
+    frame = lesson.frame[lesson.frame["y"] >= -20]
+    page.picture(frame, theme.spec_of(lines.properties(height=HEIGHT)), key="lesson_slopes")
 
 
 def _measured(_: data.Lesson) -> None:
