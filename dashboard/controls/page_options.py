@@ -2,55 +2,7 @@
 
 from dataclasses import dataclass
 
-from dashboard.controls.sentence_rule import Sentence
 from posenc import fields
-
-
-@dataclass(frozen=True, kw_only=True)
-class LessonChoice:
-    """Which of the five steps is shown."""
-
-    step: str = fields.Choice(options=("1", "2", "3", "4", "5"), label="Step").field("1")
-
-
-@dataclass(frozen=True, kw_only=True)
-class SwapChoice:
-    """The sentence of the first step, whose first and last word change places."""
-
-    words: str = Sentence(
-        least=2,
-        most=12,
-        longest=120,
-        label="Your sentence",
-        help="2 to 12 words; its first and last word change places.",
-    ).field("dog bites man")
-
-
-@dataclass(frozen=True, kw_only=True)
-class WaveChoice:
-    """The base of the second step's table."""
-
-    wave_base: str = fields.Choice(
-        options=("100", "10000", "500000"), label="Base", help="A larger base: slower waves."
-    ).field("10000")
-
-
-@dataclass(frozen=True, kw_only=True)
-class SlopeChoice:
-    """The head whose bias the fourth step draws."""
-
-    slope_head: int = fields.IntRange(
-        low=1, high=8, label="Head", help="Each head has its own slope."
-    ).field(1)
-
-
-@dataclass(frozen=True, kw_only=True)
-class GuessChoice:
-    """The answer that was guessed in the fifth step."""
-
-    guess: str = fields.Choice(
-        options=("not yet", "Learned", "Sinusoidal", "RoPE", "ALiBi"), label="Your guess"
-    ).field("not yet")
 
 
 @dataclass(frozen=True, kw_only=True)

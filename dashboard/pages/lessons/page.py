@@ -11,9 +11,9 @@ from dashboard.charts import loss, theme
 from dashboard.components.clock import Face, clock_row
 from dashboard.components.matrix import Full, Panel, Scale
 from dashboard.compute import runs
-from dashboard.controls import page_options, sidebar
+from dashboard.controls import sidebar
 from dashboard.frame import page
-from dashboard.pages.lessons import data
+from dashboard.pages.lessons import data, options
 from dashboard.server.incidents import answered
 from posenc import alibi_slopes, analysis, sinusoidal_table
 from posenc.lab import summary
@@ -24,10 +24,10 @@ HEIGHT = 260
 HANDS = (0, 8, 16, 24)  # pairs of the third step's clock
 # The control of a step, and its field; the third step's clock has its own slider.
 CONTROLS: dict[str, tuple[type, str]] = {
-    "1": (page_options.SwapChoice, "words"),
-    "2": (page_options.WaveChoice, "wave_base"),
-    "4": (page_options.SlopeChoice, "slope_head"),
-    "5": (page_options.GuessChoice, "guess"),
+    "1": (options.SwapChoice, "words"),
+    "2": (options.WaveChoice, "wave_base"),
+    "4": (options.SlopeChoice, "slope_head"),
+    "5": (options.GuessChoice, "guess"),
 }
 LINKS = {
     "1": (("why_order_matters", "Why order matters"), ("claims", "Claims")),
@@ -61,7 +61,7 @@ def draw() -> None:
     """Draw the step that is chosen."""
     header = st.container()
     picture, beside = st.columns([3, 2], gap="large")
-    step = sidebar.choices(page_options.LessonChoice, beside).step
+    step = sidebar.choices(options.LessonChoice, beside).step
     chosen = None
     if step in CONTROLS:
         owner, name = CONTROLS[step]
@@ -166,6 +166,7 @@ def _slopes(lesson: data.Lesson) -> None:
     width = alt.condition("datum.chosen", alt.value(4), alt.value(1))
     lines = (
         alt.Chart()
+        .transform_filter("datum.y >= -20")  # clipping would draw them over the axis
         .mark_line()
         .encode(
             x=alt.X("x:Q", title="query-key distance (tokens)"),
@@ -176,9 +177,7 @@ def _slopes(lesson: data.Lesson) -> None:
             tooltip=["head:N", "x:Q", alt.Tooltip("y:Q", format=".3g")],
         )
     )
-    # The browser would draw lines past the scale over the axis.
-    frame = lesson.frame[lesson.frame["y"] >= -20]
-    page.picture(frame, theme.spec_of(lines.properties(height=HEIGHT)), key="lesson_slopes")
+    page.picture(lesson.frame, theme.spec_of(lines.properties(height=HEIGHT)), key="lesson_slopes")
 
 
 def _measured(_: data.Lesson) -> None:
