@@ -11,13 +11,7 @@ from dashboard.compute import schemes
 from dashboard.controls import learned_table, link, model_picker, page_controls
 from dashboard.controls.link import DEFAULTS, RULES
 from dashboard.controls.sentence_rule import Sentence
-from dashboard.controls.widgets import (
-    control,
-    has_stops,
-    tell_changed,
-    understood,
-    widget,
-)
+from dashboard.controls.widgets import control, has_stops, widget
 from dashboard.server.incidents import answered
 from dashboard.text import plain
 from posenc import fields
@@ -155,8 +149,13 @@ def choices(
         if isinstance(rule, fields.MultiChoice):  # of nothing at all, or too much, the nearest
             chosen = rule.nearest(",".join(chosen)) or default
         elif isinstance(rule, Sentence):
-            text, chosen = chosen, understood(rule, default, chosen)
-            tell_changed(rule, text, chosen)
+            text, chosen = chosen, rule.nearest(chosen) or default
+            if chosen.replace(" ", "") != text.replace(" ", ""):  # the text itself stays
+                st.warning(
+                    f"{rule.label} must be {rule.allowed()}; {plain(rule.describe(chosen))} is used "
+                    "instead.",
+                    icon=":material/info:",
+                )
         values[name] = chosen
     return owner(**values)
 

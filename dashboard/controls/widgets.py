@@ -5,7 +5,6 @@ from typing import Any, TypeGuard
 import streamlit as st
 
 from dashboard.server.incidents import answered
-from dashboard.text import plain
 from posenc import fields
 
 FEW = 64  # steps that a slider still tells apart
@@ -88,21 +87,6 @@ def typed(rule: fields.Rule) -> bool:
     """Whether a field is free text, which may be no legal value."""
     drawn = fields.MultiChoice | fields.Choice | fields.Flag | fields.IntRange | fields.FloatRange
     return not isinstance(rule, drawn)
-
-
-def understood(rule: fields.Rule, default: Any, text: str) -> Any:
-    """Return what typed text means; where it means nothing, the default."""
-    nearest = rule.nearest(text)
-    return default if nearest is None else nearest
-
-
-def tell_changed(rule: fields.Rule, text: str, used: Any) -> None:
-    """Say what is used of typed text that is not what it says; the text itself stays."""
-    if rule.write(used).replace(" ", "") != text.replace(" ", ""):
-        st.warning(
-            f"{rule.label} must be {rule.allowed()}; {plain(rule.describe(used))} is used instead.",
-            icon=":material/info:",
-        )
 
 
 def labels(rule: fields.MultiChoice | fields.Choice) -> dict[str, str]:
