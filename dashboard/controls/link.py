@@ -142,6 +142,8 @@ def written(setting: Setting) -> dict[str, list[str]]:
 
 def _joined(rule: fields.Rule | None, texts: Sequence[str]) -> str:
     """Return the text of one name: of a name given twice the last, of several words all."""
+    if isinstance(rule, fields.Choice) and texts[-1] in rule.labels:
+        return rule.options[rule.labels.index(texts[-1])]
     return ",".join(texts) if isinstance(rule, fields.MultiChoice) else texts[-1]
 
 

@@ -99,8 +99,10 @@ def test_pin_and_presentation_are_in_the_link_and_keep_every_control() -> None:
     assert setting(drawn(at)) == Setting()
 
 
-def test_choices_of_a_page_return_with_it() -> None:
-    at = drawn(visit("pca", {"fit": "all"}))
+@pytest.mark.parametrize("text", ["all", "all positions"])  # as in a link, as the browser has it
+def test_choices_of_a_page_return_with_it(text: str) -> None:
+    at = drawn(visit("pca", {"fit": text}))
+    assert pages.notices(at) == []
     at.query_params.clear()  # as the browser does when the page is left
     turn_to(at, "similarity").run()
     turn_to(at, "pca").run()
