@@ -16,7 +16,7 @@ from dashboard.charts.frames import arrow, compared, filled, named, plotless
 from dashboard.charts.lines import coinciding
 from dashboard.charts.theme import Spec
 from dashboard.components.matrix import Panel, matrix_row
-from dashboard.compute.schemes import Similarity
+from dashboard.compute.schemes import Query, Similarity, provenance
 from dashboard.controls import model_picker, pin
 from dashboard.frame import drawers, page_contents
 from dashboard.frame.script import uploaded
@@ -179,6 +179,14 @@ def panel_note(setting: Setting, kind: str, provenance: str = "", *, rounded: bo
     if rounded and setting.table_dtype is not None and config.uses:
         parts.append(f"rounded to {setting.precision}")
     return "; ".join(parts)
+
+
+def panel_notes(setting: Setting, queries: Mapping[str, Query]) -> str | None:
+    """Say what each scheme's panel really is, as the list of a tooltip; None if there is nothing."""
+    notes = {kind: panel_note(setting, kind, provenance(query)) for kind, query in queries.items()}
+    return (
+        "\n".join(f"- {label(kind)}: {plain(note)}" for kind, note in notes.items() if note) or None
+    )
 
 
 def reasons(read: Pair[Any]) -> Mapping[str, str]:

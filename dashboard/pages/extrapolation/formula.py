@@ -18,7 +18,7 @@ from dashboard.controls import sidebar
 from dashboard.frame import page, quiz
 from dashboard.pages.extrapolation import questions, script
 from dashboard.pages.extrapolation.options import NEAREST, TURNS, FormulaChoice
-from dashboard.text import listed, plain
+from dashboard.text import listed
 from posenc import analysis
 from posenc.analysis import SchemeCoverage, SchemeKernelPast
 from posenc.analysis.extrapolation import SAMPLED_DISTANCES
@@ -189,12 +189,8 @@ def draw(settings: Pair[Setting], header: DeltaGenerator, row: DeltaGenerator) -
 
 def _caption(text: str, now: Read) -> None:
     """Draw the caption of a picture; its tooltip says what each scheme really is."""
-    notes = {
-        kind: page.panel_note(now.setting, kind, schemes.provenance(now.queries[kind]))
-        for kind in now.past
-    }
-    lines = [f"- {page.label(kind)}: {plain(note)}" for kind, note in notes.items() if note]
-    st.caption(text, help="\n".join(lines) or None)
+    queries = {kind: now.queries[kind] for kind in now.past}
+    st.caption(text, help=page.panel_notes(now.setting, queries))
 
 
 def _draw_curves(settings: Pair[Setting], results: Pair[Read], reason: str) -> None:

@@ -35,11 +35,8 @@ def draw() -> None:
         if read.pinned is not None and read.pinned.claims:
             st.caption("The pinned setting, A.")
             _draw_cards(read.pinned, "A: ")
-    notes = "; ".join(
-        f"{page.label(kind)}: {page.panel_note(settings.now, kind, schemes.provenance(query))}"
-        for kind, query in now.queries.items()
-    )
-    title.subheader("The matrix of an offset, and of two in a row", anchor=False, help=plain(notes))
+    notes = page.panel_notes(settings.now, now.queries)
+    title.subheader("The matrix of an offset, and of two in a row", anchor=False, help=notes)
     st.markdown(
         rf"$M_{{{chosen.offset}}}\,M_{{{chosen.second}}} = "
         rf"M_{{{chosen.offset + chosen.second}}}$ with relative residual {_composed(now)}."
