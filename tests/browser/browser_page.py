@@ -14,7 +14,8 @@ from tests.browser.browser import dial, row, settled
 # How many marks each chart has: lines and points of an SVG, or differing pixels of a canvas.
 INK = """() => [...document.querySelectorAll(".stVegaLiteChart")].map((chart) => {
   if (!chart.checkVisibility()) return null;  // in a tab that is not chosen
-  const marks = [...chart.querySelectorAll("svg .mark-line path, svg .mark-symbol path")];
+  const marks = [...chart.querySelectorAll(
+    "svg .mark-line path, svg .mark-symbol path, svg .role-mark.mark-rect path")];
   const canvas = chart.querySelector("canvas");
   if (!canvas) return marks.filter((path) => path.getAttribute("d")?.length > 8).length;
   const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;

@@ -42,5 +42,8 @@ def test_page_is_exported_whole(visitor: Visit, tmp_path: Path) -> None:
     waiting.value.save_as(tmp_path / "page.zip")
     with zipfile.ZipFile(tmp_path / "page.zip") as folder:
         assert folder.testzip() is None
-        figures = {"figures/by-offset.svg", "figures/similarity.png"}
-        assert set(folder.namelist()) >= {"script.py", "settings.json"} | figures
+        names = folder.namelist()
+        assert {"script.py", "settings.json", "figures/by-offset.svg"} <= set(names)
+        charts = {name.removesuffix(".svg") + ".png" for name in names if name.endswith(".svg")}
+        matrices = {name for name in names if name.endswith(".png")} - charts
+        assert len(matrices) == 4  # one of each scheme

@@ -126,8 +126,8 @@ def test_back_and_forward_lead_through_pages_not_through_dial_moves(visitor: Vis
     expect(title).to_have_text("PCA")
     expect(base).to_contain_text("500")
     settled(page)
-    assert asked(page) == {"base": 500, "fit": "all"}
-    expect(page.get_by_role("radio", name="all")).to_be_checked()
+    assert asked(page) == {"base": 500, "fit": "all positions"}
+    expect(page.get_by_role("radio", name="all positions")).to_be_checked()
     page.go_forward()
     expect(title).to_have_text("Similarity")
     expect(base).to_contain_text("10,000")

@@ -1,8 +1,14 @@
-// Keep one step of history per page, however often its address changes.
+// Keep one step of history per page, however often its address changes. And darken the tags of lists:
+// Streamlit writes white on the primary colour, which is too light for that in the dark.
+const TAGS = "[data-testid=stMultiSelectTagsContainer] > span > span { background: #0b62a8 !important; }";
+
 export default () => {
   const patched = Symbol.for("posenc.history");
   if (history[patched]) return;
   history[patched] = true;
+  const style = new CSSStyleSheet();
+  style.replaceSync(TAGS);
+  document.adoptedStyleSheets = [...document.adoptedStyleSheets, style];
   const push = history.pushState.bind(history);
   history.pushState = (state, unused, url) => {
     const same = new URL(url ?? location.href, location.href).pathname === location.pathname;
