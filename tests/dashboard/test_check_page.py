@@ -267,7 +267,7 @@ def test_uploaded_queries_and_keys_replace_the_random_ones() -> None:
     np.testing.assert_allclose(expected.scores, turned[0] @ turned[1].T / 4, atol=1e-9)
     changes = [use.change for use in (expected.mended, *expected.mistakes.values())]
     assert table(at, SCORES)["change of scores"].tolist() == pytest.approx(changes)
-    for wrong in (vectors[0], vectors[:, :, :15], vectors * np.nan):
+    for wrong in (vectors[0], vectors[:, :, :15], vectors * np.nan, vectors * 0):
         assert len(upload(at, npy(wrong), "qk.npy").error) == 1
         assert "changes the scores by" in as_read(headline(at))
 

@@ -201,9 +201,11 @@ def layouts(setting: Setting, vectors: NumberTable | None = None) -> Layouts:
     if vectors is not None:
         if vectors.sines is None:
             raise CheckpointError(
-                "queries and keys must be an array of 2 x positions x head width."
+                "queries and keys must be an array of 2 x positions x head width, with 2 positions or more."
             )
         own = vectors.table[:MAX_POSITIONS], vectors.sines[:MAX_POSITIONS]
+        if not all(numbers.any() for numbers in own):
+            raise CheckpointError("all queries or all keys are 0, so no layout can be compared.")
         rows, width = own[0].shape
         found = inspect_layouts(rows, width, setting.base, vectors=own)
         return _described(found, heads, width)

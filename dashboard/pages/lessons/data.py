@@ -167,8 +167,8 @@ def _past(guess: str) -> Lesson:
         if guess == "not yet"
         else f"{verdict}: it is {best}. Loss change in nats per byte: {rises}.{ends}",
         "Does a formula that is defined at every position promise a model that works there?",
-        f"No. {listed(broken) if broken else 'None'} breaks although the formula has a value at every "
-        "position. A model only learns what it meets in training.",
+        "No. A formula has a value at every position, but these break: "
+        f"{listed(broken) if broken else 'none'}. A model only learns what it meets in training.",
     )
 
 

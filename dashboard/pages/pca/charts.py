@@ -14,25 +14,28 @@ MIDDLE = "#21918c"  # of viridis
 GRAY = "#808495"  # of text, on a dark and on a white ground
 
 
-def legend() -> list[str]:
-    """Return the one legend of all plots: drawings side by side, which wrap on a phone."""
+def legend() -> dict[str, str]:
+    """Return the one legend of all plots: drawings, which wrap on a phone, by what they say."""
     bar = "".join(
         f'<circle cx="{100 + 4 * n}" cy="9" r="4" fill="{colour}" />'
         for n, colour in enumerate(("#482475", "#414487", "#355f8d", "#2a788e", "#21918c",
                                     "#22a884", "#42be71", "#7ad151", "#bddf26"))
     )  # fmt: skip
     parts = (
-        (176, f'<text x="0" y="13">position: first</text>{bar}<text x="142" y="13">last</text>'),
-        (150, f'<circle cx="6" cy="9" r="4" fill="{MIDDLE}" />'
+        ("Color: from the first position to the last",
+         176, f'<text x="0" y="13">position: first</text>{bar}<text x="142" y="13">last</text>'),
+        ("Filled: training positions",
+         150, f'<circle cx="6" cy="9" r="4" fill="{MIDDLE}" />'
               '<text x="16" y="13">training positions</text>'),
-        (180, f'<circle cx="6" cy="9" r="4" fill="none" stroke="{MIDDLE}" stroke-width="1.5" />'
+        ("Hollow: past the training length",
+         180, f'<circle cx="6" cy="9" r="4" fill="none" stroke="{MIDDLE}" stroke-width="1.5" />'
               '<text x="16" y="13">past the training length</text>'),
     )  # fmt: skip
-    return [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="18" font-size="13" '
+    return {
+        text: f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="20" font-size="13" '
         f'font-family="sans-serif" fill="{GRAY}">{drawing}</svg>'
-        for width, drawing in parts
-    ]
+        for text, width, drawing in parts
+    }
 
 
 @functools.cache

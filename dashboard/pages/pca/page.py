@@ -65,8 +65,8 @@ def _draw_positions(read: Pair[data.Read], chosen: PcaChoice) -> None:
     """Draw a plot per scheme; with a pinned setting two, B beside A."""
     size = charts.PHONE if page.on_phone() else charts.DESKTOP
     parts = st.container(horizontal=True)
-    for drawing in charts.legend():
-        parts.image(drawing, width="content")
+    for text, drawing in charts.legend().items():
+        parts.image(drawing, width="content", alt=text)
     drawn = panels(read, chosen.plot, same_scale=chosen.same_scale, aspect=size[0] / size[1])
     build = functools.partial(charts.positions, *PLANES[chosen.plot], size)
     row = st.container(horizontal=True, gap="medium")
