@@ -239,7 +239,7 @@ EXTREMES = {
 def test_page_draws_at_the_ends_of_every_range(page: str, name: str) -> None:
     at = drawn(visit(page, EXTREMES[name]))
     assert pages.notices(at) == []
-    assert charts(at)
+    assert charts(at) or pages.rows_of_matrices(at)
 
 
 def notes(at: AppTest) -> list[str]:

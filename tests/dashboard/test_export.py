@@ -218,7 +218,8 @@ def test_zip_holds_figures_numbers_settings_and_script(page: str) -> None:
     contents, files = sheet(at), export(at)
     assert contents.pictures
     assert json.loads(files["settings.json"])["dim"] == 32
-    assert files["script.py"].decode() == contents.script
+    assert files.get("script.py", b"").decode() == (contents.script or "")
+    assert ("script.py" in files) == (page != "start")  # which leads to pages that have one
     assert headline(at) in files["README.txt"].decode()
     for name, table in contents.tables.items():
         stored = files[f"numbers/{name.replace(' ', '-')}.csv"].decode()
@@ -232,7 +233,7 @@ def test_zip_holds_figures_numbers_settings_and_script(page: str) -> None:
             with Image.open(io.BytesIO(files[name])) as image:
                 levels = np.asarray(image.convert("L"))
             assert max(levels.shape) > 300
-            assert levels.min() < 120 < levels.max()  # something is drawn
+            assert levels.max() - levels.min() > 20  # something is drawn
         if not isinstance(picture, Row):
             assert ElementTree.fromstring(files[f"{start}.svg"]).tag.endswith("svg")
 

@@ -114,7 +114,8 @@ def test_hostile_table_is_text_on_every_page(page: str) -> None:
     """In Markdown, in tables, which spreadsheets open, and in charts, where Vega reads a.b[0]:Q."""
     name = NAMES["formula"][:40] + NAMES["HTML"]
     at = use_table(f"{name}.safetensors", f"{name}.wpe", f"{name}.position_embeddings")
-    at.query_params["part"] = DECODING  # the part of Check my encoding that names it
+    at.query_params["part"] = DECODING  # the part of Check my encoding that can decode it
+    at.query_params["table"] = "learned"
     at.query_params["half"] = "formula"  # the view of Extrapolation that draws it
     at = drawn(turn_to(at, page).run())
     for claim in CLAIMS:
