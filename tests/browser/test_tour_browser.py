@@ -8,7 +8,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
 from tests.browser.browser import PAGES, SCREENS, Visit, go, settled
-from tests.browser.browser_page import CANVASES, INK, alerts, click
+from tests.browser.browser_page import CANVASES, INK, alerts, click, wait_until
 from tests.longer import mostly
 
 pytestmark = pytest.mark.browser
@@ -78,7 +78,8 @@ def check_drawn(page: Page, path: str) -> None:
         if tab is not None and tab.is_visible():
             tab.click()
             settled(page)
-        assert all(marks is None or marks >= 1 for marks in page.evaluate(INK)), path
+        # A chart of a tab that was just opened is drawn a moment after the run.
+        wait_until(page, lambda: all(marks is None or marks >= 1 for marks in page.evaluate(INK)))
         canvases = page.locator(".matrix-row canvas[role=img]").evaluate_all(CANVASES)
         shown = max(shown, canvases, key=len)
     assert len(shown) == matrices, path
