@@ -22,7 +22,7 @@ DASHES = [[1, 0], [6, 3], [2, 2], [9, 3, 2, 3], [1, 5]]  # the first is a model 
 
 @dataclass(frozen=True)
 class Axes:
-    """How a measure is drawn. chance: the accuracy of guessing, where that is not 0."""
+    """Axis, title and reference of one measure. chance: the accuracy of guessing, where that is not 0."""
 
     x: str
     y: str

@@ -1,4 +1,4 @@
-"""What trained models measured, in words and tables: losses in three classes, accuracies by reach."""
+"""Measured results of trained models as sentences and tables: losses in three classes, accuracies."""
 
 from collections.abc import Sequence
 

@@ -24,7 +24,7 @@ DEFAULTS = fields.defaults(Setting) | own_defaults()
 
 @dataclass(frozen=True)
 class ParsedLink:
-    """What an address says: a legal setting, options of pages, a pinned setting, what was changed."""
+    """A link after reading: a legal setting, options of pages, a pinned setting, and notices of changes."""
 
     setting: Setting
     options: dict[str, Any]

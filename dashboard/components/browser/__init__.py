@@ -1,4 +1,4 @@
-"""What only the browser can do: its history, its clipboard, larger type and a link over a login."""
+"""Components that act in the browser: history, clipboard, larger type, and a link kept over a login."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -29,7 +29,8 @@ def keep_one_step_per_page() -> None:
     """Let a change of the address replace a page's step in the browser's history.
 
     Streamlit adds a step for every change of the address that the server asks for. Back would then undo
-    a dragged slider stop by stop, or lead to an address that was never drawn.
+    a dragged slider stop by stop, or lead to an address that was never drawn. The same script darkens the
+    tags of lists.
     """
     _history(key="history")
 

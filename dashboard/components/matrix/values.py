@@ -146,7 +146,7 @@ class Waves:
 
     @property
     def words(self) -> Array:
-        """What is sent, as 32-bit words: an angle and 1 or 0 for a sine or cosine, in float64."""
+        """Return each wave as 32-bit words: its angle, and 1 for a sine or 0 for a cosine, in float64."""
         return np.concatenate([self.angles, self.sines.astype("<f8")]).astype("<f8").view("<f4")
 
 

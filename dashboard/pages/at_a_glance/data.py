@@ -1,4 +1,4 @@
-"""What the page At a glance says of a setting, and the same as Python."""
+"""The results that At a glance shows for a setting, and the script that reproduces them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
