@@ -22,11 +22,14 @@ class SchemeArgumentError(PosencError):
 
 
 class PositionOutOfRange(PosencError):
-    """A position was asked for that the scheme has no value for."""
+    """A position was asked for that the scheme has no value for. limit: the first such position."""
 
-    def __init__(self, message: str, *, limit: int) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, limit: int) -> None:
+        super().__init__(message, limit)  # both, or the error cannot be sent to another process
         self.limit = limit
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class NoPositionVectors(PosencError):

@@ -14,7 +14,7 @@ from posenc.analysis.inputs import kernel_or_curve
 from posenc.analysis.similarity import squared_distances
 from posenc.kernel import offset_curve
 from posenc.limits import check_count
-from posenc.settings import Query
+from posenc.settings import Query, check_query
 
 SAMPLED_DISTANCES = 2_048
 SCANNED_POSITIONS = 8_192  # every position is checked up to here, samples are read past it
@@ -118,6 +118,7 @@ def nearest_trained_distance(
 
 def scheme_kernel_past(query: Query, train_length: int) -> SchemeKernelPast:
     """Return the similarity of a scheme's positions past a training length, from its formula."""
+    check_query(query)
     scheme = query.build("cpu")
     empty = torch.zeros(0, dtype=torch.int64)
     if not scheme.stationary:

@@ -26,7 +26,7 @@ from posenc.analysis.similarity import similarity_by_offset
 from posenc.errors import NoPositionVectors, SchemeArgumentError
 from posenc.kernel import position_kernel, position_vectors
 from posenc.schemes.base import Head, Scheme, VectorScheme, rounded
-from posenc.settings import Query, known
+from posenc.settings import Query, check_query, known
 
 TOO_FEW_POSITIONS = "There are too few positions to compare one offset at two places."
 GROWING = "exact, but every position adds a dimension, so seen positions do not predict later ones"
@@ -201,6 +201,7 @@ class _Checked:
 
 def _checked(query: Query) -> _Checked | None:
     """The scheme of a query with its vectors; None if it has none."""
+    check_query(query)
     scheme = query.build("cpu")
     length = known(scheme, min(query.length, CHECKED_POSITIONS))
     heads: list[Head] = [query.head]
@@ -282,6 +283,7 @@ def scheme_map_errors(query: Query) -> MapErrors:
 
 def scheme_dense_fit(query: Query, offset: int) -> DenseFit:
     """Return the fit of a whole matrix, on as many positions as its width needs, and on later ones."""
+    check_query(query)
     scheme = query.build("cpu")
     try:
         width = position_vectors(scheme, 1, head=query.head, dtype=query.dtype).shape[1]

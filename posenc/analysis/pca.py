@@ -22,7 +22,7 @@ from posenc.errors import NoPositionVectors, SchemeArgumentError
 from posenc.kernel import position_kernel, position_vectors
 from posenc.limits import MAX_DIM, check_count
 from posenc.schemes.base import VectorScheme
-from posenc.settings import Query, known
+from posenc.settings import Query, check_query, known
 
 MAX_VECTOR_WIDTH = 512  # wider vectors are projected through their inner products
 _SIGN_SHARE = 0.37  # no cosine of a simple fraction of a turn, so that structured tables miss it
@@ -186,6 +186,7 @@ def scheme_projection(query: Query, fitted: int, components: int) -> SchemeProje
 
     Raises NoPositionVectors for a scheme without any.
     """
+    check_query(query)
     scheme = query.build("cpu")
     length = known(scheme, query.length)
     inside = min(fitted, length)

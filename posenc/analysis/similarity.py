@@ -15,7 +15,7 @@ from posenc.analysis.inputs import as_curve, as_kernel, kernel_or_curve
 from posenc.errors import NotStationary, SchemeArgumentError
 from posenc.kernel import offset_curve, position_kernel
 from posenc.limits import MAX_KERNEL_LENGTH, check_choice, check_count
-from posenc.settings import Query, known
+from posenc.settings import Query, check_query, known
 from posenc.toeplitz import toeplitz
 
 Side = Literal["after", "before", "both"]
@@ -196,6 +196,7 @@ def kernel_values(query: Query, device: torch.device | str | None = None) -> Ten
 
     (2n-1,) by offset where a curve says it all, else (n, n). On a device, by default the query's.
     """
+    check_query(query)
     device = query.device if device is None else device
     scheme = query.build(device)
     length = known(scheme, query.length)

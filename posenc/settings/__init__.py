@@ -2,7 +2,15 @@
 
 from posenc.settings.chosen_model import PRESETS, ChosenModel, chosen_model
 from posenc.settings.link_text import from_text, record, to_text
-from posenc.settings.setting import PRECISIONS, Query, Setting, known, own_defaults, own_rules
+from posenc.settings.setting import (
+    PRECISIONS,
+    Query,
+    Setting,
+    check_query,
+    known,
+    own_defaults,
+    own_rules,
+)
 
 __all__ = [
     "PRECISIONS",
@@ -10,6 +18,7 @@ __all__ = [
     "ChosenModel",
     "Query",
     "Setting",
+    "check_query",
     "chosen_model",
     "from_text",
     "known",

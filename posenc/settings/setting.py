@@ -11,7 +11,7 @@ from typing import Any, Self
 import torch
 
 from posenc import fields, limits
-from posenc.errors import ConfigError, ConfigFileError, quoted
+from posenc.errors import ConfigError, ConfigFileError, SchemeArgumentError, quoted
 from posenc.schemes import SCHEMES
 from posenc.schemes.base import Head, Scheme, SchemeConfig
 from posenc.settings.chosen_model import MAX_SHOWN_DIM, ChosenModel, ModelRule, chosen_model
@@ -313,6 +313,15 @@ class Query:
     def dtype(self) -> torch.dtype | None:
         """The dtype tables are rounded to, None for exact."""
         return PRECISIONS[self.precision]
+
+
+def check_query(query: object) -> None:
+    """Raise SchemeArgumentError for anything but a Query."""
+    if not isinstance(query, Query):
+        raise SchemeArgumentError(
+            "query must be a posenc.settings.Query, as Query(scheme.config, length) makes it, "
+            f"not {quoted(query)}."
+        )
 
 
 def known(scheme: Scheme, length: int) -> int:

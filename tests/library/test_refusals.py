@@ -4,6 +4,7 @@ import functools
 import json
 import math
 import os
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from posenc import (
     attention,
     device_name,
     encoding,
+    errors,
     formula,
     limits,
     position_kernel,
@@ -267,3 +269,35 @@ def test_wrong_shapes_and_types_are_refused() -> None:
         attention(x, x, x[0], SMALL.config("none").build())
     with pytest.raises(TypeError, match="'8'"):
         limits.check_count("heads", number, 1, 9)
+
+
+@pytest.mark.parametrize(
+    "analyse",
+    [
+        analysis.kernel_values,
+        analysis.scheme_similarity,
+        analysis.scheme_properties,
+        lambda query: analysis.scheme_projection(query, 4, 2),
+        lambda query: analysis.scheme_kernel_past(query, 4),
+        lambda query: analysis.scheme_coverage(query, 4),
+        lambda query: analysis.scheme_offset_map(query, 1, 2),
+        lambda query: analysis.scheme_dense_fit(query, 1),
+        analysis.scheme_map_errors,
+        analysis.scheme_offset_claims,
+    ],
+)
+def test_scheme_analyses_refuse_what_is_no_query(analyse: Callable[[Any], object]) -> None:
+    with pytest.raises(
+        SchemeArgumentError, match=r"^query must be .*Query\(scheme.config, length\)"
+    ):
+        analyse(ROPE)
+
+
+def test_errors_with_attributes_reach_another_process() -> None:
+    for error in (
+        errors.PositionOutOfRange("No row 9.", limit=9),
+        errors.PickleRefused("A pickle:", "code"),
+        errors.ConfigFileError("Bad.", "rope_theta", "llama", "Bad key."),
+    ):
+        copy = pickle.loads(pickle.dumps(error))
+        assert (type(copy), str(copy), vars(copy)) == (type(error), str(error), vars(error))
