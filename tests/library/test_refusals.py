@@ -286,6 +286,7 @@ def test_wrong_shapes_and_types_are_refused() -> None:
         analysis.scheme_offset_claims,
     ],
 )
+@pytest.mark.usefixtures("no_shape_checks")
 def test_scheme_analyses_refuse_what_is_no_query(analyse: Callable[[Any], object]) -> None:
     with pytest.raises(
         SchemeArgumentError, match=r"^query must be .*Query\(scheme.config, length\)"
