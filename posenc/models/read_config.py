@@ -93,10 +93,11 @@ def read_keys(record: dict[str, Any], assume: str | None = None) -> tuple[ModelC
     known = _TEXT_TYPES.get(own, own)
     if known not in READERS and assume is None:
         key = keys.named("model_type")
-        if not own and "hidden_size" not in keys.record:
-            raise keys.error("model_type", f"is missing; it must be one such as {_EXAMPLES}")
-        fault = f'"{_short(own)}" is not known' if own else "is missing"
-        problem = f"{key} {fault}, and nothing is guessed"
+        problem = f"{key} is missing: add it, such as llama, qwen3, gemma3_text, bert or bloom"
+        if own:
+            problem = f'{key} "{_short(own)}" is not known, and nothing is guessed'
+        elif "hidden_size" not in keys.record:
+            raise ConfigFileError(f"{problem}.", key)
         raise _refusal(problem, key, "llama", "read it as a Llama model")
     read_as = known if known in READERS else str(assume)
     wrapper = "" if keys is top or outer is None or outer in _WRAPPERS else outer

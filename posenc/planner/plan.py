@@ -209,6 +209,10 @@ def plan(
         for method, config in _configs(scheme, trained, names, lengths, window):
             if config is None:
                 left_out.append(_why_left_out(method, trained, window))
+            elif config == scheme != trained:
+                left_out.append(
+                    f"{method.label}: the model is configured with {scheme.words} already."
+                )
             else:
                 plans.append(_method_plan(method, config, trained, current, lengths, evidence))
     plans.sort(key=lambda x: sort_key(x.readiness, x.pairs.unseen_count, x.short.mean))

@@ -52,7 +52,8 @@ def test_page_shows_the_plan_of_the_library_whatever_the_sidebar_says() -> None:
     for rows in (costs, sees):
         assert list(rows["method"]) == [row.method.label for row in expected.methods]
     assert list(sees["unseen pairs"]) == [row.pairs.unseen_count for row in expected.methods]
-    assert RANKING in [as_read(text) for text in captions(at)]
+    assert any(RANKING in as_read(box.value) for box in at.markdown)  # in the drawer alone
+    assert RANKING not in captions(at)
     # Keys and values of 32 layers of 8 heads of width 128, in 4, 2, 2 and 1 bytes a number.
     numbers = 2 * 32 * 8 * 128 * 16_384
     assert list(cache["GiB"]) == [numbers * size / 2**30 for size in (4, 2, 2, 1)]
@@ -151,6 +152,7 @@ def test_advice_names_the_highest_ranked_method_that_a_source_supports(
     for one in advice:
         if not one.method:
             assert "No source" in one.sentence
+            assert ("without training" in one.sentence) == (one.title == "No training")
             continue
         method = methods[one.method]
         assert one.source in sources
@@ -181,6 +183,22 @@ def test_empty_trained_length_shows_what_it_stands_for() -> None:
     assert as_read(headline(entered)).startswith("4x longer. ")
     old_link = drawn(visit(PAGE, {"context": "16384", "trained": "0"}))
     assert as_read(headline(old_link)).startswith("2x longer. ")
+
+
+def test_target_and_trained_length_of_the_last_model_do_not_outlive_it() -> None:
+    link = {"context": "16384", "trained": "4096"}
+    at = drawn(visit(PAGE, link, your_model=True))
+    config = {"model_type": "llama", "max_position_embeddings": 32_768}
+    at.text_area(key="config_text_0").set_value(json.dumps(config)).run()
+    at.button(key="use_config").click().run()
+    assert drawn(at).number_input(key="context").value == 4 * 32_768
+    assert at.number_input(key="trained").value is None
+    assert "131,072 tokens: this model was trained on 32,768" in at.toast[0].value
+    at.selectbox(key="model_here_control").set_value("llama-2-7b").run()
+    assert drawn(at).number_input(key="context").value == 4 * 32_768  # past 4,096, too
+    # A link names both, however short the target.
+    linked = drawn(visit(PAGE, {"model": "qwen2.5-7b", "context": "2048"}))
+    assert linked.number_input(key="context").value == 2_048
 
 
 # What is computed, and when -----------------------------------------------------------------------

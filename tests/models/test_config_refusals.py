@@ -156,6 +156,8 @@ def test_a_config_without_a_type_is_read_on_request() -> None:
     assert (refusal(config).key, refusal(config).assume) == ("model_type", "llama")
     assert "model_type" in read_config(config, "llama").assumption
     assert (refusal({}).key, refusal({}).assume) == ("model_type", "")
+    for error in (refusal(config), refusal({})):
+        assert error.problem.startswith("model_type is missing: add it, such as llama")
     assert read_config({"text_config": LLAMA}).layer_kinds == read_config(LLAMA).layer_kinds
     # A known type is read as itself whatever is assumed.
     assert read_config({"model_type": "deepseek_v3"}, "llama").assumption == ""

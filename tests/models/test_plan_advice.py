@@ -161,6 +161,11 @@ def test_advice_of_makers_ends_where_theirs_does() -> None:
     scaled = plan_config(preset_config("qwen2.5-7b"), 131_072, scan=64)
     assert scaled.methods[0].method.name == "configured"
     assert scaled.methods[0].readiness is Readiness.RECOMMENDED
+    # Its own scaling is one row, unless another factor is planned.
+    assert [one.config.kind for one in scaled.methods].count("rope_yarn") == 1
+    assert "YaRN: the model is configured with YaRN by 4 already." in scaled.left_out
+    shorter = plan_config(preset_config("qwen2.5-7b"), 65_536, scan=64)
+    assert method(shorter, "yarn").config.words == "YaRN by 2"
 
 
 @pytest.mark.parametrize(("name", "start"), [("llama-3.1-8b", 8_192), ("gpt-oss-20b", 4_096)])

@@ -96,13 +96,12 @@ def model_token(setting: Setting) -> str:
     return setting.model or DEFAULT
 
 
-def length_hint(setting: Setting) -> str:
-    """Return the trained length that an empty field stands for, with its source."""
+def known_length(setting: Setting) -> tuple[int | None, str]:
+    """Return the trained length that an empty field stands for, None where not known, and its source."""
     model = chosen_model(model_token(setting))
     if model.preset.trained_length is not None:
-        return f"{model.preset.trained_length:,} from makers"
-    length = plan(model.config, 2, methods=(), search_base=False).trained_length
-    return f"{length:,} from config" if length else "not known"
+        return model.preset.trained_length, "makers"
+    return plan(model.config, 2, methods=(), search_base=False).trained_length, "config"
 
 
 @st.cache_data(**CACHE)
@@ -182,7 +181,10 @@ def _advice(found: ContextPlan) -> Iterator[Advice]:
             yield _advice_of(title, methods[0])
         else:
             length = _times(found.methods[0].factor)
-            yield Advice(title, "", "", f"No source reports a compared method at {length}.", "")
+            how = "without training" if title == "No training" else f"after {title.lower()}"
+            yield Advice(
+                title, "", "", f"No source reports a compared method at {length} {how}.", ""
+            )
 
 
 def _advice_of(title: str, first: MethodPlan) -> Advice:

@@ -1,20 +1,24 @@
 """Extend a model's context: what it takes to read longer texts with a real model."""
 
 import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from dashboard.controls import model_picker, sidebar
 from dashboard.frame import page
 from dashboard.pages.extend_context import data, panels, script
 from dashboard.pages.extend_context.options import PlanChoice
 from dashboard.text import plain
+from posenc import fields, limits
 from posenc.analysis import smallest_base
 from posenc.models.presets import MODELS
-from posenc.planner import plan, recommendation
+from posenc.planner import RANKING, plan, recommendation
 from posenc.planner.report import EXPLAINED
 from posenc.planner.scaling_effects import compare_pairs
 from posenc.settings import chosen_model
 
 TITLE = "Extend a model's context"
+_LONGER = 4  # times the trained length of a newly chosen model
+_PLANNED = "plan_model"  # the model of the last run
 _SEARCHED = "plan_searched"  # the model and the target whose long search was asked for
 
 
@@ -23,16 +27,18 @@ def draw() -> None:
     settings = page.settings()
     header = st.container()
     row = st.container(horizontal=True, vertical_alignment="top")
-    none = f"{MODELS[data.DEFAULT].label} (none chosen)"
+    none = f"Example: {MODELS[data.DEFAULT].label}"
     model_picker.select(row, "model_here_control", none, width=340)
     model_picker.own()
     answer, pills, rest = st.container(), st.container(), st.container()
+    token = data.model_token(settings.now)
+    length, source = data.known_length(settings.now)
+    _follow_model(token, length)
     chosen = sidebar.choices(
         PlanChoice,
         {"context": row, "trained": row, "methods": pills},
-        empty={"trained": data.length_hint(settings.now)},
+        empty={"trained": f"{length:,} from {source}" if length else "not known"},
     )
-    token = data.model_token(settings.now)
     asked = (token, chosen.context)  # never part of a link
     every = st.session_state.get(_SEARCHED) == asked
     with header:
@@ -58,7 +64,7 @@ def draw() -> None:
         page.how_to_read(
             f"{plain(recommendation(found.plan))}\n\n"
             "The ranking follows papers, makers, and small models measured here. Only a measurement shows "
-            f"whether a method works on *your* model: download the script. {EXPLAINED}"
+            f"whether a method works on *your* model: download the script.\n\n{RANKING}\n\n{EXPLAINED}"
         )
         page.definition(
             r"B(k) = \sum_m \cos(k\,b^{-2m/d}) \ge 0 \;\; \forall k < L, \qquad "
@@ -75,3 +81,19 @@ def draw() -> None:
     page.numbers(both.map(lambda one: one.kernel), "expected logit to the target")
     page.numbers(both.map(lambda one: one.bound), "base bound by distance")
     page.script(script.script(settings.now, chosen, every))
+
+
+def _follow_model(token: str, length: int | None) -> None:
+    """Set numbers that belong to the model planned for before: its trained length, a target within it.
+
+    length: the trained length of this model. At Back and Forward the address has the numbers.
+    """
+    last, st.session_state[_PLANNED] = st.session_state.get(_PLANNED, token), token
+    run = get_script_run_ctx()
+    if last == token or (run is not None and run.is_history_navigation):
+        return
+    st.session_state["trained"] = None
+    target = st.session_state.get("context", fields.defaults(PlanChoice)["context"])
+    if length is not None and target <= length:
+        st.session_state["context"] = longer = min(_LONGER * length, limits.MAX_TRAIN_LENGTH)
+        st.toast(f"The target is now {longer:,} tokens: this model was trained on {length:,}.")

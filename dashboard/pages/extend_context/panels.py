@@ -11,7 +11,7 @@ from dashboard.pages.extend_context import charts
 from dashboard.pages.extend_context.data import PlannerRead
 from dashboard.text import plain
 from posenc.models.model_config import full_cache_note
-from posenc.planner import RANKING, layer_notes, loss_by_position_script, paste, warnings_of
+from posenc.planner import layer_notes, loss_by_position_script, paste, warnings_of
 from posenc.planner.methods import UNSCALED
 from posenc.planner.paste import LLAMA_CPP_SOURCE, VLLM_SOURCE
 from posenc.planner.plan import ContextPlan, MethodPlan
@@ -29,7 +29,7 @@ def advice(found: PlannerRead) -> None:
     for place, one in zip(st.columns(len(found.advice)), found.advice, strict=True):
         with place.container(border=True, height="stretch"):
             st.caption(one.title)
-            st.markdown(f"**{plain(one.method or 'Nothing known')}**")
+            st.markdown(f"**{plain(one.method or 'None reported')}**")
             if one.short:
                 st.markdown(f"Logit change on short context: {one.short}")
             st.caption(plain(one.sentence))
@@ -76,6 +76,7 @@ def _paste(plan: ContextPlan, methods: list[MethodPlan]) -> None:
 
 def _paste_of(plan: ContextPlan, method: MethodPlan) -> None:
     written = paste(plan, method)
+    st.caption(plain(f"{method.config.words or method.method.label}: {method.readiness_text}."))
     texts = {
         "config.json, transformers 5": written.rope_parameters,
         "config.json, transformers 4": written.rope_scaling,
@@ -130,7 +131,6 @@ def pictures(both: Pair[PlannerRead]) -> bool:
         if name in (TRADE_OFFS, COVERAGE):
             titles = [column.title for column in COLUMNS if column.part in ("", name)]
             page.table(methods.map(lambda frame: frame[titles] if len(frame) else frame))
-            st.caption(RANKING)
         elif name == "Wavelengths":
             st.caption(
                 "Positions per full turn of each pair at the target. Dashed: the trained length. Longer "
