@@ -14,6 +14,7 @@ from posenc.errors import ConfigError, quoted
 # ASCII only and bounded: int() and float() also take Arabic digits, underscores and 5,000 digits.
 _NUMBER = re.compile(r"[+-]?[0-9]{1,40}(?:\.[0-9]{0,40})?(?:[eE][+-]?[0-9]{1,3})?", re.ASCII)
 NO_NUMBERS = "none"
+_MOST_QUOTED = 40  # characters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +46,12 @@ class Rule(ABC):
 
     def describe(self, value: Any) -> str:
         """Return the value as a sentence names it."""
-        return self.write(value)
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        return f"{value:,.10g}" if number else self.write(value)
+
+    def fault(self, text: str) -> str:
+        """Return in words what is wrong with a text that `nearest` had to change."""
+        return f"{self.label} must be {self.allowed()}, not {quoted_text(text)}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,6 +193,14 @@ class MultiChoice(Rule):
         chosen = tuple(option for option, label in pairs if asked & {option, label})
         return chosen[: self.most] or None
 
+    def fault(self, text: str) -> str:
+        words = {*text[:1_000].split(",")} - {*self.options, *self.labels, ""}
+        if not words:
+            return f"{self.label} must be 1 to {self.most} choices"
+        more = f" and {len(words) - 1} more" if len(words) > 1 else ""
+        verb = "are" if more else "is"
+        return f"{quoted_text(min(words))}{more} {verb} not in the list {self.label}"
+
     def write(self, value: tuple[str, ...]) -> str:
         return ",".join(value)
 
@@ -246,6 +260,12 @@ class Numbers(Rule):
         return ", ".join(format_number(number) for number in value) or NO_NUMBERS
 
 
+def quoted_text(text: str) -> str:
+    """Return the beginning of a visitor's text in quotes, without what could be markup."""
+    shown = re.sub(r"[^\w.,+ -]", "?", text[:_MOST_QUOTED])
+    return f"'{shown}{'...' if len(text) > _MOST_QUOTED else ''}'"
+
+
 def format_number(value: float) -> str:
     """Return a number as it is read back, whole ones without a point."""
     return str(int(value)) if float(value).is_integer() and abs(value) < 2**53 else repr(value)
@@ -298,10 +318,11 @@ def snap(owner: Any, raw: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]
         if value is not None:
             values[name] = value
         if value is None or not (rule.write(value) == raw[name] or _reads_as(raw[name], value)):
-            verb = "are" if isinstance(values[name], tuple) and len(values[name]) > 1 else "is"
-            notices.append(
-                f"{rule.label} must be {rule.allowed()}; {rule.describe(values[name])} {verb} used instead."
-            )
+            several = isinstance(values[name], tuple) and len(values[name]) > 1
+            used, verb = rule.describe(values[name]), "are" if several else "is"
+            if value is None:
+                used, verb = f"the default ({used})", "is"
+            notices.append(f"{rule.fault(raw[name])}; {used} {verb} used instead.")
     return values, notices
 
 

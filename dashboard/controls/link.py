@@ -5,7 +5,7 @@ default. They are not bound by Streamlit: it forgets what a page does not draw a
 that two pages draw in different places, and would name a model by its label. Options of one page are bound.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from dashboard.controls.widgets import labels, widget_text, widget_value
 from dashboard.server import settings
 from posenc import fields
 from posenc.settings import Setting, from_text, own_defaults, own_rules, record
+from posenc.text import count_of
 
 RULES = fields.rules(Setting) | own_rules()
 DEFAULTS = fields.defaults(Setting) | own_defaults()
@@ -65,12 +66,19 @@ def keep() -> None:
     write(read_setting()[0])
 
 
-def restore() -> None:
-    """Read the shared controls of the link, once per session; keep what was changed for the page."""
+def restore(known: Callable[[], frozenset[str]]) -> None:
+    """Read the shared controls of the link, once per session; keep what was changed for the page.
+
+    known: returns the names of all other parameters that a link may have.
+    """
     if "link_notices" in st.session_state:
         return
-    link = parse(_query())
+    link, unknown = parse(_query()), {*st.query_params} - {*RULES, pin.KEY}
     st.session_state["link_notices"] = [*link.notices]
+    if unknown and (unknown := unknown - known()):
+        first, more = fields.quoted_text(min(unknown)), len(unknown) - 1
+        others = f" and {count_of(more, 'more parameter')} have" if more else " has"
+        st.session_state["link_notices"].append(f"{first}{others} no meaning in a link: ignored.")
     st.session_state[pin.KEY] = link.pinned
     values = record(link.setting)
     set_state({name: value for name, value in values.items() if name not in st.session_state})

@@ -74,15 +74,10 @@ def _changed(settings: Pair[Setting]) -> list[tuple[str, str, str]]:
     rules = fields.rules(Setting) | own_rules()
     ours, theirs = record(settings.now), record(settings.pinned)
     return [
-        (rule.label.lower(), _value(rule, theirs[name]), _value(rule, ours[name]))
+        (rule.label.lower(), rule.describe(theirs[name]), rule.describe(ours[name]))
         for name, rule in rules.items()
         if ours[name] != theirs[name]
     ]
-
-
-def _value(rule: fields.Rule, value: Any) -> str:
-    is_number = isinstance(rule, fields.IntRange | fields.FloatRange)
-    return f"{value:,.10g}" if is_number else rule.describe(value)
 
 
 def differences(settings: Pair[Setting]) -> str:

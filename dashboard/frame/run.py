@@ -1,15 +1,19 @@
 """One run of the script for a visitor: navigation, shared controls, toolbar and the chosen page."""
 
+import functools
 import importlib
+import importlib.util
 from collections.abc import Mapping, Sequence
+from dataclasses import is_dataclass
 
 import streamlit as st
 
 from dashboard.components import browser
-from dashboard.controls import link, pin
+from dashboard.controls import link, page_options, pin
 from dashboard.frame import drawers, login, page, page_contents
-from dashboard.frame.toolbar import Toolbar, follow_link, presenting
+from dashboard.frame.toolbar import PRESENT, Toolbar, follow_link, presenting
 from dashboard.server import counters, identity, incidents, run_queue, workers
+from posenc import fields
 
 # One colour and one file for both themes: a picture takes no colour from the page around it.
 LOGO = """<svg xmlns="http://www.w3.org/2000/svg" width="116" height="32" viewBox="0 0 116 32">
@@ -63,7 +67,7 @@ def draw(
         counters.here.count("reruns", chosen.url_path or "start")
         st.session_state["page"], st.session_state["owners"] = chosen.url_path, []
         page_contents.begin()
-        link.restore()
+        link.restore(lambda: _options(tuple(folders.values())))
         toolbar = Toolbar()
         if not presenting():
             with st.sidebar:
@@ -81,3 +85,13 @@ def draw(
         toolbar.after(setting)
         st.session_state["link_notices"] = []  # now: a page may run again before it is drawn
         browser.keep_one_step_per_page()
+
+
+@functools.cache
+def _options(folders: tuple[str, ...]) -> frozenset[str]:
+    """Return the names that links give the options of all pages, drawn or not."""
+    names = (f"dashboard.pages.{folder}.options" for folder in folders)
+    modules = [importlib.import_module(name) for name in names if importlib.util.find_spec(name)]
+    owners = [one for module in (page_options, *modules) for one in vars(module).values()]
+    ruled = [fields.rules(owner) for owner in owners if is_dataclass(owner)]
+    return frozenset({PRESENT}.union(*ruled))

@@ -249,6 +249,32 @@ def test_nonsense_gives_every_control_its_default_and_a_notice(text: str) -> Non
     assert len(found.notices) == len(every) - (text == "")
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "notice"),
+    [
+        ("base", "-5", "Base must be a number from 2 to 1e+12, not '-5'; 2 is used instead."),
+        ("base", "nan", "not 'nan'; the default (10,000) is used instead."),
+        ("dim", "9" * 600_000, "9...'; the default (512) is used instead."),
+        ("schemes", "foo,rope", "'foo' is not in the list Schemes; RoPE is used instead."),
+        ("schemes", "a,b", "'a' and 1 more are not in the list Schemes; the default (Learned, "),
+        ("schemes", ",".join([*SCHEMES][:7]), "Schemes must be 1 to 6 choices; Learned, "),
+    ],
+)
+def test_notice_names_what_the_link_says_what_is_allowed_and_what_is_used(
+    name: str, text: str, notice: str
+) -> None:
+    (told,) = links.parse({name: [text]}).notices
+    assert notice in told
+    assert len(told) < 160
+
+
+def test_option_of_another_page_has_a_meaning_in_a_link() -> None:
+    options = dict.fromkeys(OF_PAGES, "1") | {"present": "true"}
+    assert not any("no meaning" in notice for notice in notices(visit("learn", options)))
+    (told,) = notices(drawn(visit("similarity", SMALL | {"foo": "1"})))
+    assert told == "'foo' has no meaning in a link: ignored."
+
+
 def test_page_tells_once_what_it_changed_and_passes_over_unknown_names() -> None:
     missing = "mps" if best_device().type == "cuda" else "cuda"
     link: dict[Any, Any] = {f"key{n}": "1" for n in range(900)} | {"a b": "%zz", "<b>": "</b>"}
@@ -257,9 +283,11 @@ def test_page_tells_once_what_it_changed_and_passes_over_unknown_names() -> None
     at = drawn(visit("similarity", SMALL | link | wrong))
     assert setting(at).replace(device="auto") == Setting(dim=2, heads=1, length=24, train_length=16)
     facts = [f"no working {missing} device", f"{best_device().type}.", "Model dimension must"]
-    for fact in (*facts, "1 head is used for dimension 2", "Schemes must", "Base must"):
+    unknown = "'?b?' and 905 more parameters have no meaning in a link"
+    wrong_words = ("1 head is used for dimension 2", "'Shawl' is not in the list", "Base must")
+    for fact in (*facts, *wrong_words, unknown):
         assert sum(fact in notice for notice in notices(at)) == 1, fact
-    assert len(notices(at)) == 5
+    assert len(notices(at)) == 6
     (still,) = notices(drawn(at.run()))
     assert facts[0] in still
 
