@@ -164,10 +164,13 @@ def _by_length(
     if labels:
         ends = alt.Chart().transform_filter("isValid(datum.label) && !datum.early")
         texts = [
-            ends.mark_text(align="left", dx=8, fontSize=12, aria=False),
-            early.mark_text(align="right", dx=-2, dy=-12, fontSize=12, aria=False),
+            ends.mark_text(align="left", dx=8, fontSize=12, aria=False).encode(x=x),
+            # From the left edge, which a narrow chart does not cut off.
+            early.mark_text(align="left", dx=3, dy=-12, fontSize=12, aria=False).encode(
+                x=alt.value(0)
+            ),
         ]
-        layers += [one.encode(x=x, y="label_y:Q", text="label:N", color=colour) for one in texts]
+        layers += [one.encode(y="label_y:Q", text="label:N", color=colour) for one in texts]
     # Legends take of the height.
     layered = alt.layer(*layers).properties(height=height if labels else height + 100)
     return spec_of(layered)

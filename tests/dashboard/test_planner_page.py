@@ -46,7 +46,8 @@ def test_page_shows_the_plan_of_the_library_whatever_the_sidebar_says() -> None:
     assert any(recommendation(expected) in as_read(box.value) for box in at.markdown)
     (unscaled,) = [row.pairs for row in expected.methods if row.method.name == "none"]
     seen = f"Unscaled, {unscaled.unseen_count} of {len(unscaled.before)} pairs reach angles unseen"
-    assert as_read(headline(at)).startswith(f"2x longer. {seen} in training: ")
+    target = f"{preset.label} to 16,384 tokens"
+    assert as_read(headline(at)).startswith(f"{target}: 2x longer. {seen} in training: ")
     cache, costs = (box.value for box in at.dataframe)
     sees = opened(COVERAGE, {"context": "16384"}).dataframe[1].value
     for rows in (costs, sees):
@@ -118,6 +119,8 @@ def test_charts_are_sent_only_when_their_tab_is_opened() -> None:
     at = drawn(visit(PAGE, {"context": "16384"}))
     assert charts(at) == []
     assert len(at.get("download_button")) == 1  # of the method whose block is open
+    presented = drawn(visit(PAGE, {"context": "16384", "present": "true"}))
+    assert [frame["wavelength"].min() > 0 for frame in charts(presented)] == [True]
 
 
 def test_verdict_counts_unscaled_pairs_past_their_trained_angles() -> None:
@@ -126,7 +129,8 @@ def test_verdict_counts_unscaled_pairs_past_their_trained_angles() -> None:
     theta = 500_000.0 ** (-np.arange(64) / 64)
     unseen = int((theta * 8_192 < 2 * np.pi).sum())
     assert read.headline == (
-        f"16x longer. Unscaled, {unseen} of 64 pairs reach angles unseen in training: plan to fine-tune."
+        f"Llama-3-8B to 131,072 tokens: 16x longer. Unscaled, {unseen} of 64 pairs reach angles unseen in "
+        "training: plan to fine-tune."
     )
 
 
@@ -180,9 +184,9 @@ def test_empty_trained_length_shows_what_it_stands_for() -> None:
         assert field.placeholder == hint
     entered = drawn(visit(PAGE, {"context": "16384", "trained": "4096"}))
     assert entered.number_input(key="trained").value == 4_096
-    assert as_read(headline(entered)).startswith("4x longer. ")
+    assert as_read(headline(entered)).startswith("Llama-3-8B to 16,384 tokens: 4x longer. ")
     old_link = drawn(visit(PAGE, {"context": "16384", "trained": "0"}))
-    assert as_read(headline(old_link)).startswith("2x longer. ")
+    assert as_read(headline(old_link)).startswith("Llama-3-8B to 16,384 tokens: 2x longer. ")
 
 
 def test_target_and_trained_length_of_the_last_model_do_not_outlive_it() -> None:

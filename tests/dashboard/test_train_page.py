@@ -85,6 +85,8 @@ def test_presets_fill_in_the_form_and_shipped_runs_are_shown(
 ) -> None:
     monkeypatch.setattr(form, "speed", lambda: Speed(3e-3, 3e-10, 1e-11))
     at = drawn(visit("train", {"schemes": "rope"}))
+    assert any(text.startswith("Example, models that come") for text in captions(at))
+    assert set(charts(at)[0]["name"]) == {"RoPE"}  # a picture until there is a result
     drawn(press(at, "preset_10 seconds"))
     assert [at.session_state[name] for name in ("run_length", "width", "seeds")] == [16, 32, 1]
     assert [text.split("**")[1] for text in texts(at) if "on this machine" in text] == [

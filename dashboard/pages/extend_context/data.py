@@ -161,7 +161,10 @@ def _headline(found: ContextPlan) -> str:
     is_tuned = any(one.readiness is Readiness.TRAINED for one in found.methods)
     otherwise = "plan to fine-tune" if is_tuned else "plan to train and to measure"
     todo = _TO_DO.get(found.methods[0].readiness, otherwise)
-    return f"{_times(stretch)} longer. Unscaled, {pairs} angles unseen in training: {todo}."
+    return (
+        f"{found.name} to {found.target:,} tokens: {_times(stretch)} longer. Unscaled, {pairs} angles "
+        f"unseen in training: {todo}."
+    )
 
 
 def _times(factor: float) -> str:

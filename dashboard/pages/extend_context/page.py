@@ -4,7 +4,7 @@ import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from dashboard.controls import model_picker, sidebar
-from dashboard.frame import page
+from dashboard.frame import page, toolbar
 from dashboard.pages.extend_context import data, panels, script
 from dashboard.pages.extend_context.options import PlanChoice
 from dashboard.text import plain
@@ -26,17 +26,21 @@ def draw() -> None:
     """Draw the page."""
     settings = page.settings()
     header = st.container()
-    row = st.container(horizontal=True, vertical_alignment="top")
+    # A page opens with its answer; before a class its pictures come next, else what to do.
+    order = ["pictures", "pills", "row", "own", "answer"]
+    order = order if toolbar.presenting() else [*order[2:], "pills", "pictures"]
+    places = {name: st.container(horizontal=name == "row") for name in order}
+    row, rest = places["row"], st.container()
     none = f"Example: {MODELS[data.DEFAULT].label}"
     model_picker.select(row, "model_here_control", none, width=340)
-    model_picker.own()
-    answer, pills, rest = st.container(), st.container(), st.container()
+    with places["own"]:
+        model_picker.own()
     token = data.model_token(settings.now)
     length, source = data.known_length(settings.now)
     _follow_model(token, length)
     chosen = sidebar.choices(
         PlanChoice,
-        {"context": row, "trained": row, "methods": pills},
+        {"context": row, "trained": row, "methods": places["pills"]},
         empty={"trained": f"{length:,} from {source}" if length else "not known"},
     )
     asked = (token, chosen.context)  # never part of a link
@@ -47,13 +51,14 @@ def draw() -> None:
             both = settings.map(lambda setting: data.read(setting, chosen, every))
         page.head(TITLE, both.map(lambda one: plain(one.headline)))
     found = both.now
-    with answer:
+    with places["answer"]:
         panels.advice(found)
         panels.paste_and_cache(both)
-    with rest:
-        if panels.pictures(both):
+    with places["pictures"]:
+        if panels.pictures(both, panels.WAVELENGTHS if toolbar.presenting() else None):
             st.session_state[_SEARCHED] = asked
             st.rerun()
+    with rest:
         panels.warnings(found)
         panels.sources(found)
         st.caption(plain(model_picker.about(chosen_model(token))))

@@ -105,33 +105,34 @@ def _paste_of(plan: ContextPlan, method: MethodPlan) -> None:
     )
 
 
+WAVELENGTHS = "Wavelengths"
 PICTURES = (
     TRADE_OFFS,
     COVERAGE,
-    "Wavelengths",
+    WAVELENGTHS,
     "Change per pair",
     "Expected logit",
     "B(k) and base",
 )
 
 
-def pictures(both: Pair[PlannerRead]) -> bool:
+def pictures(both: Pair[PlannerRead], first: str | None = None) -> bool:
     """Draw the compared methods, a tab for each picture, sent when it is opened.
 
-    Returns whether a visitor asked for what was left for later.
+    first: the tab that is open at first. Returns whether a visitor asked for what was left for later.
     """
     if not any(len(one.methods) for one in both.each):
         return False
     methods = both.map(lambda one: one.methods)
     labels = _labels(methods, "method")
     pairs = both.map(lambda one: one.pairs)
-    tabs = st.tabs(PICTURES, key="plan_pictures", on_change="rerun")
+    tabs = st.tabs(PICTURES, default=first, key="plan_pictures", on_change="rerun")
     name, tab = next(one for one in zip(PICTURES, tabs, strict=True) if one[1].open)
     with tab:
         if name in (TRADE_OFFS, COVERAGE):
             titles = [column.title for column in COLUMNS if column.part in ("", name)]
             page.table(methods.map(lambda frame: frame[titles] if len(frame) else frame))
-        elif name == "Wavelengths":
+        elif name == WAVELENGTHS:
             st.caption(
                 "Positions per full turn of each pair at the target. Dashed: the trained length. Longer "
                 "waves never completed a turn in training."

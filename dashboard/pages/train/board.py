@@ -23,8 +23,8 @@ POLL = 2.0  # seconds between two looks of an open page at what is being trained
 IDLE_POLL = 10.0  # while nothing is, so that another visitor's start shows
 
 
-def board() -> None:
-    """Draw every job, the same for every visitor."""
+def board() -> bool:
+    """Draw every job, the same for every visitor; return whether there is one."""
     crew = server_workers()
     with contextlib.suppress(QueueUnwritable):  # the panel says so
         crew.ensure()
@@ -62,6 +62,7 @@ def board() -> None:
 
     st.subheader("In training", anchor=False)
     panel()
+    return bool(entries)
 
 
 def _row(queue: Queue, entry: Job) -> None:

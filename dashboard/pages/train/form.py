@@ -6,9 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.charts import loss
-from dashboard.compute import run_names, run_results, runs
+from dashboard.compute import run_names, run_results, run_words, runs
 from dashboard.controls import uploads
 from dashboard.controls.widgets import pressed
 from dashboard.frame import page
@@ -27,6 +28,7 @@ from posenc.lab.jobs import JobState
 from posenc.lab.labels import MAX_NAME, check_name
 from posenc.lab.run_once import Speed, calibrate
 from posenc.lab.specification import Specification
+from posenc.lab.summary import Curve
 from posenc.lab.sweep import specifications
 from posenc.lab.tasks import Corpus, Language, from_text, standard_library
 from posenc.settings import Setting
@@ -130,10 +132,10 @@ def _text(name: str, digest: str, _content: bytes) -> Corpus:
     return from_text(name, _content)
 
 
-def offer(setting: Setting, chosen: TrainingChoice) -> str | None:
+def offer(setting: Setting, chosen: TrainingChoice, place: DeltaGenerator) -> str | None:
     """Draw what a start would train and take, and the button that starts it.
 
-    Returns the comparison that was linked to, because some of its runs are there already.
+    place: of the result, where some of its runs are there already. Returns the comparison of these.
     """
     allowed = settings.current()
     if not allowed.training:
@@ -163,7 +165,8 @@ def offer(setting: Setting, chosen: TrainingChoice) -> str | None:
     linked = None
     if made:
         linked = summary.comparison(made[0])
-        _result(linked, made, len(asked))
+        with place:
+            _result(linked, made, len(asked))
     underway = {
         one.run_id
         for entry in server_workers().queue.jobs()
@@ -254,12 +257,24 @@ def _result(comparison: str, made: list[Specification], asked: int) -> None:
         runs.headings(tuple(one.run_id for one in made)), run_results.measure(made[0])
     )
     st.markdown(f"**{run_results.headline(curves)}**")
+    _chart(curves)
+    board.finished(comparison, made, label="Open in Extrapolation")
+
+
+def example(setting: Setting) -> None:
+    """Draw what shipped models measured, until there is a result of the visitor's own."""
+    if curves := runs.shipped_loss(setting.schemes):
+        title = run_words.title(curves[0].specification)
+        st.caption(f"Example, models that come with the workbench: {title}.")
+        _chart(curves)
+
+
+def _chart(curves: list[Curve]) -> None:
     if curves:
         kinds = tuple(dict.fromkeys(one.specification.scheme.kind for one in curves))
         drawn = loss.frame(curves)
         spec = loss.by_length(drawn, kinds, curves[0].measure, labels=not page.on_phone())
         page.picture(drawn, spec, key="trained")
-    board.finished(comparison, made, label="Open in Extrapolation")
 
 
 def _started() -> list[str]:

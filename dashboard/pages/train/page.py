@@ -18,14 +18,20 @@ def draw() -> None:
         f"Train one small model per scheme ({page.names(setting.schemes)}) and evaluate it past its "
         "training length.",
     )
-    form.draw_presets(setting)
-    row = st.container(horizontal=True, gap="small")
-    places = {name: row.container(width=240) for name in fields.rules(TrainingChoice)}
+    left, right = st.columns(2, gap="medium")
+    with left:
+        form.draw_presets(setting)
+        columns = st.columns(2)
+    places = {name: columns[n % 2] for n, name in enumerate(fields.rules(TrainingChoice))}
     chosen = sidebar.choices(TrainingChoice, places)
-    place = st.container()
-    board.board()  # first: the board does not wait for an estimate
-    with place:
-        linked = form.offer(setting, chosen)
+    picture = right.container()
+    with right:
+        in_training = board.board()  # first: the board does not wait for an estimate
+    with left:
+        linked = form.offer(setting, chosen, picture)
+    if linked is None and not in_training:
+        with picture:
+            form.example(setting)
     board.shelf(linked)
     page.how_to_read(
         "One background process trains at low priority; other jobs are queued. A job continues when you "
