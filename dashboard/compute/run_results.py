@@ -58,8 +58,29 @@ def about(curves: Sequence[Curve]) -> str:
     band = (
         f"Lines: mean of {seeds}; bands: lowest to highest seed." if most > 1 else "One seed each."
     )
-    rules = " ".join(f"{str(effect).capitalize()}: {effect.rule}." for effect in Effect)
-    return f"{_best(curves)}{band} {rules}"
+    return f"{_best(curves)}{band} {rules()}"
+
+
+def rules() -> str:
+    """Return the rule of each class past the training length."""
+    text = " ".join(f"{str(effect).capitalize()}: {effect.rule}." for effect in Effect)
+    return text.replace(": ", ": perplexity ", 1)
+
+
+def past_training(curve: Curve) -> tuple[Effect | None, str]:
+    """Return the class of a curve past its training length, and it in words with the change of loss."""
+    loss, last = curve.at(curve.specification.train_length), curve.points[-1]
+    effect = None if loss is None else summary.effect(curve, loss)
+    if loss is None or effect is None:
+        return None, f"ends at {last.x:,} tokens"
+    return effect, f"{effect}: {last.mean - loss:+.2f} nats"
+
+
+def lengths(curves: Sequence[Curve]) -> str:
+    """Return the training length and the longest context of models that are compared."""
+    longest = max(point.x for curve in curves for point in curve.points)
+    length = count_of(curves[0].specification.train_length, "token")
+    return f"trained on {length}, evaluated at {longest:,}"
 
 
 def _classes(curves: Sequence[Curve]) -> str:
@@ -80,8 +101,7 @@ def _classes(curves: Sequence[Curve]) -> str:
             parts.append(f"{listed(names)} {verb}")
     if names := groups.get(None):
         parts.append(f"{listed(names)} {'ends' if len(names) == 1 else 'end'} at {length:,}")
-    longest = max(point.x for curve in curves for point in curve.points)
-    return f"Trained on {count_of(length, 'token')}, evaluated at {longest:,}: {'; '.join(parts)}."
+    return f"{lengths(curves).capitalize()}: {'; '.join(parts)}."
 
 
 def _loss_row(curve: Curve, curves: Sequence[Curve]) -> dict[str, object]:

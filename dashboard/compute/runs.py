@@ -18,7 +18,7 @@ from posenc.lab import summary
 from posenc.lab.evaluate import TRAINED
 from posenc.lab.runs import Run, RunInfo, Store
 from posenc.lab.summary import Curve
-from posenc.lab.tasks import TASKS
+from posenc.lab.tasks import TASKS, Language
 from posenc.schemes import SCHEMES
 
 SHIPPED = str(RESULTS)
@@ -229,6 +229,21 @@ def of_kinds(found: list[RunInfo], kinds: Iterable[str]) -> list[RunInfo]:
 
 
 def shipped_loss(kinds: tuple[str, ...]) -> list[Curve]:
-    """Return loss by context length of the first shipped comparison, a curve per scheme measured there."""
-    first = next(iter(comparisons(shipped()).values()), [])
-    return [one for one in curves(of_kinds(first, kinds), "context") if one.variant == TRAINED]
+    """Return loss by context length of shipped models, a curve per scheme that was measured.
+
+    All are of one comparison: that with the most of these schemes, of several with the longest texts.
+    """
+    texts = [
+        infos
+        for infos in comparisons(shipped()).values()
+        if infos[0].specification.task == Language.kind
+    ]
+    best = max(
+        texts,
+        key=lambda infos: (
+            len({info.specification.scheme.kind for info in of_kinds(infos, kinds)}),
+            infos[0].specification.train_length,
+        ),
+        default=[],
+    )
+    return [one for one in curves(of_kinds(best, kinds), "context") if one.variant == TRAINED]

@@ -34,6 +34,7 @@ def compact_formula(
     text = formula(config, notation, numbers=numbers, head=head)
     text = text.replace(r"\begin{pmatrix}", r"\bigl(\begin{smallmatrix}")
     text = text.replace(r"\end{pmatrix}", r"\end{smallmatrix}\bigr)")
+    text = text.replace(r"\bigr) = ", r"\bigr) \\ = ")  # three matrices are wider than a card
     text = text.replace(r",\quad", r",\\")
     text = re.sub(r"\\frac\{1\}\{\{?b\}?\^\{([^{}]*)\}\}", r"b^{-\1}", text)  # a line less high
     return rf"\scriptsize \begin{{gathered}} {text} \end{{gathered}}"

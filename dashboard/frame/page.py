@@ -50,6 +50,11 @@ def on_phone() -> bool:
     return "Mobi" in st.context.headers.get("User-Agent", "")
 
 
+def link(place: Any, folder: str, label: str | None = None, **query: str) -> None:
+    """Draw a link to a page, by default under its name and icon in the menu."""
+    place.page_link(st.session_state["pages"][folder], label=label, query_params=query or None)
+
+
 def title(text: str) -> None:
     """Draw the page's title, once in a run, at its place beside the tools."""
     contents = page_contents.current()

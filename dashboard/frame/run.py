@@ -67,6 +67,8 @@ def draw(
         counters.here.count("reruns", chosen.url_path or "start")
         st.session_state["page"], st.session_state["owners"] = chosen.url_path, []
         page_contents.begin()
+        listed = [one for pages in menu.values() for one in pages]
+        st.session_state["pages"] = {folders[one.url_path]: one for one in listed}
         link.restore(lambda: _options(tuple(folders.values())))
         toolbar = Toolbar()
         if not presenting():

@@ -18,7 +18,11 @@ from posenc.lab.specification import Specification
 from posenc.lab.tasks import Recall
 
 DEGRADED = math.log(1.1)  # nats: perplexity 1.1 times that at the training length
-NOTICED = math.log(1.01)  # nats: perplexity 1.01 times, the smallest change that counts
+# Perplexity 1.05 times: another seed alone changes it by up to 4.5% (standard deviation, shipped runs).
+HELD = math.log(1.05)
+NOTICED = math.log(
+    1.01
+)  # nats: perplexity 1.01 times, the smallest difference of two schemes that counts
 CONFIDENCE = 0.95  # of the interval of a difference
 LEARNED = 0.9  # accuracy within the training distances from which recall counts as learned
 
@@ -32,11 +36,11 @@ class Effect(StrEnum):
 
     @property
     def rule(self) -> str:
-        """The rule, on the mean over seeds against that at the training length."""
+        """The rule, on the perplexity of the mean over seeds against that at the training length."""
         return {
-            Effect.HOLDS: f"perplexity never more than {_percent(NOTICED)} higher",
-            Effect.DEGRADES: f"perplexity up to {_percent(DEGRADED)} higher",
-            Effect.BREAKS: f"perplexity more than {_percent(DEGRADED)} higher at some length",
+            Effect.HOLDS: f"at most {_percent(HELD)} higher",
+            Effect.DEGRADES: f"at most {_percent(DEGRADED)} higher",
+            Effect.BREAKS: f"more than {_percent(DEGRADED)} higher",
         }[self]
 
 
@@ -213,7 +217,7 @@ def effect(curve: Curve, at_length: float) -> Effect | None:
         return None
     if first_degraded_length(curve, at_length) is not None:
         return Effect.BREAKS
-    holds = all(point.mean <= at_length + NOTICED for point in past)
+    holds = all(point.mean <= at_length + HELD for point in past)
     return Effect.HOLDS if holds else Effect.DEGRADES
 
 

@@ -34,12 +34,25 @@ def test_table_compares_the_schemes_of_the_setting() -> None:
 def test_loss_past_training_is_that_of_the_shipped_runs() -> None:
     at = drawn(visit("overview"))
     facts = at.session_state["sheet"].tables["comparison"]().set_index("scheme")
-    texts = facts["measured past training"]
-    assert texts["Learned"] == "ends at 64 tokens"
+    texts = facts["loss past training"]
+    assert texts["Learned"] == "ends at 128 tokens"
+    losses = means("language", 128, "context")
+    for kind, word in (("sinusoidal", "breaks"), ("rope", "breaks"), ("alibi", "holds")):
+        change = losses[kind][2_048] - losses[kind][128]
+        assert texts[SCHEMES[kind].label] == f"{word}: {change:+.2f} nats"
+    assert any("trained on 128 tokens, evaluated at 2,048" in one.value for one in at.main.caption)
+
+
+def test_schemes_that_one_comparison_alone_has_are_of_that_comparison() -> None:
+    at = drawn(visit("overview", {"schemes": ["alibi", "t5"]}))
     losses = means("language", 64, "context")
-    for kind in ("sinusoidal", "rope", "alibi"):
+    texts = (
+        at.session_state["sheet"].tables["comparison"]().set_index("scheme")["loss past training"]
+    )
+    for kind, word in (("alibi", "holds"), ("t5", "breaks")):
         change = losses[kind][1_024] - losses[kind][64]
-        assert texts[SCHEMES[kind].label].startswith(f"16x: {change:+.2f} nats (")
+        assert texts[SCHEMES[kind].label] == f"{word}: {change:+.2f} nats"
+    assert any("trained on 64 tokens, evaluated at 1,024" in one.value for one in at.main.caption)
 
 
 def test_every_scheme_has_a_paper_that_its_module_cites() -> None:

@@ -12,7 +12,7 @@ from tests.dashboard.pages import KINDS, charts, drawn, headline, of, visit
 from tests.dashboard.shipped_runs import means
 
 PAGE = "learn"
-LOSS = means("language", 64, "context")
+LOSS = means("language", 128, "context")
 
 
 def step(number: int, **control: str) -> AppTest:
@@ -82,10 +82,10 @@ def test_last_step_shows_nothing_measured_before_a_guess() -> None:
 @pytest.mark.parametrize(("guess", "verdict"), [("ALiBi", "Right"), ("RoPE", "Not quite")])
 def test_guess_is_judged_by_the_shipped_runs(guess: str, verdict: str) -> None:
     at = step(5, guess=guess)
-    changes = {kind: LOSS[kind][1024] - LOSS[kind][64] for kind in KINDS[1:4]}
+    changes = {kind: LOSS[kind][2_048] - LOSS[kind][128] for kind in KINDS[1:4]}
     assert min(changes, key=changes.__getitem__) == "alibi"
     assert headline(at).startswith(f"{verdict}: it is ALiBi.")
-    assert headline(at).endswith("Learned ends at 64 tokens.")
+    assert headline(at).endswith("Learned ends at 128 tokens.")
     for kind, change in changes.items():
         assert f"{change:+.2f} ({pages.LABELS[kind]})" in headline(at)
         rows = of(charts(at)[0], kind)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from dashboard.compute import runs
+from dashboard.compute import run_results, runs
 from dashboard.compute.scheme_facts import (
     BIAS,
     EMBEDDING,
@@ -15,8 +15,6 @@ from dashboard.compute.scheme_facts import (
 )
 from dashboard.pages.at_a_glance.properties import OFFSET_ONLY
 from posenc.analysis import Properties
-from posenc.lab import summary
-from posenc.lab.summary import Curve
 from posenc.schemes import SCHEMES
 from posenc.schemes.base import Scheme
 from posenc.settings import Query
@@ -65,7 +63,9 @@ def table(queries: Mapping[str, Query], measured: Mapping[str, Properties]) -> p
             {"scheme": SCHEMES[kind].label}
             | _row(query.build("cpu"), measured[kind])
             | {
-                "measured past training": past_training(curves.get(kind)),
+                "loss past training": run_results.past_training(curves[kind])[1]
+                if kind in curves
+                else "not measured",
                 "used by": used_by(kind),
                 "paper": _paper(kind),
                 "formula": f"${compact_formula(query.config)}$",
@@ -92,18 +92,6 @@ def _row(scheme: Scheme, measured: Properties) -> dict[str, str]:
         "depends on offset only": only,
         "defined past the table": "yes, no table" if end is None else f"no, ends at {end:,}",
     }
-
-
-def past_training(curve: Curve | None) -> str:
-    """Return how the loss of a scheme's shipped models changes at their longest context."""
-    if curve is None:
-        return "not measured"
-    length, last = curve.specification.train_length, curve.points[-1]
-    loss = curve.at(length)
-    effect = None if loss is None else summary.effect(curve, loss)
-    if loss is None or effect is None:
-        return f"ends at {last.x:,} tokens"
-    return f"{last.x / length:g}x: {last.mean - loss:+.2f} nats ({effect})"
 
 
 def used_by(kind: str) -> str:

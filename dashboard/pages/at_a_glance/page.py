@@ -6,6 +6,7 @@ import numpy as np
 import streamlit as st
 
 from dashboard.ab import Pair
+from dashboard.compute import run_results, runs
 from dashboard.frame import page
 from dashboard.pages.at_a_glance import charts, data, properties
 from dashboard.text import number, plain
@@ -24,6 +25,11 @@ def draw() -> None:
     page.head(TITLE, read.map(lambda one: one.headline))
     page.show_notices(now.found)
     st.table(now.comparison.set_index("scheme").T)
+    if measured := runs.shipped_loss(tuple(now.found)):
+        st.caption(
+            f"Loss past training: change per byte in small models {run_results.lengths(measured)}. "
+            f"{run_results.rules()}"
+        )
     both = {"sinusoidal", "rope"} <= {*now.found}
     if both and settings.now.equal_width and settings.now.of_model("rope") is None:
         st.markdown(_equal_width(now))
@@ -35,10 +41,9 @@ def draw() -> None:
     _draw_properties(read)
 
     page.how_to_read(
-        "The table compares the schemes at the current setting. Loss past training is that of small "
-        "trained models, which the controls do not change. A curve is the mean similarity of all pairs "
-        "at a distance, its band the range. Content is fixed; only position varies. Compare shapes, not "
-        "heights. The dashed line is the training length.\n\n"
+        "The table compares the schemes at the current setting. A curve is the mean similarity of all "
+        "pairs at a distance. Its band is the range. Content is fixed; only position varies. Compare "
+        "shapes, not heights. The dashed line is the training length of the sidebar.\n\n"
         "Distances and norms are in the unit of each scheme's vectors; values are the vectors' entries. "
         "The shift-invariance error is the spread of similarity along diagonals over its overall spread: "
         "0 where only the distance matters, about 1 for noise. Kendall tau is 1 where similarity falls "

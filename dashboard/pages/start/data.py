@@ -1,7 +1,6 @@
 """What Start shows of a setting: similarity by distance, and what the shipped models measured."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 import pandas as pd
 
@@ -10,17 +9,7 @@ from dashboard.compute import schemes
 from dashboard.compute.result_cache import cache_result, memoize_on
 from dashboard.compute.scheme_facts import place
 from dashboard.compute.schemes import Similarity
-from posenc.lab import summary
-from posenc.lab.summary import Curve, Effect
 from posenc.settings import Setting
-
-Colour = Literal["green", "orange", "red", "gray"]
-COLOURS: dict[Effect | None, Colour] = {
-    Effect.HOLDS: "green",
-    Effect.DEGRADES: "orange",
-    Effect.BREAKS: "red",
-    None: "gray",
-}
 
 
 @dataclass(frozen=True)
@@ -50,13 +39,3 @@ def read(setting: Setting) -> Start:
 def lines(read: Start) -> pd.DataFrame:
     """Return the curves of a setting as they are drawn."""
     return frames.drawn(read.curves)
-
-
-def badge(curve: Curve) -> tuple[str, Colour]:
-    """Return how the loss of a scheme changes at its longest context, and the colour of its class."""
-    length, last = curve.specification.train_length, curve.points[-1]
-    loss = curve.at(length)
-    effect = None if loss is None else summary.effect(curve, loss)
-    if loss is None or effect is None:
-        return f"ends at {last.x:,} tokens", COLOURS[None]
-    return f"{last.x / length:g}x length: {last.mean - loss:+.2f} nats", COLOURS[effect]

@@ -1,12 +1,12 @@
 """Start: what each scheme does, what happens past the training length, and where to go on."""
 
-from collections.abc import Mapping
+from typing import Literal
 
 import streamlit as st
 
 from dashboard.ab import Pair
 from dashboard.charts import lines, loss, theme
-from dashboard.compute import runs
+from dashboard.compute import run_results, runs
 from dashboard.compute.scheme_facts import compact_formula
 from dashboard.controls.widgets import control
 from dashboard.frame import page
@@ -14,7 +14,7 @@ from dashboard.pages.start import data, diagram
 from dashboard.text import plain
 from posenc import fields
 from posenc.analysis import similarity
-from posenc.lab.summary import Curve
+from posenc.lab.summary import Curve, Effect
 from posenc.schemes import SchemeConfig
 from posenc.settings import Setting
 
@@ -22,13 +22,12 @@ TITLE = "How Transformers know where words are"
 HEIGHT = 228
 DIAL = 135  # CSS pixels of a slider under the left picture
 CARD = 245  # CSS pixels: four in a row on a desk, two on a tablet
-LINKS: tuple[tuple[str, str, str, dict[str, str]], ...] = (
-    ("lessons", "Learn in five steps", "school", {}),
-    ("lessons", "Present in class", "co_present", {"present": "true"}),
-    ("at_a_glance", "Compare", "grid_view", {}),
-    ("extend_context", "Extend my model's context", "straighten", {}),
-    ("check_my_encoding", "Check my code", "troubleshoot", {}),
-)
+BADGES: dict[Effect | None, Literal["green", "orange", "red", "gray"]] = {
+    Effect.HOLDS: "green",
+    Effect.DEGRADES: "orange",
+    Effect.BREAKS: "red",
+    None: "gray",
+}
 
 
 def draw() -> None:
@@ -39,22 +38,24 @@ def draw() -> None:
     page.head(TITLE, settings.map(_headline))
     page.show_notices(read.now.found)
     measured = settings.map(lambda one: runs.shipped_loss(one.schemes))
-    _cards(
-        settings.now, read.now.places, {one.specification.scheme.kind: one for one in measured.now}
-    )
+    if measured.now:
+        lengths = run_results.lengths(measured.now)
+        st.caption(f"Badges: change of the loss (nats per byte) in small models {lengths}.")
+    curves = {one.specification.scheme.kind: one for one in measured.now}
+    cards = st.grid(4, min_column_width=CARD, gap="xsmall")
+    for kind, where in read.now.places.items():
+        with cards.container(border=True, height="stretch", gap=None):
+            _card(settings.now.config(kind), where, curves.get(kind))
     left, right = st.columns(2, gap="medium")
     with left:
         _similarity(settings, read)
     with right:
         _loss(settings, measured)
     row = st.container(border=True, horizontal=True, horizontal_alignment="distribute")
-    for folder, label, icon, link in LINKS:
-        row.page_link(
-            f"pages/{folder}/page.py",
-            label=label,
-            icon=f":material/{icon}:",
-            query_params=link or None,
-        )
+    page.link(row, "lessons")
+    page.link(row, "lessons", "Present in class", present="true")
+    for folder in ("at_a_glance", "extrapolation", "extend_context", "check_my_encoding"):
+        page.link(row, folder)
 
     page.how_to_read(
         "Each line of the left picture says how much of attention's weight or logit is left when query and "
@@ -79,22 +80,15 @@ def _headline(setting: Setting) -> str:
     return f"Compare {names}: what they do, and what happens past the training length."
 
 
-def _cards(setting: Setting, places: Mapping[str, str], curves: Mapping[str, Curve]) -> None:
-    """Draw a card per scheme: where it acts, its formula, and how it does past the training length."""
-    cards = st.grid(4, min_column_width=CARD, gap="xsmall")
-    for kind, where in places.items():
-        with cards.container(border=True, height="stretch", gap="small"):
-            _card(setting.config(kind), where, curves.get(kind))
-
-
 def _card(config: SchemeConfig, place: str, curve: Curve | None) -> None:
+    """Draw where a scheme acts, its formula, and how it does past the training length."""
     top = st.container(
         horizontal=True, horizontal_alignment="distribute", vertical_alignment="center"
     )
     top.markdown(f"**{config.label}**")
     if curve is not None:
-        text, colour = data.badge(curve)
-        top.badge(text, color=colour)
+        effect, text = run_results.past_training(curve)
+        top.badge(text, color=BADGES[effect])
     st.image(
         diagram.attention_block(place, theme.COLOURS[config.kind]),
         width="stretch",
@@ -138,19 +132,14 @@ def _loss(settings: Pair[Setting], measured: Pair[list[Curve]]) -> None:
         return
     one = measured.now[0].specification
     st.subheader(
-        "Measured loss by context length",
+        f"Measured loss, trained on {one.train_length:,} tokens",
         anchor=False,
-        help=f"Small models, trained on {one.train_length:,} tokens (dashed): "
-        f"width {one.model.width:,}, {one.steps:,} steps, mean of {measured.now[0].seeds} seeds.",
+        help=f"Small models of width {one.model.width:,}, {one.steps:,} steps, mean of "
+        f"{measured.now[0].seeds} seeds. The dashed line is their training length.",
     )
     kinds = page.kinds(settings)
     drawn = loss.frame(runs.shipped_loss(kinds))
     page.picture(
         drawn, loss.by_length(drawn, kinds, "context", bands=False, height=HEIGHT), key="loss"
     )
-    st.page_link(
-        "pages/extrapolation/page.py",
-        label="All measured schemes",
-        icon=":material/trending_up:",
-        query_params={"half": "measured"},
-    )
+    st.caption(run_results.rules())
