@@ -12,11 +12,12 @@ import pandas as pd
 import torch
 
 from dashboard.compute.upload_cache import is_evicted
-from posenc.settings import Setting
+from posenc.settings import Query, Setting
 
 Result = TypeVar("Result")
 
-MAX_BYTES = 64 * 2**20  # of all results; what is derived for drawing takes up to twice as much
+MAX_BYTES = 160 * 2**20  # of all results; what is derived for drawing takes up to twice as much
+SHARE = 4  # one result takes at most this part of the cache: a kernel of 2,048 positions is 32 MB
 _SMALL = 64  # bytes of an object beside its arrays
 
 
@@ -59,8 +60,8 @@ class ResultCache(cachetools.LRUCache[Any, Any]):
         self.lock = threading.Lock()
 
     def store(self, key: Any, result: Any) -> None:
-        """Store a result unless it takes more than a tenth of the cache."""
-        if size_in_bytes(result) > self.maxsize // 10:
+        """Store a result unless it takes more than a quarter of the cache."""
+        if size_in_bytes(result) > self.maxsize // SHARE:
             return
         make_read_only(result)
         with self.lock:
@@ -70,26 +71,33 @@ class ResultCache(cachetools.LRUCache[Any, Any]):
 RESULTS = ResultCache(MAX_BYTES)
 
 
-def cache_result(read: Callable[..., Result]) -> Callable[..., Result]:
-    """Cache a page's `read`, a function of a setting and options alone.
+def cache_result(function: Callable[..., Result]) -> Callable[..., Result]:
+    """Cache a function of settings, queries, options and plain values; its result depends on them alone.
 
     A result that leaves out a scheme is computed anew each time, because a missing table may be uploaded.
-    The result of an uploaded table is computed anew after the upload was evicted.
+    The result of an uploaded table is computed anew after the upload was evicted. Errors are not cached.
     """
 
-    @functools.wraps(read)
+    @functools.wraps(function)
     def cached(*asked: Any) -> Result:
-        sources = [part.learned_source for part in asked if isinstance(part, Setting)]
-        key = read.__module__, read.__qualname__, *asked, *filter(is_evicted, sources)
+        sources = filter(is_evicted, map(_table_source, asked))
+        key = function.__module__, function.__qualname__, *asked, *sources
         with RESULTS.lock:
             result: Result | None = RESULTS.get(key)
         if result is None:
-            result = read(*asked)
+            result = function(*asked)
             if not getattr(result, "reasons", None):
                 RESULTS.store(key, result)
         return result
 
     return cached
+
+
+def _table_source(asked: Any) -> str:
+    """Return the name of the table that a setting or query reads, "" for none."""
+    if isinstance(asked, Setting):
+        return asked.learned_source
+    return getattr(asked.config, "source", "") if isinstance(asked, Query) else ""
 
 
 def memoize_on(make: Callable[..., Result]) -> Callable[..., Result]:

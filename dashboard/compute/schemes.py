@@ -1,9 +1,4 @@
-"""The cached results: parameters in, results out; never keyed by an array.
-
-Results hold numpy arrays, because the cache copies them by pickling. Every cache is bounded in
-entries, those of results in pickled bytes too; `server.maxCacheDataSize` bounds all that Streamlit
-caches together. Pages' whole readings lie beside them, in `kept.readings`, which has a bound of its own.
-"""
+"""Cached results that several pages read: analyses of one scheme, its kernel and its similarity."""
 
 import functools
 import importlib
@@ -12,12 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
-import streamlit as st
 import torch
 
 from dashboard import limits
 from dashboard.components.matrix import Curve, MatrixValues, smallest
-from dashboard.compute.upload_cache import is_evicted
+from dashboard.compute.result_cache import cache_result
 from posenc import analysis, best_device, device_name, position_vectors, run_with_fallback
 from posenc.device import Ran
 from posenc.errors import CheckpointError, NoPositionKernel, NoPositionVectors, PositionOutOfRange
@@ -29,33 +23,11 @@ torch.set_num_threads(1)
 Array = np.ndarray[Any, Any]
 
 
-def _name(asked: Query | Setting) -> str:
-    """Return the name by which results are cached: another one once an uploaded table has gone.
-
-    A query is plain numbers and words, so its text names it in full, and far sooner than Streamlit's walk
-    through its fields: a page asks for some twenty results per run.
-    """
-    named = asked if isinstance(asked, Setting) else asked.config
-    source = getattr(named, "learned_source", getattr(named, "source", ""))
-    return f"{asked!r} without its table" if is_evicted(source) else repr(asked)
-
-
-CACHE: dict[str, Any] = {
-    "max_entries": 128,
-    "max_size": "64MB",
-    "show_spinner": False,
-    "hash_funcs": {Query: _name, Setting: _name},
-}
-
-
-MANY: dict[str, Any] = CACHE | {"max_entries": 1_024}  # of small results
-
-
 @dataclass(frozen=True)
 class Kernel:
     """A scheme's position kernel: a curve (2n-1,) where one says it all, else a matrix (n, n)."""
 
-    values: Array
+    values: torch.Tensor
     length: int  # positions that have a value; fewer than asked past a learned table
     unit: str
     provenance: str
@@ -71,7 +43,7 @@ class Kernel:
 
     def arguments(self) -> dict[str, torch.Tensor]:
         """Return the kernel as the keyword argument that the analyses take."""
-        return {"curve" if self.stationary else "kernel": torch.from_numpy(self.values)}
+        return {"curve" if self.stationary else "kernel": self.values}
 
 
 @dataclass(frozen=True)
@@ -115,20 +87,20 @@ def query(setting: Setting, kind: str, length: int | None = None) -> Query:
     return Query.of(setting, kind, device(setting.device), length)
 
 
-@st.cache_data(max_entries=8, show_spinner=False)
+@functools.cache
 def device(asked: str) -> str:
     """Return the device to compute on: the one asked for if it works, else the best that does."""
     available = best_device()
     return asked if asked in ("cpu", available.type) else available.type
 
 
-@st.cache_data(max_entries=8, show_spinner=False)
+@functools.cache
 def device_label(name: str) -> str:
     """Return the device's name for people."""
     return device_name(name)
 
 
-@st.cache_data(**CACHE)
+@cache_result
 def provenance(query: Query) -> str:
     """Return where a table's numbers come from, "" for a formula."""
     return query.build("cpu").provenance
@@ -153,7 +125,7 @@ def _values(query: Query) -> Ran[torch.Tensor]:
     return run_with_fallback(lambda place: analysis.kernel_values(query, place).cpu(), query.device)
 
 
-@st.cache_data(**CACHE)
+@cache_result
 def kernel(query: Query) -> Kernel:
     """Return the position kernel over the positions that have a value."""
     check_table(query)
@@ -162,7 +134,7 @@ def kernel(query: Query) -> Kernel:
     ran = _values(query)
     values, scheme = ran.value, query.build("cpu")
     return Kernel(
-        values=values.numpy(),
+        values=values,
         length=length,
         unit=scheme.kernel_unit,
         provenance=scheme.provenance,
@@ -173,12 +145,12 @@ def kernel(query: Query) -> Kernel:
     )
 
 
-@st.cache_data(**CACHE)
+@cache_result
 def cosine(query: Query) -> Similarity:
     """Return cosine similarity as matrix (the first positions, up to the drawing cap) and by offset."""
     found = kernel(query)
     drawn = min(query.length, limits.MAX_DRAWN_CELLS)
-    read = analysis.scheme_similarity(query, torch.from_numpy(found.values))
+    read = analysis.scheme_similarity(query, found.values)
     if found.stationary:
         middle = len(read.cosine) // 2
         matrix: MatrixValues = Curve.from_tensor(read.cosine[middle - drawn + 1 : middle + drawn])
@@ -196,7 +168,7 @@ def cosine(query: Query) -> Similarity:
     )
 
 
-@st.cache_data(**CACHE)
+@cache_result
 def cosine_change(now: Query, then: Query) -> MatrixValues:
     """Return the cosine similarity of one query minus that of another, over the positions both show.
 
@@ -211,7 +183,7 @@ def cosine_change(now: Query, then: Query) -> MatrixValues:
     return smallest(analysis.similarity_change(ours, theirs, drawn))
 
 
-@st.cache_data(**CACHE)
+@cache_result
 def reference_row(query: Query, reference: int) -> tuple[Array, Array] | None:
     """Return (positions, cosine similarity) against one query position, None where it has no row."""
     found = kernel(query)
@@ -221,58 +193,24 @@ def reference_row(query: Query, reference: int) -> tuple[Array, Array] | None:
     return np.arange(found.length), cosine.numpy()
 
 
-@st.cache_data(**CACHE)
+@cache_result
 def measured(query: Query) -> analysis.Properties:
     """Return the measured properties of a scheme's positions."""
-    return analysis.scheme_properties(query, torch.from_numpy(kernel(query).values))
+    return analysis.scheme_properties(query, kernel(query).values)
 
 
-# Relative offsets ---------------------------------------------------------------------------
+offset_map = cache_result(analysis.scheme_offset_map)
+map_errors = cache_result(analysis.scheme_map_errors)
+dense_fit = cache_result(analysis.scheme_dense_fit)
+past = cache_result(analysis.scheme_kernel_past)
+coverage = cache_result(analysis.scheme_coverage)
 
 
-@st.cache_data(**CACHE)
-def offset_map(query: Query, offset: int, second: int) -> analysis.OffsetMap:
-    """Return check 1 at one offset."""
-    return analysis.scheme_offset_map(query, offset, second)
-
-
-@st.cache_data(**CACHE)
-def map_errors(query: Query) -> dict[str, Array]:
-    """Return check 1 over a range of offsets."""
-    found = analysis.scheme_map_errors(query)
-    return {
-        "offset": found.offset.numpy(),
-        "error": found.error.numpy(),
-        "control": found.control.numpy(),
-    }
-
-
-@st.cache_data(**CACHE)
-def dense_fit(query: Query, offset: int) -> analysis.DenseFit:
-    """Return the fit of a whole matrix."""
-    return analysis.scheme_dense_fit(query, offset)
-
-
-@st.cache_data(**CACHE)
+@cache_result
 def offset_claims(query: Query) -> analysis.OffsetClaims:
     """Return checks 2 and 3."""
     check_table(query)
     return analysis.scheme_offset_claims(query)
-
-
-# Extrapolation ------------------------------------------------------------------------------
-
-
-@st.cache_data(**CACHE)
-def past(query: Query, train_length: int) -> analysis.SchemeKernelPast:
-    """Return what a formula gives past the training length."""
-    return analysis.scheme_kernel_past(query, train_length)
-
-
-@st.cache_data(**CACHE)
-def coverage(query: Query, train_length: int) -> analysis.SchemeCoverage | None:
-    """Return what the frequencies do within the training length, None for a scheme without any."""
-    return analysis.scheme_coverage(query, train_length)
 
 
 def _padded(matrix: torch.Tensor, size: int) -> torch.Tensor:

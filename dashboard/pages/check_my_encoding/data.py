@@ -3,13 +3,13 @@
 from dataclasses import dataclass, field, replace
 
 import pandas as pd
-import streamlit as st
 import torch
 from torch import Tensor
 
 from dashboard.charts.frames import MOST_POINTS
 from dashboard.components.matrix import Full, Panel
-from dashboard.compute.schemes import CACHE, one_thread_for_numpy
+from dashboard.compute.result_cache import cache_result
+from dashboard.compute.schemes import one_thread_for_numpy
 from dashboard.compute.uploaded_numbers import cached_numbers
 from dashboard.limits import MAX_DRAWN_CELLS, probed_rows
 from dashboard.pages.check_my_encoding import examples
@@ -111,7 +111,7 @@ def _tables(name: str, setting: Setting) -> Tables:
     return uploaded.table, uploaded.sines
 
 
-@st.cache_data(**CACHE)
+@cache_result
 def _answer(name: str, setting: Setting) -> Answer:
     table, sines = _tables(name, setting)
     result = identify(table, sines)
@@ -212,7 +212,7 @@ def layouts(setting: Setting, vectors: NumberTable | None = None) -> Layouts:
     return _layouts(min(setting.length, LAYOUT_POSITIONS), width, heads, setting.base, setting.seed)
 
 
-@st.cache_data(**CACHE)
+@cache_result
 def _layouts(positions: int, width: int, heads: int, base: float, seed: int) -> Layouts:
     return _described(inspect_layouts(positions, width, base, seed=seed), heads, width)
 
@@ -288,7 +288,7 @@ def decoding(setting: Setting, name: str) -> Decoding:
         return Decoding(NO_TABLE, str(error))
 
 
-@st.cache_data(**CACHE)
+@cache_result
 def _decoding(name: str, setting: Setting) -> Decoding:
     """Probe the first rows of a table beside a sinusoidal one and random numbers of its shape."""
     vectors = TableInput.of(*_tables(name, setting)).columns

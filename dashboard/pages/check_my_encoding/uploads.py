@@ -8,7 +8,6 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 from streamlit.typing import UploadedFile
 
-from dashboard.compute.schemes import CACHE
 from dashboard.compute.uploaded_numbers import (
     UploadedNumbers,
     cache_numbers,
@@ -156,7 +155,7 @@ def _read_file(file: UploadedFile, place: DeltaGenerator) -> _TableFile:
     return _TableFile(table, f"{name}, {table.name}", (name,), tensor)
 
 
-@st.cache_data(**CACHE | {"max_entries": 8})
+@st.cache_data(max_entries=8, show_spinner=False)
 def _read_tensor(digest: str, tensor: str, _content: bytes) -> NumberTable:
     """Return one of several tables of a file, which stays in the uploader for the others."""
     return without_extra_rows(read_number_table(_content, tensor))

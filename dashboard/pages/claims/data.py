@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pandas as pd
-import streamlit as st
 
-from dashboard.compute.schemes import CACHE, MANY, Array
+from dashboard.compute.result_cache import cache_result
+from dashboard.compute.schemes import Array
 from dashboard.pages.claims.options import ClaimsChoice
 from dashboard.text import listed
 from posenc import PosencError, fields
@@ -91,12 +91,12 @@ def judge(claim: Claim, setting: Setting) -> Verdict:
         return Verdict(Status.UNDECIDED, (), str(reason))
 
 
-@st.cache_data(**MANY)
+@cache_result
 def _judged(name: str, setting: Setting) -> Verdict:
     return CLAIMS[name].test(setting)
 
 
-@st.cache_data(**CACHE)
+@cache_result
 def _weights(setting: Setting) -> tuple[Array, Array, int]:
     """Return the first weights of sinusoidal rows, of random rows, and how many positions attend."""
     few = slice(DRAWN_POSITIONS)

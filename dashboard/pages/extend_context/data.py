@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import streamlit as st
 
-from dashboard.compute.schemes import CACHE
+from dashboard.compute.result_cache import cache_result
 from dashboard.pages.extend_context.options import PlanChoice
 from posenc import rope_frequencies
 from posenc.analysis import base_bound_curve, known_base
@@ -104,7 +103,7 @@ def known_length(setting: Setting) -> tuple[int | None, str]:
     return plan(model.config, 2, methods=(), search_base=False).trained_length, "config"
 
 
-@st.cache_data(**CACHE)
+@cache_result
 def _read(token: str, chosen: PlanChoice, every: bool) -> PlannerRead:
     model, entered = chosen_model(token), entered_length(chosen)
     found = plan(

@@ -5,13 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-import streamlit as st
 
 from dashboard.ab import Pair
 from dashboard.charts import frames
 from dashboard.compute import schemes
 from dashboard.compute.result_cache import cache_result, memoize_on
-from dashboard.compute.schemes import CACHE, Array, check_table, provenance
+from dashboard.compute.schemes import Array, check_table, provenance
 from dashboard.frame.script import script as whole
 from dashboard.pages.pca.options import PcaChoice
 from posenc.analysis import scheme_projection
@@ -48,7 +47,7 @@ class Projected:
     rounded: bool = False  # whether the precision asked for had a part in it
 
 
-@st.cache_data(**CACHE)
+@cache_result
 def projected(query: Query, fitted: int, components: int) -> Projected:
     """Return principal components fitted on the first `fitted` positions, all of them projected."""
     check_table(query)

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from dashboard.compute.schemes import Array
-from posenc.analysis import DenseFit, OffsetClaims, OffsetMap
+from posenc.analysis import DenseFit, MapErrors, OffsetClaims, OffsetMap
 from posenc.schemes import SCHEMES
 
 MAP_COLUMNS = {
@@ -34,20 +33,19 @@ def offset_maps(found: Mapping[str, OffsetMap]) -> pd.DataFrame:
     return pd.DataFrame(rows).astype(dict.fromkeys(MAP_COLUMNS.values(), float))
 
 
-def map_errors(found: Mapping[str, Mapping[str, Array]]) -> pd.DataFrame:
+def map_errors(found: Mapping[str, MapErrors]) -> pd.DataFrame:
     """Check 1 over offsets: the error that each verdict rests on, and its random control."""
-    parts = []
-    for kind, errors in found.items():
-        parts.append(
-            pd.DataFrame(
-                {
-                    "scheme": SCHEMES[kind].label,
-                    "offset": errors["offset"],
-                    "error": np.maximum(errors["error"], _LEAST_ERROR),
-                    "control": errors["control"],
-                }
-            )
+    parts = [
+        pd.DataFrame(
+            {
+                "scheme": SCHEMES[kind].label,
+                "offset": errors.offset.numpy(),
+                "error": np.maximum(errors.error.numpy(), _LEAST_ERROR),
+                "control": errors.control.numpy(),
+            }
         )
+        for kind, errors in found.items()
+    ]
     return pd.concat(parts, ignore_index=True)
 
 
