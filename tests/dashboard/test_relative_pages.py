@@ -66,12 +66,15 @@ def test_page_shows_the_scheme_alone_or_says_why_it_cannot(kind: str, page: str)
 
 
 def rows_by_scheme(at: AppTest) -> list[pd.DataFrame]:
-    """The rows of each of the main four in every chart, but for what all lines of it share."""
+    """The rows of each of the main four in every chart, but for what all lines of it share.
+
+    Charts of trained models are left out: which comparison they draw depends on the schemes.
+    """
     shared = ["boundary", "last", "least", "highest", "dot"]
     return [
         own.drop(columns=shared, errors="ignore").astype({"scheme": str}).reset_index(drop=True)
         for frame in charts(at)
-        if "scheme" in frame
+        if "scheme" in frame and "seeds" not in frame
         for label in LABELS
         if len(own := frame[frame["scheme"] == label])
     ]
